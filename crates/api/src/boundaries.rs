@@ -1,0 +1,14 @@
+//! Range boundaries: where a `range` partitioner sends a key. A hint for batching, never the truth about order.
+
+use crate::KeyBytes;
+use ids::BoundariesVersion;
+use serde::{Deserialize, Serialize};
+
+/// One version of the boundaries of a job. `keys` is sorted and has at most one key fewer than there are
+/// I-files: a key goes to the I-file whose index is the number of boundaries that are <= the key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Boundaries {
+    pub version: BoundariesVersion,
+    pub keys: Vec<KeyBytes>,
+}

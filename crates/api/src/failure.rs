@@ -1,0 +1,46 @@
+//! Why an attempt failed, in the three answers a caller needs: retryable, whose fault, what to tell the user.
+
+use serde::{Deserialize, Serialize};
+
+/// Whose fault a failure is; decides the advice given and whether another attempt may help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Blame {
+    /// The user's program failed: tried again up to the limit, then its exit code becomes ours.
+    UserProgram,
+    /// The input, an option or a record is bad: another attempt gives the same answer.
+    UserData,
+    /// The machine: a disk, a file, memory. Tried again.
+    Environment,
+    /// The engine found its own data wrong (a checksum, a proof). Never hidden, not tried again.
+    Engine,
+    /// The attempt was told to stop.
+    Cancelled,
+}
+
+/// The failure of one attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskFailure {
+    pub blame: Blame,
+    /// One sentence that names the file, record or option.
+    pub message: String,
+    /// Exit code of the user's program, where it exited by itself.
+    pub exit_code: Option<i32>,
+    /// Signal that ended the user's program, where one did.
+    pub signal: Option<i32>,
+    /// The last lines the user's program wrote to its standard error; bounded by the reader.
+    pub stderr_tail: Vec<String>,
+}
+
+impl TaskFailure {
+    /// A failure without a program behind it.
+    pub fn new(blame: Blame, message: impl Into<String>) -> Self {
+        Self { blame, message: message.into(), exit_code: None, signal: None, stderr_tail: Vec::new() }
+    }
+
+    /// Whether another attempt may succeed.
+    pub fn retryable(&self) -> bool {
+        matches!(self.blame, Blame::UserProgram | Blame::Environment)
+    }
+}

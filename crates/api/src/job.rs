@@ -1,0 +1,100 @@
+//! A MapReduce job as submitted: everything the user chose, with defaults filled in, and the pinned inputs.
+
+use crate::{Function, Layout};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// How an input file is read; found from its first bytes, never from its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InputFormat {
+    Plain,
+    Gzip,
+    Zstd,
+}
+
+/// An input file as it was at submit. A reader refuses the file when size or time differ.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InputFile {
+    /// Absolute path.
+    pub path: PathBuf,
+    pub size_bytes: u64,
+    /// Modification time in nanoseconds since 1970.
+    pub mtime_ns: i64,
+    pub format: InputFormat,
+}
+
+/// A stretch of one input file. For plain files the reader moves both ends to line ends: a line belongs to
+/// the segment in which it starts. Compressed files are one segment each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Segment {
+    /// Position in `JobSpec::inputs`.
+    pub file_index: u32,
+    pub offset_bytes: u64,
+    pub length_bytes: u64,
+}
+
+/// The input of one map task: segments in input order. The splits of a job partition each file exactly.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Split {
+    pub segments: Vec<Segment>,
+}
+
+/// Which I-file a key goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Partitioning {
+    /// By hash of the partition key; each part is sorted.
+    Hash,
+    /// By range of keys; the parts together are sorted (`--total-order`).
+    Range,
+}
+
+/// How blocks are compressed; a block that does not shrink is stored raw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Codec {
+    None,
+    Lz4,
+    Zstd,
+}
+
+/// A submitted MapReduce job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobSpec {
+    pub name: String,
+    /// Input files in input order: the order of the arguments, then of the names within a directory or glob.
+    pub inputs: Vec<InputFile>,
+    /// None: identity.
+    pub mapper: Option<Function>,
+    pub combiner: Option<Function>,
+    /// None: the sorted pairs are written.
+    pub reducer: Option<Function>,
+    /// No shuffle: what the mappers put out is the output.
+    pub map_only: bool,
+    /// Absolute path of the output directory.
+    pub output: PathBuf,
+    pub overwrite: bool,
+    pub partitioning: Partitioning,
+    pub codec: Codec,
+    /// Budget of the engine's own buffers.
+    pub memory_bytes: u64,
+    /// Pipelines that run at once.
+    pub slots: u32,
+    /// Absolute directories for intermediate data; never empty.
+    pub disks: Vec<PathBuf>,
+    /// Files linked into the work directory of user programs, absolute.
+    pub files: Vec<PathBuf>,
+    /// Extra environment of user programs.
+    pub env: Vec<(String, String)>,
+    /// Keep intermediate files after the job.
+    pub keep_ifiles: bool,
+    /// Sync the output before it is renamed into place.
+    pub sync: bool,
+    /// Sizes derived at submit from memory, slots and input.
+    pub layout: Layout,
+}

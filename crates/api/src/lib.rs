@@ -1,0 +1,35 @@
+//! # What it does
+//! The messages between the parts of Sailfish: job specifications, tasks, their results, reports.
+//!
+//! # Where it sits
+//! Above `ids`, below everything that plans, runs, stores or shows a job.
+//!
+//! # Invariants
+//! With `ids` the only crate whose types derive serde. Sizes carry their unit in the name; every key that
+//! crosses a message is bytes, written as hex in JSON. Unknown fields in a message are an error.
+//!
+//! # Deliberately absent
+//! No behaviour beyond parsing and formatting; no I/O; the record data itself (that is `ifile`).
+//!
+//! # How it is tested
+//! Unit tests beside each type; every message goes through JSON and back in `tests/`.
+
+pub mod boundaries;
+pub mod failure;
+pub mod function;
+pub mod job;
+pub mod key_bytes;
+pub mod layout;
+pub mod proof;
+pub mod report;
+pub mod task;
+
+pub use boundaries::Boundaries;
+pub use failure::{Blame, TaskFailure};
+pub use function::Function;
+pub use job::{Codec, InputFile, InputFormat, JobSpec, Partitioning, Segment, Split};
+pub use key_bytes::KeyBytes;
+pub use layout::Layout;
+pub use proof::{DataSum, SourceCommit};
+pub use report::JobReport;
+pub use task::{Task, TaskResult};

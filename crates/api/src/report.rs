@@ -1,0 +1,138 @@
+//! `_report.json`: what a job did, in figures. Written into the output directory and kept in the store.
+
+use crate::{Layout, task::Part};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The version of the report's own format.
+pub const REPORT_VERSION: u32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobReport {
+    pub report_version: u32,
+    pub sailfish_version: String,
+    pub job: ids::JobId,
+    pub name: String,
+    pub mapper: String,
+    pub combiner: String,
+    pub reducer: String,
+    /// `hash`, `range` or `map_only`.
+    pub partitioning: String,
+    pub memory_bytes: u64,
+    pub slots: u32,
+    /// Whether the output was synced before the rename.
+    pub synced: bool,
+    pub layout: Layout,
+    pub input: InputReport,
+    pub map: MapReport,
+    pub shuffle: ShuffleReport,
+    pub reduce: ReduceReport,
+    pub phases: Vec<PhaseReport>,
+    /// Slot seconds of attempts that failed, lost or were cancelled.
+    pub waste_slot_seconds: f64,
+    /// Slot seconds in which a slot had nothing to run.
+    pub idle_slot_seconds: f64,
+    pub proof: ProofReport,
+    pub plan: Vec<PlanRow>,
+    pub parts: Vec<Part>,
+    pub counters: BTreeMap<String, u64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InputReport {
+    pub files: u64,
+    /// Bytes as stored.
+    pub stored_bytes: u64,
+    /// Bytes and records after decompression.
+    pub bytes: u64,
+    pub records: u64,
+    pub splits: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MapReport {
+    pub tasks: u64,
+    pub attempts: u64,
+    pub output_records: u64,
+    pub output_bytes: u64,
+    pub unread_bytes: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShuffleReport {
+    pub ifiles: u64,
+    pub records: u64,
+    pub bytes: u64,
+    pub chunks: u64,
+    /// Sum over the I-files of ceil(bytes / chunk size).
+    pub chunks_optimum: u64,
+    pub oversize_chunks: u64,
+    /// Lowest fill of a chunk that is not the last of its I-file, in percent; 100 where there is none.
+    pub fill_percent_min: f64,
+    /// Mean over the same chunks.
+    pub fill_percent_mean: f64,
+    pub runs: u64,
+    pub runs_in_memory: u64,
+    pub run_stored_bytes: u64,
+    pub raw_spills: u64,
+    pub raw_spill_bytes: u64,
+    /// Runs made by extra merge passes.
+    pub merged_runs: u64,
+    pub sort_seconds: f64,
+    pub write_seconds: f64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReduceReport {
+    pub tasks: u64,
+    pub attempts: u64,
+    pub plan_version: u32,
+    pub target_bytes: u64,
+    pub groups: u64,
+    pub dropped_records: u64,
+    pub unread_bytes: u64,
+    pub retrievals: u64,
+    pub retrieved_bytes: u64,
+    pub bytes_per_retrieval: f64,
+    pub fan_in_max: u32,
+}
+
+/// Wall time of a stage, from the start of its first attempt to the end of its last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PhaseReport {
+    pub stage: String,
+    pub wall_seconds: f64,
+    pub slot_seconds: f64,
+    pub tasks: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProofReport {
+    /// True where what the reduce tasks merged equals what the maps committed, I-file by I-file.
+    pub agrees: bool,
+    pub ifiles: u64,
+    pub records: u64,
+    pub bytes: u64,
+    /// 32 hex digits.
+    pub hash_sum: String,
+}
+
+/// One reduce task of the plan.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanRow {
+    pub part: u32,
+    pub ifiles: Vec<ids::IfileIndex>,
+    pub lower_key: Option<crate::KeyBytes>,
+    pub upper_key: Option<crate::KeyBytes>,
+    pub runs: u64,
+    pub expected_bytes: u64,
+    pub merged_bytes: u64,
+}

@@ -1,0 +1,211 @@
+//! The tasks of a MapReduce job and what each gives back. The scheduler never looks inside.
+//!
+//! Stages, in order: `map` -> `seal` -> `merge` (often without tasks) -> `reduce` -> `commit`.
+//! A map-only job has `map` -> `commit`.
+
+use crate::{DataSum, KeyBytes, SourceCommit, Split};
+use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, PlanVersion, RunId, Source};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The work of one task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Task {
+    Map(MapTask),
+    Seal(SealTask),
+    Merge(MergeTask),
+    Reduce(ReduceTask),
+    Commit(CommitTask),
+}
+
+/// What a finished attempt reports. The variant is that of its task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum TaskResult {
+    Map(MapResult),
+    Seal(SealResult),
+    Merge(MergeResult),
+    Reduce(ReduceResult),
+    Commit(CommitResult),
+}
+
+/// Runs the user's mapper over a split and appends what it puts out to the I-files
+/// (or, in a map-only job, writes it as part `part_index`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MapTask {
+    pub split: Split,
+    /// Set in a map-only job.
+    pub part_index: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MapResult {
+    /// What was appended, per (I-file, chunk). Empty in a map-only job.
+    pub commits: Vec<SourceCommit>,
+    /// The part written, in a map-only job.
+    pub part: Option<Part>,
+    /// Input bytes and records read by the engine (after decompression).
+    pub input_bytes: u64,
+    pub input_records: u64,
+    /// Pairs the mapper put out, before combining.
+    pub output_records: u64,
+    pub output_bytes: u64,
+    /// Input the user's program left unread; it was read to the end and counted all the same.
+    pub unread_bytes: u64,
+    /// Named counters of the task.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// Closes all open chunks of the job on a node and sorts what is left into runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SealTask {}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SealResult {
+    pub chunks: Vec<ChunkSummary>,
+    pub runs: Vec<RunSummary>,
+    /// Raw chunks that went to disk before they were sorted.
+    pub raw_spills: u64,
+    pub raw_spill_bytes: u64,
+    /// Thread seconds spent sorting, and writing runs.
+    pub sort_seconds: f64,
+    pub write_seconds: f64,
+}
+
+/// A stable chunk.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChunkSummary {
+    pub chunk: ChunkId,
+    pub ifile: IfileIndex,
+    pub generation: u32,
+    pub disk: DiskIndex,
+    pub capacity_bytes: u64,
+    /// Frame payload bytes in it, from every source, winners or not.
+    pub appended_bytes: u64,
+    /// Holds one record larger than a chunk.
+    pub oversize: bool,
+    /// What each source appended, by the chunk's own books.
+    pub sources: Vec<(Source, DataSum)>,
+}
+
+/// A sorted run as the planner needs it: who is in it and how its bytes spread over the keys.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSummary {
+    pub run: RunId,
+    pub ifile: IfileIndex,
+    pub chunks: Vec<ChunkId>,
+    pub records: u64,
+    /// Encoded record bytes before compression.
+    pub record_bytes: u64,
+    /// Bytes of the file, 0 while the run is only in memory.
+    pub stored_bytes: u64,
+    pub in_memory: bool,
+    pub disk: DiskIndex,
+    /// Largest block, uncompressed: what a merge must hold per run.
+    pub block_bytes_max: u64,
+    /// A thinned copy of the key index, in key order.
+    pub weights: Vec<KeyWeight>,
+}
+
+/// `bytes` of records whose keys are >= `first_key` and below the next entry's key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyWeight {
+    /// A lower bound of the keys: the first key, or a prefix of it where it is long.
+    pub first_key: KeyBytes,
+    pub bytes: u64,
+    pub records: u64,
+}
+
+/// Merges some runs of one I-file into one, so that a later merge opens fewer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MergeTask {
+    pub ifile: IfileIndex,
+    pub runs: Vec<RunId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MergeResult {
+    /// The runs that the new one replaces.
+    pub replaced: Vec<RunId>,
+    pub run: RunSummary,
+    pub retrievals: u64,
+    pub retrieved_bytes: u64,
+}
+
+/// Merges a key range of some I-files and runs the user's reducer over its groups.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReduceTask {
+    pub plan_version: PlanVersion,
+    /// Number of the output part.
+    pub part_index: u32,
+    /// I-files to read: one under `hash`, all that have data under `range`.
+    pub ifiles: Vec<IfileIndex>,
+    pub runs: Vec<RunId>,
+    /// Keys >= this; None from the first.
+    pub lower_key: Option<KeyBytes>,
+    /// Keys < this; None to the last.
+    pub upper_key: Option<KeyBytes>,
+    /// The winning attempt of each map task that put anything out, in map task order.
+    pub valid_attempts: Vec<(ids::TaskIndex, AttemptNumber)>,
+    /// Record bytes expected, by the indexes.
+    pub expected_bytes: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReduceResult {
+    pub part: Part,
+    /// What the merge put out per I-file, whether the user's program read it or not.
+    pub merged: Vec<(IfileIndex, DataSum)>,
+    pub groups: u64,
+    /// Group bytes the user's program left unread.
+    pub unread_bytes: u64,
+    /// Records dropped because their attempt lost.
+    pub dropped_records: u64,
+    pub retrievals: u64,
+    pub retrieved_bytes: u64,
+    /// Largest fan-in of the merge.
+    pub fan_in: u32,
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// A finished part file, still under the name its attempt gave it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// Final name, `part-00000`.
+    pub name: String,
+    /// Name within the staging directory until the commit.
+    pub attempt_name: String,
+    pub bytes: u64,
+    /// Lines of text, or records of a binary format.
+    pub records: u64,
+    pub crc32c: u32,
+}
+
+/// Publishes the output directory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommitTask {
+    /// In part order.
+    pub parts: Vec<Part>,
+    pub report: Box<crate::JobReport>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommitResult {
+    /// An older output that was exchanged for the new one and then removed.
+    pub replaced: bool,
+}

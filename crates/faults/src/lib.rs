@@ -1,0 +1,152 @@
+//! # What it does
+//! Named crash points and planted faults: the one list that tests, the simulator and the fault drill use.
+//!
+//! # Where it sits
+//! Below every crate that touches a disk, the store or a chunk.
+//!
+//! # Invariants
+//! Nothing fires unless the environment names it when the process starts: `SAILFISH_CRASH_AT=NAME[:N]` aborts
+//! the process at the N-th passing of a point, `SAILFISH_PLANT=NAME[:N]` plants one fault at its N-th chance.
+//! A name that does not exist is an error at start-up ([`check_environment`]), so that no test passes by a typo.
+//!
+//! # Deliberately absent
+//! No randomness, no clock: which passing fires is counted.
+//!
+//! # How it is tested
+//! The black-box tests walk [`CrashPoint::ALL`] and [`PlantedFault::ALL`].
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name { $($(#[$variant_doc])* $variant,)* }
+
+        impl $name {
+            /// Every one, in the order a job passes them.
+            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
+
+            /// The name used in the environment.
+            pub fn name(self) -> &'static str {
+                match self { $($name::$variant => $text,)* }
+            }
+
+            fn parse(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|each| each.name() == text)
+            }
+        }
+    };
+}
+
+named! {
+    /// A place where a process may die with consequences: around each sync, rename, transaction, hand-over.
+    CrashPoint {
+        OwnerLockTaken = "owner-lock-taken",
+        SubmitBeforeTransaction = "submit-before-transaction",
+        SubmitAfterTransaction = "submit-after-transaction",
+        StagingCreated = "staging-created",
+        BoundariesBeforeTransaction = "boundaries-before-transaction",
+        BoundariesAfterTransaction = "boundaries-after-transaction",
+        FrameBeforeHandOver = "frame-before-hand-over",
+        FrameAfterHandOver = "frame-after-hand-over",
+        ChunkClosed = "chunk-closed",
+        RawSpillBeforeWrite = "raw-spill-before-write",
+        RawSpillAfterWrite = "raw-spill-after-write",
+        RunBeforeWrite = "run-before-write",
+        RunAfterWrite = "run-after-write",
+        ResultBeforeTransaction = "result-before-transaction",
+        ResultAfterTransaction = "result-after-transaction",
+        PartBeforeSync = "part-before-sync",
+        PartAfterSync = "part-after-sync",
+        CommitBeforePartRename = "commit-before-part-rename",
+        CommitAfterPartRename = "commit-after-part-rename",
+        CommitReportWritten = "commit-report-written",
+        CommitBeforeSync = "commit-before-sync",
+        CommitAfterSync = "commit-after-sync",
+        CommitAfterRename = "commit-after-rename",
+        CommitAfterParentSync = "commit-after-parent-sync",
+        CleanupBeforeRemove = "cleanup-before-remove",
+        CleanupAfterRemove = "cleanup-after-remove",
+    }
+}
+
+named! {
+    /// A fault of the kind the proof exists to find. Each must make the job fail loudly.
+    PlantedFault {
+        /// A frame is acknowledged and forgotten.
+        FrameDropped = "frame-dropped",
+        /// A frame is taken twice.
+        FrameDuplicated = "frame-duplicated",
+        /// A byte of a record changes after it was counted.
+        FrameAltered = "frame-altered",
+        /// A merge takes the records of an attempt that lost.
+        AttemptMixed = "attempt-mixed",
+        /// A chunk is left out of the runs.
+        ChunkForgotten = "chunk-forgotten",
+    }
+}
+
+struct Armed<T> {
+    what: Option<T>,
+    /// Passings left before it fires.
+    countdown: AtomicU64,
+}
+
+fn read<T>(variable: &str, parse: fn(&str) -> Option<T>) -> Result<Armed<T>, String> {
+    let Ok(text) = std::env::var(variable) else {
+        return Ok(Armed { what: None, countdown: AtomicU64::new(0) });
+    };
+    let (name, count) = match text.split_once(':') {
+        Some((name, count)) => (name, count.parse::<u64>().ok().filter(|count| *count > 0)),
+        None => (text.as_str(), Some(1)),
+    };
+    match (parse(name), count) {
+        (Some(what), Some(count)) => Ok(Armed { what: Some(what), countdown: AtomicU64::new(count) }),
+        _ => Err(format!("{variable}={text}: no such name or count")),
+    }
+}
+
+fn armed_crash() -> &'static Result<Armed<CrashPoint>, String> {
+    static ARMED: OnceLock<Result<Armed<CrashPoint>, String>> = OnceLock::new();
+    ARMED.get_or_init(|| read("SAILFISH_CRASH_AT", CrashPoint::parse))
+}
+
+fn armed_fault() -> &'static Result<Armed<PlantedFault>, String> {
+    static ARMED: OnceLock<Result<Armed<PlantedFault>, String>> = OnceLock::new();
+    ARMED.get_or_init(|| read("SAILFISH_PLANT", PlantedFault::parse))
+}
+
+fn fires<T: PartialEq>(armed: &Result<Armed<T>, String>, what: T) -> bool {
+    match armed {
+        Ok(armed) if armed.what == Some(what) => armed.countdown.fetch_sub(1, Ordering::Relaxed) == 1,
+        _ => false,
+    }
+}
+
+/// Checks the two environment variables; call once at start-up. The error names the variable.
+pub fn check_environment() -> Result<(), String> {
+    if let Err(message) = armed_crash() {
+        return Err(message.clone());
+    }
+    if let Err(message) = armed_fault() {
+        return Err(message.clone());
+    }
+    Ok(())
+}
+
+/// Passes a crash point: aborts the process where the environment says so.
+#[inline]
+pub fn crash_point(point: CrashPoint) {
+    if fires(armed_crash(), point) {
+        eprintln!("sailfish: aborting at crash point {}", point.name());
+        std::process::abort();
+    }
+}
+
+/// Whether the planted fault strikes here and now.
+#[inline]
+pub fn planted(fault: PlantedFault) -> bool {
+    fires(armed_fault(), fault)
+}
