@@ -1,1 +1,33 @@
-//! Placeholder until the crate lands.
+//! # What it does
+//! Runs map functions: lists the inputs of a job, cuts them into splits, reads a split as whole lines, runs
+//! the user's mapper or a built-in over it, and folds what it puts out in combine windows.
+//!
+//! # Where it sits
+//! input split -> **mapper** -> iappender. Its folds and its part writer come from `reducer`.
+//!
+//! # Invariants
+//! The splits of a job hold each line of each input exactly once, in input order. What a map function
+//! puts out, window cuts included, depends on the split and the layout only, so that a re-run of a
+//! deterministic function gives the same bytes. An input that differs from what was pinned at submit is an error.
+//!
+//! # Deliberately absent
+//! No partitioning, no frames, no I-files: an [`Emitter`] takes the pairs. No clock and no randomness.
+//!
+//! # How it is tested
+//! Unit tests beside each type; any cut of any text in `tests/`, plain and compressed; combine windows
+//! against a model; programs as real processes.
+
+mod builtin;
+mod combine;
+mod command;
+mod function;
+pub mod input;
+mod output_lines;
+pub mod reader;
+pub mod split;
+
+pub use combine::CombineEmitter;
+pub use function::{
+    Emitter, MapCounts, MapFunction, MapperUnusable, RecordInput, check_mapper, map_function, run_map_only,
+};
+pub use reader::{ReaderLimits, SplitReader};

@@ -1,0 +1,27 @@
+//! # What it does
+//! Runs the programs users write: finds them, starts them in a clean environment and their own process
+//! group, pipes bytes through them, keeps the last lines of their standard error, and ends them for sure.
+//!
+//! # Where it sits
+//! Below `mapper` and `reducer`, which feed a program and read what it prints.
+//!
+//! # Invariants
+//! A program and whatever it started is gone when its run returns. Feeding and reading happen at the same
+//! time, so that no full pipe can stop both sides. What is kept of a program's standard error is bounded.
+//! A process id is signalled only while its process has not been reaped.
+//!
+//! # Deliberately absent
+//! No shell, no records, keys or lines of data: only bytes in and bytes out. No time limits: a program that
+//! hangs is ended by [`Programs::kill_all`].
+//!
+//! # How it is tested
+//! With real processes in `tests/`: exit codes, signals, early close, large output, hangs, grandchildren.
+
+mod context;
+mod find;
+mod running;
+mod standard_error;
+
+pub use context::{FunctionContext, Programs};
+pub use find::{ProgramError, check_program};
+pub use running::{Feed, ProgramSpec, run};

@@ -1,0 +1,251 @@
+//! One run of a program: start, feed, read, end.
+
+use crate::context::{FunctionContext, Programs, cancelled_failure};
+use crate::find::find_program;
+use crate::standard_error;
+use api::{Blame, TaskFailure};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
+
+/// Size asked for the pipes of a program; the kernel may refuse, which costs only speed.
+const PIPE_BYTES: usize = 256 << 10;
+
+/// What to run and where.
+#[derive(Clone, Debug)]
+pub struct ProgramSpec {
+    /// Program and arguments; never empty.
+    pub words: Vec<String>,
+    /// Current directory of the program.
+    pub work_dir: PathBuf,
+    /// Directory in which the user typed the command; the second place to look for the program.
+    pub start_dir: PathBuf,
+    /// Set on top of PATH, HOME, LANG and LC_*.
+    pub env: Vec<(String, String)>,
+    /// File to which standard error is copied, up to 1 MiB.
+    pub stderr_log: Option<PathBuf>,
+}
+
+impl ProgramSpec {
+    /// A command line run under an attempt's context.
+    pub fn new(words: &[String], context: &FunctionContext) -> Self {
+        Self {
+            words: words.to_vec(),
+            work_dir: context.work_dir.clone(),
+            start_dir: context.start_dir.clone(),
+            env: context.env.clone(),
+            stderr_log: context.stderr_log.clone(),
+        }
+    }
+}
+
+/// The standard input of a running program. Never blocks for ever: when the program goes, writing ends.
+#[derive(Debug)]
+pub struct Feed {
+    stdin: Option<ChildStdin>,
+    /// Set when the run is lost, so that the rest of the input need not be read.
+    abandoned: Arc<AtomicBool>,
+    unread_bytes: u64,
+}
+
+impl Feed {
+    /// Hands bytes to the program. A program that has closed its input is no error: the bytes are counted
+    /// as unread, and so is all that follows.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), TaskFailure> {
+        let Some(stdin) = &mut self.stdin else {
+            self.unread_bytes += bytes.len() as u64;
+            return Ok(());
+        };
+        match stdin.write_all(bytes) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                self.stdin = None;
+                self.unread_bytes += bytes.len() as u64;
+                Ok(())
+            }
+            Err(error) => {
+                Err(TaskFailure::new(Blame::Environment, format!("writing to the user program: {error}")))
+            }
+        }
+    }
+
+    /// Whether the run has failed already, so that reading more input for it is a waste.
+    pub fn abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that the program did not take because it had closed its input. What it left in the pipe when
+    /// it closed cannot be told apart from what it read.
+    pub fn unread_bytes(&self) -> u64 {
+        self.unread_bytes
+    }
+}
+
+/// The parts of a run that its threads share.
+struct Run<'a> {
+    programs: &'a Programs,
+    group: i32,
+    abandoned: Arc<AtomicBool>,
+}
+
+impl Run<'_> {
+    fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+        self.programs.kill(self.group);
+    }
+
+    /// Waits for the leader to end without reaping it, then ends what it left behind: a grandchild that
+    /// holds the pipes would keep the reader waiting.
+    fn wait_and_kill_group(&self) {
+        if let Some(pid) = Pid::from_raw(self.group) {
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            let status = loop {
+                match rustix::process::waitid(WaitId::Pid(pid), options) {
+                    Err(rustix::io::Errno::INTR) => continue,
+                    other => break other.ok().flatten(),
+                }
+            };
+            if status.is_some_and(|status| status.exit_status() != Some(0)) {
+                self.abandoned.store(true, Ordering::Relaxed);
+            }
+        }
+        self.programs.kill_and_forget(self.group);
+    }
+}
+
+/// Runs a program: `on_thread` and `on_caller` run at the same time, one of them feeds and the other reads,
+/// whichever suits the caller (`roles` builds both from the program's ends). Returns what both gave back.
+///
+/// The feeding closure must drop its [`Feed`] when done, which is the program's end of input; the reading
+/// one must read to the end or fail. Errors: what either closure returned; [`Blame::UserData`] when the
+/// program cannot be started; [`Blame::UserProgram`] with code or signal and the tail of standard error when
+/// it ended badly; [`Blame::Cancelled`] for any failure once the context's flag is set.
+pub fn run<'env, T: Send, C, OnThread, OnCaller>(
+    context: &'env FunctionContext,
+    spec: &ProgramSpec,
+    roles: impl FnOnce(Feed, ChildStdout) -> (OnThread, OnCaller),
+) -> Result<(T, C), TaskFailure>
+where
+    OnThread: FnOnce() -> Result<T, TaskFailure> + Send,
+    OnCaller: FnOnce() -> Result<C, TaskFailure>,
+{
+    let outcome = run_inner(context, spec, roles);
+    match outcome {
+        Err(failure) if context.cancelled.load(Ordering::Relaxed) && failure.blame != Blame::Engine => {
+            Err(cancelled_failure())
+        }
+        other => other,
+    }
+}
+
+fn run_inner<T: Send, C, OnThread, OnCaller>(
+    context: &FunctionContext,
+    spec: &ProgramSpec,
+    roles: impl FnOnce(Feed, ChildStdout) -> (OnThread, OnCaller),
+) -> Result<(T, C), TaskFailure>
+where
+    OnThread: FnOnce() -> Result<T, TaskFailure> + Send,
+    OnCaller: FnOnce() -> Result<C, TaskFailure>,
+{
+    let mut child = start(spec)?;
+    let group = child.id() as i32;
+    context.programs.register(group, &context.cancelled);
+    let run = Run { programs: &context.programs, group, abandoned: Arc::default() };
+    let stdin = child.stdin.take();
+    let stdout = child.stdout.take().expect("standard output is piped");
+    let stderr = child.stderr.take().expect("standard error is piped");
+    for pipe in [stdin.as_ref().map(AsFd::as_fd), Some(stdout.as_fd())].into_iter().flatten() {
+        let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
+    }
+    let log = spec.stderr_log.as_deref().and_then(open_log);
+    let feed = Feed { stdin, abandoned: run.abandoned.clone(), unread_bytes: 0 };
+    let (on_thread, on_caller) = roles(feed, stdout);
+    let (thread_outcome, caller_outcome, tail) = std::thread::scope(|scope| {
+        let drainer = scope.spawn(move || standard_error::drain(stderr, log));
+        let waiter = scope.spawn(|| run.wait_and_kill_group());
+        let worker = scope.spawn(|| on_thread().inspect_err(|_| run.abandon()));
+        let caller_outcome = on_caller().inspect_err(|_| run.abandon());
+        let thread_outcome = join(worker);
+        join(waiter);
+        (thread_outcome, caller_outcome, join(drainer))
+    });
+    let status = child.wait().map_err(|error| {
+        TaskFailure::new(Blame::Environment, format!("waiting for {:?}: {error}", spec.words[0]))
+    })?;
+    // A side that failed has killed the program, so its reason comes before the signal.
+    let on_thread = thread_outcome?;
+    let on_caller = caller_outcome?;
+    judge(spec, status, tail)?;
+    Ok((on_thread, on_caller))
+}
+
+fn join<T>(handle: ScopedJoinHandle<'_, T>) -> T {
+    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn open_log(path: &Path) -> Option<File> {
+    File::options().create(true).append(true).open(path).ok()
+}
+
+fn start(spec: &ProgramSpec) -> Result<Child, TaskFailure> {
+    let executable = find_program(&spec.words, &spec.work_dir, &spec.start_dir, &spec.env)
+        .map_err(|error| TaskFailure::new(Blame::UserData, error.to_string()))?;
+    let mut command = Command::new(&executable);
+    command.args(&spec.words[1..]).current_dir(&spec.work_dir).process_group(0);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env_clear();
+    command.envs(std::env::vars_os().filter(|(name, _)| passes_through(name.as_encoded_bytes())));
+    command.envs(spec.env.iter().map(|(name, value)| (name, value)));
+    let parent = rustix::process::getpid();
+    // SAFETY: the closure makes only two system calls, both safe to make between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            // A kill -9 of the engine ends the program too. The parent may have died before the call.
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+            match rustix::process::getppid() {
+                Some(now) if now == parent => Ok(()),
+                _ => Err(std::io::Error::from(ErrorKind::Interrupted)),
+            }
+        });
+    }
+    command.spawn().map_err(|error| {
+        let program = &spec.words[0];
+        // The file was found above, so what is missing is the interpreter that its first line names.
+        let (blame, what) = match error.kind() {
+            ErrorKind::NotFound => (Blame::UserData, "its interpreter or the work directory is not there"),
+            ErrorKind::PermissionDenied => (Blame::UserData, "it is not executable"),
+            _ => (Blame::Environment, "it cannot be started"),
+        };
+        let path = executable.display();
+        TaskFailure::new(blame, format!("program {program:?} ({path}): {what}: {error}"))
+    })
+}
+
+fn passes_through(name: &[u8]) -> bool {
+    matches!(name, b"PATH" | b"HOME" | b"LANG") || name.starts_with(b"LC_")
+}
+
+fn judge(spec: &ProgramSpec, status: ExitStatus, tail: Vec<String>) -> Result<(), TaskFailure> {
+    if status.success() {
+        return Ok(());
+    }
+    let program = &spec.words[0];
+    let message = match (status.code(), status.signal()) {
+        (Some(code), _) => format!("program {program:?} ended with exit code {code}"),
+        (None, Some(signal)) => format!("program {program:?} was ended by signal {signal}"),
+        (None, None) => format!("program {program:?} ended as {status}"),
+    };
+    Err(TaskFailure {
+        exit_code: status.code(),
+        signal: status.signal(),
+        stderr_tail: tail,
+        ..TaskFailure::new(Blame::UserProgram, message)
+    })
+}

@@ -1,0 +1,4 @@
+//! Exact decimal numbers.
+/// An exact decimal.
+#[derive(Clone, Debug)]
+pub struct Decimal;
