@@ -1,1 +1,21 @@
-//! Placeholder until the crate lands.
+//! # What it does
+//! The abstract job MapReduce: a job specification becomes stages of tasks, their results become the tasks
+//! of the next stage, and at the end the proof and the report.
+//!
+//! # Where it sits
+//! cli (submit) -> mapreduce -> server (which expands stages with it); workbuilder cuts its key ranges.
+//!
+//! # Invariants
+//! Pure: the same specification and results give the same tasks. No commit task is made unless the proof
+//! agrees. Only results of winning attempts are looked at.
+//!
+//! # Deliberately absent
+//! No I/O, no clock, no store; no knowledge of slots that run or of attempts that fail, but for the report.
+//!
+//! # How it is tested
+//! Unit tests with rows of examples, property tests of the proof in `tests/`.
+
+mod expand;
+pub mod layout;
+
+pub use expand::{AttemptTime, ExpandError, JobResults, expand, stages};

@@ -1,0 +1,34 @@
+//! Why the server refuses or gives up.
+
+use ids::JobId;
+use std::path::PathBuf;
+
+/// Answers whose move it is: the user's (options, paths), the machine's, or a look-up that went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    #[error("the output {path} exists already; choose another or say --overwrite", path = path.display())]
+    OutputExists { path: PathBuf },
+    #[error("the output {path} is not a directory and is not overwritten", path = path.display())]
+    OutputNotADirectory { path: PathBuf },
+    #[error("overwriting the output {output} would remove {inside}, which the job needs",
+        output = output.display(), inside = inside.display())]
+    OutputHoldsWhatTheJobNeeds { output: PathBuf, inside: PathBuf },
+    #[error("the output {path} has no name or no parent directory", path = path.display())]
+    OutputUnusable { path: PathBuf },
+    #[error("cannot create the directory {path}: {source}", path = path.display())]
+    DirectoryUnwritable { path: PathBuf, source: std::io::Error },
+    #[error("cannot take the owner lock in {path}: {source}", path = path.display())]
+    OwnerLock { path: PathBuf, source: std::io::Error },
+    #[error("cannot start the thread of the server: {0}")]
+    Thread(std::io::Error),
+    #[error("there is no job {job} in this server")]
+    UnknownJob { job: JobId },
+    #[error("the job cannot be planned: {0}")]
+    Plan(#[from] mapreduce::ExpandError),
+    #[error(transparent)]
+    Store(#[from] metastore::StoreError),
+    #[error("the server stopped because its store failed: {reason}")]
+    Failed { reason: String },
+    #[error("the server has been shut down")]
+    ShutDown,
+}
