@@ -1,0 +1,354 @@
+//! Which crate may depend on which: dependencies point down (ARCHITECTURE.md, laws 1 and 2).
+
+use super::Finding;
+use super::tree::Tree;
+use std::collections::{BTreeMap, BTreeSet};
+use toml::{Table, Value};
+
+/// The crates of the workspace from the ground up, each with the crates it may depend on. A new crate is a new
+/// row; a row names earlier rows only, which a test checks, so that there is no way round in a circle.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("ids", &[]),
+    ("faults", &[]),
+    ("arena", &[]),
+    ("api", &["ids"]),
+    ("ifile", &["ids", "api"]),
+    ("chunksorter", &["ids", "api", "ifile"]),
+    ("workbuilder", &["ids", "api"]),
+    ("imerger", &["ids", "api", "ifile"]),
+    ("scheduler", &["ids"]),
+    ("iappender", &["ids", "api", "ifile", "arena", "faults"]),
+    ("program", &["ids", "api", "faults"]),
+    ("reducer", &["ids", "api", "program", "faults"]),
+    ("mapper", &["ids", "api", "program", "reducer", "faults"]),
+    ("chunkserver", &["ids", "api", "ifile", "arena", "chunksorter", "iappender", "imerger", "faults"]),
+    ("mapreduce", &["ids", "api", "workbuilder"]),
+    ("metastore", &["ids", "api"]),
+    ("server", &["ids", "api", "scheduler", "metastore", "mapreduce", "faults"]),
+    ("node", NODE_BELOW),
+    ("cli", CLI_BELOW),
+];
+
+const NODE_BELOW: &[&str] = &[
+    "ids",
+    "api",
+    "faults",
+    "arena",
+    "program",
+    "ifile",
+    "iappender",
+    "imerger",
+    "chunkserver",
+    "mapper",
+    "reducer",
+    "server",
+];
+
+const CLI_BELOW: &[&str] = &[
+    "ids",
+    "api",
+    "faults",
+    "arena",
+    "program",
+    "ifile",
+    "iappender",
+    "imerger",
+    "chunksorter",
+    "workbuilder",
+    "chunkserver",
+    "mapper",
+    "reducer",
+    "mapreduce",
+    "scheduler",
+    "metastore",
+    "server",
+    "node",
+];
+
+/// Law 1: no I/O, no clock, no randomness.
+pub const PURE_CRATES: &[&str] =
+    &["ids", "ifile", "iappender", "chunksorter", "workbuilder", "imerger", "scheduler"];
+
+/// What a pure crate must not reach, at any distance.
+const IMPURE: &[&str] = &["tokio", "sqlx", "axum", "datafusion"];
+
+/// Outside crates that have one home. Whoever else wants one wants that home's service.
+const OUTSIDE_OWNERS: &[(&str, &[&str])] = &[("sqlx", &["metastore"]), ("datafusion", &["sql"])];
+
+/// The dependency tables of a manifest: (name of the table, names of the crates in it).
+fn dependency_tables(manifest: &Table) -> Vec<(String, Vec<String>)> {
+    let mut tables = Vec::new();
+    let mut add = |prefix: &str, holder: &Table| {
+        for kind in ["dependencies", "build-dependencies", "dev-dependencies"] {
+            if let Some(Value::Table(table)) = holder.get(kind) {
+                let names = table.iter().map(|(name, value)| package_name(name, value)).collect();
+                tables.push((format!("{prefix}{kind}"), names));
+            }
+        }
+    };
+    add("", manifest);
+    if let Some(Value::Table(targets)) = manifest.get("target") {
+        for (target, holder) in targets {
+            if let Value::Table(holder) = holder {
+                add(&format!("target.{target}."), holder);
+            }
+        }
+    }
+    tables
+}
+
+/// The package behind a dependency, which may be renamed.
+fn package_name(name: &str, value: &Value) -> String {
+    value.get("package").and_then(Value::as_str).unwrap_or(name).to_string()
+}
+
+/// The manifests of the crates: (crate, path of the manifest, its text, its tables).
+fn manifests(tree: &Tree) -> Vec<(String, String, String, Table)> {
+    let mut manifests = Vec::new();
+    for name in tree.crate_names() {
+        let path = format!("crates/{name}/Cargo.toml");
+        // Cargo itself refuses a manifest that does not parse.
+        if let Some(text) = tree.text(&path)
+            && let Ok(table) = text.parse::<Table>()
+        {
+            manifests.push((name.to_string(), path, text.to_string(), table));
+        }
+    }
+    manifests
+}
+
+/// The line of a manifest on which a dependency stands, or 0.
+fn line_of(text: &str, dependency: &str) -> usize {
+    let stands = |line: &str| {
+        let rest = line.trim_start().strip_prefix(dependency);
+        rest.is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
+    };
+    text.lines().position(stands).map_or(0, |index| index + 1)
+}
+
+/// All crates of the workspace that `name` may reach by the table.
+fn reachable(name: &str) -> BTreeSet<&'static str> {
+    let mut reached = BTreeSet::new();
+    let mut pending = vec![name];
+    while let Some(next) = pending.pop() {
+        let row = ARROWS.iter().find(|(each, _)| *each == next);
+        for below in row.map_or(&[][..], |(_, below)| *below) {
+            if reached.insert(*below) {
+                pending.push(below);
+            }
+        }
+    }
+    reached
+}
+
+/// Every crate stands in [`ARROWS`] and depends on what its row allows. Tests may reach further, but not up.
+pub fn workspace_arrows(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let ours: BTreeSet<&str> = tree.crate_names().into_iter().collect();
+    for (name, path, text, manifest) in manifests(tree) {
+        let Some((_, allowed)) = ARROWS.iter().find(|(each, _)| *each == name) else {
+            let message =
+                format!("crate {name} has no row in the arrows table: add it to xtask/src/tidy/arrows.rs");
+            findings.push(Finding::new(&path, 0, message));
+            continue;
+        };
+        for (kind, dependencies) in dependency_tables(&manifest) {
+            for dependency in dependencies.iter().filter(|each| ours.contains(each.as_str())) {
+                let for_tests = kind.ends_with("dev-dependencies");
+                let points_up = dependency == &name || reachable(dependency).contains(name.as_str());
+                if for_tests && !points_up || allowed.contains(&dependency.as_str()) {
+                    continue;
+                }
+                let message = format!(
+                    "{name} must not depend on {dependency}: define a trait here and let a crate above join the \
+                     two, or change the table in xtask/src/tidy/arrows.rs and say why in ARCHITECTURE.md"
+                );
+                findings.push(Finding::new(&path, line_of(&text, dependency), message));
+            }
+        }
+    }
+    findings
+}
+
+/// Law 1: follows Cargo.lock from each pure crate and names the way to anything that brings I/O.
+pub fn pure_dependencies(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let locked = locked_dependencies(tree.text("Cargo.lock").unwrap_or(""));
+    for (name, path, text, manifest) in manifests(tree) {
+        if !PURE_CRATES.contains(&name.as_str()) {
+            continue;
+        }
+        for (kind, dependencies) in dependency_tables(&manifest) {
+            if kind.ends_with("dev-dependencies") {
+                continue;
+            }
+            for dependency in dependencies {
+                if let Some(way) = way_to_impure(&dependency, &locked) {
+                    let message = format!(
+                        "pure crate {name} reaches {} ({}): pass the effect in as a parameter or a trait",
+                        way.last().unwrap_or(&dependency),
+                        way.join(" -> ")
+                    );
+                    findings.push(Finding::new(&path, line_of(&text, &dependency), message));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// Crates from outside that have one home are depended on there only.
+pub fn outside_owners(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (name, path, text, manifest) in manifests(tree) {
+        for (_, dependencies) in dependency_tables(&manifest) {
+            for (outside, owners) in OUTSIDE_OWNERS {
+                if dependencies.iter().any(|each| each == outside) && !owners.contains(&name.as_str()) {
+                    let message =
+                        format!("only {} depends on {outside}: ask that crate instead", owners.join(", "));
+                    findings.push(Finding::new(&path, line_of(&text, outside), message));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// Package -> packages, by name. Several versions of a package are taken together: too strict rather than blind.
+/// The entries of our own crates hold their dev-dependencies too and are left out; their manifests are read instead.
+fn locked_dependencies(lock: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut locked: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let Ok(lock) = lock.parse::<Table>() else { return locked };
+    let packages = lock.get("package").and_then(Value::as_array);
+    for package in packages.into_iter().flatten().filter(|package| package.get("source").is_some()) {
+        let Some(name) = package.get("name").and_then(Value::as_str) else { continue };
+        let dependencies = package.get("dependencies").and_then(Value::as_array);
+        let names = dependencies.into_iter().flatten().filter_map(Value::as_str);
+        let names = names.filter_map(|each| each.split(' ').next()).map(str::to_string);
+        locked.entry(name.to_string()).or_default().extend(names);
+    }
+    locked
+}
+
+/// The shortest way from a package to an impure one, both ends included.
+fn way_to_impure(start: &str, locked: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
+    let mut seen = BTreeSet::from([start.to_string()]);
+    let mut ways = std::collections::VecDeque::from([vec![start.to_string()]]);
+    while let Some(way) = ways.pop_front() {
+        let last = way.last()?;
+        if IMPURE.contains(&last.as_str()) {
+            return Some(way);
+        }
+        for next in locked.get(last).into_iter().flatten() {
+            if seen.insert(next.clone()) {
+                let mut longer = way.clone();
+                longer.push(next.clone());
+                ways.push_back(longer);
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check_finds;
+    use super::{
+        ARROWS, IMPURE, PURE_CRATES, outside_owners, pure_dependencies, reachable, workspace_arrows,
+    };
+
+    #[test]
+    fn the_table_points_down() {
+        for (index, (name, below)) in ARROWS.iter().enumerate() {
+            for each in *below {
+                let earlier = ARROWS[..index].iter().any(|(earlier, _)| earlier == each);
+                assert!(earlier, "{name} names {each}, which is not in an earlier row");
+            }
+        }
+    }
+
+    #[test]
+    fn pure_crates_stand_in_the_table() {
+        for name in PURE_CRATES {
+            assert!(ARROWS.iter().any(|(each, _)| each == name), "{name}");
+            assert!(!IMPURE.contains(name) && !reachable(name).contains("metastore"));
+        }
+    }
+
+    const IDS: (&str, &str) = ("crates/ids/Cargo.toml", "[dependencies]\nserde.workspace = true\n");
+
+    #[test]
+    fn an_arrow_that_is_not_in_the_table_is_found() {
+        let up = ("crates/ifile/Cargo.toml", "[dependencies]\nids.workspace = true\nnode.workspace = true\n");
+        let node = ("crates/node/Cargo.toml", "[dependencies]\nifile = { path = \"../ifile\" }\n");
+        check_finds(
+            workspace_arrows,
+            &[IDS, up, node],
+            &["crates/ifile/Cargo.toml:3: ifile must not depend on node"],
+        );
+        let renamed =
+            ("crates/ifile/Cargo.toml", "[dependencies]\nn = { package = \"node\", path = \"../node\" }\n");
+        check_finds(workspace_arrows, &[IDS, renamed, node], &["crates/ifile/Cargo.toml: ifile must not"]);
+        let hidden =
+            ("crates/ifile/Cargo.toml", "[target.'cfg(unix)'.dependencies]\nnode.workspace = true\n");
+        check_finds(workspace_arrows, &[IDS, hidden, node], &["crates/ifile/Cargo.toml:2: ifile must not"]);
+    }
+
+    #[test]
+    fn tests_may_reach_further_but_not_up() {
+        let ifile = ("crates/ifile/Cargo.toml", "");
+        let sideways = ("crates/imerger/Cargo.toml", "[dev-dependencies]\nchunksorter.workspace = true\n");
+        let sorter = ("crates/chunksorter/Cargo.toml", "[dependencies]\nifile.workspace = true\n");
+        check_finds(workspace_arrows, &[IDS, ifile, sideways, sorter], &[]);
+        let up = ("crates/ids/Cargo.toml", "[dev-dependencies]\nifile.workspace = true\n");
+        check_finds(
+            workspace_arrows,
+            &[up, ifile],
+            &["crates/ids/Cargo.toml:2: ids must not depend on ifile"],
+        );
+    }
+
+    #[test]
+    fn a_crate_without_a_row_is_found() {
+        check_finds(
+            workspace_arrows,
+            &[("crates/new/Cargo.toml", "")],
+            &["crates/new/Cargo.toml: crate new has no row"],
+        );
+    }
+
+    const LOCK: (&str, &str) = (
+        "Cargo.lock",
+        "[[package]]\nname = \"nice\"\nversion = \"1.0.0\"\nsource = \"registry+x\"\ndependencies = [\"deep 2.0.0\"]\n\
+         [[package]]\nname = \"deep\"\nversion = \"2.0.0\"\nsource = \"registry+x\"\ndependencies = [\"tokio\"]\n\
+         [[package]]\nname = \"tokio\"\nversion = \"1.0.0\"\nsource = \"registry+x\"\n",
+    );
+
+    #[test]
+    fn a_pure_crate_that_reaches_a_runtime_is_found() {
+        let direct = ("crates/imerger/Cargo.toml", "[dependencies]\ntokio.workspace = true\n");
+        check_finds(
+            pure_dependencies,
+            &[LOCK, direct],
+            &["crates/imerger/Cargo.toml:2: pure crate imerger reaches tokio"],
+        );
+        let distant = ("crates/ids/Cargo.toml", "[dependencies]\nnice = \"1\"\n");
+        let expected = "crates/ids/Cargo.toml:2: pure crate ids reaches tokio (nice -> deep -> tokio)";
+        check_finds(pure_dependencies, &[LOCK, distant], &[expected]);
+        let for_tests = ("crates/ids/Cargo.toml", "[dev-dependencies]\nnice = \"1\"\n");
+        let impure = ("crates/server/Cargo.toml", "[dependencies]\ntokio = \"1\"\n");
+        check_finds(pure_dependencies, &[LOCK, for_tests, impure], &[]);
+    }
+
+    #[test]
+    fn sqlx_outside_the_metastore_is_found() {
+        let metastore = ("crates/metastore/Cargo.toml", "[dependencies]\nsqlx.workspace = true\n");
+        let server = ("crates/server/Cargo.toml", "[dependencies]\nsqlx.workspace = true\n");
+        check_finds(outside_owners, &[metastore], &[]);
+        check_finds(
+            outside_owners,
+            &[metastore, server],
+            &["crates/server/Cargo.toml:2: only metastore depends on sqlx"],
+        );
+    }
+}
