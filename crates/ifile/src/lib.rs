@@ -1,1 +1,51 @@
-//! Placeholder until the crate lands.
+//! # What it does
+//! The format of I-files: record, frame, block, key index, source table, run file, raw chunk file.
+//! The byte tables are in `docs/formats/ifile.md`.
+//!
+//! # Where it sits
+//! iappender (frames) -> chunkserver (raw chunks) -> chunksorter (runs) -> imerger (blocks): all speak it.
+//!
+//! # Invariants
+//! Every persisted byte has a version and a checksum over it; decoding checks before it believes and never
+//! allocates more than the bytes at hand or a named limit allow. Numbers are little-endian. Order is bytewise.
+//!
+//! # Deliberately absent
+//! No files, threads or clock: writers fill a `std::io::Write`, readers ask a [`ReadAt`]. No policy about memory.
+//!
+//! # How it is tested
+//! Property tests in `tests/` (round trips, every single-bit flip found), golden and corrupt files in
+//! `test_data/`, fuzz targets for frame, block, index and footer in `fuzz/`.
+
+pub mod block;
+pub mod error;
+pub mod field;
+pub mod frame;
+pub mod key_index;
+pub mod raw_chunk;
+pub mod record;
+pub mod run_file;
+pub mod run_writer;
+pub mod source_table;
+pub mod verify;
+
+pub use block::{BLOCK_HEADER_BYTES, BlockHeader};
+pub use error::{FormatError, Problem};
+pub use frame::{FRAME_HEADER_BYTES, FrameHeader};
+pub use key_index::{IndexEntry, KeyIndex};
+pub use record::{KeyShape, Record, record_hash};
+pub use run_file::{ReadAt, RunFile};
+pub use run_writer::RunWriter;
+pub use source_table::SourceRow;
+
+/// Bytes with which a run file begins.
+pub const RUN_MAGIC: [u8; 8] = *b"SFISHRUN";
+/// Bytes with which a raw chunk file begins.
+pub const RAW_CHUNK_MAGIC: [u8; 8] = *b"SFISHRAW";
+/// Version of every part of the format; a reader refuses any other.
+pub const FORMAT_VERSION: u16 = 1;
+/// Largest encoded record: 1 GiB of key and value plus its lengths.
+pub const ENCODED_RECORD_BYTES_MAX: u64 = (1 << 30) + 32;
+/// Largest uncompressed block: one largest record with its source.
+pub const BLOCK_BYTES_MAX: u64 = ENCODED_RECORD_BYTES_MAX + 16;
+/// Bytes of a block's first key that the key index keeps.
+pub const INDEX_KEY_BYTES_MAX: usize = 256;

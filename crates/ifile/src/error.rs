@@ -1,0 +1,80 @@
+//! What can be wrong with bytes that claim to be an I-file. Never the user's fault, never worth a retry on the
+//! same copy: another copy must be read, or the data made again.
+
+use std::fmt;
+
+/// Damage, a foreign file, or a failed read, at a byte offset of the file or buffer.
+#[derive(Debug, thiserror::Error)]
+#[error("at byte {offset}: {problem}")]
+pub struct FormatError {
+    pub offset: u64,
+    #[source]
+    pub problem: Problem,
+}
+
+/// What is wrong.
+#[derive(Debug)]
+pub enum Problem {
+    /// Not a file of ours.
+    Foreign,
+    /// Of a version that this program does not know.
+    Version(u16),
+    /// Fewer bytes than the structure needs.
+    Truncated { needed_bytes: u64, present_bytes: u64 },
+    /// Bytes do not match their checksum.
+    Checksum { what: &'static str, stored: u32, computed: u32 },
+    /// A field has a value it cannot have.
+    Field { what: &'static str, value: u64 },
+    /// Two parts of the file contradict each other.
+    Disagreement { what: &'static str, here: u64, there: u64 },
+    /// Records are not in order.
+    Order,
+    /// The block does not decompress.
+    Compression,
+    /// The bytes could not be read.
+    Read(std::io::Error),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreign => write!(f, "not an I-file (the first bytes are foreign)"),
+            Self::Version(version) => write!(f, "format version {version} is not known to this program"),
+            Self::Truncated { needed_bytes, present_bytes } => {
+                write!(f, "truncated: {needed_bytes} bytes needed, {present_bytes} present")
+            }
+            Self::Checksum { what, stored, computed } => {
+                write!(f, "damaged {what}: checksum {stored:08x} stored, {computed:08x} computed")
+            }
+            Self::Field { what, value } => write!(f, "damaged: {what} cannot be {value}"),
+            Self::Disagreement { what, here, there } => {
+                write!(f, "damaged: {what} is {here} here and {there} elsewhere")
+            }
+            Self::Order => write!(f, "damaged: records are not in order"),
+            Self::Compression => write!(f, "damaged: the block does not decompress"),
+            Self::Read(_) => write!(f, "cannot read"),
+        }
+    }
+}
+
+impl std::error::Error for Problem {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Read(source) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl FormatError {
+    /// A problem at `offset`.
+    pub fn at(offset: u64, problem: Problem) -> Self {
+        Self { offset, problem }
+    }
+
+    /// The same problem, `base` bytes further into the file.
+    pub fn shifted(mut self, base: u64) -> Self {
+        self.offset += base;
+        self
+    }
+}

@@ -1,0 +1,117 @@
+//! The key index of a run: where each block begins and with which key, so that a scan of a key range reads
+//! only the blocks it needs (Sailfish, section 5: per-chunk index).
+
+use crate::error::{FormatError, Problem};
+use crate::field::{FieldReader, put_varint};
+use crate::{BLOCK_BYTES_MAX, INDEX_KEY_BYTES_MAX};
+
+/// One block of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexEntry {
+    /// Offset of the block header in the file.
+    pub offset_bytes: u64,
+    /// Header and stored bytes.
+    pub stored_bytes: u32,
+    pub raw_bytes: u32,
+    pub records: u32,
+    /// The first key of the block, or its first [`INDEX_KEY_BYTES_MAX`] bytes.
+    pub first_key: Vec<u8>,
+    /// Whether `first_key` is only the beginning of the key.
+    pub key_is_cut: bool,
+}
+
+impl IndexEntry {
+    /// Whether the block's first key is certainly below `bound`. A cut key that is a beginning of `bound`
+    /// could be either: then the answer is no, and a scan starts one block earlier than it must.
+    fn certainly_below(&self, bound: &[u8]) -> bool {
+        if self.key_is_cut && bound.starts_with(&self.first_key) {
+            return false;
+        }
+        self.first_key.as_slice() < bound
+    }
+
+    /// Whether the block's first key is certainly at or above `bound`.
+    fn certainly_at_or_above(&self, bound: &[u8]) -> bool {
+        // A cut key is a lower estimate of the key, so at or above the bound means the key is, too.
+        self.first_key.as_slice() >= bound
+    }
+}
+
+/// The index of one run, in key order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyIndex {
+    pub entries: Vec<IndexEntry>,
+}
+
+impl KeyIndex {
+    /// The blocks that can hold keys in [lower, upper): a range of positions in `entries`.
+    pub fn blocks_in_range(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> std::ops::Range<usize> {
+        // The block before the first one that is not below the bound may end with keys at or above it.
+        let start = match lower {
+            Some(bound) => self.entries.partition_point(|entry| entry.certainly_below(bound)).saturating_sub(1),
+            None => 0,
+        };
+        let end = match upper {
+            Some(bound) => self.entries.partition_point(|entry| !entry.certainly_at_or_above(bound)),
+            None => self.entries.len(),
+        };
+        start..end.max(start)
+    }
+
+    /// Appends the index to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        for entry in &self.entries {
+            put_varint(out, entry.offset_bytes);
+            put_varint(out, entry.stored_bytes.into());
+            put_varint(out, entry.raw_bytes.into());
+            put_varint(out, entry.records.into());
+            put_varint(out, (entry.first_key.len() as u64) << 1 | u64::from(entry.key_is_cut));
+            out.extend_from_slice(&entry.first_key);
+        }
+    }
+
+    /// Reads `count` entries from all of `bytes` (whose checksum the caller has checked).
+    pub fn decode(bytes: &[u8], count: u64) -> Result<Self, FormatError> {
+        let mut fields = FieldReader::new(bytes);
+        // An entry takes at least five bytes, so a false count cannot make us allocate much.
+        let mut entries = Vec::with_capacity(count.min(bytes.len() as u64 / 5) as usize);
+        for _ in 0..count {
+            let offset_bytes = fields.varint()?;
+            let stored_bytes = narrow(&mut fields)?;
+            let raw_bytes = narrow(&mut fields)?;
+            let records = narrow(&mut fields)?;
+            let key = fields.varint()?;
+            if key >> 1 > INDEX_KEY_BYTES_MAX as u64 {
+                return Err(fields.problem(Problem::Field { what: "length of an index key", value: key >> 1 }));
+            }
+            let first_key = fields.take((key >> 1) as usize)?.to_vec();
+            entries.push(IndexEntry {
+                offset_bytes,
+                stored_bytes,
+                raw_bytes,
+                records,
+                first_key,
+                key_is_cut: key & 1 == 1,
+            });
+        }
+        if fields.remaining() > 0 {
+            let problem = Problem::Field { what: "bytes after the key index", value: fields.remaining() as u64 };
+            return Err(fields.problem(problem));
+        }
+        Ok(Self { entries })
+    }
+}
+
+fn narrow(fields: &mut FieldReader<'_>) -> Result<u32, FormatError> {
+    let value = fields.varint()?;
+    if value > BLOCK_BYTES_MAX + crate::BLOCK_HEADER_BYTES as u64 {
+        return Err(fields.problem(Problem::Field { what: "size in the key index", value }));
+    }
+    Ok(value as u32)
+}
+
+/// The part of a key that an index keeps, and whether it was cut.
+pub fn cut_key(key: &[u8]) -> (Vec<u8>, bool) {
+    let kept = key.len().min(INDEX_KEY_BYTES_MAX);
+    (key[..kept].to_vec(), kept < key.len())
+}
