@@ -1,0 +1,89 @@
+# The front door. `make` alone lists what there is.
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+SAILFISH := $(TARGET)/release/sailfish
+XTASK := $(TARGET)/release/xtask
+DEMO := $(TARGET)/demo
+# What could not run and why; printed at the end, so that a skip is never silent.
+SKIPPED := $(TARGET)/skipped.txt
+
+# Bench: rounds, bytes of input, and the budget of the external runs.
+RUNS ?= 3
+BYTES ?= 2000000000
+SMALL ?= 256M
+# Nightly: cases of each property test, and seconds for each fuzz target.
+CASES ?= 4096
+FUZZ_SECONDS ?= 600
+
+.PHONY: help demo test bench nightly fmt release lint tests fuzz-build
+
+help:
+	@echo "make demo      build, count the words of our dependencies' sources, print the report"
+	@echo "make test      what CI runs: format, lints, tidy, all tests, fuzz targets compile"
+	@echo "make bench     first figures against cp and GNU sort (RUNS=$(RUNS) BYTES=$(BYTES) SMALL=$(SMALL))"
+	@echo "make nightly   the long versions: CASES=$(CASES) a property test, FUZZ_SECONDS=$(FUZZ_SECONDS) a fuzz target"
+	@echo "make fmt       format the sources"
+
+release:
+	cargo build --release --locked --bin sailfish --bin xtask
+
+demo: release
+	@mkdir -p $(DEMO)
+	$(XTASK) demo-corpus $(DEMO)/corpus
+	$(SAILFISH) run --state $(DEMO)/state --input $(DEMO)/corpus --mapper builtin:words --reducer builtin:sum \
+	    --output $(DEMO)/counts --overwrite
+	@echo
+	@job=$$(sed -n 's/.*"job": *\([0-9][0-9]*\).*/\1/p' $(DEMO)/counts/_report.json | head -n 1); \
+	    echo "$(SAILFISH) report --state $(DEMO)/state $$job"; \
+	    $(SAILFISH) report --state $(DEMO)/state $$job
+	@echo
+	@echo "The words most often used, from $(DEMO)/counts:"
+	@cat $(DEMO)/counts/part-* | LC_ALL=C sort -t "$$(printf '\t')" -k 2,2nr -k 1,1 | head -n 15
+
+test:
+	@mkdir -p $(TARGET) && : > $(SKIPPED)
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory tests
+	@$(MAKE) --no-print-directory fuzz-build
+	@if [ -s $(SKIPPED) ]; then echo "Not run:"; sed 's/^/  /' $(SKIPPED); else echo "Nothing was left out."; fi
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo xtask tidy
+
+# The binary is built first because the black-box tests start it.
+tests:
+	cargo build --workspace --bins --locked
+	cargo test --workspace --locked
+
+# The fuzz targets are a workspace of their own. A stable compiler is enough to see that they compile.
+fuzz-build:
+	@if [ ! -f fuzz/Cargo.toml ]; then \
+	    echo "fuzz targets: there is no fuzz/Cargo.toml" >> $(SKIPPED); \
+	elif ! command -v c++ > /dev/null; then \
+	    echo "fuzz targets: libfuzzer needs a C++ compiler (package g++ or clang)" >> $(SKIPPED); \
+	else \
+	    echo "cargo check --locked --bins --manifest-path fuzz/Cargo.toml" && \
+	    cargo check --locked --bins --manifest-path fuzz/Cargo.toml && \
+	    echo "fuzz targets: compiled, not run (make nightly runs them)" >> $(SKIPPED); \
+	fi
+
+bench: release
+	SAILFISH=$(SAILFISH) XTASK=$(XTASK) bench/road.sh --runs $(RUNS) --bytes $(BYTES) --small $(SMALL)
+
+nightly: release
+	PROPTEST_CASES=$(CASES) cargo test --workspace --release --locked
+	@if ! cargo +nightly --version > /dev/null 2>&1; then \
+	    echo "Not run: fuzz targets, there is no nightly toolchain (rustup toolchain install nightly)"; \
+	elif ! cargo fuzz --version > /dev/null 2>&1; then \
+	    echo "Not run: fuzz targets, there is no cargo-fuzz (cargo install cargo-fuzz --locked)"; \
+	else \
+	    for target in $$(cargo +nightly fuzz list); do \
+	        echo "fuzz $$target for $(FUZZ_SECONDS) s"; \
+	        cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	    done; \
+	fi
+
+fmt:
+	cargo fmt --all
