@@ -31,7 +31,7 @@ xtask=${XTASK:-$target/release/xtask}
 work=${BENCH_DIR:-$target/bench}
 cores=$(nproc)
 memory_mib=$(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo)
-available_bytes=$(awk '/^MemAvailable:/ { printf "%d", $2 * 1024 }' /proc/meminfo)
+available_bytes=$(awk '/^MemAvailable:/ { printf "%.0f", $2 * 1024 }' /proc/meminfo)
 if [ -z "$large" ]; then
     half=$((memory_mib / 2))
     large=$((half < 8192 ? half : 8192))M
