@@ -1,0 +1,315 @@
+//! Sorting by entries: u128 = 11 key bytes, one byte of length, 4 bytes of position.
+
+use ifile::record::{self, KeyShape, Record};
+use std::cmp::Ordering;
+
+/// Key bytes in an entry.
+const ENTRY_KEY_BYTES: usize = 11;
+/// Length byte of a key that goes on beyond its entry: ties are then decided by the key itself.
+const LONGER: u8 = ENTRY_KEY_BYTES as u8 + 1;
+/// Bytes of an entry while it is sorted.
+const ENTRY_BYTES: usize = 16;
+/// Bytes of a position in a finished order.
+const POSITION_BYTES: usize = 4;
+/// Below this many equal entries a comparison sort ends the work; above it the next key bytes make new entries.
+const COMPARE_BELOW: usize = 48;
+/// Fewest entries of a batch: scratch smaller than this is not obeyed.
+const BATCH_ENTRIES_MIN: usize = 4096;
+
+/// A frame whose bytes are no records. The engine's own data is wrong: not retryable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SortError {
+    /// Position of the frame in the slice given.
+    pub frame: usize,
+    pub offset_bytes: usize,
+}
+
+/// Where a record is: a frame of the slice that was sorted, and the offset in its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub frame: u32,
+    pub offset: u32,
+}
+
+/// The sorted order of the records of some frames: sorted batches of positions, merged when read.
+#[derive(Debug)]
+pub struct Order {
+    batches: Vec<Batch>,
+    offset_bits: u32,
+    shape: KeyShape,
+}
+
+#[derive(Debug)]
+struct Batch {
+    /// The frame that position 0 refers to.
+    first_frame: u32,
+    /// (frame - first_frame) << offset_bits | offset, in sorted order.
+    positions: Vec<u32>,
+}
+
+/// The most bytes [`sort_frames`] gives back for `records` records; what a caller charges for an order.
+pub fn order_bytes_max(records: u64) -> u64 {
+    records * POSITION_BYTES as u64 + 4096
+}
+
+/// Sorts the records of `frames` (which must be in input order, see `order_frames`) with at most about
+/// `scratch_bytes` of memory besides the order itself.
+pub fn sort_frames(shape: KeyShape, frames: &[&[u8]], scratch_bytes: u64) -> Result<Order, SortError> {
+    let largest = frames.iter().map(|frame| frame.len()).max().unwrap_or(0);
+    let offset_bits = (usize::BITS - largest.saturating_sub(1).leading_zeros()).max(1);
+    let frames_per_batch = 1usize << (32 - offset_bits.min(31));
+    let entries_max = (scratch_bytes as usize / ENTRY_BYTES).max(BATCH_ENTRIES_MIN);
+    let mut order = Order { batches: Vec::new(), offset_bits, shape };
+    let mut entries: Vec<u128> = Vec::new();
+    let mut first_frame = 0;
+    for (index, frame) in frames.iter().enumerate() {
+        // A frame is never split over batches, so a batch may exceed the scratch by one frame's entries.
+        if entries.len() >= entries_max || index - first_frame >= frames_per_batch {
+            order.finish_batch(&mut entries, first_frame, frames);
+            first_frame = index;
+        }
+        let base = ((index - first_frame) as u64) << offset_bits;
+        let mut offset = 0;
+        while offset < frame.len() {
+            let Some(record) = record::decode(shape, &frame[offset..]) else {
+                return Err(SortError { frame: index, offset_bytes: offset });
+            };
+            entries.push(entry(record.key) | u128::from(base | offset as u64));
+            offset += record.encoded.len();
+        }
+    }
+    order.finish_batch(&mut entries, first_frame, frames);
+    Ok(order)
+}
+
+/// The upper 96 bits of an entry. Two keys of at most 11 bytes compare as their entries do: padding is
+/// zero, and of a key and the same key with zeros behind it the shorter has the smaller length byte.
+#[inline]
+fn entry(key: &[u8]) -> u128 {
+    let mut bytes = [0; 16];
+    if key.len() > ENTRY_KEY_BYTES {
+        bytes[..ENTRY_KEY_BYTES].copy_from_slice(&key[..ENTRY_KEY_BYTES]);
+        bytes[ENTRY_KEY_BYTES] = LONGER;
+    } else {
+        bytes[..key.len()].copy_from_slice(key);
+        bytes[ENTRY_KEY_BYTES] = key.len() as u8;
+    }
+    u128::from_be_bytes(bytes)
+}
+
+fn key_part(entry: u128) -> u128 {
+    entry >> 32
+}
+
+fn length_byte(entry: u128) -> u8 {
+    (entry >> 32) as u8
+}
+
+impl Order {
+    fn finish_batch(&mut self, entries: &mut Vec<u128>, first_frame: usize, frames: &[&[u8]]) {
+        if entries.is_empty() {
+            return;
+        }
+        let batch = BatchKeys { frames: &frames[first_frame..], shape: self.shape, offset_bits: self.offset_bits };
+        entries.sort_unstable();
+        batch.mend_ties(entries, 0);
+        let positions = entries.iter().map(|entry| *entry as u32).collect();
+        self.batches.push(Batch { first_frame: first_frame as u32, positions });
+        entries.clear();
+    }
+
+    /// Records in the order.
+    pub fn len(&self) -> usize {
+        self.batches.iter().map(|batch| batch.positions.len()).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// Bytes the order holds.
+    pub fn bytes(&self) -> u64 {
+        self.batches.iter().map(|batch| batch.positions.capacity() * POSITION_BYTES).sum::<usize>() as u64
+    }
+
+    fn position(&self, batch: usize, index: usize) -> Position {
+        let batch = &self.batches[batch];
+        let packed = u64::from(batch.positions[index]);
+        let frame = (packed >> self.offset_bits) as u32;
+        Position {
+            frame: batch.first_frame + frame,
+            offset: (packed & ((1u64 << self.offset_bits) - 1)) as u32,
+        }
+    }
+
+    /// The record at a position. The frames must be those that were sorted.
+    #[inline]
+    fn record<'a>(&self, frames: &[&'a [u8]], position: Position) -> Record<'a> {
+        record::decode(self.shape, &frames[position.frame as usize][position.offset as usize..])
+            .expect("the frames are those that were sorted, and every record of them decoded then")
+    }
+
+    /// A cursor over the records with lower <= key < upper (bounds on the partition key).
+    pub fn cursor(&self, frames: &[&[u8]], lower: Option<&[u8]>, upper: Option<&[u8]>) -> OrderCursor {
+        let find = |batch: usize, bound: &[u8]| {
+            let positions = &self.batches[batch].positions;
+            let (mut low, mut high) = (0, positions.len());
+            while low < high {
+                let middle = low + (high - low) / 2;
+                let record = self.record(frames, self.position(batch, middle));
+                if record.partition_key() < bound { low = middle + 1 } else { high = middle }
+            }
+            low
+        };
+        let heads = (0..self.batches.len())
+            .map(|batch| {
+                let start = lower.map_or(0, |bound| find(batch, bound));
+                let end = upper.map_or(self.batches[batch].positions.len(), |bound| find(batch, bound));
+                Head { batch, next: start, end: end.max(start) }
+            })
+            .filter(|head| head.next < head.end)
+            .collect();
+        OrderCursor { heads }
+    }
+}
+
+struct BatchKeys<'a> {
+    frames: &'a [&'a [u8]],
+    shape: KeyShape,
+    offset_bits: u32,
+}
+
+impl BatchKeys<'_> {
+    fn key(&self, entry: u128) -> &[u8] {
+        let packed = u64::from(entry as u32);
+        let offset = (packed & ((1u64 << self.offset_bits) - 1)) as usize;
+        let frame = self.frames[(packed >> self.offset_bits) as usize];
+        record::decode(self.shape, &frame[offset..]).map_or(&[], |record| record.key)
+    }
+
+    /// Orders the stretches of entries that are equal so far (`depth` key bytes plus one entry's worth) by
+    /// the rest of their keys. Large stretches (keys with a long common beginning) get new entries from the
+    /// next key bytes; small ones are compared.
+    fn mend_ties(&self, entries: &mut [u128], depth: usize) {
+        let mut start = 0;
+        while start < entries.len() {
+            let part = key_part(entries[start]);
+            if length_byte(entries[start]) != LONGER {
+                start += 1;
+                continue;
+            }
+            let mut end = start + 1;
+            while end < entries.len() && key_part(entries[end]) == part {
+                end += 1;
+            }
+            if end - start > 1 {
+                self.order_tied(&mut entries[start..end], depth + ENTRY_KEY_BYTES);
+            }
+            start = end;
+        }
+    }
+
+    fn order_tied(&self, entries: &mut [u128], depth: usize) {
+        if entries.len() < COMPARE_BELOW {
+            entries.sort_unstable_by(|left, right| {
+                let keys = self.key(*left)[depth..].cmp(&self.key(*right)[depth..]);
+                keys.then((*left as u32).cmp(&(*right as u32)))
+            });
+            return;
+        }
+        let first = self.key(entries[0]);
+        let common = entries.iter().fold(first.len(), |common, each| {
+            let key = self.key(*each);
+            let common = common.min(key.len());
+            if key[..common] == first[..common] {
+                common
+            } else {
+                first.iter().zip(key).take_while(|(left, right)| left == right).count()
+            }
+        });
+        for each in entries.iter_mut() {
+            *each = entry(&self.key(*each)[common..]) | u128::from(*each as u32);
+        }
+        entries.sort_unstable();
+        // Each round skips at least the common bytes plus one entry's worth, so the depth is bounded by the key.
+        self.mend_ties(entries, common);
+    }
+}
+
+struct Head {
+    batch: usize,
+    next: usize,
+    end: usize,
+}
+
+/// Walks an [`Order`] in sorted order. Holds no borrow: the order and the frames are passed to each call.
+pub struct OrderCursor {
+    heads: Vec<Head>,
+}
+
+impl OrderCursor {
+    /// The position of the next record, without taking it.
+    #[inline]
+    fn least(&self, order: &Order, frames: &[&[u8]]) -> Option<usize> {
+        match self.heads.len() {
+            0 => None,
+            1 => Some(0),
+            _ => {
+                let key = |head: &Head| {
+                    order.record(frames, order.position(head.batch, head.next)).key
+                };
+                let mut least = 0;
+                for index in 1..self.heads.len() {
+                    // Batches hold frames in input order, so among equal keys the earlier batch goes first.
+                    if key(&self.heads[index]).cmp(key(&self.heads[least])) == Ordering::Less {
+                        least = index;
+                    }
+                }
+                Some(least)
+            }
+        }
+    }
+
+    /// The next record and where it is; None at the end.
+    #[inline]
+    pub fn next<'a>(&mut self, order: &Order, frames: &[&'a [u8]]) -> Option<(Position, Record<'a>)> {
+        let least = self.least(order, frames)?;
+        let head = &mut self.heads[least];
+        let position = order.position(head.batch, head.next);
+        head.next += 1;
+        if let [only] = self.heads.as_slice() {
+            self.prefetch(order, frames, only);
+        }
+        if self.heads[least].next == self.heads[least].end {
+            self.heads.remove(least);
+        }
+        Some((position, order.record(frames, position)))
+    }
+
+    /// Asks for the bytes of a record some steps ahead: the order jumps all over the frames, and without
+    /// this each record waits for memory.
+    #[inline]
+    fn prefetch(&self, order: &Order, frames: &[&[u8]], head: &Head) {
+        const AHEAD: usize = 12;
+        let ahead = head.next + AHEAD;
+        if ahead < head.end {
+            let position = order.position(head.batch, ahead);
+            let frame = frames[position.frame as usize];
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a prefetch is a hint and reads nothing; the address lies inside `frame` or one line behind.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                let address = frame.as_ptr().wrapping_add(position.offset as usize).cast::<i8>();
+                _mm_prefetch(address, _MM_HINT_T0);
+                _mm_prefetch(address.wrapping_add(64), _MM_HINT_T0);
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            let _ = frame;
+        }
+    }
+
+    /// Records left.
+    pub fn remaining(&self) -> usize {
+        self.heads.iter().map(|head| head.end - head.next).sum()
+    }
+}

@@ -1,0 +1,80 @@
+//! The order against a model: decode everything, stable sort, compare.
+
+use chunksorter::sort_frames;
+use ifile::record::{KeyShape, decode, encode};
+use proptest::prelude::*;
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        proptest::collection::vec(0u8..3, 0..4),
+        proptest::collection::vec(0u8..2, 8..16),
+        proptest::collection::vec(any::<u8>(), 0..40),
+        // Long common beginnings, so that ties are mended by new entries.
+        proptest::collection::vec(0u8..2, 0..14).prop_map(|tail| [vec![9; 30], tail].concat()),
+    ]
+}
+
+fn check(frames: Vec<Vec<(Vec<u8>, Vec<u8>)>>, scratch_bytes: u64) {
+    let payloads: Vec<Vec<u8>> = frames
+        .iter()
+        .map(|records| {
+            let mut payload = Vec::new();
+            for (key, value) in records {
+                encode(KeyShape::Whole, key, value, key.len(), &mut payload);
+            }
+            payload
+        })
+        .collect();
+    let views: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
+    let mut expected: Vec<(Vec<u8>, Vec<u8>)> = frames.concat();
+    expected.sort_by(|left, right| left.0.cmp(&right.0));
+
+    let order = sort_frames(KeyShape::Whole, &views, scratch_bytes).unwrap();
+    assert_eq!(order.len(), expected.len());
+    let bound = expected.get(expected.len() / 2).map(|record| record.0.clone());
+    for (lower, upper) in [(None, None), (bound.as_deref(), None), (None, bound.as_deref())] {
+        let mut cursor = order.cursor(&views, lower, upper);
+        let mut actual = Vec::new();
+        while let Some((position, record)) = cursor.next(&order, &views) {
+            let there = decode(KeyShape::Whole, &views[position.frame as usize][position.offset as usize..]);
+            assert_eq!(there, Some(record));
+            actual.push((record.key.to_vec(), record.value.to_vec()));
+        }
+        let inside = |key: &[u8]| lower.is_none_or(|lower| key >= lower) && upper.is_none_or(|upper| key < upper);
+        let wanted: Vec<_> = expected.iter().filter(|record| inside(&record.0)).cloned().collect();
+        assert_eq!(actual, wanted);
+    }
+}
+
+proptest! {
+    #[test]
+    fn order_equals_a_stable_sort(
+        frames in proptest::collection::vec(
+            proptest::collection::vec((key(), proptest::collection::vec(any::<u8>(), 0..6)), 0..120), 0..6),
+    ) {
+        check(frames, 1 << 20);
+    }
+}
+
+#[test]
+fn batches_are_merged_in_order() {
+    // More records than the smallest batch, so that three batches are merged, with equal keys across them.
+    let frames: Vec<Vec<(Vec<u8>, Vec<u8>)>> = (0..12u32)
+        .map(|frame| {
+            (0..1500u32)
+                .map(|index| {
+                    let key = format!("{:05}", (index * 7919 + frame) % 997);
+                    (key.into_bytes(), format!("{frame}:{index}").into_bytes())
+                })
+                .collect()
+        })
+        .collect();
+    check(frames, 1);
+}
+
+#[test]
+fn bytes_that_are_no_record_are_refused() {
+    let frame: &[u8] = &[1, 0, b'k', 5, 5, b'x'];
+    let error = sort_frames(KeyShape::Whole, &[frame], 1 << 20).unwrap_err();
+    assert_eq!((error.frame, error.offset_bytes), (0, 3));
+}
