@@ -235,10 +235,21 @@ impl<'ast> Visit<'ast> for Uses {
             syn::Item::Use(item) => &item.attrs,
             syn::Item::Impl(item) => &item.attrs,
             syn::Item::Struct(item) => &item.attrs,
+            syn::Item::Enum(item) => &item.attrs,
+            syn::Item::Const(item) => &item.attrs,
+            syn::Item::Static(item) => &item.attrs,
+            syn::Item::Trait(item) => &item.attrs,
+            syn::Item::Macro(item) => &item.attrs,
             _ => &Vec::new(),
         };
         if !attributes.iter().any(is_test_only) {
             visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        if !item.attrs.iter().any(is_test_only) {
+            visit::visit_impl_item_fn(self, item);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use super::tree::Tree;
-use proc_macro2::Span;
+use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
@@ -66,11 +66,10 @@ struct LongFunctions<'a> {
 
 impl LongFunctions<'_> {
     /// Counts from the line of the signature to the line of the closing brace; attributes and comments above are free.
-    fn check(&mut self, signature: &syn::Signature, end: Span) {
-        let first = signature.span().start().line;
+    fn check(&mut self, name: &proc_macro2::Ident, start: Span, end: Span) {
+        let first = start.start().line;
         let line_count = end.end().line + 1 - first;
         if line_count > FUNCTION_LINES_MAX {
-            let name = &signature.ident;
             let message = format!(
                 "function {name} has {line_count} lines, at most {FUNCTION_LINES_MAX} are allowed: \
                  give its steps names of their own"
@@ -78,22 +77,50 @@ impl LongFunctions<'_> {
             self.findings.push(Finding::new(self.path, first, message));
         }
     }
+
+    /// Functions inside a macro call, as in `proptest!`, are tokens only: `fn`, a name, and the next braces.
+    fn check_tokens(&mut self, tokens: TokenStream) {
+        let mut function: Option<(Span, Option<proc_macro2::Ident>)> = None;
+        for token in tokens {
+            match token {
+                TokenTree::Ident(ident) if ident == "fn" => function = Some((ident.span(), None)),
+                TokenTree::Ident(ident) => {
+                    if let Some((_, name @ None)) = &mut function {
+                        *name = Some(ident);
+                    }
+                }
+                TokenTree::Group(group) => {
+                    if group.delimiter() == Delimiter::Brace
+                        && let Some((start, Some(name))) = function.take()
+                    {
+                        self.check(&name, start, group.span_close());
+                    }
+                    self.check_tokens(group.stream());
+                }
+                TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+            }
+        }
+    }
 }
 
 impl<'ast> Visit<'ast> for LongFunctions<'_> {
     fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
-        self.check(&item.sig, item.block.span());
+        self.check(&item.sig.ident, item.sig.span(), item.block.span());
         visit::visit_item_fn(self, item);
     }
 
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
-        self.check(&item.sig, item.span());
+        self.check(&item.sig.ident, item.sig.span(), item.span());
         visit::visit_impl_item_fn(self, item);
     }
 
     fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
-        self.check(&item.sig, item.span());
+        self.check(&item.sig.ident, item.sig.span(), item.span());
         visit::visit_trait_item_fn(self, item);
+    }
+
+    fn visit_macro(&mut self, mac: &'ast syn::Macro) {
+        self.check_tokens(mac.tokens.clone());
     }
 }
 
@@ -134,6 +161,9 @@ mod tests {
         check_finds(function_lines, &[("a.rs", &given)], &["a.rs:2: function given has 82"]);
         let test = format!("mod tests {{\n    #[test]\n    {}}}\n", body("test", 69));
         check_finds(function_lines, &[("a.rs", &test)], &["a.rs:3: function test has 71"]);
+        let property = format!("proptest! {{\n    #[test]\n    {}}}\n", body("property", 69));
+        check_finds(function_lines, &[("a.rs", &property)], &["a.rs:3: function property has 71"]);
+        check_finds(function_lines, &[("a.rs", &property.replacen("    work();\n", "", 1))], &[]);
         let nested = format!("fn outer() {{\n{}}}\n", body("inner", 69));
         check_finds(
             function_lines,
