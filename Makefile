@@ -59,6 +59,7 @@ tests:
 
 # The fuzz targets are a workspace of their own. A stable compiler is enough to see that they compile.
 fuzz-build:
+	@mkdir -p $(TARGET)
 	@if [ ! -f fuzz/Cargo.toml ]; then \
 	    echo "fuzz targets: there is no fuzz/Cargo.toml" >> $(SKIPPED); \
 	elif ! command -v c++ > /dev/null; then \

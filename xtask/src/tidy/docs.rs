@@ -8,6 +8,9 @@ use std::collections::BTreeSet;
 const HEADINGS: &[&str] =
     &["# What it does", "# Where it sits", "# Invariants", "# Deliberately absent", "# How it is tested"];
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
+/// Where files lie that documents mention by their path from the root, and how the names of such files end.
+const MENTIONED_DIRECTORIES: &[&str] = &["docs/", "crates/", "xtask/", "bench/"];
+const MENTIONED_ENDS: &[&str] = &[".md", ".rs", ".sh"];
 /// A row of the crate list begins with this, and then the name and a backtick.
 const CRATE_ROW_START: &str = "| `crates/";
 
@@ -63,7 +66,7 @@ pub fn crate_list(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Relative links of documents lead to files of the tree, and so do bare mentions of `docs/...md`.
+/// Relative links of documents lead to files of the tree, and so do bare mentions such as `docs/...md`.
 pub fn links(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files().filter(|file| file.extension() == "md") {
@@ -97,11 +100,16 @@ fn link_targets(line: &str) -> Vec<&str> {
     targets
 }
 
-/// Mentions such as `docs/glossary.md` outside of links; they are relative to the root.
+/// Mentions such as `docs/glossary.md` or `crates/api/src/job.rs` outside of links; they are relative to the root.
 fn doc_mentions(line: &str) -> Vec<&str> {
-    let is_path = |letter: char| letter.is_ascii_alphanumeric() || "_-./".contains(letter);
+    let is_path = |letter: char| letter.is_ascii_alphanumeric() || "_-./*".contains(letter);
     let words = line.split(|letter: char| !is_path(letter)).map(|word| word.trim_end_matches('.'));
-    words.filter(|word| word.starts_with("docs/") && word.ends_with(".md")).collect()
+    words.filter(|word| is_mention(word)).collect()
+}
+
+fn is_mention(word: &str) -> bool {
+    let ours = MENTIONED_DIRECTORIES.iter().any(|directory| word.starts_with(directory));
+    ours && !word.contains('*') && MENTIONED_ENDS.iter().any(|end| word.ends_with(end))
 }
 
 /// A link's path from the root: relative to the directory of the file in which it stands.
@@ -159,12 +167,16 @@ mod tests {
         let there = ("docs/formats/ifile.md", "see [why](../why.md#top) and [web](https://example.org/x)");
         let why = ("docs/why.md", "the [format](formats/ifile.md) and docs/formats/ifile.md.");
         check_finds(links, &[there, why], &[]);
-        let broken = ("README.md", "see [it](docs/gone.md)\nand `docs/away.md`\n[crates](crates/)");
+        let broken = (
+            "README.md",
+            "see [it](docs/gone.md)\nand `docs/away.md`\n[crates](crates/)\n| `crates/a/src/b.rs` |",
+        );
         let expected = [
             "README.md:1: leads to docs/gone.md",
             "README.md:1: leads to docs/gone.md",
             "README.md:2: leads to docs/away.md",
             "README.md:3: leads to crates",
+            "README.md:4: leads to crates/a/src/b.rs",
         ];
         check_finds(links, &[broken], &expected);
     }
