@@ -25,7 +25,11 @@ impl FrameBytes {
     /// Bytes on the heap, with the charge that accounts for them where they are large.
     pub fn on_heap(bytes: Vec<u8>, charge: Option<Charge>) -> Self {
         let len = bytes.len();
-        Self { place: Arc::new(Place::Heap { bytes: bytes.into_boxed_slice(), _charge: charge }), start: 0, len }
+        Self {
+            place: Arc::new(Place::Heap { bytes: bytes.into_boxed_slice(), _charge: charge }),
+            start: 0,
+            len,
+        }
     }
 
     /// A part of these bytes that shares their memory. Panics when the range is not inside.
@@ -43,7 +47,9 @@ impl Deref for FrameBytes {
         match &*self.place {
             // SAFETY: [start, start + len) was sealed by the slab's writer, which never writes it again; the
             // slab is mapped and not reused while this Arc lives.
-            Place::Slab(slab) => unsafe { std::slice::from_raw_parts(slab.pointer().add(self.start), self.len) },
+            Place::Slab(slab) => unsafe {
+                std::slice::from_raw_parts(slab.pointer().add(self.start), self.len)
+            },
             Place::Heap { bytes, .. } => &bytes[self.start..self.start + self.len],
         }
     }

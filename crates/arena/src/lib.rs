@@ -251,6 +251,11 @@ impl SlabWriter {
         unsafe { std::slice::from_raw_parts(self.slab.pointer().add(self.start), self.end - self.start) }
     }
 
+    /// Forgets the frame being filled (its attempt failed); its room is used again.
+    pub fn discard(&mut self) {
+        self.end = self.start;
+    }
+
     /// Takes the frame being filled; the next one begins behind it in the same slab.
     pub fn seal(&mut self) -> FrameBytes {
         let sealed = FrameBytes::in_slab(Arc::clone(&self.slab), self.start, self.end - self.start);

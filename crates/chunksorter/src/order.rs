@@ -110,7 +110,8 @@ impl Order {
         if entries.is_empty() {
             return;
         }
-        let batch = BatchKeys { frames: &frames[first_frame..], shape: self.shape, offset_bits: self.offset_bits };
+        let batch =
+            BatchKeys { frames: &frames[first_frame..], shape: self.shape, offset_bits: self.offset_bits };
         entries.sort_unstable();
         batch.mend_ties(entries, 0);
         let positions = entries.iter().map(|entry| *entry as u32).collect();
@@ -255,9 +256,7 @@ impl OrderCursor {
             0 => None,
             1 => Some(0),
             _ => {
-                let key = |head: &Head| {
-                    order.record(frames, order.position(head.batch, head.next)).key
-                };
+                let key = |head: &Head| order.record(frames, order.position(head.batch, head.next)).key;
                 let mut least = 0;
                 for index in 1..self.heads.len() {
                     // Batches hold frames in input order, so among equal keys the earlier batch goes first.

@@ -40,7 +40,8 @@ fn check(frames: Vec<Vec<(Vec<u8>, Vec<u8>)>>, scratch_bytes: u64) {
             assert_eq!(there, Some(record));
             actual.push((record.key.to_vec(), record.value.to_vec()));
         }
-        let inside = |key: &[u8]| lower.is_none_or(|lower| key >= lower) && upper.is_none_or(|upper| key < upper);
+        let inside =
+            |key: &[u8]| lower.is_none_or(|lower| key >= lower) && upper.is_none_or(|upper| key < upper);
         let wanted: Vec<_> = expected.iter().filter(|record| inside(&record.0)).cloned().collect();
         assert_eq!(actual, wanted);
     }

@@ -57,7 +57,9 @@ impl BlockHeader {
             CODEC_NONE => Codec::None,
             CODEC_LZ4 => Codec::Lz4,
             CODEC_ZSTD => Codec::Zstd,
-            other => return Err(FormatError::at(3, Problem::Field { what: "block codec", value: other.into() })),
+            other => {
+                return Err(FormatError::at(3, Problem::Field { what: "block codec", value: other.into() }));
+            }
         };
         let mut fields = FieldReader::new(&covered[4..]);
         let header = Self {
@@ -68,7 +70,10 @@ impl BlockHeader {
             stored_crc32c: fields.u32()?,
         };
         if u64::from(header.raw_bytes) > BLOCK_BYTES_MAX || header.stored_bytes > header.raw_bytes {
-            return Err(FormatError::at(8, Problem::Field { what: "block size", value: header.raw_bytes.into() }));
+            return Err(FormatError::at(
+                8,
+                Problem::Field { what: "block size", value: header.raw_bytes.into() },
+            ));
         }
         Ok(header)
     }

@@ -68,7 +68,9 @@ impl FrameHeader {
         let key_shape = match fields.u16()? {
             0 => KeyShape::Whole,
             FLAG_PREFIX_KEYS => KeyShape::Prefix,
-            other => return Err(FormatError::at(6, Problem::Field { what: "frame flags", value: other.into() })),
+            other => {
+                return Err(FormatError::at(6, Problem::Field { what: "frame flags", value: other.into() }));
+            }
         };
         let ifile = IfileIndex(fields.u32()?);
         let source = Source { map_task: TaskIndex(fields.u32()?), attempt: AttemptNumber(fields.u32()?) };
@@ -80,7 +82,8 @@ impl FrameHeader {
     /// Checks that `payload` is what was stamped, byte by byte.
     pub fn check_payload(&self, payload: &[u8]) -> Result<(), FormatError> {
         if payload.len() as u64 != self.sum.bytes {
-            let problem = Problem::Truncated { needed_bytes: self.sum.bytes, present_bytes: payload.len() as u64 };
+            let problem =
+                Problem::Truncated { needed_bytes: self.sum.bytes, present_bytes: payload.len() as u64 };
             return Err(FormatError::at(0, problem));
         }
         check_crc("frame payload", 0, payload, self.payload_crc32c)

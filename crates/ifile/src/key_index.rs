@@ -3,6 +3,7 @@
 
 use crate::error::{FormatError, Problem};
 use crate::field::{FieldReader, put_varint};
+use crate::record::Record;
 use crate::{BLOCK_BYTES_MAX, INDEX_KEY_BYTES_MAX};
 
 /// One block of a run.
@@ -14,9 +15,9 @@ pub struct IndexEntry {
     pub stored_bytes: u32,
     pub raw_bytes: u32,
     pub records: u32,
-    /// The first key of the block, or its first [`INDEX_KEY_BYTES_MAX`] bytes.
+    /// The partition key of the block's first record, at most its first [`INDEX_KEY_BYTES_MAX`] bytes.
     pub first_key: Vec<u8>,
-    /// Whether `first_key` is only the beginning of the key.
+    /// Whether `first_key` is only the beginning of the sort key.
     pub key_is_cut: bool,
 }
 
@@ -48,7 +49,9 @@ impl KeyIndex {
     pub fn blocks_in_range(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> std::ops::Range<usize> {
         // The block before the first one that is not below the bound may end with keys at or above it.
         let start = match lower {
-            Some(bound) => self.entries.partition_point(|entry| entry.certainly_below(bound)).saturating_sub(1),
+            Some(bound) => {
+                self.entries.partition_point(|entry| entry.certainly_below(bound)).saturating_sub(1)
+            }
             None => 0,
         };
         let end = match upper {
@@ -82,7 +85,9 @@ impl KeyIndex {
             let records = narrow(&mut fields)?;
             let key = fields.varint()?;
             if key >> 1 > INDEX_KEY_BYTES_MAX as u64 {
-                return Err(fields.problem(Problem::Field { what: "length of an index key", value: key >> 1 }));
+                return Err(
+                    fields.problem(Problem::Field { what: "length of an index key", value: key >> 1 })
+                );
             }
             let first_key = fields.take((key >> 1) as usize)?.to_vec();
             entries.push(IndexEntry {
@@ -95,7 +100,8 @@ impl KeyIndex {
             });
         }
         if fields.remaining() > 0 {
-            let problem = Problem::Field { what: "bytes after the key index", value: fields.remaining() as u64 };
+            let problem =
+                Problem::Field { what: "bytes after the key index", value: fields.remaining() as u64 };
             return Err(fields.problem(problem));
         }
         Ok(Self { entries })
@@ -110,8 +116,9 @@ fn narrow(fields: &mut FieldReader<'_>) -> Result<u32, FormatError> {
     Ok(value as u32)
 }
 
-/// The part of a key that an index keeps, and whether it was cut.
-pub fn cut_key(key: &[u8]) -> (Vec<u8>, bool) {
-    let kept = key.len().min(INDEX_KEY_BYTES_MAX);
-    (key[..kept].to_vec(), kept < key.len())
+/// The part of a record's key that an index keeps, and whether that is less than the key. Only partition keys
+/// are kept: a cut of the key space between them can never split a group.
+pub fn index_key(record: &Record<'_>) -> (Vec<u8>, bool) {
+    let kept = record.partition_key_bytes.min(INDEX_KEY_BYTES_MAX);
+    (record.key[..kept].to_vec(), kept < record.key.len())
 }

@@ -125,7 +125,8 @@ impl RunFooter {
     pub(crate) fn encode(&self) -> [u8; FOOTER_BYTES] {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         out.extend_from_slice(&FOOTER_MAGIC);
-        for field in [self.run.0, self.index_offset, self.index_bytes, self.block_count, self.sources_offset] {
+        for field in [self.run.0, self.index_offset, self.index_bytes, self.block_count, self.sources_offset]
+        {
             out.extend_from_slice(&field.to_le_bytes());
         }
         for field in [self.source_count, self.block_bytes_max, self.sum.records, self.sum.bytes] {
@@ -180,7 +181,8 @@ impl RunFooter {
     }
 
     fn check_layout(&self, file_bytes: u64) -> Result<(), FormatError> {
-        let disagreement = |what, here, there| Err(FormatError::at(0, Problem::Disagreement { what, here, there }));
+        let disagreement =
+            |what, here, there| Err(FormatError::at(0, Problem::Disagreement { what, here, there }));
         if self.index_offset < FILE_HEADER_BYTES as u64 {
             return disagreement("offset of the key index", self.index_offset, FILE_HEADER_BYTES as u64);
         }
@@ -188,7 +190,8 @@ impl RunFooter {
         if index_end != self.sources_offset {
             return disagreement("end of the key index", index_end, self.sources_offset);
         }
-        let end = self.sources_offset.saturating_add(self.sources_bytes()).saturating_add(FOOTER_BYTES as u64);
+        let end =
+            self.sources_offset.saturating_add(self.sources_bytes()).saturating_add(FOOTER_BYTES as u64);
         if end != file_bytes {
             return disagreement("size of the file", file_bytes, end);
         }
@@ -249,8 +252,11 @@ impl RunFile {
         let mut expected = FILE_HEADER_BYTES as u64;
         for entry in &self.index.entries {
             if entry.offset_bytes != expected {
-                let problem =
-                    Problem::Disagreement { what: "offset of a block", here: entry.offset_bytes, there: expected };
+                let problem = Problem::Disagreement {
+                    what: "offset of a block",
+                    here: entry.offset_bytes,
+                    there: expected,
+                };
                 return Err(FormatError::at(self.footer.index_offset, problem));
             }
             expected += u64::from(entry.stored_bytes);
@@ -271,7 +277,11 @@ pub(crate) fn read<F: ReadAt + ?Sized>(file: &F, offset: u64, buffer: &mut [u8])
     file.read_at(offset, buffer).map_err(|source| FormatError::at(offset, Problem::Read(source)))
 }
 
-pub(crate) fn read_vec<F: ReadAt + ?Sized>(file: &F, offset: u64, bytes: u64) -> Result<Vec<u8>, FormatError> {
+pub(crate) fn read_vec<F: ReadAt + ?Sized>(
+    file: &F,
+    offset: u64,
+    bytes: u64,
+) -> Result<Vec<u8>, FormatError> {
     let mut buffer = vec![0; bytes as usize];
     read(file, offset, &mut buffer)?;
     Ok(buffer)

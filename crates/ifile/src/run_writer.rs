@@ -1,7 +1,7 @@
 //! Writes a run: sorted records in, one sequential stream of bytes out.
 
 use crate::block::{self, BLOCK_HEADER_BYTES};
-use crate::key_index::{IndexEntry, KeyIndex, cut_key};
+use crate::key_index::{IndexEntry, KeyIndex, index_key};
 use crate::record::{Record, record_hash};
 use crate::run_file::{FILE_HEADER_BYTES, RunFile, RunFooter, RunIdentity};
 use crate::source_table::{self, SourceRow};
@@ -63,7 +63,7 @@ impl<W: Write> RunWriter<W> {
             self.close_block()?;
         }
         if self.raw.is_empty() {
-            (self.first_key, self.first_key_is_cut) = cut_key(record.key);
+            (self.first_key, self.first_key_is_cut) = index_key(record);
         }
         block::push_record(&mut self.raw, source_row, record.encoded);
         self.raw_records += 1;

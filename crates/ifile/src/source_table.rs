@@ -46,8 +46,11 @@ pub fn encode(rows: &[SourceRow], out: &mut Vec<u8>) {
 pub fn decode(bytes: &[u8], count: u64) -> Result<Vec<SourceRow>, FormatError> {
     use crate::error::Problem;
     if bytes.len() as u64 != count.saturating_mul(SOURCE_ROW_BYTES as u64) {
-        let problem =
-            Problem::Disagreement { what: "size of the source table", here: bytes.len() as u64, there: count };
+        let problem = Problem::Disagreement {
+            what: "size of the source table",
+            here: bytes.len() as u64,
+            there: count,
+        };
         return Err(FormatError::at(0, problem));
     }
     let mut fields = FieldReader::new(bytes);

@@ -3,7 +3,7 @@
 
 use crate::block::{self, BLOCK_HEADER_BYTES, BlockHeader};
 use crate::error::{FormatError, Problem};
-use crate::key_index::{IndexEntry, cut_key};
+use crate::key_index::{IndexEntry, index_key};
 use crate::record::{Record, record_hash};
 use crate::run_file::{ReadAt, RunFile, read_vec};
 use api::DataSum;
@@ -54,13 +54,17 @@ pub fn walk_run<F: ReadAt + ?Sized>(
         let mut offset = 0;
         let mut records = 0;
         while offset < raw.len() {
-            let Some((row, record, taken)) = block::decode_record(run.identity.key_shape, &raw[offset..]) else {
-                return Err(at_block(Problem::Field { what: "the lengths of a record", value: offset as u64 }));
+            let Some((row, record, taken)) = block::decode_record(run.identity.key_shape, &raw[offset..])
+            else {
+                return Err(at_block(Problem::Field {
+                    what: "the lengths of a record",
+                    value: offset as u64,
+                }));
             };
             if row as usize >= run.sources.len() {
                 return Err(at_block(Problem::Field { what: "the source of a record", value: row.into() }));
             }
-            if offset == 0 && cut_key(record.key) != (entry.first_key.clone(), entry.key_is_cut) {
+            if offset == 0 && index_key(&record) != (entry.first_key.clone(), entry.key_is_cut) {
                 return Err(at_block(Problem::Field { what: "the first key in the index", value: 0 }));
             }
             if let Some((key, previous_row)) = &previous_key {

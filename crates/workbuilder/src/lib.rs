@@ -1,1 +1,222 @@
-//! Placeholder until the crate lands.
+//! # What it does
+//! Cuts the reduce work: from how bytes spread over keys in the runs to balanced key ranges, one a reduce task.
+//!
+//! # Where it sits
+//! chunkserver (weights of the key indexes) -> workbuilder -> imerger (one range each).
+//!
+//! # Invariants
+//! The ranges of an I-file (or, across I-files, of all of them) cover every key exactly once. A cut stands at a
+//! partition key, so a group is never split. The number of tasks follows from the bytes; no user sets it.
+//!
+//! # Deliberately absent
+//! No data is read, only weights; no choice of slot or node; no versions (the store keeps those).
+//!
+//! # How it is tested
+//! Property tests: ranges cover, do not overlap, and none exceeds its target by more than one weight.
+//!
+//! The algorithm on a tiny model. Weights of an I-file, all runs together, in key order, target 10:
+//!
+//! ```text
+//! key     a   c   c   f   k   m         bytes passed before the key: a 0, c 4, f 11, k 13, m 21
+//! bytes   4   3   4   2   8   5         cut at the first key with 10 or more since the last cut: f, then m
+//! tasks   [ ..f )     [ f..m )  [ m.. )
+//! ```
+//!
+//! Source: Sailfish section 5 (workbuilder: split points from the per-chunk indexes).
+
+use api::task::KeyWeight;
+use ids::{IfileIndex, RunId};
+use std::collections::BTreeMap;
+
+/// The spread of one run over the keys.
+#[derive(Clone, Copy, Debug)]
+pub struct RunWeights<'a> {
+    pub run: RunId,
+    pub ifile: IfileIndex,
+    /// In key order.
+    pub weights: &'a [KeyWeight],
+}
+
+/// What to cut.
+#[derive(Clone, Debug)]
+pub struct CutRequest<'a> {
+    pub runs: Vec<RunWeights<'a>>,
+    /// Bytes a task aims at; at least 1.
+    pub target_bytes: u64,
+    /// Ranges lie over all I-files (range partitioning); otherwise each lies in one.
+    pub across_ifiles: bool,
+    /// Upper limit of tasks over all; the target grows to keep it. At least the number of I-files is given.
+    pub tasks_max: u32,
+}
+
+/// The work of one reduce task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskRange {
+    pub ifiles: Vec<IfileIndex>,
+    pub runs: Vec<RunId>,
+    /// Keys >= this; None from the first.
+    pub lower_key: Option<Vec<u8>>,
+    /// Keys < this; None to the last.
+    pub upper_key: Option<Vec<u8>>,
+    /// Bytes by the weights.
+    pub expected_bytes: u64,
+}
+
+/// Cuts the runs into ranges, in part order: by (I-file, lower key), or by lower key across I-files.
+pub fn cut(request: &CutRequest<'_>) -> Vec<TaskRange> {
+    let mut spaces: BTreeMap<Option<IfileIndex>, Vec<RunWeights<'_>>> = BTreeMap::new();
+    for run in &request.runs {
+        let space = if request.across_ifiles { None } else { Some(run.ifile) };
+        spaces.entry(space).or_default().push(*run);
+    }
+    let total: u64 = request.runs.iter().flat_map(|run| run.weights).map(|weight| weight.bytes).sum();
+    // Each key space rounds up, so that many tasks are taken from the limit before the target is derived.
+    let rounded = (request.tasks_max as u64).saturating_sub(spaces.len() as u64).max(1);
+    let target_bytes = request.target_bytes.max(total.div_ceil(rounded)).max(1);
+    spaces.into_values().flat_map(|runs| cut_space(&runs, target_bytes)).collect()
+}
+
+fn cut_space(runs: &[RunWeights<'_>], target_bytes: u64) -> Vec<TaskRange> {
+    let mut weights: Vec<(&[u8], u64)> = runs
+        .iter()
+        .flat_map(|run| run.weights)
+        .map(|weight| (weight.first_key.0.as_slice(), weight.bytes))
+        .collect();
+    weights.sort_unstable();
+    // All weights of a key lie on one side of a cut.
+    weights.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        kept.1 += if same { next.1 } else { 0 };
+        same
+    });
+    let total: u64 = weights.iter().map(|(_, bytes)| bytes).sum();
+    // Even shares: three tasks of 70 rather than two of 100 and one of 10.
+    let share = total.div_ceil(total.div_ceil(target_bytes).max(1)).max(1);
+    let smallest = weights.first().map_or(&b""[..], |(key, _)| key);
+    let mut cuts: Vec<(&[u8], u64)> = Vec::new();
+    let mut since_cut = 0;
+    for (key, bytes) in &weights {
+        let previous = cuts.last().map_or(smallest, |(cut, _)| cut);
+        if since_cut >= share && *key > previous {
+            cuts.push((key, since_cut));
+            since_cut = 0;
+        }
+        since_cut += bytes;
+    }
+    let mut ifiles: Vec<IfileIndex> = runs.iter().map(|run| run.ifile).collect();
+    ifiles.sort_unstable();
+    ifiles.dedup();
+    let range = |lower: Option<&[u8]>, upper: Option<&[u8]>, expected_bytes| TaskRange {
+        ifiles: ifiles.clone(),
+        runs: runs.iter().map(|run| run.run).collect(),
+        lower_key: lower.map(<[u8]>::to_vec),
+        upper_key: upper.map(<[u8]>::to_vec),
+        expected_bytes,
+    };
+    let mut ranges = Vec::with_capacity(cuts.len() + 1);
+    let mut lower = None;
+    for (cut, bytes) in cuts {
+        ranges.push(range(lower, Some(cut), bytes));
+        lower = Some(cut);
+    }
+    ranges.push(range(lower, None, since_cut));
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::KeyBytes;
+    use proptest::prelude::*;
+
+    fn weights(list: &[(&str, u64)]) -> Vec<KeyWeight> {
+        list.iter()
+            .map(|(key, bytes)| KeyWeight {
+                first_key: KeyBytes(key.as_bytes().to_vec()),
+                bytes: *bytes,
+                records: 1,
+            })
+            .collect()
+    }
+
+    fn check(runs: &[(u32, &[(&str, u64)])], across_ifiles: bool, target_bytes: u64, expected: &[&str]) {
+        let lists: Vec<Vec<KeyWeight>> = runs.iter().map(|(_, list)| weights(list)).collect();
+        let request = CutRequest {
+            runs: runs
+                .iter()
+                .zip(&lists)
+                .enumerate()
+                .map(|(run, ((ifile, _), weights))| RunWeights {
+                    run: RunId(run as u64),
+                    ifile: IfileIndex(*ifile),
+                    weights,
+                })
+                .collect(),
+            target_bytes,
+            across_ifiles,
+            tasks_max: 1000,
+        };
+        let text = |key: &Option<Vec<u8>>| {
+            key.as_ref().map_or(String::new(), |key| String::from_utf8_lossy(key).into_owned())
+        };
+        let actual: Vec<String> = cut(&request)
+            .iter()
+            .map(|task| {
+                let ifiles: Vec<String> = task.ifiles.iter().map(|ifile| ifile.0.to_string()).collect();
+                format!("{} {}..{}", ifiles.join("+"), text(&task.lower_key), text(&task.upper_key))
+            })
+            .collect();
+        assert_eq!(actual, expected);
+    }
+
+    #[test]
+    fn ranges_follow_the_bytes() {
+        check(&[], false, 10, &[]);
+        check(
+            &[(0, &[("a", 4), ("c", 3)]), (0, &[("c", 4), ("f", 2), ("k", 8), ("m", 5)])],
+            false,
+            9,
+            &["0 ..f", "0 f..m", "0 m.."],
+        );
+        check(&[(0, &[("a", 40)]), (1, &[("a", 5), ("b", 30)])], false, 20, &["0 ..", "1 .."]);
+        check(&[(0, &[("a", 40)]), (1, &[("b", 5), ("c", 30)])], true, 25, &["0+1 ..b", "0+1 b.."]);
+    }
+
+    #[test]
+    fn one_hot_key_is_never_cut() {
+        check(
+            &[(0, &[("a", 1), ("h", 100), ("h", 100), ("h", 100), ("z", 1)])],
+            false,
+            10,
+            &["0 ..z", "0 z.."],
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_cover_all_keys_once(
+            lists in proptest::collection::vec(proptest::collection::vec((0u8..60, 1u64..50), 1..40), 1..6),
+            target_bytes in 1u64..200,
+            tasks_max in 8u32..40,
+        ) {
+            let lists: Vec<Vec<KeyWeight>> = lists.into_iter().map(|mut list| {
+                list.sort_unstable();
+                list.into_iter().map(|(key, bytes)|
+                    KeyWeight { first_key: KeyBytes(vec![key]), bytes, records: 1 }).collect()
+            }).collect();
+            let runs = lists.iter().enumerate()
+                .map(|(run, weights)| RunWeights { run: RunId(run as u64), ifile: IfileIndex(0), weights })
+                .collect();
+            let tasks = cut(&CutRequest { runs, target_bytes, across_ifiles: false, tasks_max });
+            prop_assert!(tasks.len() <= tasks_max as usize);
+            prop_assert_eq!(&tasks[0].lower_key, &None);
+            prop_assert_eq!(&tasks[tasks.len() - 1].upper_key, &None);
+            for pair in tasks.windows(2) {
+                prop_assert_eq!(&pair[0].upper_key, &pair[1].lower_key);
+                prop_assert!(pair[0].upper_key.is_some());
+            }
+            let expected: u64 = tasks.iter().map(|task| task.expected_bytes).sum();
+            prop_assert_eq!(expected, lists.iter().flatten().map(|weight| weight.bytes).sum::<u64>());
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Which I-file a key goes to.
+
+use api::{Boundaries, KeyBytes};
+use ids::IfileIndex;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Sends partition keys to I-files. The same key always goes to the same I-file within a map attempt.
+#[derive(Clone, Debug)]
+pub enum Partitioner {
+    /// By hash: even, whatever the keys look like.
+    Hash { ifile_count: u32 },
+    /// By range: I-file i holds keys from boundary i-1 to boundary i. A hint for batching: reduce ranges are cut
+    /// from the chunk indexes and cover all I-files, so that old boundaries cost speed, never order.
+    Range { boundaries: Boundaries },
+}
+
+impl Partitioner {
+    /// The I-file of a partition key.
+    #[inline]
+    pub fn ifile(&self, partition_key: &[u8]) -> IfileIndex {
+        match self {
+            Self::Hash { ifile_count: 1 } => IfileIndex(0),
+            // Multiply-shift takes the high bits of the hash evenly to 0..ifile_count, without a division.
+            Self::Hash { ifile_count } => {
+                let product = u128::from(xxh3_64(partition_key)) * u128::from(*ifile_count);
+                IfileIndex((product >> 64) as u32)
+            }
+            Self::Range { boundaries } => {
+                let index =
+                    boundaries.keys.partition_point(|boundary| boundary.0.as_slice() <= partition_key);
+                IfileIndex(index as u32)
+            }
+        }
+    }
+}
+
+/// At most `ifile_count - 1` boundaries that split a sample of (partition key, bytes) into stretches of about
+/// equal bytes. Fewer when the sample has few distinct keys.
+pub fn choose_boundaries(mut sample: Vec<(&[u8], u64)>, ifile_count: u32) -> Vec<KeyBytes> {
+    sample.sort_unstable();
+    let total: u64 = sample.iter().map(|(_, bytes)| bytes).sum();
+    let mut boundaries: Vec<KeyBytes> = Vec::new();
+    // A boundary at or below the smallest key would leave the first I-file empty.
+    let smallest = sample.first().map_or(&b""[..], |(key, _)| key);
+    let mut passed = 0;
+    for (key, bytes) in sample {
+        let wanted = (boundaries.len() as u64 + 1) * total / u64::from(ifile_count);
+        let differs = boundaries.last().map_or(smallest, |last| last.0.as_slice()) < key;
+        if passed >= wanted.max(1) && differs && boundaries.len() + 1 < ifile_count as usize {
+            boundaries.push(KeyBytes(key.to_vec()));
+        }
+        passed += bytes;
+    }
+    boundaries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ids::BoundariesVersion;
+
+    #[test]
+    fn hashing_spreads_evenly_and_stays_in_bounds() {
+        let partitioner = Partitioner::Hash { ifile_count: 7 };
+        let mut counts = [0u32; 7];
+        for number in 0..7000u32 {
+            counts[partitioner.ifile(&number.to_be_bytes()).0 as usize] += 1;
+        }
+        assert!(counts.iter().all(|count| (800..1200).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn boundaries_split_a_sample_by_bytes() {
+        let keys: Vec<Vec<u8>> = (0..100u8).map(|byte| vec![byte]).collect();
+        let sample = keys.iter().map(|key| (key.as_slice(), 10)).collect();
+        let boundaries = choose_boundaries(sample, 4);
+        assert_eq!(boundaries, vec![KeyBytes(vec![25]), KeyBytes(vec![50]), KeyBytes(vec![75])]);
+        let partitioner =
+            Partitioner::Range { boundaries: Boundaries { version: BoundariesVersion(1), keys: boundaries } };
+        assert_eq!(partitioner.ifile(&[24]), IfileIndex(0));
+        assert_eq!(partitioner.ifile(&[25]), IfileIndex(1));
+        assert_eq!(partitioner.ifile(&[99]), IfileIndex(3));
+    }
+
+    #[test]
+    fn few_distinct_keys_give_few_boundaries() {
+        assert!(choose_boundaries(vec![], 16).is_empty());
+        assert!(choose_boundaries(vec![(b"same", 5); 40], 16).is_empty());
+        assert!(choose_boundaries(vec![(b"a", 1)], 1).is_empty());
+    }
+}

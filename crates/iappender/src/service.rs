@@ -1,0 +1,75 @@
+//! What an appender needs from whoever owns chunks.
+
+use arena::{Charge, FrameBytes, SlabWriter};
+use ids::{ChunkId, IfileIndex, Source};
+use ifile::FrameHeader;
+
+/// The hand-over from appender to chunkserver: a stamped frame. Cloning shares the payload.
+#[derive(Clone, Debug)]
+pub struct AppendFrame {
+    pub header: FrameHeader,
+    pub payload: FrameBytes,
+}
+
+/// Answer to a request for room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reservation {
+    /// The bytes are promised to this source.
+    Granted,
+    /// The chunk takes no more. Frames of this source below `standing_end` that were sent to it stand.
+    Closed { standing_end: u64 },
+}
+
+/// Answer to an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppendReply {
+    /// The frame is in the chunk (now, or since an earlier try).
+    Acked,
+    /// The chunk takes no more; as in [`Reservation::Closed`].
+    Closed { standing_end: u64 },
+}
+
+/// Why a chunk service did not answer as hoped.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// The answer was lost; the frame may be in or not. Send it again.
+    #[error("the answer of the chunkserver was lost")]
+    AnswerLost,
+    /// The chunkserver is gone with the chunk: the attempt fails, by nobody's fault, and a new one runs.
+    #[error("the chunkserver that holds {0} is gone")]
+    Gone(ChunkId),
+    /// The attempt was told to stop.
+    #[error("the attempt was told to stop")]
+    Cancelled,
+    /// The record can never fit the memory given.
+    #[error(
+        "a record of {record_bytes} bytes needs {needed_bytes} bytes of memory for frames, and there are {budget_bytes}"
+    )]
+    TooLarge { record_bytes: u64, needed_bytes: u64, budget_bytes: u64 },
+    /// A spill to disk failed while room was made.
+    #[error("cannot spill to {path}: {source}")]
+    Spill { path: std::path::PathBuf, source: std::io::Error },
+    /// The frame is not what its header says, or comes out of turn: the engine's own fault.
+    #[error("a frame of {from} for {ifile} was refused: {why}")]
+    Refused { from: Source, ifile: IfileIndex, why: &'static str },
+    /// Frame after frame the chunks closed under the appender, or answers kept being lost.
+    #[error("gave up on a frame of {from} for {ifile} after {tries} tries")]
+    GaveUp { from: Source, ifile: IfileIndex, tries: u32 },
+}
+
+/// The owner of chunks as appenders see it: the chunkserver in the same process, one behind HTTP, or a
+/// faulty one in tests.
+pub trait ChunkService: Sync {
+    /// A slab to fill; waits until there is room.
+    fn slab(&self) -> Result<SlabWriter, AppendError>;
+    /// Budget for a frame too large for a slab; waits until there is room.
+    fn oversize(&self, bytes: u64) -> Result<Charge, AppendError>;
+    /// Chooses an open chunk of the I-file, or opens one, and counts the source among its appenders.
+    fn bind(&self, ifile: IfileIndex, source: Source, frame_bytes: u64) -> Result<ChunkId, AppendError>;
+    /// Promises room for one frame.
+    fn reserve(&self, chunk: ChunkId, source: Source, bytes: u64) -> Result<Reservation, AppendError>;
+    /// Takes a frame for which room is promised. Repeating a frame is harmless.
+    fn append(&self, chunk: ChunkId, frame: AppendFrame) -> Result<AppendReply, AppendError>;
+    /// The source sends no more to this chunk; its promise ends.
+    fn release(&self, chunk: ChunkId, source: Source);
+}

@@ -1,0 +1,150 @@
+//! The k-way merge: a loser tree over the heads of the runs.
+//!
+//! The tree has one leaf a run; each inner node remembers the loser of the match below it, node 0 the winner of
+//! all. Taking the winner replays one path, log2(k) matches (Knuth, TAOCP 3, section 5.4.1).
+
+use ids::{AttemptNumber, IfileIndex, TaskIndex};
+use ifile::{Record, SourceRow};
+use std::cmp::Ordering;
+
+/// A sorted run, read record by record.
+pub trait SortedRun {
+    type Error;
+    /// Moves to the next record; false when there is none.
+    fn advance(&mut self) -> Result<bool, Self::Error>;
+    /// The record moved to. Only called after `advance` said true.
+    fn record(&self) -> Record<'_>;
+    /// Row of that record in [`Self::sources`].
+    fn source_row(&self) -> u32;
+    /// The source table.
+    fn sources(&self) -> &[SourceRow];
+    /// The I-file the run belongs to.
+    fn ifile(&self) -> IfileIndex;
+}
+
+/// What is compared of a run's current record before its key is touched.
+#[derive(Clone, Copy)]
+struct Head {
+    /// The first eight bytes of the key, zero padded, big-endian: keys whose prefixes differ compare alike.
+    prefix: u64,
+    rank: (TaskIndex, AttemptNumber, u64),
+    ended: bool,
+}
+
+const ENDED: Head = Head { prefix: u64::MAX, rank: (TaskIndex(0), AttemptNumber(0), 0), ended: true };
+
+/// Runs merged into one ordered stream.
+pub struct Merge<R: SortedRun> {
+    runs: Vec<R>,
+    heads: Vec<Head>,
+    /// tree[0] is the winner, tree[1..] the losers of the inner nodes; indexes of runs.
+    tree: Vec<usize>,
+    /// The winner was handed out and must move on before the next comparison.
+    winner_is_spent: bool,
+}
+
+impl<R: SortedRun> Merge<R> {
+    /// Starts the merge: moves every run to its first record.
+    pub fn new(mut runs: Vec<R>) -> Result<Self, R::Error> {
+        let mut heads = Vec::with_capacity(runs.len());
+        for run in &mut runs {
+            heads.push(read_head(run)?);
+        }
+        let tree = vec![usize::MAX; runs.len().max(1)];
+        let mut merge = Self { runs, heads, tree, winner_is_spent: false };
+        merge.build();
+        Ok(merge)
+    }
+
+    fn build(&mut self) {
+        let count = self.runs.len();
+        let mut winners = vec![usize::MAX; 2 * count.max(1)];
+        for leaf in 0..count {
+            winners[count + leaf] = leaf;
+        }
+        for node in (1..count).rev() {
+            let (left, right) = (winners[2 * node], winners[2 * node + 1]);
+            let (winner, loser) = if self.goes_first(left, right) { (left, right) } else { (right, left) };
+            winners[node] = winner;
+            self.tree[node] = loser;
+        }
+        self.tree[0] = if count > 1 { winners[1] } else { 0 };
+    }
+
+    /// Whether the head of run `left` goes before that of run `right`.
+    #[inline]
+    fn goes_first(&self, left: usize, right: usize) -> bool {
+        let (a, b) = (&self.heads[left], &self.heads[right]);
+        if a.ended || b.ended {
+            return !a.ended || (b.ended && left < right);
+        }
+        let order = a
+            .prefix
+            .cmp(&b.prefix)
+            .then_with(|| self.runs[left].record().key.cmp(self.runs[right].record().key))
+            .then_with(|| a.rank.cmp(&b.rank));
+        match order {
+            Ordering::Less => true,
+            Ordering::Greater => false,
+            Ordering::Equal => left < right,
+        }
+    }
+
+    fn replay(&mut self, run: usize) {
+        let mut winner = run;
+        let mut node = (self.runs.len() + run) / 2;
+        while node > 0 {
+            let loser = self.tree[node];
+            if self.goes_first(loser, winner) {
+                self.tree[node] = winner;
+                winner = loser;
+            }
+            node /= 2;
+        }
+        self.tree[0] = winner;
+    }
+
+    /// Moves to the next record of the merged stream; gives the index of the run that has it, or None at the
+    /// end. The record is then `run(index).record()`.
+    #[inline]
+    pub fn advance(&mut self) -> Result<Option<usize>, R::Error> {
+        if self.runs.is_empty() {
+            return Ok(None);
+        }
+        if self.winner_is_spent {
+            let spent = self.tree[0];
+            self.heads[spent] = read_head(&mut self.runs[spent])?;
+            self.replay(spent);
+        }
+        let winner = self.tree[0];
+        self.winner_is_spent = !self.heads[winner].ended;
+        Ok(if self.heads[winner].ended { None } else { Some(winner) })
+    }
+
+    /// One of the runs.
+    #[inline]
+    pub fn run(&self, index: usize) -> &R {
+        &self.runs[index]
+    }
+
+    /// All runs, in the order given.
+    pub fn runs(&self) -> &[R] {
+        &self.runs
+    }
+}
+
+#[inline]
+fn read_head<R: SortedRun>(run: &mut R) -> Result<Head, R::Error> {
+    if !run.advance()? {
+        return Ok(ENDED);
+    }
+    let key = run.record().key;
+    let mut bytes = [0; 8];
+    if let Some(first) = key.first_chunk::<8>() {
+        bytes = *first;
+    } else {
+        bytes[..key.len()].copy_from_slice(key);
+    }
+    let rank = run.sources()[run.source_row() as usize].rank();
+    Ok(Head { prefix: u64::from_be_bytes(bytes), rank, ended: false })
+}
