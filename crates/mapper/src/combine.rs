@@ -1,27 +1,98 @@
-use crate::function::*;
+//! Combine windows: what a mapper puts out is folded, a stretch at a time, before it goes on.
+//!
+//! A window ends when the pairs in it have `window_bytes` key and value bytes, or when what is kept of them
+//! needs that much memory. Both depend on the pairs alone, so that a re-run cuts the same windows.
+
+use crate::fold_table::FoldTable;
+use crate::function::Emitter;
+use crate::sorted_window::SortedWindow;
 use api::{Function, TaskFailure};
 use program::FunctionContext;
-/// Folds pairs in windows.
+use reducer::{FunctionUnusable, builtin_fold};
+
+/// Largest window, so that places in its arena are 32-bit numbers: a window and one record stay below 4 GiB.
+pub const WINDOW_BYTES_MAX: u64 = 1 << 30;
+
+enum Window {
+    /// A built-in: folded in a hash table as the pairs come, emitted in the order in which keys came first.
+    Folded(FoldTable),
+    /// A program: sorted by key and run through one process.
+    Sorted(SortedWindow),
+}
+
+/// Folds pairs in windows and hands the results to another emitter. Call [`CombineEmitter::finish`] after the
+/// last pair.
 pub struct CombineEmitter<'a> {
+    window: Window,
+    window_bytes: u64,
+    /// Key and value bytes in the window.
+    pair_bytes: u64,
+    output_records: u64,
     inner: &'a mut dyn Emitter,
 }
+
 impl<'a> CombineEmitter<'a> {
-    /// Makes one.
+    /// A combiner in front of `inner`. `window_bytes` is `Layout::combine_window_bytes`. Error:
+    /// [`api::Blame::UserData`] for a built-in that does not exist.
     pub fn new(
-        _combiner: &Function,
-        _window_bytes: u64,
-        _context: &FunctionContext,
+        combiner: &Function,
+        window_bytes: u64,
+        context: &FunctionContext,
         inner: &'a mut dyn Emitter,
     ) -> Result<Self, TaskFailure> {
-        Ok(Self { inner })
+        let window = match combiner {
+            Function::Command { words } => Window::Sorted(SortedWindow::new(words, context)),
+            Function::Builtin { name, argument } => {
+                let fold = builtin_fold(name, argument.as_deref(), "combiner");
+                let fold = fold.map_err(FunctionUnusable::failure)?;
+                Window::Folded(FoldTable::new(fold, context.record_bytes_max))
+            }
+        };
+        let window_bytes = window_bytes.clamp(1, WINDOW_BYTES_MAX);
+        Ok(Self { window, window_bytes, pair_bytes: 0, output_records: 0, inner })
     }
-    /// Folds the last window; without it its pairs are lost.
-    pub fn finish(self) -> Result<(), TaskFailure> {
+
+    /// Folds the last window; without this call its pairs are lost. Returns the number of pairs handed on.
+    pub fn finish(mut self) -> Result<u64, TaskFailure> {
+        self.end_window()?;
+        Ok(self.output_records)
+    }
+
+    #[cold]
+    fn end_window(&mut self) -> Result<(), TaskFailure> {
+        self.pair_bytes = 0;
+        let mut counted = CountingEmitter { inner: self.inner, records: &mut self.output_records };
+        match &mut self.window {
+            Window::Folded(table) => table.drain(&mut counted),
+            Window::Sorted(window) => window.drain(&mut counted),
+        }
+    }
+}
+
+impl Emitter for CombineEmitter<'_> {
+    #[inline]
+    fn emit(&mut self, key: &[u8], value: &[u8]) -> Result<(), TaskFailure> {
+        self.pair_bytes += (key.len() + value.len()) as u64;
+        let kept_bytes = match &mut self.window {
+            Window::Folded(table) => table.add(key, value)?,
+            Window::Sorted(window) => window.add(key, value),
+        };
+        if self.pair_bytes.max(kept_bytes) >= self.window_bytes {
+            self.end_window()?;
+        }
         Ok(())
     }
 }
-impl Emitter for CombineEmitter<'_> {
+
+struct CountingEmitter<'a> {
+    inner: &'a mut dyn Emitter,
+    records: &'a mut u64,
+}
+
+impl Emitter for CountingEmitter<'_> {
+    #[inline]
     fn emit(&mut self, key: &[u8], value: &[u8]) -> Result<(), TaskFailure> {
+        *self.records += 1;
         self.inner.emit(key, value)
     }
 }

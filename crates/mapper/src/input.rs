@@ -1,12 +1,243 @@
-//! Inputs.
-use std::path::PathBuf;
-/// Why inputs are not usable.
+//! Listing the inputs of a job: what the user named becomes a list of files, each pinned as it is now.
+
+use api::{InputFile, InputFormat};
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+use walkdir::WalkDir;
+
+/// First bytes of a gzip member.
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+/// First bytes of a zstd frame.
+const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
+/// Why an input cannot be used. The user's fault; every variant names the input.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     #[error("input {} does not exist", path.display())]
     Missing { path: PathBuf },
+    #[error("input {} cannot be read: {source}", path.display())]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("input {} is neither a regular file nor a directory", path.display())]
+    NotRegular { path: PathBuf },
+    #[error("input directory {} contains itself through the link {}", ancestor.display(), path.display())]
+    Loop { path: PathBuf, ancestor: PathBuf },
+    #[error("no input matches {pattern:?}")]
+    NoMatch { pattern: String },
+    #[error("input pattern {pattern:?} is not usable: {source}")]
+    Pattern { pattern: String, source: glob::PatternError },
+    #[error("the name of input {path:?} is not UTF-8")]
+    NotUtf8 { path: PathBuf },
 }
-/// Lists inputs.
-pub fn list(_args: &[String]) -> Result<Vec<api::InputFile>, InputError> {
-    panic!("lands next")
+
+/// Lists the files behind the arguments, in the order of the arguments. A directory gives the files below
+/// it and a glob its matches, sorted bytewise by path; names beginning with `_` or `.` are never data unless
+/// they are written out. Links are followed. An empty directory gives nothing and is no error.
+///
+/// Every file is opened: its first bytes tell how it is compressed, and that it can be read at all.
+pub fn list(args: &[String]) -> Result<Vec<InputFile>, InputError> {
+    let mut inputs = Vec::new();
+    for arg in args {
+        let path = std::path::absolute(arg)
+            .map_err(|source| InputError::Unreadable { path: PathBuf::from(arg), source })?;
+        match std::fs::metadata(&path) {
+            Ok(metadata) => add_path(&path, &metadata, &mut inputs)?,
+            Err(_) if arg.contains(['*', '?', '[']) => add_glob(arg, &path, &mut inputs)?,
+            Err(source) => return Err(unreadable(path, source)),
+        }
+    }
+    Ok(inputs)
+}
+
+fn unreadable(path: PathBuf, source: std::io::Error) -> InputError {
+    match source.kind() {
+        std::io::ErrorKind::NotFound => InputError::Missing { path },
+        _ => InputError::Unreadable { path, source },
+    }
+}
+
+fn never_data(name: &[u8]) -> bool {
+    name.starts_with(b"_") || name.starts_with(b".")
+}
+
+fn add_glob(arg: &str, absolute: &Path, inputs: &mut Vec<InputFile>) -> Result<(), InputError> {
+    let pattern = absolute.to_str().ok_or_else(|| InputError::NotUtf8 { path: absolute.to_path_buf() })?;
+    let options = glob::MatchOptions {
+        case_sensitive: true,
+        require_literal_separator: true,
+        require_literal_leading_dot: true,
+    };
+    let matches = glob::glob_with(pattern, options)
+        .map_err(|source| InputError::Pattern { pattern: arg.to_string(), source })?;
+    let mut paths = Vec::new();
+    for found in matches {
+        let path = found.map_err(|error| {
+            let path = error.path().to_path_buf();
+            InputError::Unreadable { path, source: error.into() }
+        })?;
+        let by_wildcard = |part: &Component<'_>| !absolute.components().any(|written| written == *part);
+        let hidden = |part: Component<'_>| match part {
+            Component::Normal(name) => never_data(name.as_bytes()) && by_wildcard(&part),
+            _ => false,
+        };
+        if !path.components().any(hidden) {
+            paths.push(path);
+        }
+    }
+    if paths.is_empty() {
+        return Err(InputError::NoMatch { pattern: arg.to_string() });
+    }
+    paths.sort_by(|left, right| left.as_os_str().as_bytes().cmp(right.as_os_str().as_bytes()));
+    for path in paths {
+        let metadata = std::fs::metadata(&path).map_err(|source| unreadable(path.clone(), source))?;
+        add_path(&path, &metadata, inputs)?;
+    }
+    Ok(())
+}
+
+fn add_path(path: &Path, metadata: &Metadata, inputs: &mut Vec<InputFile>) -> Result<(), InputError> {
+    if !metadata.is_dir() {
+        inputs.push(pin(path, metadata)?);
+        return Ok(());
+    }
+    let walk = WalkDir::new(path).follow_links(true);
+    let mut files = Vec::new();
+    let is_data = |entry: &walkdir::DirEntry| entry.depth() == 0 || !never_data(entry.file_name().as_bytes());
+    for entry in walk.into_iter().filter_entry(is_data) {
+        let entry = entry.map_err(|error| walk_error(path, error))?;
+        if entry.file_type().is_dir() {
+            continue;
+        }
+        let metadata = entry.metadata().map_err(|error| walk_error(path, error))?;
+        files.push(pin(entry.path(), &metadata)?);
+    }
+    files.sort_by(|left, right| left.path.as_os_str().as_bytes().cmp(right.path.as_os_str().as_bytes()));
+    inputs.append(&mut files);
+    Ok(())
+}
+
+fn walk_error(root: &Path, error: walkdir::Error) -> InputError {
+    let path = error.path().unwrap_or(root).to_path_buf();
+    if let Some(ancestor) = error.loop_ancestor() {
+        return InputError::Loop { path, ancestor: ancestor.to_path_buf() };
+    }
+    let source = error.into_io_error().unwrap_or_else(|| std::io::ErrorKind::Other.into());
+    unreadable(path, source)
+}
+
+/// Opens a file and notes its format, size and time. The type is checked before the file is opened: opening
+/// a named pipe would wait for a writer.
+fn pin(path: &Path, metadata: &Metadata) -> Result<InputFile, InputError> {
+    if !metadata.is_file() {
+        return Err(InputError::NotRegular { path: path.to_path_buf() });
+    }
+    if path.to_str().is_none() {
+        return Err(InputError::NotUtf8 { path: path.to_path_buf() });
+    }
+    let unreadable = |source| unreadable(path.to_path_buf(), source);
+    let file = File::open(path).map_err(unreadable)?;
+    let mut first_bytes = Vec::new();
+    (&file).take(ZSTD_MAGIC.len() as u64).read_to_end(&mut first_bytes).map_err(unreadable)?;
+    let format = if first_bytes.starts_with(GZIP_MAGIC) {
+        InputFormat::Gzip
+    } else if first_bytes.starts_with(ZSTD_MAGIC) {
+        InputFormat::Zstd
+    } else {
+        InputFormat::Plain
+    };
+    let metadata = file.metadata().map_err(unreadable)?;
+    let (size_bytes, mtime_ns) = pinned_facts(&metadata);
+    Ok(InputFile { path: path.to_path_buf(), size_bytes, mtime_ns, format })
+}
+
+/// Size in bytes and modification time in nanoseconds: what must not change while a job runs.
+pub(crate) fn pinned_facts(metadata: &Metadata) -> (u64, i64) {
+    let seconds_as_ns = metadata.mtime().saturating_mul(1_000_000_000);
+    (metadata.len(), seconds_as_ns.saturating_add(metadata.mtime_nsec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{InputError, list};
+    use api::InputFormat;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    fn names(root: &Path, args: &[&str]) -> Result<Vec<String>, InputError> {
+        let args: Vec<String> = args.iter().map(|arg| root.join(arg).to_str().unwrap().to_string()).collect();
+        let inputs = list(&args)?;
+        let relative = |path: &Path| path.strip_prefix(root).unwrap().to_str().unwrap().to_string();
+        Ok(inputs.iter().map(|input| relative(&input.path)).collect())
+    }
+
+    fn tree() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for directory in ["a", "a/b", "a/_temporary", "empty", "only_hidden"] {
+            fs::create_dir(root.path().join(directory)).unwrap();
+        }
+        let files =
+            ["a/b/2.txt", "a/b.txt", "a/_SUCCESS", "a/.crc", "a/_temporary/x", "only_hidden/_x", "z.txt"];
+        files.iter().for_each(|file| fs::write(root.path().join(file), "text\n").unwrap());
+        symlink("../z.txt", root.path().join("a/link.txt")).unwrap();
+        root
+    }
+
+    #[test]
+    fn files_directories_and_globs_are_listed_in_order() {
+        let root = tree();
+        let check =
+            |args: &[&str], expected: &[&str]| assert_eq!(names(root.path(), args).unwrap(), expected);
+        check(&["z.txt", "a"], &["z.txt", "a/b.txt", "a/b/2.txt", "a/link.txt"]);
+        check(&["a/*.txt"], &["a/b.txt", "a/link.txt"]);
+        check(&["a/*"], &["a/b/2.txt", "a/b.txt", "a/link.txt"]);
+        check(&["**/2.txt", "z.txt"], &["a/b/2.txt", "z.txt"]);
+    }
+
+    #[test]
+    fn names_that_are_written_out_are_data() {
+        let root = tree();
+        let check =
+            |args: &[&str], expected: &[&str]| assert_eq!(names(root.path(), args).unwrap(), expected);
+        check(&["a/_SUCCESS"], &["a/_SUCCESS"]);
+        check(&["a/_temporary/*"], &["a/_temporary/x"]);
+        check(&["empty", "only_hidden"], &[]);
+    }
+
+    #[test]
+    fn bad_inputs_are_named() {
+        let root = tree();
+        let error = |args: &[&str]| names(root.path(), args).unwrap_err().to_string();
+        assert!(error(&["z.txt", "absent.txt"]).contains("absent.txt does not exist"));
+        assert!(error(&["*.csv"]).contains("no input matches"));
+        assert!(error(&["a/_t*"]).contains("no input matches"));
+        assert!(error(&["[a"]).contains("is not usable"));
+        rustix::fs::mkfifoat(rustix::fs::CWD, root.path().join("pipe"), rustix::fs::Mode::RUSR).unwrap();
+        assert!(error(&["pipe"]).contains("neither a regular file"));
+        symlink(".", root.path().join("empty/again")).unwrap();
+        assert!(matches!(names(root.path(), &["empty"]), Err(InputError::Loop { .. })));
+        symlink("nowhere", root.path().join("broken.txt")).unwrap();
+        assert!(error(&["broken.txt"]).contains("broken.txt does not exist"));
+    }
+
+    #[test]
+    fn formats_are_found_by_content() {
+        let root = tempfile::tempdir().unwrap();
+        let rows: [(&[u8], InputFormat); 5] = [
+            (b"", InputFormat::Plain),
+            (b"\x1f", InputFormat::Plain),
+            (b"\x1f\x8b\x08", InputFormat::Gzip),
+            (b"\x28\xb5\x2f\xfd", InputFormat::Zstd),
+            (b"text", InputFormat::Plain),
+        ];
+        for (bytes, expected) in rows {
+            let path = root.path().join("x.gz");
+            fs::write(&path, bytes).unwrap();
+            let input = list(&[path.to_str().unwrap().to_string()]).unwrap().remove(0);
+            assert_eq!((input.format, input.size_bytes), (expected, bytes.len() as u64));
+            assert!(input.path.is_absolute() && input.mtime_ns > 0);
+        }
+    }
 }

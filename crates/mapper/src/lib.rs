@@ -20,13 +20,18 @@
 mod builtin;
 mod combine;
 mod command;
+mod fold_table;
 mod function;
 pub mod input;
 mod output_lines;
 pub mod reader;
+mod sorted_window;
 pub mod split;
+mod stored;
+#[cfg(test)]
+mod test_context;
 
-pub use combine::CombineEmitter;
+pub use combine::{CombineEmitter, WINDOW_BYTES_MAX};
 pub use function::{
     Emitter, MapCounts, MapFunction, MapperUnusable, RecordInput, check_mapper, map_function, run_map_only,
 };

@@ -1,6 +1,96 @@
-//! Splits.
-use api::{InputFile, Split};
-/// Cuts inputs into splits.
-pub fn plan(_inputs: &[InputFile], _split_bytes: u64) -> Vec<Split> {
-    panic!("lands next")
+//! Cutting the inputs of a job into splits, one for each map task.
+
+use api::{InputFile, InputFormat, Segment, Split};
+
+/// Segments in one split: bounds the message of a job over very many tiny files.
+pub const SEGMENTS_PER_SPLIT_MAX: usize = 4096;
+
+/// Cuts inputs into splits of about `split_bytes` stored bytes, in input order. Plain files are cut at
+/// multiples of `split_bytes` (the reader moves both ends to line ends); compressed files stay whole; what is
+/// small is packed together up to `split_bytes`. Each byte of each file is in exactly one split, and empty
+/// files are in none.
+pub fn plan(inputs: &[InputFile], split_bytes: u64) -> Vec<Split> {
+    let split_bytes = split_bytes.max(1);
+    let mut packer = Packer { split_bytes, splits: Vec::new(), open: Vec::new(), open_bytes: 0 };
+    for (file_index, input) in inputs.iter().enumerate() {
+        let file_index = u32::try_from(file_index).expect("an input list has fewer than 2^32 files");
+        let piece_bytes = match input.format {
+            InputFormat::Plain => split_bytes,
+            InputFormat::Gzip | InputFormat::Zstd => input.size_bytes,
+        };
+        let mut offset_bytes = 0;
+        while offset_bytes < input.size_bytes {
+            let length_bytes = piece_bytes.min(input.size_bytes - offset_bytes);
+            packer.add(Segment { file_index, offset_bytes, length_bytes });
+            offset_bytes += length_bytes;
+        }
+    }
+    packer.close();
+    packer.splits
+}
+
+struct Packer {
+    split_bytes: u64,
+    splits: Vec<Split>,
+    open: Vec<Segment>,
+    open_bytes: u64,
+}
+
+impl Packer {
+    fn add(&mut self, segment: Segment) {
+        let too_large = self.open_bytes.saturating_add(segment.length_bytes) > self.split_bytes;
+        if too_large || self.open.len() == SEGMENTS_PER_SPLIT_MAX {
+            self.close();
+        }
+        self.open.push(segment);
+        self.open_bytes += segment.length_bytes;
+    }
+
+    fn close(&mut self) {
+        if !self.open.is_empty() {
+            self.splits.push(Split { segments: std::mem::take(&mut self.open) });
+            self.open_bytes = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plan;
+    use api::{InputFile, InputFormat};
+
+    fn check(files: &[(u64, InputFormat)], split_bytes: u64, expected: &[&[(u32, u64, u64)]]) {
+        let file = |(size_bytes, format): &(u64, InputFormat)| InputFile {
+            path: "/f".into(),
+            size_bytes: *size_bytes,
+            mtime_ns: 0,
+            format: *format,
+        };
+        let inputs: Vec<InputFile> = files.iter().map(file).collect();
+        let splits = plan(&inputs, split_bytes);
+        let rows: Vec<Vec<(u32, u64, u64)>> = splits
+            .iter()
+            .map(|split| {
+                let row = |s: &api::Segment| (s.file_index, s.offset_bytes, s.length_bytes);
+                split.segments.iter().map(row).collect()
+            })
+            .collect();
+        assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn splits_are_cut_and_packed() {
+        use InputFormat::{Gzip, Plain, Zstd};
+        check(&[], 10, &[]);
+        check(&[(0, Plain)], 10, &[]);
+        check(&[(10, Plain)], 10, &[&[(0, 0, 10)]]);
+        check(&[(25, Plain)], 10, &[&[(0, 0, 10)], &[(0, 10, 10)], &[(0, 20, 5)]]);
+        check(
+            &[(12, Plain), (8, Plain), (1, Plain)],
+            10,
+            &[&[(0, 0, 10)], &[(0, 10, 2), (1, 0, 8)], &[(2, 0, 1)]],
+        );
+        check(&[(3, Gzip), (25, Zstd), (4, Gzip)], 10, &[&[(0, 0, 3)], &[(1, 0, 25)], &[(2, 0, 4)]]);
+        check(&[(3, Gzip), (0, Plain), (4, Plain)], 10, &[&[(0, 0, 3), (2, 0, 4)]]);
+    }
 }

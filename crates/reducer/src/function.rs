@@ -50,35 +50,50 @@ pub enum FunctionUnusable {
     ArgumentNotTaken { name: String, argument: String },
 }
 
+impl FunctionUnusable {
+    /// The failure of an attempt whose function was not checked at submit.
+    pub fn failure(self) -> TaskFailure {
+        TaskFailure::new(Blame::UserData, self.to_string())
+    }
+}
+
 /// Checks at submit that a reducer exists. Programs are checked by `program::check_program`.
 pub fn check_reducer(function: &Function) -> Result<(), FunctionUnusable> {
-    fold_of(function, "reducer").map(|_| ())
+    check(function, "reducer")
 }
 
 /// Checks at submit that a combiner exists. Programs are checked by `program::check_program`.
 pub fn check_combiner(function: &Function) -> Result<(), FunctionUnusable> {
-    fold_of(function, "combiner").map(|_| ())
+    check(function, "combiner")
 }
 
 /// Whether a reducer serves as its own combiner when none is given: every built-in fold does.
 pub fn combines_by_itself(function: &Function) -> bool {
-    matches!(fold_of(function, "reducer"), Ok(Some(_)))
+    matches!(function, Function::Builtin { .. }) && check_reducer(function).is_ok()
 }
 
-/// The fold of a built-in, None for a command.
-pub(crate) fn fold_of(function: &Function, role: &'static str) -> Result<Option<Fold>, FunctionUnusable> {
-    let Function::Builtin { name, argument } = function else {
-        return Ok(None);
-    };
+/// The fold of a built-in; `role` (reducer or combiner) is for the error.
+pub fn builtin_fold(
+    name: &str,
+    argument: Option<&str>,
+    role: &'static str,
+) -> Result<Fold, FunctionUnusable> {
     let Some(fold) = Fold::by_name(name) else {
         let known = Fold::ALL.map(|each| format!("builtin:{}", each.name())).join(", ");
-        return Err(FunctionUnusable::UnknownBuiltin { role, name: name.clone(), known });
+        return Err(FunctionUnusable::UnknownBuiltin { role, name: name.to_string(), known });
     };
     match argument {
         Some(argument) => {
-            Err(FunctionUnusable::ArgumentNotTaken { name: name.clone(), argument: argument.clone() })
+            Err(FunctionUnusable::ArgumentNotTaken { name: name.to_string(), argument: argument.to_string() })
         }
-        None => Ok(Some(fold)),
+        None => Ok(fold),
+    }
+}
+
+fn check(function: &Function, role: &'static str) -> Result<(), FunctionUnusable> {
+    match function {
+        Function::Command { .. } => Ok(()),
+        Function::Builtin { name, argument } => builtin_fold(name, argument.as_deref(), role).map(|_| ()),
     }
 }
 
@@ -91,18 +106,16 @@ pub fn reduce_function(
     pre_combined: bool,
     context: &FunctionContext,
 ) -> Result<Box<dyn ReduceFunction>, TaskFailure> {
-    let Some(function) = function else {
-        return Ok(Box::new(PairWriter));
+    let fold = match function {
+        None => return Ok(Box::new(PairWriter)),
+        Some(Function::Command { words }) => return Ok(Box::new(CommandReducer::new(words, context))),
+        Some(Function::Builtin { name, argument }) => {
+            builtin_fold(name, argument.as_deref(), "reducer").map_err(FunctionUnusable::failure)?
+        }
     };
-    if let Function::Command { words } = function {
-        return Ok(Box::new(CommandReducer::new(words, context)));
-    }
-    let fold =
-        fold_of(function, "reducer").map_err(|error| TaskFailure::new(Blame::UserData, error.to_string()))?;
     Ok(match fold {
-        None => Box::new(PairWriter),
-        Some(Fold::List) => Box::new(ListReducer),
-        Some(Fold::Count) if pre_combined => Box::new(FoldReducer::new(Fold::Sum)),
-        Some(fold) => Box::new(FoldReducer::new(fold)),
+        Fold::List => Box::new(ListReducer),
+        Fold::Count if pre_combined => Box::new(FoldReducer::new(Fold::Sum)),
+        fold => Box::new(FoldReducer::new(fold)),
     })
 }

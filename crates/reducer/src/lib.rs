@@ -26,7 +26,7 @@ mod part;
 pub use command::copy_output;
 pub use decimal::Decimal;
 pub use function::{
-    FunctionUnusable, GroupedRecord, GroupedRecords, ReduceCounts, ReduceFunction, check_combiner,
-    check_reducer, combines_by_itself, reduce_function,
+    FunctionUnusable, GroupedRecord, GroupedRecords, ReduceCounts, ReduceFunction, builtin_fold,
+    check_combiner, check_reducer, combines_by_itself, reduce_function,
 };
 pub use part::PartWriter;

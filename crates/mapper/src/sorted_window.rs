@@ -1,0 +1,89 @@
+//! The window of a combiner that is a user's program: pairs sorted by key, one process for each window.
+
+use crate::function::Emitter;
+use crate::output_lines::emit_lines;
+use api::TaskFailure;
+use program::{Feed, FunctionContext, ProgramSpec};
+
+/// A pair in the arena: key, then value.
+#[derive(Clone, Copy)]
+struct Pair {
+    offset: u32,
+    key_length: u32,
+    value_length: u32,
+}
+
+impl Pair {
+    fn key(self, arena: &[u8]) -> &[u8] {
+        &arena[self.offset as usize..][..self.key_length as usize]
+    }
+
+    fn value(self, arena: &[u8]) -> &[u8] {
+        &arena[self.offset as usize + self.key_length as usize..][..self.value_length as usize]
+    }
+}
+
+/// The pairs of a window, kept until it ends.
+pub(crate) struct SortedWindow {
+    spec: ProgramSpec,
+    context: FunctionContext,
+    arena: Vec<u8>,
+    pairs: Vec<Pair>,
+}
+
+impl SortedWindow {
+    pub(crate) fn new(words: &[String], context: &FunctionContext) -> Self {
+        let spec = ProgramSpec::new(words, context);
+        Self { spec, context: context.clone(), arena: Vec::new(), pairs: Vec::new() }
+    }
+
+    /// Takes a pair; returns the memory in use.
+    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> u64 {
+        // The window's limit keeps these numbers within 32 bits.
+        self.pairs.push(Pair {
+            offset: self.arena.len() as u32,
+            key_length: key.len() as u32,
+            value_length: value.len() as u32,
+        });
+        self.arena.extend_from_slice(key);
+        self.arena.extend_from_slice(value);
+        (self.arena.len() + self.pairs.len() * size_of::<Pair>()) as u64
+    }
+
+    /// Runs the program over the pairs in key order, values of a key in the order they came, and emits what
+    /// it prints.
+    pub(crate) fn drain(&mut self, output: &mut dyn Emitter) -> Result<(), TaskFailure> {
+        if self.pairs.is_empty() {
+            return Ok(());
+        }
+        let Self { spec, context, arena, pairs } = self;
+        pairs.sort_by(|left, right| left.key(arena).cmp(right.key(arena)));
+        let (arena_now, pairs_now, buffer_bytes) = (&*arena, &*pairs, context.buffer_bytes);
+        let context_now = &*context;
+        program::run(context_now, spec, |feed, stdout| {
+            let feeder = move || feed_pairs(arena_now, pairs_now, feed, buffer_bytes);
+            (feeder, move || emit_lines(stdout, context_now, output))
+        })?;
+        arena.clear();
+        pairs.clear();
+        Ok(())
+    }
+}
+
+fn feed_pairs(arena: &[u8], pairs: &[Pair], mut feed: Feed, buffer_bytes: usize) -> Result<(), TaskFailure> {
+    let mut lines = Vec::with_capacity(buffer_bytes);
+    for pair in pairs {
+        lines.extend_from_slice(pair.key(arena));
+        lines.push(b'\t');
+        lines.extend_from_slice(pair.value(arena));
+        lines.push(b'\n');
+        if lines.len() >= buffer_bytes {
+            feed.write(&lines)?;
+            lines.clear();
+            if feed.abandoned() {
+                return Ok(());
+            }
+        }
+    }
+    feed.write(&lines)
+}

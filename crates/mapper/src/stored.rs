@@ -1,0 +1,143 @@
+//! An input file while it is read: plain or decompressed bytes, and the check that it is still the file
+//! that was pinned at submit.
+
+use crate::input::pinned_facts;
+use api::{Blame, InputFile, InputFormat, TaskFailure};
+use flate2::bufread::MultiGzDecoder;
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+
+/// Size of the buffer of compressed bytes.
+const COMPRESSED_BUFFER_BYTES: usize = 128 << 10;
+
+/// Counts the compressed bytes that a decoder took, to say where it stumbled.
+struct CountedReader {
+    inner: BufReader<File>,
+    taken_bytes: u64,
+}
+
+impl Read for CountedReader {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.taken_bytes += count as u64;
+        Ok(count)
+    }
+}
+
+impl BufRead for CountedReader {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.taken_bytes += count as u64;
+        self.inner.consume(count);
+    }
+}
+
+enum Decoder {
+    Plain(File),
+    Gzip(Box<MultiGzDecoder<CountedReader>>),
+    Zstd(Box<zstd::stream::read::Decoder<'static, CountedReader>>),
+}
+
+/// One open input file.
+pub(crate) struct StoredFile {
+    input: InputFile,
+    decoder: Decoder,
+}
+
+impl StoredFile {
+    /// Opens a file at an offset (of a plain file; compressed ones start at 0) and checks that it is the
+    /// one that was pinned.
+    pub(crate) fn open(input: &InputFile, offset_bytes: u64) -> Result<StoredFile, TaskFailure> {
+        let file = File::open(&input.path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => changed(input),
+            ErrorKind::PermissionDenied => read_failure(input, Blame::UserData, &error),
+            _ => read_failure(input, Blame::Environment, &error),
+        })?;
+        check_pinned(input, &file)?;
+        let environment = |error: std::io::Error| read_failure(input, Blame::Environment, &error);
+        let counted = |file| CountedReader {
+            inner: BufReader::with_capacity(COMPRESSED_BUFFER_BYTES, file),
+            taken_bytes: 0,
+        };
+        let decoder = match input.format {
+            InputFormat::Plain => {
+                (&file).seek(SeekFrom::Start(offset_bytes)).map_err(environment)?;
+                Decoder::Plain(file)
+            }
+            InputFormat::Gzip => Decoder::Gzip(Box::new(MultiGzDecoder::new(counted(file)))),
+            InputFormat::Zstd => {
+                let decoder = zstd::stream::read::Decoder::with_buffer(counted(file)).map_err(environment)?;
+                Decoder::Zstd(Box::new(decoder))
+            }
+        };
+        Ok(StoredFile { input: input.clone(), decoder })
+    }
+
+    /// Reads some bytes; 0 only at the end of the file (or of an empty buffer).
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, TaskFailure> {
+        loop {
+            let outcome = match &mut self.decoder {
+                Decoder::Plain(file) => file.read(buffer),
+                Decoder::Gzip(decoder) => decoder.read(buffer),
+                Decoder::Zstd(decoder) => decoder.read(buffer),
+            };
+            match outcome {
+                Ok(count) => return Ok(count),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failure(&error)),
+            }
+        }
+    }
+
+    /// Checks that the file has not changed since submit.
+    pub(crate) fn check_unchanged(&self) -> Result<(), TaskFailure> {
+        let file = match &self.decoder {
+            Decoder::Plain(file) => file,
+            Decoder::Gzip(decoder) => decoder.get_ref().inner.get_ref(),
+            Decoder::Zstd(decoder) => decoder.get_ref().inner.get_ref(),
+        };
+        check_pinned(&self.input, file)
+    }
+
+    /// Tells a changed file, a bad disk and damaged data apart.
+    fn failure(&self, error: &std::io::Error) -> TaskFailure {
+        if let Err(changed) = self.check_unchanged() {
+            return changed;
+        }
+        let (kind, taken_bytes) = match &self.decoder {
+            Decoder::Plain(_) => return read_failure(&self.input, Blame::Environment, error),
+            Decoder::Gzip(decoder) => ("gzip", decoder.get_ref().taken_bytes),
+            Decoder::Zstd(decoder) => ("zstd", decoder.get_ref().taken_bytes),
+        };
+        if error.raw_os_error().is_some() {
+            return read_failure(&self.input, Blame::Environment, error);
+        }
+        let path = self.input.path.display();
+        let message = match error.kind() {
+            ErrorKind::UnexpectedEof => {
+                format!("input {path} is truncated: its {kind} data breaks off at byte {taken_bytes}")
+            }
+            _ => format!("input {path} is corrupt: its {kind} data is bad at byte {taken_bytes}: {error}"),
+        };
+        TaskFailure::new(Blame::UserData, message)
+    }
+}
+
+fn check_pinned(input: &InputFile, file: &File) -> Result<(), TaskFailure> {
+    let metadata = file.metadata().map_err(|error| read_failure(input, Blame::Environment, &error))?;
+    match pinned_facts(&metadata) == (input.size_bytes, input.mtime_ns) {
+        true => Ok(()),
+        false => Err(changed(input)),
+    }
+}
+
+fn changed(input: &InputFile) -> TaskFailure {
+    TaskFailure::new(Blame::UserData, format!("input {}: file changed during the run", input.path.display()))
+}
+
+fn read_failure(input: &InputFile, blame: Blame, error: &std::io::Error) -> TaskFailure {
+    TaskFailure::new(blame, format!("input {} cannot be read: {error}", input.path.display()))
+}
