@@ -1,1 +1,185 @@
-//! Placeholder until the crate lands.
+//! # What it does
+//! Owns the chunks of a job on one node: takes appended frames into memory, closes full chunks, has them sorted
+//! in the background, keeps sorted runs in memory while the budget allows and on its disks otherwise, and gives
+//! readers cursors over key ranges.
+//!
+//! # Where it sits
+//! iappender (frames) -> chunkserver (stable chunk, sorted run) -> imerger (cursors).
+//!
+//! # Invariants
+//! A chunk takes a source's frames in increasing order only; a repeated one is acknowledged and dropped. A chunk
+//! that closed never opens again, and says which sequence numbers stand. Frames and orders stay within the
+//! chunk share of the budget, sort scratch within the sort share. A run is written once, front to back, and
+//! never changed.
+//!
+//! # Deliberately absent
+//! No network, no decision about attempts that win or lose, no plan: what is in a chunk is what was appended.
+//!
+//! # How it is tested
+//! Property tests in `tests/`: any interleaving of appenders, lost answers, rebinding, spills and killed attempts
+//! gives exactly the model's records. Black-box tests kill the process at every crash point.
+//!
+//! Source: Sailfish section 5 (chunkserver, chunksorter); one sequential write per chunk in place of
+//! write-read-write.
+
+mod books;
+mod cursor;
+mod disks;
+mod error;
+mod merging;
+mod room;
+mod run;
+mod sealing;
+mod service;
+mod sorting;
+
+pub use cursor::{CursorReport, RunCursor};
+pub use disks::DiskFile;
+pub use error::ChunkServerError;
+pub use run::Run;
+
+use api::{Codec, Layout};
+use arena::Arena;
+use books::Books;
+use disks::Disks;
+use ids::{IfileIndex, JobId, RunId};
+use ifile::KeyShape;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// Appenders bound to one chunk at a time (Sailfish section 6.1); a second chunk of an I-file opens beyond.
+pub const APPENDERS_PER_CHUNK_MAX: usize = 128;
+
+/// What a chunkserver needs to know of its job.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub job: JobId,
+    pub layout: Layout,
+    pub codec: Codec,
+    pub key_shape: KeyShape,
+    /// Existing directories for this job alone, one a disk; never empty.
+    pub disk_dirs: Vec<PathBuf>,
+    /// Threads that may sort at once, at most.
+    pub slots: u32,
+    /// Write every run to disk, so that it outlives the process.
+    pub keep: bool,
+    /// Set when the job is to stop: whoever waits for memory gives up.
+    pub cancelled: Arc<AtomicBool>,
+}
+
+/// Bytes that have passed, for progress displays.
+#[derive(Debug, Default)]
+pub struct Progress {
+    pub appended_bytes: AtomicU64,
+    pub sorted_bytes: AtomicU64,
+}
+
+struct Shared {
+    config: Config,
+    arena: Arena,
+    disks: Disks,
+    sort_scratch_bytes: u64,
+    books: Mutex<Books>,
+    /// Memory was freed, a chunk was sorted, something failed.
+    changed: Condvar,
+    /// There is work for sorters.
+    work: Condvar,
+    progress: Arc<Progress>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.config.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// The first failure stays and is what every later caller gets.
+    fn fail(&self, error: ChunkServerError) {
+        let mut books = self.lock();
+        books.failure.get_or_insert(Arc::new(error));
+        drop(books);
+        self.changed.notify_all();
+        self.work.notify_all();
+    }
+}
+
+/// The chunkserver of one job on one node.
+pub struct ChunkServer {
+    shared: Arc<Shared>,
+    sorters: Vec<JoinHandle<()>>,
+}
+
+impl ChunkServer {
+    /// Maps the memory for frames and starts the sorters.
+    pub fn start(config: Config) -> Result<Self, ChunkServerError> {
+        let layout = config.layout;
+        let arena = Arena::new(layout.chunk_share_bytes, layout.frame_bytes.max(4096))
+            .map_err(ChunkServerError::Memory)?;
+        // Each sorter gets a chunk's worth of the share, so that the order of the smallest records fits.
+        let sorter_count =
+            (layout.sort_share_bytes / layout.chunk_bytes).clamp(1, u64::from(config.slots.max(1)));
+        let disks = Disks::new(config.disk_dirs.clone());
+        let shared = Arc::new(Shared {
+            sort_scratch_bytes: layout.sort_share_bytes / sorter_count,
+            books: Mutex::new(Books::new(layout, config.disk_dirs.len())),
+            config,
+            arena,
+            disks,
+            changed: Condvar::new(),
+            work: Condvar::new(),
+            progress: Arc::new(Progress::default()),
+        });
+        let mut server = Self { shared, sorters: Vec::new() };
+        for index in 0..sorter_count {
+            let shared = Arc::clone(&server.shared);
+            let sorter = std::thread::Builder::new()
+                .name(format!("sorter-{index}"))
+                .spawn(move || sorting::sorter_loop(&shared))
+                .map_err(ChunkServerError::Thread)?;
+            server.sorters.push(sorter);
+        }
+        Ok(server)
+    }
+
+    /// What appenders talk to.
+    pub fn service(&self) -> &dyn iappender::ChunkService {
+        &*self.shared
+    }
+
+    /// Counters for progress displays.
+    pub fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.shared.progress)
+    }
+
+    /// Most bytes of frames and orders that were in memory at once.
+    pub fn peak_bytes(&self) -> u64 {
+        self.shared.arena.peak_bytes()
+    }
+
+    /// A run by its number; None when it was merged away or never was.
+    pub fn run(&self, run: RunId) -> Option<Arc<Run>> {
+        self.shared.lock().runs.get(&run).cloned()
+    }
+
+    /// The runs of some I-files, in order of their numbers.
+    pub fn runs_of(&self, ifiles: &[IfileIndex]) -> Vec<Arc<Run>> {
+        self.shared.lock().runs.values().filter(|run| ifiles.contains(&run.ifile)).cloned().collect()
+    }
+}
+
+impl Drop for ChunkServer {
+    fn drop(&mut self) {
+        self.shared.lock().stopping = true;
+        self.shared.work.notify_all();
+        self.shared.changed.notify_all();
+        for sorter in self.sorters.drain(..) {
+            // A sorter that panicked has already left its failure in the books.
+            let _ = sorter.join();
+        }
+    }
+}

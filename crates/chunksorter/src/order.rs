@@ -150,6 +150,21 @@ impl Order {
             .expect("the frames are those that were sorted, and every record of them decoded then")
     }
 
+    /// Every `step`-th record of each sorted batch, with the number of records it stands for.
+    pub fn samples<'a>(
+        &'a self,
+        frames: &'a [&'a [u8]],
+        step: usize,
+    ) -> impl Iterator<Item = (Record<'a>, usize)> + 'a {
+        let step = step.max(1);
+        (0..self.batches.len()).flat_map(move |batch| {
+            let count = self.batches[batch].positions.len();
+            (0..count)
+                .step_by(step)
+                .map(move |index| (self.record(frames, self.position(batch, index)), step.min(count - index)))
+        })
+    }
+
     /// A cursor over the records with lower <= key < upper (bounds on the partition key).
     pub fn cursor(&self, frames: &[&[u8]], lower: Option<&[u8]>, upper: Option<&[u8]>) -> OrderCursor {
         let find = |batch: usize, bound: &[u8]| {

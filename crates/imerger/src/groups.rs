@@ -46,7 +46,7 @@ impl<R: SortedRun> Groups<R> {
 
     /// The next record that counts, or None at the end.
     #[inline]
-    pub fn next(&mut self) -> Result<Option<Grouped<'_>>, R::Error> {
+    pub fn advance(&mut self) -> Result<Option<Grouped<'_>>, R::Error> {
         loop {
             let Some(index) = self.merge.advance()? else {
                 return Ok(None);

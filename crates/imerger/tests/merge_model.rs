@@ -113,7 +113,7 @@ proptest! {
         let valid = cursors.iter().map(|cursor| chosen.valid_rows(&cursor.sources)).collect();
         let mut groups = Groups::new(Merge::new(cursors).unwrap(), valid);
         let mut actual = Vec::new();
-        while let Some(record) = groups.next().unwrap() {
+        while let Some(record) = groups.advance().unwrap() {
             actual.push((record.key.to_vec(), record.value.to_vec(), record.starts_group));
         }
         prop_assert_eq!(&actual, &expected);
@@ -145,7 +145,7 @@ fn void_chunks_are_dropped() {
     let valid = cursors.iter().map(|cursor| winners.valid_rows(&cursor.sources)).collect();
     let mut groups = Groups::new(Merge::new(cursors).unwrap(), valid);
     let mut values = Vec::new();
-    while let Some(record) = groups.next().unwrap() {
+    while let Some(record) = groups.advance().unwrap() {
         values.push(record.value.to_vec());
     }
     assert_eq!(values, vec![vec![0], vec![2]]);

@@ -1,0 +1,366 @@
+//! The books of a chunkserver: chunks, promises, queues, runs. Pure state changes; no I/O happens here.
+
+use crate::APPENDERS_PER_CHUNK_MAX;
+use crate::error::ChunkServerError;
+use crate::run::Run;
+use api::task::{ChunkSummary, RunSummary};
+use api::{DataSum, Layout};
+use faults::{PlantedFault, planted};
+use iappender::{AppendError, AppendFrame, AppendReply, Reservation};
+use ids::{ChunkId, DiskIndex, IfileIndex, RunId, Source};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Life of a chunk: Open -> Stable (closed, waiting for a sorter) -> Sorting -> Sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChunkState {
+    Open,
+    Stable,
+    Sorting,
+    Sorted,
+}
+
+/// What one source has in a chunk.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SourceBooks {
+    /// Frames below this that were sent to this chunk are in it.
+    pub standing_end: u64,
+    pub sum: DataSum,
+    /// Bytes promised and not appended yet.
+    pub promised_bytes: u64,
+    /// Counted among the chunk's appenders.
+    pub bound: bool,
+}
+
+/// Frames of a chunk that went to disk unsorted.
+#[derive(Clone, Debug)]
+pub(crate) struct RawFile {
+    pub path: PathBuf,
+    pub frames: u64,
+    pub bytes: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub ifile: IfileIndex,
+    pub disk: DiskIndex,
+    pub capacity_bytes: u64,
+    pub oversize: bool,
+    pub state: ChunkState,
+    /// No new promises: a frame did not fit.
+    pub closing: bool,
+    /// Frames in memory, in order of arrival.
+    pub frames: Vec<AppendFrame>,
+    pub appended_bytes: u64,
+    pub memory_bytes: u64,
+    pub sources: BTreeMap<Source, SourceBooks>,
+    pub raw: Option<RawFile>,
+    /// A raw spill of it is being written; it cannot be sorted until that is done.
+    pub spilling: bool,
+}
+
+impl Chunk {
+    fn promised_bytes(&self) -> u64 {
+        self.sources.values().map(|source| source.promised_bytes).sum()
+    }
+
+    fn appenders(&self) -> usize {
+        self.sources.values().filter(|source| source.bound).count()
+    }
+
+    fn standing_end(&self, source: Source) -> u64 {
+        self.sources.get(&source).map_or(0, |books| books.standing_end)
+    }
+}
+
+/// Figures for the report.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    pub raw_spills: u64,
+    pub raw_spill_bytes: u64,
+    pub sort_seconds: f64,
+    pub write_seconds: f64,
+}
+
+pub(crate) struct Books {
+    layout: Layout,
+    pub chunks: BTreeMap<ChunkId, Chunk>,
+    /// Open chunks per I-file, in order of opening.
+    open: BTreeMap<IfileIndex, Vec<ChunkId>>,
+    /// Stable chunks per disk, in order of closing.
+    pub queues: Vec<VecDeque<ChunkId>>,
+    /// Sorters at work.
+    pub busy_sorters: usize,
+    /// Appenders that wait for memory.
+    pub memory_waiters: usize,
+    pub runs: BTreeMap<RunId, Arc<Run>>,
+    pub summaries: BTreeMap<RunId, RunSummary>,
+    /// Runs only in memory, oldest first: the ones to write when room is needed.
+    pub memory_runs: VecDeque<RunId>,
+    pub sealing: bool,
+    pub stopping: bool,
+    pub failure: Option<Arc<ChunkServerError>>,
+    pub figures: Figures,
+    next_chunk: u64,
+    next_run: u64,
+    disk_assigned_bytes: Vec<u64>,
+}
+
+impl Books {
+    pub fn new(layout: Layout, disk_count: usize) -> Self {
+        Self {
+            layout,
+            chunks: BTreeMap::new(),
+            open: BTreeMap::new(),
+            queues: vec![VecDeque::new(); disk_count],
+            busy_sorters: 0,
+            memory_waiters: 0,
+            runs: BTreeMap::new(),
+            summaries: BTreeMap::new(),
+            memory_runs: VecDeque::new(),
+            sealing: false,
+            stopping: false,
+            failure: None,
+            figures: Figures::default(),
+            next_chunk: 0,
+            next_run: 0,
+            disk_assigned_bytes: vec![0; disk_count],
+        }
+    }
+
+    pub fn take_run_id(&mut self) -> RunId {
+        self.next_run += 1;
+        RunId(self.next_run - 1)
+    }
+
+    /// Chooses an open chunk with room for one more appender, or opens one.
+    pub fn bind(&mut self, ifile: IfileIndex, source: Source, frame_bytes: u64) -> ChunkId {
+        let oversize = frame_bytes > self.layout.chunk_bytes;
+        let found = self.open.get(&ifile).into_iter().flatten().copied().find(|chunk| {
+            let chunk = &self.chunks[chunk];
+            !oversize && !chunk.oversize && !chunk.closing && chunk.appenders() < APPENDERS_PER_CHUNK_MAX
+        });
+        let chunk = found.unwrap_or_else(|| self.open_chunk(ifile, oversize, frame_bytes));
+        if let Some(chunk) = self.chunks.get_mut(&chunk) {
+            chunk.sources.entry(source).or_default().bound = true;
+        }
+        chunk
+    }
+
+    fn open_chunk(&mut self, ifile: IfileIndex, oversize: bool, frame_bytes: u64) -> ChunkId {
+        let id = ChunkId(self.next_chunk);
+        self.next_chunk += 1;
+        let capacity_bytes = if oversize { frame_bytes } else { self.layout.chunk_bytes };
+        let least = (0..self.disk_assigned_bytes.len()).min_by_key(|disk| self.disk_assigned_bytes[*disk]);
+        let disk = least.unwrap_or(0);
+        self.disk_assigned_bytes[disk] += capacity_bytes;
+        self.chunks.insert(
+            id,
+            Chunk {
+                ifile,
+                disk: DiskIndex(disk as u16),
+                capacity_bytes,
+                oversize,
+                state: ChunkState::Open,
+                closing: false,
+                frames: Vec::new(),
+                appended_bytes: 0,
+                memory_bytes: 0,
+                sources: BTreeMap::new(),
+                raw: None,
+                spilling: false,
+            },
+        );
+        self.open.entry(ifile).or_default().push(id);
+        id
+    }
+
+    /// Promises room for a frame, or says that the chunk takes no more. Asking again replaces the promise.
+    pub fn reserve(&mut self, id: ChunkId, source: Source, bytes: u64) -> Result<Reservation, AppendError> {
+        let chunk = self.chunks.get_mut(&id).ok_or(AppendError::Gone(id))?;
+        let standing_end = chunk.standing_end(source);
+        if chunk.state != ChunkState::Open || chunk.closing {
+            return Ok(Reservation::Closed { standing_end });
+        }
+        let own = chunk.sources.get(&source).map_or(0, |books| books.promised_bytes);
+        if chunk.appended_bytes + chunk.promised_bytes() - own + bytes <= chunk.capacity_bytes {
+            chunk.sources.entry(source).or_default().promised_bytes = bytes;
+            return Ok(Reservation::Granted);
+        }
+        chunk.closing = true;
+        if let Some(books) = chunk.sources.get_mut(&source) {
+            books.promised_bytes = 0;
+        }
+        self.close_if_done(id);
+        Ok(Reservation::Closed { standing_end })
+    }
+
+    /// Takes a frame. A repeated one is acknowledged again; one for a closed chunk is told what stands.
+    pub fn append(&mut self, id: ChunkId, frame: AppendFrame) -> Result<AppendReply, AppendError> {
+        let chunk = self.chunks.get_mut(&id).ok_or(AppendError::Gone(id))?;
+        let header = frame.header;
+        let refused = |why| AppendError::Refused { from: header.source, ifile: header.ifile, why };
+        if header.ifile != chunk.ifile {
+            return Err(refused("the chunk belongs to another I-file"));
+        }
+        if header.sum.bytes != frame.payload.len() as u64 {
+            return Err(refused("the payload is not as long as the header says"));
+        }
+        let books = chunk.sources.entry(header.source).or_default();
+        if header.sequence < books.standing_end {
+            return Ok(AppendReply::Acked);
+        }
+        if chunk.state != ChunkState::Open {
+            return Ok(AppendReply::Closed { standing_end: books.standing_end });
+        }
+        if books.promised_bytes < header.sum.bytes {
+            return Err(refused("no room was promised for it"));
+        }
+        books.promised_bytes = 0;
+        books.standing_end = header.sequence + 1;
+        if planted(PlantedFault::FrameDropped) {
+            return Ok(AppendReply::Acked);
+        }
+        books.sum.add(&header.sum);
+        chunk.appended_bytes += header.sum.bytes;
+        chunk.memory_bytes += header.sum.bytes;
+        let frame = if planted(PlantedFault::FrameAltered) { altered(frame) } else { frame };
+        if planted(PlantedFault::FrameDuplicated) {
+            chunk.frames.push(frame.clone());
+        }
+        chunk.frames.push(frame);
+        if chunk.capacity_bytes - chunk.appended_bytes < self.layout.frame_bytes {
+            chunk.closing = true;
+        }
+        self.close_if_done(id);
+        Ok(AppendReply::Acked)
+    }
+
+    /// The source sends no more to the chunk.
+    pub fn release(&mut self, id: ChunkId, source: Source) {
+        if let Some(books) = self.chunks.get_mut(&id).and_then(|chunk| chunk.sources.get_mut(&source)) {
+            books.bound = false;
+            books.promised_bytes = 0;
+        }
+        self.close_if_done(id);
+    }
+
+    fn close_if_done(&mut self, id: ChunkId) {
+        let done = self.chunks.get(&id).is_some_and(|chunk| {
+            chunk.state == ChunkState::Open && chunk.closing && chunk.promised_bytes() == 0
+        });
+        if done {
+            self.close(id);
+        }
+    }
+
+    /// Closes a chunk, withdrawing what was promised.
+    fn close(&mut self, id: ChunkId) {
+        let Some(chunk) = self.chunks.get_mut(&id) else { return };
+        for books in chunk.sources.values_mut() {
+            books.promised_bytes = 0;
+        }
+        chunk.closing = true;
+        chunk.state = if chunk.appended_bytes == 0 { ChunkState::Sorted } else { ChunkState::Stable };
+        if chunk.state == ChunkState::Stable {
+            self.queues[chunk.disk.0 as usize].push_back(id);
+        }
+        if let Some(open) = self.open.get_mut(&chunk.ifile) {
+            open.retain(|each| *each != id);
+        }
+    }
+
+    /// Closes every open chunk: no map attempt appends any more.
+    pub fn close_all(&mut self) {
+        let open: Vec<ChunkId> = self.open.values().flatten().copied().collect();
+        for id in open {
+            self.close(id);
+        }
+    }
+
+    /// Takes the next chunks to sort: one, or while sealing several small ones of an I-file together. Chunks
+    /// that are still in memory go first: sorting them frees memory, reading a raw one back needs it.
+    pub fn take_sort_work(&mut self) -> Option<Vec<ChunkId>> {
+        let in_memory = |chunk: &Chunk| !chunk.spilling && chunk.raw.is_none();
+        let ready = |chunk: &Chunk| !chunk.spilling;
+        let first = self.pop_stable(&in_memory).or_else(|| self.pop_stable(&ready))?;
+        let mut taken = vec![first];
+        let (ifile, mut bytes, single) = {
+            let chunk = &self.chunks[&first];
+            (chunk.ifile, chunk.appended_bytes, chunk.raw.is_some())
+        };
+        if self.sealing && !single {
+            let limit = self.layout.chunk_bytes;
+            loop {
+                let fits = |chunk: &Chunk| {
+                    in_memory(chunk) && chunk.ifile == ifile && bytes + chunk.appended_bytes <= limit
+                };
+                let Some(more) = self.pop_stable(&fits) else { break };
+                bytes += self.chunks[&more].appended_bytes;
+                taken.push(more);
+            }
+        }
+        for id in &taken {
+            if let Some(chunk) = self.chunks.get_mut(id) {
+                chunk.state = ChunkState::Sorting;
+            }
+        }
+        Some(taken)
+    }
+
+    fn pop_stable(&mut self, wanted: &dyn Fn(&Chunk) -> bool) -> Option<ChunkId> {
+        for queue in &mut self.queues {
+            if let Some(position) = queue.iter().position(|id| wanted(&self.chunks[id])) {
+                return queue.remove(position);
+            }
+        }
+        None
+    }
+
+    pub fn has_stable_chunks(&self) -> bool {
+        self.queues.iter().any(|queue| !queue.is_empty())
+    }
+
+    /// Bytes that open chunks can still take: memory that must stay free, so that appenders never wait for
+    /// what only they could free.
+    pub fn open_room_bytes(&self) -> u64 {
+        if self.sealing {
+            return 0;
+        }
+        let open_bytes: u64 = self.open.values().flatten().map(|id| self.chunks[id].memory_bytes).sum();
+        (u64::from(self.layout.ifile_count) * self.layout.chunk_bytes).saturating_sub(open_bytes)
+    }
+
+    /// The open chunk with the most bytes in memory.
+    pub fn largest_open_chunk(&self) -> Option<ChunkId> {
+        let open = self.open.values().flatten().copied();
+        open.filter(|id| self.chunks[id].memory_bytes > 0 && !self.chunks[id].spilling)
+            .max_by_key(|id| self.chunks[id].memory_bytes)
+    }
+
+    pub fn chunk_summaries(&self) -> Vec<ChunkSummary> {
+        let filled = self.chunks.iter().filter(|(_, chunk)| chunk.appended_bytes > 0);
+        filled
+            .map(|(id, chunk)| ChunkSummary {
+                chunk: *id,
+                ifile: chunk.ifile,
+                generation: 0,
+                disk: chunk.disk,
+                capacity_bytes: chunk.capacity_bytes,
+                appended_bytes: chunk.appended_bytes,
+                oversize: chunk.oversize,
+                sources: chunk.sources.iter().map(|(source, books)| (*source, books.sum)).collect(),
+            })
+            .collect()
+    }
+}
+
+/// The frame with its last byte changed, as a faulty memory would.
+fn altered(frame: AppendFrame) -> AppendFrame {
+    let mut bytes = frame.payload.to_vec();
+    if let Some(last) = bytes.last_mut() {
+        *last ^= 1;
+    }
+    AppendFrame { header: frame.header, payload: arena::FrameBytes::on_heap(bytes, None) }
+}

@@ -1,0 +1,111 @@
+//! The directories of a job, one a disk, and the files in them.
+
+use crate::error::ChunkServerError;
+use ids::{ChunkId, DiskIndex, RunId};
+use ifile::ReadAt;
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes handed to the kernel at once while a run is written.
+const WRITE_BUFFER_BYTES: usize = 1 << 20;
+
+pub(crate) struct Disks {
+    dirs: Vec<PathBuf>,
+}
+
+impl Disks {
+    pub fn new(dirs: Vec<PathBuf>) -> Self {
+        assert!(!dirs.is_empty(), "a chunkserver needs at least one disk directory");
+        Self { dirs }
+    }
+
+    /// All disks, the preferred one first: where it fails (full, broken), the others are tried.
+    pub fn starting_with(&self, preferred: DiskIndex) -> impl Iterator<Item = DiskIndex> + use<> {
+        let count = self.dirs.len();
+        (0..count).map(move |step| DiskIndex(((preferred.0 as usize + step) % count) as u16))
+    }
+
+    pub fn run_path(&self, disk: DiskIndex, run: RunId) -> PathBuf {
+        self.dirs[disk.0 as usize].join(format!("run-{:06}.ifile", run.0))
+    }
+
+    pub fn raw_path(&self, disk: DiskIndex, chunk: ChunkId) -> PathBuf {
+        self.dirs[disk.0 as usize].join(format!("chunk-{:06}.raw", chunk.0))
+    }
+}
+
+/// A file of ours, read at offsets.
+#[derive(Debug)]
+pub struct DiskFile {
+    file: File,
+}
+
+impl DiskFile {
+    /// Opens for reading.
+    pub fn open(path: &Path) -> std::io::Result<Self> {
+        Ok(Self { file: File::open(path)? })
+    }
+}
+
+impl ReadAt for DiskFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    fn size_bytes(&self) -> std::io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+}
+
+/// A new file written front to back, with its space asked for in one piece where the file system can.
+pub(crate) struct NewFile {
+    path: PathBuf,
+    out: Option<BufWriter<File>>,
+    written_bytes: u64,
+}
+
+impl NewFile {
+    /// Creates the file; an older one of that name (left by a failed try) is replaced.
+    pub fn create(path: PathBuf, expected_bytes: u64) -> Result<Self, ChunkServerError> {
+        let disk = |source| ChunkServerError::Disk { action: "create", path: path.clone(), source };
+        let file = OpenOptions::new().write(true).create(true).truncate(true).open(&path).map_err(disk)?;
+        // A hint for contiguous space: file systems that cannot, or are nearly full, do without.
+        let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
+        if expected_bytes > 0 {
+            let _ = rustix::fs::fallocate(&file, flags, 0, expected_bytes);
+        }
+        Ok(Self { path, out: Some(BufWriter::with_capacity(WRITE_BUFFER_BYTES, file)), written_bytes: 0 })
+    }
+
+    /// Flushes and gives back what was reserved beyond the end.
+    pub fn finish(mut self) -> Result<(), ChunkServerError> {
+        let disk = |source| ChunkServerError::Disk { action: "write", path: self.path.clone(), source };
+        let Some(out) = self.out.take() else { return Ok(()) };
+        let file = out.into_inner().map_err(|error| disk(error.into_error()))?;
+        file.set_len(self.written_bytes).map_err(disk)
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let out = self.out.as_mut().ok_or(std::io::ErrorKind::BrokenPipe)?;
+        let written = out.write(bytes)?;
+        self.written_bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+impl Drop for NewFile {
+    /// A file that was not finished is removed: half a run must not be found by anybody.
+    fn drop(&mut self) {
+        if self.out.is_some() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}

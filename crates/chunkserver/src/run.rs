@@ -1,0 +1,196 @@
+//! A sorted run: in memory (frames and their order) or on disk (a run file).
+
+use crate::disks::DiskFile;
+use crate::error::ChunkServerError;
+use api::KeyBytes;
+use api::task::{KeyWeight, RunSummary};
+use arena::Charge;
+use chunksorter::Order;
+use iappender::AppendFrame;
+use ids::{ChunkId, DiskIndex, IfileIndex, RunId};
+use ifile::{KeyShape, RunFile, SourceRow};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Fewest and most bytes that one weight stands for: fine enough to cut small jobs, coarse enough that the
+/// weights of thousands of runs stay small.
+const WEIGHT_BYTES_MIN: u64 = 64 << 10;
+const WEIGHT_BYTES_MAX: u64 = 1 << 20;
+/// Weights that a run aims at between those limits.
+const WEIGHTS_PER_RUN: u64 = 64;
+
+/// A sorted run.
+pub struct Run {
+    pub id: RunId,
+    pub ifile: IfileIndex,
+    pub key_shape: KeyShape,
+    pub sources: Vec<SourceRow>,
+    pub(crate) place: Place,
+}
+
+pub(crate) enum Place {
+    Memory(MemoryRun),
+    Disk(DiskRun),
+}
+
+/// Frames in input order, and the order of their records.
+pub(crate) struct MemoryRun {
+    /// Borrowed from `frames`; declared first, so that it goes before them.
+    views: Vec<&'static [u8]>,
+    _frames: Vec<AppendFrame>,
+    /// Source row of each frame.
+    pub row_of_frame: Vec<u32>,
+    pub order: Order,
+    _charge: Charge,
+}
+
+impl MemoryRun {
+    pub fn new(frames: Vec<AppendFrame>, row_of_frame: Vec<u32>, order: Order, charge: Charge) -> Self {
+        let views = frames
+            .iter()
+            .map(|frame| {
+                let bytes: &[u8] = &frame.payload;
+                // SAFETY: the bytes are shared, immutable memory that `frame` keeps alive; `frames` is never
+                // changed or moved out of while `views` exists, and `views()` gives no longer borrow than &self.
+                unsafe { std::mem::transmute::<&[u8], &'static [u8]>(bytes) }
+            })
+            .collect();
+        Self { views, _frames: frames, row_of_frame, order, _charge: charge }
+    }
+
+    /// The payloads, by frame.
+    pub fn views(&self) -> &[&[u8]] {
+        &self.views
+    }
+}
+
+pub(crate) struct DiskRun {
+    pub path: PathBuf,
+    pub records: u64,
+    pub blocks_end: u64,
+    /// Open files are shared by the readers of a run and closed with the last of them.
+    file: Mutex<Weak<DiskFile>>,
+}
+
+impl DiskRun {
+    pub fn new(path: PathBuf, file: &RunFile) -> Self {
+        Self {
+            path,
+            records: file.footer.sum.records,
+            blocks_end: file.footer.index_offset,
+            file: Mutex::new(Weak::new()),
+        }
+    }
+
+    pub fn open(&self) -> Result<Arc<DiskFile>, ChunkServerError> {
+        let mut shared = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = shared.upgrade() {
+            return Ok(file);
+        }
+        let opened = DiskFile::open(&self.path);
+        let file = Arc::new(opened.map_err(|source| ChunkServerError::Disk {
+            action: "open",
+            path: self.path.clone(),
+            source,
+        })?);
+        *shared = Arc::downgrade(&file);
+        Ok(file)
+    }
+}
+
+impl Run {
+    /// Whether it is only in memory.
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self.place, Place::Memory(_))
+    }
+
+    /// The run file, where there is one.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Disk(disk) => Some(&disk.path),
+            Place::Memory(_) => None,
+        }
+    }
+
+    /// Records of all sources.
+    pub fn records(&self) -> u64 {
+        match &self.place {
+            Place::Memory(memory) => memory.order.len() as u64,
+            Place::Disk(disk) => disk.records,
+        }
+    }
+
+    pub(crate) fn chunks(&self) -> Vec<ChunkId> {
+        let mut chunks: Vec<ChunkId> = self.sources.iter().map(|row| row.chunk).collect();
+        chunks.sort_unstable();
+        chunks.dedup();
+        chunks
+    }
+}
+
+fn weight_bytes(run_bytes: u64) -> u64 {
+    (run_bytes / WEIGHTS_PER_RUN).clamp(WEIGHT_BYTES_MIN, WEIGHT_BYTES_MAX)
+}
+
+/// The summary of a run that stays in memory. Weights are taken at even steps through each sorted batch; bytes
+/// are shared out evenly, which is exact where records are of one size and near enough where they are not.
+pub(crate) fn summarize_memory(
+    run: &Run,
+    memory: &MemoryRun,
+    block_bytes: u64,
+    disk: DiskIndex,
+) -> RunSummary {
+    let record_bytes: u64 = run.sources.iter().map(|row| row.sum.bytes).sum();
+    let records = memory.order.len() as u64;
+    let step = (records * weight_bytes(record_bytes)).checked_div(record_bytes).unwrap_or(1).max(1);
+    let mut weights: Vec<KeyWeight> = memory
+        .order
+        .samples(memory.views(), step as usize)
+        .map(|(record, stands_for)| KeyWeight {
+            first_key: KeyBytes(ifile::key_index::index_key(&record).0),
+            bytes: (u128::from(record_bytes) * stands_for as u128 / u128::from(records.max(1))) as u64,
+            records: stands_for as u64,
+        })
+        .collect();
+    weights.sort_by(|left, right| left.first_key.cmp(&right.first_key));
+    RunSummary {
+        run: run.id,
+        ifile: run.ifile,
+        chunks: run.chunks(),
+        records,
+        record_bytes,
+        stored_bytes: 0,
+        in_memory: true,
+        disk,
+        block_bytes_max: block_bytes,
+        weights,
+    }
+}
+
+/// The summary of a run file.
+pub(crate) fn summarize_disk(run: &Run, file: &RunFile, disk: DiskIndex) -> RunSummary {
+    let aim = weight_bytes(file.footer.sum.bytes);
+    let mut weights: Vec<KeyWeight> = Vec::new();
+    for entry in &file.index.entries {
+        let (bytes, records) = (u64::from(entry.raw_bytes), u64::from(entry.records));
+        match weights.last_mut() {
+            Some(weight) if weight.bytes + bytes / 2 < aim => {
+                weight.bytes += bytes;
+                weight.records += records;
+            }
+            _ => weights.push(KeyWeight { first_key: KeyBytes(entry.first_key.clone()), bytes, records }),
+        }
+    }
+    RunSummary {
+        run: run.id,
+        ifile: run.ifile,
+        chunks: run.chunks(),
+        records: file.footer.sum.records,
+        record_bytes: file.footer.sum.bytes,
+        stored_bytes: file.file_bytes(),
+        in_memory: false,
+        disk,
+        block_bytes_max: file.footer.block_bytes_max,
+        weights,
+    }
+}

@@ -1,0 +1,105 @@
+//! The chunkserver as appenders in the same process see it. Frames are handed over, not copied.
+
+use crate::Shared;
+use crate::books::{Books, ChunkState};
+use arena::{Charge, SlabWriter};
+use faults::{CrashPoint, crash_point};
+use iappender::{AppendError, AppendFrame, AppendReply, ChunkService, Reservation};
+use ids::{ChunkId, IfileIndex, Source};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Memory is also freed by threads that do not signal (a worker dropping a slab), so waiters look again.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+impl Shared {
+    /// Waits until `take` finds memory. Sorters are told that somebody waits, and make room.
+    pub(crate) fn wait_for_memory<T>(&self, take: impl Fn() -> Option<T>) -> Result<T, AppendError> {
+        if let Some(memory) = take() {
+            return Ok(memory);
+        }
+        let mut books = self.lock();
+        books.memory_waiters += 1;
+        self.work.notify_all();
+        let result = loop {
+            if let Some(memory) = take() {
+                break Ok(memory);
+            }
+            if let Some(failure) = &books.failure {
+                break Err(failure.to_append_error());
+            }
+            if self.is_cancelled() || books.stopping {
+                break Err(AppendError::Cancelled);
+            }
+            let waited = self.changed.wait_timeout(books, LOOK_AGAIN);
+            books = waited.unwrap_or_else(PoisonError::into_inner).0;
+        };
+        books.memory_waiters -= 1;
+        result
+    }
+
+    fn checked(&self) -> Result<std::sync::MutexGuard<'_, Books>, AppendError> {
+        let books = self.lock();
+        match &books.failure {
+            Some(failure) => Err(failure.to_append_error()),
+            None => Ok(books),
+        }
+    }
+
+    /// Wakes sorters when a call closed the chunk.
+    fn wake_if_stable(&self, books: &Books, chunk: ChunkId) -> bool {
+        let stable = books.chunks.get(&chunk).is_some_and(|chunk| chunk.state == ChunkState::Stable);
+        if stable {
+            self.work.notify_one();
+        }
+        stable
+    }
+}
+
+impl ChunkService for Shared {
+    fn slab(&self) -> Result<SlabWriter, AppendError> {
+        self.wait_for_memory(|| self.arena.try_slab())
+    }
+
+    fn oversize(&self, bytes: u64) -> Result<Charge, AppendError> {
+        if bytes > self.arena.budget_bytes() {
+            return Err(AppendError::TooLarge {
+                record_bytes: bytes,
+                needed_bytes: bytes,
+                budget_bytes: self.arena.budget_bytes(),
+            });
+        }
+        self.wait_for_memory(|| self.arena.try_charge(bytes))
+    }
+
+    fn bind(&self, ifile: IfileIndex, source: Source, frame_bytes: u64) -> Result<ChunkId, AppendError> {
+        Ok(self.checked()?.bind(ifile, source, frame_bytes))
+    }
+
+    fn reserve(&self, chunk: ChunkId, source: Source, bytes: u64) -> Result<Reservation, AppendError> {
+        let mut books = self.checked()?;
+        let reservation = books.reserve(chunk, source, bytes)?;
+        self.wake_if_stable(&books, chunk);
+        Ok(reservation)
+    }
+
+    fn append(&self, chunk: ChunkId, frame: AppendFrame) -> Result<AppendReply, AppendError> {
+        let bytes = frame.header.sum.bytes;
+        let mut books = self.checked()?;
+        let reply = books.append(chunk, frame)?;
+        let closed = self.wake_if_stable(&books, chunk);
+        drop(books);
+        self.progress.appended_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if closed {
+            crash_point(CrashPoint::ChunkClosed);
+        }
+        Ok(reply)
+    }
+
+    fn release(&self, chunk: ChunkId, source: Source) {
+        let mut books = self.lock();
+        books.release(chunk, source);
+        self.wake_if_stable(&books, chunk);
+    }
+}

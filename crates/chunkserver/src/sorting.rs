@@ -1,0 +1,306 @@
+//! The sorter threads: stable chunks in, sorted runs out, and room made when appenders wait.
+
+use crate::Shared;
+use crate::books::{ChunkState, RawFile};
+use crate::disks::{DiskFile, NewFile};
+use crate::error::ChunkServerError;
+use crate::run::{DiskRun, MemoryRun, Place, Run, summarize_disk, summarize_memory};
+use api::task::RunSummary;
+use arena::FrameBytes;
+use chunksorter::{FrameView, Order, order_bytes_max, order_frames, sort_frames, source_rows};
+use faults::{CrashPoint, PlantedFault, crash_point, planted};
+use iappender::AppendFrame;
+use ids::{ChunkId, DiskIndex, IfileIndex, RunId};
+use ifile::run_file::RunIdentity;
+use ifile::{RunFile, RunWriter, SourceRow, raw_chunk};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a sorter that could make no room waits before it looks again.
+const NOTHING_TO_DO: Duration = Duration::from_millis(10);
+
+enum Work {
+    Sort(Vec<ChunkId>),
+    MakeRoom,
+    Stop,
+}
+
+/// Sorts and makes room until the chunkserver stops.
+pub(crate) fn sorter_loop(shared: &Shared) {
+    loop {
+        let work = next_work(shared);
+        let done = catch_unwind(AssertUnwindSafe(|| match &work {
+            Work::Sort(chunks) => sort_chunks(shared, chunks),
+            Work::MakeRoom => shared.make_room().map(|made| {
+                if !made {
+                    std::thread::sleep(NOTHING_TO_DO);
+                }
+            }),
+            Work::Stop => Ok(()),
+        }));
+        if matches!(work, Work::Stop) {
+            return;
+        }
+        shared.lock().busy_sorters -= 1;
+        match done {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => shared.fail(error),
+            Err(_) => shared.fail(ChunkServerError::SorterPanicked),
+        }
+        shared.changed.notify_all();
+        shared.work.notify_all();
+    }
+}
+
+fn next_work(shared: &Shared) -> Work {
+    let mut books = shared.lock();
+    loop {
+        if books.stopping {
+            return Work::Stop;
+        }
+        if books.failure.is_none() {
+            if let Some(chunks) = books.take_sort_work() {
+                books.busy_sorters += 1;
+                return Work::Sort(chunks);
+            }
+            // A sorter at work will free memory by itself; only when none is must room be made.
+            if books.memory_waiters > 0 && books.busy_sorters == 0 {
+                books.busy_sorters += 1;
+                return Work::MakeRoom;
+            }
+        }
+        books = shared.work.wait(books).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// A frame with the chunk it came from.
+struct ChunkFrame {
+    chunk: ChunkId,
+    frame: AppendFrame,
+}
+
+fn sort_chunks(shared: &Shared, chunks: &[ChunkId]) -> Result<(), ChunkServerError> {
+    let mut frames = Vec::new();
+    let mut raw_files = Vec::new();
+    let (ifile, disk) = {
+        let mut books = shared.lock();
+        let mut place = (IfileIndex(0), DiskIndex(0));
+        for id in chunks {
+            let Some(chunk) = books.chunks.get_mut(id) else { continue };
+            place = (chunk.ifile, chunk.disk);
+            frames.extend(chunk.frames.drain(..).map(|frame| ChunkFrame { chunk: *id, frame }));
+            chunk.memory_bytes = 0;
+            raw_files.extend(chunk.raw.clone().map(|raw| (*id, raw)));
+        }
+        place
+    };
+    for (id, raw) in &raw_files {
+        read_raw_chunk(shared, *id, raw, &mut frames)?;
+    }
+    order_frames(&mut frames, |each| &each.frame.header);
+    let started = Instant::now();
+    let views: Vec<FrameView<'_>> = frames
+        .iter()
+        .map(|each| FrameView { chunk: each.chunk, header: &each.frame.header, payload: &each.frame.payload })
+        .collect();
+    let (sources, row_of_frame) = source_rows(&views);
+    let payloads: Vec<&[u8]> = views.iter().map(|view| view.payload).collect();
+    let records: u64 = views.iter().map(|view| view.header.sum.records).sum();
+    let scratch_bytes = shared.sort_scratch_bytes.saturating_sub(order_bytes_max(records));
+    let order = sort_frames(shared.config.key_shape, &payloads, scratch_bytes).map_err(|error| {
+        ChunkServerError::NoRecord { chunk: frames[error.frame].chunk, offset_bytes: error.offset_bytes }
+    })?;
+    let bytes: u64 = views.iter().map(|view| view.header.sum.bytes).sum();
+    shared.lock().figures.sort_seconds += started.elapsed().as_secs_f64();
+    shared.progress.sorted_bytes.fetch_add(bytes, Ordering::Relaxed);
+    let sorted = Sorted {
+        ifile,
+        disk,
+        sources,
+        row_of_frame,
+        order,
+        frames: frames.into_iter().map(|each| each.frame).collect(),
+    };
+    place_run(shared, sorted)?;
+    let mut books = shared.lock();
+    for id in chunks {
+        if let Some(chunk) = books.chunks.get_mut(id) {
+            chunk.state = ChunkState::Sorted;
+            chunk.raw = None;
+        }
+    }
+    drop(books);
+    for (_, raw) in raw_files {
+        let _ = std::fs::remove_file(&raw.path);
+    }
+    Ok(())
+}
+
+/// Brings the frames of a spilled chunk back into memory, once there is room for them.
+fn read_raw_chunk(
+    shared: &Shared,
+    chunk: ChunkId,
+    raw: &RawFile,
+    frames: &mut Vec<ChunkFrame>,
+) -> Result<(), ChunkServerError> {
+    let disk = |source| ChunkServerError::Disk { action: "read", path: raw.path.clone(), source };
+    crate::room::finish_raw_file(chunk, raw)?;
+    let mut charge = loop {
+        if let Some(charge) = shared.arena.try_charge(raw.bytes) {
+            break Some(charge);
+        }
+        if shared.is_cancelled() {
+            return Err(ChunkServerError::Cancelled);
+        }
+        if !shared.make_room()? {
+            std::thread::sleep(NOTHING_TO_DO);
+        }
+    };
+    let file = DiskFile::open(&raw.path).map_err(disk)?;
+    let read = raw_chunk::read_frames(&file, |header, payload| {
+        // The whole chunk is charged once; its first frame carries the charge, and all go together.
+        let payload = FrameBytes::on_heap(payload, charge.take());
+        frames.push(ChunkFrame { chunk, frame: AppendFrame { header, payload } });
+    });
+    let damaged = |source| ChunkServerError::Damaged { path: raw.path.clone(), source };
+    let (_, count) = read.map_err(damaged)?;
+    if count != raw.frames {
+        let problem =
+            ifile::Problem::Disagreement { what: "the number of frames", here: count, there: raw.frames };
+        return Err(damaged(ifile::FormatError::at(0, problem)));
+    }
+    Ok(())
+}
+
+/// Sorted frames on their way to becoming a run.
+struct Sorted {
+    ifile: IfileIndex,
+    disk: DiskIndex,
+    sources: Vec<SourceRow>,
+    row_of_frame: Vec<u32>,
+    order: Order,
+    frames: Vec<AppendFrame>,
+}
+
+/// Keeps the run in memory where the open chunks can still fill up beside it; writes it otherwise.
+fn place_run(shared: &Shared, sorted: Sorted) -> Result<(), ChunkServerError> {
+    let id = shared.lock().take_run_id();
+    if planted(PlantedFault::ChunkForgotten) {
+        return Ok(());
+    }
+    let order_bytes = sorted.order.bytes();
+    let open_room_bytes = shared.lock().open_room_bytes();
+    let fits = shared.arena.used_bytes() + order_bytes + open_room_bytes <= shared.arena.budget_bytes();
+    let charge = if fits && !shared.config.keep { shared.arena.try_charge(order_bytes) } else { None };
+    let Some(charge) = charge else {
+        let (run, summary) = write_sorted(shared, id, &sorted)?;
+        // The frames go before the books are told, so that whoever wakes up finds the memory.
+        drop(sorted);
+        register(shared, run, summary);
+        return Ok(());
+    };
+    let Sorted { ifile, disk, sources, row_of_frame, order, frames } = sorted;
+    let memory = MemoryRun::new(frames, row_of_frame, order, charge);
+    let run = Run { id, ifile, key_shape: shared.config.key_shape, sources, place: Place::Memory(memory) };
+    let Place::Memory(memory) = &run.place else { unreachable!("made in memory above") };
+    let summary = summarize_memory(&run, memory, shared.config.layout.block_bytes, disk);
+    register(shared, run, summary);
+    Ok(())
+}
+
+fn register(shared: &Shared, run: Run, summary: RunSummary) {
+    let mut books = shared.lock();
+    if run.is_in_memory() {
+        books.memory_runs.push_back(run.id);
+    }
+    books.summaries.insert(run.id, summary);
+    books.runs.insert(run.id, Arc::new(run));
+}
+
+fn write_sorted(shared: &Shared, id: RunId, sorted: &Sorted) -> Result<(Run, RunSummary), ChunkServerError> {
+    let payloads: Vec<&[u8]> = sorted.frames.iter().map(|frame| &frame.payload[..]).collect();
+    write_order(shared, id, sorted, &payloads)
+}
+
+fn write_order(
+    shared: &Shared,
+    id: RunId,
+    sorted: &Sorted,
+    payloads: &[&[u8]],
+) -> Result<(Run, RunSummary), ChunkServerError> {
+    let bytes: u64 = sorted.sources.iter().map(|row| row.sum.bytes).sum();
+    shared.write_run(id, sorted.ifile, sorted.disk, &sorted.sources, bytes, |writer| {
+        let mut cursor = sorted.order.cursor(payloads, None, None);
+        while let Some((position, record)) = cursor.next(&sorted.order, payloads) {
+            writer.push(sorted.row_of_frame[position.frame as usize], &record)?;
+        }
+        Ok(())
+    })
+}
+
+impl Shared {
+    /// Writes a run file, on the preferred disk or, where that fails, on another.
+    pub(crate) fn write_run(
+        &self,
+        id: RunId,
+        ifile: IfileIndex,
+        preferred: DiskIndex,
+        sources: &[SourceRow],
+        expected_bytes: u64,
+        fill: impl Fn(&mut RunWriter<NewFile>) -> std::io::Result<()>,
+    ) -> Result<(Run, RunSummary), ChunkServerError> {
+        let started = Instant::now();
+        let identity = RunIdentity { job: self.config.job, run: id, ifile, key_shape: self.config.key_shape };
+        let mut first_error = None;
+        for disk in self.disks.starting_with(preferred) {
+            crash_point(CrashPoint::RunBeforeWrite);
+            match self.try_write_run(identity, disk, sources, expected_bytes, &fill) {
+                Ok(written) => {
+                    crash_point(CrashPoint::RunAfterWrite);
+                    self.lock().figures.write_seconds += started.elapsed().as_secs_f64();
+                    return Ok(written);
+                }
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        Err(first_error.expect("there is at least one disk"))
+    }
+
+    fn try_write_run(
+        &self,
+        identity: RunIdentity,
+        disk: DiskIndex,
+        sources: &[SourceRow],
+        expected_bytes: u64,
+        fill: impl Fn(&mut RunWriter<NewFile>) -> std::io::Result<()>,
+    ) -> Result<(Run, RunSummary), ChunkServerError> {
+        let path = self.disks.run_path(disk, identity.run);
+        let failed = |source| ChunkServerError::Disk { action: "write", path: path.clone(), source };
+        let out = NewFile::create(path.clone(), expected_bytes)?;
+        let layout = &self.config.layout;
+        let mut writer =
+            RunWriter::new(out, identity, self.config.codec, layout.block_bytes, sources.to_vec())
+                .map_err(failed)?;
+        fill(&mut writer).map_err(failed)?;
+        let (out, file) = writer.finish().map_err(failed)?;
+        out.finish()?;
+        Ok(disk_run(path, disk, file))
+    }
+}
+
+fn disk_run(path: std::path::PathBuf, disk: DiskIndex, file: RunFile) -> (Run, RunSummary) {
+    let place = Place::Disk(DiskRun::new(path, &file));
+    let run = Run {
+        id: file.identity.run,
+        ifile: file.identity.ifile,
+        key_shape: file.identity.key_shape,
+        sources: file.sources.clone(),
+        place,
+    };
+    let summary = summarize_disk(&run, &file, disk);
+    (run, summary)
+}
