@@ -127,8 +127,8 @@ impl Run<'_> {
 /// one must read to the end or fail. Errors: what either closure returned; [`Blame::UserData`] when the
 /// program cannot be started; [`Blame::UserProgram`] with code or signal and the tail of standard error when
 /// it ended badly; [`Blame::Cancelled`] for any failure once the context's flag is set.
-pub fn run<'env, T: Send, C, OnThread, OnCaller>(
-    context: &'env FunctionContext,
+pub fn run<T: Send, C, OnThread, OnCaller>(
+    context: &FunctionContext,
     spec: &ProgramSpec,
     roles: impl FnOnce(Feed, ChildStdout) -> (OnThread, OnCaller),
 ) -> Result<(T, C), TaskFailure>
