@@ -1,43 +1,46 @@
 //! Stages and their tasks.
 
-use api::task::{MapResult, MergeResult, ReduceResult, ReduceTask, SealResult};
-use api::{JobSpec, Split, Task};
-use ids::{AttemptNumber, JobId, StageIndex, TaskIndex};
-use std::collections::BTreeMap;
+use crate::proof::{Proof, prove};
+use crate::report::job_report;
+use crate::{JobResults, merge_tasks};
+use api::task::{CommitTask, MapTask, Part, ReduceTask, RunSummary, SealTask};
+use api::{JobSpec, KeyBytes, Partitioning, Task};
+use ids::PlanVersion;
+use workbuilder::{CutRequest, RunWeights, TaskRange, cut};
 
-/// Everything the next stage may follow from. The server keeps one per running job.
-#[derive(Clone, Debug, Default)]
-pub struct JobResults {
-    pub job: JobId,
-    pub splits: Vec<Split>,
-    /// The winning attempt of each map task and its result.
-    pub maps: BTreeMap<TaskIndex, (AttemptNumber, MapResult)>,
-    pub seal: Option<SealResult>,
-    pub merges: BTreeMap<TaskIndex, MergeResult>,
-    /// The reduce tasks as planned, in part order.
-    pub plan: Vec<ReduceTask>,
-    pub target_bytes: u64,
-    pub reduces: BTreeMap<TaskIndex, ReduceResult>,
-    /// Every ended attempt, winners or not.
-    pub attempts: Vec<AttemptTime>,
-}
+const MIB: u64 = 1 << 20;
+/// Reduce tasks per slot aimed at, so that the last ones to finish wait little for each other.
+const TASKS_PER_SLOT: u64 = 3;
+const TARGET_BYTES_MIN: u64 = 16 * MIB;
+/// Beyond one full chunk a task gains nothing by being larger, until retrievals get small.
+const TARGET_BYTES_MAX: u64 = 128 * MIB;
+/// What a task should retrieve from each run it opens, so that reading stays sequential.
+const RETRIEVAL_BYTES_MIN: u64 = MIB;
+const RETRIEVAL_TARGET_BYTES_MAX: u64 = 1024 * MIB;
+/// Most reduce tasks of a plan: five digits number a part.
+const REDUCE_TASKS_MAX: u32 = 50_000;
+/// Findings of the proof that fit in a message.
+const FINDINGS_SHOWN_MAX: usize = 4;
 
-/// When an attempt ran, for the report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AttemptTime {
-    pub stage: StageIndex,
-    pub task: TaskIndex,
-    /// Nanoseconds since 1970.
-    pub started_ns: u64,
-    pub ended_ns: u64,
-    pub won: bool,
-}
-
-/// Why a stage has no tasks.
+/// Why a stage has no tasks. Always the engine's fault, so never tried again.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ExpandError {
     #[error("there is no stage {stage:?} in this kind of job")]
     NoSuchStage { stage: String },
+    #[error("the stage {stage:?} has no result, but the stage after it begins")]
+    NoResult { stage: &'static str },
+    #[error("the proof failed, the output is not published: {}", findings_text(.0))]
+    Proof(Box<Proof>),
+}
+
+fn findings_text(proof: &Proof) -> String {
+    let shown: Vec<String> =
+        proof.findings.iter().take(FINDINGS_SHOWN_MAX).map(|finding| finding.to_string()).collect();
+    let mut text = shown.join("; ");
+    if proof.findings.len() > FINDINGS_SHOWN_MAX {
+        text.push_str(&format!("; and {} more findings", proof.findings.len() - FINDINGS_SHOWN_MAX));
+    }
+    text
 }
 
 /// The names of the stages of a job, in order.
@@ -45,8 +48,187 @@ pub fn stages(spec: &JobSpec) -> Vec<&'static str> {
     if spec.map_only { vec!["map", "commit"] } else { vec!["map", "seal", "merge", "reduce", "commit"] }
 }
 
-/// The tasks of a stage, from the results of those before it.
+/// The tasks of a stage, from the results of those before it. The reduce plan is remembered in `results`.
 pub fn expand(stage: &str, spec: &JobSpec, results: &mut JobResults) -> Result<Vec<Task>, ExpandError> {
-    let _ = (spec, results);
-    Err(ExpandError::NoSuchStage { stage: stage.to_string() })
+    match stage {
+        "map" => Ok(map_tasks(spec, results)),
+        "seal" => Ok(vec![Task::Seal(SealTask {})]),
+        "merge" => {
+            let seal = results.seal.as_ref().ok_or(ExpandError::NoResult { stage: "seal" })?;
+            let tasks = merge_tasks(&seal.runs, &spec.layout, spec.partitioning);
+            Ok(tasks.into_iter().map(Task::Merge).collect())
+        }
+        "reduce" => {
+            results.target_bytes = target_bytes(&results.surviving_runs(), spec);
+            results.plan = reduce_tasks(spec, results);
+            Ok(results.plan.iter().cloned().map(Task::Reduce).collect())
+        }
+        "commit" => Ok(vec![Task::Commit(commit_task(spec, results)?)]),
+        other => Err(ExpandError::NoSuchStage { stage: other.to_string() }),
+    }
+}
+
+fn map_tasks(spec: &JobSpec, results: &JobResults) -> Vec<Task> {
+    let map_task = |(index, split): (usize, &api::Split)| {
+        let part_index = spec.map_only.then_some(index as u32);
+        Task::Map(MapTask { split: split.clone(), part_index })
+    };
+    results.splits.iter().enumerate().map(map_task).collect()
+}
+
+/// Bytes a reduce task aims at. From the data and the slots, between 16 MiB and a chunk; larger only where
+/// there are so many runs that a task would read less than 1 MiB of each.
+fn target_bytes(runs: &[&RunSummary], spec: &JobSpec) -> u64 {
+    let total_bytes: u64 = runs.iter().map(|run| run.record_bytes).sum();
+    let by_slots = total_bytes / (u64::from(spec.slots.max(1)) * TASKS_PER_SLOT);
+    // A hash task opens the runs of one I-file. A range task opens the runs of all, but its keys lie mostly
+    // in those of one.
+    let ifiles = u64::from(spec.layout.ifile_count.max(1));
+    let by_retrieval = (runs.len() as u64).div_ceil(ifiles) * RETRIEVAL_BYTES_MIN;
+    by_slots.clamp(TARGET_BYTES_MIN, TARGET_BYTES_MAX).max(by_retrieval).min(RETRIEVAL_TARGET_BYTES_MAX)
+}
+
+fn reduce_tasks(spec: &JobSpec, results: &JobResults) -> Vec<ReduceTask> {
+    let runs = results.surviving_runs();
+    let weights = |run: &&RunSummary| -> (ids::RunId, ids::IfileIndex) { (run.run, run.ifile) };
+    let request = CutRequest {
+        runs: runs
+            .iter()
+            .filter(|run| run.records > 0)
+            .map(|run| {
+                let (run_id, ifile) = weights(run);
+                RunWeights { run: run_id, ifile, weights: &run.weights }
+            })
+            .collect(),
+        target_bytes: results.target_bytes,
+        across_ifiles: spec.partitioning == Partitioning::Range,
+        tasks_max: REDUCE_TASKS_MAX,
+    };
+    if request.runs.is_empty() {
+        return Vec::new();
+    }
+    let valid_attempts = results.valid_attempts();
+    let reduce_task = |(index, range): (usize, TaskRange)| ReduceTask {
+        plan_version: PlanVersion(1),
+        part_index: index as u32,
+        ifiles: range.ifiles,
+        runs: range.runs,
+        lower_key: range.lower_key.map(KeyBytes),
+        upper_key: range.upper_key.map(KeyBytes),
+        valid_attempts: valid_attempts.clone(),
+        expected_bytes: range.expected_bytes,
+    };
+    cut(&request).into_iter().enumerate().map(reduce_task).collect()
+}
+
+fn commit_task(spec: &JobSpec, results: &JobResults) -> Result<CommitTask, ExpandError> {
+    let ifile_count = if spec.map_only { 0 } else { spec.layout.ifile_count };
+    let proof = prove(results, ifile_count);
+    if !proof.agrees() {
+        return Err(ExpandError::Proof(Box::new(proof)));
+    }
+    let parts: Vec<Part> = match spec.map_only {
+        true => results.maps.values().filter_map(|(_, result)| result.part.clone()).collect(),
+        false => results.reduces.values().map(|result| result.part.clone()).collect(),
+    };
+    let report = Box::new(job_report(spec, results, &proof, &parts));
+    Ok(CommitTask { parts, report })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ExpandError, expand, stages, target_bytes};
+    use crate::JobResults;
+    use crate::test_job::{commit, finish_reduces, map_result, run, seal_of, spec, split, sum};
+    use api::Task;
+    use api::task::RunSummary;
+    use ids::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn reduce_stage() -> (api::JobSpec, JobResults) {
+        let spec = spec();
+        let mut results = JobResults::new(JobId(7), vec![split(), split()]);
+        let first = map_result(&[commit(0, 0, sum(3)), commit(1, 1, sum(4))]);
+        results.maps.insert(TaskIndex(0), (AttemptNumber(1), first));
+        results.maps.insert(TaskIndex(1), (AttemptNumber(0), map_result(&[])));
+        results.seal = Some(seal_of(&results));
+        (spec, results)
+    }
+
+    #[test]
+    fn a_job_goes_through_its_stages() {
+        let (spec, mut results) = reduce_stage();
+        assert_eq!(stages(&spec), ["map", "seal", "merge", "reduce", "commit"]);
+        let maps = expand("map", &spec, &mut results).unwrap();
+        assert!(matches!(&maps[..], [Task::Map(first), Task::Map(_)] if first.part_index.is_none()));
+        assert_eq!(expand("seal", &spec, &mut results).unwrap().len(), 1);
+        assert_eq!(expand("merge", &spec, &mut results).unwrap(), []);
+        let reduces = expand("reduce", &spec, &mut results).unwrap();
+        assert!(!reduces.is_empty());
+        let Task::Reduce(reduce) = &reduces[0] else { panic!("not a reduce task") };
+        assert_eq!(reduce.valid_attempts, [(TaskIndex(0), AttemptNumber(1))]);
+        finish_reduces(&mut results);
+        let commit = expand("commit", &spec, &mut results).unwrap();
+        let [Task::Commit(commit)] = &commit[..] else { panic!("one commit task") };
+        assert_eq!(commit.parts.len(), reduces.len());
+        assert!(commit.report.proof.agrees);
+        assert_eq!((commit.report.proof.records, commit.report.job), (7, JobId(7)));
+    }
+
+    #[test]
+    fn a_proof_that_disagrees_names_the_ifile_and_both_sums() {
+        let (spec, mut results) = reduce_stage();
+        expand("reduce", &spec, &mut results).unwrap();
+        let error = expand("commit", &spec, &mut results).unwrap_err();
+        let ExpandError::Proof(proof) = &error else { panic!("{error}") };
+        assert_eq!(proof.findings.len(), 2);
+        let text = error.to_string();
+        assert!(text.contains("in ifile-0 the maps committed 3 records"), "{text}");
+        assert!(text.contains("the reduce tasks merged 0 records"), "{text}");
+    }
+
+    #[test]
+    fn no_data_makes_no_reduce_tasks() {
+        let spec = spec();
+        let mut results = JobResults::new(JobId(1), Vec::new());
+        assert_eq!(expand("map", &spec, &mut results).unwrap(), []);
+        results.seal = Some(api::task::SealResult::default());
+        assert_eq!(expand("reduce", &spec, &mut results).unwrap(), []);
+        assert_eq!(expand("commit", &spec, &mut results).unwrap().len(), 1);
+        assert!(expand("merge", &spec, &mut JobResults::default()).is_err());
+        assert!(expand("cook", &spec, &mut results).is_err());
+    }
+
+    #[test]
+    fn a_map_only_job_numbers_its_parts() {
+        let mut spec = spec();
+        spec.map_only = true;
+        assert_eq!(stages(&spec), ["map", "commit"]);
+        let mut results = JobResults::new(JobId(1), vec![split(), split()]);
+        let maps = expand("map", &spec, &mut results).unwrap();
+        assert!(matches!(&maps[1], Task::Map(second) if second.part_index == Some(1)));
+        let commit = expand("commit", &spec, &mut results).unwrap();
+        assert!(matches!(&commit[..], [Task::Commit(commit)] if commit.report.partitioning == "map_only"));
+    }
+
+    #[test]
+    fn the_target_follows_data_and_slots() {
+        let check = |total_mib: u64, runs: u64, slots: u32, expected_mib: u64| {
+            let mut spec = spec();
+            spec.slots = slots;
+            spec.layout.ifile_count = 1;
+            let all: Vec<RunSummary> =
+                (0..runs).map(|id| run(id, 0, 1 << 16, total_mib * MIB / runs)).collect();
+            let target = target_bytes(&all.iter().collect::<Vec<_>>(), &spec);
+            assert_eq!(target / MIB, expected_mib, "{total_mib} MiB in {runs} runs with {slots} slots");
+        };
+        check(10, 1, 2, 16);
+        check(100, 1, 2, 16);
+        check(600, 5, 2, 100);
+        check(5000, 40, 2, 128);
+        check(5000, 40, 32, 52);
+        check(100_000, 800, 8, 800);
+        check(1_000_000, 8000, 8, 1024);
+    }
 }

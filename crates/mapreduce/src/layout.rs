@@ -2,6 +2,35 @@
 
 use api::Layout;
 
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// The least memory a job runs with.
+pub const MEMORY_BYTES_MIN: u64 = 64 * MIB;
+/// Most I-files of a job, over all nodes.
+pub const IFILES_MAX: u64 = 512;
+/// Most I-files that one node's memory asks for.
+const IFILES_PER_NODE_MAX: u64 = 16;
+const CHUNK_BYTES: u64 = 128 * MIB;
+const CHUNK_BYTES_MIN: u64 = 4 * MIB;
+/// A chunk holds at least this many frames, so that the rest of a full chunk is under 1 %.
+const FRAMES_PER_CHUNK_MIN: u64 = 256;
+const FRAME_BYTES_MAX: u64 = 256 * KIB;
+const BLOCK_BYTES: u64 = 64 * KIB;
+const BLOCK_BYTES_MIN: u64 = 16 * KIB;
+const RECORD_BYTES_MAX: u64 = GIB;
+const COMBINE_WINDOW_BYTES_MIN: u64 = MIB;
+const COMBINE_WINDOW_BYTES_MAX: u64 = 16 * MIB;
+const SPLIT_BYTES_MIN: u64 = MIB;
+const SPLIT_BYTES_MAX: u64 = 64 * MIB;
+/// Splits per slot, so that the last ones to finish wait little for each other.
+const SPLITS_PER_SLOT: u64 = 4;
+
+const _: () = assert!(IFILES_PER_NODE_MAX <= IFILES_MAX);
+const _: () = assert!(CHUNK_BYTES_MIN <= MEMORY_BYTES_MIN / 4);
+const _: () = assert!(BLOCK_BYTES_MIN <= CHUNK_BYTES_MIN / FRAMES_PER_CHUNK_MIN);
+
 /// What the sizes of a job follow from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutRequest {
@@ -17,13 +46,120 @@ pub struct LayoutRequest {
 /// Why no layout exists. The user's to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    #[error("--memory {memory_bytes} bytes is below the minimum of 64M (67108864 bytes)")]
+    #[error("--memory of {memory_bytes} bytes is below the minimum of 64M (67108864 bytes)")]
     MemoryBelowMinimum { memory_bytes: u64 },
     #[error("--slots must be at least 1")]
     NoSlots,
 }
 
-/// Derives the sizes of a job.
+/// Derives the sizes of a job. The same request gives the same sizes.
 pub fn derive(request: &LayoutRequest) -> Result<Layout, LayoutError> {
-    Err(LayoutError::MemoryBelowMinimum { memory_bytes: request.memory_bytes })
+    let memory = request.memory_bytes;
+    if memory < MEMORY_BYTES_MIN {
+        return Err(LayoutError::MemoryBelowMinimum { memory_bytes: memory });
+    }
+    if request.slots == 0 {
+        return Err(LayoutError::NoSlots);
+    }
+    let slots = u64::from(request.slots);
+    let ifile_count = (memory / 2 / CHUNK_BYTES).clamp(1, IFILES_PER_NODE_MAX);
+    let chunk_bytes = match ifile_count {
+        1 => power_of_two_at_most(memory / 4).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES),
+        _ => CHUNK_BYTES,
+    };
+    let sort_share_bytes = memory / 4;
+    let combine_window_bytes = match request.combines {
+        true => (memory / 8 / slots / 2).clamp(COMBINE_WINDOW_BYTES_MIN, COMBINE_WINDOW_BYTES_MAX),
+        false => 0,
+    };
+    Ok(Layout {
+        ifile_count: ifile_count as u32,
+        chunk_bytes,
+        frame_bytes: power_of_two_at_most(chunk_bytes / FRAMES_PER_CHUNK_MIN).min(FRAME_BYTES_MAX),
+        block_bytes: block_bytes(request, ifile_count, chunk_bytes, sort_share_bytes),
+        record_bytes_max: (memory / 4).min(RECORD_BYTES_MAX),
+        combine_window_bytes,
+        split_bytes: (request.input_bytes / (slots * SPLITS_PER_SLOT))
+            .clamp(SPLIT_BYTES_MIN, SPLIT_BYTES_MAX),
+        // Half for open chunks, an eighth for the frames in flight to them.
+        chunk_share_bytes: memory / 2 + memory / 8,
+        sort_share_bytes,
+        io_share_bytes: memory / 8,
+    })
+}
+
+/// Blocks shrink until every slot can merge at once: a merge holds two blocks of each run it reads. The
+/// fan-in is guessed from the input, as if the mapper put out what it read.
+fn block_bytes(request: &LayoutRequest, ifile_count: u64, chunk_bytes: u64, sort_share_bytes: u64) -> u64 {
+    let fan_in = request.input_bytes.div_ceil(ifile_count).div_ceil(chunk_bytes).max(1);
+    let mut block = BLOCK_BYTES;
+    while block > BLOCK_BYTES_MIN && sort_share_bytes / (fan_in * 2 * block) < u64::from(request.slots) {
+        block /= 2;
+    }
+    block
+}
+
+fn power_of_two_at_most(value: u64) -> u64 {
+    assert!(value > 0, "the minimum of memory keeps every size above 0");
+    1 << value.ilog2()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{GIB, KIB, LayoutError, LayoutRequest, MIB, derive};
+
+    /// (memory, slots, input) -> (I-files, chunk, frame, block, split)
+    fn check(given: (u64, u32, u64), expected: (u32, u64, u64, u64, u64)) {
+        let (memory_bytes, slots, input_bytes) = given;
+        let request = LayoutRequest { memory_bytes, slots, input_bytes, combines: true };
+        let layout = derive(&request).unwrap();
+        let got = (
+            layout.ifile_count,
+            layout.chunk_bytes,
+            layout.frame_bytes,
+            layout.block_bytes,
+            layout.split_bytes,
+        );
+        assert_eq!(got, expected, "{request:?}");
+        let shares = layout.chunk_share_bytes + layout.sort_share_bytes + layout.io_share_bytes;
+        assert!(shares <= memory_bytes, "the shares exceed the memory: {layout:?}");
+        assert!(layout.frame_bytes * 256 <= layout.chunk_bytes);
+        assert!(u64::from(layout.ifile_count) * layout.chunk_bytes <= memory_bytes / 2);
+    }
+
+    #[test]
+    fn sizes_follow_memory_slots_and_input() {
+        check((64 * MIB, 2, 10 * MIB), (1, 16 * MIB, 64 * KIB, 64 * KIB, 10 * MIB / 8));
+        check((64 * MIB, 8, GIB), (1, 16 * MIB, 64 * KIB, 16 * KIB, 32 * MIB));
+        check((64 * MIB, 1, 0), (1, 16 * MIB, 64 * KIB, 64 * KIB, MIB));
+        check((100 * MIB, 2, GIB), (1, 16 * MIB, 64 * KIB, 64 * KIB, 64 * MIB));
+        check((256 * MIB, 2, 2 * GIB), (1, 64 * MIB, 256 * KIB, 64 * KIB, 64 * MIB));
+        check((GIB, 4, 5 * GIB), (4, 128 * MIB, 256 * KIB, 64 * KIB, 64 * MIB));
+        check((4 * GIB, 8, 5 * GIB), (16, 128 * MIB, 256 * KIB, 64 * KIB, 64 * MIB));
+        check((12 * GIB, 16, 1000 * GIB), (16, 128 * MIB, 256 * KIB, 64 * KIB, 64 * MIB));
+        check((12 * GIB, 64, 10_000 * GIB), (16, 128 * MIB, 256 * KIB, 16 * KIB, 64 * MIB));
+    }
+
+    #[test]
+    fn windows_and_records_have_limits() {
+        let layout = |memory_bytes, combines| {
+            derive(&LayoutRequest { memory_bytes, slots: 4, input_bytes: GIB, combines }).unwrap()
+        };
+        assert_eq!(layout(GIB, false).combine_window_bytes, 0);
+        assert_eq!(layout(64 * MIB, true).combine_window_bytes, MIB);
+        assert_eq!(layout(GIB, true).combine_window_bytes, 16 * MIB);
+        assert_eq!(layout(64 * MIB, true).record_bytes_max, 16 * MIB);
+        assert_eq!(layout(12 * GIB, true).record_bytes_max, GIB);
+    }
+
+    #[test]
+    fn too_little_is_refused() {
+        let request = |memory_bytes, slots| {
+            derive(&LayoutRequest { memory_bytes, slots, input_bytes: 0, combines: false })
+        };
+        let memory_bytes = 64 * MIB - 1;
+        assert_eq!(request(memory_bytes, 1), Err(LayoutError::MemoryBelowMinimum { memory_bytes }));
+        assert_eq!(request(GIB, 0), Err(LayoutError::NoSlots));
+        assert!(request(64 * MIB, 1).is_ok());
+    }
 }

@@ -15,7 +15,10 @@ pub fn sanity_check(state: &State) {
     }
     assert!(!work_waits || state.free_slots.is_empty(), "work and slots wait for each other");
     for (position, slot) in state.free_slots.iter().enumerate() {
-        assert!(!state.free_slots.iter().skip(position + 1).any(|other| other == slot), "{slot:?} waits twice");
+        assert!(
+            !state.free_slots.iter().skip(position + 1).any(|other| other == slot),
+            "{slot:?} waits twice"
+        );
         let busy = state.jobs.values().flat_map(|job| job.running.values()).any(|each| each.slot == *slot);
         assert!(!busy, "{slot:?} waits and runs");
     }

@@ -46,44 +46,88 @@ pub struct Slot {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A job arrived; its stages run one after the other. Ids are never used twice.
-    JobSubmitted { job: JobId, stages: Vec<&'static str> },
+    JobSubmitted {
+        job: JobId,
+        stages: Vec<&'static str>,
+    },
     /// The answer to [`Action::ExpandStage`].
-    StageExpanded { job: JobId, stage: StageIndex, task_count: u32 },
+    StageExpanded {
+        job: JobId,
+        stage: StageIndex,
+        task_count: u32,
+    },
     /// The other answer to [`Action::ExpandStage`]: the stage cannot be run and the job must fail.
-    StageRefused { job: JobId, stage: StageIndex },
+    StageRefused {
+        job: JobId,
+        stage: StageIndex,
+    },
     /// A slot asks for work. It asks again after each attempt.
-    SlotFree { slot: Slot },
+    SlotFree {
+        slot: Slot,
+    },
     /// A slot no longer asks.
-    SlotGone { slot: Slot },
-    AttemptSucceeded { attempt: AttemptKey },
-    AttemptFailed { attempt: AttemptKey, retryable: bool },
+    SlotGone {
+        slot: Slot,
+    },
+    AttemptSucceeded {
+        attempt: AttemptKey,
+    },
+    AttemptFailed {
+        attempt: AttemptKey,
+        retryable: bool,
+    },
     /// Nobody knows what became of the attempt. The task runs again and this does not count as a failure;
     /// if the lost attempt succeeds after all, it wins or loses like any other.
-    AttemptLost { attempt: AttemptKey },
+    AttemptLost {
+        attempt: AttemptKey,
+    },
     /// Somebody wants the job to stop.
-    JobCancelled { job: JobId },
+    JobCancelled {
+        job: JobId,
+    },
 }
 
 /// What the server must do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Find the tasks of a stage and answer with [`Event::StageExpanded`] or [`Event::StageRefused`].
-    ExpandStage { job: JobId, stage: StageIndex },
-    StartAttempt { attempt: AttemptKey, slot: Slot },
+    ExpandStage {
+        job: JobId,
+        stage: StageIndex,
+    },
+    StartAttempt {
+        attempt: AttemptKey,
+        slot: Slot,
+    },
     /// The attempt is the winner of its task.
-    TaskDone { attempt: AttemptKey },
+    TaskDone {
+        attempt: AttemptKey,
+    },
     /// The attempt succeeded too late: its task has a winner, or its job is over.
-    AttemptDiscarded { attempt: AttemptKey },
+    AttemptDiscarded {
+        attempt: AttemptKey,
+    },
     /// The task runs again.
-    TaskRetried { task: TaskKey },
+    TaskRetried {
+        task: TaskKey,
+    },
     /// The job failed. Attempts that still run are to be told to stop.
-    JobFailed { job: JobId, because: FailureCause },
-    JobSucceeded { job: JobId },
+    JobFailed {
+        job: JobId,
+        because: FailureCause,
+    },
+    JobSucceeded {
+        job: JobId,
+    },
     /// The job was cancelled and has stopped.
-    JobCancelled { job: JobId },
+    JobCancelled {
+        job: JobId,
+    },
     /// The job is over and none of its attempts runs any more: its files may go. Once per job, after one of
     /// the three above; nothing about the job follows.
-    JobDrained { job: JobId },
+    JobDrained {
+        job: JobId,
+    },
 }
 
 /// Why a job failed.

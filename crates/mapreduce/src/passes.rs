@@ -1,0 +1,144 @@
+//! Extra merge passes: so many runs of an I-file are merged into fewer that a reduce task can open the rest
+//! within the share of memory for sorting.
+
+use api::task::{MergeTask, RunSummary};
+use api::{Layout, Partitioning};
+use ids::IfileIndex;
+use std::collections::BTreeMap;
+
+/// A merge holds the current block of a run and the next one.
+const BLOCKS_PER_RUN: u64 = 2;
+/// A merge of two is always possible, whatever its blocks take.
+const FAN_IN_MIN: usize = 2;
+
+/// The merges that must come before the reduce tasks; none in most jobs.
+///
+/// Smallest runs go first, just as many as it takes. Every run is merged once at most: where one round within
+/// the share does not get there (which takes blocks of a size near the share), the rest stays as it is and the
+/// reduce merges run one at a time. Under range partitioning a task reads all I-files, so each gets its part
+/// of the share.
+pub fn merge_tasks(runs: &[RunSummary], layout: &Layout, partitioning: Partitioning) -> Vec<MergeTask> {
+    let mut by_ifile: BTreeMap<IfileIndex, Vec<&RunSummary>> = BTreeMap::new();
+    for run in runs {
+        by_ifile.entry(run.ifile).or_default().push(run);
+    }
+    let needed = |runs: &[&RunSummary]| runs.iter().map(|run| need_bytes(run, layout)).sum::<u64>();
+    let all_needed: u64 = by_ifile.values().map(|runs| needed(runs)).sum();
+    let share = layout.sort_share_bytes;
+    let part = match partitioning {
+        Partitioning::Range if all_needed > share => share / by_ifile.len().max(1) as u64,
+        Partitioning::Range | Partitioning::Hash => share,
+    };
+    let mut tasks = Vec::new();
+    for (ifile, mut of_ifile) in by_ifile {
+        of_ifile.sort_by_key(|run| (run.record_bytes, run.run));
+        tasks.extend(merges_of_ifile(ifile, &of_ifile, layout, part));
+    }
+    tasks
+}
+
+/// Bytes of blocks a merge holds for a run. One run is never counted for more than half of the share: its
+/// large record must be held anyway, and merging would not make it smaller.
+fn need_bytes(run: &RunSummary, layout: &Layout) -> u64 {
+    let block_bytes = run.block_bytes_max.max(layout.block_bytes);
+    (BLOCKS_PER_RUN * block_bytes).min(layout.sort_share_bytes / 2)
+}
+
+/// `runs`: the smallest first. `part_bytes`: what the remaining runs may need together.
+fn merges_of_ifile(
+    ifile: IfileIndex,
+    runs: &[&RunSummary],
+    layout: &Layout,
+    part_bytes: u64,
+) -> Vec<MergeTask> {
+    let mut needed: u64 = runs.iter().map(|run| need_bytes(run, layout)).sum();
+    let mut left = runs.len();
+    let mut rest = runs;
+    let mut tasks = Vec::new();
+    while needed > part_bytes && left > FAN_IN_MIN && rest.len() >= FAN_IN_MIN {
+        let mut group_needed = 0;
+        let mut group_need_max = 0;
+        let mut count = 0;
+        for run in rest {
+            let need = need_bytes(run, layout);
+            let fits = group_needed + need <= layout.sort_share_bytes || count < FAN_IN_MIN;
+            // The merged run needs as much as the hungriest of the group.
+            let enough = count >= FAN_IN_MIN && needed - group_needed + group_need_max <= part_bytes;
+            if !fits || enough {
+                break;
+            }
+            group_needed += need;
+            group_need_max = group_need_max.max(need);
+            count += 1;
+        }
+        let (group, others) = rest.split_at(count);
+        tasks.push(MergeTask { ifile, runs: group.iter().map(|run| run.run).collect() });
+        needed = needed - group_needed + group_need_max;
+        left = left - count + 1;
+        rest = others;
+    }
+    tasks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::merge_tasks;
+    use crate::test_job::{layout, run};
+    use api::Partitioning;
+    use api::task::RunSummary;
+
+    /// A share of 1 MiB and blocks of 64 KiB: eight runs fit.
+    fn groups(runs: &[RunSummary], partitioning: Partitioning) -> Vec<usize> {
+        let mut layout = layout();
+        layout.sort_share_bytes = 1 << 20;
+        layout.block_bytes = 1 << 16;
+        merge_tasks(runs, &layout, partitioning).iter().map(|task| task.runs.len()).collect()
+    }
+
+    fn runs(count: u64, ifiles: u64, block_bytes: u64) -> Vec<RunSummary> {
+        (0..count).map(|index| run(index, (index % ifiles) as u32, block_bytes, 1000 + index)).collect()
+    }
+
+    #[test]
+    fn just_enough_is_merged() {
+        let check = |count, expected: &[usize]| {
+            assert_eq!(groups(&runs(count, 1, 1 << 16), Partitioning::Hash), expected, "{count} runs");
+        };
+        check(0, &[]);
+        check(1, &[]);
+        check(8, &[]);
+        check(9, &[2]);
+        check(12, &[5]);
+        check(15, &[8]);
+        check(16, &[8, 2]);
+        check(64, &[8, 8, 8, 8, 8, 8, 8, 8]);
+        // One round is not enough: it does what it can.
+        check(80, &[8; 10]);
+    }
+
+    #[test]
+    fn the_smallest_go_first() {
+        let mut layout = layout();
+        layout.sort_share_bytes = 1 << 20;
+        let mut all = runs(9, 1, 1 << 16);
+        all.reverse();
+        let tasks = merge_tasks(&all, &layout, Partitioning::Hash);
+        assert_eq!(tasks[0].runs, [ids::RunId(0), ids::RunId(1)]);
+    }
+
+    #[test]
+    fn a_run_with_a_huge_record_does_not_force_a_pass_over_the_others() {
+        let mut all = runs(4, 1, 1 << 16);
+        all.push(run(9, 0, 1 << 20, 1));
+        assert_eq!(groups(&all, Partitioning::Hash), [0; 0]);
+        // Four of them do not fit; pairs are merged.
+        assert_eq!(groups(&runs(4, 1, 1 << 20), Partitioning::Hash), [2, 2]);
+    }
+
+    #[test]
+    fn range_tasks_read_all_ifiles() {
+        assert_eq!(groups(&runs(16, 4, 1 << 16), Partitioning::Hash), [0; 0]);
+        assert_eq!(groups(&runs(8, 4, 1 << 16), Partitioning::Range), [0; 0]);
+        assert_eq!(groups(&runs(16, 4, 1 << 16), Partitioning::Range), [3, 3, 3, 3]);
+    }
+}

@@ -1,0 +1,80 @@
+//! What the stages of a job gave so far.
+
+use api::task::{MapResult, MergeResult, ReduceResult, ReduceTask, RunSummary, SealResult};
+use api::{Split, TaskResult};
+use ids::{AttemptKey, AttemptNumber, JobId, RunId, StageIndex, TaskIndex};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Everything the next stage may follow from. The server keeps one per running job.
+#[derive(Clone, Debug, Default)]
+pub struct JobResults {
+    pub job: JobId,
+    pub splits: Vec<Split>,
+    /// The winning attempt of each map task and its result.
+    pub maps: BTreeMap<TaskIndex, (AttemptNumber, MapResult)>,
+    pub seal: Option<SealResult>,
+    pub merges: BTreeMap<TaskIndex, MergeResult>,
+    /// The reduce tasks as planned, in part order.
+    pub plan: Vec<ReduceTask>,
+    /// What the plan aimed at; 0 before there is one.
+    pub target_bytes: u64,
+    pub reduces: BTreeMap<TaskIndex, ReduceResult>,
+    /// Every ended attempt, winners or not.
+    pub attempts: Vec<AttemptTime>,
+}
+
+/// When an attempt ran, for the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttemptTime {
+    pub stage: StageIndex,
+    pub task: TaskIndex,
+    /// Nanoseconds since 1970.
+    pub started_ns: u64,
+    pub ended_ns: u64,
+    pub won: bool,
+}
+
+impl JobResults {
+    /// The results of a job that has just been submitted.
+    pub fn new(job: JobId, splits: Vec<Split>) -> Self {
+        Self { job, splits, ..Self::default() }
+    }
+
+    /// Takes the result of the winner of a task.
+    pub fn record(&mut self, attempt: AttemptKey, result: TaskResult) {
+        let task = attempt.task.task;
+        match result {
+            TaskResult::Map(result) => drop(self.maps.insert(task, (attempt.attempt, result))),
+            TaskResult::Seal(result) => self.seal = Some(result),
+            TaskResult::Merge(result) => drop(self.merges.insert(task, result)),
+            TaskResult::Reduce(result) => drop(self.reduces.insert(task, result)),
+            TaskResult::Commit(_) => {}
+        }
+    }
+
+    /// The runs to reduce: those of the seal that no merge replaced, and those the merges made.
+    pub fn surviving_runs(&self) -> Vec<&RunSummary> {
+        let replaced: BTreeSet<RunId> =
+            self.merges.values().flat_map(|merge| merge.replaced.iter().copied()).collect();
+        let sealed = self.seal.iter().flat_map(|seal| &seal.runs);
+        let merged = self.merges.values().map(|merge| &merge.run);
+        sealed.filter(|run| !replaced.contains(&run.run)).chain(merged).collect()
+    }
+
+    /// The winning attempt of each map task that put anything out, in map task order.
+    pub fn valid_attempts(&self) -> Vec<(TaskIndex, AttemptNumber)> {
+        let with_output = self.maps.iter().filter(|(_, (_, result))| !result.commits.is_empty());
+        with_output.map(|(task, (attempt, _))| (*task, *attempt)).collect()
+    }
+
+    /// The counters of all winners, added up.
+    pub fn counters(&self) -> BTreeMap<String, u64> {
+        let of_maps = self.maps.values().flat_map(|(_, result)| &result.counters);
+        let of_reduces = self.reduces.values().flat_map(|result| &result.counters);
+        let mut counters = BTreeMap::new();
+        for (name, value) in of_maps.chain(of_reduces) {
+            *counters.entry(name.clone()).or_insert(0) += value;
+        }
+        counters
+    }
+}
