@@ -17,6 +17,8 @@ const HEAD_BYTES: usize = 8;
 /// Memory counted for each key beside its bytes: the entry, and its slot in a table filled to one half.
 const KEY_COST_BYTES: u64 = (size_of::<Entry>() + 2 * (size_of::<(u32, u32)>() + 1)) as u64;
 
+/// Exactly a cache line, which is what a lookup costs beyond its slot.
+#[repr(align(64))]
 struct Entry {
     /// The key itself where it is short, else its hash.
     head: u64,
@@ -24,6 +26,8 @@ struct Entry {
     key_length: u32,
     state: FoldState,
 }
+
+const _: () = assert!(size_of::<Entry>() == 64);
 
 /// The pairs of a window, folded.
 pub(crate) struct FoldTable {

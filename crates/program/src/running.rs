@@ -101,6 +101,23 @@ impl Run<'_> {
         self.programs.kill(self.group);
     }
 
+    /// Runs one side. When it fails, or panics, the program goes: the other side would wait for it for ever.
+    fn abandon_unless_done<T>(
+        &self,
+        side: impl FnOnce() -> Result<T, TaskFailure>,
+    ) -> Result<T, TaskFailure> {
+        struct AbandonWhenPanicking<'a>(&'a Run<'a>);
+        impl Drop for AbandonWhenPanicking<'_> {
+            fn drop(&mut self) {
+                if std::thread::panicking() {
+                    self.0.abandon();
+                }
+            }
+        }
+        let _guard = AbandonWhenPanicking(self);
+        side().inspect_err(|_| self.abandon())
+    }
+
     /// Waits for the leader to end without reaping it, then ends what it left behind: a grandchild that
     /// holds the pipes would keep the reader waiting.
     fn wait_and_kill_group(&self) {
@@ -170,8 +187,8 @@ where
     let (thread_outcome, caller_outcome, tail) = std::thread::scope(|scope| {
         let drainer = scope.spawn(move || standard_error::drain(stderr, log));
         let waiter = scope.spawn(|| run.wait_and_kill_group());
-        let worker = scope.spawn(|| on_thread().inspect_err(|_| run.abandon()));
-        let caller_outcome = on_caller().inspect_err(|_| run.abandon());
+        let worker = scope.spawn(|| run.abandon_unless_done(on_thread));
+        let caller_outcome = run.abandon_unless_done(on_caller);
         let thread_outcome = join(worker);
         join(waiter);
         (thread_outcome, caller_outcome, join(drainer))

@@ -185,6 +185,47 @@ fn what_a_program_leaves_behind_is_killed() {
 }
 
 #[test]
+fn a_side_that_panics_does_not_hang() {
+    let directory = tempfile::tempdir().unwrap();
+    let context = context(directory.path());
+    let spec = ProgramSpec::new(&words(&["sleep", "600"]), &context);
+    for on_thread in [true, false] {
+        let side = |this: bool| move || if this { panic!("planned") } else { Ok(()) };
+        let run = || program::run(&context, &spec, |_feed, _stdout| (side(on_thread), side(!on_thread)));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
+        assert_eq!(context.programs.live_count(), 0);
+    }
+}
+
+/// Run again by itself as the engine that is killed: its program holds a named pipe open, and the end of
+/// that pipe tells that the program is gone.
+#[test]
+fn a_killed_engine_takes_its_program_along() {
+    const PIPE_VARIABLE: &str = "SAILFISH_TEST_PIPE";
+    let directory = tempfile::tempdir().unwrap();
+    if let Ok(pipe_path) = std::env::var(PIPE_VARIABLE) {
+        let script = "exec 3>\"$0\"; echo ready >&3; exec sleep 600";
+        let _ = pipe(&context(directory.path()), &["sh", "-c", script, &pipe_path], b"");
+        return;
+    }
+    let pipe_path = directory.path().join("alive");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe_path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
+        .unwrap();
+    let mut engine = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_killed_engine_takes_its_program_along"])
+        .env(PIPE_VARIABLE, &pipe_path)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut alive = std::fs::File::open(&pipe_path).unwrap();
+    let mut ready = [0; 6];
+    alive.read_exact(&mut ready).unwrap();
+    engine.kill().unwrap();
+    engine.wait().unwrap();
+    assert_eq!(alive.read_to_end(&mut Vec::new()).unwrap(), 0);
+}
+
+#[test]
 fn the_environment_is_clean() {
     let directory = tempfile::tempdir().unwrap();
     let mut context = context(directory.path());

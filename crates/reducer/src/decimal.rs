@@ -28,30 +28,30 @@ enum Repr {
 impl Decimal {
     /// Reads a number: a sign, digits with at most one point, an exponent; ASCII space around it is ignored.
     /// None for anything else.
+    #[inline]
     pub fn parse(text: &[u8]) -> Option<Decimal> {
-        let text = text.trim_ascii();
-        let (negative, digits) = match text {
-            [b'-', rest @ ..] => (true, rest),
-            [b'+', rest @ ..] => (false, rest),
-            _ => (false, text),
-        };
-        if digits.is_empty() || digits.len() > SMALL_DIGITS_MAX {
-            return Self::parse_big(text);
+        match parse_small(text) {
+            Some((digits, scale)) => Some(Decimal(Repr::Small { digits: digits.into(), scale })),
+            None => Self::parse_big(text.trim_ascii()),
         }
-        let mut number: i64 = 0;
-        let mut point = None;
-        for (index, byte) in digits.iter().enumerate() {
-            match byte {
-                b'0'..=b'9' => number = number * 10 + i64::from(byte - b'0'),
-                b'.' if point.is_none() && digits.len() > 1 => point = Some(index),
-                _ => return Self::parse_big(text),
-            }
-        }
-        let scale = point.map_or(0, |index| (digits.len() - 1 - index) as u32);
-        let digits = i128::from(if negative { -number } else { number });
-        Some(Decimal(Repr::Small { digits, scale }))
     }
 
+    /// Reads a number and adds it to this one; None where [`Decimal::parse`] has none.
+    #[inline]
+    pub fn add_text(&mut self, text: &[u8]) -> Option<()> {
+        if let Some((right, right_scale)) = parse_small(text)
+            && let Repr::Small { digits, scale } = &mut self.0
+            && *scale == right_scale
+            && let Some(sum) = digits.checked_add(right.into())
+        {
+            *digits = sum;
+            return Some(());
+        }
+        self.add(&Self::parse(text)?);
+        Some(())
+    }
+
+    #[cold]
     fn parse_big(text: &[u8]) -> Option<Decimal> {
         if text.len() > NUMBER_BYTES_MAX {
             return None;
@@ -77,21 +77,7 @@ impl Decimal {
     }
 
     /// Adds a number to this one.
-    #[inline]
     pub fn add(&mut self, other: &Decimal) {
-        if let (Repr::Small { digits: left, scale }, Repr::Small { digits: right, scale: other_scale }) =
-            (&mut self.0, &other.0)
-            && scale == other_scale
-            && let Some(sum) = left.checked_add(*right)
-        {
-            *left = sum;
-            return;
-        }
-        self.add_slowly(other);
-    }
-
-    #[cold]
-    fn add_slowly(&mut self, other: &Decimal) {
         if let Some((left, right, scale)) = self.aligned(other)
             && let Some(digits) = left.checked_add(right)
         {
@@ -129,6 +115,31 @@ impl Decimal {
             Repr::Big(number) => out.extend_from_slice(number.normalized().to_plain_string().as_bytes()),
         }
     }
+}
+
+/// Reads what nearly every number is: a sign and some digits, perhaps with a point. Gives the digits and how
+/// many of them are behind the point; None for what needs a closer look.
+#[inline]
+fn parse_small(text: &[u8]) -> Option<(i64, u32)> {
+    let (negative, digits) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        _ => (false, text),
+    };
+    if digits.is_empty() || digits.len() > SMALL_DIGITS_MAX {
+        return None;
+    }
+    let mut number: i64 = 0;
+    let mut point = None;
+    for (index, byte) in digits.iter().enumerate() {
+        match byte {
+            b'0'..=b'9' => number = number * 10 + i64::from(byte - b'0'),
+            b'.' if point.is_none() && digits.len() > 1 => point = Some(index),
+            _ => return None,
+        }
+    }
+    let scale = point.map_or(0, |index| (digits.len() - 1 - index) as u32);
+    Some((if negative { -number } else { number }, scale))
 }
 
 impl PartialEq for Decimal {

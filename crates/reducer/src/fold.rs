@@ -109,7 +109,7 @@ impl Fold {
     #[inline]
     pub fn add(self, state: &mut FoldState, value: &[u8], arena: &mut Vec<u8>) -> Result<(), NotANumber> {
         match state {
-            FoldState::Sum(sum) => sum.add(&Decimal::parse(value).ok_or(NotANumber)?),
+            FoldState::Sum(sum) => sum.add_text(value).ok_or(NotANumber)?,
             FoldState::Extreme { best, text } => {
                 let number = Decimal::parse(value).ok_or(NotANumber)?;
                 if (self == Fold::Min && number < *best) || (self == Fold::Max && number > *best) {
