@@ -14,6 +14,10 @@ const CODEC_LZ4: u8 = 1;
 const CODEC_ZSTD: u8 = 2;
 /// zstd's fastest regular level: intermediate data is written once and read once.
 const ZSTD_LEVEL: i32 = 1;
+/// An LZ4 block cannot grow more than this: each byte of a length adds at most 255.
+const LZ4_GROWTH_MAX: u64 = 255;
+/// zstd's densest block: a run of one byte, 128 KiB (`Block_Maximum_Size`) out of four bytes (RFC 8878, 3.1.1.2).
+const ZSTD_GROWTH_MAX: u64 = (128 << 10) / 4;
 
 /// What stands in front of a block's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +73,14 @@ impl BlockHeader {
             raw_bytes: fields.u32()?,
             stored_crc32c: fields.u32()?,
         };
-        if u64::from(header.raw_bytes) > BLOCK_BYTES_MAX || header.stored_bytes > header.raw_bytes {
+        // A reader makes room for `raw_bytes` before it decompresses, so they must be possible.
+        let growth_max = match codec {
+            Codec::None => 1,
+            Codec::Lz4 => LZ4_GROWTH_MAX,
+            Codec::Zstd => ZSTD_GROWTH_MAX,
+        };
+        let raw_bytes_max = BLOCK_BYTES_MAX.min(u64::from(header.stored_bytes) * growth_max);
+        if u64::from(header.raw_bytes) > raw_bytes_max || header.stored_bytes > header.raw_bytes {
             return Err(FormatError::at(
                 8,
                 Problem::Field { what: "block size", value: header.raw_bytes.into() },

@@ -107,6 +107,19 @@ impl<'a> FieldReader<'a> {
         Ok(u128::from_le_bytes(self.array()?))
     }
 
+    /// Reads bytes that this version of the format leaves free. They must be zero, so that everything has one
+    /// spelling and a later version may give them a meaning.
+    pub fn reserved(&mut self, len: usize) -> Result<(), FormatError> {
+        let offset = self.offset();
+        for (index, byte) in self.take(len)?.iter().enumerate() {
+            if *byte != 0 {
+                let problem = Problem::Field { what: "a reserved byte", value: (*byte).into() };
+                return Err(FormatError::at(offset + index as u64, problem));
+            }
+        }
+        Ok(())
+    }
+
     pub fn varint(&mut self) -> Result<u64, FormatError> {
         match get_varint(&self.bytes[self.position..]) {
             Some((value, len)) => {

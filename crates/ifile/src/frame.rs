@@ -76,7 +76,9 @@ impl FrameHeader {
         let source = Source { map_task: TaskIndex(fields.u32()?), attempt: AttemptNumber(fields.u32()?) };
         let sequence = fields.u64()?;
         let sum = DataSum { records: fields.u64()?, bytes: fields.u64()?, hash_sum: fields.u128()? };
-        Ok(Self { ifile, source, sequence, key_shape, sum, payload_crc32c: fields.u32()? })
+        let payload_crc32c = fields.u32()?;
+        fields.reserved(12).map_err(|error| error.shifted(4))?;
+        Ok(Self { ifile, source, sequence, key_shape, sum, payload_crc32c })
     }
 
     /// Checks that `payload` is what was stamped, byte by byte.

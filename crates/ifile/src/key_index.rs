@@ -83,6 +83,10 @@ impl KeyIndex {
             let stored_bytes = narrow(&mut fields)?;
             let raw_bytes = narrow(&mut fields)?;
             let records = narrow(&mut fields)?;
+            if records == 0 {
+                // No writer makes an empty block, and its first key could not be checked.
+                return Err(fields.problem(Problem::Field { what: "records of a block", value: 0 }));
+            }
             let key = fields.varint()?;
             if key >> 1 > INDEX_KEY_BYTES_MAX as u64 {
                 return Err(

@@ -71,6 +71,7 @@ pub fn read_frames<F: ReadAt + ?Sized>(
         }
         read(file, offset, &mut header_bytes)?;
         let header = FrameHeader::decode(&header_bytes).map_err(|error| error.shifted(offset))?;
+        check_frame_belongs(&header, &identity).map_err(|error| error.shifted(offset))?;
         offset += FRAME_HEADER_BYTES as u64;
         if header.sum.bytes > end - offset || header.sum.bytes > BLOCK_BYTES_MAX {
             let problem = Problem::Truncated { needed_bytes: header.sum.bytes, present_bytes: end - offset };
@@ -85,6 +86,20 @@ pub fn read_frames<F: ReadAt + ?Sized>(
     check_trailer(&read_vec(file, end, TRAILER_BYTES as u64)?, identity.chunk, frames)
         .map_err(|error| error.shifted(end))?;
     Ok((identity, frames))
+}
+
+/// A frame of another I-file or with other keys is a mistake of the writer that no checksum shows.
+fn check_frame_belongs(header: &FrameHeader, identity: &RawChunkIdentity) -> Result<(), FormatError> {
+    if header.ifile != identity.ifile {
+        let (here, there) = (header.ifile.0.into(), identity.ifile.0.into());
+        let what = "the number of the I-file";
+        return Err(FormatError::at(0, Problem::Disagreement { what, here, there }));
+    }
+    if header.key_shape != identity.key_shape {
+        let (here, there) = (header.key_shape as u64, identity.key_shape as u64);
+        return Err(FormatError::at(0, Problem::Disagreement { what: "the shape of keys", here, there }));
+    }
+    Ok(())
 }
 
 fn check_trailer(bytes: &[u8], chunk: ChunkId, frames: u64) -> Result<(), FormatError> {
@@ -103,5 +118,5 @@ fn check_trailer(bytes: &[u8], chunk: ChunkId, frames: u64) -> Result<(), Format
             return Err(FormatError::at(0, Problem::Disagreement { what, here: stored, there: expected }));
         }
     }
-    Ok(())
+    fields.reserved(fields.remaining()).map_err(|error| error.shifted(8))
 }

@@ -51,7 +51,8 @@ pub struct RunIdentity {
 }
 
 impl RunIdentity {
-    pub(crate) fn encode_header(&self) -> [u8; FILE_HEADER_BYTES] {
+    /// The file header.
+    pub fn encode_header(&self) -> [u8; FILE_HEADER_BYTES] {
         encode_file_header(RUN_MAGIC, self.key_shape, self.ifile, self.job, self.run.0)
     }
 }
@@ -101,7 +102,9 @@ pub(crate) fn decode_file_header(
     };
     let ifile = IfileIndex(fields.u32()?);
     let job = JobId(fields.u64()? as i64);
-    Ok((key_shape, ifile, job, fields.u64()?))
+    let number = fields.u64()?;
+    fields.reserved(fields.remaining()).map_err(|error| error.shifted(8))?;
+    Ok((key_shape, ifile, job, number))
 }
 
 /// The fixed-size end of a run file, from which everything else is found.
@@ -122,7 +125,8 @@ pub struct RunFooter {
 }
 
 impl RunFooter {
-    pub(crate) fn encode(&self) -> [u8; FOOTER_BYTES] {
+    /// The footer as bytes; see the byte table in `docs/formats/ifile.md`.
+    pub fn encode(&self) -> [u8; FOOTER_BYTES] {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         out.extend_from_slice(&FOOTER_MAGIC);
         for field in [self.run.0, self.index_offset, self.index_bytes, self.block_count, self.sources_offset]
@@ -171,6 +175,7 @@ impl RunFooter {
             block_bytes_max,
             sum,
         };
+        fields.reserved(fields.remaining()).map_err(|error| error.shifted(8))?;
         footer.check_layout(file_bytes)?;
         Ok(footer)
     }
@@ -244,7 +249,25 @@ impl RunFile {
         let run_file =
             Self { identity: RunIdentity { job, run: RunId(run), ifile, key_shape }, footer, index, sources };
         run_file.check_blocks_are_contiguous()?;
+        run_file.check_index_totals()?;
         Ok(run_file)
+    }
+
+    /// Readers plan memory and cut ranges by the footer and the index alone, so both must say the same.
+    fn check_index_totals(&self) -> Result<(), FormatError> {
+        let entries = &self.index.entries;
+        let block_bytes_max = entries.iter().map(|entry| u64::from(entry.raw_bytes)).max().unwrap_or(0);
+        let records = entries.iter().map(|entry| u64::from(entry.records)).sum::<u64>();
+        for (what, here, there) in [
+            ("size of the largest block", block_bytes_max, self.footer.block_bytes_max),
+            ("number of records in the key index", records, self.footer.sum.records),
+        ] {
+            if here != there {
+                let problem = Problem::Disagreement { what, here, there };
+                return Err(FormatError::at(self.footer.index_offset, problem));
+            }
+        }
+        Ok(())
     }
 
     /// The index must cover the bytes between header and index without gap or overlap.

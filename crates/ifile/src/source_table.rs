@@ -60,7 +60,7 @@ pub fn decode(bytes: &[u8], count: u64) -> Result<Vec<SourceRow>, FormatError> {
         let source = Source { map_task: TaskIndex(fields.u32()?), attempt: AttemptNumber(fields.u32()?) };
         let first_sequence = fields.u64()?;
         let sum = DataSum { records: fields.u64()?, bytes: fields.u64()?, hash_sum: fields.u128()? };
-        fields.take(8)?;
+        fields.reserved(8)?;
         rows.push(SourceRow { chunk, source, first_sequence, sum });
     }
     Ok(rows)
