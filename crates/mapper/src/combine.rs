@@ -40,15 +40,15 @@ impl<'a> CombineEmitter<'a> {
         context: &FunctionContext,
         inner: &'a mut dyn Emitter,
     ) -> Result<Self, TaskFailure> {
+        let window_bytes = window_bytes.clamp(1, WINDOW_BYTES_MAX);
         let window = match combiner {
-            Function::Command { words } => Window::Sorted(SortedWindow::new(words, context)),
+            Function::Command { words } => Window::Sorted(SortedWindow::new(words, context, window_bytes)),
             Function::Builtin { name, argument } => {
                 let fold = builtin_fold(name, argument.as_deref(), "combiner");
                 let fold = fold.map_err(FunctionUnusable::failure)?;
-                Window::Folded(FoldTable::new(fold, context.record_bytes_max))
+                Window::Folded(FoldTable::new(fold, context.record_bytes_max, window_bytes))
             }
         };
-        let window_bytes = window_bytes.clamp(1, WINDOW_BYTES_MAX);
         Ok(Self { window, window_bytes, pair_bytes: 0, output_records: 0, inner })
     }
 

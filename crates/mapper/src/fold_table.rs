@@ -38,17 +38,23 @@ pub(crate) struct FoldTable {
     /// In the order in which the keys came.
     entries: Vec<Entry>,
     arena: Vec<u8>,
+    /// Capacity to which the arena returns after a long record.
+    arena_bytes: usize,
     result: Vec<u8>,
 }
 
 impl FoldTable {
-    pub(crate) fn new(fold: Fold, record_bytes_max: u64) -> Self {
+    /// A table that is drained when it has `window_bytes`. Room for all of them is set aside at once: it costs
+    /// address space until it is used, and neither copies nor twice the memory afterwards.
+    pub(crate) fn new(fold: Fold, record_bytes_max: u64, window_bytes: u64) -> Self {
+        let arena_bytes = window_bytes as usize;
         Self {
             fold,
             record_bytes_max,
             slots: HashTable::new(),
-            entries: Vec::new(),
-            arena: Vec::new(),
+            entries: Vec::with_capacity(arena_bytes / KEY_COST_BYTES as usize + 1),
+            arena: Vec::with_capacity(arena_bytes),
+            arena_bytes,
             result: Vec::new(),
         }
     }
@@ -96,6 +102,8 @@ impl FoldTable {
         self.slots.clear();
         self.entries.clear();
         self.arena.clear();
+        self.arena.shrink_to(self.arena_bytes);
+        self.result.shrink_to(self.arena_bytes);
         Ok(())
     }
 }

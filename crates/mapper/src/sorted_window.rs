@@ -28,13 +28,22 @@ pub(crate) struct SortedWindow {
     spec: ProgramSpec,
     context: FunctionContext,
     arena: Vec<u8>,
+    /// Capacity to which the arena returns after a long record.
+    arena_bytes: usize,
     pairs: Vec<Pair>,
 }
 
 impl SortedWindow {
-    pub(crate) fn new(words: &[String], context: &FunctionContext) -> Self {
-        let spec = ProgramSpec::new(words, context);
-        Self { spec, context: context.clone(), arena: Vec::new(), pairs: Vec::new() }
+    /// A window that is drained when it has `window_bytes`; room for them is set aside as in a fold table.
+    pub(crate) fn new(words: &[String], context: &FunctionContext, window_bytes: u64) -> Self {
+        let arena_bytes = window_bytes as usize;
+        Self {
+            spec: ProgramSpec::new(words, context),
+            context: context.clone(),
+            arena: Vec::with_capacity(arena_bytes),
+            arena_bytes,
+            pairs: Vec::with_capacity(arena_bytes / size_of::<Pair>() + 1),
+        }
     }
 
     /// Takes a pair; returns the memory in use.
@@ -56,7 +65,7 @@ impl SortedWindow {
         if self.pairs.is_empty() {
             return Ok(());
         }
-        let Self { spec, context, arena, pairs } = self;
+        let Self { spec, context, arena, pairs, .. } = self;
         pairs.sort_by(|left, right| left.key(arena).cmp(right.key(arena)));
         let (arena_now, pairs_now, buffer_bytes) = (&*arena, &*pairs, context.buffer_bytes);
         let context_now = &*context;
@@ -65,6 +74,7 @@ impl SortedWindow {
             (feeder, move || emit_lines(stdout, context_now, output))
         })?;
         arena.clear();
+        arena.shrink_to(self.arena_bytes);
         pairs.clear();
         Ok(())
     }
