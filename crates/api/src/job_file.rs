@@ -1,0 +1,246 @@
+//! A job file: what `sailfish run` takes as options, written down in TOML.
+//!
+//! ```
+//! let text = r#"
+//!     input = ["books/*.txt", "more"]
+//!     mapper = "builtin:words"
+//!     reducer = "builtin:sum"
+//!     output = "counts"
+//!     memory = "1G"
+//!     env = { LIMIT = "3" }
+//! "#;
+//! let file = api::JobFile::parse(text).unwrap();
+//! assert_eq!(file.input.unwrap().len(), 2);
+//! ```
+
+use crate::Codec;
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A job file as written. Keys are the long names of the options with `_` in place of `-`; whatever is not
+/// there is None and follows the default of the option. An unknown key is an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobFile {
+    pub name: Option<String>,
+    /// One path or a list; files, directories, globs.
+    #[serde(default, deserialize_with = "one_or_more")]
+    pub input: Option<Vec<String>>,
+    pub mapper: Option<String>,
+    pub combiner: Option<String>,
+    pub reducer: Option<String>,
+    pub output: Option<PathBuf>,
+    /// A size as on the command line (`"1.5G"`) or a number of bytes, kept as text.
+    #[serde(default, deserialize_with = "size_text")]
+    pub memory: Option<String>,
+    pub slots: Option<u32>,
+    pub state: Option<PathBuf>,
+    /// One directory or a list.
+    #[serde(default, deserialize_with = "one_or_more")]
+    pub disk: Option<Vec<String>>,
+    /// One path or a list.
+    #[serde(default, deserialize_with = "one_or_more")]
+    pub file: Option<Vec<String>>,
+    /// A table of names and values, or a list of `NAME=VALUE`.
+    #[serde(default, deserialize_with = "name_values")]
+    pub env: Option<Vec<(String, String)>>,
+    pub codec: Option<Codec>,
+    pub total_order: Option<bool>,
+    pub map_only: Option<bool>,
+    pub overwrite: Option<bool>,
+    pub keep_ifiles: Option<bool>,
+    pub no_sync: Option<bool>,
+    pub json: Option<bool>,
+}
+
+/// Why a job file is not usable. The user's fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {message}")]
+pub struct JobFileError {
+    /// Counts from 1.
+    pub line: usize,
+    /// What the parser says about it.
+    pub message: String,
+}
+
+impl JobFile {
+    /// Reads a job file. Paths stay as they are written; see [`JobFile::resolve_paths`].
+    pub fn parse(text: &str) -> Result<JobFile, JobFileError> {
+        toml::from_str(text).map_err(|error: toml::de::Error| {
+            // An error without a place is about the file as a whole.
+            let offset = error.span().map_or(0, |span| span.start);
+            JobFileError { line: line_at(text, offset), message: error.message().to_string() }
+        })
+    }
+
+    /// Makes relative paths relative to `dir`, the directory of the job file: a job file means the same
+    /// wherever it is started from. Command lines are left alone.
+    pub fn resolve_paths(&mut self, dir: &Path) {
+        for path in [&mut self.output, &mut self.state].into_iter().flatten() {
+            *path = dir.join(&*path);
+        }
+        for list in [&mut self.input, &mut self.disk, &mut self.file].into_iter().flatten() {
+            for path in list {
+                // Only a directory that is not UTF-8 could be changed by this; the check of inputs names it.
+                *path = dir.join(&*path).to_string_lossy().into_owned();
+            }
+        }
+    }
+}
+
+fn line_at(text: &str, offset: usize) -> usize {
+    1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+}
+
+fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    struct OneOrMore;
+
+    impl<'de> Visitor<'de> for OneOrMore {
+        type Value = Vec<String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string or a list of strings")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+            Ok(vec![text.to_string()])
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut values = Vec::new();
+            while let Some(value) = list.next_element()? {
+                values.push(value);
+            }
+            Ok(values)
+        }
+    }
+
+    deserializer.deserialize_any(OneOrMore).map(Some)
+}
+
+fn size_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    struct SizeText;
+
+    impl Visitor<'_> for SizeText {
+        type Value = String;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a size such as \"1.5G\" or a number of bytes")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+            Ok(text.to_string())
+        }
+
+        fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<Self::Value, E> {
+            u64::try_from(bytes).map(|bytes| bytes.to_string()).map_err(|_| {
+                let wrong = de::Unexpected::Signed(bytes);
+                E::invalid_value(wrong, &self)
+            })
+        }
+    }
+
+    deserializer.deserialize_any(SizeText).map(Some)
+}
+
+fn name_values<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<(String, String)>>, D::Error> {
+    struct NameValues;
+
+    impl<'de> Visitor<'de> for NameValues {
+        type Value = Vec<(String, String)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a table of strings or a list of NAME=VALUE")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Self::Value, A::Error> {
+            let mut pairs = Vec::new();
+            while let Some(pair) = table.next_entry()? {
+                pairs.push(pair);
+            }
+            Ok(pairs)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut pairs = Vec::new();
+            while let Some(text) = list.next_element::<String>()? {
+                let Some((name, value)) = text.split_once('=') else {
+                    return Err(de::Error::invalid_value(de::Unexpected::Str(&text), &"NAME=VALUE"));
+                };
+                pairs.push((name.to_string(), value.to_string()));
+            }
+            Ok(pairs)
+        }
+    }
+
+    deserializer.deserialize_any(NameValues).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::JobFile;
+    use crate::Codec;
+    use std::path::Path;
+
+    fn check(text: &str, expected: JobFile) {
+        assert_eq!(JobFile::parse(text), Ok(expected), "{text}");
+    }
+
+    fn check_error(text: &str, expected_line: usize, expected_words: &str) {
+        let error = JobFile::parse(text).unwrap_err();
+        assert_eq!(error.line, expected_line, "{text}: {error}");
+        assert!(error.message.contains(expected_words), "{text}: {error}");
+    }
+
+    #[test]
+    fn keys_are_the_names_of_options() {
+        let strings = |list: &[&str]| Some(list.iter().map(|each| each.to_string()).collect());
+        let pairs = Some(vec![("A".to_string(), "1".to_string()), ("B".to_string(), "x=y".to_string())]);
+        let empty = JobFile::default;
+        check("", empty());
+        check("input = \"a\"", JobFile { input: strings(&["a"]), ..empty() });
+        check("input = [\"a\", \"b*\"]", JobFile { input: strings(&["a", "b*"]), ..empty() });
+        check("memory = \"1.5G\"", JobFile { memory: Some("1.5G".into()), ..empty() });
+        check("memory = 67108864", JobFile { memory: Some("67108864".into()), ..empty() });
+        check("env = { A = \"1\", B = \"x=y\" }", JobFile { env: pairs.clone(), ..empty() });
+        check("[env]\nA = \"1\"\nB = \"x=y\"", JobFile { env: pairs.clone(), ..empty() });
+        check("env = [\"A=1\", \"B=x=y\"]", JobFile { env: pairs, ..empty() });
+        check("codec = \"zstd\"", JobFile { codec: Some(Codec::Zstd), ..empty() });
+        let flags = JobFile { total_order: Some(true), no_sync: Some(false), ..empty() };
+        check("total_order = true\nno_sync = false", flags);
+        let output = JobFile { output: Some("out".into()), slots: Some(3), ..empty() };
+        check("output = \"out\"\nslots = 3 # three", output);
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        check_error("input = \"a\"\ninptu = \"b\"", 2, "unknown field");
+        check_error("\n\nslots = \"many\"", 3, "invalid type");
+        check_error("slots = -1", 1, "invalid value");
+        check_error("memory = -1", 1, "a number of bytes");
+        check_error("codec = \"gzip\"", 1, "unknown variant");
+        check_error("env = [\"A\"]", 1, "NAME=VALUE");
+        check_error("input = [1]", 1, "invalid type");
+        check_error("output = \"a\noverwrite = true", 1, "");
+        check_error("name = \"a\"\nname = \"b\"", 2, "duplicate");
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_file() {
+        let text =
+            "input = [\"a\", \"/b\"]\noutput = \"out\"\nstate = \"../s\"\ndisk = \"d\"\nfile = [\"f\"]";
+        let mut file = JobFile::parse(text).unwrap();
+        file.resolve_paths(Path::new("/jobs"));
+        assert_eq!(file.input.unwrap(), ["/jobs/a", "/b"]);
+        assert_eq!(file.output.unwrap(), Path::new("/jobs/out"));
+        assert_eq!(file.state.unwrap(), Path::new("/jobs/../s"));
+        assert_eq!(
+            (file.disk.unwrap(), file.file.unwrap()),
+            (vec!["/jobs/d".into()], vec!["/jobs/f".into()])
+        );
+    }
+}
