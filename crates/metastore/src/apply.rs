@@ -244,7 +244,9 @@ async fn job_ended(
         .bind(stored(now))
         .execute(&mut *db)
         .await?;
-    if state == JobState::Interrupted {
+    // A failed or cancelled job still hears from its attempts. Whoever finds a job interrupted, or published by a
+    // process that died right then, is the last to speak of them.
+    if matches!(state, JobState::Interrupted | JobState::Succeeded) {
         sqlx::query("UPDATE attempts SET state = $2, ended_ns = $3 WHERE job = $1 AND state = 'running'")
             .bind(job.0)
             .bind(AttemptState::Interrupted.word())

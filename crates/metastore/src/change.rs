@@ -67,7 +67,8 @@ pub enum Change {
         report: Box<JobReport>,
         now_ns: u64,
     },
-    /// The job is over. Attempts that still run are marked interrupted where the job is.
+    /// The job is over. Where it is interrupted or has succeeded, attempts that still stand as running are marked
+    /// interrupted: nobody will report them.
     JobEnded {
         job: JobId,
         state: JobState,

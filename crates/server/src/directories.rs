@@ -1,0 +1,121 @@
+//! The directories of a job: where they are, what stands in their way, how they come and go.
+
+use crate::ServerError;
+use api::JobSpec;
+use faults::{CrashPoint, crash_point};
+use ids::JobId;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// In the name of every directory we make, so that nothing else is ever removed.
+const MARK: &str = "sailfish-";
+/// A task that stops late may add a file while its directory is being removed; then it is removed again.
+const REMOVE_TRIES_MAX: u32 = 200;
+
+/// The directories of one job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Directories {
+    pub staging: PathBuf,
+    pub disk_dirs: Vec<PathBuf>,
+}
+
+/// Refuses an output that exists, or one whose replacement would take the job's own input away.
+pub(crate) fn check_output(spec: &JobSpec, state_dir: &Path) -> Result<(), ServerError> {
+    let output = &spec.output;
+    if output.file_name().is_none() || output.parent().is_none() {
+        return Err(ServerError::OutputUnusable { path: output.clone() });
+    }
+    let Ok(metadata) = std::fs::symlink_metadata(output) else { return Ok(()) };
+    if !spec.overwrite {
+        return Err(ServerError::OutputExists { path: output.clone() });
+    }
+    if !metadata.is_dir() {
+        return Err(ServerError::OutputNotADirectory { path: output.clone() });
+    }
+    let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let output_resolved = resolved(output);
+    let inputs = spec.inputs.iter().map(|input| input.path.as_path());
+    let others = spec.files.iter().chain(&spec.disks).map(PathBuf::as_path);
+    for path in inputs.chain(others).chain([state_dir]) {
+        if resolved(path).starts_with(&output_resolved) {
+            let inside = path.to_path_buf();
+            return Err(ServerError::OutputHoldsWhatTheJobNeeds { output: output.clone(), inside });
+        }
+    }
+    Ok(())
+}
+
+impl Directories {
+    /// Names the directories of a job; creates nothing.
+    pub fn choose(spec: &JobSpec, job: JobId, owner_uuid: &str) -> Result<Self, ServerError> {
+        let output = &spec.output;
+        let (Some(parent), Some(name)) = (output.parent(), output.file_name()) else {
+            return Err(ServerError::OutputUnusable { path: output.clone() });
+        };
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{MARK}{job}"));
+        let mut staging = parent.join(&hidden);
+        // A job of that number in another state directory may be there; the owner tells them apart.
+        if staging.symlink_metadata().is_ok() {
+            hidden.push(format!("-{owner_uuid}"));
+            staging = parent.join(&hidden);
+        }
+        let dir_name = format!("{MARK}{owner_uuid}-job{job}");
+        let disk_dirs = spec.disks.iter().map(|disk| disk.join(&dir_name)).collect();
+        Ok(Self { staging, disk_dirs })
+    }
+
+    /// Creates them, and the directories they lie in.
+    pub fn create(&self) -> Result<(), ServerError> {
+        for path in std::iter::once(&self.staging).chain(&self.disk_dirs) {
+            let wrong = |source| ServerError::DirectoryUnwritable { path: path.clone(), source };
+            if let Some(parent) = path.parent() {
+                std::fs::create_dir_all(parent).map_err(wrong)?;
+            }
+            match std::fs::create_dir(path) {
+                Ok(()) => {}
+                // The same --disk given twice is one directory.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && *path != self.staging => {}
+                Err(error) => return Err(wrong(error)),
+            }
+        }
+        crash_point(CrashPoint::StagingCreated);
+        Ok(())
+    }
+
+    /// Removes them, but the intermediate data where it is kept. All are tried; the first error is returned.
+    pub fn remove(&self, keep_disk_dirs: bool) -> std::io::Result<()> {
+        crash_point(CrashPoint::CleanupBeforeRemove);
+        let kept: &[PathBuf] = if keep_disk_dirs { &[] } else { &self.disk_dirs };
+        let mut first_error = None;
+        for path in std::iter::once(&self.staging).chain(kept) {
+            if let Err(error) = remove_tree(path) {
+                let named = std::io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+                first_error.get_or_insert(named);
+            }
+        }
+        crash_point(CrashPoint::CleanupAfterRemove);
+        first_error.map_or(Ok(()), Err)
+    }
+}
+
+fn remove_tree(path: &Path) -> std::io::Result<()> {
+    let ours = path.file_name().is_some_and(|name| name.to_string_lossy().contains(MARK));
+    if !ours {
+        return Err(std::io::Error::new(ErrorKind::InvalidInput, "not a directory that sailfish makes"));
+    }
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match std::fs::remove_dir_all(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound && !path.exists() => return Ok(()),
+            Err(error) if retry_helps(&error) && tries < REMOVE_TRIES_MAX => std::thread::yield_now(),
+            other => return other,
+        }
+    }
+}
+
+fn retry_helps(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::NotFound)
+}

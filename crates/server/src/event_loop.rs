@@ -1,0 +1,551 @@
+//! The loop: drain requests, ask the scheduler, write one transaction, reply.
+
+use crate::clock::now_ns;
+use crate::directories::Directories;
+use crate::job::Job;
+use crate::messages::{
+    Assignment, Finished, JobOutcome, JobProgress, JobRun, PullReply, PullRequest, StageProgress,
+    SubmittedJob,
+};
+use crate::owner::OwnerLock;
+use crate::shared::Shared;
+use crate::{ServerError, clock};
+use api::{Boundaries, JobSpec, KeyBytes, Split, TaskResult};
+use faults::{CrashPoint, crash_point};
+use ids::{AttemptKey, BoundariesVersion, JobId, StageIndex};
+use metastore::{AttemptState, Change, JobState, Metastore, StoreError};
+use scheduler::{Action, Event, Slot, State, UnixNanos};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio::sync::{mpsc, oneshot};
+
+/// Requests that may wait for the loop; more callers block.
+pub(crate) const REQUESTS_MAX: usize = 1024;
+/// Requests that go into one transaction.
+const BATCH_MAX: usize = 256;
+/// Jobs whose end is remembered for somebody who asks late.
+const FINISHED_JOBS_MAX: usize = 256;
+
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, ServerError>>;
+
+/// What may be asked of the loop.
+pub(crate) enum Request {
+    Submit {
+        spec: Arc<JobSpec>,
+        splits: Vec<Split>,
+        reply: Reply<SubmittedJob>,
+    },
+    Pull {
+        request: PullRequest,
+        reply: Reply<PullReply>,
+    },
+    Propose {
+        job: JobId,
+        keys: Vec<KeyBytes>,
+        reply: Reply<Boundaries>,
+    },
+    Cancel {
+        job: JobId,
+        reason: String,
+    },
+    Wait {
+        job: JobId,
+        reply: Reply<JobOutcome>,
+    },
+    /// From the thread that removed a job's directories.
+    Cleaned {
+        job: JobId,
+        problem: Option<String>,
+    },
+    Shutdown {
+        reply: Reply<()>,
+    },
+}
+
+pub(crate) struct EventLoop {
+    pub store: Metastore,
+    pub lock: OwnerLock,
+    pub shared: Arc<Shared>,
+    /// For the threads that clean.
+    sender: mpsc::Sender<Request>,
+    state: State,
+    outbox: VecDeque<Action>,
+    jobs: BTreeMap<JobId, Job>,
+    finished: VecDeque<(JobId, JobOutcome)>,
+    waiters: Vec<(JobId, Reply<JobOutcome>)>,
+    parked: BTreeMap<Slot, Reply<PullReply>>,
+    any_job_yet: bool,
+    /// The attempt in hand while the scheduler decides about it.
+    in_hand: Option<(Finished, Option<TaskResult>)>,
+    changes: Vec<Change>,
+    /// Run after the transaction, never before.
+    replies: Vec<Box<dyn FnOnce()>>,
+    to_clean: Vec<JobId>,
+    cleaners: Vec<JoinHandle<()>>,
+}
+
+impl EventLoop {
+    pub fn new(
+        store: Metastore,
+        lock: OwnerLock,
+        shared: Arc<Shared>,
+        sender: mpsc::Sender<Request>,
+    ) -> Self {
+        Self {
+            store,
+            lock,
+            shared,
+            sender,
+            state: State::default(),
+            outbox: VecDeque::new(),
+            jobs: BTreeMap::new(),
+            finished: VecDeque::new(),
+            waiters: Vec::new(),
+            parked: BTreeMap::new(),
+            any_job_yet: false,
+            in_hand: None,
+            changes: Vec::new(),
+            replies: Vec::new(),
+            to_clean: Vec::new(),
+            cleaners: Vec::new(),
+        }
+    }
+
+    /// Runs until it is shut down, or until the store fails.
+    pub async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        loop {
+            if requests.recv_many(&mut batch, BATCH_MAX).await == 0 {
+                return self.end(requests, None).await;
+            }
+            let mut shutdown = None;
+            for request in batch.drain(..) {
+                match request {
+                    Request::Shutdown { reply } => shutdown = Some(reply),
+                    Request::Submit { spec, splits, reply } => {
+                        // Its row must stand before its directories do, so it does not wait for the batch.
+                        if let Err(error) = self.submit(spec, splits, reply).await {
+                            return self.fail(error);
+                        }
+                    }
+                    other => self.take(other),
+                }
+            }
+            if let Err(error) = self.write_and_reply().await {
+                return self.fail(error);
+            }
+            if shutdown.is_some() {
+                return self.end(requests, shutdown).await;
+            }
+        }
+    }
+
+    /// Stores a job, then makes its directories, then lets the scheduler have it. An error of the store ends the
+    /// server; all others go to whoever submitted.
+    async fn submit(
+        &mut self,
+        spec: Arc<JobSpec>,
+        splits: Vec<Split>,
+        reply: Reply<SubmittedJob>,
+    ) -> Result<(), StoreError> {
+        let job = self.store.reserve_job_id().await?;
+        let directories = match Directories::choose(&spec, job, &self.lock.uuid) {
+            Ok(directories) => directories,
+            Err(error) => {
+                let _ = reply.send(Err(error));
+                return Ok(());
+            }
+        };
+        let submitted = Change::JobSubmitted {
+            job,
+            owner: self.lock.uuid.clone(),
+            spec: Arc::clone(&spec),
+            stages: mapreduce::stages(&spec),
+            staging: directories.staging.clone(),
+            disk_dirs: directories.disk_dirs.clone(),
+            now_ns: now_ns(),
+        };
+        crash_point(CrashPoint::SubmitBeforeTransaction);
+        match self.store.apply(&[submitted]).await {
+            Ok(()) => {}
+            Err(error @ (StoreError::PathNotText { .. } | StoreError::Json(_))) => {
+                let _ = reply.send(Err(error.into()));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+        crash_point(CrashPoint::SubmitAfterTransaction);
+        if let Err(error) = directories.create() {
+            return self.withdraw(job, &directories, error, reply).await;
+        }
+        let run = Arc::new(JobRun {
+            spec,
+            staging: directories.staging.clone(),
+            disk_dirs: directories.disk_dirs.clone(),
+            cancelled: self.shared.add_job(job),
+        });
+        self.jobs.insert(job, Job::new(job, run, splits));
+        self.any_job_yet = true;
+        let stages = self.jobs[&job].stage_names.clone();
+        self.feed(Event::JobSubmitted { job, stages });
+        let answer = SubmittedJob { job, staging: directories.staging, disk_dirs: directories.disk_dirs };
+        self.replies.push(Box::new(move || drop(reply.send(Ok(answer)))));
+        Ok(())
+    }
+
+    /// The directories of a stored job cannot be made: it has failed before it began.
+    async fn withdraw(
+        &mut self,
+        job: JobId,
+        directories: &Directories,
+        error: ServerError,
+        reply: Reply<SubmittedJob>,
+    ) -> Result<(), StoreError> {
+        let mut changes = vec![Change::JobEnded {
+            job,
+            state: JobState::Failed,
+            exit_code: None,
+            error: Some(error.to_string()),
+            now_ns: now_ns(),
+        }];
+        if directories.remove(false).is_ok() {
+            changes.push(Change::JobCleaned { job, now_ns: now_ns() });
+        }
+        self.store.apply(&changes).await?;
+        let _ = reply.send(Err(error));
+        Ok(())
+    }
+
+    fn take(&mut self, request: Request) {
+        match request {
+            Request::Pull { request, reply } => self.pull(request, reply),
+            Request::Propose { job, keys, reply } => self.propose(job, keys, reply),
+            Request::Cancel { job, reason } => self.cancel(job, reason),
+            Request::Wait { job, reply } => self.waiters.push((job, reply)),
+            Request::Cleaned { job, problem } => self.cleaned(job, problem),
+            Request::Submit { .. } | Request::Shutdown { .. } => {
+                unreachable!("the loop takes these itself");
+            }
+        }
+    }
+
+    fn pull(&mut self, request: PullRequest, reply: Reply<PullReply>) {
+        let slot = Slot { node: request.node, slot: request.slot };
+        if let Some(finished) = request.finished {
+            self.attempt_finished(finished);
+        }
+        self.parked.insert(slot, reply);
+        self.feed(Event::SlotFree { slot });
+    }
+
+    fn attempt_finished(&mut self, mut finished: Finished) {
+        let attempt = finished.attempt;
+        let Some(job) = self.jobs.get_mut(&attempt.task.job) else { return };
+        if !job.knows(attempt.task.stage, attempt.task.task) {
+            return;
+        }
+        let outcome = std::mem::replace(&mut finished.outcome, Ok(TaskResult::Commit(Default::default())));
+        let checked = outcome.and_then(|result| job.check_result(attempt, &result).map(|()| result));
+        match checked {
+            Ok(result) => {
+                self.in_hand = Some((finished, Some(result)));
+                self.feed(Event::AttemptSucceeded { attempt });
+            }
+            Err(failure) => {
+                let retryable = failure.retryable();
+                let state = match failure.blame {
+                    api::Blame::Cancelled => AttemptState::Cancelled,
+                    _ => AttemptState::Failed,
+                };
+                job.attempt_ended(&finished, state, Some(failure), &mut self.changes);
+                self.feed(Event::AttemptFailed { attempt, retryable });
+            }
+        }
+        self.in_hand = None;
+    }
+
+    fn propose(&mut self, id: JobId, keys: Vec<KeyBytes>, reply: Reply<Boundaries>) {
+        let Some(job) = self.jobs.get_mut(&id) else {
+            drop(reply.send(Err(ServerError::UnknownJob { job: id })));
+            return;
+        };
+        let boundaries = match &job.boundaries {
+            Some(boundaries) => boundaries.clone(),
+            None => {
+                let boundaries = Boundaries { version: BoundariesVersion(1), keys };
+                job.boundaries = Some(boundaries.clone());
+                let stored = boundaries.clone();
+                self.changes.push(Change::Boundaries { job: id, boundaries: stored, now_ns: now_ns() });
+                boundaries
+            }
+        };
+        self.replies.push(Box::new(move || drop(reply.send(Ok(boundaries)))));
+    }
+
+    fn cancel(&mut self, id: JobId, reason: String) {
+        let Some(job) = self.jobs.get_mut(&id).filter(|job| job.outcome.is_none()) else { return };
+        job.stop_attempts();
+        let note = Change::Note {
+            job: Some(id),
+            kind: "job cancel asked",
+            detail: reason.clone(),
+            now_ns: now_ns(),
+        };
+        self.changes.push(note);
+        job.cancel_reason.get_or_insert(reason);
+        self.feed(Event::JobCancelled { job: id });
+    }
+
+    fn cleaned(&mut self, id: JobId, problem: Option<String>) {
+        let Some(job) = self.jobs.remove(&id) else { return };
+        match problem {
+            None => self.changes.push(Change::JobCleaned { job: id, now_ns: now_ns() }),
+            Some(detail) => {
+                tracing::warn!(job = %id, %detail, "cannot remove the files of a job");
+                let kind = "job not cleaned";
+                self.changes.push(Change::Note { job: Some(id), kind, detail, now_ns: now_ns() });
+            }
+        }
+        let outcome = job.outcome.expect("a job is cleaned after its end");
+        self.finished.push_back((id, outcome));
+        if self.finished.len() > FINISHED_JOBS_MAX
+            && let Some((oldest, _)) = self.finished.pop_front()
+        {
+            self.shared.forget(oldest);
+        }
+    }
+
+    /// Gives an event to the scheduler and does what it orders, and what follows from that.
+    fn feed(&mut self, event: Event) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            let now = UnixNanos(clock::now_ns());
+            scheduler::handle(&mut self.state, &mut self.outbox, now, event);
+            while let Some(action) = self.outbox.pop_front() {
+                events.extend(self.execute(action));
+            }
+        }
+    }
+
+    fn execute(&mut self, action: Action) -> Option<Event> {
+        match action {
+            Action::ExpandStage { job, stage } => return self.expand(job, stage),
+            Action::StartAttempt { attempt, slot } => self.start(attempt, slot),
+            Action::TaskDone { attempt } => self.task_done(attempt),
+            Action::AttemptDiscarded { attempt } => self.discarded(attempt),
+            Action::TaskRetried { task } => {
+                self.changes.push(Change::TaskRetried { task, now_ns: now_ns() });
+            }
+            Action::JobFailed { job, because } => {
+                self.with_job(job, |job, changes| job.failed(because, changes));
+            }
+            Action::JobSucceeded { job } => self.with_job(job, Job::succeeded),
+            Action::JobCancelled { job } => self.with_job(job, Job::cancelled),
+            Action::JobDrained { job } => self.to_clean.push(job),
+        }
+        None
+    }
+
+    fn with_job(&mut self, id: JobId, change: impl FnOnce(&mut Job, &mut Vec<Change>)) {
+        let job = self.jobs.get_mut(&id).expect("the scheduler speaks of jobs that are not cleaned yet");
+        change(job, &mut self.changes);
+    }
+
+    fn expand(&mut self, id: JobId, stage: StageIndex) -> Option<Event> {
+        let job = self.jobs.get_mut(&id)?;
+        Some(match job.expand_stage(stage, &mut self.changes) {
+            Ok(task_count) => Event::StageExpanded { job: id, stage, task_count },
+            Err(_) => Event::StageRefused { job: id, stage },
+        })
+    }
+
+    fn start(&mut self, attempt: AttemptKey, slot: Slot) {
+        let job = &self.jobs[&attempt.task.job];
+        let task = job.task(attempt).expect("the scheduler starts tasks of expanded stages").clone();
+        let reply = self.parked.remove(&slot).expect("the scheduler starts attempts in slots that pulled");
+        let assignment = Box::new(Assignment { attempt, task, job: Arc::clone(&job.run) });
+        self.changes.push(Change::AttemptStarted {
+            attempt,
+            node: slot.node,
+            slot: slot.slot,
+            now_ns: now_ns(),
+        });
+        self.replies.push(Box::new(move || drop(reply.send(Ok(PullReply::Run(assignment))))));
+    }
+
+    fn task_done(&mut self, attempt: AttemptKey) {
+        let Some((finished, Some(result))) = self.in_hand.take() else {
+            unreachable!("{attempt} wins while it is handed in");
+        };
+        self.with_job(attempt.task.job, |job, changes| {
+            job.attempt_ended(&finished, AttemptState::Succeeded, None, changes);
+            job.task_done(attempt, result, changes);
+        });
+    }
+
+    fn discarded(&mut self, attempt: AttemptKey) {
+        let Some((finished, _)) = self.in_hand.take() else { return };
+        self.with_job(attempt.task.job, |job, changes| {
+            job.attempt_ended(&finished, AttemptState::Discarded, None, changes);
+        });
+    }
+
+    /// The end of a batch: slots without a job are sent home, all changes written, and then the replies go.
+    async fn write_and_reply(&mut self) -> Result<(), StoreError> {
+        self.stop_idle_slots();
+        let results = self.changes.iter().any(|change| matches!(change, Change::AttemptEnded { .. }));
+        let boundaries = self.changes.iter().any(|change| matches!(change, Change::Boundaries { .. }));
+        if boundaries {
+            crash_point(CrashPoint::BoundariesBeforeTransaction);
+        }
+        if results {
+            crash_point(CrashPoint::ResultBeforeTransaction);
+        }
+        self.store.apply(&self.changes).await?;
+        self.changes.clear();
+        if boundaries {
+            crash_point(CrashPoint::BoundariesAfterTransaction);
+        }
+        if results {
+            crash_point(CrashPoint::ResultAfterTransaction);
+        }
+        self.publish_progress();
+        self.replies.drain(..).for_each(|reply| reply());
+        self.answer_waiters();
+        for job in std::mem::take(&mut self.to_clean) {
+            self.clean(job);
+        }
+        Ok(())
+    }
+
+    fn stop_idle_slots(&mut self) {
+        if !self.any_job_yet || scheduler::has_jobs(&self.state) {
+            return;
+        }
+        for (slot, reply) in std::mem::take(&mut self.parked) {
+            self.feed(Event::SlotGone { slot });
+            self.replies.push(Box::new(move || drop(reply.send(Ok(PullReply::Stop)))));
+        }
+    }
+
+    fn publish_progress(&self) {
+        for (id, job) in &self.jobs {
+            let counts = scheduler::stage_counts(&self.state, *id);
+            let over = counts.is_none();
+            let stages = match counts {
+                Some(counts) => counts
+                    .into_iter()
+                    .map(|stage| StageProgress {
+                        name: stage.name,
+                        expanded: stage.expanded,
+                        tasks: stage.tasks,
+                        done: stage.done,
+                        running: stage.running,
+                    })
+                    .collect(),
+                None => last_progress(job),
+            };
+            self.shared.set_progress(*id, JobProgress { stages, over });
+        }
+    }
+
+    fn answer_waiters(&mut self) {
+        for (id, reply) in std::mem::take(&mut self.waiters) {
+            let finished = self.finished.iter().find(|(job, _)| *job == id);
+            match finished {
+                Some((_, outcome)) => drop(reply.send(Ok(outcome.clone()))),
+                None if self.jobs.contains_key(&id) => self.waiters.push((id, reply)),
+                None => drop(reply.send(Err(ServerError::UnknownJob { job: id }))),
+            }
+        }
+    }
+
+    /// Removes the directories of a drained job, on a thread of its own: that may be a lot of files.
+    fn clean(&mut self, id: JobId) {
+        self.cleaners.retain(|cleaner| !cleaner.is_finished());
+        let job = &self.jobs[&id];
+        let (directories, keep, sender) = (job.directories(), job.run.spec.keep_ifiles, self.sender.clone());
+        let work = move || {
+            let problem = directories.remove(keep).err().map(|error| error.to_string());
+            // Nobody listens any more where the server ends at the same time; it cleans by itself then.
+            let _ = sender.blocking_send(Request::Cleaned { job: id, problem });
+        };
+        match std::thread::Builder::new().name(format!("clean-{id}")).spawn(work) {
+            Ok(cleaner) => self.cleaners.push(cleaner),
+            Err(error) => self.cleaned(id, Some(error.to_string())),
+        }
+    }
+
+    /// An orderly end. Whatever is not over is marked interrupted and removed.
+    async fn end(mut self, mut requests: mpsc::Receiver<Request>, reply: Option<Reply<()>>) {
+        requests.close();
+        self.jobs.values().for_each(Job::stop_attempts);
+        while let Some(request) = requests.recv().await {
+            if let Request::Cleaned { job, problem } = request {
+                self.cleaned(job, problem);
+            }
+        }
+        for cleaner in self.cleaners.drain(..) {
+            if cleaner.join().is_err() {
+                tracing::warn!("a thread that removes the files of a job panicked");
+            }
+        }
+        for (id, job) in &self.jobs {
+            if job.outcome.is_none() {
+                self.changes.push(Change::JobEnded {
+                    job: *id,
+                    state: JobState::Interrupted,
+                    exit_code: None,
+                    error: Some("the server was shut down".to_string()),
+                    now_ns: now_ns(),
+                });
+            }
+            match job.directories().remove(job.run.spec.keep_ifiles && job.outcome.is_some()) {
+                Ok(()) => self.changes.push(Change::JobCleaned { job: *id, now_ns: now_ns() }),
+                Err(error) => tracing::warn!(job = %id, %error, "cannot remove the files of a job"),
+            }
+        }
+        self.changes.push(Change::OwnerEnded { uuid: self.lock.uuid.clone(), now_ns: now_ns() });
+        let written = self.store.apply(&self.changes).await;
+        self.answer_waiters();
+        for (_, reply) in std::mem::take(&mut self.parked) {
+            drop(reply.send(Ok(PullReply::Stop)));
+        }
+        let closed = self.store.close().await;
+        match written.and(closed) {
+            Ok(()) => self.lock.release(),
+            // The lock file stays: the next process sees a dead owner and does the rest.
+            Err(error) => tracing::warn!(%error, "cannot store the end of the server"),
+        }
+        if let Some(reply) = reply {
+            drop(reply.send(Ok(())));
+        }
+    }
+
+    /// The store failed: what is in memory may differ from it, so nothing more is promised. The rows that stand
+    /// let the next process clean up; the files go now as far as they can.
+    fn fail(self, error: StoreError) {
+        tracing::error!(%error, "the store failed, the server stops");
+        self.shared.fail(error.to_string());
+        for job in self.jobs.values() {
+            job.stop_attempts();
+            if let Err(error) = job.directories().remove(false) {
+                tracing::warn!(job = %job.id, %error, "cannot remove the files of a job");
+            }
+        }
+    }
+}
+
+/// The progress of a job that is over: complete where it succeeded, else as far as its tasks go.
+fn last_progress(job: &Job) -> Vec<StageProgress> {
+    let mut stages = Vec::new();
+    for (index, name) in job.stage_names.iter().enumerate() {
+        let tasks = job.tasks.get(index).map_or(0, |tasks| tasks.len() as u32);
+        let won = |attempt: &&mapreduce::AttemptTime| usize::from(attempt.stage.0) == index && attempt.won;
+        let done = job.results.attempts.iter().filter(won).count() as u32;
+        let expanded = index < job.tasks.len();
+        stages.push(StageProgress { name, expanded, tasks, done, running: 0 });
+    }
+    stages
+}

@@ -1,0 +1,303 @@
+//! What the loop knows of one job, and what its events change in the store.
+
+use crate::JobRun;
+use crate::clock::now_ns;
+use crate::directories::Directories;
+use crate::messages::{Finished, JobOutcome};
+use api::task::{MapResult, Part, RunSummary, SealResult};
+use api::{Blame, Boundaries, JobSpec, Split, Task, TaskFailure, TaskResult};
+use ids::{AttemptKey, ChunkId, IfileIndex, JobId, PlanVersion, RunId, StageIndex, TaskIndex};
+use mapreduce::{AttemptTime, ExpandError, JobResults, Proof, expand, prove};
+use metastore::{AttemptState, Change, JobState, ProofRow};
+use scheduler::FailureCause;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Exit codes of a job that failed without one of the user's program (the names are those of sysexits.h).
+const EX_DATAERR: i32 = 65;
+const EX_SOFTWARE: i32 = 70;
+const EX_IOERR: i32 = 74;
+/// What a shell reports for a program that Ctrl-C ended.
+pub(crate) const EXIT_CANCELLED: i32 = 130;
+const EXIT_SIGNAL_BASE: i32 = 128;
+
+/// One job of this process.
+pub(crate) struct Job {
+    pub id: JobId,
+    pub run: Arc<JobRun>,
+    pub stage_names: Vec<&'static str>,
+    /// The tasks of each expanded stage.
+    pub tasks: Vec<Vec<Task>>,
+    pub results: JobResults,
+    pub boundaries: Option<Boundaries>,
+    pub cancel_reason: Option<String>,
+    /// The last failure of an attempt, or of making a stage.
+    pub last_failure: Option<TaskFailure>,
+    pub outcome: Option<JobOutcome>,
+    report: Option<Box<api::JobReport>>,
+}
+
+impl Job {
+    pub fn new(id: JobId, run: Arc<JobRun>, splits: Vec<Split>) -> Self {
+        Self {
+            id,
+            stage_names: mapreduce::stages(&run.spec),
+            run,
+            tasks: Vec::new(),
+            results: JobResults::new(id, splits),
+            boundaries: None,
+            cancel_reason: None,
+            last_failure: None,
+            outcome: None,
+            report: None,
+        }
+    }
+
+    fn spec(&self) -> &JobSpec {
+        &self.run.spec
+    }
+
+    pub fn directories(&self) -> Directories {
+        Directories { staging: self.run.staging.clone(), disk_dirs: self.run.disk_dirs.clone() }
+    }
+
+    /// Tells running attempts to stop.
+    pub fn stop_attempts(&self) {
+        self.run.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    pub fn task(&self, attempt: AttemptKey) -> Option<&Task> {
+        self.tasks.get(usize::from(attempt.task.stage.0))?.get(attempt.task.task.0 as usize)
+    }
+
+    /// Makes the tasks of a stage; the answer is their number. On an error the job must fail.
+    pub fn expand_stage(&mut self, stage: StageIndex, changes: &mut Vec<Change>) -> Result<u32, ExpandError> {
+        let job = self.id;
+        if let Some(before) = stage.0.checked_sub(1) {
+            changes.push(Change::StageEnded { job, stage: StageIndex(before), now_ns: now_ns() });
+        }
+        let name = self.stage_names[usize::from(stage.0)];
+        let run = Arc::clone(&self.run);
+        let expanded = expand(name, &run.spec, &mut self.results);
+        if name == "commit" {
+            match &expanded {
+                Err(ExpandError::Proof(proof)) => changes.push(self.proofs(proof)),
+                _ => changes.push(self.proofs(&prove(&self.results, self.ifile_count()))),
+            }
+        }
+        let tasks = expanded.inspect_err(|error| {
+            self.last_failure = Some(TaskFailure::new(Blame::Engine, error.to_string()));
+        })?;
+        if name == "reduce" {
+            changes.push(Change::Plan {
+                job,
+                version: PlanVersion(1),
+                target_bytes: self.results.target_bytes,
+                tasks: self.results.plan.clone(),
+                now_ns: now_ns(),
+            });
+        }
+        if let [Task::Commit(commit)] = &tasks[..] {
+            self.report = Some(commit.report.clone());
+            let (report, counters) = (commit.report.clone(), self.results.counters());
+            changes.push(Change::Counters { job, counters });
+            changes.push(Change::JobCommitting { job, report, now_ns: now_ns() });
+        }
+        changes.push(Change::StageExpanded { job, stage, tasks: tasks.clone(), now_ns: now_ns() });
+        let count = u32::try_from(tasks.len()).expect("tasks are counted as u32 from the splits on");
+        self.tasks.push(tasks);
+        Ok(count)
+    }
+
+    fn ifile_count(&self) -> u32 {
+        if self.spec().map_only { 0 } else { self.spec().layout.ifile_count }
+    }
+
+    fn proofs(&self, proof: &Proof) -> Change {
+        let row = |row: &mapreduce::IfileProof| ProofRow {
+            ifile: row.ifile,
+            committed: row.committed,
+            merged: row.merged,
+        };
+        Change::Proofs { job: self.id, rows: proof.ifiles.iter().map(row).collect() }
+    }
+
+    /// The end of an attempt that won, lost or failed.
+    pub fn attempt_ended(
+        &mut self,
+        finished: &Finished,
+        state: AttemptState,
+        failure: Option<TaskFailure>,
+        changes: &mut Vec<Change>,
+    ) {
+        let attempt = finished.attempt;
+        self.results.attempts.push(AttemptTime {
+            stage: attempt.task.stage,
+            task: attempt.task.task,
+            started_ns: finished.started_ns,
+            ended_ns: finished.ended_ns,
+            won: state == AttemptState::Succeeded,
+        });
+        if let Some(failure) = &failure {
+            self.last_failure = Some(failure.clone());
+        }
+        changes.push(Change::AttemptEnded {
+            attempt,
+            state,
+            started_ns: finished.started_ns,
+            ended_ns: finished.ended_ns,
+            failure,
+        });
+    }
+
+    /// The result of a winner goes into the store and into what the next stage follows from.
+    pub fn task_done(&mut self, attempt: AttemptKey, result: TaskResult, changes: &mut Vec<Change>) {
+        let job = self.id;
+        changes.push(Change::TaskDone { attempt, now_ns: now_ns() });
+        match &result {
+            TaskResult::Map(map) => {
+                changes.push(Change::Sources { attempt, commits: map.commits.clone() });
+                changes.extend(map.part.clone().map(|part| Change::Part { attempt, part }));
+            }
+            TaskResult::Seal(seal) => {
+                changes.push(Change::Chunks { job, chunks: seal.chunks.clone() });
+                let runs = seal.runs.iter().map(without_weights).collect();
+                changes.push(Change::Runs { job, runs, replaced: Vec::new() });
+            }
+            TaskResult::Merge(merge) => {
+                let (runs, replaced) = (vec![without_weights(&merge.run)], merge.replaced.clone());
+                changes.push(Change::Runs { job, runs, replaced });
+            }
+            TaskResult::Reduce(reduce) => {
+                changes.push(Change::Part { attempt, part: reduce.part.clone() });
+            }
+            TaskResult::Commit(_) => {}
+        }
+        self.results.record(attempt, result);
+    }
+
+    pub fn failed(&mut self, because: FailureCause, changes: &mut Vec<Change>) {
+        self.stop_attempts();
+        let failure = self.last_failure.clone().unwrap_or_else(|| {
+            TaskFailure::new(Blame::Engine, "the job failed without a failure of an attempt")
+        });
+        let exit_code = exit_code(&failure);
+        let attempt = match because {
+            FailureCause::Attempt(attempt) => Some(attempt),
+            FailureCause::Stage(_) => None,
+        };
+        changes.push(self.ended(JobState::Failed, exit_code, Some(failure.message.clone())));
+        self.outcome = Some(JobOutcome::Failed { failure, attempt, exit_code });
+    }
+
+    pub fn succeeded(&mut self, changes: &mut Vec<Change>) {
+        let last = StageIndex((self.stage_names.len() - 1) as u16);
+        changes.push(Change::StageEnded { job: self.id, stage: last, now_ns: now_ns() });
+        changes.push(self.ended(JobState::Succeeded, 0, None));
+        let report = self.report.take().expect("a job succeeds by its commit, which carries the report");
+        self.outcome = Some(JobOutcome::Succeeded(report));
+    }
+
+    pub fn cancelled(&mut self, changes: &mut Vec<Change>) {
+        let reason = self.cancel_reason.clone().unwrap_or_default();
+        changes.push(self.ended(JobState::Cancelled, EXIT_CANCELLED, Some(reason.clone())));
+        self.outcome = Some(JobOutcome::Cancelled { reason });
+    }
+
+    fn ended(&self, state: JobState, exit_code: i32, error: Option<String>) -> Change {
+        Change::JobEnded { job: self.id, state, exit_code: Some(exit_code), error, now_ns: now_ns() }
+    }
+
+    /// What is wrong with a result, before it goes anywhere near the store. Only the engine can be wrong here.
+    pub fn check_result(&self, attempt: AttemptKey, result: &TaskResult) -> Result<(), TaskFailure> {
+        let wrong = |what: &str| Err(TaskFailure::new(Blame::Engine, format!("{attempt} reports {what}")));
+        let (problem, part) = match (self.task(attempt), result) {
+            (Some(Task::Map(task)), TaskResult::Map(map)) => {
+                if task.part_index.is_some() != map.part.is_some() {
+                    return wrong("a part where none is asked for, or none where one is");
+                }
+                (self.problem_of_map(map), task.part_index.zip(map.part.as_ref()))
+            }
+            (Some(Task::Seal(_)), TaskResult::Seal(seal)) => (self.problem_of_seal(seal), None),
+            (Some(Task::Merge(task)), TaskResult::Merge(merge)) => {
+                let known: BTreeSet<RunId> = self.run_ids().collect();
+                let problem = match () {
+                    () if known.contains(&merge.run.run) => Some("a merged run under an old number"),
+                    () if merge.run.ifile != task.ifile => Some("a merged run of another I-file"),
+                    () if merge.replaced != task.runs => Some("other replaced runs than it was given"),
+                    () => None,
+                };
+                (problem, None)
+            }
+            (Some(Task::Reduce(task)), TaskResult::Reduce(reduce)) => {
+                let foreign = reduce.merged.iter().any(|(ifile, _)| !task.ifiles.contains(ifile));
+                let problem = foreign.then_some("records of an I-file it was not given");
+                (problem, Some((task.part_index, &reduce.part)))
+            }
+            (Some(Task::Commit(_)), TaskResult::Commit(_)) => (None, None),
+            _ => (Some("the result of another kind of task"), None),
+        };
+        if let Some(what) = problem {
+            return wrong(what);
+        }
+        match part {
+            Some((index, Part { name, .. })) if *name != format!("part-{index:05}") => {
+                wrong(&format!("the part {name:?} instead of part-{index:05}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn run_ids(&self) -> impl Iterator<Item = RunId> {
+        let sealed = self.results.seal.iter().flat_map(|seal| seal.runs.iter().map(|run| run.run));
+        sealed.chain(self.results.merges.values().map(|merge| merge.run.run))
+    }
+
+    fn problem_of_map(&self, map: &MapResult) -> Option<&'static str> {
+        let keys: BTreeSet<(IfileIndex, ChunkId)> =
+            map.commits.iter().map(|commit| (commit.ifile, commit.chunk)).collect();
+        if keys.len() != map.commits.len() {
+            return Some("two commits to one chunk");
+        }
+        let outside = keys.iter().any(|(ifile, _)| ifile.0 >= self.ifile_count());
+        outside.then_some("a commit to an I-file that the job does not have")
+    }
+
+    fn problem_of_seal(&self, seal: &SealResult) -> Option<&'static str> {
+        let chunks: BTreeSet<ChunkId> = seal.chunks.iter().map(|chunk| chunk.chunk).collect();
+        let runs: BTreeSet<RunId> = seal.runs.iter().map(|run| run.run).collect();
+        if chunks.len() != seal.chunks.len() || runs.len() != seal.runs.len() {
+            return Some("two chunks or two runs of one number");
+        }
+        let mut ifiles =
+            seal.chunks.iter().map(|chunk| chunk.ifile).chain(seal.runs.iter().map(|run| run.ifile));
+        let outside = ifiles.any(|ifile| ifile.0 >= self.ifile_count());
+        outside.then_some("a chunk or run of an I-file that the job does not have")
+    }
+
+    /// Whether the job has such a task, so that nothing is stored about one that never was.
+    pub fn knows(&self, stage: StageIndex, task: TaskIndex) -> bool {
+        self.tasks.get(usize::from(stage.0)).is_some_and(|tasks| (task.0 as usize) < tasks.len())
+    }
+}
+
+/// The store keeps no key indexes; copying them would cost more than all other columns.
+fn without_weights(run: &RunSummary) -> RunSummary {
+    RunSummary { weights: Vec::new(), chunks: run.chunks.clone(), ..*run }
+}
+
+/// The exit code of a front end for a failure: that of the user's program, or one that tells whose fault it is.
+pub(crate) fn exit_code(failure: &TaskFailure) -> i32 {
+    match failure.blame {
+        Blame::UserProgram => match (failure.exit_code, failure.signal) {
+            (Some(code), _) if code != 0 => code,
+            (_, Some(signal)) => EXIT_SIGNAL_BASE + signal,
+            _ => 1,
+        },
+        Blame::UserData => EX_DATAERR,
+        Blame::Environment => EX_IOERR,
+        Blame::Engine => EX_SOFTWARE,
+        Blame::Cancelled => EXIT_CANCELLED,
+    }
+}

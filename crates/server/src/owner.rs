@@ -1,0 +1,162 @@
+//! Owner locks: a file per process, locked while the process lives. The kernel lets go of the lock however the
+//! process dies, so a free lock proves that its owner is gone.
+
+use crate::ServerError;
+use faults::{CrashPoint, crash_point};
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+
+const LOCK_SUFFIX: &str = "lock";
+/// A lock under construction: it must be locked before anybody sees it under its real name.
+const NEW_SUFFIX: &str = "new";
+/// Another process that sweeps at the same moment may take a new file for a dead one; then another is made.
+const TRIES_MAX: u32 = 16;
+
+/// The lock of this process.
+pub(crate) struct OwnerLock {
+    pub uuid: String,
+    path: PathBuf,
+    /// Holds the lock while it is open.
+    _file: File,
+}
+
+/// The lock of a dead owner, held while its jobs are cleaned so that nobody else does the same.
+pub(crate) struct DeadOwner {
+    /// None for a file that never got its real name.
+    pub uuid: Option<String>,
+    path: PathBuf,
+    _file: File,
+}
+
+pub(crate) fn owners_dir(state_dir: &Path) -> PathBuf {
+    state_dir.join("owners")
+}
+
+impl OwnerLock {
+    /// Takes a new lock under a new name.
+    pub fn take(state_dir: &Path) -> Result<Self, ServerError> {
+        let dir = owners_dir(state_dir);
+        let wrong = |source| ServerError::OwnerLock { path: dir.clone(), source };
+        std::fs::create_dir_all(&dir).map_err(wrong)?;
+        let mut last = std::io::Error::from(std::io::ErrorKind::ResourceBusy);
+        for _ in 0..TRIES_MAX {
+            match Self::try_take(&dir) {
+                Ok(lock) => {
+                    crash_point(CrashPoint::OwnerLockTaken);
+                    return Ok(lock);
+                }
+                Err(error) if swept_away(&error) => last = error,
+                Err(error) => return Err(wrong(error)),
+            }
+        }
+        Err(wrong(last))
+    }
+
+    fn try_take(dir: &Path) -> std::io::Result<Self> {
+        let uuid = uuid::Uuid::new_v4().to_string();
+        let new_path = dir.join(format!("{uuid}.{NEW_SUFFIX}"));
+        let path = dir.join(format!("{uuid}.{LOCK_SUFFIX}"));
+        let file = File::options().write(true).create_new(true).open(&new_path)?;
+        file.try_lock().map_err(std::io::Error::from)?;
+        std::fs::rename(&new_path, &path)?;
+        Ok(Self { uuid, path, _file: file })
+    }
+
+    /// Gives the lock up; the process has no jobs any more.
+    pub fn release(self) {
+        // The file goes first: a free lock with a file would be swept, which is only wasted work.
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove the owner lock");
+        }
+    }
+}
+
+fn swept_away(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::WouldBlock)
+}
+
+impl DeadOwner {
+    /// Removes the lock file: nothing of the owner is left.
+    pub fn bury(self) {
+        match std::fs::remove_file(&self.path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                tracing::warn!(path = %self.path.display(), %error, "cannot remove a dead owner's lock");
+            }
+        }
+    }
+}
+
+/// Every owner whose lock is free, but for this process; the locks are held while the list lives.
+pub(crate) fn dead_owners(state_dir: &Path, own_uuid: &str) -> Result<Vec<DeadOwner>, ServerError> {
+    let dir = owners_dir(state_dir);
+    let wrong = |source| ServerError::OwnerLock { path: dir.clone(), source };
+    let mut dead = Vec::new();
+    for entry in std::fs::read_dir(&dir).map_err(wrong)? {
+        let path = entry.map_err(wrong)?.path();
+        let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else { continue };
+        let uuid = match path.extension().and_then(|extension| extension.to_str()) {
+            Some(LOCK_SUFFIX) => Some(stem.to_string()),
+            Some(NEW_SUFFIX) => None,
+            _ => continue,
+        };
+        if stem == own_uuid {
+            continue;
+        }
+        let file = match File::options().write(true).open(&path) {
+            Ok(file) => file,
+            // Somebody else was faster.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(wrong(error)),
+        };
+        match file.try_lock() {
+            Ok(()) => dead.push(DeadOwner { uuid, path, _file: file }),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(wrong(error)),
+        }
+    }
+    Ok(dead)
+}
+
+/// Whether an owner has a lock file, free or not.
+pub(crate) fn has_lock_file(state_dir: &Path, uuid: &str) -> bool {
+    owners_dir(state_dir).join(format!("{uuid}.{LOCK_SUFFIX}")).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OwnerLock, dead_owners, has_lock_file};
+
+    #[test]
+    fn a_lock_is_held_until_it_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, second) = (OwnerLock::take(dir.path()).unwrap(), OwnerLock::take(dir.path()).unwrap());
+        let first_uuid = first.uuid.clone();
+        assert!(dead_owners(dir.path(), &second.uuid).unwrap().is_empty());
+        // As when the process dies: the lock is free, the file stays.
+        drop(first);
+        let dead = dead_owners(dir.path(), &second.uuid).unwrap();
+        assert_eq!(dead.len(), 1);
+        assert_eq!(dead[0].uuid.as_ref(), Some(&first_uuid));
+        // While one sweeps, another one sees nothing to sweep.
+        assert!(dead_owners(dir.path(), &second.uuid).unwrap().is_empty());
+        dead.into_iter().for_each(|owner| owner.bury());
+        assert!(!has_lock_file(dir.path(), &first_uuid));
+        assert!(has_lock_file(dir.path(), &second.uuid));
+        let uuid = second.uuid.clone();
+        second.release();
+        assert!(!has_lock_file(dir.path(), &uuid));
+    }
+
+    #[test]
+    fn a_file_that_never_became_a_lock_is_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = OwnerLock::take(dir.path()).unwrap();
+        std::fs::write(dir.path().join("owners/left.new"), "").unwrap();
+        let dead = dead_owners(dir.path(), &own.uuid).unwrap();
+        assert!(matches!(&dead[..], [owner] if owner.uuid.is_none()));
+        dead.into_iter().for_each(|owner| owner.bury());
+        assert!(!dir.path().join("owners/left.new").exists());
+    }
+}

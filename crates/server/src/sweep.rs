@@ -1,0 +1,77 @@
+//! Cleaning up after owners that died: their unfinished jobs are marked, their directories removed.
+
+use crate::ServerError;
+use crate::clock::now_ns;
+use crate::directories::Directories;
+use crate::owner::{dead_owners, has_lock_file};
+use api::JobReport;
+use ids::JobId;
+use metastore::{Change, JobRow, JobState, Metastore};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Sweeps once. What cannot be removed (no permission, say) is warned about and tried again by the next one.
+pub(crate) async fn sweep(store: &Metastore, state_dir: &Path, own_uuid: &str) -> Result<(), ServerError> {
+    let dead = dead_owners(state_dir, own_uuid)?;
+    let dead_uuids: BTreeSet<&str> = dead.iter().filter_map(|owner| owner.uuid.as_deref()).collect();
+    let mut unfinished: BTreeSet<String> = BTreeSet::new();
+    for row in store.jobs_to_clean(own_uuid).await? {
+        let locked_by_us = dead_uuids.contains(row.owner.as_str());
+        if !locked_by_us && has_lock_file(state_dir, &row.owner) {
+            continue;
+        }
+        if !clean_job(store, row.job).await? {
+            unfinished.insert(row.owner);
+        }
+    }
+    for owner in dead {
+        match &owner.uuid {
+            Some(uuid) if unfinished.contains(uuid) => {}
+            Some(uuid) => {
+                let ended = Change::OwnerEnded { uuid: uuid.clone(), now_ns: now_ns() };
+                store.apply(&[ended]).await?;
+                owner.bury();
+            }
+            None => owner.bury(),
+        }
+    }
+    Ok(())
+}
+
+/// Cleans one job of a dead owner; false where something could not be removed.
+async fn clean_job(store: &Metastore, job: JobId) -> Result<bool, ServerError> {
+    // Read again: its owner may have ended in good order since the list was made.
+    let Some(row) = store.job(job).await?.filter(|row| row.cleaned_ns.is_none()) else { return Ok(true) };
+    let published = row.state == JobState::Committing && output_is_published(store, &row).await?;
+    let keep = match row.state.over() || published {
+        true => store.job_spec(job).await?.is_some_and(|spec| spec.keep_ifiles),
+        false => false,
+    };
+    let directories = Directories { staging: row.staging.clone(), disk_dirs: row.disk_dirs.clone() };
+    let removed = directories.remove(keep);
+    let mut changes = Vec::new();
+    if !row.state.over() {
+        let (state, exit_code, error) = match published {
+            true => (JobState::Succeeded, Some(0), None),
+            false => (JobState::Interrupted, None, Some("its process died".to_string())),
+        };
+        changes.push(Change::JobEnded { job, state, exit_code, error, now_ns: now_ns() });
+    }
+    match &removed {
+        Ok(()) => changes.push(Change::JobCleaned { job, now_ns: now_ns() }),
+        Err(error) => {
+            tracing::warn!(%job, %error, "cannot remove what a dead process left");
+        }
+    }
+    store.apply(&changes).await?;
+    Ok(removed.is_ok())
+}
+
+/// Whether the output directory is the one this job was about to publish: then it died after the rename.
+async fn output_is_published(store: &Metastore, row: &JobRow) -> Result<bool, ServerError> {
+    let Ok(text) = std::fs::read(row.output.join("_report.json")) else { return Ok(false) };
+    let Ok(found) = serde_json::from_slice::<JobReport>(&text) else { return Ok(false) };
+    let Some(stored) = store.job_report(row.job).await? else { return Ok(false) };
+    // Numbers of jobs repeat in other state directories; parts and proof do not.
+    Ok(found.job == row.job && found.parts == stored.parts && found.proof == stored.proof)
+}
