@@ -1,0 +1,213 @@
+//! Files of version 1 as they were written when the version was made: what is on disk must stay readable, and a
+//! change of the format must not happen by accident. `test_data/README.md` says how the files came to be.
+
+mod samples;
+
+use api::Codec;
+use ifile::block::{self, BLOCK_HEADER_BYTES, BlockHeader};
+use ifile::raw_chunk::read_frames;
+use ifile::record::KeyShape;
+use ifile::{FRAME_HEADER_BYTES, FrameHeader, KeyIndex, ReadAt, RunFile, source_table, verify};
+use samples::{
+    BLOCK_BYTES, Sample, raw_chunk_identity, run_identity, sample_frames, sample_run, source_rows,
+    write_raw_chunk, write_run,
+};
+use std::path::PathBuf;
+
+const RUNS: &[(&str, Codec, KeyShape)] = &[
+    ("run-none.run", Codec::None, KeyShape::Whole),
+    ("run-lz4.run", Codec::Lz4, KeyShape::Whole),
+    ("run-zstd.run", Codec::Zstd, KeyShape::Whole),
+    ("run-prefix.run", Codec::Lz4, KeyShape::Prefix),
+];
+const RAW_CHUNKS: &[(&str, KeyShape)] =
+    &[("chunk.raw", KeyShape::Whole), ("chunk-prefix.raw", KeyShape::Prefix)];
+
+fn test_data() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("test_data/v1")
+}
+
+fn read(name: &str) -> Vec<u8> {
+    let path = test_data().join(name);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("read {}: {error}", path.display()))
+}
+
+/// The file with `change` made to it.
+fn changed(bytes: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    change(&mut bytes);
+    bytes
+}
+
+/// A file header that says version 2, with the right checksum.
+fn newer(bytes: &[u8]) -> Vec<u8> {
+    changed(bytes, |bytes| {
+        bytes[8] = 2;
+        let crc = crc32c::crc32c(&bytes[..60]);
+        bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+    })
+}
+
+/// All golden files as today's code writes them: (name, bytes).
+fn written_today() -> Vec<(&'static str, Vec<u8>)> {
+    let mut files = Vec::new();
+    for (name, codec, shape) in RUNS {
+        files.push((*name, sample_run(*codec, *shape)));
+    }
+    let empty = write_run(run_identity(KeyShape::Whole), Codec::Lz4, BLOCK_BYTES, source_rows(), &[]).0;
+    files.push(("run-empty.run", empty));
+    for (name, shape) in RAW_CHUNKS {
+        files.push((*name, write_raw_chunk(raw_chunk_identity(*shape), &sample_frames(*shape))));
+    }
+    let run = sample_run(Codec::Lz4, KeyShape::Whole);
+    let opened = RunFile::open(&run[..]).expect("just written");
+    let (index, sources) = (opened.footer.index_offset as usize, opened.footer.sources_offset as usize);
+    let end = run.len() - ifile::run_file::FOOTER_BYTES;
+    files.push(("index.part", run[index..sources].to_vec()));
+    files.push(("sources.part", run[sources..end].to_vec()));
+    for (name, codec) in
+        [("block-none.part", Codec::None), ("block-lz4.part", Codec::Lz4), ("block-zstd.part", Codec::Zstd)]
+    {
+        let mut bytes = Vec::new();
+        block::encode(&block_samples().concat(), 3, codec, &mut bytes);
+        files.push((name, bytes));
+    }
+    let (header, payload) = &sample_frames(KeyShape::Whole)[0];
+    files.push(("frame.part", [&header.encode()[..], payload].concat()));
+    files.extend(corrupt_today(&run, index, sources, end));
+    files
+}
+
+/// Three records of a block, long enough to be compressed by every codec.
+fn block_samples() -> Vec<Vec<u8>> {
+    let encode = |row: u32, value: &[u8]| {
+        let sample = Sample { row, key: b"key".to_vec(), value: value.to_vec(), partition_key_bytes: 3 };
+        let mut bytes = Vec::new();
+        block::push_record(&mut bytes, row, &sample.encoded(KeyShape::Whole));
+        bytes
+    };
+    vec![encode(0, &[b'a'; 100]), encode(1, b""), encode(300, &[b'b'; 100])]
+}
+
+fn corrupt_today(run: &[u8], index: usize, sources: usize, end: usize) -> Vec<(&'static str, Vec<u8>)> {
+    let raw = write_raw_chunk(raw_chunk_identity(KeyShape::Whole), &sample_frames(KeyShape::Whole));
+    let flip = |bytes: &[u8], at: usize| changed(bytes, |bytes| bytes[at] ^= 0x10);
+    vec![
+        ("corrupt/foreign.run", b"#!/bin/sh\necho this is not an I-file, whatever its name says\n".repeat(4)),
+        ("corrupt/foreign.raw", b"#!/bin/sh\necho this is not an I-file, whatever its name says\n".repeat(4)),
+        ("corrupt/raw-chunk-named-as-a-run.run", raw.clone()),
+        ("corrupt/newer.run", newer(run)),
+        ("corrupt/newer.raw", newer(&raw)),
+        ("corrupt/empty.run", Vec::new()),
+        ("corrupt/header-only.run", run[..64].to_vec()),
+        ("corrupt/half.run", run[..run.len() / 2].to_vec()),
+        ("corrupt/one-byte-short.run", run[..run.len() - 1].to_vec()),
+        ("corrupt/half.raw", raw[..raw.len() / 2].to_vec()),
+        ("corrupt/one-byte-more.run", changed(run, |bytes| bytes.push(0))),
+        ("corrupt/flipped-header.run", flip(run, 20)),
+        ("corrupt/flipped-block-header.run", flip(run, 64 + 4)),
+        ("corrupt/flipped-block.run", flip(run, 64 + BLOCK_HEADER_BYTES + 9)),
+        ("corrupt/flipped-index.run", flip(run, index + 3)),
+        ("corrupt/flipped-sources.run", flip(run, sources + 5)),
+        ("corrupt/flipped-footer.run", flip(run, end + 70)),
+        ("corrupt/flipped-frame-header.raw", flip(&raw, 64 + 30)),
+        ("corrupt/flipped-payload.raw", flip(&raw, 64 + FRAME_HEADER_BYTES + 1)),
+        ("corrupt/flipped-trailer.raw", flip(&raw, raw.len() - 10)),
+        (
+            "corrupt/frame-missing.raw",
+            changed(&raw, |bytes| {
+                // The frame without records is the last, so nothing but its number is missed.
+                let frame = bytes.len() - ifile::raw_chunk::TRAILER_BYTES - FRAME_HEADER_BYTES;
+                bytes.drain(frame..frame + FRAME_HEADER_BYTES);
+            }),
+        ),
+    ]
+}
+
+/// Not a test of anything: makes the files for a new version of the format when asked to.
+#[test]
+fn golden_files_are_written_when_asked_for() {
+    let Some(directory) = std::env::var_os("IFILE_GOLDEN_DIRECTORY").map(PathBuf::from) else { return };
+    std::fs::create_dir_all(directory.join("corrupt")).unwrap();
+    for (name, bytes) in written_today() {
+        std::fs::write(directory.join(name), bytes).unwrap();
+    }
+}
+
+fn walk<F: ReadAt + ?Sized>(file: &F, run: &RunFile) -> Vec<Sample> {
+    let mut found = Vec::new();
+    verify::walk_run(file, run, |row, record| {
+        found.push(Sample {
+            row,
+            key: record.key.to_vec(),
+            value: record.value.to_vec(),
+            partition_key_bytes: record.partition_key_bytes,
+        });
+    })
+    .unwrap();
+    found
+}
+
+#[test]
+fn golden_runs_hold_the_samples() {
+    for (name, codec, shape) in RUNS {
+        let bytes = read(name);
+        let run = RunFile::open(&bytes[..]).unwrap();
+        assert_eq!(run.identity, run_identity(*shape), "{name}");
+        assert_eq!(walk(&bytes[..], &run), samples::samples(*shape), "{name}");
+        let codecs: Vec<Codec> = run
+            .index
+            .entries
+            .iter()
+            .map(|entry| BlockHeader::decode(&bytes[entry.offset_bytes as usize..]).unwrap().codec)
+            .collect();
+        assert!(codecs.contains(codec) && codecs.contains(&Codec::None), "{name}: {codecs:?}");
+    }
+    let bytes = read("run-empty.run");
+    let run = RunFile::open(&bytes[..]).unwrap();
+    assert_eq!((run.sources.clone(), walk(&bytes[..], &run)), (source_rows(), Vec::new()));
+}
+
+#[test]
+fn golden_raw_chunks_hold_the_samples() {
+    for (name, shape) in RAW_CHUNKS {
+        let mut frames = Vec::new();
+        let (identity, count) =
+            read_frames(&read(name)[..], |header, payload| frames.push((header, payload))).unwrap();
+        assert_eq!((identity, count), (raw_chunk_identity(*shape), frames.len() as u64), "{name}");
+        assert_eq!(frames, sample_frames(*shape), "{name}");
+    }
+}
+
+#[test]
+fn golden_parts_decode() {
+    let run = RunFile::open(&read("run-lz4.run")[..]).unwrap();
+    let entries = run.index.entries.len() as u64;
+    assert_eq!(KeyIndex::decode(&read("index.part"), entries).unwrap(), run.index);
+    assert_eq!(source_table::decode(&read("sources.part"), 3).unwrap(), run.sources);
+    let bytes = read("frame.part");
+    let header = FrameHeader::decode(&bytes).unwrap();
+    header.check_payload(&bytes[FRAME_HEADER_BYTES..]).unwrap();
+    header.check_records(&bytes[FRAME_HEADER_BYTES..]).unwrap();
+    for (name, codec) in
+        [("block-none.part", Codec::None), ("block-lz4.part", Codec::Lz4), ("block-zstd.part", Codec::Zstd)]
+    {
+        let bytes = read(name);
+        let header = BlockHeader::decode(&bytes).unwrap();
+        assert_eq!((header.codec, header.records), (codec, 3), "{name}");
+        let mut raw = Vec::new();
+        block::decode_into(&header, &bytes[BLOCK_HEADER_BYTES..], &mut raw).unwrap();
+        assert_eq!(raw, block_samples().concat(), "{name}");
+    }
+}
+
+/// What is not compressed must come out the same for ever; what is may change with the compressor.
+#[test]
+fn the_encoders_still_write_the_golden_files() {
+    for (name, bytes) in written_today() {
+        let compressed = ["lz4", "zstd", "run-prefix", "index"].iter().any(|each| name.contains(each));
+        if !compressed && !name.starts_with("corrupt/") {
+            assert!(bytes == read(name), "{name} would be written differently today");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Makes the checksums of damaged bytes right again, so that fuzzing reaches the parsing behind them: a fuzzer does
+//! not guess a CRC. Each target looks at its input as it is and then mended.
+//!
+//! Offsets here are written as in `docs/formats/ifile.md` and not taken from the code under test, so that a field
+//! that moves by mistake is noticed: after mending nothing would be accepted any more, and the targets say so in
+//! their coverage.
+
+use api::DataSum;
+use ifile::block::{self, BLOCK_HEADER_BYTES};
+use ifile::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameRecords};
+use ifile::key_index::IndexEntry;
+use ifile::raw_chunk::TRAILER_BYTES;
+use ifile::record::KeyShape;
+use ifile::run_file::{FILE_HEADER_BYTES, FOOTER_BYTES};
+use ifile::source_table::SOURCE_ROW_BYTES;
+use ifile::{KeyIndex, record_hash, verify};
+
+const FLAGS_OFFSET: usize = 10;
+const FRAME_FLAGS_OFFSET: usize = 6;
+const FRAME_SUM_OFFSET: usize = 28;
+const FRAME_PAYLOAD_CRC_OFFSET: usize = 60;
+const BLOCK_STORED_CRC_OFFSET: usize = 16;
+const ROW_SUM_OFFSET: usize = 24;
+const FOOTER_INDEX_OFFSET: usize = 16;
+const FOOTER_INDEX_BYTES_OFFSET: usize = 24;
+const FOOTER_BLOCKS_OFFSET: usize = 32;
+const FOOTER_SOURCES_OFFSET: usize = 40;
+const FOOTER_SOURCE_COUNT_OFFSET: usize = 48;
+const FOOTER_BLOCK_MAX_OFFSET: usize = 56;
+const FOOTER_SUM_OFFSET: usize = 64;
+const FOOTER_INDEX_CRC_OFFSET: usize = 96;
+const FOOTER_SOURCES_CRC_OFFSET: usize = 100;
+
+/// Writes the CRC32C of all but the last four bytes into these. Nothing happens to fewer than four bytes.
+pub fn mend_last_crc(bytes: &mut [u8]) {
+    if let Some(covered) = bytes.len().checked_sub(4) {
+        let crc = crc32c::crc32c(&bytes[..covered]);
+        bytes[covered..].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+fn put_crc(bytes: &mut [u8], offset: usize, crc: u32) {
+    bytes[offset..offset + 4].copy_from_slice(&crc.to_le_bytes());
+}
+
+fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
+    bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+fn put_sum(bytes: &mut [u8], offset: usize, sum: &DataSum) {
+    put_u64(bytes, offset, sum.records);
+    put_u64(bytes, offset + 8, sum.bytes);
+    bytes[offset + 16..offset + 32].copy_from_slice(&sum.hash_sum.to_le_bytes());
+}
+
+fn get_u64(bytes: &[u8], offset: usize) -> u64 {
+    bytes[offset..offset + 8].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
+}
+
+fn key_shape(flags: u8) -> KeyShape {
+    if flags & 1 == 1 { KeyShape::Prefix } else { KeyShape::Whole }
+}
+
+/// A frame: the payload's size, checksum and sums as they are, then the checksum of the header.
+pub fn mend_frame(bytes: &mut [u8]) {
+    let Some((header, payload)) = bytes.split_at_mut_checked(FRAME_HEADER_BYTES) else { return };
+    let mut sum = DataSum::default();
+    for record in FrameRecords::new(key_shape(header[FRAME_FLAGS_OFFSET]), payload) {
+        let Ok((_, record)) = record else { break };
+        sum.add_record(record.encoded.len() as u64, record_hash(record.encoded));
+    }
+    sum.bytes = payload.len() as u64;
+    put_sum(header, FRAME_SUM_OFFSET, &sum);
+    put_crc(header, FRAME_PAYLOAD_CRC_OFFSET, crc32c::crc32c(payload));
+    mend_last_crc(header);
+}
+
+/// A block: the checksums of its stored bytes (all that follow the header) and of its header.
+pub fn mend_block(bytes: &mut [u8]) {
+    let Some((header, stored)) = bytes.split_at_mut_checked(BLOCK_HEADER_BYTES) else { return };
+    put_crc(header, BLOCK_STORED_CRC_OFFSET, crc32c::crc32c(stored));
+    mend_last_crc(header);
+}
+
+/// A raw chunk file: header, as many frames as their sizes allow to find, trailer with their number.
+pub fn mend_raw_chunk(bytes: &mut [u8]) {
+    if bytes.len() < FILE_HEADER_BYTES + TRAILER_BYTES {
+        return;
+    }
+    let end = bytes.len() - TRAILER_BYTES;
+    mend_last_crc(&mut bytes[..FILE_HEADER_BYTES]);
+    let mut offset = FILE_HEADER_BYTES;
+    let mut frames = 0;
+    while offset + FRAME_HEADER_BYTES <= end {
+        let payload_bytes = get_u64(bytes, offset + FRAME_SUM_OFFSET + 8);
+        let room = end - offset - FRAME_HEADER_BYTES;
+        let Some(taken) = usize::try_from(payload_bytes).ok().filter(|each| *each <= room) else { break };
+        let frame_end = offset + FRAME_HEADER_BYTES + taken;
+        mend_frame(&mut bytes[offset..frame_end]);
+        frames += 1;
+        offset = frame_end;
+    }
+    put_u64(bytes, end + 16, frames);
+    mend_last_crc(&mut bytes[end..]);
+}
+
+/// A run file: all checksums, and the sums of source table and footer where the records can be read.
+pub fn mend_run(bytes: &mut [u8]) {
+    if bytes.len() < FILE_HEADER_BYTES + FOOTER_BYTES {
+        return;
+    }
+    let footer_start = bytes.len() - FOOTER_BYTES;
+    mend_last_crc(&mut bytes[..FILE_HEADER_BYTES]);
+    if let Some(places) = Places::find(bytes, footer_start) {
+        let index_bytes = &bytes[places.index.clone()];
+        if let Ok(index) = KeyIndex::decode(index_bytes, places.block_count) {
+            mend_blocks_and_sums(bytes, &places, &index, footer_start);
+        }
+        let index_crc = crc32c::crc32c(&bytes[places.index]);
+        let sources_crc = crc32c::crc32c(&bytes[places.sources]);
+        put_crc(bytes, footer_start + FOOTER_INDEX_CRC_OFFSET, index_crc);
+        put_crc(bytes, footer_start + FOOTER_SOURCES_CRC_OFFSET, sources_crc);
+    }
+    mend_last_crc(&mut bytes[footer_start..]);
+}
+
+/// Where index and source table lie, when the footer says something possible.
+struct Places {
+    index: std::ops::Range<usize>,
+    sources: std::ops::Range<usize>,
+    block_count: u64,
+}
+
+impl Places {
+    fn find(bytes: &[u8], footer_start: usize) -> Option<Self> {
+        let field = |offset| get_u64(bytes, footer_start + offset);
+        let range = |start: u64, size: u64| {
+            let start = usize::try_from(start).ok()?;
+            let end = start.checked_add(usize::try_from(size).ok()?)?;
+            (end <= footer_start).then_some(start..end)
+        };
+        let sources_bytes = field(FOOTER_SOURCE_COUNT_OFFSET).checked_mul(SOURCE_ROW_BYTES as u64)?;
+        Some(Self {
+            index: range(field(FOOTER_INDEX_OFFSET), field(FOOTER_INDEX_BYTES_OFFSET))?,
+            sources: range(field(FOOTER_SOURCES_OFFSET), sources_bytes)?,
+            block_count: field(FOOTER_BLOCKS_OFFSET),
+        })
+    }
+}
+
+fn mend_blocks_and_sums(bytes: &mut [u8], places: &Places, index: &KeyIndex, footer_start: usize) {
+    let shape = key_shape(bytes[FLAGS_OFFSET]);
+    let mut rows = vec![DataSum::default(); places.sources.len() / SOURCE_ROW_BYTES];
+    let mut total = DataSum::default();
+    let mut raw = Vec::new();
+    for entry in &index.entries {
+        let Some(block_bytes) = block_range(entry, footer_start) else { return };
+        mend_block(&mut bytes[block_bytes.clone()]);
+        if verify::decode_block(&bytes[block_bytes], entry, &mut raw).is_err() {
+            continue;
+        }
+        let mut offset = 0;
+        while let Some((row, record, taken)) = block::decode_record(shape, &raw[offset..]) {
+            let hash = record_hash(record.encoded);
+            total.add_record(record.encoded.len() as u64, hash);
+            if let Some(sum) = rows.get_mut(row as usize) {
+                sum.add_record(record.encoded.len() as u64, hash);
+            }
+            offset += taken;
+        }
+    }
+    for (position, sum) in rows.iter().enumerate() {
+        put_sum(bytes, places.sources.start + position * SOURCE_ROW_BYTES + ROW_SUM_OFFSET, sum);
+    }
+    let block_bytes_max = index.entries.iter().map(|entry| entry.raw_bytes).max().unwrap_or(0);
+    put_u64(bytes, footer_start + FOOTER_BLOCK_MAX_OFFSET, block_bytes_max.into());
+    put_sum(bytes, footer_start + FOOTER_SUM_OFFSET, &total);
+}
+
+fn block_range(entry: &IndexEntry, footer_start: usize) -> Option<std::ops::Range<usize>> {
+    let start = usize::try_from(entry.offset_bytes).ok()?;
+    let end = start.checked_add(entry.stored_bytes as usize)?;
+    (end <= footer_start).then_some(start..end)
+}
+
+/// Asserts that the frame at the front of `bytes` is spelled as we would spell it.
+pub fn assert_same_frame(header: &FrameHeader, bytes: &[u8]) {
+    assert_eq!(header.encode(), bytes[..FRAME_HEADER_BYTES], "a frame header has one spelling");
+}
