@@ -68,6 +68,7 @@ pub(crate) struct DiskRun {
     pub path: PathBuf,
     pub records: u64,
     pub blocks_end: u64,
+    pub block_bytes_max: u64,
     /// Open files are shared by the readers of a run and closed with the last of them.
     file: Mutex<Weak<DiskFile>>,
 }
@@ -78,6 +79,7 @@ impl DiskRun {
             path,
             records: file.footer.sum.records,
             blocks_end: file.footer.index_offset,
+            block_bytes_max: file.footer.block_bytes_max,
             file: Mutex::new(Weak::new()),
         }
     }
@@ -109,6 +111,14 @@ impl Run {
         match &self.place {
             Place::Disk(disk) => Some(&disk.path),
             Place::Memory(_) => None,
+        }
+    }
+
+    /// Largest block of the run file, uncompressed; 0 in memory.
+    pub fn block_bytes_max(&self) -> u64 {
+        match &self.place {
+            Place::Memory(_) => 0,
+            Place::Disk(disk) => disk.block_bytes_max,
         }
     }
 

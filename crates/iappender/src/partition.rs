@@ -34,6 +34,9 @@ impl Partitioner {
     }
 }
 
+/// A boundary is a hint: of a longer key its beginning does as well.
+const BOUNDARY_BYTES_MAX: usize = 256;
+
 /// At most `ifile_count - 1` boundaries that split a sample of (partition key, bytes) into stretches of about
 /// equal bytes. Fewer when the sample has few distinct keys.
 pub fn choose_boundaries(mut sample: Vec<(&[u8], u64)>, ifile_count: u32) -> Vec<KeyBytes> {
@@ -44,6 +47,7 @@ pub fn choose_boundaries(mut sample: Vec<(&[u8], u64)>, ifile_count: u32) -> Vec
     let smallest = sample.first().map_or(&b""[..], |(key, _)| key);
     let mut passed = 0;
     for (key, bytes) in sample {
+        let key = &key[..key.len().min(BOUNDARY_BYTES_MAX)];
         let wanted = (boundaries.len() as u64 + 1) * total / u64::from(ifile_count);
         let differs = boundaries.last().map_or(smallest, |last| last.0.as_slice()) < key;
         if passed >= wanted.max(1) && differs && boundaries.len() + 1 < ifile_count as usize {

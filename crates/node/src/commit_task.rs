@@ -1,0 +1,116 @@
+//! The commit: parts get their names, report and mark are written, everything is synced, and the staging
+//! directory becomes the output with one rename.
+
+use crate::failure::file_failure;
+use api::task::{CommitResult, CommitTask, Part};
+use api::{Blame, JobSpec, TaskFailure};
+use faults::{CrashPoint, crash_point};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use server::JobRun;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+const REPORT_NAME: &str = "_report.json";
+const SUCCESS_NAME: &str = "_SUCCESS";
+
+/// Publishes the output. Every step may be repeated by a later attempt.
+pub(crate) fn run(job: &JobRun, task: &CommitTask) -> Result<CommitResult, TaskFailure> {
+    let (spec, staging) = (&job.spec, &job.staging);
+    crash_point(CrashPoint::CommitBeforePartRename);
+    for part in &task.parts {
+        name_part(staging, part)?;
+    }
+    remove_strays(staging, &task.parts)?;
+    crash_point(CrashPoint::CommitAfterPartRename);
+    let report = serde_json::to_vec_pretty(&task.report).map_err(|error| {
+        TaskFailure::new(Blame::Engine, format!("cannot write the report as JSON: {error}"))
+    })?;
+    write_file(&staging.join(REPORT_NAME), &report, spec.sync)?;
+    write_file(&staging.join(SUCCESS_NAME), b"", spec.sync)?;
+    crash_point(CrashPoint::CommitReportWritten);
+    crash_point(CrashPoint::CommitBeforeSync);
+    if spec.sync {
+        sync_dir(staging)?;
+    }
+    crash_point(CrashPoint::CommitAfterSync);
+    let replaced = publish(spec, staging)?;
+    crash_point(CrashPoint::CommitAfterRename);
+    if spec.sync
+        && let Some(parent) = spec.output.parent()
+    {
+        sync_dir(parent)?;
+    }
+    crash_point(CrashPoint::CommitAfterParentSync);
+    if replaced {
+        // What stands under the staging name now is the older output.
+        std::fs::remove_dir_all(staging)
+            .map_err(|error| file_failure("remove the old output", staging, error))?;
+    }
+    Ok(CommitResult { replaced })
+}
+
+fn name_part(staging: &Path, part: &Part) -> Result<(), TaskFailure> {
+    let from = staging.join(&part.attempt_name);
+    let to = staging.join(&part.name);
+    match std::fs::rename(&from, &to) {
+        Ok(()) => Ok(()),
+        // An earlier attempt of the commit came this far.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && to.exists() => Ok(()),
+        Err(error) => Err(file_failure("rename", &from, error)),
+    }
+}
+
+/// Removes what attempts that lost have left.
+fn remove_strays(staging: &Path, parts: &[Part]) -> Result<(), TaskFailure> {
+    let failed = |error| file_failure("list", staging, error);
+    for entry in std::fs::read_dir(staging).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        let known = name.to_str().is_some_and(|name| parts.iter().any(|part| part.name == name));
+        if !known {
+            std::fs::remove_file(entry.path())
+                .map_err(|error| file_failure("remove", &entry.path(), error))?;
+        }
+    }
+    Ok(())
+}
+
+fn write_file(path: &Path, bytes: &[u8], sync: bool) -> Result<(), TaskFailure> {
+    let write = || -> std::io::Result<()> {
+        let mut file = File::create(path)?;
+        file.write_all(bytes)?;
+        if sync { file.sync_all() } else { Ok(()) }
+    };
+    write().map_err(|error| file_failure("write", path, error))
+}
+
+fn sync_dir(path: &Path) -> Result<(), TaskFailure> {
+    File::open(path).and_then(|dir| dir.sync_all()).map_err(|error| file_failure("sync", path, error))
+}
+
+/// Renames the staging directory to the output; true when an older output was exchanged for it.
+fn publish(spec: &JobSpec, staging: &Path) -> Result<bool, TaskFailure> {
+    let renamed = renameat_with(CWD, staging, CWD, &spec.output, RenameFlags::NOREPLACE);
+    match renamed {
+        Ok(()) => return Ok(false),
+        Err(rustix::io::Errno::EXIST) if spec.overwrite => {}
+        Err(rustix::io::Errno::EXIST) => {
+            let message = format!(
+                "the output {} appeared while the job ran; nothing was written there",
+                spec.output.display()
+            );
+            return Err(TaskFailure::new(Blame::UserData, message));
+        }
+        // A file system without the flag: the check and the rename are two steps there.
+        Err(rustix::io::Errno::INVAL) if !spec.output.exists() => {
+            std::fs::rename(staging, &spec.output)
+                .map_err(|error| file_failure("rename the output to", &spec.output, error))?;
+            return Ok(false);
+        }
+        Err(error) => return Err(file_failure("rename the output to", &spec.output, error)),
+    }
+    renameat_with(CWD, staging, CWD, &spec.output, RenameFlags::EXCHANGE)
+        .map_err(|error| file_failure("exchange the output with", &spec.output, error))?;
+    Ok(true)
+}

@@ -1,0 +1,38 @@
+//! Failures of the road as failures of an attempt.
+
+use api::{Blame, TaskFailure};
+use iappender::AppendError;
+use std::error::Error;
+use std::path::Path;
+
+/// The chain of causes as one sentence.
+fn sentence(error: &dyn Error) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        message.push_str(": ");
+        message.push_str(&error.to_string());
+        cause = error.source();
+    }
+    message
+}
+
+/// What an appender met.
+pub(crate) fn append_failure(error: &AppendError) -> TaskFailure {
+    let blame = match error {
+        AppendError::Cancelled => Blame::Cancelled,
+        AppendError::TooLarge { .. } => Blame::UserData,
+        AppendError::Refused { .. } => Blame::Engine,
+        AppendError::AnswerLost
+        | AppendError::Gone(_)
+        | AppendError::Spill { .. }
+        | AppendError::GaveUp { .. } => Blame::Environment,
+    };
+    TaskFailure::new(blame, sentence(error))
+}
+
+/// A file operation of the engine that failed.
+pub(crate) fn file_failure(action: &str, path: &Path, error: impl Into<std::io::Error>) -> TaskFailure {
+    let error: std::io::Error = error.into();
+    TaskFailure::new(Blame::Environment, format!("cannot {action} {}: {error}", path.display()))
+}

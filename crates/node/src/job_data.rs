@@ -1,0 +1,64 @@
+//! What a node keeps for a job while it runs: its chunkserver, its boundaries, its share for merging.
+
+use crate::merge_gate::MergeGate;
+use api::{Boundaries, TaskFailure};
+use chunkserver::{ChunkServer, Config};
+use ids::JobId;
+use ifile::KeyShape;
+use server::JobRun;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Buffers of one attempt besides the merge: input, pipes, output.
+const BUFFERS_PER_SLOT: u64 = 4;
+const BUFFER_BYTES_MIN: u64 = 16 << 10;
+const BUFFER_BYTES_MAX: u64 = 256 << 10;
+
+pub(crate) struct JobData {
+    pub job: JobId,
+    pub run: Arc<JobRun>,
+    pub gate: MergeGate,
+    /// Range boundaries, once they are fixed.
+    pub boundaries: OnceLock<Boundaries>,
+    chunkserver: Mutex<Option<Arc<ChunkServer>>>,
+}
+
+impl JobData {
+    pub fn new(job: JobId, run: Arc<JobRun>) -> Self {
+        let gate = MergeGate::new(run.spec.layout.sort_share_bytes);
+        Self { job, run, gate, boundaries: OnceLock::new(), chunkserver: Mutex::new(None) }
+    }
+
+    /// The chunkserver of the job, started when it is first needed.
+    pub fn chunkserver(&self) -> Result<Arc<ChunkServer>, TaskFailure> {
+        let mut started = self.chunkserver.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(server) = &*started {
+            return Ok(Arc::clone(server));
+        }
+        let spec = &self.run.spec;
+        let config = Config {
+            job: self.job,
+            layout: spec.layout,
+            codec: spec.codec,
+            key_shape: KeyShape::Whole,
+            disk_dirs: self.run.disk_dirs.clone(),
+            slots: spec.slots,
+            keep: spec.keep_ifiles,
+            cancelled: Arc::clone(&self.run.cancelled),
+        };
+        let server = Arc::new(ChunkServer::start(config).map_err(|error| error.to_failure())?);
+        *started = Some(Arc::clone(&server));
+        Ok(server)
+    }
+
+    pub fn chunk_progress(&self) -> Option<Arc<chunkserver::Progress>> {
+        let started = self.chunkserver.lock().unwrap_or_else(PoisonError::into_inner);
+        started.as_ref().map(|server| server.progress())
+    }
+
+    /// Bytes of one buffer, so that all slots together stay within the share for I/O.
+    pub fn buffer_bytes(&self) -> usize {
+        let spec = &self.run.spec;
+        let each = spec.layout.io_share_bytes / (u64::from(spec.slots.max(1)) * BUFFERS_PER_SLOT);
+        each.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX) as usize
+    }
+}

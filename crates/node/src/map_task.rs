@@ -1,0 +1,121 @@
+//! A map attempt: split reader -> user map -> combine windows -> appender (or, in a map-only job, a part).
+
+use crate::Shared;
+use crate::emit::AppendEmitter;
+use crate::job_data::JobData;
+use crate::progress::Counters;
+use crate::slot::SlotState;
+use crate::work_dir::{WorkDir, function_context};
+use api::task::{MapResult, MapTask};
+use api::{Blame, SourceCommit, TaskFailure};
+use iappender::IAppender;
+use ids::{AttemptKey, Source};
+use ifile::KeyShape;
+use mapper::{CombineEmitter, Emitter, MapCounts, ReaderLimits, RecordInput, SplitReader, map_function};
+use program::FunctionContext;
+use reducer::PartWriter;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(crate) fn run(
+    shared: &Shared,
+    state: &mut SlotState,
+    job: &JobData,
+    attempt: AttemptKey,
+    task: &MapTask,
+) -> Result<MapResult, TaskFailure> {
+    let spec = &job.run.spec;
+    let work_dir = WorkDir::create(job, attempt, &[spec.mapper.as_ref(), spec.combiner.as_ref()])?;
+    let context = function_context(shared, job, attempt, &work_dir);
+    let limits =
+        ReaderLimits { buffer_bytes: job.buffer_bytes(), record_bytes_max: spec.layout.record_bytes_max };
+    let mut input = CountedInput {
+        reader: SplitReader::open(&spec.inputs, &task.split, limits)?,
+        counters: &shared.counters,
+        cancelled: &job.run.cancelled,
+    };
+    let mut result = MapResult::default();
+    let counts = match task.part_index {
+        Some(part_index) => {
+            let mut part = PartWriter::create(
+                &job.run.staging,
+                part_index,
+                attempt.attempt,
+                job.buffer_bytes(),
+                spec.sync,
+            )?;
+            let counts = mapper::run_map_only(spec.mapper.as_ref(), &context, &mut input, &mut part)?;
+            result.part = Some(part.finish()?);
+            counts
+        }
+        None => {
+            let (counts, commits) = map_to_ifiles(shared, state, job, attempt, &context, &mut input)?;
+            result.commits = commits;
+            counts
+        }
+    };
+    result.input_bytes = input.reader.bytes();
+    result.input_records = input.reader.records();
+    result.output_records = counts.output_records;
+    result.output_bytes = counts.output_bytes;
+    result.unread_bytes = counts.unread_bytes;
+    result.counters = BTreeMap::new();
+    Ok(result)
+}
+
+fn map_to_ifiles(
+    shared: &Shared,
+    state: &mut SlotState,
+    job: &JobData,
+    attempt: AttemptKey,
+    context: &FunctionContext,
+    input: &mut CountedInput<'_>,
+) -> Result<(MapCounts, Vec<SourceCommit>), TaskFailure> {
+    let spec = &job.run.spec;
+    let chunkserver = job.chunkserver()?;
+    let source = Source { map_task: attempt.task.task, attempt: attempt.attempt };
+    let appender = IAppender::new(
+        chunkserver.service(),
+        &mut state.slabs,
+        source,
+        KeyShape::Whole,
+        spec.layout.ifile_count,
+    );
+    let mut function = map_function(spec.mapper.as_ref(), context)?;
+    let mut output = AppendEmitter::new(shared, job, appender);
+    let counts = match &spec.combiner {
+        Some(combiner) => {
+            let window_bytes = spec.layout.combine_window_bytes;
+            let mut combined = CombineEmitter::new(combiner, window_bytes, context, &mut output)?;
+            let counts = function.run(input, &mut combined)?;
+            combined.finish()?;
+            counts
+        }
+        None => function.run(input, &mut output as &mut dyn Emitter)?,
+    };
+    Ok((counts, output.finish()?))
+}
+
+/// The split reader, watched: progress is counted, and a job that is told to stop stops here.
+struct CountedInput<'a> {
+    reader: SplitReader,
+    counters: &'a Counters,
+    cancelled: &'a AtomicBool,
+}
+
+impl RecordInput for CountedInput<'_> {
+    fn next_block(&mut self) -> Result<Option<&[u8]>, TaskFailure> {
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
+        }
+        let block = self.reader.next_block()?;
+        if let Some(block) = block {
+            self.counters.input_bytes_read.fetch_add(block.len() as u64, Ordering::Relaxed);
+        }
+        Ok(block)
+    }
+
+    fn position(&self, offset_in_block: usize) -> String {
+        self.reader.position(offset_in_block)
+    }
+}

@@ -1,0 +1,41 @@
+//! Bytes that have passed, for displays.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A snapshot of a node's counters, over all its jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeProgress {
+    pub input_bytes_read: u64,
+    /// As stored: with compressed input more bytes are read than this.
+    pub input_bytes_total: u64,
+    pub appended_bytes: u64,
+    pub sorted_bytes: u64,
+    pub reduced_bytes: u64,
+    pub reduce_bytes_total: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub input_bytes_read: AtomicU64,
+    pub input_bytes_total: AtomicU64,
+    pub reduced_bytes: AtomicU64,
+    pub reduce_bytes_total: AtomicU64,
+}
+
+impl Counters {
+    pub fn snapshot(&self, chunks: impl Iterator<Item = Arc<chunkserver::Progress>>) -> NodeProgress {
+        let mut progress = NodeProgress {
+            input_bytes_read: self.input_bytes_read.load(Ordering::Relaxed),
+            input_bytes_total: self.input_bytes_total.load(Ordering::Relaxed),
+            reduced_bytes: self.reduced_bytes.load(Ordering::Relaxed),
+            reduce_bytes_total: self.reduce_bytes_total.load(Ordering::Relaxed),
+            ..NodeProgress::default()
+        };
+        for chunk in chunks {
+            progress.appended_bytes += chunk.appended_bytes.load(Ordering::Relaxed);
+            progress.sorted_bytes += chunk.sorted_bytes.load(Ordering::Relaxed);
+        }
+        progress
+    }
+}

@@ -1,0 +1,142 @@
+//! A reduce attempt: cursors -> merge -> groups -> user reduce -> part.
+
+use crate::Shared;
+use crate::job_data::JobData;
+use crate::progress::Counters;
+use crate::shuffle_tasks::{merge_need_bytes, read_ahead_bytes};
+use crate::work_dir::{WorkDir, function_context};
+use api::task::{ReduceResult, ReduceTask};
+use api::{Blame, Function, JobSpec, TaskFailure};
+use chunkserver::{ChunkServerError, Run, RunCursor};
+use faults::{PlantedFault, planted};
+use ids::AttemptKey;
+use imerger::{Groups, Merge, SortedRun, Winners};
+use reducer::{GroupedRecord, GroupedRecords, PartWriter, reduce_function};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Records between two looks at the cancelled flag and two updates of the progress.
+const RECORDS_PER_LOOK: u32 = 4096;
+
+pub(crate) fn run(
+    shared: &Shared,
+    job: &JobData,
+    attempt: AttemptKey,
+    task: &ReduceTask,
+) -> Result<ReduceResult, TaskFailure> {
+    shared.counters.reduce_bytes_total.fetch_add(task.expected_bytes, Ordering::Relaxed);
+    let spec = &job.run.spec;
+    let chunkserver = job.chunkserver()?;
+    let mut runs: Vec<Arc<Run>> = Vec::with_capacity(task.runs.len());
+    for id in &task.runs {
+        let run = chunkserver.run(*id);
+        runs.push(run.ok_or_else(|| ChunkServerError::UnknownRun(*id).to_failure())?);
+    }
+    let pass = job.gate.enter(merge_need_bytes(job, &runs), &job.run.cancelled)?;
+    let read_ahead = read_ahead_bytes(job, &runs, pass.bytes());
+    let groups = open_groups(task, &runs, read_ahead).map_err(|error| error.to_failure())?;
+    let mut input = GroupsInput {
+        groups,
+        counters: &shared.counters,
+        cancelled: &job.run.cancelled,
+        until_look: RECORDS_PER_LOOK,
+        bytes: 0,
+    };
+    let work_dir = WorkDir::create(job, attempt, &[spec.reducer.as_ref()])?;
+    let context = function_context(shared, job, attempt, &work_dir);
+    let mut part = PartWriter::create(
+        &job.run.staging,
+        task.part_index,
+        attempt.attempt,
+        job.buffer_bytes(),
+        spec.sync,
+    )?;
+    let mut function = reduce_function(spec.reducer.as_ref(), is_pre_combined(spec), &context)?;
+    let counts = function.run(&mut input, &mut part)?;
+    let part = part.finish()?;
+    input.count_rest();
+    let report = input.groups.report();
+    let reads = input.groups.runs().iter().map(RunCursor::report);
+    let (retrievals, retrieved_bytes) =
+        reads.fold((0, 0), |(count, bytes), read| (count + read.retrievals, bytes + read.retrieved_bytes));
+    Ok(ReduceResult {
+        part,
+        merged: report.merged,
+        groups: report.groups,
+        unread_bytes: counts.unread_bytes,
+        dropped_records: report.dropped_records,
+        retrievals,
+        retrieved_bytes,
+        fan_in: runs.len() as u32,
+        counters: BTreeMap::new(),
+    })
+}
+
+/// Whether every value was folded by the same built-in on the map side already.
+fn is_pre_combined(spec: &JobSpec) -> bool {
+    matches!(spec.reducer, Some(Function::Builtin { .. })) && spec.combiner == spec.reducer
+}
+
+fn open_groups<'a>(
+    task: &ReduceTask,
+    runs: &'a [Arc<Run>],
+    read_ahead_bytes: usize,
+) -> Result<Groups<RunCursor<'a>>, ChunkServerError> {
+    let lower = task.lower_key.as_ref().map(|key| key.0.as_slice());
+    let upper = task.upper_key.as_ref().map(|key| key.0.as_slice());
+    let winners = Winners::new(task.valid_attempts.iter().copied(), []);
+    let mixed = planted(PlantedFault::AttemptMixed);
+    let mut cursors = Vec::with_capacity(runs.len());
+    let mut valid = Vec::with_capacity(runs.len());
+    for run in runs {
+        let mut rows = winners.valid_rows(&run.sources);
+        if mixed {
+            rows.fill(true);
+        }
+        valid.push(rows);
+        cursors.push(RunCursor::open(run, lower, upper, read_ahead_bytes)?);
+    }
+    Ok(Groups::new(Merge::new(cursors)?, valid))
+}
+
+/// The merge as a reduce function sees it, watched.
+struct GroupsInput<'a, R: SortedRun> {
+    groups: Groups<R>,
+    counters: &'a Counters,
+    cancelled: &'a AtomicBool,
+    until_look: u32,
+    bytes: u64,
+}
+
+impl<R: SortedRun> GroupsInput<'_, R> {
+    #[cold]
+    fn look(&mut self) -> Result<(), TaskFailure> {
+        self.until_look = RECORDS_PER_LOOK;
+        self.count_rest();
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
+        }
+        Ok(())
+    }
+
+    fn count_rest(&mut self) {
+        self.counters.reduced_bytes.fetch_add(self.bytes, Ordering::Relaxed);
+        self.bytes = 0;
+    }
+}
+
+impl<R: SortedRun<Error = ChunkServerError>> GroupedRecords for GroupsInput<'_, R> {
+    #[inline]
+    fn next(&mut self) -> Result<Option<GroupedRecord<'_>>, TaskFailure> {
+        self.until_look -= 1;
+        if self.until_look == 0 {
+            self.look()?;
+        }
+        let Some(record) = self.groups.advance().map_err(|error| error.to_failure())? else {
+            return Ok(None);
+        };
+        self.bytes += (record.key.len() + record.value.len()) as u64;
+        Ok(Some(GroupedRecord { key: record.key, value: record.value, starts_group: record.starts_group }))
+    }
+}

@@ -1,0 +1,48 @@
+//! Seal and merge attempts: the end of the maps, and extra merge passes.
+
+use crate::job_data::JobData;
+use api::TaskFailure;
+use api::task::{MergeResult, MergeTask, SealResult};
+use chunkserver::Run;
+use std::sync::Arc;
+
+/// Most bytes read ahead of a merge from one run: past this, longer reads gain nothing.
+const READ_AHEAD_BYTES_MAX: u64 = 2 << 20;
+/// The current block of a run, decompressed, and the bytes read ahead.
+const BLOCKS_PER_RUN: u64 = 2;
+
+pub(crate) fn seal(job: &JobData) -> Result<SealResult, TaskFailure> {
+    job.chunkserver()?.seal().map_err(|error| error.to_failure())
+}
+
+pub(crate) fn merge(job: &JobData, task: &MergeTask) -> Result<MergeResult, TaskFailure> {
+    let chunkserver = job.chunkserver()?;
+    let runs: Vec<Arc<Run>> = task.runs.iter().filter_map(|run| chunkserver.run(*run)).collect();
+    let need = merge_need_bytes(job, &runs);
+    let pass = job.gate.enter(need, &job.run.cancelled)?;
+    let read_ahead_bytes = read_ahead_bytes(job, &runs, pass.bytes());
+    let merged = chunkserver.merge_runs(task.ifile, &task.runs, read_ahead_bytes);
+    merged.map_err(|error| error.to_failure())
+}
+
+fn disk_runs(runs: &[Arc<Run>]) -> impl Iterator<Item = &Arc<Run>> {
+    runs.iter().filter(|run| !run.is_in_memory())
+}
+
+/// What an attempt that merges these runs asks of the share: what it must have, or, where that is little, an
+/// even part of the share, so that reads are long.
+pub(crate) fn merge_need_bytes(job: &JobData, runs: &[Arc<Run>]) -> u64 {
+    let layout = &job.run.spec.layout;
+    let must: u64 =
+        disk_runs(runs).map(|run| BLOCKS_PER_RUN * run.block_bytes_max().max(layout.block_bytes)).sum();
+    let even_part = layout.sort_share_bytes / u64::from(job.run.spec.slots.max(1));
+    let useful = disk_runs(runs).count() as u64 * (READ_AHEAD_BYTES_MAX + layout.block_bytes);
+    must.max(even_part.min(useful))
+}
+
+/// How far each run is read ahead with `bytes` of memory for all.
+pub(crate) fn read_ahead_bytes(job: &JobData, runs: &[Arc<Run>], bytes: u64) -> usize {
+    let block_bytes = job.run.spec.layout.block_bytes;
+    let each = bytes / (disk_runs(runs).count() as u64).max(1);
+    each.saturating_sub(block_bytes).clamp(block_bytes, READ_AHEAD_BYTES_MAX) as usize
+}

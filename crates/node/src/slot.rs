@@ -1,0 +1,88 @@
+//! A slot: pull, run, hand in, pull.
+
+use crate::Shared;
+use crate::job_data::JobData;
+use crate::{commit_task, map_task, reduce_task, shuffle_tasks};
+use api::{Blame, Task, TaskFailure, TaskResult};
+use iappender::WorkerSlabs;
+use ids::{JobId, NodeId};
+use server::{Assignment, Finished, PullReply, PullRequest};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The embedded node.
+const NODE: NodeId = NodeId(0);
+
+/// What belongs to the slot thread and outlives its attempts.
+#[derive(Default)]
+pub(crate) struct SlotState {
+    /// Slabs being filled for the job whose map task ran last.
+    pub slabs: WorkerSlabs,
+    slabs_of: Option<JobId>,
+}
+
+/// Runs attempts until the server says stop, or cannot be reached.
+pub(crate) fn slot_loop(shared: &Shared, slot: u32) {
+    let mut state = SlotState::default();
+    let mut finished = None;
+    loop {
+        match shared.server.pull(PullRequest { node: NODE, slot, finished: finished.take() }) {
+            Ok(PullReply::Run(assignment)) => finished = Some(run(shared, &mut state, &assignment)),
+            // Whoever waits for the job learns the server's error; a slot has nobody to tell.
+            Ok(PullReply::Stop) | Err(_) => return,
+        }
+    }
+}
+
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+fn run(shared: &Shared, state: &mut SlotState, assignment: &Assignment) -> Finished {
+    let started_ns = now_ns();
+    let job = job_data(shared, assignment);
+    if !matches!(assignment.task, Task::Map(_)) || state.slabs_of != Some(job.job) {
+        state.slabs.clear();
+        state.slabs_of = Some(job.job);
+    }
+    let outcome = catch_unwind(AssertUnwindSafe(|| run_task(shared, state, &job, assignment)));
+    let outcome = outcome.unwrap_or_else(|panic| {
+        // Half-filled slabs may be in any state.
+        state.slabs = WorkerSlabs::default();
+        Err(TaskFailure::new(Blame::Engine, format!("the engine panicked: {}", panic_text(&*panic))))
+    });
+    Finished { attempt: assignment.attempt, outcome, started_ns, ended_ns: now_ns() }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+fn job_data(shared: &Shared, assignment: &Assignment) -> Arc<JobData> {
+    let job = assignment.attempt.task.job;
+    let mut jobs = shared.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+    let data = jobs.entry(job).or_insert_with(|| {
+        let input_bytes = assignment.job.spec.inputs.iter().map(|input| input.size_bytes).sum();
+        shared.counters.input_bytes_total.fetch_add(input_bytes, std::sync::atomic::Ordering::Relaxed);
+        Arc::new(JobData::new(job, Arc::clone(&assignment.job)))
+    });
+    Arc::clone(data)
+}
+
+fn run_task(
+    shared: &Shared,
+    state: &mut SlotState,
+    job: &JobData,
+    assignment: &Assignment,
+) -> Result<TaskResult, TaskFailure> {
+    let attempt = assignment.attempt;
+    match &assignment.task {
+        Task::Map(task) => map_task::run(shared, state, job, attempt, task).map(TaskResult::Map),
+        Task::Seal(_) => shuffle_tasks::seal(job).map(TaskResult::Seal),
+        Task::Merge(task) => shuffle_tasks::merge(job, task).map(TaskResult::Merge),
+        Task::Reduce(task) => reduce_task::run(shared, job, attempt, task).map(TaskResult::Reduce),
+        Task::Commit(task) => commit_task::run(&job.run, task).map(TaskResult::Commit),
+    }
+}
