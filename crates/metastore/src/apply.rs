@@ -253,6 +253,12 @@ async fn job_ended(
             .bind(stored(now))
             .execute(&mut *db)
             .await?;
+        let task_state = if state == JobState::Succeeded { "done" } else { "waiting" };
+        sqlx::query("UPDATE tasks SET state = $2 WHERE job = $1 AND state = 'running'")
+            .bind(job.0)
+            .bind(task_state)
+            .execute(&mut *db)
+            .await?;
         sqlx::query("UPDATE pipelines SET ended_ns = $2 WHERE job = $1 AND ended_ns IS NULL")
             .bind(job.0)
             .bind(stored(now))

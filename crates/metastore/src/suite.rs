@@ -156,6 +156,7 @@ pub(crate) async fn attempts_have_a_history(store: &Metastore) {
     let tasks = store.tasks(job).await.unwrap();
     assert_eq!((tasks[0].state.as_str(), tasks[0].winner), ("done", Some(AttemptNumber(1))));
     assert_eq!(tasks[0].payload, map);
+    assert_eq!((tasks[1].state.as_str(), tasks[1].winner), ("waiting", None));
     let stages = store.stages(job).await.unwrap();
     assert_eq!((stages[0].state.as_str(), stages[0].tasks_done), ("done", 1));
     assert_eq!((stages[1].state.as_str(), stages[1].tasks_done), ("running", 0));

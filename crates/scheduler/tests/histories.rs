@@ -237,6 +237,7 @@ impl Random {
                 Action::ExpandStage { job, stage } => self.to_expand.push((job, stage)),
                 Action::StartAttempt { attempt, slot } => {
                     assert!(!self.ended.contains(&attempt.task.job), "{attempt} started after the end");
+                    assert!(!self.winners.contains_key(&attempt.task), "{attempt} started after a winner");
                     assert!(!self.running.values().any(|busy| *busy == slot), "{slot:?} runs two");
                     assert!(self.running.insert(attempt, slot).is_none(), "{attempt} started twice");
                 }

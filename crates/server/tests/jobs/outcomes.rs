@@ -121,7 +121,7 @@ fn bad_data_is_not_tried_again() {
 fn a_cancelled_job_leaves_nothing() {
     let place = Place::new();
     let server = place.open();
-    let (running, started) = mpsc::channel();
+    let (running, started) = mpsc::sync_channel(1);
     let behaviour: Arc<Behaviour> = Arc::new(move |assignment| {
         running.send(()).unwrap();
         Some(until_cancelled(assignment))

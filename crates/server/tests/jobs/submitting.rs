@@ -55,6 +55,19 @@ fn a_disk_that_is_no_directory_fails_the_job_at_the_door() {
 }
 
 #[test]
+fn a_path_that_cannot_be_stored_is_refused_and_the_server_goes_on() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new();
+    let server = place.open();
+    let mut unstorable = place.spec();
+    unstorable.output = place.path("").join(std::ffi::OsStr::from_bytes(b"out-\xff"));
+    let refused = server.submit(unstorable, splits(1));
+    assert!(matches!(refused, Err(ServerError::Store(_))), "{refused:?}");
+    assert_eq!(place.left(), Vec::<String>::new());
+    assert!(server.submit(place.spec(), splits(1)).is_ok());
+}
+
+#[test]
 fn two_servers_share_a_state_directory() {
     let place = Place::new();
     let (first, second) = (place.open(), place.open());
