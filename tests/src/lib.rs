@@ -1,1 +1,47 @@
-//! Black-box tests of the real binary.
+//! # What it does
+//! The harness of the black-box tests: sandboxes, runs of the real binary `sailfish`, what they printed and left,
+//! and the reference that its answers are compared with.
+//!
+//! # Where it sits
+//! Above everything, from outside: it starts the binary and looks at files, as a user does.
+//!
+//! # Invariants
+//! A test touches nothing outside its own temporary directory. What a test starts ends with it. Nothing sleeps:
+//! tests wait for a line, a file, a pipe or the end of a process, each with a time limit that fails the test.
+//!
+//! # Deliberately absent
+//! No use of the engine's crates but the names of its crash points and planted faults.
+//!
+//! # How it is tested
+//! By its use in `tests/tests/`.
+
+mod binary;
+mod compressed;
+mod corpus;
+mod fifo;
+mod finished;
+mod leftovers;
+mod model;
+mod random;
+mod running;
+mod sandbox;
+
+pub use binary::sailfish_binary;
+pub use compressed::{gzip, zstd};
+pub use corpus::corpus;
+pub use fifo::Fifo;
+pub use finished::Finished;
+pub use model::{Pairs, group_lines, part_lines, sorted_lines};
+pub use random::Random;
+pub use running::Running;
+pub use sandbox::Sandbox;
+
+use std::time::Duration;
+
+/// Longest wait for anything a test waits for. Long: only a hang should reach it, even on a loaded machine.
+pub const WAIT_MAX: Duration = Duration::from_secs(240);
+
+/// Says that a test could not look at something here, and why; a skip is never silent.
+pub fn could_not_run(what: &str, why: &str) {
+    println!("NOT RUN: {what}: {why}");
+}

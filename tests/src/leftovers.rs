@@ -1,0 +1,40 @@
+//! What a job that is over must not leave.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+
+/// Part of the name of everything a job makes beside its output and on its disks.
+const MARK: &str = "sailfish-";
+
+/// Paths that should have been removed: hidden siblings of outputs in `parents`, directories of jobs on
+/// `disks`, locks of dead processes in `state`. Live processes' locks are no leftovers.
+pub fn leftovers(parents: &[&Path], disks: &[&Path], state: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for parent in parents {
+        found.extend(entries(parent).into_iter().filter(|path| {
+            let name = name_of(path);
+            name.starts_with('.') && name.contains(MARK)
+        }));
+    }
+    for disk in disks {
+        found.extend(entries(disk).into_iter().filter(|path| name_of(path).starts_with(MARK)));
+    }
+    found.extend(entries(&state.join("owners")).into_iter().filter(|path| is_free(path)));
+    found.sort();
+    found
+}
+
+fn is_free(lock: &Path) -> bool {
+    let Ok(file) = File::options().write(true).open(lock) else { return false };
+    !matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The entries of a directory; none where there is no directory.
+fn entries(dir: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    entries.map(|entry| entry.expect("a sandbox can be listed").path()).collect()
+}

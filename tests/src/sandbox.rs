@@ -1,0 +1,196 @@
+//! A directory of its own for each test.
+
+use crate::leftovers::leftovers;
+use crate::{Fifo, Finished, Running, sailfish_binary};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A temporary directory with `state/`, `disk/` and room for inputs and outputs, removed with the value.
+/// Relative paths on a command line count from it.
+pub struct Sandbox {
+    root: TempDir,
+}
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Sandbox {
+    pub fn new() -> Sandbox {
+        let root =
+            tempfile::Builder::new().prefix("sailfish-test-").tempdir().expect("a temporary directory");
+        let sandbox = Sandbox { root };
+        fs::create_dir(sandbox.path("disk")).expect("our own directory takes another");
+        sandbox
+    }
+
+    /// A path below the sandbox.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// The state directory; made by the first run.
+    pub fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    /// The directory for intermediate data.
+    pub fn disk(&self) -> PathBuf {
+        self.path("disk")
+    }
+
+    /// The output that [`Sandbox::run_job`] names where the test names none.
+    pub fn out(&self) -> PathBuf {
+        self.path("out")
+    }
+
+    /// Writes a file, with the directories above it.
+    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("a file lies in a directory")).expect("directories are made");
+        fs::write(&path, bytes).expect("our own directory takes a file");
+        path
+    }
+
+    /// Writes an executable script with its `#!` line.
+    pub fn script(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.write(name, text);
+        self.set_mode(name, 0o755);
+        path
+    }
+
+    /// Sets the permission bits of a file or directory.
+    pub fn set_mode(&self, name: &str, mode: u32) {
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(self.path(name), permissions).expect("our own file changes its mode");
+    }
+
+    /// Makes a named pipe.
+    pub fn fifo(&self, name: &str) -> Fifo {
+        Fifo::new(self.path(name))
+    }
+
+    /// The binary with a clean environment (PATH and HOME only), to be given a subcommand. Starts in the
+    /// sandbox.
+    pub fn sailfish(&self) -> Command {
+        let mut command = Command::new(sailfish_binary());
+        self.clean(&mut command);
+        command
+    }
+
+    /// Gives a command the sandbox as directory and an environment of PATH and HOME.
+    pub fn clean(&self, command: &mut Command) {
+        command.env_clear().current_dir(self.root.path());
+        for name in ["PATH", "HOME"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+    }
+
+    /// `sailfish run` with these options; `--state`, `--disk` and `--output` are those of the sandbox where
+    /// the test gives none.
+    pub fn job(&self, args: &[&str]) -> Command {
+        let mut command = self.sailfish();
+        command.arg("run").args(args);
+        for (option, dir) in [("--state", self.state()), ("--disk", self.disk()), ("--output", self.out())] {
+            if !args.contains(&option) {
+                command.arg(option).arg(dir);
+            }
+        }
+        command
+    }
+
+    /// Runs [`Sandbox::job`] to its end.
+    #[track_caller]
+    pub fn run_job(&self, args: &[&str]) -> Finished {
+        Running::start(&mut self.job(args)).wait()
+    }
+
+    /// Starts [`Sandbox::job`].
+    pub fn start_job(&self, args: &[&str]) -> Running {
+        Running::start(&mut self.job(args))
+    }
+
+    /// Runs a command that looks at the state: `args[0]` is `jobs`, `show`, `report` or `state`.
+    #[track_caller]
+    pub fn look(&self, args: &[&str]) -> Finished {
+        let mut command = self.sailfish();
+        command.args(args).arg("--state").arg(self.state());
+        Running::start(&mut command).wait()
+    }
+
+    /// Runs a command without options of its own: `verify`, `ifile`.
+    #[track_caller]
+    pub fn sailfish_with(&self, args: &[&str]) -> Finished {
+        Running::start(self.sailfish().args(args)).wait()
+    }
+
+    /// The rows that a statement gives, as `sailfish state --json` prints them.
+    #[track_caller]
+    pub fn query(&self, statement: &str) -> Vec<serde_json::Value> {
+        let finished = self.look(&["state", statement, "--json"]).expect_success();
+        finished.json().as_array().unwrap_or_else(|| panic!("not a list:\n{}", finished.story())).clone()
+    }
+
+    /// The names of the parts of an output, sorted. Fails where there is no whole output.
+    #[track_caller]
+    pub fn part_names(&self, output: &Path) -> Vec<String> {
+        assert!(output.join("_SUCCESS").exists(), "{} is not a whole output", output.display());
+        let entries = fs::read_dir(output).expect("an output is a directory");
+        let names = entries.map(|entry| entry.expect("an output can be listed").file_name());
+        let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.retain(|name| !name.starts_with('_'));
+        names.sort();
+        assert!(names.iter().all(|name| name.starts_with("part-")), "stray files in the output: {names:?}");
+        names
+    }
+
+    /// The parts one after another.
+    #[track_caller]
+    pub fn concatenated(&self, output: &Path) -> Vec<u8> {
+        let parts = self.part_names(output).into_iter();
+        parts.flat_map(|name| fs::read(output.join(name)).expect("a part can be read")).collect()
+    }
+
+    /// The lines of all parts, in order of part; bytes that are no text are replaced.
+    #[track_caller]
+    pub fn output_lines(&self, output: &Path) -> Vec<String> {
+        let bytes = self.concatenated(output);
+        crate::part_lines(&bytes).iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect()
+    }
+
+    /// The report of an output.
+    #[track_caller]
+    pub fn report(&self, output: &Path) -> serde_json::Value {
+        let text = fs::read(output.join("_report.json")).expect("a whole output has a report");
+        serde_json::from_slice(&text).expect("a report is JSON")
+    }
+
+    /// What is left of jobs that are over, see [`Sandbox::assert_no_leftovers`].
+    pub fn leftovers(&self) -> Vec<PathBuf> {
+        let state = self.state();
+        let disks = [&self.disk(), &state.join("disk")];
+        leftovers(&[self.root.path()], &disks.map(PathBuf::as_path), &state)
+    }
+
+    /// No hidden sibling of an output directly in the sandbox, no directory of a job on `disk/` or
+    /// `state/disk/`, no lock of a dead process.
+    #[track_caller]
+    pub fn assert_no_leftovers(&self) {
+        let found = self.leftovers();
+        assert!(found.is_empty(), "left behind: {found:?}");
+    }
+
+    /// Neither an output nor anything else is left of a job that failed.
+    #[track_caller]
+    pub fn assert_nothing_left(&self) {
+        assert!(!self.out().exists(), "an output of a failed job: {}", self.out().display());
+        self.assert_no_leftovers();
+    }
+}
