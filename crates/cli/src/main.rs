@@ -1,1 +1,84 @@
-fn main() {}
+//! # What it does
+//! The binary `sailfish`: reads options, checks them, runs a job in this process, shows progress, and prints
+//! what the store, an output directory or an I-file holds.
+//!
+//! # Where it sits
+//! On top: people and scripts -> cli -> server, node, metastore, ifile.
+//!
+//! # Invariants
+//! What can be checked is checked before a job is submitted, and the error names the option. Standard output
+//! carries answers only; progress, summaries and errors go to standard error. A closed pipe is no error.
+//!
+//! # Deliberately absent
+//! No logic that another front end would need: sizes, stages, proof and report are made by `mapreduce`.
+//!
+//! # How it is tested
+//! Unit tests of parsing, checking and formatting beside each file; black-box tests of the binary in `tests/`.
+
+mod args;
+mod engine;
+mod escape;
+mod exit;
+mod ifile_files;
+mod interrupt;
+mod job_options;
+mod jobs;
+mod machine;
+mod memory_size;
+mod meter;
+mod paths;
+mod phases;
+mod plan;
+mod progress;
+mod quantity;
+mod report;
+mod run;
+mod show;
+mod state;
+mod store;
+mod summary;
+mod tables;
+mod terminal;
+mod verify;
+
+use args::{Cli, Command};
+use clap::Parser;
+use exit::Failure;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// Holds the filter for log lines on standard error.
+const LOG_VARIABLE: &str = "SAILFISH_LOG";
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match start(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if let Some(error) = &failure.error {
+                terminal::tell(&format!("sailfish: {}", exit::sentence(error)));
+            }
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn start(command: Command) -> Result<(), Failure> {
+    faults::check_environment().map_err(|message| Failure::refused(anyhow::anyhow!(message)))?;
+    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+    match command {
+        Command::Run(args) => run::run(*args),
+        Command::Jobs(args) => jobs::run(&args),
+        Command::Show(args) => show::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::Verify(args) => verify::run(&args),
+        Command::State(args) => state::run(&args),
+        Command::Ifile(command) => ifile_files::run(command),
+    }
+}

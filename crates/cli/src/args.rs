@@ -1,0 +1,270 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+const EXIT_CODES: &str = "\
+Exit codes of `sailfish run`:
+  0         the output is complete and in place
+  1         the job failed: the machine, the engine, or bad input found on the way
+  2         refused before anything ran: an option, an input, a path, the state
+  130       stopped by Ctrl-C
+  1 to 255  the exit code of a mapper, combiner or reducer that failed three times;
+            128 + N where signal N ended it
+The other commands: 0, 1 where a check finds a difference or damage, 2 for a bad argument.";
+
+const RUN_EXAMPLES: &str = "\
+Functions: a command line, split into words and run without a shell (lines in, KEY TAB VALUE lines out; a
+reducer reads sorted KEY TAB VALUE lines), or
+  mappers               builtin:words  builtin:grep:RE  builtin:identity
+  combiners, reducers   builtin:sum  builtin:min  builtin:max  builtin:count  builtin:unique  builtin:list
+
+Examples:
+  sailfish run --input books/ --mapper builtin:words --reducer builtin:sum --output counts
+  sailfish run --input 'logs/*.gz' --mapper 'python3 map.py' --file map.py --reducer builtin:count --output hits
+  sailfish run --input big.txt --output sorted --total-order --memory 1G --disk /mnt/scratch
+  sailfish run --job count.toml --overwrite
+
+A job file says the same in TOML: keys are the long options with _ for -, relative paths count from the
+file's own directory. Options on the command line win; --env adds to the file's. For example:
+  input = [\"books/\", \"more/*.zst\"]
+  mapper = \"python3 map.py\"
+  file = \"map.py\"
+  reducer = \"builtin:sum\"
+  output = \"counts\"
+  memory = \"1G\"
+  total_order = true
+  env = { LIMIT = \"3\" }";
+
+/// MapReduce over I-files: bring map and reduce functions, get a result that is proven complete.
+#[derive(Debug, Parser)]
+#[command(name = "sailfish", version, max_term_width = 110, after_long_help = EXIT_CODES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Where jobs are remembered.
+#[derive(Clone, Debug, Default, Args)]
+pub struct StateArgs {
+    /// Directory of the state [default: sailfish in the XDG state directory]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a MapReduce job
+    #[command(after_help = RUN_EXAMPLES, after_long_help = format!("{RUN_EXAMPLES}\n\n{EXIT_CODES}"))]
+    Run(Box<RunArgs>),
+    /// List jobs, newest first
+    Jobs(JobsArgs),
+    /// Show one job: what it was, its stages, attempts, failures and events
+    Show(ShowArgs),
+    /// Show the report of a job: plan, bytes, chunks and fill, retrievals, times, waste, proof
+    Report(ReportArgs),
+    /// Check an output directory against its report
+    Verify(VerifyArgs),
+    /// Ask the state a read-only SQL statement
+    #[command(
+        after_help = "Examples:\n  sailfish state \"select name from sqlite_master where type = 'table'\"\n  \
+        sailfish state \"select job, name, state from jobs order by job desc\" --limit 5"
+    )]
+    State(QueryArgs),
+    /// Look into the files of I-files (runs and raw chunks), kept with `run --keep-ifiles`
+    #[command(subcommand)]
+    Ifile(IfileCommand),
+}
+
+/// How blocks of intermediate data are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CodecArg {
+    None,
+    Lz4,
+    Zstd,
+}
+
+/// Options without a value may still be given one: `--overwrite=false` wins over a job file.
+#[derive(Debug, Default, Args)]
+pub struct RunArgs {
+    /// Read the job from a TOML file; options given here win over it
+    #[arg(long, value_name = "FILE")]
+    pub job: Option<PathBuf>,
+    /// Files, directories or globs; plain, gzip or zstd, told apart by content
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub input: Vec<String>,
+    /// Map function [default: identity, each line split at its first TAB]
+    #[arg(long, value_name = "F")]
+    pub mapper: Option<String>,
+    /// Function that folds map output before the shuffle; built-in reducers combine by themselves
+    #[arg(long, value_name = "F")]
+    pub combiner: Option<String>,
+    /// Reduce function [default: the sorted pairs are written]
+    #[arg(long, value_name = "F")]
+    pub reducer: Option<String>,
+    /// Output directory; appears whole or not at all
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Name of the job [default: that of the output]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Budget of the engine's own buffers, at least 64M [default: half of the machine or control group]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// Tasks that run at once, 1 to 1024 [default: one per core]
+    #[arg(long, value_name = "N")]
+    pub slots: Option<u32>,
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// Directory for intermediate data; may be given several times [default: disk in the state directory]
+    #[arg(long, value_name = "DIR")]
+    pub disk: Vec<String>,
+    /// File to put into the directory in which functions run; may be given several times
+    #[arg(long, value_name = "PATH")]
+    pub file: Vec<String>,
+    /// Environment of functions, besides PATH, HOME, LANG and LC_*; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// Compression of intermediate data [default: lz4]
+    #[arg(long, value_enum)]
+    pub codec: Option<CodecArg>,
+    /// The parts one after another are sorted, not only each by itself
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        hide_possible_values = true)]
+    pub total_order: Option<bool>,
+    /// No shuffle: what the mappers put out is the output
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        hide_possible_values = true)]
+    pub map_only: Option<bool>,
+    /// Exchange an existing output for the new one
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        hide_possible_values = true)]
+    pub overwrite: Option<bool>,
+    /// Keep the intermediate files after the job, for `sailfish ifile`
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        hide_possible_values = true)]
+    pub keep_ifiles: Option<bool>,
+    /// Do not wait for the disk before the output is published
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        hide_possible_values = true)]
+    pub no_sync: Option<bool>,
+    /// Print the report as JSON on standard output
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        hide_possible_values = true)]
+    pub json: Option<bool>,
+}
+
+#[derive(Debug, Args)]
+pub struct JobsArgs {
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// Jobs to list
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: u32,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// Number of the job
+    pub job: i64,
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// Attempts and events to show, the most telling ones
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Number of the job
+    pub job: i64,
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// Print the report as JSON, as it stands in the output
+    #[arg(long)]
+    pub json: bool,
+    /// Rows of the plan to show
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub limit: usize,
+}
+
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// Output directory of a job
+    pub output: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct QueryArgs {
+    /// One SQL statement: select, with, values or explain
+    pub statement: String,
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// Rows to show at most
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub limit: usize,
+    /// Print a JSON list of objects
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum IfileCommand {
+    /// Show header, blocks, sources and sums
+    Inspect {
+        /// Run files (.ifile) or raw chunk files (.raw)
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Read every byte and check it against checksums, order, index and sums
+    Verify {
+        /// Run files (.ifile) or raw chunk files (.raw)
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Print the records in key order as KEY TAB VALUE lines, bytes as they are
+    Scan {
+        /// A run file (.ifile) or a raw chunk file (.raw)
+        path: PathBuf,
+        /// Keys from here on
+        #[arg(long, value_name = "KEY")]
+        lower: Option<std::ffi::OsString>,
+        /// Keys below this
+        #[arg(long, value_name = "KEY")]
+        upper: Option<std::ffi::OsString>,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cli, Command, RunArgs};
+    use clap::{CommandFactory, Parser};
+
+    fn run(words: &[&str]) -> Result<RunArgs, clap::Error> {
+        let words = ["sailfish", "run"].iter().chain(words);
+        match Cli::try_parse_from(words)?.command {
+            Command::Run(args) => Ok(*args),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn inputs_repeat_and_flags_may_have_values() {
+        let args = run(&["--input", "a", "b", "--output", "o", "--input=c", "--overwrite", "--env", "A=1"]);
+        let args = args.unwrap();
+        assert_eq!(args.input, ["a", "b", "c"]);
+        assert_eq!((args.overwrite, args.total_order), (Some(true), None));
+        assert_eq!(run(&["--overwrite=false"]).unwrap().overwrite, Some(false));
+        assert!(run(&["stray"]).is_err());
+        assert!(run(&["--slots", "many"]).is_err());
+        assert!(run(&["--codec", "gzip"]).is_err());
+    }
+}

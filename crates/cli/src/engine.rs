@@ -1,0 +1,67 @@
+//! The engine in this process: a server, a node, one job from submit to end.
+
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::phases::phases;
+use crate::plan::Plan;
+use crate::progress::{self, Display};
+use api::JobSpec;
+use node::{Node, NodeOptions};
+use program::Programs;
+use server::{JobOutcome, Server, ServerOptions, SubmittedJob};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// A job that is over.
+pub struct Ended {
+    pub submitted: SubmittedJob,
+    pub outcome: JobOutcome,
+    pub spec: JobSpec,
+    /// From submit to the end of cleaning up.
+    pub elapsed: Duration,
+}
+
+/// Runs one job. Returns when it is over and everything it started has ended.
+pub fn execute(plan: Plan, display: Display) -> Result<Ended, Failure> {
+    let programs = Arc::new(Programs::new());
+    let interrupt = Interrupt::listen(Arc::clone(&programs))?;
+    let server = Server::open(ServerOptions { state_dir: plan.state_dir }).map_err(Failure::from_server)?;
+    let server = Arc::new(server);
+    let options = NodeOptions { slots: plan.spec.slots, start_dir: plan.start_dir, programs };
+    let started = Node::start(Arc::clone(&server), options).map_err(anyhow::Error::from);
+    let begin = Instant::now();
+    let ended = started.map_err(Failure::from).and_then(|node| {
+        let outcome = server.submit(plan.spec.clone(), plan.splits).map_err(Failure::from_server);
+        let outcome = outcome.and_then(|submitted| {
+            interrupt.aim(&server, submitted.job);
+            let outcome = wait(&server, &node, &submitted, display);
+            interrupt.disarm();
+            Ok((submitted, outcome?))
+        });
+        // Slots end when there is no job left, or when the server is gone.
+        server.shutdown();
+        node.join();
+        outcome
+    });
+    server.shutdown();
+    let (submitted, outcome) = ended?;
+    Ok(Ended { submitted, outcome, spec: plan.spec, elapsed: begin.elapsed() })
+}
+
+fn wait(
+    server: &Server,
+    node: &Node,
+    submitted: &SubmittedJob,
+    display: Display,
+) -> Result<JobOutcome, Failure> {
+    let (stop, stopped) = mpsc::sync_channel(1);
+    std::thread::scope(|scope| {
+        let look = || phases(&node.progress(), &server.progress(submitted.job).unwrap_or_default());
+        scope.spawn(move || progress::show(display, look, &stopped));
+        let outcome = server.wait(submitted.job);
+        // The display may have ended already, where there is nothing to show.
+        let _ = stop.send(());
+        outcome.map_err(Failure::from_server)
+    })
+}

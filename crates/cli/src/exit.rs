@@ -1,0 +1,88 @@
+//! Exit codes, and what a command gives back when it does not succeed.
+
+use server::ServerError;
+
+/// The job ran and failed for a reason of the machine or the engine; or a check found differences.
+pub const FAILED: u8 = 1;
+/// The request was refused before anything ran: an option, an input, a path, the state.
+pub const REFUSED: u8 = 2;
+/// Stopped by Ctrl-C or a request to terminate.
+pub const INTERRUPTED: u8 = 130;
+/// Added to the number of the signal that ended a user's program, as shells do.
+pub const SIGNAL_BASE: i32 = 128;
+
+/// Why a command ends with another code than 0.
+#[derive(Debug)]
+pub struct Failure {
+    pub code: u8,
+    /// Printed as one sentence; None where everything has been said.
+    pub error: Option<anyhow::Error>,
+}
+
+impl Failure {
+    /// The request is refused: nothing has run.
+    pub fn refused(error: impl Into<anyhow::Error>) -> Self {
+        Self { code: REFUSED, error: Some(error.into()) }
+    }
+
+    /// Ends with a code; what there is to say has been said.
+    pub fn said(code: u8) -> Self {
+        Self { code, error: None }
+    }
+
+    /// An error of the server at submit or before: refused where the user can change it.
+    pub fn from_server(error: ServerError) -> Self {
+        use metastore::StoreError;
+        let code = match &error {
+            ServerError::OutputExists { .. }
+            | ServerError::OutputNotADirectory { .. }
+            | ServerError::OutputHoldsWhatTheJobNeeds { .. }
+            | ServerError::OutputUnusable { .. }
+            | ServerError::DirectoryUnwritable { .. }
+            | ServerError::OwnerLock { .. } => REFUSED,
+            ServerError::Store(
+                StoreError::StateDirUnwritable { .. }
+                | StoreError::Corrupt { .. }
+                | StoreError::FromNewerVersion { .. }
+                | StoreError::PathNotText { .. },
+            ) => REFUSED,
+            _ => FAILED,
+        };
+        Self { code, error: Some(error.into()) }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self { code: FAILED, error: Some(error) }
+    }
+}
+
+/// An error with its causes as one sentence. Some messages hold their cause already; it is not said twice.
+pub fn sentence(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let message = cause.to_string();
+        if text.is_empty() {
+            text = message;
+        } else if !text.ends_with(&message) {
+            text.push_str(": ");
+            text.push_str(&message);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sentence;
+    use anyhow::{Context, anyhow};
+
+    #[test]
+    fn causes_are_said_once() {
+        let error = Err::<(), _>(anyhow!("no such file")).context("cannot read a: no such file");
+        assert_eq!(sentence(&error.unwrap_err()), "cannot read a: no such file");
+        let error = Err::<(), _>(anyhow!("no such file")).context("--input a").unwrap_err();
+        assert_eq!(sentence(&error), "--input a: no such file");
+    }
+}

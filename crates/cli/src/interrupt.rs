@@ -1,0 +1,84 @@
+//! Ctrl-C and requests to terminate: the first cancels the job, the second ends the process.
+
+use crate::exit::INTERRUPTED;
+use crate::terminal::tell;
+use anyhow::Context;
+use ids::JobId;
+use program::Programs;
+use server::Server;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What there is to cancel.
+#[derive(Default)]
+struct Target {
+    job: Option<(Arc<Server>, JobId)>,
+    /// A signal came, perhaps before there was a job.
+    signalled: bool,
+}
+
+/// Listens for signals for the rest of the process.
+#[derive(Clone)]
+pub struct Interrupt {
+    target: Arc<Mutex<Target>>,
+    programs: Arc<Programs>,
+}
+
+impl Interrupt {
+    /// Starts to listen. From here on a signal ends nothing by itself.
+    pub fn listen(programs: Arc<Programs>) -> anyhow::Result<Interrupt> {
+        let mut signals = Signals::new([SIGINT, SIGTERM]).context("listening for signals")?;
+        let interrupt = Interrupt { target: Arc::default(), programs };
+        let listener = interrupt.clone();
+        let listen = move || {
+            for _signal in signals.forever() {
+                listener.signal();
+            }
+        };
+        std::thread::Builder::new()
+            .name("signals".to_string())
+            .spawn(listen)
+            .context("starting the thread that listens for signals")?;
+        Ok(interrupt)
+    }
+
+    /// Names the job to cancel. A signal that came before cancels it now.
+    pub fn aim(&self, server: &Arc<Server>, job: JobId) {
+        let mut target = self.lock();
+        target.job = Some((Arc::clone(server), job));
+        if target.signalled {
+            drop(target);
+            self.cancel();
+        }
+    }
+
+    /// The job is over: there is nothing left to cancel, but a second signal still ends the process.
+    pub fn disarm(&self) {
+        self.lock().job = None;
+    }
+
+    fn signal(&self) {
+        let again = std::mem::replace(&mut self.lock().signalled, true);
+        if again {
+            self.programs.kill_all();
+            tell("sailfish: stopped at once; the next run removes what this one left");
+            std::process::exit(i32::from(INTERRUPTED));
+        }
+        tell("sailfish: stopping the job; once more to stop at once");
+        self.cancel();
+    }
+
+    fn cancel(&self) {
+        let job = self.lock().job.clone();
+        if let Some((server, job)) = job {
+            // First the flags of the attempts, then their programs: so these end as cancelled, not as failed.
+            server.cancel(job, "stopped by a signal");
+            self.programs.kill_all();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Target> {
+        self.target.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,81 @@
+//! `sailfish jobs`: what ran, and how it ended.
+
+use crate::args::JobsArgs;
+use crate::exit::Failure;
+use crate::tables::{left, right, table};
+use crate::terminal::print;
+use crate::{escape, quantity, store};
+use metastore::JobRow;
+use serde_json::json;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Prints the latest jobs, newest first.
+pub fn run(args: &JobsArgs) -> Result<(), Failure> {
+    let given = args.state.state.as_deref();
+    let state_dir = store::state_dir(given).map_err(Failure::refused)?;
+    let rows = if store::exists(&state_dir) {
+        store::look(given, async |store| Ok(store.jobs(args.limit).await?))?
+    } else {
+        Vec::new()
+    };
+    if args.json {
+        let list: Vec<serde_json::Value> = rows.iter().map(as_json).collect();
+        let text = serde_json::to_string_pretty(&list).map_err(anyhow::Error::from)?;
+        return Ok(print(&format!("{text}\n"))?);
+    }
+    if rows.is_empty() {
+        return Ok(print(&format!("no job has run in {}\n", state_dir.display()))?);
+    }
+    Ok(print(&render(&rows, now_ns()))?)
+}
+
+fn render(rows: &[JobRow], now_ns: u64) -> String {
+    let columns = [right("job"), left("name"), left("state"), left("started"), right("took"), left("output")];
+    let cells = |row: &JobRow| {
+        vec![
+            row.job.to_string(),
+            escape::cell(&row.name),
+            state_text(row),
+            quantity::date_and_time(row.started_ns.unwrap_or(row.created_ns)),
+            took(row, now_ns).map(quantity::seconds).unwrap_or_default(),
+            escape::cell(&row.output.to_string_lossy()),
+        ]
+    };
+    table(&columns, rows.iter().map(cells).collect())
+}
+
+/// The state, with the exit code where it tells more.
+pub fn state_text(row: &JobRow) -> String {
+    match row.exit_code {
+        Some(code) if row.state == metastore::JobState::Failed => format!("failed ({code})"),
+        _ => row.state.word().to_string(),
+    }
+}
+
+/// Seconds from the start to the end, or to now; None for a job whose owner died without a word.
+pub fn took(row: &JobRow, now_ns: u64) -> Option<f64> {
+    let start_ns = row.started_ns.unwrap_or(row.created_ns);
+    let end_ns = row.ended_ns.or_else(|| (!row.state.over()).then_some(now_ns))?;
+    Some(quantity::seconds_between(start_ns, end_ns))
+}
+
+/// Nanoseconds since 1970.
+pub fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn as_json(row: &JobRow) -> serde_json::Value {
+    json!({
+        "job": row.job,
+        "name": row.name,
+        "state": row.state.word(),
+        "output": row.output.to_string_lossy(),
+        "owner": row.owner,
+        "exit_code": row.exit_code,
+        "error": row.error,
+        "created_ns": row.created_ns,
+        "started_ns": row.started_ns,
+        "ended_ns": row.ended_ns,
+    })
+}

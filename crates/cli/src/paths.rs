@@ -1,0 +1,104 @@
+//! The paths of a run: what must be there, what must not, and how they lie to each other.
+
+use anyhow::{Context, bail, ensure};
+use api::InputFile;
+use rustix::fs::Access;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The output directory as an absolute path whose parent exists, can be written and has no links in it.
+pub fn output(path: &Path, start_dir: &Path, overwrite: bool) -> anyhow::Result<PathBuf> {
+    let shown = path.display();
+    let absolute = start_dir.join(path);
+    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+        bail!("--output {shown} names no directory of its own: give the path of a new one");
+    };
+    let parent = parent.canonicalize().with_context(|| {
+        format!(
+            "--output {shown}: the directory above it is not there ({}); create it first",
+            parent.display()
+        )
+    })?;
+    ensure!(parent.is_dir(), "--output {shown}: {} is not a directory", parent.display());
+    rustix::fs::access(&parent, Access::WRITE_OK | Access::EXEC_OK)
+        .with_context(|| format!("--output {shown}: cannot write in {}", parent.display()))?;
+    let output = parent.join(name);
+    ensure!(output.to_str().is_some(), "--output {shown}: the path is not UTF-8");
+    if let Ok(metadata) = output.symlink_metadata() {
+        ensure!(!metadata.is_symlink(), "--output {shown} is a symbolic link: name the directory itself");
+        ensure!(metadata.is_dir(), "--output {shown} exists and is not a directory: choose another name");
+        ensure!(overwrite, "--output {shown} exists already: choose another or add --overwrite");
+    }
+    Ok(output)
+}
+
+/// An output inside its own input would be read by the next run; an input inside the output would be removed
+/// by this one.
+pub fn check_output_against_inputs(
+    output: &Path,
+    arguments: &[String],
+    inputs: &[InputFile],
+) -> anyhow::Result<()> {
+    for argument in arguments {
+        let Ok(directory) = Path::new(argument).canonicalize() else { continue };
+        if directory.is_dir() && output.starts_with(&directory) {
+            let output = output.display();
+            bail!("--output {output} lies inside --input {argument}: a later run would read it as data");
+        }
+    }
+    if !output.exists() {
+        return Ok(());
+    }
+    for input in inputs {
+        let path = input.path.canonicalize().unwrap_or_else(|_| input.path.clone());
+        if path.starts_with(output) {
+            bail!(
+                "--input {} lies inside --output {}, which --overwrite would replace: choose another output",
+                input.path.display(),
+                output.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The directories given with `--disk`: absolute, writable, each once.
+pub fn disks(arguments: &[String], start_dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut disks = Vec::new();
+    for argument in arguments {
+        let path = start_dir.join(argument);
+        let disk = path.canonicalize().with_context(|| format!("--disk {argument}: create it first"))?;
+        ensure!(disk.is_dir(), "--disk {argument} is not a directory");
+        rustix::fs::access(&disk, Access::WRITE_OK | Access::EXEC_OK)
+            .with_context(|| format!("--disk {argument}: cannot write there"))?;
+        ensure!(disk.to_str().is_some(), "--disk {argument}: the path is not UTF-8");
+        ensure!(!disks.contains(&disk), "--disk {argument} is given twice");
+        disks.push(disk);
+    }
+    let disks_max = usize::from(u16::MAX);
+    ensure!(disks.len() <= disks_max, "--disk is given {} times; at most {disks_max}", disks.len());
+    Ok(disks)
+}
+
+/// The files given with `--file`: absolute, readable, no two of one name.
+pub fn files(arguments: &[String], start_dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut names = BTreeSet::new();
+    let mut files = Vec::new();
+    for argument in arguments {
+        let path = start_dir.join(argument);
+        let file = path.canonicalize().with_context(|| format!("--file {argument}"))?;
+        rustix::fs::access(&file, Access::READ_OK)
+            .with_context(|| format!("--file {argument}: cannot read"))?;
+        // The name is the one the user wrote, which a link may give.
+        let Some(name) = path.file_name() else { bail!("--file {argument} has no name of its own") };
+        ensure!(names.insert(name.to_os_string()), "--file {argument}: another file has that name already");
+        ensure!(path.to_str().is_some(), "--file {argument}: the path is not UTF-8");
+        files.push(std::path::absolute(&path).with_context(|| format!("--file {argument}"))?);
+    }
+    Ok(files)
+}
+
+/// The last part of a path, as text.
+pub fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}

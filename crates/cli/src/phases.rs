@@ -1,0 +1,108 @@
+//! Where a job stands, phase by phase, from the counters of the node and the stages of the server.
+
+use node::NodeProgress;
+use server::{JobProgress, StageProgress};
+
+/// How far a phase is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Waiting,
+    Running,
+    Done,
+}
+
+/// What people see of a job: its maps, its sorting, its reduces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Phase {
+    pub name: &'static str,
+    pub standing: Standing,
+    pub done_bytes: u64,
+    /// Grows while the phase before it runs.
+    pub total_bytes: u64,
+    pub tasks_done: u32,
+    pub tasks: u32,
+}
+
+/// The phases in order: map, sort, reduce; a job without a shuffle has only the first.
+pub fn phases(node: &NodeProgress, job: &JobProgress) -> Vec<Phase> {
+    let stages = |names: &[&str]| -> Vec<&StageProgress> {
+        job.stages.iter().filter(|stage| names.contains(&stage.name)).collect()
+    };
+    let rows = [
+        ("map", stages(&["map"]), node.input_bytes_read, node.input_bytes_total),
+        ("sort", stages(&["seal", "merge"]), node.sorted_bytes, node.appended_bytes),
+        ("reduce", stages(&["reduce"]), node.reduced_bytes, node.reduce_bytes_total),
+    ];
+    rows.into_iter()
+        .filter(|(_, stages, ..)| !stages.is_empty())
+        .map(|(name, stages, done_bytes, total_bytes)| {
+            let standing = standing(&stages, done_bytes);
+            // Counters are read one after another, and compressed input gives more than it stores.
+            let done_bytes =
+                if standing == Standing::Done { total_bytes } else { done_bytes.min(total_bytes) };
+            let tasks_done = stages.iter().map(|stage| stage.done).sum();
+            let tasks = stages.iter().map(|stage| stage.tasks).sum();
+            Phase { name, standing, done_bytes, total_bytes, tasks_done, tasks }
+        })
+        .collect()
+}
+
+fn standing(stages: &[&StageProgress], done_bytes: u64) -> Standing {
+    if stages.iter().all(|stage| stage.expanded && stage.done == stage.tasks) {
+        Standing::Done
+    } else if done_bytes > 0 || stages.iter().any(|stage| stage.running > 0 || stage.done > 0) {
+        Standing::Running
+    } else {
+        Standing::Waiting
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Standing, phases};
+    use node::NodeProgress;
+    use server::{JobProgress, StageProgress};
+
+    fn check(
+        stages: &[(&'static str, bool, u32, u32)],
+        sorted_bytes: u64,
+        expected: &[(&str, Standing, u64)],
+    ) {
+        let stages = stages.iter().map(|(name, expanded, tasks, done)| StageProgress {
+            name,
+            expanded: *expanded,
+            tasks: *tasks,
+            done: *done,
+            running: 0,
+        });
+        let job = JobProgress { stages: stages.collect(), over: false };
+        let node = NodeProgress {
+            input_bytes_read: 150,
+            input_bytes_total: 100,
+            appended_bytes: 80,
+            sorted_bytes,
+            ..NodeProgress::default()
+        };
+        let phases = phases(&node, &job);
+        let got: Vec<_> = phases.iter().map(|each| (each.name, each.standing, each.done_bytes)).collect();
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn phases_follow_stages() {
+        use Standing::{Done, Running, Waiting};
+        let job = |map: u32, sealed: bool| {
+            [
+                ("map", true, 4, map),
+                ("seal", sealed, u32::from(sealed), u32::from(sealed)),
+                ("merge", sealed, 0, 0),
+                ("reduce", false, 0, 0),
+                ("commit", false, 0, 0),
+            ]
+        };
+        check(&job(1, false), 0, &[("map", Running, 100), ("sort", Waiting, 0), ("reduce", Waiting, 0)]);
+        check(&job(1, false), 20, &[("map", Running, 100), ("sort", Running, 20), ("reduce", Waiting, 0)]);
+        check(&job(4, true), 60, &[("map", Done, 100), ("sort", Done, 80), ("reduce", Waiting, 0)]);
+        check(&[("map", true, 0, 0), ("commit", false, 0, 0)], 0, &[("map", Done, 100)]);
+    }
+}

@@ -1,0 +1,83 @@
+//! `sailfish run`.
+
+use crate::args::RunArgs;
+use crate::engine::{self, Ended};
+use crate::exit::{FAILED, Failure, INTERRUPTED, REFUSED, SIGNAL_BASE};
+use crate::progress::Display;
+use crate::terminal::{print, tell};
+use crate::{job_options, machine, plan, summary};
+use api::{Blame, TaskFailure};
+use ids::AttemptKey;
+use server::JobOutcome;
+
+/// Checks, submits and waits; ends with the code that the job deserves.
+pub fn run(args: RunArgs) -> Result<(), Failure> {
+    machine::raise_open_file_limit();
+    let options = job_options::collect(args).map_err(Failure::refused)?;
+    let plan = plan::plan(options).map_err(Failure::refused)?;
+    let json = plan.json;
+    let start_dir = plan.start_dir.clone();
+    let ended = engine::execute(plan, Display::choose(json))?;
+    match &ended.outcome {
+        JobOutcome::Succeeded(report) => {
+            if json {
+                let text = serde_json::to_string_pretty(report).map_err(anyhow::Error::from)?;
+                print(&format!("{text}\n"))?;
+            }
+            tell(summary::succeeded(&ended, report, &start_dir).trim_end());
+            Ok(())
+        }
+        JobOutcome::Failed { failure, attempt, exit_code } => {
+            tell(summary::failed(&ended, failure, stage_and_attempt(&ended, *attempt)).trim_end());
+            Err(Failure::said(code_of(failure, *exit_code)))
+        }
+        JobOutcome::Cancelled { reason } => {
+            let job = ended.submitted.job;
+            tell(&format!("sailfish: job {job} was {reason}; there is no output and nothing is left of it"));
+            Err(Failure::said(INTERRUPTED))
+        }
+    }
+}
+
+/// The name of the stage in which the job failed, and the attempt.
+fn stage_and_attempt(ended: &Ended, attempt: Option<AttemptKey>) -> Option<(&'static str, AttemptKey)> {
+    let attempt = attempt?;
+    let stages = mapreduce::stages(&ended.spec);
+    let name = stages.get(usize::from(attempt.task.stage.0))?;
+    Some((name, attempt))
+}
+
+/// The exit code of a failed job: that of the user's program, else one that says whose move it is.
+fn code_of(failure: &TaskFailure, exit_code: i32) -> u8 {
+    match failure.blame {
+        Blame::UserProgram => {
+            let signal = failure.signal.map(|signal| SIGNAL_BASE + signal);
+            let code = failure.exit_code.filter(|code| *code != 0).or(signal).unwrap_or(exit_code);
+            u8::try_from(code).ok().filter(|code| *code != 0).unwrap_or(FAILED)
+        }
+        Blame::UserData => REFUSED,
+        Blame::Environment | Blame::Engine => FAILED,
+        Blame::Cancelled => INTERRUPTED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::code_of;
+    use api::{Blame, TaskFailure};
+
+    #[test]
+    fn codes_say_whose_move_it_is() {
+        let check = |blame, exit_code, signal, expected| {
+            let failure = TaskFailure { exit_code, signal, ..TaskFailure::new(blame, "message") };
+            assert_eq!(code_of(&failure, 74), expected, "{failure:?}");
+        };
+        check(Blame::UserProgram, Some(3), None, 3);
+        check(Blame::UserProgram, Some(255), None, 255);
+        check(Blame::UserProgram, None, Some(9), 137);
+        check(Blame::UserProgram, None, None, 74);
+        check(Blame::UserData, None, None, 2);
+        check(Blame::Environment, None, None, 1);
+        check(Blame::Engine, None, None, 1);
+    }
+}

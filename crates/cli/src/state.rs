@@ -1,0 +1,96 @@
+//! `sailfish state "select ..."`: read-only SQL over everything the store knows.
+
+use crate::args::QueryArgs;
+use crate::exit::Failure;
+use crate::tables::{Column, table};
+use crate::terminal::{print, tell};
+use crate::{escape, quantity, store};
+use metastore::{Cell, QueryError, QueryLimits, Table, query_read_only};
+use serde_json::{Map, Number, Value};
+
+/// Prints the answer to a statement.
+pub fn run(args: &QueryArgs) -> Result<(), Failure> {
+    let state_dir = store::state_dir(args.state.state.as_deref()).map_err(Failure::refused)?;
+    if !store::exists(&state_dir) {
+        return Err(Failure::refused(store::nothing_there(&state_dir)));
+    }
+    let limits = QueryLimits { rows_max: args.limit, ..QueryLimits::default() };
+    let answer = store::run(query_read_only(&state_dir, &args.statement, limits))?;
+    let answer = answer.map_err(|error| match error {
+        QueryError::TooLong { .. } | QueryError::Value { .. } => Failure::from(anyhow::Error::from(error)),
+        other => Failure::refused(other),
+    })?;
+    let text = if args.json { as_json(&answer)? } else { as_table(&answer) };
+    print(&text)?;
+    if answer.truncated {
+        let shown = quantity::counted(answer.rows.len() as u64, "row");
+        tell(&format!("sailfish: {shown} shown, there are more; --limit N shows them"));
+    }
+    Ok(())
+}
+
+fn as_table(answer: &Table) -> String {
+    let is_number = |index: usize| {
+        let mut cells = answer.rows.iter().map(|row| &row[index]).filter(|cell| **cell != Cell::Null);
+        cells.clone().next().is_some() && cells.all(|cell| matches!(cell, Cell::Integer(_) | Cell::Real(_)))
+    };
+    let column = |(index, name): (usize, &String)| match is_number(index) {
+        true => Column::Right(name.clone().into()),
+        false => Column::Left(name.clone().into()),
+    };
+    let columns: Vec<Column> = answer.columns.iter().enumerate().map(column).collect();
+    let rows = answer.rows.iter().map(|row| row.iter().map(text_of).collect()).collect();
+    table(&columns, rows)
+}
+
+fn text_of(cell: &Cell) -> String {
+    match cell {
+        Cell::Null => String::new(),
+        Cell::Integer(number) => number.to_string(),
+        Cell::Real(number) => number.to_string(),
+        Cell::Text(text) => escape::cell(text),
+        Cell::Blob(bytes) => escape::blob(bytes),
+    }
+}
+
+/// A list of objects in the order of the columns; of columns with the same name the last one stands. Blobs
+/// are hex, as keys are in every message.
+fn as_json(answer: &Table) -> anyhow::Result<String> {
+    let value = |cell: &Cell| match cell {
+        Cell::Null => Value::Null,
+        Cell::Integer(number) => Value::from(*number),
+        Cell::Real(number) => Number::from_f64(*number).map_or(Value::Null, Value::Number),
+        Cell::Text(text) => Value::from(text.as_str()),
+        Cell::Blob(bytes) => Value::from(hex::encode(bytes)),
+    };
+    let object = |row: &Vec<Cell>| -> Map<String, Value> {
+        answer.columns.iter().cloned().zip(row.iter().map(value)).collect()
+    };
+    let list: Vec<Map<String, Value>> = answer.rows.iter().map(object).collect();
+    Ok(format!("{}\n", serde_json::to_string_pretty(&list)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{as_json, as_table};
+    use metastore::{Cell, Table};
+
+    #[test]
+    fn every_kind_of_cell_is_shown() {
+        let answer = Table {
+            columns: vec!["number".into(), "text".into(), "key".into()],
+            rows: vec![
+                vec![Cell::Integer(7), Cell::Text("a\nb".into()), Cell::Blob(b"word".to_vec())],
+                vec![Cell::Real(0.5), Cell::Null, Cell::Blob(vec![0, 255])],
+            ],
+            truncated: false,
+        };
+        let text = as_table(&answer);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "number  text  key");
+        assert_eq!((lines[2], lines[3]), ("     7  a\\nb  word", "   0.5        x'00ff'"));
+        let json: serde_json::Value = serde_json::from_str(&as_json(&answer).unwrap()).unwrap();
+        assert_eq!(json[0]["text"], "a\nb");
+        assert_eq!((&json[1]["text"], &json[1]["key"]), (&serde_json::Value::Null, &"00ff".into()));
+    }
+}

@@ -1,0 +1,56 @@
+//! Opening the state to look at it.
+
+use crate::exit::Failure;
+use anyhow::Context;
+use etcetera::BaseStrategy;
+use ids::JobId;
+use metastore::{JobRow, Metastore};
+use std::future::Future;
+use std::path::{Path, PathBuf};
+
+/// The state directory: the one given, absolute, or `sailfish` in the XDG state directory.
+pub fn state_dir(given: Option<&Path>) -> anyhow::Result<PathBuf> {
+    match given {
+        Some(path) => std::path::absolute(path).with_context(|| format!("--state {}", path.display())),
+        None => {
+            let directories = etcetera::choose_base_strategy()
+                .context("finding the home directory; set HOME or name a directory with --state")?;
+            // The XDG strategy always has a state directory; others fall back to where data goes.
+            Ok(directories.state_dir().unwrap_or_else(|| directories.data_dir()).join("sailfish"))
+        }
+    }
+}
+
+/// Whether a job has ever run there. Looking must not create a state.
+pub fn exists(state_dir: &Path) -> bool {
+    state_dir.join("sailfish.db").exists()
+}
+
+/// Runs `work` on the store of a state directory that has one.
+pub fn look<T, F>(given: Option<&Path>, work: impl FnOnce(Metastore) -> F) -> Result<T, Failure>
+where
+    F: Future<Output = anyhow::Result<T>>,
+{
+    let state_dir = state_dir(given).map_err(Failure::refused)?;
+    if !exists(&state_dir) {
+        return Err(Failure::refused(nothing_there(&state_dir)));
+    }
+    run(async { Ok(work(Metastore::open(&state_dir).await.map_err(Failure::refused)?).await?) })?
+}
+
+/// The error for a state directory without a database.
+pub fn nothing_there(state_dir: &Path) -> anyhow::Error {
+    anyhow::anyhow!("no job has run in {}: name another state directory with --state", state_dir.display())
+}
+
+/// The row of a job, or an error that says what to do.
+pub async fn job_row(store: &Metastore, job: JobId) -> anyhow::Result<JobRow> {
+    let row = store.job(job).await?;
+    row.with_context(|| format!("there is no job {job}: `sailfish jobs` lists those there are"))
+}
+
+/// Runs a future to its end on this thread.
+pub fn run<T>(future: impl Future<Output = T>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    Ok(runtime.context("starting to read the state")?.block_on(future))
+}

@@ -1,0 +1,115 @@
+//! What `sailfish run` says at the end.
+
+use crate::engine::Ended;
+use crate::quantity::{bytes, count, counted, percent, rate, seconds};
+use crate::tables::facts;
+use api::{Blame, JobReport, TaskFailure};
+use ids::AttemptKey;
+use std::path::Path;
+
+/// A few lines about a job that succeeded.
+pub fn succeeded(ended: &Ended, report: &JobReport, start_dir: &Path) -> String {
+    let elapsed = ended.elapsed.as_secs_f64();
+    let output = ended.spec.output.strip_prefix(start_dir).unwrap_or(&ended.spec.output);
+    let input = &report.input;
+    let mut rows = vec![(
+        "input",
+        format!(
+            "{} in {}, {}, {}",
+            counted(input.records, "record"),
+            counted(input.files, "file"),
+            bytes(input.bytes),
+            rate(input.bytes as f64 / elapsed.max(0.001))
+        ),
+    )];
+    if report.partitioning != "map_only" {
+        rows.push(("shuffle", shuffle(report)));
+        rows.push(("reduce", reduce(report)));
+        rows.push(("proof", proof(report)));
+    }
+    let (part_bytes, part_records) = output_sums(report);
+    rows.push((
+        "output",
+        format!(
+            "{} ({}, {}, {})",
+            output.display(),
+            counted(report.parts.len() as u64, "part"),
+            counted(part_records, "line"),
+            bytes(part_bytes)
+        ),
+    ));
+    if ended.spec.keep_ifiles {
+        let dirs: Vec<String> =
+            ended.submitted.disk_dirs.iter().map(|dir| dir.display().to_string()).collect();
+        rows.push(("I-files", dirs.join(" ")));
+    }
+    let job = ended.submitted.job;
+    format!(
+        "sailfish: job {job} done in {}; more with `sailfish report {job}`\n{}",
+        seconds(elapsed),
+        facts(&rows)
+    )
+}
+
+/// The sums over all parts: (bytes, records).
+pub fn output_sums(report: &JobReport) -> (u64, u64) {
+    (report.parts.iter().map(|part| part.bytes).sum(), report.parts.iter().map(|part| part.records).sum())
+}
+
+fn shuffle(report: &JobReport) -> String {
+    let shuffle = &report.shuffle;
+    let mut text = format!(
+        "{} in {} ({} would do), {} full, {}",
+        bytes(shuffle.bytes),
+        counted(shuffle.chunks, "chunk"),
+        count(shuffle.chunks_optimum),
+        percent(shuffle.fill_percent_mean),
+        counted(shuffle.ifiles, "I-file"),
+    );
+    if shuffle.run_stored_bytes > 0 {
+        text.push_str(&format!(", {} on disk", bytes(shuffle.run_stored_bytes)));
+    }
+    text
+}
+
+fn reduce(report: &JobReport) -> String {
+    let reduce = &report.reduce;
+    format!("{}, {} in groups of one key", counted(reduce.tasks, "task"), count(reduce.groups))
+}
+
+/// One line about the proof.
+pub fn proof(report: &JobReport) -> String {
+    let proof = &report.proof;
+    if !proof.agrees {
+        return "DISAGREES: what was merged is not what the maps committed".to_string();
+    }
+    format!("agrees: {} and {} in, the same out", counted(proof.records, "record"), bytes(proof.bytes))
+}
+
+/// Why a job failed, where, and what its program said last.
+pub fn failed(ended: &Ended, failure: &TaskFailure, at: Option<(&'static str, AttemptKey)>) -> String {
+    let job = ended.submitted.job;
+    let place = match at {
+        Some((stage, attempt)) => {
+            format!(" in {stage} task {}, attempt {}", attempt.task.task.0, attempt.attempt.0)
+        }
+        None => String::new(),
+    };
+    let mut text = format!("sailfish: job {job} failed{place}: {}\n", failure.message);
+    if !failure.stderr_tail.is_empty() {
+        text.push_str("  the last lines of its standard error:\n");
+        failure.stderr_tail.iter().for_each(|line| text.push_str(&format!("  | {line}\n")));
+    }
+    if let Some(advice) = advice(failure.blame) {
+        text.push_str(&format!("  {advice}\n"));
+    }
+    text.push_str(&format!("  there is no output; more with `sailfish show {job}`\n"));
+    text
+}
+
+fn advice(blame: Blame) -> Option<&'static str> {
+    match blame {
+        Blame::Engine => Some("this is a fault of sailfish or of the hardware, not of your program or data"),
+        Blame::UserProgram | Blame::UserData | Blame::Environment | Blame::Cancelled => None,
+    }
+}

@@ -1,0 +1,36 @@
+//! Writing to the two standard streams, whoever reads them. A reader that went away (`sailfish jobs | head`)
+//! is no error and never a panic.
+
+use std::io::{BufWriter, ErrorKind, Write};
+
+/// Bytes that are gathered before they go to standard output.
+const OUTPUT_BUFFER_BYTES: usize = 256 << 10;
+
+/// Prints to standard output what `write` writes. A closed pipe ends the printing and is a success.
+pub fn print_with(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let mut output = BufWriter::with_capacity(OUTPUT_BUFFER_BYTES, std::io::stdout().lock());
+    let outcome = write(&mut output).and_then(|()| Ok(output.flush()?));
+    // What is still buffered has nobody to go to, and must not be tried again when the writer is dropped.
+    drop(output.into_parts());
+    match outcome {
+        Err(error) if is_closed_pipe(&error) => Ok(()),
+        other => other,
+    }
+}
+
+/// Prints a text to standard output.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    print_with(|output| Ok(output.write_all(text.as_bytes())?))
+}
+
+/// Says a line on standard error. There is nobody to tell when that fails.
+pub fn tell(line: &str) {
+    let mut text = String::with_capacity(line.len() + 1);
+    text.push_str(line);
+    text.push('\n');
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,195 @@
+//! `sailfish verify OUT`: an output directory against the report that lies in it.
+
+use crate::args::VerifyArgs;
+use crate::exit::{FAILED, Failure};
+use crate::progress;
+use crate::quantity::{bytes, count, counted};
+use crate::terminal::{print, tell};
+use anyhow::{Context, ensure};
+use api::JobReport;
+use api::report::REPORT_VERSION;
+use api::task::Part;
+use indicatif::ProgressBar;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{IsTerminal, Read};
+use std::path::Path;
+
+const REPORT_NAME: &str = "_report.json";
+const SUCCESS_NAME: &str = "_SUCCESS";
+const READ_BYTES: usize = 1 << 20;
+
+/// Prints each difference and ends with 1 where there is one.
+pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
+    let output = &args.output;
+    if !output.is_dir() {
+        let error = anyhow::anyhow!("{} is not a directory: name the output of a job", output.display());
+        return Err(Failure::refused(error));
+    }
+    let report = read_report(output)?;
+    let differences = differences(output, &report)?;
+    let shown = output.display();
+    if differences.is_empty() {
+        let records: u64 = report.parts.iter().map(|part| part.records).sum();
+        let size: u64 = report.parts.iter().map(|part| part.bytes).sum();
+        let parts = counted(report.parts.len() as u64, "part");
+        let lines = counted(records, "line");
+        return Ok(print(&format!(
+            "{shown} is what job {} wrote: {parts}, {lines}, {}\n",
+            report.job,
+            bytes(size)
+        ))?);
+    }
+    for difference in &differences {
+        tell(&format!("sailfish: {shown}: {difference}"));
+    }
+    tell(&format!(
+        "sailfish: {} between {shown} and its report",
+        counted(differences.len() as u64, "difference")
+    ));
+    Err(Failure::said(FAILED))
+}
+
+fn read_report(output: &Path) -> anyhow::Result<JobReport> {
+    let path = output.join(REPORT_NAME);
+    let text = std::fs::read(&path).with_context(|| {
+        format!("reading {}: without its report an output cannot be verified", path.display())
+    })?;
+    let report: JobReport =
+        serde_json::from_slice(&text).with_context(|| format!("reading the report {}", path.display()))?;
+    ensure!(
+        report.report_version == REPORT_VERSION,
+        "the report {} has version {}, this program knows {REPORT_VERSION}",
+        path.display(),
+        report.report_version
+    );
+    Ok(report)
+}
+
+/// Every way in which the directory differs from the report.
+fn differences(output: &Path, report: &JobReport) -> anyhow::Result<Vec<String>> {
+    let mut differences = Vec::new();
+    let mut expected = BTreeSet::from([REPORT_NAME, SUCCESS_NAME]);
+    if !report.proof.agrees {
+        differences.push("the report says that the proof disagrees".to_string());
+    }
+    match std::fs::metadata(output.join(SUCCESS_NAME)) {
+        Ok(metadata) if metadata.len() == 0 => {}
+        Ok(_) => differences.push(format!("{SUCCESS_NAME} is not empty")),
+        Err(error) => differences.push(format!("{SUCCESS_NAME} cannot be found: {error}")),
+    }
+    let bar = progress::bar("verify");
+    if !std::io::stderr().is_terminal() {
+        bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
+    }
+    bar.set_length(report.parts.iter().map(|part| part.bytes).sum());
+    for part in &report.parts {
+        if !expected.insert(part.name.as_str()) {
+            differences.push(format!("the report names {} twice", part.name));
+            continue;
+        }
+        match read_part(&output.join(&part.name), &bar) {
+            Ok(found) => compare(part, &found, &mut differences),
+            Err(error) => differences.push(format!("{} cannot be read: {error}", part.name)),
+        }
+    }
+    bar.finish_and_clear();
+    let reading = || format!("reading {}", output.display());
+    for entry in std::fs::read_dir(output).with_context(reading)? {
+        let name = entry.with_context(reading)?.file_name();
+        if !name.to_str().is_some_and(|name| expected.contains(name)) {
+            differences.push(format!("{} is not in the report", name.to_string_lossy()));
+        }
+    }
+    Ok(differences)
+}
+
+/// What a part file holds.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Found {
+    bytes: u64,
+    records: u64,
+    crc32c: u32,
+}
+
+fn read_part(path: &Path, bar: &ProgressBar) -> std::io::Result<Found> {
+    let mut file = File::open(path)?;
+    let mut buffer = vec![0; READ_BYTES];
+    let mut found = Found::default();
+    let mut last_byte = b'\n';
+    loop {
+        let length = match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(length) => length,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let piece = &buffer[..length];
+        found.bytes += length as u64;
+        found.records += memchr::memchr_iter(b'\n', piece).count() as u64;
+        found.crc32c = crc32c::crc32c_append(found.crc32c, piece);
+        last_byte = piece[length - 1];
+        bar.inc(length as u64);
+    }
+    // A last line without its end counts, as it did when it was written.
+    found.records += u64::from(last_byte != b'\n');
+    Ok(found)
+}
+
+fn compare(part: &Part, found: &Found, differences: &mut Vec<String>) {
+    let name = &part.name;
+    if found.bytes != part.bytes {
+        differences.push(format!(
+            "{name} has {} bytes, the report says {}",
+            count(found.bytes),
+            count(part.bytes)
+        ));
+    }
+    if found.records != part.records {
+        let (here, there) = (count(found.records), count(part.records));
+        differences.push(format!("{name} has {here} lines, the report says {there}"));
+    }
+    if found.crc32c != part.crc32c {
+        let (here, there) = (found.crc32c, part.crc32c);
+        differences.push(format!("{name} has checksum {here:08x}, the report says {there:08x}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Found, compare, read_part};
+    use api::task::Part;
+    use indicatif::ProgressBar;
+
+    #[test]
+    fn parts_are_measured_as_they_were_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("part-00000");
+        let check = |text: &str, records| {
+            std::fs::write(&path, text).unwrap();
+            let expected =
+                Found { bytes: text.len() as u64, records, crc32c: crc32c::crc32c(text.as_bytes()) };
+            assert_eq!(read_part(&path, &ProgressBar::hidden()).unwrap(), expected);
+        };
+        check("", 0);
+        check("a\nb\n", 2);
+        check("a\nb", 2);
+        check(&"line\n".repeat(500_000), 500_000);
+    }
+
+    #[test]
+    fn each_difference_is_named() {
+        let part = Part { name: "part-00000".into(), bytes: 4, records: 2, crc32c: 7, ..Part::default() };
+        let check = |found: Found, expected: &[&str]| {
+            let mut differences = Vec::new();
+            compare(&part, &found, &mut differences);
+            assert_eq!(differences.len(), expected.len(), "{differences:?}");
+            for (difference, word) in differences.iter().zip(expected) {
+                assert!(difference.contains(word), "{difference}");
+            }
+        };
+        check(Found { bytes: 4, records: 2, crc32c: 7 }, &[]);
+        check(Found { bytes: 4, records: 2, crc32c: 8 }, &["checksum"]);
+        check(Found { bytes: 3, records: 1, crc32c: 8 }, &["bytes", "lines", "checksum"]);
+    }
+}
