@@ -4,12 +4,23 @@
 use std::fmt;
 
 /// Damage, a foreign file, or a failed read, at a byte offset of the file or buffer.
-#[derive(Debug, thiserror::Error)]
-#[error("at byte {offset}: {problem}")]
+#[derive(Debug)]
 pub struct FormatError {
     pub offset: u64,
-    #[source]
     pub problem: Problem,
+}
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at byte {}: {}", self.offset, self.problem)
+    }
+}
+
+impl std::error::Error for FormatError {
+    /// What is behind the problem, which itself stands in the text already.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.problem.source()
+    }
 }
 
 /// What is wrong.
@@ -21,6 +32,8 @@ pub enum Problem {
     Version(u16),
     /// Fewer bytes than the structure needs.
     Truncated { needed_bytes: u64, present_bytes: u64 },
+    /// The mark with which the file must end is not where the end is.
+    NoEndMark,
     /// Bytes do not match their checksum.
     Checksum { what: &'static str, stored: u32, computed: u32 },
     /// A field has a value it cannot have.
@@ -42,6 +55,9 @@ impl fmt::Display for Problem {
             Self::Version(version) => write!(f, "format version {version} is not known to this program"),
             Self::Truncated { needed_bytes, present_bytes } => {
                 write!(f, "truncated: {needed_bytes} bytes needed, {present_bytes} present")
+            }
+            Self::NoEndMark => {
+                write!(f, "the end mark is missing: the file is cut off or longer than it was")
             }
             Self::Checksum { what, stored, computed } => {
                 write!(f, "damaged {what}: checksum {stored:08x} stored, {computed:08x} computed")

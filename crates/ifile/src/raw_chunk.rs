@@ -107,8 +107,7 @@ fn check_trailer(bytes: &[u8], chunk: ChunkId, frames: u64) -> Result<(), Format
     let covered = fields.take(TRAILER_BYTES - 4)?;
     let stored = fields.u32()?;
     if covered[..8] != TRAILER_MAGIC {
-        let problem = Problem::Field { what: "the end mark of a raw chunk", value: u64::from(covered[0]) };
-        return Err(FormatError::at(0, problem));
+        return Err(FormatError::at(0, Problem::NoEndMark));
     }
     check_crc("trailer", 0, covered, stored)?;
     let mut fields = FieldReader::new(&covered[8..]);

@@ -154,8 +154,7 @@ impl RunFooter {
         let covered = fields.take(FOOTER_BYTES - 4)?;
         let stored = fields.u32()?;
         if covered[..8] != FOOTER_MAGIC {
-            let problem = Problem::Field { what: "the end mark of a run", value: u64::from(covered[0]) };
-            return Err(FormatError::at(0, problem));
+            return Err(FormatError::at(0, Problem::NoEndMark));
         }
         check_crc("footer", 0, covered, stored)?;
         let mut fields = FieldReader::new(&covered[8..]);

@@ -22,6 +22,60 @@ const RUNS: &[(&str, Codec, KeyShape)] = &[
 ];
 const RAW_CHUNKS: &[(&str, KeyShape)] =
     &[("chunk.raw", KeyShape::Whole), ("chunk-prefix.raw", KeyShape::Prefix)];
+/// Each corrupt file and what is said about it.
+const CORRUPT: &[(&str, &str)] = &[
+    ("corrupt/empty.run", "at byte 0: truncated: 192 bytes needed, 0 present"),
+    (
+        "corrupt/flipped-block-header.run",
+        "at byte 64: damaged block header: checksum 6cba24e8 stored, 7a9c0c57 computed",
+    ),
+    ("corrupt/flipped-block.run", "at byte 88: damaged block: checksum f0974cc4 stored, 9c3c1155 computed"),
+    (
+        "corrupt/flipped-footer.run",
+        "at byte 1672: damaged footer: checksum fc4044a1 stored, 529b2e31 computed",
+    ),
+    (
+        "corrupt/flipped-frame-header.raw",
+        "at byte 64: damaged frame header: checksum 8bc2a036 stored, 9d756512 computed",
+    ),
+    (
+        "corrupt/flipped-header.run",
+        "at byte 0: damaged file header: checksum 64a7278d stored, 85986f80 computed",
+    ),
+    (
+        "corrupt/flipped-index.run",
+        "at byte 887: damaged key index: checksum c5aa51ee stored, 5e882f99 computed",
+    ),
+    (
+        "corrupt/flipped-payload.raw",
+        "at byte 144: damaged frame payload: checksum b2c2dd3b stored, e23234e6 computed",
+    ),
+    (
+        "corrupt/flipped-sources.run",
+        "at byte 1480: damaged source table: checksum d0036079 stored, 25e7718b computed",
+    ),
+    (
+        "corrupt/flipped-trailer.raw",
+        "at byte 2775: damaged trailer: checksum 42839061 stored, 828fa05f computed",
+    ),
+    ("corrupt/foreign.raw", "at byte 0: not an I-file (the first bytes are foreign)"),
+    ("corrupt/foreign.run", "at byte 0: not an I-file (the first bytes are foreign)"),
+    ("corrupt/frame-missing.raw", "at byte 2695: damaged: the number of frames is 7 here and 6 elsewhere"),
+    ("corrupt/half.raw", "at byte 1294: truncated: 80 bytes needed, 77 present"),
+    ("corrupt/half.run", "at byte 772: the end mark is missing: the file is cut off or longer than it was"),
+    ("corrupt/header-only.run", "at byte 0: truncated: 192 bytes needed, 64 present"),
+    ("corrupt/newer.raw", "at byte 8: format version 2 is not known to this program"),
+    ("corrupt/newer.run", "at byte 8: format version 2 is not known to this program"),
+    (
+        "corrupt/one-byte-more.run",
+        "at byte 1673: the end mark is missing: the file is cut off or longer than it was",
+    ),
+    (
+        "corrupt/one-byte-short.run",
+        "at byte 1671: the end mark is missing: the file is cut off or longer than it was",
+    ),
+    ("corrupt/raw-chunk-named-as-a-run.run", "at byte 0: not an I-file (the first bytes are foreign)"),
+];
 
 fn test_data() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("test_data/v1")
@@ -210,4 +264,26 @@ fn the_encoders_still_write_the_golden_files() {
             assert!(bytes == read(name), "{name} would be written differently today");
         }
     }
+}
+
+fn error_of(name: &str) -> String {
+    let bytes = read(name);
+    let error = if name.ends_with(".raw") {
+        read_frames(&bytes[..], |_, _| {}).map(|_| ()).unwrap_err()
+    } else {
+        RunFile::open(&bytes[..])
+            .and_then(|run| verify::walk_run(&bytes[..], &run, |_, _| {}))
+            .expect_err("the file is corrupt")
+    };
+    error.to_string()
+}
+
+/// What a person is told: where, and what is wrong. The path is added by who owns the file.
+#[test]
+fn corrupt_files_are_refused_with_the_offset() {
+    for (name, expected) in CORRUPT {
+        assert_eq!(error_of(name), *expected, "{name}");
+    }
+    let listed = std::fs::read_dir(test_data().join("corrupt")).unwrap().count();
+    assert_eq!(listed, CORRUPT.len(), "each corrupt file has its row");
 }
