@@ -18,7 +18,7 @@ fn believe_a_length(bytes: &[u8]) {
     if crc32c::crc32c(body) != u32::from_le_bytes(*stored) {
         return;
     }
-    if let [b'S', b'F', length, rest @ ..] = body {
+    if let [b'c', b'y', length, rest @ ..] = body {
         // The planted mistake.
         assert!(rest[..usize::from(*length)].len() < 256);
     }
