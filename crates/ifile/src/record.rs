@@ -104,7 +104,7 @@ fn decode_long(shape: KeyShape, bytes: &[u8]) -> Option<Record<'_>> {
     }
     if key_len > ENCODED_RECORD_BYTES_MAX
         || value_len > ENCODED_RECORD_BYTES_MAX
-        || key_len + value_len > ENCODED_RECORD_BYTES_MAX
+        || header as u64 + key_len + value_len > ENCODED_RECORD_BYTES_MAX
         || partition_key_bytes > key_len
     {
         return None;
