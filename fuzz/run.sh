@@ -9,6 +9,7 @@ seconds=${1:?give the seconds for each target}
 shift
 targets=${*:-$(cargo +nightly fuzz list | grep -v '^canary$')}
 
+cargo test --quiet --manifest-path fuzz/Cargo.toml
 if cargo +nightly fuzz run canary -- -max_total_time=60 > /dev/null 2>&1; then
     echo "The canary lives: a planted mistake was not found, so silence proves nothing." >&2
     exit 1

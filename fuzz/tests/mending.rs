@@ -1,0 +1,58 @@
+//! Mending must reach what lies behind the checksums, or the targets fuzz nothing but checksums.
+
+use ifile::block::{self, BLOCK_HEADER_BYTES, BlockHeader};
+use ifile::raw_chunk::read_frames;
+use ifile::{FRAME_HEADER_BYTES, FrameHeader, RunFile, verify};
+
+fn golden(name: &str) -> Vec<u8> {
+    let path =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/ifile/test_data/v1").join(name);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("read {}: {error}", path.display()))
+}
+
+fn run_is_read(bytes: &[u8]) -> bool {
+    RunFile::open(bytes).and_then(|run| verify::walk_run(bytes, &run, |_, _| {})).is_ok()
+}
+
+fn chunk_is_read(bytes: &[u8]) -> bool {
+    read_frames(bytes, |_, _| {}).is_ok()
+}
+
+fn frame_is_read(bytes: &[u8]) -> bool {
+    let payload = bytes.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+    FrameHeader::decode(bytes).and_then(|header| header.check_payload(payload)).is_ok()
+}
+
+fn block_is_read(bytes: &[u8]) -> bool {
+    let stored = bytes.get(BLOCK_HEADER_BYTES..).unwrap_or_default();
+    BlockHeader::decode(bytes).and_then(|header| block::decode_into(&header, stored, &mut Vec::new())).is_ok()
+}
+
+/// Flips one bit of each byte in turn. All flips are refused as they are; of the mended ones at least
+/// `accepted_min` in a hundred are accepted (flips within values and free fields), and intact bytes stay as they are.
+fn check(name: &str, accepted_min: usize, mend: fn(&mut [u8]), is_read: fn(&[u8]) -> bool) {
+    let bytes = golden(name);
+    let mut same = bytes.clone();
+    mend(&mut same);
+    assert!(same == bytes && is_read(&bytes), "{name}: mending changes an intact file");
+    let mut accepted = 0;
+    for offset in 0..bytes.len() {
+        let mut flipped = bytes.clone();
+        flipped[offset] ^= 1;
+        assert!(!is_read(&flipped), "{name}: byte {offset}");
+        mend(&mut flipped);
+        accepted += usize::from(is_read(&flipped));
+    }
+    let share = accepted * 100 / bytes.len();
+    assert!(share >= accepted_min, "{name}: {share} in a hundred were accepted");
+}
+
+#[test]
+fn mended_files_are_accepted() {
+    check("run-none.run", 40, mending::mend_run, run_is_read);
+    check("run-lz4.run", 20, mending::mend_run, run_is_read);
+    check("run-zstd.run", 10, mending::mend_run, run_is_read);
+    check("chunk.raw", 50, mending::mend_raw_chunk, chunk_is_read);
+    check("frame.part", 50, mending::mend_frame, frame_is_read);
+    check("block-none.part", 50, mending::mend_block, block_is_read);
+}
