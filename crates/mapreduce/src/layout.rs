@@ -17,6 +17,7 @@ const CHUNK_BYTES_MIN: u64 = 4 * MIB;
 /// A chunk holds at least this many frames, so that the rest of a full chunk is under 1 %.
 const FRAMES_PER_CHUNK_MIN: u64 = 256;
 const FRAME_BYTES_MAX: u64 = 256 * KIB;
+const FRAME_BYTES_MIN: u64 = 4 * KIB;
 const BLOCK_BYTES: u64 = 64 * KIB;
 const BLOCK_BYTES_MIN: u64 = 16 * KIB;
 const RECORD_BYTES_MAX: u64 = GIB;
@@ -75,7 +76,7 @@ pub fn derive(request: &LayoutRequest) -> Result<Layout, LayoutError> {
     Ok(Layout {
         ifile_count: ifile_count as u32,
         chunk_bytes,
-        frame_bytes: power_of_two_at_most(chunk_bytes / FRAMES_PER_CHUNK_MIN).min(FRAME_BYTES_MAX),
+        frame_bytes: frame_bytes(memory / 8, slots, ifile_count, chunk_bytes),
         block_bytes: block_bytes(request, ifile_count, chunk_bytes, sort_share_bytes),
         record_bytes_max: (memory / 4).min(RECORD_BYTES_MAX),
         combine_window_bytes,
@@ -86,6 +87,14 @@ pub fn derive(request: &LayoutRequest) -> Result<Layout, LayoutError> {
         sort_share_bytes,
         io_share_bytes: memory / 8,
     })
+}
+
+/// A slot fills one frame for each I-file: with many slots frames shrink, so that those in flight stay within
+/// their share.
+fn frame_bytes(share_bytes: u64, slots: u64, ifile_count: u64, chunk_bytes: u64) -> u64 {
+    let by_chunk = power_of_two_at_most(chunk_bytes / FRAMES_PER_CHUNK_MIN).min(FRAME_BYTES_MAX);
+    let by_share = power_of_two_at_most((share_bytes / (slots * ifile_count)).max(FRAME_BYTES_MIN));
+    by_chunk.min(by_share)
 }
 
 /// Blocks shrink until every slot can merge at once: a merge holds two blocks of each run it reads. The

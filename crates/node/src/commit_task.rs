@@ -10,6 +10,7 @@ use server::JobRun;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 const REPORT_NAME: &str = "_report.json";
 const SUCCESS_NAME: &str = "_SUCCESS";
@@ -34,18 +35,22 @@ pub(crate) fn run(job: &JobRun, task: &CommitTask) -> Result<CommitResult, TaskF
         sync_dir(staging)?;
     }
     crash_point(CrashPoint::CommitAfterSync);
+    if job.cancelled.load(Ordering::Relaxed) {
+        return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
+    }
     let replaced = publish(spec, staging)?;
     crash_point(CrashPoint::CommitAfterRename);
     if spec.sync
         && let Some(parent) = spec.output.parent()
     {
-        sync_dir(parent)?;
+        // The output is visible already; an error here must not call a published job failed.
+        let _ = sync_dir(parent);
     }
     crash_point(CrashPoint::CommitAfterParentSync);
     if replaced {
-        // What stands under the staging name now is the older output.
-        std::fs::remove_dir_all(staging)
-            .map_err(|error| file_failure("remove the old output", staging, error))?;
+        // What stands under the staging name now is the older output. The new one is out, so the job has
+        // succeeded whatever comes of this: the server removes the staging directory once more.
+        let _ = std::fs::remove_dir_all(staging);
     }
     Ok(CommitResult { replaced })
 }
