@@ -3,10 +3,14 @@
 use crate::leftovers::leftovers;
 use crate::{Fifo, Finished, Running, sailfish_binary};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, lchown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
+
+/// The user and group `nobody`.
+const PLAIN_USER: u32 = 65534;
 
 /// A temporary directory with `state/`, `disk/` and room for inputs and outputs, removed with the value.
 /// Relative paths on a command line count from it.
@@ -106,6 +110,28 @@ impl Sandbox {
         command
     }
 
+    /// [`Sandbox::job`] as a user whom permissions bind: root reads and writes everything, so as root the
+    /// sandbox is given to another user and the binary runs as that one. None, and said so, where the machine
+    /// does not let us.
+    pub fn job_of_plain_user(&self, args: &[&str]) -> Option<Command> {
+        if !rustix::process::geteuid().is_root() {
+            return Some(self.job(args));
+        }
+        // The binary may lie where only root looks.
+        let binary = self.path("sailfish");
+        fs::copy(sailfish_binary(), &binary).expect("our own directory takes the binary");
+        self.set_mode("", 0o755);
+        if let Err(error) = give_away(self.root.path()) {
+            crate::could_not_run("what a plain user may not do", &format!("cannot give files away: {error}"));
+            return None;
+        }
+        let with_options = self.job(args);
+        let mut command = Command::new(binary);
+        self.clean(&mut command);
+        command.args(with_options.get_args()).uid(PLAIN_USER).gid(PLAIN_USER);
+        Some(command)
+    }
+
     /// Runs [`Sandbox::job`] to its end.
     #[track_caller]
     pub fn run_job(&self, args: &[&str]) -> Finished {
@@ -193,4 +219,15 @@ impl Sandbox {
         assert!(!self.out().exists(), "an output of a failed job: {}", self.out().display());
         self.assert_no_leftovers();
     }
+}
+
+/// Makes a tree the plain user's.
+fn give_away(path: &Path) -> std::io::Result<()> {
+    lchown(path, Some(PLAIN_USER), Some(PLAIN_USER))?;
+    if path.symlink_metadata()?.is_dir() {
+        for entry in fs::read_dir(path)? {
+            give_away(&entry?.path())?;
+        }
+    }
+    Ok(())
 }
