@@ -82,7 +82,7 @@ pub async fn query_read_only(
         .disable_statement_logging();
     let mut connection = options.connect().await.map_err(|error| StoreError::from_driver(&path, error))?;
     let timed_out = stop_after(&mut connection, &path, limits.time_max).await?;
-    let answer = ask(&mut connection, statement, limits.rows_max).await;
+    let answer = ask(&mut connection, &path, statement, limits.rows_max).await;
     if answer.is_err() && timed_out.load(Ordering::Relaxed) {
         return Err(QueryError::TooLong { seconds: limits.time_max.as_secs() });
     }
@@ -111,14 +111,17 @@ async fn stop_after(
 
 async fn ask(
     connection: &mut SqliteConnection,
+    path: &Path,
     statement: &str,
     rows_max: usize,
 ) -> Result<Table, QueryError> {
-    let wrong = |error: sqlx::Error| QueryError::Statement {
-        message: match error {
-            sqlx::Error::Database(error) => error.message().to_string(),
-            other => other.to_string(),
-        },
+    let wrong = |error: sqlx::Error| match StoreError::from_driver(path, error) {
+        // What is left is about the statement itself, unless a reader has to wait or the file is bad.
+        StoreError::Database { source: sqlx::Error::Database(error), .. } => {
+            QueryError::Statement { message: error.message().to_string() }
+        }
+        StoreError::StateDirUnwritable { reason, .. } => QueryError::Statement { message: reason },
+        other => QueryError::Store(other),
     };
     let text = AssertSqlSafe(statement.to_string()).into_sql_str();
     // Prepared first, so that an answer without rows has its columns too.
