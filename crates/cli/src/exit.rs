@@ -1,5 +1,6 @@
 //! Exit codes, and what a command gives back when it does not succeed.
 
+use metastore::StoreError;
 use server::ServerError;
 
 /// The job ran and failed for a reason of the machine or the engine; or a check found differences.
@@ -32,7 +33,6 @@ impl Failure {
 
     /// An error of the server at submit or before: refused where the user can change it.
     pub fn from_server(error: ServerError) -> Self {
-        use metastore::StoreError;
         let code = match &error {
             ServerError::OutputExists { .. }
             | ServerError::OutputNotADirectory { .. }
@@ -49,6 +49,13 @@ impl Failure {
             _ => FAILED,
         };
         Self { code, error: Some(error.into()) }
+    }
+}
+
+impl From<StoreError> for Failure {
+    /// The store fails while it is read.
+    fn from(error: StoreError) -> Self {
+        Self { code: FAILED, error: Some(error.into()) }
     }
 }
 

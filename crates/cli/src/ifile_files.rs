@@ -32,8 +32,8 @@ pub fn run(command: IfileCommand) -> Result<(), Failure> {
         IfileCommand::Scan { path, lower, upper } => {
             let range =
                 KeyRange { lower: lower.map(OsStringExt::into_vec), upper: upper.map(OsStringExt::into_vec) };
-            scan(&path, &range).with_context(|| format!("scanning {}", path.display()))?;
-            Ok(())
+            let scanned = print_with(|output| scan(&path, &range, output));
+            Ok(scanned.with_context(|| format!("scanning {}", path.display()))?)
         }
     }
 }
@@ -253,35 +253,33 @@ fn amount(sum: &DataSum) -> String {
     format!("{}, {}", counted(sum.records, "record"), bytes(sum.bytes))
 }
 
-fn scan(path: &Path, range: &KeyRange) -> anyhow::Result<()> {
+fn scan(path: &Path, range: &KeyRange, output: &mut dyn Write) -> anyhow::Result<()> {
     let file = open(path)?;
     if is_raw_chunk(&file) {
-        return scan_raw(&file, range);
+        return scan_raw(&file, range, output);
     }
     let run = RunFile::open(&file)?;
-    print_with(|output| {
-        let mut raw = Vec::new();
-        let blocks = run.index.blocks_in_range(range.lower.as_deref(), range.upper.as_deref());
-        for entry in &run.index.entries[blocks] {
-            read_block(&file, entry, &mut raw)?;
-            let mut offset = 0;
-            while offset < raw.len() {
-                let decoded = block::decode_record(run.identity.key_shape, &raw[offset..]);
-                let (_, record, taken) = decoded.with_context(|| {
-                    format!("damaged: no record {offset} bytes into the block at byte {}", entry.offset_bytes)
-                })?;
-                offset += taken;
-                if range.contains(record.key) {
-                    write_pair(output, record.key, record.value)?;
-                }
+    let mut raw = Vec::new();
+    let blocks = run.index.blocks_in_range(range.lower.as_deref(), range.upper.as_deref());
+    for entry in &run.index.entries[blocks] {
+        read_block(&file, entry, &mut raw)?;
+        let mut offset = 0;
+        while offset < raw.len() {
+            let decoded = block::decode_record(run.identity.key_shape, &raw[offset..]);
+            let (_, record, taken) = decoded.with_context(|| {
+                format!("damaged: no record {offset} bytes into the block at byte {}", entry.offset_bytes)
+            })?;
+            offset += taken;
+            if range.contains(record.key) {
+                write_pair(output, record.key, record.value)?;
             }
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 /// A raw chunk is in order of arrival: its records are sorted first, equal keys in input order.
-fn scan_raw(file: &DiskFile, range: &KeyRange) -> anyhow::Result<()> {
+fn scan_raw(file: &DiskFile, range: &KeyRange, output: &mut dyn Write) -> anyhow::Result<()> {
     let mut frames: Vec<(FrameHeader, Vec<u8>)> = Vec::new();
     let (identity, _) = raw_chunk::read_frames(file, |header, payload| frames.push((header, payload)))?;
     let RawChunkIdentity { key_shape, .. } = identity;
@@ -296,8 +294,8 @@ fn scan_raw(file: &DiskFile, range: &KeyRange) -> anyhow::Result<()> {
             }
         }
     }
-    records.sort_by(|(left, _), (right, _)| left.cmp(right));
-    print_with(|output| records.iter().try_for_each(|(key, value)| write_pair(output, key, value)))
+    records.sort_by_key(|(key, _)| *key);
+    records.iter().try_for_each(|(key, value)| write_pair(output, key, value))
 }
 
 fn write_pair(output: &mut dyn Write, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
@@ -306,3 +304,6 @@ fn write_pair(output: &mut dyn Write, key: &[u8], value: &[u8]) -> anyhow::Resul
     output.write_all(value)?;
     Ok(output.write_all(b"\n")?)
 }
+
+#[cfg(test)]
+mod tests;

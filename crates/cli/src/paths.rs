@@ -67,7 +67,7 @@ pub fn disks(arguments: &[String], start_dir: &Path) -> anyhow::Result<Vec<PathB
     let mut disks = Vec::new();
     for argument in arguments {
         let path = start_dir.join(argument);
-        let disk = path.canonicalize().with_context(|| format!("--disk {argument}: create it first"))?;
+        let disk = path.canonicalize().with_context(|| format!("--disk {argument} cannot be used"))?;
         ensure!(disk.is_dir(), "--disk {argument} is not a directory");
         rustix::fs::access(&disk, Access::WRITE_OK | Access::EXEC_OK)
             .with_context(|| format!("--disk {argument}: cannot write there"))?;

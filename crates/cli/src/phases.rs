@@ -17,10 +17,9 @@ pub struct Phase {
     pub name: &'static str,
     pub standing: Standing,
     pub done_bytes: u64,
-    /// Grows while the phase before it runs.
     pub total_bytes: u64,
-    pub tasks_done: u32,
-    pub tasks: u32,
+    /// False while the phase before it runs and may add to it, and for compressed input beyond what it stores.
+    pub total_is_known: bool,
 }
 
 /// The phases in order: map, sort, reduce; a job without a shuffle has only the first.
@@ -33,18 +32,20 @@ pub fn phases(node: &NodeProgress, job: &JobProgress) -> Vec<Phase> {
         ("sort", stages(&["seal", "merge"]), node.sorted_bytes, node.appended_bytes),
         ("reduce", stages(&["reduce"]), node.reduced_bytes, node.reduce_bytes_total),
     ];
-    rows.into_iter()
-        .filter(|(_, stages, ..)| !stages.is_empty())
-        .map(|(name, stages, done_bytes, total_bytes)| {
-            let standing = standing(&stages, done_bytes);
-            // Counters are read one after another, and compressed input gives more than it stores.
-            let done_bytes =
-                if standing == Standing::Done { total_bytes } else { done_bytes.min(total_bytes) };
-            let tasks_done = stages.iter().map(|stage| stage.done).sum();
-            let tasks = stages.iter().map(|stage| stage.tasks).sum();
-            Phase { name, standing, done_bytes, total_bytes, tasks_done, tasks }
-        })
-        .collect()
+    let mut before_is_done = true;
+    let mut phases = Vec::new();
+    for (name, stages, done_bytes, total_bytes) in rows {
+        if stages.is_empty() {
+            continue;
+        }
+        let standing = standing(&stages, done_bytes);
+        let total_is_known = before_is_done && done_bytes <= total_bytes;
+        // Counters are read one after another, and compressed input gives more than it stores.
+        let done_bytes = if standing == Standing::Done { total_bytes } else { done_bytes.min(total_bytes) };
+        phases.push(Phase { name, standing, done_bytes, total_bytes, total_is_known });
+        before_is_done = standing == Standing::Done;
+    }
+    phases
 }
 
 fn standing(stages: &[&StageProgress], done_bytes: u64) -> Standing {

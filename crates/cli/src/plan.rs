@@ -3,7 +3,7 @@
 use crate::job_options::{FunctionText, JobOptions};
 use crate::paths;
 use crate::{machine, memory_size, store};
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use api::{Codec, Function, JobSpec, Partitioning, Split};
 use mapreduce::layout::{self, LayoutRequest};
 use std::path::PathBuf;
@@ -50,8 +50,8 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
     let combiner = combiner.or_else(|| reducer.clone().filter(reducer::combines_by_itself));
     let combines = combiner.is_some();
     let input_bytes = inputs.iter().map(|input| input.size_bytes).sum();
-    let layout = layout::derive(&LayoutRequest { memory_bytes, slots, input_bytes, combines })
-        .map_err(|error| anyhow::anyhow!("{error}; give more with --memory"))?;
+    // Its error names the option.
+    let layout = layout::derive(&LayoutRequest { memory_bytes, slots, input_bytes, combines })?;
     let splits = mapper::split::plan(&inputs, layout.split_bytes);
     let name = options.name.clone().unwrap_or_else(|| paths::name_of(&output));
     let partitioning = if options.total_order { Partitioning::Range } else { Partitioning::Hash };
@@ -87,7 +87,7 @@ fn check_conflicts(options: &JobOptions) -> anyhow::Result<()> {
             ("--total-order", options.total_order),
             ("--keep-ifiles", options.keep_ifiles),
         ];
-        for (option, _) in shuffles.iter().filter(|(_, given)| *given) {
+        if let Some((option, _)) = shuffles.iter().find(|(_, given)| *given) {
             bail!("{option} has no meaning with --map-only, which has no shuffle: leave one of them out");
         }
     }
@@ -149,8 +149,8 @@ fn check_functions(
     }
     for (option, function) in [("--mapper", map), ("--combiner", combine), ("--reducer", reduce)] {
         if let Some(Function::Command { words }) = function {
-            program::check_program(words, files, &options.start_dir, &options.env).with_context(|| {
-                format!("{option}: give the path of an executable file, or ship it with --file")
+            program::check_program(words, files, &options.start_dir, &options.env).map_err(|error| {
+                anyhow!("{option}: {error}; give the path of an executable file, or ship it with --file")
             })?;
         }
     }
@@ -158,5 +158,4 @@ fn check_functions(
 }
 
 #[cfg(test)]
-#[path = "plan_tests.rs"]
 mod tests;

@@ -130,11 +130,11 @@ fn position(track: &Track) -> String {
     format!("{name} {percent:.0} % of {}", quantity::bytes(total_bytes))
 }
 
-/// `, 310 MiB/s, 5.02 s left`, as far as it is known.
+/// `, 310 MiB/s, 5 s left`, as far as it is known: while more may come there is no telling when it ends.
 fn speed(track: &Track) -> String {
     let rate = track.meter.bytes_per_second().map(|speed| format!(", {}", quantity::rate(speed)));
-    let left = track.meter.seconds_left(track.phase.total_bytes);
-    let left = left.map(|seconds| format!(", {} left", quantity::seconds(seconds.ceil())));
+    let left = track.meter.seconds_left(track.phase.total_bytes).filter(|_| track.phase.total_is_known);
+    let left = left.map(|seconds| format!(", {} left", quantity::whole_seconds(seconds)));
     format!("{}{}", rate.unwrap_or_default(), left.unwrap_or_default())
 }
 
@@ -152,13 +152,17 @@ impl Screen for Bars {
                 self.bars.push(self.screen.add(bar(track.phase.name)));
             }
             let drawn = &self.bars[index];
-            drawn.set_length(track.phase.total_bytes);
-            drawn.set_position(track.phase.done_bytes);
+            // Without a length a bar counts as full.
+            drawn.set_length(track.phase.total_bytes.max(1));
+            if !track.told {
+                drawn.set_position(track.phase.done_bytes);
+            }
             match track.phase.standing {
-                Standing::Waiting => drawn.set_message("waits"),
-                Standing::Running => drawn.set_message(format!("{}{}", tasks(&track.phase), speed(track))),
+                Standing::Waiting => {}
+                Standing::Running => drawn.set_message(format!("{}{}", so_far(&track.phase), speed(track))),
                 Standing::Done if !track.told => {
                     track.told = true;
+                    drawn.set_position(track.phase.total_bytes.max(1));
                     drawn.set_message(track.summary(now));
                 }
                 Standing::Done => {}
@@ -173,8 +177,9 @@ impl Screen for Bars {
     }
 }
 
-fn tasks(phase: &Phase) -> String {
-    format!("{} of {} tasks", phase.tasks_done, phase.tasks)
+/// `1.20 GiB of 2.60 GiB`.
+fn so_far(phase: &Phase) -> String {
+    format!("{} of {}", quantity::bytes(phase.done_bytes), quantity::bytes(phase.total_bytes))
 }
 
 /// A bar over bytes; the text behind it is ours, the library would average the speed over the whole life.

@@ -64,6 +64,12 @@ pub fn seconds(seconds: f64) -> String {
     }
 }
 
+/// A duration for an estimate: `5 s`, then as [`seconds`].
+pub fn whole_seconds(estimate: f64) -> String {
+    let whole = estimate.max(0.0).ceil();
+    if whole < SECONDS_PER_MINUTE { format!("{whole:.0} s") } else { seconds(whole) }
+}
+
 /// Seconds between two times in nanoseconds.
 pub fn seconds_between(start_ns: u64, end_ns: u64) -> f64 {
     end_ns.saturating_sub(start_ns) as f64 / 1e9
@@ -104,7 +110,7 @@ fn three_digits(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, count, counted, seconds};
+    use super::{bytes, count, counted, seconds, whole_seconds};
 
     #[test]
     fn sizes_have_three_digits() {
@@ -131,6 +137,7 @@ mod tests {
         check(3599.9, "60 min 00 s");
         check(11_220.0, "3 h 07 min");
         check(180_000.0, "2 d 02 h");
+        assert_eq!((whole_seconds(7.2).as_str(), whole_seconds(59.5).as_str()), ("8 s", "1 min 00 s"));
     }
 
     #[test]

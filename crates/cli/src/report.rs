@@ -7,7 +7,7 @@ use crate::summary::{output_sums, proof};
 use crate::tables::{facts, left, right, table};
 use crate::terminal::print;
 use crate::{escape, store};
-use anyhow::bail;
+use anyhow::anyhow;
 use api::report::PlanRow;
 use api::{JobReport, KeyBytes};
 use ids::JobId;
@@ -19,15 +19,11 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     let job = JobId(args.job);
     let read = async |store: Metastore| {
         let row = store::job_row(&store, job).await?;
-        match store.job_report(job).await? {
-            Some(report) => Ok(report),
-            None => {
-                bail!(
-                    "job {job} is {}: only a job that got to its end has a report; see `sailfish show {job}`",
-                    row.state.word()
-                )
-            }
-        }
+        let state = row.state.word();
+        store.job_report(job).await?.ok_or_else(|| {
+            let reason = "only a job that came to its end has a report";
+            Failure::from(anyhow!("job {job} is {state}: {reason}; see `sailfish show {job}`"))
+        })
     };
     let report = store::look(args.state.state.as_deref(), read)?;
     if args.json {

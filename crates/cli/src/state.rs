@@ -6,7 +6,7 @@ use crate::tables::{Column, table};
 use crate::terminal::{print, tell};
 use crate::{escape, quantity, store};
 use metastore::{Cell, QueryError, QueryLimits, Table, query_read_only};
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
 /// Prints the answer to a statement.
 pub fn run(args: &QueryArgs) -> Result<(), Failure> {
@@ -53,8 +53,8 @@ fn text_of(cell: &Cell) -> String {
     }
 }
 
-/// A list of objects in the order of the columns; of columns with the same name the last one stands. Blobs
-/// are hex, as keys are in every message.
+/// A list of objects, one a line, fields in the order of the columns. Blobs are hex, as keys are in every
+/// message.
 fn as_json(answer: &Table) -> anyhow::Result<String> {
     let value = |cell: &Cell| match cell {
         Cell::Null => Value::Null,
@@ -63,11 +63,22 @@ fn as_json(answer: &Table) -> anyhow::Result<String> {
         Cell::Text(text) => Value::from(text.as_str()),
         Cell::Blob(bytes) => Value::from(hex::encode(bytes)),
     };
-    let object = |row: &Vec<Cell>| -> Map<String, Value> {
-        answer.columns.iter().cloned().zip(row.iter().map(value)).collect()
-    };
-    let list: Vec<Map<String, Value>> = answer.rows.iter().map(object).collect();
-    Ok(format!("{}\n", serde_json::to_string_pretty(&list)?))
+    let mut objects = Vec::with_capacity(answer.rows.len());
+    for row in &answer.rows {
+        let mut fields = Vec::with_capacity(row.len());
+        for (name, cell) in answer.columns.iter().zip(row) {
+            fields.push(format!(
+                "{}: {}",
+                serde_json::to_string(name)?,
+                serde_json::to_string(&value(cell))?
+            ));
+        }
+        objects.push(format!("  {{{}}}", fields.join(", ")));
+    }
+    match objects.is_empty() {
+        true => Ok("[]\n".to_string()),
+        false => Ok(format!("[\n{}\n]\n", objects.join(",\n"))),
+    }
 }
 
 #[cfg(test)]
@@ -89,7 +100,9 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "number  text  key");
         assert_eq!((lines[2], lines[3]), ("     7  a\\nb  word", "   0.5        x'00ff'"));
-        let json: serde_json::Value = serde_json::from_str(&as_json(&answer).unwrap()).unwrap();
+        let text = as_json(&answer).unwrap();
+        assert!(text.starts_with("[\n  {\"number\": 7, \"text\": \"a\\nb\", "), "{text}");
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json[0]["text"], "a\nb");
         assert_eq!((&json[1]["text"], &json[1]["key"]), (&serde_json::Value::Null, &"00ff".into()));
     }

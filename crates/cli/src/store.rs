@@ -29,13 +29,13 @@ pub fn exists(state_dir: &Path) -> bool {
 /// Runs `work` on the store of a state directory that has one.
 pub fn look<T, F>(given: Option<&Path>, work: impl FnOnce(Metastore) -> F) -> Result<T, Failure>
 where
-    F: Future<Output = anyhow::Result<T>>,
+    F: Future<Output = Result<T, Failure>>,
 {
     let state_dir = state_dir(given).map_err(Failure::refused)?;
     if !exists(&state_dir) {
         return Err(Failure::refused(nothing_there(&state_dir)));
     }
-    run(async { Ok(work(Metastore::open(&state_dir).await.map_err(Failure::refused)?).await?) })?
+    run(async { work(Metastore::open(&state_dir).await.map_err(Failure::refused)?).await })?
 }
 
 /// The error for a state directory without a database.
@@ -43,10 +43,11 @@ pub fn nothing_there(state_dir: &Path) -> anyhow::Error {
     anyhow::anyhow!("no job has run in {}: name another state directory with --state", state_dir.display())
 }
 
-/// The row of a job, or an error that says what to do.
-pub async fn job_row(store: &Metastore, job: JobId) -> anyhow::Result<JobRow> {
-    let row = store.job(job).await?;
-    row.with_context(|| format!("there is no job {job}: `sailfish jobs` lists those there are"))
+/// The row of a job; refused where there is none.
+pub async fn job_row(store: &Metastore, job: JobId) -> Result<JobRow, Failure> {
+    store.job(job).await?.ok_or_else(|| {
+        Failure::refused(anyhow::anyhow!("there is no job {job}: `sailfish jobs` lists those there are"))
+    })
 }
 
 /// Runs a future to its end on this thread.

@@ -35,7 +35,7 @@ pub fn table(columns: &[Column], rows: Vec<Vec<String>>) -> String {
     table.add_rows(rows);
     for (index, column) in columns.iter().enumerate() {
         if let Some(drawn) = table.column_mut(index) {
-            drawn.set_padding((0, 2));
+            drawn.set_padding((0, 1));
             if matches!(column, Column::Right(_)) {
                 drawn.set_cell_alignment(CellAlignment::Right);
             }

@@ -9,7 +9,11 @@ const OUTPUT_BUFFER_BYTES: usize = 256 << 10;
 /// Prints to standard output what `write` writes. A closed pipe ends the printing and is a success.
 pub fn print_with(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let mut output = BufWriter::with_capacity(OUTPUT_BUFFER_BYTES, std::io::stdout().lock());
-    let outcome = write(&mut output).and_then(|()| Ok(output.flush()?));
+    // What was written before an error is good all the same.
+    let outcome = match (write(&mut output), output.flush()) {
+        (Ok(()), flushed) => flushed.map_err(anyhow::Error::from),
+        (failed, _) => failed,
+    };
     // What is still buffered has nobody to go to, and must not be tried again when the writer is dropped.
     drop(output.into_parts());
     match outcome {
