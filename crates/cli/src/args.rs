@@ -6,27 +6,30 @@ use std::path::PathBuf;
 const EXIT_CODES: &str = "\
 Exit codes of `sailfish run`:
   0         the output is complete and in place
-  1         the job failed: the machine, the engine, or bad input found on the way
-  2         refused before anything ran: an option, an input, a path, the state
+  1         the job failed: the machine or the engine
+  2         an option, an input, a path or the state cannot be used
   130       stopped by Ctrl-C
   1 to 255  the exit code of a mapper, combiner or reducer that failed three times;
             128 + N where signal N ended it
 The other commands: 0, 1 where a check finds a difference or damage, 2 for a bad argument.";
 
 const RUN_EXAMPLES: &str = "\
-Functions: a command line, split into words and run without a shell (lines in, KEY TAB VALUE lines out; a
-reducer reads sorted KEY TAB VALUE lines), or
+Functions F: a command line, split into words and run without a shell (lines in, KEY TAB VALUE
+lines out; a reducer reads sorted KEY TAB VALUE lines), or a built-in:
   mappers               builtin:words  builtin:grep:RE  builtin:identity
-  combiners, reducers   builtin:sum  builtin:min  builtin:max  builtin:count  builtin:unique  builtin:list
+  combiners, reducers   builtin:sum  builtin:min  builtin:max  builtin:count
+                        builtin:unique  builtin:list
 
 Examples:
   sailfish run --input books/ --mapper builtin:words --reducer builtin:sum --output counts
-  sailfish run --input 'logs/*.gz' --mapper 'python3 map.py' --file map.py --reducer builtin:count --output hits
-  sailfish run --input big.txt --output sorted --total-order --memory 1G --disk /mnt/scratch
+  sailfish run --input 'logs/*.gz' --mapper 'python3 map.py' --file map.py \\
+      --reducer builtin:count --output hits
+  sailfish run --input big.txt --output sorted --total-order --memory 1G --disk scratch/
   sailfish run --job count.toml --overwrite
 
-A job file says the same in TOML: keys are the long options with _ for -, relative paths count from the
-file's own directory. Options on the command line win; --env adds to the file's. For example:
+A job file says the same in TOML: keys are the long options with _ for -, relative paths count
+from the file's own directory. Options on the command line win; --env adds to the file's. For
+example:
   input = [\"books/\", \"more/*.zst\"]
   mapper = \"python3 map.py\"
   file = \"map.py\"
@@ -38,7 +41,7 @@ file's own directory. Options on the command line win; --env adds to the file's.
 
 /// MapReduce over I-files: bring map and reduce functions, get a result that is proven complete.
 #[derive(Debug, Parser)]
-#[command(name = "sailfish", version, max_term_width = 110, after_long_help = EXIT_CODES)]
+#[command(name = "sailfish", version, max_term_width = 100, after_long_help = EXIT_CODES)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,

@@ -2,14 +2,13 @@
 
 use std::fmt::Write;
 
-/// Bytes of a key that a table shows.
-const SHOWN_BYTES_MAX: usize = 40;
 /// Characters of a cell that a table shows.
 const CELL_CHARACTERS_MAX: usize = 200;
 
-/// A key for a table: text as it is, `\t \n \r \\` and `\xNN` for the rest, cut with `…` where it is long.
-pub fn key(bytes: &[u8]) -> String {
-    let shown = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
+/// A key for a table: text as it is, `\t \n \r \\` and `\xNN` for the rest, cut with `…` where it is
+/// longer than `bytes_max`.
+pub fn key(bytes: &[u8], bytes_max: usize) -> String {
+    let shown = &bytes[..bytes.len().min(bytes_max)];
     let mut text = String::with_capacity(shown.len() + 3);
     for piece in shown.utf8_chunks() {
         piece.valid().chars().for_each(|character| push_escaped(&mut text, character));
@@ -74,7 +73,7 @@ mod tests {
 
     #[test]
     fn keys_are_unambiguous() {
-        let check = |given: &[u8], expected: &str| assert_eq!(key(given), expected);
+        let check = |given: &[u8], expected: &str| assert_eq!(key(given, 40), expected);
         check(b"", "");
         check(b"plain key", "plain key");
         check("größe".as_bytes(), "größe");

@@ -23,6 +23,8 @@ use std::path::{Path, PathBuf};
 
 /// Rows of the source table that are shown.
 const SOURCES_SHOWN_MAX: usize = 20;
+/// Bytes of a key that are shown.
+const KEY_BYTES_SHOWN_MAX: usize = 64;
 
 /// Runs one of the three commands.
 pub fn run(command: IfileCommand) -> Result<(), Failure> {
@@ -95,8 +97,18 @@ fn inspect_run(file: &DiskFile) -> anyhow::Result<String> {
     let (identity, footer) = (&run.identity, &run.footer);
     let stored: u64 = run.index.entries.iter().map(|entry| u64::from(entry.stored_bytes)).sum();
     let raw: u64 = run.index.entries.iter().map(|entry| u64::from(entry.raw_bytes)).sum();
-    let first_key = run.index.entries.first().map(|entry| escape::key(&entry.first_key)).unwrap_or_default();
-    let last_block = run.index.entries.last().map(|entry| escape::key(&entry.first_key)).unwrap_or_default();
+    let first_key = run
+        .index
+        .entries
+        .first()
+        .map(|entry| escape::key(&entry.first_key, KEY_BYTES_SHOWN_MAX))
+        .unwrap_or_default();
+    let last_block = run
+        .index
+        .entries
+        .last()
+        .map(|entry| escape::key(&entry.first_key, KEY_BYTES_SHOWN_MAX))
+        .unwrap_or_default();
     let mut text = facts(&[
         ("kind", format!("sorted run {} of {}, job {}", identity.run.0, identity.ifile, identity.job)),
         ("keys", keys(identity.key_shape)),

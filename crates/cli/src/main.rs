@@ -69,7 +69,7 @@ fn start(command: Command) -> Result<(), Failure> {
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| terminal::ErrorLines)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
     match command {

@@ -3,8 +3,8 @@
 use crate::meter::Meter;
 use crate::phases::{Phase, Standing};
 use crate::quantity;
-use crate::terminal::tell;
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use crate::terminal::{self, tell};
+use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -141,7 +141,6 @@ fn speed(track: &Track) -> String {
 /// The bars of a terminal. What is drawn is cleared at the end: the summary says it all again.
 #[derive(Default)]
 struct Bars {
-    screen: MultiProgress,
     bars: Vec<ProgressBar>,
 }
 
@@ -149,7 +148,7 @@ impl Screen for Bars {
     fn draw(&mut self, tracks: &mut [Track], now: Duration) {
         for (index, track) in tracks.iter_mut().enumerate() {
             if index == self.bars.len() {
-                self.bars.push(self.screen.add(bar(track.phase.name)));
+                self.bars.push(terminal::bars().add(bar(track.phase.name)));
             }
             let drawn = &self.bars[index];
             // Without a length a bar counts as full.
@@ -172,8 +171,9 @@ impl Screen for Bars {
     }
 
     fn close(&mut self) {
+        self.bars.iter().for_each(ProgressBar::finish_and_clear);
         // Drawing to a terminal that is gone is nobody's concern.
-        let _ = self.screen.clear();
+        let _ = terminal::bars().clear();
     }
 }
 

@@ -14,6 +14,9 @@ use ids::JobId;
 use metastore::Metastore;
 use std::collections::BTreeMap;
 
+/// Bytes of a key in the plan: with them a row fits 100 columns.
+const KEY_BYTES_SHOWN_MAX: usize = 13;
+
 /// Prints the report of a job.
 pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     let job = JobId(args.job);
@@ -76,7 +79,7 @@ fn head(report: &JobReport) -> String {
     rows.push((
         "layout",
         format!(
-            "{} with chunks of {}, frames of {}, blocks of {}, splits of {}",
+            "{}; chunk {}, frame {}, block {}, split {}",
             counted(layout.ifile_count.into(), "I-file"),
             bytes(layout.chunk_bytes),
             bytes(layout.frame_bytes),
@@ -109,7 +112,8 @@ fn road(report: &JobReport) -> String {
     ];
     if report.partitioning != "map_only" {
         let (shuffle, reduce) = (&report.shuffle, &report.reduce);
-        rows.push(row("shuffle", None, shuffle.records, shuffle.bytes, "after combining".to_string()));
+        let combined = if report.combiner == "none" { "" } else { "after combining" };
+        rows.push(row("shuffle", None, shuffle.records, shuffle.bytes, combined.to_string()));
         let mut groups = row(
             "reduce",
             Some((reduce.tasks, reduce.attempts)),
@@ -240,7 +244,9 @@ fn plan(report: &JobReport, rows_max: usize) -> String {
         right("lines"),
         right("bytes"),
     ];
-    let key = |key: &Option<KeyBytes>| key.as_ref().map(|key| escape::key(&key.0)).unwrap_or_default();
+    let key = |key: &Option<KeyBytes>| {
+        key.as_ref().map(|key| escape::key(&key.0, KEY_BYTES_SHOWN_MAX)).unwrap_or_default()
+    };
     let mut rows = Vec::new();
     for part in report.parts.iter().take(rows_max) {
         let row = planned.get(&part.name);

@@ -1,7 +1,9 @@
 //! Writing to the two standard streams, whoever reads them. A reader that went away (`sailfish jobs | head`)
 //! is no error and never a panic.
 
+use indicatif::MultiProgress;
 use std::io::{BufWriter, ErrorKind, Write};
+use std::sync::OnceLock;
 
 /// Bytes that are gathered before they go to standard output.
 const OUTPUT_BUFFER_BYTES: usize = 256 << 10;
@@ -27,12 +29,35 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     print_with(|output| Ok(output.write_all(text.as_bytes())?))
 }
 
-/// Says a line on standard error. There is nobody to tell when that fails.
+/// The progress bars of this process: one screen, so that lines and bars do not write over each other.
+static BARS: OnceLock<MultiProgress> = OnceLock::new();
+
+/// Where progress bars are drawn, on standard error.
+pub fn bars() -> &'static MultiProgress {
+    BARS.get_or_init(MultiProgress::new)
+}
+
+/// Says a line on standard error, above the bars.
 pub fn tell(line: &str) {
-    let mut text = String::with_capacity(line.len() + 1);
-    text.push_str(line);
-    text.push('\n');
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    // There is nobody to tell when that fails.
+    let _ = ErrorLines.write_all(format!("{line}\n").as_bytes());
+}
+
+/// Standard error for whole lines, above the bars.
+pub struct ErrorLines;
+
+impl Write for ErrorLines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let write = || std::io::stderr().write_all(bytes).map(|()| bytes.len());
+        match BARS.get() {
+            Some(bars) => bars.suspend(write),
+            None => write(),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {

@@ -51,10 +51,10 @@ fn write_raw(path: &Path) {
         key_shape: KeyShape::Whole,
     };
     let mut file = identity.encode_header().to_vec();
-    let frames: [(u32, u64, &[(&str, &str)]); 3] =
-        [(1, 0, &[("b", "4"), ("a", "3")]), (0, 0, &[("b", "1")]), (0, 1, &[("b", "2"), ("", "")])];
+    let frames =
+        [(1, 0, vec![("b", "4"), ("a", "3")]), (0, 0, vec![("b", "1")]), (0, 1, vec![("b", "2"), ("", "")])];
     for (map_task, sequence, pairs) in frames {
-        let (payload, sum) = encode(pairs);
+        let (payload, sum) = encode(&pairs);
         let header = FrameHeader {
             ifile: IfileIndex(3),
             source: source(map_task),
