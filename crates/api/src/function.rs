@@ -6,9 +6,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Function {
-    Builtin { name: String, argument: Option<String> },
+    Builtin {
+        name: String,
+        argument: Option<String>,
+    },
     /// Shell words, run without a shell. Never empty.
-    Command { words: Vec<String> },
+    Command {
+        words: Vec<String>,
+    },
 }
 
 /// Why a function text is not usable. The user's fault, not retryable.

@@ -1,12 +1,15 @@
 //! Extra merge passes: several runs of an I-file become one, so that a later merge opens fewer.
 
 use crate::ChunkServer;
-use crate::cursor::RunCursor;
+use crate::cursor::{CursorReport, RunCursor};
+use crate::disks::NewFile;
 use crate::error::ChunkServerError;
 use crate::run::Run;
 use api::task::MergeResult;
 use ids::{DiskIndex, IfileIndex, RunId};
+use ifile::{RunWriter, SourceRow};
 use imerger::{Merge, SortedRun};
+use std::cell::Cell;
 use std::sync::Arc;
 
 impl ChunkServer {
@@ -22,68 +25,37 @@ impl ChunkServer {
             .iter()
             .map(|id| self.run(*id).ok_or(ChunkServerError::UnknownRun(*id)))
             .collect::<Result<_, _>>()?;
-        let mut first_row = Vec::with_capacity(opened.len());
-        let mut sources = Vec::new();
-        for run in &opened {
-            first_row.push(sources.len() as u32);
-            sources.extend_from_slice(&run.sources);
-        }
+        let sources: Vec<SourceRow> = opened.iter().flat_map(|run| run.sources.iter().copied()).collect();
         let bytes = sources.iter().map(|row| row.sum.bytes).sum();
-        let (id, disk) = {
-            let mut books = self.shared.lock();
-            let id = books.take_run_id();
-            (id, DiskIndex((id.0 % self.shared.config.disk_dirs.len() as u64) as u16))
-        };
-        let mut result = MergeResult {
-            replaced: runs.to_vec(),
-            run: api::task::RunSummary {
-                run: id,
-                ifile,
-                chunks: Vec::new(),
-                records: 0,
-                record_bytes: 0,
-                stored_bytes: 0,
-                in_memory: false,
-                disk,
-                block_bytes_max: 0,
-                weights: Vec::new(),
-            },
-            retrievals: 0,
-            retrieved_bytes: 0,
-        };
-        let read = std::cell::Cell::new((0, 0));
-        let read_failure = std::cell::Cell::new(None);
+        let id = self.shared.lock().take_run_id();
+        let disk = DiskIndex((id.0 % self.shared.config.disk_dirs.len() as u64) as u16);
+        let read = Cell::new(CursorReport::default());
+        let failure = Cell::new(None);
         let written = self.shared.write_run(id, ifile, disk, &sources, bytes, |writer| {
-            let mut merged = || -> Result<std::io::Result<()>, ChunkServerError> {
-                let cursors: Vec<RunCursor<'_>> = opened
-                    .iter()
-                    .map(|run| RunCursor::open(run, None, None, read_ahead_bytes))
-                    .collect::<Result<_, _>>()?;
-                let mut merge = Merge::new(cursors)?;
-                while let Some(index) = merge.advance()? {
-                    let cursor = merge.run(index);
-                    if let Err(error) = writer.push(first_row[index] + cursor.source_row(), &cursor.record())
-                    {
-                        return Ok(Err(error));
-                    }
+            match copy_merged(&opened, read_ahead_bytes, writer) {
+                Ok(report) => {
+                    read.set(report);
+                    Ok(())
                 }
-                let reports = merge.runs().iter().map(RunCursor::report);
-                read.set(reports.fold((0, 0), |(count, bytes), report| {
-                    (count + report.retrievals, bytes + report.retrieved_bytes)
-                }));
-                Ok(Ok(()))
-            };
-            merged().unwrap_or_else(|failure| {
-                read_failure.set(Some(failure));
-                Err(std::io::Error::other("a run that was to be merged could not be read"))
-            })
+                Err(MergeError::Write(error)) => Err(error),
+                Err(MergeError::Read(error)) => {
+                    failure.set(Some(error));
+                    Err(std::io::Error::other("a run that was to be merged could not be read"))
+                }
+            }
         });
-        if let Some(failure) = read_failure.take() {
+        // A run that cannot be read is not the fault of the disk written to.
+        if let Some(failure) = failure.take() {
             return Err(failure);
         }
         let (run, summary) = written?;
-        (result.retrievals, result.retrieved_bytes) = read.get();
-        result.run = summary;
+        let read = read.get();
+        let result = MergeResult {
+            replaced: runs.to_vec(),
+            run: summary,
+            retrievals: read.retrievals,
+            retrieved_bytes: read.retrieved_bytes,
+        };
         self.replace(runs, run, &result);
         Ok(result)
     }
@@ -105,4 +77,42 @@ impl ChunkServer {
             }
         }
     }
+}
+
+enum MergeError {
+    Read(ChunkServerError),
+    Write(std::io::Error),
+}
+
+impl From<ChunkServerError> for MergeError {
+    fn from(error: ChunkServerError) -> Self {
+        Self::Read(error)
+    }
+}
+
+/// Writes the merged records of the runs; the rows of each run stand behind those of the runs before it.
+fn copy_merged(
+    runs: &[Arc<Run>],
+    read_ahead_bytes: usize,
+    writer: &mut RunWriter<NewFile>,
+) -> Result<CursorReport, MergeError> {
+    let mut first_row = Vec::with_capacity(runs.len());
+    let mut cursors = Vec::with_capacity(runs.len());
+    let mut rows = 0;
+    for run in runs {
+        first_row.push(rows);
+        rows += run.sources.len() as u32;
+        cursors.push(RunCursor::open(run, None, None, read_ahead_bytes)?);
+    }
+    let mut merge = Merge::new(cursors)?;
+    while let Some(index) = merge.advance()? {
+        let cursor = merge.run(index);
+        writer.push(first_row[index] + cursor.source_row(), &cursor.record()).map_err(MergeError::Write)?;
+    }
+    let mut total = CursorReport::default();
+    for report in merge.runs().iter().map(RunCursor::report) {
+        total.retrievals += report.retrievals;
+        total.retrieved_bytes += report.retrieved_bytes;
+    }
+    Ok(total)
 }

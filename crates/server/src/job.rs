@@ -14,10 +14,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Exit codes of a job that failed without one of the user's program (the names are those of sysexits.h).
-const EX_DATAERR: i32 = 65;
-const EX_SOFTWARE: i32 = 70;
-const EX_IOERR: i32 = 74;
+/// Exit codes of a job that failed without one of the user's program: the same that `sailfish run` ends with.
+const EXIT_BAD_INPUT: i32 = 2;
+const EXIT_JOB_FAILED: i32 = 1;
 /// What a shell reports for a program that Ctrl-C ended.
 pub(crate) const EXIT_CANCELLED: i32 = 130;
 const EXIT_SIGNAL_BASE: i32 = 128;
@@ -295,9 +294,8 @@ pub(crate) fn exit_code(failure: &TaskFailure) -> i32 {
             (_, Some(signal)) => EXIT_SIGNAL_BASE + signal,
             _ => 1,
         },
-        Blame::UserData => EX_DATAERR,
-        Blame::Environment => EX_IOERR,
-        Blame::Engine => EX_SOFTWARE,
+        Blame::UserData => EXIT_BAD_INPUT,
+        Blame::Environment | Blame::Engine => EXIT_JOB_FAILED,
         Blame::Cancelled => EXIT_CANCELLED,
     }
 }

@@ -172,7 +172,7 @@ fn a_proof_that_disagrees_stops_the_output() {
     });
     let job = server.submit(place.spec(), splits(2)).unwrap().job;
     join(node(&server, 2, behaviour));
-    let JobOutcome::Failed { failure, attempt: None, exit_code: 70 } = server.wait(job).unwrap() else {
+    let JobOutcome::Failed { failure, attempt: None, exit_code: 1 } = server.wait(job).unwrap() else {
         panic!("the proof must fail the job");
     };
     assert!(failure.message.contains("in ifile-0 the maps committed 2 records"), "{}", failure.message);
