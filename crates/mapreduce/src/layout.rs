@@ -10,6 +10,9 @@ const GIB: u64 = 1 << 30;
 pub const MEMORY_BYTES_MIN: u64 = 64 * MIB;
 /// Most I-files of a job, over all nodes.
 pub const IFILES_MAX: u64 = 512;
+/// Input below which another I-file is of no use: a reduce task reads at least one, and the number of tasks
+/// should follow the data. Should the mapper put out much more, key ranges give the parallelism all the same.
+const INPUT_BYTES_PER_IFILE: u64 = 32 * MIB;
 /// Most I-files that one node's memory asks for.
 const IFILES_PER_NODE_MAX: u64 = 16;
 const CHUNK_BYTES: u64 = 128 * MIB;
@@ -63,7 +66,8 @@ pub fn derive(request: &LayoutRequest) -> Result<Layout, LayoutError> {
         return Err(LayoutError::NoSlots);
     }
     let slots = u64::from(request.slots);
-    let ifile_count = (memory / 2 / CHUNK_BYTES).clamp(1, IFILES_PER_NODE_MAX);
+    let by_input = request.input_bytes.div_ceil(INPUT_BYTES_PER_IFILE).max(1);
+    let ifile_count = (memory / 2 / CHUNK_BYTES).clamp(1, IFILES_PER_NODE_MAX).min(by_input);
     let chunk_bytes = match ifile_count {
         1 => power_of_two_at_most(memory / 4).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES),
         _ => CHUNK_BYTES,
@@ -141,6 +145,8 @@ mod tests {
         check((64 * MIB, 2, 10 * MIB), (1, 16 * MIB, 64 * KIB, 64 * KIB, 10 * MIB / 8));
         check((64 * MIB, 8, GIB), (1, 16 * MIB, 64 * KIB, 16 * KIB, 32 * MIB));
         check((64 * MIB, 1, 0), (1, 16 * MIB, 64 * KIB, 64 * KIB, MIB));
+        check((12 * GIB, 2, 10 * MIB), (1, 128 * MIB, 256 * KIB, 64 * KIB, 10 * MIB / 8));
+        check((12 * GIB, 2, 100 * MIB), (4, 128 * MIB, 256 * KIB, 64 * KIB, 100 * MIB / 8));
         check((100 * MIB, 2, GIB), (1, 16 * MIB, 64 * KIB, 64 * KIB, 64 * MIB));
         check((256 * MIB, 2, 2 * GIB), (1, 64 * MIB, 256 * KIB, 64 * KIB, 64 * MIB));
         check((GIB, 4, 5 * GIB), (4, 128 * MIB, 256 * KIB, 64 * KIB, 64 * MIB));
