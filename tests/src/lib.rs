@@ -18,6 +18,7 @@
 mod binary;
 mod compressed;
 mod corpus;
+mod faulting;
 mod fifo;
 mod finished;
 mod leftovers;
@@ -29,6 +30,7 @@ mod sandbox;
 pub use binary::sailfish_binary;
 pub use compressed::{gzip, zstd};
 pub use corpus::corpus;
+pub use faulting::{SmallDisk, Watched, left_on_small_disks, with_small_disks};
 pub use fifo::Fifo;
 pub use finished::Finished;
 pub use model::{Pairs, group_lines, part_lines, sorted_lines};

@@ -1,0 +1,316 @@
+//! The list of crash points: the process is aborted at each, then the same job runs again. The output is right,
+//! nothing is left, and between the two there is no output that looks whole unless it is.
+
+use blackbox::{Fifo, Finished, Running, Sandbox};
+use faults::CrashPoint;
+use std::fs;
+use std::process::Command;
+
+/// The signal of `abort`.
+const SIGABRT: i32 = 6;
+/// Passings of a point tried one after another in a small job, at most; such a job has far fewer.
+const PASSINGS_MAX: u32 = 40;
+
+/// What must stand under the name of the output after the crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Output {
+    /// Nothing, or the older output where there was one.
+    Unchanged,
+    /// The whole new output.
+    Whole,
+    /// One or the other: the point is passed before and after the rename.
+    Either,
+}
+
+/// A job that passes a point, and what the crash there means.
+#[derive(Clone, Copy, Debug)]
+struct Reach {
+    job: Job,
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Job {
+    /// A few lines in total order, under an attempt that fails once.
+    Small,
+    /// More than the memory for chunks, so that chunks close and runs are written.
+    Large,
+    /// So many appenders, each holding memory, that open chunks go to disk raw.
+    Crowded,
+}
+
+/// Each point has its row: a new point does not compile until it is given one.
+fn reach(point: CrashPoint) -> Reach {
+    use CrashPoint::*;
+    let (job, output) = match point {
+        OwnerLockTaken | SubmitBeforeTransaction | SubmitAfterTransaction | StagingCreated => {
+            (Job::Small, Output::Unchanged)
+        }
+        BoundariesBeforeTransaction | BoundariesAfterTransaction => (Job::Small, Output::Unchanged),
+        FrameBeforeHandOver | FrameAfterHandOver => (Job::Small, Output::Unchanged),
+        ChunkClosed | RunBeforeWrite | RunAfterWrite => (Job::Large, Output::Unchanged),
+        RawSpillBeforeWrite | RawSpillAfterWrite => (Job::Crowded, Output::Unchanged),
+        // The result of the commit task is one of them.
+        ResultBeforeTransaction | ResultAfterTransaction => (Job::Small, Output::Either),
+        PartBeforeSync | PartAfterSync => (Job::Small, Output::Unchanged),
+        CommitBeforePartRename | CommitAfterPartRename | CommitReportWritten => {
+            (Job::Small, Output::Unchanged)
+        }
+        CommitBeforeSync | CommitAfterSync => (Job::Small, Output::Unchanged),
+        CommitAfterRename | CommitAfterParentSync => (Job::Small, Output::Whole),
+        CleanupBeforeRemove | CleanupAfterRemove => (Job::Small, Output::Whole),
+    };
+    Reach { job, output }
+}
+
+/// The input of a job and the lines that must come out, in bytewise order.
+struct Setup {
+    sandbox: Sandbox,
+    args: Vec<String>,
+    expected: Vec<u8>,
+    /// Where the mappers of [`Job::Crowded`] wait.
+    gate: Option<Fifo>,
+}
+
+impl Setup {
+    fn command(&self) -> Command {
+        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
+        self.sandbox.job(&args)
+    }
+
+    /// The output is the right one and agrees with its report.
+    #[track_caller]
+    fn check_output(&self) {
+        let out = self.sandbox.out();
+        let found = self.sandbox.concatenated(&out);
+        assert!(found == self.expected, "the output differs from the reference");
+        let out = out.to_str().expect("a sandbox has a plain path");
+        self.sandbox.sailfish_with(&["verify", out]).expect_success();
+    }
+
+    /// Runs the job with an abort at the given passing of a point; None when it is not passed so often.
+    #[track_caller]
+    fn crash(&self, point: CrashPoint, passing: u32) -> Option<Finished> {
+        let mut command = self.command();
+        command.env("SAILFISH_CRASH_AT", format!("{}:{passing}", point.name()));
+        let crashed = Running::start(&mut command).wait();
+        if crashed.status.success() {
+            return None;
+        }
+        assert_eq!(crashed.signal(), Some(SIGABRT), "should have been aborted:\n{}", crashed.story());
+        let said = format!("aborting at crash point {}\n", point.name());
+        assert!(crashed.stderr.contains(&said), "{}", crashed.story());
+        Some(crashed)
+    }
+
+    /// The same job again, which cleans up what the crash left.
+    #[track_caller]
+    fn run_again(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            (0..CROWD).for_each(|_| gate.write_line("go"));
+        }
+        let mut command = self.command();
+        if self.sandbox.out().exists() {
+            command.arg("--overwrite");
+        }
+        Running::start(&mut command).wait().expect_success();
+        self.check_output();
+        self.sandbox.assert_no_leftovers();
+    }
+
+    /// No job is remembered as running, and all are cleaned; the states in order of submission.
+    #[track_caller]
+    fn states(&self) -> Vec<String> {
+        let rows = self.sandbox.query("select state, cleaned_ns from jobs order by job");
+        assert!(rows.iter().all(|row| !row["cleaned_ns"].is_null()), "{rows:?}");
+        rows.iter().map(|row| row["state"].as_str().expect("a state is text").to_string()).collect()
+    }
+}
+
+fn words(args: &[&str]) -> Vec<String> {
+    args.iter().map(ToString::to_string).collect()
+}
+
+/// Lines `key TAB value` with keys in no order.
+fn lines(count: u32, value_bytes: usize) -> Vec<u8> {
+    let value = "v".repeat(value_bytes);
+    (0..count)
+        .flat_map(|n| format!("{:010}\t{value}\n", n.wrapping_mul(2_654_435_761)).into_bytes())
+        .collect()
+}
+
+fn small() -> Setup {
+    let sandbox = Sandbox::new();
+    let text = lines(2_000, 20);
+    sandbox.write("in/a.txt", &text[..text.len() / 2]);
+    sandbox.write("in/b.txt", &text[text.len() / 2..]);
+    let mapper = "#!/bin/sh\nif [ $SAILFISH_ATTEMPT = 0 ]; then head -c 5000; exit 3; fi\nexec cat\n";
+    let mapper = sandbox.script("fails-once.sh", mapper);
+    let mapper = mapper.to_str().expect("a sandbox has a plain path");
+    let args =
+        words(&["--input", "in", "--mapper", mapper, "--total-order", "--slots", "2", "--memory", "64M"]);
+    Setup { sandbox, args, expected: blackbox::sorted_lines(&text), gate: None }
+}
+
+fn large() -> Setup {
+    let sandbox = Sandbox::new();
+    let text = lines(450_000, 90);
+    sandbox.write("in/a.txt", &text);
+    let args = words(&["--input", "in", "--total-order", "--slots", "2", "--memory", "64M", "--no-sync"]);
+    Setup { sandbox, args, expected: blackbox::sorted_lines(&text), gate: None }
+}
+
+/// Map tasks at once. With `--memory 64M` there is memory for 640 slabs of 64 KiB; each of these appenders has one
+/// full in an open chunk (of which there are three: 128 appenders each) and one in hand.
+const CROWD: u32 = 340;
+/// A full slab and a half.
+const CROWD_BYTES: usize = 96 << 10;
+const CROWD_LINE_BYTES: usize = 32;
+
+/// Mappers that put out a slab and a half each and then wait for a line from the gate.
+fn crowded() -> Setup {
+    let sandbox = Sandbox::new();
+    let mut input = Vec::with_capacity((CROWD as usize) << 20);
+    let mut text = Vec::new();
+    for task in 0..CROWD {
+        let start = input.len();
+        for line in 0..(CROWD_BYTES / CROWD_LINE_BYTES) as u32 {
+            let key = (task * 10_000 + line).wrapping_mul(2_654_435_761);
+            input.extend_from_slice(format!("{key:010}\tvvvvvvvvvvvvvvvvvvvv\n").as_bytes());
+        }
+        assert_eq!(input.len() - start, CROWD_BYTES);
+        text.extend_from_slice(&input[start..]);
+        // One long line up to the next split of 1 MiB; no mapper gets so far.
+        input.resize((task as usize + 1) << 20, b'x');
+        if let Some(last) = input.last_mut() {
+            *last = b'\n';
+        }
+    }
+    sandbox.write("in/a.txt", &input);
+    let gate = sandbox.fifo("gate");
+    let mapper = format!("#!/bin/sh\nhead -c {CROWD_BYTES}\nread line < '{}'\n", gate.text());
+    let mapper = sandbox.script("waits.sh", &mapper);
+    let mapper = mapper.to_str().expect("a sandbox has a plain path");
+    let slots = CROWD.to_string();
+    let args =
+        words(&["--input", "in", "--mapper", mapper, "--slots", &slots, "--memory", "64M", "--no-sync"]);
+    Setup { sandbox, args, expected: blackbox::sorted_lines(&text), gate: Some(gate) }
+}
+
+fn set_up(job: Job) -> Setup {
+    match job {
+        Job::Small => small(),
+        Job::Large => large(),
+        Job::Crowded => crowded(),
+    }
+}
+
+/// A crash, a look at what it left, and the same job again. False when the point is not passed so often.
+#[track_caller]
+fn check(setup: &mut Setup, point: CrashPoint, passing: u32) -> bool {
+    let Reach { output, .. } = reach(point);
+    println!("SAILFISH_CRASH_AT={}:{passing}", point.name());
+    let whole = setup.sandbox.out();
+    if setup.crash(point, passing).is_none() {
+        assert!(passing > 1, "{} is not reached", point.name());
+        setup.check_output();
+        return false;
+    }
+    match output {
+        Output::Unchanged => assert!(!whole.exists(), "an output after {}:{passing}", point.name()),
+        Output::Whole => setup.check_output(),
+        Output::Either if whole.exists() => setup.check_output(),
+        Output::Either => {}
+    }
+    let published = whole.exists();
+    setup.run_again();
+    let states = setup.states();
+    let (last, before) = states.split_last().expect("the second run is remembered");
+    assert_eq!(last, "succeeded");
+    let crashed = if published { "succeeded" } else { "interrupted" };
+    // A crash before the row stood left none.
+    assert!(before.last().is_none_or(|state| state == crashed || state == "succeeded"), "{states:?}");
+    assert!(states.iter().all(|state| state == "succeeded" || state == "interrupted"), "{states:?}");
+    fs::remove_dir_all(whole).expect("the output can be removed");
+    true
+}
+
+fn points_of(job: Job) -> impl Iterator<Item = CrashPoint> {
+    CrashPoint::ALL.iter().copied().filter(move |point| reach(*point).job == job)
+}
+
+/// Every passing of every point that a small job has.
+#[test]
+fn a_small_job_survives_a_crash_at_each_passing_of_each_point() {
+    for point in points_of(Job::Small) {
+        let mut setup = set_up(Job::Small);
+        let passed = (1..PASSINGS_MAX).take_while(|passing| check(&mut setup, point, *passing)).count();
+        assert!(passed < PASSINGS_MAX as usize - 1, "{} is passed without end", point.name());
+    }
+}
+
+#[test]
+fn a_job_larger_than_memory_survives_crashes_around_its_runs() {
+    for point in points_of(Job::Large) {
+        let mut setup = set_up(Job::Large);
+        assert!(check(&mut setup, point, 1));
+        assert!(check(&mut setup, point, 2), "{} is passed only once", point.name());
+    }
+}
+
+#[test]
+fn a_crowded_job_survives_crashes_around_raw_spills() {
+    for point in points_of(Job::Crowded) {
+        assert!(check(&mut set_up(Job::Crowded), point, 1));
+    }
+}
+
+/// With an older output in place there is always one whole output: the older one until the exchange, then the new.
+#[test]
+fn overwriting_leaves_the_older_output_or_the_new_one() {
+    use CrashPoint::*;
+    let points = [
+        StagingCreated,
+        PartAfterSync,
+        CommitBeforePartRename,
+        CommitAfterPartRename,
+        CommitReportWritten,
+        CommitBeforeSync,
+        CommitAfterSync,
+        CommitAfterRename,
+        CommitAfterParentSync,
+        CleanupBeforeRemove,
+        CleanupAfterRemove,
+    ];
+    for point in points {
+        println!("SAILFISH_CRASH_AT={}", point.name());
+        let mut setup = small();
+        setup.sandbox.write("older.txt", "older\n");
+        setup.sandbox.run_job(&["--input", "older.txt"]).expect_success();
+        setup.args.push("--overwrite".to_string());
+        assert!(setup.crash(point, 1).is_some(), "{} is not reached", point.name());
+        let out = setup.sandbox.out();
+        match reach(point).output {
+            Output::Unchanged => {
+                assert_eq!(setup.sandbox.output_lines(&out), ["older"]);
+                let out = out.to_str().expect("a sandbox has a plain path");
+                setup.sandbox.sailfish_with(&["verify", out]).expect_success();
+            }
+            Output::Whole | Output::Either => setup.check_output(),
+        }
+        setup.args.pop();
+        setup.run_again();
+        assert!(setup.states().iter().all(|state| state == "succeeded" || state == "interrupted"));
+    }
+}
+
+#[test]
+fn a_point_that_does_not_exist_is_refused() {
+    let setup = small();
+    for (variable, value) in [("SAILFISH_CRASH_AT", "run-befor-write"), ("SAILFISH_PLANT", "frame-dropped:0")] {
+        let mut command = setup.command();
+        command.env(variable, value);
+        Running::start(&mut command).wait().expect_failure(2, &[variable, value]);
+        setup.sandbox.assert_nothing_left();
+    }
+}

@@ -1,0 +1,98 @@
+//! Faults of the kind the proof exists to find: each makes the job fail loudly, and nothing is published.
+
+use blackbox::{Running, Sandbox};
+use faults::PlantedFault;
+use std::process::Command;
+
+/// What the engine's own faults end with.
+const FAILED: i32 = 1;
+
+/// More than a slab before the first attempt fails, so that a frame of it is in a chunk.
+const FAILS_ONCE: &str = "#!/bin/sh
+if [ $SAILFISH_ATTEMPT = 0 ]; then
+  head -c 300000
+  exit 3
+fi
+exec cat
+";
+
+fn set_up() -> (Sandbox, Vec<u8>) {
+    let sandbox = Sandbox::new();
+    let line = |n: u32| format!("{:07}\tvalue-{n}\n", n.wrapping_mul(2_654_435_761) % 10_000_000);
+    let text: Vec<u8> = (0..30_000).flat_map(|n| line(n).into_bytes()).collect();
+    sandbox.write("in.txt", &text);
+    sandbox.script("fails-once.sh", FAILS_ONCE);
+    (sandbox, text)
+}
+
+fn job(sandbox: &Sandbox, options: &[&str]) -> Command {
+    let mapper = sandbox.path("fails-once.sh");
+    let mapper = mapper.to_str().expect("a sandbox has a plain path");
+    let args = ["--input", "in.txt", "--mapper", mapper, "--slots", "2", "--memory", "64M"];
+    sandbox.job(&[&args, options].concat())
+}
+
+/// What the message names besides the proof.
+fn culprit(fault: PlantedFault) -> &'static str {
+    match fault {
+        PlantedFault::FrameDropped => "does not hold what",
+        PlantedFault::FrameDuplicated | PlantedFault::FrameAltered | PlantedFault::AttemptMixed => {
+            "the maps committed"
+        }
+        PlantedFault::ChunkForgotten => "is in no run",
+    }
+}
+
+fn check(fault: PlantedFault, options: &[&str]) {
+    println!("SAILFISH_PLANT={} {options:?}", fault.name());
+    let (sandbox, text) = set_up();
+    let mut command = job(&sandbox, options);
+    command.env("SAILFISH_PLANT", fault.name());
+    let failed = Running::start(&mut command).wait().expect_failure(FAILED, &["proof", culprit(fault)]);
+    sandbox.assert_nothing_left();
+    assert!(!failed.stderr.contains("job 1 done"), "{}", failed.story());
+
+    let jobs = sandbox.query("select state, exit_code, error, report from jobs");
+    assert_eq!(jobs.len(), 1);
+    assert_eq!(jobs[0]["state"], "failed", "{jobs:?}");
+    assert!(jobs[0]["error"].as_str().is_some_and(|error| error.contains("proof")), "{jobs:?}");
+    let differing = "select count(*) as n from proofs where agrees = 0 and (committed_records <> merged_records \
+                     or committed_bytes <> merged_bytes or committed_hash_sum <> merged_hash_sum)";
+    assert!(sandbox.query(differing)[0]["n"].as_i64().is_some_and(|count| count > 0));
+    sandbox.look(&["show", "1"]).expect_success().text().find("proof").expect("show names the proof");
+
+    // The same job without the fault.
+    Running::start(&mut job(&sandbox, options)).wait().expect_success();
+    let output = sandbox.concatenated(&sandbox.out());
+    assert!(blackbox::sorted_lines(&output) == blackbox::sorted_lines(&text));
+    let disagreeing = sandbox.query("select count(*) as n from proofs where job = 2 and agrees = 0");
+    assert_eq!(disagreeing[0]["n"], 0);
+    assert_eq!(sandbox.report(&sandbox.out())["proof"]["agrees"], true);
+}
+
+#[test]
+fn each_fault_makes_the_proof_fail_loudly() {
+    for fault in PlantedFault::ALL {
+        check(*fault, &[]);
+    }
+}
+
+#[test]
+fn each_fault_is_found_in_total_order_too() {
+    for fault in PlantedFault::ALL {
+        check(*fault, &["--total-order", "--reducer", "cat"]);
+    }
+}
+
+/// A reducer that reads nothing sees no fault, and the proof does all the same.
+#[test]
+fn each_fault_is_found_where_the_reducer_does_not_look() {
+    for fault in PlantedFault::ALL {
+        println!("SAILFISH_PLANT={}", fault.name());
+        let (sandbox, _) = set_up();
+        let mut command = job(&sandbox, &["--reducer", "true"]);
+        command.env("SAILFISH_PLANT", fault.name());
+        Running::start(&mut command).wait().expect_failure(FAILED, &["proof", culprit(*fault)]);
+        sandbox.assert_nothing_left();
+    }
+}
