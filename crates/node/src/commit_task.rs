@@ -18,12 +18,12 @@ const SUCCESS_NAME: &str = "_SUCCESS";
 /// Publishes the output. Every step may be repeated by a later attempt.
 pub(crate) fn run(job: &JobRun, task: &CommitTask) -> Result<CommitResult, TaskFailure> {
     let (spec, staging) = (&job.spec, &job.staging);
-    crash_point(CrashPoint::CommitBeforePartRename);
     for part in &task.parts {
+        crash_point(CrashPoint::CommitBeforePartRename);
         name_part(staging, part)?;
+        crash_point(CrashPoint::CommitAfterPartRename);
     }
     remove_strays(staging, &task.parts)?;
-    crash_point(CrashPoint::CommitAfterPartRename);
     let report = serde_json::to_vec_pretty(&task.report).map_err(|error| {
         TaskFailure::new(Blame::Engine, format!("cannot write the report as JSON: {error}"))
     })?;
