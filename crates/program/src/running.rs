@@ -63,17 +63,24 @@ impl Feed {
             self.unread_bytes += bytes.len() as u64;
             return Ok(());
         };
-        match stdin.write_all(bytes) {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                self.stdin = None;
-                self.unread_bytes += bytes.len() as u64;
-                Ok(())
-            }
-            Err(error) => {
-                Err(TaskFailure::new(Blame::Environment, format!("writing to the user program: {error}")))
+        // Not `write_all`: what the pipe took before the program closed it counts as taken.
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match stdin.write(rest) {
+                Ok(taken) => rest = &rest[taken..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                    self.stdin = None;
+                    self.unread_bytes += rest.len() as u64;
+                    return Ok(());
+                }
+                Err(error) => {
+                    let message = format!("writing to the user program: {error}");
+                    return Err(TaskFailure::new(Blame::Environment, message));
+                }
             }
         }
+        Ok(())
     }
 
     /// Whether the run has failed already, so that reading more input for it is a waste.
