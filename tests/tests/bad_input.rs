@@ -56,7 +56,7 @@ fn options_that_are_wrong_are_named() {
     job(&["--codec", "gzip"], &["--codec", "lz4"]);
     job(&["--env", "LIMIT"], &["--env", "NAME=VALUE"]);
     job(&["--file", "nowhere.py"], &["--file nowhere.py", "No such file"]);
-    job(&["--disk", "nowhere"], &["--disk nowhere", "create it first"]);
+    job(&["--disk", "nowhere"], &["--disk nowhere", "No such file"]);
     job(&["--disk", "in/a.txt"], &["--disk in/a.txt", "not a directory"]);
     check_refused(&sandbox, &[], &["--input"]);
 }
@@ -379,8 +379,8 @@ fn looking_at_nothing_is_answered() {
     sandbox.look(&["jobs"]).expect_success();
     assert!(!sandbox.state().exists(), "looking made a state");
     sandbox.run_job(&["--input", "in", "--no-sync"]).expect_success();
-    sandbox.look(&["show", "99"]).expect_failure(FAILED, &["there is no job 99"]);
-    sandbox.look(&["report", "99"]).expect_failure(FAILED, &["there is no job 99"]);
+    sandbox.look(&["show", "99"]).expect_failure(REFUSED, &["there is no job 99", "sailfish jobs"]);
+    sandbox.look(&["report", "99"]).expect_failure(REFUSED, &["there is no job 99", "sailfish jobs"]);
     sandbox.sailfish_with(&["verify", "nowhere"]).expect_failure(REFUSED, &["nowhere is not a directory"]);
     sandbox.sailfish_with(&["verify", "in"]).expect_failure(FAILED, &["_report.json"]);
 }
