@@ -188,10 +188,14 @@ impl Books {
             chunk.sources.entry(source).or_default().promised_bytes = bytes;
             return Ok(Reservation::Granted);
         }
-        chunk.closing = true;
         if let Some(books) = chunk.sources.get_mut(&source) {
             books.promised_bytes = 0;
         }
+        if bytes > chunk.capacity_bytes {
+            // An oversize record goes to a chunk of its own; this one stays open for what comes after it.
+            return Ok(Reservation::Closed { standing_end });
+        }
+        chunk.closing = true;
         self.close_if_done(id);
         Ok(Reservation::Closed { standing_end })
     }
