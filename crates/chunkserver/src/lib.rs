@@ -109,6 +109,50 @@ impl Shared {
 }
 
 /// The chunkserver of one job on one node.
+///
+/// The three calls of an I-file (Sailfish, section 4) in one piece: it is created by its first append, records
+/// are appended through an [`iappender::IAppender`], and a scan is a [`RunCursor`] for each of its runs:
+///
+/// ```
+/// use chunkserver::{ChunkServer, Config, RunCursor};
+/// use ids::{AttemptNumber, IfileIndex, JobId, Source, TaskIndex};
+/// use ifile::KeyShape;
+/// use imerger::{Groups, Merge, Winners};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mib = 1 << 20;
+/// # let layout = api::Layout { ifile_count: 1, chunk_bytes: 4 * mib, frame_bytes: 16 << 10, block_bytes: 16 << 10,
+/// #     record_bytes_max: mib, combine_window_bytes: 0, split_bytes: mib, chunk_share_bytes: 16 * mib,
+/// #     sort_share_bytes: 8 * mib, io_share_bytes: mib };
+/// # let dir = tempfile::tempdir()?;
+/// let server = ChunkServer::start(Config {
+///     job: JobId(1), layout, codec: api::Codec::Lz4, key_shape: KeyShape::Whole,
+///     disk_dirs: vec![dir.path().to_path_buf()], slots: 1, keep: true, cancelled: Default::default(),
+/// })?;
+/// let (map_task, attempt) = (TaskIndex(0), AttemptNumber(0));
+/// let mut slabs = iappender::WorkerSlabs::default();
+/// let source = Source { map_task, attempt };
+/// let mut appender = iappender::IAppender::new(server.service(), &mut slabs, source, KeyShape::Whole, 1);
+/// for (key, value) in [(b"pear", b"1"), (b"fig_", b"2"), (b"pear", b"3"), (b"plum", b"4")] {
+///     appender.append(IfileIndex(0), key, value, key.len())?;
+/// }
+/// let commits = appender.finish()?;
+/// assert_eq!(commits[0].sum.records, 4);
+///
+/// server.seal().map_err(|failure| failure.to_string())?;
+/// let runs = server.runs_of(&[IfileIndex(0)]);
+/// let (lower, upper) = (Some(&b"pear"[..]), Some(&b"plum"[..]));
+/// let cursors = runs.iter().map(|run| RunCursor::open(run, lower, upper, 64 << 10)).collect::<Result<_, _>>()?;
+/// let winners = Winners::new([(map_task, attempt)], []);
+/// let valid = runs.iter().map(|run| winners.valid_rows(&run.sources)).collect();
+/// let mut groups = Groups::new(Merge::new(cursors)?, valid);
+/// let mut values = Vec::new();
+/// while let Some(record) = groups.advance()? {
+///     values.extend_from_slice(record.value);
+/// }
+/// assert_eq!(values, b"13");
+/// # Ok(())
+/// # }
+/// ```
 pub struct ChunkServer {
     shared: Arc<Shared>,
     sorters: Vec<JoinHandle<()>>,
