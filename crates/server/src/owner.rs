@@ -3,14 +3,21 @@
 
 use crate::ServerError;
 use faults::{CrashPoint, crash_point};
+use rustix::process::{Pid, test_kill_process};
 use std::fs::{File, TryLockError};
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 const LOCK_SUFFIX: &str = "lock";
 /// A lock under construction: it must be locked before anybody sees it under its real name.
 const NEW_SUFFIX: &str = "new";
 /// Another process that sweeps at the same moment may take a new file for a dead one; then another is made.
 const TRIES_MAX: u32 = 16;
+/// A process that dies while it starts a program leaves its lock, for some milliseconds, to the copy of itself that
+/// has not become the program yet. Longest wait for such copies, all locks together.
+const COPIES_WAIT_MAX: Duration = Duration::from_secs(1);
+const COPIES_LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The lock of this process.
 pub(crate) struct OwnerLock {
@@ -56,8 +63,10 @@ impl OwnerLock {
         let uuid = uuid::Uuid::new_v4().to_string();
         let new_path = dir.join(format!("{uuid}.{NEW_SUFFIX}"));
         let path = dir.join(format!("{uuid}.{LOCK_SUFFIX}"));
-        let file = File::options().write(true).create_new(true).open(&new_path)?;
+        let mut file = File::options().write(true).create_new(true).open(&new_path)?;
         file.try_lock().map_err(std::io::Error::from)?;
+        // Who holds it, for those who find it held.
+        file.write_all(std::process::id().to_string().as_bytes())?;
         std::fs::rename(&new_path, &path)?;
         Ok(Self { uuid, path, _file: file })
     }
@@ -93,6 +102,7 @@ pub(crate) fn dead_owners(state_dir: &Path, own_uuid: &str) -> Result<Vec<DeadOw
     let dir = owners_dir(state_dir);
     let wrong = |source| ServerError::OwnerLock { path: dir.clone(), source };
     let mut dead = Vec::new();
+    let deadline = Instant::now() + COPIES_WAIT_MAX;
     for entry in std::fs::read_dir(&dir).map_err(wrong)? {
         let path = entry.map_err(wrong)?.path();
         let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else { continue };
@@ -110,13 +120,32 @@ pub(crate) fn dead_owners(state_dir: &Path, own_uuid: &str) -> Result<Vec<DeadOw
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(wrong(error)),
         };
-        match file.try_lock() {
-            Ok(()) => dead.push(DeadOwner { uuid, path, _file: file }),
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(error)) => return Err(wrong(error)),
+        if try_lock(&file, &path, deadline).map_err(wrong)? {
+            dead.push(DeadOwner { uuid, path, _file: file });
         }
     }
     Ok(dead)
+}
+
+/// Takes a lock if it is free, or held only by what is left of a dead process.
+fn try_lock(file: &File, path: &Path, deadline: Instant) -> std::io::Result<bool> {
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline && holder_is_gone(path) => {
+                std::thread::sleep(COPIES_LOOK_EVERY);
+            }
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
+/// Whether the process that took the lock no longer exists. An unreadable file says nothing.
+fn holder_is_gone(path: &Path) -> bool {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let pid = text.parse().ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
 /// Whether an owner has a lock file, free or not.
@@ -147,6 +176,24 @@ mod tests {
         let uuid = second.uuid.clone();
         second.release();
         assert!(!has_lock_file(dir.path(), &uuid));
+    }
+
+    #[test]
+    fn a_lock_in_the_hands_of_a_copy_of_a_dead_process_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, second) = (OwnerLock::take(dir.path()).unwrap(), OwnerLock::take(dir.path()).unwrap());
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        std::fs::write(&first.path, ended.id().to_string()).unwrap();
+        let copy = first._file.try_clone().unwrap();
+        assert!(super::holder_is_gone(&first.path) && !super::holder_is_gone(&second.path));
+        drop(first);
+        let dead = std::thread::scope(|scope| {
+            let sweeping = scope.spawn(|| dead_owners(dir.path(), &second.uuid).unwrap());
+            drop(copy);
+            sweeping.join().unwrap()
+        });
+        assert_eq!(dead.len(), 1);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::world::{
 use api::{Blame, KeyBytes, Task, TaskResult};
 use metastore::{AttemptState, JobState};
 use server::{History, JobOutcome, ServerError};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
 #[test]
@@ -80,9 +81,15 @@ fn a_task_that_fails_twice_goes_again() {
 fn check_failure(blame: Blame, exit_code: Option<i32>, expected_exit_code: i32, expected_attempts: usize) {
     let place = Place::new();
     let server = place.open();
+    let other_runs = AtomicBool::new(false);
     let behaviour: Arc<Behaviour> = Arc::new(move |assignment| {
         if assignment.attempt.task.task.0 == 1 {
+            other_runs.store(true, Ordering::Relaxed);
             return Some(until_cancelled(assignment));
+        }
+        // A failure that ends the job before the other slot has pulled would leave nothing to stop.
+        while !other_runs.load(Ordering::Relaxed) {
+            std::thread::yield_now();
         }
         let mut failure = failure(blame);
         failure.exit_code = exit_code;
@@ -108,13 +115,13 @@ fn check_failure(blame: Blame, exit_code: Option<i32>, expected_exit_code: i32, 
 #[test]
 fn the_third_failure_is_the_jobs() {
     check_failure(Blame::UserProgram, Some(3), 3, 3);
-    check_failure(Blame::Environment, None, 74, 3);
+    check_failure(Blame::Environment, None, 1, 3);
 }
 
 #[test]
 fn bad_data_is_not_tried_again() {
-    check_failure(Blame::UserData, None, 65, 1);
-    check_failure(Blame::Engine, None, 70, 1);
+    check_failure(Blame::UserData, None, 2, 1);
+    check_failure(Blame::Engine, None, 1, 1);
 }
 
 #[test]

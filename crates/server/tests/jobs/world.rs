@@ -79,7 +79,7 @@ pub fn spec(dir: &Path, output: &str) -> JobSpec {
         env: Vec::new(),
         keep_ifiles: false,
         sync: false,
-        layout: derive(&request).unwrap(),
+        layout: api::Layout { ifile_count: IFILES, ..derive(&request).unwrap() },
     }
 }
 
