@@ -154,20 +154,19 @@ fn small() -> Setup {
 
 fn large() -> Setup {
     let sandbox = Sandbox::new();
-    let text = lines(450_000, 90);
+    let text = lines(800_000, 90);
     sandbox.write("in/a.txt", &text);
     let args = words(&["--input", "in", "--total-order", "--slots", "2", "--memory", "64M", "--no-sync"]);
     Setup { sandbox, args, expected: blackbox::sorted_lines(&text), gate: None }
 }
 
-/// Map tasks at once. With `--memory 64M` there is memory for 640 slabs of 64 KiB; each of these appenders has one
-/// full in an open chunk (of which there are three: 128 appenders each) and one in hand.
-const CROWD: u32 = 340;
-/// A full slab and a half.
-const CROWD_BYTES: usize = 96 << 10;
+/// Map tasks at once. With `--memory 64M` an open chunk has 16 MiB and takes 128 appenders, so these have three open
+/// ones, and 40 MiB of memory for them: together they put out more than that and fill none.
+const CROWD: u32 = 360;
+const CROWD_BYTES: usize = 120 << 10;
 const CROWD_LINE_BYTES: usize = 32;
 
-/// Mappers that put out a slab and a half each and then wait for a line from the gate.
+/// Mappers that put out their share and then wait for a line from the gate.
 fn crowded() -> Setup {
     let sandbox = Sandbox::new();
     let mut input = Vec::with_capacity((CROWD as usize) << 20);
@@ -307,7 +306,8 @@ fn overwriting_leaves_the_older_output_or_the_new_one() {
 #[test]
 fn a_point_that_does_not_exist_is_refused() {
     let setup = small();
-    for (variable, value) in [("SAILFISH_CRASH_AT", "run-befor-write"), ("SAILFISH_PLANT", "frame-dropped:0")] {
+    for (variable, value) in [("SAILFISH_CRASH_AT", "run-befor-write"), ("SAILFISH_PLANT", "frame-dropped:0")]
+    {
         let mut command = setup.command();
         command.env(variable, value);
         Running::start(&mut command).wait().expect_failure(2, &[variable, value]);
