@@ -51,10 +51,11 @@ const TEXT_REDUCERS: &[Function] = &[
     pair("sh -c 'cut -f 1 | uniq'", "cut -f 1 | uniq"),
     pair(
         "builtin:list",
+        // Printed as it goes: one list may be most of the text.
         "awk '{ at = index($0, \"\\t\"); k = substr($0, 1, at - 1); v = substr($0, at + 1) } \
-         NR > 1 && k == key { list = list \",\" v; next } \
-         NR > 1 { print (list == \"\" ? key : key \"\\t\" list) } { key = k; list = v } \
-         END { if (NR) print (list == \"\" ? key : key \"\\t\" list) }'",
+         NR > 1 && k == key { printf \"%s%s\", (begun ? \",\" : \"\\t,\"), v; begun = 1; next } \
+         { if (NR > 1) print \"\"; key = k; begun = (v != \"\"); printf \"%s%s\", k, (begun ? \"\\t\" v : \"\") } \
+         END { if (NR) print \"\" }'",
     ),
 ];
 
@@ -144,53 +145,66 @@ impl Keys {
     }
 }
 
-fn line(random: &mut Random, keys: &Keys, numbers: bool) -> Vec<u8> {
-    let mut line = keys.key(random);
-    if numbers {
-        let digits = random.below(40);
-        let magnitude = random.below(1 << digits) as i64;
-        let number = if random.chance(40) { -magnitude } else { magnitude };
-        line.extend(format!("\t{number}").into_bytes());
-        return line;
-    }
-    if random.chance(15) {
-        return line;
-    }
-    line.push(b'\t');
-    let length_max = if random.chance(1) { 3000 } else { 40 };
-    let length = random.below(length_max) as usize;
-    let value = random.bytes(length);
-    line.extend(value.iter().map(|byte| if random.chance(5) { b' ' } else { b'a' + byte % 26 }));
-    if random.chance(5) {
-        line.extend_from_slice(b"\tmore\t");
-    }
-    line
+/// What the lines of a job look like.
+struct Lines {
+    keys: Keys,
+    /// Every value is a whole number.
+    numbers: bool,
+    value_bytes_max: u64,
 }
 
-/// A file as stored, and its text with the last line ended.
-fn file(random: &mut Random, keys: &Keys, numbers: bool) -> (Vec<u8>, Vec<u8>) {
-    let bytes = match random.below(10) {
+impl Lines {
+    fn line(&self, random: &mut Random) -> Vec<u8> {
+        let mut line = self.keys.key(random);
+        if self.numbers {
+            let digits = random.below(40);
+            let magnitude = random.below(1 << digits) as i64;
+            let number = if random.chance(40) { -magnitude } else { magnitude };
+            line.extend(format!("\t{number}").into_bytes());
+            return line;
+        }
+        if random.chance(15) {
+            return line;
+        }
+        line.push(b'\t');
+        let longest = if random.chance(1) { 3000 } else { self.value_bytes_max };
+        let length = random.below(longest) as usize;
+        let value = random.bytes(length);
+        line.extend(value.iter().map(|byte| if *byte < 12 { b' ' } else { b'a' + byte % 26 }));
+        if random.chance(5) {
+            line.extend_from_slice(b"\tmore\t");
+        }
+        line
+    }
+
+    /// A file of at least so many bytes as stored, and its text with the last line ended.
+    fn file(&self, random: &mut Random, bytes: u64) -> (Vec<u8>, Vec<u8>) {
+        let mut text = Vec::new();
+        while (text.len() as u64) < bytes {
+            text.extend(self.line(random));
+            text.push(b'\n');
+        }
+        let mut stored = text.clone();
+        // A last line that is empty is none without its end.
+        if random.chance(20) && !stored.ends_with(b"\n\n") && stored.len() > 1 {
+            stored.pop();
+        }
+        let stored = match random.below(5) {
+            0 => gzip(&stored),
+            1 => zstd(&stored),
+            _ => stored,
+        };
+        (stored, text)
+    }
+}
+
+fn file_bytes(random: &mut Random) -> u64 {
+    match random.below(10) {
         0 => 0,
         1..7 => random.below(20_000),
         7..9 => random.below(400_000),
-        _ => random.below(6_000_000),
-    };
-    let mut text = Vec::new();
-    while (text.len() as u64) < bytes {
-        text.extend(line(random, keys, numbers));
-        text.push(b'\n');
+        _ => random.below(4_000_000),
     }
-    let mut stored = text.clone();
-    // A last line that is empty is none without its end.
-    if random.chance(20) && !stored.ends_with(b"\n\n") && stored.len() > 1 {
-        stored.pop();
-    }
-    let stored = match random.below(5) {
-        0 => gzip(&stored),
-        1 => zstd(&stored),
-        _ => stored,
-    };
-    (stored, text)
 }
 
 fn plan(seed: u64) -> Job {
@@ -203,16 +217,21 @@ fn plan(seed: u64) -> Job {
         length_max: *random.one_of(&[0, 2, 8, 8, 30, 1000]),
         binary: random.chance(30),
     };
+    // Some jobs are large enough for several chunks, I-files and reduce tasks.
+    let large = !numbers && random.chance(10);
+    let lines = Lines { keys, numbers, value_bytes_max: if large { 500 } else { 40 } };
+    let mut sizes: Vec<u64> = (0..random.below(6)).map(|_| file_bytes(&mut random)).collect();
+    sizes.extend(large.then(|| (18 << 20) + random.below(24 << 20)));
     let mut files = Vec::new();
     let mut text = Vec::new();
-    for number in 0..random.below(6) {
-        let (stored, lines) = file(&mut random, &keys, numbers);
+    for (number, bytes) in sizes.into_iter().enumerate() {
+        let (stored, whole) = lines.file(&mut random, bytes);
         // Names in an order that is not that of the endings.
         files.push((format!("in/{number}.{}", random.one_of(&["txt", "gz", "csv"])), stored));
-        text.extend(lines);
+        text.extend(whole);
     }
     let total_order = random.chance(50);
-    let memory = random.one_of(&["64M", "64M", "100M", "600M", "1G", "2G"]);
+    let memory = random.one_of(&["64M", "64M", "100M", "600M", "1G"]);
     let mut options = vec![format!("--memory={memory}"), format!("--slots={}", 1 + random.below(8))];
     options.push(format!("--codec={}", random.one_of(&["none", "lz4", "zstd"])));
     options.extend(total_order.then(|| "--total-order".to_string()));
@@ -262,6 +281,7 @@ struct Tally {
     several_maps: AtomicU64,
     several_parts: AtomicU64,
     several_chunks: AtomicU64,
+    several_ifiles: AtomicU64,
 }
 
 impl Tally {
@@ -274,6 +294,7 @@ impl Tally {
         self.several_maps.fetch_add(above(&map["tasks"], 1), Ordering::Relaxed);
         self.several_parts.fetch_add(above(&reduce["tasks"], 1), Ordering::Relaxed);
         self.several_chunks.fetch_add(above(&shuffle["chunks"], 1), Ordering::Relaxed);
+        self.several_ifiles.fetch_add(above(&shuffle["ifiles"], 1), Ordering::Relaxed);
     }
 }
 
@@ -323,6 +344,19 @@ fn run(sandbox: &Sandbox, seed: u64, tally: &Tally) -> Result<(), String> {
     Ok(())
 }
 
+/// Says how to run a job alone, whatever made it fail.
+struct ReplayHint {
+    seed: u64,
+}
+
+impl Drop for ReplayHint {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("SAILFISH_SEED={} cargo test -p blackbox --test random_jobs", self.seed);
+        }
+    }
+}
+
 fn number_from(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|error| panic!("{variable}={text}: {error}")))
@@ -344,18 +378,21 @@ fn random_jobs_equal_coreutils() {
             if seed >= seeds.end {
                 return;
             }
+            let _hint = ReplayHint { seed };
             if let Err(what) = run(&sandbox, seed, &tally) {
-                panic!("SAILFISH_SEED={seed} cargo test -p blackbox --test random_jobs\n{what}");
+                panic!("{what}");
             }
         }
     };
     std::thread::scope(|scope| (0..WORKERS).for_each(|_| drop(scope.spawn(work))));
     println!("{tally:?}");
     if seeds.end - seeds.start >= JOBS {
-        let Tally { succeeded, failed, retried, several_maps, several_parts, several_chunks } = tally;
+        let Tally { succeeded, failed, retried, several_maps, several_parts, several_chunks, several_ifiles } =
+            tally;
         for kind in [failed, retried, several_maps, several_parts, several_chunks] {
-            assert!(kind.into_inner() >= JOBS / 20, "too few jobs of a kind");
+            assert!(kind.into_inner() >= JOBS / 40, "too few jobs of a kind");
         }
         assert!(succeeded.into_inner() >= JOBS / 2, "too few jobs succeed");
+        assert!(several_ifiles.into_inner() > 0, "no job has several I-files");
     }
 }
