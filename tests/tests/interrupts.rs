@@ -51,10 +51,15 @@ impl Hanging {
 
     /// Starts the job and waits until its program hangs; the program and its child are watched.
     fn start(&mut self) -> (Running, Vec<Watched>) {
+        self.start_with(&[])
+    }
+
+    fn start_with(&mut self, options: &[&str]) -> (Running, Vec<Watched>) {
         let program = self.sandbox.path("hangs.sh");
         let program = program.to_str().expect("a sandbox has a plain path");
         let option = if self.phase == Phase::Map { "--mapper" } else { "--reducer" };
-        let running = self.sandbox.start_job(&["--input", "in.txt", option, program, "--slots", "2"]);
+        let args = [&["--input", "in.txt", option, program, "--slots", "2"], options].concat();
+        let running = self.sandbox.start_job(&args);
         let watched: Vec<Watched> =
             (0..=self.children).map(|_| Watched::new(&self.pids.read_line())).collect();
         assert!(watched.iter().all(Watched::lives), "the program ended before it was asked to");
@@ -107,6 +112,17 @@ fn a_second_ctrl_c_never_makes_it_worse() {
     assert!(!hanging.sandbox.out().exists());
     hanging.sandbox.run_job(&["--input", "in.txt"]).expect_success();
     hanging.sandbox.assert_no_leftovers();
+}
+
+/// Kept are the I-files of a job that ran to its end, not of one that was stopped.
+#[test]
+fn ctrl_c_leaves_no_intermediate_data_even_where_it_would_be_kept() {
+    let mut hanging = Hanging::new(Phase::Reduce, Program::Alone);
+    let (running, _) = hanging.start_with(&["--keep-ifiles"]);
+    assert!(hanging.sandbox.disk().read_dir().expect("the disk is there").next().is_some());
+    running.signal(Signal::INT);
+    running.wait().expect_failure(INTERRUPTED, &["nothing is left"]);
+    hanging.sandbox.assert_nothing_left();
 }
 
 /// Kills the engine, then runs another job on the same state: that one cleans up and works.

@@ -465,7 +465,7 @@ impl EventLoop {
     fn clean(&mut self, id: JobId) {
         self.cleaners.retain(|cleaner| !cleaner.is_finished());
         let job = &self.jobs[&id];
-        let (directories, keep, sender) = (job.directories(), job.run.spec.keep_ifiles, self.sender.clone());
+        let (directories, keep, sender) = (job.directories(), job.keeps_ifiles(), self.sender.clone());
         let work = move || {
             let problem = directories.remove(keep).err().map(|error| error.to_string());
             // Nobody listens any more where the server ends at the same time; it cleans by itself then.
@@ -501,7 +501,7 @@ impl EventLoop {
                     now_ns: now_ns(),
                 });
             }
-            match job.directories().remove(job.run.spec.keep_ifiles && job.outcome.is_some()) {
+            match job.directories().remove(job.keeps_ifiles()) {
                 Ok(()) => self.changes.push(Change::JobCleaned { job: *id, now_ns: now_ns() }),
                 Err(error) => tracing::warn!(job = %id, %error, "cannot remove the files of a job"),
             }

@@ -61,6 +61,14 @@ impl Job {
         Directories { staging: self.run.staging.clone(), disk_dirs: self.run.disk_dirs.clone() }
     }
 
+    /// Whether its intermediate data stays now that it is over. That of a job which failed may tell why; of one that
+    /// was stopped nothing is left, as its user is told.
+    pub fn keeps_ifiles(&self) -> bool {
+        let ran_to_its_end =
+            matches!(self.outcome, Some(JobOutcome::Succeeded(_) | JobOutcome::Failed { .. }));
+        self.run.spec.keep_ifiles && ran_to_its_end
+    }
+
     /// Tells running attempts to stop.
     pub fn stop_attempts(&self) {
         self.run.cancelled.store(true, Ordering::Relaxed);

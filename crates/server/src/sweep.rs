@@ -43,7 +43,8 @@ async fn clean_job(store: &Metastore, job: JobId) -> Result<bool, ServerError> {
     // Read again: its owner may have ended in good order since the list was made.
     let Some(row) = store.job(job).await?.filter(|row| row.cleaned_ns.is_none()) else { return Ok(true) };
     let published = row.state == JobState::Committing && output_is_published(store, &row).await?;
-    let keep = match row.state.over() || published {
+    let ran_to_its_end = matches!(row.state, JobState::Succeeded | JobState::Failed);
+    let keep = match ran_to_its_end || published {
         true => store.job_spec(job).await?.is_some_and(|spec| spec.keep_ifiles),
         false => false,
     };

@@ -18,9 +18,14 @@ use running::{run_concurrently, run_in_lockstep};
 /// Seeds of the tests with real concurrency; more in nightly runs through `SAILFISH_SEEDS`.
 const CONCURRENT_SEEDS: u64 = 24;
 
+/// Schedules of a normal run; `PROPTEST_CASES` asks for more.
+const CASES: u32 = 96;
+
 fn configuration() -> ProptestConfig {
     let persistence = FileFailurePersistence::WithSource("regressions");
-    ProptestConfig { failure_persistence: Some(Box::new(persistence)), ..ProptestConfig::with_cases(96) }
+    let cases =
+        if std::env::var_os("PROPTEST_CASES").is_some() { ProptestConfig::default().cases } else { CASES };
+    ProptestConfig { cases, failure_persistence: Some(Box::new(persistence)), ..ProptestConfig::default() }
 }
 
 proptest! {
