@@ -74,16 +74,14 @@ bench: release
 	SAILFISH=$(SAILFISH) XTASK=$(XTASK) bench/road.sh --runs $(RUNS) --bytes $(BYTES) --small $(SMALL)
 
 nightly: release
-	PROPTEST_CASES=$(CASES) cargo test --workspace --release --locked
+	PROPTEST_CASES=$(CASES) SAILFISH_RANDOM_JOBS=$(CASES) SAILFISH_SEEDS=$(CASES) \
+	    cargo test --workspace --release --locked
 	@if ! cargo +nightly --version > /dev/null 2>&1; then \
 	    echo "Not run: fuzz targets, there is no nightly toolchain (rustup toolchain install nightly)"; \
 	elif ! cargo fuzz --version > /dev/null 2>&1; then \
 	    echo "Not run: fuzz targets, there is no cargo-fuzz (cargo install cargo-fuzz --locked)"; \
 	else \
-	    for target in $$(cargo +nightly fuzz list); do \
-	        echo "fuzz $$target for $(FUZZ_SECONDS) s"; \
-	        cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
-	    done; \
+	    fuzz/run.sh $(FUZZ_SECONDS); \
 	fi
 
 fmt:
