@@ -55,7 +55,7 @@ lint:
 # The binary is built first because the black-box tests start it.
 tests:
 	cargo build --workspace --bins --locked
-	cargo test --workspace --locked
+	SAILFISH_SKIPPED=$(abspath $(SKIPPED)) cargo test --workspace --locked
 
 # The fuzz targets are a workspace of their own. A stable compiler is enough to see that they compile.
 fuzz-build:
