@@ -72,6 +72,7 @@ fuzz-build:
 
 bench: release
 	SAILFISH=$(SAILFISH) XTASK=$(XTASK) bench/road.sh --runs $(RUNS) --bytes $(BYTES) --small $(SMALL)
+	SAILFISH=$(SAILFISH) XTASK=$(XTASK) bench/volume.sh
 
 nightly: release
 	PROPTEST_CASES=$(CASES) SAILFISH_RANDOM_JOBS=$(CASES) SAILFISH_SEEDS=$(CASES) \
