@@ -11,8 +11,8 @@ pub struct NodeProgress {
     pub input_bytes_total: u64,
     pub appended_bytes: u64,
     pub sorted_bytes: u64,
+    /// Of what was appended, key and value bytes that merges have put out.
     pub reduced_bytes: u64,
-    pub reduce_bytes_total: u64,
 }
 
 #[derive(Debug, Default)]
@@ -20,7 +20,6 @@ pub(crate) struct Counters {
     pub input_bytes_read: AtomicU64,
     pub input_bytes_total: AtomicU64,
     pub reduced_bytes: AtomicU64,
-    pub reduce_bytes_total: AtomicU64,
 }
 
 impl Counters {
@@ -29,7 +28,6 @@ impl Counters {
             input_bytes_read: self.input_bytes_read.load(Ordering::Relaxed),
             input_bytes_total: self.input_bytes_total.load(Ordering::Relaxed),
             reduced_bytes: self.reduced_bytes.load(Ordering::Relaxed),
-            reduce_bytes_total: self.reduce_bytes_total.load(Ordering::Relaxed),
             ..NodeProgress::default()
         };
         for chunk in chunks {

@@ -25,7 +25,6 @@ pub(crate) fn run(
     attempt: AttemptKey,
     task: &ReduceTask,
 ) -> Result<ReduceResult, TaskFailure> {
-    shared.counters.reduce_bytes_total.fetch_add(task.expected_bytes, Ordering::Relaxed);
     let spec = &job.run.spec;
     let chunkserver = job.chunkserver()?;
     let mut runs: Vec<Arc<Run>> = Vec::with_capacity(task.runs.len());
