@@ -43,12 +43,13 @@ pub(crate) fn sorter_loop(shared: &Shared) {
         if matches!(work, Work::Stop) {
             return;
         }
-        shared.lock().busy_sorters -= 1;
         match done {
             Ok(Ok(())) => {}
             Ok(Err(error)) => shared.fail(error),
             Err(_) => shared.fail(ChunkServerError::SorterPanicked),
         }
+        // After the failure: whoever waits for idle sorters must not take a failed sort for a finished one.
+        shared.lock().busy_sorters -= 1;
         shared.changed.notify_all();
         shared.work.notify_all();
     }
