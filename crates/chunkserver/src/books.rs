@@ -336,10 +336,13 @@ impl Books {
         (u64::from(self.layout.ifile_count) * self.layout.chunk_bytes).saturating_sub(open_bytes)
     }
 
-    /// The open chunk with the most bytes in memory.
-    pub fn largest_open_chunk(&self) -> Option<ChunkId> {
-        let open = self.open.values().flatten().copied();
-        open.filter(|id| self.chunks[id].memory_bytes > 0 && !self.chunks[id].spilling)
+    /// The chunk with the most bytes in memory that no sorter has taken. Stable ones count: every sorter may be
+    /// waiting to read a raw chunk back, and then nobody else would free them.
+    pub fn largest_unsorted_chunk(&self) -> Option<ChunkId> {
+        let open = self.open.values().flatten();
+        open.chain(self.queues.iter().flatten())
+            .copied()
+            .filter(|id| self.chunks[id].memory_bytes > 0 && !self.chunks[id].spilling)
             .max_by_key(|id| self.chunks[id].memory_bytes)
     }
 

@@ -82,9 +82,11 @@ impl NewFile {
     /// Flushes and gives back what was reserved beyond the end.
     pub fn finish(mut self) -> Result<(), ChunkServerError> {
         let disk = |source| ChunkServerError::Disk { action: "write", path: self.path.clone(), source };
-        let Some(out) = self.out.take() else { return Ok(()) };
-        let file = out.into_inner().map_err(|error| disk(error.into_error()))?;
-        file.set_len(self.written_bytes).map_err(disk)
+        if let Some(out) = &mut self.out {
+            out.flush().and_then(|()| out.get_ref().set_len(self.written_bytes)).map_err(disk)?;
+        }
+        self.out = None;
+        Ok(())
     }
 }
 

@@ -35,6 +35,7 @@ impl ChunkServer {
             match copy_merged(&opened, read_ahead_bytes, writer) {
                 Ok(report) => {
                     read.set(report);
+                    failure.set(None);
                     Ok(())
                 }
                 Err(MergeError::Write(error)) => Err(error),

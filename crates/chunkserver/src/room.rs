@@ -1,8 +1,8 @@
 //! Making room when memory for frames is short: runs that are only in memory are written; if there are none,
-//! the largest open chunk goes to disk raw and is sorted later.
+//! the largest unsorted chunk goes to disk raw and is sorted later.
 
 use crate::Shared;
-use crate::books::RawFile;
+use crate::books::{ChunkState, RawFile};
 use crate::error::ChunkServerError;
 use crate::run::{Place, Run};
 use faults::{CrashPoint, crash_point};
@@ -26,7 +26,7 @@ impl Shared {
             self.changed.notify_all();
             return Ok(true);
         }
-        let Some(chunk) = self.lock().largest_open_chunk() else { return Ok(false) };
+        let Some(chunk) = self.lock().largest_unsorted_chunk() else { return Ok(false) };
         self.spill_raw(chunk)?;
         self.changed.notify_all();
         Ok(true)
@@ -50,16 +50,23 @@ impl Shared {
 
     fn replace_run(&self, id: RunId, written: Run, summary: api::task::RunSummary) {
         let mut books = self.lock();
-        books.summaries.insert(id, summary);
-        books.runs.insert(id, Arc::new(written));
+        // A run that was merged away meanwhile must not come back.
+        if books.runs.contains_key(&id) {
+            books.summaries.insert(id, summary);
+            books.runs.insert(id, Arc::new(written));
+        }
     }
 
-    /// Appends the frames of a chunk that are in memory to its raw file. The chunk stays as it was: open, with
-    /// the same books.
+    /// Appends the frames of a chunk that are in memory to its raw file. The chunk stays as it was, open or
+    /// stable, with the same books; no sorter takes it before that is done.
     fn spill_raw(&self, id: ChunkId) -> Result<(), ChunkServerError> {
         let (frames, identity, disk, earlier) = {
             let mut books = self.lock();
             let Some(chunk) = books.chunks.get_mut(&id) else { return Ok(()) };
+            // Since it was chosen another sorter may have taken it, or begun to spill it.
+            if chunk.spilling || !matches!(chunk.state, ChunkState::Open | ChunkState::Stable) {
+                return Ok(());
+            }
             chunk.spilling = true;
             chunk.memory_bytes = 0;
             let identity = RawChunkIdentity {

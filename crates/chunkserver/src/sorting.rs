@@ -152,7 +152,11 @@ fn read_raw_chunk(
         if let Some(charge) = shared.arena.try_charge(raw.bytes) {
             break Some(charge);
         }
-        if shared.is_cancelled() {
+        let given_up = {
+            let books = shared.lock();
+            books.stopping || books.failure.is_some()
+        };
+        if given_up || shared.is_cancelled() {
             return Err(ChunkServerError::Cancelled);
         }
         if !shared.make_room()? {

@@ -13,6 +13,9 @@ const ENTRY_BYTES: usize = 16;
 const POSITION_BYTES: usize = 4;
 /// Below this many equal entries a comparison sort ends the work; above it the next key bytes make new entries.
 const COMPARE_BELOW: usize = 48;
+/// Rounds of new entries before a comparison sort ends the work all the same: keys that are each the beginning of
+/// the next would else go one round, and one stack frame, deeper for each key.
+const LEVELS_MAX: u32 = 32;
 /// Fewest entries of a batch: scratch smaller than this is not obeyed.
 const BATCH_ENTRIES_MIN: usize = 4096;
 
@@ -113,7 +116,7 @@ impl Order {
         let batch =
             BatchKeys { frames: &frames[first_frame..], shape: self.shape, offset_bits: self.offset_bits };
         entries.sort_unstable();
-        batch.mend_ties(entries, 0);
+        batch.mend_ties(entries, 0, 0);
         let positions = entries.iter().map(|entry| *entry as u32).collect();
         self.batches.push(Batch { first_frame: first_frame as u32, positions });
         entries.clear();
@@ -206,7 +209,7 @@ impl BatchKeys<'_> {
     /// Orders the stretches of entries that are equal so far (`depth` key bytes plus one entry's worth) by
     /// the rest of their keys. Large stretches (keys with a long common beginning) get new entries from the
     /// next key bytes; small ones are compared.
-    fn mend_ties(&self, entries: &mut [u128], depth: usize) {
+    fn mend_ties(&self, entries: &mut [u128], depth: usize, level: u32) {
         let mut start = 0;
         while start < entries.len() {
             let part = key_part(entries[start]);
@@ -219,14 +222,14 @@ impl BatchKeys<'_> {
                 end += 1;
             }
             if end - start > 1 {
-                self.order_tied(&mut entries[start..end], depth + ENTRY_KEY_BYTES);
+                self.order_tied(&mut entries[start..end], depth + ENTRY_KEY_BYTES, level);
             }
             start = end;
         }
     }
 
-    fn order_tied(&self, entries: &mut [u128], depth: usize) {
-        if entries.len() < COMPARE_BELOW {
+    fn order_tied(&self, entries: &mut [u128], depth: usize, level: u32) {
+        if entries.len() < COMPARE_BELOW || level >= LEVELS_MAX {
             entries.sort_unstable_by(|left, right| {
                 let keys = self.key(*left)[depth..].cmp(&self.key(*right)[depth..]);
                 keys.then((*left as u32).cmp(&(*right as u32)))
@@ -234,21 +237,18 @@ impl BatchKeys<'_> {
             return;
         }
         let first = self.key(entries[0]);
+        // All of them agree up to `depth`, and are longer.
         let common = entries.iter().fold(first.len(), |common, each| {
             let key = self.key(*each);
-            let common = common.min(key.len());
-            if key[..common] == first[..common] {
-                common
-            } else {
-                first.iter().zip(key).take_while(|(left, right)| left == right).count()
-            }
+            let limit = common.min(key.len());
+            let pairs = first[depth..limit].iter().zip(&key[depth..limit]);
+            depth + pairs.take_while(|(left, right)| left == right).count()
         });
         for each in entries.iter_mut() {
             *each = entry(&self.key(*each)[common..]) | u128::from(*each as u32);
         }
         entries.sort_unstable();
-        // Each round skips at least the common bytes plus one entry's worth, so the depth is bounded by the key.
-        self.mend_ties(entries, common);
+        self.mend_ties(entries, common, level + 1);
     }
 }
 
