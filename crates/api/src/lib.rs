@@ -12,7 +12,7 @@
 //! No behaviour beyond parsing and formatting; no I/O; the record data itself (that is `ifile`).
 //!
 //! # How it is tested
-//! Unit tests beside each type; every message goes through JSON and back in `tests/`.
+//! Unit tests where text is parsed; job, tasks and results go through JSON and back in `tests/`.
 
 pub mod boundaries;
 pub mod failure;

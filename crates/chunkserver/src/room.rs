@@ -5,6 +5,7 @@ use crate::Shared;
 use crate::books::{ChunkState, RawFile};
 use crate::error::ChunkServerError;
 use crate::run::{Place, Run};
+use crate::sorting::copy_sorted;
 use faults::{CrashPoint, crash_point};
 use iappender::AppendFrame;
 use ids::{ChunkId, DiskIndex, RunId};
@@ -38,11 +39,7 @@ impl Shared {
         let disk = self.lock().summaries.get(&run.id).map_or(DiskIndex(0), |summary| summary.disk);
         let bytes: u64 = run.sources.iter().map(|row| row.sum.bytes).sum();
         let (written, summary) = self.write_run(run.id, run.ifile, disk, &run.sources, bytes, |writer| {
-            let mut cursor = memory.order.cursor(memory.views(), None, None);
-            while let Some((position, record)) = cursor.next(&memory.order, memory.views()) {
-                writer.push(memory.row_of_frame[position.frame as usize], &record)?;
-            }
-            Ok(())
+            copy_sorted(&memory.order, memory.views(), &memory.row_of_frame, writer)
         })?;
         self.replace_run(run.id, written, summary);
         Ok(())

@@ -226,23 +226,24 @@ fn register(shared: &Shared, run: Run, summary: RunSummary) {
 
 fn write_sorted(shared: &Shared, id: RunId, sorted: &Sorted) -> Result<(Run, RunSummary), ChunkServerError> {
     let payloads: Vec<&[u8]> = sorted.frames.iter().map(|frame| &frame.payload[..]).collect();
-    write_order(shared, id, sorted, &payloads)
-}
-
-fn write_order(
-    shared: &Shared,
-    id: RunId,
-    sorted: &Sorted,
-    payloads: &[&[u8]],
-) -> Result<(Run, RunSummary), ChunkServerError> {
     let bytes: u64 = sorted.sources.iter().map(|row| row.sum.bytes).sum();
     shared.write_run(id, sorted.ifile, sorted.disk, &sorted.sources, bytes, |writer| {
-        let mut cursor = sorted.order.cursor(payloads, None, None);
-        while let Some((position, record)) = cursor.next(&sorted.order, payloads) {
-            writer.push(sorted.row_of_frame[position.frame as usize], &record)?;
-        }
-        Ok(())
+        copy_sorted(&sorted.order, &payloads, &sorted.row_of_frame, writer)
     })
+}
+
+/// Writes the records of frames in their sorted order.
+pub(crate) fn copy_sorted(
+    order: &Order,
+    payloads: &[&[u8]],
+    row_of_frame: &[u32],
+    writer: &mut RunWriter<NewFile>,
+) -> std::io::Result<()> {
+    let mut cursor = order.cursor(payloads, None, None);
+    while let Some((position, record)) = cursor.next(order, payloads) {
+        writer.push(row_of_frame[position.frame as usize], &record)?;
+    }
+    Ok(())
 }
 
 impl Shared {

@@ -4,7 +4,7 @@ use crate::args::IfileCommand;
 use crate::escape;
 use crate::exit::{FAILED, Failure, sentence};
 use crate::quantity::{bytes, count, counted};
-use crate::tables::{facts, left, right, table};
+use crate::tables::{Column, facts, left, right, table};
 use crate::terminal::{print, print_with, tell};
 use anyhow::Context;
 use api::{Codec, DataSum};
@@ -131,15 +131,7 @@ fn inspect_run(file: &DiskFile) -> anyhow::Result<String> {
         ("key index", format!("{} at byte {}", bytes(footer.index_bytes), count(footer.index_offset))),
         ("sources", format!("{} at byte {}", bytes(footer.sources_bytes()), count(footer.sources_offset))),
     ]);
-    let columns = [
-        left("chunk"),
-        right("map task"),
-        right("attempt"),
-        right("first frame"),
-        right("records"),
-        right("bytes"),
-        left("hash sum"),
-    ];
+    let columns = source_columns();
     let rows = run.sources.iter().take(SOURCES_SHOWN_MAX).map(|row| {
         let (source, sum) = (row.source, row.sum);
         source_cells(row.chunk.to_string(), source, row.first_sequence, &sum)
@@ -147,6 +139,18 @@ fn inspect_run(file: &DiskFile) -> anyhow::Result<String> {
     text.push_str(&table(&columns, rows.collect()));
     text.push_str(&left_off(run.sources.len()));
     Ok(text)
+}
+
+fn source_columns() -> [Column; 7] {
+    [
+        left("chunk"),
+        right("map task"),
+        right("attempt"),
+        right("first frame"),
+        right("records"),
+        right("bytes"),
+        left("hash sum"),
+    ]
 }
 
 fn source_cells(chunk: String, source: Source, first_sequence: u64, sum: &DataSum) -> Vec<String> {
@@ -212,15 +216,7 @@ fn inspect_raw(file: &DiskFile) -> anyhow::Result<String> {
         ("records", format!("{}, {}", count(total.records), bytes(total.bytes))),
         ("hash sum", format!("{:032x}", total.hash_sum)),
     ]);
-    let columns = [
-        left("chunk"),
-        right("map task"),
-        right("attempt"),
-        right("first frame"),
-        right("records"),
-        right("bytes"),
-        left("hash sum"),
-    ];
+    let columns = source_columns();
     let rows = sources
         .iter()
         .take(SOURCES_SHOWN_MAX)

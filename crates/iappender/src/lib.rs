@@ -16,8 +16,8 @@
 //! (that happened before), no choice of chunk (the service allocates).
 //!
 //! # How it is tested
-//! Property tests in `crates/chunkserver/tests` with a service that loses answers, closes chunks and drops
-//! whole servers; the embedded engine uses the real chunkserver.
+//! Property tests in `crates/chunkserver/tests` with a service that loses answers, repeats frames and
+//! delivers late; partitioners and boundaries in unit tests.
 //!
 //! Source: Sailfish sections 4 and 5 (record append, binding to a chunk, 128 appenders a chunk).
 

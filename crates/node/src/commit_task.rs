@@ -119,3 +119,6 @@ fn publish(spec: &JobSpec, staging: &Path) -> Result<bool, TaskFailure> {
         .map_err(|error| file_failure("exchange the output with", &spec.output, error))?;
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests;

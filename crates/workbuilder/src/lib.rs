@@ -12,7 +12,7 @@
 //! No data is read, only weights; no choice of slot or node; no versions (the store keeps those).
 //!
 //! # How it is tested
-//! Property tests: ranges cover, do not overlap, and none exceeds its target by more than one weight.
+//! Property tests: ranges cover, do not overlap, and none exceeds its target by more than one key.
 //!
 //! The algorithm on a tiny model. Weights of an I-file, all runs together, in key order, target 10:
 //!
@@ -204,6 +204,14 @@ mod tests {
                 list.into_iter().map(|(key, bytes)|
                     KeyWeight { first_key: KeyBytes(vec![key]), bytes, records: 1 }).collect()
             }).collect();
+            let mut of_key = std::collections::BTreeMap::<&KeyBytes, u64>::new();
+            for weight in lists.iter().flatten() {
+                *of_key.entry(&weight.first_key).or_default() += weight.bytes;
+            }
+            let total: u64 = of_key.values().sum();
+            // The target grows where the limit of tasks asks for it; one I-file takes one of them.
+            let target = target_bytes.max(total.div_ceil(u64::from(tasks_max) - 1));
+            let heaviest = of_key.values().max().copied().unwrap_or(0);
             let runs = lists.iter().enumerate()
                 .map(|(run, weights)| RunWeights { run: RunId(run as u64), ifile: IfileIndex(0), weights })
                 .collect();
@@ -214,6 +222,9 @@ mod tests {
             for pair in tasks.windows(2) {
                 prop_assert_eq!(&pair[0].upper_key, &pair[1].lower_key);
                 prop_assert!(pair[0].upper_key.is_some());
+            }
+            for task in &tasks {
+                prop_assert!(task.expected_bytes < target + heaviest + 1);
             }
             let expected: u64 = tasks.iter().map(|task| task.expected_bytes).sum();
             prop_assert_eq!(expected, lists.iter().flatten().map(|weight| weight.bytes).sum::<u64>());

@@ -1,0 +1,76 @@
+//! Messages go through JSON and back unchanged, and refuse what they do not know.
+
+use api::task::{
+    KeyWeight, MapResult, MapTask, Part, ReduceResult, ReduceTask, RunSummary, SealResult, SealTask,
+};
+use api::{Blame, DataSum, KeyBytes, Segment, SourceCommit, Split, Task, TaskFailure, TaskResult};
+use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, PlanVersion, RunId, TaskIndex};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+fn check<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(message: &T) {
+    let text = serde_json::to_string(message).unwrap();
+    assert_eq!(&serde_json::from_str::<T>(&text).unwrap(), message, "{text}");
+}
+
+/// More than any number of JSON holds exactly.
+const SUM: DataSum = DataSum { records: u64::MAX, bytes: 1 << 60, hash_sum: u128::MAX - 1 };
+
+fn binary_key() -> KeyBytes {
+    KeyBytes((0..=255).collect())
+}
+
+fn reduce_task() -> ReduceTask {
+    ReduceTask {
+        plan_version: PlanVersion(1),
+        part_index: 3,
+        ifiles: vec![IfileIndex(0), IfileIndex(7)],
+        runs: vec![RunId(9)],
+        lower_key: Some(binary_key()),
+        upper_key: None,
+        valid_attempts: vec![(TaskIndex(0), AttemptNumber(2))],
+        expected_bytes: u64::MAX,
+    }
+}
+
+#[test]
+fn tasks_come_back_as_they_were() {
+    let segment = Segment { file_index: 1, offset_bytes: 1 << 40, length_bytes: 5 };
+    check(&Task::Map(MapTask { split: Split { segments: vec![segment] }, part_index: Some(0) }));
+    check(&Task::Seal(SealTask {}));
+    check(&Task::Reduce(reduce_task()));
+}
+
+#[test]
+fn results_come_back_as_they_were() {
+    let commits = vec![SourceCommit { ifile: IfileIndex(1), chunk: ChunkId(u64::MAX), sum: SUM }];
+    check(&TaskResult::Map(MapResult { commits, input_bytes: 7, ..MapResult::default() }));
+    let run = RunSummary {
+        run: RunId(1),
+        ifile: IfileIndex(0),
+        chunks: vec![ChunkId(0)],
+        records: 2,
+        record_bytes: 3,
+        stored_bytes: 4,
+        in_memory: false,
+        disk: DiskIndex(1),
+        block_bytes_max: 5,
+        weights: vec![KeyWeight { first_key: binary_key(), bytes: 6, records: 7 }],
+    };
+    check(&TaskResult::Seal(SealResult { runs: vec![run], sort_seconds: 0.1, ..SealResult::default() }));
+    let part = Part { name: "part-00003".to_string(), crc32c: u32::MAX, ..Part::default() };
+    check(&TaskResult::Reduce(ReduceResult {
+        part,
+        merged: vec![(IfileIndex(0), SUM)],
+        ..ReduceResult::default()
+    }));
+    check(&TaskFailure { exit_code: Some(7), ..TaskFailure::new(Blame::UserProgram, "tab\tand \"quotes\"") });
+}
+
+#[test]
+fn what_a_message_does_not_know_is_refused() {
+    let mut message = serde_json::to_value(reduce_task()).unwrap();
+    message["surprise"] = 1.into();
+    assert!(serde_json::from_value::<ReduceTask>(message).unwrap_err().to_string().contains("surprise"));
+    assert!(serde_json::from_str::<KeyBytes>("\"0g\"").is_err());
+}

@@ -1,0 +1,98 @@
+//! The steps of a commit, each also as a later attempt meets it.
+
+use super::{name_part, publish, remove_strays};
+use api::task::Part;
+use api::{Codec, JobSpec, Layout, Partitioning};
+use std::fs;
+use std::path::Path;
+
+fn spec(output: &Path, overwrite: bool) -> JobSpec {
+    JobSpec {
+        name: "commit".to_string(),
+        inputs: Vec::new(),
+        mapper: None,
+        combiner: None,
+        reducer: None,
+        map_only: false,
+        output: output.to_path_buf(),
+        overwrite,
+        partitioning: Partitioning::Hash,
+        codec: Codec::None,
+        memory_bytes: 64 << 20,
+        slots: 1,
+        disks: Vec::new(),
+        files: Vec::new(),
+        env: Vec::new(),
+        keep_ifiles: false,
+        sync: false,
+        layout: Layout {
+            ifile_count: 1,
+            chunk_bytes: 16 << 20,
+            frame_bytes: 64 << 10,
+            block_bytes: 64 << 10,
+            record_bytes_max: 16 << 20,
+            combine_window_bytes: 0,
+            split_bytes: 1 << 20,
+            chunk_share_bytes: 40 << 20,
+            sort_share_bytes: 16 << 20,
+            io_share_bytes: 8 << 20,
+        },
+    }
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn parts_get_their_names_and_strays_go() {
+    let staging = tempfile::tempdir().unwrap();
+    let part = Part {
+        name: "part-00000".to_string(),
+        attempt_name: ".part-00000.attempt-1".to_string(),
+        ..Part::default()
+    };
+    fs::write(staging.path().join(&part.attempt_name), "won").unwrap();
+    fs::write(staging.path().join(".part-00000.attempt-0"), "lost").unwrap();
+    for _attempt in 0..2 {
+        name_part(staging.path(), &part).unwrap();
+        remove_strays(staging.path(), std::slice::from_ref(&part)).unwrap();
+        assert_eq!(names(staging.path()), ["part-00000"]);
+    }
+    assert_eq!(fs::read(staging.path().join("part-00000")).unwrap(), b"won");
+}
+
+#[test]
+fn a_part_that_is_not_there_is_an_error() {
+    let staging = tempfile::tempdir().unwrap();
+    let part = Part { name: "part-00000".to_string(), attempt_name: ".gone".to_string(), ..Part::default() };
+    assert!(name_part(staging.path(), &part).unwrap_err().message.contains(".gone"));
+}
+
+#[test]
+fn an_output_is_renamed_into_place_exchanged_or_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (staging, output) = (dir.path().join(".out.sailfish-1"), dir.path().join("out"));
+    let stage = |text: &str| {
+        fs::create_dir(&staging).unwrap();
+        fs::write(staging.join("part-00000"), text).unwrap();
+    };
+    let published = || fs::read_to_string(output.join("part-00000")).unwrap();
+
+    stage("first");
+    assert!(!publish(&spec(&output, false), &staging).unwrap());
+    assert_eq!((published().as_str(), staging.exists()), ("first", false));
+
+    stage("second");
+    let refused = publish(&spec(&output, false), &staging).unwrap_err();
+    assert!(refused.message.contains("appeared while the job ran"), "{}", refused.message);
+    assert_eq!((published().as_str(), staging.exists()), ("first", true));
+
+    assert!(publish(&spec(&output, true), &staging).unwrap());
+    assert_eq!(published(), "second");
+    assert_eq!(fs::read_to_string(staging.join("part-00000")).unwrap(), "first");
+}
