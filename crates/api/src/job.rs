@@ -1,6 +1,7 @@
 //! A MapReduce job as submitted: everything the user chose, with defaults filled in, and the pinned inputs.
 
-use crate::{Function, Layout};
+use crate::{Formats, Function, GeneratedRows, KeyRules, Layout};
+use ids::JobId;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -11,6 +12,8 @@ pub enum InputFormat {
     Plain,
     Gzip,
     Zstd,
+    Bzip2,
+    Xz,
 }
 
 /// An input file as it was at submit. A reader refuses the file when size or time differ.
@@ -51,6 +54,8 @@ pub enum Partitioning {
     Hash,
     /// By range of keys; the parts together are sorted (`--total-order`).
     Range,
+    /// By the number of the partition in front of the stored key ([`crate::PartitionRule`]).
+    Partitions,
 }
 
 /// How blocks are compressed; a block that does not shrink is stored raw.
@@ -97,4 +102,31 @@ pub struct JobSpec {
     pub sync: bool,
     /// Sizes derived at submit from memory, slots and input.
     pub layout: Layout,
+    #[serde(default)]
+    pub formats: Formats,
+    #[serde(default)]
+    pub keys: KeyRules,
+    /// Rows that are made in place of input that is read; `inputs` is empty then.
+    #[serde(default)]
+    pub generate: Option<GeneratedRows>,
+    /// Set for jobs whose programs expect what Hadoop Streaming gives them.
+    #[serde(default)]
+    pub streaming: Option<Streaming>,
+    /// Read the kept I-files of this job in place of running maps.
+    #[serde(default)]
+    pub reduce_again: Option<JobId>,
+    /// Keep the intermediate files for so long after the end; None: `keep_ifiles` says for good or not at all.
+    #[serde(default)]
+    pub keep_seconds: Option<u64>,
+}
+
+/// What makes a job one of Hadoop Streaming to its programs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Streaming {
+    /// The properties of the job (`-D` and what other options set): programs find each in their environment with
+    /// `_` for every character that is no letter or digit.
+    pub properties: Vec<(String, String)>,
+    /// A program that ends with another code than 0 has not failed (`stream.non.zero.exit.is.failure=false`).
+    pub any_exit_code: bool,
 }

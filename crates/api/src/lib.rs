@@ -16,10 +16,12 @@
 
 pub mod boundaries;
 pub mod failure;
+pub mod format;
 pub mod function;
 pub mod job;
 pub mod job_file;
 pub mod key_bytes;
+pub mod key_rules;
 pub mod layout;
 pub mod proof;
 pub mod report;
@@ -27,10 +29,12 @@ pub mod task;
 
 pub use boundaries::Boundaries;
 pub use failure::{Blame, TaskFailure};
+pub use format::{FieldSplit, Formats, GeneratedRows, OutputCodec, OutputFormat, RecordFormat, TeraLayout};
 pub use function::Function;
-pub use job::{Codec, InputFile, InputFormat, JobSpec, Partitioning, Segment, Split};
+pub use job::{Codec, InputFile, InputFormat, JobSpec, Partitioning, Segment, Split, Streaming};
 pub use job_file::{JobFile, JobFileError};
 pub use key_bytes::KeyBytes;
+pub use key_rules::{FieldPlace, KeyRules, KeyStretch, Numbers, OrderStep, PartitionRule};
 pub use layout::Layout;
 pub use proof::{DataSum, SourceCommit};
 pub use report::JobReport;

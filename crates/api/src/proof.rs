@@ -43,7 +43,7 @@ pub struct SourceCommit {
 }
 
 /// A 128-bit number as 32 hex digits: JSON numbers do not hold it.
-mod hash_hex {
+pub(crate) mod hash_hex {
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub fn serialize<S: Serializer>(value: &u128, serializer: S) -> Result<S::Ok, S::Error> {

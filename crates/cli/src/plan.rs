@@ -72,6 +72,12 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         files,
         env: options.env,
         keep_ifiles: options.keep_ifiles,
+        formats: Default::default(),
+        keys: Default::default(),
+        generate: None,
+        streaming: None,
+        reduce_again: None,
+        keep_seconds: None,
         sync: !options.no_sync,
         layout,
     };

@@ -72,6 +72,7 @@ fn head(job: &JobRow, spec: &JobSpec) -> String {
         (true, _) => "map only, as the mappers put it out",
         (false, Partitioning::Hash) => "each part sorted (hash)",
         (false, Partitioning::Range) => "all parts together sorted (range)",
+        (false, Partitioning::Partitions) => "each partition a part, sorted",
     };
     rows.push(("order", order.to_string()));
     rows.push(("memory", format!("{}, {}", bytes(spec.memory_bytes), counted(spec.slots.into(), "slot"))));

@@ -16,7 +16,7 @@ pub fn plan(inputs: &[InputFile], split_bytes: u64) -> Vec<Split> {
         let file_index = u32::try_from(file_index).expect("an input list has fewer than 2^32 files");
         let piece_bytes = match input.format {
             InputFormat::Plain => split_bytes,
-            InputFormat::Gzip | InputFormat::Zstd => input.size_bytes,
+            InputFormat::Gzip | InputFormat::Zstd | InputFormat::Bzip2 | InputFormat::Xz => input.size_bytes,
         };
         let mut offset_bytes = 0;
         while offset_bytes < input.size_bytes {

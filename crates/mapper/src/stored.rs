@@ -72,6 +72,11 @@ impl StoredFile {
                 let decoder = zstd::stream::read::Decoder::with_buffer(counted(file)).map_err(environment)?;
                 Decoder::Zstd(Box::new(decoder))
             }
+            InputFormat::Bzip2 | InputFormat::Xz => {
+                let message =
+                    format!("input {} is compressed in a way that is not read yet", input.path.display());
+                return Err(TaskFailure::new(Blame::UserData, message));
+            }
         };
         Ok(StoredFile { input: input.clone(), decoder })
     }

@@ -27,7 +27,7 @@ pub fn merge_tasks(runs: &[RunSummary], layout: &Layout, partitioning: Partition
     let share = layout.sort_share_bytes;
     let part = match partitioning {
         Partitioning::Range if all_needed > share => share / by_ifile.len().max(1) as u64,
-        Partitioning::Range | Partitioning::Hash => share,
+        Partitioning::Range | Partitioning::Hash | Partitioning::Partitions => share,
     };
     let mut tasks = Vec::new();
     for (ifile, mut of_ifile) in by_ifile {

@@ -18,6 +18,7 @@ pub(crate) fn job_report(spec: &JobSpec, results: &JobResults, proof: &Proof, pa
         (true, _) => "map_only",
         (false, Partitioning::Hash) => "hash",
         (false, Partitioning::Range) => "range",
+        (false, Partitioning::Partitions) => "partitions",
     };
     let total = proof.committed_total();
     let (waste_slot_seconds, idle_slot_seconds) = waste_and_idle(spec, results);

@@ -31,6 +31,12 @@ pub(crate) fn spec() -> JobSpec {
         files: Vec::new(),
         env: Vec::new(),
         keep_ifiles: false,
+        formats: Default::default(),
+        keys: Default::default(),
+        generate: None,
+        streaming: None,
+        reduce_again: None,
+        keep_seconds: None,
         sync: true,
         layout: layout(),
     }

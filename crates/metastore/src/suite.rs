@@ -30,6 +30,12 @@ fn spec() -> JobSpec {
         files: Vec::new(),
         env: Vec::new(),
         keep_ifiles: false,
+        formats: Default::default(),
+        keys: Default::default(),
+        generate: None,
+        streaming: None,
+        reduce_again: None,
+        keep_seconds: None,
         sync: true,
         layout: Layout {
             ifile_count: 4,

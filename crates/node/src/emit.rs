@@ -31,7 +31,7 @@ impl<'a> AppendEmitter<'a> {
     pub fn new(shared: &'a Shared, job: &'a JobData, appender: IAppender<'a>) -> Self {
         let spec = &job.run.spec;
         let route = match (spec.partitioning, job.boundaries.get()) {
-            (Partitioning::Hash, _) => {
+            (Partitioning::Hash | Partitioning::Partitions, _) => {
                 Route::Known(Partitioner::Hash { ifile_count: spec.layout.ifile_count })
             }
             (Partitioning::Range, Some(known)) => {

@@ -24,6 +24,12 @@ fn spec(output: &Path, overwrite: bool) -> JobSpec {
         files: Vec::new(),
         env: Vec::new(),
         keep_ifiles: false,
+        formats: Default::default(),
+        keys: Default::default(),
+        generate: None,
+        streaming: None,
+        reduce_again: None,
+        keep_seconds: None,
         sync: false,
         layout: Layout {
             ifile_count: 1,

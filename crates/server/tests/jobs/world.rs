@@ -78,6 +78,12 @@ pub fn spec(dir: &Path, output: &str) -> JobSpec {
         files: Vec::new(),
         env: Vec::new(),
         keep_ifiles: false,
+        formats: Default::default(),
+        keys: Default::default(),
+        generate: None,
+        streaming: None,
+        reduce_again: None,
+        keep_seconds: None,
         sync: false,
         layout: api::Layout { ifile_count: IFILES, ..derive(&request).unwrap() },
     }

@@ -1,0 +1,141 @@
+//! How input bytes are parted into records, how lines are parted into key and value, and how output is written.
+
+use serde::{Deserialize, Serialize};
+
+/// Length of a row of the sort benchmark, and of its key (docs/formats/tera-rows.md).
+pub const TERA_ROW_BYTES: u32 = 100;
+pub const TERA_KEY_BYTES: u32 = 10;
+
+/// How input is parted into records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum RecordFormat {
+    /// Each record ends with this byte (LF, or NUL), which is not part of it. The last of a file may lack it.
+    Lines { terminator: u8 },
+    /// Records of one length, the first bytes of which are the key. A file that is no multiple is an error.
+    Fixed { record_bytes: u32, key_bytes: u32 },
+}
+
+impl RecordFormat {
+    /// Lines as everybody knows them.
+    pub const TEXT: RecordFormat = RecordFormat::Lines { terminator: b'\n' };
+    /// Rows of the sort benchmark.
+    pub const TERA: RecordFormat =
+        RecordFormat::Fixed { record_bytes: TERA_ROW_BYTES, key_bytes: TERA_KEY_BYTES };
+}
+
+/// How a line is parted: the first `key_fields` fields, with the separators between them, are the key; the
+/// separator behind them is dropped; the rest is the value. A line with fewer separators is a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FieldSplit {
+    /// Never empty; may have several bytes.
+    pub separator: Vec<u8>,
+    /// At least 1.
+    pub key_fields: u32,
+}
+
+impl Default for FieldSplit {
+    fn default() -> Self {
+        Self { separator: b"\t".to_vec(), key_fields: 1 }
+    }
+}
+
+/// How pairs are written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum OutputFormat {
+    /// Key, separator, value, terminator.
+    Lines {
+        separator: Vec<u8>,
+        terminator: u8,
+        /// Write the separator also where the value is empty (Hadoop does).
+        always_separate: bool,
+    },
+    /// Key and value one behind the other with nothing between: the records of [`RecordFormat::Fixed`] again.
+    Raw,
+    /// Nothing is written; records are counted.
+    Discard,
+}
+
+impl Default for OutputFormat {
+    fn default() -> Self {
+        Self::Lines { separator: b"\t".to_vec(), terminator: b'\n', always_separate: false }
+    }
+}
+
+/// How output parts are compressed. The names of the parts get the extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputCodec {
+    Gzip,
+    Zstd,
+    Bzip2,
+    Xz,
+}
+
+impl OutputCodec {
+    /// Extension of a part file, with the dot.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Gzip => ".gz",
+            Self::Zstd => ".zst",
+            Self::Bzip2 => ".bz2",
+            Self::Xz => ".xz",
+        }
+    }
+}
+
+/// The formats of a job from end to end. The default is what `sailfish run` does without format options.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Formats {
+    pub input: RecordFormat,
+    /// How the lines that a mapper program prints, and those of the identity mapper, are parted.
+    pub map_output: FieldSplit,
+    /// Stands between key and value in the lines that a reducer program reads.
+    pub reduce_input_separator: Vec<u8>,
+    /// How the lines that a reducer program (in a map-only job: the mapper) prints are parted before `output`
+    /// writes them; None: its bytes are copied as they are.
+    pub reduce_output: Option<FieldSplit>,
+    pub output: OutputFormat,
+    pub output_codec: Option<OutputCodec>,
+}
+
+impl Default for Formats {
+    fn default() -> Self {
+        Self {
+            input: RecordFormat::TEXT,
+            map_output: FieldSplit::default(),
+            reduce_input_separator: b"\t".to_vec(),
+            reduce_output: None,
+            output: OutputFormat::default(),
+            output_codec: None,
+        }
+    }
+}
+
+/// Input that is made, not read: rows of the sort benchmark. A split's segments are then stretches of rows:
+/// `offset_bytes` and `length_bytes` count row bytes from `start`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GeneratedRows {
+    pub layout: TeraLayout,
+    pub skewed: bool,
+    /// Number of the first row.
+    #[serde(with = "crate::proof::hash_hex")]
+    pub start: u128,
+    pub rows: u64,
+}
+
+/// The layouts of sort benchmark rows (docs/formats/tera-rows.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TeraLayout {
+    /// gensort 1.5, binary.
+    Modern,
+    /// gensort 1.1, which Hadoop's TeraGen follows.
+    Legacy,
+    /// Printable.
+    Ascii,
+}
