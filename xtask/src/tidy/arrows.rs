@@ -11,6 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ids", &[]),
     ("faults", &[]),
     ("arena", &[]),
+    ("tera", &[]),
     ("api", &["ids"]),
     ("ifile", &["ids", "api"]),
     ("chunksorter", &["ids", "api", "ifile"]),

@@ -1,0 +1,197 @@
+//! What rows look like: the three layouts, and how to tell them apart.
+
+use crate::{ROW_BYTES, Row};
+use std::fmt;
+use std::str::FromStr;
+
+/// How the 100 bytes of a row are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// Binary rows as gensort 1.5 makes them: no row number, a payload that does not compress.
+    Modern,
+    /// Binary rows as gensort 1.1 and Hadoop's TeraGen make them: the same keys, another payload.
+    Legacy,
+    /// Lines of printable characters that end with CR LF, the same in all versions of gensort (`-a`).
+    Ascii,
+}
+
+impl Layout {
+    /// All of them, in the order in which options list them.
+    pub const ALL: [Layout; 3] = [Layout::Modern, Layout::Legacy, Layout::Ascii];
+
+    /// The word that options and reports use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layout::Modern => "modern",
+            Layout::Legacy => "legacy",
+            Layout::Ascii => "ascii",
+        }
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A word that names no layout.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{found:?} is no layout of rows: write modern, legacy or ascii")]
+pub struct UnknownLayout {
+    /// What was written.
+    pub found: String,
+}
+
+impl FromStr for Layout {
+    type Err = UnknownLayout;
+
+    fn from_str(text: &str) -> Result<Layout, UnknownLayout> {
+        let named = Layout::ALL.into_iter().find(|layout| layout.name() == text);
+        named.ok_or_else(|| UnknownLayout { found: text.to_string() })
+    }
+}
+
+/// A layout, with keys that are uniform or moderately skewed. It decides every byte of a row but for its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RowKind {
+    layout: Layout,
+    skewed: bool,
+}
+
+/// Skewed keys came after the legacy layout, and neither Hadoop nor anyone else defines the two together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("legacy has no skewed rows: choose the layout modern or ascii, or leave out the skew")]
+pub struct NoSkewedLegacy;
+
+impl RowKind {
+    /// # Errors
+    /// The legacy layout has no skewed rows.
+    pub fn new(layout: Layout, skewed: bool) -> Result<RowKind, NoSkewedLegacy> {
+        if skewed && layout == Layout::Legacy {
+            return Err(NoSkewedLegacy);
+        }
+        Ok(RowKind { layout, skewed })
+    }
+
+    /// How the bytes are used.
+    pub fn layout(self) -> Layout {
+        self.layout
+    }
+
+    /// Whether some beginnings of keys are much more common than others.
+    pub fn skewed(self) -> bool {
+        self.skewed
+    }
+
+    /// The layout that all whole rows in `bytes` seem to have; a part of a row at the end is not looked at.
+    /// For texts such as "these rows look ascii": modern rows have no marks, so that any bytes which look
+    /// random pass for them. `None` if there is no whole row, if rows differ, or if they are something else.
+    pub fn recognise(bytes: &[u8]) -> Option<Layout> {
+        let (rows, _) = bytes.as_chunks::<ROW_BYTES>();
+        let layout = recognise_row(rows.first()?)?;
+        rows.iter().all(|row| recognise_row(row) == Some(layout)).then_some(layout)
+    }
+}
+
+impl fmt::Display for RowKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.layout.name())?;
+        if self.skewed { f.write_str(" skewed") } else { Ok(()) }
+    }
+}
+
+/// Random bytes have the top bit set in 50 of 100 places, give or take 5: outside these limits they are not random.
+const RANDOM_TOP_BITS: std::ops::RangeInclusive<usize> = 20..=80;
+
+fn recognise_row(row: &Row) -> Option<Layout> {
+    let printable = |byte: &u8| (b' '..=b'~').contains(byte);
+    let hexadecimal = |byte: &u8| matches!(byte, b'0'..=b'9' | b'A'..=b'F');
+    let fourfold = |digits: &[u8]| digits.iter().all(hexadecimal) && is_fourfold(digits);
+    let ascii = row[..10].iter().all(printable)
+        && row[10..12] == *b"  "
+        && row[12..44].iter().all(hexadecimal)
+        && row[44..46] == *b"  "
+        && fourfold(&row[46..98])
+        && row[98..] == *b"\r\n";
+    if ascii {
+        return Some(Layout::Ascii);
+    }
+    let legacy = row[10..12] == [0x00, 0x11]
+        && row[12..44].iter().all(hexadecimal)
+        && row[44..48] == [0x88, 0x99, 0xaa, 0xbb]
+        && fourfold(&row[48..96])
+        && row[96..] == [0xcc, 0xdd, 0xee, 0xff];
+    if legacy {
+        return Some(Layout::Legacy);
+    }
+    let top_bits = row.iter().filter(|byte| **byte >= 0x80).count();
+    RANDOM_TOP_BITS.contains(&top_bits).then_some(Layout::Modern)
+}
+
+/// Whether each group of four bytes is one byte four times.
+fn is_fourfold(bytes: &[u8]) -> bool {
+    let (groups, _) = bytes.as_chunks::<4>();
+    groups.iter().all(|group| *group == [group[0]; 4])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Layout, NoSkewedLegacy, RowKind};
+    use crate::{ROW_BYTES, RowGenerator};
+
+    #[test]
+    fn words_and_layouts_are_the_same() {
+        for layout in Layout::ALL {
+            assert_eq!(layout.to_string().parse(), Ok(layout));
+        }
+        let error = "binary".parse::<Layout>().expect_err("no layout");
+        assert_eq!(error.to_string(), "\"binary\" is no layout of rows: write modern, legacy or ascii");
+    }
+
+    #[test]
+    fn only_legacy_refuses_skew() {
+        for layout in Layout::ALL {
+            assert!(RowKind::new(layout, false).is_ok());
+            assert_eq!(RowKind::new(layout, true).is_ok(), layout != Layout::Legacy);
+        }
+        assert_eq!(RowKind::new(Layout::Legacy, true), Err(NoSkewedLegacy));
+        assert!(NoSkewedLegacy.to_string().starts_with("legacy has no skewed rows"));
+        let kind = RowKind::new(Layout::Ascii, true).expect("ascii may be skewed");
+        assert_eq!(kind.to_string(), "ascii skewed");
+    }
+
+    fn rows_of(layout: Layout, skewed: bool) -> Vec<u8> {
+        let kind = RowKind::new(layout, skewed).expect("a kind that exists");
+        let mut rows = vec![0; 1000 * ROW_BYTES];
+        RowGenerator::new(kind, 1 << 90).fill(&mut rows);
+        rows
+    }
+
+    #[test]
+    fn generated_rows_are_recognised() {
+        for (layout, skewed) in [
+            (Layout::Modern, false),
+            (Layout::Modern, true),
+            (Layout::Legacy, false),
+            (Layout::Ascii, false),
+            (Layout::Ascii, true),
+        ] {
+            let rows = rows_of(layout, skewed);
+            assert_eq!(RowKind::recognise(&rows), Some(layout), "{layout} {skewed}");
+            assert_eq!(RowKind::recognise(&rows[..ROW_BYTES + 7]), Some(layout), "{layout} {skewed}");
+        }
+    }
+
+    #[test]
+    fn other_bytes_are_not_recognised() {
+        let ascii = rows_of(Layout::Ascii, false);
+        let legacy = rows_of(Layout::Legacy, false);
+        // What a tool that drops the CR leaves of ASCII rows.
+        let shortened: Vec<u8> = ascii.iter().copied().filter(|byte| *byte != b'\r').collect();
+        let mixed = [&ascii[..ROW_BYTES], &legacy[..ROW_BYTES]].concat();
+        for bytes in [&[], &ascii[..99], &ascii[1..], &legacy[3..], &shortened, &mixed, &[0; 300][..]] {
+            assert_eq!(RowKind::recognise(bytes), None);
+        }
+    }
+}
