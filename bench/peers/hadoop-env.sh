@@ -31,14 +31,16 @@ hj() { # hj MAINCLASS ARGS...  run a main class on the Hadoop class path ($HADOO
   tm ${NS:-} java ${HJ_HEAP:--Xmx2g} $JAVA_OPENS -cp "${HADOOP_CONF:+$HADOOP_CONF:}$WORK_DIR/log4j:$HADOOP_DIR/lib/*" "$@"
 }
 # Settings of the local runner (one JVM, file://) as a configuration directory, so that a command's own arguments stay as they are.
-# local_conf DIR: DIR/core-site.xml, temporary files below DIR; PAR tasks at a time (default: every core), SORT_MB (io.sort.mb)
+# local_conf DIR: DIR/core-site.xml, temporary files below DIR; PAR tasks at a time (default: every core), SORT_MB (io.sort.mb),
+# SPLIT_BYTES (input per map task, default 32 MiB)
 local_conf() {
   mkdir -p "$1"
   local par=${PAR:-$(nproc)} each
   { echo '<configuration>'
     for each in fs.defaultFS=file:/// mapreduce.framework.name=local "hadoop.tmp.dir=$1/tmp" \
         "mapreduce.local.map.tasks.maximum=$par" "mapreduce.local.reduce.tasks.maximum=$par" \
-        "mapreduce.task.io.sort.mb=${SORT_MB:-100}" "mapreduce.jobtracker.staging.root.dir=$1/staging"; do
+        "mapreduce.task.io.sort.mb=${SORT_MB:-100}" "mapreduce.jobtracker.staging.root.dir=$1/staging" \
+        "fs.local.block.size=${SPLIT_BYTES:-33554432}"; do
       echo "<property><name>${each%%=*}</name><value>${each#*=}</value></property>"
     done
     echo '</configuration>'

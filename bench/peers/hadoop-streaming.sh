@@ -3,7 +3,7 @@
 # ARGS go through unchanged: what one types after `hadoop jar hadoop-streaming.jar`. Exits with Hadoop's exit code.
 # The local runner puts links to the files of -file and -files into the current directory and takes them away at the end.
 # env: HADOOP_DIR, PAR (tasks at a time, default every core), SORT_MB (io.sort.mb), LOG_LEVEL (ERROR; INFO shows progress and counters),
-#      HJ_HEAP (-Xmx1g), TIME=1 (GNU time's line at the end)
+#      SPLIT_BYTES (input per map task, 33554432), HJ_HEAP (-Xmx1g), TIME=1 (GNU time's line at the end)
 set -euo pipefail
 . "$(dirname "$0")/hadoop-env.sh"
 [ -d "$HADOOP_DIR/lib" ] || { echo "hadoop-streaming.sh: no Hadoop in $HADOOP_DIR: run setup-hadoop.sh" >&2; exit 1; }

@@ -9,7 +9,7 @@ usage() { sed -n 2p "$0" >&2; exit 2; }
 [ -d "$HADOOP_DIR/lib" ] || { echo "hadoop-tera.sh: no Hadoop in $HADOOP_DIR: run setup-hadoop.sh" >&2; exit 1; }
 conf=$(mktemp -d "$WORK_DIR/tera.XXXXXX")
 trap 'rm -rf "$conf"' EXIT
-SORT_MB=${SORT_MB:-200} local_conf "$conf"
+SPLIT_BYTES=${SPLIT_BYTES:-134217728} SORT_MB=${SORT_MB:-200} local_conf "$conf"
 measure=(); [ -z "${TIME:-}" ] || measure=(/usr/bin/time -f 'TIME wall_s=%e max_rss_kb=%M user_s=%U sys_s=%S')
 tera() { # tera CLASS ARGS...
   local class=$1; shift
@@ -18,7 +18,7 @@ tera() { # tera CLASS ARGS...
 path() { echo "file://$(realpath -m "$1")"; }
 case ${1:-} in
   gen) [ $# = 3 ] || usage; tera TeraGen "$2" "$(path "$3")" ;;
-  sort) [ $# = 3 ] || usage; tera TeraSort -D fs.local.block.size=134217728 -D mapreduce.job.reduces="${REDUCES:-4}" "$(path "$2")" "$(path "$3")" ;;
+  sort) [ $# = 3 ] || usage; tera TeraSort -D mapreduce.job.reduces="${REDUCES:-4}" "$(path "$2")" "$(path "$3")" ;;
   validate)
     [ $# = 2 ] || usage
     rc=0; tera TeraValidate "$(path "$2")" "$(path "$conf/report")" || rc=$?

@@ -1,0 +1,2 @@
+BEGIN { FS = OFS = "\t" }
+{ print $2, $1 }
