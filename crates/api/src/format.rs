@@ -128,6 +128,13 @@ pub struct GeneratedRows {
     pub rows: u64,
 }
 
+impl GeneratedRows {
+    /// Bytes of all rows.
+    pub fn bytes(&self) -> u64 {
+        self.rows.saturating_mul(u64::from(TERA_ROW_BYTES))
+    }
+}
+
 /// The layouts of sort benchmark rows (docs/formats/tera-rows.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -120,6 +120,14 @@ pub struct JobSpec {
     pub keep_seconds: Option<u64>,
 }
 
+impl JobSpec {
+    /// Bytes of all inputs as stored, or of the rows that are made in their place.
+    pub fn input_bytes(&self) -> u64 {
+        let made = self.generate.map_or(0, |generated| generated.bytes());
+        made + self.inputs.iter().map(|input| input.size_bytes).sum::<u64>()
+    }
+}
+
 /// What makes a job one of Hadoop Streaming to its programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

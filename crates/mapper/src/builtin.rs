@@ -166,7 +166,7 @@ impl MapFunction for WordsMapper {
 
 #[cfg(test)]
 mod tests {
-    use crate::function::{Emitter, MapCounts, RecordInput, check_mapper, map_function};
+    use crate::function::{BlockPlace, Emitter, MapCounts, RecordInput, check_mapper, map_function};
     use api::{Function, TaskFailure};
 
     struct OneBlock(Option<Vec<u8>>, Vec<u8>);
@@ -181,6 +181,9 @@ mod tests {
         }
         fn position(&self, offset_in_block: usize) -> String {
             format!("test at byte {offset_in_block}")
+        }
+        fn place(&self) -> BlockPlace {
+            BlockPlace::default()
         }
     }
 

@@ -2,9 +2,19 @@
 
 use crate::builtin::{GrepMapper, IdentityMapper, WordsMapper};
 use crate::command::{self, CommandMapper};
+use crate::tera_sum::TeraSumMapper;
 use api::{Blame, Function, TaskFailure};
 use program::FunctionContext;
 use reducer::PartWriter;
+
+/// Where a block lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockPlace {
+    /// Position in `JobSpec::inputs`; 0 for rows that are made.
+    pub file_index: u32,
+    /// Of the block's first byte, after decompression.
+    pub offset_bytes: u64,
+}
 
 /// The input of a map function: whole lines, in order.
 pub trait RecordInput: Send {
@@ -12,6 +22,8 @@ pub trait RecordInput: Send {
     fn next_block(&mut self) -> Result<Option<&[u8]>, TaskFailure>;
     /// Where an offset of the last block lies in the input, for messages: `FILE at byte N`.
     fn position(&self, offset_in_block: usize) -> String;
+    /// Where the last block lies in the input.
+    fn place(&self) -> BlockPlace;
 }
 
 /// Takes the pairs that a map function puts out.
@@ -71,6 +83,7 @@ fn builtin_function(function: &Function) -> Result<Option<Box<dyn MapFunction>>,
         ("grep", Some(pattern)) => return Ok(Some(Box::new(GrepMapper::new(pattern)?))),
         ("words", _) => Box::new(WordsMapper),
         ("identity", _) => Box::new(IdentityMapper),
+        ("tera-sum", _) => Box::new(TeraSumMapper),
         _ => return Err(MapperUnusable::UnknownBuiltin { name: name.clone() }),
     };
     match argument {

@@ -22,17 +22,22 @@ mod combine;
 mod command;
 mod fold_table;
 mod function;
+pub mod generate;
 pub mod input;
 mod output_lines;
 pub mod reader;
 mod sorted_window;
 pub mod split;
 mod stored;
+mod task_input;
+mod tera_sum;
 #[cfg(test)]
 mod test_context;
 
 pub use combine::{CombineEmitter, WINDOW_BYTES_MAX};
 pub use function::{
-    Emitter, MapCounts, MapFunction, MapperUnusable, RecordInput, check_mapper, map_function, run_map_only,
+    BlockPlace, Emitter, MapCounts, MapFunction, MapperUnusable, RecordInput, check_mapper, map_function,
+    run_map_only,
 };
 pub use reader::{ReaderLimits, SplitReader};
+pub use task_input::TaskInput;

@@ -7,7 +7,7 @@
 //! ```
 //! A line belongs to the segment in which its first byte lies, so neighbours need no agreement.
 
-use crate::function::RecordInput;
+use crate::function::{BlockPlace, RecordInput};
 use crate::stored::StoredFile;
 use api::{Blame, InputFile, InputFormat, Segment, Split, TaskFailure};
 use memchr::{memchr, memchr_iter, memrchr};
@@ -56,6 +56,8 @@ pub struct SplitReader {
     handed_out: usize,
     /// Position of the start of the buffer.
     buffer_position: u64,
+    /// Of the file that was opened last.
+    file_index: u32,
     bytes: u64,
     records: u64,
 }
@@ -89,6 +91,7 @@ impl SplitReader {
             filled: 0,
             handed_out: 0,
             buffer_position: 0,
+            file_index: 0,
             bytes: 0,
             records: 0,
         })
@@ -126,6 +129,7 @@ impl SplitReader {
         let start = if compressed { 0 } else { segment.offset_bytes };
         let end =
             if compressed { u64::MAX } else { segment.offset_bytes.saturating_add(segment.length_bytes) };
+        self.file_index = segment.file_index;
         // The byte before the segment tells whether a line starts right at its beginning.
         let position = start.saturating_sub(1);
         self.buffer_position = position;
@@ -307,5 +311,9 @@ impl RecordInput for SplitReader {
             Some(segment) => format!("{} at byte {position}", segment.name),
             None => "the end of the split".to_string(),
         }
+    }
+
+    fn place(&self) -> BlockPlace {
+        BlockPlace { file_index: self.file_index, offset_bytes: self.buffer_position }
     }
 }

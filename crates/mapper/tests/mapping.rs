@@ -2,7 +2,7 @@
 
 use api::{Blame, Function, TaskFailure};
 use ids::AttemptNumber;
-use mapper::{CombineEmitter, Emitter, MapCounts, RecordInput, map_function, run_map_only};
+use mapper::{BlockPlace, CombineEmitter, Emitter, MapCounts, RecordInput, map_function, run_map_only};
 use program::{FunctionContext, Programs};
 use proptest::prelude::*;
 use reducer::PartWriter;
@@ -23,6 +23,9 @@ impl RecordInput for Lines {
     }
     fn position(&self, offset_in_block: usize) -> String {
         format!("test at byte {offset_in_block}")
+    }
+    fn place(&self) -> BlockPlace {
+        BlockPlace::default()
     }
 }
 

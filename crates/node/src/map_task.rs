@@ -11,7 +11,9 @@ use api::{Blame, SourceCommit, TaskFailure};
 use iappender::IAppender;
 use ids::{AttemptKey, Source};
 use ifile::KeyShape;
-use mapper::{CombineEmitter, Emitter, MapCounts, ReaderLimits, RecordInput, SplitReader, map_function};
+use mapper::{
+    BlockPlace, CombineEmitter, Emitter, MapCounts, ReaderLimits, RecordInput, TaskInput, map_function,
+};
 use program::FunctionContext;
 use reducer::PartWriter;
 use std::collections::BTreeMap;
@@ -30,7 +32,7 @@ pub(crate) fn run(
     let limits =
         ReaderLimits { buffer_bytes: job.buffer_bytes(), record_bytes_max: spec.layout.record_bytes_max };
     let mut input = CountedInput {
-        reader: SplitReader::open(&spec.inputs, &task.split, limits)?,
+        reader: TaskInput::open(spec, &task.split, limits)?,
         counters: &shared.counters,
         cancelled: &job.run.cancelled,
     };
@@ -96,9 +98,9 @@ fn map_to_ifiles(
     Ok((counts, output.finish()?))
 }
 
-/// The split reader, watched: progress is counted, and a job that is told to stop stops here.
+/// The input of the task, watched: progress is counted, and a job that is told to stop stops here.
 struct CountedInput<'a> {
-    reader: SplitReader,
+    reader: TaskInput,
     counters: &'a Counters,
     cancelled: &'a AtomicBool,
 }
@@ -117,5 +119,9 @@ impl RecordInput for CountedInput<'_> {
 
     fn position(&self, offset_in_block: usize) -> String {
         self.reader.position(offset_in_block)
+    }
+
+    fn place(&self) -> BlockPlace {
+        self.reader.place()
     }
 }

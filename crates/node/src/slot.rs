@@ -64,7 +64,7 @@ fn job_data(shared: &Shared, assignment: &Assignment) -> Arc<JobData> {
     let job = assignment.attempt.task.job;
     let mut jobs = shared.jobs.lock().unwrap_or_else(PoisonError::into_inner);
     let data = jobs.entry(job).or_insert_with(|| {
-        let input_bytes = assignment.job.spec.inputs.iter().map(|input| input.size_bytes).sum();
+        let input_bytes = assignment.job.spec.input_bytes();
         shared.counters.input_bytes_total.fetch_add(input_bytes, std::sync::atomic::Ordering::Relaxed);
         Arc::new(JobData::new(job, Arc::clone(&assignment.job)))
     });

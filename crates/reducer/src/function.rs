@@ -1,9 +1,11 @@
 //! What a reduce function is, and which ones there are.
 
 use crate::builtin::{FoldReducer, ListReducer, PairWriter};
+use crate::check_order::CheckOrderReducer;
 use crate::command::CommandReducer;
 use crate::fold::Fold;
 use crate::part::PartWriter;
+use crate::tera_join::TeraJoinReducer;
 use api::{Blame, Function, TaskFailure};
 use program::FunctionContext;
 
@@ -59,6 +61,9 @@ impl FunctionUnusable {
 
 /// Checks at submit that a reducer exists. Programs are checked by `program::check_program`.
 pub fn check_reducer(function: &Function) -> Result<(), FunctionUnusable> {
+    if judge(function).is_some() {
+        return Ok(());
+    }
     check(function, "reducer")
 }
 
@@ -69,7 +74,19 @@ pub fn check_combiner(function: &Function) -> Result<(), FunctionUnusable> {
 
 /// Whether a reducer serves as its own combiner when none is given: every built-in fold does.
 pub fn combines_by_itself(function: &Function) -> bool {
-    matches!(function, Function::Builtin { .. }) && check_reducer(function).is_ok()
+    matches!(function, Function::Builtin { .. }) && check_combiner(function).is_ok()
+}
+
+/// The built-in reducers that are no folds: they judge what they read, for the jobs that measure and compare.
+fn judge(function: &Function) -> Option<Box<dyn ReduceFunction>> {
+    match function {
+        Function::Builtin { name, argument: None } => match name.as_str() {
+            "check-order" => Some(Box::new(CheckOrderReducer)),
+            "tera-join" => Some(Box::new(TeraJoinReducer)),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// The fold of a built-in; `role` (reducer or combiner) is for the error.
@@ -106,6 +123,9 @@ pub fn reduce_function(
     pre_combined: bool,
     context: &FunctionContext,
 ) -> Result<Box<dyn ReduceFunction>, TaskFailure> {
+    if let Some(judge) = function.and_then(judge) {
+        return Ok(judge);
+    }
     let fold = match function {
         None => return Ok(Box::new(PairWriter)),
         Some(Function::Command { words }) => return Ok(Box::new(CommandReducer::new(words, context))),

@@ -17,11 +17,13 @@
 //! Unit tests beside each type; folds against a model of big decimals in `tests/`; programs as real processes.
 
 mod builtin;
+mod check_order;
 mod command;
 mod decimal;
 pub mod fold;
 mod function;
 mod part;
+mod tera_join;
 
 pub use command::copy_output;
 pub use decimal::Decimal;

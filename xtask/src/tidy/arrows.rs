@@ -20,8 +20,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("scheduler", &["ids"]),
     ("iappender", &["ids", "api", "ifile", "arena", "faults"]),
     ("program", &["ids", "api", "faults"]),
-    ("reducer", &["ids", "api", "program", "faults"]),
-    ("mapper", &["ids", "api", "program", "reducer", "faults"]),
+    ("reducer", &["ids", "api", "program", "faults", "tera"]),
+    ("mapper", &["ids", "api", "program", "reducer", "faults", "tera"]),
     ("chunkserver", &["ids", "api", "ifile", "arena", "chunksorter", "iappender", "imerger", "faults"]),
     ("mapreduce", &["ids", "api", "workbuilder"]),
     ("metastore", &["ids", "api"]),
@@ -64,6 +64,7 @@ const CLI_BELOW: &[&str] = &[
     "metastore",
     "server",
     "node",
+    "tera",
 ];
 
 /// Law 1: no I/O, no clock, no randomness.

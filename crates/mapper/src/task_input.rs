@@ -1,0 +1,62 @@
+//! The input of a map task, read or made.
+
+use crate::function::{BlockPlace, RecordInput};
+use crate::generate::GeneratedInput;
+use crate::reader::{ReaderLimits, SplitReader};
+use api::{JobSpec, Split, TaskFailure};
+
+/// What a job's map task reads: its split of the inputs, or rows that are made in their place.
+pub enum TaskInput {
+    Stored(Box<SplitReader>),
+    Generated(GeneratedInput),
+}
+
+impl TaskInput {
+    /// Opens the split of a task; files are opened when their turn comes.
+    pub fn open(spec: &JobSpec, split: &Split, limits: ReaderLimits) -> Result<TaskInput, TaskFailure> {
+        Ok(match &spec.generate {
+            Some(rows) => TaskInput::Generated(GeneratedInput::open(rows, split, limits.buffer_bytes)?),
+            None => TaskInput::Stored(Box::new(SplitReader::open(&spec.inputs, split, limits)?)),
+        })
+    }
+
+    /// Bytes handed out so far, after decompression.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            TaskInput::Stored(reader) => reader.bytes(),
+            TaskInput::Generated(rows) => rows.bytes(),
+        }
+    }
+
+    /// Records handed out so far.
+    pub fn records(&self) -> u64 {
+        match self {
+            TaskInput::Stored(reader) => reader.records(),
+            TaskInput::Generated(rows) => rows.records(),
+        }
+    }
+
+    fn input(&self) -> &dyn RecordInput {
+        match self {
+            TaskInput::Stored(reader) => &**reader,
+            TaskInput::Generated(rows) => rows,
+        }
+    }
+}
+
+impl RecordInput for TaskInput {
+    fn next_block(&mut self) -> Result<Option<&[u8]>, TaskFailure> {
+        match self {
+            TaskInput::Stored(reader) => reader.next_block(),
+            TaskInput::Generated(rows) => rows.next_block(),
+        }
+    }
+
+    fn position(&self, offset_in_block: usize) -> String {
+        self.input().position(offset_in_block)
+    }
+
+    fn place(&self) -> BlockPlace {
+        self.input().place()
+    }
+}
