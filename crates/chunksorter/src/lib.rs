@@ -20,6 +20,7 @@
 //! pointer).
 
 mod order;
+mod parted;
 mod rows;
 
 pub use order::{Order, OrderCursor, Position, SortError, order_bytes_max, sort_frames};

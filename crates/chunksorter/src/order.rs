@@ -1,5 +1,6 @@
 //! Sorting by entries: u128 = 11 key bytes, one byte of length, 4 bytes of position.
 
+use crate::parted::sort_parted;
 use ifile::record::{self, KeyShape, Record};
 use std::cmp::Ordering;
 
@@ -68,21 +69,35 @@ pub fn sort_frames(shape: KeyShape, frames: &[&[u8]], scratch_bytes: u64) -> Res
     for (index, frame) in frames.iter().enumerate() {
         // A frame is never split over batches, so a batch may exceed the scratch by one frame's entries.
         if entries.len() >= entries_max || index - first_frame >= frames_per_batch {
-            order.finish_batch(&mut entries, first_frame, frames);
+            order.finish_batch(&mut entries, first_frame, frames, entries_max);
             first_frame = index;
         }
         let base = ((index - first_frame) as u64) << offset_bits;
         let mut offset = 0;
         while offset < frame.len() {
-            let Some(record) = record::decode(shape, &frame[offset..]) else {
+            let rest = &frame[offset..];
+            let Some(record) = record::decode(shape, rest) else {
                 return Err(SortError { frame: index, offset_bytes: offset });
             };
-            entries.push(entry(record.key) | u128::from(base | offset as u64));
+            let key_offset = record.encoded.len() - record.value.len() - record.key.len();
+            let entry = entry_at(&rest[key_offset..], record.key.len());
+            entries.push(entry | u128::from(base | offset as u64));
             offset += record.encoded.len();
         }
     }
-    order.finish_batch(&mut entries, first_frame, frames);
+    order.finish_batch(&mut entries, first_frame, frames, entries_max);
     Ok(order)
+}
+
+/// The entry of a key of `key_len` bytes at the front of `bytes`, read in one piece where more bytes follow.
+#[inline]
+fn entry_at(bytes: &[u8], key_len: usize) -> u128 {
+    let Some(first) = bytes.first_chunk::<ENTRY_BYTES>() else {
+        return entry(&bytes[..key_len]);
+    };
+    let kept_bits = 8 * key_len.min(ENTRY_KEY_BYTES) as u32;
+    let key_bits = u128::from_be_bytes(*first) & !(u128::MAX >> kept_bits);
+    key_bits | (key_len.min(usize::from(LONGER)) as u128) << 32
 }
 
 /// The upper 96 bits of an entry. Two keys of at most 11 bytes compare as their entries do: padding is
@@ -109,13 +124,24 @@ fn length_byte(entry: u128) -> u8 {
 }
 
 impl Order {
-    fn finish_batch(&mut self, entries: &mut Vec<u128>, first_frame: usize, frames: &[&[u8]]) {
+    fn finish_batch(
+        &mut self,
+        entries: &mut Vec<u128>,
+        first_frame: usize,
+        frames: &[&[u8]],
+        entries_max: usize,
+    ) {
         if entries.is_empty() {
             return;
         }
         let batch =
             BatchKeys { frames: &frames[first_frame..], shape: self.shape, offset_bits: self.offset_bits };
-        entries.sort_unstable();
+        // Parting needs as much room again.
+        if entries.len() * 2 <= entries_max {
+            sort_parted(entries);
+        } else {
+            entries.sort_unstable();
+        }
         batch.mend_ties(entries, 0, 0);
         let positions = entries.iter().map(|entry| *entry as u32).collect();
         self.batches.push(Batch { first_frame: first_frame as u32, positions });

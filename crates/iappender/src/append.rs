@@ -84,11 +84,7 @@ impl<'a> IAppender<'a> {
         let Some(slab) = self.slabs.slabs[index].as_mut() else {
             unreachable!("make_room put a slab here");
         };
-        let before = slab.pending_bytes();
-        slab.write(header.bytes());
-        slab.write(key);
-        slab.write(value);
-        let hash = record_hash(&slab.pending()[before..]);
+        let hash = record_hash(slab.write_record(header.bytes(), key, value));
         self.streams[index].sum.add_record(encoded_bytes as u64, hash);
         Ok(())
     }

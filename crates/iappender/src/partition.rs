@@ -11,10 +11,29 @@ pub enum Partitioner {
     Hash { ifile_count: u32 },
     /// By range: I-file i holds keys from boundary i-1 to boundary i. A hint for batching: reduce ranges are cut
     /// from the chunk indexes and cover all I-files, so that old boundaries cost speed, never order.
-    Range { boundaries: Boundaries },
+    Range { boundaries: Boundaries, prefixes: Vec<u64> },
+}
+
+/// The first eight bytes of a key as a number, zero padded: keys whose prefixes differ compare as these do.
+#[inline]
+fn prefix(key: &[u8]) -> u64 {
+    match key.first_chunk::<8>() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..key.len()].copy_from_slice(key);
+            u64::from_be_bytes(bytes)
+        }
+    }
 }
 
 impl Partitioner {
+    /// Range partitioning by boundaries, which are in key order.
+    pub fn range(boundaries: Boundaries) -> Self {
+        let prefixes = boundaries.keys.iter().map(|key| prefix(&key.0)).collect();
+        Self::Range { boundaries, prefixes }
+    }
+
     /// The I-file of a partition key.
     #[inline]
     pub fn ifile(&self, partition_key: &[u8]) -> IfileIndex {
@@ -25,10 +44,15 @@ impl Partitioner {
                 let product = u128::from(xxh3_64(partition_key)) * u128::from(*ifile_count);
                 IfileIndex((product >> 64) as u32)
             }
-            Self::Range { boundaries } => {
-                let index =
-                    boundaries.keys.partition_point(|boundary| boundary.0.as_slice() <= partition_key);
-                IfileIndex(index as u32)
+            Self::Range { boundaries, prefixes } => {
+                // Counting without a branch beats a search among so few; only where prefixes are equal are keys
+                // looked at.
+                let own = prefix(partition_key);
+                let below = prefixes.iter().filter(|prefix| **prefix < own).count();
+                let equal = prefixes[below..].iter().take_while(|prefix| **prefix == own).count();
+                let tied = &boundaries.keys[below..below + equal];
+                let passed = tied.partition_point(|boundary| boundary.0.as_slice() <= partition_key);
+                IfileIndex((below + passed) as u32)
             }
         }
     }
@@ -80,10 +104,23 @@ mod tests {
         let boundaries = choose_boundaries(sample, 4);
         assert_eq!(boundaries, vec![KeyBytes(vec![25]), KeyBytes(vec![50]), KeyBytes(vec![75])]);
         let partitioner =
-            Partitioner::Range { boundaries: Boundaries { version: BoundariesVersion(1), keys: boundaries } };
+            Partitioner::range(Boundaries { version: BoundariesVersion(1), keys: boundaries });
         assert_eq!(partitioner.ifile(&[24]), IfileIndex(0));
         assert_eq!(partitioner.ifile(&[25]), IfileIndex(1));
         assert_eq!(partitioner.ifile(&[99]), IfileIndex(3));
+    }
+
+    #[test]
+    fn keys_with_equal_prefixes_are_told_apart() {
+        let keys = [&b"a"[..], b"a\0", b"prefix--", b"prefix--\0", b"prefix--m", b"z"];
+        let boundaries = keys.iter().map(|key| KeyBytes(key.to_vec())).collect();
+        let partitioner = Partitioner::range(Boundaries { version: BoundariesVersion(1), keys: boundaries });
+        let probes =
+            [&b""[..], b"a", b"a\0", b"a\0\0", b"prefix-", b"prefix--", b"prefix--a", b"prefix--z", b"zz"];
+        for probe in probes {
+            let expected = keys.iter().filter(|key| **key <= probe).count() as u32;
+            assert_eq!(partitioner.ifile(probe), IfileIndex(expected), "{probe:?}");
+        }
     }
 
     #[test]

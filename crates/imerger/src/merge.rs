@@ -41,6 +41,8 @@ pub struct Merge<R: SortedRun> {
     tree: Vec<usize>,
     /// The winner was handed out and must move on before the next comparison.
     winner_is_spent: bool,
+    /// Runs that have not ended. With one left there is nothing to compare.
+    live: usize,
 }
 
 impl<R: SortedRun> Merge<R> {
@@ -51,7 +53,8 @@ impl<R: SortedRun> Merge<R> {
             heads.push(read_head(run)?);
         }
         let tree = vec![usize::MAX; runs.len().max(1)];
-        let mut merge = Self { runs, heads, tree, winner_is_spent: false };
+        let live = heads.iter().filter(|head| !head.ended).count();
+        let mut merge = Self { runs, heads, tree, winner_is_spent: false, live };
         merge.build();
         Ok(merge)
     }
@@ -108,17 +111,24 @@ impl<R: SortedRun> Merge<R> {
     /// end. The record is then `run(index).record()`.
     #[inline]
     pub fn advance(&mut self) -> Result<Option<usize>, R::Error> {
-        if self.runs.is_empty() {
+        if self.live == 0 {
             return Ok(None);
         }
-        if self.winner_is_spent {
-            let spent = self.tree[0];
-            self.heads[spent] = read_head(&mut self.runs[spent])?;
-            self.replay(spent);
-        }
         let winner = self.tree[0];
-        self.winner_is_spent = !self.heads[winner].ended;
-        Ok(if self.heads[winner].ended { None } else { Some(winner) })
+        if !self.winner_is_spent {
+            self.winner_is_spent = true;
+            return Ok(Some(winner));
+        }
+        if self.live == 1 {
+            // Every other run has ended, so this one stays in front: most range tasks read one run for long.
+            let goes_on = self.runs[winner].advance()?;
+            self.live = usize::from(goes_on);
+            return Ok(goes_on.then_some(winner));
+        }
+        self.heads[winner] = read_head(&mut self.runs[winner])?;
+        self.live -= usize::from(self.heads[winner].ended);
+        self.replay(winner);
+        Ok(Some(self.tree[0]))
     }
 
     /// One of the runs.

@@ -35,7 +35,7 @@ impl<'a> AppendEmitter<'a> {
                 Route::Known(Partitioner::Hash { ifile_count: spec.layout.ifile_count })
             }
             (Partitioning::Range, Some(known)) => {
-                Route::Known(Partitioner::Range { boundaries: known.clone() })
+                Route::Known(Partitioner::range(known.clone()))
             }
             (Partitioning::Range, None) => Route::Held(Vec::new()),
         };
@@ -67,7 +67,7 @@ impl<'a> AppendEmitter<'a> {
                 self.job.boundaries.get_or_init(|| fixed).clone()
             }
         };
-        let partitioner = Partitioner::Range { boundaries };
+        let partitioner = Partitioner::range(boundaries);
         for (key, value) in records(&held) {
             let appended = self.appender.append(partitioner.ifile(key), key, value, key.len());
             appended.map_err(|error| append_failure(&error))?;
