@@ -164,7 +164,12 @@ impl Order {
 
     fn position(&self, batch: usize, index: usize) -> Position {
         let batch = &self.batches[batch];
-        let packed = u64::from(batch.positions[index]);
+        self.unpack(batch, batch.positions[index])
+    }
+
+    #[inline]
+    fn unpack(&self, batch: &Batch, packed: u32) -> Position {
+        let packed = u64::from(packed);
         let frame = (packed >> self.offset_bits) as u32;
         Position {
             frame: batch.first_frame + frame,
@@ -214,7 +219,7 @@ impl Order {
             })
             .filter(|head| head.next < head.end)
             .collect();
-        OrderCursor { heads }
+        OrderCursor { heads, record_bytes: 0 }
     }
 }
 
@@ -287,6 +292,8 @@ struct Head {
 /// Walks an [`Order`] in sorted order. Holds no borrow: the order and the frames are passed to each call.
 pub struct OrderCursor {
     heads: Vec<Head>,
+    /// Encoded bytes of the record taken last: what those ahead are guessed to have.
+    record_bytes: usize,
 }
 
 impl OrderCursor {
@@ -313,43 +320,56 @@ impl OrderCursor {
     /// The next record and where it is; None at the end.
     #[inline]
     pub fn next<'a>(&mut self, order: &Order, frames: &[&'a [u8]]) -> Option<(Position, Record<'a>)> {
+        if let [only] = self.heads.as_mut_slice() {
+            if only.next == only.end {
+                return None;
+            }
+            let batch = &order.batches[only.batch];
+            prefetch(order, frames, batch, &batch.positions[only.next..only.end], self.record_bytes);
+            let position = order.unpack(batch, batch.positions[only.next]);
+            only.next += 1;
+            let record = order.record(frames, position);
+            self.record_bytes = record.encoded.len();
+            return Some((position, record));
+        }
         let least = self.least(order, frames)?;
         let head = &mut self.heads[least];
         let position = order.position(head.batch, head.next);
         head.next += 1;
-        if let [only] = self.heads.as_slice() {
-            self.prefetch(order, frames, only);
-        }
         if self.heads[least].next == self.heads[least].end {
             self.heads.remove(least);
         }
         Some((position, order.record(frames, position)))
     }
 
-    /// Asks for the bytes of a record some steps ahead: the order jumps all over the frames, and without
-    /// this each record waits for memory.
-    #[inline]
-    fn prefetch(&self, order: &Order, frames: &[&[u8]], head: &Head) {
-        const AHEAD: usize = 12;
-        let ahead = head.next + AHEAD;
-        if ahead < head.end {
-            let position = order.position(head.batch, ahead);
-            let frame = frames[position.frame as usize];
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a prefetch is a hint and reads nothing; the address lies inside `frame` or one line behind.
-            unsafe {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                let address = frame.as_ptr().wrapping_add(position.offset as usize).cast::<i8>();
-                _mm_prefetch(address, _MM_HINT_T0);
-                _mm_prefetch(address.wrapping_add(64), _MM_HINT_T0);
-            }
-            #[cfg(not(target_arch = "x86_64"))]
-            let _ = frame;
-        }
-    }
-
     /// Records left.
     pub fn remaining(&self) -> usize {
         self.heads.iter().map(|head| head.end - head.next).sum()
+    }
+}
+
+/// Asks for the bytes of a record some steps ahead: the order jumps all over the frames, and without this each
+/// record waits for memory. `record_bytes` is a guess of its length, so that each of its cache lines is asked for.
+#[inline]
+fn prefetch(order: &Order, frames: &[&[u8]], batch: &Batch, positions: &[u32], record_bytes: usize) {
+    const AHEAD: usize = 16;
+    const LINE_BYTES: usize = 64;
+    const LINES_MAX: usize = 4;
+    if let Some(packed) = positions.get(AHEAD) {
+        let position = order.unpack(batch, *packed);
+        let frame = frames[position.frame as usize];
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch is a hint and reads nothing; the address lies inside `frame` or a few lines behind.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let start = frame.as_ptr().wrapping_add(position.offset as usize);
+            let first_line = start.addr() % LINE_BYTES;
+            let lines = (first_line + record_bytes).div_ceil(LINE_BYTES).clamp(1, LINES_MAX);
+            for line in 0..lines {
+                _mm_prefetch(start.wrapping_add(line * LINE_BYTES).cast::<i8>(), _MM_HINT_T0);
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (frame, record_bytes, LINE_BYTES, LINES_MAX);
     }
 }

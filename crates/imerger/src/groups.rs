@@ -36,6 +36,15 @@ pub struct Groups<R: SortedRun> {
     dropped_records: u64,
 }
 
+/// Equality that mostly ends at the first eight bytes: neighbours of a sorted stream with few values a key differ.
+#[inline]
+fn same_bytes(left: &[u8], right: &[u8]) -> bool {
+    match (left.first_chunk::<8>(), right.first_chunk::<8>()) {
+        (Some(a), Some(b)) if a != b => false,
+        _ => left == right,
+    }
+}
+
 impl<R: SortedRun> Groups<R> {
     /// `valid` has for each run, in order, the rows that count (`Winners::valid_rows`).
     pub fn new(merge: Merge<R>, valid: Vec<Vec<bool>>) -> Self {
@@ -64,7 +73,7 @@ impl<R: SortedRun> Groups<R> {
         let record = self.merge.run(index).record();
         self.sums[index].add_record(record.encoded.len() as u64, record_hash(record.encoded));
         let group = record.partition_key();
-        let starts_group = self.groups == 0 || self.group_key != group;
+        let starts_group = self.groups == 0 || !same_bytes(&self.group_key, group);
         if starts_group {
             self.groups += 1;
             self.group_key.clear();

@@ -13,6 +13,10 @@ use reducer::{FunctionUnusable, builtin_fold};
 /// Largest window, so that places in its arena are 32-bit numbers: a window and one record stay below 4 GiB.
 pub const WINDOW_BYTES_MAX: u64 = 1 << 30;
 
+/// Most that a built-in keeps of a window: about what a core's second-level cache holds. To emit a key once more
+/// costs less than to miss the cache with every pair (measured: 16 MiB were 15 % slower on a gigabyte of text).
+const FOLDED_BYTES_MAX: u64 = 3 << 20;
+
 enum Window {
     /// A built-in: folded in a hash table as the pairs come, emitted in the order in which keys came first.
     Folded(FoldTable),
@@ -25,6 +29,8 @@ enum Window {
 pub struct CombineEmitter<'a> {
     window: Window,
     window_bytes: u64,
+    /// What may be kept of them.
+    kept_bytes_max: u64,
     /// Key and value bytes in the window.
     pair_bytes: u64,
     output_records: u64,
@@ -49,7 +55,11 @@ impl<'a> CombineEmitter<'a> {
                 Window::Folded(FoldTable::new(fold, context.record_bytes_max, window_bytes))
             }
         };
-        Ok(Self { window, window_bytes, pair_bytes: 0, output_records: 0, inner })
+        let kept_bytes_max = match window {
+            Window::Folded(_) => window_bytes.min(FOLDED_BYTES_MAX),
+            Window::Sorted(_) => window_bytes,
+        };
+        Ok(Self { window, window_bytes, kept_bytes_max, pair_bytes: 0, output_records: 0, inner })
     }
 
     /// Folds the last window; without this call its pairs are lost. Returns the number of pairs handed on.
@@ -77,7 +87,7 @@ impl Emitter for CombineEmitter<'_> {
             Window::Folded(table) => table.add(key, value)?,
             Window::Sorted(window) => window.add(key, value),
         };
-        if self.pair_bytes.max(kept_bytes) >= self.window_bytes {
+        if self.pair_bytes >= self.window_bytes || kept_bytes >= self.kept_bytes_max {
             self.end_window()?;
         }
         Ok(())

@@ -23,6 +23,7 @@ mod command;
 mod fold_table;
 mod function;
 pub mod generate;
+mod hot_keys;
 pub mod input;
 mod output_lines;
 pub mod reader;

@@ -36,6 +36,12 @@ impl Decimal {
         }
     }
 
+    /// A whole number.
+    #[inline]
+    pub fn from_whole(number: u64) -> Decimal {
+        Decimal(Repr::Small { digits: number.into(), scale: 0 })
+    }
+
     /// Reads a number and adds it to this one; None where [`Decimal::parse`] has none.
     #[inline]
     pub fn add_text(&mut self, text: &[u8]) -> Option<()> {
