@@ -20,8 +20,10 @@
 
 mod frame_bytes;
 mod mapping;
+mod scratch;
 
 pub use frame_bytes::FrameBytes;
+pub use scratch::Scratch;
 
 use mapping::Mapping;
 use std::sync::{Arc, Mutex, MutexGuard};

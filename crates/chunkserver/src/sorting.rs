@@ -6,7 +6,7 @@ use crate::disks::{DiskFile, NewFile};
 use crate::error::ChunkServerError;
 use crate::run::{DiskRun, MemoryRun, Place, Run, summarize_disk, summarize_memory};
 use api::task::RunSummary;
-use arena::FrameBytes;
+use arena::{FrameBytes, Scratch};
 use chunksorter::{FrameView, Order, order_bytes_max, order_frames, sort_frames, source_rows};
 use faults::{CrashPoint, PlantedFault, crash_point, planted};
 use iappender::AppendFrame;
@@ -29,10 +29,11 @@ enum Work {
 
 /// Sorts and makes room until the chunkserver stops.
 pub(crate) fn sorter_loop(shared: &Shared) {
+    let mut scratch = None;
     loop {
-        let work = next_work(shared);
+        let work = next_work(shared, &mut scratch);
         let done = catch_unwind(AssertUnwindSafe(|| match &work {
-            Work::Sort(chunks) => sort_chunks(shared, chunks),
+            Work::Sort(chunks) => sort_chunks(shared, chunks, &mut scratch),
             Work::MakeRoom => shared.make_room().map(|made| {
                 if !made {
                     std::thread::sleep(NOTHING_TO_DO);
@@ -55,7 +56,7 @@ pub(crate) fn sorter_loop(shared: &Shared) {
     }
 }
 
-fn next_work(shared: &Shared) -> Work {
+fn next_work(shared: &Shared, scratch: &mut Option<Scratch>) -> Work {
     let mut books = shared.lock();
     loop {
         if books.stopping {
@@ -72,8 +73,32 @@ fn next_work(shared: &Shared) -> Work {
                 return Work::MakeRoom;
             }
         }
+        if books.sealing {
+            // The last chunk is being sorted: the merges that follow share this memory.
+            *scratch = None;
+        }
         books = shared.work.wait(books).unwrap_or_else(PoisonError::into_inner);
     }
+}
+
+/// The scratch of a sorter, at least `entries_min` entries and, beside an order of `records`, within its share.
+fn sort_scratch<'a>(
+    shared: &Shared,
+    kept: &'a mut Option<Scratch>,
+    records: u64,
+    entries_min: u64,
+) -> Result<&'a mut [u128], ChunkServerError> {
+    let entry_bytes = size_of::<u128>() as u64;
+    let all = (shared.sort_scratch_bytes / entry_bytes).max(entries_min) as usize;
+    if kept.as_mut().is_none_or(|scratch| scratch.entries().len() < all) {
+        *kept = None;
+        *kept = Some(Scratch::new(all).map_err(ChunkServerError::Memory)?);
+    }
+    let entries = kept.as_mut().map(Scratch::entries).unwrap_or_default();
+    let left_bytes = shared.sort_scratch_bytes.saturating_sub(order_bytes_max(records));
+    let usable = (left_bytes / entry_bytes).max(entries_min) as usize;
+    let usable = usable.min(entries.len());
+    Ok(&mut entries[..usable])
 }
 
 /// A frame with the chunk it came from.
@@ -82,7 +107,11 @@ struct ChunkFrame {
     frame: AppendFrame,
 }
 
-fn sort_chunks(shared: &Shared, chunks: &[ChunkId]) -> Result<(), ChunkServerError> {
+fn sort_chunks(
+    shared: &Shared,
+    chunks: &[ChunkId],
+    scratch: &mut Option<Scratch>,
+) -> Result<(), ChunkServerError> {
     let mut frames = Vec::new();
     let mut raw_files = Vec::new();
     let (ifile, disk) = {
@@ -108,9 +137,10 @@ fn sort_chunks(shared: &Shared, chunks: &[ChunkId]) -> Result<(), ChunkServerErr
         .collect();
     let (sources, row_of_frame) = source_rows(&views);
     let payloads: Vec<&[u8]> = views.iter().map(|view| view.payload).collect();
-    let records: u64 = views.iter().map(|view| view.header.sum.records).sum();
-    let scratch_bytes = shared.sort_scratch_bytes.saturating_sub(order_bytes_max(records));
-    let order = sort_frames(shared.config.key_shape, &payloads, scratch_bytes).map_err(|error| {
+    let counts: Vec<u64> = views.iter().map(|view| view.header.sum.records).collect();
+    let (records, most) = (counts.iter().sum(), counts.iter().copied().max().unwrap_or(0));
+    let entries = sort_scratch(shared, scratch, records, most)?;
+    let order = sort_frames(shared.config.key_shape, &payloads, &counts, entries).map_err(|error| {
         ChunkServerError::NoRecord { chunk: frames[error.frame].chunk, offset_bytes: error.offset_bytes }
     })?;
     let bytes: u64 = views.iter().map(|view| view.header.sum.bytes).sum();

@@ -17,10 +17,8 @@ const COMPARE_BELOW: usize = 48;
 /// Rounds of new entries before a comparison sort ends the work all the same: keys that are each the beginning of
 /// the next would else go one round, and one stack frame, deeper for each key.
 const LEVELS_MAX: u32 = 32;
-/// Fewest entries of a batch: scratch smaller than this is not obeyed.
-const BATCH_ENTRIES_MIN: usize = 4096;
 
-/// A frame whose bytes are no records. The engine's own data is wrong: not retryable.
+/// A frame whose bytes are not as many records as it says. The engine's own data is wrong: not retryable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SortError {
     /// Position of the frame in the slice given.
@@ -56,36 +54,46 @@ pub fn order_bytes_max(records: u64) -> u64 {
     records * POSITION_BYTES as u64 + 4096
 }
 
-/// Sorts the records of `frames` (which must be in input order, see `order_frames`) with at most about
-/// `scratch_bytes` of memory besides the order itself.
-pub fn sort_frames(shape: KeyShape, frames: &[&[u8]], scratch_bytes: u64) -> Result<Order, SortError> {
+/// Sorts the records of `frames` (which must be in input order, see `order_frames`). `record_counts` says how many
+/// each of them has. `scratch` is what the sort works in besides the order itself; it must have room for the
+/// entries of the frame with the most records, and twice that for the fastest way.
+pub fn sort_frames(
+    shape: KeyShape,
+    frames: &[&[u8]],
+    record_counts: &[u64],
+    scratch: &mut [u128],
+) -> Result<Order, SortError> {
+    assert_eq!(frames.len(), record_counts.len(), "one count for each frame");
     let largest = frames.iter().map(|frame| frame.len()).max().unwrap_or(0);
     let offset_bits = (usize::BITS - largest.saturating_sub(1).leading_zeros()).max(1);
     let frames_per_batch = 1usize << (32 - offset_bits.min(31));
-    let entries_max = (scratch_bytes as usize / ENTRY_BYTES).max(BATCH_ENTRIES_MIN);
     let mut order = Order { batches: Vec::new(), offset_bits, shape };
-    let mut entries: Vec<u128> = Vec::new();
+    let mut entry_count = 0;
     let mut first_frame = 0;
     for (index, frame) in frames.iter().enumerate() {
-        // A frame is never split over batches, so a batch may exceed the scratch by one frame's entries.
-        if entries.len() >= entries_max || index - first_frame >= frames_per_batch {
-            order.finish_batch(&mut entries, first_frame, frames, entries_max);
-            first_frame = index;
+        let refused = |offset_bytes| SortError { frame: index, offset_bytes };
+        let records = usize::try_from(record_counts[index]).map_err(|_| refused(0))?;
+        if entry_count + records > scratch.len() || index - first_frame >= frames_per_batch {
+            order.finish_batch(scratch, entry_count, first_frame, frames);
+            (first_frame, entry_count) = (index, 0);
         }
+        let room = scratch.get_mut(entry_count..entry_count + records).ok_or_else(|| refused(0))?;
         let base = ((index - first_frame) as u64) << offset_bits;
         let mut offset = 0;
-        while offset < frame.len() {
+        for place in room {
             let rest = &frame[offset..];
-            let Some(record) = record::decode(shape, rest) else {
-                return Err(SortError { frame: index, offset_bytes: offset });
-            };
+            let record = record::decode(shape, rest).ok_or_else(|| refused(offset))?;
             let key_offset = record.encoded.len() - record.value.len() - record.key.len();
             let entry = entry_at(&rest[key_offset..], record.key.len());
-            entries.push(entry | u128::from(base | offset as u64));
+            *place = entry | u128::from(base | offset as u64);
             offset += record.encoded.len();
         }
+        if offset != frame.len() {
+            return Err(refused(offset));
+        }
+        entry_count += records;
     }
-    order.finish_batch(&mut entries, first_frame, frames, entries_max);
+    order.finish_batch(scratch, entry_count, first_frame, frames);
     Ok(order)
 }
 
@@ -124,28 +132,24 @@ fn length_byte(entry: u128) -> u8 {
 }
 
 impl Order {
+    /// Sorts the entries at the front of the scratch and keeps where they point to.
     fn finish_batch(
         &mut self,
-        entries: &mut Vec<u128>,
+        scratch: &mut [u128],
+        entry_count: usize,
         first_frame: usize,
         frames: &[&[u8]],
-        entries_max: usize,
     ) {
+        let (entries, spare) = scratch.split_at_mut(entry_count);
         if entries.is_empty() {
             return;
         }
         let batch =
             BatchKeys { frames: &frames[first_frame..], shape: self.shape, offset_bits: self.offset_bits };
-        // Parting needs as much room again.
-        if entries.len() * 2 <= entries_max {
-            sort_parted(entries);
-        } else {
-            entries.sort_unstable();
-        }
+        sort_parted(entries, spare);
         batch.mend_ties(entries, 0, 0);
         let positions = entries.iter().map(|entry| *entry as u32).collect();
         self.batches.push(Batch { first_frame: first_frame as u32, positions });
-        entries.clear();
     }
 
     /// Records in the order.

@@ -9,20 +9,19 @@ const PART_ABOVE: usize = 1 << 14;
 const DIGIT_BITS: u32 = 11;
 const BUCKETS: usize = 1 << DIGIT_BITS;
 
-/// Sorts the entries with as much memory again.
-pub(crate) fn sort_parted(entries: &mut [u128]) {
-    if entries.len() < PART_ABOVE {
-        entries.sort_unstable();
-        return;
+/// Sorts the entries; where `spare` is as long, by parting them first.
+pub(crate) fn sort_parted(entries: &mut [u128], spare: &mut [u128]) {
+    match spare.get_mut(..entries.len()) {
+        Some(spare) if entries.len() >= PART_ABOVE => part(entries, spare),
+        _ => entries.sort_unstable(),
     }
-    let mut spare = vec![0; entries.len()];
-    part(entries, &mut spare);
 }
 
 /// Sorts `entries`; `spare` is as long. Each level looks at later bits than the one before, so there are at most
 /// 128 / [`DIGIT_BITS`] of them.
 fn part(entries: &mut [u128], spare: &mut [u128]) {
-    let (low, high) = entries.iter().fold((u128::MAX, 0), |(low, high), entry| (low.min(*entry), high.max(*entry)));
+    let bounds = |(low, high): (u128, u128), entry: &u128| (low.min(*entry), high.max(*entry));
+    let (low, high) = entries.iter().fold((u128::MAX, 0), bounds);
     let differing_bits = u128::BITS - (low ^ high).leading_zeros();
     let shift = differing_bits.saturating_sub(DIGIT_BITS);
     let digit = |entry: u128| (entry >> shift) as usize & (BUCKETS - 1);
@@ -72,11 +71,14 @@ mod tests {
         ];
         for kind in kinds {
             for length in [0, 1, PART_ABOVE as u128 - 1, PART_ABOVE as u128, count] {
-                let mut entries: Vec<u128> = (0..length).map(kind).collect();
+                let entries: Vec<u128> = (0..length).map(kind).collect();
                 let mut expected = entries.clone();
                 expected.sort_unstable();
-                sort_parted(&mut entries);
-                assert_eq!(entries, expected);
+                for spare_length in [length as usize, length as usize / 2] {
+                    let mut sorted = entries.clone();
+                    sort_parted(&mut sorted, &mut vec![0; spare_length]);
+                    assert_eq!(sorted, expected);
+                }
             }
         }
     }

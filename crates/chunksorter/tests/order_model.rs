@@ -14,7 +14,7 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn check(frames: Vec<Vec<(Vec<u8>, Vec<u8>)>>, scratch_bytes: u64) {
+fn check(frames: Vec<Vec<(Vec<u8>, Vec<u8>)>>, scratch_entries: usize) {
     let payloads: Vec<Vec<u8>> = frames
         .iter()
         .map(|records| {
@@ -29,7 +29,10 @@ fn check(frames: Vec<Vec<(Vec<u8>, Vec<u8>)>>, scratch_bytes: u64) {
     let mut expected: Vec<(Vec<u8>, Vec<u8>)> = frames.concat();
     expected.sort_by(|left, right| left.0.cmp(&right.0));
 
-    let order = sort_frames(KeyShape::Whole, &views, scratch_bytes).unwrap();
+    let counts: Vec<u64> = frames.iter().map(|records| records.len() as u64).collect();
+    let largest = counts.iter().max().map_or(0, |count| *count as usize);
+    let mut scratch = vec![0; scratch_entries.max(largest)];
+    let order = sort_frames(KeyShape::Whole, &views, &counts, &mut scratch).unwrap();
     assert_eq!(order.len(), expected.len());
     let bound = expected.get(expected.len() / 2).map(|record| record.0.clone());
     for (lower, upper) in [(None, None), (bound.as_deref(), None), (None, bound.as_deref())] {
@@ -53,13 +56,13 @@ proptest! {
         frames in proptest::collection::vec(
             proptest::collection::vec((key(), proptest::collection::vec(any::<u8>(), 0..6)), 0..120), 0..6),
     ) {
-        check(frames, 1 << 20);
+        check(frames, 1 << 16);
     }
 }
 
 #[test]
 fn batches_are_merged_in_order() {
-    // More records than the smallest batch, so that three batches are merged, with equal keys across them.
+    // More records than there is scratch for, so that batches are merged, with equal keys across them.
     let frames: Vec<Vec<(Vec<u8>, Vec<u8>)>> = (0..12u32)
         .map(|frame| {
             (0..1500u32)
@@ -70,19 +73,27 @@ fn batches_are_merged_in_order() {
                 .collect()
         })
         .collect();
-    check(frames, 1);
+    check(frames.clone(), 1);
+    check(frames, 5000);
 }
 
 #[test]
 fn bytes_that_are_no_record_are_refused() {
     let frame: &[u8] = &[1, 0, b'k', 5, 5, b'x'];
-    let error = sort_frames(KeyShape::Whole, &[frame], 1 << 20).unwrap_err();
-    assert_eq!((error.frame, error.offset_bytes), (0, 3));
+    let refused = |count: u64, scratch_entries: usize| {
+        let error = sort_frames(KeyShape::Whole, &[frame], &[count], &mut vec![0; scratch_entries]).unwrap_err();
+        (error.frame, error.offset_bytes)
+    };
+    assert_eq!(refused(2, 10), (0, 3));
+    // More bytes than the records it says, more records than bytes, more than there is room for.
+    assert_eq!(refused(1, 10), (0, 3));
+    assert_eq!(refused(3, 10), (0, 3));
+    assert_eq!(refused(20, 10), (0, 0));
 }
 
 #[test]
 fn keys_that_begin_each_other_do_not_exhaust_the_stack() {
     // Each key is the beginning of the next: every round of new entries settles only one of them.
     let records = (1..=1200usize).rev().map(|count| (vec![b'a'; 12 * count], vec![])).collect();
-    check(vec![records], 1 << 20);
+    check(vec![records], 1 << 16);
 }

@@ -18,7 +18,7 @@ pub const WINDOW_BYTES_MAX: u64 = 1 << 30;
 const FOLDED_BYTES_MAX: u64 = 3 << 20;
 
 enum Window {
-    /// A built-in: folded in a hash table as the pairs come, emitted in the order in which keys came first.
+    /// A built-in: folded in a hash table as the pairs come, emitted in an order that follows from the pairs.
     Folded(FoldTable),
     /// A program: sorted by key and run through one process.
     Sorted(SortedWindow),

@@ -143,8 +143,10 @@ fn text_pairs(rows: &[(&str, &str)]) -> Vec<Pair> {
 #[test]
 fn windows_are_cut_by_bytes() {
     let pairs = text_pairs(&[("b", "1"), ("a", "1"), ("b", "1"), ("b", "1"), ("a", "5")]);
-    let whole = text_pairs(&[("b", "3"), ("a", "6")]);
-    assert_eq!(combine("builtin:sum", 1 << 20, &pairs).unwrap(), whole);
+    let whole = text_pairs(&[("a", "6"), ("b", "3")]);
+    let mut combined = combine("builtin:sum", 1 << 20, &pairs).unwrap();
+    combined.sort();
+    assert_eq!(combined, whole);
     // A program counts its pairs' bytes and 12 more for each.
     let sorted = text_pairs(&[("a", "1"), ("b", "1"), ("b", "1"), ("a", "5"), ("b", "1")]);
     assert_eq!(combine("cat", 3 * 14, &pairs).unwrap(), sorted);
