@@ -38,6 +38,8 @@ enum Job {
     Large,
     /// So many appenders, each holding memory, that open chunks go to disk raw.
     Crowded,
+    /// A small job that keeps its I-files for no time, and `sailfish gc` after it.
+    Collector,
 }
 
 /// Each point has its row: a new point does not compile until it is given one.
@@ -60,6 +62,7 @@ fn reach(point: CrashPoint) -> Reach {
         CommitBeforeSync | CommitAfterSync => (Job::Small, Output::Unchanged),
         CommitAfterRename | CommitAfterParentSync => (Job::Small, Output::Whole),
         CleanupBeforeRemove | CleanupAfterRemove => (Job::Small, Output::Whole),
+        GcBeforeMark | GcAfterMark | GcAfterRemove => (Job::Collector, Output::Whole),
     };
     Reach { job, output }
 }
@@ -196,7 +199,7 @@ fn crowded() -> Setup {
 
 fn set_up(job: Job) -> Setup {
     match job {
-        Job::Small => small(),
+        Job::Small | Job::Collector => small(),
         Job::Large => large(),
         Job::Crowded => crowded(),
     }
@@ -260,6 +263,37 @@ fn a_crowded_job_survives_crashes_around_raw_spills() {
     let mut setup = set_up(Job::Crowded);
     for point in points_of(Job::Crowded) {
         assert!(check(&mut setup, point, 1));
+    }
+}
+
+/// `sailfish gc` dies; the next one, or the next run, completes what it began, and no run begins on half of the files.
+#[test]
+fn removing_kept_files_survives_a_crash_at_each_point() {
+    for point in points_of(Job::Collector) {
+        for by_run in [false, true] {
+            println!("SAILFISH_CRASH_AT={} then a run: {by_run}", point.name());
+            let mut setup = set_up(Job::Collector);
+            setup.args.extend(words(&["--keep-for", if by_run { "0s" } else { "1h" }]));
+            Running::start(&mut setup.command()).wait().expect_success();
+            let state = setup.sandbox.state();
+            let mut command = setup.sandbox.sailfish();
+            command.args(["gc", "1", "--state"]).arg(&state).env("SAILFISH_CRASH_AT", point.name());
+            let crashed = Running::start(&mut command).wait();
+            assert_eq!(crashed.signal(), Some(SIGABRT), "{}", crashed.story());
+            let files = &setup.sandbox.query("select ifiles from jobs where job = 1")[0]["ifiles"];
+            if *files == "removing" {
+                let again = ["rerun-reduce", "1", "--output", "again"];
+                setup.sandbox.look(&again).expect_failure(2, &["have been removed"]);
+            }
+            match by_run {
+                true => setup.sandbox.run_job(&["--input", "in", "--output", "next"]).expect_success(),
+                false => setup.sandbox.look(&["gc", "1"]).expect_success(),
+            };
+            let files = setup.sandbox.query("select ifiles from jobs where job = 1");
+            assert_eq!(files[0]["ifiles"], "removed");
+            setup.sandbox.assert_no_leftovers();
+            setup.check_output();
+        }
     }
 }
 

@@ -51,6 +51,8 @@ pub struct JobFile {
     pub map_only: Option<bool>,
     pub overwrite: Option<bool>,
     pub keep_ifiles: Option<bool>,
+    /// A duration as on the command line: `"12h"`.
+    pub keep_for: Option<String>,
     pub no_sync: Option<bool>,
     pub json: Option<bool>,
 }

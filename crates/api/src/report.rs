@@ -37,6 +37,9 @@ pub struct JobReport {
     pub plan: Vec<PlanRow>,
     pub parts: Vec<Part>,
     pub counters: BTreeMap<String, u64>,
+    /// The job whose kept I-files were reduced again; its maps ran, none of this one's.
+    #[serde(default)]
+    pub reduce_again: Option<ids::JobId>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

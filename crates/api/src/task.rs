@@ -1,12 +1,14 @@
 //! The tasks of a MapReduce job and what each gives back. The scheduler never looks inside.
 //!
 //! Stages, in order: `map` -> `seal` -> `merge` (often without tasks) -> `reduce` -> `commit`.
-//! A map-only job has `map` -> `commit`.
+//! A map-only job has `map` -> `commit`; one that reduces the kept I-files of another job again has
+//! `adopt` -> `merge` -> `reduce` -> `commit`.
 
 use crate::{DataSum, KeyBytes, SourceCommit, Split};
-use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, PlanVersion, RunId, Source};
+use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, PlanVersion, RunId, Source};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// The work of one task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,6 +16,7 @@ use std::collections::BTreeMap;
 pub enum Task {
     Map(MapTask),
     Seal(SealTask),
+    Adopt(AdoptTask),
     Merge(MergeTask),
     Reduce(ReduceTask),
     Commit(CommitTask),
@@ -25,6 +28,7 @@ pub enum Task {
 pub enum TaskResult {
     Map(MapResult),
     Seal(SealResult),
+    Adopt(AdoptResult),
     Merge(MergeResult),
     Reduce(ReduceResult),
     Commit(CommitResult),
@@ -75,6 +79,41 @@ pub struct SealResult {
     /// Thread seconds spent sorting, and writing runs.
     pub sort_seconds: f64,
     pub write_seconds: f64,
+}
+
+/// Opens the runs that an earlier job kept, in place of maps and seal. Its files are read, never changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdoptTask {
+    /// The job whose runs these are.
+    pub source: JobId,
+    /// Its directories; a run's disk index is a position in this list.
+    pub dirs: Vec<PathBuf>,
+    pub runs: Vec<KeptRun>,
+    /// Its chunks as the store remembers them: without the books per source, which the runs tell.
+    pub chunks: Vec<ChunkSummary>,
+}
+
+/// A run file as the store remembers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptRun {
+    pub run: RunId,
+    pub ifile: IfileIndex,
+    pub disk: DiskIndex,
+    pub records: u64,
+    /// Encoded record bytes before compression.
+    pub record_bytes: u64,
+    /// Bytes of the file.
+    pub stored_bytes: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdoptResult {
+    /// The chunks of the task, with what each source put into them by the source tables of the runs.
+    pub chunks: Vec<ChunkSummary>,
+    pub runs: Vec<RunSummary>,
 }
 
 /// A stable chunk.
@@ -178,6 +217,10 @@ pub struct ReduceResult {
     /// Largest fan-in of the merge.
     pub fan_in: u32,
     pub counters: BTreeMap<String, u64>,
+    /// When the runs were open and the merge stood at its first record, in nanoseconds since 1970; from then on
+    /// merging and reducing are one stream.
+    #[serde(default)]
+    pub opened_ns: Option<u64>,
 }
 
 /// A finished part file, still under the name its attempt gave it.

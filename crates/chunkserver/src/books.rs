@@ -134,6 +134,11 @@ impl Books {
         RunId(self.next_run - 1)
     }
 
+    /// Numbers of runs to come are higher than this one, which came from elsewhere.
+    pub fn keep_run_ids_above(&mut self, run: RunId) {
+        self.next_run = self.next_run.max(run.0 + 1);
+    }
+
     /// Chooses an open chunk with room for one more appender, or opens one.
     pub fn bind(&mut self, ifile: IfileIndex, source: Source, frame_bytes: u64) -> ChunkId {
         let oversize = frame_bytes > self.layout.chunk_bytes;

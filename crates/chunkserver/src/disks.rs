@@ -28,12 +28,17 @@ impl Disks {
     }
 
     pub fn run_path(&self, disk: DiskIndex, run: RunId) -> PathBuf {
-        self.dirs[disk.0 as usize].join(format!("run-{:06}.ifile", run.0))
+        self.dirs[disk.0 as usize].join(run_file_name(run))
     }
 
     pub fn raw_path(&self, disk: DiskIndex, chunk: ChunkId) -> PathBuf {
         self.dirs[disk.0 as usize].join(format!("chunk-{:06}.raw", chunk.0))
     }
+}
+
+/// The name of a run's file within the directory of its job.
+pub fn run_file_name(run: RunId) -> String {
+    format!("run-{:06}.ifile", run.0)
 }
 
 /// A file of ours, read at offsets.

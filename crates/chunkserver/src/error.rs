@@ -2,7 +2,7 @@
 
 use api::{Blame, TaskFailure};
 use iappender::AppendError;
-use ids::{ChunkId, RunId};
+use ids::{ChunkId, JobId, RunId};
 use ifile::FormatError;
 use std::path::PathBuf;
 
@@ -16,6 +16,9 @@ pub enum ChunkServerError {
     Thread(#[source] std::io::Error),
     #[error("cannot {action} {path}", path = path.display())]
     Disk { action: &'static str, path: PathBuf, source: std::io::Error },
+    /// The user's to mend: somebody took a file away, or its permissions.
+    #[error("cannot open {path}, which job {job} kept", path = path.display())]
+    Kept { path: PathBuf, job: JobId, source: std::io::Error },
     #[error("{path} is damaged", path = path.display())]
     Damaged { path: PathBuf, source: FormatError },
     #[error("a frame of {chunk} holds bytes that are no record (at byte {offset_bytes})")]
@@ -33,6 +36,7 @@ impl ChunkServerError {
     pub fn to_failure(&self) -> TaskFailure {
         let blame = match self {
             Self::Memory(_) | Self::Thread(_) | Self::Disk { .. } => Blame::Environment,
+            Self::Kept { .. } => Blame::UserData,
             Self::Cancelled => Blame::Cancelled,
             Self::Damaged { .. } | Self::NoRecord { .. } | Self::UnknownRun(_) | Self::SorterPanicked => {
                 Blame::Engine

@@ -22,6 +22,7 @@
 //! Source: Sailfish section 5 (chunkserver, chunksorter); one sequential write per chunk in place of
 //! write-read-write.
 
+mod adopting;
 mod books;
 mod cursor;
 mod disks;
@@ -34,7 +35,7 @@ mod service;
 mod sorting;
 
 pub use cursor::{CursorReport, RunCursor};
-pub use disks::DiskFile;
+pub use disks::{DiskFile, run_file_name};
 pub use error::ChunkServerError;
 pub use run::Run;
 

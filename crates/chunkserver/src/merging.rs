@@ -73,7 +73,8 @@ impl ChunkServer {
         books.runs.insert(new.id, Arc::new(new));
         drop(books);
         for run in removed {
-            if let Some(path) = run.path() {
+            // An adopted run belongs to another job.
+            if let Some(path) = run.path().filter(|path| self.owns(path)) {
                 let _ = std::fs::remove_file(path);
             }
         }

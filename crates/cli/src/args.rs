@@ -60,12 +60,19 @@ pub enum Command {
     /// Run a MapReduce job
     #[command(after_help = RUN_EXAMPLES, after_long_help = format!("{RUN_EXAMPLES}\n\n{EXIT_CODES}"))]
     Run(Box<RunArgs>),
+    /// Reduce the kept I-files of a job again, without running its maps
+    #[command(after_help = RERUN_EXAMPLES)]
+    RerunReduce(Box<RerunArgs>),
     /// List jobs, newest first
     Jobs(JobsArgs),
     /// Show one job: what it was, its stages, attempts, failures and events
     Show(ShowArgs),
     /// Show the report of a job: plan, bytes, chunks and fill, retrievals, times, waste, proof
     Report(ReportArgs),
+    /// Draw what each slot did over time: map, scan and merge, reduce, failed attempts
+    Timeline(TimelineArgs),
+    /// Remove kept I-files whose time is over, or those of jobs
+    Gc(GcArgs),
     /// Check an output directory against its report
     Verify(VerifyArgs),
     /// Ask the state a read-only SQL statement
@@ -78,6 +85,15 @@ pub enum Command {
     #[command(subcommand)]
     Ifile(IfileCommand),
 }
+
+const RERUN_EXAMPLES: &str = "\
+The job must have run with --keep-ifiles or --keep-for. Inputs, order, formats, files and environment are those of
+that job; its I-files are read and never changed.
+
+Examples:
+  sailfish run --input logs/ --mapper 'python3 map.py' --file map.py --keep-for 2d --output pairs
+  sailfish rerun-reduce 1 --reducer 'python3 reduce.py' --file reduce.py --output first-try
+  sailfish rerun-reduce 1 --reducer builtin:list --output lists";
 
 /// How blocks of intermediate data are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -143,10 +159,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
     pub overwrite: Option<bool>,
-    /// Keep the intermediate files after the job, for `sailfish ifile`
+    /// Keep the intermediate files after the job, for `sailfish rerun-reduce` and `sailfish ifile`
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
     pub keep_ifiles: Option<bool>,
+    /// Keep them for so long after the end, as in 30m, 12h or 7d; implies --keep-ifiles
+    #[arg(long, value_name = "DURATION")]
+    pub keep_for: Option<String>,
     /// Do not wait for the disk before the output is published
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
@@ -155,6 +174,79 @@ pub struct RunArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
     pub json: Option<bool>,
+}
+
+#[derive(Debug, Default, Args)]
+pub struct RerunArgs {
+    /// Number of the job whose I-files are kept
+    pub job: i64,
+    /// Reduce function [default: the sorted pairs are written]
+    #[arg(long, value_name = "F")]
+    pub reducer: Option<String>,
+    /// Output directory; appears whole or not at all
+    #[arg(long, value_name = "DIR")]
+    pub output: PathBuf,
+    /// Name of the new job [default: that of the output]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Budget of the engine's own buffers, at least 64M [default: that of the job]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// Tasks that run at once, 1 to 1024 [default: as many as in the job]
+    #[arg(long, value_name = "N")]
+    pub slots: Option<u32>,
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// Directory for extra merge passes and work directories [default: those of the job]
+    #[arg(long, value_name = "DIR")]
+    pub disk: Vec<String>,
+    /// File to put into the directory in which the reducer runs, besides those of the job
+    #[arg(long, value_name = "PATH")]
+    pub file: Vec<String>,
+    /// Environment of the reducer, added to that of the job
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// Exchange an existing output for the new one
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Do not wait for the disk before the output is published
+    #[arg(long)]
+    pub no_sync: bool,
+    /// Print the report as JSON on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TimelineArgs {
+    /// Number of the job
+    pub job: i64,
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// Columns of the drawing [default: the width of the terminal, else 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(20..=2000))]
+    pub width: Option<u16>,
+    /// Print attempts, stages and sums as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct GcArgs {
+    /// Jobs whose kept I-files go, whatever was said when they ran [default: those whose time is over]
+    #[arg(value_name = "JOB")]
+    pub jobs: Vec<i64>,
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// Also those of jobs that ended so long ago, as in 30m, 12h or 7d
+    #[arg(long, value_name = "DURATION", conflicts_with = "jobs")]
+    pub older_than: Option<String>,
+    /// Those of every job that is over
+    #[arg(long, conflicts_with_all = ["jobs", "older_than"])]
+    pub all: bool,
+    /// Say what would go, remove nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 #[derive(Debug, Args)]

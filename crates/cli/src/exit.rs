@@ -39,6 +39,8 @@ impl Failure {
             | ServerError::OutputHoldsWhatTheJobNeeds { .. }
             | ServerError::OutputUnusable { .. }
             | ServerError::DirectoryUnwritable { .. }
+            | ServerError::NotReducible(_)
+            | ServerError::NotCollectable { .. }
             | ServerError::OwnerLock { .. } => REFUSED,
             ServerError::Store(
                 StoreError::StateDirUnwritable { .. }

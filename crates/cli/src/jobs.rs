@@ -5,8 +5,9 @@ use crate::exit::Failure;
 use crate::tables::{left, right, table};
 use crate::terminal::print;
 use crate::{escape, quantity, store};
-use metastore::JobRow;
-use serde_json::json;
+use metastore::{JobRow, KeptFiles};
+use serde_json::{Value, json};
+use server::kept_bytes;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Prints the latest jobs, newest first.
@@ -30,18 +31,42 @@ pub fn run(args: &JobsArgs) -> Result<(), Failure> {
 }
 
 fn render(rows: &[JobRow], now_ns: u64) -> String {
-    let columns = [right("job"), left("name"), left("state"), left("started"), right("took"), left("output")];
-    let cells = |row: &JobRow| {
-        vec![
+    let kept: Vec<Option<String>> = rows.iter().map(kept_text).collect();
+    let mut columns =
+        vec![right("job"), left("name"), left("state"), left("started"), right("took"), left("output")];
+    // Most jobs keep nothing; then the column is not worth its width.
+    let any_kept = kept.iter().any(Option::is_some);
+    if any_kept {
+        columns.push(left("I-files"));
+    }
+    let cells = |(row, kept): (&JobRow, Option<String>)| {
+        let mut cells = vec![
             row.job.to_string(),
             escape::cell(&row.name),
             state_text(row),
             quantity::date_and_time(row.started_ns.unwrap_or(row.created_ns)),
             took(row, now_ns).map(quantity::seconds).unwrap_or_default(),
             escape::cell(&row.output.to_string_lossy()),
-        ]
+        ];
+        if any_kept {
+            cells.push(kept.unwrap_or_default());
+        }
+        cells
     };
-    table(&columns, rows.iter().map(cells).collect())
+    table(&columns, rows.iter().zip(kept).map(cells).collect())
+}
+
+/// How much intermediate data is kept and until when; None where nothing is.
+pub fn kept_text(row: &JobRow) -> Option<String> {
+    let state = row.kept_files.filter(|state| *state != KeptFiles::Removed)?;
+    Some(match (state, kept_bytes(&row.disk_dirs), row.keep_until_ns) {
+        (KeptFiles::Removing, ..) => "being removed".to_string(),
+        (_, None, _) => "gone".to_string(),
+        (_, Some(size), None) => quantity::bytes(size),
+        (_, Some(size), Some(until_ns)) => {
+            format!("{} until {}", quantity::bytes(size), quantity::date_and_time(until_ns))
+        }
+    })
 }
 
 /// The state, with the exit code where it tells more.
@@ -65,6 +90,11 @@ pub fn now_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
+fn kept_size(row: &JobRow) -> Option<Value> {
+    row.kept_files.filter(|state| *state != KeptFiles::Removed)?;
+    kept_bytes(&row.disk_dirs).map(Value::from)
+}
+
 fn as_json(row: &JobRow) -> serde_json::Value {
     json!({
         "job": row.job,
@@ -77,5 +107,9 @@ fn as_json(row: &JobRow) -> serde_json::Value {
         "created_ns": row.created_ns,
         "started_ns": row.started_ns,
         "ended_ns": row.ended_ns,
+        "reduce_again": row.reduce_again,
+        "ifiles": row.kept_files.map(KeptFiles::word),
+        "ifile_bytes": kept_size(row),
+        "keep_until_ns": row.keep_until_ns,
     })
 }

@@ -16,9 +16,11 @@
 //! Unit tests of parsing, checking and formatting beside each file; black-box tests of the binary in `tests/`.
 
 mod args;
+mod duration;
 mod engine;
 mod escape;
 mod exit;
+mod gc;
 mod ifile_files;
 mod interrupt;
 mod job_options;
@@ -32,6 +34,7 @@ mod plan;
 mod progress;
 mod quantity;
 mod report;
+mod rerun;
 mod run;
 mod show;
 mod state;
@@ -39,6 +42,7 @@ mod store;
 mod summary;
 mod tables;
 mod terminal;
+mod timeline;
 mod verify;
 
 use args::{Cli, Command};
@@ -74,6 +78,9 @@ fn start(command: Command) -> Result<(), Failure> {
         .init();
     match command {
         Command::Run(args) => run::run(*args),
+        Command::RerunReduce(args) => rerun::run(*args),
+        Command::Timeline(args) => timeline::run(&args),
+        Command::Gc(args) => gc::run(&args),
         Command::Jobs(args) => jobs::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Report(args) => report::run(&args),

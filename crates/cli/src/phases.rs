@@ -29,7 +29,7 @@ pub fn phases(node: &NodeProgress, job: &JobProgress) -> Vec<Phase> {
     };
     let rows = [
         ("map", stages(&["map"]), node.input_bytes_read, node.input_bytes_total),
-        ("sort", stages(&["seal", "merge"]), node.sorted_bytes, node.appended_bytes),
+        ("sort", stages(&["seal", "adopt", "merge"]), node.sorted_bytes, node.appended_bytes),
         // All that was appended is merged once more, but for what losing attempts left.
         ("reduce", stages(&["reduce"]), node.reduced_bytes, node.appended_bytes),
     ];

@@ -2,7 +2,7 @@
 
 use crate::job_options::{FunctionText, JobOptions};
 use crate::paths;
-use crate::{machine, memory_size, store};
+use crate::{duration, machine, memory_size, store};
 use anyhow::{Context, anyhow, bail, ensure};
 use api::{Codec, Function, JobSpec, Partitioning, Split};
 use mapreduce::layout::{self, LayoutRequest};
@@ -21,6 +21,7 @@ pub struct Plan {
 /// Checks the options and makes the job. Every error is the user's to mend and names the option.
 pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
     check_conflicts(&options)?;
+    let (keep_ifiles, keep_seconds) = keep(&options)?;
     let files = paths::files(&options.file, &options.start_dir)?;
     check_environment(&options.env)?;
     let mapper = function("--mapper", options.mapper.as_ref(), &files)?;
@@ -71,13 +72,13 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         disks,
         files,
         env: options.env,
-        keep_ifiles: options.keep_ifiles,
+        keep_ifiles,
         formats: Default::default(),
         keys: Default::default(),
         generate: None,
         streaming: None,
         reduce_again: None,
-        keep_seconds: None,
+        keep_seconds,
         sync: !options.no_sync,
         layout,
     };
@@ -91,7 +92,8 @@ fn check_conflicts(options: &JobOptions) -> anyhow::Result<()> {
             ("--combiner", options.combiner.is_some()),
             ("--reducer", options.reducer.is_some()),
             ("--total-order", options.total_order),
-            ("--keep-ifiles", options.keep_ifiles),
+            ("--keep-ifiles", options.keep_ifiles == Some(true)),
+            ("--keep-for", options.keep_for.is_some()),
         ];
         if let Some((option, _)) = shuffles.iter().find(|(_, given)| *given) {
             bail!("{option} has no meaning with --map-only, which has no shuffle: leave one of them out");
@@ -103,7 +105,15 @@ fn check_conflicts(options: &JobOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn check_environment(env: &[(String, String)]) -> anyhow::Result<()> {
+/// Whether intermediate data is kept, and for how many seconds where not for good.
+fn keep(options: &JobOptions) -> anyhow::Result<(bool, Option<u64>)> {
+    let Some(text) = &options.keep_for else { return Ok((options.keep_ifiles.unwrap_or(false), None)) };
+    ensure!(options.keep_ifiles != Some(false), "--keep-for {text} contradicts --keep-ifiles=false");
+    let kept = duration::parse(text).with_context(|| format!("--keep-for {text:?}"))?;
+    Ok((true, Some(kept.as_secs())))
+}
+
+pub(crate) fn check_environment(env: &[(String, String)]) -> anyhow::Result<()> {
     for (name, value) in env {
         ensure!(
             !name.is_empty() && !name.contains('='),
@@ -116,7 +126,7 @@ fn check_environment(env: &[(String, String)]) -> anyhow::Result<()> {
 
 /// Reads a function. A relative path to its program counts from where it was written, unless a `--file` of
 /// that name will lie in the directory in which it runs.
-fn function(
+pub(crate) fn function(
     option: &'static str,
     written: Option<&FunctionText>,
     files: &[PathBuf],

@@ -66,7 +66,11 @@ fn head(report: &JobReport) -> String {
         _ => "map only, as the mappers put it out",
     };
     let layout = &report.layout;
-    let mut rows = vec![("mapper", escape::cell(&report.mapper))];
+    let mut rows = Vec::new();
+    if let Some(source) = report.reduce_again {
+        rows.push(("reduces", format!("the I-files that job {source} kept; no map ran in this job")));
+    }
+    rows.push(("mapper", escape::cell(&report.mapper)));
     if report.partitioning != "map_only" {
         rows.push(("combiner", escape::cell(&report.combiner)));
         rows.push(("reducer", escape::cell(&report.reducer)));

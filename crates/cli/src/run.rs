@@ -3,6 +3,7 @@
 use crate::args::RunArgs;
 use crate::engine::{self, Ended};
 use crate::exit::{FAILED, Failure, INTERRUPTED, REFUSED, SIGNAL_BASE};
+use crate::plan::Plan;
 use crate::progress::Display;
 use crate::terminal::{print, tell};
 use crate::{job_options, machine, plan, summary};
@@ -14,7 +15,11 @@ use server::JobOutcome;
 pub fn run(args: RunArgs) -> Result<(), Failure> {
     machine::raise_open_file_limit();
     let options = job_options::collect(args).map_err(Failure::refused)?;
-    let plan = plan::plan(options).map_err(Failure::refused)?;
+    conclude(plan::plan(options).map_err(Failure::refused)?)
+}
+
+/// Submits a job, waits for its end and says how it went.
+pub fn conclude(plan: Plan) -> Result<(), Failure> {
     let json = plan.json;
     let start_dir = plan.start_dir.clone();
     let ended = engine::execute(plan, Display::choose(json))?;

@@ -2,7 +2,7 @@
 
 use crate::args::ShowArgs;
 use crate::exit::Failure;
-use crate::jobs::{now_ns, state_text, took};
+use crate::jobs::{kept_text, now_ns, state_text, took};
 use crate::quantity::{bytes, count, counted, seconds, seconds_between};
 use crate::tables::{facts, left, right, table};
 use crate::terminal::print;
@@ -56,7 +56,13 @@ fn head(job: &JobRow, spec: &JobSpec) -> String {
         rows.push(("took", seconds(took)));
     }
     let total = spec.inputs.iter().map(|input| input.size_bytes).sum();
-    rows.push(("input", format!("{}, {}", counted(spec.inputs.len() as u64, "file"), bytes(total))));
+    rows.push((
+        "input",
+        match job.reduce_again {
+            Some(source) => format!("the I-files that job {source} kept"),
+            None => format!("{}, {}", counted(spec.inputs.len() as u64, "file"), bytes(total)),
+        },
+    ));
     for input in spec.inputs.iter().take(INPUTS_SHOWN_MAX) {
         rows.push(("", escape::cell(&input.path.to_string_lossy())));
     }
@@ -79,7 +85,18 @@ fn head(job: &JobRow, spec: &JobSpec) -> String {
     let disks: Vec<String> = spec.disks.iter().map(|disk| disk.display().to_string()).collect();
     rows.push(("disks", escape::cell(&disks.join(" "))));
     rows.push(("output", escape::cell(&spec.output.to_string_lossy())));
+    rows.extend(kept_rows(job));
     format!("Job {}: {}\n{}", job.job, escape::cell(&job.name), facts(&rows))
+}
+
+/// What is kept of the intermediate data, and where.
+fn kept_rows(job: &JobRow) -> Vec<(&'static str, String)> {
+    let Some(text) = kept_text(job) else {
+        let removed = job.kept_files.map(|_| ("I-files", "were kept and have been removed".to_string()));
+        return removed.into_iter().collect();
+    };
+    let dirs = job.disk_dirs.iter().map(|dir| ("", escape::cell(&dir.to_string_lossy())));
+    std::iter::once(("I-files", text)).chain(dirs).collect()
 }
 
 /// Seconds that an attempt took; None before it ended.

@@ -1,5 +1,6 @@
 //! What `sailfish run` says at the end.
 
+use crate::duration;
 use crate::engine::Ended;
 use crate::quantity::{bytes, count, counted, percent, rate, seconds};
 use crate::tables::facts;
@@ -12,16 +13,17 @@ pub fn succeeded(ended: &Ended, report: &JobReport, start_dir: &Path) -> String 
     let elapsed = ended.elapsed.as_secs_f64();
     let output = ended.spec.output.strip_prefix(start_dir).unwrap_or(&ended.spec.output);
     let input = &report.input;
-    let mut rows = vec![(
-        "input",
-        format!(
+    let read = match report.reduce_again {
+        Some(source) => format!("the I-files that job {source} kept"),
+        None => format!(
             "{} in {}, {}, {}",
             counted(input.records, "record"),
             counted(input.files, "file"),
             bytes(input.bytes),
             rate(input.bytes as f64 / elapsed.max(0.001))
         ),
-    )];
+    };
+    let mut rows = vec![("input", read)];
     if report.partitioning != "map_only" {
         rows.push(("shuffle", shuffle(report)));
         rows.push(("reduce", reduce(report)));
@@ -41,7 +43,8 @@ pub fn succeeded(ended: &Ended, report: &JobReport, start_dir: &Path) -> String 
     if ended.spec.keep_ifiles {
         let dirs: Vec<String> =
             ended.submitted.disk_dirs.iter().map(|dir| dir.display().to_string()).collect();
-        rows.push(("I-files", dirs.join(" ")));
+        let time = ended.spec.keep_seconds.map(|seconds| format!(", for {}", duration::display(seconds)));
+        rows.push(("I-files", format!("{}{}", dirs.join(" "), time.unwrap_or_default())));
     }
     let job = ended.submitted.job;
     format!(

@@ -69,6 +69,9 @@ named! {
         CommitAfterParentSync = "commit-after-parent-sync",
         CleanupBeforeRemove = "cleanup-before-remove",
         CleanupAfterRemove = "cleanup-after-remove",
+        GcBeforeMark = "gc-before-mark",
+        GcAfterMark = "gc-after-mark",
+        GcAfterRemove = "gc-after-remove",
     }
 }
 

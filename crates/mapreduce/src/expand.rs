@@ -29,6 +29,8 @@ pub enum ExpandError {
     NoSuchStage { stage: String },
     #[error("the stage {stage:?} has no result, but the stage after it begins")]
     NoResult { stage: &'static str },
+    #[error("the job reduces I-files again, but nobody told which")]
+    NothingToAdopt,
     #[error("the proof failed, the output is not published: {}", findings_text(.0))]
     Proof(Box<Proof>),
 }
@@ -45,7 +47,11 @@ fn findings_text(proof: &Proof) -> String {
 
 /// The names of the stages of a job, in order.
 pub fn stages(spec: &JobSpec) -> Vec<&'static str> {
-    if spec.map_only { vec!["map", "commit"] } else { vec!["map", "seal", "merge", "reduce", "commit"] }
+    match (spec.map_only, spec.reduce_again) {
+        (true, _) => vec!["map", "commit"],
+        (false, None) => vec!["map", "seal", "merge", "reduce", "commit"],
+        (false, Some(_)) => vec!["adopt", "merge", "reduce", "commit"],
+    }
 }
 
 /// The tasks of a stage, from the results of those before it. The reduce plan is remembered in `results`.
@@ -53,6 +59,10 @@ pub fn expand(stage: &str, spec: &JobSpec, results: &mut JobResults) -> Result<V
     match stage {
         "map" => Ok(map_tasks(spec, results)),
         "seal" => Ok(vec![Task::Seal(SealTask {})]),
+        "adopt" => {
+            let adopt = results.adopt.clone().ok_or(ExpandError::NothingToAdopt)?;
+            Ok(vec![Task::Adopt(adopt)])
+        }
         "merge" => {
             let seal = results.seal.as_ref().ok_or(ExpandError::NoResult { stage: "seal" })?;
             let tasks = merge_tasks(&seal.runs, &spec.layout, spec.partitioning);
@@ -174,6 +184,35 @@ mod tests {
         assert_eq!(commit.parts.len(), reduces.len());
         assert!(commit.report.proof.agrees);
         assert_eq!((commit.report.proof.records, commit.report.job), (7, JobId(7)));
+    }
+
+    #[test]
+    fn a_job_that_reduces_again_begins_with_what_another_kept() {
+        let (mut spec, done) = reduce_stage();
+        spec.reduce_again = Some(JobId(7));
+        assert_eq!(stages(&spec), ["adopt", "merge", "reduce", "commit"]);
+        assert!(expand("adopt", &spec, &mut JobResults::default()).is_err());
+        let seal = done.seal.unwrap();
+        let adopt = api::task::AdoptTask {
+            source: JobId(7),
+            dirs: Vec::new(),
+            runs: Vec::new(),
+            chunks: seal.chunks.clone(),
+        };
+        let commits = done.maps.into_iter().map(|(task, (number, map))| (task, (number, map.commits)));
+        let mut results = JobResults::reducing_again(JobId(8), adopt.clone(), commits.collect());
+        assert_eq!(expand("adopt", &spec, &mut results).unwrap(), [Task::Adopt(adopt)]);
+        let adopted = api::task::AdoptResult { chunks: seal.chunks, runs: seal.runs };
+        let task = TaskKey { job: JobId(8), stage: StageIndex(0), task: TaskIndex(0) };
+        let attempt = AttemptKey { task, attempt: AttemptNumber(0) };
+        results.record(attempt, api::TaskResult::Adopt(adopted));
+        let reduces = expand("reduce", &spec, &mut results).unwrap();
+        assert!(matches!(&reduces[..], [Task::Reduce(first), ..] if !first.valid_attempts.is_empty()));
+        finish_reduces(&mut results);
+        let commit = expand("commit", &spec, &mut results).unwrap();
+        let [Task::Commit(commit)] = &commit[..] else { panic!("one commit task") };
+        let report = &commit.report;
+        assert_eq!((report.proof.records, report.map.tasks, report.reduce_again), (7, 0, Some(JobId(7))));
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub(crate) fn job_report(spec: &JobSpec, results: &JobResults, proof: &Proof, pa
         synced: spec.sync,
         layout: spec.layout,
         input: input_report(spec, results),
-        map: map_report(results),
+        map: map_report(spec, results),
         shuffle: shuffle_report(spec, results, proof),
         reduce: reduce_report(spec, results),
         phases: phases(spec, results),
@@ -52,6 +52,7 @@ pub(crate) fn job_report(spec: &JobSpec, results: &JobResults, proof: &Proof, pa
         plan: plan_rows(results),
         parts: parts.to_vec(),
         counters: results.counters(),
+        reduce_again: spec.reduce_again,
     }
 }
 
@@ -74,12 +75,15 @@ fn attempts_of(spec: &JobSpec, results: &JobResults, stage: &str) -> u64 {
     results.attempts.iter().filter(|attempt| Some(usize::from(attempt.stage.0)) == index).count() as u64
 }
 
-fn map_report(results: &JobResults) -> MapReport {
+fn map_report(spec: &JobSpec, results: &JobResults) -> MapReport {
+    // The commits of another job's maps stand in the results; none ran in this one.
+    if spec.reduce_again.is_some() {
+        return MapReport::default();
+    }
     let maps = || results.maps.values().map(|(_, map)| map);
     MapReport {
         tasks: results.maps.len() as u64,
-        // The map stage is the first one of either kind of job.
-        attempts: results.attempts.iter().filter(|attempt| attempt.stage.0 == 0).count() as u64,
+        attempts: attempts_of(spec, results, "map"),
         output_records: maps().map(|map| map.output_records).sum(),
         output_bytes: maps().map(|map| map.output_bytes).sum(),
         unread_bytes: maps().map(|map| map.unread_bytes).sum(),

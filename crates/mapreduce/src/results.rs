@@ -1,7 +1,7 @@
 //! What the stages of a job gave so far.
 
-use api::task::{MapResult, MergeResult, ReduceResult, ReduceTask, RunSummary, SealResult};
-use api::{Split, TaskResult};
+use api::task::{AdoptTask, MapResult, MergeResult, ReduceResult, ReduceTask, RunSummary, SealResult};
+use api::{SourceCommit, Split, TaskResult};
 use ids::{AttemptKey, AttemptNumber, JobId, RunId, StageIndex, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +12,8 @@ pub struct JobResults {
     pub splits: Vec<Split>,
     /// The winning attempt of each map task and its result.
     pub maps: BTreeMap<TaskIndex, (AttemptNumber, MapResult)>,
+    /// What an earlier job kept, in a job that reduces it again.
+    pub adopt: Option<AdoptTask>,
     pub seal: Option<SealResult>,
     pub merges: BTreeMap<TaskIndex, MergeResult>,
     /// The reduce tasks as planned, in part order.
@@ -40,12 +42,29 @@ impl JobResults {
         Self { job, splits, ..Self::default() }
     }
 
+    /// The results of a job that reduces again what an earlier one kept: the commits of its winning map attempts
+    /// stand for those of maps, so that the proof and the plan are made as ever.
+    pub fn reducing_again(
+        job: JobId,
+        adopt: AdoptTask,
+        commits: BTreeMap<TaskIndex, (AttemptNumber, Vec<SourceCommit>)>,
+    ) -> Self {
+        let map =
+            |(task, (attempt, commits))| (task, (attempt, MapResult { commits, ..MapResult::default() }));
+        let maps = commits.into_iter().map(map).collect();
+        Self { job, adopt: Some(adopt), maps, ..Self::default() }
+    }
+
     /// Takes the result of the winner of a task.
     pub fn record(&mut self, attempt: AttemptKey, result: TaskResult) {
         let task = attempt.task.task;
         match result {
             TaskResult::Map(result) => drop(self.maps.insert(task, (attempt.attempt, result))),
             TaskResult::Seal(result) => self.seal = Some(result),
+            TaskResult::Adopt(result) => {
+                self.seal =
+                    Some(SealResult { chunks: result.chunks, runs: result.runs, ..SealResult::default() });
+            }
             TaskResult::Merge(result) => drop(self.merges.insert(task, result)),
             TaskResult::Reduce(result) => drop(self.reduces.insert(task, result)),
             TaskResult::Commit(_) => {}

@@ -2,8 +2,8 @@
 
 use crate::change::{AttemptState, Change, JobState};
 use crate::convert::{json, path_text, stored};
-use crate::intermediate;
 use crate::{Metastore, StoreError};
+use crate::{intermediate, kept};
 use api::{JobSpec, Task, TaskFailure};
 use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskKey};
 use sqlx::Connection;
@@ -81,7 +81,10 @@ async fn apply_one(db: &mut SqliteConnection, change: &Change) -> Result<(), App
         Change::JobEnded { job, state, exit_code, error, now_ns } => {
             job_ended(db, *job, *state, *exit_code, error.as_deref(), *now_ns).await
         }
-        Change::JobCleaned { job, now_ns } => job_cleaned(db, *job, *now_ns).await,
+        Change::JobCleaned { job, kept, now_ns } => kept::job_cleaned(db, *job, *kept, *now_ns).await,
+        Change::KeptFilesRemoved { job, bytes, now_ns } => {
+            kept::files_removed(db, *job, *bytes, *now_ns).await
+        }
         Change::StageExpanded { job, stage, tasks, now_ns } => {
             stage_expanded(db, *job, *stage, tasks, *now_ns).await
         }
@@ -89,8 +92,9 @@ async fn apply_one(db: &mut SqliteConnection, change: &Change) -> Result<(), App
         Change::AttemptStarted { attempt, node, slot, now_ns } => {
             attempt_started(db, *attempt, *node, *slot, *now_ns).await
         }
-        Change::AttemptEnded { attempt, state, started_ns, ended_ns, failure } => {
-            attempt_ended(db, *attempt, *state, (*started_ns, *ended_ns), failure.as_ref()).await
+        Change::AttemptEnded { attempt, state, started_ns, opened_ns, ended_ns, failure } => {
+            let times = AttemptTimes { started_ns: *started_ns, opened_ns: *opened_ns, ended_ns: *ended_ns };
+            attempt_ended(db, *attempt, *state, times, failure.as_ref()).await
         }
         Change::TaskDone { attempt, now_ns } => task_done(db, *attempt, *now_ns).await,
         Change::TaskRetried { task, now_ns } => task_retried(db, *task, *now_ns).await,
@@ -181,8 +185,8 @@ struct NewJob<'a> {
 
 async fn job_submitted(db: &mut SqliteConnection, new: &NewJob<'_>) -> Result<(), ApplyError> {
     sqlx::query(
-        "INSERT INTO jobs (job, owner, name, state, spec, output, staging, disk_dirs, created_ns) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        "INSERT INTO jobs (job, owner, name, state, spec, output, staging, disk_dirs, created_ns, reduce_again) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     )
     .bind(new.job.0)
     .bind(new.owner)
@@ -193,6 +197,7 @@ async fn job_submitted(db: &mut SqliteConnection, new: &NewJob<'_>) -> Result<()
     .bind(path_text(new.staging)?)
     .bind(json(new.disk_dirs)?)
     .bind(stored(new.now_ns))
+    .bind(new.spec.reduce_again.map(|source| source.0))
     .execute(&mut *db)
     .await?;
     for (index, name) in new.stages.iter().enumerate() {
@@ -273,15 +278,6 @@ async fn job_ended(
         JobState::Running | JobState::Committing => "job goes on",
     };
     event(db, &Happening::of_job(job, kind, now), error).await
-}
-
-async fn job_cleaned(db: &mut SqliteConnection, job: JobId, now: u64) -> Result<(), ApplyError> {
-    sqlx::query("UPDATE jobs SET cleaned_ns = $2 WHERE job = $1")
-        .bind(job.0)
-        .bind(stored(now))
-        .execute(&mut *db)
-        .await?;
-    event(db, &Happening::of_job(job, "job cleaned", now), None).await
 }
 
 async fn stage_expanded(
@@ -370,17 +366,23 @@ async fn attempt_started(
     event(db, &Happening::of_attempt(attempt, "attempt started", now), Some(&place)).await
 }
 
-/// `times`: when it started and ended.
+/// When an attempt started, when the runs of a reduce attempt were open, and when it ended.
+struct AttemptTimes {
+    started_ns: u64,
+    opened_ns: Option<u64>,
+    ended_ns: u64,
+}
+
 async fn attempt_ended(
     db: &mut SqliteConnection,
     attempt: AttemptKey,
     state: AttemptState,
-    times: (u64, u64),
+    times: AttemptTimes,
     failure: Option<&TaskFailure>,
 ) -> Result<(), ApplyError> {
     let failure_json = failure.map(json).transpose()?;
     let pipeline: Option<i64> = sqlx::query_scalar(
-        "UPDATE attempts SET state = $5, started_ns = $6, ended_ns = $7, failure = $8 \
+        "UPDATE attempts SET state = $5, started_ns = $6, ended_ns = $7, failure = $8, opened_ns = $9 \
          WHERE job = $1 AND stage = $2 AND task = $3 AND attempt = $4 RETURNING pipeline",
     )
     .bind(attempt.task.job.0)
@@ -388,14 +390,15 @@ async fn attempt_ended(
     .bind(i64::from(attempt.task.task.0))
     .bind(i64::from(attempt.attempt.0))
     .bind(state.word())
-    .bind(stored(times.0))
-    .bind(stored(times.1))
+    .bind(stored(times.started_ns))
+    .bind(stored(times.ended_ns))
     .bind(failure_json)
+    .bind(times.opened_ns.map(stored))
     .fetch_optional(&mut *db)
     .await?;
     sqlx::query("UPDATE pipelines SET ended_ns = $2 WHERE pipeline = $1")
         .bind(pipeline)
-        .bind(stored(times.1))
+        .bind(stored(times.ended_ns))
         .execute(&mut *db)
         .await?;
     let kind = match state {
@@ -407,7 +410,7 @@ async fn attempt_ended(
         AttemptState::Interrupted => "attempt interrupted",
     };
     let detail = failure.map(|failure| failure.message.as_str());
-    event(db, &Happening::of_attempt(attempt, kind, times.1), detail).await
+    event(db, &Happening::of_attempt(attempt, kind, times.ended_ns), detail).await
 }
 
 async fn task_done(db: &mut SqliteConnection, attempt: AttemptKey, now: u64) -> Result<(), ApplyError> {

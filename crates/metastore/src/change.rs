@@ -20,6 +20,24 @@ pub enum JobState {
     Interrupted,
 }
 
+/// What became of the intermediate data that a job was told to keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptFiles {
+    Kept,
+    /// Somebody began to remove them: they may be read no more.
+    Removing,
+    Removed,
+}
+
+/// How long the intermediate data of a cleaned job stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// It is gone.
+    Nothing,
+    ForGood,
+    Until(u64),
+}
+
 /// How an attempt stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptState {
@@ -76,9 +94,16 @@ pub enum Change {
         error: Option<String>,
         now_ns: u64,
     },
-    /// Its directories are gone (or are kept on purpose).
+    /// Its directories are gone, but for intermediate data that is kept on purpose.
     JobCleaned {
         job: JobId,
+        kept: Keep,
+        now_ns: u64,
+    },
+    /// What a job kept is gone.
+    KeptFilesRemoved {
+        job: JobId,
+        bytes: u64,
         now_ns: u64,
     },
     StageExpanded {
@@ -102,6 +127,8 @@ pub enum Change {
         attempt: AttemptKey,
         state: AttemptState,
         started_ns: u64,
+        /// When the runs of a reduce attempt were open.
+        opened_ns: Option<u64>,
         ended_ns: u64,
         failure: Option<TaskFailure>,
     },
@@ -185,6 +212,21 @@ impl JobState {
     /// Whether nothing follows this state.
     pub fn over(self) -> bool {
         !matches!(self, Self::Running | Self::Committing)
+    }
+}
+
+impl KeptFiles {
+    /// The word in the table.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::Removing => "removing",
+            Self::Removed => "removed",
+        }
+    }
+
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        [Self::Kept, Self::Removing, Self::Removed].into_iter().find(|state| state.word() == word)
     }
 }
 

@@ -23,13 +23,15 @@ mod console;
 mod convert;
 mod error;
 mod intermediate;
+mod kept;
 mod open;
 mod read;
 #[cfg(test)]
 mod suite;
 
-pub use change::{AttemptState, Change, JobState, ProofRow};
+pub use change::{AttemptState, Change, JobState, Keep, KeptFiles, ProofRow};
 pub use console::{Cell, QueryError, QueryLimits, Table, query_read_only};
 pub use error::StoreError;
+pub use kept::WinningCommits;
 pub use open::Metastore;
 pub use read::{AttemptRow, ChunkRow, EventRow, JobRow, PartRow, PlanTaskRow, RunRow, StageRow, TaskRow};

@@ -89,7 +89,7 @@ async fn lock_within_limit(lock: &File, path: &Path) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::{DATABASE_NAME, Metastore};
-    use crate::StoreError;
+    use crate::{KeptFiles, StoreError};
 
     #[tokio::test]
     async fn a_foreign_file_is_named_as_damaged() {
@@ -117,6 +117,27 @@ mod tests {
             Some(StoreError::FromNewerVersion { version: 9999, .. }) => {}
             other => panic!("expected a newer version, got {other:?}"),
         }
+    }
+
+    /// The database that the version before the third migration left after three jobs.
+    #[tokio::test]
+    async fn a_database_of_the_version_before_is_brought_up_to_date() {
+        let dir = tempfile::tempdir().unwrap();
+        let old = concat!(env!("CARGO_MANIFEST_DIR"), "/test_data/v2/sailfish.db");
+        std::fs::copy(old, dir.path().join(DATABASE_NAME)).unwrap();
+        let store = Metastore::open(dir.path()).await.unwrap();
+        let jobs = store.jobs(10).await.unwrap();
+        let kept: Vec<_> = jobs.iter().map(|row| (row.job.0, row.kept_files, row.keep_until_ns)).collect();
+        assert_eq!(kept, [(3, None, None), (2, None, None), (1, Some(KeptFiles::Kept), None)]);
+        let job = jobs[2].job;
+        let spec = store.job_spec(job).await.unwrap().unwrap();
+        assert!(spec.keep_ifiles && spec.reduce_again.is_none());
+        let attempts = store.attempts(job).await.unwrap();
+        assert!(attempts.len() > 3 && attempts.iter().all(|row| row.opened_ns.is_none() && row.slot < 2));
+        assert!(!store.winning_commits(job).await.unwrap().is_empty());
+        store.close().await.unwrap();
+        // And once more: nothing is left to do.
+        assert_eq!(Metastore::open(dir.path()).await.unwrap().jobs(10).await.unwrap(), jobs);
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! Typed reads: what the server needs to clean up, and what `sailfish jobs` and `sailfish show` print.
 //! Times are nanoseconds since 1970.
 
-use crate::change::{AttemptState, JobState, ProofRow};
+use crate::change::{AttemptState, JobState, KeptFiles, ProofRow};
 use crate::convert::Reader;
 use crate::{Metastore, StoreError};
 use api::{Boundaries, DataSum, JobReport, JobSpec, KeyBytes, Task, TaskFailure};
@@ -30,6 +30,12 @@ pub struct JobRow {
     pub ended_ns: Option<u64>,
     /// None: its directories may still exist.
     pub cleaned_ns: Option<u64>,
+    /// The job whose kept I-files this one reads.
+    pub reduce_again: Option<JobId>,
+    /// None where nothing was kept.
+    pub kept_files: Option<KeptFiles>,
+    /// When kept files may go by themselves; None: never.
+    pub keep_until_ns: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +68,8 @@ pub struct AttemptRow {
     pub state: AttemptState,
     pub assigned_ns: u64,
     pub started_ns: Option<u64>,
+    /// When the runs of a reduce attempt were open; None for others, and where it failed.
+    pub opened_ns: Option<u64>,
     pub ended_ns: Option<u64>,
     pub failure: Option<TaskFailure>,
 }
@@ -203,6 +211,7 @@ impl Metastore {
                     .ok_or_else(|| self.reader().damaged("attempts.state", state))?,
                 assigned_ns: self.number(row, "assigned_ns")?,
                 started_ns: self.number_or_none(row, "started_ns")?,
+                opened_ns: self.number_or_none(row, "opened_ns")?,
                 ended_ns: self.number_or_none(row, "ended_ns")?,
                 failure: failure.map(|_| self.json(row, "failure")).transpose()?,
             })
@@ -337,7 +346,7 @@ impl Metastore {
         self.rows(query).await?.iter().map(counter).collect()
     }
 
-    async fn rows(
+    pub(crate) async fn rows(
         &self,
         query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
     ) -> Result<Vec<SqliteRow>, StoreError> {
@@ -349,14 +358,18 @@ impl Metastore {
         Reader { database: &self.path }
     }
 
-    fn get<'r, T>(&self, row: &'r SqliteRow, column: &'static str) -> Result<T, StoreError>
+    pub(crate) fn get<'r, T>(&self, row: &'r SqliteRow, column: &'static str) -> Result<T, StoreError>
     where
         T: sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
     {
         row.try_get(column).map_err(|error| self.driver_error(error))
     }
 
-    fn number<T: TryFrom<i64>>(&self, row: &SqliteRow, column: &'static str) -> Result<T, StoreError> {
+    pub(crate) fn number<T: TryFrom<i64>>(
+        &self,
+        row: &SqliteRow,
+        column: &'static str,
+    ) -> Result<T, StoreError> {
         self.reader().number(column, self.get(row, column)?)
     }
 
@@ -368,7 +381,7 @@ impl Metastore {
         self.reader().number_or_none(column, self.get(row, column)?)
     }
 
-    fn hash_sum(&self, row: &SqliteRow, column: &'static str) -> Result<u128, StoreError> {
+    pub(crate) fn hash_sum(&self, row: &SqliteRow, column: &'static str) -> Result<u128, StoreError> {
         self.reader().hash_sum(column, &self.get::<Vec<u8>>(row, column)?)
     }
 
@@ -393,8 +406,9 @@ impl Metastore {
         Ok(AttemptKey { task: self.task_key(row)?, attempt: AttemptNumber(self.number(row, "attempt")?) })
     }
 
-    fn job_row(&self, row: &SqliteRow) -> Result<JobRow, StoreError> {
+    pub(crate) fn job_row(&self, row: &SqliteRow) -> Result<JobRow, StoreError> {
         let state: String = self.get(row, "state")?;
+        let kept_files: Option<String> = self.get(row, "ifiles")?;
         Ok(JobRow {
             job: JobId(self.get(row, "job")?),
             owner: self.get(row, "owner")?,
@@ -409,6 +423,11 @@ impl Metastore {
             started_ns: self.number_or_none(row, "started_ns")?,
             ended_ns: self.number_or_none(row, "ended_ns")?,
             cleaned_ns: self.number_or_none(row, "cleaned_ns")?,
+            reduce_again: self.get::<Option<i64>>(row, "reduce_again")?.map(JobId),
+            kept_files: kept_files
+                .map(|word| KeptFiles::parse(&word).ok_or_else(|| self.reader().damaged("jobs.ifiles", word)))
+                .transpose()?,
+            keep_until_ns: self.number_or_none(row, "keep_until_ns")?,
         })
     }
 }

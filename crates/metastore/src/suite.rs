@@ -1,7 +1,7 @@
 //! The one suite of the store, for every back-end: each function takes an open, empty store. SQLite runs it
 //! below; another back-end runs the same functions.
 
-use crate::{AttemptState, Change, JobState, Metastore, ProofRow};
+use crate::{AttemptState, Change, JobState, Keep, KeptFiles, Metastore, ProofRow};
 use api::task::{ChunkSummary, KeyWeight, MapTask, Part, ReduceTask, RunSummary, SealTask};
 use api::{
     Blame, Boundaries, Codec, DataSum, JobSpec, KeyBytes, Layout, Partitioning, SourceCommit, Split, Task,
@@ -94,7 +94,7 @@ pub(crate) async fn a_job_is_remembered(store: &Metastore) {
         error: Some("no".to_string()),
         now_ns: 9,
     };
-    store.apply(&[ended, Change::JobCleaned { job, now_ns: 10 }]).await.unwrap();
+    store.apply(&[ended, Change::JobCleaned { job, kept: Keep::Nothing, now_ns: 10 }]).await.unwrap();
     let row = store.jobs(10).await.unwrap().remove(0);
     assert_eq!((row.state, row.exit_code, row.error.as_deref()), (JobState::Failed, Some(3), Some("no")));
     assert_eq!((row.ended_ns, row.cleaned_ns), (Some(9), Some(10)));
@@ -130,6 +130,7 @@ pub(crate) async fn attempts_have_a_history(store: &Metastore) {
         attempt,
         state,
         started_ns: 6,
+        opened_ns: Some(7),
         ended_ns: 8,
         failure,
     };
@@ -159,6 +160,7 @@ pub(crate) async fn attempts_have_a_history(store: &Metastore) {
     assert_eq!(states, [AttemptState::Failed, AttemptState::Succeeded, AttemptState::Interrupted]);
     assert_eq!(attempts[0].failure, Some(failure));
     assert_eq!((attempts[1].started_ns, attempts[1].ended_ns, attempts[1].slot), (Some(6), Some(8), 1));
+    assert_eq!(attempts[1].opened_ns, Some(7));
     let tasks = store.tasks(job).await.unwrap();
     assert_eq!((tasks[0].state.as_str(), tasks[0].winner), ("done", Some(AttemptNumber(1))));
     assert_eq!(tasks[0].payload, map);
@@ -206,6 +208,9 @@ pub(crate) async fn data_between_the_stages_is_remembered(store: &Metastore) {
         .await
         .unwrap();
     assert_eq!(store.chunks(job).await.unwrap()[0].appended_bytes, 30);
+    let commits = store.winning_commits(job).await.unwrap();
+    let expected = SourceCommit { ifile: IfileIndex(1), chunk: ChunkId(2), sum };
+    assert_eq!(commits, BTreeMap::from([(TaskIndex(0), (AttemptNumber(0), vec![expected]))]));
     let runs = store.runs(job).await.unwrap();
     assert_eq!((runs[0].replaced_by, runs[1].replaced_by), (Some(RunId(6)), None));
     assert_eq!(store.boundaries(job).await.unwrap(), Some(boundaries));
@@ -267,7 +272,7 @@ pub(crate) async fn jobs_of_others_are_found_for_cleaning(store: &Metastore) {
             owner("other"),
             submitted(theirs, "other"),
             submitted(clean, "other"),
-            Change::JobCleaned { job: clean, now_ns: 5 },
+            Change::JobCleaned { job: clean, kept: Keep::Nothing, now_ns: 5 },
             Change::OwnerEnded { uuid: "other".to_string(), now_ns: 6 },
         ])
         .await
@@ -275,6 +280,42 @@ pub(crate) async fn jobs_of_others_are_found_for_cleaning(store: &Metastore) {
     let found: Vec<JobId> = store.jobs_to_clean("me").await.unwrap().into_iter().map(|row| row.job).collect();
     assert_eq!(found, [theirs]);
     assert_ne!(mine, theirs);
+}
+
+pub(crate) async fn kept_files_go_once_nobody_reads_them(store: &Metastore) {
+    let source = new_job(store).await;
+    let states = async || {
+        let row = store.job(source).await.unwrap().unwrap();
+        (row.kept_files, row.keep_until_ns)
+    };
+    assert_eq!(states().await, (None, None));
+    assert!(!store.begin_to_remove_kept_files(source).await.unwrap(), "nothing is kept yet");
+    let ended = |job, state| Change::JobEnded { job, state, exit_code: Some(0), error: None, now_ns: 3 };
+    let cleaned = Change::JobCleaned { job: source, kept: Keep::Until(50), now_ns: 4 };
+    store.apply(&[ended(source, JobState::Succeeded), cleaned]).await.unwrap();
+    assert_eq!(states().await, (Some(KeptFiles::Kept), Some(50)));
+    let reader = store.reserve_job_id().await.unwrap();
+    let mut read = submitted(reader, "me");
+    let Change::JobSubmitted { spec: again, .. } = &mut read else { panic!("not a submit") };
+    Arc::make_mut(again).reduce_again = Some(source);
+    store.apply(&[read]).await.unwrap();
+    assert_eq!(store.job(reader).await.unwrap().unwrap().reduce_again, Some(source));
+    assert_eq!(store.reader_of(source).await.unwrap(), Some(reader));
+    assert!(!store.begin_to_remove_kept_files(source).await.unwrap(), "somebody reads them");
+    store.apply(&[ended(reader, JobState::Failed)]).await.unwrap();
+    assert_eq!(store.reader_of(source).await.unwrap(), None);
+    // Twice, as after a crash in between.
+    for _ in 0..2 {
+        assert!(store.begin_to_remove_kept_files(source).await.unwrap());
+        assert_eq!(store.jobs_with_kept_files().await.unwrap().len(), 1);
+    }
+    assert_eq!(states().await, (Some(KeptFiles::Removing), Some(50)));
+    store.apply(&[Change::KeptFilesRemoved { job: source, bytes: 7, now_ns: 9 }]).await.unwrap();
+    assert_eq!(states().await, (Some(KeptFiles::Removed), Some(50)));
+    assert!(store.jobs_with_kept_files().await.unwrap().is_empty());
+    assert!(!store.begin_to_remove_kept_files(source).await.unwrap());
+    let events = store.events(source, 1).await.unwrap();
+    assert_eq!((events[0].kind.as_str(), events[0].detail.as_deref()), ("I-files removed", Some("7 bytes")));
 }
 
 mod sqlite {
@@ -309,6 +350,11 @@ mod sqlite {
     #[tokio::test]
     async fn data_between_the_stages_is_remembered() {
         super::data_between_the_stages_is_remembered(&open().await.1).await;
+    }
+
+    #[tokio::test]
+    async fn kept_files_go_once_nobody_reads_them() {
+        super::kept_files_go_once_nobody_reads_them(&open().await.1).await;
     }
 
     #[tokio::test]

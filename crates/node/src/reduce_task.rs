@@ -4,6 +4,7 @@ use crate::Shared;
 use crate::job_data::JobData;
 use crate::progress::Counters;
 use crate::shuffle_tasks::{merge_need_bytes, read_ahead_bytes};
+use crate::slot::now_ns;
 use crate::work_dir::{WorkDir, function_context};
 use api::task::{ReduceResult, ReduceTask};
 use api::{Blame, Function, JobSpec, TaskFailure};
@@ -52,6 +53,7 @@ pub(crate) fn run(
         spec.sync,
     )?;
     let mut function = reduce_function(spec.reducer.as_ref(), is_pre_combined(spec), &context)?;
+    let opened_ns = Some(now_ns());
     let counts = function.run(&mut input, &mut part)?;
     let part = part.finish()?;
     input.count_rest();
@@ -69,6 +71,7 @@ pub(crate) fn run(
         retrieved_bytes,
         fan_in: runs.len() as u32,
         counters: BTreeMap::new(),
+        opened_ns,
     })
 }
 

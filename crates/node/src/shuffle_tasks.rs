@@ -2,7 +2,7 @@
 
 use crate::job_data::JobData;
 use api::TaskFailure;
-use api::task::{MergeResult, MergeTask, SealResult};
+use api::task::{AdoptResult, AdoptTask, MergeResult, MergeTask, SealResult};
 use chunkserver::Run;
 use std::sync::Arc;
 
@@ -13,6 +13,10 @@ const BLOCKS_PER_RUN: u64 = 2;
 
 pub(crate) fn seal(job: &JobData) -> Result<SealResult, TaskFailure> {
     job.chunkserver()?.seal().map_err(|error| error.to_failure())
+}
+
+pub(crate) fn adopt(job: &JobData, task: &AdoptTask) -> Result<AdoptResult, TaskFailure> {
+    job.chunkserver()?.adopt(task).map_err(|error| error.to_failure())
 }
 
 pub(crate) fn merge(job: &JobData, task: &MergeTask) -> Result<MergeResult, TaskFailure> {

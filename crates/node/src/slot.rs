@@ -35,7 +35,8 @@ pub(crate) fn slot_loop(shared: &Shared, slot: u32) {
     }
 }
 
-fn now_ns() -> u64 {
+/// Nanoseconds since 1970.
+pub(crate) fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
@@ -80,6 +81,7 @@ fn run_task(
     let attempt = assignment.attempt;
     match &assignment.task {
         Task::Map(task) => map_task::run(shared, state, job, attempt, task).map(TaskResult::Map),
+        Task::Adopt(task) => shuffle_tasks::adopt(job, task).map(TaskResult::Adopt),
         Task::Seal(_) => shuffle_tasks::seal(job).map(TaskResult::Seal),
         Task::Merge(task) => shuffle_tasks::merge(job, task).map(TaskResult::Merge),
         Task::Reduce(task) => reduce_task::run(shared, job, attempt, task).map(TaskResult::Reduce),

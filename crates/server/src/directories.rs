@@ -45,6 +45,19 @@ pub(crate) fn check_output(spec: &JobSpec, state_dir: &Path) -> Result<(), Serve
     Ok(())
 }
 
+/// Refuses an output whose replacement would take away directories that the job reads.
+pub(crate) fn check_output_against(spec: &JobSpec, dirs: &[PathBuf]) -> Result<(), ServerError> {
+    let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let output = resolved(&spec.output);
+    match dirs.iter().find(|dir| resolved(dir).starts_with(&output)) {
+        None => Ok(()),
+        Some(inside) => Err(ServerError::OutputHoldsWhatTheJobNeeds {
+            output: spec.output.clone(),
+            inside: inside.clone(),
+        }),
+    }
+}
+
 impl Directories {
     /// Names the directories of a job; creates nothing.
     pub fn choose(spec: &JobSpec, job: JobId, owner_uuid: &str) -> Result<Self, ServerError> {
@@ -100,7 +113,7 @@ impl Directories {
     }
 }
 
-fn remove_tree(path: &Path) -> std::io::Result<()> {
+pub(crate) fn remove_tree(path: &Path) -> std::io::Result<()> {
     let ours = path.file_name().is_some_and(|name| name.to_string_lossy().contains(MARK));
     if !ours {
         return Err(std::io::Error::new(ErrorKind::InvalidInput, "not a directory that sailfish makes"));

@@ -26,6 +26,10 @@ pub enum ServerError {
     #[error("the job cannot be planned: {0}")]
     Plan(#[from] mapreduce::ExpandError),
     #[error(transparent)]
+    NotReducible(#[from] crate::NotReducible),
+    #[error("job {job} is {state}: its files are not removed while it runs")]
+    NotCollectable { job: JobId, state: &'static str },
+    #[error(transparent)]
     Store(#[from] metastore::StoreError),
     #[error("the server stopped because its store failed: {reason}")]
     Failed { reason: String },

@@ -9,11 +9,11 @@ use crate::messages::{
 };
 use crate::owner::OwnerLock;
 use crate::shared::Shared;
-use crate::{ServerError, clock};
+use crate::{ServerError, clock, kept_runs};
 use api::{Boundaries, JobSpec, KeyBytes, Split, TaskResult};
 use faults::{CrashPoint, crash_point};
 use ids::{AttemptKey, BoundariesVersion, JobId, StageIndex};
-use metastore::{AttemptState, Change, JobState, Metastore, StoreError};
+use metastore::{AttemptState, Change, JobState, Keep, Metastore, StoreError};
 use scheduler::{Action, Event, Slot, State, UnixNanos};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -176,6 +176,12 @@ impl EventLoop {
             Err(error) => return Err(error),
         }
         crash_point(CrashPoint::SubmitAfterTransaction);
+        // Only now: from here on nobody begins to remove what this job reads.
+        let results = match kept_runs::results(&self.store, &spec, job, splits).await {
+            Ok(results) => results,
+            Err(ServerError::Store(error)) => return Err(error),
+            Err(error) => return self.withdraw(job, &directories, error, reply).await,
+        };
         if let Err(error) = directories.create() {
             return self.withdraw(job, &directories, error, reply).await;
         }
@@ -185,7 +191,7 @@ impl EventLoop {
             disk_dirs: directories.disk_dirs.clone(),
             cancelled: self.shared.add_job(job),
         });
-        self.jobs.insert(job, Job::new(job, run, splits));
+        self.jobs.insert(job, Job::new(job, run, results));
         self.any_job_yet = true;
         let stages = self.jobs[&job].stage_names.clone();
         self.feed(Event::JobSubmitted { job, stages });
@@ -210,7 +216,7 @@ impl EventLoop {
             now_ns: now_ns(),
         }];
         if directories.remove(false).is_ok() {
-            changes.push(Change::JobCleaned { job, now_ns: now_ns() });
+            changes.push(Change::JobCleaned { job, kept: Keep::Nothing, now_ns: now_ns() });
         }
         self.store.apply(&changes).await?;
         let _ = reply.send(Err(error));
@@ -258,7 +264,7 @@ impl EventLoop {
                     api::Blame::Cancelled => AttemptState::Cancelled,
                     _ => AttemptState::Failed,
                 };
-                job.attempt_ended(&finished, state, Some(failure), &mut self.changes);
+                job.attempt_ended(&finished, state, Err(failure), &mut self.changes);
                 self.feed(Event::AttemptFailed { attempt, retryable });
             }
         }
@@ -300,7 +306,9 @@ impl EventLoop {
     fn cleaned(&mut self, id: JobId, problem: Option<String>) {
         let Some(job) = self.jobs.remove(&id) else { return };
         match problem {
-            None => self.changes.push(Change::JobCleaned { job: id, now_ns: now_ns() }),
+            None => {
+                self.changes.push(Change::JobCleaned { job: id, kept: job.keep(), now_ns: now_ns() });
+            }
             Some(detail) => {
                 tracing::warn!(job = %id, %detail, "cannot remove the files of a job");
                 let kind = "job not cleaned";
@@ -379,15 +387,15 @@ impl EventLoop {
             unreachable!("{attempt} wins while it is handed in");
         };
         self.with_job(attempt.task.job, |job, changes| {
-            job.attempt_ended(&finished, AttemptState::Succeeded, None, changes);
+            job.attempt_ended(&finished, AttemptState::Succeeded, Ok(Some(&result)), changes);
             job.task_done(attempt, result, changes);
         });
     }
 
     fn discarded(&mut self, attempt: AttemptKey) {
-        let Some((finished, _)) = self.in_hand.take() else { return };
+        let Some((finished, result)) = self.in_hand.take() else { return };
         self.with_job(attempt.task.job, |job, changes| {
-            job.attempt_ended(&finished, AttemptState::Discarded, None, changes);
+            job.attempt_ended(&finished, AttemptState::Discarded, Ok(result.as_ref()), changes);
         });
     }
 
@@ -502,7 +510,10 @@ impl EventLoop {
                 });
             }
             match job.directories().remove(job.keeps_ifiles()) {
-                Ok(()) => self.changes.push(Change::JobCleaned { job: *id, now_ns: now_ns() }),
+                Ok(()) => {
+                    let kept = job.keep();
+                    self.changes.push(Change::JobCleaned { job: *id, kept, now_ns: now_ns() });
+                }
                 Err(error) => tracing::warn!(job = %id, %error, "cannot remove the files of a job"),
             }
         }

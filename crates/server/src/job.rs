@@ -4,11 +4,11 @@ use crate::JobRun;
 use crate::clock::now_ns;
 use crate::directories::Directories;
 use crate::messages::{Finished, JobOutcome};
-use api::task::{MapResult, Part, RunSummary, SealResult};
-use api::{Blame, Boundaries, JobSpec, Split, Task, TaskFailure, TaskResult};
-use ids::{AttemptKey, ChunkId, IfileIndex, JobId, PlanVersion, RunId, StageIndex, TaskIndex};
+use api::task::{ChunkSummary, MapResult, Part, RunSummary};
+use api::{Blame, Boundaries, JobSpec, Task, TaskFailure, TaskResult};
+use ids::{AttemptKey, ChunkId, IfileIndex, JobId, PlanVersion, RunId, StageIndex, TaskIndex, TaskKey};
 use mapreduce::{AttemptTime, ExpandError, JobResults, Proof, expand, prove};
-use metastore::{AttemptState, Change, JobState, ProofRow};
+use metastore::{AttemptState, Change, JobState, Keep, ProofRow};
 use scheduler::FailureCause;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ const EXIT_JOB_FAILED: i32 = 1;
 /// What a shell reports for a program that Ctrl-C ended.
 pub(crate) const EXIT_CANCELLED: i32 = 130;
 const EXIT_SIGNAL_BASE: i32 = 128;
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// One job of this process.
 pub(crate) struct Job {
@@ -38,13 +39,13 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub fn new(id: JobId, run: Arc<JobRun>, splits: Vec<Split>) -> Self {
+    pub fn new(id: JobId, run: Arc<JobRun>, results: JobResults) -> Self {
         Self {
             id,
             stage_names: mapreduce::stages(&run.spec),
             run,
             tasks: Vec::new(),
-            results: JobResults::new(id, splits),
+            results,
             boundaries: None,
             cancel_reason: None,
             last_failure: None,
@@ -67,6 +68,11 @@ impl Job {
         let ran_to_its_end =
             matches!(self.outcome, Some(JobOutcome::Succeeded(_) | JobOutcome::Failed { .. }));
         self.run.spec.keep_ifiles && ran_to_its_end
+    }
+
+    /// For how long, from now.
+    pub fn keep(&self) -> Keep {
+        if self.keeps_ifiles() { keep_from_now(self.spec()) } else { Keep::Nothing }
     }
 
     /// Tells running attempts to stop.
@@ -135,7 +141,7 @@ impl Job {
         &mut self,
         finished: &Finished,
         state: AttemptState,
-        failure: Option<TaskFailure>,
+        result: Result<Option<&TaskResult>, TaskFailure>,
         changes: &mut Vec<Change>,
     ) {
         let attempt = finished.attempt;
@@ -146,6 +152,11 @@ impl Job {
             ended_ns: finished.ended_ns,
             won: state == AttemptState::Succeeded,
         });
+        let opened_ns = match &result {
+            Ok(Some(TaskResult::Reduce(reduce))) => reduce.opened_ns,
+            _ => None,
+        };
+        let failure = result.err();
         if let Some(failure) = &failure {
             self.last_failure = Some(failure.clone());
         }
@@ -153,6 +164,7 @@ impl Job {
             attempt,
             state,
             started_ns: finished.started_ns,
+            opened_ns,
             ended_ns: finished.ended_ns,
             failure,
         });
@@ -170,6 +182,17 @@ impl Job {
             TaskResult::Seal(seal) => {
                 changes.push(Change::Chunks { job, chunks: seal.chunks.clone() });
                 let runs = seal.runs.iter().map(without_weights).collect();
+                changes.push(Change::Runs { job, runs, replaced: Vec::new() });
+            }
+            TaskResult::Adopt(adopt) => {
+                // The maps ran in another job; their commits are this one's to prove.
+                for (map_task, (number, map)) in &self.results.maps {
+                    let task = TaskKey { task: *map_task, ..attempt.task };
+                    let attempt = AttemptKey { task, attempt: *number };
+                    changes.push(Change::Sources { attempt, commits: map.commits.clone() });
+                }
+                changes.push(Change::Chunks { job, chunks: adopt.chunks.clone() });
+                let runs = adopt.runs.iter().map(without_weights).collect();
                 changes.push(Change::Runs { job, runs, replaced: Vec::new() });
             }
             TaskResult::Merge(merge) => {
@@ -226,7 +249,14 @@ impl Job {
                 }
                 (self.problem_of_map(map), task.part_index.zip(map.part.as_ref()))
             }
-            (Some(Task::Seal(_)), TaskResult::Seal(seal)) => (self.problem_of_seal(seal), None),
+            (Some(Task::Seal(_)), TaskResult::Seal(seal)) => {
+                (self.problem_of_inventory(&seal.chunks, &seal.runs), None)
+            }
+            (Some(Task::Adopt(task)), TaskResult::Adopt(adopt)) => {
+                let same = task.runs.iter().map(|run| run.run).eq(adopt.runs.iter().map(|run| run.run));
+                let others = (!same).then_some("other runs than it was given");
+                (others.or_else(|| self.problem_of_inventory(&adopt.chunks, &adopt.runs)), None)
+            }
             (Some(Task::Merge(task)), TaskResult::Merge(merge)) => {
                 let known: BTreeSet<RunId> = self.run_ids().collect();
                 let problem = match () {
@@ -271,14 +301,13 @@ impl Job {
         outside.then_some("a commit to an I-file that the job does not have")
     }
 
-    fn problem_of_seal(&self, seal: &SealResult) -> Option<&'static str> {
-        let chunks: BTreeSet<ChunkId> = seal.chunks.iter().map(|chunk| chunk.chunk).collect();
-        let runs: BTreeSet<RunId> = seal.runs.iter().map(|run| run.run).collect();
-        if chunks.len() != seal.chunks.len() || runs.len() != seal.runs.len() {
+    fn problem_of_inventory(&self, chunks: &[ChunkSummary], runs: &[RunSummary]) -> Option<&'static str> {
+        let chunk_ids: BTreeSet<ChunkId> = chunks.iter().map(|chunk| chunk.chunk).collect();
+        let run_ids: BTreeSet<RunId> = runs.iter().map(|run| run.run).collect();
+        if chunk_ids.len() != chunks.len() || run_ids.len() != runs.len() {
             return Some("two chunks or two runs of one number");
         }
-        let mut ifiles =
-            seal.chunks.iter().map(|chunk| chunk.ifile).chain(seal.runs.iter().map(|run| run.ifile));
+        let mut ifiles = chunks.iter().map(|chunk| chunk.ifile).chain(runs.iter().map(|run| run.ifile));
         let outside = ifiles.any(|ifile| ifile.0 >= self.ifile_count());
         outside.then_some("a chunk or run of an I-file that the job does not have")
     }
@@ -286,6 +315,14 @@ impl Job {
     /// Whether the job has such a task, so that nothing is stored about one that never was.
     pub fn knows(&self, stage: StageIndex, task: TaskIndex) -> bool {
         self.tasks.get(usize::from(stage.0)).is_some_and(|tasks| (task.0 as usize) < tasks.len())
+    }
+}
+
+/// How long what a job keeps stays, counted from now.
+pub(crate) fn keep_from_now(spec: &JobSpec) -> Keep {
+    match spec.keep_seconds {
+        None => Keep::ForGood,
+        Some(seconds) => Keep::Until(now_ns().saturating_add(seconds.saturating_mul(NANOS_PER_SECOND))),
     }
 }
 

@@ -20,8 +20,10 @@ mod clock;
 mod directories;
 mod error;
 mod event_loop;
+mod gc;
 mod history;
 mod job;
+mod kept_runs;
 mod messages;
 mod owner;
 mod shared;
@@ -40,7 +42,9 @@ use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 
 pub use error::ServerError;
+pub use gc::{Collected, GcOptions, GcOutcome, GcSelection, collect_garbage, kept_bytes};
 pub use history::History;
+pub use kept_runs::{KeptSource, NotReducible, kept_source};
 pub use messages::{
     Assignment, Finished, JobOutcome, JobProgress, JobRun, PullReply, PullRequest, ServerOptions,
     StageProgress, SubmittedJob,
@@ -166,8 +170,15 @@ impl Drop for Server {
     }
 }
 
-/// Opens the store under a new owner lock and sweeps.
+/// Opens the store under a new owner lock and removes what dead owners left and what is kept no longer.
 async fn start(state_dir: &std::path::Path) -> Result<(Metastore, OwnerLock), ServerError> {
+    let (store, lock) = take_over(state_dir).await?;
+    gc::collect_expired(&store, state_dir, &lock.uuid).await?;
+    Ok((store, lock))
+}
+
+/// Opens the store under a new owner lock and cleans up after dead owners.
+async fn take_over(state_dir: &std::path::Path) -> Result<(Metastore, OwnerLock), ServerError> {
     // First the store: it tells best what is wrong with a state directory.
     let store = Metastore::open(state_dir).await?;
     let lock = OwnerLock::take(state_dir)?;

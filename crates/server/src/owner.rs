@@ -148,6 +148,16 @@ fn holder_is_gone(path: &Path) -> bool {
     pid.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
+/// Whether a process holds the lock of this owner.
+pub(crate) fn lives(state_dir: &Path, uuid: &str) -> bool {
+    let path = owners_dir(state_dir).join(format!("{uuid}.{LOCK_SUFFIX}"));
+    // A lock that cannot be looked at is taken for held: nothing is removed on a guess.
+    match File::options().write(true).open(&path) {
+        Ok(file) => file.try_lock().is_err(),
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    }
+}
+
 /// Whether an owner has a lock file, free or not.
 pub(crate) fn has_lock_file(state_dir: &Path, uuid: &str) -> bool {
     owners_dir(state_dir).join(format!("{uuid}.{LOCK_SUFFIX}")).exists()

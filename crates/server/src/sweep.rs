@@ -3,10 +3,11 @@
 use crate::ServerError;
 use crate::clock::now_ns;
 use crate::directories::Directories;
+use crate::job::keep_from_now;
 use crate::owner::{dead_owners, has_lock_file};
 use api::JobReport;
 use ids::JobId;
-use metastore::{Change, JobRow, JobState, Metastore};
+use metastore::{Change, JobRow, JobState, Keep, Metastore};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -44,12 +45,12 @@ async fn clean_job(store: &Metastore, job: JobId) -> Result<bool, ServerError> {
     let Some(row) = store.job(job).await?.filter(|row| row.cleaned_ns.is_none()) else { return Ok(true) };
     let published = row.state == JobState::Committing && output_is_published(store, &row).await?;
     let ran_to_its_end = matches!(row.state, JobState::Succeeded | JobState::Failed);
-    let keep = match ran_to_its_end || published {
-        true => store.job_spec(job).await?.is_some_and(|spec| spec.keep_ifiles),
-        false => false,
+    let kept = match store.job_spec(job).await? {
+        Some(spec) if spec.keep_ifiles && (ran_to_its_end || published) => keep_from_now(&spec),
+        _ => Keep::Nothing,
     };
     let directories = Directories { staging: row.staging.clone(), disk_dirs: row.disk_dirs.clone() };
-    let removed = directories.remove(keep);
+    let removed = directories.remove(kept != Keep::Nothing);
     let mut changes = Vec::new();
     if !row.state.over() {
         let (state, exit_code, error) = match published {
@@ -59,7 +60,7 @@ async fn clean_job(store: &Metastore, job: JobId) -> Result<bool, ServerError> {
         changes.push(Change::JobEnded { job, state, exit_code, error, now_ns: now_ns() });
     }
     match &removed {
-        Ok(()) => changes.push(Change::JobCleaned { job, now_ns: now_ns() }),
+        Ok(()) => changes.push(Change::JobCleaned { job, kept, now_ns: now_ns() }),
         Err(error) => {
             tracing::warn!(%job, %error, "cannot remove what a dead process left");
         }

@@ -146,6 +146,7 @@ fn answer(assignment: &Assignment, books: &Books) -> TaskResult {
             TaskResult::Map(MapResult { commits, part, input_records: 1, counters, ..MapResult::default() })
         }
         Task::Seal(_) => TaskResult::Seal(seal(books)),
+        Task::Adopt(_) => unreachable!("no job here reduces another one's I-files"),
         Task::Merge(_) => unreachable!("so few runs need no merge"),
         Task::Reduce(task) => TaskResult::Reduce(reduce(task, attempt.attempt, books)),
         Task::Commit(task) => TaskResult::Commit(publish(assignment, task)),

@@ -1,0 +1,104 @@
+//! Runs of an earlier job, opened where they lie: its I-files can be reduced again without running its maps.
+
+use crate::ChunkServer;
+use crate::disks::{DiskFile, run_file_name};
+use crate::error::ChunkServerError;
+use crate::run::{DiskRun, Place, Run, summarize_disk};
+use api::DataSum;
+use api::task::{AdoptResult, AdoptTask, ChunkSummary, KeptRun, RunSummary};
+use ids::{ChunkId, IfileIndex, Source};
+use ifile::{FormatError, Problem, RunFile};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What each source has in a chunk.
+type Books = BTreeMap<(IfileIndex, ChunkId), BTreeMap<Source, DataSum>>;
+
+impl ChunkServer {
+    /// Opens kept runs and checks all of them but the blocks, which are checked when they are read: header,
+    /// footer, key index, source table, and that each is the run the store remembers. The files stay where
+    /// they are and are never changed or removed by this server. Calling it again gives the same.
+    ///
+    /// The first run that cannot be used is the error.
+    pub fn adopt(&self, task: &AdoptTask) -> Result<AdoptResult, ChunkServerError> {
+        let mut books = Books::new();
+        let mut adopted = Vec::with_capacity(task.runs.len());
+        for kept in &task.runs {
+            let (run, summary) = open_kept(task, kept)?;
+            for row in &run.sources {
+                let sums = books.entry((run.ifile, row.chunk)).or_default();
+                sums.entry(row.source).or_default().add(&row.sum);
+            }
+            adopted.push((run, summary));
+        }
+        let runs: Vec<RunSummary> = adopted.iter().map(|(_, summary)| summary.clone()).collect();
+        self.take_in(adopted);
+        let with_books = |chunk: &ChunkSummary| ChunkSummary {
+            sources: books.remove(&(chunk.ifile, chunk.chunk)).unwrap_or_default().into_iter().collect(),
+            ..chunk.clone()
+        };
+        Ok(AdoptResult { chunks: task.chunks.iter().map(with_books).collect(), runs })
+    }
+
+    fn take_in(&self, adopted: Vec<(Run, RunSummary)>) {
+        let progress = &self.shared.progress;
+        let mut books = self.shared.lock();
+        for (run, summary) in adopted {
+            books.keep_run_ids_above(run.id);
+            if books.runs.contains_key(&run.id) {
+                // An earlier attempt took it in.
+                continue;
+            }
+            progress.appended_bytes.fetch_add(summary.record_bytes, Ordering::Relaxed);
+            progress.sorted_bytes.fetch_add(summary.record_bytes, Ordering::Relaxed);
+            books.summaries.insert(run.id, summary);
+            books.runs.insert(run.id, Arc::new(run));
+        }
+    }
+
+    /// Whether a file lies in this job's own directories.
+    pub(crate) fn owns(&self, path: &Path) -> bool {
+        self.shared.config.disk_dirs.iter().any(|dir| path.parent() == Some(dir.as_path()))
+    }
+}
+
+fn open_kept(task: &AdoptTask, kept: &KeptRun) -> Result<(Run, RunSummary), ChunkServerError> {
+    let dir = task.dirs.get(usize::from(kept.disk.0)).cloned().unwrap_or_default();
+    let path: PathBuf = dir.join(run_file_name(kept.run));
+    let file = match DiskFile::open(&path) {
+        Ok(file) => file,
+        Err(source) => return Err(ChunkServerError::Kept { path, job: task.source, source }),
+    };
+    let damaged = |source| ChunkServerError::Damaged { path: path.clone(), source };
+    let opened = RunFile::open(&file).map_err(damaged)?;
+    check_identity(task, kept, &opened).map_err(damaged)?;
+    let run = Run {
+        id: kept.run,
+        ifile: kept.ifile,
+        key_shape: opened.identity.key_shape,
+        sources: opened.sources.clone(),
+        place: Place::Disk(DiskRun::new(path.clone(), &opened)),
+    };
+    let summary = summarize_disk(&run, &opened, kept.disk);
+    Ok((run, summary))
+}
+
+/// A whole file of another run would be read without complaint: the store knows which one belongs here.
+fn check_identity(task: &AdoptTask, kept: &KeptRun, file: &RunFile) -> Result<(), FormatError> {
+    let (identity, footer) = (&file.identity, &file.footer);
+    for (what, here, there) in [
+        ("the job's number", identity.job.0 as u64, task.source.0 as u64),
+        ("the run's number", identity.run.0, kept.run.0),
+        ("the I-file's number", identity.ifile.0.into(), kept.ifile.0.into()),
+        ("number of records", footer.sum.records, kept.records),
+        ("number of record bytes", footer.sum.bytes, kept.record_bytes),
+        ("size of the file", file.file_bytes(), kept.stored_bytes),
+    ] {
+        if here != there {
+            return Err(FormatError::at(0, Problem::Disagreement { what, here, there }));
+        }
+    }
+    Ok(())
+}

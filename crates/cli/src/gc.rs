@@ -1,0 +1,84 @@
+//! `sailfish gc`: removes intermediate files that jobs kept.
+
+use crate::args::GcArgs;
+use crate::exit::{FAILED, Failure};
+use crate::quantity::{bytes, counted};
+use crate::terminal::{print, tell};
+use crate::{duration, escape, store};
+use anyhow::Context;
+use ids::JobId;
+use server::{Collected, GcOptions, GcOutcome, GcSelection, collect_garbage};
+
+/// Removes and says what went.
+pub fn run(args: &GcArgs) -> Result<(), Failure> {
+    let selection = match (&args.older_than, args.all, args.jobs.is_empty()) {
+        (Some(text), ..) => {
+            let age = duration::parse(text).with_context(|| format!("--older-than {text:?}"));
+            GcSelection::OlderThan(age.map_err(Failure::refused)?)
+        }
+        (None, true, _) => GcSelection::All,
+        (None, false, false) => GcSelection::Jobs(args.jobs.iter().copied().map(JobId).collect()),
+        (None, false, true) => GcSelection::Expired,
+    };
+    let state_dir = store::state_dir(args.state.state.as_deref()).map_err(Failure::refused)?;
+    if !store::exists(&state_dir) {
+        return Err(Failure::refused(store::nothing_there(&state_dir)));
+    }
+    let options = GcOptions { selection, dry_run: args.dry_run };
+    let collected = collect_garbage(&state_dir, &options).map_err(Failure::from_server)?;
+    print(&render(&collected, args.dry_run))?;
+    let mut failed = false;
+    for each in &collected {
+        if let GcOutcome::Failed { reason } = &each.outcome {
+            failed = true;
+            tell(&format!("sailfish: cannot remove the I-files of job {}: {reason}", each.job));
+        }
+    }
+    if failed { Err(Failure::said(FAILED)) } else { Ok(()) }
+}
+
+fn render(collected: &[Collected], dry_run: bool) -> String {
+    let mut text = String::new();
+    let (mut jobs, mut total) = (0, 0);
+    for each in collected {
+        let what = match &each.outcome {
+            GcOutcome::Removed => "removed",
+            GcOutcome::WouldBeRemoved => "would be removed",
+            GcOutcome::ReadBy(reader) => &format!("stays: job {reader} reads it"),
+            GcOutcome::OwnerLives => "stays: the process of the job has not ended",
+            GcOutcome::Failed { .. } => "not removed",
+        };
+        if matches!(each.outcome, GcOutcome::Removed | GcOutcome::WouldBeRemoved) {
+            jobs += 1;
+            total += each.bytes;
+        }
+        text.push_str(&format!(
+            "job {} ({}): {} {what}\n",
+            each.job,
+            escape::cell(&each.name),
+            bytes(each.bytes)
+        ));
+    }
+    let verb = if dry_run { "would be removed" } else { "removed" };
+    text.push_str(&match jobs {
+        0 => format!("nothing {verb}\n"),
+        _ => format!("{verb}: {} ({total} bytes) of {}\n", bytes(total), counted(jobs, "job")),
+    });
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::render;
+    use ids::JobId;
+    use server::{Collected, GcOutcome};
+
+    #[test]
+    fn sums_count_what_goes() {
+        let one = |job, outcome| Collected { job: JobId(job), name: "n".into(), bytes: 2048, outcome };
+        assert_eq!(render(&[], false), "nothing removed\n");
+        let text = render(&[one(1, GcOutcome::Removed), one(2, GcOutcome::ReadBy(JobId(7)))], false);
+        assert!(text.contains("job 2 (n): 2.00 KiB stays: job 7 reads it"), "{text}");
+        assert!(text.ends_with("removed: 2.00 KiB (2048 bytes) of 1 job\n"), "{text}");
+    }
+}

@@ -1,0 +1,182 @@
+//! Removing what jobs kept: when its time is over, or when somebody asks.
+
+use crate::clock::now_ns;
+use crate::directories::remove_tree;
+use crate::owner::lives;
+use crate::{ServerError, take_over};
+use faults::{CrashPoint, crash_point};
+use ids::JobId;
+use metastore::{Change, JobRow, KeptFiles, Metastore};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Whose kept files go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GcSelection {
+    /// Those whose time is over.
+    Expired,
+    /// Those, and those of jobs that ended longer ago than this.
+    OlderThan(Duration),
+    /// Those of every job that is over.
+    All,
+    /// Those of these jobs.
+    Jobs(Vec<JobId>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GcOptions {
+    pub selection: GcSelection,
+    /// Say what would go, change nothing.
+    pub dry_run: bool,
+}
+
+/// What became of the kept files of one job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collected {
+    pub job: JobId,
+    pub name: String,
+    /// Bytes of its files before.
+    pub bytes: u64,
+    pub outcome: GcOutcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GcOutcome {
+    Removed,
+    /// In a dry run.
+    WouldBeRemoved,
+    /// A job that is not over reads them.
+    ReadBy(JobId),
+    /// The process of the job has not ended.
+    OwnerLives,
+    Failed {
+        reason: String,
+    },
+}
+
+/// Removes kept intermediate data of a state directory and says what. Doing it again removes nothing more; a process
+/// killed in the middle leaves a mark, by which the next one that opens the state completes the removal. Jobs that
+/// are not over, jobs of processes that live, and files that a running job reads are left alone.
+///
+/// Must not be called from async code.
+pub fn collect_garbage(state_dir: &Path, options: &GcOptions) -> Result<Vec<Collected>, ServerError> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(ServerError::Thread)?;
+    runtime.block_on(async {
+        if options.dry_run {
+            let store = Metastore::open(state_dir).await?;
+            check_jobs(&store, &options.selection).await?;
+            let collected = collect(&store, state_dir, "", options).await;
+            store.close().await?;
+            return collected;
+        }
+        let (store, lock) = take_over(state_dir).await?;
+        let collected = match check_jobs(&store, &options.selection).await {
+            Ok(()) => collect(&store, state_dir, &lock.uuid, options).await,
+            Err(error) => Err(error),
+        };
+        store.apply(&[Change::OwnerEnded { uuid: lock.uuid.clone(), now_ns: now_ns() }]).await?;
+        store.close().await?;
+        lock.release();
+        collected
+    })
+}
+
+/// Removes what is kept no longer, at the start of a server. What cannot be removed is warned about.
+pub(crate) async fn collect_expired(
+    store: &Metastore,
+    state_dir: &Path,
+    own_uuid: &str,
+) -> Result<(), ServerError> {
+    let options = GcOptions { selection: GcSelection::Expired, dry_run: false };
+    for each in collect(store, state_dir, own_uuid, &options).await? {
+        if let GcOutcome::Failed { reason } = each.outcome {
+            tracing::warn!(job = %each.job, reason, "cannot remove the I-files of a job whose time is over");
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of the files in the directories that a job kept; None where none of them is there any more.
+pub fn kept_bytes(dirs: &[PathBuf]) -> Option<u64> {
+    let mut total = None;
+    for dir in dirs {
+        let Ok(entries) = std::fs::read_dir(dir) else { continue };
+        let bytes_of = |entry: std::fs::DirEntry| entry.metadata().ok().filter(|data| data.is_file());
+        let bytes: u64 = entries.flatten().filter_map(bytes_of).map(|data| data.len()).sum();
+        *total.get_or_insert(0) += bytes;
+    }
+    total
+}
+
+/// A job that was named and cannot give anything up is an error before anything is removed.
+async fn check_jobs(store: &Metastore, selection: &GcSelection) -> Result<(), ServerError> {
+    let GcSelection::Jobs(jobs) = selection else { return Ok(()) };
+    for job in jobs {
+        let Some(row) = store.job(*job).await? else {
+            return Err(crate::NotReducible::UnknownJob { job: *job }.into());
+        };
+        if !row.state.over() {
+            return Err(ServerError::NotCollectable { job: *job, state: row.state.word() });
+        }
+    }
+    Ok(())
+}
+
+async fn collect(
+    store: &Metastore,
+    state_dir: &Path,
+    own_uuid: &str,
+    options: &GcOptions,
+) -> Result<Vec<Collected>, ServerError> {
+    let mut collected = Vec::new();
+    for row in store.jobs_with_kept_files().await? {
+        if !selected(&row, &options.selection) {
+            continue;
+        }
+        let bytes = kept_bytes(&row.disk_dirs).unwrap_or(0);
+        let outcome = match store.reader_of(row.job).await? {
+            Some(reader) => GcOutcome::ReadBy(reader),
+            None if row.owner != own_uuid && lives(state_dir, &row.owner) => GcOutcome::OwnerLives,
+            None if options.dry_run => GcOutcome::WouldBeRemoved,
+            None => remove(store, &row, bytes).await?,
+        };
+        collected.push(Collected { job: row.job, name: row.name, bytes, outcome });
+    }
+    Ok(collected)
+}
+
+fn selected(row: &JobRow, selection: &GcSelection) -> bool {
+    let now_ns = now_ns();
+    // A removal that was begun is completed by whoever comes next.
+    let expired = row.kept_files == Some(KeptFiles::Removing)
+        || row.keep_until_ns.is_some_and(|until_ns| until_ns <= now_ns);
+    match selection {
+        GcSelection::Expired => expired,
+        GcSelection::OlderThan(age) => {
+            let age_ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+            let ended_ns = row.ended_ns.unwrap_or(row.created_ns);
+            expired || ended_ns.saturating_add(age_ns) <= now_ns
+        }
+        GcSelection::All => true,
+        GcSelection::Jobs(jobs) => jobs.contains(&row.job),
+    }
+}
+
+async fn remove(store: &Metastore, row: &JobRow, bytes: u64) -> Result<GcOutcome, ServerError> {
+    crash_point(CrashPoint::GcBeforeMark);
+    if !store.begin_to_remove_kept_files(row.job).await? {
+        // Somebody came in between: a reader, or another collector that is done.
+        let reader = store.reader_of(row.job).await?;
+        return Ok(reader.map_or(GcOutcome::Removed, GcOutcome::ReadBy));
+    }
+    crash_point(CrashPoint::GcAfterMark);
+    for dir in &row.disk_dirs {
+        if let Err(error) = remove_tree(dir) {
+            return Ok(GcOutcome::Failed { reason: format!("{}: {error}", dir.display()) });
+        }
+    }
+    crash_point(CrashPoint::GcAfterRemove);
+    store.apply(&[Change::KeptFilesRemoved { job: row.job, bytes, now_ns: now_ns() }]).await?;
+    Ok(GcOutcome::Removed)
+}
