@@ -1,7 +1,8 @@
 //! Messages go through JSON and back unchanged, and refuse what they do not know.
 
 use api::task::{
-    KeyWeight, MapResult, MapTask, Part, ReduceResult, ReduceTask, RunSummary, SealResult, SealTask,
+    AdoptResult, KeyWeight, MapResult, MapTask, Part, ReduceResult, ReduceTask, RunSummary, SealResult,
+    SealTask,
 };
 use api::{Blame, DataSum, KeyBytes, Segment, SourceCommit, Split, Task, TaskFailure, TaskResult};
 use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, PlanVersion, RunId, TaskIndex};
@@ -57,6 +58,7 @@ fn results_come_back_as_they_were() {
         block_bytes_max: 5,
         weights: vec![KeyWeight { first_key: binary_key(), bytes: 6, records: 7 }],
     };
+    check(&TaskResult::Adopt(AdoptResult { runs: vec![run.clone()], ..AdoptResult::default() }));
     check(&TaskResult::Seal(SealResult { runs: vec![run], sort_seconds: 0.1, ..SealResult::default() }));
     let part = Part { name: "part-00003".to_string(), crc32c: u32::MAX, ..Part::default() };
     check(&TaskResult::Reduce(ReduceResult {

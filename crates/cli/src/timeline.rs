@@ -61,7 +61,7 @@ impl Mark {
         match self {
             Self::Map => "map, with appending to I-files",
             Self::Merge => {
-                "waiting for sorters, opening kept runs, merge passes, a reduce task until its merge begins"
+                "last sorters, opening kept runs, merge passes, a reduce task until its merge begins"
             }
             Self::Reduce => "merge and reduce, which are one stream, with writing the part",
             Self::Commit => "checking names, syncing and publishing the output",
@@ -247,22 +247,25 @@ fn legend(timeline: &Timeline, coloured: bool) -> String {
     let (marks, idle) = totals(timeline);
     let all: f64 = marks.iter().map(|(_, time)| time).sum::<f64>() + idle;
     let share = |time: f64| format!("{time:>9.2} {:>7}", percent(100.0 * time / all.max(f64::MIN_POSITIVE)));
-    let mut rows = Vec::new();
-    for (mark, time) in marks {
-        let letter = mark.letter().to_string();
+    let line = |letter: char, time: f64, meaning: &str| {
+        let letter = letter.to_string();
         let letter = if coloured { colour(&letter) } else { letter };
-        rows.push((letter, format!("{}  {}", share(time), mark.meaning())));
+        format!("  {letter}  {}  {meaning}\n", share(time))
+    };
+    let mut text = String::new();
+    for (mark, time) in marks {
+        text.push_str(&line(mark.letter(), time, mark.meaning()));
     }
-    rows.push((".".to_string(), format!("{}  nothing to run", share(idle))));
-    // The width of a coloured letter is not what it looks like, and all are one letter.
-    let rows: Vec<String> =
-        rows.into_iter().map(|(letter, value)| format!("  {letter}  {value}\n")).collect();
-    rows.concat()
+    text.push_str(&line('.', idle, "nothing to run"));
+    text
 }
 
 fn as_json(timeline: &Timeline) -> Value {
     let since = |time_ns| seconds_between(timeline.start_ns, time_ns);
-    let stage = |stage: &StageTime| json!({ "stage": stage.name, "from_seconds": since(stage.start_ns), "to_seconds": since(stage.end_ns) });
+    let stage = |stage: &StageTime| {
+        let (from, to) = (since(stage.start_ns), since(stage.end_ns));
+        json!({ "stage": stage.name, "from_seconds": from, "to_seconds": to })
+    };
     let attempt = |(stage, row): &(String, AttemptRow)| {
         let own = spans(stage, row, timeline.end_ns);
         let spans: Vec<Value> = own
