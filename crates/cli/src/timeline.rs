@@ -190,7 +190,8 @@ fn spans(stage: &str, attempt: &AttemptRow, now_ns: u64) -> Vec<Span> {
 fn totals(timeline: &Timeline) -> (Vec<(Mark, f64)>, f64) {
     let of = |mark: Mark| -> f64 {
         let own = timeline.spans.iter().filter(|span| span.mark == mark);
-        own.map(|span| seconds_between(span.start_ns, span.end_ns)).sum()
+        // The empty sum of floating-point numbers is -0.
+        own.map(|span| seconds_between(span.start_ns, span.end_ns)).fold(0.0, |sum, time| sum + time)
     };
     let marks: Vec<(Mark, f64)> = Mark::ALL.into_iter().map(|mark| (mark, of(mark))).collect();
     let busy: f64 = marks.iter().map(|(_, time)| time).sum();

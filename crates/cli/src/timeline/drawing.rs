@@ -91,7 +91,7 @@ pub fn axis(frame: &Frame) -> String {
     let numbers: String = numbers.into_iter().collect();
     let ticks: String = ticks.into_iter().collect();
     let margin = " ".repeat(LABEL_COLUMNS);
-    format!("{:<LABEL_COLUMNS$} {}\n{margin}+{ticks}+\n", "seconds", numbers.trim_end())
+    format!("{:<LABEL_COLUMNS$} {}\n{margin}|{ticks}|\n", "seconds", numbers.trim_end())
 }
 
 /// The smallest of 1, 2, 5, 10, 20, ... (and below) that is not less.
@@ -191,7 +191,7 @@ mod tests {
         let text = axis(&frame(10, 50));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "seconds    0         2         4         6         8         10");
-        assert_eq!(lines[1], "          ++---------+---------+---------+---------+---------+");
+        assert_eq!(lines[1], "          |+---------+---------+---------+---------+---------|");
         assert_eq!((tick_step(0.3), tick_step(2.0), tick_step(7.0)), (0.5, 2.0, 10.0));
         // A job of no time at all has an axis too.
         axis(&Frame { start_ns: 5, end_ns: 5, columns: 20 });
