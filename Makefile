@@ -7,10 +7,10 @@ DEMO := $(TARGET)/demo
 # What could not run and why; printed at the end, so that a skip is never silent.
 SKIPPED := $(TARGET)/skipped.txt
 
-# Bench: rounds, bytes of input, and the budget of the external runs.
-RUNS ?= 3
-BYTES ?= 2000000000
-SMALL ?= 256M
+# Bench: rounds, groups of rows (all), and by what all sizes are divided.
+RUNS ?= 5
+ROWS ?=
+SCALE ?= 1
 # Nightly: cases of each property test, and seconds for each fuzz target.
 CASES ?= 4096
 FUZZ_SECONDS ?= 600
@@ -20,7 +20,7 @@ FUZZ_SECONDS ?= 600
 help:
 	@echo "make demo      build, count the words of our dependencies' sources, print the report"
 	@echo "make test      what CI runs: format, lints, tidy, all tests, fuzz targets compile"
-	@echo "make bench     first figures against cp and GNU sort (RUNS=$(RUNS) BYTES=$(BYTES) SMALL=$(SMALL))"
+	@echo "make bench     the speed table against references and peers (RUNS=$(RUNS), ROWS=tera,words,... for some of it)"
 	@echo "make nightly   the long versions: CASES=$(CASES) a property test, FUZZ_SECONDS=$(FUZZ_SECONDS) a fuzz target"
 	@echo "make fmt       format the sources"
 
@@ -71,8 +71,10 @@ fuzz-build:
 	fi
 
 bench: release
-	SAILFISH=$(SAILFISH) XTASK=$(XTASK) bench/road.sh --runs $(RUNS) --bytes $(BYTES) --small $(SMALL)
+	SAILFISH=$(SAILFISH) XTASK=$(XTASK) bench/speed.sh --runs $(RUNS) --scale $(SCALE) $(if $(ROWS),--rows $(ROWS))
+ifeq ($(ROWS)$(SCALE),1)
 	SAILFISH=$(SAILFISH) XTASK=$(XTASK) bench/volume.sh
+endif
 
 nightly: release
 	PROPTEST_CASES=$(CASES) SAILFISH_RANDOM_JOBS=$(CASES) SAILFISH_SEEDS=$(CASES) \

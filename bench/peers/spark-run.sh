@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # spark-run.sh java|py MASTER JOB IN OUT [PARTITIONS] [--conf k=v ...]
 #   MASTER: local[2], 'local-cluster[2,1,2048]', or standalone = a Master and one 2-core Worker started and stopped here.
-# env: SPARK_DIR (from setup-spark.sh), WORK_DIR, EXTRA_JARS (comma list for driver and executors), DRIVER_MEM (2g), EXEC_MEM (2g)
+# env: SPARK_DIR (from setup-spark.sh), WORK_DIR, EXTRA_JARS (comma list for driver and executors), DRIVER_MEM (2g), EXEC_MEM (2g),
+#   KEEP=1 keeps OUT, RSS_TREE=no leaves sum_rss_kb out
 # Prints the job's JOB line and: RUN wall_s, max_rss_kb of the largest process, sum_rss_kb peak over all processes of the run.
 set -euo pipefail
 PEERS_DIR=${PEERS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/sailfish/peers}
@@ -50,9 +51,13 @@ else
 fi
 L=$WORK_DIR/spark-$LANG_-$JOB.log
 /usr/bin/time -f 'TIME wall_s=%e max_rss_kb=%M user_s=%U sys_s=%S' $NS "${CMD[@]}" > "$L" 2>&1 & T=$!
-python3 "$HERE/rss_tree.py" "$WORK_DIR/rss-spark" "$T" ${PIDS[@]:-} ${RSS_ALSO:-} & S=$!; PIDS+=($S)
+# RSS_TREE=no: nobody looks at the memory of all processes, which takes a little of the cores that Spark runs on.
+S=
+if [ "${RSS_TREE:-}" = no ]; then echo - > "$WORK_DIR/rss-spark"; else
+  python3 "$HERE/rss_tree.py" "$WORK_DIR/rss-spark" "$T" ${PIDS[@]:-} ${RSS_ALSO:-} & S=$!; PIDS+=($S)
+fi
 rc=0; wait "$T" || rc=$?
-kill "$S" 2>/dev/null || true
+[ -z "$S" ] || kill "$S" 2>/dev/null || true
 grep -a '^JOB' "$L" || { echo "JOB $JOB FAILED rc=$rc"; grep -aE 'Exception|Error' "$L" | head -8; }
 echo "RUN $(grep -a '^TIME' "$L" | cut -c6-) sum_rss_kb=$(cat "$WORK_DIR/rss-spark")"
 [ -n "${KEEP:-}" ] || rm -rf "$OUT"

@@ -70,7 +70,7 @@ fn dependency_directories(metadata: &serde_json::Value) -> Result<Vec<PathBuf>> 
 }
 
 /// Regular `.rs` files below `directory`, in order of name; links are left alone.
-fn collect_sources(directory: &Path, depth: usize, sources: &mut Vec<PathBuf>) -> Result<()> {
+pub fn collect_sources(directory: &Path, depth: usize, sources: &mut Vec<PathBuf>) -> Result<()> {
     if depth == DEPTH_MAX {
         bail!("{} lies more than {DEPTH_MAX} directories deep", directory.display());
     }

@@ -16,10 +16,15 @@
 //! Unit tests beside each check; the checks run over this very tree in `make test`.
 
 mod demo_corpus;
+mod huge_pages;
 mod measure;
 mod records;
+mod reference;
+mod rows;
+mod text;
 mod tidy;
 mod touch;
+mod words;
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -30,8 +35,17 @@ usage: cargo xtask COMMAND
   tidy                            check the laws of the house over the tracked and new files
   demo-corpus DIR                 copy the Rust sources of our dependencies to DIR and print their number and size
   gen-records --bytes N --out F   write N bytes of 100-byte records (deterministic; N is rounded down to records)
-  time --out F -- COMMAND...      run a command and write wall, user, sys seconds, peak MiB and exit code to F
-  touch-memory --bytes N          touch and release N bytes in huge pages, so that the machine backs them";
+  gen-text --bytes N --corpus DIR --out F
+                                  write N bytes of text for word counts: the .rs files of DIR again and again, varied
+  time --out F -- COMMAND...      run a command and write wall, user, sys seconds, peak MiB, peak anonymous MiB and
+                                  exit code to F
+  touch-memory --bytes N          touch and release N bytes in huge pages, so that the machine backs them
+  sort-reference --input F --output F
+                                  sort 100-byte rows in memory, the plain way: what `tera sort` is measured against
+  check-rows [--any-order] [--without-cr] F...
+                                  print count and checksum of 100-byte rows; fail where a key is smaller than the last
+  count-words F                   print words, distinct words and checksum of a text
+  check-counts F...               print the same of lines WORD TAB COUNT";
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1).collect()) {
@@ -61,8 +75,39 @@ fn run(arguments: Vec<String>) -> Result<ExitCode> {
         ("touch-memory", [flag_bytes, bytes]) if flag_bytes == "--bytes" => {
             touch::touch(read_bytes(bytes)?).map(|()| ExitCode::SUCCESS)
         }
+        ("sort-reference", [flag_input, input, flag_output, output])
+            if flag_input == "--input" && flag_output == "--output" =>
+        {
+            reference::sort(Path::new(input), Path::new(output)).map(|()| ExitCode::SUCCESS)
+        }
+        _ => run_text_and_checks(command, rest),
+    }
+}
+
+fn run_text_and_checks(command: &str, rest: &[String]) -> Result<ExitCode> {
+    match (command, rest) {
+        ("gen-text", [flag_bytes, bytes, flag_corpus, corpus, flag_out, out])
+            if flag_bytes == "--bytes" && flag_corpus == "--corpus" && flag_out == "--out" =>
+        {
+            text::generate(read_bytes(bytes)?, Path::new(corpus), Path::new(out))?;
+        }
+        ("check-rows", rest) => {
+            let (flags, paths) = rest.split_at(rest.iter().take_while(|word| word.starts_with("--")).count());
+            let mut demands = rows::Demands::default();
+            for flag in flags {
+                match flag.as_str() {
+                    "--any-order" => demands.any_order = true,
+                    "--without-cr" => demands.without_cr = true,
+                    _ => bail!("{USAGE}"),
+                }
+            }
+            println!("{}", rows::check(paths, demands)?.line());
+        }
+        ("count-words", [path]) => println!("{}", words::of_text(Path::new(path))?.line()),
+        ("check-counts", paths) => println!("{}", words::of_counts(paths)?.line()),
         _ => bail!("{USAGE}"),
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The directory of the root manifest: the parent of this package, wherever the command was given.

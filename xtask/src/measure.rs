@@ -3,7 +3,12 @@
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+/// The kernel keeps no high-water mark of anonymous memory, so it is looked at this often: a peak between two looks
+/// is missed.
+const ANONYMOUS_PERIOD: Duration = Duration::from_millis(20);
 
 /// What a finished command and the descendants it waited for have used.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +18,8 @@ pub struct Cost {
     pub sys_seconds: f64,
     /// Largest resident set of any one process among them.
     pub rss_peak_mib: f64,
+    /// Largest anonymous resident set (`RssAnon`: no files, no page cache) that was seen of the command's own process.
+    pub anonymous_peak_mib: f64,
     /// Exit code, or 128 + signal as a shell counts it.
     pub exit_code: u8,
 }
@@ -21,8 +28,13 @@ impl Cost {
     /// One line of tab-separated values, in the order of the fields.
     pub fn row(&self) -> String {
         format!(
-            "{:.3}\t{:.3}\t{:.3}\t{:.1}\t{}\n",
-            self.wall_seconds, self.user_seconds, self.sys_seconds, self.rss_peak_mib, self.exit_code
+            "{:.3}\t{:.3}\t{:.3}\t{:.1}\t{:.1}\t{}\n",
+            self.wall_seconds,
+            self.user_seconds,
+            self.sys_seconds,
+            self.rss_peak_mib,
+            self.anonymous_peak_mib,
+            self.exit_code
         )
     }
 }
@@ -40,26 +52,76 @@ pub fn measure(command: &[String]) -> Result<Cost> {
     let started = Instant::now();
     let child = Command::new(program).args(arguments).spawn().with_context(|| format!("start {program}"))?;
     let pid = libc::pid_t::try_from(child.id()).context("read the process id")?;
-    let mut status: libc::c_int = 0;
-    // SAFETY: an all-zero rusage is a valid value of that plain struct.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // `Child::wait` does not report usage. `child` is not touched again, so the process is waited for once.
-    // SAFETY: both pointers are to live locals of the right types; the process is our own child.
-    while unsafe { libc::wait4(pid, &mut status, 0, &mut usage) } < 0 {
-        let error = std::io::Error::last_os_error();
-        if error.kind() != std::io::ErrorKind::Interrupted {
-            return Err(error).with_context(|| format!("wait for {program}"));
-        }
-    }
+    let (ended, end) = sync_channel(1);
+    let anonymous_peak_mib = std::thread::scope(|scope| {
+        let sampler = scope.spawn(move || anonymous_peak_mib(pid, &end));
+        let waited = wait_for_end(pid);
+        // The sampler ends before the process is reaped, so that its number cannot belong to another one.
+        drop(ended);
+        let peak = sampler.join().expect("the sampler does not panic");
+        waited.map(|()| peak)
+    })
+    .with_context(|| format!("wait for {program}"))?;
     let wall_seconds = started.elapsed().as_secs_f64();
+    let (status, usage) = reap(pid).with_context(|| format!("wait for {program}"))?;
     let code = if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) };
     Ok(Cost {
         wall_seconds,
         user_seconds: seconds(usage.ru_utime),
         sys_seconds: seconds(usage.ru_stime),
         rss_peak_mib: usage.ru_maxrss as f64 / 1024.0,
+        anonymous_peak_mib,
         exit_code: u8::try_from(code).unwrap_or(u8::MAX),
     })
+}
+
+/// Waits until our child `pid` has ended, and leaves it to be reaped.
+fn wait_for_end(pid: libc::pid_t) -> std::io::Result<()> {
+    // SAFETY: an all-zero siginfo is a valid value of that plain struct.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    until_not_interrupted(|| {
+        // SAFETY: the pointer is to a live local of the right type; the process is our own child.
+        unsafe { libc::waitid(libc::P_PID, pid.unsigned_abs(), &mut info, libc::WEXITED | libc::WNOWAIT) }
+    })
+}
+
+/// Status and usage of our child `pid`, which has ended. `Child::wait` does not report usage.
+fn reap(pid: libc::pid_t) -> std::io::Result<(libc::c_int, libc::rusage)> {
+    let mut status: libc::c_int = 0;
+    // SAFETY: an all-zero rusage is a valid value of that plain struct.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    until_not_interrupted(|| {
+        // SAFETY: both pointers are to live locals of the right types; the process is waited for here alone.
+        unsafe { libc::wait4(pid, &mut status, 0, &mut usage) }
+    })?;
+    Ok((status, usage))
+}
+
+fn until_not_interrupted(mut call: impl FnMut() -> libc::c_int) -> std::io::Result<()> {
+    while call() < 0 {
+        let error = std::io::Error::last_os_error();
+        if error.kind() != std::io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Looks at `RssAnon` of a process until the other end of `end` is dropped.
+fn anonymous_peak_mib(pid: libc::pid_t, end: &Receiver<()>) -> f64 {
+    let path = format!("/proc/{pid}/status");
+    let mut peak_kib = 0;
+    while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(ANONYMOUS_PERIOD) {
+        // A process that has ended has no such line, and one that is just starting may have none.
+        let status = std::fs::read_to_string(&path).unwrap_or_default();
+        peak_kib = anonymous_kib(&status).unwrap_or(0).max(peak_kib);
+    }
+    peak_kib as f64 / 1024.0
+}
+
+fn anonymous_kib(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse().ok()
 }
 
 fn seconds(time: libc::timeval) -> f64 {
@@ -68,7 +130,7 @@ fn seconds(time: libc::timeval) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::measure;
+    use super::{anonymous_kib, measure};
 
     fn words(text: &str) -> Vec<String> {
         text.split(' ').map(str::to_string).collect()
@@ -89,7 +151,15 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_five_columns() {
-        assert_eq!(measure(&words("true")).unwrap().row().split('\t').count(), 5);
+    fn a_row_has_six_columns() {
+        assert_eq!(measure(&words("true")).unwrap().row().split('\t').count(), 6);
+    }
+
+    #[test]
+    fn anonymous_memory_is_read_from_the_status_of_a_process() {
+        assert_eq!(anonymous_kib("VmRSS:\t    9 kB\nRssAnon:\t    1234 kB\nRssFile:\t 5 kB\n"), Some(1234));
+        assert_eq!(anonymous_kib("VmRSS: 9 kB\n"), None);
+        let own = std::fs::read_to_string("/proc/self/status").unwrap();
+        assert!(anonymous_kib(&own).is_some_and(|kib| kib > 0));
     }
 }

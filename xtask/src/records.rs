@@ -16,7 +16,7 @@ const BATCH_RECORDS: usize = 10_000;
 const ALPHABET: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+/";
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a counter and a mixer, so record i needs no earlier record.
-fn mix(counter: u64) -> u64 {
+pub fn mix(counter: u64) -> u64 {
     let mut value = counter.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
