@@ -81,7 +81,8 @@ fn batches_are_merged_in_order() {
 fn bytes_that_are_no_record_are_refused() {
     let frame: &[u8] = &[1, 0, b'k', 5, 5, b'x'];
     let refused = |count: u64, scratch_entries: usize| {
-        let error = sort_frames(KeyShape::Whole, &[frame], &[count], &mut vec![0; scratch_entries]).unwrap_err();
+        let error =
+            sort_frames(KeyShape::Whole, &[frame], &[count], &mut vec![0; scratch_entries]).unwrap_err();
         (error.frame, error.offset_bytes)
     };
     assert_eq!(refused(2, 10), (0, 3));

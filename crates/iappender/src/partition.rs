@@ -103,8 +103,7 @@ mod tests {
         let sample = keys.iter().map(|key| (key.as_slice(), 10)).collect();
         let boundaries = choose_boundaries(sample, 4);
         assert_eq!(boundaries, vec![KeyBytes(vec![25]), KeyBytes(vec![50]), KeyBytes(vec![75])]);
-        let partitioner =
-            Partitioner::range(Boundaries { version: BoundariesVersion(1), keys: boundaries });
+        let partitioner = Partitioner::range(Boundaries { version: BoundariesVersion(1), keys: boundaries });
         assert_eq!(partitioner.ifile(&[24]), IfileIndex(0));
         assert_eq!(partitioner.ifile(&[25]), IfileIndex(1));
         assert_eq!(partitioner.ifile(&[99]), IfileIndex(3));

@@ -176,7 +176,9 @@ mod tests {
             assert_eq!(packed.unpack(&mut key_buffer()), &text[..length]);
         }
         assert!(PackedKey::new(text).is_none());
-        assert!(PackedKey::new(b"a") != PackedKey::new(b"aa") && PackedKey::new(b"") != PackedKey::new(b"\0"));
+        assert!(
+            PackedKey::new(b"a") != PackedKey::new(b"aa") && PackedKey::new(b"") != PackedKey::new(b"\0")
+        );
     }
 
     #[test]

@@ -34,9 +34,7 @@ impl<'a> AppendEmitter<'a> {
             (Partitioning::Hash | Partitioning::Partitions, _) => {
                 Route::Known(Partitioner::Hash { ifile_count: spec.layout.ifile_count })
             }
-            (Partitioning::Range, Some(known)) => {
-                Route::Known(Partitioner::range(known.clone()))
-            }
+            (Partitioning::Range, Some(known)) => Route::Known(Partitioner::range(known.clone())),
             (Partitioning::Range, None) => Route::Held(Vec::new()),
         };
         Self { shared, job, appender, route }
