@@ -4,12 +4,11 @@ use crate::disks::DiskFile;
 use crate::error::ChunkServerError;
 use crate::run::{DiskRun, MemoryRun, Place, Run};
 use chunksorter::{OrderCursor, Position};
+use diskfile::WindowReader;
 use ids::IfileIndex;
 use ifile::record::{self, Record};
 use ifile::run_file::FILE_HEADER_BYTES;
-use ifile::{
-    BLOCK_HEADER_BYTES, BlockHeader, FormatError, KeyShape, Problem, ReadAt, RunFile, SourceRow, block,
-};
+use ifile::{BLOCK_HEADER_BYTES, BlockHeader, FormatError, KeyShape, Problem, RunFile, SourceRow, block};
 use imerger::SortedRun;
 use std::ops::Range;
 use std::sync::Arc;
@@ -59,7 +58,10 @@ impl<'a> RunCursor<'a> {
     pub fn report(&self) -> CursorReport {
         match &self.place {
             CursorPlace::Memory(memory) => memory.report,
-            CursorPlace::Disk(disk) => disk.report,
+            CursorPlace::Disk(disk) => {
+                let (retrievals, retrieved_bytes) = disk.reader.report();
+                CursorReport { retrievals, retrieved_bytes }
+            }
         }
     }
 }
@@ -121,26 +123,44 @@ impl MemoryCursor<'_> {
     }
 }
 
+/// The end of a key range, compared with every record: mostly by its first eight bytes alone.
+struct UpperBound {
+    key: Vec<u8>,
+    prefix: u64,
+}
+
+impl UpperBound {
+    fn new(key: &[u8]) -> Self {
+        let mut first = [0; 8];
+        let length = key.len().min(first.len());
+        first[..length].copy_from_slice(&key[..length]);
+        Self { key: key.to_vec(), prefix: u64::from_be_bytes(first) }
+    }
+
+    #[inline]
+    fn is_above(&self, key: &[u8]) -> bool {
+        match key.first_chunk::<8>() {
+            Some(first) if u64::from_be_bytes(*first) < self.prefix => true,
+            _ => key < self.key.as_slice(),
+        }
+    }
+}
+
 struct DiskCursor<'a> {
     disk: &'a DiskRun,
-    file: Arc<DiskFile>,
     key_shape: KeyShape,
     source_count: usize,
     /// Records below it are passed over; taken away once the first one at or above it is met.
     lower: Option<Vec<u8>>,
-    upper: Option<Vec<u8>>,
-    /// Bytes of the file not yet in `ahead`.
-    unread: Range<u64>,
-    read_ahead_bytes: usize,
-    /// Bytes read from the file; blocks are taken from its front.
-    ahead: Vec<u8>,
-    taken: usize,
+    upper: Option<UpperBound>,
+    reader: WindowReader,
+    /// Offset of the next block in the file.
+    block_offset: u64,
     /// The current block, decompressed.
     raw: Vec<u8>,
     next_in_raw: usize,
     row: u32,
     record_in_raw: Range<usize>,
-    report: CursorReport,
 }
 
 impl<'a> DiskCursor<'a> {
@@ -155,8 +175,13 @@ impl<'a> DiskCursor<'a> {
         let mut unread = FILE_HEADER_BYTES as u64..disk.blocks_end;
         if lower.is_some() || upper.is_some() {
             // The index is read for the range and let go: those of thousands of runs would not fit the budget.
-            let opened = RunFile::open(&*file);
-            let index = opened.map_err(|source| damaged(disk, source))?.index;
+            let named = DiskFile::open(&disk.path);
+            let named = named.map_err(|source| ChunkServerError::Disk {
+                action: "open",
+                path: disk.path.clone(),
+                source,
+            })?;
+            let index = RunFile::open(&named).map_err(|source| damaged(disk, source))?.index;
             let blocks = index.blocks_in_range(lower, upper);
             let start = index.entries.get(blocks.start).map_or(disk.blocks_end, |entry| entry.offset_bytes);
             let end = index.entries.get(blocks.end).map_or(disk.blocks_end, |entry| entry.offset_bytes);
@@ -164,20 +189,16 @@ impl<'a> DiskCursor<'a> {
         }
         Ok(Self {
             disk,
-            file,
+            block_offset: unread.start,
+            reader: WindowReader::new(file, Arc::clone(&disk.reads), unread, read_ahead_bytes),
             key_shape: run.key_shape,
             source_count: run.sources.len(),
             lower: lower.map(<[u8]>::to_vec),
-            upper: upper.map(<[u8]>::to_vec),
-            unread,
-            read_ahead_bytes: read_ahead_bytes.max(BLOCK_HEADER_BYTES),
-            ahead: Vec::new(),
-            taken: 0,
+            upper: upper.map(UpperBound::new),
             raw: Vec::new(),
             next_in_raw: 0,
             row: 0,
             record_in_raw: 0..0,
-            report: CursorReport::default(),
         })
     }
 
@@ -199,10 +220,9 @@ impl<'a> DiskCursor<'a> {
             if self.lower.as_ref().is_some_and(|lower| record.partition_key() < lower.as_slice()) {
                 continue;
             }
-            if self.upper.as_ref().is_some_and(|upper| record.partition_key() >= upper.as_slice()) {
+            if self.upper.as_ref().is_some_and(|upper| !upper.is_above(record.partition_key())) {
                 self.next_in_raw = self.raw.len();
-                self.taken = self.ahead.len();
-                self.unread = self.unread.end..self.unread.end;
+                self.reader.skip_rest();
                 return Ok(false);
             }
             self.lower = None;
@@ -218,51 +238,30 @@ impl<'a> DiskCursor<'a> {
 
     /// Takes the next block from what was read ahead; false at the end of the range.
     fn load_block(&mut self) -> Result<bool, ChunkServerError> {
-        if self.taken == self.ahead.len() && self.unread.is_empty() {
+        if self.reader.is_at_end() {
             return Ok(false);
         }
-        self.read_until(BLOCK_HEADER_BYTES)?;
-        let offset = self.unread.start - (self.ahead.len() - self.taken) as u64;
-        let header = BlockHeader::decode(&self.ahead[self.taken..])
-            .map_err(|error| damaged(self.disk, error.shifted(offset)))?;
-        let whole = BLOCK_HEADER_BYTES + header.stored_bytes as usize;
-        self.read_until(whole)?;
-        let stored = &self.ahead[self.taken + BLOCK_HEADER_BYTES..self.taken + whole];
+        let (disk, offset) = (self.disk, self.block_offset);
+        let read_error = |source: std::io::Error| match source.kind() {
+            std::io::ErrorKind::UnexpectedEof => {
+                let problem = Problem::Truncated { needed_bytes: disk.blocks_end - offset, present_bytes: 0 };
+                damaged(disk, FormatError::at(offset, problem))
+            }
+            _ => ChunkServerError::Disk { action: "read", path: disk.path.clone(), source },
+        };
+        let header = self.reader.take(BLOCK_HEADER_BYTES).map_err(read_error)?;
+        let header = BlockHeader::decode(header).map_err(|error| damaged(disk, error.shifted(offset)))?;
+        let stored = self.reader.take(header.stored_bytes as usize).map_err(read_error)?;
         block::decode_into(&header, stored, &mut self.raw)
-            .map_err(|error| damaged(self.disk, error.shifted(offset + BLOCK_HEADER_BYTES as u64)))?;
-        self.taken += whole;
+            .map_err(|error| damaged(disk, error.shifted(offset + BLOCK_HEADER_BYTES as u64)))?;
+        self.block_offset += BLOCK_HEADER_BYTES as u64 + u64::from(header.stored_bytes);
         self.next_in_raw = 0;
         Ok(true)
     }
 
-    /// Makes sure that `needed` bytes stand in `ahead` behind what was taken.
-    fn read_until(&mut self, needed: usize) -> Result<(), ChunkServerError> {
-        let present = self.ahead.len() - self.taken;
-        if present >= needed {
-            return Ok(());
-        }
-        self.ahead.drain(..self.taken);
-        self.taken = 0;
-        let left = self.unread.end - self.unread.start;
-        let missing = (needed - present) as u64;
-        if left < missing {
-            let problem = Problem::Truncated { needed_bytes: missing, present_bytes: left };
-            return Err(damaged(self.disk, FormatError::at(self.unread.start, problem)));
-        }
-        let wanted = (self.read_ahead_bytes.saturating_sub(present) as u64).max(missing).min(left);
-        self.ahead.resize(present + wanted as usize, 0);
-        self.file.read_at(self.unread.start, &mut self.ahead[present..]).map_err(|source| {
-            ChunkServerError::Disk { action: "read", path: self.disk.path.clone(), source }
-        })?;
-        self.unread.start += wanted;
-        self.report.retrievals += 1;
-        self.report.retrieved_bytes += wanted;
-        Ok(())
-    }
-
     fn no_record(&self) -> ChunkServerError {
         let problem = Problem::Field { what: "a record of a block", value: self.next_in_raw as u64 };
-        damaged(self.disk, FormatError::at(self.unread.start, problem))
+        damaged(self.disk, FormatError::at(self.block_offset, problem))
     }
 }
 

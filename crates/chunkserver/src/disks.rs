@@ -1,15 +1,13 @@
 //! The directories of a job, one a disk, and the files in them.
 
 use crate::error::ChunkServerError;
+use diskfile::{SequentialWriter, Through};
 use ids::{ChunkId, DiskIndex, RunId};
 use ifile::ReadAt;
-use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Write};
+use std::fs::File;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-
-/// Bytes handed to the kernel at once while a run is written.
-const WRITE_BUFFER_BYTES: usize = 1 << 20;
 
 pub(crate) struct Disks {
     dirs: Vec<PathBuf>,
@@ -64,47 +62,45 @@ impl ReadAt for DiskFile {
     }
 }
 
-/// A new file written front to back, with its space asked for in one piece where the file system can.
+/// A new run file, written front to back past the page cache, with its space asked for in one piece where the file
+/// system can.
 pub(crate) struct NewFile {
     path: PathBuf,
-    out: Option<BufWriter<File>>,
-    written_bytes: u64,
+    out: Option<SequentialWriter>,
 }
 
 impl NewFile {
     /// Creates the file; an older one of that name (left by a failed try) is replaced.
-    pub fn create(path: PathBuf, expected_bytes: u64) -> Result<Self, ChunkServerError> {
+    pub fn create(path: PathBuf, expected_bytes: u64, buffer_bytes: usize) -> Result<Self, ChunkServerError> {
         let disk = |source| ChunkServerError::Disk { action: "create", path: path.clone(), source };
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(&path).map_err(disk)?;
+        let out = SequentialWriter::create(&path, Through::Direct, buffer_bytes).map_err(disk)?;
         // A hint for contiguous space: file systems that cannot, or are nearly full, do without.
         let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
         if expected_bytes > 0 {
-            let _ = rustix::fs::fallocate(&file, flags, 0, expected_bytes);
+            let _ = rustix::fs::fallocate(out.file(), flags, 0, expected_bytes);
         }
-        Ok(Self { path, out: Some(BufWriter::with_capacity(WRITE_BUFFER_BYTES, file)), written_bytes: 0 })
+        Ok(Self { path, out: Some(out) })
     }
 
-    /// Flushes and gives back what was reserved beyond the end.
+    /// Waits until everything is written and gives back what was reserved beyond the end.
     pub fn finish(mut self) -> Result<(), ChunkServerError> {
         let disk = |source| ChunkServerError::Disk { action: "write", path: self.path.clone(), source };
-        if let Some(out) = &mut self.out {
-            out.flush().and_then(|()| out.get_ref().set_len(self.written_bytes)).map_err(disk)?;
+        let finished = self.out.take().map_or(Ok(0), |out| out.finish(false));
+        let outcome = finished.map(drop).map_err(disk);
+        if outcome.is_err() {
+            let _ = std::fs::remove_file(&self.path);
         }
-        self.out = None;
-        Ok(())
+        outcome
     }
 }
 
 impl Write for NewFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let out = self.out.as_mut().ok_or(std::io::ErrorKind::BrokenPipe)?;
-        let written = out.write(bytes)?;
-        self.written_bytes += written as u64;
-        Ok(written)
+        self.out.as_mut().ok_or(std::io::ErrorKind::BrokenPipe)?.write(bytes)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        self.out.as_mut().map_or(Ok(()), Write::flush)
+        Ok(())
     }
 }
 

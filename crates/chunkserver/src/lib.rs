@@ -42,6 +42,7 @@ pub use run::Run;
 use api::{Codec, Layout};
 use arena::Arena;
 use books::Books;
+use diskfile::ReadPool;
 use disks::Disks;
 use ids::{IfileIndex, JobId, RunId};
 use ifile::KeyShape;
@@ -52,6 +53,17 @@ use std::thread::JoinHandle;
 
 /// Appenders bound to one chunk at a time (Sailfish section 6.1); a second chunk of an I-file opens beyond.
 pub const APPENDERS_PER_CHUNK_MAX: usize = 128;
+
+/// Threads that read ahead of merges: enough to keep a disk busy, and each of several.
+const READ_THREADS: usize = 4;
+const WRITE_BUFFER_BYTES_MAX: u64 = 1 << 20;
+const WRITE_BUFFER_BYTES_MIN: u64 = 32 << 10;
+
+/// Half of the share for I/O, if every sorter and every slot writes a run at once.
+fn write_buffer_bytes(layout: &Layout, sorters: u64, slots: u32) -> usize {
+    let buffers = (sorters + u64::from(slots)) * diskfile::BUFFERS as u64;
+    (layout.io_share_bytes / 2 / buffers).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX) as usize
+}
 
 /// What a chunkserver needs to know of its job.
 #[derive(Clone, Debug)]
@@ -82,6 +94,10 @@ struct Shared {
     arena: Arena,
     disks: Disks,
     sort_scratch_bytes: u64,
+    /// Of each buffer of a run being written.
+    write_buffer_bytes: usize,
+    /// Reads ahead of merges.
+    reads: Arc<ReadPool>,
     books: Mutex<Books>,
     /// Memory was freed, a chunk was sorted, something failed.
     changed: Condvar,
@@ -169,8 +185,11 @@ impl ChunkServer {
         let sorter_count =
             (layout.sort_share_bytes / layout.chunk_bytes).clamp(1, u64::from(config.slots.max(1)));
         let disks = Disks::new(config.disk_dirs.clone());
+        let reads = Arc::new(ReadPool::new(READ_THREADS).map_err(ChunkServerError::Thread)?);
         let shared = Arc::new(Shared {
             sort_scratch_bytes: layout.sort_share_bytes / sorter_count,
+            write_buffer_bytes: write_buffer_bytes(&layout, sorter_count, config.slots),
+            reads,
             books: Mutex::new(Books::new(layout, config.disk_dirs.len())),
             config,
             arena,

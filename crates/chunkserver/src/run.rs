@@ -1,14 +1,15 @@
 //! A sorted run: in memory (frames and their order) or on disk (a run file).
 
-use crate::disks::DiskFile;
 use crate::error::ChunkServerError;
 use api::KeyBytes;
 use api::task::{KeyWeight, RunSummary};
 use arena::Charge;
 use chunksorter::Order;
+use diskfile::{ReadPool, open_direct};
 use iappender::AppendFrame;
 use ids::{ChunkId, DiskIndex, IfileIndex, RunId};
 use ifile::{KeyShape, RunFile, SourceRow};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -70,26 +71,29 @@ pub(crate) struct DiskRun {
     pub blocks_end: u64,
     pub block_bytes_max: u64,
     /// Open files are shared by the readers of a run and closed with the last of them.
-    file: Mutex<Weak<DiskFile>>,
+    file: Mutex<Weak<File>>,
+    pub reads: Arc<ReadPool>,
 }
 
 impl DiskRun {
-    pub fn new(path: PathBuf, file: &RunFile) -> Self {
+    pub fn new(path: PathBuf, file: &RunFile, reads: Arc<ReadPool>) -> Self {
         Self {
             path,
             records: file.footer.sum.records,
             blocks_end: file.footer.index_offset,
             block_bytes_max: file.footer.block_bytes_max,
             file: Mutex::new(Weak::new()),
+            reads,
         }
     }
 
-    pub fn open(&self) -> Result<Arc<DiskFile>, ChunkServerError> {
+    /// The file, for reading in windows.
+    pub fn open(&self) -> Result<Arc<File>, ChunkServerError> {
         let mut shared = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = shared.upgrade() {
             return Ok(file);
         }
-        let opened = DiskFile::open(&self.path);
+        let opened = open_direct(&self.path);
         let file = Arc::new(opened.map_err(|source| ChunkServerError::Disk {
             action: "open",
             path: self.path.clone(),

@@ -316,7 +316,7 @@ impl Shared {
     ) -> Result<(Run, RunSummary), ChunkServerError> {
         let path = self.disks.run_path(disk, identity.run);
         let failed = |source| ChunkServerError::Disk { action: "write", path: path.clone(), source };
-        let out = NewFile::create(path.clone(), expected_bytes)?;
+        let out = NewFile::create(path.clone(), expected_bytes, self.write_buffer_bytes)?;
         let layout = &self.config.layout;
         let mut writer =
             RunWriter::new(out, identity, self.config.codec, layout.block_bytes, sources.to_vec())
@@ -324,12 +324,17 @@ impl Shared {
         fill(&mut writer).map_err(failed)?;
         let (out, file) = writer.finish().map_err(failed)?;
         out.finish()?;
-        Ok(disk_run(path, disk, file))
+        Ok(disk_run(path, disk, file, Arc::clone(&self.reads)))
     }
 }
 
-fn disk_run(path: std::path::PathBuf, disk: DiskIndex, file: RunFile) -> (Run, RunSummary) {
-    let place = Place::Disk(DiskRun::new(path, &file));
+fn disk_run(
+    path: std::path::PathBuf,
+    disk: DiskIndex,
+    file: RunFile,
+    reads: Arc<diskfile::ReadPool>,
+) -> (Run, RunSummary) {
+    let place = Place::Disk(DiskRun::new(path, &file, reads));
     let run = Run {
         id: file.identity.run,
         ifile: file.identity.ifile,

@@ -28,6 +28,9 @@ fn configuration() -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: Some(Box::new(persistence)), ..ProptestConfig::default() }
 }
 
+/// Schedules after which one that spills must have come.
+const SCHEDULES_MAX: u64 = 400;
+
 proptest! {
     #![proptest_config(configuration())]
 
@@ -57,7 +60,11 @@ fn concurrent_appenders_give_the_records_of_the_winners() {
 #[test]
 fn schedules_reach_spills_evictions_and_lost_answers() {
     let mut reached = checking::Reached::default();
-    for seed in 0..12 {
+    for seed in 0..SCHEDULES_MAX {
+        // Which of the two ways to make room is taken depends on how fast the sorters are: go on until both were.
+        if seed >= 12 && reached.raw_spills > 0 {
+            break;
+        }
         let case = Case { answers_lost_per_mille: 450, ..case_from_seed(seed) };
         reached.add(&check(&case, run_in_lockstep));
     }

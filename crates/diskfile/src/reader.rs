@@ -1,0 +1,275 @@
+//! Reading a stretch of a file in large windows, the next one under way while one is used.
+
+use crate::{ALIGNMENT_BYTES, AlignedBuffer};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io::{Error, ErrorKind};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// Windows smaller than this are read when they are needed: to ask another thread would cost as much.
+const AHEAD_FROM_BYTES: usize = 256 << 10;
+/// Requests that may wait for a thread of the pool. Readers have one each, so more of them take turns.
+const REQUESTS_MAX: usize = 256;
+
+/// A stretch of a file that somebody wants.
+struct Request {
+    file: Arc<File>,
+    buffer: AlignedBuffer,
+    wanted: Range<u64>,
+    reply: Sender<std::io::Result<Window>>,
+}
+
+/// A stretch of a file that was read.
+struct Window {
+    buffer: AlignedBuffer,
+    /// Where the next byte to be taken stands in the buffer, and where its last one ends.
+    unused: Range<usize>,
+}
+
+/// Threads that read ahead for any number of readers.
+pub struct ReadPool {
+    requests: Option<Sender<Request>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl ReadPool {
+    /// Starts the threads.
+    pub fn new(threads: usize) -> std::io::Result<Self> {
+        let (requests, to_read) = bounded::<Request>(REQUESTS_MAX);
+        let mut pool = Self { requests: Some(requests), threads: Vec::new() };
+        for index in 0..threads.max(1) {
+            let to_read = to_read.clone();
+            let read = move || {
+                for request in to_read {
+                    // A reader that was dropped wants no answer.
+                    let _ = request.reply.send(read_window(&request.file, request.buffer, &request.wanted));
+                }
+            };
+            pool.threads.push(std::thread::Builder::new().name(format!("reader-{index}")).spawn(read)?);
+        }
+        Ok(pool)
+    }
+}
+
+impl Drop for ReadPool {
+    fn drop(&mut self) {
+        self.requests = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Opens a file for windows: past the page cache where the file system can.
+pub fn open_direct(path: &Path) -> std::io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags | OFlags::DIRECT, Mode::empty()) {
+        Err(rustix::io::Errno::INVAL) => Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?)),
+        opened => Ok(File::from(opened?)),
+    }
+}
+
+/// Reads one stretch of a file, front to back.
+pub struct WindowReader {
+    file: Arc<File>,
+    pool: Arc<ReadPool>,
+    /// What was not asked for yet.
+    unread: Range<u64>,
+    window_bytes: usize,
+    current: Option<Window>,
+    under_way: Option<Receiver<std::io::Result<Window>>>,
+    spare: Option<AlignedBuffer>,
+    /// A piece that lies in two windows.
+    joined: Vec<u8>,
+    reads: u64,
+    read_bytes: u64,
+}
+
+impl WindowReader {
+    /// A reader of `stretch`, which holds two windows of about `bytes` together.
+    pub fn new(file: Arc<File>, pool: Arc<ReadPool>, stretch: Range<u64>, bytes: usize) -> Self {
+        let window_bytes = (bytes / 2).next_multiple_of(ALIGNMENT_BYTES).max(ALIGNMENT_BYTES);
+        Self {
+            file,
+            pool,
+            unread: stretch,
+            window_bytes,
+            current: None,
+            under_way: None,
+            spare: None,
+            joined: Vec::new(),
+            reads: 0,
+            read_bytes: 0,
+        }
+    }
+
+    /// Reads done so far, and their bytes.
+    pub fn report(&self) -> (u64, u64) {
+        (self.reads, self.read_bytes)
+    }
+
+    /// Whether everything was taken.
+    pub fn is_at_end(&self) -> bool {
+        let used_up = self.current.as_ref().is_none_or(|window| window.unused.is_empty());
+        used_up && self.under_way.is_none() && self.unread.is_empty()
+    }
+
+    /// The next `count` bytes. Error: [`ErrorKind::UnexpectedEof`] where the stretch has no more.
+    pub fn take(&mut self, count: usize) -> std::io::Result<&[u8]> {
+        if self.current.as_ref().is_none_or(|window| window.unused.is_empty()) {
+            self.next_window()?;
+        }
+        let present = self.current.as_ref().map_or(0, |window| window.unused.len());
+        if present >= count {
+            let window = self.current.as_mut().ok_or(ErrorKind::UnexpectedEof)?;
+            let start = window.unused.start;
+            window.unused.start += count;
+            return Ok(&window.buffer[start..start + count]);
+        }
+        self.joined.clear();
+        while self.joined.len() < count {
+            if let Some(window) = &mut self.current {
+                let piece = window.unused.len().min(count - self.joined.len());
+                let start = window.unused.start;
+                self.joined.extend_from_slice(&window.buffer[start..start + piece]);
+                window.unused.start += piece;
+            }
+            if self.joined.len() < count {
+                self.next_window()?;
+            }
+        }
+        Ok(&self.joined)
+    }
+
+    /// Gives up what is left.
+    pub fn skip_rest(&mut self) {
+        self.unread.start = self.unread.end;
+        self.under_way = None;
+        self.current = None;
+        self.joined = Vec::new();
+    }
+
+    /// Moves to the next window, and asks for the one behind it.
+    fn next_window(&mut self) -> std::io::Result<()> {
+        self.spare = self.current.take().map(|window| window.buffer).or_else(|| self.spare.take());
+        let window = match self.under_way.take() {
+            Some(reply) => reply.recv().map_err(|_| Error::other("a thread that reads ahead is gone"))??,
+            None => {
+                let wanted = self.next_range()?;
+                let buffer = self.buffer();
+                read_window(&self.file, buffer, &wanted)?
+            }
+        };
+        self.reads += 1;
+        self.read_bytes += window.unused.len() as u64;
+        self.current = Some(window);
+        if self.window_bytes >= AHEAD_FROM_BYTES && !self.unread.is_empty() {
+            let wanted = self.next_range()?;
+            let buffer = self.buffer();
+            let (reply, answer) = bounded(1);
+            let request = Request { file: Arc::clone(&self.file), buffer, wanted, reply };
+            let requests = self.pool.requests.as_ref().ok_or(ErrorKind::BrokenPipe)?;
+            requests.send(request).map_err(|_| Error::from(ErrorKind::BrokenPipe))?;
+            self.under_way = Some(answer);
+        }
+        Ok(())
+    }
+
+    fn buffer(&mut self) -> AlignedBuffer {
+        // A stretch that begins within a block needs one block more.
+        self.spare.take().unwrap_or_else(|| AlignedBuffer::new(self.window_bytes + ALIGNMENT_BYTES))
+    }
+
+    /// The next stretch to read. Windows end at a multiple of the alignment, so that none is read twice.
+    fn next_range(&mut self) -> std::io::Result<Range<u64>> {
+        if self.unread.is_empty() {
+            return Err(Error::from(ErrorKind::UnexpectedEof));
+        }
+        let start = self.unread.start;
+        let aligned = start - start % ALIGNMENT_BYTES as u64;
+        let end = (aligned + self.window_bytes as u64).min(self.unread.end);
+        self.unread.start = end;
+        Ok(start..end)
+    }
+}
+
+/// Reads the blocks around a stretch.
+fn read_window(file: &File, mut buffer: AlignedBuffer, wanted: &Range<u64>) -> std::io::Result<Window> {
+    let alignment = ALIGNMENT_BYTES as u64;
+    let offset = wanted.start - wanted.start % alignment;
+    let unused = (wanted.start - offset) as usize..(wanted.end - offset) as usize;
+    let asked = unused.end.next_multiple_of(ALIGNMENT_BYTES).min(buffer.len());
+    let mut present = 0;
+    // Short reads other than at the end are rare; what follows one is read from a block boundary again.
+    while present < unused.end {
+        let from = present - present % ALIGNMENT_BYTES;
+        match file.read_at(&mut buffer[from..asked], offset + from as u64) {
+            Ok(count) if from + count <= present => return Err(Error::from(ErrorKind::UnexpectedEof)),
+            Ok(count) => present = from + count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Window { buffer, unused })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ReadPool, WindowReader, open_direct};
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    fn content(bytes: usize) -> Vec<u8> {
+        (0..bytes as u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn any_stretch_in_any_pieces(
+            bytes in 0..3_000_000_usize,
+            start in 0..3_000_000_usize,
+            pieces in proptest::collection::vec(0..400_000_usize, 1..30),
+            window_bytes in prop_oneof![1..20_000_usize, 500_000..1_200_000_usize],
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("file");
+            let content = content(bytes);
+            std::fs::write(&path, &content).unwrap();
+            let start = start.min(bytes);
+            let file = Arc::new(open_direct(&path).unwrap());
+            let pool = Arc::new(ReadPool::new(2).unwrap());
+            let mut reader = WindowReader::new(file, pool, start as u64..bytes as u64, window_bytes);
+            let mut at = start;
+            for piece in pieces {
+                prop_assert_eq!(reader.is_at_end(), at == bytes);
+                if at + piece > bytes {
+                    prop_assert!(reader.take(piece).is_err());
+                    return Ok(());
+                }
+                if piece > 0 {
+                    prop_assert_eq!(reader.take(piece).unwrap(), &content[at..at + piece]);
+                    at += piece;
+                }
+            }
+            reader.skip_rest();
+            prop_assert!(reader.is_at_end() && reader.take(1).is_err());
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_too_short_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, content(10_000)).unwrap();
+        let pool = Arc::new(ReadPool::new(1).unwrap());
+        let mut reader = WindowReader::new(Arc::new(open_direct(&path).unwrap()), pool, 0..20_000, 8192);
+        assert_eq!(reader.take(4096).unwrap(), &content(4096)[..]);
+        assert!(reader.take(10_000).is_err());
+    }
+}
