@@ -6,6 +6,7 @@ use crate::error::ChunkServerError;
 use crate::run::{DiskRun, Place, Run, summarize_disk};
 use api::DataSum;
 use api::task::{AdoptResult, AdoptTask, ChunkSummary, KeptRun, RunSummary};
+use diskfile::ReadPool;
 use ids::{ChunkId, IfileIndex, Source};
 use ifile::{FormatError, Problem, RunFile};
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ impl ChunkServer {
         let mut books = Books::new();
         let mut adopted = Vec::with_capacity(task.runs.len());
         for kept in &task.runs {
-            let (run, summary) = open_kept(task, kept)?;
+            let (run, summary) = open_kept(task, kept, &self.shared.reads)?;
             for row in &run.sources {
                 let sums = books.entry((run.ifile, row.chunk)).or_default();
                 sums.entry(row.source).or_default().add(&row.sum);
@@ -64,7 +65,11 @@ impl ChunkServer {
     }
 }
 
-fn open_kept(task: &AdoptTask, kept: &KeptRun) -> Result<(Run, RunSummary), ChunkServerError> {
+fn open_kept(
+    task: &AdoptTask,
+    kept: &KeptRun,
+    reads: &Arc<ReadPool>,
+) -> Result<(Run, RunSummary), ChunkServerError> {
     let dir = task.dirs.get(usize::from(kept.disk.0)).cloned().unwrap_or_default();
     let path: PathBuf = dir.join(run_file_name(kept.run));
     let file = match DiskFile::open(&path) {
@@ -79,7 +84,7 @@ fn open_kept(task: &AdoptTask, kept: &KeptRun) -> Result<(Run, RunSummary), Chun
         ifile: kept.ifile,
         key_shape: opened.identity.key_shape,
         sources: opened.sources.clone(),
-        place: Place::Disk(DiskRun::new(path.clone(), &opened)),
+        place: Place::Disk(DiskRun::new(path.clone(), &opened, Arc::clone(reads))),
     };
     let summary = summarize_disk(&run, &opened, kept.disk);
     Ok((run, summary))
