@@ -1,10 +1,19 @@
 # Sourced by bench/speed.sh: the groups that count words. `xtask gen-text` makes the text, `xtask check-counts` compares
 # the sums of every output with those of the text.
 
+# The sources that this tree's lock file names, whichever tree xtask was built in.
+make_corpus() {
+    local lock
+    lock=$(sha256sum < "$root/Cargo.lock")
+    [ "$(cat "$work/corpus.lock" 2> /dev/null)" != "$lock" ] || return 0
+    CARGO_MANIFEST_DIR=$root/xtask "$xtask" demo-corpus "$work/corpus" > "$work/log.txt" 2>&1 || return 1
+    echo "$lock" > "$work/corpus.lock"
+}
+
 make_text() { # make_text NAME BYTES
     local file=$inputs/$1.txt
     [ ! -f "$file.sums" ] || return 0
-    [ -d "$work/corpus" ] || "$xtask" demo-corpus "$work/corpus" > "$work/log.txt" 2>&1 || return 1
+    make_corpus || return 1
     "$xtask" gen-text --bytes $(($2 / scale)) --corpus "$work/corpus" --out "$file" 2> "$work/log.txt" || return 1
     "$xtask" count-words "$file" > "$file.sums.new" && mv "$file.sums.new" "$file.sums"
 }
