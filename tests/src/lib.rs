@@ -28,7 +28,7 @@ mod running;
 mod sandbox;
 
 pub use binary::sailfish_binary;
-pub use compressed::{gzip, zstd};
+pub use compressed::{bzip2, gzip, unpacked, xz, zstd};
 pub use corpus::corpus;
 pub use faulting::{SmallDisk, Watched, left_on_small_disks, with_small_disks};
 pub use fifo::Fifo;

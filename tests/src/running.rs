@@ -54,7 +54,12 @@ pub struct Running {
 impl Running {
     /// Starts a command with both outputs read as they come and an empty standard input.
     pub fn start(command: &mut Command) -> Running {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self::start_with_stdin(command, Stdio::null())
+    }
+
+    /// The same with a standard input.
+    pub fn start_with_stdin(command: &mut Command, stdin: impl Into<Stdio>) -> Running {
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         let shown = format!("{command:?}");
         let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {shown}: {error}"));
         let pid = Pid::from_child(&child);

@@ -102,6 +102,20 @@ pub struct Formats {
     pub output_codec: Option<OutputCodec>,
 }
 
+impl Formats {
+    /// Final name of an output part: `part-00000`, with the extension of the codec.
+    pub fn part_name(&self, part_index: u32) -> String {
+        let extension = self.output_codec.map_or("", OutputCodec::extension);
+        format!("part-{part_index:05}{extension}")
+    }
+
+    /// How the lines that a combiner prints are parted: it speaks to the engine as the reducer does where that
+    /// is set, else as the mapper.
+    pub fn combiner_output(&self) -> &FieldSplit {
+        self.reduce_output.as_ref().unwrap_or(&self.map_output)
+    }
+}
+
 impl Default for Formats {
     fn default() -> Self {
         Self {

@@ -47,6 +47,11 @@ pub struct JobFile {
     #[serde(default, deserialize_with = "name_values")]
     pub env: Option<Vec<(String, String)>>,
     pub codec: Option<Codec>,
+    pub input_format: Option<String>,
+    pub output_format: Option<String>,
+    pub separator: Option<String>,
+    pub key_fields: Option<u32>,
+    pub compress: Option<String>,
     pub total_order: Option<bool>,
     pub map_only: Option<bool>,
     pub overwrite: Option<bool>,
@@ -78,13 +83,16 @@ impl JobFile {
     }
 
     /// Makes relative paths relative to `dir`, the directory of the job file: a job file means the same
-    /// wherever it is started from. Command lines are left alone.
+    /// wherever it is started from. Command lines are left alone, and `-`, which stands for standard input or
+    /// output, is no path.
     pub fn resolve_paths(&mut self, dir: &Path) {
         for path in [&mut self.output, &mut self.state].into_iter().flatten() {
-            *path = dir.join(&*path);
+            if path.as_os_str() != "-" {
+                *path = dir.join(&*path);
+            }
         }
         for list in [&mut self.input, &mut self.disk, &mut self.file].into_iter().flatten() {
-            for path in list {
+            for path in list.iter_mut().filter(|path| *path != "-") {
                 // Only a directory that is not UTF-8 could be changed by this; the check of inputs names it.
                 *path = dir.join(&*path).to_string_lossy().into_owned();
             }
@@ -212,6 +220,13 @@ mod tests {
         check("[env]\nA = \"1\"\nB = \"x=y\"", JobFile { env: pairs.clone(), ..empty() });
         check("env = [\"A=1\", \"B=x=y\"]", JobFile { env: pairs, ..empty() });
         check("codec = \"zstd\"", JobFile { codec: Some(Codec::Zstd), ..empty() });
+        let formats = JobFile {
+            input_format: Some("fixed:100:10".into()),
+            separator: Some("::".into()),
+            key_fields: Some(2),
+            ..empty()
+        };
+        check("input_format = \"fixed:100:10\"\nseparator = \"::\"\nkey_fields = 2", formats);
         let flags = JobFile { total_order: Some(true), no_sync: Some(false), ..empty() };
         check("total_order = true\nno_sync = false", flags);
         let output = JobFile { output: Some("out".into()), slots: Some(3), ..empty() };
@@ -235,6 +250,9 @@ mod tests {
     fn paths_are_relative_to_the_file() {
         let text =
             "input = [\"a\", \"/b\"]\noutput = \"out\"\nstate = \"../s\"\ndisk = \"d\"\nfile = [\"f\"]";
+        let mut streams = JobFile::parse("input = \"-\"\noutput = \"-\"").unwrap();
+        streams.resolve_paths(Path::new("/jobs"));
+        assert_eq!((streams.input.unwrap(), streams.output.unwrap()), (vec!["-".to_string()], "-".into()));
         let mut file = JobFile::parse(text).unwrap();
         file.resolve_paths(Path::new("/jobs"));
         assert_eq!(file.input.unwrap(), ["/jobs/a", "/b"]);

@@ -1,6 +1,6 @@
 //! `_report.json`: what a job did, in figures. Written into the output directory and kept in the store.
 
-use crate::{Layout, task::Part};
+use crate::{Formats, Layout, task::Part};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -24,6 +24,9 @@ pub struct JobReport {
     /// Whether the output was synced before the rename.
     pub synced: bool,
     pub layout: Layout,
+    /// How records were read and written.
+    #[serde(default)]
+    pub formats: Formats,
     pub input: InputReport,
     pub map: MapReport,
     pub shuffle: ShuffleReport,

@@ -227,12 +227,12 @@ pub struct ReduceResult {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// Final name, `part-00000`.
+    /// Final name, `part-00000`, or with the extension of its codec `part-00000.gz`.
     pub name: String,
     /// Name within the staging directory until the commit.
     pub attempt_name: String,
     pub bytes: u64,
-    /// Lines of text, or records of a binary format.
+    /// Lines of text, or records of a binary format, before compression.
     pub records: u64,
     pub crc32c: u32,
 }

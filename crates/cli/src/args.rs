@@ -109,10 +109,10 @@ pub struct RunArgs {
     /// Read the job from a TOML file; options given here win over it
     #[arg(long, value_name = "FILE")]
     pub job: Option<PathBuf>,
-    /// Files, directories or globs; plain, gzip or zstd, told apart by content
+    /// Files, directories or globs, or - for standard input; plain, gzip, zstd, bzip2 or xz, told apart by content
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub input: Vec<String>,
-    /// Map function [default: identity, each line split at its first TAB]
+    /// Map function [default: identity, each line split at its first separator]
     #[arg(long, value_name = "F")]
     pub mapper: Option<String>,
     /// Function that folds map output before the shuffle; built-in reducers combine by themselves
@@ -121,7 +121,7 @@ pub struct RunArgs {
     /// Reduce function [default: the sorted pairs are written]
     #[arg(long, value_name = "F")]
     pub reducer: Option<String>,
-    /// Output directory; appears whole or not at all
+    /// Output directory, or - for standard output; appears whole or not at all
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// Name of the job [default: that of the output]
@@ -147,6 +147,24 @@ pub struct RunArgs {
     /// Compression of intermediate data [default: lz4]
     #[arg(long, value_enum)]
     pub codec: Option<CodecArg>,
+    /// What a record is: lines, nul (lines that end with a zero byte) or
+    /// fixed:RECORD_BYTES[:KEY_BYTES], the key being the first bytes of a record [default: lines]
+    #[arg(long, value_name = "FORMAT")]
+    pub input_format: Option<String>,
+    /// How pairs are written: lines, nul, raw (key and value with nothing between) or discard; what a
+    /// program prints is copied, but by nul its lines end anew [default: lines]
+    #[arg(long, value_name = "FORMAT")]
+    pub output_format: Option<String>,
+    /// Stands between key and value, in and out: one or more bytes; \t \n \0 \\ \xNN are understood
+    /// [default: \t]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub separator: Option<String>,
+    /// So many fields of a line, with the separators between them, are the key [default: 1]
+    #[arg(long, value_name = "N")]
+    pub key_fields: Option<u32>,
+    /// Compression of the output parts: gzip, zstd, bzip2 or xz [default: none]
+    #[arg(long, value_name = "FORMAT")]
+    pub compress: Option<String>,
     /// The parts one after another are sorted, not only each by itself
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]

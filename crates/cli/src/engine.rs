@@ -20,6 +20,8 @@ pub struct Ended {
     pub spec: JobSpec,
     /// From submit to the end of cleaning up.
     pub elapsed: Duration,
+    /// Still listens for signals.
+    pub interrupt: Interrupt,
 }
 
 /// Runs one job. Returns when it is over and everything it started has ended.
@@ -46,7 +48,7 @@ pub fn execute(plan: Plan, display: Display) -> Result<Ended, Failure> {
     });
     server.shutdown();
     let (submitted, outcome) = ended?;
-    Ok(Ended { submitted, outcome, spec: plan.spec, elapsed: begin.elapsed() })
+    Ok(Ended { submitted, outcome, spec: plan.spec, elapsed: begin.elapsed(), interrupt })
 }
 
 fn wait(

@@ -8,6 +8,7 @@ use program::Programs;
 use server::Server;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What there is to cancel.
@@ -16,6 +17,8 @@ struct Target {
     job: Option<(Arc<Server>, JobId)>,
     /// A signal came, perhaps before there was a job.
     signalled: bool,
+    /// Removed before a signal ends the process.
+    last_dir: Option<PathBuf>,
 }
 
 /// Listens for signals for the rest of the process.
@@ -58,7 +61,18 @@ impl Interrupt {
         self.lock().job = None;
     }
 
+    /// The job is over and only its output is printed: from here on the first signal ends the process. `dir`
+    /// goes with it.
+    pub fn end_at_once(&self, dir: &Path) {
+        self.lock().last_dir = Some(dir.to_path_buf());
+    }
+
     fn signal(&self) {
+        if let Some(dir) = self.lock().last_dir.take() {
+            // What stays is removed by the next run.
+            let _ = std::fs::remove_dir_all(dir);
+            std::process::exit(i32::from(INTERRUPTED));
+        }
         let again = std::mem::replace(&mut self.lock().signalled, true);
         if again {
             self.programs.kill_all();

@@ -1,6 +1,7 @@
 //! What the user asked for: the options of the command line over those of the job file.
 
 use crate::args::{CodecArg, RunArgs};
+use crate::record_formats::FormatOptions;
 use anyhow::Context;
 use api::{Codec, JobFile};
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ pub struct JobOptions {
     pub file: Vec<String>,
     pub env: Vec<(String, String)>,
     pub codec: Option<Codec>,
+    pub formats: FormatOptions,
     pub total_order: bool,
     pub map_only: bool,
     pub overwrite: bool,
@@ -98,6 +100,13 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
         file: list(args.file, file.file),
         env,
         codec: codec.or(file.codec),
+        formats: FormatOptions {
+            input_format: args.input_format.or(file.input_format),
+            output_format: args.output_format.or(file.output_format),
+            separator: args.separator.or(file.separator),
+            key_fields: args.key_fields.or(file.key_fields),
+            compress: args.compress.or(file.compress),
+        },
         total_order: flag(args.total_order, file.total_order),
         map_only: flag(args.map_only, file.map_only),
         overwrite: flag(args.overwrite, file.overwrite),

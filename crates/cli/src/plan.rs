@@ -2,11 +2,14 @@
 
 use crate::job_options::{FunctionText, JobOptions};
 use crate::paths;
+use crate::record_formats::{self, Functions};
+use crate::standard_input::{self, StandardInput};
+use crate::standard_output::{self, PrivateOutput};
 use crate::{duration, machine, memory_size, store};
 use anyhow::{Context, anyhow, bail, ensure};
-use api::{Codec, Function, JobSpec, Partitioning, Split};
+use api::{Codec, Formats, Function, InputFile, JobSpec, Layout, Partitioning, RecordFormat, Split};
 use mapreduce::layout::{self, LayoutRequest};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A job that may be submitted.
 #[derive(Debug)]
@@ -16,6 +19,10 @@ pub struct Plan {
     pub state_dir: PathBuf,
     pub start_dir: PathBuf,
     pub json: bool,
+    /// Where the output goes that is to be printed.
+    pub standard_output: Option<PrivateOutput>,
+    /// Must stay open while the job runs.
+    pub standard_input: Option<std::fs::File>,
 }
 
 /// Checks the options and makes the job. Every error is the user's to mend and names the option.
@@ -28,18 +35,16 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
     let combiner = function("--combiner", options.combiner.as_ref(), &files)?;
     let reducer = function("--reducer", options.reducer.as_ref(), &files)?;
     check_functions(&options, [&mapper, &combiner, &reducer], &files)?;
-    let memory_bytes = match &options.memory {
-        Some(text) => memory_size::parse(text).with_context(|| format!("--memory {text:?}"))?,
-        None => machine::default_memory_bytes(),
+    let (memory_bytes, slots) = memory_and_slots(&options)?;
+    let functions = Functions {
+        mapper: mapper.as_ref(),
+        combiner: combiner.as_ref(),
+        reducer: reducer.as_ref(),
+        map_only: options.map_only,
     };
-    let slots = options.slots.unwrap_or_else(machine::default_slots);
-    let slots_max = machine::SLOTS_MAX;
-    ensure!((1..=slots_max).contains(&slots), "--slots {slots} is out of range: give 1 to {slots_max}");
-
-    let inputs = mapper::input::list(&options.input).context("--input")?;
-    let output = options.output.as_deref().context("no output: name a directory with --output DIR")?;
-    let output = paths::output(output, &options.start_dir, options.overwrite)?;
-    paths::check_output_against_inputs(&output, &options.input, &inputs)?;
+    let formats = record_formats::formats(&options.formats, functions)?;
+    let mut inputs = Inputs::list(&options.input, formats.input)?;
+    let output_dir = output_dir(&options, &inputs.files)?;
     let state_dir = store::state_dir(options.state.as_deref())?;
     // The one under the state is made with the job.
     let disks = match options.disk.is_empty() {
@@ -50,11 +55,15 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
     // A built-in reducer folds on the map side as well, where nothing else does.
     let combiner = combiner.or_else(|| reducer.clone().filter(reducer::combines_by_itself));
     let combines = combiner.is_some();
+    let standard_input = inputs.take_standard_input(&disks[0], formats.input)?;
+    let inputs = inputs.files;
     let input_bytes = inputs.iter().map(|input| input.size_bytes).sum();
     // Its error names the option.
     let layout = layout::derive(&LayoutRequest { memory_bytes, slots, input_bytes, combines })?;
-    let splits = mapper::split::plan(&inputs, layout.split_bytes);
-    let name = options.name.clone().unwrap_or_else(|| paths::name_of(&output));
+    check_record_fits(&formats, &layout)?;
+    let splits = mapper::split::plan(&inputs, layout.split_bytes, formats.input);
+    let (output, standard_output) = standard_output::unless_named(output_dir, &disks[0])?;
+    let name = options.name.clone().unwrap_or_else(|| standard_output::name_of(&output));
     let partitioning = if options.total_order { Partitioning::Range } else { Partitioning::Hash };
     let spec = JobSpec {
         name,
@@ -73,16 +82,87 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         files,
         env: options.env,
         keep_ifiles,
-        formats: Default::default(),
+        formats,
         keys: Default::default(),
         generate: None,
         streaming: None,
         reduce_again: None,
         keep_seconds,
-        sync: !options.no_sync,
+        // What is printed and removed need not reach the disk.
+        sync: !options.no_sync && standard_output.is_none(),
         layout,
     };
-    Ok(Plan { spec, splits, state_dir, start_dir: options.start_dir, json: options.json })
+    let (start_dir, json) = (options.start_dir, options.json);
+    Ok(Plan { spec, splits, state_dir, start_dir, json, standard_output, standard_input })
+}
+
+fn memory_and_slots(options: &JobOptions) -> anyhow::Result<(u64, u32)> {
+    let memory_bytes = match &options.memory {
+        Some(text) => memory_size::parse(text).with_context(|| format!("--memory {text:?}"))?,
+        None => machine::default_memory_bytes(),
+    };
+    let slots = options.slots.unwrap_or_else(machine::default_slots);
+    let slots_max = machine::SLOTS_MAX;
+    ensure!((1..=slots_max).contains(&slots), "--slots {slots} is out of range: give 1 to {slots_max}");
+    Ok((memory_bytes, slots))
+}
+
+/// The output directory; None where the output is to be printed.
+fn output_dir(options: &JobOptions, inputs: &[InputFile]) -> anyhow::Result<Option<PathBuf>> {
+    let output = options.output.as_deref().context("no output: name a directory with --output DIR")?;
+    if output.as_os_str() == standard_output::ARGUMENT {
+        return Ok(None);
+    }
+    let output = paths::output(output, &options.start_dir, options.overwrite)?;
+    paths::check_output_against_inputs(&output, &options.input, inputs)?;
+    Ok(Some(output))
+}
+
+/// The inputs in the order of the arguments; standard input is put in its place last, when nothing else is
+/// wrong any more, because it may have to be copied.
+struct Inputs {
+    files: Vec<InputFile>,
+    /// Where standard input goes.
+    standard_input_at: Option<usize>,
+}
+
+impl Inputs {
+    fn list(arguments: &[String], format: RecordFormat) -> anyhow::Result<Inputs> {
+        standard_input::check(arguments)?;
+        let mut inputs = Inputs { files: Vec::new(), standard_input_at: None };
+        for (index, between) in arguments.split(|argument| argument == standard_input::ARGUMENT).enumerate() {
+            if index > 0 {
+                inputs.standard_input_at = Some(inputs.files.len());
+            }
+            inputs.files.extend(mapper::input::list(between).context("--input")?);
+        }
+        mapper::input::check_whole_records(&inputs.files, format).context("--input")?;
+        Ok(inputs)
+    }
+
+    fn take_standard_input(
+        &mut self,
+        dir: &Path,
+        format: RecordFormat,
+    ) -> anyhow::Result<Option<std::fs::File>> {
+        let Some(place) = self.standard_input_at else { return Ok(None) };
+        let StandardInput { input, file } = standard_input::take(dir)?;
+        mapper::input::check_whole_records(std::slice::from_ref(&input), format).context("--input")?;
+        self.files.insert(place, input);
+        Ok(Some(file))
+    }
+}
+
+/// Records of one length are refused before anything runs where the memory is too small for one.
+fn check_record_fits(formats: &Formats, layout: &Layout) -> anyhow::Result<()> {
+    let RecordFormat::Fixed { record_bytes, .. } = formats.input else { return Ok(()) };
+    let record_bytes = u64::from(record_bytes);
+    ensure!(
+        record_bytes <= layout.record_bytes_max,
+        "--input-format: a record of that length is too long: {}",
+        reducer::record_too_long(record_bytes, layout.record_bytes_max)
+    );
+    Ok(())
 }
 
 fn check_conflicts(options: &JobOptions) -> anyhow::Result<()> {
@@ -97,6 +177,17 @@ fn check_conflicts(options: &JobOptions) -> anyhow::Result<()> {
         ];
         if let Some((option, _)) = shuffles.iter().find(|(_, given)| *given) {
             bail!("{option} has no meaning with --map-only, which has no shuffle: leave one of them out");
+        }
+    }
+    if options.output.as_deref().is_some_and(|output| output.as_os_str() == standard_output::ARGUMENT) {
+        let discards = options.formats.output_format.as_deref() == Some("discard");
+        let conflicts = [
+            ("--json", options.json, "both want standard output"),
+            ("--overwrite", options.overwrite, "there is nothing to replace"),
+            ("--output-format discard", discards, "there is nothing to print"),
+        ];
+        if let Some((option, _, reason)) = conflicts.iter().find(|(_, given, _)| *given) {
+            bail!("{option} does not go with --output -: {reason}; leave one of them out");
         }
     }
     if options.combiner.is_some() && options.reducer.is_none() {

@@ -236,7 +236,7 @@ fn slots(report: &JobReport) -> String {
 
 fn plan(report: &JobReport, rows_max: usize) -> String {
     let planned: BTreeMap<String, &PlanRow> =
-        report.plan.iter().map(|row| (format!("part-{:05}", row.part), row)).collect();
+        report.plan.iter().map(|row| (report.formats.part_name(row.part), row)).collect();
     let columns = [
         left("part"),
         left("I-files"),

@@ -79,7 +79,8 @@ fn make_plan(args: RerunArgs, source: &KeptSource, start_dir: PathBuf) -> anyhow
         ..old.clone()
     };
     let state_dir = store::state_dir(args.state.state.as_deref())?;
-    Ok(Plan { spec, splits: Vec::new(), state_dir, start_dir, json: args.json })
+    let (splits, json) = (Vec::new(), args.json);
+    Ok(Plan { spec, splits, state_dir, start_dir, json, standard_output: None, standard_input: None })
 }
 
 /// Shares follow from the memory of now; the sizes of what is on disk already are as they are.

@@ -6,7 +6,7 @@ use crate::exit::{FAILED, Failure, INTERRUPTED, REFUSED, SIGNAL_BASE};
 use crate::plan::Plan;
 use crate::progress::Display;
 use crate::terminal::{print, tell};
-use crate::{job_options, machine, plan, summary};
+use crate::{job_options, machine, plan, standard_output, summary};
 use api::{Blame, TaskFailure};
 use ids::AttemptKey;
 use server::JobOutcome;
@@ -19,7 +19,11 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
 }
 
 /// Submits a job, waits for its end and says how it went.
-pub fn conclude(plan: Plan) -> Result<(), Failure> {
+pub fn conclude(mut plan: Plan) -> Result<(), Failure> {
+    standard_output::sweep(&plan.spec.disks);
+    let private_output = plan.standard_output.take();
+    // Open until the job is over: its attempts read it by way of this process.
+    let _standard_input = plan.standard_input.take();
     let json = plan.json;
     let start_dir = plan.start_dir.clone();
     let ended = engine::execute(plan, Display::choose(json))?;
@@ -28,6 +32,10 @@ pub fn conclude(plan: Plan) -> Result<(), Failure> {
             if json {
                 let text = serde_json::to_string_pretty(report).map_err(anyhow::Error::from)?;
                 print(&format!("{text}\n"))?;
+            }
+            if let Some(private_output) = private_output {
+                ended.interrupt.end_at_once(private_output.dir());
+                private_output.print(report)?;
             }
             tell(summary::succeeded(&ended, report, &start_dir).trim_end());
             Ok(())

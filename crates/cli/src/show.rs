@@ -4,6 +4,7 @@ use crate::args::ShowArgs;
 use crate::exit::Failure;
 use crate::jobs::{kept_text, now_ns, state_text, took};
 use crate::quantity::{bytes, count, counted, seconds, seconds_between};
+use crate::standard_output;
 use crate::tables::{facts, left, right, table};
 use crate::terminal::print;
 use crate::{escape, quantity, store};
@@ -64,7 +65,7 @@ fn head(job: &JobRow, spec: &JobSpec) -> String {
         },
     ));
     for input in spec.inputs.iter().take(INPUTS_SHOWN_MAX) {
-        rows.push(("", escape::cell(&input.path.to_string_lossy())));
+        rows.push(("", escape::cell(&mapper::input::name(input))));
     }
     if spec.inputs.len() > INPUTS_SHOWN_MAX {
         rows.push(("", format!("and {} more", count((spec.inputs.len() - INPUTS_SHOWN_MAX) as u64))));
@@ -84,7 +85,7 @@ fn head(job: &JobRow, spec: &JobSpec) -> String {
     rows.push(("memory", format!("{}, {}", bytes(spec.memory_bytes), counted(spec.slots.into(), "slot"))));
     let disks: Vec<String> = spec.disks.iter().map(|disk| disk.display().to_string()).collect();
     rows.push(("disks", escape::cell(&disks.join(" "))));
-    rows.push(("output", escape::cell(&spec.output.to_string_lossy())));
+    rows.push(("output", escape::cell(&standard_output::shown(&spec.output))));
     rows.extend(kept_rows(job));
     format!("Job {}: {}\n{}", job.job, escape::cell(&job.name), facts(&rows))
 }

@@ -3,8 +3,9 @@
 use crate::duration;
 use crate::engine::Ended;
 use crate::quantity::{bytes, count, counted, percent, rate, seconds};
+use crate::standard_output;
 use crate::tables::facts;
-use api::{Blame, JobReport, TaskFailure};
+use api::{Blame, JobReport, OutputFormat, TaskFailure};
 use ids::AttemptKey;
 use std::path::Path;
 
@@ -34,9 +35,9 @@ pub fn succeeded(ended: &Ended, report: &JobReport, start_dir: &Path) -> String 
         "output",
         format!(
             "{} ({}, {}, {})",
-            output.display(),
+            standard_output::shown(output),
             counted(report.parts.len() as u64, "part"),
-            counted(part_records, "line"),
+            counted(part_records, record_word(report)),
             bytes(part_bytes)
         ),
     ));
@@ -52,6 +53,14 @@ pub fn succeeded(ended: &Ended, report: &JobReport, start_dir: &Path) -> String 
         seconds(elapsed),
         facts(&rows)
     )
+}
+
+/// What the parts of an output hold.
+pub fn record_word(report: &JobReport) -> &'static str {
+    match report.formats.output {
+        OutputFormat::Lines { .. } => "line",
+        OutputFormat::Raw | OutputFormat::Discard => "record",
+    }
 }
 
 /// The sums over all parts: (bytes, records).

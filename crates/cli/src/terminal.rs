@@ -60,6 +60,7 @@ impl Write for ErrorLines {
     }
 }
 
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
+/// Whether an error says that the reader of standard output went away.
+pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }

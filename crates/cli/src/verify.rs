@@ -4,11 +4,12 @@ use crate::args::VerifyArgs;
 use crate::exit::{FAILED, Failure};
 use crate::progress;
 use crate::quantity::{bytes, count, counted};
+use crate::summary::record_word;
 use crate::terminal::{print, tell};
 use anyhow::{Context, ensure};
-use api::JobReport;
 use api::report::REPORT_VERSION;
 use api::task::Part;
+use api::{JobReport, OutputFormat};
 use indicatif::ProgressBar;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -33,7 +34,7 @@ pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
         let records: u64 = report.parts.iter().map(|part| part.records).sum();
         let size: u64 = report.parts.iter().map(|part| part.bytes).sum();
         let parts = counted(report.parts.len() as u64, "part");
-        let lines = counted(records, "line");
+        let lines = counted(records, record_word(&report));
         return Ok(print(&format!(
             "{shown} is what job {} wrote: {parts}, {lines}, {}\n",
             report.job,
@@ -88,7 +89,7 @@ fn differences(output: &Path, report: &JobReport) -> anyhow::Result<Vec<String>>
             differences.push(format!("the report names {} twice", part.name));
             continue;
         }
-        match read_part(&output.join(&part.name), &bar) {
+        match read_part(&output.join(&part.name), line_terminator(report), &bar) {
             Ok(found) => compare(part, &found, &mut differences),
             Err(error) => differences.push(format!("{} cannot be read: {error}", part.name)),
         }
@@ -104,19 +105,28 @@ fn differences(output: &Path, report: &JobReport) -> anyhow::Result<Vec<String>>
     Ok(differences)
 }
 
+/// The byte that ends each line of the parts; None where records cannot be counted from the stored bytes.
+fn line_terminator(report: &JobReport) -> Option<u8> {
+    match report.formats.output {
+        OutputFormat::Lines { terminator, .. } if report.formats.output_codec.is_none() => Some(terminator),
+        OutputFormat::Lines { .. } | OutputFormat::Raw | OutputFormat::Discard => None,
+    }
+}
+
 /// What a part file holds.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     bytes: u64,
-    records: u64,
+    /// None where they cannot be counted.
+    records: Option<u64>,
     crc32c: u32,
 }
 
-fn read_part(path: &Path, bar: &ProgressBar) -> std::io::Result<Found> {
+fn read_part(path: &Path, terminator: Option<u8>, bar: &ProgressBar) -> std::io::Result<Found> {
     let mut file = File::open(path)?;
     let mut buffer = vec![0; READ_BYTES];
     let mut found = Found::default();
-    let mut last_byte = b'\n';
+    let (mut line_ends, mut last_byte) = (0, None);
     loop {
         let length = match file.read(&mut buffer) {
             Ok(0) => break,
@@ -126,13 +136,16 @@ fn read_part(path: &Path, bar: &ProgressBar) -> std::io::Result<Found> {
         };
         let piece = &buffer[..length];
         found.bytes += length as u64;
-        found.records += memchr::memchr_iter(b'\n', piece).count() as u64;
+        if let Some(terminator) = terminator {
+            line_ends += memchr::memchr_iter(terminator, piece).count() as u64;
+        }
         found.crc32c = crc32c::crc32c_append(found.crc32c, piece);
-        last_byte = piece[length - 1];
+        last_byte = piece.last().copied();
         bar.inc(length as u64);
     }
     // A last line without its end counts, as it did when it was written.
-    found.records += u64::from(last_byte != b'\n');
+    let open_line = last_byte.is_some() && last_byte != terminator;
+    found.records = terminator.map(|_| line_ends + u64::from(open_line));
     Ok(found)
 }
 
@@ -145,8 +158,8 @@ fn compare(part: &Part, found: &Found, differences: &mut Vec<String>) {
             count(part.bytes)
         ));
     }
-    if found.records != part.records {
-        let (here, there) = (count(found.records), count(part.records));
+    if let Some(records) = found.records.filter(|records| *records != part.records) {
+        let (here, there) = (count(records), count(part.records));
         differences.push(format!("{name} has {here} lines, the report says {there}"));
     }
     if found.crc32c != part.crc32c {
@@ -167,9 +180,13 @@ mod tests {
         let path = dir.path().join("part-00000");
         let check = |text: &str, records| {
             std::fs::write(&path, text).unwrap();
-            let expected =
-                Found { bytes: text.len() as u64, records, crc32c: crc32c::crc32c(text.as_bytes()) };
-            assert_eq!(read_part(&path, &ProgressBar::hidden()).unwrap(), expected);
+            let expected = Found {
+                bytes: text.len() as u64,
+                records: Some(records),
+                crc32c: crc32c::crc32c(text.as_bytes()),
+            };
+            assert_eq!(read_part(&path, Some(b'\n'), &ProgressBar::hidden()).unwrap(), expected);
+            assert_eq!(read_part(&path, None, &ProgressBar::hidden()).unwrap().records, None);
         };
         check("", 0);
         check("a\nb\n", 2);
@@ -188,8 +205,8 @@ mod tests {
                 assert!(difference.contains(word), "{difference}");
             }
         };
-        check(Found { bytes: 4, records: 2, crc32c: 7 }, &[]);
-        check(Found { bytes: 4, records: 2, crc32c: 8 }, &["checksum"]);
-        check(Found { bytes: 3, records: 1, crc32c: 8 }, &["bytes", "lines", "checksum"]);
+        check(Found { bytes: 4, records: Some(2), crc32c: 7 }, &[]);
+        check(Found { bytes: 4, records: Some(2), crc32c: 8 }, &["checksum"]);
+        check(Found { bytes: 3, records: Some(1), crc32c: 8 }, &["bytes", "lines", "checksum"]);
     }
 }

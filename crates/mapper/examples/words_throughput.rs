@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = args.next().ok_or("give a text file")?;
     let window_bytes = args.next().map_or(Ok(8), |text| text.parse::<u64>())? << 20;
     let inputs = input::list(&[file])?;
-    let whole = split::plan(&inputs, u64::MAX).pop().ok_or("the file is empty")?;
+    let whole = split::plan(&inputs, u64::MAX, api::RecordFormat::TEXT).pop().ok_or("the file is empty")?;
     let limits = ReaderLimits { buffer_bytes: 256 << 10, record_bytes_max: 16 << 20 };
     let context = FunctionContext {
         programs: Arc::new(Programs::new()),
@@ -38,7 +38,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         cancelled: Arc::default(),
         stderr_log: None,
     };
-    let open = || SplitReader::open(&inputs, &whole, limits).map_err(|failure| failure.message);
+    let open = || {
+        SplitReader::open(&inputs, &whole, api::RecordFormat::TEXT, limits).map_err(|failure| failure.message)
+    };
     let megabytes = inputs[0].size_bytes as f64 / 1e6;
     let show = |what: &str, started: Instant| {
         println!("{what:40} {:8.0} MB/s", megabytes / started.elapsed().as_secs_f64());
@@ -53,8 +55,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for function in ["builtin:words", "builtin:identity", "builtin:grep:[0-9]{4}"] {
         let started = Instant::now();
         let (mut reader, mut discarded) = (open()?, Discarded::default());
-        let mut mapper =
-            map_function(Some(&Function::parse(function)?), &context).map_err(|failure| failure.message)?;
+        let mut mapper = map_function(Some(&Function::parse(function)?), &context, &api::Formats::default())
+            .map_err(|failure| failure.message)?;
         mapper.run(&mut reader, &mut discarded).map_err(|failure| failure.message)?;
         show(function, started);
     }
@@ -62,10 +64,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let started = Instant::now();
         let (mut reader, mut discarded) = (open()?, Discarded::default());
         let words = Function::parse("builtin:words")?;
-        let mut mapper = map_function(Some(&words), &context).map_err(|failure| failure.message)?;
-        let combiner_function = Function::parse(combiner)?;
-        let mut emitter = CombineEmitter::new(&combiner_function, window_bytes, &context, &mut discarded)
+        let mut mapper = map_function(Some(&words), &context, &api::Formats::default())
             .map_err(|failure| failure.message)?;
+        let combiner_function = Function::parse(combiner)?;
+        let mut emitter = CombineEmitter::new(
+            &combiner_function,
+            window_bytes,
+            &context,
+            &api::Formats::default(),
+            &mut discarded,
+        )
+        .map_err(|failure| failure.message)?;
         let counts = mapper.run(&mut reader, &mut emitter).map_err(|failure| failure.message)?;
         emitter.finish().map_err(|failure| failure.message)?;
         show(&format!("builtin:words, {combiner}"), started);

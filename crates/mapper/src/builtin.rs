@@ -1,8 +1,9 @@
 //! The built-in mappers.
 
 use crate::function::{Emitter, MapCounts, MapFunction, RecordInput};
-use api::TaskFailure;
-use memchr::{memchr, memchr_iter};
+use api::{FieldSplit, RecordFormat, TaskFailure};
+use memchr::memchr_iter;
+use reducer::FieldSplitter;
 use regex::bytes::Regex;
 
 /// Counts what goes through to the emitter.
@@ -21,26 +22,25 @@ impl Counted<'_> {
 }
 
 /// The lines of a block, without their ends.
-fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn lines(block: &[u8], terminator: u8) -> impl Iterator<Item = &[u8]> {
     let mut start = 0;
-    memchr_iter(b'\n', block).map(move |line_end| {
+    memchr_iter(terminator, block).map(move |line_end| {
         let line = &block[start..line_end];
         start = line_end + 1;
         line
     })
 }
 
-/// A line as a pair: the first TAB parts key and value; without one the line is a key.
-#[inline]
-pub(crate) fn split_line(line: &[u8]) -> (&[u8], &[u8]) {
-    match memchr(b'\t', line) {
-        Some(tab) => (&line[..tab], &line[tab + 1..]),
-        None => (line, b""),
-    }
+/// `builtin:identity`: each record is a pair.
+pub(crate) struct IdentityMapper {
+    splitter: FieldSplitter,
 }
 
-/// `builtin:identity`: each line is a pair.
-pub(crate) struct IdentityMapper;
+impl IdentityMapper {
+    pub(crate) fn new(split: &FieldSplit) -> Self {
+        Self { splitter: FieldSplitter::new(split) }
+    }
+}
 
 impl MapFunction for IdentityMapper {
     fn run(
@@ -48,25 +48,37 @@ impl MapFunction for IdentityMapper {
         input: &mut dyn RecordInput,
         output: &mut dyn Emitter,
     ) -> Result<MapCounts, TaskFailure> {
+        let format = input.format();
         let mut counted = Counted { output, counts: MapCounts::default() };
         while let Some(block) = input.next_block()? {
-            for line in lines(block) {
-                let (key, value) = split_line(line);
-                counted.emit(key, value)?;
+            match format {
+                RecordFormat::Lines { terminator } => {
+                    for line in lines(block, terminator) {
+                        let (key, value) = self.splitter.split(line);
+                        counted.emit(key, value)?;
+                    }
+                }
+                RecordFormat::Fixed { record_bytes, key_bytes } => {
+                    for record in block.chunks_exact(record_bytes as usize) {
+                        let (key, value) = record.split_at(key_bytes as usize);
+                        counted.emit(key, value)?;
+                    }
+                }
             }
         }
         Ok(counted.counts)
     }
 }
 
-/// `builtin:grep:RE`: the lines that match, as pairs.
+/// `builtin:grep:RE`: the records that match, as pairs.
 pub(crate) struct GrepMapper {
     pattern: Regex,
+    splitter: FieldSplitter,
 }
 
 impl GrepMapper {
-    pub(crate) fn new(pattern: &str) -> Result<Self, regex::Error> {
-        Ok(Self { pattern: Regex::new(pattern)? })
+    pub(crate) fn new(pattern: &str, split: &FieldSplit) -> Result<Self, regex::Error> {
+        Ok(Self { pattern: Regex::new(pattern)?, splitter: FieldSplitter::new(split) })
     }
 }
 
@@ -76,12 +88,22 @@ impl MapFunction for GrepMapper {
         input: &mut dyn RecordInput,
         output: &mut dyn Emitter,
     ) -> Result<MapCounts, TaskFailure> {
+        let format = input.format();
         let mut counted = Counted { output, counts: MapCounts::default() };
         while let Some(block) = input.next_block()? {
-            for line in lines(block) {
-                if self.pattern.is_match(line) {
-                    let (key, value) = split_line(line);
-                    counted.emit(key, value)?;
+            match format {
+                RecordFormat::Lines { terminator } => {
+                    for line in lines(block, terminator).filter(|line| self.pattern.is_match(line)) {
+                        let (key, value) = self.splitter.split(line);
+                        counted.emit(key, value)?;
+                    }
+                }
+                RecordFormat::Fixed { record_bytes, key_bytes } => {
+                    let records = block.chunks_exact(record_bytes as usize);
+                    for record in records.filter(|record| self.pattern.is_match(record)) {
+                        let (key, value) = record.split_at(key_bytes as usize);
+                        counted.emit(key, value)?;
+                    }
                 }
             }
         }
@@ -155,10 +177,24 @@ impl MapFunction for WordsMapper {
         input: &mut dyn RecordInput,
         output: &mut dyn Emitter,
     ) -> Result<MapCounts, TaskFailure> {
+        let format = input.format();
         let mut counted = Counted { output, counts: MapCounts::default() };
         while let Some(block) = input.next_block()? {
-            // A block ends with a line end, so that no word goes on in the next one.
-            for_each_word(block, |word| counted.emit(word, b"1"))?;
+            let mut emit = |word: &[u8]| counted.emit(word, b"1");
+            match format {
+                // The ends of lines part words, and a block ends with one, so that no word goes on in the next.
+                RecordFormat::Lines { terminator: b'\n' } => for_each_word(block, &mut emit)?,
+                RecordFormat::Lines { terminator } => {
+                    for line in lines(block, terminator) {
+                        for_each_word(line, &mut emit)?;
+                    }
+                }
+                RecordFormat::Fixed { record_bytes, .. } => {
+                    for record in block.chunks_exact(record_bytes as usize) {
+                        for_each_word(record, &mut emit)?;
+                    }
+                }
+            }
         }
         Ok(counted.counts)
     }
@@ -167,9 +203,9 @@ impl MapFunction for WordsMapper {
 #[cfg(test)]
 mod tests {
     use crate::function::{BlockPlace, Emitter, MapCounts, RecordInput, check_mapper, map_function};
-    use api::{Function, TaskFailure};
+    use api::{FieldSplit, Formats, Function, RecordFormat, TaskFailure};
 
-    struct OneBlock(Option<Vec<u8>>, Vec<u8>);
+    struct OneBlock(Option<Vec<u8>>, Vec<u8>, RecordFormat);
 
     impl RecordInput for OneBlock {
         fn next_block(&mut self) -> Result<Option<&[u8]>, TaskFailure> {
@@ -179,11 +215,14 @@ mod tests {
             }
             Ok(Some(&self.1))
         }
-        fn position(&self, offset_in_block: usize) -> String {
-            format!("test at byte {offset_in_block}")
+        fn format(&self) -> RecordFormat {
+            self.2
         }
         fn place(&self) -> BlockPlace {
             BlockPlace::default()
+        }
+        fn position(&self, offset_in_block: usize) -> String {
+            format!("test at byte {offset_in_block}")
         }
     }
 
@@ -198,11 +237,16 @@ mod tests {
     }
 
     fn check(function: &str, block: &[u8], expected: &[(&str, &str)]) {
+        check_format(function, &Formats::default(), block, expected);
+    }
+
+    fn check_format(function: &str, formats: &Formats, block: &[u8], expected: &[(&str, &str)]) {
         let function = Function::parse(function).unwrap();
         check_mapper(&function).unwrap();
-        let mut mapper = map_function(Some(&function), &crate::test_context::context()).unwrap();
+        let mut mapper = map_function(Some(&function), &crate::test_context::context(), formats).unwrap();
         let mut pairs = Pairs(Vec::new());
-        let counts = mapper.run(&mut OneBlock(Some(block.to_vec()), Vec::new()), &mut pairs).unwrap();
+        let mut input = OneBlock(Some(block.to_vec()), Vec::new(), formats.input);
+        let counts = mapper.run(&mut input, &mut pairs).unwrap();
         let found: Vec<(&str, &str)> = pairs.0.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         assert_eq!(found, expected);
         let MapCounts { unread_bytes, output_records, .. } = counts;
@@ -224,6 +268,36 @@ mod tests {
         check("builtin:words", b"\n \n", &[]);
         check("builtin:grep:^a.*z$", b"abz\naz\tv\nabc\nxaz\na\n\xff\nz\n", &[("abz", "")]);
         check("builtin:grep:a:b", b"a:b\tv\nab\n", &[("a:b", "v")]);
+    }
+
+    #[test]
+    fn builtins_know_the_record_formats() {
+        let fixed = RecordFormat::Fixed { record_bytes: 5, key_bytes: 2 };
+        let fixed = Formats { input: fixed, ..Formats::default() };
+        check_format("builtin:identity", &fixed, b"ab\ncdk\tv\0w", &[("ab", "\\ncd"), ("k\\t", "v\\x00w")]);
+        check_format("builtin:grep:^a.*d$", &fixed, b"abxcdabcde", &[("ab", "xcd")]);
+        check_format(
+            "builtin:words",
+            &fixed,
+            b"a bcdef  g",
+            &[("a", "1"), ("bcd", "1"), ("ef", "1"), ("g", "1")],
+        );
+        let key_only = RecordFormat::Fixed { record_bytes: 2, key_bytes: 2 };
+        let key_only = Formats { input: key_only, ..Formats::default() };
+        check_format("builtin:identity", &key_only, b"abcd", &[("ab", ""), ("cd", "")]);
+        let nul = Formats {
+            input: RecordFormat::Lines { terminator: 0 },
+            map_output: FieldSplit { separator: b", ".to_vec(), key_fields: 2 },
+            ..Formats::default()
+        };
+        check_format(
+            "builtin:identity",
+            &nul,
+            b"a, b, c\n\0\0x, y\0",
+            &[("a, b", "c\\n"), ("", ""), ("x, y", "")],
+        );
+        check_format("builtin:grep:^b", &nul, b"ab\0ba\0", &[("ba", "")]);
+        check_format("builtin:words", &nul, b"a\0b c\0", &[("a", "1"), ("b", "1"), ("c", "1")]);
     }
 
     proptest::proptest! {

@@ -6,7 +6,7 @@
 use crate::fold_table::FoldTable;
 use crate::function::Emitter;
 use crate::sorted_window::SortedWindow;
-use api::{Function, TaskFailure};
+use api::{Formats, Function, TaskFailure};
 use program::FunctionContext;
 use reducer::{FunctionUnusable, builtin_fold};
 
@@ -44,11 +44,14 @@ impl<'a> CombineEmitter<'a> {
         combiner: &Function,
         window_bytes: u64,
         context: &FunctionContext,
+        formats: &Formats,
         inner: &'a mut dyn Emitter,
     ) -> Result<Self, TaskFailure> {
         let window_bytes = window_bytes.clamp(1, WINDOW_BYTES_MAX);
         let window = match combiner {
-            Function::Command { words } => Window::Sorted(SortedWindow::new(words, context, window_bytes)),
+            Function::Command { words } => {
+                Window::Sorted(SortedWindow::new(words, context, formats, window_bytes))
+            }
             Function::Builtin { name, argument } => {
                 let fold = builtin_fold(name, argument.as_deref(), "combiner");
                 let fold = fold.map_err(FunctionUnusable::failure)?;

@@ -3,27 +3,30 @@
 use crate::builtin::{GrepMapper, IdentityMapper, WordsMapper};
 use crate::command::{self, CommandMapper};
 use crate::tera_sum::TeraSumMapper;
-use api::{Blame, Function, TaskFailure};
+use api::{Blame, Formats, Function, OutputFormat, RecordFormat, TaskFailure};
 use program::FunctionContext;
 use reducer::PartWriter;
 
-/// Where a block lies.
+/// Where a block begins in the input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockPlace {
     /// Position in `JobSpec::inputs`; 0 for rows that are made.
     pub file_index: u32,
-    /// Of the block's first byte, after decompression.
+    /// Offset of the block's first byte in the file, after decompression.
     pub offset_bytes: u64,
 }
 
-/// The input of a map function: whole lines, in order.
+/// The input of a map function: whole records, in order.
 pub trait RecordInput: Send {
-    /// A block of whole lines, each ended by `\n`; never empty; None at the end. The error is final.
+    /// A block of whole records of one file, never empty; None at the end. Lines all have their end, also the
+    /// last one. The error is final.
     fn next_block(&mut self) -> Result<Option<&[u8]>, TaskFailure>;
+    /// How blocks are parted into records.
+    fn format(&self) -> RecordFormat;
+    /// Where the last block lies; without meaning before the first and after the end.
+    fn place(&self) -> BlockPlace;
     /// Where an offset of the last block lies in the input, for messages: `FILE at byte N`.
     fn position(&self, offset_in_block: usize) -> String;
-    /// Where the last block lies in the input.
-    fn place(&self) -> BlockPlace;
 }
 
 /// Takes the pairs that a map function puts out.
@@ -70,19 +73,22 @@ pub enum MapperUnusable {
 
 /// Checks at submit that a mapper exists. Programs are checked by `program::check_program`.
 pub fn check_mapper(function: &Function) -> Result<(), MapperUnusable> {
-    builtin_function(function).map(|_| ())
+    builtin_function(function, &Formats::default()).map(|_| ())
 }
 
 /// The built-in of that name, None for a command.
-fn builtin_function(function: &Function) -> Result<Option<Box<dyn MapFunction>>, MapperUnusable> {
+fn builtin_function(
+    function: &Function,
+    formats: &Formats,
+) -> Result<Option<Box<dyn MapFunction>>, MapperUnusable> {
     let Function::Builtin { name, argument } = function else {
         return Ok(None);
     };
     let without_argument: Box<dyn MapFunction> = match (name.as_str(), argument) {
         ("grep", None) => return Err(MapperUnusable::NoPattern),
-        ("grep", Some(pattern)) => return Ok(Some(Box::new(GrepMapper::new(pattern)?))),
+        ("grep", Some(pattern)) => return Ok(Some(Box::new(GrepMapper::new(pattern, &formats.map_output)?))),
         ("words", _) => Box::new(WordsMapper),
-        ("identity", _) => Box::new(IdentityMapper),
+        ("identity", _) => Box::new(IdentityMapper::new(&formats.map_output)),
         ("tera-sum", _) => Box::new(TeraSumMapper),
         _ => return Err(MapperUnusable::UnknownBuiltin { name: name.clone() }),
     };
@@ -99,28 +105,60 @@ fn builtin_function(function: &Function) -> Result<Option<Box<dyn MapFunction>>,
 pub fn map_function(
     function: Option<&Function>,
     context: &FunctionContext,
+    formats: &Formats,
 ) -> Result<Box<dyn MapFunction>, TaskFailure> {
+    let identity = || Box::new(IdentityMapper::new(&formats.map_output));
     match function {
-        None => Ok(Box::new(IdentityMapper)),
-        Some(Function::Command { words }) => Ok(Box::new(CommandMapper::new(words, context))),
-        Some(function) => builtin_function(function)
-            .map(|found| found.unwrap_or_else(|| Box::new(IdentityMapper)))
+        None => Ok(identity()),
+        Some(Function::Command { words }) => {
+            Ok(Box::new(CommandMapper::new(words, context, &formats.map_output)))
+        }
+        Some(function) => builtin_function(function, formats)
+            .map(|found| found.unwrap_or_else(|| identity()))
             .map_err(|error| TaskFailure::new(Blame::UserData, error.to_string())),
     }
 }
 
-/// Runs a mapper whose output is the job's output. Pairs become lines `key TAB value` (no TAB where the
-/// value is empty); what a program prints is copied as it is.
+/// Runs a mapper whose output is the job's output. Pairs are written in the job's output format; what a program
+/// prints is copied as it is, or parted into pairs first where the job says how.
 pub fn run_map_only(
     function: Option<&Function>,
     context: &FunctionContext,
+    formats: &Formats,
     input: &mut dyn RecordInput,
     output: &mut PartWriter,
 ) -> Result<MapCounts, TaskFailure> {
     if let Some(Function::Command { words }) = function {
-        return command::copy_through(words, context, input, output);
+        return command::copy_through(words, context, formats, input, output);
     }
-    map_function(function, context)?.run(input, &mut PartEmitter { output })
+    let identity = match function {
+        None => true,
+        Some(Function::Builtin { name, .. }) => name == "identity",
+        Some(Function::Command { .. }) => false,
+    };
+    if let RecordFormat::Fixed { record_bytes, .. } = input.format()
+        && identity
+        && formats.output == OutputFormat::Raw
+    {
+        return copy_blocks(record_bytes, input, output);
+    }
+    map_function(function, context, formats)?.run(input, &mut PartEmitter { output })
+}
+
+/// Records of one length that stay as they are need not be looked at.
+fn copy_blocks(
+    record_bytes: u32,
+    input: &mut dyn RecordInput,
+    output: &mut PartWriter,
+) -> Result<MapCounts, TaskFailure> {
+    let mut counts = MapCounts::default();
+    while let Some(block) = input.next_block()? {
+        let records = block.len() as u64 / u64::from(record_bytes);
+        output.write_records(block, records)?;
+        counts.output_records += records;
+        counts.output_bytes += block.len() as u64;
+    }
+    Ok(counts)
 }
 
 struct PartEmitter<'a> {

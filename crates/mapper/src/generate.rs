@@ -1,7 +1,7 @@
 //! Input that is made, not read: rows of the sort benchmark.
 
 use crate::function::{BlockPlace, RecordInput};
-use api::{Blame, GeneratedRows, Segment, Split, TaskFailure, TeraLayout};
+use api::{Blame, GeneratedRows, RecordFormat, Segment, Split, TaskFailure, TeraLayout};
 use tera::{Layout, ROW_BYTES, RowGenerator, RowKind};
 
 /// Cuts the rows of a job into splits of about `split_bytes`, in order of row: whole rows, at least one each.
@@ -111,6 +111,10 @@ impl RecordInput for GeneratedInput {
         self.next_offset_bytes += wanted as u64;
         self.bytes += wanted as u64;
         Ok(Some(block))
+    }
+
+    fn format(&self) -> RecordFormat {
+        RecordFormat::TERA
     }
 
     fn position(&self, offset_in_block: usize) -> String {

@@ -1,8 +1,9 @@
 //! Listing the inputs of a job: what the user named becomes a list of files, each pinned as it is now.
 
-use api::{InputFile, InputFormat};
+use api::{InputFile, InputFormat, RecordFormat};
 use std::fs::{File, Metadata};
 use std::io::Read;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
@@ -12,6 +13,14 @@ use walkdir::WalkDir;
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 /// First bytes of a zstd frame.
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+/// First bytes of an xz stream.
+const XZ_MAGIC: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
+/// First bytes of a bzip2 stream; a digit from 1 to 9 follows, and one of the two marks behind.
+const BZIP2_MAGIC: &[u8] = b"BZh";
+const BZIP2_BLOCK_MARK: &[u8] = &[0x31, 0x41, 0x59, 0x26, 0x53, 0x59];
+const BZIP2_END_MARK: &[u8] = &[0x17, 0x72, 0x45, 0x38, 0x50, 0x90];
+/// So many first bytes tell the format.
+const MAGIC_BYTES: u64 = 10;
 
 /// Why an input cannot be used. The user's fault; every variant names the input.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +39,52 @@ pub enum InputError {
     Pattern { pattern: String, source: glob::PatternError },
     #[error("the name of input {path:?} is not UTF-8")]
     NotUtf8 { path: PathBuf },
+    #[error(
+        "input {input} has a partial last record: its {size_bytes} bytes are no multiple of the record length \
+         {record_bytes}"
+    )]
+    PartialLastRecord { input: String, size_bytes: u64, record_bytes: u32 },
+}
+
+/// What a file is called in messages: its path, but nobody knows standard input by the path it is read from.
+pub fn name(input: &InputFile) -> String {
+    match is_standard_input(&input.path) {
+        true => "standard input".to_string(),
+        false => input.path.display().to_string(),
+    }
+}
+
+/// Whether a path is one that [`pin_open_file`] gave: `/proc/PROCESS/fd/NUMBER`.
+fn is_standard_input(path: &Path) -> bool {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let parts: Vec<&str> = path.to_str().unwrap_or_default().split('/').collect();
+    matches!(parts[..], ["", "proc", process, "fd", number] if is_number(process) && is_number(number))
+}
+
+/// Pins a regular file that this process has open and keeps open until the job is over. Every attempt opens it
+/// anew, under the name that the process has for it. Error: the file cannot be opened that way, or read.
+pub fn pin_open_file(file: BorrowedFd<'_>) -> Result<InputFile, InputError> {
+    let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
+    let metadata = std::fs::metadata(&path).map_err(|source| unreadable(path.clone(), source))?;
+    pin(&path, &metadata)
+}
+
+/// Refuses plain files that do not hold whole records. Compressed ones tell only when they are read.
+pub fn check_whole_records(inputs: &[InputFile], format: RecordFormat) -> Result<(), InputError> {
+    let RecordFormat::Fixed { record_bytes, .. } = format else {
+        return Ok(());
+    };
+    let partial = inputs.iter().find(|input| {
+        input.format == InputFormat::Plain && input.size_bytes % u64::from(record_bytes.max(1)) != 0
+    });
+    match partial {
+        None => Ok(()),
+        Some(input) => Err(InputError::PartialLastRecord {
+            input: name(input),
+            size_bytes: input.size_bytes,
+            record_bytes,
+        }),
+    }
 }
 
 /// Lists the files behind the arguments, in the order of the arguments. A directory gives the files below
@@ -139,17 +194,33 @@ fn pin(path: &Path, metadata: &Metadata) -> Result<InputFile, InputError> {
     let unreadable = |source| unreadable(path.to_path_buf(), source);
     let file = File::open(path).map_err(unreadable)?;
     let mut first_bytes = Vec::new();
-    (&file).take(ZSTD_MAGIC.len() as u64).read_to_end(&mut first_bytes).map_err(unreadable)?;
-    let format = if first_bytes.starts_with(GZIP_MAGIC) {
-        InputFormat::Gzip
-    } else if first_bytes.starts_with(ZSTD_MAGIC) {
-        InputFormat::Zstd
-    } else {
-        InputFormat::Plain
-    };
+    (&file).take(MAGIC_BYTES).read_to_end(&mut first_bytes).map_err(unreadable)?;
+    let format = format_of(&first_bytes);
     let metadata = file.metadata().map_err(unreadable)?;
     let (size_bytes, mtime_ns) = pinned_facts(&metadata);
     Ok(InputFile { path: path.to_path_buf(), size_bytes, mtime_ns, format })
+}
+
+fn format_of(first_bytes: &[u8]) -> InputFormat {
+    if first_bytes.starts_with(GZIP_MAGIC) {
+        InputFormat::Gzip
+    } else if first_bytes.starts_with(ZSTD_MAGIC) {
+        InputFormat::Zstd
+    } else if first_bytes.starts_with(XZ_MAGIC) {
+        InputFormat::Xz
+    } else if is_bzip2(first_bytes) {
+        InputFormat::Bzip2
+    } else {
+        InputFormat::Plain
+    }
+}
+
+/// A text may well begin with `BZh9`, so the marks behind it count too, as far as there are bytes.
+fn is_bzip2(first_bytes: &[u8]) -> bool {
+    let Some([b'1'..=b'9', rest @ ..]) = first_bytes.strip_prefix(BZIP2_MAGIC) else {
+        return false;
+    };
+    [BZIP2_BLOCK_MARK, BZIP2_END_MARK].iter().any(|mark| rest.starts_with(mark) || mark.starts_with(rest))
 }
 
 /// Size in bytes and modification time in nanoseconds: what must not change while a job runs.
@@ -225,12 +296,22 @@ mod tests {
     #[test]
     fn formats_are_found_by_content() {
         let root = tempfile::tempdir().unwrap();
-        let rows: [(&[u8], InputFormat); 5] = [
+        let rows: [(&[u8], InputFormat); 15] = [
             (b"", InputFormat::Plain),
             (b"\x1f", InputFormat::Plain),
             (b"\x1f\x8b\x08", InputFormat::Gzip),
             (b"\x28\xb5\x2f\xfd", InputFormat::Zstd),
             (b"text", InputFormat::Plain),
+            (b"BZh91AY&SY rest", InputFormat::Bzip2),
+            (b"BZh1\x17\x72\x45\x38\x50\x90", InputFormat::Bzip2),
+            (b"BZh91AY", InputFormat::Bzip2),
+            (b"BZh9", InputFormat::Bzip2),
+            (b"BZh", InputFormat::Plain),
+            (b"BZh01AY&SY", InputFormat::Plain),
+            (b"BZh9 is a text", InputFormat::Plain),
+            (b"\xfd7zXZ\0rest", InputFormat::Xz),
+            (b"\xfd7zXZ", InputFormat::Plain),
+            (b"\xfd7zXZ\x01", InputFormat::Plain),
         ];
         for (bytes, expected) in rows {
             let path = root.path().join("x.gz");

@@ -1,12 +1,12 @@
 //! # What it does
-//! Runs map functions: lists the inputs of a job, cuts them into splits, reads a split as whole lines, runs
+//! Runs map functions: lists the inputs of a job, cuts them into splits, reads a split as whole records, runs
 //! the user's mapper or a built-in over it, and folds what it puts out in combine windows.
 //!
 //! # Where it sits
 //! input split -> **mapper** -> iappender. Its folds and its part writer come from `reducer`.
 //!
 //! # Invariants
-//! The splits of a job hold each line of each input exactly once, in input order. What a map function
+//! The splits of a job hold each record of each input exactly once, in input order. What a map function
 //! puts out, window cuts included, depends on the split and the layout only, so that a re-run of a
 //! deterministic function gives the same bytes. An input that differs from what was pinned at submit is an error.
 //!
@@ -14,18 +14,19 @@
 //! No partitioning, no frames, no I-files: an [`Emitter`] takes the pairs. No clock and no randomness.
 //!
 //! # How it is tested
-//! Unit tests beside each type; any cut of any text in `tests/`, plain and compressed; combine windows
+//! Unit tests beside each type; any cut of any text or of fixed records in `tests/`, plain and compressed; combine windows
 //! against a model; programs as real processes.
 
 mod builtin;
 mod combine;
 mod command;
+mod fixed_reader;
 mod fold_table;
 mod function;
 pub mod generate;
 mod hot_keys;
 pub mod input;
-mod output_lines;
+mod line_reader;
 pub mod reader;
 mod sorted_window;
 pub mod split;

@@ -1,9 +1,10 @@
 //! The window of a combiner that is a user's program: pairs sorted by key, one process for each window.
 
+use crate::command::emit_lines;
 use crate::function::Emitter;
-use crate::output_lines::emit_lines;
-use api::TaskFailure;
+use api::{Formats, TaskFailure};
 use program::{Feed, FunctionContext, ProgramSpec};
+use reducer::FieldSplitter;
 
 /// A pair in the arena: key, then value.
 #[derive(Clone, Copy)]
@@ -27,6 +28,9 @@ impl Pair {
 pub(crate) struct SortedWindow {
     spec: ProgramSpec,
     context: FunctionContext,
+    /// Between key and value in the lines that the program reads.
+    separator: Vec<u8>,
+    splitter: FieldSplitter,
     arena: Vec<u8>,
     /// Capacity to which the arena returns after a long record.
     arena_bytes: usize,
@@ -35,11 +39,18 @@ pub(crate) struct SortedWindow {
 
 impl SortedWindow {
     /// A window that is drained when it has `window_bytes`; room for them is set aside as in a fold table.
-    pub(crate) fn new(words: &[String], context: &FunctionContext, window_bytes: u64) -> Self {
+    pub(crate) fn new(
+        words: &[String],
+        context: &FunctionContext,
+        formats: &Formats,
+        window_bytes: u64,
+    ) -> Self {
         let arena_bytes = window_bytes as usize;
         Self {
             spec: ProgramSpec::new(words, context),
             context: context.clone(),
+            separator: formats.reduce_input_separator.clone(),
+            splitter: FieldSplitter::new(formats.combiner_output()),
             arena: Vec::with_capacity(arena_bytes),
             arena_bytes,
             pairs: Vec::with_capacity(arena_bytes / size_of::<Pair>() + 1),
@@ -65,13 +76,13 @@ impl SortedWindow {
         if self.pairs.is_empty() {
             return Ok(());
         }
-        let Self { spec, context, arena, pairs, .. } = self;
+        let Self { spec, context, separator, splitter, arena, pairs, .. } = self;
         pairs.sort_by(|left, right| left.key(arena).cmp(right.key(arena)));
         let (arena_now, pairs_now, buffer_bytes) = (&*arena, &*pairs, context.buffer_bytes);
-        let context_now = &*context;
+        let (context_now, separator, splitter) = (&*context, &**separator, &*splitter);
         program::run(context_now, spec, |feed, stdout| {
-            let feeder = move || feed_pairs(arena_now, pairs_now, feed, buffer_bytes);
-            (feeder, move || emit_lines(stdout, context_now, output))
+            let feeder = move || feed_pairs(arena_now, pairs_now, separator, feed, buffer_bytes);
+            (feeder, move || emit_lines(stdout, context_now, splitter, output))
         })?;
         arena.clear();
         arena.shrink_to(self.arena_bytes);
@@ -80,11 +91,17 @@ impl SortedWindow {
     }
 }
 
-fn feed_pairs(arena: &[u8], pairs: &[Pair], mut feed: Feed, buffer_bytes: usize) -> Result<(), TaskFailure> {
+fn feed_pairs(
+    arena: &[u8],
+    pairs: &[Pair],
+    separator: &[u8],
+    mut feed: Feed,
+    buffer_bytes: usize,
+) -> Result<(), TaskFailure> {
     let mut lines = Vec::with_capacity(buffer_bytes);
     for pair in pairs {
         lines.extend_from_slice(pair.key(arena));
-        lines.push(b'\t');
+        lines.extend_from_slice(separator);
         lines.extend_from_slice(pair.value(arena));
         lines.push(b'\n');
         if lines.len() >= buffer_bytes {

@@ -1,16 +1,22 @@
 //! Cutting the inputs of a job into splits, one for each map task.
 
-use api::{InputFile, InputFormat, Segment, Split};
+use api::{InputFile, InputFormat, RecordFormat, Segment, Split};
 
 /// Segments in one split: bounds the message of a job over very many tiny files.
 pub const SEGMENTS_PER_SPLIT_MAX: usize = 4096;
 
-/// Cuts inputs into splits of about `split_bytes` stored bytes, in input order. Plain files are cut at
-/// multiples of `split_bytes` (the reader moves both ends to line ends); compressed files stay whole; what is
-/// small is packed together up to `split_bytes`. Each byte of each file is in exactly one split, and empty
-/// files are in none.
-pub fn plan(inputs: &[InputFile], split_bytes: u64) -> Vec<Split> {
-    let split_bytes = split_bytes.max(1);
+/// Cuts inputs into splits of about `split_bytes` stored bytes, in input order. Plain files of lines are cut at
+/// multiples of `split_bytes` (the reader moves both ends to line ends), those of records of one length at
+/// multiples of that; compressed files stay whole; what is small is packed together up to `split_bytes`. Each
+/// byte of each file is in exactly one split, and empty files are in none.
+pub fn plan(inputs: &[InputFile], split_bytes: u64, format: RecordFormat) -> Vec<Split> {
+    let split_bytes = match format {
+        RecordFormat::Lines { .. } => split_bytes.max(1),
+        RecordFormat::Fixed { record_bytes, .. } => {
+            let record_bytes = u64::from(record_bytes.max(1));
+            (split_bytes / record_bytes).max(1) * record_bytes
+        }
+    };
     let mut packer = Packer { split_bytes, splits: Vec::new(), open: Vec::new(), open_bytes: 0 };
     for (file_index, input) in inputs.iter().enumerate() {
         let file_index = u32::try_from(file_index).expect("an input list has fewer than 2^32 files");
@@ -57,9 +63,18 @@ impl Packer {
 #[cfg(test)]
 mod tests {
     use super::plan;
-    use api::{InputFile, InputFormat};
+    use api::{InputFile, InputFormat, RecordFormat};
 
     fn check(files: &[(u64, InputFormat)], split_bytes: u64, expected: &[&[(u32, u64, u64)]]) {
+        check_format(files, split_bytes, RecordFormat::TEXT, expected);
+    }
+
+    fn check_format(
+        files: &[(u64, InputFormat)],
+        split_bytes: u64,
+        format: RecordFormat,
+        expected: &[&[(u32, u64, u64)]],
+    ) {
         let file = |(size_bytes, format): &(u64, InputFormat)| InputFile {
             path: "/f".into(),
             size_bytes: *size_bytes,
@@ -67,7 +82,7 @@ mod tests {
             format: *format,
         };
         let inputs: Vec<InputFile> = files.iter().map(file).collect();
-        let splits = plan(&inputs, split_bytes);
+        let splits = plan(&inputs, split_bytes, format);
         let rows: Vec<Vec<(u32, u64, u64)>> = splits
             .iter()
             .map(|split| {
@@ -92,5 +107,19 @@ mod tests {
         );
         check(&[(3, Gzip), (25, Zstd), (4, Gzip)], 10, &[&[(0, 0, 3)], &[(1, 0, 25)], &[(2, 0, 4)]]);
         check(&[(3, Gzip), (0, Plain), (4, Plain)], 10, &[&[(0, 0, 3), (2, 0, 4)]]);
+    }
+
+    #[test]
+    fn splits_hold_whole_records() {
+        use InputFormat::{Plain, Xz};
+        let fixed = RecordFormat::Fixed { record_bytes: 4, key_bytes: 1 };
+        check_format(&[(24, Plain)], 10, fixed, &[&[(0, 0, 8)], &[(0, 8, 8)], &[(0, 16, 8)]]);
+        check_format(&[(8, Plain)], 3, fixed, &[&[(0, 0, 4)], &[(0, 4, 4)]]);
+        check_format(
+            &[(4, Plain), (7, Xz), (4, Plain)],
+            10,
+            fixed,
+            &[&[(0, 0, 4)], &[(1, 0, 7)], &[(2, 0, 4)]],
+        );
     }
 }

@@ -1,9 +1,11 @@
 //! An input file while it is read: plain or decompressed bytes, and the check that it is still the file
 //! that was pinned at submit.
 
-use crate::input::pinned_facts;
+use crate::input::{self, pinned_facts};
 use api::{Blame, InputFile, InputFormat, TaskFailure};
+use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
+use liblzma::bufread::XzDecoder;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 
@@ -39,6 +41,8 @@ enum Decoder {
     Plain(File),
     Gzip(Box<MultiGzDecoder<CountedReader>>),
     Zstd(Box<zstd::stream::read::Decoder<'static, CountedReader>>),
+    Bzip2(Box<MultiBzDecoder<CountedReader>>),
+    Xz(Box<XzDecoder<CountedReader>>),
 }
 
 /// One open input file.
@@ -72,11 +76,8 @@ impl StoredFile {
                 let decoder = zstd::stream::read::Decoder::with_buffer(counted(file)).map_err(environment)?;
                 Decoder::Zstd(Box::new(decoder))
             }
-            InputFormat::Bzip2 | InputFormat::Xz => {
-                let message =
-                    format!("input {} is compressed in a way that is not read yet", input.path.display());
-                return Err(TaskFailure::new(Blame::UserData, message));
-            }
+            InputFormat::Bzip2 => Decoder::Bzip2(Box::new(MultiBzDecoder::new(counted(file)))),
+            InputFormat::Xz => Decoder::Xz(Box::new(XzDecoder::new_multi_decoder(counted(file)))),
         };
         Ok(StoredFile { input: input.clone(), decoder })
     }
@@ -88,6 +89,8 @@ impl StoredFile {
                 Decoder::Plain(file) => file.read(buffer),
                 Decoder::Gzip(decoder) => decoder.read(buffer),
                 Decoder::Zstd(decoder) => decoder.read(buffer),
+                Decoder::Bzip2(decoder) => decoder.read(buffer),
+                Decoder::Xz(decoder) => decoder.read(buffer),
             };
             match outcome {
                 Ok(count) => return Ok(count),
@@ -103,6 +106,8 @@ impl StoredFile {
             Decoder::Plain(file) => file,
             Decoder::Gzip(decoder) => decoder.get_ref().inner.get_ref(),
             Decoder::Zstd(decoder) => decoder.get_ref().inner.get_ref(),
+            Decoder::Bzip2(decoder) => decoder.get_ref().inner.get_ref(),
+            Decoder::Xz(decoder) => decoder.get_ref().inner.get_ref(),
         };
         check_pinned(&self.input, file)
     }
@@ -116,11 +121,13 @@ impl StoredFile {
             Decoder::Plain(_) => return read_failure(&self.input, Blame::Environment, error),
             Decoder::Gzip(decoder) => ("gzip", decoder.get_ref().taken_bytes),
             Decoder::Zstd(decoder) => ("zstd", decoder.get_ref().taken_bytes),
+            Decoder::Bzip2(decoder) => ("bzip2", decoder.get_ref().taken_bytes),
+            Decoder::Xz(decoder) => ("xz", decoder.get_ref().taken_bytes),
         };
         if error.raw_os_error().is_some() {
             return read_failure(&self.input, Blame::Environment, error);
         }
-        let path = self.input.path.display();
+        let path = input::name(&self.input);
         let message = match error.kind() {
             ErrorKind::UnexpectedEof => {
                 format!("input {path} is truncated: its {kind} data breaks off at byte {taken_bytes}")
@@ -140,9 +147,9 @@ fn check_pinned(input: &InputFile, file: &File) -> Result<(), TaskFailure> {
 }
 
 fn changed(input: &InputFile) -> TaskFailure {
-    TaskFailure::new(Blame::UserData, format!("input {}: file changed during the run", input.path.display()))
+    TaskFailure::new(Blame::UserData, format!("input {}: file changed during the run", input::name(input)))
 }
 
 fn read_failure(input: &InputFile, blame: Blame, error: &std::io::Error) -> TaskFailure {
-    TaskFailure::new(blame, format!("input {} cannot be read: {error}", input.path.display()))
+    TaskFailure::new(blame, format!("input {} cannot be read: {error}", input::name(input)))
 }

@@ -3,7 +3,7 @@
 use crate::function::{BlockPlace, RecordInput};
 use crate::generate::GeneratedInput;
 use crate::reader::{ReaderLimits, SplitReader};
-use api::{JobSpec, Split, TaskFailure};
+use api::{JobSpec, RecordFormat, Split, TaskFailure};
 
 /// What a job's map task reads: its split of the inputs, or rows that are made in their place.
 pub enum TaskInput {
@@ -16,7 +16,12 @@ impl TaskInput {
     pub fn open(spec: &JobSpec, split: &Split, limits: ReaderLimits) -> Result<TaskInput, TaskFailure> {
         Ok(match &spec.generate {
             Some(rows) => TaskInput::Generated(GeneratedInput::open(rows, split, limits.buffer_bytes)?),
-            None => TaskInput::Stored(Box::new(SplitReader::open(&spec.inputs, split, limits)?)),
+            None => TaskInput::Stored(Box::new(SplitReader::open(
+                &spec.inputs,
+                split,
+                spec.formats.input,
+                limits,
+            )?)),
         })
     }
 
@@ -50,6 +55,10 @@ impl RecordInput for TaskInput {
             TaskInput::Stored(reader) => reader.next_block(),
             TaskInput::Generated(rows) => rows.next_block(),
         }
+    }
+
+    fn format(&self) -> RecordFormat {
+        self.input().format()
     }
 
     fn position(&self, offset_in_block: usize) -> String {

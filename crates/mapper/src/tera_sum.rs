@@ -93,6 +93,9 @@ mod tests {
             (self.1, self.2) = self.0.remove(0);
             Ok(Some(&self.2))
         }
+        fn format(&self) -> api::RecordFormat {
+            api::RecordFormat::TERA
+        }
         fn position(&self, offset_in_block: usize) -> String {
             format!("test at byte {offset_in_block}")
         }

@@ -1,31 +1,42 @@
 //! Map functions and combine windows: real programs, and windows against a model.
 
-use api::{Blame, Function, TaskFailure};
+use api::{Blame, FieldSplit, Formats, Function, OutputFormat, RecordFormat, TaskFailure};
 use ids::AttemptNumber;
 use mapper::{BlockPlace, CombineEmitter, Emitter, MapCounts, RecordInput, map_function, run_map_only};
 use program::{FunctionContext, Programs};
 use proptest::prelude::*;
-use reducer::PartWriter;
+use reducer::{PartPlace, PartWriter};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 type Pair = (Vec<u8>, Vec<u8>);
 
-struct Lines {
+struct Blocks {
     blocks: Vec<Vec<u8>>,
     next: usize,
+    format: RecordFormat,
 }
 
-impl RecordInput for Lines {
+impl Blocks {
+    fn lines(blocks: &[&str]) -> Blocks {
+        let blocks = blocks.iter().map(|block| block.as_bytes().to_vec()).collect();
+        Blocks { blocks, next: 0, format: RecordFormat::TEXT }
+    }
+}
+
+impl RecordInput for Blocks {
     fn next_block(&mut self) -> Result<Option<&[u8]>, TaskFailure> {
         self.next += 1;
         Ok(self.blocks.get(self.next - 1).map(Vec::as_slice))
     }
-    fn position(&self, offset_in_block: usize) -> String {
-        format!("test at byte {offset_in_block}")
+    fn format(&self) -> RecordFormat {
+        self.format
     }
     fn place(&self) -> BlockPlace {
         BlockPlace::default()
+    }
+    fn position(&self, offset_in_block: usize) -> String {
+        format!("test at byte {offset_in_block}")
     }
 }
 
@@ -54,9 +65,10 @@ fn context() -> FunctionContext {
 
 fn map(function: &str, blocks: &[&str]) -> Result<(Vec<Pair>, MapCounts), TaskFailure> {
     let function = Function::parse(function).unwrap();
-    let mut input = Lines { blocks: blocks.iter().map(|block| block.as_bytes().to_vec()).collect(), next: 0 };
+    let mut input = Blocks::lines(blocks);
     let mut output = Collected::default();
-    let counts = map_function(Some(&function), &context())?.run(&mut input, &mut output)?;
+    let counts =
+        map_function(Some(&function), &context(), &Formats::default())?.run(&mut input, &mut output)?;
     assert_eq!(input.next, blocks.len() + 1, "the input is drained");
     Ok((output.0, counts))
 }
@@ -104,14 +116,46 @@ fn bad_programs_are_named() {
     assert!(failure.message.contains("the most that any record may have"), "{failure:?}");
 }
 
-fn map_only(function: Option<&str>, block: &str) -> (String, MapCounts, u64) {
+fn map_only_formats(function: Option<&str>, formats: &Formats, block: &[u8]) -> (Vec<u8>, MapCounts, u64) {
     let staging = tempfile::tempdir().unwrap();
     let function = function.map(|text| Function::parse(text).unwrap());
-    let mut part = PartWriter::create(staging.path(), 0, AttemptNumber(0), 1000, false).unwrap();
-    let mut input = Lines { blocks: vec![block.as_bytes().to_vec()], next: 0 };
-    let counts = run_map_only(function.as_ref(), &context(), &mut input, &mut part).unwrap();
+    let place = PartPlace {
+        staging: staging.path(),
+        part_index: 0,
+        attempt: AttemptNumber(0),
+        buffer_bytes: 1000,
+        sync: false,
+    };
+    let mut part = PartWriter::create(place, formats).unwrap();
+    let mut input = Blocks { blocks: vec![block.to_vec()], next: 0, format: formats.input };
+    let counts = run_map_only(function.as_ref(), &context(), formats, &mut input, &mut part).unwrap();
     let part = part.finish().unwrap();
-    (std::fs::read_to_string(staging.path().join(part.attempt_name)).unwrap(), counts, part.records)
+    (std::fs::read(staging.path().join(part.attempt_name)).unwrap(), counts, part.records)
+}
+
+fn map_only(function: Option<&str>, block: &str) -> (String, MapCounts, u64) {
+    let (bytes, counts, records) = map_only_formats(function, &Formats::default(), block.as_bytes());
+    (String::from_utf8(bytes).unwrap(), counts, records)
+}
+
+#[test]
+fn map_only_jobs_know_the_formats() {
+    let input = RecordFormat::Fixed { record_bytes: 5, key_bytes: 2 };
+    let raw = Formats { input, output: OutputFormat::Raw, ..Formats::default() };
+    let rows = b"abcdefghijklm\no";
+    for function in [None, Some("builtin:identity"), Some("builtin:grep:.|\\n"), Some("cat")] {
+        let (bytes, counts, records) = map_only_formats(function, &raw, rows);
+        assert_eq!((bytes.as_slice(), counts.output_bytes), (&rows[..], 15), "{function:?}");
+        let known = if function == Some("cat") { 0 } else { 3 };
+        assert_eq!((counts.output_records, records), (known, known), "{function:?}");
+    }
+    // The lines of a program become pairs where the job says how they are parted.
+    let output = OutputFormat::Lines { separator: b"=>".to_vec(), terminator: 0, always_separate: true };
+    let split = FieldSplit { separator: b", ".to_vec(), key_fields: 2 };
+    let pairs = Formats { reduce_output: Some(split), output, ..Formats::default() };
+    let (bytes, counts, records) = map_only_formats(Some("cat"), &pairs, b"a, b, c\nd\n");
+    assert_eq!(bytes, b"a, b=>c\0d=>\0");
+    assert_eq!((counts.output_records, counts.output_bytes, records), (2, 8, 2));
 }
 
 #[test]
@@ -127,7 +171,8 @@ fn map_only_jobs_write_lines_or_what_a_program_prints() {
 fn combine(combiner: &str, window_bytes: u64, pairs: &[Pair]) -> Result<Vec<Pair>, TaskFailure> {
     let combiner = Function::parse(combiner).unwrap();
     let mut output = Collected::default();
-    let mut emitter = CombineEmitter::new(&combiner, window_bytes, &context(), &mut output)?;
+    let formats = Formats::default();
+    let mut emitter = CombineEmitter::new(&combiner, window_bytes, &context(), &formats, &mut output)?;
     for (key, value) in pairs {
         emitter.emit(key, value)?;
     }
@@ -153,6 +198,19 @@ fn windows_are_cut_by_bytes() {
     assert_eq!(combine("cat", 1, &pairs).unwrap(), pairs);
     assert_eq!(combine("builtin:sum", 1, &pairs).unwrap(), pairs);
     assert_eq!(combine("cat", 1, &[]).unwrap(), []);
+}
+
+#[test]
+fn combiners_use_the_separators_of_the_job() {
+    let split = FieldSplit { separator: b"::".to_vec(), key_fields: 2 };
+    let formats = Formats { map_output: split, reduce_input_separator: b"::".to_vec(), ..Formats::default() };
+    let combiner = Function::parse("sed -e 's/$/!/'").unwrap();
+    let mut output = Collected::default();
+    let mut emitter = CombineEmitter::new(&combiner, 1000, &context(), &formats, &mut output).unwrap();
+    emitter.emit(b"b::x", b"1").unwrap();
+    emitter.emit(b"a::y", b"2\t3").unwrap();
+    assert_eq!(emitter.finish().unwrap(), 2);
+    assert_eq!(output.0, text_pairs(&[("a::y", "2\t3!"), ("b::x", "1!")]));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Splits and the reader against a model: any cut of any text, with any line ends, plain or compressed,
 //! gives each line exactly once and in order.
 
-use api::{Blame, InputFile, InputFormat, TaskFailure};
-use mapper::{ReaderLimits, RecordInput, SplitReader, input, split};
+use api::{Blame, InputFile, InputFormat, RecordFormat, TaskFailure};
+use mapper::{BlockPlace, ReaderLimits, RecordInput, SplitReader, input, split};
 use proptest::prelude::*;
 use std::io::Write;
 use std::path::Path;
@@ -23,13 +23,29 @@ fn zstd(text: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+fn bzip2(text: &[u8]) -> Vec<u8> {
+    let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    encoder.write_all(text).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn xz(text: &[u8]) -> Vec<u8> {
+    let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 1);
+    encoder.write_all(text).unwrap();
+    encoder.finish().unwrap()
+}
+
+const COMPRESSED: [InputFormat; 4] =
+    [InputFormat::Gzip, InputFormat::Zstd, InputFormat::Bzip2, InputFormat::Xz];
+
 /// A text as stored; `pieces` become members or frames of their own.
 fn stored(format: InputFormat, pieces: &[&[u8]]) -> Vec<u8> {
     let encode = match format {
         InputFormat::Plain => |piece: &[u8]| piece.to_vec(),
         InputFormat::Gzip => gzip,
         InputFormat::Zstd => zstd,
-        InputFormat::Bzip2 | InputFormat::Xz => unreachable!("not written by these tests"),
+        InputFormat::Bzip2 => bzip2,
+        InputFormat::Xz => xz,
     };
     pieces.iter().flat_map(|piece| encode(piece)).collect()
 }
@@ -38,15 +54,30 @@ fn list_one(path: &Path) -> Vec<InputFile> {
     input::list(&[path.to_str().unwrap().to_string()]).unwrap()
 }
 
+fn open(inputs: &[InputFile], split: &api::Split, limits: ReaderLimits) -> SplitReader {
+    SplitReader::open(inputs, split, RecordFormat::TEXT, limits).unwrap()
+}
+
 /// Reads every split; returns the text and checks counts and block shape on the way.
 fn read_all(inputs: &[InputFile], split_bytes: u64, limits: ReaderLimits) -> Result<Vec<u8>, TaskFailure> {
+    read_lines(inputs, split_bytes, limits, b'\n')
+}
+
+fn read_lines(
+    inputs: &[InputFile],
+    split_bytes: u64,
+    limits: ReaderLimits,
+    terminator: u8,
+) -> Result<Vec<u8>, TaskFailure> {
     let mut text = Vec::new();
-    for split in split::plan(inputs, split_bytes) {
-        let mut reader = SplitReader::open(inputs, &split, limits)?;
+    let format = RecordFormat::Lines { terminator };
+    for split in split::plan(inputs, split_bytes, format) {
+        let mut reader = SplitReader::open(inputs, &split, format, limits)?;
+        assert_eq!(reader.format(), format);
         let (mut lines, start) = (0, text.len());
         while let Some(block) = reader.next_block()? {
-            assert!(block.ends_with(b"\n"));
-            lines += block.iter().filter(|byte| **byte == b'\n').count() as u64;
+            assert!(block.ends_with(&[terminator]));
+            lines += block.iter().filter(|byte| **byte == terminator).count() as u64;
             text.extend_from_slice(block);
         }
         assert!(reader.next_block()?.is_none(), "the end stays the end");
@@ -58,12 +89,12 @@ fn read_all(inputs: &[InputFile], split_bytes: u64, limits: ReaderLimits) -> Res
 }
 
 /// The model: every file ends its last line.
-fn joined(texts: &[Vec<u8>]) -> Vec<u8> {
+fn joined(texts: &[Vec<u8>], terminator: u8) -> Vec<u8> {
     let mut all = Vec::new();
     for text in texts {
         all.extend_from_slice(text);
-        if !text.is_empty() && !text.ends_with(b"\n") {
-            all.push(b'\n');
+        if !text.is_empty() && !text.ends_with(&[terminator]) {
+            all.push(terminator);
         }
     }
     all
@@ -78,7 +109,7 @@ fn any_text() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn any_format() -> impl Strategy<Value = InputFormat> {
-    prop_oneof![3 => Just(InputFormat::Plain), 1 => Just(InputFormat::Gzip), 1 => Just(InputFormat::Zstd)]
+    prop_oneof![3 => Just(InputFormat::Plain), 3 => proptest::sample::select(&COMPRESSED[..])]
 }
 
 proptest! {
@@ -99,8 +130,52 @@ proptest! {
         let inputs = list_one(directory.path());
         let texts: Vec<Vec<u8>> = files.into_iter().map(|file| file.0).collect();
         let limits = ReaderLimits { buffer_bytes, record_bytes_max: 400 };
-        let text = read_all(&inputs, split_bytes, limits).unwrap();
-        prop_assert_eq!(text.escape_ascii().to_string(), joined(&texts).escape_ascii().to_string());
+        for terminator in [b'\n', 0] {
+            let text = read_lines(&inputs, split_bytes, limits, terminator).unwrap();
+            let expected = joined(&texts, terminator);
+            prop_assert_eq!(text.escape_ascii().to_string(), expected.escape_ascii().to_string());
+        }
+    }
+
+    #[test]
+    fn every_fixed_record_is_read_once_and_in_order(
+        files in proptest::collection::vec((0usize..30, any_format(), 0usize..60), 0..4),
+        record_bytes in 1u32..9,
+        split_bytes in 1u64..80,
+        buffer_bytes in 1usize..40,
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut texts = Vec::new();
+        for (index, (records, format, cut)) in files.iter().enumerate() {
+            let text: Vec<u8> = (0..records * record_bytes as usize).map(|byte| (byte * 7 + index) as u8).collect();
+            let (left, right) = text.split_at((*cut).min(text.len()));
+            // What was not compressed is not to be taken for something that was.
+            let bytes = stored(*format, &[left, right]);
+            std::fs::write(directory.path().join(format!("{index}")), bytes).unwrap();
+            texts.push(text);
+        }
+        let inputs = list_one(directory.path());
+        let format = RecordFormat::Fixed { record_bytes, key_bytes: 1 };
+        input::check_whole_records(&inputs, format).unwrap();
+        let limits = ReaderLimits { buffer_bytes, record_bytes_max: 400 };
+        let mut found = vec![Vec::new(); texts.len()];
+        for split in split::plan(&inputs, split_bytes, format) {
+            let mut reader = SplitReader::open(&inputs, &split, format, limits).unwrap();
+            let mut bytes = 0;
+            while let Some(block) = reader.next_block().unwrap() {
+                let block = block.to_vec();
+                prop_assert!(block.len() % record_bytes as usize == 0 && !block.is_empty());
+                prop_assert!(block.len() <= buffer_bytes.max(record_bytes as usize));
+                let place = reader.place();
+                let file = &mut found[place.file_index as usize];
+                prop_assert_eq!(place.offset_bytes, file.len() as u64);
+                file.extend_from_slice(&block);
+                bytes += block.len() as u64;
+            }
+            prop_assert!(reader.next_block().unwrap().is_none());
+            prop_assert_eq!((reader.bytes(), reader.records()), (bytes, bytes / u64::from(record_bytes)));
+        }
+        prop_assert_eq!(found, texts);
     }
 
     #[test]
@@ -112,7 +187,7 @@ proptest! {
             path: "/f".into(), size_bytes: *size_bytes, mtime_ns: 0, format: *format,
         };
         let inputs: Vec<InputFile> = sizes.iter().map(file).collect();
-        let splits = split::plan(&inputs, split_bytes);
+        let splits = split::plan(&inputs, split_bytes, RecordFormat::TEXT);
         let mut covered = vec![0; inputs.len()];
         let mut last_file = 0;
         for split in &splits {
@@ -136,13 +211,13 @@ fn large_files_come_in_blocks_of_the_buffer() {
     let directory = tempfile::tempdir().unwrap();
     let line = |number: u32| format!("line {number} {}\n", "x".repeat((number % 200) as usize));
     let text: String = (0..60_000).map(line).collect();
-    for format in [InputFormat::Plain, InputFormat::Gzip, InputFormat::Zstd] {
+    for format in [&[InputFormat::Plain], &COMPRESSED[..]].concat() {
         let path = directory.path().join("text");
         std::fs::write(&path, stored(format, &[text.as_bytes()])).unwrap();
         let inputs = list_one(&path);
         assert_eq!(read_all(&inputs, 1 << 20, LIMITS).unwrap(), text.as_bytes());
-        let split = split::plan(&inputs, u64::MAX).remove(0);
-        let mut reader = SplitReader::open(&inputs, &split, LIMITS).unwrap();
+        let split = split::plan(&inputs, u64::MAX, RecordFormat::TEXT).remove(0);
+        let mut reader = open(&inputs, &split, LIMITS);
         let block = reader.next_block().unwrap().unwrap().len();
         assert!(block > LIMITS.buffer_bytes - 300 && block <= LIMITS.buffer_bytes, "{block}");
     }
@@ -189,7 +264,7 @@ fn truncated_and_corrupt_files_are_named_with_the_offset() {
     let path = directory.path().join("bad.gz");
     let text: String =
         (0..5000).map(|number: u32| format!("{}\n", number.wrapping_mul(2_654_435_761))).collect();
-    for format in [InputFormat::Gzip, InputFormat::Zstd] {
+    for format in COMPRESSED {
         let whole = stored(format, &[text.as_bytes(), b"second\n"]);
         for kept in [10, whole.len() / 2, whole.len() - 1] {
             std::fs::write(&path, &whole[..kept]).unwrap();
@@ -213,6 +288,44 @@ fn truncated_and_corrupt_files_are_named_with_the_offset() {
 }
 
 #[test]
+fn a_partial_last_record_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rows");
+    let format = RecordFormat::Fixed { record_bytes: 100, key_bytes: 10 };
+    std::fs::write(&path, [b'x'; 1030]).unwrap();
+    let inputs = list_one(&path);
+    let refused = input::check_whole_records(&inputs, format).unwrap_err().to_string();
+    for text in ["/rows has a partial last record", "1030 bytes", "record length 100"] {
+        assert!(refused.contains(text), "{refused}");
+    }
+    input::check_whole_records(&inputs, RecordFormat::TEXT).unwrap();
+    for stored_as in [&[InputFormat::Plain], &COMPRESSED[..]].concat() {
+        std::fs::write(&path, stored(stored_as, &[&[b'x'; 1030]])).unwrap();
+        let inputs = list_one(&path);
+        let mut last = Ok(());
+        for split in split::plan(&inputs, 400, format) {
+            let mut reader = SplitReader::open(&inputs, &split, format, LIMITS).unwrap();
+            last = loop {
+                match reader.next_block() {
+                    Ok(Some(_)) => {}
+                    Ok(None) => break Ok(()),
+                    Err(failure) => break Err(failure),
+                }
+            };
+        }
+        let failure = last.unwrap_err();
+        assert_eq!(failure.blame, Blame::UserData);
+        for text in ["/rows has a partial last record", "1030 bytes", "length 100", "30 are left over"] {
+            assert!(failure.message.contains(text), "{stored_as:?}: {}", failure.message);
+        }
+    }
+    let limits = ReaderLimits { buffer_bytes: 1000, record_bytes_max: 99 };
+    let split = split::plan(&inputs, u64::MAX, format).remove(0);
+    let failure = SplitReader::open(&inputs, &split, format, limits).unwrap().next_block().unwrap_err();
+    assert!(failure.message.contains("it has 100 bytes"), "{}", failure.message);
+}
+
+#[test]
 fn a_file_that_changes_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("input.txt");
@@ -229,13 +342,13 @@ fn a_file_that_changes_is_named() {
     for (index, change) in changes.iter().enumerate() {
         std::fs::write(&path, &text).unwrap();
         let inputs = list_one(&path);
-        let split = split::plan(&inputs, u64::MAX).remove(0);
+        let split = split::plan(&inputs, u64::MAX, RecordFormat::TEXT).remove(0);
         let read_rest = |mut reader: SplitReader| -> Result<(), TaskFailure> {
             while reader.next_block()?.is_some() {}
             Ok(())
         };
         // Changed while it is open; a file that is only unlinked stays readable.
-        let mut reader = SplitReader::open(&inputs, &split, LIMITS).unwrap();
+        let mut reader = open(&inputs, &split, LIMITS);
         reader.next_block().unwrap();
         change(&path);
         if index < 3 {
@@ -247,7 +360,7 @@ fn a_file_that_changes_is_named() {
             );
         }
         // Changed before it is opened.
-        let reader = SplitReader::open(&inputs, &split, LIMITS).unwrap();
+        let reader = open(&inputs, &split, LIMITS);
         let failure = read_rest(reader).unwrap_err();
         assert_eq!(failure.blame, Blame::UserData);
         assert!(failure.message.contains("input.txt: file changed during the run"), "{}", failure.message);
@@ -260,15 +373,17 @@ fn positions_name_file_and_byte() {
     std::fs::write(directory.path().join("a"), "one\ntwo\nthree\n").unwrap();
     std::fs::write(directory.path().join("b"), gzip(b"four\n")).unwrap();
     let inputs = list_one(directory.path());
-    let split = split::plan(&inputs, 1000).remove(0);
+    let split = split::plan(&inputs, 1000, RecordFormat::TEXT).remove(0);
     let limits = ReaderLimits { buffer_bytes: 5, record_bytes_max: 100 };
-    let mut reader = SplitReader::open(&inputs, &split, limits).unwrap();
+    let mut reader = open(&inputs, &split, limits);
     assert_eq!(reader.next_block().unwrap().unwrap(), b"one\n");
     assert_eq!(reader.next_block().unwrap().unwrap(), b"two\n");
+    assert_eq!(reader.place(), BlockPlace { file_index: 0, offset_bytes: 4 });
     assert!(reader.position(1).ends_with("/a at byte 5"), "{}", reader.position(1));
     assert_eq!(reader.next_block().unwrap().unwrap(), b"three\n");
     assert!(reader.position(0).ends_with("/a at byte 8"), "{}", reader.position(0));
     assert_eq!(reader.next_block().unwrap().unwrap(), b"four\n");
+    assert_eq!(reader.place(), BlockPlace { file_index: 1, offset_bytes: 0 });
     assert!(reader.position(0).ends_with("/b at byte 0 of the decompressed text"), "{}", reader.position(0));
     assert_eq!((reader.bytes(), reader.records()), (19, 4));
 }

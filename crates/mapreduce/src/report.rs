@@ -35,6 +35,7 @@ pub(crate) fn job_report(spec: &JobSpec, results: &JobResults, proof: &Proof, pa
         slots: spec.slots,
         synced: spec.sync,
         layout: spec.layout,
+        formats: spec.formats.clone(),
         input: input_report(spec, results),
         map: map_report(spec, results),
         shuffle: shuffle_report(spec, results, proof),

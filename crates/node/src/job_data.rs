@@ -3,8 +3,9 @@
 use crate::merge_gate::MergeGate;
 use api::{Boundaries, TaskFailure};
 use chunkserver::{ChunkServer, Config};
-use ids::JobId;
+use ids::{AttemptNumber, JobId};
 use ifile::KeyShape;
+use reducer::PartPlace;
 use server::JobRun;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -12,6 +13,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 const BUFFERS_PER_SLOT: u64 = 4;
 const BUFFER_BYTES_MIN: u64 = 16 << 10;
 const BUFFER_BYTES_MAX: u64 = 256 << 10;
+/// Largest buffer of an output part: each time it is full is one system call.
+const PART_BUFFER_BYTES_MAX: u64 = 1 << 20;
 
 pub(crate) struct JobData {
     pub job: JobId,
@@ -57,8 +60,23 @@ impl JobData {
 
     /// Bytes of one buffer, so that all slots together stay within the share for I/O.
     pub fn buffer_bytes(&self) -> usize {
+        self.buffer_share_bytes().clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX) as usize
+    }
+
+    fn buffer_share_bytes(&self) -> u64 {
         let spec = &self.run.spec;
-        let each = spec.layout.io_share_bytes / (u64::from(spec.slots.max(1)) * BUFFERS_PER_SLOT);
-        each.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX) as usize
+        spec.layout.io_share_bytes / (u64::from(spec.slots.max(1)) * BUFFERS_PER_SLOT)
+    }
+
+    /// Where an attempt writes an output part.
+    pub fn part_place(&self, part_index: u32, attempt: AttemptNumber) -> PartPlace<'_> {
+        let buffer_bytes = self.buffer_share_bytes().clamp(BUFFER_BYTES_MIN, PART_BUFFER_BYTES_MAX);
+        PartPlace {
+            staging: &self.run.staging,
+            part_index,
+            attempt,
+            buffer_bytes: buffer_bytes as usize,
+            sync: self.run.spec.sync,
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::progress::Counters;
 use crate::slot::SlotState;
 use crate::work_dir::{WorkDir, function_context};
 use api::task::{MapResult, MapTask};
-use api::{Blame, SourceCommit, TaskFailure};
+use api::{Blame, RecordFormat, SourceCommit, TaskFailure};
 use iappender::IAppender;
 use ids::{AttemptKey, Source};
 use ifile::KeyShape;
@@ -39,14 +39,10 @@ pub(crate) fn run(
     let mut result = MapResult::default();
     let counts = match task.part_index {
         Some(part_index) => {
-            let mut part = PartWriter::create(
-                &job.run.staging,
-                part_index,
-                attempt.attempt,
-                job.buffer_bytes(),
-                spec.sync,
-            )?;
-            let counts = mapper::run_map_only(spec.mapper.as_ref(), &context, &mut input, &mut part)?;
+            let (formats, place) = (&spec.formats, job.part_place(part_index, attempt.attempt));
+            let mut part = PartWriter::create(place, formats)?;
+            let counts =
+                mapper::run_map_only(spec.mapper.as_ref(), &context, formats, &mut input, &mut part)?;
             result.part = Some(part.finish()?);
             counts
         }
@@ -83,12 +79,13 @@ fn map_to_ifiles(
         KeyShape::Whole,
         spec.layout.ifile_count,
     );
-    let mut function = map_function(spec.mapper.as_ref(), context)?;
+    let mut function = map_function(spec.mapper.as_ref(), context, &spec.formats)?;
     let mut output = AppendEmitter::new(shared, job, appender);
     let counts = match &spec.combiner {
         Some(combiner) => {
             let window_bytes = spec.layout.combine_window_bytes;
-            let mut combined = CombineEmitter::new(combiner, window_bytes, context, &mut output)?;
+            let mut combined =
+                CombineEmitter::new(combiner, window_bytes, context, &spec.formats, &mut output)?;
             let counts = function.run(input, &mut combined)?;
             combined.finish()?;
             counts
@@ -117,11 +114,15 @@ impl RecordInput for CountedInput<'_> {
         Ok(block)
     }
 
-    fn position(&self, offset_in_block: usize) -> String {
-        self.reader.position(offset_in_block)
+    fn format(&self) -> RecordFormat {
+        self.reader.format()
     }
 
     fn place(&self) -> BlockPlace {
         self.reader.place()
+    }
+
+    fn position(&self, offset_in_block: usize) -> String {
+        self.reader.position(offset_in_block)
     }
 }

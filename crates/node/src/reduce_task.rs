@@ -45,14 +45,9 @@ pub(crate) fn run(
     };
     let work_dir = WorkDir::create(job, attempt, &[spec.reducer.as_ref()])?;
     let context = function_context(shared, job, attempt, &work_dir);
-    let mut part = PartWriter::create(
-        &job.run.staging,
-        task.part_index,
-        attempt.attempt,
-        job.buffer_bytes(),
-        spec.sync,
-    )?;
-    let mut function = reduce_function(spec.reducer.as_ref(), is_pre_combined(spec), &context)?;
+    let mut part = PartWriter::create(job.part_place(task.part_index, attempt.attempt), &spec.formats)?;
+    let mut function =
+        reduce_function(spec.reducer.as_ref(), is_pre_combined(spec), &context, &spec.formats)?;
     let opened_ns = Some(now_ns());
     let counts = function.run(&mut input, &mut part)?;
     let part = part.finish()?;

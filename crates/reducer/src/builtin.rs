@@ -88,30 +88,20 @@ impl ReduceFunction for ListReducer {
         output: &mut PartWriter,
     ) -> Result<ReduceCounts, TaskFailure> {
         let mut groups = 0;
-        // The TAB stands before the first byte of the list; a list that is empty has none.
-        let mut list_begun = false;
         while let Some(record) = input.next()? {
             if record.starts_group {
                 if groups > 0 {
-                    output.write(b"\n")?;
+                    output.end_pair()?;
                 }
                 groups += 1;
-                output.write(record.key)?;
-                list_begun = false;
+                output.start_pair(record.key)?;
             } else {
-                output.write(if list_begun { b"," } else { b"\t," })?;
-                list_begun = true;
+                output.extend_value(b",")?;
             }
-            if !record.value.is_empty() {
-                if !list_begun {
-                    output.write(b"\t")?;
-                    list_begun = true;
-                }
-                output.write(record.value)?;
-            }
+            output.extend_value(record.value)?;
         }
         if groups > 0 {
-            output.write(b"\n")?;
+            output.end_pair()?;
         }
         Ok(ReduceCounts { groups, unread_bytes: 0 })
     }

@@ -1,20 +1,23 @@
 //! The reducer that is a user's program: one process for the whole range.
 
+use crate::fields::FieldSplitter;
 use crate::function::{GroupedRecords, ReduceCounts, ReduceFunction};
 use crate::part::PartWriter;
-use api::{Blame, TaskFailure};
+use crate::program_lines::for_each_output_line;
+use api::{Blame, Formats, TaskFailure};
 use program::{Feed, FunctionContext, ProgramSpec};
 use std::io::{ErrorKind, Read};
 
-/// Feeds `key TAB value` lines to a program and copies what it prints.
+/// Feeds `key SEPARATOR value` lines to a program and writes what it prints.
 pub(crate) struct CommandReducer {
     spec: ProgramSpec,
     context: FunctionContext,
+    formats: Formats,
 }
 
 impl CommandReducer {
-    pub(crate) fn new(words: &[String], context: &FunctionContext) -> Self {
-        Self { spec: ProgramSpec::new(words, context), context: context.clone() }
+    pub(crate) fn new(words: &[String], context: &FunctionContext, formats: &Formats) -> Self {
+        Self { spec: ProgramSpec::new(words, context), context: context.clone(), formats: formats.clone() }
     }
 }
 
@@ -24,11 +27,11 @@ impl ReduceFunction for CommandReducer {
         input: &mut dyn GroupedRecords,
         output: &mut PartWriter,
     ) -> Result<ReduceCounts, TaskFailure> {
-        let buffer_bytes = self.context.buffer_bytes;
-        let (_output_bytes, counts) = program::run(&self.context, &self.spec, |feed, stdout| {
+        let (context, formats) = (&self.context, &self.formats);
+        let (_output_bytes, counts) = program::run(context, &self.spec, |feed, stdout| {
             (
-                move || copy_output(stdout, output, buffer_bytes),
-                move || feed_groups(input, feed, buffer_bytes),
+                move || write_program_output(stdout, output, context, formats),
+                move || feed_groups(input, feed, &formats.reduce_input_separator, context.buffer_bytes),
             )
         })?;
         Ok(counts)
@@ -38,6 +41,7 @@ impl ReduceFunction for CommandReducer {
 fn feed_groups(
     input: &mut dyn GroupedRecords,
     mut feed: Feed,
+    separator: &[u8],
     buffer_bytes: usize,
 ) -> Result<ReduceCounts, TaskFailure> {
     let mut counts = ReduceCounts::default();
@@ -45,7 +49,7 @@ fn feed_groups(
     while let Some(record) = input.next()? {
         counts.groups += u64::from(record.starts_group);
         lines.extend_from_slice(record.key);
-        lines.push(b'\t');
+        lines.extend_from_slice(separator);
         lines.extend_from_slice(record.value);
         lines.push(b'\n');
         if lines.len() >= buffer_bytes {
@@ -62,8 +66,28 @@ fn feed_groups(
     Ok(counts)
 }
 
-/// Copies everything a program prints into a part, as it is; returns the bytes.
-pub fn copy_output(
+/// Writes what a program prints into a part: its bytes as they are, or, where the job says how its lines are
+/// parted, as pairs. Returns the bytes it printed, line ends left out where they were parted.
+pub fn write_program_output(
+    stdout: impl Read,
+    output: &mut PartWriter,
+    context: &FunctionContext,
+    formats: &Formats,
+) -> Result<u64, TaskFailure> {
+    let Some(split) = &formats.reduce_output else {
+        return copy_output(stdout, output, context.buffer_bytes);
+    };
+    let splitter = FieldSplitter::new(split);
+    let mut line_bytes = 0;
+    for_each_output_line(stdout, context, |line| {
+        line_bytes += line.len() as u64;
+        let (key, value) = splitter.split(line);
+        output.write_pair(key, value)
+    })?;
+    Ok(line_bytes)
+}
+
+fn copy_output(
     mut stdout: impl Read,
     output: &mut PartWriter,
     buffer_bytes: usize,

@@ -6,7 +6,7 @@ use crate::command::CommandReducer;
 use crate::fold::Fold;
 use crate::part::PartWriter;
 use crate::tera_join::TeraJoinReducer;
-use api::{Blame, Function, TaskFailure};
+use api::{Blame, Formats, Function, TaskFailure};
 use program::FunctionContext;
 
 /// A record of a sorted, grouped stream.
@@ -122,13 +122,16 @@ pub fn reduce_function(
     function: Option<&Function>,
     pre_combined: bool,
     context: &FunctionContext,
+    formats: &Formats,
 ) -> Result<Box<dyn ReduceFunction>, TaskFailure> {
     if let Some(judge) = function.and_then(judge) {
         return Ok(judge);
     }
     let fold = match function {
         None => return Ok(Box::new(PairWriter)),
-        Some(Function::Command { words }) => return Ok(Box::new(CommandReducer::new(words, context))),
+        Some(Function::Command { words }) => {
+            return Ok(Box::new(CommandReducer::new(words, context, formats)));
+        }
         Some(Function::Builtin { name, argument }) => {
             builtin_fold(name, argument.as_deref(), "reducer").map_err(FunctionUnusable::failure)?
         }

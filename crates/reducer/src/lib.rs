@@ -20,15 +20,20 @@ mod builtin;
 mod check_order;
 mod command;
 mod decimal;
+mod fields;
 pub mod fold;
 mod function;
 mod part;
+mod part_file;
+mod program_lines;
 mod tera_join;
 
-pub use command::copy_output;
+pub use command::write_program_output;
 pub use decimal::Decimal;
+pub use fields::FieldSplitter;
 pub use function::{
     FunctionUnusable, GroupedRecord, GroupedRecords, ReduceCounts, ReduceFunction, builtin_fold,
     check_combiner, check_reducer, combines_by_itself, reduce_function,
 };
-pub use part::PartWriter;
+pub use part::{PartPlace, PartWriter};
+pub use program_lines::{RECORD_BYTES_LIMIT, for_each_output_line, record_too_long};

@@ -1,11 +1,13 @@
 //! Reduce functions over a model of the merge: built-ins, folds against big decimals, real programs.
 
-use api::{Blame, Function, TaskFailure};
+use api::{Blame, FieldSplit, Formats, Function, OutputFormat, TaskFailure};
 use bigdecimal::BigDecimal;
 use ids::AttemptNumber;
 use program::{FunctionContext, Programs};
 use proptest::prelude::*;
-use reducer::{GroupedRecord, GroupedRecords, PartWriter, ReduceCounts, combines_by_itself, reduce_function};
+use reducer::{
+    GroupedRecord, GroupedRecords, PartPlace, PartWriter, ReduceCounts, combines_by_itself, reduce_function,
+};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -50,11 +52,27 @@ fn reduce(
     pre_combined: bool,
     pairs: &Pairs,
 ) -> Result<(Vec<u8>, ReduceCounts), TaskFailure> {
+    reduce_formats(function, pre_combined, pairs, &Formats::default())
+}
+
+fn reduce_formats(
+    function: Option<&str>,
+    pre_combined: bool,
+    pairs: &Pairs,
+    formats: &Formats,
+) -> Result<(Vec<u8>, ReduceCounts), TaskFailure> {
     let staging = tempfile::tempdir().unwrap();
     let function = function.map(|text| Function::parse(text).unwrap());
-    let mut part = PartWriter::create(staging.path(), 0, AttemptNumber(0), 4096, false)?;
+    let place = PartPlace {
+        staging: staging.path(),
+        part_index: 0,
+        attempt: AttemptNumber(0),
+        buffer_bytes: 4096,
+        sync: false,
+    };
+    let mut part = PartWriter::create(place, formats)?;
     let mut input = Sorted { pairs, next: 0 };
-    let mut reducer = reduce_function(function.as_ref(), pre_combined, &context())?;
+    let mut reducer = reduce_function(function.as_ref(), pre_combined, &context(), formats)?;
     let counts = reducer.run(&mut input, &mut part)?;
     assert_eq!(input.next, pairs.len(), "the input is drained");
     let part = part.finish()?;
@@ -67,6 +85,27 @@ fn check(function: Option<&str>, rows: &[(&str, &str)], expected: &str) {
     let mut keys: Vec<&str> = rows.iter().map(|row| row.0).collect();
     keys.dedup();
     assert_eq!(counts, ReduceCounts { groups: keys.len() as u64, unread_bytes: 0 });
+}
+
+#[test]
+fn functions_write_in_the_formats_of_the_job() {
+    let rows = pairs(&[("a", ""), ("a", "2"), ("b::c", "3")]);
+    let check = |function: Option<&str>, formats: &Formats, expected: &str| {
+        let (output, _) = reduce_formats(function, false, &rows, formats).unwrap();
+        assert_eq!(String::from_utf8(output).unwrap(), expected, "{function:?} {formats:?}");
+    };
+    let output = OutputFormat::Lines { separator: b"=".to_vec(), terminator: 0, always_separate: true };
+    let nul = Formats { output, reduce_input_separator: b"::".to_vec(), ..Formats::default() };
+    check(None, &nul, "a=\0a=2\0b::c=3\0");
+    check(Some("builtin:list"), &nul, "a=,2\0b::c=3\0");
+    check(Some("builtin:unique"), &nul, "a=\0b::c=\0");
+    // What a program prints is copied, unless its lines are parted.
+    check(Some("cat"), &nul, "a::\na::2\nb::c::3\n");
+    let split = FieldSplit { separator: b"::".to_vec(), key_fields: 1 };
+    check(Some("cat"), &Formats { reduce_output: Some(split), ..nul }, "a=\0a=2\0b=c::3\0");
+    let raw = Formats { output: OutputFormat::Raw, ..Formats::default() };
+    check(None, &raw, "aa2b::c3");
+    check(Some("builtin:list"), &raw, "a,2b::c3");
 }
 
 #[test]

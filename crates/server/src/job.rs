@@ -278,11 +278,11 @@ impl Job {
         if let Some(what) = problem {
             return wrong(what);
         }
-        match part {
-            Some((index, Part { name, .. })) if *name != format!("part-{index:05}") => {
-                wrong(&format!("the part {name:?} instead of part-{index:05}"))
-            }
-            _ => Ok(()),
+        let Some((index, Part { name, .. })) = part else { return Ok(()) };
+        let expected = self.spec().formats.part_name(index);
+        match *name == expected {
+            true => Ok(()),
+            false => wrong(&format!("the part {name:?} instead of {expected}")),
         }
     }
 

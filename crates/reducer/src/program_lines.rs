@@ -1,38 +1,53 @@
-//! The lines that a user's program prints, as pairs.
+//! The lines that a user's program prints.
 
-use crate::builtin::split_line;
-use crate::function::{Emitter, MapCounts};
-use crate::reader::record_too_long;
 use api::{Blame, TaskFailure};
 use memchr::{memchr, memchr_iter, memrchr};
 use program::FunctionContext;
 use std::io::{ErrorKind, Read};
 
-/// Reads a program's output to its end and emits each line as a pair. A last line without an end counts.
-/// Error: [`Blame::UserData`] for a line longer than a record may be, naming its number.
-pub(crate) fn emit_lines(
+/// No record is longer than this, whatever the memory (design section 3).
+pub const RECORD_BYTES_LIMIT: u64 = 1 << 30;
+/// A record may take this share of the memory budget, as a divisor.
+const RECORD_MEMORY_SHARE: u64 = 4;
+
+/// What to do about a record longer than a quarter of the budget.
+pub fn record_too_long(record_bytes: u64, record_bytes_max: u64) -> String {
+    if record_bytes > RECORD_BYTES_LIMIT {
+        return format!("it has more than {RECORD_BYTES_LIMIT} bytes, the most that any record may have");
+    }
+    let needed_mib = (record_bytes * RECORD_MEMORY_SHARE).div_ceil(1 << 20);
+    format!(
+        "it has {record_bytes} bytes, more than the {record_bytes_max} that a record may have here; \
+         it needs --memory {needed_mib}M"
+    )
+}
+
+/// Reads a program's output to its end and hands over each line, without its end. A last line without an end
+/// counts. Errors: those of `take`; [`Blame::UserData`] for a line longer than a record may be, naming its
+/// number.
+pub fn for_each_output_line(
     source: impl Read,
     context: &FunctionContext,
-    output: &mut dyn Emitter,
-) -> Result<MapCounts, TaskFailure> {
+    take: impl FnMut(&[u8]) -> Result<(), TaskFailure>,
+) -> Result<(), TaskFailure> {
     let buffer_bytes_max = usize::try_from(context.record_bytes_max).unwrap_or(usize::MAX).saturating_add(1);
     let block_bytes = context.buffer_bytes.clamp(1, buffer_bytes_max);
     let mut lines = OutputLines {
         source,
+        take,
         record_bytes_max: context.record_bytes_max,
         buffer_bytes_max,
         buffer: vec![0; block_bytes],
         filled: 0,
-        counts: MapCounts::default(),
+        lines: 0,
     };
     loop {
         let searched = lines.filled;
         if lines.read_more()? == 0 {
-            lines.emit_last_line(output)?;
-            return Ok(lines.counts);
+            return lines.take_last_line();
         }
         if let Some(line_end) = memrchr(b'\n', &lines.buffer[searched..lines.filled]) {
-            lines.emit_lines(searched + line_end + 1, output)?;
+            lines.take_lines(searched + line_end + 1)?;
             if lines.buffer.len() > block_bytes && lines.filled < block_bytes {
                 lines.buffer.truncate(block_bytes);
                 lines.buffer.shrink_to_fit();
@@ -46,17 +61,19 @@ pub(crate) fn emit_lines(
     }
 }
 
-struct OutputLines<R> {
+struct OutputLines<R, T> {
     source: R,
+    take: T,
     record_bytes_max: u64,
     /// One byte more than the longest line: a full buffer without a line end is an error.
     buffer_bytes_max: usize,
     buffer: Vec<u8>,
     filled: usize,
-    counts: MapCounts,
+    /// Lines handed over.
+    lines: u64,
 }
 
-impl<R: Read> OutputLines<R> {
+impl<R: Read, T: FnMut(&[u8]) -> Result<(), TaskFailure>> OutputLines<R, T> {
     fn read_more(&mut self) -> Result<usize, TaskFailure> {
         loop {
             match self.source.read(&mut self.buffer[self.filled..]) {
@@ -73,11 +90,12 @@ impl<R: Read> OutputLines<R> {
         }
     }
 
-    /// Emits the whole lines at the start of the buffer and keeps the rest.
-    fn emit_lines(&mut self, whole_bytes: usize, output: &mut dyn Emitter) -> Result<(), TaskFailure> {
+    /// Hands over the whole lines at the start of the buffer and keeps the rest.
+    fn take_lines(&mut self, whole_bytes: usize) -> Result<(), TaskFailure> {
         let mut start = 0;
         for line_end in memchr_iter(b'\n', &self.buffer[..whole_bytes]) {
-            emit_line(&self.buffer[start..line_end], &mut self.counts, output)?;
+            (self.take)(&self.buffer[start..line_end])?;
+            self.lines += 1;
             start = line_end + 1;
         }
         self.buffer.copy_within(whole_bytes..self.filled, 0);
@@ -85,17 +103,17 @@ impl<R: Read> OutputLines<R> {
         Ok(())
     }
 
-    fn emit_last_line(&mut self, output: &mut dyn Emitter) -> Result<(), TaskFailure> {
+    fn take_last_line(&mut self) -> Result<(), TaskFailure> {
         match self.filled {
             0 => Ok(()),
-            filled => emit_line(&self.buffer[..filled], &mut self.counts, output),
+            filled => (self.take)(&self.buffer[..filled]),
         }
     }
 
     /// Reads on to the end of the line, as far as any record may go, to tell how much memory it needs.
     fn too_long(&mut self) -> TaskFailure {
         let mut line_bytes = self.filled as u64;
-        while line_bytes <= crate::reader::RECORD_BYTES_LIMIT {
+        while line_bytes <= RECORD_BYTES_LIMIT {
             self.filled = 0;
             match self.read_more() {
                 Ok(0) => break,
@@ -110,16 +128,8 @@ impl<R: Read> OutputLines<R> {
                 None => line_bytes += self.filled as u64,
             }
         }
-        let line_number = self.counts.output_records + 1;
+        let line_number = self.lines + 1;
         let reason = record_too_long(line_bytes, self.record_bytes_max);
         TaskFailure::new(Blame::UserData, format!("output line {line_number} of the user program: {reason}"))
     }
-}
-
-#[inline]
-fn emit_line(line: &[u8], counts: &mut MapCounts, output: &mut dyn Emitter) -> Result<(), TaskFailure> {
-    let (key, value) = split_line(line);
-    counts.output_records += 1;
-    counts.output_bytes += (key.len() + value.len()) as u64;
-    output.emit(key, value)
 }

@@ -1,0 +1,48 @@
+//! `--input -`: standard input, made a file that attempts can read again and again.
+
+use anyhow::{Context, ensure};
+use api::InputFile;
+use std::fs::File;
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// What stands for standard input among the inputs.
+pub const ARGUMENT: &str = "-";
+
+/// Standard input as an input that is pinned. The file must stay open while the job runs.
+#[derive(Debug)]
+pub struct StandardInput {
+    pub input: InputFile,
+    pub file: File,
+}
+
+/// Refuses what cannot be read to an end, or not twice.
+pub fn check(arguments: &[String]) -> anyhow::Result<()> {
+    let count = arguments.iter().filter(|argument| *argument == ARGUMENT).count();
+    ensure!(count <= 1, "--input - is given {count} times, but standard input can be read only once");
+    ensure!(
+        count == 0 || !std::io::stdin().is_terminal(),
+        "--input -: standard input is a terminal; send data to it, as in `sailfish run --input - < FILE`"
+    );
+    Ok(())
+}
+
+/// Takes standard input. A regular file that is read from its start is used where it lies; all else is copied
+/// into a file in `dir` that never has a name, so that nothing is left of it however the process ends.
+pub fn take(dir: &Path) -> anyhow::Result<StandardInput> {
+    let stdin = std::io::stdin().as_fd().try_clone_to_owned().context("reading standard input")?;
+    let mut source = File::from(stdin);
+    let is_file = source.metadata().is_ok_and(|metadata| metadata.is_file());
+    let at_start = is_file && rustix::fs::tell(&source).is_ok_and(|offset| offset == 0);
+    // It may have been opened by somebody with more rights; then it is copied.
+    if at_start && let Ok(input) = mapper::input::pin_open_file(source.as_fd()) {
+        return Ok(StandardInput { input, file: source });
+    }
+    let where_to = || format!("copying standard input to {}", dir.display());
+    std::fs::create_dir_all(dir).with_context(where_to)?;
+    let mut file = tempfile::tempfile_in(dir).with_context(where_to)?;
+    std::io::copy(&mut source, &mut file).with_context(where_to)?;
+    let input = mapper::input::pin_open_file(file.as_fd()).context("reading standard input")?;
+    Ok(StandardInput { input, file })
+}
