@@ -14,11 +14,7 @@ impl ReduceFunction for PairWriter {
         input: &mut dyn GroupedRecords,
         output: &mut PartWriter,
     ) -> Result<ReduceCounts, TaskFailure> {
-        let mut groups = 0;
-        while let Some(record) = input.next()? {
-            groups += u64::from(record.starts_group);
-            output.write_pair(record.key, record.value)?;
-        }
+        let groups = input.write_pairs(output)?;
         Ok(ReduceCounts { groups, unread_bytes: 0 })
     }
 }
