@@ -1,12 +1,11 @@
 //! Writing one output part: pairs become lines or plain bytes; bytes, records and checksum are counted on the
 //! way to the file.
 
-use crate::part_file::PartSink;
+use crate::part_file::{PartFile, PartSink};
 use api::task::Part;
 use api::{Blame, Formats, OutputFormat, TaskFailure};
 use faults::{CrashPoint, crash_point};
 use ids::AttemptNumber;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// Which part of which attempt is written, and where.
@@ -31,7 +30,6 @@ pub struct PartWriter {
     name: String,
     attempt_name: String,
     buffer: Vec<u8>,
-    sync: bool,
     finished: bool,
     /// Pairs and records of formats in which they cannot be counted from the bytes.
     counted_records: u64,
@@ -48,7 +46,8 @@ impl PartWriter {
         let name = formats.part_name(place.part_index);
         let attempt_name = format!(".{name}.attempt-{}", place.attempt.0);
         let path = place.staging.join(&attempt_name);
-        let file = File::create(&path).map_err(|error| failure("create", &path, &error))?;
+        let file = PartFile::create(&path, place.sync, place.buffer_bytes);
+        let file = file.map_err(|error| failure("create", &path, &error))?;
         let output = formats.output.clone();
         let codec = formats.output_codec.filter(|_| output != OutputFormat::Discard);
         let sink = PartSink::new(file, codec).map_err(|error| failure("create", &path, &error))?;
@@ -60,7 +59,6 @@ impl PartWriter {
             name,
             attempt_name,
             buffer: Vec::with_capacity(place.buffer_bytes.max(1)),
-            sync: place.sync,
             finished: false,
             counted_records: 0,
             line_ends: 0,
@@ -199,18 +197,17 @@ impl PartWriter {
         let records = self.records()?;
         let sink = self.sink.take().expect("a part is finished once");
         let file = sink.finish().map_err(|error| failure("write", &self.path, &error))?;
+        let (bytes, crc32c) = (file.bytes, file.crc32c);
         crash_point(CrashPoint::PartBeforeSync);
-        if self.sync {
-            file.file.sync_all().map_err(|error| failure("sync", &self.path, &error))?;
-        }
+        file.close().map_err(|error| failure("write", &self.path, &error))?;
         crash_point(CrashPoint::PartAfterSync);
         self.finished = true;
         Ok(Part {
             name: std::mem::take(&mut self.name),
             attempt_name: std::mem::take(&mut self.attempt_name),
-            bytes: file.bytes,
+            bytes,
             records,
-            crc32c: file.crc32c,
+            crc32c,
         })
     }
 

@@ -4,8 +4,10 @@ use api::OutputCodec;
 use bzip2::write::BzEncoder;
 use flate2::write::GzEncoder;
 use liblzma::write::XzEncoder;
+use diskfile::{SequentialWriter, Through};
 use std::fs::File;
 use std::io::{BufWriter, IntoInnerError, Write};
+use std::path::Path;
 
 /// Compressed bytes gathered before they go to the file.
 const COMPRESSED_BUFFER_BYTES: usize = 64 << 10;
@@ -13,23 +15,52 @@ const COMPRESSED_BUFFER_BYTES: usize = 64 << 10;
 const XZ_LEVEL: u32 = 1;
 
 /// A file whose stored bytes are counted and summed.
-#[derive(Debug)]
 pub(crate) struct PartFile {
-    pub file: File,
+    file: Target,
     pub bytes: u64,
     pub crc32c: u32,
 }
 
+/// The two ways to a part.
+enum Target {
+    /// Through the page cache, from the caller's own buffer.
+    PageCache(File),
+    /// Past it, in the background: for what must be on the disk before anybody may see it.
+    Durable(SequentialWriter),
+}
+
+impl PartFile {
+    /// Creates the file. A durable one gathers about `buffer_bytes` in each of a few buffers.
+    pub(crate) fn create(path: &Path, durable: bool, buffer_bytes: usize) -> std::io::Result<PartFile> {
+        let file = match durable {
+            true => Target::Durable(SequentialWriter::create(path, Through::Direct, buffer_bytes)?),
+            false => Target::PageCache(File::create(path)?),
+        };
+        Ok(PartFile { file, bytes: 0, crc32c: 0 })
+    }
+
+    /// Writes what is left and, where it is durable, waits until all is on the disk.
+    pub(crate) fn close(self) -> std::io::Result<()> {
+        match self.file {
+            Target::PageCache(_) => Ok(()),
+            Target::Durable(file) => file.finish(true).map(drop),
+        }
+    }
+}
+
 impl Write for PartFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let written = self.file.write(bytes)?;
+        let written = match &mut self.file {
+            Target::PageCache(file) => file.write(bytes)?,
+            Target::Durable(file) => file.write(bytes)?,
+        };
         self.bytes += written as u64;
         self.crc32c = crc32c::crc32c_append(self.crc32c, &bytes[..written]);
         Ok(written)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        self.file.flush()
+        Ok(())
     }
 }
 
@@ -45,8 +76,7 @@ pub(crate) enum PartSink {
 }
 
 impl PartSink {
-    pub(crate) fn new(file: File, codec: Option<OutputCodec>) -> std::io::Result<PartSink> {
-        let file = PartFile { file, bytes: 0, crc32c: 0 };
+    pub(crate) fn new(file: PartFile, codec: Option<OutputCodec>) -> std::io::Result<PartSink> {
         let buffered = |file| BufWriter::with_capacity(COMPRESSED_BUFFER_BYTES, file);
         Ok(match codec {
             None => Self::Plain(file),

@@ -21,7 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("scheduler", &["ids"]),
     ("iappender", &["ids", "api", "ifile", "arena", "faults"]),
     ("program", &["ids", "api", "faults"]),
-    ("reducer", &["ids", "api", "program", "faults", "tera"]),
+    ("reducer", &["ids", "api", "program", "faults", "tera", "diskfile"]),
     ("mapper", &["ids", "api", "program", "reducer", "faults", "tera"]),
     (
         "chunkserver",
