@@ -18,7 +18,7 @@ FUZZ_SECONDS ?= 600
 .PHONY: help demo test bench nightly fmt release lint tests fuzz-build
 
 help:
-	@echo "make demo      build, count the words of our dependencies' sources, print the report"
+	@echo "make demo      build, count the words of our dependencies' sources, sort 1 GB of TeraSort data, print reports"
 	@echo "make test      what CI runs: format, lints, tidy, all tests, fuzz targets compile"
 	@echo "make bench     the speed table against references and peers (RUNS=$(RUNS), ROWS=tera,words,... for some of it)"
 	@echo "make nightly   the long versions: CASES=$(CASES) a property test, FUZZ_SECONDS=$(FUZZ_SECONDS) a fuzz target"
@@ -39,6 +39,22 @@ demo: release
 	@echo
 	@echo "The words most often used, from $(DEMO)/counts:"
 	@cat $(DEMO)/counts/part-* | LC_ALL=C sort -t "$$(printf '\t')" -k 2,2nr -k 1,1 | head -n 15
+
+# A GB of TeraSort data: made, sorted, judged; then what the engine says about the sort.
+	@echo
+	$(SAILFISH) tera gen --state $(DEMO)/state --layout modern --rows 10m --output $(DEMO)/rows --overwrite
+	$(SAILFISH) tera sort --state $(DEMO)/state --input $(DEMO)/rows --output $(DEMO)/sorted --overwrite
+	$(SAILFISH) tera sum --state $(DEMO)/state $(DEMO)/rows
+	$(SAILFISH) tera validate --state $(DEMO)/state $(DEMO)/sorted
+	@job=$$(sed -n 's/.*"job": *\([0-9][0-9]*\).*/\1/p' $(DEMO)/sorted/_report.json | head -n 1); \
+	    echo; \
+	    if $(SAILFISH) timeline --help > /dev/null 2>&1; then \
+	        echo "$(SAILFISH) timeline --state $(DEMO)/state $$job"; \
+	        $(SAILFISH) timeline --state $(DEMO)/state $$job; \
+	    fi; \
+	    echo "$(SAILFISH) report --state $(DEMO)/state $$job"; \
+	    $(SAILFISH) report --state $(DEMO)/state --limit 4 $$job
+	@rm -rf $(DEMO)/rows $(DEMO)/sorted
 
 test:
 	@mkdir -p $(TARGET) && : > $(SKIPPED)

@@ -10,7 +10,8 @@
 //! tests wait for a line, a file, a pipe or the end of a process, each with a time limit that fails the test.
 //!
 //! # Deliberately absent
-//! No use of the engine's crates but the names of its crash points and planted faults.
+//! No use of the engine's crates but the names of its crash points and planted faults, and the rows of `tera`,
+//! which has golden tests of its own.
 //!
 //! # How it is tested
 //! By its use in `tests/tests/`.
@@ -26,6 +27,7 @@ mod model;
 mod random;
 mod running;
 mod sandbox;
+mod tera_rows;
 
 pub use binary::sailfish_binary;
 pub use compressed::{bzip2, gzip, unpacked, xz, zstd};
@@ -37,6 +39,7 @@ pub use model::{Pairs, group_lines, part_lines, sorted_lines};
 pub use random::Random;
 pub use running::Running;
 pub use sandbox::Sandbox;
+pub use tera_rows::{sha256, tera_rows};
 
 use std::time::Duration;
 

@@ -29,7 +29,9 @@ pub mod task;
 
 pub use boundaries::Boundaries;
 pub use failure::{Blame, TaskFailure};
-pub use format::{FieldSplit, Formats, GeneratedRows, OutputCodec, OutputFormat, RecordFormat, TeraLayout};
+pub use format::{
+    FieldSplit, Formats, GeneratedRows, OutputCodec, OutputFormat, RecordFormat, TERA_ROW_BYTES, TeraLayout,
+};
 pub use function::Function;
 pub use job::{Codec, InputFile, InputFormat, JobSpec, Partitioning, Segment, Split, Streaming};
 pub use job_file::{JobFile, JobFileError};

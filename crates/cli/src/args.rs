@@ -1,5 +1,8 @@
 //! The command line.
 
+use crate::shuffle_bench::BenchCommand;
+use crate::tera_jobs::TeraCommand;
+use api::Codec;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -81,6 +84,12 @@ pub enum Command {
         sailfish state \"select job, name, state from jobs order by job desc\" --limit 5"
     )]
     State(QueryArgs),
+    /// The sort benchmark: make rows as gensort does, sort them, judge them as valsort does
+    #[command(subcommand)]
+    Tera(TeraCommand),
+    /// Measure parts of the engine
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Look into the files of I-files (runs and raw chunks), kept with `run --keep-ifiles`
     #[command(subcommand)]
     Ifile(IfileCommand),
@@ -101,6 +110,16 @@ pub enum CodecArg {
     None,
     Lz4,
     Zstd,
+}
+
+impl From<CodecArg> for Codec {
+    fn from(codec: CodecArg) -> Codec {
+        match codec {
+            CodecArg::None => Codec::None,
+            CodecArg::Lz4 => Codec::Lz4,
+            CodecArg::Zstd => Codec::Zstd,
+        }
+    }
 }
 
 /// Options without a value may still be given one: `--overwrite=false` wins over a job file.

@@ -1,6 +1,6 @@
 //! What the user asked for: the options of the command line over those of the job file.
 
-use crate::args::{CodecArg, RunArgs};
+use crate::args::RunArgs;
 use crate::record_formats::FormatOptions;
 use anyhow::Context;
 use api::{Codec, JobFile};
@@ -80,11 +80,7 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
         env.retain(|(known, _)| known != name);
         env.push((name.to_string(), value.to_string()));
     }
-    let codec = args.codec.map(|codec| match codec {
-        CodecArg::None => Codec::None,
-        CodecArg::Lz4 => Codec::Lz4,
-        CodecArg::Zstd => Codec::Zstd,
-    });
+    let codec = args.codec.map(Codec::from);
     let flag = |given: Option<bool>, written: Option<bool>| given.or(written).unwrap_or(false);
     Ok(JobOptions {
         name: args.name.or(file.name),

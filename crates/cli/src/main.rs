@@ -38,12 +38,14 @@ mod report;
 mod rerun;
 mod run;
 mod show;
+mod shuffle_bench;
 mod standard_input;
 mod standard_output;
 mod state;
 mod store;
 mod summary;
 mod tables;
+mod tera_jobs;
 mod terminal;
 mod timeline;
 mod verify;
@@ -89,6 +91,8 @@ fn start(command: Command) -> Result<(), Failure> {
         Command::Report(args) => report::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::State(args) => state::run(&args),
+        Command::Tera(command) => tera_jobs::run(command),
+        Command::Bench(command) => shuffle_bench::run(command),
         Command::Ifile(command) => ifile_files::run(command),
     }
 }

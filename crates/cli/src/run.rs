@@ -7,7 +7,7 @@ use crate::plan::Plan;
 use crate::progress::Display;
 use crate::terminal::{print, tell};
 use crate::{job_options, machine, plan, standard_output, summary};
-use api::{Blame, TaskFailure};
+use api::{Blame, JobReport, TaskFailure};
 use ids::AttemptKey;
 use server::JobOutcome;
 
@@ -27,21 +27,25 @@ pub fn conclude(mut plan: Plan) -> Result<(), Failure> {
     let json = plan.json;
     let start_dir = plan.start_dir.clone();
     let ended = engine::execute(plan, Display::choose(json))?;
+    let report = report_of(&ended)?;
+    if json {
+        let text = serde_json::to_string_pretty(report).map_err(anyhow::Error::from)?;
+        print(&format!("{text}\n"))?;
+    }
+    if let Some(private_output) = private_output {
+        ended.interrupt.end_at_once(private_output.dir());
+        private_output.print(report)?;
+    }
+    tell(summary::succeeded(&ended, report, &start_dir).trim_end());
+    Ok(())
+}
+
+/// The report of a job that succeeded. Of another it says why, and gives the code that the job deserves.
+pub fn report_of(ended: &Ended) -> Result<&JobReport, Failure> {
     match &ended.outcome {
-        JobOutcome::Succeeded(report) => {
-            if json {
-                let text = serde_json::to_string_pretty(report).map_err(anyhow::Error::from)?;
-                print(&format!("{text}\n"))?;
-            }
-            if let Some(private_output) = private_output {
-                ended.interrupt.end_at_once(private_output.dir());
-                private_output.print(report)?;
-            }
-            tell(summary::succeeded(&ended, report, &start_dir).trim_end());
-            Ok(())
-        }
+        JobOutcome::Succeeded(report) => Ok(report),
         JobOutcome::Failed { failure, attempt, exit_code } => {
-            tell(summary::failed(&ended, failure, stage_and_attempt(&ended, *attempt)).trim_end());
+            tell(summary::failed(ended, failure, stage_and_attempt(ended, *attempt)).trim_end());
             Err(Failure::said(code_of(failure, *exit_code)))
         }
         JobOutcome::Cancelled { reason } => {

@@ -42,3 +42,55 @@ impl ReduceFunction for CheckOrderReducer {
         Ok(ReduceCounts { groups, unread_bytes: 0 })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::CheckOrderReducer;
+    use crate::function::{GroupedRecord, GroupedRecords, ReduceFunction};
+    use crate::part::{PartPlace, PartWriter};
+    use api::{Blame, Formats, OutputFormat, TaskFailure};
+    use ids::AttemptNumber;
+
+    /// Keys, and whether each begins a group.
+    struct Keys(Vec<(&'static [u8], bool)>);
+
+    impl GroupedRecords for Keys {
+        fn next(&mut self) -> Result<Option<GroupedRecord<'_>>, TaskFailure> {
+            if self.0.is_empty() {
+                return Ok(None);
+            }
+            let (key, starts_group) = self.0.remove(0);
+            Ok(Some(GroupedRecord { key, value: b"v", starts_group }))
+        }
+    }
+
+    /// The groups and records of keys in order; None if they are not.
+    fn check(keys: &[(&'static [u8], bool)], expected: Option<(u64, u64)>) {
+        let staging = tempfile::tempdir().unwrap();
+        let place = PartPlace {
+            staging: staging.path(),
+            part_index: 0,
+            attempt: AttemptNumber(0),
+            buffer_bytes: 100,
+            sync: false,
+        };
+        let formats = Formats { output: OutputFormat::Discard, ..Formats::default() };
+        let mut part = PartWriter::create(place, &formats).unwrap();
+        let outcome = CheckOrderReducer.run(&mut Keys(keys.to_vec()), &mut part);
+        match outcome {
+            Ok(counts) => assert_eq!(Some((counts.groups, part.finish().unwrap().records)), expected),
+            Err(failure) => {
+                assert_eq!((failure.blame, expected), (Blame::Engine, None), "{}", failure.message);
+            }
+        }
+    }
+
+    #[test]
+    fn order_and_groups_are_checked() {
+        check(&[], Some((0, 0)));
+        check(&[(b"", true), (b"a", true), (b"a", false), (b"b", true)], Some((3, 4)));
+        check(&[(b"b", true), (b"a", true)], None);
+        check(&[(b"a", true), (b"a", true)], None);
+        check(&[(b"a", true), (b"b", false)], None);
+    }
+}

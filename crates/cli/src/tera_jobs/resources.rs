@@ -1,0 +1,97 @@
+//! What a job gets of the machine, checked, and the specification that all jobs of this kind begin with.
+
+use super::EngineArgs;
+use crate::plan::Plan;
+use crate::standard_output::{self, PrivateOutput};
+use crate::{machine, memory_size, paths, store};
+use anyhow::{Context, ensure};
+use api::{Codec, Formats, JobSpec, OutputFormat, Partitioning, RecordFormat, Split};
+use mapreduce::layout::{self, LayoutRequest};
+use std::path::PathBuf;
+
+/// Memory, slots and places of a job.
+#[derive(Debug)]
+pub struct Resources {
+    pub memory_bytes: u64,
+    pub slots: u32,
+    pub disks: Vec<PathBuf>,
+    pub state_dir: PathBuf,
+    pub start_dir: PathBuf,
+    pub json: bool,
+}
+
+impl Resources {
+    /// Every error is the user's to mend and names the option.
+    pub fn of(args: &EngineArgs) -> anyhow::Result<Resources> {
+        let start_dir = std::env::current_dir().context("finding the current directory")?;
+        let memory_bytes = match &args.memory {
+            Some(text) => memory_size::parse(text).with_context(|| format!("--memory {text:?}"))?,
+            None => machine::default_memory_bytes(),
+        };
+        let slots = args.slots.unwrap_or_else(machine::default_slots);
+        let slots_max = machine::SLOTS_MAX;
+        ensure!((1..=slots_max).contains(&slots), "--slots {slots} is out of range: give 1 to {slots_max}");
+        let state_dir = store::state_dir(args.state.state.as_deref())?;
+        // The one under the state is made with the job.
+        let disks = match args.disk.is_empty() {
+            true => vec![state_dir.join("disk")],
+            false => paths::disks(&args.disk, &start_dir)?,
+        };
+        Ok(Resources { memory_bytes, slots, disks, state_dir, start_dir, json: args.json })
+    }
+
+    /// A place for the output of a job whose result is read and thrown away. It goes with the value; what processes
+    /// that were killed left of such places goes now.
+    pub fn private_output(&self) -> anyhow::Result<PrivateOutput> {
+        standard_output::sweep(&self.disks);
+        PrivateOutput::create(&self.disks[0])
+    }
+
+    /// A job over rows, to be filled in: no input yet, identity, no reducer, hash, nothing compressed, rows out as
+    /// rows came in. `input_bytes` sets its sizes.
+    pub fn job(&self, name: &str, output: PathBuf, input_bytes: u64) -> anyhow::Result<JobSpec> {
+        let (memory_bytes, slots) = (self.memory_bytes, self.slots);
+        // Its error names the option.
+        let layout = layout::derive(&LayoutRequest { memory_bytes, slots, input_bytes, combines: false })?;
+        let formats = Formats { input: RecordFormat::TERA, output: OutputFormat::Raw, ..Formats::default() };
+        Ok(JobSpec {
+            name: name.to_string(),
+            inputs: Vec::new(),
+            mapper: None,
+            combiner: None,
+            reducer: None,
+            map_only: false,
+            output,
+            overwrite: false,
+            partitioning: Partitioning::Hash,
+            codec: Codec::None,
+            memory_bytes,
+            slots,
+            disks: self.disks.clone(),
+            files: Vec::new(),
+            env: Vec::new(),
+            keep_ifiles: false,
+            sync: false,
+            layout,
+            formats,
+            keys: Default::default(),
+            generate: None,
+            streaming: None,
+            reduce_again: None,
+            keep_seconds: None,
+        })
+    }
+
+    /// A job that may be submitted.
+    pub fn plan(&self, spec: JobSpec, splits: Vec<Split>) -> Plan {
+        Plan {
+            spec,
+            splits,
+            state_dir: self.state_dir.clone(),
+            start_dir: self.start_dir.clone(),
+            json: self.json,
+            standard_output: None,
+            standard_input: None,
+        }
+    }
+}
