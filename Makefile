@@ -48,10 +48,8 @@ demo: release
 	$(SAILFISH) tera validate --state $(DEMO)/state $(DEMO)/sorted
 	@job=$$(sed -n 's/.*"job": *\([0-9][0-9]*\).*/\1/p' $(DEMO)/sorted/_report.json | head -n 1); \
 	    echo; \
-	    if $(SAILFISH) timeline --help > /dev/null 2>&1; then \
-	        echo "$(SAILFISH) timeline --state $(DEMO)/state $$job"; \
-	        $(SAILFISH) timeline --state $(DEMO)/state $$job; \
-	    fi; \
+	    echo "$(SAILFISH) timeline --state $(DEMO)/state $$job"; \
+	    $(SAILFISH) timeline --state $(DEMO)/state $$job; \
 	    echo "$(SAILFISH) report --state $(DEMO)/state $$job"; \
 	    $(SAILFISH) report --state $(DEMO)/state --limit 4 $$job
 	@rm -rf $(DEMO)/rows $(DEMO)/sorted

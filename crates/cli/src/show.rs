@@ -56,12 +56,11 @@ fn head(job: &JobRow, spec: &JobSpec) -> String {
     if let Some(took) = took(job, now_ns()) {
         rows.push(("took", seconds(took)));
     }
-    let total = spec.inputs.iter().map(|input| input.size_bytes).sum();
     rows.push((
         "input",
         match job.reduce_again {
             Some(source) => format!("the I-files that job {source} kept"),
-            None => format!("{}, {}", counted(spec.inputs.len() as u64, "file"), bytes(total)),
+            None => input_text(spec),
         },
     ));
     for input in spec.inputs.iter().take(INPUTS_SHOWN_MAX) {
@@ -88,6 +87,15 @@ fn head(job: &JobRow, spec: &JobSpec) -> String {
     rows.push(("output", escape::cell(&standard_output::shown(&spec.output))));
     rows.extend(kept_rows(job));
     format!("Job {}: {}\n{}", job.job, escape::cell(&job.name), facts(&rows))
+}
+
+/// How much there is to read, or which rows are made in its place.
+fn input_text(spec: &JobSpec) -> String {
+    let size = bytes(spec.input_bytes());
+    match &spec.generate {
+        None => format!("{}, {size}", counted(spec.inputs.len() as u64, "file")),
+        Some(made) => format!("{} made, from number {} on, {size}", counted(made.rows, "row"), made.start),
+    }
 }
 
 /// What is kept of the intermediate data, and where.

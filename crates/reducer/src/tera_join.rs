@@ -70,3 +70,77 @@ fn gap(file: &File, offset_bytes: u64) -> TaskFailure {
     );
     TaskFailure::new(Blame::Engine, message)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::TeraJoinReducer;
+    use crate::function::{GroupedRecord, GroupedRecords, ReduceFunction};
+    use crate::part::{PartPlace, PartWriter};
+    use api::{Blame, Formats, OutputFormat, TaskFailure};
+    use ids::AttemptNumber;
+    use tera::Summary;
+
+    /// Pairs as the merge gives them, and the one handed out last.
+    struct Pairs(Vec<(Vec<u8>, Vec<u8>)>, (Vec<u8>, Vec<u8>));
+
+    impl GroupedRecords for Pairs {
+        fn next(&mut self) -> Result<Option<GroupedRecord<'_>>, TaskFailure> {
+            if self.0.is_empty() {
+                return Ok(None);
+            }
+            self.1 = self.0.remove(0);
+            Ok(Some(GroupedRecord { key: &self.1.0, value: &self.1.1, starts_group: true }))
+        }
+    }
+
+    fn summary(rows: &[u8]) -> Summary {
+        let mut summary = Summary::new();
+        rows.iter().for_each(|row| summary.add_rows(&[*row; 100]).unwrap());
+        summary
+    }
+
+    /// Joins stretches (file, offset, rows); what is written, or whose fault it is that nothing is.
+    fn join(pairs: Vec<(Vec<u8>, Vec<u8>)>) -> Result<Vec<u8>, Blame> {
+        let staging = tempfile::tempdir().unwrap();
+        let place = PartPlace {
+            staging: staging.path(),
+            part_index: 0,
+            attempt: AttemptNumber(0),
+            buffer_bytes: 1000,
+            sync: false,
+        };
+        let formats = Formats { output: OutputFormat::Raw, ..Formats::default() };
+        let mut part = PartWriter::create(place, &formats).unwrap();
+        let mut input = Pairs(pairs, Default::default());
+        TeraJoinReducer.run(&mut input, &mut part).map_err(|failure| failure.blame)?;
+        let part = part.finish().unwrap();
+        Ok(std::fs::read(staging.path().join(part.attempt_name)).unwrap())
+    }
+
+    fn stretch(file: u32, offset: u64, rows: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        let key = [&file.to_be_bytes()[..], &offset.to_be_bytes()[..]].concat();
+        (key, summary(rows).to_bytes().to_vec())
+    }
+
+    #[test]
+    fn stretches_of_a_file_are_joined() {
+        let pairs = vec![stretch(1, 0, b"ab"), stretch(1, 200, b"a"), stretch(7, 100, b"c")];
+        let expected = [
+            &1_u32.to_be_bytes()[..],
+            &summary(b"aba").to_bytes()[..],
+            &7_u32.to_be_bytes()[..],
+            &summary(b"c").to_bytes()[..],
+        ];
+        assert_eq!(join(pairs), Ok(expected.concat()));
+        assert_eq!(join(Vec::new()), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn gaps_and_other_pairs_are_refused() {
+        assert_eq!(join(vec![stretch(1, 0, b"ab"), stretch(1, 300, b"c")]), Err(Blame::Engine));
+        assert_eq!(join(vec![stretch(1, 0, b"ab"), stretch(1, 100, b"c")]), Err(Blame::Engine));
+        assert_eq!(join(vec![(b"word".to_vec(), b"1".to_vec())]), Err(Blame::UserData));
+        let (key, _) = stretch(1, 0, b"a");
+        assert_eq!(join(vec![(key, vec![0; 80])]), Err(Blame::Engine));
+    }
+}
