@@ -52,6 +52,11 @@ pub struct JobFile {
     pub separator: Option<String>,
     pub key_fields: Option<u32>,
     pub compress: Option<String>,
+    pub order: Option<KeyOrder>,
+    pub reverse: Option<bool>,
+    pub sort_keys: Option<String>,
+    pub partitions: Option<u32>,
+    pub partition_fields: Option<String>,
     pub total_order: Option<bool>,
     pub map_only: Option<bool>,
     pub overwrite: Option<bool>,
@@ -60,6 +65,14 @@ pub struct JobFile {
     pub keep_for: Option<String>,
     pub no_sync: Option<bool>,
     pub json: Option<bool>,
+}
+
+/// How whole keys are compared (`order`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyOrder {
+    Bytes,
+    Numeric,
 }
 
 /// Why a job file is not usable. The user's fault.
@@ -192,7 +205,7 @@ fn name_values<'de, D: Deserializer<'de>>(
 
 #[cfg(test)]
 mod tests {
-    use super::JobFile;
+    use super::{JobFile, KeyOrder};
     use crate::Codec;
     use std::path::Path;
 
@@ -231,6 +244,8 @@ mod tests {
         check("total_order = true\nno_sync = false", flags);
         let output = JobFile { output: Some("out".into()), slots: Some(3), ..empty() };
         check("output = \"out\"\nslots = 3 # three", output);
+        let keys = JobFile { order: Some(KeyOrder::Numeric), partitions: Some(3), ..empty() };
+        check("order = \"numeric\"\npartitions = 3", keys);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub use format::{
 };
 pub use function::Function;
 pub use job::{Codec, InputFile, InputFormat, JobSpec, Partitioning, Segment, Split, Streaming};
-pub use job_file::{JobFile, JobFileError};
+pub use job_file::{JobFile, JobFileError, KeyOrder};
 pub use key_bytes::KeyBytes;
 pub use key_rules::{FieldPlace, KeyRules, KeyStretch, Numbers, OrderStep, PartitionRule};
 pub use layout::Layout;

@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::key_options::KeyArgs;
 use crate::shuffle_bench::BenchCommand;
 use crate::tera_jobs::TeraCommand;
 use api::Codec;
@@ -28,6 +29,7 @@ Examples:
   sailfish run --input 'logs/*.gz' --mapper 'python3 map.py' --file map.py \\
       --reducer builtin:count --output hits
   sailfish run --input big.txt --output sorted --total-order --memory 1G --disk scratch/
+  sailfish run --input sizes.tsv --output sorted --total-order --order numeric --reverse
   sailfish run --job count.toml --overwrite
 
 A job file says the same in TOML: keys are the long options with _ for -, relative paths count
@@ -184,6 +186,8 @@ pub struct RunArgs {
     /// Compression of the output parts: gzip, zstd, bzip2 or xz [default: none]
     #[arg(long, value_name = "FORMAT")]
     pub compress: Option<String>,
+    #[command(flatten)]
+    pub keys: KeyArgs,
     /// The parts one after another are sorted, not only each by itself
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]

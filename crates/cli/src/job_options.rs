@@ -1,9 +1,10 @@
 //! What the user asked for: the options of the command line over those of the job file.
 
 use crate::args::RunArgs;
+use crate::key_options::KeyOptions;
 use crate::record_formats::FormatOptions;
 use anyhow::Context;
-use api::{Codec, JobFile};
+use api::{Codec, JobFile, KeyOrder};
 use std::path::{Path, PathBuf};
 
 /// The options of a run, not checked yet. Paths from a job file count from its directory, the others from
@@ -26,6 +27,7 @@ pub struct JobOptions {
     pub env: Vec<(String, String)>,
     pub codec: Option<Codec>,
     pub formats: FormatOptions,
+    pub keys: KeyOptions,
     pub total_order: bool,
     pub map_only: bool,
     pub overwrite: bool,
@@ -102,6 +104,13 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
             separator: args.separator.or(file.separator),
             key_fields: args.key_fields.or(file.key_fields),
             compress: args.compress.or(file.compress),
+        },
+        keys: KeyOptions {
+            order: args.keys.order.map(KeyOrder::from).or(file.order),
+            reverse: flag(args.keys.reverse, file.reverse),
+            sort_keys: args.keys.sort_keys.or(file.sort_keys),
+            partitions: args.keys.partitions.or(file.partitions),
+            partition_fields: args.keys.partition_fields.or(file.partition_fields),
         },
         total_order: flag(args.total_order, file.total_order),
         map_only: flag(args.map_only, file.map_only),

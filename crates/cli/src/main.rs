@@ -25,6 +25,7 @@ mod ifile_files;
 mod interrupt;
 mod job_options;
 mod jobs;
+mod key_options;
 mod machine;
 mod memory_size;
 mod meter;

@@ -7,7 +7,7 @@ use crate::standard_input::{self, StandardInput};
 use crate::standard_output::{self, PrivateOutput};
 use crate::{duration, machine, memory_size, store};
 use anyhow::{Context, anyhow, bail, ensure};
-use api::{Codec, Formats, Function, InputFile, JobSpec, Layout, Partitioning, RecordFormat, Split};
+use api::{Codec, Formats, Function, InputFile, JobSpec, Layout, RecordFormat, Split};
 use mapreduce::layout::{self, LayoutRequest};
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,8 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
     let splits = mapper::split::plan(&inputs, layout.split_bytes, formats.input);
     let (output, standard_output) = standard_output::unless_named(output_dir, &disks[0])?;
     let name = options.name.clone().unwrap_or_else(|| standard_output::name_of(&output));
-    let partitioning = if options.total_order { Partitioning::Range } else { Partitioning::Hash };
+    let separator = &formats.map_output.separator;
+    let (partitioning, keys) = options.keys.rules(options.total_order, separator, input_bytes)?;
     let spec = JobSpec {
         name,
         inputs,
@@ -83,7 +84,7 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         env: options.env,
         keep_ifiles,
         formats,
-        keys: Default::default(),
+        keys,
         generate: None,
         streaming: None,
         reduce_again: None,
@@ -175,7 +176,8 @@ fn check_conflicts(options: &JobOptions) -> anyhow::Result<()> {
             ("--keep-ifiles", options.keep_ifiles == Some(true)),
             ("--keep-for", options.keep_for.is_some()),
         ];
-        if let Some((option, _)) = shuffles.iter().find(|(_, given)| *given) {
+        let given = shuffles.into_iter().chain(options.keys.given()).find(|(_, given)| *given);
+        if let Some((option, _)) = given {
             bail!("{option} has no meaning with --map-only, which has no shuffle: leave one of them out");
         }
     }

@@ -63,6 +63,7 @@ fn head(report: &JobReport) -> String {
     let order = match report.partitioning.as_str() {
         "hash" => "each part sorted (hash)",
         "range" => "all parts together sorted (range)",
+        "partitions" => "each partition a part, sorted",
         _ => "map only, as the mappers put it out",
     };
     let layout = &report.layout;

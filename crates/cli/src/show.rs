@@ -7,7 +7,7 @@ use crate::quantity::{bytes, count, counted, seconds, seconds_between};
 use crate::standard_output;
 use crate::tables::{facts, left, right, table};
 use crate::terminal::print;
-use crate::{escape, quantity, store};
+use crate::{escape, key_options, quantity, store};
 use anyhow::Context;
 use api::{Function, JobSpec, Partitioning};
 use ids::{JobId, StageIndex};
@@ -81,6 +81,7 @@ fn head(job: &JobRow, spec: &JobSpec) -> String {
         (false, Partitioning::Partitions) => "each partition a part, sorted",
     };
     rows.push(("order", order.to_string()));
+    rows.extend(key_options::text(&spec.keys).map(|keys| ("keys", keys)));
     rows.push(("memory", format!("{}, {}", bytes(spec.memory_bytes), counted(spec.slots.into(), "slot"))));
     let disks: Vec<String> = spec.disks.iter().map(|disk| disk.display().to_string()).collect();
     rows.push(("disks", escape::cell(&disks.join(" "))));

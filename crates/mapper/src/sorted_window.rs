@@ -2,9 +2,12 @@
 
 use crate::command::emit_lines;
 use crate::function::Emitter;
-use api::{Formats, TaskFailure};
+use api::{Blame, Formats, TaskFailure};
 use program::{Feed, FunctionContext, ProgramSpec};
 use reducer::FieldSplitter;
+
+/// Bytes of a key that a message shows.
+const SHOWN_BYTES_MAX: usize = 80;
 
 /// A pair in the arena: key, then value.
 #[derive(Clone, Copy)]
@@ -79,16 +82,51 @@ impl SortedWindow {
         let Self { spec, context, separator, splitter, arena, pairs, .. } = self;
         pairs.sort_by(|left, right| left.key(arena).cmp(right.key(arena)));
         let (arena_now, pairs_now, buffer_bytes) = (&*arena, &*pairs, context.buffer_bytes);
+        let known = &mut KnownKeys { arena: arena_now, pairs: pairs_now, last: 0, inner: output };
         let (context_now, separator, splitter) = (&*context, &**separator, &*splitter);
         program::run(context_now, spec, |feed, stdout| {
             let feeder = move || feed_pairs(arena_now, pairs_now, separator, feed, buffer_bytes);
-            (feeder, move || emit_lines(stdout, context_now, splitter, output))
+            (feeder, move || emit_lines(stdout, context_now, splitter, known))
         })?;
         arena.clear();
         arena.shrink_to(self.arena_bytes);
         pairs.clear();
         Ok(())
     }
+}
+
+/// Lets only keys pass that stand in the window. A combiner may fold values, nothing else: what it put under
+/// another key would not be sorted into its place, and whether it runs, and over what, is the engine's choice.
+struct KnownKeys<'a> {
+    arena: &'a [u8],
+    pairs: &'a [Pair],
+    /// A pair with the key that came last: most programs keep the order.
+    last: usize,
+    inner: &'a mut dyn Emitter,
+}
+
+impl Emitter for KnownKeys<'_> {
+    #[inline]
+    fn emit(&mut self, key: &[u8], value: &[u8]) -> Result<(), TaskFailure> {
+        if self.pairs[self.last].key(self.arena) != key {
+            match self.pairs.binary_search_by(|pair| pair.key(self.arena).cmp(key)) {
+                Ok(index) => self.last = index,
+                Err(_) => return Err(unknown_key(key)),
+            }
+        }
+        self.inner.emit(key, value)
+    }
+}
+
+#[cold]
+fn unknown_key(key: &[u8]) -> TaskFailure {
+    let shown = String::from_utf8_lossy(&key[..key.len().min(SHOWN_BYTES_MAX)]);
+    let more = if key.len() > SHOWN_BYTES_MAX { "…" } else { "" };
+    let message = format!(
+        "the combiner put out the key {shown:?}{more}, which is none of those it was given: a combiner may only \
+         fold the values of a key; change keys in the mapper or the reducer"
+    );
+    TaskFailure::new(Blame::UserProgram, message)
 }
 
 fn feed_pairs(

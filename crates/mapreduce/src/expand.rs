@@ -3,9 +3,11 @@
 use crate::proof::{Proof, prove};
 use crate::report::job_report;
 use crate::{JobResults, merge_tasks};
-use api::task::{CommitTask, MapTask, Part, ReduceTask, RunSummary, SealTask};
+use api::task::{CommitTask, KeyWeight, MapTask, Part, ReduceTask, RunSummary, SealTask};
 use api::{JobSpec, KeyBytes, Partitioning, Task};
-use ids::PlanVersion;
+use ids::{IfileIndex, PlanVersion};
+use keys::{PARTITIONS_MAX, ifile_of_partition, lower_bound_of_partition};
+use std::collections::BTreeMap;
 use workbuilder::{CutRequest, RunWeights, TaskRange, cut};
 
 const MIB: u64 = 1 << 20;
@@ -19,6 +21,7 @@ const RETRIEVAL_BYTES_MIN: u64 = MIB;
 const RETRIEVAL_TARGET_BYTES_MAX: u64 = 1024 * MIB;
 /// Most reduce tasks of a plan: five digits number a part.
 const REDUCE_TASKS_MAX: u32 = 50_000;
+const _: () = assert!(PARTITIONS_MAX <= REDUCE_TASKS_MAX);
 /// Findings of the proof that fit in a message.
 const FINDINGS_SHOWN_MAX: usize = 4;
 
@@ -99,6 +102,9 @@ fn target_bytes(runs: &[&RunSummary], spec: &JobSpec) -> u64 {
 }
 
 fn reduce_tasks(spec: &JobSpec, results: &JobResults) -> Vec<ReduceTask> {
+    if let Some(rule) = &spec.keys.partitions {
+        return partition_tasks(rule.count, spec.layout.ifile_count, results);
+    }
     let runs = results.surviving_runs();
     let weights = |run: &&RunSummary| -> (ids::RunId, ids::IfileIndex) { (run.run, run.ifile) };
     let request = CutRequest {
@@ -131,6 +137,46 @@ fn reduce_tasks(spec: &JobSpec, results: &JobResults) -> Vec<ReduceTask> {
     cut(&request).into_iter().enumerate().map(reduce_task).collect()
 }
 
+/// One task for each partition, whatever it holds: a reducer runs over an empty one too, as Hadoop has it.
+fn partition_tasks(count: u32, ifile_count: u32, results: &JobResults) -> Vec<ReduceTask> {
+    let mut by_ifile: BTreeMap<IfileIndex, Vec<&RunSummary>> = BTreeMap::new();
+    for run in results.surviving_runs().into_iter().filter(|run| run.records > 0) {
+        by_ifile.entry(run.ifile).or_default().push(run);
+    }
+    let valid_attempts = results.valid_attempts();
+    let partition_task = |partition: u32| {
+        let ifile = ifile_of_partition(partition, count, ifile_count);
+        let runs = by_ifile.get(&ifile).map_or(&[][..], Vec::as_slice);
+        let bound = |partition| Some(KeyBytes(lower_bound_of_partition(partition).to_vec()));
+        ReduceTask {
+            plan_version: PlanVersion(1),
+            part_index: partition,
+            ifiles: vec![ifile],
+            runs: runs.iter().map(|run| run.run).collect(),
+            lower_key: bound(partition),
+            upper_key: bound(partition + 1),
+            valid_attempts: valid_attempts.clone(),
+            expected_bytes: partition_bytes(runs, partition),
+        }
+    };
+    (0..count).map(partition_task).collect()
+}
+
+/// Bytes of a partition by the weights of the runs. A block of records that begins in a partition may end in
+/// another, so this is an estimate, as everywhere.
+fn partition_bytes(runs: &[&RunSummary], partition: u32) -> u64 {
+    let starts_before = |bound: u32| {
+        let bound = lower_bound_of_partition(bound);
+        move |weight: &KeyWeight| weight.first_key.0.as_slice() < bound.as_slice()
+    };
+    let of_run = |run: &&RunSummary| -> u64 {
+        let first = run.weights.partition_point(starts_before(partition));
+        let end = run.weights.partition_point(starts_before(partition + 1));
+        run.weights[first..end].iter().map(|weight| weight.bytes).sum()
+    };
+    runs.iter().map(of_run).sum()
+}
+
 fn commit_task(spec: &JobSpec, results: &JobResults) -> Result<CommitTask, ExpandError> {
     let ifile_count = if spec.map_only { 0 } else { spec.layout.ifile_count };
     let proof = prove(results, ifile_count);
@@ -150,8 +196,8 @@ mod tests {
     use super::{ExpandError, expand, stages, target_bytes};
     use crate::JobResults;
     use crate::test_job::{commit, finish_reduces, map_result, run, seal_of, spec, split, sum};
-    use api::Task;
     use api::task::RunSummary;
+    use api::{PartitionRule, Partitioning, Task};
     use ids::*;
 
     const MIB: u64 = 1 << 20;
@@ -237,6 +283,32 @@ mod tests {
         assert_eq!(expand("commit", &spec, &mut results).unwrap().len(), 1);
         assert!(expand("merge", &spec, &mut JobResults::default()).is_err());
         assert!(expand("cook", &spec, &mut results).is_err());
+    }
+
+    #[test]
+    fn every_partition_has_a_task() {
+        let (mut spec, mut results) = reduce_stage();
+        spec.partitioning = Partitioning::Partitions;
+        spec.keys.partitions = Some(PartitionRule { count: 5, stretches: Vec::new() });
+        let check = |results: &mut JobResults, expected: &[(u32, u8, usize)]| {
+            let mut spec = spec.clone();
+            spec.layout.ifile_count = 2;
+            let tasks = expand("reduce", &spec, results).unwrap();
+            let rows: Vec<(u32, u8, usize)> = tasks
+                .iter()
+                .map(|task| {
+                    let Task::Reduce(task) = task else { panic!("not a reduce task") };
+                    let (lower, upper) = (task.lower_key.clone().unwrap(), task.upper_key.clone().unwrap());
+                    assert_eq!((lower.0.len(), upper.0[3]), (4, lower.0[3] + 1));
+                    (task.ifiles[0].0, lower.0[3], task.runs.len())
+                })
+                .collect();
+            assert_eq!(rows, expected);
+        };
+        check(&mut results, &[(0, 0, 1), (0, 1, 1), (0, 2, 1), (1, 3, 1), (1, 4, 1)]);
+        // Without any data as well.
+        let mut empty = JobResults::new(JobId(1), Vec::new());
+        check(&mut empty, &[(0, 0, 0), (0, 1, 0), (0, 2, 0), (1, 3, 0), (1, 4, 0)]);
     }
 
     #[test]

@@ -1,17 +1,22 @@
 //! The end of the mapper's road: each pair goes to the appender, under the I-file its key belongs to. Under
-//! range partitioning output is held until boundaries are fixed.
+//! range partitioning output is held until boundaries are fixed. Where a job has an order or partitions of its
+//! own, pairs are encoded in front of that; a job without them does not pass through here.
 
 use crate::Shared;
 use crate::failure::append_failure;
 use crate::job_data::JobData;
-use api::{Blame, Partitioning, SourceCommit, TaskFailure};
+use api::{Blame, Partitioning, SourceCommit, Split, TaskFailure};
 use iappender::{IAppender, Partitioner, choose_boundaries};
+use ids::IfileIndex;
 use ifile::KeyShape;
-use ifile::record::{decode, encode};
+use ifile::record::{Record, decode, encode};
+use keys::{KeyEncoder, KeyError, Stored, ifile_of_partition};
 use mapper::Emitter;
 
 /// Held output at which the first mapper proposes boundaries (design section 3, "Which I-file").
 const HELD_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a key or value that a message shows.
+const SHOWN_BYTES_MAX: usize = 80;
 
 enum Route {
     Known(Partitioner),
@@ -56,7 +61,8 @@ impl<'a> AppendEmitter<'a> {
         let boundaries = match self.job.boundaries.get() {
             Some(known) => known.clone(),
             None => {
-                let sample = records(&held).map(|(key, value)| (key, (key.len() + value.len()) as u64));
+                let sample = records(self.job.key_shape, &held)
+                    .map(|record| (record.partition_key(), (record.key.len() + record.value.len()) as u64));
                 let keys = choose_boundaries(sample.collect(), self.job.run.spec.layout.ifile_count);
                 let fixed = self.shared.server.propose_boundaries(self.job.job, keys);
                 let fixed = fixed.map_err(|error| {
@@ -66,24 +72,56 @@ impl<'a> AppendEmitter<'a> {
             }
         };
         let partitioner = Partitioner::range(boundaries);
-        for (key, value) in records(&held) {
-            let appended = self.appender.append(partitioner.ifile(key), key, value, key.len());
+        for record in records(self.job.key_shape, &held) {
+            let ifile = partitioner.ifile(record.partition_key());
+            let appended = self.appender.append(ifile, record.key, record.value, record.partition_key_bytes);
             appended.map_err(|error| append_failure(&error))?;
         }
         self.route = Route::Known(partitioner);
         Ok(())
     }
+
+    /// Sends a record whose key was encoded.
+    fn emit_stored(&mut self, stored: &Stored<'_>) -> Result<(), TaskFailure> {
+        let layout = &self.job.run.spec.layout;
+        let stored_bytes = stored.key.len() + stored.value.len();
+        if stored_bytes as u64 > layout.record_bytes_max {
+            return Err(too_large(self.job, stored_bytes));
+        }
+        let partition_key = &stored.key[..stored.partition_key_bytes];
+        let ifile = match (stored.partition, &mut self.route, self.job.partition_count()) {
+            (Some(partition), _, Some(count)) => ifile_of_partition(partition, count, layout.ifile_count),
+            (_, Route::Known(partitioner), _) => partitioner.ifile(partition_key),
+            (_, Route::Held(held), _) => {
+                encode(self.job.key_shape, stored.key, stored.value, stored.partition_key_bytes, held);
+                return if held.len() >= HELD_BYTES_MAX { self.fix_boundaries() } else { Ok(()) };
+            }
+        };
+        self.append(ifile, stored.key, stored.value, stored.partition_key_bytes)
+    }
+
+    #[inline]
+    fn append(
+        &mut self,
+        ifile: IfileIndex,
+        key: &[u8],
+        value: &[u8],
+        partition_key_bytes: usize,
+    ) -> Result<(), TaskFailure> {
+        let appended = self.appender.append(ifile, key, value, partition_key_bytes);
+        appended.map_err(|error| append_failure(&error))
+    }
 }
 
-fn records(held: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+fn records(shape: KeyShape, held: &[u8]) -> impl Iterator<Item = Record<'_>> {
     let mut rest = held;
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        let record = decode(KeyShape::Whole, rest).expect("held records were encoded by this emitter");
+        let record = decode(shape, rest).expect("held records were encoded by this emitter");
         rest = &rest[record.encoded.len()..];
-        Some((record.key, record.value))
+        Some(record)
     })
 }
 
@@ -95,8 +133,8 @@ impl Emitter for AppendEmitter<'_> {
         }
         match &mut self.route {
             Route::Known(partitioner) => {
-                let appended = self.appender.append(partitioner.ifile(key), key, value, key.len());
-                appended.map_err(|error| append_failure(&error))
+                let ifile = partitioner.ifile(key);
+                self.append(ifile, key, value, key.len())
             }
             Route::Held(held) => {
                 encode(KeyShape::Whole, key, value, key.len(), held);
@@ -104,6 +142,52 @@ impl Emitter for AppendEmitter<'_> {
             }
         }
     }
+}
+
+/// Encodes pairs in front of an [`AppendEmitter`], for jobs with an order or partitions of their own.
+pub(crate) struct EncodingEmitter<'a, 'b> {
+    encoder: KeyEncoder,
+    inner: &'b mut AppendEmitter<'a>,
+    /// What the attempt reads, for messages.
+    split: &'b Split,
+}
+
+impl<'a, 'b> EncodingEmitter<'a, 'b> {
+    pub fn new(encoder: KeyEncoder, inner: &'b mut AppendEmitter<'a>, split: &'b Split) -> Self {
+        Self { encoder, inner, split }
+    }
+
+    #[cold]
+    fn no_place_in_order(&self, error: &KeyError, key: &[u8], value: &[u8]) -> TaskFailure {
+        let mut message =
+            format!("{error}, in the record with key {} and value {}", shown(key), shown(value));
+        let inputs = &self.inner.job.run.spec.inputs;
+        if let Some(segment) = self.split.segments.first()
+            && let Some(file) = inputs.get(segment.file_index as usize)
+        {
+            let path = file.path.display();
+            message.push_str(&format!(", made from {path} from byte {} on", segment.offset_bytes));
+        }
+        message.push_str(": keys are ordered by number here; leave such records out, or order by bytes");
+        TaskFailure::new(Blame::UserData, message)
+    }
+}
+
+impl Emitter for EncodingEmitter<'_, '_> {
+    #[inline]
+    fn emit(&mut self, key: &[u8], value: &[u8]) -> Result<(), TaskFailure> {
+        match self.encoder.encode(key, value) {
+            Ok(stored) => self.inner.emit_stored(&stored),
+            Err(error) => Err(self.no_place_in_order(&error, key, value)),
+        }
+    }
+}
+
+/// Bytes of a record in a message, cut where they are long.
+fn shown(bytes: &[u8]) -> String {
+    let cut = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
+    let more = if cut.len() < bytes.len() { "…" } else { "" };
+    format!("{:?}{more}", String::from_utf8_lossy(cut))
 }
 
 #[cold]

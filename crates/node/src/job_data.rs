@@ -20,6 +20,8 @@ pub(crate) struct JobData {
     pub job: JobId,
     pub run: Arc<JobRun>,
     pub gate: MergeGate,
+    /// Which beginning of a stored key decides the group.
+    pub key_shape: KeyShape,
     /// Range boundaries, once they are fixed.
     pub boundaries: OnceLock<Boundaries>,
     chunkserver: Mutex<Option<Arc<ChunkServer>>>,
@@ -28,7 +30,11 @@ pub(crate) struct JobData {
 impl JobData {
     pub fn new(job: JobId, run: Arc<JobRun>) -> Self {
         let gate = MergeGate::new(run.spec.layout.sort_share_bytes);
-        Self { job, run, gate, boundaries: OnceLock::new(), chunkserver: Mutex::new(None) }
+        let key_shape = match keys::groups_by_prefix(&run.spec.keys) {
+            true => KeyShape::Prefix,
+            false => KeyShape::Whole,
+        };
+        Self { job, run, gate, key_shape, boundaries: OnceLock::new(), chunkserver: Mutex::new(None) }
     }
 
     /// The chunkserver of the job, started when it is first needed.
@@ -42,7 +48,7 @@ impl JobData {
             job: self.job,
             layout: spec.layout,
             codec: spec.codec,
-            key_shape: KeyShape::Whole,
+            key_shape: self.key_shape,
             disk_dirs: self.run.disk_dirs.clone(),
             slots: spec.slots,
             keep: spec.keep_ifiles,
@@ -56,6 +62,11 @@ impl JobData {
     pub fn chunk_progress(&self) -> Option<Arc<chunkserver::Progress>> {
         let started = self.chunkserver.lock().unwrap_or_else(PoisonError::into_inner);
         started.as_ref().map(|server| server.progress())
+    }
+
+    /// The number of partitions, where the user has set it.
+    pub fn partition_count(&self) -> Option<u32> {
+        self.run.spec.keys.partitions.as_ref().map(|rule| rule.count)
     }
 
     /// Bytes of one buffer, so that all slots together stay within the share for I/O.

@@ -1,16 +1,16 @@
 //! A map attempt: split reader -> user map -> combine windows -> appender (or, in a map-only job, a part).
 
 use crate::Shared;
-use crate::emit::AppendEmitter;
+use crate::emit::{AppendEmitter, EncodingEmitter};
 use crate::job_data::JobData;
 use crate::progress::Counters;
 use crate::slot::SlotState;
 use crate::work_dir::{WorkDir, function_context};
 use api::task::{MapResult, MapTask};
-use api::{Blame, RecordFormat, SourceCommit, TaskFailure};
+use api::{Blame, JobSpec, RecordFormat, SourceCommit, TaskFailure};
 use iappender::IAppender;
 use ids::{AttemptKey, Source};
-use ifile::KeyShape;
+use keys::KeyEncoder;
 use mapper::{
     BlockPlace, CombineEmitter, Emitter, MapCounts, ReaderLimits, RecordInput, TaskInput, map_function,
 };
@@ -47,7 +47,7 @@ pub(crate) fn run(
             counts
         }
         None => {
-            let (counts, commits) = map_to_ifiles(shared, state, job, attempt, &context, &mut input)?;
+            let (counts, commits) = map_to_ifiles(shared, state, job, attempt, task, &context, &mut input)?;
             result.commits = commits;
             counts
         }
@@ -66,6 +66,7 @@ fn map_to_ifiles(
     state: &mut SlotState,
     job: &JobData,
     attempt: AttemptKey,
+    task: &MapTask,
     context: &FunctionContext,
     input: &mut CountedInput<'_>,
 ) -> Result<(MapCounts, Vec<SourceCommit>), TaskFailure> {
@@ -76,23 +77,37 @@ fn map_to_ifiles(
         chunkserver.service(),
         &mut state.slabs,
         source,
-        KeyShape::Whole,
+        job.key_shape,
         spec.layout.ifile_count,
     );
-    let mut function = map_function(spec.mapper.as_ref(), context, &spec.formats)?;
     let mut output = AppendEmitter::new(shared, job, appender);
-    let counts = match &spec.combiner {
-        Some(combiner) => {
-            let window_bytes = spec.layout.combine_window_bytes;
-            let mut combined =
-                CombineEmitter::new(combiner, window_bytes, context, &spec.formats, &mut output)?;
-            let counts = function.run(input, &mut combined)?;
-            combined.finish()?;
-            counts
-        }
-        None => function.run(input, &mut output as &mut dyn Emitter)?,
+    let encoder = KeyEncoder::new(&spec.keys)
+        .map_err(|error| TaskFailure::new(Blame::UserData, format!("the order of keys: {error}")))?;
+    let counts = if encoder.is_plain() {
+        map_and_combine(spec, context, input, &mut output)?
+    } else {
+        let mut encoded = EncodingEmitter::new(encoder, &mut output, &task.split);
+        map_and_combine(spec, context, input, &mut encoded)?
     };
     Ok((counts, output.finish()?))
+}
+
+/// Combining sees the user's keys, so it comes before they are encoded.
+fn map_and_combine(
+    spec: &JobSpec,
+    context: &FunctionContext,
+    input: &mut CountedInput<'_>,
+    output: &mut dyn Emitter,
+) -> Result<MapCounts, TaskFailure> {
+    let mut function = map_function(spec.mapper.as_ref(), context, &spec.formats)?;
+    let Some(combiner) = &spec.combiner else {
+        return function.run(input, output);
+    };
+    let window_bytes = spec.layout.combine_window_bytes;
+    let mut combined = CombineEmitter::new(combiner, window_bytes, context, &spec.formats, output)?;
+    let counts = function.run(input, &mut combined)?;
+    combined.finish()?;
+    Ok(counts)
 }
 
 /// The input of the task, watched: progress is counted, and a job that is told to stop stops here.

@@ -11,7 +11,9 @@ use api::{Blame, Function, JobSpec, TaskFailure};
 use chunkserver::{ChunkServerError, Run, RunCursor};
 use faults::{PlantedFault, planted};
 use ids::AttemptKey;
+use ifile::KeyShape;
 use imerger::{Groups, Merge, SortedRun, Winners};
+use keys::KeyDecoder;
 use reducer::{GroupedRecord, GroupedRecords, PartWriter, reduce_function};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,7 +51,12 @@ pub(crate) fn run(
     let mut function =
         reduce_function(spec.reducer.as_ref(), is_pre_combined(spec), &context, &spec.formats)?;
     let opened_ns = Some(now_ns());
-    let counts = function.run(&mut input, &mut part)?;
+    let decoder = KeyDecoder::new(&spec.keys);
+    let counts = if decoder.is_plain() {
+        function.run(&mut input, &mut part)?
+    } else {
+        function.run(&mut DecodedInput::new(job, decoder, &mut input), &mut part)?
+    };
     let part = part.finish()?;
     input.count_rest();
     let report = input.groups.report();
@@ -135,5 +142,39 @@ impl<R: SortedRun<Error = ChunkServerError>> GroupedRecords for GroupsInput<'_, 
         };
         self.bytes += (record.key.len() + record.value.len()) as u64;
         Ok(Some(GroupedRecord { key: record.key, value: record.value, starts_group: record.starts_group }))
+    }
+}
+
+/// Gives back the user's keys where those that are stored are encoded.
+struct DecodedInput<'a, G> {
+    decoder: KeyDecoder,
+    /// The stored key of the last record, where the partition key is only its beginning: a group is what is
+    /// equal in the whole order all the same, whatever keeps records in one part.
+    last_key: Option<Vec<u8>>,
+    inner: &'a mut G,
+}
+
+impl<'a, G: GroupedRecords> DecodedInput<'a, G> {
+    fn new(job: &JobData, decoder: KeyDecoder, inner: &'a mut G) -> Self {
+        let last_key = (job.key_shape == KeyShape::Prefix).then(Vec::new);
+        Self { decoder, last_key, inner }
+    }
+}
+
+impl<G: GroupedRecords> GroupedRecords for DecodedInput<'_, G> {
+    #[inline]
+    fn next(&mut self) -> Result<Option<GroupedRecord<'_>>, TaskFailure> {
+        let Some(mut record) = self.inner.next()? else { return Ok(None) };
+        if let Some(last_key) = &mut self.last_key {
+            record.starts_group |= last_key.as_slice() != record.key;
+            if record.starts_group {
+                last_key.clear();
+                last_key.extend_from_slice(record.key);
+            }
+        }
+        match self.decoder.decode(record.key, record.value) {
+            Some((key, value)) => Ok(Some(GroupedRecord { key, value, ..record })),
+            None => Err(TaskFailure::new(Blame::Engine, "a stored key is not encoded as the job says")),
+        }
     }
 }

@@ -2,9 +2,9 @@
 
 use api::OutputCodec;
 use bzip2::write::BzEncoder;
+use diskfile::{SequentialWriter, Through};
 use flate2::write::GzEncoder;
 use liblzma::write::XzEncoder;
-use diskfile::{SequentialWriter, Through};
 use std::fs::File;
 use std::io::{BufWriter, IntoInnerError, Write};
 use std::path::Path;

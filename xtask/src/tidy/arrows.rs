@@ -16,6 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("api", &["ids"]),
     ("ifile", &["ids", "api"]),
     ("chunksorter", &["ids", "api", "ifile"]),
+    ("keys", &["ids", "api"]),
     ("workbuilder", &["ids", "api"]),
     ("imerger", &["ids", "api", "ifile"]),
     ("scheduler", &["ids"]),
@@ -27,7 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "chunkserver",
         &["ids", "api", "ifile", "arena", "diskfile", "chunksorter", "iappender", "imerger", "faults"],
     ),
-    ("mapreduce", &["ids", "api", "workbuilder"]),
+    ("mapreduce", &["ids", "api", "keys", "workbuilder"]),
     ("metastore", &["ids", "api"]),
     ("server", &["ids", "api", "scheduler", "metastore", "mapreduce", "faults"]),
     ("node", NODE_BELOW),
@@ -41,6 +42,7 @@ const NODE_BELOW: &[&str] = &[
     "arena",
     "program",
     "ifile",
+    "keys",
     "iappender",
     "imerger",
     "chunkserver",
@@ -58,6 +60,7 @@ const CLI_BELOW: &[&str] = &[
     "ifile",
     "iappender",
     "imerger",
+    "keys",
     "chunksorter",
     "workbuilder",
     "chunkserver",
@@ -73,7 +76,7 @@ const CLI_BELOW: &[&str] = &[
 
 /// Law 1: no I/O, no clock, no randomness.
 pub const PURE_CRATES: &[&str] =
-    &["ids", "ifile", "iappender", "chunksorter", "workbuilder", "imerger", "scheduler"];
+    &["ids", "ifile", "keys", "iappender", "chunksorter", "workbuilder", "imerger", "scheduler"];
 
 /// What a pure crate must not reach, at any distance.
 const IMPURE: &[&str] = &["tokio", "sqlx", "axum", "datafusion"];

@@ -1,0 +1,218 @@
+//! The options that say how keys are ordered and which part a key goes to.
+
+use anyhow::{Context, ensure};
+use api::{KeyOrder, KeyRules, KeyStretch, Numbers, OrderStep, PartitionRule, Partitioning};
+use clap::{Args, ValueEnum};
+
+/// Bytes of input for each partition where the user does not say how many there are.
+const INPUT_BYTES_PER_PARTITION: u64 = 32 << 20;
+const DERIVED_PARTITIONS_MAX: u64 = 64;
+
+/// How whole keys are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OrderArg {
+    /// By their bytes
+    Bytes,
+    /// By value: integers of any size and decimals; anything else is an error
+    Numeric,
+}
+
+impl From<OrderArg> for KeyOrder {
+    fn from(order: OrderArg) -> Self {
+        match order {
+            OrderArg::Bytes => Self::Bytes,
+            OrderArg::Numeric => Self::Numeric,
+        }
+    }
+}
+
+/// Order and partitions on the command line.
+#[derive(Clone, Debug, Default, Args)]
+pub struct KeyArgs {
+    /// How keys are compared [default: bytes]
+    #[arg(long, value_enum, value_name = "ORDER")]
+    pub order: Option<OrderArg>,
+    /// Largest keys first
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        hide_possible_values = true)]
+    pub reverse: Option<bool>,
+    /// Compare by fields of the key, as in "-k1,1 -k2,2nr": n by number, r reversed; ties keep the order of the
+    /// input
+    #[arg(long, value_name = "KEYS", allow_hyphen_values = true)]
+    pub sort_keys: Option<String>,
+    /// Exactly N parts, each from one reducer that sees all of it [default: as many as the data asks for]
+    #[arg(long, value_name = "N")]
+    pub partitions: Option<u32>,
+    /// Keys with these fields equal go to one part: FROM[,TO], as in 1,2 [default: the whole key]
+    #[arg(long, value_name = "FIELDS", allow_hyphen_values = true)]
+    pub partition_fields: Option<String>,
+}
+
+/// Order and partitions as asked for, not checked yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyOptions {
+    pub order: Option<KeyOrder>,
+    pub reverse: bool,
+    pub sort_keys: Option<String>,
+    pub partitions: Option<u32>,
+    pub partition_fields: Option<String>,
+}
+
+impl KeyOptions {
+    /// The options, and whether each was given.
+    pub fn given(&self) -> [(&'static str, bool); 5] {
+        [
+            ("--order", self.order.is_some()),
+            ("--reverse", self.reverse),
+            ("--sort-keys", self.sort_keys.is_some()),
+            ("--partitions", self.partitions.is_some()),
+            ("--partition-fields", self.partition_fields.is_some()),
+        ]
+    }
+
+    /// The rules of a job whose fields are parted by `separator`. Every error names the option.
+    pub fn rules(
+        &self,
+        total_order: bool,
+        separator: &[u8],
+        input_bytes: u64,
+    ) -> anyhow::Result<(Partitioning, KeyRules)> {
+        let order = self.order_steps()?;
+        let stretches = self.partition_stretches()?;
+        if total_order {
+            let partitions = self.partitions.is_some() || self.partition_fields.is_some();
+            ensure!(
+                !partitions,
+                "--total-order cuts parts by range of keys, --partitions and --partition-fields by what keys \
+                 have in common: leave one out"
+            );
+        }
+        let leading = keys::leading_steps(&order, &stretches);
+        let (partitions, group_steps) = match (self.partitions, leading) {
+            (Some(count), _) => (Some(PartitionRule { count, stretches }), 0),
+            (None, _) if stretches.is_empty() => (None, 0),
+            // Hashing the first steps of the order keeps such keys together, in as many parts as are useful.
+            (None, Some(steps)) => (None, steps),
+            (None, None) => (Some(PartitionRule { count: derived_partitions(input_bytes), stretches }), 0),
+        };
+        let partitioning = match (&partitions, total_order) {
+            (Some(_), _) => Partitioning::Partitions,
+            (None, true) => Partitioning::Range,
+            (None, false) => Partitioning::Hash,
+        };
+        let speaks_of_fields = !order.is_empty() || partitions.is_some();
+        let separator = if speaks_of_fields { separator.to_vec() } else { Vec::new() };
+        let rules = KeyRules { order, separator, partitions, group_steps };
+        let option = if self.partitions.is_some() { "--partitions" } else { "--sort-keys" };
+        keys::KeyEncoder::new(&rules).context(option)?;
+        Ok((partitioning, rules))
+    }
+
+    fn order_steps(&self) -> anyhow::Result<Vec<OrderStep>> {
+        if let Some(text) = &self.sort_keys {
+            ensure!(
+                self.order.is_none() && !self.reverse,
+                "--sort-keys has letters of its own for --order numeric (n) and --reverse (r): leave one out"
+            );
+            let order = keys::parse_order_options(text, Numbers::Strict).context("--sort-keys")?;
+            ensure!(!order.is_empty(), "--sort-keys is empty: write it as in \"-k1,1 -k2,2nr\"");
+            return Ok(order);
+        }
+        let numbers = match self.order {
+            Some(KeyOrder::Numeric) => Some(Numbers::Strict),
+            Some(KeyOrder::Bytes) | None => None,
+        };
+        let step = OrderStep { stretch: KeyStretch::WHOLE, numbers, reversed: self.reverse };
+        // Whole keys by their bytes are what is done anyway.
+        Ok(if numbers.is_some() || self.reverse { vec![step] } else { Vec::new() })
+    }
+
+    fn partition_stretches(&self) -> anyhow::Result<Vec<KeyStretch>> {
+        match self.partition_fields.as_deref() {
+            None => Ok(Vec::new()),
+            Some(text) if text.trim_start().starts_with('-') => {
+                keys::parse_partition_options(text).context("--partition-fields")
+            }
+            Some(text) => Ok(vec![keys::parse_stretch(text).context("--partition-fields")?]),
+        }
+    }
+}
+
+fn derived_partitions(input_bytes: u64) -> u32 {
+    (input_bytes / INPUT_BYTES_PER_PARTITION).clamp(1, DERIVED_PARTITIONS_MAX) as u32
+}
+
+/// The rules in a few words, for tables; None for those of a job that has none of its own.
+pub fn text(rules: &KeyRules) -> Option<String> {
+    let mut words = Vec::new();
+    if !rules.order.is_empty() {
+        words.push(keys::order_text(&rules.order));
+    }
+    if let Some(rule) = &rules.partitions {
+        let fields = match rule.stretches.as_slice() {
+            [] => "the whole key".to_string(),
+            stretches => keys::stretches_text(stretches),
+        };
+        words.push(format!("{} partitions by {fields}", rule.count));
+    }
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KeyOptions, text};
+    use api::{KeyOrder, Partitioning};
+
+    fn sorted(sort_keys: &str, partition_fields: Option<&str>, partitions: Option<u32>) -> KeyOptions {
+        KeyOptions {
+            sort_keys: Some(sort_keys.to_string()),
+            partition_fields: partition_fields.map(str::to_string),
+            partitions,
+            ..KeyOptions::default()
+        }
+    }
+
+    #[test]
+    fn options_become_rules() {
+        let check = |options: KeyOptions, expected: (Partitioning, Option<&str>, u32)| {
+            let (partitioning, rules) = options.rules(false, b"\t", 200 << 20).unwrap();
+            assert_eq!((partitioning, text(&rules).as_deref(), rules.group_steps), expected, "{options:?}");
+        };
+        let none = KeyOptions::default;
+        let (hash, partitions) = (Partitioning::Hash, Partitioning::Partitions);
+        check(none(), (hash, None, 0));
+        check(KeyOptions { order: Some(KeyOrder::Bytes), ..none() }, (hash, None, 0));
+        check(KeyOptions { reverse: true, ..none() }, (hash, Some("-k1r"), 0));
+        check(KeyOptions { order: Some(KeyOrder::Numeric), ..none() }, (hash, Some("-k1n"), 0));
+        let expected = (partitions, Some("3 partitions by the whole key"), 0);
+        check(KeyOptions { partitions: Some(3), ..none() }, expected);
+        // The order begins with the fields: their steps decide the part.
+        check(sorted("-k1,1 -k2,2nr", Some("1,1"), None), (hash, Some("-k1,1 -k2,2nr"), 1));
+        // It does not: the partition is the unit.
+        let expected = (partitions, Some("-k2,2nr, 6 partitions by -k1,1"), 0);
+        check(sorted("-k2,2nr", Some("1,1"), None), expected);
+        let expected = (partitions, Some("-k1,1 -k2.3,4.5, 2 partitions by -k1,1"), 0);
+        check(sorted("-k1,1 -k2.3,4.5", Some("-k1,1"), Some(2)), expected);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let check = |options: KeyOptions, total_order, expected: &str| {
+            let error = options.rules(total_order, b"\t", 0).unwrap_err();
+            let error = crate::exit::sentence(&error);
+            assert!(error.contains(expected), "{options:?}: {error}");
+        };
+        let none = KeyOptions::default;
+        check(KeyOptions { reverse: true, ..sorted("-k1", None, None) }, false, "letters of its own");
+        check(sorted("", None, None), false, "--sort-keys is empty");
+        check(sorted("-k1,1x", None, None), false, "--sort-keys: \"1,1x\" is no stretch");
+        check(
+            KeyOptions { partitions: Some(0), ..none() },
+            false,
+            "--partitions: 0 partitions: give 1 to 50000",
+        );
+        check(KeyOptions { partitions: Some(50_001), ..none() }, false, "give 1 to 50000");
+        check(KeyOptions { partition_fields: Some("x".into()), ..none() }, false, "--partition-fields");
+        check(KeyOptions { partitions: Some(3), ..none() }, true, "--total-order");
+    }
+}
