@@ -45,11 +45,13 @@ fn text(pairs: &[(String, String)]) -> String {
     text
 }
 
+fn value_of(key: &str) -> BigDecimal {
+    BigDecimal::from_str(key.trim_start_matches('+')).expect("a number").normalized()
+}
+
 /// Stable, as ours must be: what is equal stays in input order.
 fn sorted_by_value(mut pairs: Vec<(String, String)>, reversed: bool) -> Vec<(String, String)> {
-    let value = |pair: &(String, String)| {
-        BigDecimal::from_str(pair.0.trim_start_matches('+')).expect("a number").normalized()
-    };
+    let value = |pair: &(String, String)| value_of(&pair.0);
     match reversed {
         true => pairs.sort_by_cached_key(|pair| Reverse(value(pair))),
         false => pairs.sort_by_cached_key(value),
@@ -93,6 +95,33 @@ fn numbers_of_equal_value_are_one_group() {
     assert_eq!(sandbox.output_lines(&sandbox.out()), ["10\t1,3,6", "9\t2", "-0\t4,5", "-3\t7"]);
     let shown = sandbox.look(&["show", "2"]).expect_success().text();
     assert!(shown.contains("-k1nr"), "{shown}");
+}
+
+/// Which of several equal keys is printed follows from the input alone, not from the windows of combining.
+#[test]
+fn groups_are_named_alike_with_any_memory_and_slots() {
+    let sandbox = Sandbox::new();
+    let pairs = numbers(NUMBERS);
+    let ones: Vec<(String, String)> = pairs.into_iter().map(|(key, _)| (key, "1".to_string())).collect();
+    sandbox.write("in.tsv", text(&ones));
+    let mut outputs = Vec::new();
+    for options in [["--memory", "64M", "--slots", "8"], ["--memory", "1G", "--slots", "1"]] {
+        let job = ["--input", "in.tsv", "--order", "numeric", "--reducer", "builtin:sum", "--total-order"];
+        run(&sandbox, &[&job[..], &options].concat());
+        outputs.push(sandbox.concatenated(&sandbox.out()));
+    }
+    let mut expected: Vec<(String, u32)> = Vec::new();
+    let mut last = None;
+    for (key, _) in sorted_by_value(ones, false) {
+        let value = value_of(&key);
+        match expected.last_mut() {
+            Some((_, count)) if last.as_ref() == Some(&value) => *count += 1,
+            _ => expected.push((key, 1)),
+        }
+        last = Some(value);
+    }
+    let expected: String = expected.iter().map(|(key, count)| format!("{key}\t{count}\n")).collect();
+    assert!(outputs.iter().all(|output| output == expected.as_bytes()), "outputs differ");
 }
 
 #[test]
@@ -215,6 +244,21 @@ fn values_come_sorted_by_a_second_key() {
             assert!(got == wanted.iter().collect::<Vec<_>>(), "{first} {options:?}");
         }
     }
+}
+
+#[test]
+fn kept_ifiles_are_reduced_again_in_their_order() {
+    let sandbox = Sandbox::new();
+    sandbox.write("in.tsv", "9\tx\n10\ty\n-1\tz\n9.0\tw\n");
+    let options = ["--input", "in.tsv", "--order", "numeric", "--partitions", "3", "--keep-ifiles"];
+    run(&sandbox, &[&options[..], &["--reducer", "builtin:list"]].concat());
+    let again = sandbox.path("again");
+    let again = again.to_str().expect("a sandbox has a plain path");
+    let args = ["rerun-reduce", "1", "--reducer", COUNTING_REDUCER, "--output", again, "--no-sync"];
+    sandbox.look(&args).expect_success();
+    // '9' is 88, '10' is 2528, '-1' is 2405, '9.0' is 86042: each by its bytes.
+    let part = |part: u32| fs::read_to_string(sandbox.path("again").join(format!("part-{part:05}"))).unwrap();
+    assert_eq!([part(0), part(1), part(2)], ["END\t0\n", "9\tx\nEND\t1\n", "-1\tz\n9.0\tw\n10\ty\nEND\t3\n"]);
 }
 
 #[test]

@@ -65,6 +65,15 @@ impl<'a> CombineEmitter<'a> {
         Ok(Self { window, window_bytes, kept_bytes_max, pair_bytes: 0, output_records: 0, inner })
     }
 
+    /// Makes a built-in hand keys on in the order in which they came. For jobs whose order calls different keys
+    /// equal: which of them comes first must follow from the input, not from where a window ended.
+    pub fn in_order_of_keys(mut self) -> Self {
+        if let Window::Folded(table) = &mut self.window {
+            table.keep_order();
+        }
+        self
+    }
+
     /// Folds the last window; without this call its pairs are lost. Returns the number of pairs handed on.
     pub fn finish(mut self) -> Result<u64, TaskFailure> {
         self.end_window()?;

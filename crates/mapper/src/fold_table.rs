@@ -72,6 +72,11 @@ impl FoldTable {
         }
     }
 
+    /// From now on keys are emitted in the order in which they came, which costs the shortcut of hot keys.
+    pub(crate) fn keep_order(&mut self) {
+        self.hot_keys = None;
+    }
+
     /// Folds a pair in; returns the memory in use.
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<u64, TaskFailure> {

@@ -105,6 +105,9 @@ fn map_and_combine(
     };
     let window_bytes = spec.layout.combine_window_bytes;
     let mut combined = CombineEmitter::new(combiner, window_bytes, context, &spec.formats, output)?;
+    if !spec.keys.order.is_empty() {
+        combined = combined.in_order_of_keys();
+    }
     let counts = function.run(input, &mut combined)?;
     combined.finish()?;
     Ok(counts)
