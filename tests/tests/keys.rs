@@ -247,6 +247,20 @@ fn values_come_sorted_by_a_second_key() {
 }
 
 #[test]
+fn fields_are_parted_by_the_separator_of_the_lines() {
+    let sandbox = Sandbox::new();
+    // A separator of several bytes, which a field may hold the beginning of.
+    sandbox.write("in", "b::x:10::1\na::x:9::2\nb::x:2::3\na::y::4\nb::x:10::5\na\n");
+    let fields = ["--input", "in", "--separator", "::", "--key-fields", "2", "--total-order"];
+    run(&sandbox, &fields);
+    let sorted = sandbox.output_lines(&sandbox.out());
+    assert_eq!(sorted, ["a", "a::x:9::2", "a::y::4", "b::x:10::1", "b::x:10::5", "b::x:2::3"]);
+    run(&sandbox, &[&fields[..], &["--sort-keys", "-k1,1r -k2,2"]].concat());
+    let sorted = sandbox.output_lines(&sandbox.out());
+    assert_eq!(sorted, ["b::x:10::1", "b::x:10::5", "b::x:2::3", "a", "a::x:9::2", "a::y::4"]);
+}
+
+#[test]
 fn kept_ifiles_are_reduced_again_in_their_order() {
     let sandbox = Sandbox::new();
     sandbox.write("in.tsv", "9\tx\n10\ty\n-1\tz\n9.0\tw\n");
