@@ -137,4 +137,39 @@ pub struct Streaming {
     pub properties: Vec<(String, String)>,
     /// A program that ends with another code than 0 has not failed (`stream.non.zero.exit.is.failure=false`).
     pub any_exit_code: bool,
+    /// Links in the work directory of programs, besides `JobSpec::files`.
+    #[serde(default)]
+    pub links: Vec<FileLink>,
+    /// What a mapper program reads.
+    #[serde(default)]
+    pub mapper_input: MapperInput,
+    /// A part without a record is not published (`-lazyOutput`).
+    #[serde(default)]
+    pub lazy_output: bool,
+}
+
+/// A file or directory under another name in the work directory of programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileLink {
+    /// One word without slashes.
+    pub name: String,
+    /// Absolute path.
+    pub path: PathBuf,
+}
+
+/// What a mapper program of a streaming job reads for each line of input. A line of Hadoop's ends with LF, CR or
+/// CR LF; a program reads LF in place of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum MapperInput {
+    /// The line.
+    #[default]
+    Lines,
+    /// Where the line begins in its file, in bytes after decompression; the separator; the line.
+    Numbered { separator: Vec<u8> },
+    /// The line parted at the first `split`; the separator, always, between the two.
+    Pairs { split: Vec<u8>, separator: Vec<u8> },
+    /// What follows the first `split`; nothing where there is none.
+    Values { split: Vec<u8> },
 }

@@ -33,7 +33,9 @@ pub use format::{
     FieldSplit, Formats, GeneratedRows, OutputCodec, OutputFormat, RecordFormat, TERA_ROW_BYTES, TeraLayout,
 };
 pub use function::Function;
-pub use job::{Codec, InputFile, InputFormat, JobSpec, Partitioning, Segment, Split, Streaming};
+pub use job::{
+    Codec, FileLink, InputFile, InputFormat, JobSpec, MapperInput, Partitioning, Segment, Split, Streaming,
+};
 pub use job_file::{JobFile, JobFileError, KeyOrder};
 pub use key_bytes::KeyBytes;
 pub use key_rules::{FieldPlace, KeyRules, KeyStretch, Numbers, OrderStep, PartitionRule};

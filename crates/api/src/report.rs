@@ -39,7 +39,8 @@ pub struct JobReport {
     pub proof: ProofReport,
     pub plan: Vec<PlanRow>,
     pub parts: Vec<Part>,
-    pub counters: BTreeMap<String, u64>,
+    /// What programs counted (`reporter:counter:`), winning attempts only, by `GROUP,NAME`.
+    pub counters: BTreeMap<String, i64>,
     /// The job whose kept I-files were reduced again; its maps ran, none of this one's.
     #[serde(default)]
     pub reduce_again: Option<ids::JobId>,

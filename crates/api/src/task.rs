@@ -59,8 +59,11 @@ pub struct MapResult {
     pub output_bytes: u64,
     /// Input the user's program left unread; it was read to the end and counted all the same.
     pub unread_bytes: u64,
-    /// Named counters of the task.
-    pub counters: BTreeMap<String, u64>,
+    /// What programs counted, by `GROUP,NAME`.
+    pub counters: BTreeMap<String, i64>,
+    /// The last status that a program reported.
+    #[serde(default)]
+    pub status: Option<String>,
 }
 
 /// Closes all open chunks of the job on a node and sorts what is left into runs.
@@ -216,7 +219,9 @@ pub struct ReduceResult {
     pub retrieved_bytes: u64,
     /// Largest fan-in of the merge.
     pub fan_in: u32,
-    pub counters: BTreeMap<String, u64>,
+    pub counters: BTreeMap<String, i64>,
+    #[serde(default)]
+    pub status: Option<String>,
     /// When the runs were open and the merge stood at its first record, in nanoseconds since 1970; from then on
     /// merging and reducing are one stream.
     #[serde(default)]

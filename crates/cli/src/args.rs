@@ -22,7 +22,7 @@ Functions F: a command line, split into words and run without a shell (lines in,
 lines out; a reducer reads sorted KEY TAB VALUE lines), or a built-in:
   mappers               builtin:words  builtin:grep:RE  builtin:identity
   combiners, reducers   builtin:sum  builtin:min  builtin:max  builtin:count
-                        builtin:unique  builtin:list
+                        builtin:unique  builtin:list  builtin:aggregate
 
 Examples:
   sailfish run --input books/ --mapper builtin:words --reducer builtin:sum --output counts
@@ -65,6 +65,9 @@ pub enum Command {
     /// Run a MapReduce job
     #[command(after_help = RUN_EXAMPLES, after_long_help = format!("{RUN_EXAMPLES}\n\n{EXIT_CODES}"))]
     Run(Box<RunArgs>),
+    /// Run a Hadoop Streaming command line as it is; `sailfish streaming --help` lists what is supported
+    #[command(disable_help_flag = true, override_help = streaming::HELP)]
+    Streaming(StreamingArgs),
     /// Reduce the kept I-files of a job again, without running its maps
     #[command(after_help = RERUN_EXAMPLES)]
     RerunReduce(Box<RerunArgs>),
@@ -290,6 +293,13 @@ pub struct GcArgs {
     pub dry_run: bool,
 }
 
+/// Options of Hadoop have one dash, so that the words are read elsewhere (crate `streaming`).
+#[derive(Debug, Args)]
+pub struct StreamingArgs {
+    #[arg(value_name = "OPTION", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
+}
+
 #[derive(Debug, Args)]
 pub struct JobsArgs {
     #[command(flatten)]
@@ -402,5 +412,15 @@ mod tests {
         assert!(run(&["stray"]).is_err());
         assert!(run(&["--slots", "many"]).is_err());
         assert!(run(&["--codec", "gzip"]).is_err());
+    }
+
+    #[test]
+    fn streaming_takes_words_as_they_are() {
+        let words = ["-input", "a", "--help", "-D", "x=y", "--state", "s", "stray", "-h"];
+        let line = ["sailfish", "streaming"].iter().chain(&words);
+        match Cli::try_parse_from(line).unwrap().command {
+            Command::Streaming(args) => assert_eq!(args.words, words),
+            other => panic!("{other:?}"),
+        }
     }
 }

@@ -35,6 +35,8 @@ pub struct JobOptions {
     pub keep_for: Option<String>,
     pub no_sync: bool,
     pub json: bool,
+    /// What a job of Hadoop Streaming has besides.
+    pub streaming: Option<Box<::streaming::StreamingJob>>,
 }
 
 /// A function as written, and the directory from which a relative path of its program counts.
@@ -119,6 +121,7 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
         keep_for: args.keep_for.or(file.keep_for),
         no_sync: flag(args.no_sync, file.no_sync),
         json: flag(args.json, file.json),
+        streaming: None,
         start_dir,
     })
 }

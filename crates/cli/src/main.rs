@@ -44,6 +44,7 @@ mod standard_input;
 mod standard_output;
 mod state;
 mod store;
+mod streaming;
 mod summary;
 mod tables;
 mod tera_jobs;
@@ -87,6 +88,7 @@ fn start(command: Command) -> Result<(), Failure> {
         Command::RerunReduce(args) => rerun::run(*args),
         Command::Timeline(args) => timeline::run(&args),
         Command::Gc(args) => gc::run(&args),
+        Command::Streaming(args) => streaming::run(args),
         Command::Jobs(args) => jobs::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Report(args) => report::run(&args),

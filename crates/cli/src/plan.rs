@@ -5,7 +5,7 @@ use crate::paths;
 use crate::record_formats::{self, Functions};
 use crate::standard_input::{self, StandardInput};
 use crate::standard_output::{self, PrivateOutput};
-use crate::{duration, machine, memory_size, store};
+use crate::{duration, machine, memory_size, store, streaming};
 use anyhow::{Context, anyhow, bail, ensure};
 use api::{Codec, Formats, Function, InputFile, JobSpec, Layout, RecordFormat, Split};
 use mapreduce::layout::{self, LayoutRequest};
@@ -46,11 +46,7 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
     let mut inputs = Inputs::list(&options.input, formats.input)?;
     let output_dir = output_dir(&options, &inputs.files)?;
     let state_dir = store::state_dir(options.state.as_deref())?;
-    // The one under the state is made with the job.
-    let disks = match options.disk.is_empty() {
-        true => vec![state_dir.join("disk")],
-        false => paths::disks(&options.disk, &options.start_dir)?,
-    };
+    let disks = disks(&options, &state_dir)?;
 
     // A built-in reducer folds on the map side as well, where nothing else does.
     let combiner = combiner.or_else(|| reducer.clone().filter(reducer::combines_by_itself));
@@ -94,7 +90,16 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         layout,
     };
     let (start_dir, json) = (options.start_dir, options.json);
-    Ok(Plan { spec, splits, state_dir, start_dir, json, standard_output, standard_input })
+    let plan = Plan { spec, splits, state_dir, start_dir, json, standard_output, standard_input };
+    streaming::complete(options.streaming.as_deref(), plan)
+}
+
+fn disks(options: &JobOptions, state_dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    match options.disk.is_empty() {
+        // The one under the state is made with the job.
+        true => Ok(vec![state_dir.join("disk")]),
+        false => paths::disks(&options.disk, &options.start_dir),
+    }
 }
 
 fn memory_and_slots(options: &JobOptions) -> anyhow::Result<(u64, u32)> {
@@ -257,7 +262,9 @@ fn check_functions(
         reducer::check_reducer(function).context("--reducer")?;
     }
     for (option, function) in [("--mapper", map), ("--combiner", combine), ("--reducer", reduce)] {
-        if let Some(Function::Command { words }) = function {
+        if let Some(Function::Command { words }) = function
+            && !streaming::ships(options.streaming.as_deref(), &words[0])
+        {
             program::check_program(words, files, &options.start_dir, &options.env).map_err(|error| {
                 anyhow!("{option}: {error}; give the path of an executable file, or ship it with --file")
             })?;

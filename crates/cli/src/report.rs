@@ -292,8 +292,15 @@ fn ifiles(row: &PlanRow) -> String {
 }
 
 fn counters(report: &JobReport) -> String {
+    let shown = |value: i64| match value < 0 {
+        true => format!("-{}", count(value.unsigned_abs())),
+        false => count(value.unsigned_abs()),
+    };
+    // What a program calls its counters may hold anything.
+    let names: Vec<String> = report.counters.keys().map(|name| escape::cell(name)).collect();
+    let values = report.counters.values();
     let rows: Vec<(&str, String)> =
-        report.counters.iter().map(|(name, value)| (name.as_str(), count(*value))).collect();
+        names.iter().zip(values).map(|(name, value)| (name.as_str(), shown(*value))).collect();
     facts(&rows)
 }
 

@@ -3,6 +3,7 @@
 use crate::args::RunArgs;
 use crate::engine::{self, Ended};
 use crate::exit::{FAILED, Failure, INTERRUPTED, REFUSED, SIGNAL_BASE};
+use crate::job_options::JobOptions;
 use crate::plan::Plan;
 use crate::progress::Display;
 use crate::terminal::{print, tell};
@@ -13,8 +14,12 @@ use server::JobOutcome;
 
 /// Checks, submits and waits; ends with the code that the job deserves.
 pub fn run(args: RunArgs) -> Result<(), Failure> {
+    run_job(job_options::collect(args).map_err(Failure::refused)?)
+}
+
+/// Runs the job of these options.
+pub fn run_job(options: JobOptions) -> Result<(), Failure> {
     machine::raise_open_file_limit();
-    let options = job_options::collect(args).map_err(Failure::refused)?;
     conclude(plan::plan(options).map_err(Failure::refused)?)
 }
 

@@ -37,6 +37,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         buffer_bytes: limits.buffer_bytes,
         cancelled: Arc::default(),
         stderr_log: None,
+        reports: Default::default(),
+        any_exit_code: false,
     };
     let open = || {
         SplitReader::open(&inputs, &whole, api::RecordFormat::TEXT, limits).map_err(|failure| failure.message)

@@ -3,11 +3,13 @@
 //! A window ends when the pairs in it have `window_bytes` key and value bytes, or when what is kept of them
 //! needs that much memory. Both depend on the pairs alone, so that a re-run cuts the same windows.
 
+use crate::aggregate_window::AggregateWindow;
 use crate::fold_table::FoldTable;
 use crate::function::Emitter;
 use crate::sorted_window::SortedWindow;
 use api::{Formats, Function, TaskFailure};
 use program::FunctionContext;
+use reducer::aggregate::AGGREGATE;
 use reducer::{FunctionUnusable, builtin_fold};
 
 /// Largest window, so that places in its arena are 32-bit numbers: a window and one record stay below 4 GiB.
@@ -17,9 +19,13 @@ pub const WINDOW_BYTES_MAX: u64 = 1 << 30;
 /// costs less than to miss the cache with every pair (measured: 16 MiB were 15 % slower on a gigabyte of text).
 const FOLDED_BYTES_MAX: u64 = 3 << 20;
 
+// There is one of them for an attempt, so that it does not matter how large the largest kind is.
+#[allow(clippy::large_enum_variant)]
 enum Window {
     /// A built-in: folded in a hash table as the pairs come, emitted in an order that follows from the pairs.
     Folded(FoldTable),
+    /// `builtin:aggregate`: each key says how it is folded.
+    Aggregated(AggregateWindow),
     /// A program: sorted by key and run through one process.
     Sorted(SortedWindow),
 }
@@ -52,6 +58,9 @@ impl<'a> CombineEmitter<'a> {
             Function::Command { words } => {
                 Window::Sorted(SortedWindow::new(words, context, formats, window_bytes))
             }
+            Function::Builtin { name, argument: None } if name == AGGREGATE => {
+                Window::Aggregated(AggregateWindow::default())
+            }
             Function::Builtin { name, argument } => {
                 let fold = builtin_fold(name, argument.as_deref(), "combiner");
                 let fold = fold.map_err(FunctionUnusable::failure)?;
@@ -60,7 +69,7 @@ impl<'a> CombineEmitter<'a> {
         };
         let kept_bytes_max = match window {
             Window::Folded(_) => window_bytes.min(FOLDED_BYTES_MAX),
-            Window::Sorted(_) => window_bytes,
+            Window::Aggregated(_) | Window::Sorted(_) => window_bytes,
         };
         Ok(Self { window, window_bytes, kept_bytes_max, pair_bytes: 0, output_records: 0, inner })
     }
@@ -86,6 +95,7 @@ impl<'a> CombineEmitter<'a> {
         let mut counted = CountingEmitter { inner: self.inner, records: &mut self.output_records };
         match &mut self.window {
             Window::Folded(table) => table.drain(&mut counted),
+            Window::Aggregated(window) => window.drain(&mut counted),
             Window::Sorted(window) => window.drain(&mut counted),
         }
     }
@@ -97,6 +107,7 @@ impl Emitter for CombineEmitter<'_> {
         self.pair_bytes += (key.len() + value.len()) as u64;
         let kept_bytes = match &mut self.window {
             Window::Folded(table) => table.add(key, value)?,
+            Window::Aggregated(window) => window.add(key, value)?,
             Window::Sorted(window) => window.add(key, value),
         };
         if self.pair_bytes >= self.window_bytes || kept_bytes >= self.kept_bytes_max {

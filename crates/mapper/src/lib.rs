@@ -17,6 +17,7 @@
 //! Unit tests beside each type; any cut of any text or of fixed records in `tests/`, plain and compressed; combine windows
 //! against a model; programs as real processes.
 
+mod aggregate_window;
 mod builtin;
 mod combine;
 mod command;
@@ -27,6 +28,7 @@ pub mod generate;
 mod hot_keys;
 pub mod input;
 mod line_reader;
+mod line_splits;
 pub mod reader;
 mod sorted_window;
 pub mod split;
@@ -41,5 +43,6 @@ pub use function::{
     BlockPlace, Emitter, MapCounts, MapFunction, MapperUnusable, RecordInput, check_mapper, map_function,
     run_map_only,
 };
+pub use line_splits::{LINE_SPLITS_MAX, LineSplitError, plan_lines};
 pub use reader::{ReaderLimits, SplitReader};
 pub use task_input::TaskInput;

@@ -14,5 +14,7 @@ pub(crate) fn context() -> FunctionContext {
         buffer_bytes: 4096,
         cancelled: Arc::default(),
         stderr_log: None,
+        reports: Default::default(),
+        any_exit_code: false,
     }
 }

@@ -60,6 +60,8 @@ fn context() -> FunctionContext {
         buffer_bytes: 1000,
         cancelled: Arc::default(),
         stderr_log: None,
+        reports: Default::default(),
+        any_exit_code: false,
     }
 }
 

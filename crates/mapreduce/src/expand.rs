@@ -187,6 +187,8 @@ fn commit_task(spec: &JobSpec, results: &JobResults) -> Result<CommitTask, Expan
         true => results.maps.values().filter_map(|(_, result)| result.part.clone()).collect(),
         false => results.reduces.values().map(|result| result.part.clone()).collect(),
     };
+    let lazy = spec.streaming.as_ref().is_some_and(|streaming| streaming.lazy_output);
+    let parts: Vec<Part> = parts.into_iter().filter(|part| !lazy || part.records > 0).collect();
     let report = Box::new(job_report(spec, results, &proof, &parts));
     Ok(CommitTask { parts, report })
 }

@@ -87,12 +87,13 @@ impl JobResults {
     }
 
     /// The counters of all winners, added up.
-    pub fn counters(&self) -> BTreeMap<String, u64> {
+    pub fn counters(&self) -> BTreeMap<String, i64> {
         let of_maps = self.maps.values().flat_map(|(_, result)| &result.counters);
         let of_reduces = self.reduces.values().flat_map(|result| &result.counters);
         let mut counters = BTreeMap::new();
         for (name, value) in of_maps.chain(of_reduces) {
-            *counters.entry(name.clone()).or_insert(0) += value;
+            let sum: &mut i64 = counters.entry(name.clone()).or_insert(0);
+            *sum = sum.saturating_add(*value);
         }
         counters
     }

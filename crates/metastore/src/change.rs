@@ -179,7 +179,7 @@ pub enum Change {
     /// Added to what the counters hold.
     Counters {
         job: JobId,
-        counters: BTreeMap<String, u64>,
+        counters: BTreeMap<String, i64>,
     },
     /// Something worth remembering that changes no other row.
     Note {

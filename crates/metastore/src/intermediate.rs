@@ -211,7 +211,7 @@ async fn part(db: &mut SqliteConnection, attempt: AttemptKey, row: &Part) -> Res
 async fn counters(
     db: &mut SqliteConnection,
     job: JobId,
-    values: &BTreeMap<String, u64>,
+    values: &BTreeMap<String, i64>,
 ) -> Result<(), ApplyError> {
     for (name, value) in values {
         sqlx::query(
@@ -220,7 +220,7 @@ async fn counters(
         )
         .bind(job.0)
         .bind(name)
-        .bind(stored(*value))
+        .bind(*value)
         .execute(&mut *db)
         .await?;
     }

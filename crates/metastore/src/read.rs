@@ -340,9 +340,9 @@ impl Metastore {
     }
 
     /// The counters of a job, by name.
-    pub async fn counters(&self, job: JobId) -> Result<Vec<(String, u64)>, StoreError> {
+    pub async fn counters(&self, job: JobId) -> Result<Vec<(String, i64)>, StoreError> {
         let query = sqlx::query("SELECT * FROM counters WHERE job = $1 ORDER BY name").bind(job.0);
-        let counter = |row: &SqliteRow| Ok((self.get(row, "name")?, self.number(row, "value")?));
+        let counter = |row: &SqliteRow| Ok((self.get(row, "name")?, self.get(row, "value")?));
         self.rows(query).await?.iter().map(counter).collect()
     }
 

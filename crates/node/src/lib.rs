@@ -26,6 +26,8 @@ mod progress;
 mod reduce_task;
 mod shuffle_tasks;
 mod slot;
+mod streaming_env;
+mod streaming_input;
 mod work_dir;
 
 pub use progress::NodeProgress;

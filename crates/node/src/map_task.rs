@@ -5,6 +5,8 @@ use crate::emit::{AppendEmitter, EncodingEmitter};
 use crate::job_data::JobData;
 use crate::progress::Counters;
 use crate::slot::SlotState;
+use crate::streaming_env::TaskPlace;
+use crate::streaming_input::{PresentedInput, shape_for};
 use crate::work_dir::{WorkDir, function_context};
 use api::task::{MapResult, MapTask};
 use api::{Blame, JobSpec, RecordFormat, SourceCommit, TaskFailure};
@@ -16,7 +18,6 @@ use mapper::{
 };
 use program::FunctionContext;
 use reducer::PartWriter;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) fn run(
@@ -28,7 +29,7 @@ pub(crate) fn run(
 ) -> Result<MapResult, TaskFailure> {
     let spec = &job.run.spec;
     let work_dir = WorkDir::create(job, attempt, &[spec.mapper.as_ref(), spec.combiner.as_ref()])?;
-    let context = function_context(shared, job, attempt, &work_dir);
+    let context = function_context(shared, job, attempt, TaskPlace::Map(&task.split), &work_dir);
     let limits =
         ReaderLimits { buffer_bytes: job.buffer_bytes(), record_bytes_max: spec.layout.record_bytes_max };
     let mut input = CountedInput {
@@ -36,18 +37,25 @@ pub(crate) fn run(
         counters: &shared.counters,
         cancelled: &job.run.cancelled,
     };
+    let mut presented;
+    let records: &mut dyn RecordInput = match shape_for(spec) {
+        Some(shape) => {
+            presented = PresentedInput::new(&mut input, shape);
+            &mut presented
+        }
+        None => &mut input,
+    };
     let mut result = MapResult::default();
     let counts = match task.part_index {
         Some(part_index) => {
             let (formats, place) = (&spec.formats, job.part_place(part_index, attempt.attempt));
             let mut part = PartWriter::create(place, formats)?;
-            let counts =
-                mapper::run_map_only(spec.mapper.as_ref(), &context, formats, &mut input, &mut part)?;
+            let counts = mapper::run_map_only(spec.mapper.as_ref(), &context, formats, records, &mut part)?;
             result.part = Some(part.finish()?);
             counts
         }
         None => {
-            let (counts, commits) = map_to_ifiles(shared, state, job, attempt, task, &context, &mut input)?;
+            let (counts, commits) = map_to_ifiles(shared, state, job, attempt, task, &context, records)?;
             result.commits = commits;
             counts
         }
@@ -57,7 +65,8 @@ pub(crate) fn run(
     result.output_records = counts.output_records;
     result.output_bytes = counts.output_bytes;
     result.unread_bytes = counts.unread_bytes;
-    result.counters = BTreeMap::new();
+    result.counters = context.reports.counters();
+    result.status = context.reports.status();
     Ok(result)
 }
 
@@ -68,7 +77,7 @@ fn map_to_ifiles(
     attempt: AttemptKey,
     task: &MapTask,
     context: &FunctionContext,
-    input: &mut CountedInput<'_>,
+    input: &mut dyn RecordInput,
 ) -> Result<(MapCounts, Vec<SourceCommit>), TaskFailure> {
     let spec = &job.run.spec;
     let chunkserver = job.chunkserver()?;
@@ -96,7 +105,7 @@ fn map_to_ifiles(
 fn map_and_combine(
     spec: &JobSpec,
     context: &FunctionContext,
-    input: &mut CountedInput<'_>,
+    input: &mut dyn RecordInput,
     output: &mut dyn Emitter,
 ) -> Result<MapCounts, TaskFailure> {
     let mut function = map_function(spec.mapper.as_ref(), context, &spec.formats)?;

@@ -5,6 +5,7 @@ use crate::job_data::JobData;
 use crate::progress::Counters;
 use crate::shuffle_tasks::{merge_need_bytes, read_ahead_bytes};
 use crate::slot::now_ns;
+use crate::streaming_env::TaskPlace;
 use crate::work_dir::{WorkDir, function_context};
 use api::task::{ReduceResult, ReduceTask};
 use api::{Blame, Function, JobSpec, TaskFailure};
@@ -15,7 +16,6 @@ use ifile::KeyShape;
 use imerger::{Groups, Merge, SortedRun, Winners};
 use keys::KeyDecoder;
 use reducer::{GroupedRecord, GroupedRecords, PartWriter, reduce_function};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -46,7 +46,7 @@ pub(crate) fn run(
         bytes: 0,
     };
     let work_dir = WorkDir::create(job, attempt, &[spec.reducer.as_ref()])?;
-    let context = function_context(shared, job, attempt, &work_dir);
+    let context = function_context(shared, job, attempt, TaskPlace::Reduce(task.part_index), &work_dir);
     let mut part = PartWriter::create(job.part_place(task.part_index, attempt.attempt), &spec.formats)?;
     let mut function =
         reduce_function(spec.reducer.as_ref(), is_pre_combined(spec), &context, &spec.formats)?;
@@ -57,6 +57,11 @@ pub(crate) fn run(
     } else {
         function.run(&mut DecodedInput::new(job, decoder, &mut input), &mut part)?
     };
+    if counts.groups == 0 && spec.streaming.is_some() {
+        // Hadoop throws away what a reducer prints that was given nothing.
+        drop(part);
+        part = PartWriter::create(job.part_place(task.part_index, attempt.attempt), &spec.formats)?;
+    }
     let part = part.finish()?;
     input.count_rest();
     let report = input.groups.report();
@@ -72,7 +77,8 @@ pub(crate) fn run(
         retrievals,
         retrieved_bytes,
         fan_in: runs.len() as u32,
-        counters: BTreeMap::new(),
+        counters: context.reports.counters(),
+        status: context.reports.status(),
         opened_ns,
     })
 }

@@ -3,10 +3,12 @@
 use crate::Shared;
 use crate::failure::file_failure;
 use crate::job_data::JobData;
-use api::{Function, TaskFailure};
+use crate::streaming_env::{self, TaskPlace};
+use api::{FileLink, Function, TaskFailure};
 use ids::AttemptKey;
 use program::FunctionContext;
-use std::os::unix::fs::symlink;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,7 +37,28 @@ impl WorkDir {
             let link = work_dir.path.join(name);
             symlink(file, &link).map_err(|error| file_failure("link", &link, error))?;
         }
+        for link in job.run.spec.streaming.iter().flat_map(|streaming| &streaming.links) {
+            work_dir.put(link, functions)?;
+        }
         Ok(work_dir)
+    }
+
+    /// Links a file; one that is run as a program but may not be executed is copied and may, as Hadoop has it.
+    fn put(&self, link: &FileLink, functions: &[Option<&Function>]) -> Result<(), TaskFailure> {
+        let place = self.path.join(&link.name);
+        let is_program = |function: &&Function| match function {
+            Function::Command { words } => words.first() == Some(&link.name),
+            Function::Builtin { .. } => false,
+        };
+        let metadata =
+            std::fs::metadata(&link.path).map_err(|error| file_failure("read", &link.path, error))?;
+        let executable = metadata.permissions().mode() & 0o111 != 0;
+        if executable || metadata.is_dir() || !functions.iter().flatten().any(is_program) {
+            return symlink(&link.path, &place).map_err(|error| file_failure("link", &place, error));
+        }
+        std::fs::copy(&link.path, &place).map_err(|error| file_failure("copy", &link.path, error))?;
+        std::fs::set_permissions(&place, Permissions::from_mode(0o755))
+            .map_err(|error| file_failure("make executable", &place, error))
     }
 
     pub fn path(&self) -> &Path {
@@ -57,6 +80,7 @@ pub(crate) fn function_context(
     shared: &Shared,
     job: &JobData,
     attempt: AttemptKey,
+    place: TaskPlace<'_>,
     work_dir: &WorkDir,
 ) -> FunctionContext {
     let spec = &job.run.spec;
@@ -66,6 +90,9 @@ pub(crate) fn function_context(
         ("SAILFISH_TASK".to_string(), attempt.task.task.0.to_string()),
         ("SAILFISH_ATTEMPT".to_string(), attempt.attempt.0.to_string()),
     ];
+    if let Some(streaming) = &spec.streaming {
+        env.extend(streaming_env::variables(job, streaming, attempt, place, work_dir.path()));
+    }
     env.extend(spec.env.iter().cloned());
     FunctionContext {
         programs: Arc::clone(&shared.options.programs),
@@ -76,5 +103,7 @@ pub(crate) fn function_context(
         buffer_bytes: job.buffer_bytes(),
         cancelled: Arc::clone(&job.run.cancelled),
         stderr_log: None,
+        reports: Arc::default(),
+        any_exit_code: spec.streaming.as_ref().is_some_and(|streaming| streaming.any_exit_code),
     }
 }

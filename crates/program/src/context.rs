@@ -1,5 +1,6 @@
 //! What a user function gets from the node that runs it, and the registry of the processes that live.
 
+use crate::reports::Reports;
 use api::{Blame, TaskFailure};
 use rustix::process::{Pid, Signal};
 use std::collections::BTreeMap;
@@ -26,6 +27,10 @@ pub struct FunctionContext {
     pub cancelled: Arc<AtomicBool>,
     /// File to which standard error is copied as well, up to a limit.
     pub stderr_log: Option<PathBuf>,
+    /// Takes the counters and the status that programs of this attempt report.
+    pub reports: Arc<Reports>,
+    /// A program that exits with another code than 0 has not failed; one that a signal ended has.
+    pub any_exit_code: bool,
 }
 
 impl FunctionContext {

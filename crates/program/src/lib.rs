@@ -1,6 +1,7 @@
 //! # What it does
 //! Runs the programs users write: finds them, starts them in a clean environment and their own process
-//! group, pipes bytes through them, keeps the last lines of their standard error, and ends them for sure.
+//! group, pipes bytes through them, takes what they report on standard error, keeps its last lines, and ends
+//! them for sure.
 //!
 //! # Where it sits
 //! Below `mapper` and `reducer`, which feed a program and read what it prints.
@@ -19,9 +20,11 @@
 
 mod context;
 mod find;
+mod reports;
 mod running;
 mod standard_error;
 
 pub use context::{FunctionContext, Programs};
 pub use find::{ProgramError, check_program};
+pub use reports::Reports;
 pub use running::{Feed, ProgramSpec, run};

@@ -2,6 +2,7 @@
 
 use crate::context::{FunctionContext, Programs, cancelled_failure};
 use crate::find::find_program;
+use crate::reports::Reports;
 use crate::standard_error;
 use api::{Blame, TaskFailure};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
@@ -100,6 +101,7 @@ struct Run<'a> {
     programs: &'a Programs,
     group: i32,
     abandoned: Arc<AtomicBool>,
+    any_exit_code: bool,
 }
 
 impl Run<'_> {
@@ -136,7 +138,8 @@ impl Run<'_> {
                     other => break other.ok().flatten(),
                 }
             };
-            if status.is_some_and(|status| status.exit_status() != Some(0)) {
+            let failed = |code: Option<i32>| code.is_none_or(|code| code != 0 && !self.any_exit_code);
+            if status.is_some_and(|status| failed(status.exit_status())) {
                 self.abandoned.store(true, Ordering::Relaxed);
             }
         }
@@ -181,7 +184,12 @@ where
     let mut child = start(spec)?;
     let group = child.id() as i32;
     context.programs.register(group, &context.cancelled);
-    let run = Run { programs: &context.programs, group, abandoned: Arc::default() };
+    let run = Run {
+        programs: &context.programs,
+        group,
+        abandoned: Arc::default(),
+        any_exit_code: context.any_exit_code,
+    };
     let stdin = child.stdin.take();
     let stdout = child.stdout.take().expect("standard output is piped");
     let stderr = child.stderr.take().expect("standard error is piped");
@@ -192,7 +200,7 @@ where
     let feed = Feed { stdin, abandoned: run.abandoned.clone(), unread_bytes: 0 };
     let (on_thread, on_caller) = roles(feed, stdout);
     let (thread_outcome, caller_outcome, tail) = std::thread::scope(|scope| {
-        let drainer = scope.spawn(move || standard_error::drain(stderr, log));
+        let drainer = scope.spawn(move || standard_error::drain(stderr, log, &context.reports));
         let waiter = scope.spawn(|| run.wait_and_kill_group());
         let worker = scope.spawn(|| run.abandon_unless_done(on_thread));
         let caller_outcome = run.abandon_unless_done(on_caller);
@@ -206,7 +214,10 @@ where
     // A side that failed has killed the program, so its reason comes before the signal.
     let on_thread = thread_outcome?;
     let on_caller = caller_outcome?;
-    judge(spec, status, tail)?;
+    if !(context.any_exit_code && status.code().is_some()) {
+        judge(spec, status, tail).map_err(|failure| with_status(failure, &context.reports))?;
+    }
+    context.reports.check()?;
     Ok((on_thread, on_caller))
 }
 
@@ -254,6 +265,14 @@ fn start(spec: &ProgramSpec) -> Result<Child, TaskFailure> {
 
 fn passes_through(name: &[u8]) -> bool {
     matches!(name, b"PATH" | b"HOME" | b"LANG") || name.starts_with(b"LC_")
+}
+
+/// What the program said last of how far it was.
+fn with_status(mut failure: TaskFailure, reports: &Reports) -> TaskFailure {
+    if let Some(status) = reports.status() {
+        failure.message.push_str(&format!("; the last status it reported: {status}"));
+    }
+    failure
 }
 
 fn judge(spec: &ProgramSpec, status: ExitStatus, tail: Vec<String>) -> Result<(), TaskFailure> {

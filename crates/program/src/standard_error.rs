@@ -1,5 +1,7 @@
-//! Draining a program's standard error: its last lines are kept for the failure, its first bytes for the log.
+//! Draining a program's standard error: its last lines are kept for the failure, its first bytes for the log, and
+//! its reports are taken.
 
+use crate::reports::{LINE_BYTES_MAX, PREFIX, Reports};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -37,10 +39,53 @@ impl Tail {
     }
 }
 
-/// Reads to the end and returns the last lines. A log that cannot be written is given up, not an error:
-/// the program's own fate matters more than its log.
-pub(crate) fn drain(mut source: impl Read, mut log: Option<File>) -> Vec<String> {
-    let mut tail = Tail::default();
+/// Parts the lines that are reports from those that are not.
+struct Sieve<'a> {
+    reports: &'a Reports,
+    tail: Tail,
+    /// The start of a line that may be a report.
+    held: Vec<u8>,
+    /// Whether the line that goes on is no report.
+    passing: bool,
+}
+
+impl Sieve<'_> {
+    fn add(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let ends = piece.ends_with(b"\n");
+            if self.passing {
+                self.tail.add(piece);
+                self.passing = !ends;
+                continue;
+            }
+            self.held.extend_from_slice(piece);
+            let looked_at = self.held.len().min(PREFIX.len());
+            let may_be_report =
+                self.held[..looked_at] == PREFIX[..looked_at] && self.held.len() <= LINE_BYTES_MAX;
+            if ends && may_be_report {
+                self.end_line();
+            } else if ends || !may_be_report {
+                self.tail.add(&self.held);
+                self.held.clear();
+                self.passing = !ends;
+            }
+        }
+    }
+
+    /// Takes the line that is held, or hands it on.
+    fn end_line(&mut self) {
+        let line = self.held.strip_suffix(b"\n").unwrap_or(&self.held);
+        if !self.reports.take(line.strip_suffix(b"\r").unwrap_or(line)) {
+            self.tail.add(&self.held);
+        }
+        self.held.clear();
+    }
+}
+
+/// Reads to the end and returns the last lines that are no reports. A log that cannot be written is given up, not
+/// an error: the program's own fate matters more than its log.
+pub(crate) fn drain(mut source: impl Read, mut log: Option<File>, reports: &Reports) -> Vec<String> {
+    let mut sieve = Sieve { reports, tail: Tail::default(), held: Vec::new(), passing: false };
     let mut log_room = LOG_BYTES_MAX;
     let mut buffer = [0; 8 << 10];
     loop {
@@ -50,7 +95,7 @@ pub(crate) fn drain(mut source: impl Read, mut log: Option<File>) -> Vec<String>
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(_) => break,
         };
-        tail.add(bytes);
+        sieve.add(bytes);
         let logged = &bytes[..bytes.len().min(log_room)];
         log_room -= logged.len();
         if let Some(file) = &mut log
@@ -59,15 +104,55 @@ pub(crate) fn drain(mut source: impl Read, mut log: Option<File>) -> Vec<String>
             log = None;
         }
     }
-    tail.lines.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect()
+    if !sieve.held.is_empty() {
+        sieve.end_line();
+    }
+    sieve.tail.lines.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{TAIL_LINE_BYTES_MAX, drain};
+    use super::TAIL_LINE_BYTES_MAX;
+    use crate::reports::{LINE_BYTES_MAX, Reports};
+    use std::io::Read;
+
+    fn drain(text: impl Read) -> Vec<String> {
+        super::drain(text, None, &Reports::default())
+    }
 
     fn check(text: &[u8], expected: &[&str]) {
-        assert_eq!(drain(text, None), expected);
+        assert_eq!(drain(text), expected);
+    }
+
+    /// Gives one byte at a time.
+    struct Slowly<'a>(&'a [u8]);
+
+    impl Read for Slowly<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let count = self.0.len().min(1);
+            self.0.read(&mut buffer[..count])
+        }
+    }
+
+    #[test]
+    fn reports_are_taken_out() {
+        let text = b"one\nreporter:counter:g,n,2\nrep\nreporter:counter:bad\nreporter:counter:g,n,3\r\n\
+            reporter:status:there\nlast";
+        let long =
+            [b"reporter:status:", &vec![b'x'; LINE_BYTES_MAX][..], b"\nreporter:counter:g,n,5"].concat();
+        for text in [&text[..], &long] {
+            let (at_once, slowly) = (Reports::default(), Reports::default());
+            let tail = super::drain(text, None, &at_once);
+            assert_eq!(super::drain(Slowly(text), None, &slowly), tail);
+            assert_eq!((at_once.counters(), at_once.status()), (slowly.counters(), slowly.status()));
+            assert_eq!(at_once.counters()["g,n"], 5);
+            if text.starts_with(b"one") {
+                assert_eq!(tail, ["one", "rep", "reporter:counter:bad", "last"]);
+                assert_eq!(at_once.status().as_deref(), Some("there"));
+            } else {
+                assert_eq!((tail.len(), at_once.status()), (1, None));
+            }
+        }
     }
 
     #[test]
@@ -76,9 +161,9 @@ mod tests {
         check(b"one\n\ntwo", &["one", "", "two"]);
         check(b"bad \xff byte\n", &["bad \u{fffd} byte"]);
         let many: String = (0..100_000).map(|number| format!("{number}\n")).collect();
-        let tail = drain(many.as_bytes(), None);
+        let tail = drain(many.as_bytes());
         assert_eq!((tail.len(), tail[0].as_str(), tail[19].as_str()), (20, "99980", "99999"));
         let long = vec![b'x'; 1 << 20];
-        assert_eq!(drain(&long[..], None), ["x".repeat(TAIL_LINE_BYTES_MAX)]);
+        assert_eq!(drain(&long[..]), ["x".repeat(TAIL_LINE_BYTES_MAX)]);
     }
 }

@@ -20,6 +20,8 @@ fn context(directory: &Path) -> FunctionContext {
         buffer_bytes: 64 << 10,
         cancelled: Arc::default(),
         stderr_log: None,
+        reports: Default::default(),
+        any_exit_code: false,
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a reduce function is, and which ones there are.
 
+use crate::aggregate::{AGGREGATE, AggregateReducer};
 use crate::builtin::{FoldReducer, ListReducer, PairWriter};
 use crate::check_order::CheckOrderReducer;
 use crate::command::CommandReducer;
@@ -107,7 +108,8 @@ pub fn builtin_fold(
     role: &'static str,
 ) -> Result<Fold, FunctionUnusable> {
     let Some(fold) = Fold::by_name(name) else {
-        let known = Fold::ALL.map(|each| format!("builtin:{}", each.name())).join(", ");
+        let folds = Fold::ALL.map(|each| format!("builtin:{}", each.name())).join(", ");
+        let known = format!("{folds}, builtin:{AGGREGATE}");
         return Err(FunctionUnusable::UnknownBuiltin { role, name: name.to_string(), known });
     };
     match argument {
@@ -121,6 +123,7 @@ pub fn builtin_fold(
 fn check(function: &Function, role: &'static str) -> Result<(), FunctionUnusable> {
     match function {
         Function::Command { .. } => Ok(()),
+        Function::Builtin { name, argument: None } if name == AGGREGATE => Ok(()),
         Function::Builtin { name, argument } => builtin_fold(name, argument.as_deref(), role).map(|_| ()),
     }
 }
@@ -142,6 +145,9 @@ pub fn reduce_function(
         None => return Ok(Box::new(PairWriter)),
         Some(Function::Command { words }) => {
             return Ok(Box::new(CommandReducer::new(words, context, formats)));
+        }
+        Some(Function::Builtin { name, argument: None }) if name == AGGREGATE => {
+            return Ok(Box::new(AggregateReducer));
         }
         Some(Function::Builtin { name, argument }) => {
             builtin_fold(name, argument.as_deref(), "reducer").map_err(FunctionUnusable::failure)?

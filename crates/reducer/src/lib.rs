@@ -16,6 +16,7 @@
 //! # How it is tested
 //! Unit tests beside each type; folds against a model of big decimals in `tests/`; programs as real processes.
 
+pub mod aggregate;
 mod builtin;
 mod check_order;
 mod command;

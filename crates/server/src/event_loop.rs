@@ -37,7 +37,7 @@ pub(crate) enum Request {
         reply: Reply<SubmittedJob>,
     },
     Pull {
-        request: PullRequest,
+        request: Box<PullRequest>,
         reply: Reply<PullReply>,
     },
     Propose {
@@ -225,7 +225,7 @@ impl EventLoop {
 
     fn take(&mut self, request: Request) {
         match request {
-            Request::Pull { request, reply } => self.pull(request, reply),
+            Request::Pull { request, reply } => self.pull(*request, reply),
             Request::Propose { job, keys, reply } => self.propose(job, keys, reply),
             Request::Cancel { job, reason } => self.cancel(job, reason),
             Request::Wait { job, reply } => self.waiters.push((job, reply)),

@@ -170,10 +170,23 @@ impl Job {
         });
     }
 
+    /// The last status of a task's programs is remembered in the history of the job.
+    fn status_note(&self, attempt: AttemptKey, result: &TaskResult) -> Option<Change> {
+        let status = match result {
+            TaskResult::Map(map) => map.status.as_ref(),
+            TaskResult::Reduce(reduce) => reduce.status.as_ref(),
+            TaskResult::Seal(_) | TaskResult::Merge(_) | TaskResult::Adopt(_) | TaskResult::Commit(_) => None,
+        }?;
+        let stage = self.stage_names[usize::from(attempt.task.stage.0)];
+        let detail = format!("{stage} task {}: {status}", attempt.task.task.0);
+        Some(Change::Note { job: Some(self.id), kind: "status", detail, now_ns: now_ns() })
+    }
+
     /// The result of a winner goes into the store and into what the next stage follows from.
     pub fn task_done(&mut self, attempt: AttemptKey, result: TaskResult, changes: &mut Vec<Change>) {
         let job = self.id;
         changes.push(Change::TaskDone { attempt, now_ns: now_ns() });
+        changes.extend(self.status_note(attempt, &result));
         match &result {
             TaskResult::Map(map) => {
                 changes.push(Change::Sources { attempt, commits: map.commits.clone() });

@@ -108,7 +108,7 @@ impl Server {
     /// Hands in what a slot finished and waits for its next attempt. Before the first submit it waits; once all
     /// submitted jobs are over the answer is to stop.
     pub fn pull(&self, request: PullRequest) -> Result<PullReply, ServerError> {
-        self.ask(|reply| Request::Pull { request, reply })
+        self.ask(|reply| Request::Pull { request: Box::new(request), reply })
     }
 
     /// Proposes range boundaries; the first proposal stored wins and everybody gets it.

@@ -20,6 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("workbuilder", &["ids", "api"]),
     ("imerger", &["ids", "api", "ifile"]),
     ("scheduler", &["ids"]),
+    ("streaming", &["ids", "api", "keys"]),
     ("iappender", &["ids", "api", "ifile", "arena", "faults"]),
     ("program", &["ids", "api", "faults"]),
     ("reducer", &["ids", "api", "program", "faults", "tera", "diskfile"]),
@@ -72,6 +73,7 @@ const CLI_BELOW: &[&str] = &[
     "server",
     "node",
     "tera",
+    "streaming",
 ];
 
 /// Law 1: no I/O, no clock, no randomness.

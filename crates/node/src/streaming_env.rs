@@ -1,0 +1,93 @@
+//! What programs of Hadoop Streaming find in their environment, as notes of its local runner have it: every property
+//! of the job, then what the task itself sets, under its new and its old name.
+
+use crate::job_data::JobData;
+use api::{Split, Streaming};
+use ids::AttemptKey;
+use std::path::Path;
+
+/// What an attempt works on.
+#[derive(Clone, Copy)]
+pub(crate) enum TaskPlace<'a> {
+    Map(&'a Split),
+    /// The number of the part.
+    Reduce(u32),
+}
+
+/// Properties that Hadoop has by itself and that scripts read.
+const CONSTANT: &[(&str, &str)] = &[
+    ("mapreduce_framework_name", "local"),
+    ("mapreduce_job_output_key_class", "org.apache.hadoop.io.Text"),
+    ("mapreduce_job_output_value_class", "org.apache.hadoop.io.Text"),
+    ("mapreduce_map_output_key_class", "org.apache.hadoop.io.Text"),
+    ("mapreduce_map_output_value_class", "org.apache.hadoop.io.Text"),
+];
+
+/// The variables of an attempt, later ones winning over earlier ones of the same name.
+pub(crate) fn variables(
+    job: &JobData,
+    streaming: &Streaming,
+    attempt: AttemptKey,
+    place: TaskPlace<'_>,
+    work_dir: &Path,
+) -> Vec<(String, String)> {
+    let spec = &job.run.spec;
+    let mut all: Vec<(String, String)> = Vec::new();
+    let mut set = |names: &[&str], value: &str| {
+        all.extend(names.iter().map(|name| (name.to_string(), value.to_string())));
+    };
+    CONSTANT.iter().for_each(|(name, value)| set(&[name], value));
+    for (name, value) in &streaming.properties {
+        set(&[&variable_name(name)], value);
+    }
+    let (is_map, partition) = match place {
+        TaskPlace::Map(_) => (true, attempt.task.task.0),
+        TaskPlace::Reduce(part) => (false, part),
+    };
+    let job_number = format!("sailfish_{:04}", attempt.task.job.0);
+    let task = format!("{job_number}_{}_{partition:06}", if is_map { 'm' } else { 'r' });
+    let attempt_id = format!("attempt_{task}_{}", attempt.attempt.0);
+    let output = format!("file:{}", spec.output.display());
+    set(&["mapreduce_job_name"], &spec.name);
+    set(&["mapreduce_job_id", "mapred_job_id"], &format!("job_{job_number}"));
+    set(&["mapreduce_task_id", "mapred_tip_id"], &format!("task_{task}"));
+    set(&["mapreduce_task_attempt_id", "mapred_task_id"], &attempt_id);
+    set(&["mapreduce_task_partition", "mapred_task_partition"], &partition.to_string());
+    set(&["mapreduce_task_ismap", "mapred_task_is_map"], if is_map { "true" } else { "false" });
+    set(&["mapreduce_output_fileoutputformat_outputdir"], &output);
+    // Nothing lies there: a script that writes files of its own beside the output fails and says so.
+    let side_files = format!("{output}/_temporary/0/_temporary/{attempt_id}");
+    set(&["mapreduce_task_output_dir", "mapred_work_output_dir"], &side_files);
+    set(&["mapreduce_cluster_local_dir", "mapred_local_dir"], &work_dir.to_string_lossy());
+    if let Ok(user) = std::env::var("USER") {
+        set(&["mapreduce_job_user_name", "user_name"], &user);
+    }
+    set(&["TMPDIR"], &std::env::temp_dir().to_string_lossy());
+    // The splits of a streaming job lie in one file each.
+    if let TaskPlace::Map(split) = place
+        && let Some(segment) = split.segments.first()
+        && let Some(input) = spec.inputs.get(segment.file_index as usize)
+    {
+        let path = format!("file:{}", input.path.display());
+        set(&["mapreduce_map_input_file", "map_input_file"], &path);
+        set(&["mapreduce_map_input_start", "map_input_start"], &segment.offset_bytes.to_string());
+        set(&["mapreduce_map_input_length", "map_input_length"], &segment.length_bytes.to_string());
+    }
+    all
+}
+
+/// A property's name as a variable: `_` for each character that is no letter or digit of ASCII.
+fn variable_name(property: &str) -> String {
+    property.chars().map(|each| if each.is_ascii_alphanumeric() { each } else { '_' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::variable_name;
+
+    #[test]
+    fn names_hold_letters_and_digits() {
+        assert_eq!(variable_name("mapreduce.job.end-notification.url"), "mapreduce_job_end_notification_url");
+        assert_eq!(variable_name("naïve.1"), "na_ve_1");
+    }
+}

@@ -1,0 +1,106 @@
+//! Order of keys and partitions, from partitioner, comparator and the number of reduce tasks.
+
+use crate::classes::{PartitionerClass, is_key_field_comparator};
+use crate::error::StreamingError;
+use crate::job::PartitionChoice;
+use crate::names;
+use crate::properties::{Properties, Property};
+use api::{FieldPlace, KeyRules, KeyStretch, Numbers, OrderStep, PartitionRule};
+use keys::{leading_steps, parse_order_options, parse_partition_options};
+
+/// Order and partitions of a job. `reduces` is what the user asked for; None leaves it to us.
+pub(crate) fn rules(
+    properties: &Properties,
+    partitioner: Option<PartitionerClass>,
+    reduces: Option<u32>,
+    notes: &mut Vec<String>,
+) -> Result<(KeyRules, PartitionChoice), StreamingError> {
+    let order = order(properties, notes)?;
+    let stretches = match partitioner {
+        Some(PartitionerClass::KeyFieldBased) => Some(stretches(properties)?),
+        Some(PartitionerClass::Hash) | None => None,
+    };
+    for name in [names::PARTITIONER_OPTIONS, names::KEY_FIELDS_FOR_PARTITION] {
+        if let (None, Some(property)) = (&stretches, properties.get(name)) {
+            notes.push(format!(
+                "-D {} has no effect, as in Hadoop, without -partitioner \
+                 org.apache.hadoop.mapred.lib.KeyFieldBasedPartitioner",
+                property.written
+            ));
+        }
+    }
+    let separator = match order.is_empty() && stretches.is_none() {
+        true => Vec::new(),
+        false => properties.separator(names::KEY_FIELD_SEPARATOR)?,
+    };
+    let (choice, group_steps) = choose(&order, stretches, reduces);
+    let partitions = match &choice {
+        PartitionChoice::Exactly(rule) => Some(rule.clone()),
+        PartitionChoice::Engine | PartitionChoice::ByBytes { .. } => None,
+    };
+    Ok((KeyRules { order, separator, partitions, group_steps }, choice))
+}
+
+fn order(properties: &Properties, notes: &mut Vec<String>) -> Result<Vec<OrderStep>, StreamingError> {
+    let options = properties.get(names::COMPARATOR_OPTIONS);
+    let comparator = properties.get(names::COMPARATOR_CLASS);
+    let by_fields = match comparator {
+        Some(class) => is_key_field_comparator(&format!("-D {}", class.written), &class.value)?,
+        None => false,
+    };
+    match options {
+        Some(options) if by_fields => {
+            parse_order_options(&options.value, Numbers::Lenient).map_err(|error| wrong(options, &error))
+        }
+        Some(options) => {
+            notes.push(format!(
+                "-D {} has no effect, as in Hadoop, without -D mapreduce.job.output.key.comparator.class=\
+                 org.apache.hadoop.mapreduce.lib.partition.KeyFieldBasedComparator",
+                options.written
+            ));
+            Ok(Vec::new())
+        }
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The stretches that the partitioner hashes: `num.key.fields.for.partition` wins over the options; the whole key
+/// where neither is given.
+fn stretches(properties: &Properties) -> Result<Vec<KeyStretch>, StreamingError> {
+    if let Some(fields) = properties.number(names::KEY_FIELDS_FOR_PARTITION, 1)? {
+        let start = FieldPlace { field: 1, character: 1 };
+        return Ok(vec![KeyStretch { start, end: Some(FieldPlace { field: fields, character: 0 }) }]);
+    }
+    let stretches = match properties.get(names::PARTITIONER_OPTIONS) {
+        Some(options) => parse_partition_options(&options.value).map_err(|error| wrong(options, &error))?,
+        None => Vec::new(),
+    };
+    Ok(if stretches.is_empty() { vec![KeyStretch::WHOLE] } else { stretches })
+}
+
+fn wrong(property: &Property, error: &keys::OptionsError) -> StreamingError {
+    property.wrong(&error.to_string())
+}
+
+/// Who makes the partitions, and how many first steps of the order are the partition key.
+fn choose(
+    order: &[OrderStep],
+    stretches: Option<Vec<KeyStretch>>,
+    reduces: Option<u32>,
+) -> (PartitionChoice, u32) {
+    if let Some(count) = reduces {
+        let stretches = stretches.unwrap_or_default();
+        return (PartitionChoice::Exactly(PartitionRule { count, stretches }), 0);
+    }
+    let Some(stretches) = stretches else { return (PartitionChoice::Engine, 0) };
+    if order.is_empty() && stretches == [KeyStretch::WHOLE] {
+        return (PartitionChoice::Engine, 0);
+    }
+    // Records of a partition lie side by side where the fields are the first steps of the order, so that key ranges
+    // serve; else the partition is the unit.
+    match leading_steps(order, &stretches) {
+        Some(steps) if steps as usize == order.len() => (PartitionChoice::Engine, 0),
+        Some(steps) => (PartitionChoice::Engine, steps),
+        None => (PartitionChoice::ByBytes { stretches }, 0),
+    }
+}
