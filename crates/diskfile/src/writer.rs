@@ -82,6 +82,9 @@ impl SequentialWriter {
 
     /// Writes what is left, waits for what is under way, cuts the file to its length and syncs it if asked to.
     pub fn finish(mut self, sync: bool) -> std::io::Result<u64> {
+        if self.failed {
+            return Err(after_failure());
+        }
         let written_bytes = self.written_bytes();
         let last = std::mem::replace(&mut self.buffer, AlignedBuffer::new(1));
         let last = Filled { buffer: last, bytes: self.filled, offset: self.offset };
@@ -105,7 +108,7 @@ impl SequentialWriter {
     /// Sends the full buffer on and takes an empty one.
     fn pass_on(&mut self) -> std::io::Result<()> {
         if self.failed {
-            return Err(Error::new(ErrorKind::BrokenPipe, "an earlier write of this file failed"));
+            return Err(after_failure());
         }
         let next = self.next_buffer();
         let next = next.inspect_err(|_| self.failed = true)?;
@@ -117,7 +120,12 @@ impl SequentialWriter {
             self.background = Some(Background::start(Arc::clone(&self.file))?);
         }
         let background = self.background.as_ref().ok_or(ErrorKind::BrokenPipe)?;
-        background.filled.send(full).map_err(|_| Error::from(ErrorKind::BrokenPipe))
+        if background.filled.send(full).is_ok() {
+            return Ok(());
+        }
+        // The thread ended with an error, which stands behind the buffers it gave back before.
+        self.failed = true;
+        Err(background.emptied.try_iter().find_map(Result::err).unwrap_or(ErrorKind::BrokenPipe.into()))
     }
 
     fn next_buffer(&mut self) -> std::io::Result<AlignedBuffer> {
@@ -168,6 +176,10 @@ impl Write for SequentialWriter {
     }
 }
 
+fn after_failure() -> Error {
+    Error::new(ErrorKind::BrokenPipe, "an earlier write of this file failed")
+}
+
 /// Writes a buffer. Its last bytes may be no whole block; then zeros follow, which the end of the file cuts off.
 fn write_out(file: &File, filled: &Filled) -> std::io::Result<()> {
     let padded = filled.bytes.next_multiple_of(ALIGNMENT_BYTES);
@@ -212,6 +224,20 @@ mod tests {
             prop_assert_eq!(writer.written_bytes(), expected.len() as u64);
             prop_assert_eq!(writer.finish(direct).unwrap(), expected.len() as u64);
             prop_assert_eq!(std::fs::read(&path).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn an_error_is_the_one_of_the_disk() {
+        for buffers in 1..8 {
+            let mut writer =
+                SequentialWriter::create("/dev/full".as_ref(), Through::PageCache, 4096).unwrap();
+            let mut outcome = Ok(());
+            for _ in 0..buffers {
+                outcome = outcome.and_then(|()| writer.write_all(&[1; 4096]));
+            }
+            let error = outcome.and_then(|()| writer.finish(false)).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "after {buffers} buffers: {error}");
         }
     }
 

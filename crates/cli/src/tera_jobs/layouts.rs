@@ -73,7 +73,7 @@ fn hint(start: &[u8]) -> &'static str {
         return "; its lines have 99 bytes: ascii rows end with CR LF, and here the CR is lost";
     }
     let text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
-    match start.iter().all(text) && !ends_line(ROW_BYTES.min(start.len().max(1))) {
+    match start.iter().all(text) && !ends_line(ROW_BYTES) {
         true => "; it looks like text: `sailfish run --total-order` sorts lines",
         false => "",
     }
