@@ -131,18 +131,12 @@ struct UpperBound {
 
 impl UpperBound {
     fn new(key: &[u8]) -> Self {
-        let mut first = [0; 8];
-        let length = key.len().min(first.len());
-        first[..length].copy_from_slice(&key[..length]);
-        Self { key: key.to_vec(), prefix: u64::from_be_bytes(first) }
+        Self { key: key.to_vec(), prefix: record::key_prefix(key) }
     }
 
     #[inline]
     fn is_above(&self, key: &[u8]) -> bool {
-        match key.first_chunk::<8>() {
-            Some(first) if u64::from_be_bytes(*first) < self.prefix => true,
-            _ => key < self.key.as_slice(),
-        }
+        record::key_prefix(key) < self.prefix || key < self.key.as_slice()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use api::{Boundaries, KeyBytes};
 use ids::IfileIndex;
+use ifile::record::key_prefix;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Sends partition keys to I-files. The same key always goes to the same I-file within a map attempt.
@@ -14,23 +15,10 @@ pub enum Partitioner {
     Range { boundaries: Boundaries, prefixes: Vec<u64> },
 }
 
-/// The first eight bytes of a key as a number, zero padded: keys whose prefixes differ compare as these do.
-#[inline]
-fn prefix(key: &[u8]) -> u64 {
-    match key.first_chunk::<8>() {
-        Some(first) => u64::from_be_bytes(*first),
-        None => {
-            let mut bytes = [0; 8];
-            bytes[..key.len()].copy_from_slice(key);
-            u64::from_be_bytes(bytes)
-        }
-    }
-}
-
 impl Partitioner {
     /// Range partitioning by boundaries, which are in key order.
     pub fn range(boundaries: Boundaries) -> Self {
-        let prefixes = boundaries.keys.iter().map(|key| prefix(&key.0)).collect();
+        let prefixes = boundaries.keys.iter().map(|key| key_prefix(&key.0)).collect();
         Self::Range { boundaries, prefixes }
     }
 
@@ -47,7 +35,7 @@ impl Partitioner {
             Self::Range { boundaries, prefixes } => {
                 // Counting without a branch beats a search among so few; only where prefixes are equal are keys
                 // looked at.
-                let own = prefix(partition_key);
+                let own = key_prefix(partition_key);
                 let below = prefixes.iter().filter(|prefix| **prefix < own).count();
                 let equal = prefixes[below..].iter().take_while(|prefix| **prefix == own).count();
                 let tied = &boundaries.keys[below..below + equal];

@@ -122,6 +122,19 @@ pub fn encode(shape: KeyShape, key: &[u8], value: &[u8], partition_key_bytes: us
     out.extend_from_slice(value);
 }
 
+/// The first eight bytes of a key as a number, zero padded: keys whose prefixes differ compare as these do.
+#[inline]
+pub fn key_prefix(key: &[u8]) -> u64 {
+    match key.first_chunk::<8>() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..key.len()].copy_from_slice(key);
+            u64::from_be_bytes(bytes)
+        }
+    }
+}
+
 /// The 128-bit hash of one encoded record. The proof adds these up (wrapping), so order does not matter and a
 /// record that is lost, doubled or altered changes the sum. XXH3 was chosen for its known collision quality;
 /// the lengths are inside, so (key, value) boundaries count.

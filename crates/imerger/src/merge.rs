@@ -4,6 +4,7 @@
 //! all. Taking the winner replays one path, log2(k) matches (Knuth, TAOCP 3, section 5.4.1).
 
 use ids::{AttemptNumber, IfileIndex, TaskIndex};
+use ifile::record::key_prefix;
 use ifile::{Record, SourceRow};
 use std::cmp::Ordering;
 
@@ -148,13 +149,7 @@ fn read_head<R: SortedRun>(run: &mut R) -> Result<Head, R::Error> {
     if !run.advance()? {
         return Ok(ENDED);
     }
-    let key = run.record().key;
-    let mut bytes = [0; 8];
-    if let Some(first) = key.first_chunk::<8>() {
-        bytes = *first;
-    } else {
-        bytes[..key.len()].copy_from_slice(key);
-    }
+    let prefix = key_prefix(run.record().key);
     let rank = run.sources()[run.source_row() as usize].rank();
-    Ok(Head { prefix: u64::from_be_bytes(bytes), rank, ended: false })
+    Ok(Head { prefix, rank, ended: false })
 }

@@ -64,7 +64,8 @@ impl<'a> CombineEmitter<'a> {
             Function::Builtin { name, argument } => {
                 let fold = builtin_fold(name, argument.as_deref(), "combiner");
                 let fold = fold.map_err(FunctionUnusable::failure)?;
-                Window::Folded(FoldTable::new(fold, context.record_bytes_max, window_bytes))
+                let kept_bytes_max = window_bytes.min(FOLDED_BYTES_MAX);
+                Window::Folded(FoldTable::new(fold, context.record_bytes_max, kept_bytes_max))
             }
         };
         let kept_bytes_max = match window {

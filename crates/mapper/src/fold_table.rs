@@ -56,10 +56,10 @@ pub(crate) struct FoldTable {
 }
 
 impl FoldTable {
-    /// A table that is drained when it has `window_bytes`. Room for all of them is set aside at once: it costs
+    /// A table that is drained when it keeps `kept_bytes_max`. Room for all of them is set aside at once: it costs
     /// address space until it is used, and neither copies nor twice the memory afterwards.
-    pub(crate) fn new(fold: Fold, record_bytes_max: u64, window_bytes: u64) -> Self {
-        let arena_bytes = window_bytes as usize;
+    pub(crate) fn new(fold: Fold, record_bytes_max: u64, kept_bytes_max: u64) -> Self {
+        let arena_bytes = kept_bytes_max as usize;
         Self {
             fold,
             record_bytes_max,
