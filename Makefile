@@ -11,16 +11,20 @@ SKIPPED := $(TARGET)/skipped.txt
 RUNS ?= 5
 ROWS ?=
 SCALE ?= 1
+# Jobs of the rates of bench-cluster.
+JOBS ?= 1000000
 # Nightly: cases of each property test, and seconds for each fuzz target.
 CASES ?= 4096
 FUZZ_SECONDS ?= 600
 
-.PHONY: help demo test bench nightly fmt release lint tests fuzz-build
+.PHONY: help demo cluster-demo test bench bench-cluster nightly fmt release lint postgres tests fuzz-build
 
 help:
 	@echo "make demo      build, count the words of our dependencies' sources, sort 1 GB of TeraSort data, print reports"
+	@echo "make cluster-demo  a server and four nodes in two racks as processes: jobs of two users, a node that leaves, a question in SQL"
 	@echo "make test      what CI runs: format, lints, tidy, all tests, fuzz targets compile"
 	@echo "make bench     the speed table against references and peers (RUNS=$(RUNS), ROWS=tera,words,... for some of it)"
+	@echo "make bench-cluster  jobs per second, submit to start, restart of a server (JOBS=$(JOBS))"
 	@echo "make nightly   the long versions: CASES=$(CASES) a property test, FUZZ_SECONDS=$(FUZZ_SECONDS) a fuzz target"
 	@echo "make fmt       format the sources"
 
@@ -54,9 +58,14 @@ demo: release
 	    $(SAILFISH) report --state $(DEMO)/state --limit 4 $$job
 	@rm -rf $(DEMO)/rows $(DEMO)/sorted
 
+cluster-demo: release
+	@mkdir -p $(DEMO)
+	demo/cluster.sh $(abspath $(SAILFISH)) $(abspath $(XTASK)) $(abspath $(DEMO)/cluster)
+
 test:
 	@mkdir -p $(TARGET) && : > $(SKIPPED)
 	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory postgres
 	@$(MAKE) --no-print-directory tests
 	@$(MAKE) --no-print-directory fuzz-build
 	@if [ -s $(SKIPPED) ]; then echo "Not run:"; sed 's/^/  /' $(SKIPPED); else echo "Nothing was left out."; fi
@@ -65,6 +74,17 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo xtask tidy
+
+# The tests of the store start a PostgreSQL of their own, as another user where they run as root. Where its programs are
+# missing they are installed if that can be done; else those tests say that they did not run.
+postgres:
+	@if ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || command -v initdb > /dev/null; then :; \
+	elif command -v apt-get > /dev/null && [ "$$(id -u)" = 0 ]; then \
+	    echo "apt-get install postgresql" && export DEBIAN_FRONTEND=noninteractive && \
+	    { apt-get install -y -q postgresql > /dev/null || { apt-get update -q && apt-get install -y -q postgresql; } > /dev/null; } \
+	    || echo "cannot install the package postgresql; its tests will not run"; \
+	else echo "there is no PostgreSQL (install the package postgresql); its tests will not run"; \
+	fi
 
 # The binary is built first because the black-box tests start it.
 tests:
@@ -83,6 +103,9 @@ fuzz-build:
 	    cargo check --locked --bins --manifest-path fuzz/Cargo.toml && \
 	    echo "fuzz targets: compiled, not run (make nightly runs them)" >> $(SKIPPED); \
 	fi
+
+bench-cluster: release
+	SAILFISH=$(SAILFISH) bench/cluster.sh --jobs $(JOBS)
 
 bench: release
 	SAILFISH=$(SAILFISH) XTASK=$(XTASK) bench/speed.sh --runs $(RUNS) --scale $(SCALE) $(if $(ROWS),--rows $(ROWS))

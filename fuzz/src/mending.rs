@@ -39,6 +39,45 @@ pub fn mend_last_crc(bytes: &mut [u8]) {
     }
 }
 
+/// Bytes of a frame head between nodes, and where its checksum over chunk and frame header stands in it.
+const FRAME_HEAD_CRC_OFFSET: usize = 8;
+const FRAME_HEAD_HEADER_OFFSET: usize = 12;
+/// Bytes of the head of an entry of a scan, and where fields stand in it.
+const ENTRY_HEAD_BYTES: usize = 24;
+const ENTRY_BODY_BYTES_OFFSET: usize = 8;
+const ENTRY_BODY_CRC_OFFSET: usize = 12;
+const ENTRY_ORDINAL_OFFSET: usize = 16;
+const ENTRY_BLOCK: u8 = 2;
+
+/// Mends a frame header and the head around it.
+pub fn mend_frame_head(bytes: &mut [u8]) {
+    if bytes.len() < FRAME_HEAD_HEADER_OFFSET + FRAME_HEADER_BYTES {
+        return;
+    }
+    mend_last_crc(&mut bytes[FRAME_HEAD_HEADER_OFFSET..FRAME_HEAD_HEADER_OFFSET + FRAME_HEADER_BYTES]);
+    let crc = crc32c::crc32c(&bytes[..FRAME_HEAD_CRC_OFFSET]);
+    let crc = crc32c::crc32c_append(crc, &bytes[FRAME_HEAD_HEADER_OFFSET..]);
+    put_crc(bytes, FRAME_HEAD_CRC_OFFSET, crc);
+}
+
+/// Mends the entries of a scan one after the other: their numbers and checksums.
+pub fn mend_scan_stream(bytes: &mut [u8]) {
+    let (mut offset, mut ordinal) = (0, 0u32);
+    while bytes.len() - offset >= ENTRY_HEAD_BYTES {
+        let entry = &mut bytes[offset..];
+        let length = &entry[ENTRY_BODY_BYTES_OFFSET..ENTRY_BODY_BYTES_OFFSET + 4];
+        let body_bytes = length.iter().rev().fold(0, |value, byte| value << 8 | usize::from(*byte));
+        let body_end = (ENTRY_HEAD_BYTES + body_bytes).min(entry.len());
+        let is_block = entry[0] == ENTRY_BLOCK;
+        let body_crc = if is_block { 0 } else { crc32c::crc32c(&entry[ENTRY_HEAD_BYTES..body_end]) };
+        put_crc(entry, ENTRY_BODY_CRC_OFFSET, body_crc);
+        put_crc(entry, ENTRY_ORDINAL_OFFSET, ordinal);
+        mend_last_crc(&mut entry[..ENTRY_HEAD_BYTES]);
+        offset += body_end;
+        ordinal += 1;
+    }
+}
+
 fn put_crc(bytes: &mut [u8], offset: usize, crc: u32) {
     bytes[offset..offset + 4].copy_from_slice(&crc.to_le_bytes());
 }

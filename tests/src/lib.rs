@@ -17,6 +17,7 @@
 //! By its use in `tests/tests/`.
 
 mod binary;
+mod cluster;
 mod compressed;
 mod corpus;
 mod faulting;
@@ -30,6 +31,7 @@ mod sandbox;
 mod tera_rows;
 
 pub use binary::sailfish_binary;
+pub use cluster::{CLUSTER_MEMORY, Cluster};
 pub use compressed::{bzip2, gzip, unpacked, xz, zstd};
 pub use corpus::corpus;
 pub use faulting::{SmallDisk, Watched, left_on_small_disks, with_small_disks};

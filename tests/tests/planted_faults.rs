@@ -56,7 +56,8 @@ fn check(fault: PlantedFault, options: &[&str]) {
     sandbox.assert_nothing_left();
     assert!(!failed.stderr.contains("job 1 done"), "{}", failed.story());
 
-    let jobs = sandbox.query("select state, exit_code, error, report from jobs");
+    let jobs =
+        sandbox.query("select state, exit_code, error, report from jobs left join reports using (job)");
     assert_eq!(jobs.len(), 1);
     assert_eq!(jobs[0]["state"], "failed", "{jobs:?}");
     assert!(jobs[0]["error"].as_str().is_some_and(|error| error.contains("proof")), "{jobs:?}");

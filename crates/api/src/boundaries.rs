@@ -3,10 +3,11 @@
 use crate::KeyBytes;
 use ids::BoundariesVersion;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// One version of the boundaries of a job. `keys` is sorted and has at most one key fewer than there are
 /// I-files: a key goes to the I-file whose index is the number of boundaries that are <= the key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Boundaries {
     pub version: BoundariesVersion,

@@ -1,9 +1,10 @@
 //! Why an attempt failed, in the three answers a caller needs: retryable, whose fault, what to tell the user.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Whose fault a failure is; decides the advice given and whether another attempt may help.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Blame {
     /// The user's program failed: tried again up to the limit, then its exit code becomes ours.
@@ -19,7 +20,7 @@ pub enum Blame {
 }
 
 /// The failure of one attempt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskFailure {
     pub blame: Blame,

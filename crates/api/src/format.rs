@@ -1,13 +1,14 @@
 //! How input bytes are parted into records, how lines are parted into key and value, and how output is written.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Length of a row of the sort benchmark, and of its key (docs/formats/tera-rows.md).
 pub const TERA_ROW_BYTES: u32 = 100;
 pub const TERA_KEY_BYTES: u32 = 10;
 
 /// How input is parted into records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RecordFormat {
     /// Each record ends with this byte (LF, or NUL), which is not part of it. The last of a file may lack it.
@@ -26,7 +27,7 @@ impl RecordFormat {
 
 /// How a line is parted: the first `key_fields` fields, with the separators between them, are the key; the
 /// separator behind them is dropped; the rest is the value. A line with fewer separators is a key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FieldSplit {
     /// Never empty; may have several bytes.
@@ -42,7 +43,7 @@ impl Default for FieldSplit {
 }
 
 /// How pairs are written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum OutputFormat {
     /// Key, separator, value, terminator.
@@ -65,7 +66,7 @@ impl Default for OutputFormat {
 }
 
 /// How output parts are compressed. The names of the parts get the extension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputCodec {
     Gzip,
@@ -87,7 +88,7 @@ impl OutputCodec {
 }
 
 /// The formats of a job from end to end. The default is what `sailfish run` does without format options.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Formats {
     pub input: RecordFormat,
@@ -131,13 +132,14 @@ impl Default for Formats {
 
 /// Input that is made, not read: rows of the sort benchmark. A split's segments are then stretches of rows:
 /// `offset_bytes` and `length_bytes` count row bytes from `start`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GeneratedRows {
     pub layout: TeraLayout,
     pub skewed: bool,
     /// Number of the first row.
     #[serde(with = "crate::proof::hash_hex")]
+    #[schema(value_type = String)]
     pub start: u128,
     pub rows: u64,
 }
@@ -150,7 +152,7 @@ impl GeneratedRows {
 }
 
 /// The layouts of sort benchmark rows (docs/formats/tera-rows.md).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TeraLayout {
     /// gensort 1.5, binary.

@@ -1,9 +1,10 @@
 //! What a user wrote for `--mapper`, `--combiner` or `--reducer`.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// A user function: a built-in (`builtin:NAME` or `builtin:NAME:ARGUMENT`) or a command line.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Function {
     Builtin {

@@ -1,12 +1,14 @@
 //! A MapReduce job as submitted: everything the user chose, with defaults filled in, and the pinned inputs.
 
+use crate::task::RunTask;
 use crate::{Formats, Function, GeneratedRows, KeyRules, Layout};
 use ids::JobId;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use utoipa::ToSchema;
 
 /// How an input file is read; found from its first bytes, never from its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InputFormat {
     Plain,
@@ -17,10 +19,11 @@ pub enum InputFormat {
 }
 
 /// An input file as it was at submit. A reader refuses the file when size or time differ.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InputFile {
     /// Absolute path.
+    #[schema(value_type = String)]
     pub path: PathBuf,
     pub size_bytes: u64,
     /// Modification time in nanoseconds since 1970.
@@ -30,7 +33,7 @@ pub struct InputFile {
 
 /// A stretch of one input file. For plain files the reader moves both ends to line ends: a line belongs to
 /// the segment in which it starts. Compressed files are one segment each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Segment {
     /// Position in `JobSpec::inputs`.
@@ -40,14 +43,14 @@ pub struct Segment {
 }
 
 /// The input of one map task: segments in input order. The splits of a job partition each file exactly.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Split {
     pub segments: Vec<Segment>,
 }
 
 /// Which I-file a key goes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Partitioning {
     /// By hash of the partition key; each part is sorted.
@@ -59,7 +62,7 @@ pub enum Partitioning {
 }
 
 /// How blocks are compressed; a block that does not shrink is stored raw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Codec {
     None,
@@ -68,7 +71,7 @@ pub enum Codec {
 }
 
 /// A submitted MapReduce job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
     pub name: String,
@@ -82,6 +85,7 @@ pub struct JobSpec {
     /// No shuffle: what the mappers put out is the output.
     pub map_only: bool,
     /// Absolute path of the output directory.
+    #[schema(value_type = String)]
     pub output: PathBuf,
     pub overwrite: bool,
     pub partitioning: Partitioning,
@@ -91,8 +95,10 @@ pub struct JobSpec {
     /// Pipelines that run at once.
     pub slots: u32,
     /// Absolute directories for intermediate data; never empty.
+    #[schema(value_type = Vec<String>)]
     pub disks: Vec<PathBuf>,
     /// Files linked into the work directory of user programs, absolute.
+    #[schema(value_type = Vec<String>)]
     pub files: Vec<PathBuf>,
     /// Extra environment of user programs.
     pub env: Vec<(String, String)>,
@@ -118,9 +124,43 @@ pub struct JobSpec {
     /// Keep the intermediate files for so long after the end; None: `keep_ifiles` says for good or not at all.
     #[serde(default)]
     pub keep_seconds: Option<u64>,
+    /// Set for a job of one task, which is no MapReduce: all else but the name is empty then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub single: Option<RunTask>,
 }
 
 impl JobSpec {
+    /// A job of one task.
+    pub fn of_one_task(name: String, task: RunTask) -> Self {
+        Self {
+            name,
+            inputs: Vec::new(),
+            mapper: None,
+            combiner: None,
+            reducer: None,
+            map_only: true,
+            output: PathBuf::new(),
+            overwrite: false,
+            partitioning: Partitioning::Hash,
+            codec: Codec::None,
+            memory_bytes: 0,
+            slots: 1,
+            disks: Vec::new(),
+            files: Vec::new(),
+            env: Vec::new(),
+            keep_ifiles: false,
+            sync: false,
+            layout: Layout::default(),
+            formats: Formats::default(),
+            keys: KeyRules::default(),
+            generate: None,
+            streaming: None,
+            reduce_again: None,
+            keep_seconds: None,
+            single: Some(task),
+        }
+    }
+
     /// Bytes of all inputs as stored, or of the rows that are made in their place.
     pub fn input_bytes(&self) -> u64 {
         let made = self.generate.map_or(0, |generated| generated.bytes());
@@ -129,7 +169,7 @@ impl JobSpec {
 }
 
 /// What makes a job one of Hadoop Streaming to its programs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Streaming {
     /// The properties of the job (`-D` and what other options set): programs find each in their environment with
@@ -149,18 +189,19 @@ pub struct Streaming {
 }
 
 /// A file or directory under another name in the work directory of programs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileLink {
     /// One word without slashes.
     pub name: String,
     /// Absolute path.
+    #[schema(value_type = String)]
     pub path: PathBuf,
 }
 
 /// What a mapper program of a streaming job reads for each line of input. A line of Hadoop's ends with LF, CR or
 /// CR LF; a program reads LF in place of each.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum MapperInput {
     /// The line.

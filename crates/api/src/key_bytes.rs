@@ -1,9 +1,11 @@
 //! A record key inside a message: any bytes, hex in JSON.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::ToSchema;
 
 /// Key bytes in a message. Order is bytewise, as everywhere.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, ToSchema)]
+#[schema(value_type = String)]
 pub struct KeyBytes(pub Vec<u8>);
 
 impl Serialize for KeyBytes {

@@ -1,9 +1,10 @@
 //! How keys are compared, and which reducer a key goes to, where that is not the key's bytes.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// A place in a key: field and character, both counted from 1, as in `sort -k`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FieldPlace {
     pub field: u32,
@@ -12,7 +13,7 @@ pub struct FieldPlace {
 }
 
 /// A stretch of a key, from a place to a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeyStretch {
     pub start: FieldPlace,
@@ -26,7 +27,7 @@ impl KeyStretch {
 }
 
 /// What a number may look like in a numeric order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Numbers {
     /// Integers of any size and decimals, by value; anything else is an error that names the record.
@@ -36,7 +37,7 @@ pub enum Numbers {
 }
 
 /// One step of an order: keys equal in it are ordered by the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OrderStep {
     pub stretch: KeyStretch,
@@ -46,7 +47,7 @@ pub struct OrderStep {
 }
 
 /// How a partition is chosen from the bytes of a key. Fixed per job: a re-run must choose the same.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PartitionRule {
     /// Exactly so many parts, each one reducer that sees its partition whole.
@@ -60,7 +61,7 @@ pub struct PartitionRule {
 /// With an order the stored key is an encoding whose bytes compare as the keys should, and the key itself travels
 /// in front of the value. With partitions the number of the partition is the first four bytes of the stored key,
 /// so that it does not set the number of I-files.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeyRules {
     /// Empty: bytewise by the whole key.

@@ -1,9 +1,10 @@
 //! Sizes and counts fixed at submit (design section 3, "How many, how large"), shown in the report.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Derived sizes of a job. Made by `mapreduce::layout`, obeyed by everything that handles its data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Layout {
     pub ifile_count: u32,

@@ -15,9 +15,11 @@
 //! Unit tests where text is parsed; job, tasks and results go through JSON and back in `tests/`.
 
 pub mod boundaries;
+pub mod control;
 pub mod failure;
 pub mod format;
 pub mod function;
+pub mod history;
 pub mod job;
 pub mod job_file;
 pub mod key_bytes;

@@ -2,16 +2,18 @@
 
 use ids::{ChunkId, IfileIndex};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Records, their encoded bytes, and the wrapping 128-bit sum of their hashes. Independent of order;
 /// two sums add up field by field.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DataSum {
     pub records: u64,
     /// Bytes of the encoded records as `ifile` counts them (lengths, key, value; no source).
     pub bytes: u64,
     #[serde(with = "hash_hex")]
+    #[schema(value_type = String)]
     pub hash_sum: u128,
 }
 
@@ -34,7 +36,7 @@ impl DataSum {
 }
 
 /// What one map attempt says it appended to one chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceCommit {
     pub ifile: IfileIndex,

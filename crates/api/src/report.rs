@@ -3,11 +3,12 @@
 use crate::{Formats, Layout, task::Part};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
 /// The version of the report's own format.
 pub const REPORT_VERSION: u32 = 1;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobReport {
     pub report_version: u32,
@@ -46,7 +47,7 @@ pub struct JobReport {
     pub reduce_again: Option<ids::JobId>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InputReport {
     pub files: u64,
@@ -58,7 +59,7 @@ pub struct InputReport {
     pub splits: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MapReport {
     pub tasks: u64,
@@ -68,7 +69,7 @@ pub struct MapReport {
     pub unread_bytes: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShuffleReport {
     pub ifiles: u64,
@@ -93,7 +94,7 @@ pub struct ShuffleReport {
     pub write_seconds: f64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReduceReport {
     pub tasks: u64,
@@ -110,7 +111,7 @@ pub struct ReduceReport {
 }
 
 /// Wall time of a stage, from the start of its first attempt to the end of its last.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseReport {
     pub stage: String,
@@ -119,7 +120,7 @@ pub struct PhaseReport {
     pub tasks: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProofReport {
     /// True where what the reduce tasks merged equals what the maps committed, I-file by I-file.
@@ -132,7 +133,7 @@ pub struct ProofReport {
 }
 
 /// One reduce task of the plan.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlanRow {
     pub part: u32,

@@ -5,13 +5,14 @@
 //! `adopt` -> `merge` -> `reduce` -> `commit`.
 
 use crate::{DataSum, KeyBytes, SourceCommit, Split};
-use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, PlanVersion, RunId, Source};
+use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, PlanVersion, RunId, Source};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use utoipa::ToSchema;
 
 /// The work of one task.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Task {
     Map(MapTask),
@@ -20,10 +21,12 @@ pub enum Task {
     Merge(MergeTask),
     Reduce(ReduceTask),
     Commit(CommitTask),
+    /// The only task of a job that is no MapReduce.
+    Run(RunTask),
 }
 
 /// What a finished attempt reports. The variant is that of its task.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum TaskResult {
     Map(MapResult),
@@ -32,11 +35,46 @@ pub enum TaskResult {
     Merge(MergeResult),
     Reduce(ReduceResult),
     Commit(CommitResult),
+    Run(RunResult),
 }
+
+/// Any executable, run once, or nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunTask {
+    /// Program and arguments; empty: nothing is run and the task succeeds, which measures everything else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub words: Vec<String>,
+    /// Absolute; the program runs in it, and is looked for there where its name says so.
+    #[serde(default, skip_serializing_if = "is_empty_path")]
+    #[schema(value_type = String)]
+    pub directory: PathBuf,
+    /// On top of what always passes through.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<(String, String)>,
+}
+
+fn is_empty_path(path: &std::path::Path) -> bool {
+    path.as_os_str().is_empty()
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunResult {
+    /// The last of what the program wrote, at most [`RUN_OUTPUT_BYTES_MAX`] of each; bytes that are no UTF-8 are
+    /// replaced.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub standard_output: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub standard_error: String,
+}
+
+/// Bytes that are remembered of what the program of a one-task job wrote, to each of its two outputs.
+pub const RUN_OUTPUT_BYTES_MAX: usize = 64 << 10;
 
 /// Runs the user's mapper over a split and appends what it puts out to the I-files
 /// (or, in a map-only job, writes it as part `part_index`).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MapTask {
     pub split: Split,
@@ -44,7 +82,7 @@ pub struct MapTask {
     pub part_index: Option<u32>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MapResult {
     /// What was appended, per (I-file, chunk). Empty in a map-only job.
@@ -67,11 +105,15 @@ pub struct MapResult {
 }
 
 /// Closes all open chunks of the job on a node and sorts what is left into runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SealTask {}
+pub struct SealTask {
+    /// The node whose chunks these are; it runs the task.
+    #[serde(default)]
+    pub node: NodeId,
+}
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SealResult {
     pub chunks: Vec<ChunkSummary>,
@@ -85,12 +127,13 @@ pub struct SealResult {
 }
 
 /// Opens the runs that an earlier job kept, in place of maps and seal. Its files are read, never changed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdoptTask {
     /// The job whose runs these are.
     pub source: JobId,
     /// Its directories; a run's disk index is a position in this list.
+    #[schema(value_type = Vec<String>)]
     pub dirs: Vec<PathBuf>,
     pub runs: Vec<KeptRun>,
     /// Its chunks as the store remembers them: without the books per source, which the runs tell.
@@ -98,7 +141,7 @@ pub struct AdoptTask {
 }
 
 /// A run file as the store remembers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeptRun {
     pub run: RunId,
@@ -111,7 +154,7 @@ pub struct KeptRun {
     pub stored_bytes: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdoptResult {
     /// The chunks of the task, with what each source put into them by the source tables of the runs.
@@ -120,7 +163,7 @@ pub struct AdoptResult {
 }
 
 /// A stable chunk.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChunkSummary {
     pub chunk: ChunkId,
@@ -137,7 +180,7 @@ pub struct ChunkSummary {
 }
 
 /// A sorted run as the planner needs it: who is in it and how its bytes spread over the keys.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunSummary {
     pub run: RunId,
@@ -157,7 +200,7 @@ pub struct RunSummary {
 }
 
 /// `bytes` of records whose keys are >= `first_key` and below the next entry's key.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeyWeight {
     /// A lower bound of the keys: the first key, or a prefix of it where it is long.
@@ -167,14 +210,14 @@ pub struct KeyWeight {
 }
 
 /// Merges some runs of one I-file into one, so that a later merge opens fewer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MergeTask {
     pub ifile: IfileIndex,
     pub runs: Vec<RunId>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MergeResult {
     /// The runs that the new one replaces.
@@ -185,7 +228,7 @@ pub struct MergeResult {
 }
 
 /// Merges a key range of some I-files and runs the user's reducer over its groups.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReduceTask {
     pub plan_version: PlanVersion,
@@ -204,7 +247,7 @@ pub struct ReduceTask {
     pub expected_bytes: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReduceResult {
     pub part: Part,
@@ -229,7 +272,7 @@ pub struct ReduceResult {
 }
 
 /// A finished part file, still under the name its attempt gave it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
     /// Final name, `part-00000`, or with the extension of its codec `part-00000.gz`.
@@ -243,7 +286,7 @@ pub struct Part {
 }
 
 /// Publishes the output directory.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommitTask {
     /// In part order.
@@ -251,7 +294,7 @@ pub struct CommitTask {
     pub report: Box<crate::JobReport>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommitResult {
     /// An older output that was exchanged for the new one and then removed.

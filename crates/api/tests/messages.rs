@@ -38,7 +38,7 @@ fn reduce_task() -> ReduceTask {
 fn tasks_come_back_as_they_were() {
     let segment = Segment { file_index: 1, offset_bytes: 1 << 40, length_bytes: 5 };
     check(&Task::Map(MapTask { split: Split { segments: vec![segment] }, part_index: Some(0) }));
-    check(&Task::Seal(SealTask {}));
+    check(&Task::Seal(SealTask::default()));
     check(&Task::Reduce(reduce_task()));
 }
 

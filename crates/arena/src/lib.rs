@@ -20,9 +20,11 @@
 
 mod frame_bytes;
 mod mapping;
+mod pieces;
 mod scratch;
 
 pub use frame_bytes::FrameBytes;
+pub use pieces::append_piece;
 pub use scratch::Scratch;
 
 use mapping::Mapping;
@@ -247,22 +249,31 @@ impl SlabWriter {
         self.end += bytes.len();
     }
 
-    /// Appends three pieces one behind the other and gives them back as they stand in the slab. Panics when
-    /// they do not fit.
+    /// Appends a record: the first `header_len` bytes of its header, key, value. Panics when they do not fit.
     #[inline]
-    pub fn write_record(&mut self, header: &[u8], key: &[u8], value: &[u8]) -> &[u8] {
-        let bytes = header.len() + key.len() + value.len();
-        assert!(bytes <= self.room_bytes());
-        // SAFETY: as in `write`, for the three pieces together; what is given back was written here.
-        let written = unsafe {
+    pub fn write_record<const N: usize>(
+        &mut self,
+        header: [u8; N],
+        header_len: usize,
+        key: &[u8],
+        value: &[u8],
+    ) {
+        let bytes = header_len + key.len() + value.len();
+        let room = self.room_bytes();
+        assert!(header_len <= N && bytes <= room);
+        // SAFETY: as in `write`, for the three pieces together. Where the whole header is written, key and value
+        // come over what is behind its end, or the next record does.
+        unsafe {
             let start = self.slab.pointer().add(self.end);
-            std::ptr::copy_nonoverlapping(header.as_ptr(), start, header.len());
-            std::ptr::copy_nonoverlapping(key.as_ptr(), start.add(header.len()), key.len());
-            std::ptr::copy_nonoverlapping(value.as_ptr(), start.add(header.len() + key.len()), value.len());
-            std::slice::from_raw_parts(start, bytes)
-        };
+            if N <= room {
+                *start.cast::<[u8; N]>() = header;
+            } else {
+                std::ptr::copy_nonoverlapping(header.as_ptr(), start, header_len);
+            }
+            pieces::copy(key, start.add(header_len));
+            pieces::copy(value, start.add(header_len + key.len()));
+        }
         self.end += bytes;
-        written
     }
 
     /// The bytes of the frame being filled.

@@ -1,4 +1,4 @@
-//! The books of a chunkserver: chunks, promises, queues, runs. Pure state changes; no I/O happens here.
+//! The books of a chunkserver: chunks, queues, runs. Pure state changes; no I/O happens here.
 
 use crate::APPENDERS_PER_CHUNK_MAX;
 use crate::error::ChunkServerError;
@@ -6,8 +6,8 @@ use crate::run::Run;
 use api::task::{ChunkSummary, RunSummary};
 use api::{DataSum, Layout};
 use faults::{PlantedFault, planted};
-use iappender::{AppendError, AppendFrame, AppendReply, Reservation};
-use ids::{ChunkId, DiskIndex, IfileIndex, RunId, Source};
+use iappender::{AppendError, AppendFrame, AppendReply};
+use ids::{ChunkId, DiskIndex, IfileIndex, NodeId, RunId, Source};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,8 +27,6 @@ pub(crate) struct SourceBooks {
     /// Frames below this that were sent to this chunk are in it.
     pub standing_end: u64,
     pub sum: DataSum,
-    /// Bytes promised and not appended yet.
-    pub promised_bytes: u64,
     /// Counted among the chunk's appenders.
     pub bound: bool,
 }
@@ -48,8 +46,6 @@ pub(crate) struct Chunk {
     pub capacity_bytes: u64,
     pub oversize: bool,
     pub state: ChunkState,
-    /// No new promises: a frame did not fit.
-    pub closing: bool,
     /// Frames in memory, in order of arrival.
     pub frames: Vec<AppendFrame>,
     pub appended_bytes: u64,
@@ -61,16 +57,8 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    fn promised_bytes(&self) -> u64 {
-        self.sources.values().map(|source| source.promised_bytes).sum()
-    }
-
     fn appenders(&self) -> usize {
         self.sources.values().filter(|source| source.bound).count()
-    }
-
-    fn standing_end(&self, source: Source) -> u64 {
-        self.sources.get(&source).map_or(0, |books| books.standing_end)
     }
 }
 
@@ -84,6 +72,7 @@ pub(crate) struct Figures {
 }
 
 pub(crate) struct Books {
+    node: NodeId,
     layout: Layout,
     pub chunks: BTreeMap<ChunkId, Chunk>,
     /// Open chunks per I-file, in order of opening.
@@ -108,8 +97,9 @@ pub(crate) struct Books {
 }
 
 impl Books {
-    pub fn new(layout: Layout, disk_count: usize) -> Self {
+    pub fn new(node: NodeId, layout: Layout, disk_count: usize) -> Self {
         Self {
+            node,
             layout,
             chunks: BTreeMap::new(),
             open: BTreeMap::new(),
@@ -131,12 +121,14 @@ impl Books {
 
     pub fn take_run_id(&mut self) -> RunId {
         self.next_run += 1;
-        RunId(self.next_run - 1)
+        RunId::on(self.node, self.next_run - 1)
     }
 
     /// Numbers of runs to come are higher than this one, which came from elsewhere.
     pub fn keep_run_ids_above(&mut self, run: RunId) {
-        self.next_run = self.next_run.max(run.0 + 1);
+        if run.node() == self.node {
+            self.next_run = self.next_run.max(run.number() + 1);
+        }
     }
 
     /// Chooses an open chunk with room for one more appender, or opens one.
@@ -144,7 +136,7 @@ impl Books {
         let oversize = frame_bytes > self.layout.chunk_bytes;
         let found = self.open.get(&ifile).into_iter().flatten().copied().find(|chunk| {
             let chunk = &self.chunks[chunk];
-            !oversize && !chunk.oversize && !chunk.closing && chunk.appenders() < APPENDERS_PER_CHUNK_MAX
+            !oversize && !chunk.oversize && chunk.appenders() < APPENDERS_PER_CHUNK_MAX
         });
         let chunk = found.unwrap_or_else(|| self.open_chunk(ifile, oversize, frame_bytes));
         if let Some(chunk) = self.chunks.get_mut(&chunk) {
@@ -154,7 +146,7 @@ impl Books {
     }
 
     fn open_chunk(&mut self, ifile: IfileIndex, oversize: bool, frame_bytes: u64) -> ChunkId {
-        let id = ChunkId(self.next_chunk);
+        let id = ChunkId::on(self.node, self.next_chunk);
         self.next_chunk += 1;
         let capacity_bytes = if oversize { frame_bytes } else { self.layout.chunk_bytes };
         let least = (0..self.disk_assigned_bytes.len()).min_by_key(|disk| self.disk_assigned_bytes[*disk]);
@@ -168,7 +160,6 @@ impl Books {
                 capacity_bytes,
                 oversize,
                 state: ChunkState::Open,
-                closing: false,
                 frames: Vec::new(),
                 appended_bytes: 0,
                 memory_bytes: 0,
@@ -181,31 +172,8 @@ impl Books {
         id
     }
 
-    /// Promises room for a frame, or says that the chunk takes no more. Asking again replaces the promise.
-    pub fn reserve(&mut self, id: ChunkId, source: Source, bytes: u64) -> Result<Reservation, AppendError> {
-        let chunk = self.chunks.get_mut(&id).ok_or(AppendError::Gone(id))?;
-        let standing_end = chunk.standing_end(source);
-        if chunk.state != ChunkState::Open || chunk.closing {
-            return Ok(Reservation::Closed { standing_end });
-        }
-        let own = chunk.sources.get(&source).map_or(0, |books| books.promised_bytes);
-        if chunk.appended_bytes + chunk.promised_bytes() - own + bytes <= chunk.capacity_bytes {
-            chunk.sources.entry(source).or_default().promised_bytes = bytes;
-            return Ok(Reservation::Granted);
-        }
-        if let Some(books) = chunk.sources.get_mut(&source) {
-            books.promised_bytes = 0;
-        }
-        if bytes > chunk.capacity_bytes {
-            // An oversize record goes to a chunk of its own; this one stays open for what comes after it.
-            return Ok(Reservation::Closed { standing_end });
-        }
-        chunk.closing = true;
-        self.close_if_done(id);
-        Ok(Reservation::Closed { standing_end })
-    }
-
-    /// Takes a frame. A repeated one is acknowledged again; one for a closed chunk is told what stands.
+    /// Takes a frame. A repeated one is acknowledged again; one for a closed chunk is told what stands, and so is
+    /// the first that does not fit, which closes the chunk.
     pub fn append(&mut self, id: ChunkId, frame: AppendFrame) -> Result<AppendReply, AppendError> {
         let chunk = self.chunks.get_mut(&id).ok_or(AppendError::Gone(id))?;
         let header = frame.header;
@@ -220,13 +188,17 @@ impl Books {
         if header.sequence < books.standing_end {
             return Ok(AppendReply::Acked);
         }
+        let closed = AppendReply::Closed { standing_end: books.standing_end };
         if chunk.state != ChunkState::Open {
-            return Ok(AppendReply::Closed { standing_end: books.standing_end });
+            return Ok(closed);
         }
-        if books.promised_bytes < header.sum.bytes {
-            return Err(refused("no room was promised for it"));
+        if chunk.appended_bytes + header.sum.bytes > chunk.capacity_bytes {
+            // An oversize record goes to a chunk of its own; this one stays open for what comes after it.
+            if header.sum.bytes <= chunk.capacity_bytes {
+                self.close(id);
+            }
+            return Ok(closed);
         }
-        books.promised_bytes = 0;
         books.standing_end = header.sequence + 1;
         if planted(PlantedFault::FrameDropped) {
             return Ok(AppendReply::Acked);
@@ -240,9 +212,8 @@ impl Books {
         }
         chunk.frames.push(frame);
         if chunk.capacity_bytes - chunk.appended_bytes < self.layout.frame_bytes {
-            chunk.closing = true;
+            self.close(id);
         }
-        self.close_if_done(id);
         Ok(AppendReply::Acked)
     }
 
@@ -250,27 +221,12 @@ impl Books {
     pub fn release(&mut self, id: ChunkId, source: Source) {
         if let Some(books) = self.chunks.get_mut(&id).and_then(|chunk| chunk.sources.get_mut(&source)) {
             books.bound = false;
-            books.promised_bytes = 0;
-        }
-        self.close_if_done(id);
-    }
-
-    fn close_if_done(&mut self, id: ChunkId) {
-        let done = self.chunks.get(&id).is_some_and(|chunk| {
-            chunk.state == ChunkState::Open && chunk.closing && chunk.promised_bytes() == 0
-        });
-        if done {
-            self.close(id);
         }
     }
 
-    /// Closes a chunk, withdrawing what was promised.
+    /// Closes a chunk for good.
     fn close(&mut self, id: ChunkId) {
         let Some(chunk) = self.chunks.get_mut(&id) else { return };
-        for books in chunk.sources.values_mut() {
-            books.promised_bytes = 0;
-        }
-        chunk.closing = true;
         chunk.state = if chunk.appended_bytes == 0 { ChunkState::Sorted } else { ChunkState::Stable };
         if chunk.state == ChunkState::Stable {
             self.queues[chunk.disk.0 as usize].push_back(id);

@@ -23,17 +23,20 @@
 //! write-read-write.
 
 mod adopting;
+mod block_scan;
 mod books;
 mod cursor;
 mod disks;
 mod error;
 mod merging;
+mod receiving;
 mod room;
 mod run;
 mod sealing;
 mod service;
 mod sorting;
 
+pub use block_scan::{BlockScan, FirstRecord, ScanBlock};
 pub use cursor::{CursorReport, RunCursor};
 pub use disks::{DiskFile, run_file_name};
 pub use error::ChunkServerError;
@@ -44,7 +47,7 @@ use arena::Arena;
 use books::Books;
 use diskfile::ReadPool;
 use disks::Disks;
-use ids::{IfileIndex, JobId, RunId};
+use ids::{IfileIndex, JobId, NodeId, RunId};
 use ifile::KeyShape;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -69,6 +72,8 @@ fn write_buffer_bytes(layout: &Layout, sorters: u64, slots: u32) -> usize {
 #[derive(Clone, Debug)]
 pub struct Config {
     pub job: JobId,
+    /// The node that this chunkserver numbers its chunks and runs for.
+    pub node: NodeId,
     pub layout: Layout,
     pub codec: Codec,
     pub key_shape: KeyShape,
@@ -104,6 +109,7 @@ struct Shared {
     /// There is work for sorters.
     work: Condvar,
     progress: Arc<Progress>,
+    parked: receiving::ParkedSlabs,
 }
 
 impl Shared {
@@ -142,7 +148,7 @@ impl Shared {
 /// #     sort_share_bytes: 8 * mib, io_share_bytes: mib };
 /// # let dir = tempfile::tempdir()?;
 /// let server = ChunkServer::start(Config {
-///     job: JobId(1), layout, codec: api::Codec::Lz4, key_shape: KeyShape::Whole,
+///     job: JobId(1), node: ids::NodeId(0), layout, codec: api::Codec::Lz4, key_shape: KeyShape::Whole,
 ///     disk_dirs: vec![dir.path().to_path_buf()], slots: 1, keep: true, cancelled: Default::default(),
 /// })?;
 /// let (map_task, attempt) = (TaskIndex(0), AttemptNumber(0));
@@ -190,13 +196,14 @@ impl ChunkServer {
             sort_scratch_bytes: layout.sort_share_bytes / sorter_count,
             write_buffer_bytes: write_buffer_bytes(&layout, sorter_count, config.slots),
             reads,
-            books: Mutex::new(Books::new(layout, config.disk_dirs.len())),
+            books: Mutex::new(Books::new(config.node, layout, config.disk_dirs.len())),
             config,
             arena,
             disks,
             changed: Condvar::new(),
             work: Condvar::new(),
             progress: Arc::new(Progress::default()),
+            parked: receiving::ParkedSlabs::default(),
         });
         let mut server = Self { shared, sorters: Vec::new() };
         for index in 0..sorter_count {
@@ -213,6 +220,16 @@ impl ChunkServer {
     /// What appenders talk to.
     pub fn service(&self) -> &dyn iappender::ChunkService {
         &*self.shared
+    }
+
+    /// The sizes of the job.
+    pub fn layout(&self) -> &Layout {
+        &self.shared.config.layout
+    }
+
+    /// What the partition key of a stored key is.
+    pub fn key_shape(&self) -> KeyShape {
+        self.shared.config.key_shape
     }
 
     /// Counters for progress displays.

@@ -11,6 +11,7 @@ impl ChunkServer {
     /// gives the same list. No appender may be at work.
     pub fn seal(&self) -> Result<SealResult, std::sync::Arc<ChunkServerError>> {
         let shared = &self.shared;
+        shared.parked.clear();
         let mut books = shared.lock();
         books.sealing = true;
         books.close_all();

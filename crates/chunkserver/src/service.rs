@@ -4,7 +4,7 @@ use crate::Shared;
 use crate::books::{Books, ChunkState};
 use arena::{Charge, SlabWriter};
 use faults::{CrashPoint, crash_point};
-use iappender::{AppendError, AppendFrame, AppendReply, ChunkService, Reservation};
+use iappender::{AppendAnswer, AppendError, AppendFrame, AppendReply, ChunkService};
 use ids::{ChunkId, IfileIndex, Source};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -77,29 +77,27 @@ impl ChunkService for Shared {
         Ok(self.checked()?.bind(ifile, source, frame_bytes))
     }
 
-    fn reserve(&self, chunk: ChunkId, source: Source, bytes: u64) -> Result<Reservation, AppendError> {
-        let mut books = self.checked()?;
-        let reservation = books.reserve(chunk, source, bytes)?;
-        self.wake_if_stable(&books, chunk);
-        Ok(reservation)
-    }
-
     fn append(&self, chunk: ChunkId, frame: AppendFrame) -> Result<AppendReply, AppendError> {
         let bytes = frame.header.sum.bytes;
         let mut books = self.checked()?;
         let reply = books.append(chunk, frame)?;
         let closed = self.wake_if_stable(&books, chunk);
         drop(books);
-        self.progress.appended_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if reply == AppendReply::Acked {
+            self.progress.appended_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
         if closed {
             crash_point(CrashPoint::ChunkClosed);
         }
         Ok(reply)
     }
 
+    fn answers(&self, _wait: bool) -> Result<Vec<AppendAnswer>, AppendError> {
+        // Every frame is answered when it is appended.
+        Ok(Vec::new())
+    }
+
     fn release(&self, chunk: ChunkId, source: Source) {
-        let mut books = self.lock();
-        books.release(chunk, source);
-        self.wake_if_stable(&books, chunk);
+        self.lock().release(chunk, source);
     }
 }

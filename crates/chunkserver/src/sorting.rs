@@ -7,7 +7,7 @@ use crate::error::ChunkServerError;
 use crate::run::{DiskRun, MemoryRun, Place, Run, summarize_disk, summarize_memory};
 use api::task::RunSummary;
 use arena::{FrameBytes, Scratch};
-use chunksorter::{FrameView, Order, order_bytes_max, order_frames, sort_frames, source_rows};
+use chunksorter::{BATCH_RECORDS, FrameView, Order, order_bytes_max, order_frames, sort_frames, source_rows};
 use faults::{CrashPoint, PlantedFault, crash_point, planted};
 use iappender::AppendFrame;
 use ids::{ChunkId, DiskIndex, IfileIndex, RunId};
@@ -270,10 +270,16 @@ pub(crate) fn copy_sorted(
     writer: &mut RunWriter<NewFile>,
 ) -> std::io::Result<()> {
     let mut cursor = order.cursor(payloads, None, None);
-    while let Some((position, record)) = cursor.next(order, payloads) {
-        writer.push(row_of_frame[position.frame as usize], &record)?;
+    let mut batch = Vec::with_capacity(BATCH_RECORDS);
+    loop {
+        cursor.take_batch(order, payloads, |position, record| batch.push((position, record)));
+        if batch.is_empty() {
+            return Ok(());
+        }
+        for (position, record) in batch.drain(..) {
+            writer.push(row_of_frame[position.frame as usize], &record)?;
+        }
     }
-    Ok(())
 }
 
 impl Shared {

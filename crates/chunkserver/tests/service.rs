@@ -4,7 +4,7 @@
 use api::{Codec, Layout};
 use arena::FrameBytes;
 use chunkserver::{APPENDERS_PER_CHUNK_MAX, ChunkServer, ChunkServerError, Config, RunCursor};
-use iappender::{AppendError, AppendFrame, AppendReply, IAppender, Reservation, WorkerSlabs};
+use iappender::{AppendError, AppendFrame, AppendReply, IAppender, WorkerSlabs};
 use ids::{AttemptNumber, ChunkId, IfileIndex, JobId, Source, TaskIndex};
 use ifile::record::{encode, record_hash};
 use ifile::{FrameHeader, KeyShape};
@@ -36,6 +36,7 @@ fn layout(ifile_count: u32, frames: u64, chunks: u64) -> Layout {
 fn config(layout: Layout, disk_dirs: Vec<PathBuf>) -> Config {
     Config {
         job: JobId(1),
+        node: ids::NodeId(0),
         layout,
         codec: Codec::Lz4,
         key_shape: KeyShape::Whole,
@@ -154,24 +155,23 @@ fn frames_count_once_and_a_closed_chunk_says_what_stands() {
     let (first, second) = (source(0, 0), source(1, 0));
     let chunk = service.bind(IFILE, first, 100).unwrap();
     assert_eq!(service.bind(IFILE, second, 100).unwrap(), chunk);
-    let unpromised = service.append(chunk, frame(first, 0, b"value"));
-    assert!(matches!(unpromised, Err(AppendError::Refused { .. })), "{unpromised:?}");
-    assert_eq!(service.reserve(chunk, first, 100).unwrap(), Reservation::Granted);
     assert_eq!(service.append(chunk, frame(first, 0, b"value")).unwrap(), AppendReply::Acked);
     assert_eq!(service.append(chunk, frame(first, 0, b"value")).unwrap(), AppendReply::Acked);
-    // A promise keeps the chunk open for its holder only, until the holder lets go.
-    assert_eq!(service.reserve(chunk, second, 100).unwrap(), Reservation::Granted);
-    assert_eq!(service.reserve(chunk, first, 60 * KIB).unwrap(), Reservation::Granted);
-    assert_eq!(service.reserve(chunk, first, 64 * KIB).unwrap(), Reservation::Closed { standing_end: 1 });
     assert_eq!(service.append(chunk, frame(second, 0, b"other")).unwrap(), AppendReply::Acked);
+    // One that fits no chunk is told so and closes nothing; the first that does not fit any more closes it.
+    let large = service.append(chunk, frame(second, 1, &[b'l'; 64 << 10])).unwrap();
+    assert_eq!(large, AppendReply::Closed { standing_end: 1 });
+    assert_eq!(service.append(chunk, frame(first, 1, &[b'l'; 40 << 10])).unwrap(), AppendReply::Acked);
+    let late = service.append(chunk, frame(second, 1, &[b'l'; 40 << 10])).unwrap();
+    assert_eq!(late, AppendReply::Closed { standing_end: 1 });
     assert_eq!(
-        service.append(chunk, frame(second, 1, b"late")).unwrap(),
-        AppendReply::Closed { standing_end: 1 }
+        service.append(chunk, frame(first, 2, b"late")).unwrap(),
+        AppendReply::Closed { standing_end: 2 }
     );
     assert_eq!(service.append(chunk, frame(second, 0, b"other")).unwrap(), AppendReply::Acked);
     let sealed = server.seal().unwrap();
     let [chunk] = &sealed.chunks[..] else { panic!("{:?}", sealed.chunks) };
-    assert_eq!(chunk.sources.iter().map(|(_, sum)| sum.records).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(chunk.sources.iter().map(|(_, sum)| sum.records).collect::<Vec<_>>(), [2, 1]);
     let unknown = service.append(ChunkId(77), frame(first, 1, b"value"));
     assert!(matches!(unknown, Err(AppendError::Gone(ChunkId(77)))), "{unknown:?}");
 }

@@ -146,7 +146,7 @@ impl Order {
         }
         let batch =
             BatchKeys { frames: &frames[first_frame..], shape: self.shape, offset_bits: self.offset_bits };
-        sort_parted(entries, spare);
+        let entries = sort_parted(entries, spare);
         batch.mend_ties(entries, 0, 0);
         let positions = entries.iter().map(|entry| *entry as u32).collect();
         self.batches.push(Batch { first_frame: first_frame as u32, positions });
@@ -223,7 +223,7 @@ impl Order {
             })
             .filter(|head| head.next < head.end)
             .collect();
-        OrderCursor { heads, record_bytes: 0, until_prefetch: 0 }
+        OrderCursor { heads, record_bytes: 0 }
     }
 }
 
@@ -263,7 +263,32 @@ impl BatchKeys<'_> {
         }
     }
 
+    /// Asks for the records of entries, whose keys are looked at next.
+    fn prefetch(&self, entries: &[u128]) {
+        for entry in entries {
+            let packed = u64::from(*entry as u32);
+            let frame = self.frames[(packed >> self.offset_bits) as usize];
+            let offset = (packed & ((1u64 << self.offset_bits) - 1)) as usize;
+            prefetch_lines(frame, offset, 0);
+        }
+    }
+
+    /// Whether all keys are equal, as they mostly are where their beginnings are: a word that comes again and again.
+    fn are_one_key(&self, entries: &[u128], depth: usize) -> bool {
+        let first = self.key(entries[0]);
+        entries.chunks(COMPARE_BELOW).enumerate().all(|(index, some)| {
+            let ahead = entries.get((index + 1) * COMPARE_BELOW..).unwrap_or_default();
+            self.prefetch(&ahead[..ahead.len().min(COMPARE_BELOW)]);
+            some.iter().all(|each| self.key(*each)[depth..] == first[depth..])
+        })
+    }
+
     fn order_tied(&self, entries: &mut [u128], depth: usize, level: u32) {
+        self.prefetch(&entries[..entries.len().min(COMPARE_BELOW)]);
+        if self.are_one_key(entries, depth) {
+            // Entries with equal key parts stand in the order of their positions.
+            return;
+        }
         if entries.len() < COMPARE_BELOW || level >= LEVELS_MAX {
             entries.sort_unstable_by(|left, right| {
                 let keys = self.key(*left)[depth..].cmp(&self.key(*right)[depth..]);
@@ -273,13 +298,23 @@ impl BatchKeys<'_> {
         }
         let first = self.key(entries[0]);
         // All of them agree up to `depth`, and are longer.
-        let common = entries.iter().fold(first.len(), |common, each| {
+        let mut common = first.len();
+        for (index, each) in entries.iter().enumerate() {
+            if index % COMPARE_BELOW == 0 {
+                let ahead = entries.get(index + COMPARE_BELOW..).unwrap_or_default();
+                self.prefetch(&ahead[..ahead.len().min(COMPARE_BELOW)]);
+            }
             let key = self.key(*each);
             let limit = common.min(key.len());
             let pairs = first[depth..limit].iter().zip(&key[depth..limit]);
-            depth + pairs.take_while(|(left, right)| left == right).count()
-        });
-        for each in entries.iter_mut() {
+            common = depth + pairs.take_while(|(left, right)| left == right).count();
+        }
+        for index in 0..entries.len() {
+            if index % COMPARE_BELOW == 0 {
+                let ahead = entries.get(index..).unwrap_or_default();
+                self.prefetch(&ahead[..ahead.len().min(2 * COMPARE_BELOW)]);
+            }
+            let each = &mut entries[index];
             *each = entry(&self.key(*each)[common..]) | u128::from(*each as u32);
         }
         entries.sort_unstable();
@@ -298,64 +333,65 @@ pub struct OrderCursor {
     heads: Vec<Head>,
     /// Encoded bytes of the record taken last: what those ahead are guessed to have.
     record_bytes: usize,
-    /// Records to take before the next ones are asked for.
-    until_prefetch: usize,
 }
 
-/// Records whose bytes are asked for together. As many again are being used meanwhile: both fit the first-level cache
-/// while records are short.
-const PREFETCH_RECORDS: usize = 32;
+/// Records taken at a time. The bytes of as many again are asked for meanwhile: both fit the first-level cache while
+/// records are short.
+pub const BATCH_RECORDS: usize = 32;
 
 impl OrderCursor {
-    /// The position of the next record, without taking it.
+    /// Which batch has the next record.
     #[inline]
-    fn least(&self, order: &Order, frames: &[&[u8]]) -> Option<usize> {
-        match self.heads.len() {
-            0 => None,
-            1 => Some(0),
-            _ => {
-                let key = |head: &Head| order.record(frames, order.position(head.batch, head.next)).key;
-                let mut least = 0;
-                for index in 1..self.heads.len() {
-                    // Batches hold frames in input order, so among equal keys the earlier batch goes first.
-                    if key(&self.heads[index]).cmp(key(&self.heads[least])) == Ordering::Less {
-                        least = index;
-                    }
-                }
-                Some(least)
+    fn least(&self, order: &Order, frames: &[&[u8]]) -> usize {
+        let key = |head: &Head| order.record(frames, order.position(head.batch, head.next)).key;
+        let mut least = 0;
+        for index in 1..self.heads.len() {
+            // Batches hold frames in input order, so among equal keys the earlier batch goes first.
+            if key(&self.heads[index]).cmp(key(&self.heads[least])) == Ordering::Less {
+                least = index;
             }
         }
+        least
     }
 
-    /// The next record and where it is; None at the end.
+    /// Takes the next records, at most [`BATCH_RECORDS`] and none only at the end, and calls `each` with them.
     #[inline]
-    pub fn next<'a>(&mut self, order: &Order, frames: &[&'a [u8]]) -> Option<(Position, Record<'a>)> {
+    pub fn take_batch<'a>(
+        &mut self,
+        order: &Order,
+        frames: &[&'a [u8]],
+        mut each: impl FnMut(Position, Record<'a>),
+    ) {
         if let [only] = self.heads.as_mut_slice() {
-            if only.next == only.end {
-                return None;
-            }
             let batch = &order.batches[only.batch];
-            if self.until_prefetch == 0 {
-                self.until_prefetch = PREFETCH_RECORDS;
-                let ahead = only.next + if self.record_bytes == 0 { 0 } else { PREFETCH_RECORDS };
-                let positions = &batch.positions[ahead.min(only.end)..only.end];
-                prefetch(order, frames, batch, positions, self.record_bytes);
+            let count = (only.end - only.next).min(BATCH_RECORDS);
+            let (positions, ahead) = batch.positions[only.next..only.end].split_at(count);
+            if self.record_bytes == 0 {
+                prefetch(order, frames, batch, positions, 0);
             }
-            self.until_prefetch -= 1;
-            let position = order.unpack(batch, batch.positions[only.next]);
-            only.next += 1;
-            let record = order.record(frames, position);
-            self.record_bytes = record.encoded.len();
-            return Some((position, record));
+            prefetch(order, frames, batch, &ahead[..ahead.len().min(BATCH_RECORDS)], self.record_bytes);
+            for packed in positions {
+                let position = order.unpack(batch, *packed);
+                let record = order.record(frames, position);
+                self.record_bytes = record.encoded.len();
+                each(position, record);
+            }
+            only.next += count;
+            return;
         }
-        let least = self.least(order, frames)?;
-        let head = &mut self.heads[least];
-        let position = order.position(head.batch, head.next);
-        head.next += 1;
-        if self.heads[least].next == self.heads[least].end {
-            self.heads.remove(least);
+        for _ in 0..BATCH_RECORDS {
+            if self.heads.is_empty() {
+                return;
+            }
+            let least = self.least(order, frames);
+            let head = &mut self.heads[least];
+            let position = order.position(head.batch, head.next);
+            head.next += 1;
+            if head.next == head.end {
+                self.heads.remove(least);
+            }
+            each(position, order.record(frames, position));
         }
-        Some((position, order.record(frames, position)))
     }
 
     /// Records left.
@@ -364,31 +400,34 @@ impl OrderCursor {
     }
 }
 
-/// Asks for the bytes of the first [`PREFETCH_RECORDS`] records of `positions`: the order jumps all over the frames,
-/// and without this each record waits for memory. `record_bytes` is a guess of their length, so that each of their
-/// cache lines is asked for; 0 stands for a cursor at its start, whose first records are wanted at once.
+/// Asks for the bytes of the records at `positions`: the order jumps all over the frames, and without this each
+/// record waits for memory. `record_bytes` is a guess of their length, so that each of their cache lines is asked for.
 ///
 /// All in one short loop: a prefetch waits for the address to be translated, and only instructions this close
 /// together let a processor translate several at a time (one prefetch a record was no faster than none).
 fn prefetch(order: &Order, frames: &[&[u8]], batch: &Batch, positions: &[u32], record_bytes: usize) {
+    for packed in positions {
+        let position = order.unpack(batch, *packed);
+        prefetch_lines(frames[position.frame as usize], position.offset as usize, record_bytes);
+    }
+}
+
+/// Asks for the cache lines of `bytes` bytes of a frame: the first one at least, and a few at most.
+#[inline]
+fn prefetch_lines(frame: &[u8], offset: usize, bytes: usize) {
     const LINE_BYTES: usize = 64;
     const LINES_MAX: usize = 4;
-    let count = if record_bytes == 0 { 2 * PREFETCH_RECORDS } else { PREFETCH_RECORDS };
-    for packed in positions.iter().take(count) {
-        let position = order.unpack(batch, *packed);
-        let frame = frames[position.frame as usize];
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch is a hint and reads nothing; the address lies inside `frame` or a few lines behind.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let start = frame.as_ptr().wrapping_add(position.offset as usize);
-            let first_line = start.addr() % LINE_BYTES;
-            let lines = (first_line + record_bytes).div_ceil(LINE_BYTES).clamp(1, LINES_MAX);
-            for line in 0..lines {
-                _mm_prefetch(start.wrapping_add(line * LINE_BYTES).cast::<i8>(), _MM_HINT_T0);
-            }
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch is a hint and reads nothing; the address lies inside `frame` or a few lines behind.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let start = frame.as_ptr().wrapping_add(offset);
+        let first_line = start.addr() % LINE_BYTES;
+        let lines = (first_line + bytes).div_ceil(LINE_BYTES).clamp(1, LINES_MAX);
+        for line in 0..lines {
+            _mm_prefetch(start.wrapping_add(line * LINE_BYTES).cast::<i8>(), _MM_HINT_T0);
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = (frame, LINE_BYTES, LINES_MAX);
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (frame, offset, bytes, LINE_BYTES, LINES_MAX);
 }

@@ -38,10 +38,16 @@ fn check(frames: Vec<Vec<(Vec<u8>, Vec<u8>)>>, scratch_entries: usize) {
     for (lower, upper) in [(None, None), (bound.as_deref(), None), (None, bound.as_deref())] {
         let mut cursor = order.cursor(&views, lower, upper);
         let mut actual = Vec::new();
-        while let Some((position, record)) = cursor.next(&order, &views) {
-            let there = decode(KeyShape::Whole, &views[position.frame as usize][position.offset as usize..]);
-            assert_eq!(there, Some(record));
-            actual.push((record.key.to_vec(), record.value.to_vec()));
+        loop {
+            let before = actual.len();
+            cursor.take_batch(&order, &views, |position, record| {
+                let frame = &views[position.frame as usize];
+                assert_eq!(decode(KeyShape::Whole, &frame[position.offset as usize..]), Some(record));
+                actual.push((record.key.to_vec(), record.value.to_vec()));
+            });
+            if actual.len() == before {
+                break;
+            }
         }
         let inside =
             |key: &[u8]| lower.is_none_or(|lower| key >= lower) && upper.is_none_or(|upper| key < upper);

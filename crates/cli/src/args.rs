@@ -1,10 +1,14 @@
 //! The command line.
 
+use crate::cluster::{LocalArgs, NodeArgs, ServerArgs};
+use crate::exit::Failure;
 use crate::key_options::KeyArgs;
 use crate::shuffle_bench::BenchCommand;
+use crate::submit::SubmitArgs;
 use crate::tera_jobs::TeraCommand;
 use api::Codec;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use client::Blocking;
 use std::path::PathBuf;
 
 const EXIT_CODES: &str = "\
@@ -44,6 +48,11 @@ example:
   total_order = true
   env = { LIMIT = \"3\" }";
 
+const SUBMIT_EXAMPLES: &str = "\
+Examples:
+  sailfish submit -- ./simulate --seed 7
+  sailfish submit --server http://127.0.0.1:7070 --count 500 -- sh -c './simulate --seed $SAILFISH_INDEX'";
+
 /// MapReduce over I-files: bring map and reduce functions, get a result that is proven complete.
 #[derive(Debug, Parser)]
 #[command(name = "sailfish", version, max_term_width = 100, after_long_help = EXIT_CODES)]
@@ -58,6 +67,48 @@ pub struct StateArgs {
     /// Directory of the state [default: sailfish in the XDG state directory]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
+    /// Work with the cluster of this server, as in http://127.0.0.1:7070, in place of this machine
+    #[arg(long, value_name = "URL", conflicts_with = "state")]
+    pub server: Option<String>,
+}
+
+impl StateArgs {
+    /// A connection to the server, where one is named.
+    pub fn connection(&self) -> Result<Option<Blocking>, Failure> {
+        self.server.as_deref().map(Blocking::new).transpose().map_err(Failure::from_client)
+    }
+
+    /// The state directory, for a command that cannot ask a server yet.
+    pub fn of_this_machine(&self) -> Result<Option<&std::path::Path>, Failure> {
+        match &self.server {
+            None => Ok(self.state.as_deref()),
+            Some(_) => {
+                let message =
+                    "this command cannot ask a server yet: name the server's own --state on its machine";
+                Err(Failure::refused(anyhow::anyhow!(message)))
+            }
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct NodesArgs {
+    /// The server they work for, as in http://127.0.0.1:7070
+    #[arg(long, value_name = "URL")]
+    pub server: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A job of a cluster.
+#[derive(Debug, Args)]
+pub struct ClusterJobArgs {
+    /// Number of the job
+    pub job: i64,
+    /// The server that has it, as in http://127.0.0.1:7070
+    #[arg(long, value_name = "URL")]
+    pub server: String,
 }
 
 #[derive(Debug, Subcommand)]
@@ -71,6 +122,23 @@ pub enum Command {
     /// Reduce the kept I-files of a job again, without running its maps
     #[command(after_help = RERUN_EXAMPLES)]
     RerunReduce(Box<RerunArgs>),
+    /// Serve a cluster: nodes come and work, clients hand jobs in with --server
+    Server(ServerArgs),
+    /// Work for a server: run tasks, hold intermediate data
+    Node(NodeArgs),
+    /// Run a whole cluster on this machine, as separate processes, until Ctrl-C
+    Local(LocalArgs),
+    /// Run any executable as a job of one task, here or on a cluster
+    #[command(after_help = SUBMIT_EXAMPLES)]
+    Submit(SubmitArgs),
+    /// Print what the program of a job of one task wrote
+    Logs(ClusterJobArgs),
+    /// Tell a job of a cluster to stop
+    Cancel(ClusterJobArgs),
+    /// Wait for the end of a job of a cluster; ends with the code that the job deserves
+    Wait(ClusterJobArgs),
+    /// List the nodes of a cluster that live
+    Nodes(NodesArgs),
     /// List jobs, newest first
     Jobs(JobsArgs),
     /// Show one job: what it was, its stages, attempts, failures and events

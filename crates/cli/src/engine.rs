@@ -5,6 +5,7 @@ use crate::interrupt::Interrupt;
 use crate::phases::phases;
 use crate::plan::Plan;
 use crate::progress::{self, Display};
+use crate::remote;
 use api::JobSpec;
 use node::{Node, NodeOptions};
 use program::Programs;
@@ -26,17 +27,21 @@ pub struct Ended {
 
 /// Runs one job. Returns when it is over and everything it started has ended.
 pub fn execute(plan: Plan, display: Display) -> Result<Ended, Failure> {
+    if let Some(url) = plan.server.clone() {
+        return remote::execute(&url, plan, display);
+    }
     let programs = Arc::new(Programs::new());
     let interrupt = Interrupt::listen(Arc::clone(&programs))?;
-    let server = Server::open(ServerOptions { state_dir: plan.state_dir }).map_err(Failure::from_server)?;
+    let server = Server::open(ServerOptions::embedded(plan.state_dir)).map_err(Failure::from_server)?;
     let server = Arc::new(server);
     let options = NodeOptions { slots: plan.spec.slots, start_dir: plan.start_dir, programs };
-    let started = Node::start(Arc::clone(&server), options).map_err(anyhow::Error::from);
+    let started = Node::start(server.clone(), options).map_err(anyhow::Error::from);
     let begin = Instant::now();
     let ended = started.map_err(Failure::from).and_then(|node| {
         let outcome = server.submit(plan.spec.clone(), plan.splits).map_err(Failure::from_server);
         let outcome = outcome.and_then(|submitted| {
-            interrupt.aim(&server, submitted.job);
+            let (cancelling, job) = (Arc::clone(&server), submitted.job);
+            interrupt.aim(Arc::new(move || cancelling.cancel(job, "stopped by a signal")));
             let outcome = wait(&server, &node, &submitted, display);
             interrupt.disarm();
             Ok((submitted, outcome?))

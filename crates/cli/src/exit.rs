@@ -1,5 +1,7 @@
 //! Exit codes, and what a command gives back when it does not succeed.
 
+use api::control::ErrorCode;
+use client::ClientError;
 use metastore::StoreError;
 use server::ServerError;
 
@@ -41,6 +43,7 @@ impl Failure {
             | ServerError::DirectoryUnwritable { .. }
             | ServerError::NotReducible(_)
             | ServerError::NotCollectable { .. }
+            | ServerError::NotInCluster { .. }
             | ServerError::OwnerLock { .. } => REFUSED,
             ServerError::Store(
                 StoreError::StateDirUnwritable { .. }
@@ -49,6 +52,23 @@ impl Failure {
                 | StoreError::PathNotText { .. },
             ) => REFUSED,
             _ => FAILED,
+        };
+        Self { code, error: Some(error.into()) }
+    }
+}
+
+impl Failure {
+    /// A server elsewhere refused, failed, or was not there.
+    pub fn from_client(error: ClientError) -> Self {
+        let code = match error.code() {
+            Some(ErrorCode::Refused | ErrorCode::BadRequest | ErrorCode::NotFound) => REFUSED,
+            Some(ErrorCode::VersionMismatch | ErrorCode::TooLarge) => REFUSED,
+            Some(ErrorCode::Unauthenticated | ErrorCode::Forbidden) => REFUSED,
+            Some(ErrorCode::UnknownNode | ErrorCode::Failed) => FAILED,
+            None => match error {
+                ClientError::BadUrl { .. } | ClientError::Unreachable { .. } => REFUSED,
+                _ => FAILED,
+            },
         };
         Self { code, error: Some(error.into()) }
     }

@@ -20,7 +20,7 @@ pub fn run(args: &GcArgs) -> Result<(), Failure> {
         (None, false, false) => GcSelection::Jobs(args.jobs.iter().copied().map(JobId).collect()),
         (None, false, true) => GcSelection::Expired,
     };
-    let state_dir = store::state_dir(args.state.state.as_deref()).map_err(Failure::refused)?;
+    let state_dir = store::state_dir(args.state.of_this_machine()?).map_err(Failure::refused)?;
     if !store::exists(&state_dir) {
         return Err(Failure::refused(store::nothing_there(&state_dir)));
     }

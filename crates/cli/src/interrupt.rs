@@ -3,9 +3,7 @@
 use crate::exit::INTERRUPTED;
 use crate::terminal::tell;
 use anyhow::Context;
-use ids::JobId;
 use program::Programs;
-use server::Server;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
@@ -14,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What there is to cancel.
 #[derive(Default)]
 struct Target {
-    job: Option<(Arc<Server>, JobId)>,
+    cancel: Option<Arc<dyn Fn() + Send + Sync>>,
     /// A signal came, perhaps before there was a job.
     signalled: bool,
     /// Removed before a signal ends the process.
@@ -46,10 +44,10 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Names the job to cancel. A signal that came before cancels it now.
-    pub fn aim(&self, server: &Arc<Server>, job: JobId) {
+    /// Says how the job is cancelled. A signal that came before cancels it now.
+    pub fn aim(&self, cancel: Arc<dyn Fn() + Send + Sync>) {
         let mut target = self.lock();
-        target.job = Some((Arc::clone(server), job));
+        target.cancel = Some(cancel);
         if target.signalled {
             drop(target);
             self.cancel();
@@ -58,7 +56,7 @@ impl Interrupt {
 
     /// The job is over: there is nothing left to cancel, but a second signal still ends the process.
     pub fn disarm(&self) {
-        self.lock().job = None;
+        self.lock().cancel = None;
     }
 
     /// The job is over and only its output is printed: from here on the first signal ends the process. `dir`
@@ -84,10 +82,10 @@ impl Interrupt {
     }
 
     fn cancel(&self) {
-        let job = self.lock().job.clone();
-        if let Some((server, job)) = job {
+        let cancel = self.lock().cancel.clone();
+        if let Some(cancel) = cancel {
             // First the flags of the attempts, then their programs: so these end as cancelled, not as failed.
-            server.cancel(job, "stopped by a signal");
+            cancel();
             self.programs.kill_all();
         }
     }

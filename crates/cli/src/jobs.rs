@@ -12,12 +12,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Prints the latest jobs, newest first.
 pub fn run(args: &JobsArgs) -> Result<(), Failure> {
-    let given = args.state.state.as_deref();
-    let state_dir = store::state_dir(given).map_err(Failure::refused)?;
-    let rows = if store::exists(&state_dir) {
-        store::look(given, async |store| Ok(store.jobs(args.limit).await?))?
-    } else {
-        Vec::new()
+    let (rows, place) = match args.state.connection()? {
+        Some(connection) => {
+            let list = connection.run(async |client| client.jobs(args.limit).await);
+            (list.map_err(Failure::from_client)?.jobs, args.state.server.clone().unwrap_or_default())
+        }
+        None => of_this_machine(args)?,
     };
     if args.json {
         let list: Vec<serde_json::Value> = rows.iter().map(as_json).collect();
@@ -25,9 +25,20 @@ pub fn run(args: &JobsArgs) -> Result<(), Failure> {
         return Ok(print(&format!("{text}\n"))?);
     }
     if rows.is_empty() {
-        return Ok(print(&format!("no job has run in {}\n", state_dir.display()))?);
+        return Ok(print(&format!("no job has run in {place}\n"))?);
     }
     Ok(print(&render(&rows, now_ns()))?)
+}
+
+/// The rows, and the directory in which they were looked for.
+fn of_this_machine(args: &JobsArgs) -> Result<(Vec<JobRow>, String), Failure> {
+    let given = args.state.state.as_deref();
+    let state_dir = store::state_dir(given).map_err(Failure::refused)?;
+    let rows = match store::exists(&state_dir) {
+        true => store::look(given, async |store| Ok(store.jobs(args.limit).await?))?,
+        false => Vec::new(),
+    };
+    Ok((rows, state_dir.display().to_string()))
 }
 
 fn render(rows: &[JobRow], now_ns: u64) -> String {
@@ -61,6 +72,8 @@ pub fn kept_text(row: &JobRow) -> Option<String> {
     let state = row.kept_files.filter(|state| *state != KeptFiles::Removed)?;
     Some(match (state, kept_bytes(&row.disk_dirs), row.keep_until_ns) {
         (KeptFiles::Removing, ..) => "being removed".to_string(),
+        // A cluster keeps it on the disks of its nodes, which cannot be looked at from here.
+        (_, None, _) if row.disk_dirs.is_empty() => "on its nodes".to_string(),
         (_, None, _) => "gone".to_string(),
         (_, Some(size), None) => quantity::bytes(size),
         (_, Some(size), Some(until_ns)) => {

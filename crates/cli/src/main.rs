@@ -16,6 +16,7 @@
 //! Unit tests of parsing, checking and formatting beside each file; black-box tests of the binary in `tests/`.
 
 mod args;
+mod cluster;
 mod duration;
 mod engine;
 mod escape;
@@ -25,16 +26,19 @@ mod ifile_files;
 mod interrupt;
 mod job_options;
 mod jobs;
+mod jobs_bench;
 mod key_options;
 mod machine;
 mod memory_size;
 mod meter;
+mod nodes;
 mod paths;
 mod phases;
 mod plan;
 mod progress;
 mod quantity;
 mod record_formats;
+mod remote;
 mod report;
 mod rerun;
 mod run;
@@ -45,6 +49,7 @@ mod standard_output;
 mod state;
 mod store;
 mod streaming;
+mod submit;
 mod summary;
 mod tables;
 mod tera_jobs;
@@ -89,6 +94,14 @@ fn start(command: Command) -> Result<(), Failure> {
         Command::Timeline(args) => timeline::run(&args),
         Command::Gc(args) => gc::run(&args),
         Command::Streaming(args) => streaming::run(args),
+        Command::Server(args) => cluster::run_server(&args),
+        Command::Node(args) => cluster::run_node(&args),
+        Command::Local(args) => cluster::run_local(&args),
+        Command::Submit(args) => submit::run(&args),
+        Command::Logs(args) => submit::logs(&args),
+        Command::Cancel(args) => remote::cancel(&args),
+        Command::Wait(args) => remote::wait(&args),
+        Command::Nodes(args) => nodes::run(&args),
         Command::Jobs(args) => jobs::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Report(args) => report::run(&args),

@@ -25,7 +25,7 @@ pub struct Phase {
 /// The phases in order: map, sort, reduce; a job without a shuffle has only the first.
 pub fn phases(node: &NodeProgress, job: &JobProgress) -> Vec<Phase> {
     let stages = |names: &[&str]| -> Vec<&StageProgress> {
-        job.stages.iter().filter(|stage| names.contains(&stage.name)).collect()
+        job.stages.iter().filter(|stage| names.contains(&stage.name.as_str())).collect()
     };
     let rows = [
         ("map", stages(&["map"]), node.input_bytes_read, node.input_bytes_total),
@@ -71,7 +71,7 @@ mod tests {
         expected: &[(&str, Standing, u64)],
     ) {
         let stages = stages.iter().map(|(name, expanded, tasks, done)| StageProgress {
-            name,
+            name: name.to_string(),
             expanded: *expanded,
             tasks: *tasks,
             done: *done,

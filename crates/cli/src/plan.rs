@@ -5,7 +5,7 @@ use crate::paths;
 use crate::record_formats::{self, Functions};
 use crate::standard_input::{self, StandardInput};
 use crate::standard_output::{self, PrivateOutput};
-use crate::{duration, machine, memory_size, store, streaming};
+use crate::{duration, machine, memory_size, remote, store, streaming};
 use anyhow::{Context, anyhow, bail, ensure};
 use api::{Codec, Formats, Function, InputFile, JobSpec, Layout, RecordFormat, Split};
 use mapreduce::layout::{self, LayoutRequest};
@@ -17,6 +17,8 @@ pub struct Plan {
     pub spec: JobSpec,
     pub splits: Vec<Split>,
     pub state_dir: PathBuf,
+    /// The server of the cluster that runs it; None: this process.
+    pub server: Option<String>,
     pub start_dir: PathBuf,
     pub json: bool,
     /// Where the output goes that is to be printed.
@@ -85,12 +87,14 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         streaming: None,
         reduce_again: None,
         keep_seconds,
+        single: None,
         // What is printed and removed need not reach the disk.
         sync: !options.no_sync && standard_output.is_none(),
         layout,
     };
     let (start_dir, json) = (options.start_dir, options.json);
-    let plan = Plan { spec, splits, state_dir, start_dir, json, standard_output, standard_input };
+    let server = options.server;
+    let plan = Plan { spec, splits, state_dir, server, start_dir, json, standard_output, standard_input };
     streaming::complete(options.streaming.as_deref(), plan)
 }
 
@@ -103,11 +107,30 @@ fn disks(options: &JobOptions, state_dir: &Path) -> anyhow::Result<Vec<PathBuf>>
 }
 
 fn memory_and_slots(options: &JobOptions) -> anyhow::Result<(u64, u32)> {
-    let memory_bytes = match &options.memory {
-        Some(text) => memory_size::parse(text).with_context(|| format!("--memory {text:?}"))?,
-        None => machine::default_memory_bytes(),
+    resources(options.memory.as_deref(), options.slots, options.server.as_deref())
+}
+
+/// Memory and slots of a job, as asked for, or else what there is: here, or in a cluster.
+pub(crate) fn resources(
+    memory: Option<&str>,
+    slots: Option<u32>,
+    server: Option<&str>,
+) -> anyhow::Result<(u64, u32)> {
+    let asked_bytes = memory
+        .map(|text| memory_size::parse(text).with_context(|| format!("--memory {text:?}")))
+        .transpose()?;
+    let (memory_bytes, slots) = match (asked_bytes, slots, server) {
+        (Some(memory_bytes), Some(slots), _) => (memory_bytes, slots),
+        (_, _, None) => (
+            asked_bytes.unwrap_or_else(machine::default_memory_bytes),
+            slots.unwrap_or_else(machine::default_slots),
+        ),
+        (_, _, Some(url)) => {
+            let (memory_bytes, cluster_slots) = remote::resources(url)?;
+            let slots = slots.unwrap_or(cluster_slots.min(machine::SLOTS_MAX));
+            (asked_bytes.unwrap_or(memory_bytes), slots)
+        }
     };
-    let slots = options.slots.unwrap_or_else(machine::default_slots);
     let slots_max = machine::SLOTS_MAX;
     ensure!((1..=slots_max).contains(&slots), "--slots {slots} is out of range: give 1 to {slots_max}");
     Ok((memory_bytes, slots))
@@ -196,6 +219,9 @@ fn check_conflicts(options: &JobOptions) -> anyhow::Result<()> {
         if let Some((option, _, reason)) = conflicts.iter().find(|(_, given, _)| *given) {
             bail!("{option} does not go with --output -: {reason}; leave one of them out");
         }
+    }
+    if options.server.is_some() && options.input.iter().any(|input| input == standard_input::ARGUMENT) {
+        bail!("--input - does not go with --server: nodes cannot read the standard input of this process");
     }
     if options.combiner.is_some() && options.reducer.is_none() {
         bail!("--combiner without --reducer would write partial results: add a --reducer");

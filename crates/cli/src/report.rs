@@ -6,7 +6,7 @@ use crate::quantity::{bytes, count, counted, percent, rate, seconds};
 use crate::summary::{output_sums, proof};
 use crate::tables::{facts, left, right, table};
 use crate::terminal::print;
-use crate::{escape, store};
+use crate::{escape, remote, store};
 use anyhow::anyhow;
 use api::report::PlanRow;
 use api::{JobReport, KeyBytes};
@@ -28,7 +28,10 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
             Failure::from(anyhow!("job {job} is {state}: {reason}; see `sailfish show {job}`"))
         })
     };
-    let report = store::look(args.state.state.as_deref(), read)?;
+    let report = match &args.state.server {
+        Some(url) => remote::report(url, job)?,
+        None => store::look(args.state.state.as_deref(), read)?,
+    };
     if args.json {
         let text = serde_json::to_string_pretty(&report).map_err(anyhow::Error::from)?;
         return Ok(print(&format!("{text}\n"))?);

@@ -18,7 +18,7 @@ pub fn run(args: RerunArgs) -> Result<(), Failure> {
     machine::raise_open_file_limit();
     let job = JobId(args.job);
     let read = async |store| kept_source(&store, job).await.map_err(Failure::from_server);
-    let source = store::look(args.state.state.as_deref(), read)?;
+    let source = store::look(args.state.of_this_machine()?, read)?;
     let start_dir = std::env::current_dir().context("finding the current directory")?;
     let plan = make_plan(args, &source, start_dir).map_err(Failure::refused)?;
     let old = &source.spec;
@@ -73,6 +73,7 @@ fn make_plan(args: RerunArgs, source: &KeptSource, start_dir: PathBuf) -> anyhow
         env,
         keep_ifiles: false,
         keep_seconds: None,
+        single: None,
         sync: !args.no_sync,
         layout: again_layout(old, memory_bytes, slots)?,
         reduce_again: Some(source.row.job),
@@ -80,7 +81,16 @@ fn make_plan(args: RerunArgs, source: &KeptSource, start_dir: PathBuf) -> anyhow
     };
     let state_dir = store::state_dir(args.state.state.as_deref())?;
     let (splits, json) = (Vec::new(), args.json);
-    Ok(Plan { spec, splits, state_dir, start_dir, json, standard_output: None, standard_input: None })
+    Ok(Plan {
+        spec,
+        splits,
+        state_dir,
+        server: None,
+        start_dir,
+        json,
+        standard_output: None,
+        standard_input: None,
+    })
 }
 
 /// Shares follow from the memory of now; the sizes of what is on disk already are as they are.

@@ -49,6 +49,7 @@ pub fn conclude(mut plan: Plan) -> Result<(), Failure> {
 pub fn report_of(ended: &Ended) -> Result<&JobReport, Failure> {
     match &ended.outcome {
         JobOutcome::Succeeded(report) => Ok(report),
+        JobOutcome::Done => Err(anyhow::anyhow!("the server took the job for another one").into()),
         JobOutcome::Failed { failure, attempt, exit_code } => {
             tell(summary::failed(ended, failure, stage_and_attempt(ended, *attempt)).trim_end());
             Err(Failure::said(code_of(failure, *exit_code)))

@@ -8,35 +8,17 @@ use crate::standard_output;
 use crate::tables::{facts, left, right, table};
 use crate::terminal::print;
 use crate::{escape, key_options, quantity, store};
-use anyhow::Context;
 use api::{Function, JobSpec, Partitioning};
 use ids::{JobId, StageIndex};
-use metastore::{AttemptRow, AttemptState, EventRow, JobRow, Metastore, StageRow};
+use metastore::{AttemptRow, AttemptState, EventRow, JobRow, StageRow};
 
 /// Input paths that are listed.
 const INPUTS_SHOWN_MAX: usize = 5;
 
-struct Everything {
-    job: JobRow,
-    spec: JobSpec,
-    stages: Vec<StageRow>,
-    attempts: Vec<AttemptRow>,
-    events: Vec<EventRow>,
-}
-
 /// Prints everything about one job but its report.
 pub fn run(args: &ShowArgs) -> Result<(), Failure> {
     let job = JobId(args.job);
-    let read = async |store: Metastore| {
-        Ok(Everything {
-            job: store::job_row(&store, job).await?,
-            spec: store.job_spec(job).await?.context("the job has no specification")?,
-            stages: store.stages(job).await?,
-            attempts: store.attempts(job).await?,
-            events: store.events(job, args.limit).await?,
-        })
-    };
-    let all = store::look(args.state.state.as_deref(), read)?;
+    let all = store::details(&args.state, job, args.limit)?;
     let limit = args.limit as usize;
     let mut text = head(&all.job, &all.spec);
     text.push_str("\nStages\n");

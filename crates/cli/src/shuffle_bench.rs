@@ -3,6 +3,7 @@
 
 use crate::engine::{self, Ended};
 use crate::exit::Failure;
+use crate::jobs_bench::{self, JobsBenchArgs};
 use crate::memory_size;
 use crate::plan::Plan;
 use crate::progress::Display;
@@ -27,6 +28,8 @@ const BYTES_PER_MEGABYTE: f64 = 1e6;
 pub enum BenchCommand {
     /// Make records, sort them through I-files, check and discard them: what a shuffle costs by itself
     Shuffle(ShuffleArgs),
+    /// Hand many small jobs to a server, pull and end them over HTTP: what a job costs by itself
+    Jobs(JobsBenchArgs),
 }
 
 #[derive(Debug, Args)]
@@ -46,7 +49,10 @@ pub struct ShuffleArgs {
 
 /// Runs a benchmark.
 pub fn run(command: BenchCommand) -> Result<(), Failure> {
-    let BenchCommand::Shuffle(args) = command;
+    let args = match command {
+        BenchCommand::Shuffle(args) => args,
+        BenchCommand::Jobs(args) => return jobs_bench::run(&args),
+    };
     crate::machine::raise_open_file_limit();
     let resources = Resources::of(&args.engine).map_err(Failure::refused)?;
     let private = resources.private_output().map_err(Failure::refused)?;

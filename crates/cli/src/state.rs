@@ -5,21 +5,20 @@ use crate::exit::Failure;
 use crate::tables::{Column, table};
 use crate::terminal::{print, tell};
 use crate::{escape, quantity, store};
+use api::history::StateQuestion;
 use metastore::{Cell, QueryError, QueryLimits, Table, query_read_only};
 use serde_json::{Number, Value};
 
 /// Prints the answer to a statement.
 pub fn run(args: &QueryArgs) -> Result<(), Failure> {
-    let state_dir = store::state_dir(args.state.state.as_deref()).map_err(Failure::refused)?;
-    if !store::exists(&state_dir) {
-        return Err(Failure::refused(store::nothing_there(&state_dir)));
-    }
-    let limits = QueryLimits { rows_max: args.limit, ..QueryLimits::default() };
-    let answer = store::run(query_read_only(&state_dir, &args.statement, limits))?;
-    let answer = answer.map_err(|error| match error {
-        QueryError::TooLong { .. } | QueryError::Value { .. } => Failure::from(anyhow::Error::from(error)),
-        other => Failure::refused(other),
-    })?;
+    let answer = match args.state.connection()? {
+        Some(connection) => {
+            let rows_max = u32::try_from(args.limit).unwrap_or(u32::MAX);
+            let question = StateQuestion { statement: args.statement.clone(), rows_max };
+            connection.run(async |client| client.ask(&question).await).map_err(Failure::from_client)?
+        }
+        None => ask_this_machine(args)?,
+    };
     let text = if args.json { as_json(&answer)? } else { as_table(&answer) };
     print(&text)?;
     if answer.truncated {
@@ -27,6 +26,19 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
         tell(&format!("sailfish: {shown} shown, there are more; --limit N shows them"));
     }
     Ok(())
+}
+
+fn ask_this_machine(args: &QueryArgs) -> Result<Table, Failure> {
+    let state_dir = store::state_dir(args.state.state.as_deref()).map_err(Failure::refused)?;
+    if !store::exists(&state_dir) {
+        return Err(Failure::refused(store::nothing_there(&state_dir)));
+    }
+    let limits = QueryLimits { rows_max: args.limit, ..QueryLimits::default() };
+    let answer = store::run(query_read_only(&state_dir, &args.statement, limits))?;
+    answer.map_err(|error| match error {
+        QueryError::TooLong { .. } | QueryError::Value { .. } => Failure::from(anyhow::Error::from(error)),
+        other => Failure::refused(other),
+    })
 }
 
 fn as_table(answer: &Table) -> String {
@@ -49,7 +61,7 @@ fn text_of(cell: &Cell) -> String {
         Cell::Integer(number) => number.to_string(),
         Cell::Real(number) => number.to_string(),
         Cell::Text(text) => escape::cell(text),
-        Cell::Blob(bytes) => escape::blob(bytes),
+        Cell::Blob(bytes) => escape::blob(&bytes.0),
     }
 }
 
@@ -61,7 +73,7 @@ fn as_json(answer: &Table) -> anyhow::Result<String> {
         Cell::Integer(number) => Value::from(*number),
         Cell::Real(number) => Number::from_f64(*number).map_or(Value::Null, Value::Number),
         Cell::Text(text) => Value::from(text.as_str()),
-        Cell::Blob(bytes) => Value::from(hex::encode(bytes)),
+        Cell::Blob(bytes) => Value::from(hex::encode(&bytes.0)),
     };
     let mut objects = Vec::with_capacity(answer.rows.len());
     for row in &answer.rows {
@@ -84,6 +96,7 @@ fn as_json(answer: &Table) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::{as_json, as_table};
+    use api::KeyBytes;
     use metastore::{Cell, Table};
 
     #[test]
@@ -91,8 +104,8 @@ mod tests {
         let answer = Table {
             columns: vec!["number".into(), "text".into(), "key".into()],
             rows: vec![
-                vec![Cell::Integer(7), Cell::Text("a\nb".into()), Cell::Blob(b"word".to_vec())],
-                vec![Cell::Real(0.5), Cell::Null, Cell::Blob(vec![0, 255])],
+                vec![Cell::Integer(7), Cell::Text("a\nb".into()), Cell::Blob(KeyBytes(b"word".to_vec()))],
+                vec![Cell::Real(0.5), Cell::Null, Cell::Blob(KeyBytes(vec![0, 255]))],
             ],
             truncated: false,
         };

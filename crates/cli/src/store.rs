@@ -1,7 +1,9 @@
 //! Opening the state to look at it.
 
+use crate::args::StateArgs;
 use crate::exit::Failure;
 use anyhow::Context;
+use api::history::JobDetails;
 use etcetera::BaseStrategy;
 use ids::JobId;
 use metastore::{JobRow, Metastore};
@@ -54,4 +56,19 @@ pub async fn job_row(store: &Metastore, job: JobId) -> Result<JobRow, Failure> {
 pub fn run<T>(future: impl Future<Output = T>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     Ok(runtime.context("starting to read the state")?.block_on(future))
+}
+
+/// Everything about a job but its report, from this machine or from a server.
+pub fn details(from: &StateArgs, job: JobId, events_max: u32) -> Result<JobDetails, Failure> {
+    if let Some(connection) = from.connection()? {
+        return connection
+            .run(async |client| client.job(job, events_max).await)
+            .map_err(Failure::from_client);
+    }
+    let read = async |store: Metastore| {
+        job_row(&store, job).await?;
+        let details = store.job_details(job, events_max).await?;
+        Ok(details.context("the job has no specification")?)
+    };
+    look(from.state.as_deref(), read)
 }

@@ -10,11 +10,11 @@ use crate::quantity::{counted, percent, seconds, seconds_between};
 use crate::tables::{left, right, table};
 use crate::terminal::print;
 use crate::{escape, store};
-use anyhow::Context;
 use drawing::{Frame, LABEL_COLUMNS, axis, colour, slot_line, stage_line};
-use ids::JobId;
-use metastore::{AttemptRow, AttemptState, JobRow, Metastore, StageRow};
+use ids::{JobId, NodeId};
+use metastore::{AttemptRow, AttemptState, JobRow, StageRow};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 
 /// Columns where there is no terminal to ask.
@@ -95,18 +95,15 @@ struct Timeline {
     stages: Vec<StageTime>,
     spans: Vec<Span>,
     attempts: Vec<(String, AttemptRow)>,
+    /// What stands before the line of each slot.
+    labels: Vec<String>,
 }
 
 /// Prints the timeline of a job; of one that runs, as far as it is.
 pub fn run(args: &TimelineArgs) -> Result<(), Failure> {
     let job = JobId(args.job);
-    let read = async |store: Metastore| {
-        let row = store::job_row(&store, job).await?;
-        let spec = store.job_spec(job).await?.context("the job has no specification")?;
-        let (stages, attempts) = (store.stages(job).await?, store.attempts(job).await?);
-        Ok(timeline(row, spec.slots, &stages, attempts, now_ns()))
-    };
-    let timeline = store::look(args.state.state.as_deref(), read)?;
+    let all = store::details(&args.state, job, 0)?;
+    let timeline = timeline(all.job, all.spec.slots, &all.stages, all.attempts, now_ns());
     if args.json {
         let text = serde_json::to_string_pretty(&as_json(&timeline)).map_err(anyhow::Error::from)?;
         return Ok(print(&format!("{text}\n"))?);
@@ -130,9 +127,10 @@ fn timeline(
     job: JobRow,
     slots: u32,
     stages: &[StageRow],
-    attempts: Vec<AttemptRow>,
+    mut attempts: Vec<AttemptRow>,
     now_ns: u64,
 ) -> Timeline {
+    let nodes = number_slots(&mut attempts);
     let name_of = |attempt: &AttemptRow| {
         let stage = stages.iter().find(|stage| stage.stage == attempt.attempt.task.stage);
         stage.map(|stage| stage.name.clone()).unwrap_or_default()
@@ -156,7 +154,24 @@ fn timeline(
     let spans = attempts.iter().flat_map(|(stage, attempt)| spans(stage, attempt, now_ns)).collect();
     let slots = attempts.iter().map(|(_, attempt)| attempt.slot + 1).max().unwrap_or(0).max(slots);
     let stages = stages.iter().filter_map(stage_time).collect();
-    Timeline { job, slots, start_ns, end_ns, stages, spans, attempts }
+    let label = |slot: u32| nodes.get(slot as usize).cloned().unwrap_or_else(|| format!("slot {slot}"));
+    let labels = (0..slots).map(label).collect();
+    Timeline { job, slots, start_ns, end_ns, stages, spans, attempts, labels }
+}
+
+/// Slots of a cluster have a number within their node: gives each its own, and the label that names both. On one
+/// machine nothing changes.
+fn number_slots(attempts: &mut [AttemptRow]) -> Vec<String> {
+    let slots: BTreeSet<(NodeId, u32)> = attempts.iter().map(|row| (row.node, row.slot)).collect();
+    if slots.iter().all(|(node, _)| *node == NodeId(0)) {
+        return Vec::new();
+    }
+    let slots: Vec<(NodeId, u32)> = slots.into_iter().collect();
+    for row in attempts {
+        let place = slots.binary_search(&(row.node, row.slot));
+        row.slot = place.expect("every slot is in the list made of them") as u32;
+    }
+    slots.iter().map(|(node, slot)| format!("{node}/{slot}")).collect()
 }
 
 /// One that never said when it started counts from when it was given out; one that runs lasts until now.
@@ -218,11 +233,11 @@ fn render(timeline: &Timeline, width: u16, coloured: bool) -> String {
     let frame = Frame { start_ns: timeline.start_ns, end_ns: timeline.end_ns, columns };
     text.push('\n');
     text.push_str(&axis(&frame));
-    for slot in 0..timeline.slots {
+    for (slot, label) in (0..timeline.slots).zip(&timeline.labels) {
         let own: Vec<Span> = timeline.spans.iter().filter(|span| span.slot == slot).copied().collect();
         let line = slot_line(&frame, &own);
         let line = if coloured { colour(&line) } else { line };
-        text.push_str(&format!("{:<LABEL_COLUMNS$}|{line}|\n", format!("slot {slot}")));
+        text.push_str(&format!("{label:<LABEL_COLUMNS$}|{line}|\n"));
     }
     text.push_str(&stage_line(&frame, &timeline.stages));
     text.push_str("\nStages, in seconds from the first start\n");

@@ -1,14 +1,18 @@
 //! Filling, stamping and appending frames.
 
-use crate::service::{AppendError, AppendFrame, AppendReply, ChunkService, Reservation};
+use crate::service::{AppendAnswer, AppendError, AppendFrame, AppendReply, ChunkService};
 use crate::{APPEND_TRIES_MAX, REBINDS_MAX};
 use api::{DataSum, SourceCommit};
 use arena::{FrameBytes, SlabWriter};
 use faults::{CrashPoint, crash_point};
 use ids::{ChunkId, IfileIndex, Source};
-use ifile::record::{RecordHeader, record_hash};
+use ifile::record::{self, RecordHeader, record_hash};
 use ifile::{FrameHeader, KeyShape};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Records are summed up when this much of a frame is new, still in a core's first cache: one record at a time a
+/// processor waits for the bytes it has just written, many in one loop overlap.
+const STAMP_STEP_BYTES: usize = 4 << 10;
 
 /// The slabs a worker is filling, one per I-file. They outlive a map task: the worker's next task goes on in
 /// what is left of them, so that slabs are handed over nearly full.
@@ -31,12 +35,40 @@ impl WorkerSlabs {
 }
 
 /// The state of one I-file in an appender.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Stream {
-    /// Of the records in the frame being filled.
+    /// Of the first `stamped_bytes` of the frame being filled.
     sum: DataSum,
+    /// CRC32C of the same.
+    crc32c: u32,
+    stamped_bytes: usize,
     next_sequence: u64,
     chunk: Option<ChunkId>,
+    /// Frames sent to `chunk` and not answered yet, in order.
+    sent: VecDeque<AppendFrame>,
+    /// Frames that go to a chunk next, in order. Those that a chunk refused wait here until every frame sent to
+    /// that chunk is answered: whatever chunk is next must get them in order too.
+    waiting: VecDeque<AppendFrame>,
+    refused: Vec<AppendFrame>,
+    /// Chunks in a row that refused the first frame of `waiting`.
+    rebinds: u32,
+}
+
+impl Stream {
+    /// Sums up what stands in the frame being filled and is not summed up yet.
+    #[inline(never)]
+    fn stamp(&mut self, shape: KeyShape, pending: &[u8]) {
+        let fresh = &pending[self.stamped_bytes..];
+        let mut offset = 0;
+        while offset < fresh.len() {
+            let record =
+                record::decode(shape, &fresh[offset..]).expect("the record was written by this appender");
+            self.sum.add_record(record.encoded.len() as u64, record_hash(record.encoded));
+            offset += record.encoded.len();
+        }
+        self.crc32c = crc32c::crc32c_append(self.crc32c, fresh);
+        self.stamped_bytes = pending.len();
+    }
 }
 
 /// The appender of one map attempt.
@@ -60,7 +92,7 @@ impl<'a> IAppender<'a> {
         ifile_count: u32,
     ) -> Self {
         slabs.slabs.resize_with(ifile_count as usize, || None);
-        let streams = vec![Stream::default(); ifile_count as usize];
+        let streams = (0..ifile_count).map(|_| Stream::default()).collect();
         Self { service, slabs, source, key_shape, streams, commits: BTreeMap::new(), finished: false }
     }
 
@@ -75,7 +107,7 @@ impl<'a> IAppender<'a> {
         partition_key_bytes: usize,
     ) -> Result<(), AppendError> {
         let header = RecordHeader::new(self.key_shape, key.len(), value.len(), partition_key_bytes);
-        let encoded_bytes = header.bytes().len() + key.len() + value.len();
+        let encoded_bytes = header.len() + key.len() + value.len();
         let index = ifile.0 as usize;
         let fits = self.slabs.slabs[index].as_ref().is_some_and(|slab| slab.room_bytes() >= encoded_bytes);
         if !fits && !self.make_room(ifile, encoded_bytes)? {
@@ -84,8 +116,10 @@ impl<'a> IAppender<'a> {
         let Some(slab) = self.slabs.slabs[index].as_mut() else {
             unreachable!("make_room put a slab here");
         };
-        let hash = record_hash(slab.write_record(header.bytes(), key, value));
-        self.streams[index].sum.add_record(encoded_bytes as u64, hash);
+        slab.write_record(header.padded(), header.len(), key, value);
+        if slab.pending_bytes() - self.streams[index].stamped_bytes >= STAMP_STEP_BYTES {
+            self.streams[index].stamp(self.key_shape, slab.pending());
+        }
         Ok(())
     }
 
@@ -116,19 +150,22 @@ impl<'a> IAppender<'a> {
         key: &[u8],
         value: &[u8],
     ) -> Result<(), AppendError> {
-        let encoded_bytes = header.bytes().len() + key.len() + value.len();
+        let encoded_bytes = header.len() + key.len() + value.len();
         let charge = self.service.oversize(encoded_bytes as u64)?;
         let mut payload = Vec::with_capacity(encoded_bytes);
-        payload.extend_from_slice(header.bytes());
+        payload.extend_from_slice(&header.padded()[..header.len()]);
         payload.extend_from_slice(key);
         payload.extend_from_slice(value);
-        self.streams[ifile.0 as usize].sum.add_record(encoded_bytes as u64, record_hash(&payload));
+        let stream = &mut self.streams[ifile.0 as usize];
+        stream.stamp(self.key_shape, &payload);
         self.send(ifile, FrameBytes::on_heap(payload, Some(charge)))
     }
 
     fn send_pending(&mut self, ifile: IfileIndex) -> Result<(), AppendError> {
-        match self.slabs.slabs[ifile.0 as usize].as_mut() {
+        let index = ifile.0 as usize;
+        match self.slabs.slabs[index].as_mut() {
             Some(slab) if slab.pending_bytes() > 0 => {
+                self.streams[index].stamp(self.key_shape, slab.pending());
                 let payload = slab.seal();
                 self.send(ifile, payload)
             }
@@ -136,8 +173,12 @@ impl<'a> IAppender<'a> {
         }
     }
 
-    /// Stamps the frame and brings it into a chunk, whatever answers get lost on the way.
+    /// Stamps the frame and brings it on its way to a chunk.
     fn send(&mut self, ifile: IfileIndex, payload: FrameBytes) -> Result<(), AppendError> {
+        self.take_answers(false)?;
+        while !self.streams[ifile.0 as usize].refused.is_empty() {
+            self.take_answers(true)?;
+        }
         let stream = &mut self.streams[ifile.0 as usize];
         let header = FrameHeader {
             ifile,
@@ -145,30 +186,94 @@ impl<'a> IAppender<'a> {
             sequence: stream.next_sequence,
             key_shape: self.key_shape,
             sum: std::mem::take(&mut stream.sum),
-            payload_crc32c: crc32c::crc32c(&payload),
+            payload_crc32c: std::mem::take(&mut stream.crc32c),
         };
+        stream.stamped_bytes = 0;
         assert_eq!(header.sum.bytes, payload.len() as u64, "the sum covers the payload");
         stream.next_sequence += 1;
-        let frame = AppendFrame { header, payload };
-        for _ in 0..REBINDS_MAX {
+        stream.waiting.push_back(AppendFrame { header, payload });
+        self.send_waiting(ifile)
+    }
+
+    /// Sends what waits, to one chunk after another where chunks close.
+    fn send_waiting(&mut self, ifile: IfileIndex) -> Result<(), AppendError> {
+        let index = ifile.0 as usize;
+        while let Some(frame) = self.streams[index].waiting.pop_front() {
+            if self.streams[index].rebinds == REBINDS_MAX {
+                return Err(AppendError::GaveUp { from: self.source, ifile, tries: REBINDS_MAX });
+            }
             let chunk = self.bound_chunk(&frame)?;
             match self.deliver(chunk, &frame)? {
-                AppendReply::Acked => {
-                    self.commits.entry((ifile, chunk)).or_default().add(&header.sum);
-                    return Ok(());
-                }
-                // The fence: the chunk says what stands. Only what does not stand goes elsewhere.
+                AppendReply::Acked => self.stands(chunk, &frame),
+                AppendReply::Sent => self.streams[index].sent.push_back(frame),
                 AppendReply::Closed { standing_end } => {
-                    self.service.release(chunk, self.source);
-                    self.streams[ifile.0 as usize].chunk = None;
-                    if header.sequence < standing_end {
-                        self.commits.entry((ifile, chunk)).or_default().add(&header.sum);
-                        return Ok(());
+                    while !self.streams[index].sent.is_empty() {
+                        self.take_answers(true)?;
                     }
+                    self.closed(chunk, frame, standing_end);
+                    self.rebind(ifile);
                 }
             }
         }
-        Err(AppendError::GaveUp { from: self.source, ifile, tries: REBINDS_MAX })
+        Ok(())
+    }
+
+    fn stands(&mut self, chunk: ChunkId, frame: &AppendFrame) {
+        let ifile = frame.header.ifile;
+        self.commits.entry((ifile, chunk)).or_default().add(&frame.header.sum);
+        self.streams[ifile.0 as usize].rebinds = 0;
+    }
+
+    /// The fence: the chunk says what stands. Only what does not stand goes elsewhere.
+    fn closed(&mut self, chunk: ChunkId, frame: AppendFrame, standing_end: u64) {
+        if frame.header.sequence < standing_end {
+            self.stands(chunk, &frame);
+        } else {
+            self.streams[frame.header.ifile.0 as usize].refused.push(frame);
+        }
+    }
+
+    /// Lets go of a chunk that closed. What it refused is next.
+    fn rebind(&mut self, ifile: IfileIndex) {
+        let stream = &mut self.streams[ifile.0 as usize];
+        stream.rebinds += 1;
+        for frame in stream.refused.drain(..) {
+            let before =
+                stream.waiting.partition_point(|other| other.header.sequence < frame.header.sequence);
+            stream.waiting.insert(before, frame);
+        }
+        if let Some(chunk) = stream.chunk.take() {
+            self.service.release(chunk, self.source);
+        }
+    }
+
+    /// Takes in the answers to frames that were sent.
+    fn take_answers(&mut self, wait: bool) -> Result<(), AppendError> {
+        let answers = self.service.answers(wait)?;
+        assert!(!wait || !answers.is_empty(), "a chunk service that owes answers gives one or fails");
+        answers.into_iter().try_for_each(|answer| self.take_answer(answer))
+    }
+
+    fn take_answer(&mut self, answer: AppendAnswer) -> Result<(), AppendError> {
+        let AppendAnswer { ifile, chunk, sequence, closed } = answer;
+        let out_of_turn =
+            AppendError::Refused { from: self.source, ifile, why: "its answer came out of turn" };
+        let Some(stream) = self.streams.get_mut(ifile.0 as usize) else { return Err(out_of_turn) };
+        if stream.chunk != Some(chunk) {
+            return Err(out_of_turn);
+        }
+        match stream.sent.pop_front() {
+            Some(frame) if frame.header.sequence == sequence => match closed {
+                None => self.stands(chunk, &frame),
+                Some(standing_end) => self.closed(chunk, frame, standing_end),
+            },
+            _ => return Err(out_of_turn),
+        }
+        let stream = &self.streams[ifile.0 as usize];
+        if stream.sent.is_empty() && !stream.refused.is_empty() {
+            self.rebind(ifile);
+        }
+        Ok(())
     }
 
     fn bound_chunk(&mut self, frame: &AppendFrame) -> Result<ChunkId, AppendError> {
@@ -192,12 +297,6 @@ impl<'a> IAppender<'a> {
 
     fn deliver(&self, chunk: ChunkId, frame: &AppendFrame) -> Result<AppendReply, AppendError> {
         for _ in 0..APPEND_TRIES_MAX {
-            match self.service.reserve(chunk, self.source, frame.header.sum.bytes) {
-                Ok(Reservation::Granted) => {}
-                Ok(Reservation::Closed { standing_end }) => return Ok(AppendReply::Closed { standing_end }),
-                Err(AppendError::AnswerLost) => continue,
-                Err(error) => return Err(error),
-            }
             crash_point(CrashPoint::FrameBeforeHandOver);
             match self.service.append(chunk, frame.clone()) {
                 Ok(reply) => {
@@ -216,10 +315,24 @@ impl<'a> IAppender<'a> {
         for index in 0..self.streams.len() {
             self.send_pending(IfileIndex(index as u32))?;
         }
+        self.await_answers()?;
         self.release_all();
         self.finished = true;
         let commits = std::mem::take(&mut self.commits);
         Ok(commits.into_iter().map(|((ifile, chunk), sum)| SourceCommit { ifile, chunk, sum }).collect())
+    }
+
+    /// Waits until every frame stands in a chunk.
+    fn await_answers(&mut self) -> Result<(), AppendError> {
+        loop {
+            for index in 0..self.streams.len() {
+                self.send_waiting(IfileIndex(index as u32))?;
+            }
+            if self.streams.iter().all(|stream| stream.sent.is_empty() && stream.waiting.is_empty()) {
+                return Ok(());
+            }
+            self.take_answers(true)?;
+        }
     }
 
     fn release_all(&mut self) {

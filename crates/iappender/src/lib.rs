@@ -1,6 +1,7 @@
 //! # What it does
 //! The map side of I-files: one appender a map attempt. It serializes records into a frame per I-file, stamps
-//! each frame, reserves room in a chunk, appends, and survives lost answers without losing or doubling a frame.
+//! each frame, appends it to a chunk, and survives lost answers without losing or doubling a frame. Frames may be on
+//! their way while the next ones are filled.
 //!
 //! # Where it sits
 //! mapper (key, value) -> iappender -> chunkserver ([`AppendFrame`]).
@@ -12,7 +13,8 @@
 //! serialized, so that every later change is found.
 //!
 //! # Deliberately absent
-//! No sockets, no threads, no waiting of its own: chunks are reached through [`ChunkService`]. No combining
+//! No sockets, no threads, no waiting of its own, no limit to the frames on their way: chunks are reached through
+//! [`ChunkService`], which has all that. No combining
 //! (that happened before), no choice of chunk (the service allocates).
 //!
 //! # How it is tested
@@ -27,7 +29,7 @@ mod service;
 
 pub use append::{IAppender, WorkerSlabs};
 pub use partition::{Partitioner, choose_boundaries};
-pub use service::{AppendError, AppendFrame, AppendReply, ChunkService, Reservation};
+pub use service::{AppendAnswer, AppendError, AppendFrame, AppendReply, ChunkService};
 
 /// Times one frame is sent again after a lost answer before the attempt gives up.
 pub const APPEND_TRIES_MAX: u32 = 8;

@@ -11,22 +11,26 @@ pub struct AppendFrame {
     pub payload: FrameBytes,
 }
 
-/// Answer to a request for room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reservation {
-    /// The bytes are promised to this source.
-    Granted,
-    /// The chunk takes no more. Frames of this source below `standing_end` that were sent to it stand.
-    Closed { standing_end: u64 },
-}
-
 /// Answer to an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendReply {
     /// The frame is in the chunk (now, or since an earlier try).
     Acked,
-    /// The chunk takes no more; as in [`Reservation::Closed`].
+    /// The chunk takes no more. Frames of this source below `standing_end` that were sent to it stand.
     Closed { standing_end: u64 },
+    /// The frame is on its way; [`ChunkService::answers`] brings its answer. The sender keeps the frame until then.
+    Sent,
+}
+
+/// The answer to a frame that was [`AppendReply::Sent`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppendAnswer {
+    pub ifile: IfileIndex,
+    pub chunk: ChunkId,
+    /// Of the frame.
+    pub sequence: u64,
+    /// None: acknowledged. Some: the chunk takes no more, with what stands as in [`AppendReply::Closed`].
+    pub closed: Option<u64>,
 }
 
 /// Why a chunk service did not answer as hoped.
@@ -66,10 +70,13 @@ pub trait ChunkService: Sync {
     fn oversize(&self, bytes: u64) -> Result<Charge, AppendError>;
     /// Chooses an open chunk of the I-file, or opens one, and counts the source among its appenders.
     fn bind(&self, ifile: IfileIndex, source: Source, frame_bytes: u64) -> Result<ChunkId, AppendError>;
-    /// Promises room for one frame.
-    fn reserve(&self, chunk: ChunkId, source: Source, bytes: u64) -> Result<Reservation, AppendError>;
-    /// Takes a frame for which room is promised. Repeating a frame is harmless.
+    /// Takes a frame where the chunk has room for it, or says that the chunk takes no more. Repeating a frame is
+    /// harmless. After a frame was answered `Closed`, by whatever way, the frames behind it that were sent to the
+    /// same chunk are answered `Closed` too: else a repetition of the first would be taken for one that stands.
     fn append(&self, chunk: ChunkId, frame: AppendFrame) -> Result<AppendReply, AppendError>;
-    /// The source sends no more to this chunk; its promise ends.
+    /// Answers to frames that were sent, for each I-file in the order of sending. With `wait` it sends what is held
+    /// back and waits for at least one answer while any is missing.
+    fn answers(&self, wait: bool) -> Result<Vec<AppendAnswer>, AppendError>;
+    /// The source sends no more to this chunk.
     fn release(&self, chunk: ChunkId, source: Source);
 }

@@ -11,7 +11,7 @@
 //! No allocation of ids (their owners count), no parsing of user text, no domain logic.
 //!
 //! # How it is tested
-//! By the doc test below, which must not compile:
+//! By a unit test, and by the doc test below, which must not compile:
 //!
 //! ```compile_fail
 //! fn wants_a_chunk(_: ids::ChunkId) {}
@@ -20,11 +20,12 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use utoipa::ToSchema;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
         #[serde(transparent)]
         pub struct $name(pub $inner);
 
@@ -57,11 +58,12 @@ id!(
     IfileIndex(u32), "ifile-"
 );
 id!(
-    /// A chunk, unique within its job; counts from 0.
+    /// A chunk, unique within its job: the number of its node above [`NUMBER_BITS`], and one that counts from 0
+    /// within the node below.
     ChunkId(u64), "chunk-"
 );
 id!(
-    /// A sorted run, unique within its job; counts from 0.
+    /// A sorted run, unique within its job; numbered as chunks are.
     RunId(u64), "run-"
 );
 id!(
@@ -81,8 +83,38 @@ id!(
     BoundariesVersion(u32), "boundaries-"
 );
 
+/// Bits of a [`ChunkId`] or [`RunId`] that number chunks or runs within a node.
+pub const NUMBER_BITS: u32 = 40;
+/// Nodes are numbered below this, so that an id fits the signed numbers of a store.
+pub const NODES_MAX: u32 = 1 << (63 - NUMBER_BITS);
+
+macro_rules! lies_on_a_node {
+    ($name:ident) => {
+        impl $name {
+            /// Number `number` of a node. Panics where either is out of range: nobody gets there by counting.
+            pub fn on(node: NodeId, number: u64) -> Self {
+                assert!(node.0 < NODES_MAX && number < 1 << NUMBER_BITS, "{node} numbers {number}");
+                Self(u64::from(node.0) << NUMBER_BITS | number)
+            }
+
+            /// The node that made it.
+            pub fn node(self) -> NodeId {
+                NodeId((self.0 >> NUMBER_BITS) as u32)
+            }
+
+            /// Its number within the node.
+            pub fn number(self) -> u64 {
+                self.0 & ((1 << NUMBER_BITS) - 1)
+            }
+        }
+    };
+}
+
+lies_on_a_node!(ChunkId);
+lies_on_a_node!(RunId);
+
 /// A task within a store: (job, stage, task).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 pub struct TaskKey {
     pub job: JobId,
     pub stage: StageIndex,
@@ -90,14 +122,16 @@ pub struct TaskKey {
 }
 
 /// One try of a task within a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 pub struct AttemptKey {
     pub task: TaskKey,
     pub attempt: AttemptNumber,
 }
 
 /// Where a record of an I-file came from: (map task, attempt). Records of one key are ordered by it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
 pub struct Source {
     pub map_task: TaskIndex,
     pub attempt: AttemptNumber,
@@ -118,5 +152,20 @@ impl fmt::Display for AttemptKey {
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "map {} attempt {}", self.map_task.0, self.attempt.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChunkId, NODES_MAX, NUMBER_BITS, NodeId, RunId};
+
+    #[test]
+    fn chunks_and_runs_name_their_node() {
+        assert_eq!(ChunkId::on(NodeId(0), 7), ChunkId(7));
+        let last = (1 << NUMBER_BITS) - 1;
+        let far = RunId::on(NodeId(NODES_MAX - 1), last);
+        assert_eq!((far.node(), far.number()), (NodeId(NODES_MAX - 1), last));
+        assert!(i64::try_from(far.0).is_ok());
+        assert!(ChunkId::on(NodeId(1), 0) > ChunkId::on(NodeId(0), last));
     }
 }

@@ -61,6 +61,14 @@ impl KeyIndex {
         start..end.max(start)
     }
 
+    /// Whether every record of a block certainly has a key in [lower, upper).
+    pub fn is_wholly_inside(&self, block: usize, lower: Option<&[u8]>, upper: Option<&[u8]>) -> bool {
+        let begins_inside = lower.is_none_or(|bound| self.entries[block].certainly_at_or_above(bound));
+        // Keys of the last block may reach anywhere.
+        let next_below = |bound| self.entries.get(block + 1).is_some_and(|next| next.certainly_below(bound));
+        begins_inside && upper.is_none_or(next_below)
+    }
+
     /// Appends the index to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         for entry in &self.entries {

@@ -1,7 +1,7 @@
 //! One record: a key and a value, any bytes, behind their lengths.
 
 use crate::ENCODED_RECORD_BYTES_MAX;
-use crate::field::{VARINT_BYTES_MAX, get_varint, varint_bytes};
+use crate::field::{get_varint, varint_bytes};
 use xxhash_rust::xxh3::xxh3_128;
 
 /// What the partition key of a record is: the whole sort key, or a prefix of it whose length is stored.
@@ -33,24 +33,26 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The lengths in front of a record, encoded.
+/// The lengths in front of a record, encoded. In one number, so that they go from register to memory in one piece.
 #[derive(Clone, Copy)]
 pub struct RecordHeader {
-    bytes: [u8; 3 * VARINT_BYTES_MAX],
+    /// The first byte is the lowest one; zero behind the last.
+    bytes: u128,
     len: usize,
 }
 
 impl RecordHeader {
-    /// Encodes the lengths. `partition_key_bytes` is stored for [`KeyShape::Prefix`] only.
+    /// Room that three lengths of records that fit [`ENCODED_RECORD_BYTES_MAX`] need, and one byte more.
+    pub const BYTES_MAX: usize = size_of::<u128>();
+
+    /// Encodes the lengths. `partition_key_bytes` is stored for [`KeyShape::Prefix`] only. Panics where a length
+    /// takes more than five bytes: no record is so large.
     #[inline]
     pub fn new(shape: KeyShape, key_len: usize, value_len: usize, partition_key_bytes: usize) -> Self {
-        let mut header = Self { bytes: [0; 3 * VARINT_BYTES_MAX], len: 0 };
         if shape == KeyShape::Whole && key_len < 0x80 && value_len < 0x80 {
-            header.bytes[0] = key_len as u8;
-            header.bytes[1] = value_len as u8;
-            header.len = 2;
-            return header;
+            return Self { bytes: key_len as u128 | (value_len as u128) << 8, len: 2 };
         }
+        let mut header = Self { bytes: 0, len: 0 };
         header.push(key_len as u64);
         header.push(value_len as u64);
         if shape == KeyShape::Prefix {
@@ -61,14 +63,24 @@ impl RecordHeader {
 
     fn push(&mut self, value: u64) {
         let (bytes, len) = varint_bytes(value);
-        self.bytes[self.len..self.len + len].copy_from_slice(&bytes[..len]);
-        self.len += len;
+        assert!(len <= 5, "a length of {value} bytes");
+        for byte in &bytes[..len] {
+            self.bytes |= u128::from(*byte) << (8 * self.len);
+            self.len += 1;
+        }
     }
 
-    /// The encoded lengths.
+    /// Bytes of the encoded lengths.
     #[inline]
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
+    #[expect(clippy::len_without_is_empty, reason = "there are always lengths")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The encoded lengths in the front, zeros behind them.
+    #[inline]
+    pub fn padded(&self) -> [u8; Self::BYTES_MAX] {
+        self.bytes.to_le_bytes()
     }
 }
 
@@ -117,7 +129,8 @@ fn decode_long(shape: KeyShape, bytes: &[u8]) -> Option<Record<'_>> {
 
 /// Appends an encoded record to `out`.
 pub fn encode(shape: KeyShape, key: &[u8], value: &[u8], partition_key_bytes: usize, out: &mut Vec<u8>) {
-    out.extend_from_slice(RecordHeader::new(shape, key.len(), value.len(), partition_key_bytes).bytes());
+    let header = RecordHeader::new(shape, key.len(), value.len(), partition_key_bytes);
+    out.extend_from_slice(&header.padded()[..header.len()]);
     out.extend_from_slice(key);
     out.extend_from_slice(value);
 }
@@ -132,6 +145,19 @@ pub fn key_prefix(key: &[u8]) -> u64 {
             bytes[..key.len()].copy_from_slice(key);
             u64::from_be_bytes(bytes)
         }
+    }
+}
+
+/// [`key_prefix`] of the key of `record`, read in one piece where more bytes of the record follow the key.
+#[inline]
+pub fn record_key_prefix(record: &Record<'_>) -> u64 {
+    let from_key = &record.encoded[record.encoded.len() - record.value.len() - record.key.len()..];
+    match from_key.first_chunk::<8>() {
+        Some(first) => {
+            let kept_bits = 8 * record.key.len().min(8) as u32;
+            u64::from_be_bytes(*first) & !u64::MAX.checked_shr(kept_bits).unwrap_or(0)
+        }
+        None => key_prefix(record.key),
     }
 }
 
@@ -156,6 +182,7 @@ mod tests {
         assert_eq!((record.key, record.value), (key, value));
         assert_eq!(record.partition_key(), &key[..partition_key_bytes]);
         assert_eq!(record.encoded.len(), len);
+        assert_eq!(record_key_prefix(&record), key_prefix(key));
         for cut in 0..len {
             assert!(decode(shape, &bytes[..cut]).is_none(), "cut at {cut}");
         }

@@ -3,6 +3,7 @@
 use crate::merge::{Merge, SortedRun};
 use api::DataSum;
 use ids::IfileIndex;
+use ifile::record::key_prefix;
 use ifile::record_hash;
 use std::collections::BTreeMap;
 
@@ -31,17 +32,38 @@ pub struct Groups<R: SortedRun> {
     /// Per run, per row of its source table.
     valid: Vec<Vec<bool>>,
     sums: Vec<DataSum>,
-    group_key: Vec<u8>,
+    group: GroupKey,
     groups: u64,
     dropped_records: u64,
 }
 
-/// Equality that mostly ends at the first eight bytes: neighbours of a sorted stream with few values a key differ.
-#[inline]
-fn same_bytes(left: &[u8], right: &[u8]) -> bool {
-    match (left.first_chunk::<8>(), right.first_chunk::<8>()) {
-        (Some(a), Some(b)) if a != b => false,
-        _ => left == right,
+/// The partition key of the group that is being put out.
+#[derive(Default)]
+struct GroupKey {
+    /// Its first eight bytes, zero padded. Short keys are all here.
+    prefix: u64,
+    len: usize,
+    /// The whole key, where it is longer.
+    long: Vec<u8>,
+}
+
+impl GroupKey {
+    const SHORT_BYTES_MAX: usize = size_of::<u64>();
+
+    #[inline]
+    fn is(&self, key: &[u8], prefix: u64) -> bool {
+        self.prefix == prefix
+            && self.len == key.len()
+            && (key.len() <= Self::SHORT_BYTES_MAX || self.long.as_slice() == key)
+    }
+
+    #[inline]
+    fn set(&mut self, key: &[u8], prefix: u64) {
+        (self.prefix, self.len) = (prefix, key.len());
+        if key.len() > Self::SHORT_BYTES_MAX {
+            self.long.clear();
+            self.long.extend_from_slice(key);
+        }
     }
 }
 
@@ -50,7 +72,7 @@ impl<R: SortedRun> Groups<R> {
     pub fn new(merge: Merge<R>, valid: Vec<Vec<bool>>) -> Self {
         assert_eq!(merge.runs().len(), valid.len(), "one list of rows for each run");
         let sums = vec![DataSum::default(); valid.len()];
-        Self { merge, valid, sums, group_key: Vec::new(), groups: 0, dropped_records: 0 }
+        Self { merge, valid, sums, group: GroupKey::default(), groups: 0, dropped_records: 0 }
     }
 
     /// The next record that counts, or None at the end.
@@ -70,14 +92,17 @@ impl<R: SortedRun> Groups<R> {
 
     #[inline]
     fn count(&mut self, index: usize) -> Grouped<'_> {
-        let record = self.merge.run(index).record();
+        let run = self.merge.run(index);
+        let record = run.record();
         self.sums[index].add_record(record.encoded.len() as u64, record_hash(record.encoded));
-        let group = record.partition_key();
-        let starts_group = self.groups == 0 || !same_bytes(&self.group_key, group);
+        let key = record.partition_key();
+        // The prefix of the sort key is that of the partition key too, but where the latter is short and ends in it.
+        let is_whole = key.len() == record.key.len() || key.len() >= GroupKey::SHORT_BYTES_MAX;
+        let prefix = if is_whole { run.prefix() } else { key_prefix(key) };
+        let starts_group = self.groups == 0 || !self.group.is(key, prefix);
         if starts_group {
             self.groups += 1;
-            self.group_key.clear();
-            self.group_key.extend_from_slice(group);
+            self.group.set(key, prefix);
         }
         Grouped { key: record.key, value: record.value, starts_group }
     }

@@ -15,6 +15,11 @@ pub trait SortedRun {
     fn advance(&mut self) -> Result<bool, Self::Error>;
     /// The record moved to. Only called after `advance` said true.
     fn record(&self) -> Record<'_>;
+    /// [`key_prefix`] of its key.
+    #[inline]
+    fn prefix(&self) -> u64 {
+        key_prefix(self.record().key)
+    }
     /// Row of that record in [`Self::sources`].
     fn source_row(&self) -> u32;
     /// The source table.
@@ -149,7 +154,7 @@ fn read_head<R: SortedRun>(run: &mut R) -> Result<Head, R::Error> {
     if !run.advance()? {
         return Ok(ENDED);
     }
-    let prefix = key_prefix(run.record().key);
+    let prefix = run.prefix();
     let rank = run.sources()[run.source_row() as usize].rank();
     Ok(Head { prefix, rank, ended: false })
 }

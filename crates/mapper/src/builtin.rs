@@ -1,6 +1,6 @@
 //! The built-in mappers.
 
-use crate::function::{Emitter, MapCounts, MapFunction, RecordInput};
+use crate::function::{Emitter, KeyPlace, KeysInBlock, MapCounts, MapFunction, RecordInput};
 use api::{FieldSplit, RecordFormat, TaskFailure};
 use memchr::memchr_iter;
 use reducer::FieldSplitter;
@@ -18,6 +18,13 @@ impl Counted<'_> {
         self.counts.output_records += 1;
         self.counts.output_bytes += (key.len() + value.len()) as u64;
         self.output.emit(key, value)
+    }
+
+    fn emit_each(&mut self, keys: KeysInBlock<'_>, value: &[u8]) -> Result<(), TaskFailure> {
+        let key_bytes: u64 = keys.places.iter().map(|place| u64::from(place.length)).sum();
+        self.counts.output_records += keys.places.len() as u64;
+        self.counts.output_bytes += key_bytes + (keys.places.len() * value.len()) as u64;
+        self.output.emit_each(keys, value)
     }
 }
 
@@ -114,33 +121,44 @@ impl MapFunction for GrepMapper {
 /// Bytes looked at in one step when words are parted.
 const STEP_BYTES: usize = 64;
 
-/// A byte in each of the eight bytes of a word.
-const fn each_byte(byte: u8) -> u64 {
-    u64::from_ne_bytes([byte; 8])
-}
-
 /// A bit for each byte that parts words: ASCII space as C's `isspace` has it, that is blank and TAB, LF, VT,
-/// FF, CR. Eight bytes at a time, without a branch: the ends of words are what a processor guesses worst.
+/// FF, CR. Many bytes at a time, without a branch: the ends of words are what a processor guesses worst.
+#[cfg(target_arch = "x86_64")]
 fn space_mask(bytes: &[u8; STEP_BYTES]) -> u64 {
+    use std::arch::x86_64::{
+        _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8,
+        _mm_sub_epi8,
+    };
     let mut mask = 0;
-    let (words, _) = bytes.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let low_bits = word & each_byte(0x7f);
-        // The top bit of each byte answers: sums of seven bits never carry into the next byte.
-        let not_blank = (word ^ each_byte(b' ')) | ((low_bits ^ each_byte(b' ')) + each_byte(0x7f));
-        let from_tab = low_bits + each_byte(0x80 - b'\t');
-        let beyond_return = low_bits + each_byte(0x80 - b'\r' - 1);
-        let space = (!not_blank | (from_tab & !beyond_return & !word)) & each_byte(0x80);
-        // The product moves the eight answers side by side into the top byte.
-        let answers = (space >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-        mask |= answers << (index * 8);
+    for (index, piece) in bytes.as_chunks::<16>().0.iter().enumerate() {
+        // SAFETY: the sixteen bytes of `piece` are read, whatever their alignment; SSE2 is part of the architecture.
+        let spaces = unsafe {
+            let piece = _mm_loadu_si128(piece.as_ptr().cast());
+            let above_tab = _mm_sub_epi8(piece, _mm_set1_epi8(b'\t' as i8));
+            let to_return = _mm_set1_epi8((b'\r' - b'\t') as i8);
+            let tab_to_return = _mm_cmpeq_epi8(_mm_min_epu8(above_tab, to_return), above_tab);
+            let blank = _mm_cmpeq_epi8(piece, _mm_set1_epi8(b' ' as i8));
+            _mm_movemask_epi8(_mm_or_si128(blank, tab_to_return))
+        };
+        mask |= u64::from(spaces as u16) << (index * 16);
     }
     mask
 }
 
-/// Calls `emit` for each run of bytes of a block that are not ASCII space.
-fn for_each_word<E>(block: &[u8], mut emit: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+/// The same where there are no such instructions.
+#[cfg(not(target_arch = "x86_64"))]
+fn space_mask(bytes: &[u8; STEP_BYTES]) -> u64 {
+    let is_space = |byte: u8| byte == b' ' || (b'\t'..=b'\r').contains(&byte);
+    bytes.iter().enumerate().fold(0, |mask, (index, byte)| mask | u64::from(is_space(*byte)) << index)
+}
+
+/// Words handed on at a time.
+const WORDS_PER_CALL: usize = 256;
+
+/// Calls `emit` with the places of the runs of bytes of a block that are not ASCII space, many at a time.
+fn for_each_words<E>(block: &[u8], mut emit: impl FnMut(&[KeyPlace]) -> Result<(), E>) -> Result<(), E> {
+    let mut places = [KeyPlace::default(); WORDS_PER_CALL + STEP_BYTES];
+    let mut count = 0;
     let (mut start, mut in_word, mut space_before) = (0, false, 1);
     for (index, piece) in block.chunks(STEP_BYTES).enumerate() {
         let mask = match piece.try_into() {
@@ -155,17 +173,24 @@ fn for_each_word<E>(block: &[u8], mut emit: impl FnMut(&[u8]) -> Result<(), E>) 
         let mut edges = mask ^ (mask << 1 | space_before);
         space_before = mask >> 63;
         while edges != 0 {
-            let place = index * STEP_BYTES + edges.trailing_zeros() as usize;
+            let place = (index * STEP_BYTES) as u32 + edges.trailing_zeros();
             edges &= edges - 1;
-            if in_word {
-                emit(&block[start..place])?;
-            } else {
-                start = place;
-            }
+            // Written each time and counted where a word ends: a branch would be guessed wrong every other time.
+            places[count] = KeyPlace { start, length: place - start };
+            count += usize::from(in_word);
+            start = place;
             in_word = !in_word;
         }
+        if count >= WORDS_PER_CALL {
+            emit(&places[..count])?;
+            count = 0;
+        }
     }
-    if in_word { emit(&block[start..]) } else { Ok(()) }
+    if in_word {
+        places[count] = KeyPlace { start, length: block.len() as u32 - start };
+        count += 1;
+    }
+    if count > 0 { emit(&places[..count]) } else { Ok(()) }
 }
 
 /// `builtin:words`: (word, 1) for each run of bytes that are not ASCII space.
@@ -180,19 +205,15 @@ impl MapFunction for WordsMapper {
         let format = input.format();
         let mut counted = Counted { output, counts: MapCounts::default() };
         while let Some(block) = input.next_block()? {
-            let mut emit = |word: &[u8]| counted.emit(word, b"1");
+            let mut emit_words = |block| {
+                for_each_words(block, |places| counted.emit_each(KeysInBlock { block, places }, b"1"))
+            };
             match format {
                 // The ends of lines part words, and a block ends with one, so that no word goes on in the next.
-                RecordFormat::Lines { terminator: b'\n' } => for_each_word(block, &mut emit)?,
-                RecordFormat::Lines { terminator } => {
-                    for line in lines(block, terminator) {
-                        for_each_word(line, &mut emit)?;
-                    }
-                }
+                RecordFormat::Lines { terminator: b'\n' } => emit_words(block)?,
+                RecordFormat::Lines { terminator } => lines(block, terminator).try_for_each(emit_words)?,
                 RecordFormat::Fixed { record_bytes, .. } => {
-                    for record in block.chunks_exact(record_bytes as usize) {
-                        for_each_word(record, &mut emit)?;
-                    }
+                    block.chunks_exact(record_bytes as usize).try_for_each(emit_words)?;
                 }
             }
         }
@@ -202,7 +223,9 @@ impl MapFunction for WordsMapper {
 
 #[cfg(test)]
 mod tests {
-    use crate::function::{BlockPlace, Emitter, MapCounts, RecordInput, check_mapper, map_function};
+    use crate::function::{
+        BlockPlace, Emitter, KeyPlace, KeysInBlock, MapCounts, RecordInput, check_mapper, map_function,
+    };
     use api::{FieldSplit, Formats, Function, RecordFormat, TaskFailure};
 
     struct OneBlock(Option<Vec<u8>>, Vec<u8>, RecordFormat);
@@ -310,11 +333,11 @@ mod tests {
             0..300,
         )) {
             let mut found = Vec::new();
-            let collect = |word: &[u8]| {
-                found.push(word.to_vec());
+            let collect = |places: &[KeyPlace]| {
+                found.extend(KeysInBlock { block: &block, places }.iter().map(<[u8]>::to_vec));
                 Ok::<(), TaskFailure>(())
             };
-            super::for_each_word(&block, collect).unwrap();
+            super::for_each_words(&block, collect).unwrap();
             let is_space = |byte: &u8| b" \t\n\x0b\x0c\r".contains(byte);
             let expected: Vec<&[u8]> = block.split(is_space).filter(|word| !word.is_empty()).collect();
             proptest::prop_assert_eq!(found, expected);

@@ -3,9 +3,10 @@
 //! A window ends when the pairs in it have `window_bytes` key and value bytes, or when what is kept of them
 //! needs that much memory. Both depend on the pairs alone, so that a re-run cuts the same windows.
 
+use crate::add_window::AddWindow;
 use crate::aggregate_window::AggregateWindow;
 use crate::fold_table::FoldTable;
-use crate::function::Emitter;
+use crate::function::{Emitter, KeysInBlock};
 use crate::sorted_window::SortedWindow;
 use api::{Formats, Function, TaskFailure};
 use program::FunctionContext;
@@ -22,7 +23,9 @@ const FOLDED_BYTES_MAX: u64 = 3 << 20;
 // There is one of them for an attempt, so that it does not matter how large the largest kind is.
 #[allow(clippy::large_enum_variant)]
 enum Window {
-    /// A built-in: folded in a hash table as the pairs come, emitted in an order that follows from the pairs.
+    /// A built-in that adds up: emitted in an order that follows from the pairs.
+    Added(AddWindow),
+    /// Another built-in: folded in a hash table as the pairs come.
     Folded(FoldTable),
     /// `builtin:aggregate`: each key says how it is folded.
     Aggregated(AggregateWindow),
@@ -65,11 +68,14 @@ impl<'a> CombineEmitter<'a> {
                 let fold = builtin_fold(name, argument.as_deref(), "combiner");
                 let fold = fold.map_err(FunctionUnusable::failure)?;
                 let kept_bytes_max = window_bytes.min(FOLDED_BYTES_MAX);
-                Window::Folded(FoldTable::new(fold, context.record_bytes_max, kept_bytes_max))
+                match AddWindow::serves(fold) {
+                    true => Window::Added(AddWindow::new(fold, context.record_bytes_max, kept_bytes_max)),
+                    false => Window::Folded(FoldTable::new(fold, context.record_bytes_max, kept_bytes_max)),
+                }
             }
         };
         let kept_bytes_max = match window {
-            Window::Folded(_) => window_bytes.min(FOLDED_BYTES_MAX),
+            Window::Added(_) | Window::Folded(_) => window_bytes.min(FOLDED_BYTES_MAX),
             Window::Aggregated(_) | Window::Sorted(_) => window_bytes,
         };
         Ok(Self { window, window_bytes, kept_bytes_max, pair_bytes: 0, output_records: 0, inner })
@@ -78,16 +84,28 @@ impl<'a> CombineEmitter<'a> {
     /// Makes a built-in hand keys on in the order in which they came. For jobs whose order calls different keys
     /// equal: which of them comes first must follow from the input, not from where a window ended.
     pub fn in_order_of_keys(mut self) -> Self {
-        if let Window::Folded(table) = &mut self.window {
-            table.keep_order();
-        }
+        self.window = match self.window {
+            Window::Added(window) => Window::Folded(window.into_ordered()),
+            other => other,
+        };
         self
     }
 
     /// Folds the last window; without this call its pairs are lost. Returns the number of pairs handed on.
     pub fn finish(mut self) -> Result<u64, TaskFailure> {
         self.end_window()?;
+        if let Window::Added(window) = &mut self.window {
+            window.drain(&mut CountingEmitter { inner: self.inner, records: &mut self.output_records })?;
+        }
         Ok(self.output_records)
+    }
+
+    #[inline]
+    fn end_full_window(&mut self, kept_bytes: u64) -> Result<(), TaskFailure> {
+        if self.pair_bytes >= self.window_bytes || kept_bytes >= self.kept_bytes_max {
+            self.end_window()?;
+        }
+        Ok(())
     }
 
     #[cold]
@@ -95,6 +113,7 @@ impl<'a> CombineEmitter<'a> {
         self.pair_bytes = 0;
         let mut counted = CountingEmitter { inner: self.inner, records: &mut self.output_records };
         match &mut self.window {
+            Window::Added(window) => window.drain_rest(&mut counted),
             Window::Folded(table) => table.drain(&mut counted),
             Window::Aggregated(window) => window.drain(&mut counted),
             Window::Sorted(window) => window.drain(&mut counted),
@@ -107,12 +126,25 @@ impl Emitter for CombineEmitter<'_> {
     fn emit(&mut self, key: &[u8], value: &[u8]) -> Result<(), TaskFailure> {
         self.pair_bytes += (key.len() + value.len()) as u64;
         let kept_bytes = match &mut self.window {
+            Window::Added(window) => {
+                let mut counted = CountingEmitter { inner: self.inner, records: &mut self.output_records };
+                window.add(key, value, &mut counted)?
+            }
             Window::Folded(table) => table.add(key, value)?,
             Window::Aggregated(window) => window.add(key, value)?,
             Window::Sorted(window) => window.add(key, value),
         };
-        if self.pair_bytes >= self.window_bytes || kept_bytes >= self.kept_bytes_max {
-            self.end_window()?;
+        self.end_full_window(kept_bytes)
+    }
+
+    fn emit_each(&mut self, keys: KeysInBlock<'_>, value: &[u8]) -> Result<(), TaskFailure> {
+        let Window::Added(window) = &mut self.window else {
+            return keys.iter().try_for_each(|key| self.emit(key, value));
+        };
+        let mut counted = CountingEmitter { inner: self.inner, records: &mut self.output_records };
+        let added = window.add_each(keys, value, &mut counted)?;
+        if !added {
+            return keys.iter().try_for_each(|key| self.emit(key, value));
         }
         Ok(())
     }

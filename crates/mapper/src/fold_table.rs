@@ -1,12 +1,11 @@
 //! The hash table of a combine window: one entry for each key, folded as the pairs come.
 //!
 //! ```text
-//!   hot keys  ->  slots (hash tag, entry index)  ->  entries (head of key, place of key, fold state)  ->  arena (key, text, ...)
+//!   slots (hash tag, entry index)  ->  entries (head of key, place of key, fold state)  ->  arena (key, text, ...)
 //! ```
-//! Sums and counts go through [`HotKeys`] first, which keeps most pairs of a text away from the table. Short keys are compared by their head alone. Nothing is allocated for a pair.
+//! Short keys are compared by their head alone. Nothing is allocated for a pair.
 
 use crate::function::Emitter;
-use crate::hot_keys::{HotKeys, Taken, key_buffer, whole_amount};
 use api::TaskFailure;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
@@ -30,21 +29,10 @@ struct Entry {
 
 const _: () = assert!(size_of::<Entry>() == 64);
 
-/// What a pair adds to its key.
-#[derive(Clone, Copy)]
-enum Amount<'a> {
-    /// Its value.
-    Text(&'a [u8]),
-    /// The sum of some values (for a count: their number).
-    Whole(u64),
-}
-
 /// The pairs of a window, folded.
 pub(crate) struct FoldTable {
     fold: Fold,
     record_bytes_max: u64,
-    /// For folds that only add up.
-    hot_keys: Option<HotKeys>,
     /// (low half of the head's hash, index into `entries`).
     slots: HashTable<(u32, u32)>,
     /// In the order in which the keys came.
@@ -63,7 +51,6 @@ impl FoldTable {
         Self {
             fold,
             record_bytes_max,
-            hot_keys: matches!(fold, Fold::Sum | Fold::Count).then(HotKeys::new),
             slots: HashTable::new(),
             entries: Vec::with_capacity(arena_bytes / KEY_COST_BYTES as usize + 1),
             arena: Vec::with_capacity(arena_bytes),
@@ -72,32 +59,9 @@ impl FoldTable {
         }
     }
 
-    /// From now on keys are emitted in the order in which they came, which costs the shortcut of hot keys.
-    pub(crate) fn keep_order(&mut self) {
-        self.hot_keys = None;
-    }
-
     /// Folds a pair in; returns the memory in use.
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<u64, TaskFailure> {
-        let Some(hot_keys) = &mut self.hot_keys else { return self.fold_in(key, Amount::Text(value)) };
-        let amount = if self.fold == Fold::Count { Some(1) } else { whole_amount(value) };
-        let taken = amount.map_or(Taken::No, |amount| hot_keys.add(key, amount));
-        match taken {
-            Taken::Kept => Ok(self.kept_bytes()),
-            Taken::Displaced(displaced) => {
-                self.fold_in(displaced.key(&mut key_buffer()), Amount::Whole(displaced.amount))
-            }
-            Taken::No => self.fold_in(key, Amount::Text(value)),
-        }
-    }
-
-    fn kept_bytes(&self) -> u64 {
-        self.arena.len() as u64 + self.entries.len() as u64 * KEY_COST_BYTES
-    }
-
-    /// Folds into the table itself.
-    fn fold_in(&mut self, key: &[u8], amount: Amount<'_>) -> Result<u64, TaskFailure> {
         let head = head_of(key);
         let tag = tag_of(head, key.len());
         let (entries, arena) = (&mut self.entries, &mut self.arena);
@@ -111,43 +75,24 @@ impl FoldTable {
         let outcome = match self.slots.entry(spread(tag), is_key, |slot| spread(slot.0)) {
             Slot::Occupied(slot) => {
                 let entry = &mut entries[slot.get().1 as usize];
-                match amount {
-                    Amount::Text(value) => self.fold.add(&mut entry.state, value, arena),
-                    Amount::Whole(amount) => {
-                        entry.state.add_whole(amount);
-                        Ok(())
-                    }
-                }
+                self.fold.add(&mut entry.state, value, arena)
             }
             Slot::Vacant(slot) => {
                 // The window's limit keeps both numbers within 32 bits.
                 slot.insert((tag, entries.len() as u32));
                 let key_offset = arena.len() as u32;
                 arena.extend_from_slice(key);
-                let state = match amount {
-                    Amount::Text(value) => self.fold.start(value, arena),
-                    Amount::Whole(amount) => Ok(self.fold.start_whole(amount)),
-                };
-                state.map(|state| {
+                self.fold.start(value, arena).map(|state| {
                     entries.push(Entry { head, key_offset, key_length: key.len() as u32, state });
                 })
             }
         };
-        outcome.map_err(|error: NotANumber| {
-            let value = if let Amount::Text(value) = amount { value } else { b"" };
-            error.failure(self.fold, key, value)
-        })?;
-        Ok(self.kept_bytes())
+        outcome.map_err(|error: NotANumber| error.failure(self.fold, key, value))?;
+        Ok(self.arena.len() as u64 + self.entries.len() as u64 * KEY_COST_BYTES)
     }
 
     /// Emits a pair for each key and empties the table.
     pub(crate) fn drain(&mut self, output: &mut dyn Emitter) -> Result<(), TaskFailure> {
-        if let Some(mut hot_keys) = self.hot_keys.take() {
-            for displaced in hot_keys.drain() {
-                self.fold_in(displaced.key(&mut key_buffer()), Amount::Whole(displaced.amount))?;
-            }
-            self.hot_keys = Some(hot_keys);
-        }
         for entry in &self.entries {
             let key = &self.arena[entry.key_offset as usize..][..entry.key_length as usize];
             let result_bytes_max = (self.record_bytes_max as usize).saturating_sub(key.len());

@@ -29,10 +29,37 @@ pub trait RecordInput: Send {
     fn position(&self, offset_in_block: usize) -> String;
 }
 
+/// Keys that stand in one block.
+#[derive(Clone, Copy)]
+pub struct KeysInBlock<'a> {
+    pub block: &'a [u8],
+    pub places: &'a [KeyPlace],
+}
+
+/// Where a key stands in its block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyPlace {
+    pub start: u32,
+    pub length: u32,
+}
+
+impl<'a> KeysInBlock<'a> {
+    /// The keys, in their order.
+    #[inline]
+    pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
+        self.places.iter().map(move |place| &self.block[place.start as usize..][..place.length as usize])
+    }
+}
+
 /// Takes the pairs that a map function puts out.
 pub trait Emitter {
     /// Takes one pair; the slices are copied where they are kept.
     fn emit(&mut self, key: &[u8], value: &[u8]) -> Result<(), TaskFailure>;
+
+    /// Takes a pair of each key and the one value: one call for many short pairs.
+    fn emit_each(&mut self, keys: KeysInBlock<'_>, value: &[u8]) -> Result<(), TaskFailure> {
+        keys.iter().try_for_each(|key| self.emit(key, value))
+    }
 }
 
 /// What a map function saw and did.

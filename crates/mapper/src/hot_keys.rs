@@ -1,95 +1,123 @@
-//! In front of a fold table: the keys that come again and again, in a table small enough for a core's cache.
+//! The keys that come again and again, in a table small enough for a core's cache.
 //!
-//! Words, user names and hosts follow Zipf's law: a few thousand of them make up most of a text. Each key has one
-//! slot here, chosen by its hash, and a key that meets another one in its slot sends that one on to the fold table.
-//! Only short keys and only amounts that are whole numbers are held, so that a hit is a compare and an addition.
-//! What is sent on, and when, depends on the pairs alone.
+//! Words, user names and hosts follow Zipf's law: a few thousand of them make up most of a text. Each key belongs to one
+//! set of four slots, chosen by its hash and ordered by heat; a key that is new to a full set takes the coldest slot, and
+//! what that held goes on. Only short keys and only amounts that are whole numbers are held, so that a hit is a compare
+//! and an addition. What goes on, and when, depends on the pairs alone.
 
-/// 256 KiB of slots: a quarter or less of a core's second-level cache.
-const SLOTS: usize = 1 << 13;
+/// Slots of a set: two cache lines.
+const WAYS: usize = 4;
+/// Most sets, 1 MiB of slots: half of a core's second-level cache.
+const SETS_MAX: usize = 1 << 13;
+const SETS_MIN: usize = 1 << 9;
 const KEY_BYTES_MAX: usize = 16;
-/// Longest amount read here. Beyond any count of pairs in a window these cannot overflow a slot.
+/// Longest amount read here. Beyond any heat these cannot overflow a slot.
 const AMOUNT_DIGITS_MAX: usize = 8;
+/// Part of its heat that the neighbour of the coldest slot loses with each key that is new to the set: what was hot in
+/// one chapter must not stay for good.
+const COOLING: u32 = 8;
 
 /// A key and what its pairs add up to.
 #[derive(Clone, Copy, Default)]
 struct Slot {
-    key: PackedKey,
+    /// Of the [`PackedKey`], as is `length`: in one with it they would take eight bytes more.
+    first: u64,
+    last: u64,
     amount: u64,
-    /// No key without pairs; a sum of zeros still has some.
-    pairs: u32,
+    length: u32,
+    /// Pairs, less what cooled off; 0 where the slot is free.
+    heat: u32,
 }
 
-/// A key of at most [`KEY_BYTES_MAX`] bytes in two words that overlap where it is shorter.
+impl Slot {
+    #[inline]
+    fn new(key: PackedKey, amount: u64) -> Self {
+        Self { first: key.first, last: key.last, amount, length: key.length, heat: 1 }
+    }
+
+    /// Adds to the key where it is in this slot.
+    #[inline]
+    fn add(&mut self, key: PackedKey, amount: u64) -> bool {
+        let here = self.first == key.first && self.last == key.last && self.length == key.length;
+        if !here || self.heat == 0 {
+            return false;
+        }
+        self.heat = self.heat.saturating_add(1);
+        self.amount += amount;
+        true
+    }
+
+    fn displaced(self) -> Option<Displaced> {
+        let key = PackedKey { first: self.first, last: self.last, length: self.length };
+        (self.heat > 0).then_some(Displaced { key, amount: self.amount })
+    }
+}
+
+const _: () = assert!(size_of::<[Slot; WAYS]>() == 128);
+
+/// A key of at most [`KEY_BYTES_MAX`] bytes, zeros behind it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct PackedKey {
+pub(crate) struct PackedKey {
     first: u64,
     last: u64,
     length: u32,
 }
 
 impl PackedKey {
+    /// None where the key is too long.
     #[inline]
-    fn new(key: &[u8]) -> Option<Self> {
+    pub fn new(key: &[u8]) -> Option<Self> {
         let length = key.len();
         let (first, last) = match length {
             0 => (0, 0),
             1..=3 => {
-                let bytes = [key[0], key[length / 2], key[length - 1], 0];
-                (u64::from(u32::from_le_bytes(bytes)), 0)
+                let middle = u64::from(key[length / 2]) << (length / 2 * 8);
+                (u64::from(key[0]) | middle | u64::from(key[length - 1]) << ((length - 1) * 8), 0)
             }
             4..=7 => {
                 let (first, last) = (key.first_chunk::<4>()?, key.last_chunk::<4>()?);
-                (u64::from(u32::from_le_bytes(*first)), u64::from(u32::from_le_bytes(*last)))
+                let last = u64::from(u32::from_le_bytes(*last)) << ((length - 4) * 8);
+                (u64::from(u32::from_le_bytes(*first)) | last, 0)
             }
             8..=KEY_BYTES_MAX => {
-                (u64::from_le_bytes(*key.first_chunk()?), u64::from_le_bytes(*key.last_chunk()?))
+                let last = u64::from_le_bytes(*key.last_chunk()?);
+                let last = last.checked_shr(((KEY_BYTES_MAX - length) * 8) as u32).unwrap_or(0);
+                (u64::from_le_bytes(*key.first_chunk()?), last)
             }
             _ => return None,
         };
         Some(Self { first, last, length: length as u32 })
     }
 
+    /// The same for a key within a block: where enough of the block follows it is read in one piece, without a branch
+    /// that depends on its length.
+    #[inline]
+    pub fn in_block(block: &[u8], start: usize, length: usize) -> Option<Self> {
+        if length > KEY_BYTES_MAX {
+            return None;
+        }
+        match block[start..].first_chunk::<KEY_BYTES_MAX>() {
+            Some(bytes) => {
+                let kept = u128::MAX.checked_shr(((KEY_BYTES_MAX - length) * 8) as u32).unwrap_or(0);
+                let key = u128::from_le_bytes(*bytes) & kept;
+                Some(Self { first: key as u64, last: (key >> 64) as u64, length: length as u32 })
+            }
+            None => Self::new(&block[start..start + length]),
+        }
+    }
+
     /// The key again, in the front of the buffer.
     fn unpack(self, buffer: &mut [u8; KEY_BYTES_MAX]) -> &[u8] {
-        let length = self.length as usize;
-        match length {
-            0 => {}
-            1..=3 => {
-                let [first, middle, last, ..] = self.first.to_le_bytes();
-                // In this order: where places coincide the bytes do too.
-                buffer[0] = first;
-                buffer[length / 2] = middle;
-                buffer[length - 1] = last;
-            }
-            4..=7 => {
-                buffer[..4].copy_from_slice(&self.first.to_le_bytes()[..4]);
-                buffer[length - 4..length].copy_from_slice(&self.last.to_le_bytes()[..4]);
-            }
-            _ => {
-                buffer[..8].copy_from_slice(&self.first.to_le_bytes());
-                buffer[length - 8..length].copy_from_slice(&self.last.to_le_bytes());
-            }
-        }
-        &buffer[..length]
+        *buffer = (u128::from(self.first) | u128::from(self.last) << 64).to_le_bytes();
+        &buffer[..self.length as usize]
     }
 
     #[inline]
-    fn slot(self) -> usize {
+    fn hash(self) -> u64 {
         let product = u128::from(self.first ^ 0x9e37_79b9_7f4a_7c15)
             * u128::from(self.last ^ 0xa076_1d64_78bd_642f ^ u64::from(self.length) << 56);
-        ((product >> 64) as u64 ^ product as u64) as usize % SLOTS
+        (product >> 64) as u64 ^ product as u64
     }
-}
-
-/// What became of a pair.
-pub(crate) enum Taken {
-    /// It was added up here.
-    Kept,
-    /// It was taken, and the key that had its slot goes on to the fold table.
-    Displaced(Displaced),
-    /// The key is too long.
-    No,
 }
 
 /// A key that lost its slot.
@@ -112,37 +140,75 @@ pub(crate) fn key_buffer() -> [u8; KEY_BYTES_MAX] {
 
 /// The table of hot keys.
 pub(crate) struct HotKeys {
-    slots: Vec<Slot>,
+    /// A power of two of them.
+    sets: Vec<[Slot; WAYS]>,
 }
 
 impl HotKeys {
-    pub fn new() -> Self {
-        Self { slots: vec![Slot::default(); SLOTS] }
+    /// A table that takes about `bytes` where that is within its limits.
+    pub fn new(bytes: u64) -> Self {
+        let sets = (bytes as usize / size_of::<[Slot; WAYS]>()).clamp(SETS_MIN, SETS_MAX);
+        Self { sets: vec![[Slot::default(); WAYS]; 1 << sets.ilog2()] }
     }
 
-    /// Adds a pair.
+    /// Which set a key belongs to.
     #[inline]
-    pub fn add(&mut self, key: &[u8], amount: u64) -> Taken {
-        let Some(key) = PackedKey::new(key) else { return Taken::No };
-        let slot = &mut self.slots[key.slot()];
-        if slot.key == key && slot.pairs > 0 {
-            slot.amount += amount;
-            return Taken::Kept;
+    pub fn set_of(&self, key: PackedKey) -> usize {
+        key.hash() as usize & (self.sets.len() - 1)
+    }
+
+    /// Asks for a set that is wanted soon.
+    #[inline]
+    pub fn prefetch(&self, set: usize) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch is a hint and reads nothing.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let set = self.sets.as_ptr().wrapping_add(set).cast::<i8>();
+            _mm_prefetch(set, _MM_HINT_T0);
+            _mm_prefetch(set.wrapping_add(size_of::<[Slot; WAYS]>() / 2), _MM_HINT_T0);
         }
-        let before = std::mem::replace(slot, Slot { key, amount, pairs: 1 });
-        match before.pairs {
-            0 => Taken::Kept,
-            _ => Taken::Displaced(Displaced { key: before.key, amount: before.amount }),
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = set;
+    }
+
+    /// Adds a pair; gives back the key that had to go for it.
+    #[inline]
+    pub fn add(&mut self, key: PackedKey, amount: u64) -> Option<Displaced> {
+        self.add_to(self.set_of(key), key, amount)
+    }
+
+    /// The same where the key's set is known.
+    #[inline]
+    pub fn add_to(&mut self, set: usize, key: PackedKey, amount: u64) -> Option<Displaced> {
+        let set = &mut self.sets[set];
+        if set[0].add(key, amount) {
+            return None;
         }
+        Self::add_below(set, key, amount)
+    }
+
+    fn add_below(set: &mut [Slot; WAYS], key: PackedKey, amount: u64) -> Option<Displaced> {
+        for way in 1..WAYS {
+            if set[way].add(key, amount) {
+                if set[way].heat > set[way - 1].heat {
+                    set.swap(way, way - 1);
+                }
+                return None;
+            }
+        }
+        let warmer = &mut set[WAYS - 2];
+        warmer.heat -= (warmer.heat / COOLING).max(1).min(warmer.heat.saturating_sub(1));
+        let before = std::mem::replace(&mut set[WAYS - 1], Slot::new(key, amount));
+        if set[WAYS - 2].heat <= 1 {
+            set.swap(WAYS - 1, WAYS - 2);
+        }
+        before.displaced()
     }
 
     /// Takes every key out.
     pub fn drain(&mut self) -> impl Iterator<Item = Displaced> {
-        let held = self.slots.iter_mut().filter(|slot| slot.pairs > 0);
-        held.map(|slot| {
-            let slot = std::mem::take(slot);
-            Displaced { key: slot.key, amount: slot.amount }
-        })
+        self.sets.as_flattened_mut().iter_mut().filter_map(|slot| std::mem::take(slot).displaced())
     }
 }
 
@@ -165,7 +231,7 @@ pub(crate) fn whole_amount(value: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{HotKeys, PackedKey, Taken, key_buffer, whole_amount};
+    use super::{HotKeys, PackedKey, key_buffer, whole_amount};
     use std::collections::BTreeMap;
 
     #[test]
@@ -174,6 +240,9 @@ mod tests {
         for length in 0..=16 {
             let packed = PackedKey::new(&text[..length]).unwrap();
             assert_eq!(packed.unpack(&mut key_buffer()), &text[..length]);
+            for block in [&text[..], &text[..length]] {
+                assert!(PackedKey::in_block(block, 0, length) == Some(packed), "{length}");
+            }
         }
         assert!(PackedKey::new(text).is_none());
         assert!(
@@ -183,23 +252,32 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_between_the_slots() {
-        let mut hot = HotKeys::new();
+        let mut hot = HotKeys::new(0);
         let (mut expected, mut found) = (BTreeMap::new(), BTreeMap::new());
         let mut count = |displaced: super::Displaced| {
             *found.entry(displaced.key(&mut key_buffer()).to_vec()).or_insert(0) += displaced.amount;
         };
         for number in 0..200_000_u64 {
             let key = (number * number % 30_011).to_string().into_bytes();
-            match hot.add(&key, number % 3) {
-                Taken::Kept => {}
-                Taken::Displaced(displaced) => count(displaced),
-                Taken::No => panic!("short keys are taken"),
-            }
+            hot.add(PackedKey::new(&key).unwrap(), number % 3).into_iter().for_each(&mut count);
             *expected.entry(key).or_insert(0) += number % 3;
         }
         hot.drain().for_each(&mut count);
         assert_eq!(hot.drain().count(), 0);
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_hot_key_stays_among_many_cold_ones() {
+        let mut hot = HotKeys::new(0);
+        let key = PackedKey::new(b"the").unwrap();
+        let mut displaced = 0;
+        for number in 0..1_000_000_u64 {
+            let cold = PackedKey::new(&number.to_le_bytes()).unwrap();
+            let gone = [hot.add(key, 1), hot.add(cold, 1)];
+            displaced += gone.into_iter().flatten().filter(|gone| gone.key == key).count();
+        }
+        assert!(displaced <= 2, "{displaced} times");
     }
 
     #[test]

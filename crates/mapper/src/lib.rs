@@ -17,6 +17,7 @@
 //! Unit tests beside each type; any cut of any text or of fixed records in `tests/`, plain and compressed; combine windows
 //! against a model; programs as real processes.
 
+mod add_window;
 mod aggregate_window;
 mod builtin;
 mod combine;

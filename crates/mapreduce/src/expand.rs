@@ -3,11 +3,11 @@
 use crate::proof::{Proof, prove};
 use crate::report::job_report;
 use crate::{JobResults, merge_tasks};
-use api::task::{CommitTask, KeyWeight, MapTask, Part, ReduceTask, RunSummary, SealTask};
+use api::task::{CommitTask, KeyWeight, MapTask, Part, ReduceTask, RunSummary, SealResult, SealTask};
 use api::{JobSpec, KeyBytes, Partitioning, Task};
-use ids::{IfileIndex, PlanVersion};
+use ids::{IfileIndex, NodeId};
 use keys::{PARTITIONS_MAX, ifile_of_partition, lower_bound_of_partition};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use workbuilder::{CutRequest, RunWeights, TaskRange, cut};
 
 const MIB: u64 = 1 << 20;
@@ -50,6 +50,9 @@ fn findings_text(proof: &Proof) -> String {
 
 /// The names of the stages of a job, in order.
 pub fn stages(spec: &JobSpec) -> Vec<&'static str> {
+    if spec.single.is_some() {
+        return vec!["run"];
+    }
     match (spec.map_only, spec.reduce_again) {
         (true, _) => vec!["map", "commit"],
         (false, None) => vec!["map", "seal", "merge", "reduce", "commit"],
@@ -61,7 +64,8 @@ pub fn stages(spec: &JobSpec) -> Vec<&'static str> {
 pub fn expand(stage: &str, spec: &JobSpec, results: &mut JobResults) -> Result<Vec<Task>, ExpandError> {
     match stage {
         "map" => Ok(map_tasks(spec, results)),
-        "seal" => Ok(vec![Task::Seal(SealTask {})]),
+        "run" => Ok(spec.single.iter().cloned().map(Task::Run).collect()),
+        "seal" => Ok(seal_tasks(results)),
         "adopt" => {
             let adopt = results.adopt.clone().ok_or(ExpandError::NothingToAdopt)?;
             Ok(vec![Task::Adopt(adopt)])
@@ -72,12 +76,45 @@ pub fn expand(stage: &str, spec: &JobSpec, results: &mut JobResults) -> Result<V
             Ok(tasks.into_iter().map(Task::Merge).collect())
         }
         "reduce" => {
+            results.plan_version.0 += 1;
             results.target_bytes = target_bytes(&results.surviving_runs(), spec);
             results.plan = reduce_tasks(spec, results);
             Ok(results.plan.iter().cloned().map(Task::Reduce).collect())
         }
         "commit" => Ok(vec![Task::Commit(commit_task(spec, results)?)]),
         other => Err(ExpandError::NoSuchStage { stage: other.to_string() }),
+    }
+}
+
+/// One for each node that holds what a winner appended. Nothing else will be read.
+fn seal_tasks(results: &mut JobResults) -> Vec<Task> {
+    let commits = results.maps.values().flat_map(|(_, map)| &map.commits);
+    let nodes: BTreeSet<NodeId> = commits.map(|commit| commit.chunk.node()).collect();
+    // The results of the tasks are added up.
+    results.seal = Some(SealResult::default());
+    nodes.into_iter().map(|node| Task::Seal(SealTask { node })).collect()
+}
+
+/// Where a task must or should run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    Anywhere,
+    On(NodeId),
+    Near(Vec<NodeId>),
+}
+
+/// The place of a task: chunks are sealed and runs merged where they are; a reduce task whose runs all lie on one
+/// node reads them best there.
+pub fn place(task: &Task) -> Place {
+    let nodes = |runs: &[ids::RunId]| -> BTreeSet<NodeId> { runs.iter().map(|run| run.node()).collect() };
+    match task {
+        Task::Seal(seal) => Place::On(seal.node),
+        Task::Merge(merge) => nodes(&merge.runs).first().map_or(Place::Anywhere, |node| Place::On(*node)),
+        Task::Reduce(reduce) => match nodes(&reduce.runs) {
+            nodes if nodes.len() == 1 => Place::Near(nodes.into_iter().collect()),
+            _ => Place::Anywhere,
+        },
+        Task::Map(_) | Task::Adopt(_) | Task::Commit(_) | Task::Run(_) => Place::Anywhere,
     }
 }
 
@@ -125,7 +162,7 @@ fn reduce_tasks(spec: &JobSpec, results: &JobResults) -> Vec<ReduceTask> {
     }
     let valid_attempts = results.valid_attempts();
     let reduce_task = |(index, range): (usize, TaskRange)| ReduceTask {
-        plan_version: PlanVersion(1),
+        plan_version: results.plan_version,
         part_index: index as u32,
         ifiles: range.ifiles,
         runs: range.runs,
@@ -149,7 +186,7 @@ fn partition_tasks(count: u32, ifile_count: u32, results: &JobResults) -> Vec<Re
         let runs = by_ifile.get(&ifile).map_or(&[][..], Vec::as_slice);
         let bound = |partition| Some(KeyBytes(lower_bound_of_partition(partition).to_vec()));
         ReduceTask {
-            plan_version: PlanVersion(1),
+            plan_version: results.plan_version,
             part_index: partition,
             ifiles: vec![ifile],
             runs: runs.iter().map(|run| run.run).collect(),
@@ -195,10 +232,10 @@ fn commit_task(spec: &JobSpec, results: &JobResults) -> Result<CommitTask, Expan
 
 #[cfg(test)]
 mod tests {
-    use super::{ExpandError, expand, stages, target_bytes};
+    use super::{ExpandError, Place, expand, place, stages, target_bytes};
     use crate::JobResults;
     use crate::test_job::{commit, finish_reduces, map_result, run, seal_of, spec, split, sum};
-    use api::task::RunSummary;
+    use api::task::{RunSummary, SealTask};
     use api::{PartitionRule, Partitioning, Task};
     use ids::*;
 
@@ -220,7 +257,11 @@ mod tests {
         assert_eq!(stages(&spec), ["map", "seal", "merge", "reduce", "commit"]);
         let maps = expand("map", &spec, &mut results).unwrap();
         assert!(matches!(&maps[..], [Task::Map(first), Task::Map(_)] if first.part_index.is_none()));
-        assert_eq!(expand("seal", &spec, &mut results).unwrap().len(), 1);
+        let sealed = results.seal.take();
+        let seals = expand("seal", &spec, &mut results).unwrap();
+        assert_eq!(seals, [Task::Seal(SealTask { node: NodeId(0) })]);
+        assert_eq!(place(&seals[0]), Place::On(NodeId(0)));
+        results.seal = sealed;
         assert_eq!(expand("merge", &spec, &mut results).unwrap(), []);
         let reduces = expand("reduce", &spec, &mut results).unwrap();
         assert!(!reduces.is_empty());
@@ -280,7 +321,7 @@ mod tests {
         let spec = spec();
         let mut results = JobResults::new(JobId(1), Vec::new());
         assert_eq!(expand("map", &spec, &mut results).unwrap(), []);
-        results.seal = Some(api::task::SealResult::default());
+        assert_eq!(expand("seal", &spec, &mut results).unwrap(), []);
         assert_eq!(expand("reduce", &spec, &mut results).unwrap(), []);
         assert_eq!(expand("commit", &spec, &mut results).unwrap().len(), 1);
         assert!(expand("merge", &spec, &mut JobResults::default()).is_err());

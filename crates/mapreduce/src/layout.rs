@@ -29,7 +29,7 @@ const COMBINE_WINDOW_BYTES_MAX: u64 = 16 * MIB;
 const SPLIT_BYTES_MIN: u64 = MIB;
 const SPLIT_BYTES_MAX: u64 = 64 * MIB;
 /// Splits per slot, so that the last ones to finish wait little for each other.
-const SPLITS_PER_SLOT: u64 = 4;
+const SPLITS_PER_SLOT: u64 = 16;
 
 const _: () = assert!(IFILES_PER_NODE_MAX <= IFILES_MAX);
 const _: () = assert!(CHUNK_BYTES_MIN <= MEMORY_BYTES_MIN / 4);
@@ -142,15 +142,15 @@ mod tests {
 
     #[test]
     fn sizes_follow_memory_slots_and_input() {
-        check((64 * MIB, 2, 10 * MIB), (1, 16 * MIB, 64 * KIB, 64 * KIB, 10 * MIB / 8));
-        check((64 * MIB, 8, GIB), (1, 16 * MIB, 64 * KIB, 16 * KIB, 32 * MIB));
+        check((64 * MIB, 2, 10 * MIB), (1, 16 * MIB, 64 * KIB, 64 * KIB, MIB));
+        check((64 * MIB, 8, GIB), (1, 16 * MIB, 64 * KIB, 16 * KIB, 8 * MIB));
         check((64 * MIB, 1, 0), (1, 16 * MIB, 64 * KIB, 64 * KIB, MIB));
-        check((12 * GIB, 2, 10 * MIB), (1, 128 * MIB, 256 * KIB, 64 * KIB, 10 * MIB / 8));
-        check((12 * GIB, 2, 100 * MIB), (4, 128 * MIB, 256 * KIB, 64 * KIB, 100 * MIB / 8));
-        check((100 * MIB, 2, GIB), (1, 16 * MIB, 64 * KIB, 64 * KIB, 64 * MIB));
+        check((12 * GIB, 2, 10 * MIB), (1, 128 * MIB, 256 * KIB, 64 * KIB, MIB));
+        check((12 * GIB, 2, 100 * MIB), (4, 128 * MIB, 256 * KIB, 64 * KIB, 100 * MIB / 32));
+        check((100 * MIB, 2, GIB), (1, 16 * MIB, 64 * KIB, 64 * KIB, 32 * MIB));
         check((256 * MIB, 2, 2 * GIB), (1, 64 * MIB, 256 * KIB, 64 * KIB, 64 * MIB));
         check((GIB, 4, 5 * GIB), (4, 128 * MIB, 256 * KIB, 64 * KIB, 64 * MIB));
-        check((4 * GIB, 8, 5 * GIB), (16, 128 * MIB, 256 * KIB, 64 * KIB, 64 * MIB));
+        check((4 * GIB, 8, 5 * GIB), (16, 128 * MIB, 256 * KIB, 64 * KIB, 40 * MIB));
         check((12 * GIB, 16, 1000 * GIB), (16, 128 * MIB, 256 * KIB, 64 * KIB, 64 * MIB));
         check((12 * GIB, 64, 10_000 * GIB), (16, 128 * MIB, 256 * KIB, 16 * KIB, 64 * MIB));
     }

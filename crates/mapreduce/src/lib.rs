@@ -24,7 +24,7 @@ mod results;
 #[cfg(test)]
 mod test_job;
 
-pub use expand::{ExpandError, expand, stages};
+pub use expand::{ExpandError, Place, expand, place, stages};
 pub use passes::merge_tasks;
 pub use proof::{Finding, IfileProof, Proof, prove};
 pub use results::{AttemptTime, JobResults};

@@ -3,7 +3,7 @@
 
 use api::task::{MergeTask, RunSummary};
 use api::{Layout, Partitioning};
-use ids::IfileIndex;
+use ids::{IfileIndex, NodeId};
 use std::collections::BTreeMap;
 
 /// A merge holds the current block of a run and the next one.
@@ -18,21 +18,26 @@ const FAN_IN_MIN: usize = 2;
 /// reduce merges run one at a time. Under range partitioning a task reads all I-files, so each gets its part
 /// of the share.
 pub fn merge_tasks(runs: &[RunSummary], layout: &Layout, partitioning: Partitioning) -> Vec<MergeTask> {
-    let mut by_ifile: BTreeMap<IfileIndex, Vec<&RunSummary>> = BTreeMap::new();
+    // A run is merged where it lies; a reduce task opens the runs of all nodes.
+    let mut by_place: BTreeMap<(IfileIndex, NodeId), Vec<&RunSummary>> = BTreeMap::new();
     for run in runs {
-        by_ifile.entry(run.ifile).or_default().push(run);
+        by_place.entry((run.ifile, run.run.node())).or_default().push(run);
+    }
+    let mut nodes: BTreeMap<IfileIndex, u64> = BTreeMap::new();
+    for (ifile, _) in by_place.keys() {
+        *nodes.entry(*ifile).or_default() += 1;
     }
     let needed = |runs: &[&RunSummary]| runs.iter().map(|run| need_bytes(run, layout)).sum::<u64>();
-    let all_needed: u64 = by_ifile.values().map(|runs| needed(runs)).sum();
+    let all_needed: u64 = by_place.values().map(|runs| needed(runs)).sum();
     let share = layout.sort_share_bytes;
     let part = match partitioning {
-        Partitioning::Range if all_needed > share => share / by_ifile.len().max(1) as u64,
+        Partitioning::Range if all_needed > share => share / nodes.len().max(1) as u64,
         Partitioning::Range | Partitioning::Hash | Partitioning::Partitions => share,
     };
     let mut tasks = Vec::new();
-    for (ifile, mut of_ifile) in by_ifile {
+    for ((ifile, _), mut of_ifile) in by_place {
         of_ifile.sort_by_key(|run| (run.record_bytes, run.run));
-        tasks.extend(merges_of_ifile(ifile, &of_ifile, layout, part));
+        tasks.extend(merges_of_ifile(ifile, &of_ifile, layout, part / nodes[&ifile]));
     }
     tasks
 }

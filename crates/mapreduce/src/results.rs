@@ -2,7 +2,7 @@
 
 use api::task::{AdoptTask, MapResult, MergeResult, ReduceResult, ReduceTask, RunSummary, SealResult};
 use api::{SourceCommit, Split, TaskResult};
-use ids::{AttemptKey, AttemptNumber, JobId, RunId, StageIndex, TaskIndex};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, PlanVersion, RunId, StageIndex, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything the next stage may follow from. The server keeps one per running job.
@@ -16,6 +16,8 @@ pub struct JobResults {
     pub adopt: Option<AdoptTask>,
     pub seal: Option<SealResult>,
     pub merges: BTreeMap<TaskIndex, MergeResult>,
+    /// Of the last plan; 0 before there is one.
+    pub plan_version: PlanVersion,
     /// The reduce tasks as planned, in part order.
     pub plan: Vec<ReduceTask>,
     /// What the plan aimed at; 0 before there is one.
@@ -60,15 +62,43 @@ impl JobResults {
         let task = attempt.task.task;
         match result {
             TaskResult::Map(result) => drop(self.maps.insert(task, (attempt.attempt, result))),
-            TaskResult::Seal(result) => self.seal = Some(result),
+            TaskResult::Seal(result) => self.add_seal(result),
             TaskResult::Adopt(result) => {
                 self.seal =
                     Some(SealResult { chunks: result.chunks, runs: result.runs, ..SealResult::default() });
             }
             TaskResult::Merge(result) => drop(self.merges.insert(task, result)),
             TaskResult::Reduce(result) => drop(self.reduces.insert(task, result)),
-            TaskResult::Commit(_) => {}
+            TaskResult::Commit(_) | TaskResult::Run(_) => {}
         }
+    }
+
+    /// Each node seals its own chunks.
+    fn add_seal(&mut self, more: SealResult) {
+        let seal = self.seal.get_or_insert_default();
+        seal.chunks.extend(more.chunks);
+        seal.runs.extend(more.runs);
+        seal.raw_spills += more.raw_spills;
+        seal.raw_spill_bytes += more.raw_spill_bytes;
+        seal.sort_seconds += more.sort_seconds;
+        seal.write_seconds += more.write_seconds;
+    }
+
+    /// The data of a node is gone: the map tasks whose winners had put any of it there, which must run again. What
+    /// came after the maps is forgotten. Empty, and nothing forgotten, where no winner used the node.
+    pub fn lose_node(&mut self, node: NodeId) -> Vec<TaskIndex> {
+        let used = |map: &MapResult| map.commits.iter().any(|commit| commit.chunk.node() == node);
+        let victims = self.maps.iter().filter(|(_, (_, map))| used(map)).map(|(task, _)| *task);
+        let victims: Vec<TaskIndex> = victims.collect();
+        if victims.is_empty() {
+            return victims;
+        }
+        victims.iter().for_each(|task| drop(self.maps.remove(task)));
+        self.seal = None;
+        self.merges.clear();
+        self.plan.clear();
+        self.reduces.clear();
+        victims
     }
 
     /// The runs to reduce: those of the seal that no merge replaced, and those the merges made.
@@ -96,5 +126,37 @@ impl JobResults {
             *sum = sum.saturating_add(*value);
         }
         counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::JobResults;
+    use crate::test_job::{map_result, seal_of, sum};
+    use api::{SourceCommit, TaskResult};
+    use ids::*;
+
+    #[test]
+    fn what_lay_on_a_lost_node_is_made_again() {
+        let commit = |node, ifile| SourceCommit {
+            ifile: IfileIndex(ifile),
+            chunk: ChunkId::on(NodeId(node), ifile.into()),
+            sum: sum(1),
+        };
+        let mut results = JobResults::default();
+        for (task, node) in [(0, 1), (1, 2), (2, 2)] {
+            let map = map_result(&[commit(node, 0), commit(1, 1)][..if task == 1 { 1 } else { 2 }]);
+            results.maps.insert(TaskIndex(task), (AttemptNumber(0), map));
+        }
+        let task = TaskKey { job: JobId(1), stage: StageIndex(1), task: TaskIndex(0) };
+        let attempt = AttemptKey { task, attempt: AttemptNumber(0) };
+        let seal = seal_of(&results);
+        results.record(attempt, TaskResult::Seal(seal.clone()));
+        results.record(attempt, TaskResult::Seal(seal));
+        assert_eq!(results.surviving_runs().len(), 6);
+        assert_eq!(results.lose_node(NodeId(3)), []);
+        assert!(results.seal.is_some());
+        assert_eq!(results.lose_node(NodeId(1)), [TaskIndex(0), TaskIndex(2)]);
+        assert!(results.seal.is_none() && results.maps.len() == 1);
     }
 }

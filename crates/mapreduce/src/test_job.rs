@@ -37,6 +37,7 @@ pub(crate) fn spec() -> JobSpec {
         streaming: None,
         reduce_again: None,
         keep_seconds: None,
+        single: None,
         sync: true,
         layout: layout(),
     }

@@ -1,33 +1,14 @@
 //! What can change in the store. Times are nanoseconds since 1970.
 
-use api::task::{ChunkSummary, Part, ReduceTask, RunSummary};
+use crate::fleet::{DiskRow, NodeRow, NodeState, ReplicaRow, SampleRow};
+use crate::people::{AuditRow, Role, TokenRow};
+use api::history::{AttemptState, JobState};
+use api::task::{ChunkSummary, Part, ReduceTask, RunSummary, TaskResult};
 use api::{Boundaries, DataSum, JobReport, JobSpec, SourceCommit, Task, TaskFailure};
-use ids::{AttemptKey, IfileIndex, JobId, NodeId, PlanVersion, RunId, StageIndex, TaskKey};
+use ids::{AttemptKey, IfileIndex, JobId, NodeId, PlanVersion, RunId, StageIndex, TaskIndex, TaskKey};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// Where a job stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JobState {
-    Running,
-    /// Its commit task exists: the output may be in place.
-    Committing,
-    Succeeded,
-    Failed,
-    Cancelled,
-    /// Its owner died before it was over.
-    Interrupted,
-}
-
-/// What became of the intermediate data that a job was told to keep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeptFiles {
-    Kept,
-    /// Somebody began to remove them: they may be read no more.
-    Removing,
-    Removed,
-}
 
 /// How long the intermediate data of a cleaned job stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,18 +17,6 @@ pub enum Keep {
     Nothing,
     ForGood,
     Until(u64),
-}
-
-/// How an attempt stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttemptState {
-    Running,
-    Succeeded,
-    /// It succeeded too late.
-    Discarded,
-    Failed,
-    Cancelled,
-    Interrupted,
 }
 
 /// The proof of one I-file.
@@ -77,6 +46,10 @@ pub enum Change {
         stages: Vec<&'static str>,
         staging: PathBuf,
         disk_dirs: Vec<PathBuf>,
+        /// Who submitted it; None where nobody asks, as on one machine.
+        user: Option<String>,
+        /// Larger goes first.
+        priority: i32,
         now_ns: u64,
     },
     /// The commit task is about to exist; the report is what it will publish.
@@ -115,6 +88,14 @@ pub enum Change {
     StageEnded {
         job: JobId,
         stage: StageIndex,
+        now_ns: u64,
+    },
+    /// Data of a stage was lost: these of its tasks run again, with new attempts. Tasks of later stages, chunks and
+    /// runs are struck; they will be told anew.
+    StageReopened {
+        job: JobId,
+        stage: StageIndex,
+        tasks: Vec<TaskIndex>,
         now_ns: u64,
     },
     AttemptStarted {
@@ -181,6 +162,69 @@ pub enum Change {
         job: JobId,
         counters: BTreeMap<String, i64>,
     },
+    /// What the winner of a task gave back, for a server that starts again in the middle of the job. Not needed of
+    /// the last stage, nor where nobody goes on with the job. Dropped when the job is over.
+    Result {
+        attempt: AttemptKey,
+        result: Arc<TaskResult>,
+    },
+    /// Why an attempt runs where it does, as JSON.
+    Placed {
+        attempt: AttemptKey,
+        reason: String,
+    },
+    /// Where copies of runs are and how they stand; replaces what was known of the same (run, node).
+    Replicas {
+        job: JobId,
+        replicas: Vec<ReplicaRow>,
+    },
+    /// A node came, or came back; its row is replaced.
+    NodeRegistered {
+        node: NodeRow,
+        disks: Vec<DiskRow>,
+    },
+    NodeStateChanged {
+        node: NodeId,
+        state: NodeState,
+        now_ns: u64,
+    },
+    /// When each node was last heard of.
+    NodesSeen {
+        nodes: Vec<(NodeId, u64)>,
+    },
+    /// How the disks of a node stand; those not named stay as they are.
+    Disks {
+        node: NodeId,
+        disks: Vec<DiskRow>,
+    },
+    Samples {
+        rows: Vec<SampleRow>,
+    },
+    /// Samples older than this go.
+    SamplesForgotten {
+        before_ns: u64,
+    },
+    UserAdded {
+        name: String,
+        role: Role,
+        now_ns: u64,
+    },
+    /// disabled_ns: None lets the user in again.
+    UserChanged {
+        name: String,
+        role: Role,
+        disabled_ns: Option<u64>,
+    },
+    TokenIssued {
+        token: TokenRow,
+    },
+    TokenRevoked {
+        token: String,
+        now_ns: u64,
+    },
+    Audit {
+        row: AuditRow,
+    },
     /// Something worth remembering that changes no other row.
     Note {
         job: Option<JobId>,
@@ -188,64 +232,4 @@ pub enum Change {
         detail: String,
         now_ns: u64,
     },
-}
-
-impl JobState {
-    /// The word in the table.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Committing => "committing",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Interrupted => "interrupted",
-        }
-    }
-
-    pub(crate) fn parse(word: &str) -> Option<Self> {
-        [Self::Running, Self::Committing, Self::Succeeded, Self::Failed, Self::Cancelled, Self::Interrupted]
-            .into_iter()
-            .find(|state| state.word() == word)
-    }
-
-    /// Whether nothing follows this state.
-    pub fn over(self) -> bool {
-        !matches!(self, Self::Running | Self::Committing)
-    }
-}
-
-impl KeptFiles {
-    /// The word in the table.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Kept => "kept",
-            Self::Removing => "removing",
-            Self::Removed => "removed",
-        }
-    }
-
-    pub(crate) fn parse(word: &str) -> Option<Self> {
-        [Self::Kept, Self::Removing, Self::Removed].into_iter().find(|state| state.word() == word)
-    }
-}
-
-impl AttemptState {
-    /// The word in the table.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Succeeded => "succeeded",
-            Self::Discarded => "discarded",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Interrupted => "interrupted",
-        }
-    }
-
-    pub(crate) fn parse(word: &str) -> Option<Self> {
-        [Self::Running, Self::Succeeded, Self::Discarded, Self::Failed, Self::Cancelled, Self::Interrupted]
-            .into_iter()
-            .find(|state| state.word() == word)
-    }
 }

@@ -29,6 +29,23 @@ pub enum StoreError {
     Migration { path: PathBuf, source: sqlx::migrate::MigrateError },
     #[error("the path {path} is not UTF-8 and cannot be stored", path = path.display())]
     PathNotText { path: PathBuf },
+    /// What was under way may or may not have come through; reads can simply be tried again.
+    #[error("the connection to the database {path} was lost: {reason}", path = path.display())]
+    ConnectionLost { path: PathBuf, reason: String },
+    #[error("the database {path} cannot be reached: {reason}", path = path.display())]
+    Unreachable { path: PathBuf, reason: String },
+    /// Another transaction was in the way; this one did nothing.
+    #[error("the database {path} undid a transaction because of another one: {reason}", path = path.display())]
+    Serialization { path: PathBuf, reason: String },
+    #[error("the database {path} does not allow this: {reason}", path = path.display())]
+    Denied { path: PathBuf, reason: String },
+    #[error(
+        "{url:?} is not the address of a database ({reason}); it looks like postgres://user@host:5432/name"
+    )]
+    BadUrl { url: String, reason: String },
+    /// Whoever sees this must stop at once: another server works with the same jobs.
+    #[error("another server has taken the lead of the database {path}", path = path.display())]
+    LeadLost { path: PathBuf },
     #[error("a message cannot be written as JSON: {0}")]
     Json(serde_json::Error),
 }
@@ -37,9 +54,59 @@ pub enum StoreError {
 pub(crate) const BUSY_SECONDS_MAX: u64 = 30;
 
 impl StoreError {
-    /// Sorts an error of the driver by SQLite's result codes (sqlite.org/rescode.html; the low byte of an
-    /// extended code is the primary one).
+    /// Whether the same may work a moment later, with a new connection where the old one is gone. After a lost
+    /// connection a write may have come through: look before it is repeated.
+    pub fn retryable(&self) -> bool {
+        matches!(
+            self,
+            Self::ConnectionLost { .. }
+                | Self::Unreachable { .. }
+                | Self::Serialization { .. }
+                | Self::LockedTooLong { .. }
+        )
+    }
+
+    /// Sorts an error of either driver.
     pub(crate) fn from_driver(path: &Path, source: sqlx::Error) -> Self {
+        let postgres = match &source {
+            sqlx::Error::Database(error) => {
+                error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some()
+            }
+            sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
+                let (path, reason) = (path.to_path_buf(), source.to_string());
+                return Self::ConnectionLost { path, reason };
+            }
+            _ => false,
+        };
+        if postgres { Self::from_postgres(path, source) } else { Self::from_sqlite(path, source) }
+    }
+
+    /// By PostgreSQL's error codes (postgresql.org/docs/current/errcodes-appendix.html): the first two characters
+    /// are the class.
+    fn from_postgres(path: &Path, source: sqlx::Error) -> Self {
+        let path = path.to_path_buf();
+        let (code, reason) = match &source {
+            sqlx::Error::Database(error) => {
+                (error.code().unwrap_or_default().into_owned(), error.message().to_string())
+            }
+            other => (String::new(), other.to_string()),
+        };
+        match (code.get(..2).unwrap_or_default(), code.as_str()) {
+            // Shutting down, crashed beside us, starting up, or an idle transaction that was ended.
+            ("08", _) | (_, "57P01" | "57P02" | "57P03" | "57P05" | "25P03") => {
+                Self::ConnectionLost { path, reason }
+            }
+            (_, "40001" | "40P01" | "55P03") => Self::Serialization { path, reason },
+            (_, "53100") => Self::DiskFull { path },
+            (_, "53200" | "53300") => Self::Unreachable { path, reason },
+            ("28", _) | (_, "42501" | "25006" | "3D000") => Self::Denied { path, reason },
+            (_, "XX001" | "XX002") => Self::Corrupt { path, reason },
+            _ => Self::Database { path, source },
+        }
+    }
+
+    /// By SQLite's result codes (sqlite.org/rescode.html; the low byte of an extended code is the primary one).
+    fn from_sqlite(path: &Path, source: sqlx::Error) -> Self {
         let path = path.to_path_buf();
         let code = match &source {
             sqlx::Error::Database(error) => {

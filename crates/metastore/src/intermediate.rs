@@ -1,228 +1,220 @@
-//! The rows of the data between the stages: sources, chunks, runs, plans, proofs, parts.
+//! The rows of the data between the stages: sources, chunks, runs, replicas, plans, proofs, parts, and what a server
+//! that starts again must know of them.
 
-use crate::apply::{ApplyError, Happening, event};
+use crate::StoreError;
 use crate::change::{Change, ProofRow};
-use crate::convert::{hash_sum_bytes, json, stored};
-use api::task::{ChunkSummary, Part, ReduceTask, RunSummary};
-use api::{Boundaries, SourceCommit};
-use ids::{AttemptKey, JobId, PlanVersion, RunId};
-use sqlx::sqlite::SqliteConnection;
+use crate::convert::{hash_sum_bytes, json};
+use crate::database::{Rows, Session};
+use crate::fleet::ReplicaRow;
+use api::SourceCommit;
+use api::task::{ChunkSummary, ReduceTask, RunSummary};
+use ids::{AttemptKey, JobId, NodeId, PlanVersion, RunId, TaskKey};
 use std::collections::BTreeMap;
 
-pub(crate) async fn apply_one(db: &mut SqliteConnection, change: &Change) -> Result<(), ApplyError> {
-    match change {
-        Change::Sources { attempt, commits } => sources(db, *attempt, commits).await,
-        Change::Chunks { job, chunks: rows } => chunks(db, *job, rows).await,
-        Change::Runs { job, runs: rows, replaced } => runs(db, *job, rows, replaced).await,
-        Change::Boundaries { job, boundaries: row, now_ns } => boundaries(db, *job, row, *now_ns).await,
-        Change::Plan { job, version, target_bytes, tasks, now_ns } => {
-            plan(db, *job, *version, *target_bytes, tasks, *now_ns).await
+#[derive(Default)]
+pub(crate) struct Data {
+    sources: Rows,
+    chunks: Rows,
+    runs: Rows,
+    run_chunks: Rows,
+    runs_replaced: Rows,
+    replicas: BTreeMap<(JobId, RunId, NodeId), ReplicaRow>,
+    boundaries: Rows,
+    plans: Rows,
+    plan_tasks: Rows,
+    proofs: Rows,
+    parts: Rows,
+    counters: BTreeMap<(JobId, String), i64>,
+    results: BTreeMap<TaskKey, (AttemptKey, String)>,
+    placements: Rows,
+}
+
+impl Data {
+    pub fn take(&mut self, change: &Change) -> Result<(), StoreError> {
+        match change {
+            Change::Sources { attempt, commits } => self.sources(*attempt, commits),
+            Change::Chunks { job, chunks } => self.chunks(*job, chunks),
+            Change::Runs { job, runs, replaced } => self.runs(*job, runs, replaced),
+            Change::Replicas { job, replicas } => {
+                self.replicas.extend(replicas.iter().map(|row| ((*job, row.run, row.node), *row)));
+            }
+            Change::Boundaries { job, boundaries, now_ns } => self.boundaries.push([
+                job.0.into(),
+                boundaries.version.0.into(),
+                json(&boundaries.keys)?.into(),
+                (*now_ns).into(),
+            ]),
+            Change::Plan { job, version, target_bytes, tasks, now_ns } => {
+                self.plan(*job, *version, *target_bytes, tasks, *now_ns)?;
+            }
+            Change::Proofs { job, rows } => self.proofs(*job, rows),
+            Change::Part { attempt, part } => self.parts.push([
+                attempt.task.job.0.into(),
+                attempt.task.stage.0.into(),
+                attempt.task.task.0.into(),
+                attempt.attempt.0.into(),
+                part.name.as_str().into(),
+                part.bytes.into(),
+                part.records.into(),
+                part.crc32c.into(),
+            ]),
+            Change::Counters { job, counters } => {
+                for (name, value) in counters {
+                    *self.counters.entry((*job, name.clone())).or_default() += value;
+                }
+            }
+            Change::Result { attempt, result } => {
+                self.results.insert(attempt.task, (*attempt, json(result.as_ref())?));
+            }
+            Change::Placed { attempt, reason } => self.placements.push([
+                attempt.task.job.0.into(),
+                attempt.task.stage.0.into(),
+                attempt.task.task.0.into(),
+                attempt.attempt.0.into(),
+                reason.as_str().into(),
+            ]),
+            other => unreachable!("{other:?} is no change of data"),
         }
-        Change::Proofs { job, rows } => proofs(db, *job, rows).await,
-        Change::Part { attempt, part: row } => part(db, *attempt, row).await,
-        Change::Counters { job, counters: values } => counters(db, *job, values).await,
-        other => unreachable!("{other:?} is a change of jobs, not of data"),
+        Ok(())
     }
-}
 
-async fn sources(
-    db: &mut SqliteConnection,
-    attempt: AttemptKey,
-    commits: &[SourceCommit],
-) -> Result<(), ApplyError> {
-    for commit in commits {
-        sqlx::query(
-            "INSERT INTO sources (job, ifile, chunk, map_task, attempt, records, bytes, hash_sum) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-        )
-        .bind(attempt.task.job.0)
-        .bind(i64::from(commit.ifile.0))
-        .bind(stored(commit.chunk.0))
-        .bind(i64::from(attempt.task.task.0))
-        .bind(i64::from(attempt.attempt.0))
-        .bind(stored(commit.sum.records))
-        .bind(stored(commit.sum.bytes))
-        .bind(hash_sum_bytes(commit.sum.hash_sum))
-        .execute(&mut *db)
-        .await?;
-    }
-    Ok(())
-}
-
-async fn chunks(db: &mut SqliteConnection, job: JobId, rows: &[ChunkSummary]) -> Result<(), ApplyError> {
-    for chunk in rows {
-        sqlx::query(
-            "INSERT INTO chunks (job, chunk, generation, disk, ifile, capacity_bytes, appended_bytes, oversize) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-        )
-        .bind(job.0)
-        .bind(stored(chunk.chunk.0))
-        .bind(i64::from(chunk.generation))
-        .bind(i64::from(chunk.disk.0))
-        .bind(i64::from(chunk.ifile.0))
-        .bind(stored(chunk.capacity_bytes))
-        .bind(stored(chunk.appended_bytes))
-        .bind(i64::from(chunk.oversize))
-        .execute(&mut *db)
-        .await?;
-    }
-    Ok(())
-}
-
-async fn runs(
-    db: &mut SqliteConnection,
-    job: JobId,
-    rows: &[RunSummary],
-    replaced: &[RunId],
-) -> Result<(), ApplyError> {
-    for run in rows {
-        sqlx::query(
-            "INSERT INTO runs (job, run, ifile, disk, records, record_bytes, stored_bytes, in_memory, \
-             block_bytes_max) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-        )
-        .bind(job.0)
-        .bind(stored(run.run.0))
-        .bind(i64::from(run.ifile.0))
-        .bind(i64::from(run.disk.0))
-        .bind(stored(run.records))
-        .bind(stored(run.record_bytes))
-        .bind(stored(run.stored_bytes))
-        .bind(i64::from(run.in_memory))
-        .bind(stored(run.block_bytes_max))
-        .execute(&mut *db)
-        .await?;
-        for chunk in &run.chunks {
-            sqlx::query("INSERT INTO run_chunks (job, run, chunk) VALUES ($1, $2, $3)")
-                .bind(job.0)
-                .bind(stored(run.run.0))
-                .bind(stored(chunk.0))
-                .execute(&mut *db)
-                .await?;
+    fn sources(&mut self, attempt: AttemptKey, commits: &[SourceCommit]) {
+        for commit in commits {
+            self.sources.push([
+                attempt.task.job.0.into(),
+                commit.ifile.0.into(),
+                commit.chunk.0.into(),
+                attempt.task.task.0.into(),
+                attempt.attempt.0.into(),
+                commit.sum.records.into(),
+                commit.sum.bytes.into(),
+                hash_sum_bytes(commit.sum.hash_sum).into(),
+            ]);
         }
     }
-    let Some(successor) = rows.first() else { return Ok(()) };
-    for run in replaced {
-        sqlx::query("UPDATE runs SET replaced_by = $3 WHERE job = $1 AND run = $2")
-            .bind(job.0)
-            .bind(stored(run.0))
-            .bind(stored(successor.run.0))
-            .execute(&mut *db)
-            .await?;
+
+    fn chunks(&mut self, job: JobId, chunks: &[ChunkSummary]) {
+        for chunk in chunks {
+            self.chunks.push([
+                job.0.into(),
+                chunk.chunk.0.into(),
+                chunk.generation.into(),
+                chunk.disk.0.into(),
+                chunk.ifile.0.into(),
+                chunk.capacity_bytes.into(),
+                chunk.appended_bytes.into(),
+                chunk.oversize.into(),
+            ]);
+        }
     }
-    Ok(())
-}
 
-async fn boundaries(
-    db: &mut SqliteConnection,
-    job: JobId,
-    row: &Boundaries,
-    now: u64,
-) -> Result<(), ApplyError> {
-    sqlx::query("INSERT INTO boundaries (job, version, keys, created_ns) VALUES ($1, $2, $3, $4)")
-        .bind(job.0)
-        .bind(i64::from(row.version.0))
-        .bind(json(&row.keys)?)
-        .bind(stored(now))
-        .execute(&mut *db)
-        .await?;
-    let detail = format!("version {}, {} keys", row.version.0, row.keys.len());
-    event(db, &Happening::of_job(job, "boundaries fixed", now), Some(&detail)).await
-}
-
-async fn plan(
-    db: &mut SqliteConnection,
-    job: JobId,
-    version: PlanVersion,
-    target_bytes: u64,
-    tasks: &[ReduceTask],
-    now: u64,
-) -> Result<(), ApplyError> {
-    // Every task of a plan names the same attempts; an empty plan has none to name.
-    let valid_attempts = tasks.first().map(|task| task.valid_attempts.as_slice()).unwrap_or_default();
-    sqlx::query(
-        "INSERT INTO plans (job, version, target_bytes, valid_attempts, created_ns) VALUES ($1, $2, $3, $4, $5)",
-    )
-    .bind(job.0)
-    .bind(i64::from(version.0))
-    .bind(stored(target_bytes))
-    .bind(json(valid_attempts)?)
-    .bind(stored(now))
-    .execute(&mut *db)
-    .await?;
-    for task in tasks {
-        sqlx::query(
-            "INSERT INTO plan_tasks (job, version, part, ifiles, runs, lower_key, upper_key, expected_bytes) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-        )
-        .bind(job.0)
-        .bind(i64::from(version.0))
-        .bind(i64::from(task.part_index))
-        .bind(json(&task.ifiles)?)
-        .bind(json(&task.runs)?)
-        .bind(task.lower_key.as_ref().map(|key| key.0.as_slice()))
-        .bind(task.upper_key.as_ref().map(|key| key.0.as_slice()))
-        .bind(stored(task.expected_bytes))
-        .execute(&mut *db)
-        .await?;
+    fn proofs(&mut self, job: JobId, rows: &[ProofRow]) {
+        for row in rows {
+            self.proofs.push([
+                job.0.into(),
+                row.ifile.0.into(),
+                row.committed.records.into(),
+                row.committed.bytes.into(),
+                hash_sum_bytes(row.committed.hash_sum).into(),
+                row.merged.records.into(),
+                row.merged.bytes.into(),
+                hash_sum_bytes(row.merged.hash_sum).into(),
+                (row.committed == row.merged).into(),
+            ]);
+        }
     }
-    let detail = format!("version {}, {} reduce tasks", version.0, tasks.len());
-    event(db, &Happening::of_job(job, "plan fixed", now), Some(&detail)).await
-}
 
-async fn proofs(db: &mut SqliteConnection, job: JobId, rows: &[ProofRow]) -> Result<(), ApplyError> {
-    for row in rows {
-        sqlx::query(
-            "INSERT INTO proofs (job, ifile, committed_records, committed_bytes, committed_hash_sum, \
-             merged_records, merged_bytes, merged_hash_sum, agrees) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-        )
-        .bind(job.0)
-        .bind(i64::from(row.ifile.0))
-        .bind(stored(row.committed.records))
-        .bind(stored(row.committed.bytes))
-        .bind(hash_sum_bytes(row.committed.hash_sum))
-        .bind(stored(row.merged.records))
-        .bind(stored(row.merged.bytes))
-        .bind(hash_sum_bytes(row.merged.hash_sum))
-        .bind(i64::from(row.committed == row.merged))
-        .execute(&mut *db)
-        .await?;
+    fn runs(&mut self, job: JobId, runs: &[RunSummary], replaced: &[RunId]) {
+        for run in runs {
+            self.runs.push([
+                job.0.into(),
+                run.run.0.into(),
+                run.ifile.0.into(),
+                run.disk.0.into(),
+                run.records.into(),
+                run.record_bytes.into(),
+                run.stored_bytes.into(),
+                run.in_memory.into(),
+                run.block_bytes_max.into(),
+            ]);
+            for chunk in &run.chunks {
+                self.run_chunks.push([job.0.into(), run.run.0.into(), chunk.0.into()]);
+            }
+        }
+        let Some(successor) = runs.first() else { return };
+        for run in replaced {
+            self.runs_replaced.push([job.0.into(), run.0.into(), successor.run.0.into()]);
+        }
     }
-    Ok(())
-}
 
-async fn part(db: &mut SqliteConnection, attempt: AttemptKey, row: &Part) -> Result<(), ApplyError> {
-    sqlx::query(
-        "INSERT INTO parts (job, stage, task, attempt, name, bytes, records, crc32c) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-    )
-    .bind(attempt.task.job.0)
-    .bind(i64::from(attempt.task.stage.0))
-    .bind(i64::from(attempt.task.task.0))
-    .bind(i64::from(attempt.attempt.0))
-    .bind(&row.name)
-    .bind(stored(row.bytes))
-    .bind(stored(row.records))
-    .bind(i64::from(row.crc32c))
-    .execute(db)
-    .await?;
-    Ok(())
-}
-
-async fn counters(
-    db: &mut SqliteConnection,
-    job: JobId,
-    values: &BTreeMap<String, i64>,
-) -> Result<(), ApplyError> {
-    for (name, value) in values {
-        sqlx::query(
-            "INSERT INTO counters (job, name, value) VALUES ($1, $2, $3) \
-             ON CONFLICT (job, name) DO UPDATE SET value = counters.value + excluded.value",
-        )
-        .bind(job.0)
-        .bind(name)
-        .bind(*value)
-        .execute(&mut *db)
-        .await?;
+    fn plan(
+        &mut self,
+        job: JobId,
+        version: PlanVersion,
+        target_bytes: u64,
+        tasks: &[ReduceTask],
+        now_ns: u64,
+    ) -> Result<(), StoreError> {
+        // Every task of a plan names the same attempts; an empty plan has none to name.
+        let valid_attempts = tasks.first().map(|task| task.valid_attempts.as_slice()).unwrap_or_default();
+        self.plans.push([
+            job.0.into(),
+            version.0.into(),
+            target_bytes.into(),
+            json(valid_attempts)?.into(),
+            now_ns.into(),
+        ]);
+        for task in tasks {
+            self.plan_tasks.push([
+                job.0.into(),
+                version.0.into(),
+                task.part_index.into(),
+                json(&task.ifiles)?.into(),
+                json(&task.runs)?.into(),
+                task.lower_key.as_ref().map(|key| key.0.as_slice()).into(),
+                task.upper_key.as_ref().map(|key| key.0.as_slice()).into(),
+                task.expected_bytes.into(),
+            ]);
+        }
+        Ok(())
     }
-    Ok(())
+
+    pub async fn write(&mut self, db: &mut Session<'_>) -> Result<(), sqlx::Error> {
+        let of = std::mem::take(self);
+        let columns = "job, ifile, chunk, map_task, attempt, records, bytes, hash_sum";
+        db.insert("sources", columns, "", of.sources).await?;
+        let columns = "job, chunk, generation, disk, ifile, capacity_bytes, appended_bytes, oversize";
+        db.insert("chunks", columns, "", of.chunks).await?;
+        let columns =
+            "job, run, ifile, disk, records, record_bytes, stored_bytes, in_memory, block_bytes_max";
+        db.insert("runs", columns, "", of.runs).await?;
+        db.insert("run_chunks", "job, run, chunk", "", of.run_chunks).await?;
+        let tail = "WHERE runs.job = v.column1 AND runs.run = v.column2";
+        db.update("UPDATE runs SET replaced_by = v.column3", tail, of.runs_replaced).await?;
+        db.insert("boundaries", "job, version, keys, created_ns", "", of.boundaries).await?;
+        let columns = "job, version, target_bytes, valid_attempts, created_ns";
+        db.insert("plans", columns, "", of.plans).await?;
+        let columns = "job, version, part, ifiles, runs, lower_key, upper_key, expected_bytes";
+        db.insert("plan_tasks", columns, "", of.plan_tasks).await?;
+        let columns = "job, ifile, committed_records, committed_bytes, committed_hash_sum, merged_records, \
+                       merged_bytes, merged_hash_sum, agrees";
+        db.insert("proofs", columns, "", of.proofs).await?;
+        db.insert("parts", "job, stage, task, attempt, name, bytes, records, crc32c", "", of.parts).await?;
+        let counters = of.counters.into_iter();
+        let rows = counters.map(|((job, name), value)| [job.0.into(), name.into(), value.into()]).collect();
+        let after = "ON CONFLICT (job, name) DO UPDATE SET value = counters.value + excluded.value";
+        db.insert("counters", "job, name, value", after, rows).await?;
+        let results = of.results.into_values().map(|(key, result)| {
+            let task = key.task;
+            [task.job.0.into(), task.stage.0.into(), task.task.0.into(), key.attempt.0.into(), result.into()]
+        });
+        let after = "ON CONFLICT (job, stage, task) DO UPDATE SET attempt = excluded.attempt, result = excluded.result";
+        db.insert("results", "job, stage, task, attempt, result", after, results.collect()).await?;
+        db.insert("placements", "job, stage, task, attempt, reason", "", of.placements).await?;
+        let replicas = of.replicas.into_iter().map(|((job, run, node), row)| {
+            [job.0.into(), run.0.into(), node.0.into(), row.disk.0.into(), row.state.word().into()]
+        });
+        let after = "ON CONFLICT (job, run, node) DO UPDATE SET disk = excluded.disk, state = excluded.state";
+        db.insert("replicas", "job, run, node, disk, state", after, replicas.collect()).await
+    }
 }

@@ -1,37 +1,52 @@
 //! # What it does
-//! The relational truth of jobs, tasks, attempts, data and proofs: one transaction for a list of changes,
-//! typed reads, and read-only SQL for people.
+//! The relational truth of jobs, tasks, attempts, data and proofs, of machines and of who may do what: one transaction
+//! for a list of changes, typed reads, and read-only SQL for people.
 //!
 //! # Where it sits
-//! server -> metastore -> a SQLite file in the state directory, shared by every process that uses it.
+//! server -> metastore -> a SQLite file in the state directory, shared by every process that uses it, or a PostgreSQL
+//! database, led by one server at a time.
 //!
 //! # Invariants
 //! Changes go in whole: one [`Metastore::apply`], one transaction, durable when it returns. History is only
-//! appended to: every change that people may ask about leaves an event. Only this crate holds SQL against
-//! our state.
+//! appended to: every change that people may ask about leaves an event. Jobs that are over slow nothing down: what a
+//! server reads again is found by an index of the others. Only this crate holds SQL against our state.
 //!
 //! # Deliberately absent
-//! No decisions: it does not know which attempt may follow which. Key indexes of runs stay in their files.
+//! No decisions: it does not know which attempt may follow which. Key indexes of runs stay in their files. No tokens,
+//! only what they hash to.
 //!
 //! # How it is tested
-//! `suite.rs` holds the one suite, written against the store and not its back-end; `console.rs` and `open.rs`
-//! test what is particular to SQLite.
+//! `suite.rs` holds the one suite, written against the store and not its back-end, and runs it on both; `open.rs`,
+//! `console/tests.rs` and `tests/` test what is particular to one of them.
 
 mod apply;
+mod batch;
 mod change;
 mod console;
 mod convert;
+mod database;
 mod error;
+mod fleet;
 mod intermediate;
 mod kept;
 mod open;
+mod people;
 mod read;
+mod recover;
+mod reopen;
 #[cfg(test)]
 mod suite;
+mod writer;
 
-pub use change::{AttemptState, Change, JobState, Keep, KeptFiles, ProofRow};
-pub use console::{Cell, QueryError, QueryLimits, Table, query_read_only};
+pub use api::history::{
+    AttemptRow, AttemptState, Cell, EventRow, JobRow, JobState, KeptFiles, StageRow, Table,
+};
+pub use change::{Change, Keep, ProofRow};
+pub use console::{QueryError, QueryLimits, query_read_only};
 pub use error::StoreError;
+pub use fleet::{DiskRow, DiskState, NodeRow, NodeState, ReplicaRow, ReplicaState, SampleRow};
 pub use kept::WinningCommits;
 pub use open::Metastore;
-pub use read::{AttemptRow, ChunkRow, EventRow, JobRow, PartRow, PlanTaskRow, RunRow, StageRow, TaskRow};
+pub use people::{AuditRow, Role, TokenRow, UserRow};
+pub use read::{ChunkRow, PartRow, PlanTaskRow, RunRow, TaskRow};
+pub use recover::{CLUSTER_OWNER, Recovered, RecoveredJob};

@@ -1,24 +1,127 @@
 //! Opening the state database: create, migrate, say what is wrong.
 
+use crate::console::reader_role;
+use crate::database::Connection;
 use crate::error::{BUSY_SECONDS_MAX, StoreError};
+use crate::writer::Writer;
 use sqlx::migrate::Migrator;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{ConnectOptions, Connection};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{ConnectOptions, Executor};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
 /// Name of the database within the state directory.
 pub const DATABASE_NAME: &str = "sailfish.db";
 
-static MIGRATOR: Migrator = sqlx::migrate!("migrations/sqlite");
+static SQLITE_MIGRATOR: Migrator = sqlx::migrate!("migrations/sqlite");
+static POSTGRES_MIGRATOR: Migrator = sqlx::migrate!("migrations/postgres");
 
-/// The store. One connection: the server writes one transaction at a time anyway, and other processes have
-/// their own.
+/// Prepared statements a connection keeps: every statement of ours, in every number of rows that SQLite gets.
+const STATEMENTS_MAX: usize = 512;
+const ROWS_AT_ONCE: usize = 1024;
+/// Questions of people that PostgreSQL answers at the same time; more wait.
+const CONSOLES_MAX: usize = 2;
+/// Longest wait for a new connection.
+const CONNECT_SECONDS_MAX: u64 = 10;
+
+/// Our statements find rows by their keys, however the planner guesses how many there are: one plan for all times, and
+/// never a scan of the history.
+const PLANNER: [(&str, &str); 5] = [
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_seqscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+    ("idle_in_transaction_session_timeout", "60s"),
+];
+
+/// The store. One connection writes, for the server writes one transaction at a time anyway; another one reads.
 pub struct Metastore {
+    /// The file, or the address without its password: for people.
     pub(crate) path: PathBuf,
-    pub(crate) connection: Mutex<SqliteConnection>,
+    pub(crate) place: Place,
+    pub(crate) writer: Mutex<Writer>,
+    /// Opened by the first read.
+    pub(crate) reader: Mutex<Option<Connection>>,
+    pub(crate) consoles: Semaphore,
+}
+
+/// Where the rows are.
+#[derive(Clone)]
+pub(crate) enum Place {
+    Sqlite { path: PathBuf, state_dir: PathBuf },
+    Postgres { path: PathBuf, options: Box<PgConnectOptions> },
+}
+
+impl Place {
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Sqlite { path, .. } | Self::Postgres { path, .. } => path,
+        }
+    }
+
+    pub async fn connect_writer(&self) -> Result<Connection, StoreError> {
+        match self {
+            Self::Sqlite { path, .. } => connect_sqlite(path).await,
+            Self::Postgres { path, options } => {
+                let options = options.as_ref().clone().options(PLANNER);
+                connect_postgres(path, options.options([("synchronous_commit", "on")])).await
+            }
+        }
+    }
+
+    pub async fn connect_reader(&self) -> Result<Connection, StoreError> {
+        match self {
+            Self::Sqlite { path, .. } => connect_sqlite(path).await,
+            Self::Postgres { path, options } => {
+                let settings =
+                    [("default_transaction_read_only", "on"), ("idle_in_transaction_session_timeout", "60s")];
+                connect_postgres(path, options.as_ref().clone().options(settings)).await
+            }
+        }
+    }
+}
+
+async fn connect_sqlite(path: &Path) -> Result<Connection, StoreError> {
+    let options = sqlite_options(path).foreign_keys(true);
+    let connection = options.connect().await.map_err(|error| StoreError::from_driver(path, error))?;
+    Ok(Connection::Sqlite(connection))
+}
+
+fn sqlite_options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        // Pages of 4 KiB: the log is folded into the database every 32 MiB, and the cache holds 16 MiB.
+        .pragma("wal_autocheckpoint", "8000")
+        .pragma("cache_size", "-16384")
+        .statement_cache_capacity(STATEMENTS_MAX)
+        // The driver's thread hands rows over in portions of this many; each portion costs two switches of threads.
+        .row_buffer_size(ROWS_AT_ONCE)
+        .busy_timeout(Duration::from_secs(BUSY_SECONDS_MAX))
+        .disable_statement_logging()
+}
+
+pub(crate) async fn connect_postgres(
+    path: &Path,
+    options: PgConnectOptions,
+) -> Result<Connection, StoreError> {
+    let unreachable = |reason: String| StoreError::Unreachable { path: path.to_path_buf(), reason };
+    let connecting = tokio::time::timeout(Duration::from_secs(CONNECT_SECONDS_MAX), options.connect());
+    match connecting.await {
+        Ok(Ok(connection)) => Ok(Connection::Postgres(connection)),
+        Ok(Err(error)) => Err(match StoreError::from_driver(path, error) {
+            StoreError::ConnectionLost { reason, .. } => unreachable(reason),
+            StoreError::Database { source, .. } => unreachable(source.to_string()),
+            other => other,
+        }),
+        Err(_) => Err(unreachable(format!("no answer within {CONNECT_SECONDS_MAX} seconds"))),
+    }
 }
 
 impl Metastore {
@@ -38,33 +141,81 @@ impl Metastore {
         let path = state_dir.join(DATABASE_NAME);
         // Two processes must not migrate at the same time: the driver takes no lock for it with SQLite.
         lock_within_limit(&lock, &path).await?;
-        let options = SqliteConnectOptions::new()
-            .filename(&path)
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Full)
-            .foreign_keys(true)
-            .busy_timeout(Duration::from_secs(BUSY_SECONDS_MAX))
-            .disable_statement_logging();
-        let mut connection =
-            options.connect().await.map_err(|error| StoreError::from_driver(&path, error))?;
-        MIGRATOR.run(&mut connection).await.map_err(|error| StoreError::from_migration(&path, error))?;
-        Ok(Metastore { path, connection: Mutex::new(connection) })
+        // A migration that makes a table anew drops the old one, which foreign keys would not allow.
+        let options = sqlite_options(&path).foreign_keys(false);
+        let wrong = |error| StoreError::from_driver(&path, error);
+        let mut connection = options.connect().await.map_err(wrong)?;
+        SQLITE_MIGRATOR
+            .run(&mut connection)
+            .await
+            .map_err(|error| StoreError::from_migration(&path, error))?;
+        connection.execute("PRAGMA foreign_keys = ON").await.map_err(wrong)?;
+        let writer = Writer { connection: Some(Connection::Sqlite(connection)), lead: None };
+        Ok(Self::new(Place::Sqlite { path, state_dir: state_dir.to_path_buf() }, writer))
     }
 
-    /// The database file.
+    /// Opens the store in a PostgreSQL database, `postgres://user:password@host:5432/name`, and creates its tables where
+    /// they are missing. The database must exist; version 14 or later.
+    pub async fn connect(url: &str) -> Result<Metastore, StoreError> {
+        let wrong = |reason: String| StoreError::BadUrl { url: without_password(url), reason };
+        if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
+            return Err(wrong("it names no PostgreSQL".to_string()));
+        }
+        let options = PgConnectOptions::from_str(url).map_err(|error| wrong(error.to_string()))?;
+        let options = options
+            .application_name("sailfish")
+            .statement_cache_capacity(STATEMENTS_MAX)
+            .disable_statement_logging();
+        let path = PathBuf::from(without_password(url));
+        let place = Place::Postgres { path, options: Box::new(options) };
+        let mut connection = place.connect_writer().await?;
+        if let Connection::Postgres(connection) = &mut connection {
+            let migrated = POSTGRES_MIGRATOR.run(&mut *connection).await;
+            migrated.map_err(|error| StoreError::from_migration(place.path(), error))?;
+            reader_role(connection, place.path()).await?;
+        }
+        Ok(Self::new(place, Writer { connection: Some(connection), lead: None }))
+    }
+
+    fn new(place: Place, writer: Writer) -> Self {
+        Self {
+            path: place.path().to_path_buf(),
+            place,
+            writer: Mutex::new(writer),
+            reader: Mutex::new(None),
+            consoles: Semaphore::new(CONSOLES_MAX),
+        }
+    }
+
+    /// The database file, or the address of the database without its password.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Ends the connection in good order, so that the write-ahead log is folded into the database.
+    /// Ends the connections in good order, so that the write-ahead log of SQLite is folded into the database.
     pub async fn close(self) -> Result<(), StoreError> {
-        let path = self.path;
-        self.connection.into_inner().close().await.map_err(|error| StoreError::from_driver(&path, error))
+        let reader = self.reader.into_inner();
+        for connection in reader.into_iter().chain(self.writer.into_inner().connection) {
+            connection.close().await.map_err(|error| StoreError::from_driver(&self.path, error))?;
+        }
+        Ok(())
     }
 
     pub(crate) fn driver_error(&self, error: sqlx::Error) -> StoreError {
         StoreError::from_driver(&self.path, error)
+    }
+}
+
+/// An address for people and logs: between `//` and `@` only the user is left, and no parameters.
+fn without_password(url: &str) -> String {
+    let url = url.split_once('?').map_or(url, |(address, _)| address);
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_string() };
+    match rest.rsplit_once('@') {
+        Some((login, host)) => {
+            let user = login.split_once(':').map_or(login, |(user, _)| user);
+            format!("{scheme}://{user}@{host}")
+        }
+        None => url.to_string(),
     }
 }
 
@@ -89,7 +240,7 @@ async fn lock_within_limit(lock: &File, path: &Path) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::{DATABASE_NAME, Metastore};
-    use crate::{KeptFiles, StoreError};
+    use crate::{AttemptState, JobState, KeptFiles, StoreError};
 
     #[tokio::test]
     async fn a_foreign_file_is_named_as_damaged() {
@@ -109,7 +260,7 @@ mod tests {
             "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
              VALUES (9999, 'from the future', 1, x'00', 0)",
         )
-        .execute(&mut *store.connection.lock().await)
+        .execute(&mut raw(&store).await)
         .await
         .unwrap();
         store.close().await.unwrap();
@@ -117,6 +268,54 @@ mod tests {
             Some(StoreError::FromNewerVersion { version: 9999, .. }) => {}
             other => panic!("expected a newer version, got {other:?}"),
         }
+    }
+
+    /// A connection beside those of the store.
+    async fn raw(store: &Metastore) -> sqlx::SqliteConnection {
+        use sqlx::ConnectOptions;
+        sqlx::sqlite::SqliteConnectOptions::new().filename(store.path()).connect().await.unwrap()
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let check = |url, shown| assert_eq!(super::without_password(url), shown);
+        check("postgres://me:se@cret@host:1/db?password=x", "postgres://me@host:1/db");
+        check("postgres://host/db", "postgres://host/db");
+        check("postgres:///db?host=/run", "postgres:///db");
+    }
+
+    /// The database that the version before the fourth migration left: a job that keeps its I-files, one that
+    /// failed, one that reduced the first again, and one whose process was killed.
+    #[tokio::test]
+    async fn a_database_of_the_version_with_wide_rows_is_brought_up_to_date() {
+        let dir = tempfile::tempdir().unwrap();
+        let old = concat!(env!("CARGO_MANIFEST_DIR"), "/test_data/v3/sailfish.db");
+        std::fs::copy(old, dir.path().join(DATABASE_NAME)).unwrap();
+        let store = Metastore::open(dir.path()).await.unwrap();
+        let jobs = store.jobs(10).await.unwrap();
+        let seen: Vec<_> = jobs.iter().map(|row| (row.job.0, row.state, row.cleaned_ns.is_some())).collect();
+        let expected = [
+            (4, JobState::Running, false),
+            (3, JobState::Succeeded, true),
+            (2, JobState::Failed, true),
+            (1, JobState::Succeeded, true),
+        ];
+        assert_eq!(seen, expected);
+        assert_eq!((jobs[3].kept_files, jobs[1].reduce_again), (Some(KeptFiles::Kept), Some(jobs[3].job)));
+        assert_eq!((&jobs[0].user, jobs[0].priority), (&None, 0));
+        assert_eq!(store.job_spec(jobs[0].job).await.unwrap().unwrap().name, "out4");
+        let report = store.job_report(jobs[3].job).await.unwrap().unwrap();
+        assert_eq!(report.job, jobs[3].job);
+        let tasks = store.tasks(jobs[0].job).await.unwrap();
+        assert_eq!((tasks[0].state.as_str(), tasks[0].winner), ("running", None));
+        let attempts = store.attempts(jobs[2].job).await.unwrap();
+        assert_eq!(attempts.iter().filter(|row| row.state == AttemptState::Failed).count(), 3);
+        assert_eq!(store.jobs_to_clean("nobody").await.unwrap().len(), 1);
+        assert!(!store.winning_commits(jobs[3].job).await.unwrap().is_empty());
+        assert_eq!(store.reserve_job_id().await.unwrap().0, 5);
+        // No foreign key points to a table that was made anew and lost it.
+        let broken = sqlx::query("PRAGMA foreign_key_check").fetch_all(&mut raw(&store).await).await;
+        assert!(broken.unwrap().is_empty());
     }
 
     /// The database that the version before the third migration left after three jobs.

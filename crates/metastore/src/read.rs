@@ -1,89 +1,25 @@
 //! Typed reads: what the server needs to clean up, and what `sailfish jobs` and `sailfish show` print.
 //! Times are nanoseconds since 1970.
 
-use crate::change::{AttemptState, JobState, KeptFiles, ProofRow};
+use crate::change::ProofRow;
 use crate::convert::Reader;
+use crate::database::{Readable, Row};
 use crate::{Metastore, StoreError};
-use api::{Boundaries, DataSum, JobReport, JobSpec, KeyBytes, Task, TaskFailure};
+use api::history::{AttemptRow, AttemptState, EventRow, JobDetails, JobRow, JobState, KeptFiles, StageRow};
+use api::{Boundaries, DataSum, JobReport, JobSpec, KeyBytes, Task};
 use ids::{
     AttemptKey, AttemptNumber, BoundariesVersion, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, PlanVersion,
     RunId, StageIndex, TaskIndex, TaskKey,
 };
-use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
 use std::path::PathBuf;
-
-/// A job without its specification and report; see [`Metastore::job_spec`] and [`Metastore::job_report`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobRow {
-    pub job: JobId,
-    pub owner: String,
-    pub name: String,
-    pub state: JobState,
-    pub output: PathBuf,
-    pub staging: PathBuf,
-    pub disk_dirs: Vec<PathBuf>,
-    pub exit_code: Option<i32>,
-    pub error: Option<String>,
-    pub created_ns: u64,
-    pub started_ns: Option<u64>,
-    pub ended_ns: Option<u64>,
-    /// None: its directories may still exist.
-    pub cleaned_ns: Option<u64>,
-    /// The job whose kept I-files this one reads.
-    pub reduce_again: Option<JobId>,
-    /// None where nothing was kept.
-    pub kept_files: Option<KeptFiles>,
-    /// When kept files may go by themselves; None: never.
-    pub keep_until_ns: Option<u64>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StageRow {
-    pub stage: StageIndex,
-    pub name: String,
-    /// `waiting`, `running` or `done`.
-    pub state: String,
-    /// None before the stage is expanded.
-    pub task_count: Option<u32>,
-    pub tasks_done: u32,
-    pub expanded_ns: Option<u64>,
-    pub ended_ns: Option<u64>,
-}
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskRow {
     pub task: TaskKey,
-    /// `waiting`, `running` or `done`.
+    /// `waiting`, `running`, `done`, or `dropped` while what comes before it is made again.
     pub state: String,
     pub payload: Task,
     pub winner: Option<AttemptNumber>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AttemptRow {
-    pub attempt: AttemptKey,
-    pub node: NodeId,
-    pub slot: u32,
-    pub state: AttemptState,
-    pub assigned_ns: u64,
-    pub started_ns: Option<u64>,
-    /// When the runs of a reduce attempt were open; None for others, and where it failed.
-    pub opened_ns: Option<u64>,
-    pub ended_ns: Option<u64>,
-    pub failure: Option<TaskFailure>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventRow {
-    /// Grows with time.
-    pub event: u64,
-    pub time_ns: u64,
-    pub stage: Option<StageIndex>,
-    pub task: Option<TaskIndex>,
-    pub attempt: Option<AttemptNumber>,
-    pub kind: String,
-    pub detail: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,99 +68,76 @@ pub struct PartRow {
 impl Metastore {
     /// The latest jobs, newest first.
     pub async fn jobs(&self, count_max: u32) -> Result<Vec<JobRow>, StoreError> {
-        let query = sqlx::query("SELECT * FROM jobs ORDER BY job DESC LIMIT $1").bind(i64::from(count_max));
-        self.rows(query).await?.iter().map(|row| self.job_row(row)).collect()
+        let statement = "SELECT * FROM jobs ORDER BY job DESC LIMIT $1";
+        self.rows(statement, [count_max.into()]).await?.iter().map(|row| self.job_row(row)).collect()
     }
 
     /// One job, where it exists.
     pub async fn job(&self, job: JobId) -> Result<Option<JobRow>, StoreError> {
-        let query = sqlx::query("SELECT * FROM jobs WHERE job = $1").bind(job.0);
-        self.rows(query).await?.first().map(|row| self.job_row(row)).transpose()
+        let statement = "SELECT * FROM jobs WHERE job = $1";
+        self.rows(statement, [job.0.into()]).await?.first().map(|row| self.job_row(row)).transpose()
     }
 
-    /// Jobs of other owners whose directories may still exist, oldest first.
+    /// Jobs of other processes, though not of `sailfish server`, whose directories may still exist, oldest first.
     pub async fn jobs_to_clean(&self, own_uuid: &str) -> Result<Vec<JobRow>, StoreError> {
-        let query = sqlx::query("SELECT * FROM jobs WHERE cleaned_ns IS NULL AND owner <> $1 ORDER BY job")
-            .bind(own_uuid);
-        self.rows(query).await?.iter().map(|row| self.job_row(row)).collect()
+        let statement =
+            "SELECT * FROM jobs WHERE cleaned_ns IS NULL AND owner <> $1 AND owner <> 'cluster' ORDER BY job";
+        self.rows(statement, [own_uuid.into()]).await?.iter().map(|row| self.job_row(row)).collect()
+    }
+
+    /// Everything about a job but its report, with so many of its latest events; None where there is no such job.
+    pub async fn job_details(&self, job: JobId, events_max: u32) -> Result<Option<JobDetails>, StoreError> {
+        let (Some(row), Some(spec)) = (self.job(job).await?, self.job_spec(job).await?) else {
+            return Ok(None);
+        };
+        Ok(Some(JobDetails {
+            job: row,
+            spec,
+            stages: self.stages(job).await?,
+            attempts: self.attempts(job).await?,
+            events: self.events(job, events_max).await?,
+        }))
     }
 
     /// What a job was submitted as.
     pub async fn job_spec(&self, job: JobId) -> Result<Option<JobSpec>, StoreError> {
-        let rows = self.rows(sqlx::query("SELECT spec FROM jobs WHERE job = $1").bind(job.0)).await?;
+        let rows = self.rows("SELECT spec FROM specs WHERE job = $1", [job.0.into()]).await?;
         rows.first().map(|row| self.json(row, "spec")).transpose()
     }
 
     /// The report a job published, or was about to; None before its commit.
     pub async fn job_report(&self, job: JobId) -> Result<Option<JobReport>, StoreError> {
-        let query = sqlx::query("SELECT report FROM jobs WHERE job = $1 AND report IS NOT NULL").bind(job.0);
-        self.rows(query).await?.first().map(|row| self.json(row, "report")).transpose()
+        let statement = "SELECT report FROM reports WHERE job = $1";
+        self.rows(statement, [job.0.into()]).await?.first().map(|row| self.json(row, "report")).transpose()
     }
 
     /// The stages of a job, in order.
     pub async fn stages(&self, job: JobId) -> Result<Vec<StageRow>, StoreError> {
-        let query = sqlx::query(
-            "SELECT stages.*, (SELECT count(*) FROM tasks WHERE tasks.job = stages.job \
+        let statement = "SELECT stages.*, (SELECT count(*) FROM tasks WHERE tasks.job = stages.job \
              AND tasks.stage = stages.stage AND tasks.state = 'done') AS tasks_done \
-             FROM stages WHERE job = $1 ORDER BY stage",
-        );
-        let stage_row = |row: &SqliteRow| {
-            Ok(StageRow {
-                stage: StageIndex(self.number(row, "stage")?),
-                name: self.get(row, "name")?,
-                state: self.get(row, "state")?,
-                task_count: self.number_or_none(row, "task_count")?,
-                tasks_done: self.number(row, "tasks_done")?,
-                expanded_ns: self.number_or_none(row, "expanded_ns")?,
-                ended_ns: self.number_or_none(row, "ended_ns")?,
-            })
-        };
-        self.rows(query.bind(job.0)).await?.iter().map(stage_row).collect()
+             FROM stages WHERE job = $1 ORDER BY stage";
+        self.rows(statement, [job.0.into()]).await?.iter().map(|row| self.stage_row(row)).collect()
     }
 
     /// The tasks of a job, in order of stage and task.
     pub async fn tasks(&self, job: JobId) -> Result<Vec<TaskRow>, StoreError> {
-        let query = sqlx::query("SELECT * FROM tasks WHERE job = $1 ORDER BY stage, task").bind(job.0);
-        let task_row = |row: &SqliteRow| {
-            Ok(TaskRow {
-                task: self.task_key(row)?,
-                state: self.get(row, "state")?,
-                payload: self.json(row, "payload")?,
-                winner: self.number_or_none(row, "winner")?.map(AttemptNumber),
-            })
-        };
-        self.rows(query).await?.iter().map(task_row).collect()
+        let statement = "SELECT tasks.*, EXISTS (SELECT 1 FROM attempts WHERE attempts.job = tasks.job \
+             AND attempts.stage = tasks.stage AND attempts.task = tasks.task AND attempts.state = 'running') AS runs \
+             FROM tasks WHERE job = $1 ORDER BY stage, task";
+        self.rows(statement, [job.0.into()]).await?.iter().map(|row| self.task_row(row)).collect()
     }
 
     /// The attempts of a job, in order of stage, task and number.
     pub async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRow>, StoreError> {
-        let query =
-            sqlx::query("SELECT * FROM attempts WHERE job = $1 ORDER BY stage, task, attempt").bind(job.0);
-        let attempt_row = |row: &SqliteRow| {
-            let state: String = self.get(row, "state")?;
-            let failure: Option<String> = self.get(row, "failure")?;
-            Ok(AttemptRow {
-                attempt: self.attempt_key(row)?,
-                node: NodeId(self.number(row, "node")?),
-                slot: self.number(row, "slot")?,
-                state: AttemptState::parse(&state)
-                    .ok_or_else(|| self.reader().damaged("attempts.state", state))?,
-                assigned_ns: self.number(row, "assigned_ns")?,
-                started_ns: self.number_or_none(row, "started_ns")?,
-                opened_ns: self.number_or_none(row, "opened_ns")?,
-                ended_ns: self.number_or_none(row, "ended_ns")?,
-                failure: failure.map(|_| self.json(row, "failure")).transpose()?,
-            })
-        };
-        self.rows(query).await?.iter().map(attempt_row).collect()
+        let statement = "SELECT * FROM attempts WHERE job = $1 ORDER BY stage, task, attempt";
+        self.rows(statement, [job.0.into()]).await?.iter().map(|row| self.attempt_row(row)).collect()
     }
 
     /// The latest events of a job, oldest first.
     pub async fn events(&self, job: JobId, count_max: u32) -> Result<Vec<EventRow>, StoreError> {
-        let query = sqlx::query(
-            "SELECT * FROM (SELECT * FROM events WHERE job = $1 ORDER BY event DESC LIMIT $2) ORDER BY event",
-        );
-        let event_row = |row: &SqliteRow| {
+        let statement = "SELECT * FROM (SELECT * FROM events WHERE job = $1 ORDER BY event DESC LIMIT $2) AS latest \
+                         ORDER BY event";
+        let event_row = |row: &Row| {
             Ok(EventRow {
                 event: self.number(row, "event")?,
                 time_ns: self.number(row, "time_ns")?,
@@ -235,65 +148,31 @@ impl Metastore {
                 detail: self.get(row, "detail")?,
             })
         };
-        self.rows(query.bind(job.0).bind(i64::from(count_max))).await?.iter().map(event_row).collect()
+        self.rows(statement, [job.0.into(), count_max.into()]).await?.iter().map(event_row).collect()
     }
 
     /// The chunks of a job.
     pub async fn chunks(&self, job: JobId) -> Result<Vec<ChunkRow>, StoreError> {
-        let query = sqlx::query("SELECT * FROM chunks WHERE job = $1 ORDER BY chunk, generation").bind(job.0);
-        let chunk_row = |row: &SqliteRow| {
-            Ok(ChunkRow {
-                chunk: ChunkId(self.number(row, "chunk")?),
-                generation: self.number(row, "generation")?,
-                disk: DiskIndex(self.number(row, "disk")?),
-                ifile: IfileIndex(self.number(row, "ifile")?),
-                capacity_bytes: self.number(row, "capacity_bytes")?,
-                appended_bytes: self.number(row, "appended_bytes")?,
-                oversize: self.number::<i64>(row, "oversize")? != 0,
-            })
-        };
-        self.rows(query).await?.iter().map(chunk_row).collect()
+        let statement = "SELECT * FROM chunks WHERE job = $1 ORDER BY chunk, generation";
+        self.rows(statement, [job.0.into()]).await?.iter().map(|row| self.chunk_row(row)).collect()
     }
 
     /// The runs of a job.
     pub async fn runs(&self, job: JobId) -> Result<Vec<RunRow>, StoreError> {
-        let query = sqlx::query("SELECT * FROM runs WHERE job = $1 ORDER BY run").bind(job.0);
-        let run_row = |row: &SqliteRow| {
-            Ok(RunRow {
-                run: RunId(self.number(row, "run")?),
-                ifile: IfileIndex(self.number(row, "ifile")?),
-                disk: DiskIndex(self.number(row, "disk")?),
-                records: self.number(row, "records")?,
-                record_bytes: self.number(row, "record_bytes")?,
-                stored_bytes: self.number(row, "stored_bytes")?,
-                in_memory: self.number::<i64>(row, "in_memory")? != 0,
-                replaced_by: self.number_or_none(row, "replaced_by")?.map(RunId),
-            })
-        };
-        self.rows(query).await?.iter().map(run_row).collect()
+        let statement = "SELECT * FROM runs WHERE job = $1 ORDER BY run";
+        self.rows(statement, [job.0.into()]).await?.iter().map(|row| self.run_row(row)).collect()
     }
 
     /// The tasks of every version of a job's plan, by version and part.
     pub async fn plan_tasks(&self, job: JobId) -> Result<Vec<PlanTaskRow>, StoreError> {
-        let query = sqlx::query("SELECT * FROM plan_tasks WHERE job = $1 ORDER BY version, part").bind(job.0);
-        let plan_row = |row: &SqliteRow| {
-            Ok(PlanTaskRow {
-                version: PlanVersion(self.number(row, "version")?),
-                part: self.number(row, "part")?,
-                ifiles: self.json(row, "ifiles")?,
-                runs: self.json(row, "runs")?,
-                lower_key: self.get::<Option<Vec<u8>>>(row, "lower_key")?.map(KeyBytes),
-                upper_key: self.get::<Option<Vec<u8>>>(row, "upper_key")?.map(KeyBytes),
-                expected_bytes: self.number(row, "expected_bytes")?,
-            })
-        };
-        self.rows(query).await?.iter().map(plan_row).collect()
+        let statement = "SELECT * FROM plan_tasks WHERE job = $1 ORDER BY version, part";
+        self.rows(statement, [job.0.into()]).await?.iter().map(|row| self.plan_row(row)).collect()
     }
 
     /// The proof of each I-file of a job; empty before its commit.
     pub async fn proofs(&self, job: JobId) -> Result<Vec<ProofRow>, StoreError> {
-        let query = sqlx::query("SELECT * FROM proofs WHERE job = $1 ORDER BY ifile").bind(job.0);
-        let proof_row = |row: &SqliteRow| {
+        let statement = "SELECT * FROM proofs WHERE job = $1 ORDER BY ifile";
+        let proof_row = |row: &Row| {
             Ok(ProofRow {
                 ifile: IfileIndex(self.number(row, "ifile")?),
                 committed: DataSum {
@@ -308,26 +187,19 @@ impl Metastore {
                 },
             })
         };
-        self.rows(query).await?.iter().map(proof_row).collect()
+        self.rows(statement, [job.0.into()]).await?.iter().map(proof_row).collect()
     }
 
     /// The range boundaries of a job, the latest version; None where none are fixed.
     pub async fn boundaries(&self, job: JobId) -> Result<Option<Boundaries>, StoreError> {
-        let query =
-            sqlx::query("SELECT * FROM boundaries WHERE job = $1 ORDER BY version DESC LIMIT 1").bind(job.0);
-        let boundaries_row = |row: &SqliteRow| {
-            Ok(Boundaries {
-                version: BoundariesVersion(self.number(row, "version")?),
-                keys: self.json(row, "keys")?,
-            })
-        };
-        self.rows(query).await?.first().map(boundaries_row).transpose()
+        let statement = "SELECT * FROM boundaries WHERE job = $1 ORDER BY version DESC LIMIT 1";
+        self.rows(statement, [job.0.into()]).await?.first().map(|row| self.boundaries_row(row)).transpose()
     }
 
     /// The output parts of a job, by name.
     pub async fn parts(&self, job: JobId) -> Result<Vec<PartRow>, StoreError> {
-        let query = sqlx::query("SELECT * FROM parts WHERE job = $1 ORDER BY name").bind(job.0);
-        let part_row = |row: &SqliteRow| {
+        let statement = "SELECT * FROM parts WHERE job = $1 ORDER BY name";
+        let part_row = |row: &Row| {
             Ok(PartRow {
                 name: self.get(row, "name")?,
                 attempt: self.attempt_key(row)?,
@@ -336,65 +208,69 @@ impl Metastore {
                 crc32c: self.number(row, "crc32c")?,
             })
         };
-        self.rows(query).await?.iter().map(part_row).collect()
+        self.rows(statement, [job.0.into()]).await?.iter().map(part_row).collect()
     }
 
     /// The counters of a job, by name.
     pub async fn counters(&self, job: JobId) -> Result<Vec<(String, i64)>, StoreError> {
-        let query = sqlx::query("SELECT * FROM counters WHERE job = $1 ORDER BY name").bind(job.0);
-        let counter = |row: &SqliteRow| Ok((self.get(row, "name")?, self.get(row, "value")?));
-        self.rows(query).await?.iter().map(counter).collect()
-    }
-
-    pub(crate) async fn rows(
-        &self,
-        query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
-    ) -> Result<Vec<SqliteRow>, StoreError> {
-        let mut connection = self.connection.lock().await;
-        query.fetch_all(&mut *connection).await.map_err(|error| self.driver_error(error))
+        let statement = "SELECT * FROM counters WHERE job = $1 ORDER BY name";
+        let counter = |row: &Row| Ok((self.get(row, "name")?, self.get(row, "value")?));
+        self.rows(statement, [job.0.into()]).await?.iter().map(counter).collect()
     }
 
     fn reader(&self) -> Reader<'_> {
         Reader { database: &self.path }
     }
 
-    pub(crate) fn get<'r, T>(&self, row: &'r SqliteRow, column: &'static str) -> Result<T, StoreError>
-    where
-        T: sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
-    {
-        row.try_get(column).map_err(|error| self.driver_error(error))
-    }
-
-    pub(crate) fn number<T: TryFrom<i64>>(
+    pub(crate) fn get<'r, T: Readable<'r>>(
         &self,
-        row: &SqliteRow,
+        row: &'r Row,
         column: &'static str,
     ) -> Result<T, StoreError> {
+        row.get(column).map_err(|error| self.driver_error(error))
+    }
+
+    pub(crate) fn damaged(&self, column: &'static str, value: impl ToString) -> StoreError {
+        self.reader().damaged(column, value)
+    }
+
+    /// A word that stands for one of a few states.
+    pub(crate) fn word<T>(
+        &self,
+        row: &Row,
+        column: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, StoreError> {
+        let word: String = self.get(row, column)?;
+        parse(&word).ok_or_else(|| self.damaged(column, word))
+    }
+
+    pub(crate) fn number<T: TryFrom<i64>>(&self, row: &Row, column: &'static str) -> Result<T, StoreError> {
         self.reader().number(column, self.get(row, column)?)
     }
 
-    fn number_or_none<T: TryFrom<i64>>(
+    pub(crate) fn number_or_none<T: TryFrom<i64>>(
         &self,
-        row: &SqliteRow,
+        row: &Row,
         column: &'static str,
     ) -> Result<Option<T>, StoreError> {
         self.reader().number_or_none(column, self.get(row, column)?)
     }
 
-    pub(crate) fn hash_sum(&self, row: &SqliteRow, column: &'static str) -> Result<u128, StoreError> {
+    pub(crate) fn hash_sum(&self, row: &Row, column: &'static str) -> Result<u128, StoreError> {
         self.reader().hash_sum(column, &self.get::<Vec<u8>>(row, column)?)
     }
 
-    fn json<T: serde::de::DeserializeOwned>(
+    pub(crate) fn json<T: serde::de::DeserializeOwned>(
         &self,
-        row: &SqliteRow,
+        row: &Row,
         column: &'static str,
     ) -> Result<T, StoreError> {
         let text: String = self.get(row, column)?;
         serde_json::from_str(&text).map_err(|error| self.reader().damaged(column, error))
     }
 
-    fn task_key(&self, row: &SqliteRow) -> Result<TaskKey, StoreError> {
+    pub(crate) fn task_key(&self, row: &Row) -> Result<TaskKey, StoreError> {
         Ok(TaskKey {
             job: JobId(self.get(row, "job")?),
             stage: StageIndex(self.number(row, "stage")?),
@@ -402,16 +278,103 @@ impl Metastore {
         })
     }
 
-    fn attempt_key(&self, row: &SqliteRow) -> Result<AttemptKey, StoreError> {
+    pub(crate) fn attempt_key(&self, row: &Row) -> Result<AttemptKey, StoreError> {
         Ok(AttemptKey { task: self.task_key(row)?, attempt: AttemptNumber(self.number(row, "attempt")?) })
     }
 
-    pub(crate) fn job_row(&self, row: &SqliteRow) -> Result<JobRow, StoreError> {
+    pub(crate) fn stage_row(&self, row: &Row) -> Result<StageRow, StoreError> {
+        Ok(StageRow {
+            stage: StageIndex(self.number(row, "stage")?),
+            name: self.get(row, "name")?,
+            state: self.get(row, "state")?,
+            task_count: self.number_or_none(row, "task_count")?,
+            tasks_done: self.number(row, "tasks_done")?,
+            expanded_ns: self.number_or_none(row, "expanded_ns")?,
+            ended_ns: self.number_or_none(row, "ended_ns")?,
+        })
+    }
+
+    pub(crate) fn task_row(&self, row: &Row) -> Result<TaskRow, StoreError> {
+        let winner = self.number_or_none(row, "winner")?.map(AttemptNumber);
+        let state: String = self.get(row, "state")?;
+        let runs = state == "waiting" && self.get::<bool>(row, "runs")?;
+        Ok(TaskRow {
+            task: self.task_key(row)?,
+            state: if runs { "running".to_string() } else { state },
+            payload: self.json(row, "payload")?,
+            winner,
+        })
+    }
+
+    pub(crate) fn attempt_row(&self, row: &Row) -> Result<AttemptRow, StoreError> {
+        let state: String = self.get(row, "state")?;
+        let failure: Option<String> = self.get(row, "failure")?;
+        Ok(AttemptRow {
+            attempt: self.attempt_key(row)?,
+            node: NodeId(self.number(row, "node")?),
+            slot: self.number(row, "slot")?,
+            state: AttemptState::parse(&state)
+                .ok_or_else(|| self.reader().damaged("attempts.state", state))?,
+            assigned_ns: self.number(row, "assigned_ns")?,
+            started_ns: self.number_or_none(row, "started_ns")?,
+            opened_ns: self.number_or_none(row, "opened_ns")?,
+            ended_ns: self.number_or_none(row, "ended_ns")?,
+            failure: failure.map(|_| self.json(row, "failure")).transpose()?,
+        })
+    }
+
+    pub(crate) fn chunk_row(&self, row: &Row) -> Result<ChunkRow, StoreError> {
+        Ok(ChunkRow {
+            chunk: ChunkId(self.number(row, "chunk")?),
+            generation: self.number(row, "generation")?,
+            disk: DiskIndex(self.number(row, "disk")?),
+            ifile: IfileIndex(self.number(row, "ifile")?),
+            capacity_bytes: self.number(row, "capacity_bytes")?,
+            appended_bytes: self.number(row, "appended_bytes")?,
+            oversize: self.number::<i64>(row, "oversize")? != 0,
+        })
+    }
+
+    pub(crate) fn run_row(&self, row: &Row) -> Result<RunRow, StoreError> {
+        Ok(RunRow {
+            run: RunId(self.number(row, "run")?),
+            ifile: IfileIndex(self.number(row, "ifile")?),
+            disk: DiskIndex(self.number(row, "disk")?),
+            records: self.number(row, "records")?,
+            record_bytes: self.number(row, "record_bytes")?,
+            stored_bytes: self.number(row, "stored_bytes")?,
+            in_memory: self.number::<i64>(row, "in_memory")? != 0,
+            replaced_by: self.number_or_none(row, "replaced_by")?.map(RunId),
+        })
+    }
+
+    pub(crate) fn plan_row(&self, row: &Row) -> Result<PlanTaskRow, StoreError> {
+        Ok(PlanTaskRow {
+            version: PlanVersion(self.number(row, "version")?),
+            part: self.number(row, "part")?,
+            ifiles: self.json(row, "ifiles")?,
+            runs: self.json(row, "runs")?,
+            lower_key: self.get::<Option<Vec<u8>>>(row, "lower_key")?.map(KeyBytes),
+            upper_key: self.get::<Option<Vec<u8>>>(row, "upper_key")?.map(KeyBytes),
+            expected_bytes: self.number(row, "expected_bytes")?,
+        })
+    }
+
+    pub(crate) fn boundaries_row(&self, row: &Row) -> Result<Boundaries, StoreError> {
+        Ok(Boundaries {
+            version: BoundariesVersion(self.number(row, "version")?),
+            keys: self.json(row, "keys")?,
+        })
+    }
+
+    pub(crate) fn job_row(&self, row: &Row) -> Result<JobRow, StoreError> {
         let state: String = self.get(row, "state")?;
         let kept_files: Option<String> = self.get(row, "ifiles")?;
         Ok(JobRow {
             job: JobId(self.get(row, "job")?),
             owner: self.get(row, "owner")?,
+            user: self.get(row, "user_name")?,
+            priority: self.number(row, "priority")?,
             name: self.get(row, "name")?,
             state: JobState::parse(&state).ok_or_else(|| self.reader().damaged("jobs.state", state))?,
             output: PathBuf::from(self.get::<String>(row, "output")?),

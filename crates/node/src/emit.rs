@@ -64,10 +64,7 @@ impl<'a> AppendEmitter<'a> {
                 let sample = records(self.job.key_shape, &held)
                     .map(|record| (record.partition_key(), (record.key.len() + record.value.len()) as u64));
                 let keys = choose_boundaries(sample.collect(), self.job.run.spec.layout.ifile_count);
-                let fixed = self.shared.server.propose_boundaries(self.job.job, keys);
-                let fixed = fixed.map_err(|error| {
-                    TaskFailure::new(Blame::Environment, format!("cannot store range boundaries: {error}"))
-                })?;
+                let fixed = self.shared.control.propose_boundaries(self.job.job, keys)?;
                 self.job.boundaries.get_or_init(|| fixed).clone()
             }
         };

@@ -3,7 +3,7 @@
 use crate::merge_gate::MergeGate;
 use api::{Boundaries, TaskFailure};
 use chunkserver::{ChunkServer, Config};
-use ids::{AttemptNumber, JobId};
+use ids::{AttemptNumber, JobId, NodeId};
 use ifile::KeyShape;
 use reducer::PartPlace;
 use server::JobRun;
@@ -19,6 +19,9 @@ const PART_BUFFER_BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct JobData {
     pub job: JobId,
     pub run: Arc<JobRun>,
+    node: NodeId,
+    /// Attempts that run at once on this node.
+    pub slots: u32,
     pub gate: MergeGate,
     /// Which beginning of a stored key decides the group.
     pub key_shape: KeyShape,
@@ -28,13 +31,14 @@ pub(crate) struct JobData {
 }
 
 impl JobData {
-    pub fn new(job: JobId, run: Arc<JobRun>) -> Self {
+    pub fn new(job: JobId, run: Arc<JobRun>, node: NodeId, slots: u32) -> Self {
         let gate = MergeGate::new(run.spec.layout.sort_share_bytes);
         let key_shape = match keys::groups_by_prefix(&run.spec.keys) {
             true => KeyShape::Prefix,
             false => KeyShape::Whole,
         };
-        Self { job, run, gate, key_shape, boundaries: OnceLock::new(), chunkserver: Mutex::new(None) }
+        let (boundaries, chunkserver) = (OnceLock::new(), Mutex::new(None));
+        Self { job, run, node, slots: slots.max(1), gate, key_shape, boundaries, chunkserver }
     }
 
     /// The chunkserver of the job, started when it is first needed.
@@ -46,11 +50,12 @@ impl JobData {
         let spec = &self.run.spec;
         let config = Config {
             job: self.job,
+            node: self.node,
             layout: spec.layout,
             codec: spec.codec,
             key_shape: self.key_shape,
             disk_dirs: self.run.disk_dirs.clone(),
-            slots: spec.slots,
+            slots: self.slots,
             keep: spec.keep_ifiles,
             cancelled: Arc::clone(&self.run.cancelled),
         };
@@ -75,8 +80,7 @@ impl JobData {
     }
 
     fn buffer_share_bytes(&self) -> u64 {
-        let spec = &self.run.spec;
-        spec.layout.io_share_bytes / (u64::from(spec.slots.max(1)) * BUFFERS_PER_SLOT)
+        self.run.spec.layout.io_share_bytes / (u64::from(self.slots) * BUFFERS_PER_SLOT)
     }
 
     /// Where an attempt writes an output part.

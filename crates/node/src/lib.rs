@@ -3,7 +3,7 @@
 //! in the result with their next pull. Hosts the chunkserver of each job.
 //!
 //! # Where it sits
-//! server (assignments) -> node -> mapper, iappender, chunkserver, imerger, reducer.
+//! server or client (assignments) -> node -> mapper, iappender, chunkserver, imerger, reducer.
 //!
 //! # Invariants
 //! A slot runs one attempt at a time. What an attempt leaves behind when it fails (a part file, half a frame, a
@@ -17,30 +17,45 @@
 //! By the black-box tests in `tests/`, which run the real binary; commit steps in unit tests.
 
 mod commit_task;
+mod control;
+mod disks;
 mod emit;
 mod failure;
 mod job_data;
 mod map_task;
 mod merge_gate;
 mod progress;
+mod record_data;
 mod reduce_task;
+mod remote;
+mod run_task;
 mod shuffle_tasks;
 mod slot;
 mod streaming_env;
 mod streaming_input;
 mod work_dir;
 
+pub use control::{Control, Notice};
+pub use disks::Disks;
 pub use progress::NodeProgress;
+pub use record_data::{OtherNodes, RecordData};
+pub use remote::{Remote, data_incarnation};
 
 use ids::JobId;
 use job_data::JobData;
 use program::Programs;
 use progress::Counters;
-use server::Server;
+use server::JobRun;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Attempts that were told to stop are waited for so long before what they use is removed.
+const STOP_WAIT_MAX: Duration = Duration::from_secs(10);
+const STOP_LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// What a node needs from whoever starts it.
 #[derive(Clone, Debug)]
@@ -59,28 +74,34 @@ pub struct NodeOptions {
 pub struct NodeError(#[source] std::io::Error);
 
 struct Shared {
-    server: Arc<Server>,
+    control: Arc<dyn Control>,
     options: NodeOptions,
     counters: Arc<Counters>,
     jobs: Mutex<BTreeMap<JobId, Arc<JobData>>>,
+    record_data: OnceLock<Arc<dyn RecordData>>,
 }
 
 /// A node in this process.
 pub struct Node {
     shared: Arc<Shared>,
     slots: Vec<JoinHandle<()>>,
+    keeper: Option<JoinHandle<()>>,
 }
 
 impl Node {
     /// Starts the slot threads; they pull until the server says stop.
-    pub fn start(server: Arc<Server>, options: NodeOptions) -> Result<Self, NodeError> {
+    pub fn start(control: Arc<dyn Control>, options: NodeOptions) -> Result<Self, NodeError> {
         let shared = Arc::new(Shared {
-            server,
+            control,
             options,
             counters: Arc::new(Counters::default()),
             jobs: Mutex::new(BTreeMap::new()),
+            record_data: OnceLock::new(),
         });
-        let mut node = Self { shared: Arc::clone(&shared), slots: Vec::new() };
+        let mut node = Self { shared: Arc::clone(&shared), slots: Vec::new(), keeper: None };
+        let keeper = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("jobs".to_string());
+        node.keeper = Some(thread.spawn(move || keeper.keep_jobs()).map_err(NodeError)?);
         for slot in 0..shared.options.slots {
             let shared = Arc::clone(&shared);
             let thread = std::thread::Builder::new()
@@ -94,7 +115,7 @@ impl Node {
 
     /// Bytes that have passed so far.
     pub fn progress(&self) -> NodeProgress {
-        let jobs = self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let jobs = self.shared.jobs();
         self.shared.counters.snapshot(jobs.values().filter_map(|job| job.chunk_progress()))
     }
 
@@ -104,6 +125,52 @@ impl Node {
             // A slot that panicked outside an attempt has nothing more to hand in.
             let _ = slot.join();
         }
-        self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let jobs: Vec<JobId> = self.shared.jobs().keys().copied().collect();
+        jobs.into_iter().for_each(|job| self.shared.forget(job));
+    }
+}
+
+impl Shared {
+    fn jobs(&self) -> MutexGuard<'_, BTreeMap<JobId, Arc<JobData>>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What this node has of a job, begun when it is first asked for.
+    fn job_data(&self, job: JobId, run: &Arc<JobRun>) -> Arc<JobData> {
+        let mut jobs = self.jobs();
+        let data = jobs.entry(job).or_insert_with(|| {
+            let input_bytes = run.spec.input_bytes();
+            self.counters.input_bytes_total.fetch_add(input_bytes, Ordering::Relaxed);
+            let (node, slots) = (self.control.node(), self.options.slots);
+            Arc::new(JobData::new(job, Arc::clone(run), node, slots))
+        });
+        Arc::clone(data)
+    }
+
+    /// Acts on what the server says, until it says no more.
+    fn keep_jobs(&self) {
+        while let Some(notice) = self.control.next_notice() {
+            // Their flags are set.
+            self.options.programs.kill_cancelled();
+            match notice {
+                Notice::Stop(_) => {}
+                Notice::Forget(job) => self.forget(job),
+                Notice::ForgetAll => {
+                    let jobs: Vec<JobId> = self.jobs().keys().copied().collect();
+                    jobs.into_iter().for_each(|job| self.forget(job));
+                }
+            }
+        }
+    }
+
+    /// Lets go of all that the node has of a job, once its attempts have seen that they must stop.
+    fn forget(&self, job: JobId) {
+        if let Some(data) = self.jobs().remove(&job) {
+            let started = Instant::now();
+            while Arc::strong_count(&data) > 1 && started.elapsed() < STOP_WAIT_MAX {
+                std::thread::sleep(STOP_LOOK_EVERY);
+            }
+        }
+        self.control.forgotten(job);
     }
 }

@@ -10,7 +10,7 @@ use crate::streaming_input::{PresentedInput, shape_for};
 use crate::work_dir::{WorkDir, function_context};
 use api::task::{MapResult, MapTask};
 use api::{Blame, JobSpec, RecordFormat, SourceCommit, TaskFailure};
-use iappender::IAppender;
+use iappender::{ChunkService, IAppender};
 use ids::{AttemptKey, Source};
 use keys::KeyEncoder;
 use mapper::{
@@ -18,6 +18,7 @@ use mapper::{
 };
 use program::FunctionContext;
 use reducer::PartWriter;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) fn run(
@@ -82,13 +83,15 @@ fn map_to_ifiles(
     let spec = &job.run.spec;
     let chunkserver = job.chunkserver()?;
     let source = Source { map_task: attempt.task.task, attempt: attempt.attempt };
-    let appender = IAppender::new(
-        chunkserver.service(),
-        &mut state.slabs,
-        source,
-        job.key_shape,
-        spec.layout.ifile_count,
-    );
+    let spread;
+    let service = match shared.other_nodes(job.job) {
+        Some(others) => {
+            spread = others.chunks(job, source, Arc::clone(&chunkserver));
+            &spread as &dyn ChunkService
+        }
+        None => chunkserver.service(),
+    };
+    let appender = IAppender::new(service, &mut state.slabs, source, job.key_shape, spec.layout.ifile_count);
     let mut output = AppendEmitter::new(shared, job, appender);
     let encoder = KeyEncoder::new(&spec.keys)
         .map_err(|error| TaskFailure::new(Blame::UserData, format!("the order of keys: {error}")))?;

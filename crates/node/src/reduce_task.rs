@@ -3,15 +3,17 @@
 use crate::Shared;
 use crate::job_data::JobData;
 use crate::progress::Counters;
+use crate::record_data::{OtherNodes, RunFailure};
 use crate::shuffle_tasks::{merge_need_bytes, read_ahead_bytes};
 use crate::slot::now_ns;
 use crate::streaming_env::TaskPlace;
 use crate::work_dir::{WorkDir, function_context};
 use api::task::{ReduceResult, ReduceTask};
 use api::{Blame, Function, JobSpec, TaskFailure};
-use chunkserver::{ChunkServerError, Run, RunCursor};
+use chunkserver::{ChunkServerError, CursorReport, Run, RunCursor};
+use dataport::AnyRun;
 use faults::{PlantedFault, planted};
-use ids::AttemptKey;
+use ids::{AttemptKey, RunId};
 use ifile::KeyShape;
 use imerger::{Groups, Merge, SortedRun, Winners};
 use keys::KeyDecoder;
@@ -28,16 +30,40 @@ pub(crate) fn run(
     attempt: AttemptKey,
     task: &ReduceTask,
 ) -> Result<ReduceResult, TaskFailure> {
-    let spec = &job.run.spec;
     let chunkserver = job.chunkserver()?;
+    let others = shared.other_nodes(job.job);
+    let is_away = |run: &RunId| others.as_ref().is_some_and(|others| others.is_away(*run));
     let mut runs: Vec<Arc<Run>> = Vec::with_capacity(task.runs.len());
-    for id in &task.runs {
+    for id in task.runs.iter().filter(|run| !is_away(run)) {
         let run = chunkserver.run(*id);
         runs.push(run.ok_or_else(|| ChunkServerError::UnknownRun(*id).to_failure())?);
     }
-    let pass = job.gate.enter(merge_need_bytes(job, &runs), &job.run.cancelled)?;
-    let read_ahead = read_ahead_bytes(job, &runs, pass.bytes());
-    let groups = open_groups(task, &runs, read_ahead).map_err(|error| error.to_failure())?;
+    let away_count = task.runs.len() - runs.len();
+    let need_bytes = merge_need_bytes(job, &runs) + OtherNodes::need_bytes(job, away_count);
+    let pass = job.gate.enter(need_bytes, &job.run.cancelled)?;
+    let here_bytes = pass.bytes().saturating_sub(OtherNodes::need_bytes(job, away_count));
+    let read_ahead = read_ahead_bytes(job, &runs, here_bytes);
+    match others {
+        Some(others) if away_count > 0 => {
+            let cursors = others.open(job, task, &runs, read_ahead);
+            reduce(shared, job, attempt, task, cursors, AnyRun::report)
+        }
+        _ => reduce(shared, job, attempt, task, open(task, &runs, read_ahead), RunCursor::report),
+    }
+}
+
+/// Runs the reducer over the merge of some runs.
+fn reduce<R: SortedRun<Error: RunFailure>>(
+    shared: &Shared,
+    job: &JobData,
+    attempt: AttemptKey,
+    task: &ReduceTask,
+    cursors: Result<Vec<R>, R::Error>,
+    report_of: fn(&R) -> CursorReport,
+) -> Result<ReduceResult, TaskFailure> {
+    let spec = &job.run.spec;
+    let groups = cursors.and_then(|cursors| groups(task, cursors));
+    let groups = groups.map_err(|error| error.to_task_failure())?;
     let mut input = GroupsInput {
         groups,
         counters: &shared.counters,
@@ -65,7 +91,7 @@ pub(crate) fn run(
     let part = part.finish()?;
     input.count_rest();
     let report = input.groups.report();
-    let reads = input.groups.runs().iter().map(RunCursor::report);
+    let reads = input.groups.runs().iter().map(report_of);
     let (retrievals, retrieved_bytes) =
         reads.fold((0, 0), |(count, bytes), read| (count + read.retrievals, bytes + read.retrieved_bytes));
     Ok(ReduceResult {
@@ -76,7 +102,7 @@ pub(crate) fn run(
         dropped_records: report.dropped_records,
         retrievals,
         retrieved_bytes,
-        fan_in: runs.len() as u32,
+        fan_in: task.runs.len() as u32,
         counters: context.reports.counters(),
         status: context.reports.status(),
         opened_ns,
@@ -88,24 +114,26 @@ fn is_pre_combined(spec: &JobSpec) -> bool {
     matches!(spec.reducer, Some(Function::Builtin { .. })) && spec.combiner == spec.reducer
 }
 
-fn open_groups<'a>(
+fn open<'a>(
     task: &ReduceTask,
     runs: &'a [Arc<Run>],
     read_ahead_bytes: usize,
-) -> Result<Groups<RunCursor<'a>>, ChunkServerError> {
+) -> Result<Vec<RunCursor<'a>>, ChunkServerError> {
     let lower = task.lower_key.as_ref().map(|key| key.0.as_slice());
     let upper = task.upper_key.as_ref().map(|key| key.0.as_slice());
+    runs.iter().map(|run| RunCursor::open(run, lower, upper, read_ahead_bytes)).collect()
+}
+
+fn groups<R: SortedRun>(task: &ReduceTask, cursors: Vec<R>) -> Result<Groups<R>, R::Error> {
     let winners = Winners::new(task.valid_attempts.iter().copied(), []);
     let mixed = planted(PlantedFault::AttemptMixed);
-    let mut cursors = Vec::with_capacity(runs.len());
-    let mut valid = Vec::with_capacity(runs.len());
-    for run in runs {
-        let mut rows = winners.valid_rows(&run.sources);
+    let mut valid = Vec::with_capacity(cursors.len());
+    for run in &cursors {
+        let mut rows = winners.valid_rows(run.sources());
         if mixed {
             rows.fill(true);
         }
         valid.push(rows);
-        cursors.push(RunCursor::open(run, lower, upper, read_ahead_bytes)?);
     }
     Ok(Groups::new(Merge::new(cursors)?, valid))
 }
@@ -136,14 +164,14 @@ impl<R: SortedRun> GroupsInput<'_, R> {
     }
 }
 
-impl<R: SortedRun<Error = ChunkServerError>> GroupedRecords for GroupsInput<'_, R> {
+impl<R: SortedRun<Error: RunFailure>> GroupedRecords for GroupsInput<'_, R> {
     #[inline]
     fn next(&mut self) -> Result<Option<GroupedRecord<'_>>, TaskFailure> {
         self.until_look -= 1;
         if self.until_look == 0 {
             self.look()?;
         }
-        let Some(record) = self.groups.advance().map_err(|error| error.to_failure())? else {
+        let Some(record) = self.groups.advance().map_err(|error| error.to_task_failure())? else {
             return Ok(None);
         };
         self.bytes += (record.key.len() + record.value.len()) as u64;

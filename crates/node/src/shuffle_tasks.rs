@@ -39,7 +39,7 @@ pub(crate) fn merge_need_bytes(job: &JobData, runs: &[Arc<Run>]) -> u64 {
     let layout = &job.run.spec.layout;
     let must: u64 =
         disk_runs(runs).map(|run| BLOCKS_PER_RUN * run.block_bytes_max().max(layout.block_bytes)).sum();
-    let even_part = layout.sort_share_bytes / u64::from(job.run.spec.slots.max(1));
+    let even_part = layout.sort_share_bytes / u64::from(job.slots);
     let useful = disk_runs(runs).count() as u64 * (READ_AHEAD_BYTES_MAX + layout.block_bytes);
     must.max(even_part.min(useful))
 }

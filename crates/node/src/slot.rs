@@ -2,17 +2,13 @@
 
 use crate::Shared;
 use crate::job_data::JobData;
-use crate::{commit_task, map_task, reduce_task, shuffle_tasks};
+use crate::{commit_task, map_task, reduce_task, run_task, shuffle_tasks};
 use api::{Blame, Task, TaskFailure, TaskResult};
 use iappender::WorkerSlabs;
-use ids::{JobId, NodeId};
-use server::{Assignment, Finished, PullReply, PullRequest};
+use ids::JobId;
+use server::{Assignment, Finished};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// The embedded node.
-const NODE: NodeId = NodeId(0);
 
 /// What belongs to the slot thread and outlives its attempts.
 #[derive(Default)]
@@ -26,12 +22,8 @@ pub(crate) struct SlotState {
 pub(crate) fn slot_loop(shared: &Shared, slot: u32) {
     let mut state = SlotState::default();
     let mut finished = None;
-    loop {
-        match shared.server.pull(PullRequest { node: NODE, slot, finished: finished.take() }) {
-            Ok(PullReply::Run(assignment)) => finished = Some(run(shared, &mut state, &assignment)),
-            // Whoever waits for the job learns the server's error; a slot has nobody to tell.
-            Ok(PullReply::Stop) | Err(_) => return,
-        }
+    while let Some(assignment) = shared.control.pull(slot, finished.take()) {
+        finished = Some(run(shared, &mut state, &assignment));
     }
 }
 
@@ -42,7 +34,11 @@ pub(crate) fn now_ns() -> u64 {
 
 fn run(shared: &Shared, state: &mut SlotState, assignment: &Assignment) -> Finished {
     let started_ns = now_ns();
-    let job = job_data(shared, assignment);
+    if let Task::Run(task) = &assignment.task {
+        let outcome = run_task::run(&shared.options, assignment, task).map(TaskResult::Run);
+        return Finished { attempt: assignment.attempt, outcome, started_ns, ended_ns: now_ns() };
+    }
+    let job = shared.job_data(assignment.attempt.task.job, &assignment.job);
     if !matches!(assignment.task, Task::Map(_)) || state.slabs_of != Some(job.job) {
         state.slabs.clear();
         state.slabs_of = Some(job.job);
@@ -61,17 +57,6 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-fn job_data(shared: &Shared, assignment: &Assignment) -> Arc<JobData> {
-    let job = assignment.attempt.task.job;
-    let mut jobs = shared.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-    let data = jobs.entry(job).or_insert_with(|| {
-        let input_bytes = assignment.job.spec.input_bytes();
-        shared.counters.input_bytes_total.fetch_add(input_bytes, std::sync::atomic::Ordering::Relaxed);
-        Arc::new(JobData::new(job, Arc::clone(&assignment.job)))
-    });
-    Arc::clone(data)
-}
-
 fn run_task(
     shared: &Shared,
     state: &mut SlotState,
@@ -85,6 +70,7 @@ fn run_task(
         Task::Seal(_) => shuffle_tasks::seal(job).map(TaskResult::Seal),
         Task::Merge(task) => shuffle_tasks::merge(job, task).map(TaskResult::Merge),
         Task::Reduce(task) => reduce_task::run(shared, job, attempt, task).map(TaskResult::Reduce),
+        Task::Run(task) => run_task::run(&shared.options, assignment, task).map(TaskResult::Run),
         Task::Commit(task) => commit_task::run(&job.run, task).map(TaskResult::Commit),
     }
 }

@@ -105,15 +105,6 @@ impl Fold {
         })
     }
 
-    /// The state of a sum, or of a count, that has come to `amount`. Other folds have no amounts.
-    pub fn start_whole(self, amount: u64) -> FoldState {
-        match self {
-            Fold::Sum => FoldState::Sum(Decimal::from_whole(amount)),
-            Fold::Count => FoldState::Count(amount),
-            Fold::Min | Fold::Max | Fold::Unique | Fold::List => unreachable!("only sums and counts add up"),
-        }
-    }
-
     /// Takes the next value of the key. The state must be one of this fold.
     #[inline]
     pub fn add(self, state: &mut FoldState, value: &[u8], arena: &mut Vec<u8>) -> Result<(), NotANumber> {
@@ -144,17 +135,6 @@ impl Fold {
 }
 
 impl FoldState {
-    /// Adds an amount to a sum, or to a count. Other folds have no amounts.
-    pub fn add_whole(&mut self, amount: u64) {
-        match self {
-            FoldState::Sum(sum) => sum.add(&Decimal::from_whole(amount)),
-            FoldState::Count(count) => *count += amount,
-            FoldState::Extreme { .. } | FoldState::Unique | FoldState::List { .. } => {
-                unreachable!("only sums and counts add up")
-            }
-        }
-    }
-
     /// Appends the result. A list that would be longer than `bytes_max` comes in several pieces, each at
     /// least one value: the closure is called with each result, all in `out`, which it must not empty.
     pub fn finish<E>(

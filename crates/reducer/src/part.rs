@@ -4,6 +4,7 @@
 use crate::part_file::{PartFile, PartSink};
 use api::task::Part;
 use api::{Blame, Formats, OutputFormat, TaskFailure};
+use arena::append_piece;
 use faults::{CrashPoint, crash_point};
 use ids::AttemptNumber;
 use std::path::{Path, PathBuf};
@@ -85,19 +86,19 @@ impl PartWriter {
                 if self.buffer.capacity() - self.buffer.len() < bytes {
                     return self.write_pair_slowly(key, value);
                 }
-                self.buffer.extend_from_slice(key);
+                append_piece(&mut self.buffer, key);
                 if *always_separate || !value.is_empty() {
-                    self.buffer.extend_from_slice(separator);
-                    self.buffer.extend_from_slice(value);
+                    append_piece(&mut self.buffer, separator);
+                    append_piece(&mut self.buffer, value);
                 }
-                self.buffer.push(*terminator);
+                append_piece(&mut self.buffer, &[*terminator]);
             }
             OutputFormat::Raw => {
                 if self.buffer.capacity() - self.buffer.len() < key.len() + value.len() {
                     return self.write_pair_slowly(key, value);
                 }
-                self.buffer.extend_from_slice(key);
-                self.buffer.extend_from_slice(value);
+                append_piece(&mut self.buffer, key);
+                append_piece(&mut self.buffer, value);
                 self.counted_records += 1;
             }
             OutputFormat::Discard => self.counted_records += 1,

@@ -1,24 +1,33 @@
 //! What must hold after every event.
 
-use crate::ATTEMPTS_MAX;
-use crate::state::{Job, Phase, State};
+use crate::state::{Job, Phase, State, Task};
+use crate::{ATTEMPTS_MAX, Placement};
 use ids::JobId;
+use std::collections::BTreeMap;
 
 /// Panics where the state contradicts itself.
 pub fn sanity_check(state: &State) {
-    let mut work_waits = false;
+    let mut user_running: BTreeMap<u64, u32> = BTreeMap::new();
     for (id, job) in &state.jobs {
         check_job(*id, job);
+        if !job.running.is_empty() {
+            *user_running.entry(job.claim.user).or_default() += job.running.len() as u32;
+        }
         let stage = &job.stages[usize::from(job.current.0)];
-        let again_waits = stage.again.iter().any(|task| stage.tasks[task.0 as usize].winner.is_none());
-        work_waits |= job.phase == Phase::Running && (again_waits || stage.fresh < stage.task_count());
+        let waits = |task: &Task| match &task.placement {
+            _ if job.phase != Phase::Running || !task.queued || task.winner.is_some() => false,
+            Placement::Anywhere => !state.free_slots.is_empty(),
+            Placement::On(node) => state.free_slots.first_of(*node).is_some(),
+            Placement::Near(nodes) => nodes.iter().any(|node| state.free_slots.first_of(*node).is_some()),
+        };
+        assert!(!stage.tasks.iter().any(waits), "work of job {id} and a slot for it wait for each other");
     }
-    assert!(!work_waits || state.free_slots.is_empty(), "work and slots wait for each other");
-    for (position, slot) in state.free_slots.iter().enumerate() {
-        assert!(
-            !state.free_slots.iter().skip(position + 1).any(|other| other == slot),
-            "{slot:?} waits twice"
-        );
+    let running = state.users.iter().filter(|(_, user)| user.served.running > 0);
+    let counted: BTreeMap<u64, u32> = running.map(|(id, user)| (*id, user.served.running)).collect();
+    let user_jobs: u32 = state.users.values().map(|user| user.jobs).sum();
+    assert_eq!(user_jobs as usize, state.jobs.len(), "jobs of users are miscounted");
+    assert_eq!(user_running, counted, "running attempts of users are miscounted");
+    for slot in state.free_slots.iter() {
         let busy = state.jobs.values().flat_map(|job| job.running.values()).any(|each| each.slot == *slot);
         assert!(!busy, "{slot:?} waits and runs");
     }

@@ -1,33 +1,212 @@
-//! Which task goes to which slot: first come, first served by (job, stage, task), retries first.
+//! Which task goes to which slot: slots in the order in which they asked, each to the job with the best claim that
+//! has a task for its node. What an event costs follows from what it starts, not from how many jobs or slots wait.
 
+use crate::claims::Standing;
+use crate::ready::Queue;
 use crate::state::{Phase, Running, State};
-use crate::{Action, Outbox, UnixNanos};
-use ids::{AttemptKey, AttemptNumber, TaskKey};
+use crate::{AGING_NS, Action, LOCALITY_DELAY_NS, Outbox, Slot, UnixNanos};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, TaskIndex, TaskKey};
 
 /// Gives every waiting slot work as long as there is some.
 pub(crate) fn dispatch(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos) {
-    while !state.free_slots.is_empty() {
-        let Some(attempt) = take_next(state) else { return };
-        let slot = state.free_slots.pop_front().expect("the loop ends when no slot waits");
-        let job = state.jobs.get_mut(&attempt.task.job).expect("the attempt was made from this job");
-        job.running.insert(attempt, Running { slot, started: now });
-        outbox.push(Action::StartAttempt { attempt, slot });
+    state.let_far_tasks_go(now);
+    state.raise_those_who_wait(now);
+    while !(state.anywhere.is_empty() && state.far.is_empty()) {
+        let Some(slot) = state.free_slots.first() else { break };
+        // Nothing for this one is nothing for anybody: only tasks bound to other nodes are left.
+        let Some((job, task)) = choose(state, slot.node) else { break };
+        outbox.push(start(state, job, task, slot, now));
+    }
+    for node in std::mem::take(&mut state.woken) {
+        while let Some(slot) = state.free_slots.first_of(node) {
+            let Some((job, task)) = choose(state, node) else { break };
+            outbox.push(start(state, job, task, slot, now));
+        }
     }
 }
 
-fn take_next(state: &mut State) -> Option<AttemptKey> {
-    for (id, job) in &mut state.jobs {
-        if job.phase != Phase::Running {
-            continue;
+/// The job with the best claim that has a task for the node, and this task.
+fn choose(state: &mut State, node: NodeId) -> Option<(JobId, TaskIndex)> {
+    loop {
+        let (standing, user, queue) = best_claim(state, node)?;
+        let (level, _, id) = standing;
+        let job = state.jobs.get_mut(&id).filter(|job| job.phase == Phase::Running);
+        let is_current = job.as_ref().is_some_and(|job| job.level == level.0);
+        let found = job.and_then(|job| {
+            if queue == Queue::Far && job.far_due.is_some() {
+                return None;
+            }
+            let current = job.current;
+            Some((job.stage(current).first_waiting(queue)?, job.level))
+        });
+        match found {
+            Some((task, _)) if is_current => return Some((id, task)),
+            // It has nothing in this queue any more, or stands on another level now.
+            _ => {
+                state.claims_mut(queue).remove(level.0, user, id);
+                state.forget_if_empty(queue);
+                if let Some((_, level)) = found {
+                    state.claims_mut(queue).insert(level, user, id);
+                }
+            }
         }
-        let stage_index = job.current;
-        let stage = job.stage(stage_index);
-        let Some(index) = stage.take_ready() else { continue };
-        let task = &mut stage.tasks[index.0 as usize];
-        let attempt = AttemptNumber(task.attempts_started);
-        task.attempts_started += 1;
-        task.running += 1;
-        return Some(AttemptKey { task: TaskKey { job: *id, stage: stage_index, task: index }, attempt });
     }
-    None
+}
+
+/// The best claim over the three kinds of queues; among equals a task near its data goes first.
+fn best_claim(state: &State, node: NodeId) -> Option<(Standing, u64, Queue)> {
+    let near = state.near.get(&node).map(|claims| (claims, Queue::Of(node)));
+    let all = near.into_iter().chain([(&state.anywhere, Queue::Anywhere), (&state.far, Queue::Far)]);
+    let best = all.filter_map(|(claims, queue)| {
+        claims.best(&state.users).map(|(standing, user)| (standing, user, queue))
+    });
+    best.min_by_key(|(standing, _, _)| *standing)
+}
+
+fn start(state: &mut State, id: JobId, index: TaskIndex, slot: Slot, now: UnixNanos) -> Action {
+    state.free_slots.remove(slot);
+    let job = state.jobs.get_mut(&id).expect("the job was chosen a moment ago");
+    let stage_index = job.current;
+    let stage = job.stage(stage_index);
+    let was_near = stage.take(index, slot.node);
+    let task = &mut stage.tasks[index.0 as usize];
+    let attempt = AttemptNumber(task.attempts_started);
+    task.attempts_started += 1;
+    task.running += 1;
+    let attempt = AttemptKey { task: TaskKey { job: id, stage: stage_index, task: index }, attempt };
+    job.running.insert(attempt, Running { slot, started: now });
+    state.starts += 1;
+    let served = &mut state.users.entry(job.claim.user).or_default().served;
+    (served.running, served.last_start) = (served.running + 1, state.starts);
+    state.begin_wait(id, now);
+    if was_near {
+        state.keep_far_tasks(id, now);
+    }
+    Action::StartAttempt { attempt, slot }
+}
+
+impl State {
+    /// Tasks wait in queues of the current stage of a job: its claims stand where they can be found.
+    pub(crate) fn claim(&mut self, id: JobId, now: UnixNanos) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let (level, user, current) = (job.level, job.claim.user, job.current);
+        let opened = std::mem::take(&mut job.stage(current).ready.opened);
+        for queue in opened {
+            match queue {
+                Queue::Far => self.keep_far_tasks(id, now),
+                Queue::Of(node) => {
+                    self.claims_mut(queue).insert(level, user, id);
+                    self.woken.insert(node);
+                }
+                Queue::Anywhere => self.claims_mut(queue).insert(level, user, id),
+            }
+        }
+        let job = &self.jobs[&id];
+        if job.waits_since.is_none() && job.phase == Phase::Running {
+            self.begin_wait(id, now);
+        }
+    }
+
+    pub(crate) fn claims_mut(&mut self, queue: Queue) -> &mut crate::claims::Claims {
+        match queue {
+            Queue::Anywhere => &mut self.anywhere,
+            Queue::Far => &mut self.far,
+            Queue::Of(node) => self.near.entry(node).or_default(),
+        }
+    }
+
+    fn forget_if_empty(&mut self, queue: Queue) {
+        if let Queue::Of(node) = queue
+            && self.near.get(&node).is_some_and(crate::claims::Claims::is_empty)
+        {
+            self.near.remove(&node);
+        }
+    }
+
+    /// From now on the tasks of a job that are far from their data wait for a nearer slot.
+    fn keep_far_tasks(&mut self, id: JobId, now: UnixNanos) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let due = UnixNanos(now.0 + LOCALITY_DELAY_NS);
+        if let Some(before) = job.far_due.replace(due) {
+            self.far_due.remove(&(before, id));
+        }
+        self.far_due.insert((due, id));
+        let (level, user) = (job.level, job.claim.user);
+        self.far.remove(level, user, id);
+    }
+
+    /// Lets go of the far tasks that have waited long enough.
+    fn let_far_tasks_go(&mut self, now: UnixNanos) {
+        while let Some((due, id)) = self.far_due.first().copied().filter(|(due, _)| *due <= now) {
+            self.far_due.remove(&(due, id));
+            let Some(job) = self.jobs.get_mut(&id) else { continue };
+            job.far_due = None;
+            let (level, user) = (job.level, job.claim.user);
+            self.far.insert(level, user, id);
+        }
+    }
+
+    /// A job was just served, or has just come: it is on its own level again and waits from now on.
+    fn begin_wait(&mut self, id: JobId, now: UnixNanos) {
+        self.leave_waiting(id);
+        let Some(job) = self.jobs.get(&id) else { return };
+        self.move_to(id, i64::from(job.claim.priority));
+        self.wait_on(id, now);
+    }
+
+    fn wait_on(&mut self, id: JobId, now: UnixNanos) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.waits_since = Some(now);
+        self.waits_since.insert((now, id));
+        *self.levels.entry(job.level).or_default() += 1;
+    }
+
+    /// Takes a job off the list of those that wait.
+    pub(crate) fn leave_waiting(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(since) = job.waits_since.take() else { return };
+        self.waits_since.remove(&(since, id));
+        if let Some(count) = self.levels.get_mut(&job.level) {
+            *count -= 1;
+            if *count == 0 {
+                self.levels.remove(&job.level);
+            }
+        }
+    }
+
+    /// Jobs that were not served for [`AGING_NS`] rise by a level, as long as there is one above them, so that no
+    /// priority starves another for good. On one level users share, and of a user the oldest job goes first.
+    fn raise_those_who_wait(&mut self, now: UnixNanos) {
+        while let Some((since, id)) = self.waits_since.first().copied() {
+            if now.0.saturating_sub(since.0) < AGING_NS {
+                return;
+            }
+            let highest = self.levels.last_key_value().map_or(i64::MIN, |(level, _)| *level);
+            self.leave_waiting(id);
+            let Some(job) = self.jobs.get_mut(&id) else { continue };
+            let current = job.current;
+            if job.phase != Phase::Running || !job.stage(current).has_waiting() {
+                continue;
+            }
+            let level = job.level;
+            self.move_to(id, (level + 1).min(highest));
+            self.wait_on(id, now);
+        }
+    }
+
+    /// Changes the level of a job. Claims on the old one are dropped when they are found.
+    fn move_to(&mut self, id: JobId, level: i64) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if job.level == level {
+            return;
+        }
+        job.level = level;
+        let (user, current) = (job.claim.user, job.current);
+        let far_may_go = job.far_due.is_none();
+        for queue in job.stage(current).queues_with_waiting() {
+            if queue != Queue::Far || far_may_go {
+                self.claims_mut(queue).insert(level, user, id);
+            }
+        }
+    }
 }

@@ -7,7 +7,8 @@
 //! # Invariants
 //! Pure: (state, outbox, now, event) and nothing else, so every history can be replayed. The first success of
 //! a task wins. Every start it orders is answered by exactly one end. A job that is over leaves the state when
-//! its last attempt has ended, and says so once. [`sanity_check`] holds after every event.
+//! its last attempt has ended, and says so once. A slot runs an attempt or waits; nobody waits for the slot of
+//! another stage, so no reduce holds one while maps run. [`sanity_check`] holds after every event.
 //!
 //! # Deliberately absent
 //! It never looks inside a task, does not know what a chunk is, and keeps nothing of a job that is over.
@@ -17,18 +18,31 @@
 //! `tests/`, and [`sanity_check`] after each event in both.
 
 mod check;
+mod claims;
 mod dispatch;
+mod losses;
 mod reactor;
+mod ready;
+mod recovery;
+mod slots;
 mod state;
 
 pub use check::sanity_check;
 pub use reactor::handle;
 pub use state::{StageCounts, State, has_jobs, stage_counts};
 
-use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskKey};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 
 /// Failures of one task that count as the user's; with the last one the job fails.
 pub const ATTEMPTS_MAX: u32 = 3;
+
+/// How long a job leaves a slot alone that is far from the data of its tasks, in the hope of a nearer one (delay
+/// scheduling, Zaharia et al., EuroSys 2010). Counted from its last start near its data.
+pub const LOCALITY_DELAY_NS: u64 = 500_000_000;
+
+/// A job that was not served for this long counts as one priority higher, each time again up to that of the most
+/// urgent one: urgent jobs go first, but none waits for ever.
+pub const AGING_NS: u64 = 60_000_000_000;
 
 /// Nanoseconds since 1970, given by the caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,19 +56,63 @@ pub struct Slot {
     pub slot: u32,
 }
 
+/// Where a task may run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    #[default]
+    Anywhere,
+    /// What it needs is on this node alone.
+    On(NodeId),
+    /// Best on one of these; elsewhere where those do not ask for [`LOCALITY_DELAY_NS`].
+    Near(Vec<NodeId>),
+}
+
+/// A task as it stood.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveredTask {
+    pub placement: Placement,
+    /// Attempts are numbered from here on.
+    pub attempts_started: u32,
+    pub failures: u32,
+    pub winner: Option<AttemptNumber>,
+}
+
+/// Whose a job is and how urgent. Jobs of the highest priority go first; among these the user with the fewest
+/// running attempts (where they are equal, the one who was not served for longest), and of this user the oldest job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claim {
+    /// Any number that is the user's alone.
+    pub user: u64,
+    pub priority: i32,
+}
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A job arrived; its stages run one after the other. Ids are never used twice.
     JobSubmitted {
         job: JobId,
+        claim: Claim,
         stages: Vec<&'static str>,
+    },
+    /// A job that another server began, as it stood. All but the last of the expanded stages are complete.
+    JobRecovered {
+        job: JobId,
+        claim: Claim,
+        stages: Vec<&'static str>,
+        /// The tasks of each expanded stage; at least those of the first.
+        tasks: Vec<Vec<RecoveredTask>>,
+        /// Attempts of the last expanded stage that run, as far as anybody knows.
+        running: Vec<(AttemptKey, Slot)>,
+        /// Numbers of attempts that stages which are not expanded have used before.
+        attempts_used: Vec<(StageIndex, u32)>,
     },
     /// The answer to [`Action::ExpandStage`].
     StageExpanded {
         job: JobId,
         stage: StageIndex,
-        task_count: u32,
+        /// One for each task.
+        tasks: Vec<Placement>,
     },
     /// The other answer to [`Action::ExpandStage`]: the stage cannot be run and the job must fail.
     StageRefused {
@@ -81,6 +139,19 @@ pub enum Event {
     AttemptLost {
         attempt: AttemptKey,
     },
+    /// A node is gone: its slots ask no more, its attempts are lost.
+    NodeLost {
+        node: NodeId,
+    },
+    /// Results of a stage that is complete, or runs, no longer exist: these tasks run again, and all stages after
+    /// this one are made anew. Attempts of those that still run will be discarded; numbers of attempts go on.
+    ResultsLost {
+        job: JobId,
+        stage: StageIndex,
+        tasks: Vec<TaskIndex>,
+    },
+    /// Time has passed: slots that were kept for a task nearby may go to others.
+    Tick,
     /// Somebody wants the job to stop.
     JobCancelled {
         job: JobId,

@@ -1,44 +1,62 @@
 //! One function per event.
 
 use crate::dispatch::dispatch;
-use crate::state::{Job, Phase, Stage, State, Task};
-use crate::{ATTEMPTS_MAX, Action, Event, FailureCause, Outbox, Slot, UnixNanos};
+use crate::losses::{on_node_lost, on_results_lost};
+use crate::recovery::{Recovered, on_job_recovered};
+use crate::state::{Job, Phase, Stage, State};
+use crate::{ATTEMPTS_MAX, Action, Claim, Event, FailureCause, Outbox, Placement, Slot, UnixNanos};
 use ids::{AttemptKey, JobId, StageIndex};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Takes one event and orders what follows from it. Events about jobs or attempts that are gone are late, not
 /// wrong: a success is discarded, the rest is ignored.
 pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event: Event) {
     match event {
-        Event::JobSubmitted { job, stages } => on_job_submitted(state, outbox, job, &stages),
-        Event::StageExpanded { job, stage, task_count } => {
-            on_stage_expanded(state, outbox, job, stage, task_count);
+        Event::JobSubmitted { job, claim, stages } => on_job_submitted(state, outbox, job, claim, &stages),
+        Event::JobRecovered { job, claim, stages, tasks, running, attempts_used } => {
+            on_job_recovered(
+                state,
+                outbox,
+                now,
+                Recovered { job, claim, stages, tasks, running, attempts_used },
+            );
+        }
+        Event::StageExpanded { job, stage, tasks } => {
+            on_stage_expanded(state, outbox, now, job, stage, tasks);
         }
         Event::StageRefused { job, stage } => on_stage_refused(state, outbox, job, stage),
         Event::SlotFree { slot } => on_slot_free(state, slot),
-        Event::SlotGone { slot } => state.free_slots.retain(|each| *each != slot),
+        Event::SlotGone { slot } => state.free_slots.remove(slot),
         Event::AttemptSucceeded { attempt } => on_attempt_succeeded(state, outbox, attempt),
         Event::AttemptFailed { attempt, retryable } => {
             on_attempt_failed(state, outbox, attempt, retryable);
+            state.claim(attempt.task.job, now);
         }
-        Event::AttemptLost { attempt } => on_attempt_lost(state, outbox, attempt),
+        Event::AttemptLost { attempt } => {
+            on_attempt_lost(state, outbox, attempt);
+            state.claim(attempt.task.job, now);
+        }
+        Event::NodeLost { node } => on_node_lost(state, outbox, now, node),
+        Event::ResultsLost { job, stage, tasks } => {
+            on_results_lost(state, outbox, job, stage, &tasks);
+            state.claim(job, now);
+        }
+        Event::Tick => {}
         Event::JobCancelled { job } => on_job_cancelled(state, outbox, job),
     }
     dispatch(state, outbox, now);
 }
 
-fn on_job_submitted(state: &mut State, outbox: &mut impl Outbox, id: JobId, names: &[&'static str]) {
+fn on_job_submitted(
+    state: &mut State,
+    outbox: &mut impl Outbox,
+    id: JobId,
+    claim: Claim,
+    names: &[&'static str],
+) {
     let stages: Vec<Stage> = names.iter().map(|name| Stage { name, ..Stage::default() }).collect();
-    let job = Job {
-        stages,
-        current: StageIndex(0),
-        phase: Phase::Expanding,
-        running: BTreeMap::new(),
-        lost: BTreeSet::new(),
-    };
+    let job = Job::new(claim, stages, Phase::Expanding);
     let empty = job.stages.is_empty();
-    let before = state.jobs.insert(id, job);
-    assert!(before.is_none(), "job {id} was submitted twice");
+    state.add_job(id, job);
     if empty {
         end_job(state, outbox, id, Action::JobSucceeded { job: id });
     } else {
@@ -46,7 +64,14 @@ fn on_job_submitted(state: &mut State, outbox: &mut impl Outbox, id: JobId, name
     }
 }
 
-fn on_stage_expanded(state: &mut State, outbox: &mut impl Outbox, id: JobId, stage: StageIndex, count: u32) {
+fn on_stage_expanded(
+    state: &mut State,
+    outbox: &mut impl Outbox,
+    now: UnixNanos,
+    id: JobId,
+    stage: StageIndex,
+    tasks: Vec<Placement>,
+) {
     let Some(job) = state.jobs.get_mut(&id) else { return };
     if job.phase != Phase::Expanding || job.current != stage {
         return;
@@ -54,8 +79,9 @@ fn on_stage_expanded(state: &mut State, outbox: &mut impl Outbox, id: JobId, sta
     job.phase = Phase::Running;
     let expanded = job.stage(stage);
     expanded.expanded = true;
-    expanded.tasks = vec![Task::default(); count as usize];
+    expanded.fill(tasks);
     advance(state, outbox, id);
+    state.claim(id, now);
 }
 
 fn on_stage_refused(state: &mut State, outbox: &mut impl Outbox, id: JobId, stage: StageIndex) {
@@ -66,13 +92,13 @@ fn on_stage_refused(state: &mut State, outbox: &mut impl Outbox, id: JobId, stag
 }
 
 fn on_slot_free(state: &mut State, slot: Slot) {
-    if !state.free_slots.contains(&slot) {
-        state.free_slots.push_back(slot);
-    }
+    state.free_slots.insert(slot);
+    state.woken.insert(slot.node);
 }
 
 /// Takes an attempt off the books; false for one that is not on them.
-fn take_off(job: &mut Job, attempt: AttemptKey) -> bool {
+pub(crate) fn take_off(state: &mut State, attempt: AttemptKey) -> bool {
+    let Some(job) = state.jobs.get_mut(&attempt.task.job) else { return false };
     if job.lost.remove(&attempt) {
         return true;
     }
@@ -81,22 +107,28 @@ fn take_off(job: &mut Job, attempt: AttemptKey) -> bool {
     }
     let task = job.task(attempt.task).expect("a running attempt has its task");
     task.running -= 1;
+    let user = job.claim.user;
+    let user = state.users.get_mut(&user).expect("a user with a running attempt is counted");
+    user.served.running -= 1;
     true
 }
 
 fn on_attempt_succeeded(state: &mut State, outbox: &mut impl Outbox, attempt: AttemptKey) {
     let id = attempt.task.job;
+    let known = take_off(state, attempt);
     let Some(job) = state.jobs.get_mut(&id) else {
         outbox.push(Action::AttemptDiscarded { attempt });
         return;
     };
-    let known = take_off(job, attempt);
     // A cancelled job is only interested in what its last stage has done for good.
     let counts = match job.phase {
         Phase::Running => true,
         Phase::Cancelling => job.in_last_stage(),
         Phase::Expanding | Phase::Over => false,
     };
+    // An attempt of a task that was made anew since has worked on data that is no more.
+    let base = job.stages.get(usize::from(attempt.task.stage.0)).map_or(0, |stage| stage.attempts_base);
+    let counts = counts && attempt.attempt.0 >= base;
     let task = job.task(attempt.task);
     match task {
         Some(task) if known && counts && task.winner.is_none() => {
@@ -112,11 +144,12 @@ fn on_attempt_succeeded(state: &mut State, outbox: &mut impl Outbox, attempt: At
 
 fn on_attempt_failed(state: &mut State, outbox: &mut impl Outbox, attempt: AttemptKey, retryable: bool) {
     let id = attempt.task.job;
-    let Some(job) = state.jobs.get_mut(&id) else { return };
+    let Some(job) = state.jobs.get(&id) else { return };
     let was_lost = job.lost.contains(&attempt);
-    if !take_off(job, attempt) {
+    if !take_off(state, attempt) {
         return;
     }
+    let Some(job) = state.jobs.get_mut(&id) else { return };
     // A lost attempt's task already went again; its failure says nothing new.
     if !was_lost && job.phase == Phase::Running {
         let task = job.task(attempt.task).expect("the attempt was on the books");
@@ -127,25 +160,26 @@ fn on_attempt_failed(state: &mut State, outbox: &mut impl Outbox, attempt: Attem
                 end_job(state, outbox, id, Action::JobFailed { job: id, because });
                 return;
             }
-            job.stage(attempt.task.stage).again.push_front(attempt.task.task);
+            job.stage(attempt.task.stage).go_again(attempt.task.task);
             outbox.push(Action::TaskRetried { task: attempt.task });
         }
     }
     drain(state, outbox, id);
 }
 
-fn on_attempt_lost(state: &mut State, outbox: &mut impl Outbox, attempt: AttemptKey) {
+pub(crate) fn on_attempt_lost(state: &mut State, outbox: &mut impl Outbox, attempt: AttemptKey) {
     let id = attempt.task.job;
-    let Some(job) = state.jobs.get_mut(&id) else { return };
-    if !job.running.contains_key(&attempt) {
+    let running = state.jobs.get(&id).is_some_and(|job| job.running.contains_key(&attempt));
+    if !running {
         return;
     }
-    take_off(job, attempt);
+    take_off(state, attempt);
+    let job = state.jobs.get_mut(&id).expect("the job was looked at a moment ago");
     job.lost.insert(attempt);
     if job.phase == Phase::Running {
         let task = job.task(attempt.task).expect("a running attempt has its task");
         if task.winner.is_none() {
-            job.stage(attempt.task.stage).again.push_front(attempt.task.task);
+            job.stage(attempt.task.stage).go_again(attempt.task.task);
             outbox.push(Action::TaskRetried { task: attempt.task });
         }
     }
@@ -162,7 +196,7 @@ fn on_job_cancelled(state: &mut State, outbox: &mut impl Outbox, id: JobId) {
 }
 
 /// Goes to the next stage, or to the end, where the current one is complete.
-fn advance(state: &mut State, outbox: &mut impl Outbox, id: JobId) {
+pub(crate) fn advance(state: &mut State, outbox: &mut impl Outbox, id: JobId) {
     let job = state.jobs.get_mut(&id).expect("the caller has just looked at the job");
     let current = job.current;
     if !job.stage(current).complete() {
@@ -195,7 +229,18 @@ fn drain(state: &mut State, outbox: &mut impl Outbox, id: JobId) {
         outbox.push(Action::JobCancelled { job: id });
     }
     if job.phase == Phase::Over {
+        if let Some(due) = job.far_due {
+            state.far_due.remove(&(due, id));
+        }
+        let user = job.claim.user;
+        state.leave_waiting(id);
         state.jobs.remove(&id);
+        if let Some(counted) = state.users.get_mut(&user) {
+            counted.jobs -= 1;
+            if counted.jobs == 0 {
+                state.users.remove(&user);
+            }
+        }
         outbox.push(Action::JobDrained { job: id });
     }
 }

@@ -1,19 +1,40 @@
 //! What the scheduler knows.
 
-use crate::{Slot, UnixNanos};
-use ids::{AttemptKey, AttemptNumber, JobId, StageIndex, TaskIndex, TaskKey};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use crate::claims::{Claims, User};
+use crate::ready::Ready;
+use crate::slots::FreeSlots;
+use crate::{Claim, Placement, Slot, UnixNanos};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskKey};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs that are not over, or whose attempts still run, and the slots that wait for work.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     pub(crate) jobs: BTreeMap<JobId, Job>,
-    /// In the order in which they asked.
-    pub(crate) free_slots: VecDeque<Slot>,
+    pub(crate) free_slots: FreeSlots,
+    /// The users of jobs.
+    pub(crate) users: BTreeMap<u64, User>,
+    /// Attempts started so far.
+    pub(crate) starts: u64,
+    /// Jobs with tasks for any node.
+    pub(crate) anywhere: Claims,
+    /// Jobs with tasks on or near a node.
+    pub(crate) near: BTreeMap<NodeId, Claims>,
+    /// Jobs with tasks that have waited long enough for a node near their data.
+    pub(crate) far: Claims,
+    /// When the tasks of jobs that still wait for a node near their data may go elsewhere.
+    pub(crate) far_due: BTreeSet<(UnixNanos, JobId)>,
+    /// Jobs by when they were served last.
+    pub(crate) waits_since: BTreeSet<(UnixNanos, JobId)>,
+    /// Jobs in that list, by level.
+    pub(crate) levels: BTreeMap<i64, u32>,
+    /// Nodes with a slot or a task that came since the last dispatch.
+    pub(crate) woken: BTreeSet<NodeId>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
+    pub claim: Claim,
     pub stages: Vec<Stage>,
     /// The stage that runs.
     pub current: StageIndex,
@@ -22,6 +43,11 @@ pub(crate) struct Job {
     pub running: BTreeMap<AttemptKey, Running>,
     /// Attempts declared lost that have not been heard of since.
     pub lost: BTreeSet<AttemptKey>,
+    /// Its priority, and one more for each time it was not served for long.
+    pub level: i64,
+    /// Its entries in the lists of the state by time.
+    pub far_due: Option<UnixNanos>,
+    pub waits_since: Option<UnixNanos>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,15 +73,17 @@ pub(crate) struct Stage {
     pub name: &'static str,
     pub expanded: bool,
     pub tasks: Vec<Task>,
-    /// Tasks that go again, before all fresh ones, the latest first.
-    pub again: VecDeque<TaskIndex>,
-    /// The first task that never ran.
-    pub fresh: u32,
+    pub ready: Ready,
     pub done: u32,
+    /// Attempts below this number belong to tasks that this stage had before its data was lost.
+    pub attempts_base: u32,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Task {
+    pub placement: Placement,
+    /// Waits in the queues of its stage.
+    pub queued: bool,
     pub attempts_started: u32,
     pub failures: u32,
     /// Attempts running now.
@@ -73,7 +101,30 @@ pub struct StageCounts {
     pub running: u32,
 }
 
+impl State {
+    /// Takes in a job. Panics where its id was used before.
+    pub(crate) fn add_job(&mut self, id: JobId, job: Job) {
+        self.users.entry(job.claim.user).or_default().jobs += 1;
+        let before = self.jobs.insert(id, job);
+        assert!(before.is_none(), "job {id} came twice");
+    }
+}
+
 impl Job {
+    pub fn new(claim: Claim, stages: Vec<Stage>, phase: Phase) -> Self {
+        Self {
+            claim,
+            stages,
+            current: StageIndex(0),
+            phase,
+            running: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            level: i64::from(claim.priority),
+            far_due: None,
+            waits_since: None,
+        }
+    }
+
     pub fn stage(&mut self, stage: StageIndex) -> &mut Stage {
         &mut self.stages[usize::from(stage.0)]
     }
@@ -95,21 +146,6 @@ impl Stage {
 
     pub fn complete(&self) -> bool {
         self.expanded && self.done == self.task_count()
-    }
-
-    /// Takes the task that goes next.
-    pub fn take_ready(&mut self) -> Option<TaskIndex> {
-        while let Some(task) = self.again.pop_front() {
-            // A lost attempt may have won while its task waited to go again.
-            if self.tasks[task.0 as usize].winner.is_none() {
-                return Some(task);
-            }
-        }
-        if self.fresh < self.task_count() {
-            self.fresh += 1;
-            return Some(TaskIndex(self.fresh - 1));
-        }
-        None
     }
 }
 

@@ -2,7 +2,10 @@
 
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 use proptest::prelude::*;
-use scheduler::{Action, Event, FailureCause, Slot, State, UnixNanos, handle, has_jobs, sanity_check};
+use scheduler::{
+    AGING_NS, Action, Claim, Event, FailureCause, LOCALITY_DELAY_NS, Placement, RecoveredTask, Slot, State,
+    UnixNanos, handle, has_jobs, sanity_check,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Feeds events and lets the test take the actions one by one.
@@ -52,7 +55,11 @@ fn expand(stage: u16) -> Action {
 }
 
 fn expanded(stage: u16, task_count: u32) -> Event {
-    Event::StageExpanded { job: JOB, stage: StageIndex(stage), task_count }
+    Event::StageExpanded { job: JOB, stage: StageIndex(stage), tasks: anywhere(task_count) }
+}
+
+fn anywhere(task_count: u32) -> Vec<Placement> {
+    vec![Placement::Anywhere; task_count as usize]
 }
 
 fn failed(attempt: AttemptKey, retryable: bool) -> Event {
@@ -66,7 +73,7 @@ fn succeeded(attempt: AttemptKey) -> Event {
 /// A job of two stages whose first has `tasks` tasks.
 fn begun(tasks: u32) -> World {
     let mut world = World::default();
-    world.feed(Event::JobSubmitted { job: JOB, stages: vec!["map", "commit"] });
+    world.feed(Event::JobSubmitted { job: JOB, claim: Claim::default(), stages: vec!["map", "commit"] });
     world.expect(&[expand(0)]);
     world.feed(expanded(0, tasks));
     world
@@ -197,8 +204,8 @@ fn what_the_last_stage_published_stands_against_a_cancel() {
 #[test]
 fn an_older_job_goes_first_and_a_younger_one_fills_the_gaps() {
     let mut world = begun(1);
-    world.feed(Event::JobSubmitted { job: JobId(2), stages: vec!["map"] });
-    world.feed(Event::StageExpanded { job: JobId(2), stage: StageIndex(0), task_count: 1 });
+    world.feed(Event::JobSubmitted { job: JobId(2), claim: Claim::default(), stages: vec!["map"] });
+    world.feed(Event::StageExpanded { job: JobId(2), stage: StageIndex(0), tasks: anywhere(1) });
     let young = AttemptKey {
         task: TaskKey { job: JobId(2), stage: StageIndex(0), task: TaskIndex(0) },
         attempt: AttemptNumber(0),
@@ -212,6 +219,125 @@ fn an_older_job_goes_first_and_a_younger_one_fills_the_gaps() {
     ]);
     world.feed(Event::SlotGone { slot: slot(5) });
     world.expect(&[]);
+}
+
+/// A slot of another node than that of [`slot`].
+fn far_slot(number: u32) -> Slot {
+    Slot { node: NodeId(1), slot: number }
+}
+
+#[test]
+fn a_pinned_task_waits_for_its_node_and_others_do_not_wait_for_it() {
+    let mut world = begun(0);
+    world.expect(&[expand(1)]);
+    let tasks = vec![Placement::On(NodeId(1)), Placement::Anywhere];
+    world.feed(Event::StageExpanded { job: JOB, stage: StageIndex(1), tasks });
+    world.feed(free(0));
+    world.expect(&[start(attempt(1, 1, 0), 0)]);
+    world.feed(free(1));
+    world.clock += LOCALITY_DELAY_NS;
+    world.feed(Event::Tick);
+    world.expect(&[]);
+    world.feed(Event::SlotFree { slot: far_slot(0) });
+    world.expect(&[Action::StartAttempt { attempt: attempt(1, 0, 0), slot: far_slot(0) }]);
+}
+
+#[test]
+fn a_slot_far_from_the_data_waits_a_while_and_no_longer() {
+    let mut world = begun(0);
+    let tasks = vec![Placement::Near(vec![NodeId(1)]); 3];
+    world.feed(Event::StageExpanded { job: JOB, stage: StageIndex(1), tasks });
+    world.feed(free(0));
+    world.expect(&[expand(1)]);
+    world.feed(Event::SlotFree { slot: far_slot(0) });
+    world.expect(&[Action::StartAttempt { attempt: attempt(1, 0, 0), slot: far_slot(0) }]);
+    world.clock += LOCALITY_DELAY_NS;
+    world.feed(Event::Tick);
+    world.expect(&[start(attempt(1, 1, 0), 0)]);
+}
+
+#[test]
+fn users_share_and_urgent_jobs_go_first() {
+    let mut world = World::default();
+    let job = |number: i64, user, priority| {
+        let stages = vec!["map"];
+        (JobId(number), Event::JobSubmitted { job: JobId(number), claim: Claim { user, priority }, stages })
+    };
+    for (id, submitted) in [job(1, 7, 0), job(2, 7, 0), job(3, 8, 0), job(4, 9, 1)] {
+        world.feed(submitted);
+        let count = if id == JobId(4) { 1 } else { 4 };
+        world.feed(Event::StageExpanded { job: id, stage: StageIndex(0), tasks: anywhere(count) });
+    }
+    world.outbox.clear();
+    (0..7).for_each(|number| world.feed(free(number)));
+    let jobs: Vec<i64> = world
+        .outbox
+        .drain(..)
+        .map(|action| match action {
+            Action::StartAttempt { attempt, .. } => attempt.task.job.0,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(jobs, [4, 1, 3, 1, 3, 1, 3]);
+}
+
+#[test]
+fn data_that_is_lost_is_made_again_and_so_is_what_came_after_it() {
+    let mut world = begun(2);
+    (0..2).for_each(|number| world.feed(free(number)));
+    (0..2).for_each(|task| world.feed(succeeded(attempt(0, task, 0))));
+    world.feed(expanded(1, 1));
+    world.feed(free(0));
+    world.outbox.clear();
+    world.feed(Event::NodeLost { node: NodeId(1) });
+    world.feed(Event::ResultsLost { job: JOB, stage: StageIndex(0), tasks: vec![TaskIndex(1)] });
+    world.expect(&[Action::TaskRetried { task: attempt(0, 1, 0).task }]);
+    world.feed(free(1));
+    world.expect(&[start(attempt(0, 1, 1), 1)]);
+    world.feed(succeeded(attempt(0, 1, 1)));
+    world.expect(&[Action::TaskDone { attempt: attempt(0, 1, 1) }, expand(1)]);
+    world.feed(expanded(1, 1));
+    world.feed(free(1));
+    world.expect(&[start(attempt(1, 0, 1), 1)]);
+    // The one that ran on the old data comes back late.
+    world.feed(succeeded(attempt(1, 0, 0)));
+    world.expect(&[Action::AttemptDiscarded { attempt: attempt(1, 0, 0) }]);
+    world.feed(succeeded(attempt(1, 0, 1)));
+    world.expect(&[
+        Action::TaskDone { attempt: attempt(1, 0, 1) },
+        Action::JobSucceeded { job: JOB },
+        Action::JobDrained { job: JOB },
+    ]);
+}
+
+#[test]
+fn a_job_that_another_server_began_goes_on() {
+    let task = |attempts_started, winner: Option<u32>| RecoveredTask {
+        attempts_started,
+        winner: winner.map(AttemptNumber),
+        ..RecoveredTask::default()
+    };
+    let mut world = World::default();
+    world.feed(Event::JobRecovered {
+        job: JOB,
+        claim: Claim::default(),
+        stages: vec!["map", "commit"],
+        tasks: vec![vec![task(2, Some(1)), task(1, None), task(3, None)]],
+        running: vec![(attempt(0, 1, 0), slot(0))],
+        attempts_used: vec![(StageIndex(1), 4)],
+    });
+    world.feed(free(1));
+    world.expect(&[start(attempt(0, 2, 3), 1)]);
+    world.feed(succeeded(attempt(0, 1, 0)));
+    world.feed(succeeded(attempt(0, 2, 3)));
+    world.expect(&[
+        Action::TaskDone { attempt: attempt(0, 1, 0) },
+        Action::TaskDone { attempt: attempt(0, 2, 3) },
+        expand(1),
+    ]);
+    world.feed(expanded(1, 1));
+    world.feed(free(0));
+    world.expect(&[start(attempt(1, 0, 4), 0)]);
 }
 
 /// A random world: what a server, its slots and impatient users may do, in any order.
@@ -230,6 +356,21 @@ struct Random {
 const SLOTS: u32 = 4;
 const JOBS_MAX: i64 = 3;
 
+/// A slot of one of two nodes.
+fn any_slot(number: u32) -> Slot {
+    Slot { node: NodeId(number % 2), slot: number }
+}
+
+fn placements(pick: usize) -> Vec<Placement> {
+    let placement = |task: usize| match (pick + task) % 4 {
+        0 => Placement::On(NodeId(0)),
+        1 => Placement::Near(vec![NodeId(1)]),
+        2 => Placement::On(NodeId(1)),
+        _ => Placement::Anywhere,
+    };
+    (0..pick % 5).map(placement).collect()
+}
+
 impl Random {
     fn take_actions(&mut self) {
         while let Some(action) = self.world.outbox.pop_front() {
@@ -244,7 +385,8 @@ impl Random {
                 Action::TaskDone { attempt } => {
                     assert!(self.winners.insert(attempt.task, attempt).is_none(), "two winners");
                 }
-                Action::AttemptDiscarded { .. } | Action::TaskRetried { .. } => {}
+                Action::AttemptDiscarded { .. } => {}
+                Action::TaskRetried { task } => self.made_again(task),
                 Action::JobFailed { job, .. }
                 | Action::JobSucceeded { job }
                 | Action::JobCancelled { job } => {
@@ -255,6 +397,25 @@ impl Random {
                     assert!(!self.running.keys().any(|attempt| attempt.task.job == job));
                 }
             }
+        }
+    }
+
+    /// Where a task goes again that had a winner, all that came after it is forgotten.
+    fn made_again(&mut self, task: TaskKey) {
+        if self.winners.remove(&task).is_none() {
+            return;
+        }
+        let after = |other: &TaskKey| other.job == task.job && other.stage > task.stage;
+        self.winners.retain(|other, _| !after(other));
+        let late: Vec<AttemptKey> =
+            self.running.keys().filter(|attempt| after(&attempt.task)).copied().collect();
+        self.lose(late);
+    }
+
+    fn lose(&mut self, attempts: Vec<AttemptKey>) {
+        for attempt in attempts {
+            self.running.remove(&attempt);
+            self.lost.insert(attempt);
         }
     }
 
@@ -270,18 +431,19 @@ impl Random {
             (0, _) if self.submitted < JOBS_MAX => {
                 self.submitted += 1;
                 let stages = vec!["map", "merge", "commit"][pick % 3..].to_vec();
-                self.feed(Event::JobSubmitted { job: JobId(self.submitted), stages });
+                let claim = Claim { user: pick as u64 % 2, priority: (pick % 3) as i32 };
+                self.feed(Event::JobSubmitted { job: JobId(self.submitted), claim, stages });
             }
             (1..=2, _) if !self.to_expand.is_empty() => {
                 let (job, stage) = self.to_expand.remove(pick % self.to_expand.len());
                 let refused = pick.is_multiple_of(17);
                 self.feed(match refused {
                     true => Event::StageRefused { job, stage },
-                    false => Event::StageExpanded { job, stage, task_count: (pick % 4) as u32 },
+                    false => Event::StageExpanded { job, stage, tasks: placements(pick) },
                 });
             }
             (3..=5, _) => {
-                let slot = slot(pick as u32 % SLOTS);
+                let slot = any_slot(pick as u32 % SLOTS);
                 if !busy(self, slot) {
                     self.feed(Event::SlotFree { slot });
                 }
@@ -307,7 +469,24 @@ impl Random {
             (13, _) if pick.is_multiple_of(5) => {
                 self.feed(Event::JobCancelled { job: JobId(pick as i64 % JOBS_MAX + 1) });
             }
-            (14, _) => self.feed(Event::SlotGone { slot: slot(pick as u32 % SLOTS) }),
+            (14, _) => self.feed(Event::SlotGone { slot: any_slot(pick as u32 % SLOTS) }),
+            (15, _) => {
+                let node = NodeId(pick as u32 % 2);
+                let on_it = self.running.iter().filter(|(_, slot)| slot.node == node);
+                let gone = on_it.map(|(attempt, _)| *attempt).collect();
+                self.lose(gone);
+                self.feed(Event::NodeLost { node });
+            }
+            (16, _) => {
+                let Some(task) = self.winners.keys().nth(pick % self.winners.len().max(1)).copied() else {
+                    return;
+                };
+                if !self.ended.contains(&task.job) {
+                    let (job, stage, tasks) = (task.job, task.stage, vec![task.task]);
+                    self.feed(Event::ResultsLost { job, stage, tasks });
+                }
+            }
+            (17, _) => self.feed(Event::Tick),
             _ => {}
         }
     }
@@ -316,12 +495,17 @@ impl Random {
     fn finish(&mut self) {
         for _ in 0..10_000 {
             if let Some((job, stage)) = self.to_expand.pop() {
-                self.feed(Event::StageExpanded { job, stage, task_count: 1 });
+                self.feed(Event::StageExpanded { job, stage, tasks: anywhere(1) });
             } else if let Some(attempt) = self.running.keys().next().copied() {
                 self.running.remove(&attempt);
                 self.feed(Event::AttemptSucceeded { attempt });
             } else if has_jobs(&self.world.state) {
-                (0..SLOTS).for_each(|number| self.feed(free(number)));
+                self.world.clock += LOCALITY_DELAY_NS;
+                for slot in (0..SLOTS).map(any_slot) {
+                    if !self.running.values().any(|busy| *busy == slot) {
+                        self.feed(Event::SlotFree { slot });
+                    }
+                }
             } else {
                 break;
             }
@@ -332,7 +516,7 @@ impl Random {
 proptest! {
     #[test]
     fn any_order_of_events_ends_every_job_once(
-        steps in proptest::collection::vec((0u8..15, 0usize..1000), 0..300),
+        steps in proptest::collection::vec((0u8..18, 0usize..1000), 0..300),
     ) {
         let mut random = Random::default();
         for (what, pick) in steps {
@@ -343,4 +527,34 @@ proptest! {
         prop_assert_eq!(random.drained.len() as i64, random.submitted);
         prop_assert!(random.world.outbox.is_empty());
     }
+}
+
+/// A job of one urgent user keeps every slot busy; what waits beside it rises until it is served.
+#[test]
+fn no_priority_starves_another_for_good() {
+    let mut world = World::default();
+    let (urgent, patient) = (JobId(1), JobId(2));
+    let claims = [(urgent, Claim { user: 1, priority: 2 }), (patient, Claim { user: 2, priority: 0 })];
+    for (job, claim) in claims {
+        world.feed(Event::JobSubmitted { job, claim, stages: vec!["map"] });
+        world.outbox.clear();
+        world.feed(Event::StageExpanded { job, stage: StageIndex(0), tasks: anywhere(100) });
+    }
+    world.feed(free(0));
+    let mut starts = Vec::new();
+    // Attempts take half of the time after which who waits rises.
+    for _ in 0..20 {
+        let Some(Action::StartAttempt { attempt, .. }) = world.outbox.pop_front() else {
+            panic!("a slot idles")
+        };
+        starts.push(attempt.task.job);
+        world.clock += AGING_NS / 2;
+        world.feed(succeeded(attempt));
+        world.outbox.clear();
+        world.feed(free(0));
+    }
+    let first = starts.iter().position(|job| *job == patient);
+    assert_eq!(first, Some(4), "beside the urgent one after two levels: {starts:?}");
+    let served = starts.iter().filter(|job| **job == patient).count();
+    assert!((2..=5).contains(&served), "once in a while: {starts:?}");
 }

@@ -1,6 +1,6 @@
 //! The directories of a job: where they are, what stands in their way, how they come and go.
 
-use crate::ServerError;
+use crate::{ServerError, Service};
 use api::JobSpec;
 use faults::{CrashPoint, crash_point};
 use ids::JobId;
@@ -60,7 +60,12 @@ pub(crate) fn check_output_against(spec: &JobSpec, dirs: &[PathBuf]) -> Result<(
 
 impl Directories {
     /// Names the directories of a job; creates nothing.
-    pub fn choose(spec: &JobSpec, job: JobId, owner_uuid: &str) -> Result<Self, ServerError> {
+    pub fn choose(
+        spec: &JobSpec,
+        job: JobId,
+        owner_uuid: &str,
+        service: Service,
+    ) -> Result<Self, ServerError> {
         let output = &spec.output;
         let (Some(parent), Some(name)) = (output.parent(), output.file_name()) else {
             return Err(ServerError::OutputUnusable { path: output.clone() });
@@ -75,7 +80,11 @@ impl Directories {
             staging = parent.join(&hidden);
         }
         let dir_name = format!("{MARK}{owner_uuid}-job{job}");
-        let disk_dirs = spec.disks.iter().map(|disk| disk.join(&dir_name)).collect();
+        let disk_dirs = match service {
+            Service::Embedded => spec.disks.iter().map(|disk| disk.join(&dir_name)).collect(),
+            // Each node makes its own and removes them.
+            Service::Cluster => Vec::new(),
+        };
         Ok(Self { staging, disk_dirs })
     }
 

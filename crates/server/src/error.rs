@@ -1,6 +1,6 @@
 //! Why the server refuses or gives up.
 
-use ids::JobId;
+use ids::{JobId, NodeId};
 use std::path::PathBuf;
 
 /// Answers whose move it is: the user's (options, paths), the machine's, or a look-up that went wrong.
@@ -33,6 +33,18 @@ pub enum ServerError {
     Store(#[from] metastore::StoreError),
     #[error("the server stopped because its store failed: {reason}")]
     Failed { reason: String },
+    #[error(
+        "there is no {node} of that incarnation: it was not heard of for too long, or the server is another one"
+    )]
+    UnknownNode { node: NodeId },
+    #[error("the name {name} belongs to {node}, which lives: give another with --name")]
+    NameTaken { name: String, node: NodeId },
+    #[error("this server speaks version {server} of its protocol, the caller version {caller}")]
+    ProtocolDiffers { server: u32, caller: u32 },
+    #[error("{count} jobs were handed in together; give 1 to {max}", max = api::control::BATCH_JOBS_MAX)]
+    BatchSize { count: usize },
+    #[error("{what} cannot be done in a cluster yet; run the job on one machine")]
+    NotInCluster { what: &'static str },
     #[error("the server has been shut down")]
     ShutDown,
 }

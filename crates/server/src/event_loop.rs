@@ -2,22 +2,26 @@
 
 use crate::clock::now_ns;
 use crate::directories::Directories;
+use crate::fleet::Fleet;
 use crate::job::Job;
-use crate::messages::{
-    Assignment, Finished, JobOutcome, JobProgress, JobRun, PullReply, PullRequest, StageProgress,
-    SubmittedJob,
-};
+use crate::messages::{Assignment, Finished, JobRun, PullReply, PullRequest, Service};
 use crate::owner::OwnerLock;
 use crate::shared::Shared;
 use crate::{ServerError, clock, kept_runs};
-use api::{Boundaries, JobSpec, KeyBytes, Split, TaskResult};
+use api::control::{
+    ClusterStatus, JobBatch, JobBrief, JobOutcome, JobProgress, NodeInfo, NodeOrder, NodeOrders, NodePoll,
+    NodeWelcome, ShippedFile, StageProgress, SubmittedBatch, SubmittedJob,
+};
+use api::{Boundaries, JobSpec, KeyBytes, TaskResult};
 use faults::{CrashPoint, crash_point};
-use ids::{AttemptKey, BoundariesVersion, JobId, StageIndex};
-use metastore::{AttemptState, Change, JobState, Keep, Metastore, StoreError};
-use scheduler::{Action, Event, Slot, State, UnixNanos};
-use std::collections::{BTreeMap, VecDeque};
+use ids::{AttemptKey, BoundariesVersion, JobId, NodeId, StageIndex};
+use metastore::{AttemptState, CLUSTER_OWNER, Change, JobState, Keep, Metastore, StoreError};
+use scheduler::{Action, Claim, Event, Slot, State, UnixNanos};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 /// Requests that may wait for the loop; more callers block.
@@ -26,15 +30,20 @@ pub(crate) const REQUESTS_MAX: usize = 1024;
 const BATCH_MAX: usize = 256;
 /// Jobs whose end is remembered for somebody who asks late.
 const FINISHED_JOBS_MAX: usize = 256;
+/// Longest that a server acts without having heard from its store.
+const LOOK_AT_LEAD_EVERY: Duration = Duration::from_secs(2);
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, ServerError>>;
 
 /// What may be asked of the loop.
 pub(crate) enum Request {
     Submit {
-        spec: Arc<JobSpec>,
-        splits: Vec<Split>,
+        submission: Box<Submission>,
         reply: Reply<SubmittedJob>,
+    },
+    SubmitBatch {
+        batch: Box<JobBatch>,
+        reply: Reply<SubmittedBatch>,
     },
     Pull {
         request: Box<PullRequest>,
@@ -53,6 +62,28 @@ pub(crate) enum Request {
         job: JobId,
         reply: Reply<JobOutcome>,
     },
+    Register {
+        info: Box<NodeInfo>,
+        reply: Reply<NodeWelcome>,
+    },
+    Poll {
+        node: NodeId,
+        poll: Box<NodePoll>,
+        reply: Reply<NodeOrders>,
+    },
+    /// A node says good-bye.
+    Leave {
+        node: NodeId,
+        incarnation: String,
+        reply: Reply<()>,
+    },
+    Brief {
+        job: JobId,
+        reply: Reply<JobBrief>,
+    },
+    Cluster {
+        reply: Reply<ClusterStatus>,
+    },
     /// From the thread that removed a job's directories.
     Cleaned {
         job: JobId,
@@ -63,26 +94,45 @@ pub(crate) enum Request {
     },
 }
 
+/// A job handed in.
+pub(crate) struct Submission {
+    pub spec: Arc<JobSpec>,
+    pub splits: Vec<api::Split>,
+    pub shipped: Vec<ShippedFile>,
+    pub user: String,
+    pub priority: i32,
+}
+
 pub(crate) struct EventLoop {
     pub store: Metastore,
     pub lock: OwnerLock,
     pub shared: Arc<Shared>,
+    pub service: Service,
     /// For the threads that clean.
     sender: mpsc::Sender<Request>,
-    state: State,
+    pub state: State,
     outbox: VecDeque<Action>,
-    jobs: BTreeMap<JobId, Job>,
+    pub jobs: BTreeMap<JobId, Job>,
     finished: VecDeque<(JobId, JobOutcome)>,
     waiters: Vec<(JobId, Reply<JobOutcome>)>,
     parked: BTreeMap<Slot, Reply<PullReply>>,
-    any_job_yet: bool,
+    pub fleet: Fleet,
+    /// Numbers of users, as the scheduler knows them.
+    users: BTreeMap<String, u64>,
+    pub any_job_yet: bool,
     /// The attempt in hand while the scheduler decides about it.
     in_hand: Option<(Finished, Option<TaskResult>)>,
-    changes: Vec<Change>,
+    pub changes: Vec<Change>,
     /// Run after the transaction, never before.
-    replies: Vec<Box<dyn FnOnce()>>,
+    pub replies: Vec<Box<dyn FnOnce()>>,
     to_clean: Vec<JobId>,
+    /// Jobs that events of this round spoke of.
+    touched: BTreeSet<JobId>,
+    /// Numbers for jobs, taken from the store and not used yet.
+    pub job_ids: Range<JobId>,
     cleaners: Vec<JoinHandle<()>>,
+    /// When the store was last heard of.
+    last_written: Instant,
 }
 
 impl EventLoop {
@@ -90,12 +140,14 @@ impl EventLoop {
         store: Metastore,
         lock: OwnerLock,
         shared: Arc<Shared>,
+        service: Service,
         sender: mpsc::Sender<Request>,
     ) -> Self {
         Self {
             store,
             lock,
             shared,
+            service,
             sender,
             state: State::default(),
             outbox: VecDeque::new(),
@@ -103,12 +155,17 @@ impl EventLoop {
             finished: VecDeque::new(),
             waiters: Vec::new(),
             parked: BTreeMap::new(),
+            fleet: Fleet::default(),
+            users: BTreeMap::new(),
             any_job_yet: false,
             in_hand: None,
             changes: Vec::new(),
             replies: Vec::new(),
             to_clean: Vec::new(),
+            touched: BTreeSet::new(),
+            job_ids: JobId(0)..JobId(0),
             cleaners: Vec::new(),
+            last_written: Instant::now(),
         }
     }
 
@@ -116,16 +173,32 @@ impl EventLoop {
     pub async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         loop {
-            if requests.recv_many(&mut batch, BATCH_MAX).await == 0 {
+            if !self.next_batch(&mut requests, &mut batch).await {
                 return self.end(requests, None).await;
+            }
+            if self.service == Service::Cluster && self.fleet.until_tick().is_zero() {
+                if let Err(error) = self.keep_lead().await {
+                    return self.fail(error);
+                }
+                self.tick();
             }
             let mut shutdown = None;
             for request in batch.drain(..) {
                 match request {
                     Request::Shutdown { reply } => shutdown = Some(reply),
-                    Request::Submit { spec, splits, reply } => {
+                    Request::Submit { submission, reply } => {
                         // Its row must stand before its directories do, so it does not wait for the batch.
-                        if let Err(error) = self.submit(spec, splits, reply).await {
+                        if let Err(error) = self.submit(*submission, reply).await {
+                            return self.fail(error);
+                        }
+                    }
+                    Request::SubmitBatch { batch, reply } => {
+                        if let Err(error) = self.submit_batch(*batch, reply).await {
+                            return self.fail(error);
+                        }
+                    }
+                    Request::Register { info, reply } => {
+                        if let Err(error) = self.register(*info, reply).await {
                             return self.fail(error);
                         }
                     }
@@ -141,16 +214,34 @@ impl EventLoop {
         }
     }
 
+    /// Whoever has had nothing to write for a while looks whether it still leads.
+    async fn keep_lead(&mut self) -> Result<(), StoreError> {
+        if self.last_written.elapsed() >= LOOK_AT_LEAD_EVERY {
+            self.store.keep_lead().await?;
+            self.last_written = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Takes what has been asked, perhaps nothing before it is time to look at the clock; false at the end of all
+    /// who might ask.
+    async fn next_batch(&self, requests: &mut mpsc::Receiver<Request>, batch: &mut Vec<Request>) -> bool {
+        let receive = requests.recv_many(batch, BATCH_MAX);
+        match self.service {
+            Service::Embedded => receive.await > 0,
+            Service::Cluster => {
+                let received = tokio::time::timeout(self.fleet.until_tick(), receive).await;
+                received.map_or(true, |count| count > 0)
+            }
+        }
+    }
+
     /// Stores a job, then makes its directories, then lets the scheduler have it. An error of the store ends the
     /// server; all others go to whoever submitted.
-    async fn submit(
-        &mut self,
-        spec: Arc<JobSpec>,
-        splits: Vec<Split>,
-        reply: Reply<SubmittedJob>,
-    ) -> Result<(), StoreError> {
+    async fn submit(&mut self, submission: Submission, reply: Reply<SubmittedJob>) -> Result<(), StoreError> {
+        let Submission { spec, splits, shipped, user, priority } = submission;
         let job = self.store.reserve_job_id().await?;
-        let directories = match Directories::choose(&spec, job, &self.lock.uuid) {
+        let directories = match Directories::choose(&spec, job, &self.lock.uuid, self.service) {
             Ok(directories) => directories,
             Err(error) => {
                 let _ = reply.send(Err(error));
@@ -159,11 +250,13 @@ impl EventLoop {
         };
         let submitted = Change::JobSubmitted {
             job,
-            owner: self.lock.uuid.clone(),
+            owner: self.owner(),
             spec: Arc::clone(&spec),
             stages: mapreduce::stages(&spec),
             staging: directories.staging.clone(),
             disk_dirs: directories.disk_dirs.clone(),
+            user: Some(user.clone()).filter(|user| !user.is_empty()),
+            priority,
             now_ns: now_ns(),
         };
         crash_point(CrashPoint::SubmitBeforeTransaction);
@@ -191,13 +284,29 @@ impl EventLoop {
             disk_dirs: directories.disk_dirs.clone(),
             cancelled: self.shared.add_job(job),
         });
-        self.jobs.insert(job, Job::new(job, run, results));
+        let mut new = Job::new(job, run, results);
+        new.shipped = shipped;
+        let stages = new.stage_names.clone();
+        self.jobs.insert(job, new);
         self.any_job_yet = true;
-        let stages = self.jobs[&job].stage_names.clone();
-        self.feed(Event::JobSubmitted { job, stages });
+        let user = self.user_number(user);
+        self.feed(Event::JobSubmitted { job, claim: Claim { user, priority }, stages });
         let answer = SubmittedJob { job, staging: directories.staging, disk_dirs: directories.disk_dirs };
         self.replies.push(Box::new(move || drop(reply.send(Ok(answer)))));
         Ok(())
+    }
+
+    /// Who has the jobs of this server, in the store.
+    pub fn owner(&self) -> String {
+        match self.service {
+            Service::Embedded => self.lock.uuid.clone(),
+            Service::Cluster => CLUSTER_OWNER.to_string(),
+        }
+    }
+
+    pub fn user_number(&mut self, user: String) -> u64 {
+        let next = self.users.len() as u64;
+        *self.users.entry(user).or_insert(next)
     }
 
     /// The directories of a stored job cannot be made: it has failed before it began.
@@ -230,7 +339,14 @@ impl EventLoop {
             Request::Cancel { job, reason } => self.cancel(job, reason),
             Request::Wait { job, reply } => self.waiters.push((job, reply)),
             Request::Cleaned { job, problem } => self.cleaned(job, problem),
-            Request::Submit { .. } | Request::Shutdown { .. } => {
+            Request::Poll { node, poll, reply } => self.poll(node, *poll, reply),
+            Request::Leave { node, incarnation, reply } => self.leave(node, &incarnation, reply),
+            Request::Brief { job, reply } => self.brief(job, reply),
+            Request::Cluster { reply } => drop(reply.send(Ok(self.fleet.status()))),
+            Request::Submit { .. }
+            | Request::SubmitBatch { .. }
+            | Request::Register { .. }
+            | Request::Shutdown { .. } => {
                 unreachable!("the loop takes these itself");
             }
         }
@@ -245,7 +361,7 @@ impl EventLoop {
         self.feed(Event::SlotFree { slot });
     }
 
-    fn attempt_finished(&mut self, mut finished: Finished) {
+    pub fn attempt_finished(&mut self, mut finished: Finished) {
         let attempt = finished.attempt;
         let Some(job) = self.jobs.get_mut(&attempt.task.job) else { return };
         if !job.knows(attempt.task.stage, attempt.task.task) {
@@ -253,10 +369,19 @@ impl EventLoop {
         }
         let outcome = std::mem::replace(&mut finished.outcome, Ok(TaskResult::Commit(Default::default())));
         let checked = outcome.and_then(|result| job.check_result(attempt, &result).map(|()| result));
+        let checked = checked.and_then(|result| match self.service {
+            Service::Embedded => Ok(result),
+            Service::Cluster => self.fleet.check_homes(&result).map(|()| result),
+        });
         match checked {
             Ok(result) => {
                 self.in_hand = Some((finished, Some(result)));
                 self.feed(Event::AttemptSucceeded { attempt });
+            }
+            // Not counted: the lease of the node that may be gone ends the question, one way or the other.
+            Err(failure) if failure.blame == api::Blame::Environment && self.fleet.any_suspect() => {
+                job.attempt_ended(&finished, AttemptState::Interrupted, Err(failure), &mut self.changes);
+                self.feed(Event::AttemptLost { attempt });
             }
             Err(failure) => {
                 let retryable = failure.retryable();
@@ -292,6 +417,7 @@ impl EventLoop {
     fn cancel(&mut self, id: JobId, reason: String) {
         let Some(job) = self.jobs.get_mut(&id).filter(|job| job.outcome.is_none()) else { return };
         job.stop_attempts();
+        self.fleet.order_all(id, NodeOrder::Stop { job: id });
         let note = Change::Note {
             job: Some(id),
             kind: "job cancel asked",
@@ -325,10 +451,11 @@ impl EventLoop {
     }
 
     /// Gives an event to the scheduler and does what it orders, and what follows from that.
-    fn feed(&mut self, event: Event) {
+    pub fn feed(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             let now = UnixNanos(clock::now_ns());
+            self.touched.extend(job_of(&event));
             scheduler::handle(&mut self.state, &mut self.outbox, now, event);
             while let Some(action) = self.outbox.pop_front() {
                 events.extend(self.execute(action));
@@ -347,10 +474,17 @@ impl EventLoop {
             }
             Action::JobFailed { job, because } => {
                 self.with_job(job, |job, changes| job.failed(because, changes));
+                self.fleet.order_all(job, NodeOrder::Stop { job });
             }
             Action::JobSucceeded { job } => self.with_job(job, Job::succeeded),
             Action::JobCancelled { job } => self.with_job(job, Job::cancelled),
-            Action::JobDrained { job } => self.to_clean.push(job),
+            Action::JobDrained { job } if self.jobs.get(&job).is_some_and(Job::is_single) => {
+                self.cleaned(job, None);
+            }
+            Action::JobDrained { job } => {
+                self.fleet.order_all(job, NodeOrder::Forget { job });
+                self.to_clean.push(job);
+            }
         }
         None
     }
@@ -363,22 +497,22 @@ impl EventLoop {
     fn expand(&mut self, id: JobId, stage: StageIndex) -> Option<Event> {
         let job = self.jobs.get_mut(&id)?;
         Some(match job.expand_stage(stage, &mut self.changes) {
-            Ok(task_count) => Event::StageExpanded { job: id, stage, task_count },
+            Ok(tasks) => Event::StageExpanded { job: id, stage, tasks },
             Err(_) => Event::StageRefused { job: id, stage },
         })
     }
 
     fn start(&mut self, attempt: AttemptKey, slot: Slot) {
+        self.touched.insert(attempt.task.job);
         let job = &self.jobs[&attempt.task.job];
         let task = job.task(attempt).expect("the scheduler starts tasks of expanded stages").clone();
+        let now_ns = now_ns();
+        self.changes.push(Change::AttemptStarted { attempt, node: slot.node, slot: slot.slot, now_ns });
+        if self.service == Service::Cluster {
+            return self.fleet.start(attempt, task, slot, now_ns);
+        }
         let reply = self.parked.remove(&slot).expect("the scheduler starts attempts in slots that pulled");
         let assignment = Box::new(Assignment { attempt, task, job: Arc::clone(&job.run) });
-        self.changes.push(Change::AttemptStarted {
-            attempt,
-            node: slot.node,
-            slot: slot.slot,
-            now_ns: now_ns(),
-        });
         self.replies.push(Box::new(move || drop(reply.send(Ok(PullReply::Run(assignment))))));
     }
 
@@ -386,8 +520,13 @@ impl EventLoop {
         let Some((finished, Some(result))) = self.in_hand.take() else {
             unreachable!("{attempt} wins while it is handed in");
         };
+        let remembers = self.service == Service::Cluster;
         self.with_job(attempt.task.job, |job, changes| {
             job.attempt_ended(&finished, AttemptState::Succeeded, Ok(Some(&result)), changes);
+            // For a server that starts again in the middle; on one machine nobody goes on with the job.
+            if remembers && !matches!(result, TaskResult::Commit(_) | TaskResult::Run(_)) {
+                changes.push(Change::Result { attempt, result: Arc::new(result.clone()) });
+            }
             job.task_done(attempt, result, changes);
         });
     }
@@ -400,7 +539,7 @@ impl EventLoop {
     }
 
     /// The end of a batch: slots without a job are sent home, all changes written, and then the replies go.
-    async fn write_and_reply(&mut self) -> Result<(), StoreError> {
+    pub async fn write_and_reply(&mut self) -> Result<(), StoreError> {
         self.stop_idle_slots();
         let results = self.changes.iter().any(|change| matches!(change, Change::AttemptEnded { .. }));
         let boundaries = self.changes.iter().any(|change| matches!(change, Change::Boundaries { .. }));
@@ -410,8 +549,11 @@ impl EventLoop {
         if results {
             crash_point(CrashPoint::ResultBeforeTransaction);
         }
-        self.store.apply(&self.changes).await?;
-        self.changes.clear();
+        if !self.changes.is_empty() {
+            self.store.apply(&self.changes).await?;
+            self.changes.clear();
+            self.last_written = Instant::now();
+        }
         if boundaries {
             crash_point(CrashPoint::BoundariesAfterTransaction);
         }
@@ -420,6 +562,7 @@ impl EventLoop {
         }
         self.publish_progress();
         self.replies.drain(..).for_each(|reply| reply());
+        self.fleet.answer_polls();
         self.answer_waiters();
         for job in std::mem::take(&mut self.to_clean) {
             self.clean(job);
@@ -428,7 +571,7 @@ impl EventLoop {
     }
 
     fn stop_idle_slots(&mut self) {
-        if !self.any_job_yet || scheduler::has_jobs(&self.state) {
+        if self.service == Service::Cluster || !self.any_job_yet || scheduler::has_jobs(&self.state) {
             return;
         }
         for (slot, reply) in std::mem::take(&mut self.parked) {
@@ -437,15 +580,16 @@ impl EventLoop {
         }
     }
 
-    fn publish_progress(&self) {
-        for (id, job) in &self.jobs {
+    fn publish_progress(&mut self) {
+        for id in &std::mem::take(&mut self.touched) {
+            let Some(job) = self.jobs.get(id) else { continue };
             let counts = scheduler::stage_counts(&self.state, *id);
             let over = counts.is_none();
             let stages = match counts {
                 Some(counts) => counts
                     .into_iter()
                     .map(|stage| StageProgress {
-                        name: stage.name,
+                        name: stage.name.to_string(),
                         expanded: stage.expanded,
                         tasks: stage.tasks,
                         done: stage.done,
@@ -459,7 +603,14 @@ impl EventLoop {
     }
 
     fn answer_waiters(&mut self) {
+        if self.waiters.is_empty() {
+            return;
+        }
         for (id, reply) in std::mem::take(&mut self.waiters) {
+            // Whoever waits over the network gives up now and then, and asks again.
+            if reply.is_closed() {
+                continue;
+            }
             let finished = self.finished.iter().find(|(job, _)| *job == id);
             match finished {
                 Some((_, outcome)) => drop(reply.send(Ok(outcome.clone()))),
@@ -488,7 +639,9 @@ impl EventLoop {
     /// An orderly end. Whatever is not over is marked interrupted and removed.
     async fn end(mut self, mut requests: mpsc::Receiver<Request>, reply: Option<Reply<()>>) {
         requests.close();
-        self.jobs.values().for_each(Job::stop_attempts);
+        if self.service == Service::Embedded {
+            self.jobs.values().for_each(Job::stop_attempts);
+        }
         while let Some(request) = requests.recv().await {
             if let Request::Cleaned { job, problem } = request {
                 self.cleaned(job, problem);
@@ -499,7 +652,9 @@ impl EventLoop {
                 tracing::warn!("a thread that removes the files of a job panicked");
             }
         }
-        for (id, job) in &self.jobs {
+        // The jobs of a cluster wait for the next server.
+        let own_jobs = self.jobs.iter().filter(|_| self.service == Service::Embedded);
+        for (id, job) in own_jobs {
             if job.outcome.is_none() {
                 self.changes.push(Change::JobEnded {
                     job: *id,
@@ -523,6 +678,7 @@ impl EventLoop {
         for (_, reply) in std::mem::take(&mut self.parked) {
             drop(reply.send(Ok(PullReply::Stop)));
         }
+        self.fleet.answer_polls();
         let closed = self.store.close().await;
         match written.and(closed) {
             Ok(()) => self.lock.release(),
@@ -539,12 +695,28 @@ impl EventLoop {
     fn fail(self, error: StoreError) {
         tracing::error!(%error, "the store failed, the server stops");
         self.shared.fail(error.to_string());
-        for job in self.jobs.values() {
+        for job in self.jobs.values().filter(|_| self.service == Service::Embedded) {
             job.stop_attempts();
             if let Err(error) = job.directories().remove(false) {
                 tracing::warn!(job = %job.id, %error, "cannot remove the files of a job");
             }
         }
+    }
+}
+
+/// The job that an event is about, where it is about one.
+fn job_of(event: &Event) -> Option<JobId> {
+    match event {
+        Event::JobSubmitted { job, .. }
+        | Event::JobRecovered { job, .. }
+        | Event::StageExpanded { job, .. }
+        | Event::StageRefused { job, .. }
+        | Event::ResultsLost { job, .. }
+        | Event::JobCancelled { job } => Some(*job),
+        Event::AttemptSucceeded { attempt }
+        | Event::AttemptFailed { attempt, .. }
+        | Event::AttemptLost { attempt } => Some(attempt.task.job),
+        Event::SlotFree { .. } | Event::SlotGone { .. } | Event::NodeLost { .. } | Event::Tick => None,
     }
 }
 
@@ -556,7 +728,7 @@ fn last_progress(job: &Job) -> Vec<StageProgress> {
         let won = |attempt: &&mapreduce::AttemptTime| usize::from(attempt.stage.0) == index && attempt.won;
         let done = job.results.attempts.iter().filter(won).count() as u32;
         let expanded = index < job.tasks.len();
-        stages.push(StageProgress { name, expanded, tasks, done, running: 0 });
+        stages.push(StageProgress { name: name.to_string(), expanded, tasks, done, running: 0 });
     }
     stages
 }

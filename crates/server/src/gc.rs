@@ -70,7 +70,7 @@ pub fn collect_garbage(state_dir: &Path, options: &GcOptions) -> Result<Vec<Coll
             store.close().await?;
             return collected;
         }
-        let (store, lock) = take_over(state_dir).await?;
+        let (store, lock) = take_over(state_dir, None).await?;
         let collected = match check_jobs(&store, &options.selection).await {
             Ok(()) => collect(&store, state_dir, &lock.uuid, options).await,
             Err(error) => Err(error),

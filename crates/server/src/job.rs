@@ -3,13 +3,14 @@
 use crate::JobRun;
 use crate::clock::now_ns;
 use crate::directories::Directories;
-use crate::messages::{Finished, JobOutcome};
+use crate::messages::Finished;
+use api::control::{JobOutcome, ShippedFile};
 use api::task::{ChunkSummary, MapResult, Part, RunSummary};
 use api::{Blame, Boundaries, JobSpec, Task, TaskFailure, TaskResult};
-use ids::{AttemptKey, ChunkId, IfileIndex, JobId, PlanVersion, RunId, StageIndex, TaskIndex, TaskKey};
-use mapreduce::{AttemptTime, ExpandError, JobResults, Proof, expand, prove};
+use ids::{AttemptKey, ChunkId, IfileIndex, JobId, NodeId, RunId, StageIndex, TaskIndex, TaskKey};
+use mapreduce::{AttemptTime, ExpandError, JobResults, Place, Proof, expand, prove};
 use metastore::{AttemptState, Change, JobState, Keep, ProofRow};
-use scheduler::FailureCause;
+use scheduler::{FailureCause, Placement};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,6 +21,9 @@ const EXIT_JOB_FAILED: i32 = 1;
 /// What a shell reports for a program that Ctrl-C ended.
 pub(crate) const EXIT_CANCELLED: i32 = 130;
 const EXIT_SIGNAL_BASE: i32 = 128;
+/// Under these names the history remembers what the program of a one-task job wrote.
+pub const STDOUT_NOTE: &str = "standard output";
+pub const STDERR_NOTE: &str = "standard error";
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// One job of this process.
@@ -35,7 +39,9 @@ pub(crate) struct Job {
     /// The last failure of an attempt, or of making a stage.
     pub last_failure: Option<TaskFailure>,
     pub outcome: Option<JobOutcome>,
-    report: Option<Box<api::JobReport>>,
+    pub report: Option<Box<api::JobReport>>,
+    /// Files of the client's machine, for the nodes.
+    pub shipped: Vec<ShippedFile>,
 }
 
 impl Job {
@@ -51,11 +57,17 @@ impl Job {
             last_failure: None,
             outcome: None,
             report: None,
+            shipped: Vec::new(),
         }
     }
 
     fn spec(&self) -> &JobSpec {
         &self.run.spec
+    }
+
+    /// Whether it is one task and no MapReduce: then it has no directories, and nodes remember nothing of it.
+    pub fn is_single(&self) -> bool {
+        self.run.spec.single.is_some()
     }
 
     pub fn directories(&self) -> Directories {
@@ -84,8 +96,12 @@ impl Job {
         self.tasks.get(usize::from(attempt.task.stage.0))?.get(attempt.task.task.0 as usize)
     }
 
-    /// Makes the tasks of a stage; the answer is their number. On an error the job must fail.
-    pub fn expand_stage(&mut self, stage: StageIndex, changes: &mut Vec<Change>) -> Result<u32, ExpandError> {
+    /// Makes the tasks of a stage; the answer is where each may run. On an error the job must fail.
+    pub fn expand_stage(
+        &mut self,
+        stage: StageIndex,
+        changes: &mut Vec<Change>,
+    ) -> Result<Vec<Placement>, ExpandError> {
         let job = self.id;
         if let Some(before) = stage.0.checked_sub(1) {
             changes.push(Change::StageEnded { job, stage: StageIndex(before), now_ns: now_ns() });
@@ -105,7 +121,7 @@ impl Job {
         if name == "reduce" {
             changes.push(Change::Plan {
                 job,
-                version: PlanVersion(1),
+                version: self.results.plan_version,
                 target_bytes: self.results.target_bytes,
                 tasks: self.results.plan.clone(),
                 now_ns: now_ns(),
@@ -118,9 +134,32 @@ impl Job {
             changes.push(Change::JobCommitting { job, report, now_ns: now_ns() });
         }
         changes.push(Change::StageExpanded { job, stage, tasks: tasks.clone(), now_ns: now_ns() });
-        let count = u32::try_from(tasks.len()).expect("tasks are counted as u32 from the splits on");
+        let placements = tasks.iter().map(placement).collect();
         self.tasks.push(tasks);
-        Ok(count)
+        Ok(placements)
+    }
+
+    /// A node is gone with all its data. Where that takes away what a stage before needs, the answer is the map stage
+    /// and the tasks of it that run again; all that came after them is forgotten.
+    pub fn lose_node(
+        &mut self,
+        node: NodeId,
+        changes: &mut Vec<Change>,
+    ) -> Option<(StageIndex, Vec<TaskIndex>)> {
+        let current = self.stage_names.get(self.tasks.len().checked_sub(1)?)?;
+        // Parts lie in the staging directory, which is not the node's.
+        if self.outcome.is_some() || self.spec().map_only || *current == "commit" {
+            return None;
+        }
+        let tasks = self.results.lose_node(node);
+        if tasks.is_empty() {
+            return None;
+        }
+        let stage = StageIndex(self.stage_names.iter().position(|name| *name == "map")? as u16);
+        self.tasks.truncate(usize::from(stage.0) + 1);
+        let (job, again) = (self.id, tasks.clone());
+        changes.push(Change::StageReopened { job, stage, tasks: again, now_ns: now_ns() });
+        Some((stage, tasks))
     }
 
     fn ifile_count(&self) -> u32 {
@@ -175,7 +214,11 @@ impl Job {
         let status = match result {
             TaskResult::Map(map) => map.status.as_ref(),
             TaskResult::Reduce(reduce) => reduce.status.as_ref(),
-            TaskResult::Seal(_) | TaskResult::Merge(_) | TaskResult::Adopt(_) | TaskResult::Commit(_) => None,
+            TaskResult::Seal(_)
+            | TaskResult::Merge(_)
+            | TaskResult::Adopt(_)
+            | TaskResult::Commit(_)
+            | TaskResult::Run(_) => None,
         }?;
         let stage = self.stage_names[usize::from(attempt.task.stage.0)];
         let detail = format!("{stage} task {}: {status}", attempt.task.task.0);
@@ -216,6 +259,14 @@ impl Job {
                 changes.push(Change::Part { attempt, part: reduce.part.clone() });
             }
             TaskResult::Commit(_) => {}
+            TaskResult::Run(run) => {
+                let said = [(STDOUT_NOTE, &run.standard_output), (STDERR_NOTE, &run.standard_error)];
+                changes.extend(said.into_iter().filter(|(_, text)| !text.is_empty()).map(|(kind, text)| {
+                    // Neither database keeps a text with a zero in it.
+                    let detail = text.replace('\0', "\u{fffd}");
+                    Change::Note { job: Some(job), kind, detail, now_ns: now_ns() }
+                }));
+            }
         }
         self.results.record(attempt, result);
     }
@@ -238,8 +289,13 @@ impl Job {
         let last = StageIndex((self.stage_names.len() - 1) as u16);
         changes.push(Change::StageEnded { job: self.id, stage: last, now_ns: now_ns() });
         changes.push(self.ended(JobState::Succeeded, 0, None));
-        let report = self.report.take().expect("a job succeeds by its commit, which carries the report");
-        self.outcome = Some(JobOutcome::Succeeded(report));
+        self.outcome = Some(match self.is_single() {
+            true => JobOutcome::Done,
+            false => {
+                let report = self.report.take();
+                JobOutcome::Succeeded(report.expect("a job succeeds by its commit, which carries the report"))
+            }
+        });
     }
 
     pub fn cancelled(&mut self, changes: &mut Vec<Change>) {
@@ -262,8 +318,12 @@ impl Job {
                 }
                 (self.problem_of_map(map), task.part_index.zip(map.part.as_ref()))
             }
-            (Some(Task::Seal(_)), TaskResult::Seal(seal)) => {
-                (self.problem_of_inventory(&seal.chunks, &seal.runs), None)
+            (Some(Task::Seal(task)), TaskResult::Seal(seal)) => {
+                let chunks = seal.chunks.iter().map(|chunk| chunk.chunk.node());
+                let mut nodes = chunks.chain(seal.runs.iter().map(|run| run.run.node()));
+                let foreign = nodes.any(|node| node != task.node);
+                let foreign = foreign.then_some("chunks or runs of another node than its own");
+                (foreign.or_else(|| self.problem_of_inventory(&seal.chunks, &seal.runs)), None)
             }
             (Some(Task::Adopt(task)), TaskResult::Adopt(adopt)) => {
                 let same = task.runs.iter().map(|run| run.run).eq(adopt.runs.iter().map(|run| run.run));
@@ -286,6 +346,12 @@ impl Job {
                 (problem, Some((task.part_index, &reduce.part)))
             }
             (Some(Task::Commit(_)), TaskResult::Commit(_)) => (None, None),
+            (Some(Task::Run(_)), TaskResult::Run(run)) => {
+                let most = run.standard_output.len().max(run.standard_error.len());
+                // A byte that is no UTF-8 became three.
+                let long = most > 3 * api::task::RUN_OUTPUT_BYTES_MAX;
+                (long.then_some("more of what the program wrote than is remembered"), None)
+            }
             _ => (Some("the result of another kind of task"), None),
         };
         if let Some(what) = problem {
@@ -328,6 +394,14 @@ impl Job {
     /// Whether the job has such a task, so that nothing is stored about one that never was.
     pub fn knows(&self, stage: StageIndex, task: TaskIndex) -> bool {
         self.tasks.get(usize::from(stage.0)).is_some_and(|tasks| (task.0 as usize) < tasks.len())
+    }
+}
+
+pub(crate) fn placement(task: &Task) -> Placement {
+    match mapreduce::place(task) {
+        Place::Anywhere => Placement::Anywhere,
+        Place::On(node) => Placement::On(node),
+        Place::Near(nodes) => Placement::Near(nodes),
     }
 }
 

@@ -1,9 +1,10 @@
 //! # What it does
 //! Decides and remembers: a loop that drains events, asks the scheduler, writes one transaction and then
-//! replies. Slots pull work from it by function call.
+//! replies. Slots of this process pull work from it by function call; nodes elsewhere poll it, and it tells by
+//! their silence that they are gone.
 //!
 //! # Where it sits
-//! scheduler + metastore + mapreduce -> server -> node, cli.
+//! scheduler + metastore + mapreduce -> server -> node, controlport, cli.
 //!
 //! # Invariants
 //! No reply leaves before the rows it promises are committed. The server's memory is a cache: when the store
@@ -17,21 +18,29 @@
 //! `tests/` drives it with a made-up node over the real SQLite store.
 
 mod clock;
+mod cluster;
 mod directories;
 mod error;
 mod event_loop;
+mod fleet;
 mod gc;
 mod history;
 mod job;
 mod kept_runs;
 mod messages;
 mod owner;
+mod recovery;
 mod shared;
+mod singles;
 mod sweep;
 
+use api::control::{
+    ClusterStatus, JobBatch, JobBrief, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeWelcome,
+    SubmittedBatch,
+};
 use api::{Boundaries, JobSpec, KeyBytes, Split};
-use event_loop::{EventLoop, REQUESTS_MAX, Reply, Request};
-use ids::JobId;
+use event_loop::{EventLoop, REQUESTS_MAX, Reply, Request, Submission};
+use ids::{JobId, NodeId};
 use metastore::{Change, Metastore};
 use owner::OwnerLock;
 use shared::Shared;
@@ -41,18 +50,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 
+pub use api::control::{JobOutcome, JobProgress, StageProgress, SubmittedJob};
 pub use error::ServerError;
 pub use gc::{Collected, GcOptions, GcOutcome, GcSelection, collect_garbage, kept_bytes};
 pub use history::History;
+pub use job::{STDERR_NOTE, STDOUT_NOTE};
 pub use kept_runs::{KeptSource, NotReducible, kept_source};
-pub use messages::{
-    Assignment, Finished, JobOutcome, JobProgress, JobRun, PullReply, PullRequest, ServerOptions,
-    StageProgress, SubmittedJob,
-};
+pub use messages::{Assignment, Finished, JobRun, PullReply, PullRequest, ServerOptions, Service};
+pub use singles::job_logs;
 
-/// The embedded server; share it by `Arc`. Every method may be called from any thread and blocks it; none may
-/// be called from async code.
+/// The server; share it by `Arc`. Methods that are not async may be called from any thread and block it, so they
+/// may not be called from async code.
 pub struct Server {
+    service: Service,
     owner_uuid: String,
     state_dir: PathBuf,
     sender: mpsc::Sender<Request>,
@@ -67,17 +77,35 @@ impl Server {
         let shared = Arc::new(Shared::default());
         let (ready_sender, ready) = oneshot::channel();
         let state_dir = options.state_dir.clone();
+        let (service, database) = (options.service, options.database.clone());
         let (loop_sender, loop_shared) = (sender.clone(), Arc::clone(&shared));
         let work = move || {
-            let runtime = match tokio::runtime::Builder::new_current_thread().enable_time().build() {
+            let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime,
                 Err(error) => return drop(ready_sender.send(Err(ServerError::Thread(error)))),
             };
             runtime.block_on(async {
-                match start(&state_dir).await {
-                    Ok((store, lock)) => {
-                        drop(ready_sender.send(Ok(lock.uuid.clone())));
-                        EventLoop::new(store, lock, loop_shared, loop_sender).run(receiver).await;
+                let begun = start(&state_dir, database.as_deref()).await;
+                let begun = begun.and_then(|(store, lock)| match (service, database) {
+                    // Who leads a PostgreSQL is told by a lock in it.
+                    (Service::Embedded, _) | (_, Some(_)) => Ok((store, lock, None)),
+                    _ => owner::serve_alone(&state_dir).map(|file| (store, lock, Some(file))),
+                });
+                match begun {
+                    Ok((store, lock, _alone)) => {
+                        let uuid = lock.uuid.clone();
+                        let mut server = EventLoop::new(store, lock, loop_shared, service, loop_sender);
+                        let recovered = match service {
+                            Service::Embedded => Ok(()),
+                            Service::Cluster => server.recover().await,
+                        };
+                        match recovered {
+                            Ok(()) => {
+                                drop(ready_sender.send(Ok(uuid)));
+                                server.run(receiver).await;
+                            }
+                            Err(error) => drop(ready_sender.send(Err(error))),
+                        }
                     }
                     Err(error) => drop(ready_sender.send(Err(error))),
                 }
@@ -89,7 +117,7 @@ impl Server {
             .map_err(ServerError::Thread)?;
         let owner_uuid = ready.blocking_recv().unwrap_or(Err(ServerError::ShutDown))?;
         let thread = Mutex::new(Some(thread));
-        Ok(Server { owner_uuid, state_dir: options.state_dir, sender, shared, thread })
+        Ok(Server { service, owner_uuid, state_dir: options.state_dir, sender, shared, thread })
     }
 
     /// The name of this process among the owners of jobs.
@@ -100,9 +128,31 @@ impl Server {
     /// Stores a job and creates its staging and disk directories. Refuses an output that exists (unless it may
     /// be overwritten) and directories that cannot be written.
     pub fn submit(&self, spec: JobSpec, splits: Vec<Split>) -> Result<SubmittedJob, ServerError> {
+        let submission =
+            JobSubmission { spec, splits, shipped: Vec::new(), user: String::new(), priority: 0 };
+        let submission = self.checked(submission)?;
+        self.ask(|reply| Request::Submit { submission, reply })
+    }
+
+    /// Stores jobs of one task each, in one transaction.
+    pub fn submit_batch(&self, batch: JobBatch) -> Result<SubmittedBatch, ServerError> {
+        let batch = singles::checked(batch)?;
+        self.ask(|reply| Request::SubmitBatch { batch, reply })
+    }
+
+    fn checked(&self, submission: JobSubmission) -> Result<Box<Submission>, ServerError> {
+        let JobSubmission { spec, splits, shipped, user, priority } = submission;
+        if self.service == Service::Cluster {
+            let missing = [
+                ("keeping I-files", spec.keep_ifiles),
+                ("reducing kept I-files again", spec.reduce_again.is_some()),
+            ];
+            if let Some((what, _)) = missing.into_iter().find(|(_, asked)| *asked) {
+                return Err(ServerError::NotInCluster { what });
+            }
+        }
         directories::check_output(&spec, &self.state_dir)?;
-        let spec = Arc::new(spec);
-        self.ask(|reply| Request::Submit { spec, splits, reply })
+        Ok(Box::new(Submission { spec: Arc::new(spec), splits, shipped, user, priority }))
     }
 
     /// Hands in what a slot finished and waits for its next attempt. Before the first submit it waits; once all
@@ -119,9 +169,10 @@ impl Server {
     /// Tells a job to stop. Nothing happens where it is over already, or where its output gets published all
     /// the same because the commit was too far.
     pub fn cancel(&self, job: JobId, reason: &str) {
-        self.shared.stop(job);
-        // A server that is gone has stopped the job already.
+        // A server that is gone has stopped the job already. The flag comes second: an attempt that stops because of
+        // it must not end before the loop knows of the cancel, or it would count as a failure.
         let _ = self.sender.blocking_send(Request::Cancel { job, reason: reason.to_string() });
+        self.shared.stop(job);
     }
 
     /// The flag that running attempts of a job poll; always true for a job this server does not know.
@@ -154,13 +205,89 @@ impl Server {
 
     fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, ServerError> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.sender.blocking_send(request(reply));
-        let gone = || match self.shared.failure() {
+        self.sender.blocking_send(request(reply)).map_err(|_| self.gone())?;
+        answer.blocking_recv().map_err(|_| self.gone())?
+    }
+
+    async fn ask_later<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, ServerError> {
+        let (reply, answer) = oneshot::channel();
+        self.sender.send(request(reply)).await.map_err(|_| self.gone())?;
+        answer.await.map_err(|_| self.gone())?
+    }
+
+    fn gone(&self) -> ServerError {
+        match self.shared.failure() {
             Some(reason) => ServerError::Failed { reason },
             None => ServerError::ShutDown,
-        };
-        sent.map_err(|_| gone())?;
-        answer.blocking_recv().map_err(|_| gone())?
+        }
+    }
+}
+
+/// What the control port asks. As their namesakes above, but for async code.
+impl Server {
+    /// Stores a job and creates its staging directory.
+    pub async fn submit_job(&self, submission: JobSubmission) -> Result<SubmittedJob, ServerError> {
+        let submission = self.checked(submission)?;
+        self.ask_later(|reply| Request::Submit { submission, reply }).await
+    }
+
+    /// Stores jobs of one task each, in one transaction.
+    pub async fn submit_jobs(&self, batch: JobBatch) -> Result<SubmittedBatch, ServerError> {
+        let batch = singles::checked(batch)?;
+        self.ask_later(|reply| Request::SubmitBatch { batch, reply }).await
+    }
+
+    /// Waits until a job is over. Dropping the future ends the wait.
+    pub async fn wait_job(&self, job: JobId) -> Result<JobOutcome, ServerError> {
+        self.ask_later(|reply| Request::Wait { job, reply }).await
+    }
+
+    /// Tells a job to stop; nothing happens where it is over.
+    pub async fn cancel_job(&self, job: JobId, reason: String) -> Result<(), ServerError> {
+        self.shared.stop(job);
+        self.sender.send(Request::Cancel { job, reason }).await.map_err(|_| self.gone())
+    }
+
+    /// Proposes range boundaries; the first proposal stored wins.
+    pub async fn propose(&self, job: JobId, keys: Vec<KeyBytes>) -> Result<Boundaries, ServerError> {
+        self.ask_later(|reply| Request::Propose { job, keys, reply }).await
+    }
+
+    /// Takes a node in.
+    pub async fn register_node(&self, info: NodeInfo) -> Result<NodeWelcome, ServerError> {
+        let info = Box::new(info);
+        self.ask_later(|reply| Request::Register { info, reply }).await
+    }
+
+    /// Takes finished work and gives new work; waits while there is none.
+    pub async fn poll_node(&self, node: NodeId, poll: NodePoll) -> Result<NodeOrders, ServerError> {
+        let poll = Box::new(poll);
+        self.ask_later(|reply| Request::Poll { node, poll, reply }).await
+    }
+
+    /// A node says good-bye: what it ran goes to others.
+    pub async fn leave_node(&self, node: NodeId, incarnation: String) -> Result<(), ServerError> {
+        self.ask_later(|reply| Request::Leave { node, incarnation, reply }).await
+    }
+
+    /// What a node must know of a job that runs.
+    pub async fn job_brief(&self, job: JobId) -> Result<JobBrief, ServerError> {
+        self.ask_later(|reply| Request::Brief { job, reply }).await
+    }
+
+    /// Waits until the loop has ended: by a shutdown, or because its store failed.
+    pub async fn stopped(&self) {
+        self.sender.closed().await;
+    }
+
+    /// Why the loop ended, where its store failed.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.failure()
+    }
+
+    /// The nodes that live.
+    pub async fn cluster_status(&self) -> Result<ClusterStatus, ServerError> {
+        self.ask_later(|reply| Request::Cluster { reply }).await
     }
 }
 
@@ -171,17 +298,32 @@ impl Drop for Server {
 }
 
 /// Opens the store under a new owner lock and removes what dead owners left and what is kept no longer.
-async fn start(state_dir: &std::path::Path) -> Result<(Metastore, OwnerLock), ServerError> {
-    let (store, lock) = take_over(state_dir).await?;
+async fn start(
+    state_dir: &std::path::Path,
+    database: Option<&str>,
+) -> Result<(Metastore, OwnerLock), ServerError> {
+    let (store, lock) = take_over(state_dir, database).await?;
     gc::collect_expired(&store, state_dir, &lock.uuid).await?;
     Ok((store, lock))
 }
 
-/// Opens the store under a new owner lock and cleans up after dead owners.
-async fn take_over(state_dir: &std::path::Path) -> Result<(Metastore, OwnerLock), ServerError> {
+/// Opens the store under a new owner lock, waits for the lead where others may have it, and cleans up after dead
+/// owners.
+async fn take_over(
+    state_dir: &std::path::Path,
+    database: Option<&str>,
+) -> Result<(Metastore, OwnerLock), ServerError> {
     // First the store: it tells best what is wrong with a state directory.
-    let store = Metastore::open(state_dir).await?;
+    let store = match database {
+        None => Metastore::open(state_dir).await?,
+        Some(url) => Metastore::connect(url).await?,
+    };
     let lock = OwnerLock::take(state_dir)?;
+    if !store.try_lead(&lock.uuid).await? {
+        tracing::warn!(database = %store.path().display(), "another server leads, waiting for the lead");
+        store.lead(&lock.uuid).await?;
+        tracing::warn!("this server leads now");
+    }
     let started =
         Change::OwnerStarted { uuid: lock.uuid.clone(), pid: std::process::id(), now_ns: clock::now_ns() };
     store.apply(&[started]).await?;

@@ -1,26 +1,41 @@
-//! What goes up to the server and down from it, by function call on one machine.
+//! What goes up to the server and down from it by function call; what crosses between processes is `api::control`.
 
-use api::{JobReport, JobSpec, Task, TaskFailure, TaskResult};
-use ids::{AttemptKey, JobId, NodeId};
+use api::{JobSpec, Task, TaskFailure, TaskResult};
+use ids::{AttemptKey, NodeId};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+/// Whom a server serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// The node in this process, which is sent home when every job is over.
+    Embedded,
+    /// Nodes that come and go.
+    Cluster,
+}
 
 /// Where the server keeps its state.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Holds `sailfish.db` and `owners/`; created where it is missing.
     pub state_dir: PathBuf,
+    pub service: Service,
+    /// A PostgreSQL that has the rows in place of the state directory, `postgres://...`. Several servers may be
+    /// started on one: the first leads, the others wait.
+    pub database: Option<String>,
 }
 
-/// A job that is in the store, with its directories created.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubmittedJob {
-    pub job: JobId,
-    /// Hidden sibling of the output directory in which the parts are written.
-    pub staging: PathBuf,
-    /// One directory for each `--disk`, in the same order. Nobody but the server creates or removes them.
-    pub disk_dirs: Vec<PathBuf>,
+impl ServerOptions {
+    /// A server for the node in this process.
+    pub fn embedded(state_dir: PathBuf) -> Self {
+        Self { state_dir, service: Service::Embedded, database: None }
+    }
+
+    /// A server for nodes elsewhere.
+    pub fn cluster(state_dir: PathBuf, database: Option<String>) -> Self {
+        Self { state_dir, service: Service::Cluster, database }
+    }
 }
 
 /// What every attempt of a job shares.
@@ -28,6 +43,7 @@ pub struct SubmittedJob {
 pub struct JobRun {
     pub spec: Arc<JobSpec>,
     pub staging: PathBuf,
+    /// On the node where the attempts run.
     pub disk_dirs: Vec<PathBuf>,
     /// Turns true when the job is cancelled, fails, or the server goes: an attempt polls it and stops.
     pub cancelled: Arc<AtomicBool>,
@@ -67,40 +83,4 @@ pub struct Assignment {
     pub attempt: AttemptKey,
     pub task: Task,
     pub job: Arc<JobRun>,
-}
-
-/// How a job ended.
-#[derive(Clone, Debug, PartialEq)]
-pub enum JobOutcome {
-    Succeeded(Box<JobReport>),
-    Failed {
-        failure: TaskFailure,
-        /// The attempt that failed last; None where the engine refused to go on (a proof that disagrees).
-        attempt: Option<AttemptKey>,
-        /// The exit code a front end ends with: that of the user's program where one failed.
-        exit_code: i32,
-    },
-    Cancelled {
-        reason: String,
-    },
-}
-
-/// Where a job stands, for people to look at.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct JobProgress {
-    /// In stage order; a stage that has not been expanded has no tasks yet.
-    pub stages: Vec<StageProgress>,
-    /// True once the last attempt has ended.
-    pub over: bool,
-}
-
-/// Where a stage stands.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StageProgress {
-    pub name: &'static str,
-    pub expanded: bool,
-    pub tasks: u32,
-    pub done: u32,
-    /// Attempts running now.
-    pub running: u32,
 }

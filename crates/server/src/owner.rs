@@ -35,6 +35,17 @@ pub(crate) struct DeadOwner {
     _file: File,
 }
 
+/// Takes the lock of the one server that may serve a state directory to a cluster; held while the file is open.
+pub(crate) fn serve_alone(state_dir: &Path) -> Result<File, ServerError> {
+    let path = state_dir.join("server.lock");
+    let lock = || -> std::io::Result<File> {
+        let file = File::options().create(true).truncate(false).write(true).open(&path)?;
+        file.try_lock()?;
+        Ok(file)
+    };
+    lock().map_err(|source| ServerError::OwnerLock { path, source })
+}
+
 pub(crate) fn owners_dir(state_dir: &Path) -> PathBuf {
     state_dir.join("owners")
 }

@@ -1,6 +1,6 @@
 //! What callers may see without asking the loop: progress, and the flags that stop attempts.
 
-use crate::messages::JobProgress;
+use api::control::JobProgress;
 use ids::JobId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -51,6 +51,7 @@ pub fn check(case: &Case, run: fn(&Case, &dyn ChunkService) -> Outcome) -> Reach
     }
     let config = Config {
         job: JobId(1),
+        node: ids::NodeId(0),
         layout: case.layout(),
         codec: case.codec,
         key_shape: case.key_shape(),

@@ -2,7 +2,7 @@
 //! and old ones arrive again late.
 
 use arena::{Charge, SlabWriter};
-use iappender::{AppendError, AppendFrame, AppendReply, ChunkService, Reservation};
+use iappender::{AppendAnswer, AppendError, AppendFrame, AppendReply, ChunkService};
 use ids::{ChunkId, IfileIndex, Source};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -99,8 +99,8 @@ impl ChunkService for FaultyService<'_> {
         self.call(|| self.inner.bind(ifile, source, frame_bytes))
     }
 
-    fn reserve(&self, chunk: ChunkId, source: Source, bytes: u64) -> Result<Reservation, AppendError> {
-        self.call(|| self.inner.reserve(chunk, source, bytes))
+    fn answers(&self, wait: bool) -> Result<Vec<AppendAnswer>, AppendError> {
+        self.inner.answers(wait)
     }
 
     fn append(&self, chunk: ChunkId, frame: AppendFrame) -> Result<AppendReply, AppendError> {

@@ -1,10 +1,10 @@
 //! What a job gets of the machine, checked, and the specification that all jobs of this kind begin with.
 
 use super::EngineArgs;
-use crate::plan::Plan;
+use crate::plan::{self, Plan};
 use crate::standard_output::{self, PrivateOutput};
-use crate::{machine, memory_size, paths, store};
-use anyhow::{Context, ensure};
+use crate::{paths, store};
+use anyhow::Context;
 use api::{Codec, Formats, JobSpec, OutputFormat, Partitioning, RecordFormat, Split};
 use mapreduce::layout::{self, LayoutRequest};
 use std::path::PathBuf;
@@ -16,6 +16,7 @@ pub struct Resources {
     pub slots: u32,
     pub disks: Vec<PathBuf>,
     pub state_dir: PathBuf,
+    pub server: Option<String>,
     pub start_dir: PathBuf,
     pub json: bool,
 }
@@ -24,20 +25,15 @@ impl Resources {
     /// Every error is the user's to mend and names the option.
     pub fn of(args: &EngineArgs) -> anyhow::Result<Resources> {
         let start_dir = std::env::current_dir().context("finding the current directory")?;
-        let memory_bytes = match &args.memory {
-            Some(text) => memory_size::parse(text).with_context(|| format!("--memory {text:?}"))?,
-            None => machine::default_memory_bytes(),
-        };
-        let slots = args.slots.unwrap_or_else(machine::default_slots);
-        let slots_max = machine::SLOTS_MAX;
-        ensure!((1..=slots_max).contains(&slots), "--slots {slots} is out of range: give 1 to {slots_max}");
+        let server = args.state.server.clone();
+        let (memory_bytes, slots) = plan::resources(args.memory.as_deref(), args.slots, server.as_deref())?;
         let state_dir = store::state_dir(args.state.state.as_deref())?;
         // The one under the state is made with the job.
         let disks = match args.disk.is_empty() {
             true => vec![state_dir.join("disk")],
             false => paths::disks(&args.disk, &start_dir)?,
         };
-        Ok(Resources { memory_bytes, slots, disks, state_dir, start_dir, json: args.json })
+        Ok(Resources { memory_bytes, slots, disks, state_dir, server, start_dir, json: args.json })
     }
 
     /// A place for the output of a job whose result is read and thrown away. It goes with the value; what processes
@@ -79,6 +75,7 @@ impl Resources {
             streaming: None,
             reduce_again: None,
             keep_seconds: None,
+            single: None,
         })
     }
 
@@ -88,6 +85,7 @@ impl Resources {
             spec,
             splits,
             state_dir: self.state_dir.clone(),
+            server: self.server.clone(),
             start_dir: self.start_dir.clone(),
             json: self.json,
             standard_output: None,

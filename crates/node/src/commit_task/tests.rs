@@ -30,6 +30,7 @@ fn spec(output: &Path, overwrite: bool) -> JobSpec {
         streaming: None,
         reduce_again: None,
         keep_seconds: None,
+        single: None,
         sync: false,
         layout: Layout {
             ifile_count: 1,

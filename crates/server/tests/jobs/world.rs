@@ -56,7 +56,7 @@ impl Place {
 }
 
 pub fn open(dir: &Path) -> Arc<Server> {
-    Arc::new(Server::open(ServerOptions { state_dir: dir.join("state") }).unwrap())
+    Arc::new(Server::open(ServerOptions::embedded(dir.join("state"))).unwrap())
 }
 
 pub fn spec(dir: &Path, output: &str) -> JobSpec {
@@ -84,6 +84,7 @@ pub fn spec(dir: &Path, output: &str) -> JobSpec {
         streaming: None,
         reduce_again: None,
         keep_seconds: None,
+        single: None,
         sync: false,
         layout: api::Layout { ifile_count: IFILES, ..derive(&request).unwrap() },
     }
@@ -149,6 +150,7 @@ fn answer(assignment: &Assignment, books: &Books) -> TaskResult {
         Task::Adopt(_) => unreachable!("no job here reduces another one's I-files"),
         Task::Merge(_) => unreachable!("so few runs need no merge"),
         Task::Reduce(task) => TaskResult::Reduce(reduce(task, attempt.attempt, books)),
+        Task::Run(_) => TaskResult::Run(Default::default()),
         Task::Commit(task) => TaskResult::Commit(publish(assignment, task)),
     }
 }

@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# The rows of the cluster's speed table that are about jobs: rates on SQLite and PostgreSQL, the time from submit to start,
+# real processes, a server that comes back. bench/README.md says how to read it. Figures count on an idle machine only.
+set -euo pipefail
+
+usage() {
+    cat >&2 <<TEXT
+usage: bench/cluster.sh [--jobs N]
+  --jobs N    no-op jobs of the rows about rates (default 1000000; fewer make a trial, whose rows are kept apart)
+Environment: SAILFISH (binary), BENCH_DIR (state; 5 GB for a million jobs), PGPORT (a free port, default 54391)
+TEXT
+    exit 2
+}
+jobs=1000000
+while [ $# -gt 0 ]; do
+    case $1 in
+        --jobs) [ $# -ge 2 ] || usage; jobs=$2; shift ;;
+        *) usage ;;
+    esac
+    shift
+done
+case $jobs in '' | *[!0-9]*) usage ;; esac
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+target=${CARGO_TARGET_DIR:-$root/target}
+sailfish=$(realpath "${SAILFISH:-$target/release/sailfish}")
+mkdir -p "${BENCH_DIR:-$target/bench}"
+work=$(mktemp -d "$(cd "${BENCH_DIR:-$target/bench}" && pwd)/cluster-XXXXXX")
+results_dir=$root/bench/results
+[ "$jobs" = 1000000 ] || results_dir=$target/bench/scaled-cluster
+mkdir -p "$results_dir"
+results=$results_dir/$(date -u +%Y-%m-%d)-cluster.tsv
+commit=$(git -C "$root" rev-parse --short=12 HEAD 2> /dev/null || echo unknown)
+build=$(sha256sum "$sailfish" | cut -c 1-12)
+[ -s "$results" ] || printf 'time\tcommit\tbuild\trow\tvalue\tunit\tmust\tverdict\tserver_cpu_s\tserver_rss_mib\n' > "$results"
+echo "# $(date -u +%H:%M:%S) cluster.sh --jobs $jobs; $(nproc) cores, Linux $(uname -r), $(stat -f -c %T "$work")," \
+    "load $(cut -d ' ' -f 1 /proc/loadavg)" >> "$results"
+
+server='' nodes='' postgres=''
+stop_server() {
+    for pid in $nodes $server; do kill "$pid" 2> /dev/null || true; done
+    for pid in $nodes $server; do wait "$pid" 2> /dev/null || true; done
+    server='' nodes=''
+}
+cleanup() {
+    stop_server
+    [ -z "$postgres" ] || as_user "$programs/pg_ctl" -D "$postgres/data" -m immediate -w stop > /dev/null 2>&1 || true
+    [ -z "$postgres" ] || rm -rf "$postgres"
+    rm -rf "$work"
+}
+trap 'exit 130' INT TERM
+trap cleanup EXIT
+
+serve() { # serve OPTION...: sets url
+    : > "$work/url"
+    "$sailfish" server --listen 127.0.0.1:0 "$@" > "$work/url" 2> "$work/server.log" &
+    server=$!
+    until [ -s "$work/url" ]; do
+        kill -0 "$server" 2> /dev/null || { cat "$work/server.log" >&2; exit 1; }
+        sleep 0.02
+    done
+    url=$(cat "$work/url")
+}
+
+row() { # row NAME VALUE UNIT MUST: a rate must be at least, a time at most
+    local verdict
+    verdict=$(awk -v value="$2" -v unit="$3" -v must="$4" \
+        'BEGIN { print (unit == "jobs/s" ? value >= must : value <= must) ? "met" : "MISSED" }')
+    printf '%-44s %10s %-7s must %-7s %s\n' "$1" "$2" "$3" "$4" "$verdict"
+    printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$(date -u +%H:%M:%S)" "$commit" "$build" "$1" "$2" "$3" "$4" \
+        "$verdict" "$(awk '{ print ($14 + $15) / 100 }' "/proc/$server/stat")" \
+        "$(awk '/^VmHWM/ { print int($2 / 1024) }' "/proc/$server/status")" >> "$results"
+}
+
+# The rate in the line of `sailfish bench jobs` that begins with `finished`.
+rate_of() { awk '/^finished/ { print $(NF - 1) }' "$work/out"; }
+
+rates() { # rates NAME MUST SERVER-OPTION...
+    local name=$1 must=$2
+    shift 2
+    serve "$@"
+    "$sailfish" bench jobs --server "$url" --jobs "$jobs" > "$work/out"
+    row "no-op jobs, 8 clients, $name" "$(rate_of)" jobs/s "$must"
+    # As many jobs again wait; the server is killed and comes back.
+    "$sailfish" bench jobs --server "$url" --jobs $((jobs / 10)) --only-submit > "$work/out"
+    kill -9 "$server"; wait "$server" 2> /dev/null || true
+    local began
+    began=$(date +%s.%N)
+    serve "$@"
+    row "back, $jobs jobs over, $((jobs / 10)) waiting, $name" "$(echo "$(date +%s.%N) $began" | awk '{ printf "%.2f", $1 - $2 }')" s 5
+    stop_server
+}
+
+rates SQLite 5000 --state "$work/sqlite"
+rm -rf "$work/sqlite"
+
+serve --state "$work/idle"
+"$sailfish" bench jobs --server "$url" --jobs 500 --latency --clients 1 --slots 1 > "$work/out"
+row "idle, submit to start, p50" "$(awk '{ print $5 }' "$work/out")" ms 5
+row "idle, submit to start, p99" "$(awk '{ print $8 }' "$work/out")" ms 25
+stop_server
+
+serve --state "$work/processes"
+"$sailfish" node --server "$url" --slots 4 --memory 64M --disk "$work/disk" 2> "$work/node.log" &
+nodes=$!
+until grep -q joined "$work/node.log"; do sleep 0.02; done
+"$sailfish" bench jobs --server "$url" --jobs 5000 --clients 0 -- /bin/true > "$work/out"
+row "/bin/true, one node of 4 slots" "$(rate_of)" jobs/s 800
+stop_server
+
+# The newest version that a distribution keeps, or one of PATH. PostgreSQL does not run as root.
+programs=$(ls -d /usr/lib/postgresql/*/bin 2> /dev/null | sort -V | tail -n 1)
+[ -n "$programs" ] || programs=$(dirname "$(command -v initdb || echo /none)")
+as_user() {
+    if [ "$(id -u)" = 0 ]; then setpriv --reuid=postgres --regid=postgres --clear-groups "$@"; else "$@"; fi
+}
+if [ -x "$programs/initdb" ]; then
+    port=${PGPORT:-54391}
+    postgres=$(mktemp -d "${TMPDIR:-/tmp}/sailfish-cluster-XXXXXX")
+    [ "$(id -u)" != 0 ] || chown postgres "$postgres"
+    as_user "$programs/initdb" -D "$postgres/data" -U sailfish -A trust -E UTF8 --locale=C > /dev/null
+    as_user "$programs/pg_ctl" -D "$postgres/data" -l "$postgres/log" -w -o "-p $port -k $postgres \
+        -c listen_addresses=127.0.0.1 -c shared_buffers=1GB -c max_wal_size=8GB" start > /dev/null
+    rates PostgreSQL 2500 --state "$work/postgres" --database "postgres://sailfish@127.0.0.1:$port/postgres"
+else
+    echo "PostgreSQL: not run: there is none (initdb, pg_ctl)"
+fi
+echo "Raw rows: ${results#"$root"/}"

@@ -1,0 +1,351 @@
+//! Messages of the control port: between a server, its nodes and its clients. Documented in docs/protocol.md.
+
+use crate::task::RunTask;
+use crate::{Boundaries, JobReport, JobSpec, KeyBytes, Split, Task, TaskFailure, TaskResult};
+use ids::{AttemptKey, JobId, NodeId};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use utoipa::ToSchema;
+
+/// Version of these messages; server, nodes and clients must agree on it.
+pub const PROTOCOL_VERSION: u32 = 1;
+/// Most bytes of a request body, and of an answer: a result that seals very many runs is the largest.
+pub const BODY_BYTES_MAX: usize = 256 << 20;
+/// Longest that the server holds a poll back while there is nothing to say, in milliseconds.
+pub const POLL_MS_MAX: u64 = 5_000;
+
+/// A job as a client hands it in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobSubmission {
+    pub spec: JobSpec,
+    /// The inputs of the map tasks, in order.
+    pub splits: Vec<Split>,
+    /// Files of the client's machine that programs need, by content; nodes fetch them from the server.
+    #[serde(default)]
+    pub shipped: Vec<ShippedFile>,
+    /// Whose job it is; jobs of users share the cluster.
+    #[serde(default)]
+    pub user: String,
+    /// Jobs of a higher priority go first.
+    #[serde(default)]
+    pub priority: i32,
+}
+
+/// Jobs of one task each, handed in together: they are stored in one transaction, all or none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobBatch {
+    /// Of each of them.
+    pub name: String,
+    /// One for each job, at most [`BATCH_JOBS_MAX`].
+    pub tasks: Vec<RunTask>,
+    /// Whose they are.
+    #[serde(default)]
+    pub user: String,
+    /// Jobs of a higher priority go first.
+    #[serde(default)]
+    pub priority: i32,
+}
+
+/// Most jobs that are handed in together.
+pub const BATCH_JOBS_MAX: usize = 1_000;
+
+/// The numbers of jobs that were handed in together: `first` and those that follow it, in the order of the tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SubmittedBatch {
+    pub first: JobId,
+    pub count: u32,
+}
+
+/// What the program of a one-task job wrote, as far as it is remembered; empty before its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobLogs {
+    pub standard_output: String,
+    pub standard_error: String,
+}
+
+/// A file that travels by the hash of its content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShippedFile {
+    /// Where it lies on the client's machine, as the job's specification names it.
+    #[schema(value_type = String)]
+    pub path: PathBuf,
+    /// SHA-256 of the content, 64 hex digits.
+    pub sha256: String,
+    pub executable: bool,
+}
+
+/// A job that is in the store, with its staging directory created.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SubmittedJob {
+    pub job: JobId,
+    /// Hidden sibling of the output directory in which the parts are written.
+    #[schema(value_type = String)]
+    pub staging: PathBuf,
+    /// Embedded: one directory for each `--disk`, made and removed by the server. In a cluster each node makes its
+    /// own, and this is empty.
+    #[schema(value_type = Vec<String>)]
+    pub disk_dirs: Vec<PathBuf>,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum JobOutcome {
+    Succeeded(Box<JobReport>),
+    /// A job of one task has succeeded: there is nothing to report.
+    Done,
+    Failed {
+        failure: TaskFailure,
+        /// The attempt that failed last; None where the engine refused to go on (a proof that disagrees).
+        attempt: Option<AttemptKey>,
+        /// The exit code a front end ends with: that of the user's program where one failed.
+        exit_code: i32,
+    },
+    Cancelled {
+        reason: String,
+    },
+}
+
+/// Where a job stands, for people to look at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobProgress {
+    /// In stage order; a stage that has not been expanded has no tasks yet.
+    pub stages: Vec<StageProgress>,
+    /// True once the last attempt has ended.
+    pub over: bool,
+}
+
+/// Where a stage stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StageProgress {
+    pub name: String,
+    pub expanded: bool,
+    pub tasks: u32,
+    pub done: u32,
+    /// Attempts running now.
+    pub running: u32,
+}
+
+/// The answer to a wait: None while the job is not over.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WaitAnswer {
+    pub outcome: Option<JobOutcome>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CancelRequest {
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BoundariesProposal {
+    pub keys: Vec<KeyBytes>,
+}
+
+/// What answers a proposal: the boundaries that stand, proposed by whoever was first.
+pub type BoundariesAnswer = Boundaries;
+
+/// What a node says of itself when it comes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeInfo {
+    pub protocol: u32,
+    /// Version of its program.
+    pub version: String,
+    pub name: String,
+    pub rack: String,
+    pub slots: u32,
+    /// For the buffers of one job.
+    pub memory_bytes: u64,
+    /// Of its processor, as in `x86_64`.
+    pub architecture: String,
+    /// Where other nodes reach its data port; empty where it has none.
+    #[serde(default)]
+    pub data_url: String,
+}
+
+/// A node that is known from now on. A process that comes again is a new node: what it had in memory is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeWelcome {
+    pub node: NodeId,
+    /// Must stand in everything that the node says: it tells this process from every other one.
+    pub incarnation: String,
+    /// The node counts as dead when nothing is heard of it for so long.
+    pub lease_ms: u64,
+}
+
+/// Finished work goes up, new work comes down. The server answers at once where it has anything to say, else after
+/// at most [`POLL_MS_MAX`], or when a later poll of the same node arrives.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodePoll {
+    pub incarnation: String,
+    /// Number of the last order that arrived; orders after it are sent again.
+    pub received: u64,
+    /// Slots that run nothing now and wait for work.
+    pub free_slots: Vec<u32>,
+    /// Ends of attempts the server has not confirmed yet by answering a poll that carried them.
+    pub finished: Vec<AttemptEnd>,
+    /// Every attempt that the node runs or whose end is not confirmed: a server that starts again learns from it
+    /// which of its orders never arrived.
+    #[serde(default)]
+    pub held: Vec<AttemptKey>,
+}
+
+/// The end of an attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttemptEnd {
+    pub attempt: AttemptKey,
+    pub outcome: AttemptOutcome,
+    /// Nanoseconds since 1970.
+    pub started_ns: u64,
+    /// Nanoseconds since 1970.
+    pub ended_ns: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum AttemptOutcome {
+    Succeeded(TaskResult),
+    Failed(TaskFailure),
+}
+
+impl From<Result<TaskResult, TaskFailure>> for AttemptOutcome {
+    fn from(outcome: Result<TaskResult, TaskFailure>) -> Self {
+        match outcome {
+            Ok(result) => Self::Succeeded(result),
+            Err(failure) => Self::Failed(failure),
+        }
+    }
+}
+
+impl From<AttemptOutcome> for Result<TaskResult, TaskFailure> {
+    fn from(outcome: AttemptOutcome) -> Self {
+        match outcome {
+            AttemptOutcome::Succeeded(result) => Ok(result),
+            AttemptOutcome::Failed(failure) => Err(failure),
+        }
+    }
+}
+
+/// The answer to a poll.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeOrders {
+    /// In order of their numbers, which grow by one; those the node has seen already are passed over.
+    pub orders: Vec<NumberedOrder>,
+    /// The nodes that live.
+    pub peers: Vec<NodeAddress>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NumberedOrder {
+    pub number: u64,
+    pub order: NodeOrder,
+}
+
+/// What a node must do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum NodeOrder {
+    /// Run an attempt. What it needs to know of the job is at `/v1/jobs/JOB/brief`.
+    Start { attempt: AttemptKey, slot: u32, task: Box<Task> },
+    /// Attempts of the job stop as soon as they can.
+    Stop { job: JobId },
+    /// The job is over: everything of it goes.
+    Forget { job: JobId },
+}
+
+/// Where the record data of a node is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeAddress {
+    pub node: NodeId,
+    pub rack: String,
+    pub data_url: String,
+}
+
+/// What a node needs to know to run attempts of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobBrief {
+    pub job: JobId,
+    pub spec: JobSpec,
+    #[schema(value_type = String)]
+    pub staging: PathBuf,
+    pub shipped: Vec<ShippedFile>,
+}
+
+/// A node as others see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeStatus {
+    pub node: NodeId,
+    pub info: NodeInfo,
+    /// Attempts that it runs now.
+    pub running: u32,
+    /// Since it was last heard of, in milliseconds.
+    pub silent_ms: u64,
+}
+
+/// The nodes that live, and what a job may count on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterStatus {
+    pub nodes: Vec<NodeStatus>,
+}
+
+impl ClusterStatus {
+    /// Slots of all nodes.
+    pub fn slots(&self) -> u32 {
+        self.nodes.iter().map(|node| node.info.slots).sum()
+    }
+
+    /// Memory that every node has for a job; None without nodes.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        self.nodes.iter().map(|node| node.info.memory_bytes).min()
+    }
+}
+
+/// What an error answer holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ErrorAnswer {
+    /// One word that a program can act on.
+    pub code: ErrorCode,
+    /// One sentence for people.
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    /// The request cannot be understood, or asks for what cannot be.
+    BadRequest,
+    /// The request was understood and refused: an option, an output, a path. The user's to change.
+    Refused,
+    NotFound,
+    /// The node is not, or no longer, known: it must register anew and forget what it has.
+    UnknownNode,
+    /// Server and caller speak different versions.
+    VersionMismatch,
+    Unauthenticated,
+    Forbidden,
+    TooLarge,
+    /// The server cannot go on; another one may.
+    Failed,
+}

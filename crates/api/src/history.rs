@@ -1,0 +1,242 @@
+//! What the store remembers of jobs, as it is read, sent and shown. Times are nanoseconds since 1970.
+
+use crate::{JobSpec, KeyBytes, TaskFailure};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use utoipa::ToSchema;
+
+/// The latest jobs, newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobList {
+    pub jobs: Vec<JobRow>,
+}
+
+/// Everything about a job but its report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobDetails {
+    pub job: JobRow,
+    pub spec: JobSpec,
+    /// In order.
+    pub stages: Vec<StageRow>,
+    /// In order of stage, task and number.
+    pub attempts: Vec<AttemptRow>,
+    /// The latest, oldest first.
+    pub events: Vec<EventRow>,
+}
+
+/// How many there may be, as `?limit=N` at the end of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    pub limit: Option<u32>,
+}
+
+/// A question in SQL.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StateQuestion {
+    /// One statement: select, with, values or explain.
+    pub statement: String,
+    /// Rows beyond this many are left off; a server may leave off more.
+    pub rows_max: u32,
+}
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    Running,
+    /// Its commit task exists: the output may be in place.
+    Committing,
+    Succeeded,
+    Failed,
+    Cancelled,
+    /// Its owner died before it was over.
+    Interrupted,
+}
+
+impl JobState {
+    /// The word in the table.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Committing => "committing",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// The state of a word.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Running, Self::Committing, Self::Succeeded, Self::Failed, Self::Cancelled, Self::Interrupted]
+            .into_iter()
+            .find(|state| state.word() == word)
+    }
+
+    /// Whether nothing follows this state.
+    pub fn over(self) -> bool {
+        !matches!(self, Self::Running | Self::Committing)
+    }
+}
+
+/// What became of the intermediate data that a job was told to keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeptFiles {
+    Kept,
+    /// Somebody began to remove them: they may be read no more.
+    Removing,
+    Removed,
+}
+
+impl KeptFiles {
+    /// The word in the table.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::Removing => "removing",
+            Self::Removed => "removed",
+        }
+    }
+
+    /// The state of a word.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Kept, Self::Removing, Self::Removed].into_iter().find(|state| state.word() == word)
+    }
+}
+
+/// How an attempt stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptState {
+    Running,
+    Succeeded,
+    /// It succeeded too late.
+    Discarded,
+    Failed,
+    Cancelled,
+    Interrupted,
+}
+
+impl AttemptState {
+    /// The word in the table.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Discarded => "discarded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// The state of a word.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Running, Self::Succeeded, Self::Discarded, Self::Failed, Self::Cancelled, Self::Interrupted]
+            .into_iter()
+            .find(|state| state.word() == word)
+    }
+}
+
+/// A job without its specification and report; see [`JobDetails`] and [`crate::JobReport`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobRow {
+    pub job: JobId,
+    pub owner: String,
+    /// Who submitted it; None where nobody asked.
+    pub user: Option<String>,
+    /// Larger goes first.
+    pub priority: i32,
+    pub name: String,
+    pub state: JobState,
+    #[schema(value_type = String)]
+    pub output: PathBuf,
+    #[schema(value_type = String)]
+    pub staging: PathBuf,
+    #[schema(value_type = Vec<String>)]
+    pub disk_dirs: Vec<PathBuf>,
+    pub exit_code: Option<i32>,
+    pub error: Option<String>,
+    pub created_ns: u64,
+    pub started_ns: Option<u64>,
+    pub ended_ns: Option<u64>,
+    /// None: its directories may still exist.
+    pub cleaned_ns: Option<u64>,
+    /// The job whose kept I-files this one reads.
+    pub reduce_again: Option<JobId>,
+    /// None where nothing was kept.
+    pub kept_files: Option<KeptFiles>,
+    /// When kept files may go by themselves; None: never.
+    pub keep_until_ns: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StageRow {
+    pub stage: StageIndex,
+    pub name: String,
+    /// `waiting`, `running` or `done`.
+    pub state: String,
+    /// None before the stage is expanded.
+    pub task_count: Option<u32>,
+    pub tasks_done: u32,
+    pub expanded_ns: Option<u64>,
+    pub ended_ns: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttemptRow {
+    pub attempt: AttemptKey,
+    pub node: NodeId,
+    pub slot: u32,
+    pub state: AttemptState,
+    pub assigned_ns: u64,
+    pub started_ns: Option<u64>,
+    /// When the runs of a reduce attempt were open; None for others, and where it failed.
+    pub opened_ns: Option<u64>,
+    pub ended_ns: Option<u64>,
+    pub failure: Option<TaskFailure>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EventRow {
+    /// Grows with time.
+    pub event: u64,
+    pub time_ns: u64,
+    pub stage: Option<StageIndex>,
+    pub task: Option<TaskIndex>,
+    pub attempt: Option<AttemptNumber>,
+    pub kind: String,
+    pub detail: Option<String>,
+}
+
+/// The answer to a statement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    pub columns: Vec<String>,
+    pub rows: Vec<Vec<Cell>>,
+    /// There were more rows than the limit.
+    pub truncated: bool,
+}
+
+/// One value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Cell {
+    Null,
+    Integer(i64),
+    Real(f64),
+    Text(String),
+    /// Hex in messages.
+    Blob(KeyBytes),
+}

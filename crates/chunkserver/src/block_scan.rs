@@ -1,0 +1,270 @@
+//! A key range of a run as encoded blocks, for readers on other nodes: stored blocks go as they are, those at the
+//! edges are cut, and what is in memory is encoded on the way.
+
+use crate::ChunkServer;
+use crate::cursor::damaged;
+use crate::disks::DiskFile;
+use crate::error::ChunkServerError;
+use crate::run::{DiskRun, MemoryRun, Place, Run};
+use api::Codec;
+use chunksorter::{BATCH_RECORDS, OrderCursor, Position};
+use diskfile::WindowReader;
+use ids::{AttemptNumber, RunId, TaskIndex};
+use ifile::key_index::index_key;
+use ifile::run_file::FILE_HEADER_BYTES;
+use ifile::{BLOCK_HEADER_BYTES, BlockHeader, FormatError, IndexEntry, Problem, RunFile, block, record};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A block that a scan gave out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanBlock {
+    pub records: u32,
+    /// Of its first record, as a key index keeps it: the beginning of the partition key. Blocks whose first keys
+    /// differ are in their order; where they are equal, [`FirstRecord`] decides.
+    pub first_key: Vec<u8>,
+}
+
+/// What orders the first record of a block among those of other runs: its key, then its source.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FirstRecord {
+    pub key: Vec<u8>,
+    pub rank: (TaskIndex, AttemptNumber, u64),
+}
+
+/// The blocks of one run in a key range, in order.
+pub struct BlockScan {
+    run: Arc<Run>,
+    lower: Option<Vec<u8>>,
+    upper: Option<Vec<u8>>,
+    codec: Codec,
+    block_bytes: usize,
+    place: ScanPlace,
+    /// Raw bytes of a block that is made here.
+    raw: Vec<u8>,
+}
+
+enum ScanPlace {
+    Memory {
+        cursor: OrderCursor,
+        /// Records that were taken from it and are in no block yet.
+        taken: VecDeque<Position>,
+    },
+    Disk {
+        reader: WindowReader,
+        /// Blocks of the range that were not read yet, last first, and whether each lies inside as a whole.
+        unread: Vec<(IndexEntry, bool)>,
+    },
+}
+
+impl ChunkServer {
+    /// Opens a run for the records with lower <= partition key < upper. From disk, blocks are read
+    /// `read_ahead_bytes` at a time (at least a block).
+    pub fn scan(
+        &self,
+        run: RunId,
+        lower: Option<&[u8]>,
+        upper: Option<&[u8]>,
+        read_ahead_bytes: usize,
+    ) -> Result<BlockScan, ChunkServerError> {
+        let run = self.run(run).ok_or(ChunkServerError::UnknownRun(run))?;
+        let place = match &run.place {
+            Place::Memory(memory) => {
+                let cursor = memory.order.cursor(memory.views(), lower, upper);
+                ScanPlace::Memory { cursor, taken: VecDeque::with_capacity(BATCH_RECORDS) }
+            }
+            Place::Disk(disk) => open_disk(disk, lower, upper, read_ahead_bytes)?,
+        };
+        Ok(BlockScan {
+            run,
+            lower: lower.map(<[u8]>::to_vec),
+            upper: upper.map(<[u8]>::to_vec),
+            codec: self.shared.config.codec,
+            block_bytes: self.shared.config.layout.block_bytes as usize,
+            place,
+            raw: Vec::new(),
+        })
+    }
+}
+
+fn open_disk(
+    disk: &DiskRun,
+    lower: Option<&[u8]>,
+    upper: Option<&[u8]>,
+    read_ahead_bytes: usize,
+) -> Result<ScanPlace, ChunkServerError> {
+    let named = DiskFile::open(&disk.path).map_err(|source| ChunkServerError::Disk {
+        action: "open",
+        path: disk.path.clone(),
+        source,
+    })?;
+    let index = RunFile::open(&named).map_err(|source| damaged(disk, source))?.index;
+    let range = index.blocks_in_range(lower, upper);
+    let offset = |block: usize| index.entries.get(block).map_or(disk.blocks_end, |entry| entry.offset_bytes);
+    let stretch = offset(range.start).max(FILE_HEADER_BYTES as u64)..offset(range.end);
+    let unread = range.rev().map(|block| {
+        let inside = index.is_wholly_inside(block, lower, upper);
+        (index.entries[block].clone(), inside)
+    });
+    let unread = unread.collect();
+    let reader = WindowReader::new(disk.open()?, Arc::clone(&disk.reads), stretch, read_ahead_bytes);
+    Ok(ScanPlace::Disk { reader, unread })
+}
+
+impl BlockScan {
+    /// Leaves blocks that are made here as they are; those on disk go as they stand there all the same.
+    pub fn uncompressed(self) -> Self {
+        Self { codec: Codec::None, ..self }
+    }
+
+    /// The run being scanned.
+    pub fn run(&self) -> &Arc<Run> {
+        &self.run
+    }
+
+    /// Appends the next block to `out`, header and stored bytes; None at the end of the range. Blocks are never
+    /// empty.
+    pub fn next_block(&mut self, out: &mut Vec<u8>) -> Result<Option<ScanBlock>, ChunkServerError> {
+        let Self { run, lower, upper, codec, block_bytes, place, raw } = self;
+        match (place, &run.place) {
+            (ScanPlace::Memory { cursor, taken }, Place::Memory(memory)) => {
+                raw.clear();
+                let made = fill_block(run, memory, cursor, taken, *block_bytes, raw);
+                if let Some(made) = &made {
+                    block::encode(raw, made.records, *codec, out);
+                }
+                Ok(made)
+            }
+            (ScanPlace::Disk { reader, unread }, Place::Disk(disk)) => {
+                while let Some((entry, inside)) = unread.pop() {
+                    let (header, stored) = read_block(disk, reader, &entry, out)?;
+                    if inside {
+                        return Ok(Some(ScanBlock { records: header.records, first_key: entry.first_key }));
+                    }
+                    let bounds = (lower.as_deref(), upper.as_deref());
+                    let cut = cut_block(run, disk, &entry, &header, &out[stored..], bounds, raw)?;
+                    out.truncate(stored - BLOCK_HEADER_BYTES);
+                    if let Some(cut) = cut {
+                        block::encode(raw, cut.records, *codec, out);
+                        return Ok(Some(cut));
+                    }
+                }
+                Ok(None)
+            }
+            _ => unreachable!("a run never moves from memory to disk: it is replaced"),
+        }
+    }
+
+    /// The first record of a block that [`Self::next_block`] gave out.
+    pub fn first_record(&self, encoded: &[u8]) -> Result<FirstRecord, FormatError> {
+        let header = BlockHeader::decode(encoded)?;
+        let mut raw = Vec::new();
+        block::decode_into(&header, &encoded[BLOCK_HEADER_BYTES..], &mut raw)?;
+        let first = block::decode_record(self.run.key_shape, &raw);
+        let source = |row: u32| self.run.sources.get(row as usize);
+        match first.and_then(|(row, record, _)| Some((source(row)?.rank(), record.key.to_vec()))) {
+            Some((rank, key)) => Ok(FirstRecord { key, rank }),
+            None => Err(FormatError::at(0, Problem::Field { what: "a record of a block", value: 0 })),
+        }
+    }
+}
+
+/// Gathers records of a run in memory until a block is full.
+fn fill_block(
+    run: &Run,
+    memory: &MemoryRun,
+    cursor: &mut OrderCursor,
+    taken: &mut VecDeque<Position>,
+    block_bytes: usize,
+    raw: &mut Vec<u8>,
+) -> Option<ScanBlock> {
+    let views = memory.views();
+    let mut made: Option<ScanBlock> = None;
+    loop {
+        if taken.is_empty() {
+            cursor.take_batch(&memory.order, views, |position, _| taken.push_back(position));
+        }
+        let Some(position) = taken.front().copied() else { return made };
+        let bytes = &views[position.frame as usize][position.offset as usize..];
+        let Some(record) = record::decode(run.key_shape, bytes) else {
+            unreachable!("a record that was sorted was decoded before");
+        };
+        if made.is_some() && raw.len() + record.encoded.len() + 5 > block_bytes {
+            return made;
+        }
+        taken.pop_front();
+        block::push_record(raw, memory.row_of_frame[position.frame as usize], record.encoded);
+        match &mut made {
+            Some(made) => made.records += 1,
+            None => made = Some(ScanBlock { records: 1, first_key: index_key(&record).0 }),
+        }
+    }
+}
+
+/// Appends a stored block to `out`; gives its header and where in `out` the stored bytes begin.
+fn read_block(
+    disk: &DiskRun,
+    reader: &mut WindowReader,
+    entry: &IndexEntry,
+    out: &mut Vec<u8>,
+) -> Result<(BlockHeader, usize), ChunkServerError> {
+    let bytes = reader.take(entry.stored_bytes as usize).map_err(|source| match source.kind() {
+        std::io::ErrorKind::UnexpectedEof => {
+            let problem = Problem::Truncated { needed_bytes: entry.stored_bytes.into(), present_bytes: 0 };
+            damaged(disk, FormatError::at(entry.offset_bytes, problem))
+        }
+        _ => ChunkServerError::Disk { action: "read", path: disk.path.clone(), source },
+    })?;
+    let header =
+        BlockHeader::decode(bytes).map_err(|error| damaged(disk, error.shifted(entry.offset_bytes)))?;
+    let present = entry.stored_bytes.saturating_sub(BLOCK_HEADER_BYTES as u32);
+    if header.stored_bytes != present || header.records != entry.records {
+        let problem = Problem::Disagreement {
+            what: "size of a block",
+            here: header.stored_bytes.into(),
+            there: present.into(),
+        };
+        return Err(damaged(disk, FormatError::at(entry.offset_bytes, problem)));
+    }
+    let stored = out.len() + BLOCK_HEADER_BYTES;
+    out.extend_from_slice(bytes);
+    Ok((header, stored))
+}
+
+/// Leaves in `raw` the records of a block that lie in the range; None when there are none.
+fn cut_block(
+    run: &Run,
+    disk: &DiskRun,
+    entry: &IndexEntry,
+    header: &BlockHeader,
+    stored: &[u8],
+    (lower, upper): (Option<&[u8]>, Option<&[u8]>),
+    raw: &mut Vec<u8>,
+) -> Result<Option<ScanBlock>, ChunkServerError> {
+    let at_block = |error: FormatError| damaged(disk, error.shifted(entry.offset_bytes));
+    block::decode_into(header, stored, raw).map_err(at_block)?;
+    let (mut start, mut end, mut next) = (None, 0, 0);
+    let mut made: Option<ScanBlock> = None;
+    while next < raw.len() {
+        let Some((_, record, taken)) = block::decode_record(run.key_shape, &raw[next..]) else {
+            let problem = Problem::Field { what: "a record of a block", value: next as u64 };
+            return Err(at_block(FormatError::at(0, problem)));
+        };
+        let key = record.partition_key();
+        if upper.is_some_and(|upper| key >= upper) {
+            break;
+        }
+        if lower.is_none_or(|lower| key >= lower) {
+            start.get_or_insert(next);
+            end = next + taken;
+            match &mut made {
+                Some(made) => made.records += 1,
+                None => made = Some(ScanBlock { records: 1, first_key: index_key(&record).0 }),
+            }
+        }
+        next += taken;
+    }
+    raw.truncate(end);
+    raw.drain(..start.unwrap_or(end));
+    Ok(made)
+}

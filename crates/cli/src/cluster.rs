@@ -1,0 +1,218 @@
+//! `sailfish server`, `sailfish node`, `sailfish local`: the processes of a cluster.
+
+use crate::exit::Failure;
+use crate::terminal::{print, tell};
+use crate::{machine, memory_size, store};
+use anyhow::{Context, anyhow, ensure};
+use api::control::{NodeInfo, PROTOCOL_VERSION};
+use client::NodeLink;
+use dataport::{Chunkservers, DataClient};
+use metastore::Metastore;
+use node::{Disks, Node, NodeOptions, Remote};
+use program::Programs;
+use server::{Server, ServerOptions};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+mod args;
+mod local;
+
+pub use args::{LocalArgs, NodeArgs, ServerArgs};
+pub use local::run as run_local;
+
+/// Waits for Ctrl-C, a request to terminate, or with `with_parent` the end of standard input.
+fn until_told(with_parent: bool, act: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("listening for signals")?;
+    let act = Arc::new(Mutex::new(Some(act)));
+    let once = move || {
+        let act = act.lock().unwrap_or_else(PoisonError::into_inner).take();
+        act.into_iter().for_each(|act| act());
+    };
+    let thread = |name: &str| std::thread::Builder::new().name(name.to_string());
+    if with_parent {
+        let once = once.clone();
+        let ends = move || {
+            // Nothing is said there; an error is an end as well.
+            let _ = std::io::stdin().read_to_end(&mut Vec::new());
+            once();
+        };
+        thread("parent").spawn(ends).context("starting a thread")?;
+    }
+    let told = move || signals.forever().take(1).for_each(|_| once());
+    thread("signals").spawn(told).context("starting a thread")?;
+    Ok(())
+}
+
+/// Serves until told to stop.
+pub fn run_server(args: &ServerArgs) -> Result<(), Failure> {
+    machine::raise_open_file_limit();
+    let listen: SocketAddr = args
+        .listen
+        .parse()
+        .with_context(|| {
+            format!("--listen {}: give an address and a port, as in 127.0.0.1:7070", args.listen)
+        })
+        .map_err(Failure::refused)?;
+    if !listen.ip().is_loopback() {
+        let why = "other machines must not reach it before there are tokens and TLS";
+        return Err(Failure::refused(anyhow!("--listen {listen} is no loopback address: {why}")));
+    }
+    let state_dir = store::state_dir(args.state.as_deref()).map_err(Failure::refused)?;
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let leads = Arc::new(AtomicBool::new(false));
+    let told_leads = Arc::clone(&leads);
+    until_told(args.with_parent, move || {
+        if !told_leads.load(Ordering::Relaxed) {
+            // It waits for the lead and has nothing to end.
+            std::process::exit(0);
+        }
+        let _ = stop.send(());
+    })?;
+    let options = ServerOptions::cluster(state_dir.clone(), args.database.clone());
+    let server = Server::open(options).map_err(Failure::from_server)?;
+    leads.store(true, Ordering::Relaxed);
+    let server = Arc::new(server);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("control")
+        .enable_all()
+        .build()
+        .context("starting the threads of the control port")?;
+    let serving: anyhow::Result<()> = runtime.block_on(async {
+        let store = match &args.database {
+            None => Metastore::open(&state_dir).await?,
+            Some(url) => Metastore::connect(url).await?,
+        };
+        let listener =
+            tokio::net::TcpListener::bind(listen).await.with_context(|| format!("--listen {listen}"))?;
+        let address = listener.local_addr().context("finding the address")?;
+        tell(&format!("sailfish: serving at http://{address}, state in {}", store.path().display()));
+        print(&format!("http://{address}\n"))?;
+        let port = controlport::Port::new(Arc::clone(&server), store);
+        tokio::select! {
+            served = controlport::serve(listener, port, std::future::pending()) => served.context("serving"),
+            _ = stopped => Ok(()),
+            _ = server.stopped() => {
+                Err(anyhow!("the server ended: {}", server.failure().unwrap_or_default()))
+            }
+        }
+    });
+    server.shutdown();
+    runtime.shutdown_background();
+    Ok(serving?)
+}
+
+/// Runs tasks until told to stop. A node that the server has given up comes back as a new one.
+pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
+    machine::raise_open_file_limit();
+    let mut info = node_info(args).map_err(Failure::refused)?;
+    let data_port = DataPort::open(&args.listen).map_err(Failure::refused)?;
+    info.data_url = data_port.url.clone();
+    let disks: Vec<PathBuf> = match args.disk.is_empty() {
+        true => vec![store::state_dir(None).map_err(Failure::refused)?.join("disk")],
+        false => args.disk.clone(),
+    };
+    let start_dir = std::env::current_dir().context("finding the current directory")?;
+    let current: Arc<Mutex<Option<Arc<Remote>>>> = Arc::default();
+    let (stopping, programs) = (Arc::new(AtomicBool::new(false)), Arc::new(Programs::new()));
+    let (told, told_of, kill) = (Arc::clone(&stopping), Arc::clone(&current), Arc::clone(&programs));
+    until_told(args.with_parent, move || {
+        told.store(true, Ordering::Relaxed);
+        let remote = told_of.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(remote) = remote {
+            // A server that is gone learns it from the silence.
+            let _ = remote.link().leave();
+            remote.end();
+        }
+        kill.kill_all();
+        std::process::exit(0);
+    })?;
+    while !stopping.load(Ordering::Relaxed) {
+        let link = NodeLink::join(&args.server, &info).map_err(Failure::from_client)?;
+        let (node, incarnation) = (link.node(), link.incarnation().to_string());
+        tell(&format!("sailfish: {} joined {} as {node}", info.name, args.server));
+        let disks = Disks::open(&disks, &incarnation).context("--disk").map_err(Failure::refused)?;
+        let remote = Arc::new(Remote::new(link, disks, data_port.client.clone()));
+        *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&remote));
+        let options =
+            NodeOptions { slots: info.slots, start_dir: start_dir.clone(), programs: Arc::clone(&programs) };
+        let running = Node::start(remote.clone(), options).map_err(anyhow::Error::from)?;
+        running.share_record_data(remote);
+        let serving = data_port.serve(running.chunkservers(node::data_incarnation(node), None))?;
+        running.join();
+        serving.abort();
+        current.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if !stopping.load(Ordering::Relaxed) {
+            tell(&format!("sailfish: the server at {} has given {node} up; joining anew", args.server));
+        }
+    }
+    Ok(())
+}
+
+/// Where other nodes append and read.
+struct DataPort {
+    runtime: tokio::runtime::Runtime,
+    listener: std::net::TcpListener,
+    url: String,
+    client: DataClient,
+}
+
+impl DataPort {
+    fn open(listen: &str) -> anyhow::Result<DataPort> {
+        let address: SocketAddr =
+            listen.parse().with_context(|| format!("--listen {listen}: give an address and a port"))?;
+        let why = "other machines must not reach it before there are tokens and TLS";
+        ensure!(address.ip().is_loopback(), "--listen {listen} is no loopback address: {why}");
+        let listener = std::net::TcpListener::bind(address).with_context(|| format!("--listen {listen}"))?;
+        listener.set_nonblocking(true).context("--listen")?;
+        let url = format!("http://{}", listener.local_addr().context("--listen")?);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("data")
+            .enable_all()
+            .build()
+            .context("starting the threads of the data port")?;
+        let client = DataClient::new(runtime.handle().clone(), None).context("starting the data port")?;
+        Ok(DataPort { runtime, listener, url, client })
+    }
+
+    fn serve(&self, chunkservers: Arc<dyn Chunkservers>) -> anyhow::Result<tokio::task::JoinHandle<()>> {
+        let listener = self.listener.try_clone().context("starting the data port")?;
+        let _inside = self.runtime.enter();
+        let listener = tokio::net::TcpListener::from_std(listener).context("starting the data port")?;
+        Ok(self.runtime.spawn(controlport::serve_data(listener, dataport::router(chunkservers))))
+    }
+}
+
+fn node_info(args: &NodeArgs) -> anyhow::Result<NodeInfo> {
+    let memory_bytes = match &args.memory {
+        Some(text) => memory_size::parse(text).with_context(|| format!("--memory {text:?}"))?,
+        None => machine::default_memory_bytes(),
+    };
+    let slots = args.slots.unwrap_or_else(machine::default_slots);
+    let slots_max = machine::SLOTS_MAX;
+    ensure!((1..=slots_max).contains(&slots), "--slots {slots} is out of range: give 1 to {slots_max}");
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        None => {
+            let host = rustix::system::uname();
+            format!("{}-{}", host.nodename().to_string_lossy(), std::process::id())
+        }
+    };
+    ensure!(!name.is_empty() && name.len() <= args::NAME_BYTES_MAX, "--name {name:?}: give 1 to 100 bytes");
+    Ok(NodeInfo {
+        protocol: PROTOCOL_VERSION,
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        name,
+        rack: args.rack.clone(),
+        slots,
+        memory_bytes,
+        architecture: std::env::consts::ARCH.to_string(),
+        data_url: String::new(),
+    })
+}

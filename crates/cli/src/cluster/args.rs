@@ -1,0 +1,77 @@
+//! Options of the processes of a cluster.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// Longest name of a node.
+pub const NAME_BYTES_MAX: usize = 100;
+
+#[derive(Debug, Args)]
+pub struct ServerArgs {
+    /// Address and port to listen at; port 0 takes one that is free. The URL is printed on standard output
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7070")]
+    pub listen: String,
+    /// Directory of the state [default: sailfish in the XDG state directory]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Keep the rows in this PostgreSQL database, postgres://USER@HOST:PORT/NAME. Of several servers on one database
+    /// the first serves, the others wait until it dies and take over
+    #[arg(long, value_name = "URL")]
+    pub database: Option<String>,
+    /// End when standard input ends
+    #[arg(long, hide = true)]
+    pub with_parent: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    /// The server to work for, as in http://127.0.0.1:7070
+    #[arg(long, value_name = "URL")]
+    pub server: String,
+    /// Address and port at which other nodes reach its data; port 0 takes one that is free
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub listen: String,
+    /// The rack it stands in
+    #[arg(long, value_name = "NAME", default_value = "rack-0")]
+    pub rack: String,
+    /// Tasks that run at once, 1 to 1024 [default: one per core]
+    #[arg(long, value_name = "N")]
+    pub slots: Option<u32>,
+    /// Budget of the engine's own buffers that a job may have here [default: half of the machine or control group]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// Directory for intermediate data; may be given several times [default: disk in the state directory]
+    #[arg(long, value_name = "DIR")]
+    pub disk: Vec<PathBuf>,
+    /// Name that no other node has [default: the host's, with the number of the process]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// End when standard input ends
+    #[arg(long, hide = true)]
+    pub with_parent: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct LocalArgs {
+    /// Nodes
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub nodes: u32,
+    /// Racks that they stand in, by turns
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub racks: u32,
+    /// Address and port of the server; port 0 takes one that is free
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7070")]
+    pub listen: String,
+    /// Directory for the server's state and the nodes' disks [default: cluster in the state directory]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Tasks that run at once on each node
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub slots: u32,
+    /// Budget of each node [default: the machine's, divided]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// End when standard input ends
+    #[arg(long, hide = true)]
+    pub with_parent: bool,
+}

@@ -1,0 +1,124 @@
+//! A job of a cluster: handed in over HTTP, watched and waited for.
+
+use crate::args::ClusterJobArgs;
+use crate::engine::Ended;
+use crate::exit::{FAILED, Failure, INTERRUPTED};
+use crate::interrupt::Interrupt;
+use crate::phases::{Phase, phases};
+use crate::plan::Plan;
+use crate::progress::{self, Display};
+use crate::terminal::tell;
+use anyhow::Context;
+use api::JobReport;
+use api::control::{JobOutcome, JobProgress, JobSubmission};
+use client::Blocking;
+use ids::JobId;
+use node::NodeProgress;
+use program::Programs;
+use std::sync::{Arc, mpsc};
+use std::time::Instant;
+
+/// Memory that every node has for a job, and the slots of all.
+pub fn resources(url: &str) -> anyhow::Result<(u64, u32)> {
+    let status = Blocking::new(url)?.run(async |client| client.cluster().await)?;
+    let memory_bytes = status.memory_bytes();
+    let memory_bytes = memory_bytes.with_context(|| format!("no node works for the server at {url} yet"))?;
+    Ok((memory_bytes, status.slots().max(1)))
+}
+
+/// Runs one job. Returns when it is over.
+pub fn execute(url: &str, plan: Plan, display: Display) -> Result<Ended, Failure> {
+    let interrupt = Interrupt::listen(Arc::new(Programs::new()))?;
+    let connection = Arc::new(Blocking::new(url).map_err(Failure::from_client)?);
+    let begin = Instant::now();
+    let submission = JobSubmission {
+        spec: plan.spec.clone(),
+        splits: plan.splits,
+        shipped: Vec::new(),
+        user: std::env::var("USER").unwrap_or_default(),
+        priority: 0,
+    };
+    let submitted = connection.run(async |client| client.submit(&submission).await);
+    let submitted = submitted.map_err(Failure::from_client)?;
+    let job = submitted.job;
+    let cancelling = Arc::clone(&connection);
+    interrupt.aim(Arc::new(move || {
+        let cancelled = cancelling.run(async |client| client.cancel(job, "stopped by a signal").await);
+        if let Err(error) = cancelled {
+            tell_not_stopped(&error);
+        }
+    }));
+    let (stop, stopped) = mpsc::sync_channel(1);
+    let input_bytes = plan.spec.input_bytes();
+    let outcome = std::thread::scope(|scope| {
+        let look = || {
+            let progress = connection.run(async |client| client.progress(job).await);
+            estimated_phases(&progress.unwrap_or_default(), input_bytes)
+        };
+        scope.spawn(move || progress::show(display, look, &stopped));
+        let outcome = connection.run(async |client| client.wait(job).await);
+        // The display may have ended already, where there is nothing to show.
+        let _ = stop.send(());
+        outcome
+    });
+    interrupt.disarm();
+    let outcome = outcome.map_err(Failure::from_client)?;
+    Ok(Ended { submitted, outcome, spec: plan.spec, elapsed: begin.elapsed(), interrupt })
+}
+
+fn tell_not_stopped(error: &client::ClientError) {
+    crate::terminal::tell(&format!("sailfish: the job could not be stopped: {error}"));
+}
+
+/// Bytes are known on the nodes; here they are estimated from the tasks that are done, as if each had its share of
+/// the input and nothing grew or shrank.
+fn estimated_phases(job: &JobProgress, input_bytes: u64) -> Vec<Phase> {
+    let done_bytes = |names: &[&str]| {
+        let stages = || job.stages.iter().filter(|stage| names.contains(&stage.name.as_str()));
+        let tasks: u64 = stages().map(|stage| u64::from(stage.tasks)).sum();
+        let done: u64 = stages().map(|stage| u64::from(stage.done)).sum();
+        let share = u128::from(input_bytes) * u128::from(done) / u128::from(tasks.max(1));
+        share as u64
+    };
+    let node = NodeProgress {
+        input_bytes_read: done_bytes(&["map"]),
+        input_bytes_total: input_bytes,
+        appended_bytes: input_bytes,
+        sorted_bytes: done_bytes(&["seal", "merge"]),
+        reduced_bytes: done_bytes(&["reduce"]),
+    };
+    phases(&node, job)
+}
+
+/// The report of a job.
+pub fn report(url: &str, job: JobId) -> Result<JobReport, Failure> {
+    let connection = Blocking::new(url).map_err(Failure::from_client)?;
+    connection.run(async |client| client.report(job).await).map_err(Failure::from_client)
+}
+
+/// `sailfish cancel`.
+pub fn cancel(args: &ClusterJobArgs) -> Result<(), Failure> {
+    let connection = Blocking::new(&args.server).map_err(Failure::from_client)?;
+    let cancelled = connection.run(async |client| client.cancel(JobId(args.job), "cancelled").await);
+    cancelled.map_err(Failure::from_client)
+}
+
+/// `sailfish wait`.
+pub fn wait(args: &ClusterJobArgs) -> Result<(), Failure> {
+    let connection = Blocking::new(&args.server).map_err(Failure::from_client)?;
+    let job = args.job;
+    let outcome =
+        connection.run(async |client| client.wait(JobId(job)).await).map_err(Failure::from_client)?;
+    match outcome {
+        JobOutcome::Succeeded(_) | JobOutcome::Done => tell(&format!("sailfish: job {job} succeeded")),
+        JobOutcome::Failed { failure, exit_code, .. } => {
+            tell(&format!("sailfish: job {job} failed: {}", failure.message));
+            return Err(Failure::said(u8::try_from(exit_code).unwrap_or(FAILED)));
+        }
+        JobOutcome::Cancelled { reason } => {
+            tell(&format!("sailfish: job {job} was {reason}"));
+            return Err(Failure::said(INTERRUPTED));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! `sailfish submit` and `sailfish logs`: jobs of one task each, any executable, on a cluster or on this machine.
+
+use crate::args::ClusterJobArgs;
+use crate::exit::{FAILED, Failure, INTERRUPTED};
+use crate::interrupt::Interrupt;
+use crate::terminal::{print, tell};
+use crate::{machine, store};
+use anyhow::{Context, anyhow, ensure};
+use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, JobOutcome, SubmittedBatch};
+use api::task::RunTask;
+use clap::Args;
+use client::Blocking;
+use ids::JobId;
+use metastore::Metastore;
+use node::{Node, NodeOptions};
+use program::Programs;
+use server::{Server, ServerOptions};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+#[derive(Debug, Args)]
+pub struct SubmitArgs {
+    /// Hand the job to this server, as in http://127.0.0.1:7070, in place of running it here; the program and the
+    /// current directory must lie where nodes find them
+    #[arg(long, value_name = "URL", conflicts_with = "state")]
+    pub server: Option<String>,
+    /// Directory of the state [default: sailfish in the XDG state directory]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Name of the job [default: that of the program]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// That many jobs of the same, numbered from 0 in SAILFISH_INDEX
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub count: u32,
+    /// Jobs of a higher priority go first
+    #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
+    pub priority: i32,
+    /// Sets a variable of the program's environment, NAME=VALUE; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// With --server: wait for the end of the job, then print what the program wrote
+    #[arg(long, requires = "server")]
+    pub wait: bool,
+    /// The program and its arguments, after --
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub words: Vec<String>,
+}
+
+/// Hands jobs in. On this machine they are run to their end.
+pub fn run(args: &SubmitArgs) -> Result<(), Failure> {
+    let tasks = tasks(args).map_err(Failure::refused)?;
+    let name = args.name.clone().unwrap_or_else(|| args.words[0].clone());
+    let user = std::env::var("USER").unwrap_or_default();
+    let batches = tasks.chunks(BATCH_JOBS_MAX).map(|tasks| JobBatch {
+        name: name.clone(),
+        tasks: tasks.to_vec(),
+        user: user.clone(),
+        priority: args.priority,
+    });
+    let batches: Vec<JobBatch> = batches.collect();
+    match &args.server {
+        Some(url) => on_cluster(url, args.wait, &batches),
+        None => on_this_machine(args, batches),
+    }
+}
+
+fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
+    ensure!(args.count > 0, "--count 0: give at least 1");
+    let directory = std::env::current_dir().context("finding the current directory")?;
+    let mut env = Vec::new();
+    for pair in &args.env {
+        let (name, value) = pair.split_once('=').ok_or_else(|| anyhow!("--env {pair}: give NAME=VALUE"))?;
+        env.push((name.to_string(), value.to_string()));
+    }
+    let task = |index: u32| {
+        let mut env = env.clone();
+        if args.count > 1 {
+            env.push(("SAILFISH_INDEX".to_string(), index.to_string()));
+        }
+        RunTask { words: args.words.clone(), directory: directory.clone(), env }
+    };
+    Ok((0..args.count).map(task).collect())
+}
+
+fn numbers(batch: SubmittedBatch) -> impl Iterator<Item = JobId> {
+    (0..i64::from(batch.count)).map(move |index| JobId(batch.first.0 + index))
+}
+
+fn on_cluster(url: &str, wait: bool, batches: &[JobBatch]) -> Result<(), Failure> {
+    let connection = Blocking::new(url).map_err(Failure::from_client)?;
+    let mut jobs = Vec::new();
+    for batch in batches {
+        let submitted = connection.run(async |client| client.submit_batch(batch).await);
+        let submitted = submitted.map_err(Failure::from_client)?;
+        for job in numbers(submitted) {
+            print(&format!("{job}\n"))?;
+            jobs.push(job);
+        }
+    }
+    let mut code = None;
+    for job in jobs.into_iter().filter(|_| wait) {
+        let outcome = connection.run(async |client| client.wait(job).await).map_err(Failure::from_client)?;
+        print_logs(&connection.run(async |client| client.logs(job).await).map_err(Failure::from_client)?)?;
+        code = code.or(said_code(job, &outcome));
+    }
+    code.map_or(Ok(()), |code| Err(Failure::said(code)))
+}
+
+fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Failure> {
+    let programs = Arc::new(Programs::new());
+    let interrupt = Interrupt::listen(Arc::clone(&programs))?;
+    let state_dir = store::state_dir(args.state.as_deref()).map_err(Failure::refused)?;
+    let server =
+        Arc::new(Server::open(ServerOptions::embedded(state_dir.clone())).map_err(Failure::from_server)?);
+    let mut submitted = Vec::new();
+    for batch in batches {
+        submitted.extend(numbers(server.submit_batch(batch).map_err(Failure::from_server)?));
+    }
+    let (cancelling, jobs) = (Arc::clone(&server), submitted.clone());
+    interrupt.aim(Arc::new(move || {
+        jobs.iter().for_each(|job| cancelling.cancel(*job, "stopped by a signal"));
+    }));
+    let start_dir = std::env::current_dir().context("finding the current directory")?;
+    let options = NodeOptions { slots: machine::default_slots(), start_dir, programs };
+    let node = Node::start(server.clone(), options).map_err(anyhow::Error::from)?;
+    // Slots go home when every job is over.
+    node.join();
+    interrupt.disarm();
+    server.shutdown();
+    store::run(async {
+        let store = Metastore::open(&state_dir).await?;
+        let mut code = None;
+        for job in submitted {
+            print_logs(&server::job_logs(&store, job).await?)?;
+            let row = store::job_row(&store, job).await?;
+            if let Some(ended) = row.exit_code.filter(|code| *code != 0) {
+                tell(&format!("sailfish: job {job} {}", row.error.unwrap_or_default()));
+                code.get_or_insert(u8::try_from(ended).unwrap_or(FAILED));
+            }
+        }
+        code.map_or(Ok(()), |code| Err(Failure::said(code)))
+    })?
+}
+
+/// Says how a job ended; the code it deserves where it has not succeeded.
+fn said_code(job: JobId, outcome: &JobOutcome) -> Option<u8> {
+    match outcome {
+        JobOutcome::Succeeded(_) | JobOutcome::Done => None,
+        JobOutcome::Failed { failure, exit_code, .. } => {
+            tell(&format!("sailfish: job {job} failed: {}", failure.message));
+            Some(u8::try_from(*exit_code).unwrap_or(FAILED))
+        }
+        JobOutcome::Cancelled { reason } => {
+            tell(&format!("sailfish: job {job} was {reason}"));
+            Some(INTERRUPTED)
+        }
+    }
+}
+
+fn print_logs(logs: &JobLogs) -> Result<(), Failure> {
+    print(&logs.standard_output)?;
+    let text = logs.standard_error.trim_end_matches('\n');
+    if !text.is_empty() {
+        tell(text);
+    }
+    Ok(())
+}
+
+/// `sailfish logs`: what the program of a job wrote, each output to its own.
+pub fn logs(args: &ClusterJobArgs) -> Result<(), Failure> {
+    let connection = Blocking::new(&args.server).map_err(Failure::from_client)?;
+    let logs = connection.run(async |client| client.logs(JobId(args.job)).await);
+    print_logs(&logs.map_err(Failure::from_client)?)
+}

@@ -1,0 +1,235 @@
+//! One method for each route.
+
+use crate::ClientError;
+use api::control::{
+    BODY_BYTES_MAX, BoundariesProposal, CancelRequest, ClusterStatus, ErrorAnswer, JobBatch, JobBrief,
+    JobLogs, JobOutcome, JobProgress, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeWelcome,
+    POLL_MS_MAX, SubmittedBatch, SubmittedJob, WaitAnswer,
+};
+use api::history::{JobDetails, JobList, StateQuestion, Table};
+use api::{Boundaries, JobReport, KeyBytes};
+use ids::{JobId, NodeId};
+use reqwest::{Method, Url};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// An answer that does not come in this time has been lost.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(POLL_MS_MAX + 10_000);
+/// A server that restarts is away for some seconds; whoever only asks waits for it.
+const OUTAGE_MAX: Duration = Duration::from_secs(60);
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(250);
+
+/// A server's control port. Cheap to clone: connections are shared.
+#[derive(Clone, Debug)]
+pub struct Client {
+    base: Url,
+    http: reqwest::Client,
+}
+
+impl Client {
+    /// Names a server, as in `http://127.0.0.1:7070`; connects to nothing yet.
+    pub fn new(url: &str) -> Result<Self, ClientError> {
+        let bad = || ClientError::BadUrl { url: url.to_string() };
+        let base = Url::parse(url).map_err(|_| bad())?;
+        if base.scheme() != "http" || base.host_str().is_none() {
+            return Err(bad());
+        }
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(ANSWER_TIMEOUT)
+            // Small messages, each waited for.
+            .tcp_nodelay(true)
+            .build()
+            .map_err(|source| ClientError::Unreachable { url: url.to_string(), source })?;
+        Ok(Self { base, http })
+    }
+
+    /// The server's address as it was given.
+    pub fn url(&self) -> &str {
+        self.base.as_str().trim_end_matches('/')
+    }
+
+    async fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<T, ClientError> {
+        let url = format!("{}{path}", self.url());
+        let mut request = self.http.request(method, &url);
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body);
+        }
+        let mut response = request.send().await.map_err(|source| match source.is_connect() {
+            true => ClientError::Unreachable { url: self.url().to_string(), source },
+            false => ClientError::Broken { url: self.url().to_string(), source },
+        })?;
+        let status = response.status();
+        let mut answer = Vec::new();
+        loop {
+            let chunk = response.chunk().await;
+            let chunk =
+                chunk.map_err(|source| ClientError::Broken { url: self.url().to_string(), source })?;
+            let Some(chunk) = chunk else { break };
+            if answer.len() + chunk.len() > BODY_BYTES_MAX {
+                return Err(ClientError::NotOurs { url: url.clone(), status: status.as_u16() });
+            }
+            answer.extend_from_slice(&chunk);
+        }
+        if !status.is_success() {
+            return Err(match serde_json::from_slice::<ErrorAnswer>(&answer) {
+                Ok(answer) => ClientError::Refused { answer },
+                Err(_) => ClientError::NotOurs { url, status: status.as_u16() },
+            });
+        }
+        serde_json::from_slice(&answer).map_err(|source| ClientError::Unreadable { url, source })
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.call(Method::GET, path, None).await
+    }
+
+    async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        let url = self.url().to_string();
+        let body = serde_json::to_vec(body).map_err(|source| ClientError::Unreadable { url, source })?;
+        self.call(Method::POST, path, Some(body)).await
+    }
+
+    /// Asks until the server answers, for as long as it may take to restart.
+    async fn patiently<T>(&self, ask: impl AsyncFn() -> Result<T, ClientError>) -> Result<T, ClientError> {
+        let started = Instant::now();
+        loop {
+            match ask().await {
+                Err(error) if error.is_silence() && started.elapsed() < OUTAGE_MAX => {
+                    tokio::time::sleep(ASK_AGAIN_AFTER).await;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Hands a job in. Sent once: where the answer is lost, nobody knows whether there is a job.
+    pub async fn submit(&self, submission: &JobSubmission) -> Result<SubmittedJob, ClientError> {
+        self.post("/v1/jobs", submission).await
+    }
+
+    /// Hands in jobs of one task each. Sent once, as [`Self::submit`].
+    pub async fn submit_batch(&self, batch: &JobBatch) -> Result<SubmittedBatch, ClientError> {
+        self.post("/v1/jobs/batch", batch).await
+    }
+
+    /// What the program of a one-task job wrote.
+    pub async fn logs(&self, job: JobId) -> Result<JobLogs, ClientError> {
+        self.get(&format!("/v1/jobs/{job}/logs")).await
+    }
+
+    /// Waits for the end of a job, through restarts of the server.
+    pub async fn wait(&self, job: JobId) -> Result<JobOutcome, ClientError> {
+        loop {
+            let path = format!("/v1/jobs/{job}/wait");
+            let answer: WaitAnswer = self.patiently(async || self.get(&path).await).await?;
+            if let Some(outcome) = answer.outcome {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    /// Where a job stands.
+    pub async fn progress(&self, job: JobId) -> Result<JobProgress, ClientError> {
+        self.get(&format!("/v1/jobs/{job}/progress")).await
+    }
+
+    /// Tells a job to stop.
+    pub async fn cancel(&self, job: JobId, reason: &str) -> Result<(), ClientError> {
+        let request = CancelRequest { reason: reason.to_string() };
+        self.patiently(async || self.post(&format!("/v1/jobs/{job}/cancel"), &request).await).await
+    }
+
+    /// The report of a job that has one.
+    pub async fn report(&self, job: JobId) -> Result<JobReport, ClientError> {
+        self.get(&format!("/v1/jobs/{job}/report")).await
+    }
+
+    /// The nodes that live.
+    pub async fn cluster(&self) -> Result<ClusterStatus, ClientError> {
+        self.get("/v1/nodes").await
+    }
+
+    /// What a node must know of a job.
+    pub async fn brief(&self, job: JobId) -> Result<JobBrief, ClientError> {
+        self.patiently(async || self.get(&format!("/v1/jobs/{job}/brief")).await).await
+    }
+
+    /// Proposes range boundaries; the answer is what stands.
+    pub async fn propose(&self, job: JobId, keys: Vec<KeyBytes>) -> Result<Boundaries, ClientError> {
+        let proposal = BoundariesProposal { keys };
+        self.patiently(async || self.post(&format!("/v1/jobs/{job}/boundaries"), &proposal).await).await
+    }
+
+    /// The latest jobs, newest first.
+    pub async fn jobs(&self, count_max: u32) -> Result<JobList, ClientError> {
+        self.patiently(async || self.get(&format!("/v1/jobs?limit={count_max}")).await).await
+    }
+
+    /// Everything about a job but its report, with so many of its latest events.
+    pub async fn job(&self, job: JobId, events_max: u32) -> Result<JobDetails, ClientError> {
+        self.patiently(async || self.get(&format!("/v1/jobs/{job}?limit={events_max}")).await).await
+    }
+
+    /// Asks the store in SQL.
+    pub async fn ask(&self, question: &StateQuestion) -> Result<Table, ClientError> {
+        self.patiently(async || self.post("/v1/state", question).await).await
+    }
+
+    /// Joins as a node; asks until the server is there.
+    pub async fn register(&self, info: &NodeInfo) -> Result<NodeWelcome, ClientError> {
+        self.patiently(async || self.post("/v1/nodes", info).await).await
+    }
+
+    /// Hands finished work in and asks for new work.
+    pub async fn poll(&self, node: NodeId, poll: &NodePoll) -> Result<NodeOrders, ClientError> {
+        self.post(&format!("/v1/nodes/{}/poll", node.0), poll).await
+    }
+
+    /// Says good-bye as a node.
+    pub async fn leave(&self, node: NodeId, incarnation: &str) -> Result<(), ClientError> {
+        self.post(
+            &format!("/v1/nodes/{}/leave", node.0),
+            &NodePoll { incarnation: incarnation.to_string(), ..NodePoll::default() },
+        )
+        .await
+    }
+}
+
+/// A client for threads that block.
+#[derive(Debug)]
+pub struct Blocking {
+    runtime: Runtime,
+    client: Client,
+}
+
+impl Blocking {
+    /// Names a server and starts the thread that speaks to it.
+    pub fn new(url: &str) -> Result<Self, ClientError> {
+        let client = Client::new(url)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("control")
+            .enable_all()
+            .build()
+            .map_err(ClientError::Runtime)?;
+        Ok(Self { runtime, client })
+    }
+
+    /// Runs calls to their end: `blocking.run(async |client| client.cluster().await)`.
+    pub fn run<T>(&self, work: impl AsyncFnOnce(&Client) -> T) -> T {
+        self.runtime.block_on(work(&self.client))
+    }
+
+    pub(crate) fn parts(&self) -> (&Runtime, &Client) {
+        (&self.runtime, &self.client)
+    }
+}

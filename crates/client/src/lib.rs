@@ -1,0 +1,24 @@
+//! # What it does
+//! Speaks to a server over HTTP: typed calls of the control port for front ends, and the link of a node, which hands
+//! finished work up and takes new work down.
+//!
+//! # Where it sits
+//! api (messages) -> client -> node, cli.
+//!
+//! # Invariants
+//! What may be repeated is repeated while the server cannot be reached; what may not is sent once. An order of the
+//! server is carried out once, however often it arrives, and the end of an attempt is kept until it is confirmed.
+//!
+//! # Deliberately absent
+//! No record data, no decision about work, no files.
+//!
+//! # How it is tested
+//! Against a server's own routes in `controlport`, and by the black-box tests of a cluster in `tests/`.
+
+mod calls;
+mod error;
+mod link;
+
+pub use calls::{Blocking, Client};
+pub use error::ClientError;
+pub use link::{NodeLink, Notice, Order};

@@ -1,0 +1,271 @@
+//! The link of a node to its server: slots hand in and wait, one task polls for all of them.
+
+use crate::{Blocking, Client, ClientError};
+use api::control::{
+    AttemptEnd, ErrorCode, JobBrief, NodeAddress, NodeInfo, NodeOrder, NodeOrders, NodePoll, NodeWelcome,
+};
+use api::{Boundaries, KeyBytes, Task};
+use ids::{AttemptKey, JobId, NodeId};
+use std::collections::BTreeSet;
+use std::sync::mpsc as blocking;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc as asynchronous;
+use tokio::task::JoinSet;
+
+/// Polls on their way: one waits at the server, the next carries what has happened since.
+const POLLS_MAX: usize = 2;
+/// Notices that may wait for whoever acts on them.
+const NOTICES_MAX: usize = 1024;
+const AGAIN_AFTER_MIN: Duration = Duration::from_millis(50);
+const AGAIN_AFTER_MAX: Duration = Duration::from_secs(1);
+
+/// An attempt to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Order {
+    pub attempt: AttemptKey,
+    pub task: Task,
+}
+
+/// What the server says of a job, or of this node, besides attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Attempts of the job stop.
+    Stop(JobId),
+    /// Everything of the job goes.
+    Forget(JobId),
+    /// The server does not know this node any more: everything goes, and no slot gets anything again.
+    Expelled,
+}
+
+/// From slots to the task that polls.
+enum Up {
+    Free {
+        slot: u32,
+        finished: Option<Box<AttemptEnd>>,
+    },
+    /// No slot asks any more.
+    Close,
+}
+
+/// A node's side of the control port. Shared by its slot threads.
+pub struct NodeLink {
+    welcome: NodeWelcome,
+    up: asynchronous::Sender<Up>,
+    down: Vec<Mutex<blocking::Receiver<Order>>>,
+    notices: Mutex<blocking::Receiver<Notice>>,
+    peers: Arc<Mutex<Vec<NodeAddress>>>,
+    blocking: Blocking,
+}
+
+impl NodeLink {
+    /// Registers the node and begins to poll. Waits for a server that is not there yet.
+    pub fn join(url: &str, info: &NodeInfo) -> Result<Self, ClientError> {
+        let blocking = Blocking::new(url)?;
+        let welcome = blocking.run(async |client| client.register(info).await)?;
+        let (up, inbox) = asynchronous::channel(info.slots as usize * 2 + 1);
+        let (mut slots, mut down) = (Vec::new(), Vec::new());
+        for _ in 0..info.slots {
+            // A slot has one attempt at a time.
+            let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+            slots.push(sender);
+            down.push(Mutex::new(receiver));
+        }
+        let (notice, notices) = std::sync::mpsc::sync_channel(NOTICES_MAX);
+        let peers: Arc<Mutex<Vec<NodeAddress>>> = Arc::default();
+        let (runtime, client) = blocking.parts();
+        let poller = Poller {
+            client: client.clone(),
+            welcome: welcome.clone(),
+            slots,
+            notice,
+            peers: Arc::clone(&peers),
+            received: 0,
+            free: BTreeSet::new(),
+            waiting: Vec::new(),
+            held: BTreeSet::new(),
+            again_after: AGAIN_AFTER_MIN,
+        };
+        runtime.spawn(poller.run(inbox));
+        Ok(Self { welcome, up, down, notices: Mutex::new(notices), peers, blocking })
+    }
+
+    /// The number under which the server knows this node.
+    pub fn node(&self) -> NodeId {
+        self.welcome.node
+    }
+
+    /// What tells this process from every other one.
+    pub fn incarnation(&self) -> &str {
+        &self.welcome.incarnation
+    }
+
+    /// Hands in what a slot finished and waits for its next attempt. None: there will be none.
+    pub fn pull(&self, slot: u32, finished: Option<AttemptEnd>) -> Option<Order> {
+        let down = self.down.get(slot as usize)?;
+        self.up.blocking_send(Up::Free { slot, finished: finished.map(Box::new) }).ok()?;
+        down.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+    }
+
+    /// Waits for the next notice. None: there will be none.
+    pub fn next_notice(&self) -> Option<Notice> {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+    }
+
+    /// The nodes that live, as the server told last.
+    pub fn peers(&self) -> Vec<NodeAddress> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What there is to know of a job.
+    pub fn brief(&self, job: JobId) -> Result<JobBrief, ClientError> {
+        self.blocking.run(async |client| client.brief(job).await)
+    }
+
+    /// Proposes range boundaries; the answer is what stands.
+    pub fn propose(&self, job: JobId, keys: Vec<KeyBytes>) -> Result<Boundaries, ClientError> {
+        self.blocking.run(async |client| client.propose(job, keys).await)
+    }
+
+    /// Says good-bye: the server gives what this node ran to others, and slots that wait are sent home.
+    pub fn leave(&self) -> Result<(), ClientError> {
+        // A poller that has ended has sent everybody home already.
+        let _ = self.up.blocking_send(Up::Close);
+        self.blocking.run(async |client| client.leave(self.welcome.node, &self.welcome.incarnation).await)
+    }
+}
+
+/// An end that the server has not confirmed.
+struct Waiting {
+    end: AttemptEnd,
+    /// Carried by a poll that is on its way.
+    carried: bool,
+}
+
+struct Poller {
+    client: Client,
+    welcome: NodeWelcome,
+    slots: Vec<blocking::SyncSender<Order>>,
+    notice: blocking::SyncSender<Notice>,
+    peers: Arc<Mutex<Vec<NodeAddress>>>,
+    received: u64,
+    free: BTreeSet<u32>,
+    waiting: Vec<Waiting>,
+    /// Attempts that run, or whose end is not confirmed.
+    held: BTreeSet<AttemptKey>,
+    again_after: Duration,
+}
+
+/// A poll that has come back, and the ends that it carried.
+type Answered = (Vec<AttemptKey>, Result<NodeOrders, ClientError>);
+
+impl Poller {
+    /// Runs until nobody asks any more or the server sends the node away. Slots then find their channel closed.
+    async fn run(mut self, mut inbox: asynchronous::Receiver<Up>) {
+        let mut polls: JoinSet<Answered> = JoinSet::new();
+        // What has happened since the last poll left.
+        let mut news = true;
+        loop {
+            if polls.is_empty() || (news && polls.len() < POLLS_MAX) {
+                self.send(&mut polls);
+                news = false;
+            }
+            tokio::select! {
+                up = inbox.recv() => match up {
+                    Some(Up::Free { slot, finished }) => {
+                        self.take(slot, finished);
+                        while let Ok(Up::Free { slot, finished }) = inbox.try_recv() {
+                            self.take(slot, finished);
+                        }
+                        news = true;
+                    }
+                    Some(Up::Close) | None => return,
+                },
+                answered = polls.join_next() => match answered {
+                    Some(Ok((carried, Ok(orders)))) => {
+                        self.confirm(&carried);
+                        self.obey(orders);
+                    }
+                    Some(Ok((carried, Err(error)))) => {
+                        if error.code() == Some(ErrorCode::UnknownNode) {
+                            // Whoever listens has ended where this cannot be told.
+                            let _ = self.notice.try_send(Notice::Expelled);
+                            return;
+                        }
+                        self.hold_back(&carried, &error).await;
+                        news = true;
+                    }
+                    // A poll that panicked has carried nothing.
+                    Some(Err(_)) | None => self.waiting.iter_mut().for_each(|each| each.carried = false),
+                },
+            }
+        }
+    }
+
+    fn take(&mut self, slot: u32, finished: Option<Box<AttemptEnd>>) {
+        self.free.insert(slot);
+        self.waiting.extend(finished.map(|end| Waiting { end: *end, carried: false }));
+    }
+
+    fn send(&mut self, polls: &mut JoinSet<Answered>) {
+        let mut finished = Vec::new();
+        for each in self.waiting.iter_mut().filter(|each| !each.carried) {
+            each.carried = true;
+            finished.push(each.end.clone());
+        }
+        let carried = finished.iter().map(|end| end.attempt).collect();
+        let poll = NodePoll {
+            incarnation: self.welcome.incarnation.clone(),
+            received: self.received,
+            free_slots: self.free.iter().copied().collect(),
+            finished,
+            held: self.held.iter().copied().collect(),
+        };
+        let (client, node) = (self.client.clone(), self.welcome.node);
+        polls.spawn(async move { (carried, client.poll(node, &poll).await) });
+    }
+
+    fn confirm(&mut self, carried: &[AttemptKey]) {
+        self.again_after = AGAIN_AFTER_MIN;
+        self.held.retain(|attempt| !carried.contains(attempt));
+        self.waiting.retain(|each| !carried.contains(&each.end.attempt));
+    }
+
+    /// The server cannot be reached, or fails: what was on its way goes again, after a while.
+    async fn hold_back(&mut self, carried: &[AttemptKey], error: &ClientError) {
+        if self.again_after == AGAIN_AFTER_MIN {
+            tracing::info!(%error, "the server does not answer; asking again until it does");
+        }
+        for each in self.waiting.iter_mut().filter(|each| carried.contains(&each.end.attempt)) {
+            each.carried = false;
+        }
+        tokio::time::sleep(self.again_after).await;
+        self.again_after = (self.again_after * 2).min(AGAIN_AFTER_MAX);
+    }
+
+    fn obey(&mut self, orders: NodeOrders) {
+        if !orders.peers.is_empty() {
+            *self.peers.lock().unwrap_or_else(PoisonError::into_inner) = orders.peers;
+        }
+        for numbered in orders.orders {
+            // One that was sent again, because its arrival was not known.
+            if numbered.number <= self.received {
+                continue;
+            }
+            self.received = numbered.number;
+            match numbered.order {
+                NodeOrder::Start { attempt, slot, task } => {
+                    self.free.remove(&slot);
+                    self.held.insert(attempt);
+                    if let Some(sender) = self.slots.get(slot as usize) {
+                        // It waits, so its channel is empty; a slot that is gone belongs to a node that ends.
+                        let _ = sender.try_send(Order { attempt, task: *task });
+                    }
+                }
+                // A node that does not listen any more ends.
+                NodeOrder::Stop { job } => drop(self.notice.try_send(Notice::Stop(job))),
+                NodeOrder::Forget { job } => drop(self.notice.try_send(Notice::Forget(job))),
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Messages in and out of HTTP, and errors as messages.
+
+use api::control::{ErrorAnswer, ErrorCode};
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use metastore::StoreError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use server::ServerError;
+
+/// A message as JSON.
+pub(crate) struct Message<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Message<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let body = Bytes::from_request(request, state).await.map_err(|rejection| {
+            let code = match rejection.status() {
+                StatusCode::PAYLOAD_TOO_LARGE => ErrorCode::TooLarge,
+                _ => ErrorCode::BadRequest,
+            };
+            Problem::new(code, rejection.body_text())
+        })?;
+        // The depth of what is nested is bounded by serde_json itself.
+        let message = serde_json::from_slice(&body);
+        message.map(Message).map_err(|error| {
+            Problem::new(ErrorCode::BadRequest, format!("the request cannot be read: {error}"))
+        })
+    }
+}
+
+impl<T: Serialize> IntoResponse for Message<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_vec(&self.0) {
+            Ok(body) => json(StatusCode::OK, body),
+            Err(error) => Problem::new(ErrorCode::Failed, error.to_string()).into_response(),
+        }
+    }
+}
+
+fn json(status: StatusCode, body: Vec<u8>) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// Any answer that is not the one asked for, in the description of the routes.
+#[derive(utoipa::ToResponse)]
+#[response(description = "The request was not done", content_type = "application/json")]
+#[expect(dead_code, reason = "only its description is used")]
+pub(crate) struct Refusal(#[to_schema] pub ErrorAnswer);
+
+/// Why a request was not done.
+#[derive(Debug)]
+pub(crate) struct Problem(ErrorAnswer);
+
+impl Problem {
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self(ErrorAnswer { code, message: message.into() })
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = match self.0.code {
+            ErrorCode::BadRequest => StatusCode::BAD_REQUEST,
+            ErrorCode::Refused => StatusCode::UNPROCESSABLE_ENTITY,
+            ErrorCode::NotFound => StatusCode::NOT_FOUND,
+            ErrorCode::UnknownNode => StatusCode::GONE,
+            ErrorCode::VersionMismatch => StatusCode::CONFLICT,
+            ErrorCode::Unauthenticated => StatusCode::UNAUTHORIZED,
+            ErrorCode::Forbidden => StatusCode::FORBIDDEN,
+            ErrorCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            ErrorCode::Failed => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        json(status, serde_json::to_vec(&self.0).unwrap_or_default())
+    }
+}
+
+impl From<ServerError> for Problem {
+    fn from(error: ServerError) -> Self {
+        let code = match &error {
+            ServerError::OutputExists { .. }
+            | ServerError::OutputNotADirectory { .. }
+            | ServerError::OutputHoldsWhatTheJobNeeds { .. }
+            | ServerError::OutputUnusable { .. }
+            | ServerError::DirectoryUnwritable { .. }
+            | ServerError::Plan(_)
+            | ServerError::NotReducible(_)
+            | ServerError::NotCollectable { .. }
+            | ServerError::NameTaken { .. }
+            | ServerError::BatchSize { .. }
+            | ServerError::NotInCluster { .. } => ErrorCode::Refused,
+            ServerError::UnknownJob { .. } => ErrorCode::NotFound,
+            ServerError::UnknownNode { .. } => ErrorCode::UnknownNode,
+            ServerError::ProtocolDiffers { .. } => ErrorCode::VersionMismatch,
+            ServerError::OwnerLock { .. }
+            | ServerError::Thread(_)
+            | ServerError::Store(_)
+            | ServerError::Failed { .. }
+            | ServerError::ShutDown => ErrorCode::Failed,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        Self::new(ErrorCode::Failed, error.to_string())
+    }
+}
+
+pub(crate) async fn no_such_route() -> Problem {
+    Problem::new(ErrorCode::NotFound, "there is nothing here; the routes are in docs/protocol.md")
+}
+
+pub(crate) fn document(text: &str) -> Response {
+    json(StatusCode::OK, text.as_bytes().to_vec())
+}

@@ -1,0 +1,99 @@
+//! Routes for those who look at what the store remembers.
+
+use crate::Port;
+use crate::answer::{Message, Problem, Refusal};
+use crate::caller::{Caller, Role};
+use api::control::ErrorCode;
+use api::history::{Cell, JobDetails, JobList, Limit, StateQuestion, Table};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use ids::JobId;
+use metastore::{QueryError, QueryLimits};
+use server::ServerError;
+use std::time::Duration;
+
+/// Most jobs, events or rows of an answer, so that one is never much larger than a person can read.
+const ROWS_MAX: u32 = 100_000;
+/// A question that takes longer holds back what the store does for jobs.
+const QUESTION_TIME_MAX: Duration = Duration::from_secs(10);
+
+type Asked = Result<Query<Limit>, QueryRejection>;
+
+#[utoipa::path(
+    get,
+    path = "/v1/jobs",
+    tag = "clients",
+    params(("limit" = Option<u32>, Query, description = "Jobs to list; 20 where it is not given")),
+    responses((status = 200, description = "The latest jobs, newest first", body = JobList),
+        (status = "default", response = Refusal))
+)]
+pub(crate) async fn list(
+    State(port): State<Port>,
+    caller: Caller,
+    limit: Asked,
+) -> Result<Message<JobList>, Problem> {
+    caller.must_be(Role::Admin)?;
+    let jobs = port.store.jobs(rows_max(limit)?).await?;
+    Ok(Message(JobList { jobs }))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/jobs/{job}",
+    tag = "clients",
+    params(("job" = i64, Path, description = "Number of the job"),
+        ("limit" = Option<u32>, Query, description = "Events to give, the latest; 20 where it is not given")),
+    responses((status = 200, description = "Everything about a job but its report", body = JobDetails),
+        (status = "default", response = Refusal))
+)]
+pub(crate) async fn details(
+    State(port): State<Port>,
+    caller: Caller,
+    Path(job): Path<i64>,
+    limit: Asked,
+) -> Result<Message<JobDetails>, Problem> {
+    caller.must_be(Role::Admin)?;
+    let details = port.store.job_details(JobId(job), rows_max(limit)?).await?;
+    Ok(Message(details.ok_or_else(|| Problem::from(ServerError::UnknownJob { job: JobId(job) }))?))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/state",
+    tag = "clients",
+    request_body = StateQuestion,
+    responses((status = 200, description = "The rows of one statement that only reads", body = Table),
+        (status = "default", response = Refusal))
+)]
+pub(crate) async fn ask(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(question): Message<StateQuestion>,
+) -> Result<Message<Table>, Problem> {
+    caller.must_be(Role::Admin)?;
+    let limits =
+        QueryLimits { rows_max: question.rows_max.min(ROWS_MAX) as usize, time_max: QUESTION_TIME_MAX };
+    let mut table = port.store.query(&question.statement, limits).await.map_err(refused)?;
+    // JSON has no word for what is no number.
+    for cell in table.rows.iter_mut().flatten() {
+        if let Cell::Real(real) = cell
+            && !real.is_finite()
+        {
+            *cell = Cell::Text(real.to_string());
+        }
+    }
+    Ok(Message(table))
+}
+
+fn refused(error: QueryError) -> Problem {
+    let code = match &error {
+        QueryError::Store(_) | QueryError::NoReader { .. } => ErrorCode::Failed,
+        _ => ErrorCode::Refused,
+    };
+    Problem::new(code, error.to_string())
+}
+
+fn rows_max(limit: Asked) -> Result<u32, Problem> {
+    let Query(limit) = limit.map_err(|error| Problem::new(ErrorCode::BadRequest, error.body_text()))?;
+    Ok(limit.limit.unwrap_or(20).min(ROWS_MAX))
+}

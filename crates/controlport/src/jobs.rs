@@ -1,0 +1,174 @@
+//! Routes for those who have jobs.
+
+use crate::Port;
+use crate::answer::{Message, Problem, Refusal};
+use crate::caller::{Caller, Role};
+use api::control::{
+    CancelRequest, ErrorCode, JobBatch, JobLogs, JobOutcome, JobProgress, JobSubmission, POLL_MS_MAX,
+    SubmittedBatch, SubmittedJob, WaitAnswer,
+};
+use api::{Blame, JobReport, TaskFailure};
+use axum::extract::{Path, State};
+use ids::JobId;
+use metastore::{AttemptState, JobState};
+use server::ServerError;
+use std::time::Duration;
+
+#[utoipa::path(
+    post,
+    path = "/v1/jobs",
+    tag = "clients",
+    request_body = JobSubmission,
+    responses((status = 200, description = "The job is in the store", body = SubmittedJob), (status = "default", response = Refusal))
+)]
+pub(crate) async fn submit(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(submission): Message<JobSubmission>,
+) -> Result<Message<SubmittedJob>, Problem> {
+    caller.must_be(Role::Admin)?;
+    Ok(Message(port.server.submit_job(submission).await?))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/jobs/batch",
+    tag = "clients",
+    request_body = JobBatch,
+    responses((status = 200, description = "The jobs are in the store", body = SubmittedBatch), (status = "default", response = Refusal))
+)]
+pub(crate) async fn submit_batch(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(batch): Message<JobBatch>,
+) -> Result<Message<SubmittedBatch>, Problem> {
+    caller.must_be(Role::Admin)?;
+    Ok(Message(port.server.submit_jobs(batch).await?))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/jobs/{job}/logs",
+    tag = "clients",
+    params(("job" = i64, Path, description = "Number of the job")),
+    responses((status = 200, description = "What the program of a job of one task wrote", body = JobLogs), (status = "default", response = Refusal))
+)]
+pub(crate) async fn logs(
+    State(port): State<Port>,
+    caller: Caller,
+    Path(job): Path<i64>,
+) -> Result<Message<JobLogs>, Problem> {
+    caller.must_be(Role::Admin)?;
+    let job = JobId(job);
+    if port.store.job(job).await?.is_none() {
+        return Err(ServerError::UnknownJob { job }.into());
+    }
+    Ok(Message(server::job_logs(&port.store, job).await?))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/jobs/{job}/wait",
+    tag = "clients",
+    params(("job" = i64, Path, description = "Number of the job")),
+    responses((status = 200, description = "How the job ended, or nothing where it has not ended in five seconds", body = WaitAnswer), (status = "default", response = Refusal))
+)]
+pub(crate) async fn wait(
+    State(port): State<Port>,
+    caller: Caller,
+    Path(job): Path<i64>,
+) -> Result<Message<WaitAnswer>, Problem> {
+    caller.must_be(Role::Admin)?;
+    let job = JobId(job);
+    let held = tokio::time::timeout(Duration::from_millis(POLL_MS_MAX), port.server.wait_job(job)).await;
+    let outcome = match held {
+        Err(_) => None,
+        Ok(Ok(outcome)) => Some(outcome),
+        // It may have ended before this server began.
+        Ok(Err(ServerError::UnknownJob { .. })) => Some(past_outcome(&port, job).await?),
+        Ok(Err(error)) => return Err(error.into()),
+    };
+    Ok(Message(WaitAnswer { outcome }))
+}
+
+/// How a job ended that only the store remembers.
+async fn past_outcome(port: &Port, job: JobId) -> Result<JobOutcome, Problem> {
+    let row = port.store.job(job).await?.filter(|row| row.state.over());
+    let row = row.ok_or_else(|| Problem::from(ServerError::UnknownJob { job }))?;
+    let message = row.error.unwrap_or_default();
+    Ok(match row.state {
+        JobState::Succeeded => {
+            let report = port.store.job_report(job).await?;
+            // A job of one task has none.
+            report.map_or(JobOutcome::Done, |report| JobOutcome::Succeeded(Box::new(report)))
+        }
+        JobState::Cancelled => JobOutcome::Cancelled { reason: message },
+        _ => {
+            let attempts = port.store.attempts(job).await?;
+            let failed = attempts.into_iter().filter(|row| row.state == AttemptState::Failed);
+            let last = failed.max_by_key(|row| row.ended_ns);
+            let attempt = last.as_ref().map(|row| row.attempt);
+            let failure = last.and_then(|row| row.failure);
+            let failure = failure.unwrap_or_else(|| TaskFailure::new(Blame::Environment, message));
+            JobOutcome::Failed { failure, attempt, exit_code: row.exit_code.unwrap_or(1) }
+        }
+    })
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/jobs/{job}/progress",
+    tag = "clients",
+    params(("job" = i64, Path, description = "Number of the job")),
+    responses((status = 200, description = "Where the stages of a job of this server stand", body = JobProgress), (status = "default", response = Refusal))
+)]
+pub(crate) async fn progress(
+    State(port): State<Port>,
+    caller: Caller,
+    Path(job): Path<i64>,
+) -> Result<Message<JobProgress>, Problem> {
+    caller.must_be(Role::Admin)?;
+    let job = JobId(job);
+    let progress = port.server.progress(job);
+    Ok(Message(progress.ok_or_else(|| Problem::from(ServerError::UnknownJob { job }))?))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/jobs/{job}/cancel",
+    tag = "clients",
+    params(("job" = i64, Path, description = "Number of the job")),
+    request_body = CancelRequest,
+    responses((status = 200, description = "The job is told to stop, `null`"), (status = "default", response = Refusal))
+)]
+pub(crate) async fn cancel(
+    State(port): State<Port>,
+    caller: Caller,
+    Path(job): Path<i64>,
+    Message(request): Message<CancelRequest>,
+) -> Result<Message<()>, Problem> {
+    caller.must_be(Role::Admin)?;
+    let job = JobId(job);
+    if port.store.job(job).await?.is_none() {
+        return Err(ServerError::UnknownJob { job }.into());
+    }
+    port.server.cancel_job(job, request.reason).await?;
+    Ok(Message(()))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/jobs/{job}/report",
+    tag = "clients",
+    params(("job" = i64, Path, description = "Number of the job")),
+    responses((status = 200, description = "The report of a job that came to its end", body = JobReport), (status = "default", response = Refusal))
+)]
+pub(crate) async fn report(
+    State(port): State<Port>,
+    caller: Caller,
+    Path(job): Path<i64>,
+) -> Result<Message<JobReport>, Problem> {
+    caller.must_be(Role::Admin)?;
+    let missing = || Problem::new(ErrorCode::NotFound, format!("there is no report of a job {job}"));
+    Ok(Message(port.store.job_report(JobId(job)).await?.ok_or_else(missing)?))
+}

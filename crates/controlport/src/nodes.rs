@@ -1,0 +1,112 @@
+//! Routes for nodes.
+
+use crate::Port;
+use crate::answer::{Message, Problem, Refusal};
+use crate::caller::{Caller, Role};
+use api::Boundaries;
+use api::control::{
+    BoundariesProposal, ClusterStatus, JobBrief, NodeInfo, NodeOrders, NodePoll, NodeWelcome,
+};
+use axum::extract::{Path, State};
+use ids::{JobId, NodeId};
+
+#[utoipa::path(
+    get,
+    path = "/v1/nodes",
+    tag = "clients",
+    responses((status = 200, description = "The nodes that live", body = ClusterStatus), (status = "default", response = Refusal))
+)]
+pub(crate) async fn list(
+    State(port): State<Port>,
+    caller: Caller,
+) -> Result<Message<ClusterStatus>, Problem> {
+    caller.must_be(Role::Admin)?;
+    Ok(Message(port.server.cluster_status().await?))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/nodes",
+    tag = "nodes",
+    request_body = NodeInfo,
+    responses((status = 200, description = "The node is known from now on", body = NodeWelcome), (status = "default", response = Refusal))
+)]
+pub(crate) async fn register(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(info): Message<NodeInfo>,
+) -> Result<Message<NodeWelcome>, Problem> {
+    caller.must_be(Role::Admin)?;
+    Ok(Message(port.server.register_node(info).await?))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/nodes/{node}/poll",
+    tag = "nodes",
+    params(("node" = u32, Path, description = "Number of the node")),
+    request_body = NodePoll,
+    responses((status = 200, description = "Orders; held back for at most five seconds while there are none", body = NodeOrders), (status = "default", response = Refusal))
+)]
+pub(crate) async fn poll(
+    State(port): State<Port>,
+    caller: Caller,
+    Path(node): Path<u32>,
+    Message(poll): Message<NodePoll>,
+) -> Result<Message<NodeOrders>, Problem> {
+    caller.must_be(Role::Admin)?;
+    Ok(Message(port.server.poll_node(NodeId(node), poll).await?))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/nodes/{node}/leave",
+    tag = "nodes",
+    params(("node" = u32, Path, description = "Number of the node")),
+    request_body = NodePoll,
+    responses((status = 200, description = "The node is forgotten, `null`"), (status = "default", response = Refusal))
+)]
+pub(crate) async fn leave(
+    State(port): State<Port>,
+    caller: Caller,
+    Path(node): Path<u32>,
+    Message(poll): Message<NodePoll>,
+) -> Result<Message<()>, Problem> {
+    caller.must_be(Role::Admin)?;
+    port.server.leave_node(NodeId(node), poll.incarnation).await?;
+    Ok(Message(()))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/jobs/{job}/brief",
+    tag = "nodes",
+    params(("job" = i64, Path, description = "Number of the job")),
+    responses((status = 200, description = "What a node must know to run attempts of the job", body = JobBrief), (status = "default", response = Refusal))
+)]
+pub(crate) async fn brief(
+    State(port): State<Port>,
+    caller: Caller,
+    Path(job): Path<i64>,
+) -> Result<Message<JobBrief>, Problem> {
+    caller.must_be(Role::Admin)?;
+    Ok(Message(port.server.job_brief(JobId(job)).await?))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/jobs/{job}/boundaries",
+    tag = "nodes",
+    params(("job" = i64, Path, description = "Number of the job")),
+    request_body = BoundariesProposal,
+    responses((status = 200, description = "The boundaries that stand, whoever proposed them", body = Boundaries), (status = "default", response = Refusal))
+)]
+pub(crate) async fn propose(
+    State(port): State<Port>,
+    caller: Caller,
+    Path(job): Path<i64>,
+    Message(proposal): Message<BoundariesProposal>,
+) -> Result<Message<Boundaries>, Problem> {
+    caller.must_be(Role::Admin)?;
+    Ok(Message(port.server.propose(JobId(job), proposal.keys).await?))
+}

@@ -1,0 +1,290 @@
+//! Requests to the data ports of other nodes.
+
+use crate::INCARNATION_HEADER;
+use crate::error::DataError;
+use crate::token::Token;
+use crate::wire::{
+    AppendAnswers, AppendHead, BindReply, BindRequest, FrameHead, ReleaseRequest, ScanRequest,
+};
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use iappender::{APPEND_TRIES_MAX, AppendFrame};
+use ids::{ChunkId, JobId, NodeId, Source};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// A node that does not even accept a connection for so long is not there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A node may be silent for so long: it waits for memory while it writes to its disks.
+const SILENCE_MAX: Duration = Duration::from_secs(120);
+/// Pause before a request is sent again; doubles from try to try. All tries together take some two seconds.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_millis(800);
+/// What is read of a reason for a refusal, and of an answer.
+const REASON_BYTES_MAX: usize = 4 << 10;
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// Where a node's data port is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    pub node: NodeId,
+    /// Begin of its URLs, as `http://host:port`.
+    pub url: String,
+    /// The process that is meant, not a later one of the same node.
+    pub incarnation: u64,
+}
+
+impl Peer {
+    /// Whether it is reached without a network: a process beside this one.
+    pub(crate) fn is_this_machine(&self) -> bool {
+        let url = reqwest::Url::parse(&self.url).ok();
+        let host = url.as_ref().and_then(|url| url.host_str()).unwrap_or_default();
+        let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+        host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    }
+}
+
+/// Sends requests to other nodes. Cheap to clone; connections are kept and shared.
+#[derive(Clone)]
+pub struct DataClient {
+    http: reqwest::Client,
+    runtime: Handle,
+    token: Option<Token>,
+}
+
+impl DataClient {
+    /// A client whose requests run on `runtime`, which must have a thread of its own: callers of this crate wait
+    /// on theirs.
+    pub fn new(runtime: Handle, token: Option<Token>) -> Result<Self, DataError> {
+        Self::from_builder(reqwest::Client::builder(), runtime, token)
+    }
+
+    /// As [`Self::new`], for a builder that has its TLS settings.
+    pub fn from_builder(
+        builder: reqwest::ClientBuilder,
+        runtime: Handle,
+        token: Option<Token>,
+    ) -> Result<Self, DataError> {
+        let builder = builder.connect_timeout(CONNECT_TIMEOUT).read_timeout(SILENCE_MAX);
+        // A cluster's nodes are reached directly, whatever the environment says of proxies.
+        let builder = builder.tcp_nodelay(true).no_proxy().redirect(reqwest::redirect::Policy::none());
+        Ok(Self { http: builder.build().map_err(DataError::Client)?, runtime, token })
+    }
+
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// The same client with the token of a job.
+    pub fn with_token(&self, token: Option<Token>) -> Self {
+        Self { token, ..self.clone() }
+    }
+
+    /// Sends one request; an answer that is no success is an error.
+    async fn post(
+        &self,
+        peer: &Peer,
+        job: JobId,
+        what: &str,
+        body: reqwest::Body,
+    ) -> Result<reqwest::Response, DataError> {
+        let url = format!("{}/data/v1/jobs/{job}/{what}", peer.url.trim_end_matches('/'));
+        let mut request = self.http.post(url).header(INCARNATION_HEADER, peer.incarnation).body(body);
+        if let Some(token) = &self.token {
+            request = request.header(reqwest::header::AUTHORIZATION, token.header_value());
+        }
+        let unreachable = |source: reqwest::Error| DataError::Unreachable {
+            node: peer.node,
+            url: peer.url.clone(),
+            source: source.without_url(),
+        };
+        let answer = request.send().await.map_err(unreachable)?;
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let reason = limited(answer, REASON_BYTES_MAX).await.unwrap_or_default();
+        let reason = String::from_utf8_lossy(&reason).into_owned();
+        Err(DataError::Refused { node: peer.node, status: status.as_u16(), reason })
+    }
+
+    /// Sends a request until it is answered, with pauses, a limited number of times.
+    async fn again_and_again<T>(
+        &self,
+        peer: &Peer,
+        job: JobId,
+        what: &str,
+        body: impl Fn() -> reqwest::Body,
+        decode: impl Fn(&[u8]) -> Result<T, DataError>,
+    ) -> Result<T, DataError> {
+        let mut pause = FIRST_PAUSE;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let answered = match self.post(peer, job, what, body()).await {
+                Ok(answer) => {
+                    limited(answer, ANSWER_BYTES_MAX).await.map_err(|source| DataError::Unreachable {
+                        node: peer.node,
+                        url: peer.url.clone(),
+                        source: source.without_url(),
+                    })
+                }
+                Err(error) => Err(error),
+            };
+            match answered.and_then(|bytes| decode(&bytes)) {
+                Err(error) if error.is_passing() && tries < APPEND_TRIES_MAX => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    pub(crate) async fn bind(
+        &self,
+        peer: &Peer,
+        job: JobId,
+        request: BindRequest,
+    ) -> Result<ChunkId, DataError> {
+        let decode = |bytes: &[u8]| match BindReply::decode(bytes) {
+            Ok(reply) => Ok(reply.chunk),
+            Err(source) => Err(DataError::Damaged { node: peer.node, source }),
+        };
+        self.again_and_again(peer, job, "bind", || request.encode().into(), decode).await
+    }
+
+    /// Sends frames in one request, and the same request again until it is answered. Gives for each frame None
+    /// where it is acknowledged, or what stands in its chunk, which closed.
+    pub(crate) async fn append(
+        &self,
+        peer: &Peer,
+        job: JobId,
+        source: Source,
+        frames: Arc<[(ChunkId, AppendFrame)]>,
+    ) -> Result<Vec<Option<u64>>, DataError> {
+        let count = frames.len();
+        let decode = |bytes: &[u8]| {
+            let answers = AppendAnswers::decode(bytes);
+            let answers = answers.map_err(|source| DataError::Damaged { node: peer.node, source })?.closed;
+            match answers.len() == count {
+                true => Ok(answers),
+                false => {
+                    Err(DataError::Incomplete { node: peer.node, frames: count, answers: answers.len() })
+                }
+            }
+        };
+        let body = || reqwest::Body::wrap(FramesBody::new(source, Arc::clone(&frames)));
+        self.again_and_again(peer, job, "frames", body, decode).await
+    }
+
+    /// Once only: a release that is lost costs nothing but a place among the appenders of a chunk.
+    pub(crate) async fn release(
+        &self,
+        peer: &Peer,
+        job: JobId,
+        request: &ReleaseRequest,
+    ) -> Result<(), DataError> {
+        self.post(peer, job, "release", request.encode().into()).await.map(|_| ())
+    }
+
+    /// Starts a scan; its answer is read by the caller. Sent again only while nothing of it was answered.
+    pub(crate) async fn scan(
+        &self,
+        peer: &Peer,
+        job: JobId,
+        request: &ScanRequest,
+    ) -> Result<reqwest::Response, DataError> {
+        let mut pause = FIRST_PAUSE;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.post(peer, job, "scan", request.encode().into()).await {
+                Err(error) if error.is_passing() && tries < APPEND_TRIES_MAX => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+/// The first bytes of an answer, so that a node gone mad cannot fill the memory of this one.
+async fn limited(mut answer: reqwest::Response, bytes_max: usize) -> Result<Vec<u8>, reqwest::Error> {
+    let mut all = Vec::new();
+    while let Some(piece) = answer.chunk().await? {
+        let count = piece.len().min(bytes_max - all.len());
+        all.extend_from_slice(&piece[..count]);
+        if all.len() == bytes_max {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// The body of a request with frames: their payloads go to the socket from where they are.
+struct FramesBody {
+    frames: Arc<[(ChunkId, AppendFrame)]>,
+    head: Option<Bytes>,
+    next: usize,
+    /// The payload of the frame whose head was given out.
+    payload: Option<Bytes>,
+    bytes_left: u64,
+}
+
+impl FramesBody {
+    fn new(source: Source, frames: Arc<[(ChunkId, AppendFrame)]>) -> Self {
+        let head = AppendHead { source, frame_count: frames.len() as u32 }.encode();
+        let each = |frame: &AppendFrame| (crate::wire::FRAME_HEAD_BYTES + frame.payload.len()) as u64;
+        let bytes_left = head.len() as u64 + frames.iter().map(|(_, frame)| each(frame)).sum::<u64>();
+        Self { frames, head: Some(head.into()), next: 0, payload: None, bytes_left }
+    }
+
+    fn next_piece(&mut self) -> Option<Bytes> {
+        if let Some(piece) = self.head.take().or_else(|| self.payload.take()) {
+            return Some(piece);
+        }
+        let (chunk, frame) = self.frames.get(self.next)?;
+        self.next += 1;
+        self.payload = Some(Bytes::from_owner(Payload(frame.payload.clone())));
+        let head = FrameHead { chunk: *chunk, header: frame.header };
+        Some(Bytes::copy_from_slice(&head.encode()))
+    }
+}
+
+/// The memory of a payload, for [`Bytes`] to keep.
+struct Payload(arena::FrameBytes);
+
+impl AsRef<[u8]> for Payload {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl http_body::Body for FramesBody {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let piece = self.next_piece();
+        if let Some(piece) = &piece {
+            self.bytes_left -= piece.len() as u64;
+        }
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes_left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes_left)
+    }
+}

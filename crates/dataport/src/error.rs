@@ -1,0 +1,98 @@
+//! What can go wrong between nodes.
+
+use api::{Blame, TaskFailure};
+use chunkserver::ChunkServerError;
+use iappender::AppendError;
+use ids::{ChunkId, IfileIndex, NodeId, RunId, Source};
+use ifile::FormatError;
+
+/// Why a request to another node came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    #[error("cannot make an HTTP client")]
+    Client(#[source] reqwest::Error),
+    /// Also after it was tried again.
+    #[error("cannot reach {node} at {url}")]
+    Unreachable { node: NodeId, url: String, source: reqwest::Error },
+    #[error("{node} refused with status {status}: {reason}")]
+    Refused { node: NodeId, status: u16, reason: String },
+    #[error("the answer of {node} is damaged")]
+    Damaged { node: NodeId, source: FormatError },
+    #[error("{node} answered {answers} of {frames} frames")]
+    Incomplete { node: NodeId, frames: usize, answers: usize },
+    #[error("the attempt was told to stop")]
+    Cancelled,
+    /// The runtime that carries requests is gone, so the process is about to end.
+    #[error("the carrier of requests has stopped")]
+    Stopped,
+}
+
+impl DataError {
+    /// Whether another try may fare better.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Damaged { .. } | Self::Incomplete { .. } => true,
+            // Damaged on the way, too busy, or broken off.
+            Self::Refused { status, .. } => matches!(status, 400 | 408 | 429 | 500 | 502 | 503 | 504),
+            Self::Client(_) | Self::Cancelled | Self::Stopped => false,
+        }
+    }
+
+    /// The same failure as an appender sees it.
+    pub(crate) fn to_append_error(&self, chunk: ChunkId, source: Source, ifile: IfileIndex) -> AppendError {
+        match self {
+            Self::Cancelled | Self::Stopped => AppendError::Cancelled,
+            Self::Refused { status: 409, .. } => AppendError::Cancelled,
+            Self::Refused { status: 507, .. } => AppendError::Spill {
+                path: std::path::PathBuf::new(),
+                source: std::io::Error::other(self.to_string()),
+            },
+            Self::Refused { status: 400 | 422, .. } => {
+                AppendError::Refused { from: source, ifile, why: "another node found it wrong" }
+            }
+            _ => AppendError::Gone(chunk),
+        }
+    }
+}
+
+/// Why a scan broke off.
+#[derive(Debug, thiserror::Error)]
+pub enum ScanError {
+    #[error(transparent)]
+    Here(#[from] ChunkServerError),
+    #[error(transparent)]
+    There(#[from] DataError),
+    #[error("nobody says where {node} is, which has data of the job")]
+    UnknownNode { node: NodeId },
+    #[error("{node} broke off a scan: {reason}")]
+    Failed { node: NodeId, reason: String },
+    #[error("the connection to {node} was cut in the middle of a scan")]
+    CutOff { node: NodeId, source: Option<reqwest::Error> },
+    #[error("a scan of {node} brought damaged data")]
+    Damaged { node: NodeId, source: FormatError },
+    #[error("a scan of {node} brought damaged data of {run}")]
+    DamagedRun { node: NodeId, run: RunId, source: FormatError },
+    #[error("a scan of {node} is not what was asked for: {what}")]
+    Unexpected { node: NodeId, what: &'static str },
+}
+
+impl ScanError {
+    /// The failure of the attempt that met it.
+    pub fn to_failure(&self) -> TaskFailure {
+        let blame = match self {
+            Self::Here(error) => return error.to_failure(),
+            Self::There(DataError::Cancelled) => Blame::Cancelled,
+            Self::Unexpected { .. } => Blame::Engine,
+            // A line or another machine: worth another attempt.
+            _ => Blame::Environment,
+        };
+        let mut message = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            message.push_str(": ");
+            message.push_str(&error.to_string());
+            cause = error.source();
+        }
+        TaskFailure::new(blame, message)
+    }
+}

@@ -1,0 +1,49 @@
+//! # What it does
+//! Carries record data between nodes over HTTP: frames from appenders to chunks on other nodes, and key ranges of
+//! sorted runs from other nodes to merges. Bytes are in `docs/protocol-data.md`.
+//!
+//! # Where it sits
+//! iappender (frames) -> dataport -> chunkserver of another node; chunkserver of another node (blocks) -> dataport
+//! -> imerger (cursors).
+//!
+//! # Invariants
+//! Of the frames of one attempt to one node, one request is under way at a time and is repeated as it was until it
+//! is answered, so that no frame overtakes an earlier one and none counts twice. What a scan gives is whole or an
+//! error: every entry is numbered and checked, every run says how many blocks and records it had, and the stream
+//! has an end mark. An unknown job, chunk or run, and a node that is another incarnation than the one meant, is an
+//! error, never an empty answer. Every length is bounded before memory is made for it, on both sides.
+//!
+//! # Deliberately absent
+//! No copy of a frame is kept beyond its answer; a server that went away takes its chunks with it. Which nodes
+//! there are, and whether a token is right for a job, is said by whoever makes the port and the client.
+//!
+//! # How it is tested
+//! Unit tests of every message with every bit flipped; in `tests/`, appenders over several chunkservers through a
+//! proxy that cuts connections, and scans of random ranges, against a model; the decoders are fuzzed.
+//!
+//! Source: Sailfish section 5 (batched retrieval of a key range from each chunkserver), section 4 (record append).
+
+mod append_lane;
+mod body_reader;
+mod client;
+mod error;
+mod placement;
+mod receive;
+mod remote_chunks;
+mod remote_scan;
+mod routes;
+mod scan_source;
+pub mod scan_wire;
+mod token;
+pub mod wire;
+
+pub use client::{DataClient, Peer};
+pub use error::{DataError, ScanError};
+pub use placement::{Candidate, ChunkPlacement, SpreadByIfile};
+pub use remote_chunks::{RemoteChunks, RemoteChunksOptions};
+pub use remote_scan::{AnyRun, RemoteRun, RemoteScan, ScanOptions};
+pub use routes::{Chunkservers, router};
+pub use token::Token;
+
+/// The header that names the incarnation of the node that is meant.
+pub const INCARNATION_HEADER: &str = "sailfish-incarnation";

@@ -1,0 +1,220 @@
+//! The serving side of a scan: blocks of several runs in one stream, in the order in which a merge opens them.
+//!
+//! A merge needs the next block of a run when it has used up the current one, which is at or behind the first
+//! record of the current one. So the block after a block goes where that block's first record stands in the merged
+//! order: whatever comes before it in the stream belongs to blocks that the merge has opened already, or is the
+//! very next of its run, and a reader never holds more than one block of a run beyond the current one.
+
+use crate::routes::{Port, Refusal};
+use crate::scan_wire::{ENTRY_HEAD_BYTES, EntryHead, EntryKind, REASON_BYTES_MAX, RunEnd, encode_sources};
+use crate::wire::ScanRequest;
+use axum::body::Body;
+use bytes::Bytes;
+use chunkserver::{BlockScan, ChunkServer, ChunkServerError, FirstRecord};
+use ids::RunId;
+use ifile::FormatError;
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+/// Bytes gathered before they are handed to the connection.
+const BATCH_BYTES: usize = 256 << 10;
+/// Batches that wait for the connection; the producer waits when there are more.
+const BATCHES_MAX: usize = 2;
+/// Most bytes read ahead of one run, and part of the share for I/O that one scan reads ahead.
+const READ_AHEAD_BYTES_MAX: u64 = 1 << 20;
+const SHARE_OF_IO: u64 = 4;
+
+/// Opens the runs and starts the stream.
+pub(crate) async fn stream(
+    port: &Port,
+    server: Arc<ChunkServer>,
+    request: ScanRequest,
+) -> Result<Body, Refusal> {
+    let permit = Arc::clone(&port.scans).try_acquire_owned().map_err(|_| Refusal::Busy)?;
+    let (sender, mut batches): (_, Receiver<VecDeque<Bytes>>) = channel(BATCHES_MAX);
+    let opened = tokio::task::spawn_blocking(move || open_runs(&server, &request)).await;
+    let runs = opened.map_err(|_| Refusal::Thread)??;
+    tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        produce(runs, sender);
+    });
+    // A producer that panicked leaves a stream without an end mark, which the reader takes for cut off.
+    let mut batch = VecDeque::new();
+    let stream = futures_util::stream::poll_fn(move |context| {
+        loop {
+            if let Some(piece) = batch.pop_front() {
+                return Poll::Ready(Some(Ok::<Bytes, Infallible>(piece)));
+            }
+            match ready!(batches.poll_recv(context)) {
+                Some(next) => batch = next,
+                None => return Poll::Ready(None),
+            }
+        }
+    });
+    Ok(Body::from_stream(stream))
+}
+
+fn open_runs(server: &ChunkServer, request: &ScanRequest) -> Result<Vec<RunScan>, ChunkServerError> {
+    let layout = server.layout();
+    let each = layout.io_share_bytes / SHARE_OF_IO / (request.runs.len() as u64).max(1);
+    let read_ahead = each.clamp(layout.block_bytes.min(READ_AHEAD_BYTES_MAX), READ_AHEAD_BYTES_MAX) as usize;
+    let (lower, upper) = (request.lower.as_deref(), request.upper.as_deref());
+    let open = |run: &RunId| {
+        let scan = server.scan(*run, lower, upper, read_ahead)?;
+        Ok(RunScan::new(if request.compress { scan } else { scan.uncompressed() }))
+    };
+    request.runs.iter().map(open).collect()
+}
+
+/// The reader went away, or the scan failed and the reader was told.
+struct BrokeOff;
+
+/// One run of a scan.
+struct RunScan {
+    scan: BlockScan,
+    /// The block that was sent last: where the next one goes.
+    block: Bytes,
+    first_key: Vec<u8>,
+    /// Decoded only where first keys are equal.
+    first_record: Option<FirstRecord>,
+    sent: RunEnd,
+}
+
+impl RunScan {
+    fn new(scan: BlockScan) -> Self {
+        let (block, first_key) = (Bytes::new(), Vec::new());
+        Self { scan, block, first_key, first_record: None, sent: RunEnd::default() }
+    }
+
+    /// Moves to the next block; false when there is none.
+    fn advance(&mut self) -> Result<bool, ChunkServerError> {
+        let mut block = Vec::with_capacity(self.block.len());
+        self.first_record = None;
+        let Some(next) = self.scan.next_block(&mut block)? else { return Ok(false) };
+        self.block = block.into();
+        self.first_key = next.first_key;
+        self.sent.blocks += 1;
+        self.sent.records += u64::from(next.records);
+        Ok(true)
+    }
+
+    fn first_record(&mut self) -> Result<&FirstRecord, FormatError> {
+        match &mut self.first_record {
+            Some(first) => Ok(first),
+            none => Ok(none.insert(self.scan.first_record(&self.block)?)),
+        }
+    }
+}
+
+/// Whether the last block of run `left` begins before that of run `right`.
+fn begins_first(runs: &mut [RunScan], left: usize, right: usize) -> Result<bool, FormatError> {
+    match runs[left].first_key.cmp(&runs[right].first_key) {
+        Ordering::Less => Ok(true),
+        Ordering::Greater => Ok(false),
+        Ordering::Equal => {
+            runs[left].first_record()?;
+            runs[right].first_record()?;
+            let order = runs[left].first_record.cmp(&runs[right].first_record);
+            Ok(order.then(left.cmp(&right)) == Ordering::Less)
+        }
+    }
+}
+
+/// The stream being written. Bodies go to the connection from where they are.
+struct Entries {
+    sender: Sender<VecDeque<Bytes>>,
+    batch: VecDeque<Bytes>,
+    batch_bytes: usize,
+    ordinal: u32,
+}
+
+impl Entries {
+    fn put(&mut self, kind: EntryKind, run_index: usize, body: Bytes) -> Result<(), BrokeOff> {
+        let head = EntryHead::of(kind, run_index as u32, self.ordinal, &body);
+        self.ordinal = self.ordinal.wrapping_add(1);
+        self.batch_bytes += ENTRY_HEAD_BYTES + body.len();
+        self.batch.push_back(Bytes::copy_from_slice(&head.encode()));
+        if !body.is_empty() {
+            self.batch.push_back(body);
+        }
+        if self.batch_bytes < BATCH_BYTES { Ok(()) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> Result<(), BrokeOff> {
+        self.batch_bytes = 0;
+        self.sender.blocking_send(std::mem::take(&mut self.batch)).map_err(|_| BrokeOff)
+    }
+
+    /// Tells the reader why there is no more.
+    fn fail(&mut self, reason: &str) -> BrokeOff {
+        let mut end = reason.len().min(REASON_BYTES_MAX);
+        while !reason.is_char_boundary(end) {
+            end -= 1;
+        }
+        match self
+            .put(EntryKind::Failed, 0, Bytes::copy_from_slice(&reason.as_bytes()[..end]))
+            .and_then(|()| self.flush())
+        {
+            Ok(()) | Err(BrokeOff) => BrokeOff,
+        }
+    }
+}
+
+fn produce(mut runs: Vec<RunScan>, sender: Sender<VecDeque<Bytes>>) {
+    let mut entries = Entries { sender, batch: VecDeque::new(), batch_bytes: 0, ordinal: 0 };
+    // Whoever reads has been told, or is gone.
+    let _ = put_all(&mut runs, &mut entries);
+}
+
+fn put_all(runs: &mut [RunScan], entries: &mut Entries) -> Result<(), BrokeOff> {
+    for (index, run) in runs.iter().enumerate() {
+        let mut body = Vec::new();
+        encode_sources(run.scan.run(), &mut body);
+        entries.put(EntryKind::Sources, index, body.into())?;
+    }
+    // Runs by the first records of their last blocks, the least one last.
+    let mut order: Vec<usize> = Vec::with_capacity(runs.len());
+    for index in 0..runs.len() {
+        put_next(runs, index, &mut order, entries)?;
+    }
+    while let Some(index) = order.pop() {
+        put_next(runs, index, &mut order, entries)?;
+    }
+    entries.put(EntryKind::End, 0, Bytes::new())?;
+    entries.flush()
+}
+
+/// Puts the next block of a run, and the run where it belongs in the order.
+fn put_next(
+    runs: &mut [RunScan],
+    index: usize,
+    order: &mut Vec<usize>,
+    entries: &mut Entries,
+) -> Result<(), BrokeOff> {
+    let failed = |entries: &mut Entries, run: &RunScan, error: ChunkServerError| {
+        entries.fail(&format!("{}: {}", run.scan.run().id, error.to_failure().message))
+    };
+    match runs[index].advance() {
+        Ok(true) => entries.put(EntryKind::Block, index, runs[index].block.clone())?,
+        Ok(false) => {
+            let end = Bytes::copy_from_slice(&runs[index].sent.encode());
+            return entries.put(EntryKind::RunEnd, index, end);
+        }
+        Err(error) => return Err(failed(entries, &runs[index], error)),
+    }
+    let (mut low, mut high) = (0, order.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match begins_first(runs, index, order[middle]) {
+            Ok(true) => low = middle + 1,
+            Ok(false) => high = middle,
+            Err(error) => return Err(entries.fail(&format!("{}: {error}", runs[index].scan.run().id))),
+        }
+    }
+    order.insert(low, index);
+    Ok(())
+}

@@ -1,0 +1,322 @@
+//! The stream that answers a scan: entries, each behind a head with a checksum and a running number, so that one
+//! that is lost, doubled, moved or cut off is found. Byte table: `docs/protocol-data.md`.
+
+use ids::{IfileIndex, RunId};
+use ifile::field::{FieldReader, check_crc};
+use ifile::{BLOCK_HEADER_BYTES, FormatError, KeyShape, Problem, SourceRow, source_table};
+
+/// Encoded size of an [`EntryHead`].
+pub const ENTRY_HEAD_BYTES: usize = 24;
+/// Rows of one run's source table: a run is one chunk or a few, and a chunk has a frame at least for each row.
+const SOURCES_BYTES_MAX: u64 = 256 << 20;
+/// A reason that a server gives for breaking off.
+pub const REASON_BYTES_MAX: usize = 4 << 10;
+/// Room that is made for a body before its bytes arrive.
+const RESERVED_BYTES_MAX: usize = 1 << 20;
+const ENTRY_VERSION: u8 = 1;
+const SOURCES_HEAD_BYTES: usize = 16;
+
+/// What an entry holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum EntryKind {
+    /// The source table of a run; those of all runs come first.
+    Sources = 1,
+    /// A block of a run, as `ifile` has it.
+    Block = 2,
+    /// A run has no more blocks in the range; says how many there were.
+    RunEnd = 3,
+    /// The end of the stream: every run has ended.
+    End = 4,
+    /// The server cannot go on, and says why.
+    Failed = 5,
+}
+
+impl EntryKind {
+    fn body_bytes_max(self) -> u64 {
+        match self {
+            Self::Sources => SOURCES_BYTES_MAX,
+            Self::Block => ifile::BLOCK_BYTES_MAX + BLOCK_HEADER_BYTES as u64,
+            Self::RunEnd => RunEnd::BYTES as u64,
+            Self::End => 0,
+            Self::Failed => REASON_BYTES_MAX as u64,
+        }
+    }
+}
+
+/// What stands in front of each entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryHead {
+    pub kind: EntryKind,
+    /// The run's position in the request.
+    pub run_index: u32,
+    pub body_bytes: u32,
+    /// CRC32C of the body; 0 for a block, which has its own.
+    pub body_crc32c: u32,
+    /// Counts the entries of the stream from 0.
+    pub ordinal: u32,
+}
+
+impl EntryHead {
+    /// The head of an entry with this body.
+    pub fn of(kind: EntryKind, run_index: u32, ordinal: u32, body: &[u8]) -> Self {
+        let body_crc32c = if kind == EntryKind::Block { 0 } else { crc32c::crc32c(body) };
+        Self { kind, run_index, body_bytes: body.len() as u32, body_crc32c, ordinal }
+    }
+
+    pub fn encode(&self) -> [u8; ENTRY_HEAD_BYTES] {
+        let mut out = [0; ENTRY_HEAD_BYTES];
+        out[0] = self.kind as u8;
+        out[1] = ENTRY_VERSION;
+        let fields = [self.run_index, self.body_bytes, self.body_crc32c, self.ordinal];
+        for (index, field) in fields.into_iter().enumerate() {
+            out[4 + 4 * index..8 + 4 * index].copy_from_slice(&field.to_le_bytes());
+        }
+        let crc = crc32c::crc32c(&out[..ENTRY_HEAD_BYTES - 4]);
+        out[ENTRY_HEAD_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let mut fields = FieldReader::new(bytes);
+        let covered = fields.take(ENTRY_HEAD_BYTES - 4)?;
+        check_crc("entry head", 0, covered, fields.u32()?)?;
+        let kind = match covered[0] {
+            1 => EntryKind::Sources,
+            2 => EntryKind::Block,
+            3 => EntryKind::RunEnd,
+            4 => EntryKind::End,
+            5 => EntryKind::Failed,
+            other => {
+                return Err(FormatError::at(
+                    0,
+                    Problem::Field { what: "kind of an entry", value: other.into() },
+                ));
+            }
+        };
+        if covered[1] != ENTRY_VERSION {
+            return Err(FormatError::at(1, Problem::Version(covered[1].into())));
+        }
+        let mut fields = FieldReader::new(&covered[2..]);
+        fields.reserved(2)?;
+        let head = Self {
+            kind,
+            run_index: fields.u32()?,
+            body_bytes: fields.u32()?,
+            body_crc32c: fields.u32()?,
+            ordinal: fields.u32()?,
+        };
+        if u64::from(head.body_bytes) > kind.body_bytes_max() {
+            let problem = Problem::Field { what: "size of an entry", value: head.body_bytes.into() };
+            return Err(FormatError::at(8, problem));
+        }
+        Ok(head)
+    }
+}
+
+/// What a reader needs to know of a run before its blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSources {
+    pub run: RunId,
+    pub ifile: IfileIndex,
+    pub key_shape: KeyShape,
+    pub rows: Vec<SourceRow>,
+}
+
+/// Appends the body of a [`EntryKind::Sources`] entry to `out`.
+pub fn encode_sources(run: &chunkserver::Run, out: &mut Vec<u8>) {
+    out.extend_from_slice(&run.id.0.to_le_bytes());
+    out.extend_from_slice(&run.ifile.0.to_le_bytes());
+    out.extend_from_slice(&u32::from(run.key_shape == KeyShape::Prefix).to_le_bytes());
+    source_table::encode(&run.sources, out);
+}
+
+impl RunSources {
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let mut fields = FieldReader::new(bytes);
+        let (run, ifile) = (RunId(fields.u64()?), IfileIndex(fields.u32()?));
+        let key_shape = match fields.u32()? {
+            0 => KeyShape::Whole,
+            1 => KeyShape::Prefix,
+            other => {
+                return Err(fields.problem(Problem::Field { what: "key shape", value: other.into() }));
+            }
+        };
+        let rows = &bytes[SOURCES_HEAD_BYTES..];
+        let row_count = (rows.len() / source_table::SOURCE_ROW_BYTES) as u64;
+        let rows = source_table::decode(rows, row_count)
+            .map_err(|error| error.shifted(SOURCES_HEAD_BYTES as u64))?;
+        Ok(Self { run, ifile, key_shape, rows })
+    }
+}
+
+/// How much of a run was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunEnd {
+    pub blocks: u64,
+    pub records: u64,
+}
+
+impl RunEnd {
+    const BYTES: usize = 16;
+
+    pub fn encode(&self) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        out[..8].copy_from_slice(&self.blocks.to_le_bytes());
+        out[8..].copy_from_slice(&self.records.to_le_bytes());
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let mut fields = FieldReader::new(bytes);
+        let end = Self { blocks: fields.u64()?, records: fields.u64()? };
+        match fields.remaining() as u64 {
+            0 => Ok(end),
+            value => Err(fields.problem(Problem::Field { what: "bytes after the end of a run", value })),
+        }
+    }
+}
+
+/// One entry of the stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub head: EntryHead,
+    pub body: Vec<u8>,
+}
+
+/// Puts entries together from pieces of the stream, however it was cut.
+#[derive(Debug, Default)]
+pub struct EntryDecoder {
+    /// Bytes of a head that has not arrived as a whole.
+    head_bytes: Vec<u8>,
+    head: Option<EntryHead>,
+    body: Vec<u8>,
+    next_ordinal: u32,
+    ended: bool,
+}
+
+impl EntryDecoder {
+    /// Takes bytes from the front of `piece` until an entry is whole; None when `piece` is used up first. Block
+    /// bodies are not checked here: whoever decodes a block does.
+    pub fn take(&mut self, piece: &mut &[u8]) -> Result<Option<Entry>, FormatError> {
+        if self.head.is_none() && !self.take_head(piece)? {
+            return Ok(None);
+        }
+        let Some(head) = self.head else { return Ok(None) };
+        let missing = head.body_bytes as usize - self.body.len();
+        let count = missing.min(piece.len());
+        self.body.extend_from_slice(&piece[..count]);
+        *piece = &piece[count..];
+        if count < missing {
+            return Ok(None);
+        }
+        self.head = None;
+        let body = std::mem::take(&mut self.body);
+        if head.kind != EntryKind::Block {
+            check_crc("entry", 0, &body, head.body_crc32c)?;
+        }
+        self.ended = head.kind == EntryKind::End;
+        Ok(Some(Entry { head, body }))
+    }
+
+    fn take_head(&mut self, piece: &mut &[u8]) -> Result<bool, FormatError> {
+        if piece.is_empty() {
+            return Ok(false);
+        }
+        if self.ended {
+            let problem = Problem::Field { what: "bytes after the end of a scan", value: piece.len() as u64 };
+            return Err(FormatError::at(0, problem));
+        }
+        let count = (ENTRY_HEAD_BYTES - self.head_bytes.len()).min(piece.len());
+        self.head_bytes.extend_from_slice(&piece[..count]);
+        *piece = &piece[count..];
+        if self.head_bytes.len() < ENTRY_HEAD_BYTES {
+            return Ok(false);
+        }
+        let head = EntryHead::decode(&self.head_bytes)?;
+        self.head_bytes.clear();
+        if head.ordinal != self.next_ordinal {
+            let (here, there) = (head.ordinal.into(), self.next_ordinal.into());
+            let problem = Problem::Disagreement { what: "number of an entry", here, there };
+            return Err(FormatError::at(0, problem));
+        }
+        self.next_ordinal = self.next_ordinal.wrapping_add(1);
+        self.body.reserve((head.body_bytes as usize).min(RESERVED_BYTES_MAX));
+        self.head = Some(head);
+        Ok(true)
+    }
+
+    /// Whether the last entry was the end of the stream.
+    pub fn is_at_end(&self) -> bool {
+        self.ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream() -> Vec<u8> {
+        let mut out = Vec::new();
+        let sources = [&5u64.to_le_bytes()[..], &1u32.to_le_bytes(), &0u32.to_le_bytes()].concat();
+        let end = RunEnd { blocks: 1, records: 3 }.encode();
+        let entries = [
+            (EntryKind::Sources, &sources[..]),
+            (EntryKind::Block, &[7; 100]),
+            (EntryKind::RunEnd, &end),
+            (EntryKind::End, &[]),
+        ];
+        for (ordinal, (kind, body)) in entries.into_iter().enumerate() {
+            out.extend_from_slice(&EntryHead::of(kind, 0, ordinal as u32, body).encode());
+            out.extend_from_slice(body);
+        }
+        out
+    }
+
+    fn read(bytes: &[u8], piece_bytes: usize) -> Result<Vec<Entry>, FormatError> {
+        let mut decoder = EntryDecoder::default();
+        let mut entries = Vec::new();
+        for mut piece in bytes.chunks(piece_bytes) {
+            while let Some(entry) = decoder.take(&mut piece)? {
+                entries.push(entry);
+            }
+        }
+        assert!(!decoder.is_at_end() || entries.len() == 4);
+        Ok(entries)
+    }
+
+    #[test]
+    fn entries_are_the_same_however_the_stream_is_cut() {
+        let bytes = stream();
+        let whole = read(&bytes, bytes.len()).unwrap();
+        assert_eq!(whole.len(), 4);
+        for piece_bytes in 1..40 {
+            assert_eq!(read(&bytes, piece_bytes).unwrap(), whole);
+        }
+        assert_eq!(RunSources::decode(&whole[0].body).unwrap().run, RunId(5));
+        assert_eq!(RunEnd::decode(&whole[2].body).unwrap(), RunEnd { blocks: 1, records: 3 });
+    }
+
+    #[test]
+    fn flipped_bits_outside_of_blocks_are_found() {
+        let bytes = stream();
+        let block = 2 * ENTRY_HEAD_BYTES + 16..2 * ENTRY_HEAD_BYTES + 16 + 100;
+        for bit in (0..bytes.len() * 8).filter(|bit| !block.contains(&(bit / 8))) {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(read(&flipped, 64).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn lost_and_doubled_entries_are_found() {
+        let bytes = stream();
+        let block = ENTRY_HEAD_BYTES + 16..2 * ENTRY_HEAD_BYTES + 16 + 100;
+        let lost = [&bytes[..block.start], &bytes[block.end..]].concat();
+        assert!(read(&lost, 64).is_err());
+        let doubled = [&bytes[..block.end], &bytes[block.start..]].concat();
+        assert!(read(&doubled, 64).is_err());
+        let longer = [&bytes[..], &bytes[..1]].concat();
+        assert!(read(&longer, 64).is_err());
+    }
+}

@@ -1,0 +1,93 @@
+//! Reads key ranges from all nodes at once, part of them by calls and part over the network.
+
+use crate::cluster::{Cluster, JOB};
+use crate::model::{Case, Outcome};
+use api::DataSum;
+use chunkserver::{Run, RunCursor};
+use dataport::{AnyRun, RemoteScan, ScanError, ScanOptions};
+use ids::IfileIndex;
+use imerger::{Groups, Merge, SortedRun, Winners};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+pub type Range<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
+type Read = (Vec<(Vec<u8>, Vec<u8>)>, BTreeMap<IfileIndex, DataSum>);
+
+/// Readings of one range before a test gives up: the line is not that bad.
+const READINGS_MAX: u32 = 200;
+
+pub fn check_all(case: &Case, cluster: &Cluster, outcome: &Outcome) {
+    let mut edges: Vec<Option<&[u8]>> = vec![None];
+    edges.extend(case.cuts.iter().map(|cut| Some(cut.as_slice())));
+    edges.push(None);
+    for (index, range) in edges.windows(2).enumerate() {
+        check_range(case, cluster, outcome, index % cluster.nodes.len(), (range[0], range[1]));
+    }
+    let (_, sums) = check_range(case, cluster, outcome, 0, (None, None));
+    let mut committed: BTreeMap<IfileIndex, DataSum> = BTreeMap::new();
+    for commit in outcome.winners.values().flat_map(|winner| &winner.commits) {
+        committed.entry(commit.ifile).or_default().add(&commit.sum);
+    }
+    for (ifile, sum) in committed {
+        assert_eq!(sums.get(&ifile), Some(&sum), "the proof of {ifile}");
+    }
+}
+
+/// Reads until no line was cut; whatever is read as a whole must be right.
+fn check_range(case: &Case, cluster: &Cluster, outcome: &Outcome, here: usize, range: Range<'_>) -> Read {
+    for _ in 0..READINGS_MAX {
+        match read(cluster, outcome, here, range) {
+            Ok(read) => {
+                assert!(
+                    read.0 == case.expected(outcome, range),
+                    "what is in {range:?} differs from the model"
+                );
+                return read;
+            }
+            Err(ScanError::There(_) | ScanError::CutOff { .. }) if case.lines_cut_per_mille > 0 => {}
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    panic!("{range:?} could never be read");
+}
+
+/// The records of a range as node `here` sees them.
+pub fn read(
+    cluster: &Cluster,
+    outcome: &Outcome,
+    here: usize,
+    (lower, upper): Range<'_>,
+) -> Result<Read, ScanError> {
+    let all: Vec<IfileIndex> = (0..8).map(IfileIndex).collect();
+    let local: Vec<Arc<Run>> = cluster.nodes[here].served.server().runs_of(&all);
+    let mut scans = Vec::new();
+    for node in (0..cluster.nodes.len()).filter(|node| *node != here) {
+        let runs = cluster.nodes[node].served.server().runs_of(&all);
+        let options = ScanOptions {
+            job: JOB,
+            runs: runs.iter().map(|run| run.id).collect(),
+            lower: lower.map(<[u8]>::to_vec),
+            upper: upper.map(<[u8]>::to_vec),
+            compress: Some(node == 0),
+            cancelled: Arc::new(AtomicBool::new(false)),
+        };
+        scans.push(RemoteScan::start(&cluster.client, &cluster.peer(node), options)?);
+    }
+    let mut runs = Vec::new();
+    for run in &local {
+        runs.push(AnyRun::Here(RunCursor::open(run, lower, upper, 4096)?));
+    }
+    for scan in scans {
+        runs.extend(scan.into_runs()?.into_iter().map(AnyRun::There));
+    }
+    let attempts = outcome.winners.iter().map(|(task, winner)| (*task, winner.source.attempt));
+    let winners = Winners::new(attempts, []);
+    let valid = runs.iter().map(|run| winners.valid_rows(run.sources())).collect();
+    let mut groups = Groups::new(Merge::new(runs)?, valid);
+    let mut records = Vec::new();
+    while let Some(record) = groups.advance()? {
+        records.push((record.key.to_vec(), record.value.to_vec()));
+    }
+    Ok((records, groups.report().merged.into_iter().collect()))
+}

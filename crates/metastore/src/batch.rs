@@ -1,0 +1,515 @@
+//! What a list of changes does to the rows of jobs, stages, tasks and attempts: several changes of one row become one,
+//! rows of one kind go in one statement, in the order of their keys.
+
+use crate::StoreError;
+use crate::change::{Change, Keep};
+use crate::convert::{json, path_text};
+use crate::database::{Rows, Session, Value};
+use crate::intermediate::Data;
+use crate::people::AuditRow;
+use api::history::{AttemptState, JobState};
+use api::{JobSpec, Task, TaskFailure};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskKey};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+#[derive(Default)]
+pub(crate) struct Batch {
+    new_jobs: BTreeMap<JobId, NewJob>,
+    jobs: BTreeMap<JobId, JobPatch>,
+    jobs_started: BTreeMap<JobId, u64>,
+    /// Jobs after which nobody reports attempts: when, and whether they succeeded.
+    jobs_left: BTreeMap<JobId, (u64, bool)>,
+    jobs_over: Vec<JobId>,
+    reports: Rows,
+    ifiles: Rows,
+    new_stages: BTreeMap<(JobId, StageIndex), &'static str>,
+    stages: BTreeMap<(JobId, StageIndex), StagePatch>,
+    new_tasks: BTreeMap<TaskKey, String>,
+    tasks_done: BTreeMap<TaskKey, AttemptNumber>,
+    new_attempts: BTreeMap<AttemptKey, Start>,
+    attempts: BTreeMap<AttemptKey, End>,
+    events: Vec<[Value; 7]>,
+    /// Where in the events the end of a job's stage stands; the end of the job says the same.
+    stages_ended: BTreeMap<JobId, usize>,
+    /// Events that another one of the same transaction made needless.
+    needless: BTreeSet<usize>,
+    audit: Rows,
+    data: Data,
+}
+
+struct NewJob {
+    owner: String,
+    user: Option<String>,
+    priority: i32,
+    name: String,
+    output: String,
+    staging: String,
+    disk_dirs: String,
+    created_ns: u64,
+    reduce_again: Option<i64>,
+    spec: String,
+}
+
+/// What changes of a job; absent: it stays.
+#[derive(Default)]
+struct JobPatch {
+    state: Option<&'static str>,
+    exit_code: Option<i32>,
+    error: Option<String>,
+    ended_ns: Option<u64>,
+    cleaned_ns: Option<u64>,
+    ifiles: Option<&'static str>,
+    keep_until_ns: Option<u64>,
+}
+
+#[derive(Default)]
+struct StagePatch {
+    state: Option<&'static str>,
+    task_count: Option<u64>,
+    expanded_ns: Option<u64>,
+    ended_ns: Option<u64>,
+}
+
+struct Start {
+    node: NodeId,
+    slot: u32,
+    assigned_ns: u64,
+}
+
+struct End {
+    state: AttemptState,
+    started_ns: u64,
+    opened_ns: Option<u64>,
+    ended_ns: u64,
+    failure: Option<String>,
+}
+
+/// The subject of a row in the history.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Subject {
+    job: Option<JobId>,
+    stage: Option<StageIndex>,
+    task: Option<TaskKey>,
+    attempt: Option<AttemptKey>,
+}
+
+impl Subject {
+    fn stage(job: JobId, stage: StageIndex) -> Self {
+        Self { job: Some(job), stage: Some(stage), ..Self::default() }
+    }
+}
+
+impl From<JobId> for Subject {
+    fn from(job: JobId) -> Self {
+        Self { job: Some(job), ..Self::default() }
+    }
+}
+
+impl From<TaskKey> for Subject {
+    fn from(task: TaskKey) -> Self {
+        Self { task: Some(task), ..Self::stage(task.job, task.stage) }
+    }
+}
+
+impl From<AttemptKey> for Subject {
+    fn from(attempt: AttemptKey) -> Self {
+        Self { attempt: Some(attempt), ..Self::from(attempt.task) }
+    }
+}
+
+impl Batch {
+    /// A row of the history about no job.
+    pub fn note(&mut self, kind: &str, now_ns: u64, detail: &str) {
+        self.event(Subject::default(), kind, now_ns, Some(detail));
+    }
+
+    pub fn stage_reopened(&mut self, job: JobId, stage: StageIndex, tasks: usize, now_ns: u64) {
+        let detail = format!("{tasks} tasks run again");
+        self.event(Subject::stage(job, stage), "stage reopened", now_ns, Some(&detail));
+    }
+
+    fn event(&mut self, subject: impl Into<Subject>, kind: &str, now_ns: u64, detail: Option<&str>) {
+        let subject = subject.into();
+        self.events.push([
+            now_ns.into(),
+            subject.job.map(|job| job.0).into(),
+            subject.stage.map(|stage| stage.0).into(),
+            subject.task.map(|key| key.task.0).into(),
+            subject.attempt.map(|key| key.attempt.0).into(),
+            kind.into(),
+            detail.into(),
+        ]);
+    }
+
+    /// Notes one change of the rows of jobs.
+    pub fn take(&mut self, change: &Change) -> Result<(), StoreError> {
+        match change {
+            Change::JobSubmitted { .. } => self.job_submitted(change)?,
+            Change::JobCommitting { job, report, now_ns } => {
+                self.jobs.entry(*job).or_default().state = Some(JobState::Committing.word());
+                self.reports.push([job.0.into(), json(report.as_ref())?.into()]);
+                self.event(*job, "job committing", *now_ns, None);
+            }
+            Change::JobEnded { job, state, exit_code, error, now_ns } => {
+                self.job_ended(*job, *state, *exit_code, error.as_deref(), *now_ns);
+            }
+            Change::JobCleaned { job, kept, now_ns } => self.job_cleaned(*job, *kept, *now_ns),
+            Change::KeptFilesRemoved { job, bytes, now_ns } => {
+                self.jobs.entry(*job).or_default().ifiles = Some("removed");
+                self.event(*job, "I-files removed", *now_ns, Some(&format!("{bytes} bytes")));
+            }
+            Change::StageExpanded { job, stage, tasks, now_ns } => {
+                self.stage_expanded(*job, *stage, tasks, *now_ns)?;
+            }
+            Change::StageEnded { job, stage, now_ns } => {
+                let patch = self.stages.entry((*job, *stage)).or_default();
+                (patch.state, patch.ended_ns) = (Some("done"), Some(*now_ns));
+                self.stages_ended.insert(*job, self.events.len());
+                self.event(Subject::stage(*job, *stage), "stage ended", *now_ns, None);
+            }
+            Change::AttemptStarted { attempt, node, slot, now_ns } => {
+                let start = Start { node: *node, slot: *slot, assigned_ns: *now_ns };
+                self.new_attempts.insert(*attempt, start);
+                self.jobs_started.entry(attempt.task.job).or_insert(*now_ns);
+                let place = format!("{node} slot {slot}");
+                self.event(*attempt, "attempt started", *now_ns, Some(&place));
+            }
+            Change::AttemptEnded { attempt, state, started_ns, opened_ns, ended_ns, failure } => {
+                let end = End {
+                    state: *state,
+                    started_ns: *started_ns,
+                    opened_ns: *opened_ns,
+                    ended_ns: *ended_ns,
+                    failure: failure.as_ref().map(json).transpose()?,
+                };
+                self.attempt_ended(*attempt, end, failure.as_ref());
+            }
+            // The history has the winner already: of all attempts of a task, only it succeeded.
+            Change::TaskDone { attempt, .. } => {
+                self.tasks_done.insert(attempt.task, attempt.attempt);
+            }
+            Change::TaskRetried { task, now_ns } => self.event(*task, "task retried", *now_ns, None),
+            Change::Note { job, kind, detail, now_ns } => {
+                let subject = Subject { job: *job, ..Subject::default() };
+                self.event(subject, kind, *now_ns, Some(detail));
+            }
+            Change::Audit { row } => self.audited(row),
+            Change::Boundaries { job, boundaries, now_ns } => {
+                self.data.take(change)?;
+                let detail = format!("version {}, {} keys", boundaries.version.0, boundaries.keys.len());
+                self.event(*job, "boundaries fixed", *now_ns, Some(&detail));
+            }
+            Change::Plan { job, version, tasks, now_ns, .. } => {
+                self.data.take(change)?;
+                let detail = format!("version {}, {} reduce tasks", version.0, tasks.len());
+                self.event(*job, "plan fixed", *now_ns, Some(&detail));
+            }
+            data => self.data.take(data)?,
+        }
+        Ok(())
+    }
+
+    fn audited(&mut self, row: &AuditRow) {
+        self.audit.push([
+            row.time_ns.into(),
+            row.user.as_deref().into(),
+            row.action.as_str().into(),
+            row.target.as_str().into(),
+            row.allowed.into(),
+            row.detail.as_deref().into(),
+        ]);
+    }
+
+    fn job_submitted(&mut self, change: &Change) -> Result<(), StoreError> {
+        let Change::JobSubmitted { job, owner, spec, stages, staging, disk_dirs, user, priority, now_ns } =
+            change
+        else {
+            unreachable!("{change:?} submits no job");
+        };
+        let spec: &JobSpec = spec;
+        let new = NewJob {
+            owner: owner.clone(),
+            user: user.clone(),
+            priority: *priority,
+            name: spec.name.clone(),
+            output: path_text(&spec.output)?.to_string(),
+            staging: path_text(Path::new(staging))?.to_string(),
+            disk_dirs: json(disk_dirs)?,
+            created_ns: *now_ns,
+            reduce_again: spec.reduce_again.map(|source| source.0),
+            spec: json(spec)?,
+        };
+        self.new_jobs.insert(*job, new);
+        for (index, name) in stages.iter().enumerate() {
+            self.new_stages.insert((*job, StageIndex(index as u16)), name);
+        }
+        for ifile in 0..if spec.map_only { 0 } else { spec.layout.ifile_count } {
+            self.ifiles.push([job.0.into(), ifile.into()]);
+        }
+        self.event(*job, "job submitted", *now_ns, Some(&spec.name));
+        Ok(())
+    }
+
+    fn job_ended(
+        &mut self,
+        job: JobId,
+        state: JobState,
+        exit_code: Option<i32>,
+        error: Option<&str>,
+        now_ns: u64,
+    ) {
+        let patch = self.jobs.entry(job).or_default();
+        patch.state = Some(state.word());
+        patch.exit_code = exit_code;
+        patch.error = error.map(str::to_string);
+        patch.ended_ns = Some(now_ns);
+        // A failed or cancelled job still hears from its attempts. Whoever finds a job interrupted, or published by
+        // a process that died right then, is the last to speak of them.
+        if matches!(state, JobState::Interrupted | JobState::Succeeded) {
+            self.jobs_left.insert(job, (now_ns, state == JobState::Succeeded));
+        }
+        if state.over() {
+            self.jobs_over.push(job);
+            self.needless.extend(self.stages_ended.remove(&job));
+        }
+        let kind = match state {
+            JobState::Succeeded => "job succeeded",
+            JobState::Failed => "job failed",
+            JobState::Cancelled => "job cancelled",
+            JobState::Interrupted => "job interrupted",
+            JobState::Running | JobState::Committing => "job goes on",
+        };
+        self.event(job, kind, now_ns, error);
+    }
+
+    fn job_cleaned(&mut self, job: JobId, kept: Keep, now_ns: u64) {
+        let patch = self.jobs.entry(job).or_default();
+        patch.cleaned_ns = Some(now_ns);
+        (patch.ifiles, patch.keep_until_ns) = match kept {
+            Keep::Nothing => (None, None),
+            Keep::ForGood => (Some("kept"), None),
+            Keep::Until(until) => (Some("kept"), Some(until)),
+        };
+        let detail = patch.ifiles.map(|_| "its I-files are kept");
+        // A job that never had a directory is clean the moment it ends.
+        if patch.ended_ns.is_none() || detail.is_some() {
+            self.event(job, "job cleaned", now_ns, detail);
+        }
+    }
+
+    fn stage_expanded(
+        &mut self,
+        job: JobId,
+        stage: StageIndex,
+        tasks: &[Task],
+        now_ns: u64,
+    ) -> Result<(), StoreError> {
+        let patch = self.stages.entry((job, stage)).or_default();
+        patch.state = Some("running");
+        patch.task_count = Some(tasks.len() as u64);
+        patch.expanded_ns = Some(now_ns);
+        for (index, task) in tasks.iter().enumerate() {
+            let key = TaskKey { job, stage, task: ids::TaskIndex(index as u32) };
+            self.new_tasks.insert(key, json(task)?);
+        }
+        // The first stage of a job that comes with its tasks: the job was submitted, that says it.
+        if !self.new_jobs.contains_key(&job) {
+            let detail = format!("{} tasks", tasks.len());
+            self.event(Subject::stage(job, stage), "stage expanded", now_ns, Some(&detail));
+        }
+        Ok(())
+    }
+
+    fn attempt_ended(&mut self, attempt: AttemptKey, end: End, failure: Option<&TaskFailure>) {
+        let kind = match end.state {
+            AttemptState::Running => "attempt goes on",
+            AttemptState::Succeeded => "attempt succeeded",
+            AttemptState::Discarded => "attempt discarded",
+            AttemptState::Failed => "attempt failed",
+            AttemptState::Cancelled => "attempt cancelled",
+            AttemptState::Interrupted => "attempt interrupted",
+        };
+        let detail = failure.map(|failure| failure.message.as_str());
+        self.event(attempt, kind, end.ended_ns, detail);
+        self.attempts.insert(attempt, end);
+    }
+
+    /// Writes everything: first what is new, from jobs down, then what changed, then the history.
+    pub async fn write(mut self, db: &mut Session<'_>) -> Result<(), sqlx::Error> {
+        self.write_new(db).await?;
+        self.data.write(db).await?;
+        self.write_patches(db).await?;
+        db.insert(
+            "reports",
+            "job, report",
+            "ON CONFLICT (job) DO UPDATE SET report = excluded.report",
+            self.reports,
+        )
+        .await?;
+        sweep(db, &self.jobs_left, &self.jobs_over).await?;
+        let columns = "time_ns, job, stage, task, attempt, kind, detail";
+        let needless = self.needless;
+        let events = self.events.into_iter().enumerate().filter(|(index, _)| !needless.contains(index));
+        db.insert("events", columns, "", events.map(|(_, event)| event).collect()).await?;
+        let columns = "time_ns, user_name, action, target, allowed, detail";
+        db.insert("audit", columns, "", self.audit).await
+    }
+
+    /// New rows; a change of one in the same batch is in it already.
+    async fn write_new(&mut self, db: &mut Session<'_>) -> Result<(), sqlx::Error> {
+        let new_jobs: BTreeSet<JobId> = self.new_jobs.keys().copied().collect();
+        let (mut jobs, mut specs) = (Rows::default(), Rows::default());
+        for (job, new) in std::mem::take(&mut self.new_jobs) {
+            specs.push([job.0.into(), new.spec.into()]);
+            jobs.push([
+                job.0.into(),
+                new.owner.into(),
+                new.user.into(),
+                new.priority.into(),
+                new.name.into(),
+                JobState::Running.word().into(),
+                new.output.into(),
+                new.staging.into(),
+                new.disk_dirs.into(),
+                new.created_ns.into(),
+                self.jobs_started.remove(&job).into(),
+                new.reduce_again.into(),
+            ]);
+        }
+        let columns = "job, owner, user_name, priority, name, state, output, staging, disk_dirs, created_ns, \
+                       started_ns, reduce_again";
+        db.insert("jobs", columns, "", jobs).await?;
+        db.insert("specs", "job, spec", "", specs).await?;
+        let stages = std::mem::take(&mut self.new_stages).into_iter().map(|((job, stage), name)| {
+            let patch = self.stages.remove(&(job, stage)).unwrap_or_default();
+            [
+                job.0.into(),
+                stage.0.into(),
+                name.into(),
+                patch.state.unwrap_or("waiting").into(),
+                patch.task_count.into(),
+                patch.expanded_ns.into(),
+                patch.ended_ns.into(),
+            ]
+        });
+        let columns = "job, stage, name, state, task_count, expanded_ns, ended_ns";
+        db.insert("stages", columns, "", stages.collect()).await?;
+        db.insert("ifiles", "job, ifile", "", std::mem::take(&mut self.ifiles)).await?;
+        // Only a stage that is made again can have tasks already.
+        let (mut tasks, mut tasks_again) = (Rows::default(), Rows::default());
+        for (key, payload) in std::mem::take(&mut self.new_tasks) {
+            let winner = self.tasks_done.remove(&key);
+            let [job, stage, task] = task_values(key);
+            let state = if winner.is_some() { "done" } else { "waiting" };
+            let rows = if new_jobs.contains(&key.job) { &mut tasks } else { &mut tasks_again };
+            rows.push([job, stage, task, state.into(), winner.map(|winner| winner.0).into(), payload.into()]);
+        }
+        let columns = "job, stage, task, state, winner, payload";
+        db.insert("tasks", columns, "", tasks).await?;
+        let after = "ON CONFLICT (job, stage, task) DO UPDATE SET state = excluded.state, \
+                     winner = excluded.winner, payload = excluded.payload";
+        db.insert("tasks", columns, after, tasks_again).await?;
+        self.write_new_attempts(db).await
+    }
+
+    async fn write_new_attempts(&mut self, db: &mut Session<'_>) -> Result<(), sqlx::Error> {
+        let attempts = std::mem::take(&mut self.new_attempts).into_iter().map(|(key, start)| {
+            let end = self.attempts.remove(&key);
+            let end = end.as_ref();
+            let [job, stage, task] = task_values(key.task);
+            [
+                job,
+                stage,
+                task,
+                key.attempt.0.into(),
+                start.node.0.into(),
+                start.slot.into(),
+                end.map_or(AttemptState::Running, |end| end.state).word().into(),
+                start.assigned_ns.into(),
+                end.map(|end| end.started_ns).into(),
+                end.and_then(|end| end.opened_ns).into(),
+                end.map(|end| end.ended_ns).into(),
+                end.and_then(|end| end.failure.clone()).into(),
+            ]
+        });
+        let columns = "job, stage, task, attempt, node, slot, state, assigned_ns, started_ns, opened_ns, ended_ns, failure";
+        db.insert("attempts", columns, "", attempts.collect()).await
+    }
+
+    /// Changes of rows that stood there before, each row once.
+    async fn write_patches(&mut self, db: &mut Session<'_>) -> Result<(), sqlx::Error> {
+        let started = self.jobs_started.iter().map(|(job, now_ns)| [job.0.into(), (*now_ns).into()]);
+        let head = "UPDATE jobs SET started_ns = v.column2";
+        db.update(head, "WHERE jobs.job = v.column1 AND jobs.started_ns IS NULL", started.collect()).await?;
+        let stages = std::mem::take(&mut self.stages).into_iter().map(|((job, stage), patch)| {
+            let (job, stage) = (job.0.into(), stage.0.into());
+            let count = patch.task_count.into();
+            [job, stage, patch.state.into(), count, patch.expanded_ns.into(), patch.ended_ns.into()]
+        });
+        let head = "UPDATE stages SET state = coalesce(v.column3, stages.state), \
+                    task_count = coalesce(v.column4, stages.task_count), \
+                    expanded_ns = coalesce(v.column5, stages.expanded_ns), \
+                    ended_ns = coalesce(v.column6, stages.ended_ns)";
+        let tail = "WHERE stages.job = v.column1 AND stages.stage = v.column2";
+        db.update(head, tail, stages.collect()).await?;
+        let tasks = self.tasks_done.iter().map(|(key, winner)| {
+            let [job, stage, task] = task_values(*key);
+            [job, stage, task, winner.0.into()]
+        });
+        let tail = "WHERE tasks.job = v.column1 AND tasks.stage = v.column2 AND tasks.task = v.column3";
+        db.update("UPDATE tasks SET state = 'done', winner = v.column4", tail, tasks.collect()).await?;
+        let attempts = std::mem::take(&mut self.attempts).into_iter().map(|(key, end)| {
+            let [job, stage, task] = task_values(key.task);
+            let (number, state) = (key.attempt.0.into(), end.state.word().into());
+            let (started, opened) = (end.started_ns.into(), end.opened_ns.into());
+            [job, stage, task, number, state, started, opened, end.ended_ns.into(), end.failure.into()]
+        });
+        let head = "UPDATE attempts SET state = v.column5, started_ns = v.column6, opened_ns = v.column7, \
+                    ended_ns = v.column8, failure = v.column9";
+        let tail = "WHERE attempts.job = v.column1 AND attempts.stage = v.column2 AND attempts.task = v.column3 \
+                    AND attempts.attempt = v.column4";
+        db.update(head, tail, attempts.collect()).await?;
+        let jobs = std::mem::take(&mut self.jobs).into_iter().map(|(job, patch)| {
+            let (code, error) = (patch.exit_code.into(), patch.error.into());
+            let (ended, cleaned) = (patch.ended_ns.into(), patch.cleaned_ns.into());
+            [
+                job.0.into(),
+                patch.state.into(),
+                code,
+                error,
+                ended,
+                cleaned,
+                patch.ifiles.into(),
+                patch.keep_until_ns.into(),
+            ]
+        });
+        let head = "UPDATE jobs SET state = coalesce(v.column2, jobs.state), \
+                    exit_code = coalesce(v.column3, jobs.exit_code), error = coalesce(v.column4, jobs.error), \
+                    ended_ns = coalesce(v.column5, jobs.ended_ns), cleaned_ns = coalesce(v.column6, jobs.cleaned_ns), \
+                    ifiles = coalesce(v.column7, jobs.ifiles), keep_until_ns = coalesce(v.column8, jobs.keep_until_ns)";
+        db.update(head, "WHERE jobs.job = v.column1", jobs.collect()).await
+    }
+}
+
+fn task_values(key: TaskKey) -> [Value; 3] {
+    [key.job.0.into(), key.stage.0.into(), key.task.0.into()]
+}
+
+/// What stands as running of a job that nobody will speak of again, and what was kept only for a restart.
+async fn sweep(
+    db: &mut Session<'_>,
+    left: &BTreeMap<JobId, (u64, bool)>,
+    over: &[JobId],
+) -> Result<(), sqlx::Error> {
+    let rows = || left.iter().map(|(job, (now_ns, _))| [job.0.into(), (*now_ns).into()]);
+    let head = "UPDATE attempts SET state = 'interrupted', ended_ns = v.column2";
+    db.update(head, "WHERE attempts.job = v.column1 AND attempts.state = 'running'", rows().collect())
+        .await?;
+    // A job that succeeded although its last attempt never said so was published by it.
+    let succeeded = left.iter().filter(|(_, (_, succeeded))| *succeeded).map(|(job, _)| [job.0.into()]);
+    let head = "UPDATE tasks SET state = 'done'";
+    db.update(head, "WHERE tasks.job = v.column1 AND tasks.state = 'waiting'", succeeded.collect()).await?;
+    let over = over.iter().map(|job| [job.0.into()]).collect();
+    db.delete_of_jobs("results", over).await
+}

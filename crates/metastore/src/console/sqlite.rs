@@ -1,0 +1,249 @@
+//! The console of SQLite: a connection of its own that cannot write, with an authorizer that lets statements read the
+//! tables of people and call known functions, and leaves secrets empty.
+
+use super::statement::{Dialect, FUNCTIONS, single_statement};
+use super::{QueryError, QueryLimits};
+use crate::StoreError;
+use crate::error::BUSY_SECONDS_MAX;
+use crate::open::DATABASE_NAME;
+use api::KeyBytes;
+use api::history::{Cell, Table};
+use futures_util::TryStreamExt;
+use libsqlite3_sys as ffi;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow};
+use sqlx::{AssertSqlSafe, Column, ConnectOptions, Executor, Row, SqlSafeStr, TypeInfo, ValueRef};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Instructions of SQLite's virtual machine between two looks at the clock: well under a millisecond.
+const INSTRUCTIONS_PER_LOOK: i32 = 10_000;
+
+/// Asks the store of a state directory one read-only statement, on a connection of its own that cannot write.
+pub async fn query_read_only(
+    state_dir: &Path,
+    statement: &str,
+    limits: QueryLimits,
+) -> Result<Table, QueryError> {
+    let statement = single_statement(statement, Dialect::Sqlite)?;
+    let path = state_dir.join(DATABASE_NAME);
+    let options = SqliteConnectOptions::new()
+        .filename(&path)
+        .read_only(true)
+        .pragma("query_only", "ON")
+        .busy_timeout(Duration::from_secs(BUSY_SECONDS_MAX))
+        .disable_statement_logging();
+    let mut connection = options.connect().await.map_err(|error| StoreError::from_driver(&path, error))?;
+    let timed_out = stop_after(&mut connection, &path, limits.time_max).await?;
+    let mut handle = connection.lock_handle().await.map_err(|error| StoreError::from_driver(&path, error))?;
+    wall_in(handle.as_raw_handle().as_ptr());
+    drop(handle);
+    let answer = ask(&mut connection, &path, statement, limits.rows_max).await;
+    if answer.is_err() && timed_out.load(Ordering::Relaxed) {
+        return Err(QueryError::TooLong { seconds: limits.time_max.as_secs() });
+    }
+    answer
+}
+
+/// Lets SQLite look at the clock while it works, and give up in time.
+async fn stop_after(
+    connection: &mut SqliteConnection,
+    path: &Path,
+    time_max: Duration,
+) -> Result<Arc<AtomicBool>, StoreError> {
+    let timed_out = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&timed_out);
+    let deadline = Instant::now() + time_max;
+    let mut handle = connection.lock_handle().await.map_err(|error| StoreError::from_driver(path, error))?;
+    handle.set_progress_handler(INSTRUCTIONS_PER_LOOK, move || {
+        let go_on = Instant::now() < deadline;
+        if !go_on {
+            seen.store(true, Ordering::Relaxed);
+        }
+        go_on
+    });
+    Ok(timed_out)
+}
+
+/// Longest value, and longest text of a statement: SQLite would build a value of a gigabyte for whoever asks.
+const VALUE_BYTES_MAX: c_int = 64 << 20;
+const STATEMENT_BYTES_MAX: c_int = 1 << 20;
+
+/// Sets the authorizer and the limits of a connection. From here on it prepares nothing but questions.
+fn wall_in(connection: *mut ffi::sqlite3) {
+    // SAFETY: the connection is open and locked by the caller; the authorizer has no state and cannot unwind.
+    unsafe {
+        ffi::sqlite3_set_authorizer(connection, Some(authorize), std::ptr::null_mut());
+        ffi::sqlite3_limit(connection, ffi::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX);
+        ffi::sqlite3_limit(connection, ffi::SQLITE_LIMIT_SQL_LENGTH, STATEMENT_BYTES_MAX);
+        ffi::sqlite3_limit(connection, ffi::SQLITE_LIMIT_ATTACHED, 0);
+    }
+}
+
+/// Tables that people may read.
+const TABLES: &[&str] = &[
+    "attempts",
+    "audit",
+    "boundaries",
+    "chunks",
+    "counters",
+    "disks",
+    "events",
+    "ifiles",
+    "jobs",
+    "leads",
+    "nodes",
+    "owners",
+    "parts",
+    "pipelines",
+    "placements",
+    "plan_tasks",
+    "plans",
+    "proofs",
+    "racks",
+    "replicas",
+    "reports",
+    "roles",
+    "run_chunks",
+    "runs",
+    "samples",
+    "sequences",
+    "sources",
+    "stages",
+    "tasks",
+    "tokens",
+    "users",
+    "json_each",
+    "json_tree",
+    "sqlite_master",
+    "sqlite_schema",
+];
+/// Columns that read as empty.
+const SECRETS: &[(&str, &str)] = &[("tokens", "hash")];
+/// Functions of SQLite besides those of both databases.
+const MORE_FUNCTIONS: &[&str] = &[
+    "char",
+    "date",
+    "datetime",
+    "format",
+    "glob",
+    "group_concat",
+    "hex",
+    "iif",
+    "ifnull",
+    "instr",
+    "json",
+    "json_array",
+    "json_array_length",
+    "json_extract",
+    "json_object",
+    "json_quote",
+    "json_type",
+    "json_valid",
+    "json_group_array",
+    "json_group_object",
+    "julianday",
+    "like",
+    "printf",
+    "quote",
+    "strftime",
+    "time",
+    "total",
+    "typeof",
+    "unhex",
+    "unicode",
+    "unixepoch",
+    "->",
+    "->>",
+    "if",
+];
+
+/// Called by SQLite for each thing a statement would do, while it is prepared.
+unsafe extern "C" fn authorize(
+    _state: *mut c_void,
+    action: c_int,
+    first: *const c_char,
+    second: *const c_char,
+    _database: *const c_char,
+    _within: *const c_char,
+) -> c_int {
+    // SAFETY: SQLite gives texts that end with NUL and live during the call, or null.
+    let (first, second) = unsafe { (text(first), text(second)) };
+    let allowed = match action {
+        ffi::SQLITE_SELECT | ffi::SQLITE_RECURSIVE => true,
+        ffi::SQLITE_READ if SECRETS.contains(&(first, second)) => return ffi::SQLITE_IGNORE,
+        // Without a column: rows are counted. The name may be one that the statement gave to a table of its own.
+        ffi::SQLITE_READ => second.is_empty() || TABLES.contains(&first),
+        ffi::SQLITE_FUNCTION => {
+            let name = second.to_ascii_lowercase();
+            FUNCTIONS.contains(&name.as_str()) || MORE_FUNCTIONS.contains(&name.as_str())
+        }
+        _ => false,
+    };
+    if allowed { ffi::SQLITE_OK } else { ffi::SQLITE_DENY }
+}
+
+/// # Safety
+/// The pointer is null, or to a text that ends with NUL and outlives the answer.
+unsafe fn text<'a>(pointer: *const c_char) -> &'a str {
+    if pointer.is_null() {
+        return "";
+    }
+    // SAFETY: promised by the caller.
+    unsafe { CStr::from_ptr(pointer) }.to_str().unwrap_or_default()
+}
+
+async fn ask(
+    connection: &mut SqliteConnection,
+    path: &Path,
+    statement: &str,
+    rows_max: usize,
+) -> Result<Table, QueryError> {
+    let wrong = |error: sqlx::Error| match StoreError::from_driver(path, error) {
+        // What is left is about the statement itself, unless a reader has to wait or the file is bad.
+        StoreError::Database { source: sqlx::Error::Database(error), .. } => {
+            QueryError::Statement { message: error.message().to_string() }
+        }
+        StoreError::StateDirUnwritable { reason, .. } => QueryError::Statement { message: reason },
+        other => QueryError::Store(other),
+    };
+    let text = AssertSqlSafe(statement.to_string()).into_sql_str();
+    // Prepared first, so that an answer without rows has its columns too.
+    let prepared = connection.prepare(text).await.map_err(wrong)?;
+    let columns = sqlx::Statement::columns(&prepared).iter().map(|each| each.name().to_string()).collect();
+    let mut table = Table { columns, rows: Vec::new(), truncated: false };
+    let mut rows = sqlx::Statement::query(&prepared).fetch(&mut *connection);
+    while let Some(row) = rows.try_next().await.map_err(wrong)? {
+        if table.rows.len() == rows_max {
+            table.truncated = true;
+            break;
+        }
+        let cells: Result<Vec<Cell>, QueryError> = (0..row.len()).map(|index| cell(&row, index)).collect();
+        table.rows.push(cells?);
+    }
+    Ok(table)
+}
+
+fn cell(row: &SqliteRow, index: usize) -> Result<Cell, QueryError> {
+    let wrong = |error: sqlx::Error| QueryError::Value {
+        column: row.column(index).name().to_string(),
+        reason: error.to_string(),
+    };
+    let value = row.try_get_raw(index).map_err(wrong)?;
+    if value.is_null() {
+        return Ok(Cell::Null);
+    }
+    // SQLite's types belong to values, not to columns.
+    let kind = value.type_info().name().to_string();
+    Ok(match kind.as_str() {
+        "INTEGER" | "BOOLEAN" => Cell::Integer(row.try_get_unchecked(index).map_err(wrong)?),
+        "REAL" => Cell::Real(row.try_get_unchecked(index).map_err(wrong)?),
+        "BLOB" => Cell::Blob(KeyBytes(row.try_get_unchecked(index).map_err(wrong)?)),
+        _ => {
+            let bytes: Vec<u8> = row.try_get_unchecked(index).map_err(wrong)?;
+            Cell::Text(String::from_utf8_lossy(&bytes).into_owned())
+        }
+    })
+}

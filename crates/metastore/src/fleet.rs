@@ -1,0 +1,330 @@
+//! The machines: nodes, their racks and disks, how they were from second to second, where copies of runs are and why
+//! an attempt ran where it did. Times are nanoseconds since 1970.
+
+use crate::apply::ApplyError;
+use crate::change::Change;
+use crate::database::{Row, Rows, Session};
+use crate::{Metastore, StoreError};
+use ids::{AttemptKey, DiskIndex, JobId, NodeId, RunId};
+use std::path::PathBuf;
+
+/// A machine that runs tasks, as it registered last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeRow {
+    pub node: NodeId,
+    /// Unique among nodes; a node that comes back under its name keeps its number.
+    pub name: String,
+    /// Where its data port listens.
+    pub url: String,
+    pub rack: String,
+    pub slots: u32,
+    pub memory_bytes: u64,
+    pub cpu_count: u32,
+    /// As the compiler names it: `x86_64`, `aarch64`.
+    pub arch: String,
+    /// Version of its program.
+    pub version: String,
+    pub state: NodeState,
+    /// Counts the registrations under this name.
+    pub generation: u64,
+    /// The process behind the last registration.
+    pub incarnation: String,
+    pub registered_ns: u64,
+    pub last_seen_ns: u64,
+}
+
+/// How a node stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    Up,
+    /// Gets no new work; what it holds moves away.
+    Draining,
+    /// Holds nothing that anybody needs.
+    Drained,
+    /// Was not heard of for too long.
+    Dead,
+    /// Said good-bye.
+    Left,
+}
+
+/// A directory given to a node with `--disk`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskRow {
+    pub disk: DiskIndex,
+    pub path: PathBuf,
+    pub total_bytes: u64,
+    pub free_bytes: u64,
+    pub state: DiskState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskState {
+    Usable,
+    Full,
+    ReadOnly,
+    Failed,
+}
+
+/// How a machine was. Bytes are counts since the sample before, busy shares are in thousandths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleRow {
+    pub node: NodeId,
+    pub time_ns: u64,
+    pub cpu_permille: u32,
+    pub memory_used_bytes: u64,
+    pub disk_busy_permille: u32,
+    pub disk_read_bytes: u64,
+    pub disk_written_bytes: u64,
+    pub network_received_bytes: u64,
+    pub network_sent_bytes: u64,
+    pub appended_bytes: u64,
+}
+
+/// A copy of a run on another node than its first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicaRow {
+    pub run: RunId,
+    pub node: NodeId,
+    pub disk: DiskIndex,
+    pub state: ReplicaState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicaState {
+    Copying,
+    Complete,
+    Lost,
+}
+
+macro_rules! words {
+    ($name:ident: $($variant:ident = $word:literal),* $(,)?) => {
+        impl $name {
+            /// The word in the table.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word),*
+                }
+            }
+
+            pub(crate) fn parse(word: &str) -> Option<Self> {
+                [$(Self::$variant),*].into_iter().find(|each| each.word() == word)
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+words!(NodeState: Up = "up", Draining = "draining", Drained = "drained", Dead = "dead", Left = "left");
+words!(DiskState: Usable = "usable", Full = "full", ReadOnly = "read-only", Failed = "failed");
+words!(ReplicaState: Copying = "copying", Complete = "complete", Lost = "lost");
+
+impl Metastore {
+    /// Takes the number of a node that was never seen before. Numbers count from 1: 0 is the embedded node.
+    pub async fn reserve_node_id(&self) -> Result<NodeId, StoreError> {
+        let value = self.next_of_sequence("node", 1).await?;
+        u32::try_from(value).map(NodeId).map_err(|_| self.damaged("sequences.value", value))
+    }
+
+    /// Every node that ever registered, by number.
+    pub async fn nodes(&self) -> Result<Vec<NodeRow>, StoreError> {
+        let rows = self.rows("SELECT * FROM nodes ORDER BY node", []).await?;
+        rows.iter().map(|row| self.node_row(row)).collect()
+    }
+
+    /// The node of a name.
+    pub async fn node_named(&self, name: &str) -> Result<Option<NodeRow>, StoreError> {
+        let rows = self.rows("SELECT * FROM nodes WHERE name = $1", [name.into()]).await?;
+        rows.first().map(|row| self.node_row(row)).transpose()
+    }
+
+    fn node_row(&self, row: &Row) -> Result<NodeRow, StoreError> {
+        Ok(NodeRow {
+            node: NodeId(self.number(row, "node")?),
+            name: self.get(row, "name")?,
+            url: self.get(row, "url")?,
+            rack: self.get(row, "rack")?,
+            slots: self.number(row, "slots")?,
+            memory_bytes: self.number(row, "memory_bytes")?,
+            cpu_count: self.number(row, "cpu_count")?,
+            arch: self.get(row, "arch")?,
+            version: self.get(row, "version")?,
+            state: self.word(row, "state", NodeState::parse)?,
+            generation: self.number(row, "generation")?,
+            incarnation: self.get(row, "incarnation")?,
+            registered_ns: self.number(row, "registered_ns")?,
+            last_seen_ns: self.number(row, "last_seen_ns")?,
+        })
+    }
+
+    /// The disks of all nodes, by node and position.
+    pub async fn disks(&self) -> Result<Vec<(NodeId, DiskRow)>, StoreError> {
+        let disk_row = |row: &Row| {
+            let disk = DiskRow {
+                disk: DiskIndex(self.number(row, "disk")?),
+                path: PathBuf::from(self.get::<String>(row, "path")?),
+                total_bytes: self.number(row, "total_bytes")?,
+                free_bytes: self.number(row, "free_bytes")?,
+                state: self.word(row, "state", DiskState::parse)?,
+            };
+            Ok((NodeId(self.number(row, "node")?), disk))
+        };
+        self.rows("SELECT * FROM disks ORDER BY node, disk", []).await?.iter().map(disk_row).collect()
+    }
+
+    /// The racks that nodes ever stood in.
+    pub async fn racks(&self) -> Result<Vec<String>, StoreError> {
+        let rows = self.rows("SELECT rack FROM racks ORDER BY rack", []).await?;
+        rows.iter().map(|row| self.get(row, "rack")).collect()
+    }
+
+    /// The latest samples of a node, oldest first.
+    pub async fn samples(&self, node: NodeId, count_max: u32) -> Result<Vec<SampleRow>, StoreError> {
+        let statement = "SELECT * FROM (SELECT * FROM samples WHERE node = $1 ORDER BY time_ns DESC LIMIT $2) AS latest \
+                         ORDER BY time_ns";
+        let sample_row = |row: &Row| {
+            Ok(SampleRow {
+                node: NodeId(self.number(row, "node")?),
+                time_ns: self.number(row, "time_ns")?,
+                cpu_permille: self.number(row, "cpu_permille")?,
+                memory_used_bytes: self.number(row, "memory_used_bytes")?,
+                disk_busy_permille: self.number(row, "disk_busy_permille")?,
+                disk_read_bytes: self.number(row, "disk_read_bytes")?,
+                disk_written_bytes: self.number(row, "disk_written_bytes")?,
+                network_received_bytes: self.number(row, "network_received_bytes")?,
+                network_sent_bytes: self.number(row, "network_sent_bytes")?,
+                appended_bytes: self.number(row, "appended_bytes")?,
+            })
+        };
+        self.rows(statement, [node.0.into(), count_max.into()]).await?.iter().map(sample_row).collect()
+    }
+
+    /// The copies of the runs of a job.
+    pub async fn replicas(&self, job: JobId) -> Result<Vec<ReplicaRow>, StoreError> {
+        let rows =
+            self.rows("SELECT * FROM replicas WHERE job = $1 ORDER BY run, node", [job.0.into()]).await?;
+        rows.iter().map(|row| self.replica_row(row)).collect()
+    }
+
+    pub(crate) fn replica_row(&self, row: &Row) -> Result<ReplicaRow, StoreError> {
+        Ok(ReplicaRow {
+            run: RunId(self.number(row, "run")?),
+            node: NodeId(self.number(row, "node")?),
+            disk: DiskIndex(self.number(row, "disk")?),
+            state: self.word(row, "state", ReplicaState::parse)?,
+        })
+    }
+
+    /// Why the attempts of a job ran where they did, as JSON, in order of stage, task and attempt.
+    pub async fn placements(&self, job: JobId) -> Result<Vec<(AttemptKey, String)>, StoreError> {
+        let statement = "SELECT * FROM placements WHERE job = $1 ORDER BY stage, task, attempt";
+        let rows = self.rows(statement, [job.0.into()]).await?;
+        rows.iter().map(|row| Ok((self.attempt_key(row)?, self.get(row, "reason")?))).collect()
+    }
+}
+
+pub(crate) async fn apply_one(db: &mut Session<'_>, change: &Change) -> Result<(), ApplyError> {
+    match change {
+        Change::NodeRegistered { node, disks: rows } => {
+            registered(db, node).await?;
+            disks(db, node.node, rows).await
+        }
+        Change::NodeStateChanged { node, state, now_ns } => {
+            let is_news = "UPDATE nodes SET state = $2 WHERE node = $1 AND state <> $2";
+            if db.execute(is_news, [node.0.into(), state.word().into()]).await? == 1 {
+                let kind = format!("node {}", state.word());
+                let values = [(*now_ns).into(), kind.into(), node.to_string().into()];
+                db.execute("INSERT INTO events (time_ns, kind, detail) VALUES ($1, $2, $3)", values).await?;
+            }
+            Ok(())
+        }
+        Change::NodesSeen { nodes } => {
+            let rows = nodes.iter().map(|(node, now_ns)| [node.0.into(), (*now_ns).into()]).collect();
+            let head = "UPDATE nodes SET last_seen_ns = v.column2";
+            Ok(db.update(head, "WHERE nodes.node = v.column1", rows).await?)
+        }
+        Change::Disks { node, disks: rows } => disks(db, *node, rows).await,
+        Change::Samples { rows } => samples(db, rows).await,
+        Change::SamplesForgotten { before_ns } => {
+            db.execute("DELETE FROM samples WHERE time_ns < $1", [(*before_ns).into()]).await?;
+            Ok(())
+        }
+        other => unreachable!("{other:?} is no change of machines"),
+    }
+}
+
+async fn registered(db: &mut Session<'_>, node: &NodeRow) -> Result<(), ApplyError> {
+    let rack = [node.rack.as_str().into(), node.registered_ns.into()];
+    db.execute("INSERT INTO racks (rack, first_seen_ns) VALUES ($1, $2) ON CONFLICT (rack) DO NOTHING", rack)
+        .await?;
+    // A process that comes under the name of another one is a new node; the older row stays, under its number.
+    let older = "UPDATE nodes SET name = name || ' (node-' || node || ')', state = 'dead' WHERE name = $1 AND node <> $2";
+    db.execute(older, [node.name.as_str().into(), node.node.0.into()]).await?;
+    let values = [
+        node.node.0.into(),
+        node.name.as_str().into(),
+        node.url.as_str().into(),
+        node.rack.as_str().into(),
+        node.slots.into(),
+        node.memory_bytes.into(),
+        node.cpu_count.into(),
+        node.arch.as_str().into(),
+        node.version.as_str().into(),
+        node.state.word().into(),
+        node.generation.into(),
+        node.incarnation.as_str().into(),
+        node.registered_ns.into(),
+        node.last_seen_ns.into(),
+    ];
+    let statement = "INSERT INTO nodes (node, name, url, rack, slots, memory_bytes, cpu_count, arch, version, state, \
+         generation, incarnation, registered_ns, last_seen_ns) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) \
+         ON CONFLICT (node) DO UPDATE SET name = excluded.name, url = excluded.url, rack = excluded.rack, \
+         slots = excluded.slots, memory_bytes = excluded.memory_bytes, cpu_count = excluded.cpu_count, \
+         arch = excluded.arch, version = excluded.version, state = excluded.state, generation = excluded.generation, \
+         incarnation = excluded.incarnation, registered_ns = excluded.registered_ns, \
+         last_seen_ns = excluded.last_seen_ns";
+    db.execute(statement, values).await?;
+    let detail = format!("{} {} at {}, generation {}", node.node, node.name, node.url, node.generation);
+    let values = [node.registered_ns.into(), "node registered".into(), detail.into()];
+    db.execute("INSERT INTO events (time_ns, kind, detail) VALUES ($1, $2, $3)", values).await?;
+    Ok(())
+}
+
+async fn disks(db: &mut Session<'_>, node: NodeId, disks: &[DiskRow]) -> Result<(), ApplyError> {
+    let mut rows = Rows::default();
+    for disk in disks {
+        rows.push([
+            node.0.into(),
+            disk.disk.0.into(),
+            crate::convert::path_text(&disk.path)?.into(),
+            disk.total_bytes.into(),
+            disk.free_bytes.into(),
+            disk.state.word().into(),
+        ]);
+    }
+    let after = "ON CONFLICT (node, disk) DO UPDATE SET path = excluded.path, total_bytes = excluded.total_bytes, \
+                 free_bytes = excluded.free_bytes, state = excluded.state";
+    Ok(db.insert("disks", "node, disk, path, total_bytes, free_bytes, state", after, rows).await?)
+}
+
+async fn samples(db: &mut Session<'_>, samples: &[SampleRow]) -> Result<(), ApplyError> {
+    let columns = "node, time_ns, cpu_permille, memory_used_bytes, disk_busy_permille, disk_read_bytes, \
+                   disk_written_bytes, network_received_bytes, network_sent_bytes, appended_bytes";
+    let row = |sample: &SampleRow| {
+        [
+            sample.node.0.into(),
+            sample.time_ns.into(),
+            sample.cpu_permille.into(),
+            sample.memory_used_bytes.into(),
+            sample.disk_busy_permille.into(),
+            sample.disk_read_bytes.into(),
+            sample.disk_written_bytes.into(),
+            sample.network_received_bytes.into(),
+            sample.network_sent_bytes.into(),
+            sample.appended_bytes.into(),
+        ]
+    };
+    // A clock that was set back may give a time twice.
+    let after = "ON CONFLICT (node, time_ns) DO NOTHING";
+    Ok(db.insert("samples", columns, after, samples.iter().map(row).collect()).await?)
+}

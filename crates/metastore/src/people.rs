@@ -1,0 +1,164 @@
+//! Who may do what: users, their roles and tokens, and what they asked for. Times are nanoseconds since 1970.
+
+use crate::apply::ApplyError;
+use crate::change::Change;
+use crate::database::{Row, Session};
+use crate::fleet::words;
+use crate::{Metastore, StoreError};
+
+/// What somebody may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    Admin,
+    /// Submits jobs, and stops and removes their own.
+    User,
+    ReadOnly,
+    /// A machine that runs tasks.
+    Node,
+}
+
+words!(Role: Admin = "admin", User = "user", ReadOnly = "read-only", Node = "node");
+
+impl Role {
+    /// The role of a word as it stands in the table, and as users write it.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::parse(word)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserRow {
+    pub name: String,
+    pub role: Role,
+    pub created_ns: u64,
+    /// Since when they may do nothing.
+    pub disabled_ns: Option<u64>,
+}
+
+/// A token, without the token: it is random, 256 bits, and nowhere but with its user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRow {
+    /// Its name, to list and revoke it by.
+    pub token: String,
+    pub user: String,
+    /// SHA-256 of the token.
+    pub hash: [u8; 32],
+    pub created_ns: u64,
+    /// None: never.
+    pub expires_ns: Option<u64>,
+    pub revoked_ns: Option<u64>,
+}
+
+/// Something that somebody asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditRow {
+    pub time_ns: u64,
+    /// None where nobody could be told.
+    pub user: Option<String>,
+    /// What was asked, such as `POST /v1/jobs`.
+    pub action: String,
+    /// Of what: a job, a node, a user.
+    pub target: String,
+    pub allowed: bool,
+    pub detail: Option<String>,
+}
+
+impl Metastore {
+    /// All users, by name.
+    pub async fn users(&self) -> Result<Vec<UserRow>, StoreError> {
+        let rows = self.rows("SELECT * FROM users ORDER BY name", []).await?;
+        rows.iter().map(|row| self.user_row(row)).collect()
+    }
+
+    pub async fn user(&self, name: &str) -> Result<Option<UserRow>, StoreError> {
+        let rows = self.rows("SELECT * FROM users WHERE name = $1", [name.into()]).await?;
+        rows.first().map(|row| self.user_row(row)).transpose()
+    }
+
+    fn user_row(&self, row: &Row) -> Result<UserRow, StoreError> {
+        Ok(UserRow {
+            name: self.get(row, "name")?,
+            role: self.word(row, "role", Role::parse)?,
+            created_ns: self.number(row, "created_ns")?,
+            disabled_ns: self.number_or_none(row, "disabled_ns")?,
+        })
+    }
+
+    /// All tokens, revoked and expired ones too, oldest first.
+    pub async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
+        let rows = self.rows("SELECT * FROM tokens ORDER BY created_ns, token", []).await?;
+        rows.iter().map(|row| self.token_row(row)).collect()
+    }
+
+    /// The token of a hash with its user, whether they are still good or not: whoever asks looks at the times.
+    pub async fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<(TokenRow, UserRow)>, StoreError> {
+        let rows = self.rows("SELECT * FROM tokens WHERE hash = $1", [hash.as_slice().into()]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let token = self.token_row(row)?;
+        let user =
+            self.user(&token.user).await?.ok_or_else(|| self.damaged("tokens.user_name", &token.user))?;
+        Ok(Some((token, user)))
+    }
+
+    fn token_row(&self, row: &Row) -> Result<TokenRow, StoreError> {
+        let hash: Vec<u8> = self.get(row, "hash")?;
+        Ok(TokenRow {
+            token: self.get(row, "token")?,
+            user: self.get(row, "user_name")?,
+            hash: <[u8; 32]>::try_from(hash).map_err(|hash| self.damaged("tokens.hash", hash.len()))?,
+            created_ns: self.number(row, "created_ns")?,
+            expires_ns: self.number_or_none(row, "expires_ns")?,
+            revoked_ns: self.number_or_none(row, "revoked_ns")?,
+        })
+    }
+
+    /// The latest audit rows, oldest first.
+    pub async fn audit(&self, count_max: u32) -> Result<Vec<AuditRow>, StoreError> {
+        let statement =
+            "SELECT * FROM (SELECT * FROM audit ORDER BY audit DESC LIMIT $1) AS latest ORDER BY audit";
+        let audit_row = |row: &Row| {
+            Ok(AuditRow {
+                time_ns: self.number(row, "time_ns")?,
+                user: self.get(row, "user_name")?,
+                action: self.get(row, "action")?,
+                target: self.get(row, "target")?,
+                allowed: self.number::<i64>(row, "allowed")? != 0,
+                detail: self.get(row, "detail")?,
+            })
+        };
+        self.rows(statement, [count_max.into()]).await?.iter().map(audit_row).collect()
+    }
+}
+
+pub(crate) async fn apply_one(db: &mut Session<'_>, change: &Change) -> Result<(), ApplyError> {
+    match change {
+        Change::UserAdded { name, role, now_ns } => {
+            let values = [name.as_str().into(), role.word().into(), (*now_ns).into()];
+            db.execute("INSERT INTO users (name, role, created_ns) VALUES ($1, $2, $3)", values).await?;
+        }
+        Change::UserChanged { name, role, disabled_ns } => {
+            let values = [name.as_str().into(), role.word().into(), (*disabled_ns).into()];
+            db.execute("UPDATE users SET role = $2, disabled_ns = $3 WHERE name = $1", values).await?;
+        }
+        Change::TokenIssued { token } => {
+            let values = [
+                token.token.as_str().into(),
+                token.user.as_str().into(),
+                token.hash.as_slice().into(),
+                token.created_ns.into(),
+                token.expires_ns.into(),
+                token.revoked_ns.into(),
+            ];
+            let statement = "INSERT INTO tokens (token, user_name, hash, created_ns, expires_ns, revoked_ns) \
+                             VALUES ($1, $2, $3, $4, $5, $6)";
+            db.execute(statement, values).await?;
+        }
+        Change::TokenRevoked { token, now_ns } => {
+            // The first time stands.
+            let statement = "UPDATE tokens SET revoked_ns = $2 WHERE token = $1 AND revoked_ns IS NULL";
+            db.execute(statement, [token.as_str().into(), (*now_ns).into()]).await?;
+        }
+        other => unreachable!("{other:?} is no change of users"),
+    }
+    Ok(())
+}

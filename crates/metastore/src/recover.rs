@@ -1,0 +1,227 @@
+//! What a server that starts again must know: the jobs that are not done with, whole, and the machines. The history is
+//! not read, so that the time this takes follows the work in hand and not the years before it.
+
+use crate::database::Row;
+use crate::fleet::{DiskRow, NodeRow, ReplicaRow};
+use crate::kept::WinningCommits;
+use crate::read::{ChunkRow, PlanTaskRow, RunRow, TaskRow};
+use crate::{Metastore, StoreError};
+use api::history::{AttemptRow, JobRow, JobState, StageRow};
+use api::{Boundaries, JobReport, JobSpec, TaskResult};
+use ids::{AttemptKey, ChunkId, JobId, NodeId, RunId};
+use std::collections::BTreeMap;
+
+/// The owner of the jobs of `sailfish server`, whichever process serves the store. Its row is there from the first.
+pub const CLUSTER_OWNER: &str = "cluster";
+
+/// Everything a server knew that it must know again.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// The jobs of the cluster that are not over, and those that are over but not cleaned; oldest first.
+    pub jobs: BTreeMap<JobId, RecoveredJob>,
+    pub nodes: Vec<NodeRow>,
+    pub disks: Vec<(NodeId, DiskRow)>,
+}
+
+/// A job as it stood.
+#[derive(Debug)]
+pub struct RecoveredJob {
+    pub row: JobRow,
+    pub spec: JobSpec,
+    /// What its commit will publish, or has; None before.
+    pub report: Option<JobReport>,
+    pub stages: Vec<StageRow>,
+    /// With payload and winner, in order of stage and task.
+    pub tasks: Vec<TaskRow>,
+    /// Every attempt so far, in order; those that run stand as running.
+    pub attempts: Vec<AttemptRow>,
+    /// What winners gave back, as far as it was stored ([`crate::Change::Result`]).
+    pub results: Vec<(AttemptKey, TaskResult)>,
+    pub boundaries: Option<Boundaries>,
+    /// The tasks of every version of the plan.
+    pub plan: Vec<PlanTaskRow>,
+    pub commits: WinningCommits,
+    pub chunks: Vec<ChunkRow>,
+    pub runs: Vec<RunRow>,
+    /// Which chunks each run holds.
+    pub run_chunks: Vec<(RunId, ChunkId)>,
+    pub replicas: Vec<ReplicaRow>,
+}
+
+impl RecoveredJob {
+    fn new(row: JobRow, spec: JobSpec) -> Self {
+        Self {
+            row,
+            spec,
+            report: None,
+            stages: Vec::new(),
+            tasks: Vec::new(),
+            attempts: Vec::new(),
+            results: Vec::new(),
+            boundaries: None,
+            plan: Vec::new(),
+            commits: WinningCommits::new(),
+            chunks: Vec::new(),
+            runs: Vec::new(),
+            run_chunks: Vec::new(),
+            replicas: Vec::new(),
+        }
+    }
+
+    /// Whether it still has work to do, rather than only directories to remove.
+    pub fn goes_on(&self) -> bool {
+        matches!(self.row.state, JobState::Running | JobState::Committing)
+    }
+}
+
+/// A table read for all hot jobs at once. `CROSS JOIN` tells SQLite to begin with the jobs, through their index, and
+/// never with the table, which holds the history.
+macro_rules! of_hot_jobs {
+    ($columns:literal, $table:literal, $order:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM jobs CROSS JOIN ",
+            $table,
+            " WHERE ",
+            $table,
+            ".job = jobs.job \
+             AND jobs.cleaned_ns IS NULL AND jobs.owner = 'cluster' ORDER BY jobs.job",
+            $order
+        )
+    };
+}
+
+impl Metastore {
+    /// Reads what the server of a cluster knew. Only the rows of jobs that are not done with are read.
+    pub async fn recover(&self) -> Result<Recovered, StoreError> {
+        let mut jobs = BTreeMap::new();
+        let statement = of_hot_jobs!("jobs.*, specs.spec", "specs", "");
+        for row in self.rows(statement, []).await? {
+            let job = self.job_row(&row)?;
+            jobs.insert(job.job, RecoveredJob::new(job, self.json(&row, "spec")?));
+        }
+        let mut recovered = Recovered { jobs, nodes: self.nodes().await?, disks: self.disks().await? };
+        self.recover_work(&mut recovered).await?;
+        self.recover_data(&mut recovered).await?;
+        Ok(recovered)
+    }
+
+    async fn recover_work(&self, recovered: &mut Recovered) -> Result<(), StoreError> {
+        let statement = of_hot_jobs!("stages.*, CAST(0 AS BIGINT) AS tasks_done", "stages", ", stages.stage");
+        self.each(recovered, statement, |job, row| {
+            job.stages.push(self.stage_row(row)?);
+            Ok(())
+        })
+        .await?;
+        // Which of them run is told by the attempts, below.
+        let statement = of_hot_jobs!("tasks.*, 1 = 0 AS runs", "tasks", ", tasks.stage, tasks.task");
+        self.each(recovered, statement, |job, row| {
+            job.tasks.push(self.task_row(row)?);
+            Ok(())
+        })
+        .await?;
+        let order =
+            of_hot_jobs!("attempts.*", "attempts", ", attempts.stage, attempts.task, attempts.attempt");
+        self.each(recovered, order, |job, row| {
+            job.attempts.push(self.attempt_row(row)?);
+            Ok(())
+        })
+        .await?;
+        let statement = of_hot_jobs!("results.*", "results", ", results.stage, results.task");
+        self.each(recovered, statement, |job, row| {
+            job.results.push((self.attempt_key(row)?, self.json(row, "result")?));
+            Ok(())
+        })
+        .await?;
+        let statement = of_hot_jobs!("reports.*", "reports", "");
+        self.each(recovered, statement, |job, row| {
+            job.report = Some(self.json(row, "report")?);
+            Ok(())
+        })
+        .await?;
+        recovered.jobs.values_mut().for_each(count_tasks);
+        Ok(())
+    }
+
+    async fn recover_data(&self, recovered: &mut Recovered) -> Result<(), StoreError> {
+        let statement = of_hot_jobs!("boundaries.*", "boundaries", ", boundaries.version");
+        self.each(recovered, statement, |job, row| {
+            // The latest version comes last.
+            job.boundaries = Some(self.boundaries_row(row)?);
+            Ok(())
+        })
+        .await?;
+        let statement = of_hot_jobs!("plan_tasks.*", "plan_tasks", ", plan_tasks.version, plan_tasks.part");
+        self.each(recovered, statement, |job, row| {
+            job.plan.push(self.plan_row(row)?);
+            Ok(())
+        })
+        .await?;
+        let statement =
+            of_hot_jobs!("sources.*", "sources", ", sources.map_task, sources.ifile, sources.chunk");
+        self.each(recovered, statement, |job, row| self.add_commit(&mut job.commits, row)).await?;
+        let statement = of_hot_jobs!("chunks.*", "chunks", ", chunks.chunk, chunks.generation");
+        self.each(recovered, statement, |job, row| {
+            job.chunks.push(self.chunk_row(row)?);
+            Ok(())
+        })
+        .await?;
+        let statement = of_hot_jobs!("runs.*", "runs", ", runs.run");
+        self.each(recovered, statement, |job, row| {
+            job.runs.push(self.run_row(row)?);
+            Ok(())
+        })
+        .await?;
+        let statement = of_hot_jobs!("run_chunks.*", "run_chunks", ", run_chunks.run, run_chunks.chunk");
+        self.each(recovered, statement, |job, row| {
+            job.run_chunks.push((RunId(self.number(row, "run")?), ChunkId(self.number(row, "chunk")?)));
+            Ok(())
+        })
+        .await?;
+        let statement = of_hot_jobs!("replicas.*", "replicas", ", replicas.run, replicas.node");
+        self.each(recovered, statement, |job, row| {
+            job.replicas.push(self.replica_row(row)?);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Hands each row of an answer to the job it belongs to.
+    async fn each(
+        &self,
+        recovered: &mut Recovered,
+        statement: &'static str,
+        add: impl Fn(&mut RecoveredJob, &Row) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        if recovered.jobs.is_empty() {
+            return Ok(());
+        }
+        for row in self.rows(statement, []).await? {
+            // A job that was submitted between two of the statements is not one this server must know.
+            if let Some(job) = recovered.jobs.get_mut(&JobId(self.get(&row, "job")?)) {
+                add(job, &row)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The states that are told by other rows: which tasks run, and how many of a stage are done.
+fn count_tasks(job: &mut RecoveredJob) {
+    let running: std::collections::BTreeSet<_> = job
+        .attempts
+        .iter()
+        .filter(|attempt| attempt.state == crate::AttemptState::Running)
+        .map(|attempt| attempt.attempt.task)
+        .collect();
+    for task in &mut job.tasks {
+        if task.winner.is_none() && running.contains(&task.task) {
+            task.state = "running".to_string();
+        }
+    }
+    for stage in &mut job.stages {
+        let done = |task: &&TaskRow| task.task.stage == stage.stage && task.state == "done";
+        stage.tasks_done = job.tasks.iter().filter(done).count() as u32;
+    }
+}

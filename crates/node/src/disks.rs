@@ -1,0 +1,168 @@
+//! The directories of a node in a cluster: one for each job on each disk, made when the job's first attempt comes.
+//! Their names hold that of a lock file beside them, which is locked while the process lives: what a process that
+//! was killed has left is found by its lock being free, and removed by the next node on that disk.
+
+use crate::failure::file_failure;
+use api::TaskFailure;
+use ids::JobId;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// In the name of every directory we make, so that nothing else is ever removed.
+const MARK: &str = "sailfish-";
+const LOCK_SUFFIX: &str = ".lock";
+/// A task that stops late may add a file while its directory is being removed; then it is removed again.
+const REMOVE_TRIES_MAX: u32 = 200;
+
+/// The disks of a node, as long as it lives.
+#[derive(Debug)]
+pub struct Disks {
+    /// Of this process.
+    name: String,
+    disks: Vec<Disk>,
+}
+
+#[derive(Debug)]
+struct Disk {
+    path: PathBuf,
+    lock_path: PathBuf,
+    /// Holds the lock while it is open.
+    _lock: File,
+}
+
+impl Disks {
+    /// Takes directories into use, creating those that are not there, and removes what dead nodes left in them.
+    /// `name` must be no other process's.
+    pub fn open(paths: &[PathBuf], name: &str) -> std::io::Result<Self> {
+        let mut disks: Vec<Disk> = Vec::new();
+        for path in paths {
+            std::fs::create_dir_all(path).map_err(|error| named(path, error))?;
+            let path = path.canonicalize().map_err(|error| named(path, error))?;
+            // The same --disk given twice is one directory.
+            if disks.iter().any(|disk| disk.path == path) {
+                continue;
+            }
+            let lock_path = path.join(format!(".{MARK}{name}{LOCK_SUFFIX}"));
+            let lock = File::create(&lock_path).map_err(|error| named(&lock_path, error))?;
+            lock.try_lock().map_err(|error| named(&lock_path, error.into()))?;
+            sweep(&path, name).map_err(|error| named(&path, error))?;
+            disks.push(Disk { path, lock_path, _lock: lock });
+        }
+        Ok(Self { name: name.to_string(), disks })
+    }
+
+    fn dirs(&self, job: JobId) -> Vec<PathBuf> {
+        self.disks.iter().map(|disk| disk.path.join(format!("{MARK}{}-job{job}", self.name))).collect()
+    }
+
+    /// Makes the directories of a job.
+    pub(crate) fn create(&self, job: JobId) -> Result<Vec<PathBuf>, TaskFailure> {
+        let dirs = self.dirs(job);
+        for dir in &dirs {
+            match std::fs::create_dir(dir) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                    return Err(file_failure("create", dir, error));
+                }
+                _ => {}
+            }
+        }
+        Ok(dirs)
+    }
+
+    /// The process ends and runs no destructors: its lock files go.
+    pub(crate) fn release(&self) {
+        self.disks.iter().for_each(|disk| drop(std::fs::remove_file(&disk.lock_path)));
+    }
+
+    /// Removes the directories of a job.
+    pub(crate) fn remove(&self, job: JobId) {
+        // What stays is removed when a node uses the disk again.
+        self.dirs(job).iter().for_each(|dir| drop(remove_tree(dir)));
+    }
+}
+
+impl Drop for Disks {
+    fn drop(&mut self) {
+        for disk in &self.disks {
+            // Whatever job directory is left goes with the process that made it.
+            let _ = remove_of(&disk.path, &self.name);
+            let _ = std::fs::remove_file(&disk.lock_path);
+        }
+    }
+}
+
+fn named(path: &Path, error: std::io::Error) -> std::io::Error {
+    std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Removes what nodes that are gone have left in a directory.
+fn sweep(path: &Path, own_name: &str) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        let file_name = entry.file_name();
+        let name = file_name.to_str().and_then(|name| name.strip_prefix(&format!(".{MARK}")));
+        let Some(name) = name.and_then(|name| name.strip_suffix(LOCK_SUFFIX)) else { continue };
+        if name == own_name {
+            continue;
+        }
+        let Ok(lock) = File::options().write(true).open(entry.path()) else { continue };
+        // Locked: it lives.
+        if lock.try_lock().is_ok() {
+            remove_of(path, name)?;
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// Removes the job directories of a process.
+fn remove_of(path: &Path, name: &str) -> std::io::Result<()> {
+    let prefix = format!("{MARK}{name}-job");
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)) {
+            remove_tree(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_tree(path: &Path) -> std::io::Result<()> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match std::fs::remove_dir_all(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound && !path.exists() => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty && tries < REMOVE_TRIES_MAX => {
+                std::thread::yield_now();
+            }
+            other => return other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Disks;
+    use ids::JobId;
+
+    #[test]
+    fn a_dead_node_is_cleaned_up_after_and_a_living_one_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = [dir.path().join("a"), dir.path().join("a")];
+        let living = Disks::open(&paths, "living").unwrap();
+        let kept = living.create(JobId(1)).unwrap();
+        assert_eq!(kept.len(), 1);
+        let left = dir.path().join("a/sailfish-dead-job7");
+        std::fs::create_dir(&left).unwrap();
+        std::fs::write(left.join("run"), "x").unwrap();
+        std::fs::write(dir.path().join("a/.sailfish-dead.lock"), "").unwrap();
+        let other = Disks::open(&paths[..1], "other").unwrap();
+        assert!(!left.exists() && kept[0].is_dir());
+        drop(living);
+        assert!(!kept[0].exists());
+        drop(other);
+        assert_eq!(std::fs::read_dir(&paths[0]).unwrap().count(), 0);
+    }
+}

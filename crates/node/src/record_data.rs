@@ -1,0 +1,170 @@
+//! Record data of a job that lies on several nodes: appended to and read through their data ports, and ours served
+//! to them.
+
+use crate::job_data::JobData;
+use crate::{Node, Shared};
+use api::TaskFailure;
+use api::task::ReduceTask;
+use chunkserver::{ChunkServer, ChunkServerError, Run, RunCursor};
+use dataport::{
+    AnyRun, Chunkservers, DataClient, Peer, RemoteChunks, RemoteChunksOptions, RemoteScan, ScanError,
+    ScanOptions, SpreadByIfile, Token,
+};
+use ids::{JobId, NodeId, RunId, Source};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A block decompressed and two as they came: what a run of another node needs of the share for merging.
+const BLOCKS_PER_AWAY_RUN: u64 = 3;
+
+static PLACEMENT: SpreadByIfile = SpreadByIfile { free_bytes_min: 0 };
+
+/// Where the record data of a job may lie besides this node.
+#[derive(Clone)]
+pub struct OtherNodes {
+    pub here: NodeId,
+    /// With the token of the job.
+    pub client: DataClient,
+    pub peers: Vec<Peer>,
+}
+
+/// Knows the nodes that host data of a job; asked at the start of each attempt.
+pub trait RecordData: Send + Sync {
+    /// None where all data of the job is here.
+    fn other_nodes(&self, job: JobId) -> Option<OtherNodes>;
+}
+
+/// How an attempt fails whose run cannot be read.
+pub(crate) trait RunFailure {
+    fn to_task_failure(&self) -> TaskFailure;
+}
+
+impl RunFailure for ChunkServerError {
+    fn to_task_failure(&self) -> TaskFailure {
+        self.to_failure()
+    }
+}
+
+impl RunFailure for ScanError {
+    fn to_task_failure(&self) -> TaskFailure {
+        self.to_failure()
+    }
+}
+
+impl OtherNodes {
+    /// The chunks of all nodes as one service for a map attempt.
+    pub(crate) fn chunks(
+        self,
+        job: &JobData,
+        source: Source,
+        local: Arc<ChunkServer>,
+    ) -> RemoteChunks<'static> {
+        let options = RemoteChunksOptions {
+            job: job.job,
+            source,
+            here: self.here,
+            local,
+            is_candidate: true,
+            peers: self.peers,
+            slots: job.run.spec.slots,
+            cancelled: Arc::clone(&job.run.cancelled),
+        };
+        RemoteChunks::new(&self.client, &PLACEMENT, options)
+    }
+
+    /// Whether a run is not on this node.
+    pub(crate) fn is_away(&self, run: RunId) -> bool {
+        run.node() != self.here
+    }
+
+    /// Memory that a merge needs for `away_count` runs of other nodes.
+    pub(crate) fn need_bytes(job: &JobData, away_count: usize) -> u64 {
+        away_count as u64 * BLOCKS_PER_AWAY_RUN * job.run.spec.layout.block_bytes
+    }
+
+    /// Opens the runs of a reduce task, here and elsewhere, in the order of the task. Each other node is asked once.
+    pub(crate) fn open<'a>(
+        &self,
+        job: &JobData,
+        task: &ReduceTask,
+        here: &'a [Arc<Run>],
+        read_ahead_bytes: usize,
+    ) -> Result<Vec<AnyRun<'a>>, ScanError> {
+        let lower = task.lower_key.as_ref().map(|key| key.0.as_slice());
+        let upper = task.upper_key.as_ref().map(|key| key.0.as_slice());
+        let mut by_node: BTreeMap<NodeId, Vec<RunId>> = BTreeMap::new();
+        for run in task.runs.iter().filter(|run| self.is_away(**run)) {
+            by_node.entry(run.node()).or_default().push(*run);
+        }
+        let mut scans = Vec::with_capacity(by_node.len());
+        for (node, runs) in by_node {
+            let peer = self.peers.iter().find(|peer| peer.node == node);
+            let peer = peer.ok_or(ScanError::UnknownNode { node })?;
+            let options = ScanOptions {
+                job: job.job,
+                runs,
+                lower: lower.map(<[u8]>::to_vec),
+                upper: upper.map(<[u8]>::to_vec),
+                compress: None,
+                cancelled: Arc::clone(&job.run.cancelled),
+            };
+            scans.push(RemoteScan::start(&self.client, peer, options)?);
+        }
+        let mut opened: BTreeMap<RunId, AnyRun<'a>> = BTreeMap::new();
+        for run in here {
+            opened.insert(run.id, AnyRun::Here(RunCursor::open(run, lower, upper, read_ahead_bytes)?));
+        }
+        for scan in scans {
+            opened.extend(scan.into_runs()?.into_iter().map(|run| (run.id(), AnyRun::There(run))));
+        }
+        Ok(task.runs.iter().filter_map(|run| opened.remove(run)).collect())
+    }
+}
+
+/// What the data port of this node serves.
+struct Served {
+    shared: Arc<Shared>,
+    incarnation: u64,
+    token: Option<Token>,
+}
+
+impl Chunkservers for Served {
+    fn chunkserver(&self, job: JobId) -> Option<Arc<ChunkServer>> {
+        let known = self.shared.jobs().get(&job).map(Arc::clone);
+        // Data may come before the first attempt does. Asked on a thread of its own: this one answers requests, and
+        // must not wait for another runtime.
+        let known = known.or_else(|| {
+            let ask = || self.shared.control.job_run(job).map(|run| self.shared.job_data(job, &run));
+            std::thread::scope(|scope| scope.spawn(ask).join().ok().flatten())
+        });
+        // Where it cannot be started, attempts on this node say why; for others it is not there.
+        known?.chunkserver().ok()
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    fn token(&self, _: JobId) -> Option<Token> {
+        self.token.clone()
+    }
+}
+
+impl Node {
+    /// What this node's data port serves: the chunkservers of its jobs, to whoever brings the token.
+    pub fn chunkservers(&self, incarnation: u64, token: Option<Token>) -> Arc<dyn Chunkservers> {
+        Arc::new(Served { shared: Arc::clone(&self.shared), incarnation, token })
+    }
+
+    /// Says who knows the other nodes; without it all data is here. Once, before the first attempt.
+    pub fn share_record_data(&self, record_data: Arc<dyn RecordData>) {
+        assert!(self.shared.record_data.set(record_data).is_ok(), "a node shares its data with one cluster");
+    }
+}
+
+impl Shared {
+    /// The other nodes with data of a job; None where all of it is here.
+    pub(crate) fn other_nodes(&self, job: JobId) -> Option<OtherNodes> {
+        self.record_data.get()?.other_nodes(job).filter(|others| !others.peers.is_empty())
+    }
+}

@@ -1,0 +1,201 @@
+//! A server behind a link: what it says by messages becomes what the slots of this node expect.
+
+use crate::control::{Control, Notice, boundaries_failure, never_began};
+use crate::disks::Disks;
+use crate::record_data::{OtherNodes, RecordData};
+use api::control::AttemptEnd;
+use api::task::RunTask;
+use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure};
+use client::NodeLink;
+use dataport::{DataClient, Peer};
+use ids::{AttemptKey, JobId, NodeId};
+use server::{Assignment, Finished, JobRun};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Jobs that were forgotten and are remembered as such: an order of theirs may still lie with a slot.
+const FORGOTTEN_MAX: usize = 4096;
+
+/// The node's side of a cluster.
+pub struct Remote {
+    link: NodeLink,
+    disks: Disks,
+    data: DataClient,
+    jobs: Mutex<Jobs>,
+    /// That of every job of one task, as far as a node needs it.
+    single_spec: Arc<JobSpec>,
+}
+
+#[derive(Default)]
+struct Jobs {
+    known: BTreeMap<JobId, Arc<JobRun>>,
+    forgotten: BTreeSet<JobId>,
+}
+
+impl Remote {
+    /// A node that has joined, with the directories for its intermediate data, and with what it speaks to the data
+    /// ports of others by.
+    pub fn new(link: NodeLink, disks: Disks, data: DataClient) -> Self {
+        let single_spec = Arc::new(JobSpec::of_one_task(String::new(), RunTask::default()));
+        Self { link, disks, data, jobs: Mutex::default(), single_spec }
+    }
+
+    /// The link, to say good-bye by.
+    pub fn link(&self) -> &NodeLink {
+        &self.link
+    }
+
+    /// The process ends now: what lies on the disks goes.
+    pub fn end(&self) {
+        let jobs: Vec<JobId> = self.jobs().known.keys().copied().collect();
+        for job in jobs {
+            self.stop(job);
+            self.disks.remove(job);
+        }
+        self.disks.release();
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, Jobs> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What attempts of a job share; asked for and made when the first one comes.
+    fn known_run(&self, job: JobId) -> Result<Arc<JobRun>, TaskFailure> {
+        // Held over the question, so that it is asked once.
+        let mut jobs = self.jobs();
+        if let Some(run) = jobs.known.get(&job) {
+            return Ok(Arc::clone(run));
+        }
+        if jobs.forgotten.contains(&job) {
+            return Err(TaskFailure::new(Blame::Cancelled, "the job is over"));
+        }
+        let brief = self.link.brief(job).map_err(|error| {
+            TaskFailure::new(Blame::Environment, format!("cannot learn what job {job} is: {error}"))
+        })?;
+        let disk_dirs = self.disks.create(job)?;
+        let run = Arc::new(JobRun {
+            spec: Arc::new(brief.spec),
+            staging: brief.staging,
+            disk_dirs,
+            cancelled: Arc::default(),
+        });
+        jobs.known.insert(job, Arc::clone(&run));
+        Ok(run)
+    }
+
+    /// A job of one task is all in its order. It is known while it runs, so that it can be told to stop.
+    fn single_run(&self, attempt: AttemptKey, task: RunTask) -> Assignment {
+        let job = Arc::new(JobRun {
+            spec: Arc::clone(&self.single_spec),
+            staging: PathBuf::new(),
+            disk_dirs: Vec::new(),
+            cancelled: Arc::default(),
+        });
+        self.jobs().known.insert(attempt.task.job, Arc::clone(&job));
+        Assignment { attempt, task: Task::Run(task), job }
+    }
+
+    /// The server says nothing of the end of such a job.
+    fn forget_single(&self, job: JobId) {
+        let mut jobs = self.jobs();
+        if jobs.known.get(&job).is_some_and(|run| run.spec.single.is_some()) {
+            jobs.known.remove(&job);
+        }
+    }
+
+    fn stop(&self, job: JobId) {
+        if let Some(run) = self.jobs().known.get(&job) {
+            run.cancelled.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Control for Remote {
+    fn node(&self) -> NodeId {
+        self.link.node()
+    }
+
+    fn pull(&self, slot: u32, mut finished: Option<Finished>) -> Option<Assignment> {
+        loop {
+            if let Some(finished) = &finished {
+                self.forget_single(finished.attempt.task.job);
+            }
+            let order = self.link.pull(slot, finished.take().map(attempt_end))?;
+            if let Task::Run(task) = order.task {
+                return Some(self.single_run(order.attempt, task));
+            }
+            match self.known_run(order.attempt.task.job) {
+                Ok(job) => return Some(Assignment { attempt: order.attempt, task: order.task, job }),
+                // The reject: it goes up with the next pull, and the task elsewhere.
+                Err(failure) => finished = Some(never_began(order.attempt, failure)),
+            }
+        }
+    }
+
+    fn propose_boundaries(&self, job: JobId, keys: Vec<KeyBytes>) -> Result<Boundaries, TaskFailure> {
+        self.link.propose(job, keys).map_err(|error| boundaries_failure(&error))
+    }
+
+    fn job_run(&self, job: JobId) -> Option<Arc<JobRun>> {
+        self.known_run(job).ok()
+    }
+
+    fn next_notice(&self) -> Option<Notice> {
+        let notice = self.link.next_notice()?;
+        Some(match notice {
+            client::Notice::Stop(job) => {
+                self.stop(job);
+                Notice::Stop(job)
+            }
+            client::Notice::Forget(job) => {
+                self.stop(job);
+                let mut jobs = self.jobs();
+                jobs.forgotten.insert(job);
+                if jobs.forgotten.len() > FORGOTTEN_MAX {
+                    jobs.forgotten.pop_first();
+                }
+                Notice::Forget(job)
+            }
+            client::Notice::Expelled => {
+                let jobs: Vec<JobId> = self.jobs().known.keys().copied().collect();
+                jobs.into_iter().for_each(|job| self.stop(job));
+                Notice::ForgetAll
+            }
+        })
+    }
+
+    fn forgotten(&self, job: JobId) {
+        self.jobs().known.remove(&job);
+        self.disks.remove(job);
+    }
+}
+
+/// A process that joins gets a number that no other had, so the number says which process is meant.
+pub fn data_incarnation(node: NodeId) -> u64 {
+    u64::from(node.0)
+}
+
+impl RecordData for Remote {
+    fn other_nodes(&self, _job: JobId) -> Option<OtherNodes> {
+        let here = self.link.node();
+        let others =
+            self.link.peers().into_iter().filter(|peer| peer.node != here && !peer.data_url.is_empty());
+        let peers = others.map(|peer| Peer {
+            node: peer.node,
+            url: peer.data_url,
+            incarnation: data_incarnation(peer.node),
+        });
+        Some(OtherNodes { here, client: self.data.clone(), peers: peers.collect() })
+    }
+}
+
+fn attempt_end(finished: Finished) -> AttemptEnd {
+    AttemptEnd {
+        attempt: finished.attempt,
+        outcome: finished.outcome.into(),
+        started_ns: finished.started_ns,
+        ended_ns: finished.ended_ns,
+    }
+}

@@ -1,0 +1,61 @@
+//! What follows when a node goes, and when data goes with it.
+
+use crate::reactor::{advance, on_attempt_lost, take_off};
+use crate::state::{Phase, State};
+use crate::{Action, Outbox, UnixNanos};
+use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
+
+pub(crate) fn on_node_lost(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, node: NodeId) {
+    state.free_slots.remove_node(node);
+    let on_it = |job: &crate::state::Job| -> Vec<AttemptKey> {
+        let running = job.running.iter().filter(|(_, running)| running.slot.node == node);
+        running.map(|(attempt, _)| *attempt).collect()
+    };
+    let lost: Vec<AttemptKey> = state.jobs.values().flat_map(on_it).collect();
+    for attempt in lost {
+        on_attempt_lost(state, outbox, attempt);
+        state.claim(attempt.task.job, now);
+    }
+}
+
+pub(crate) fn on_results_lost(
+    state: &mut State,
+    outbox: &mut impl Outbox,
+    id: JobId,
+    stage: StageIndex,
+    tasks: &[TaskIndex],
+) {
+    let Some(job) = state.jobs.get(&id) else { return };
+    // A cancelled job needs no data, and one between two stages is asked again when it runs.
+    if job.phase != Phase::Running || job.current < stage {
+        return;
+    }
+    let late: Vec<AttemptKey> =
+        job.running.keys().filter(|attempt| attempt.task.stage > stage).copied().collect();
+    for attempt in late {
+        take_off(state, attempt);
+        if let Some(job) = state.jobs.get_mut(&id) {
+            job.lost.insert(attempt);
+        }
+    }
+    let job = state.jobs.get_mut(&id).expect("the job was looked at a moment ago");
+    let after = usize::from(stage.0) + 1;
+    for later in &mut job.stages[after..] {
+        let started = later.tasks.iter().map(|task| task.attempts_started).max();
+        later.attempts_base = later.attempts_base.max(started.unwrap_or(0));
+        later.expanded = false;
+        later.done = 0;
+        later.fill(Vec::new());
+    }
+    job.current = stage;
+    let redone = job.stage(stage);
+    for index in tasks.iter().rev() {
+        let Some(task) = redone.tasks.get_mut(index.0 as usize) else { continue };
+        if task.winner.take().is_some() {
+            redone.done -= 1;
+            redone.go_again(*index);
+            outbox.push(Action::TaskRetried { task: TaskKey { job: id, stage, task: *index } });
+        }
+    }
+    advance(state, outbox, id);
+}

@@ -1,0 +1,142 @@
+//! The tasks of a stage that wait for a slot: queues by where they may run.
+
+use crate::state::{Stage, Task};
+use crate::{Placement, RecoveredTask};
+use ids::{NodeId, TaskIndex};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// One of the queues of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Queue {
+    /// Of tasks on or near a node.
+    Of(NodeId),
+    Anywhere,
+    /// Of tasks near some node, for all others.
+    Far,
+}
+
+/// Queues of one stage. A task near several nodes stands in the queue of each and in `far`; whoever takes it
+/// first clears its mark, and the other entries are passed over.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ready {
+    anywhere: VecDeque<TaskIndex>,
+    by_node: BTreeMap<NodeId, VecDeque<TaskIndex>>,
+    far: VecDeque<TaskIndex>,
+    /// Queues that have tasks since somebody looked last.
+    pub opened: BTreeSet<Queue>,
+}
+
+impl Stage {
+    /// Takes the placements of the tasks; all wait from now on, in their order.
+    pub fn fill(&mut self, placements: Vec<Placement>) {
+        let attempts_started = self.attempts_base;
+        let task = |placement| Task { placement, attempts_started, ..Task::default() };
+        self.tasks = placements.into_iter().map(task).collect();
+        self.ready = Ready::default();
+        for index in 0..self.task_count() {
+            self.enqueue(TaskIndex(index), VecDeque::push_back);
+        }
+    }
+
+    /// Takes tasks as they stood; [`Self::queue_idle`] follows when it is known which of them run.
+    pub fn restore(&mut self, tasks: Vec<RecoveredTask>) {
+        self.done = tasks.iter().filter(|task| task.winner.is_some()).count() as u32;
+        let task = |task: RecoveredTask| Task {
+            placement: task.placement,
+            attempts_started: task.attempts_started,
+            failures: task.failures,
+            winner: task.winner,
+            ..Task::default()
+        };
+        self.expanded = true;
+        self.tasks = tasks.into_iter().map(task).collect();
+        self.ready = Ready::default();
+    }
+
+    /// Tasks that neither run nor are done wait.
+    pub fn queue_idle(&mut self) {
+        for index in 0..self.task_count() {
+            let task = &self.tasks[index as usize];
+            if task.winner.is_none() && task.running == 0 {
+                self.enqueue(TaskIndex(index), VecDeque::push_back);
+            }
+        }
+    }
+
+    /// A task that goes again goes before all others.
+    pub fn go_again(&mut self, index: TaskIndex) {
+        self.enqueue(index, VecDeque::push_front);
+    }
+
+    fn enqueue(&mut self, index: TaskIndex, put: fn(&mut VecDeque<TaskIndex>, TaskIndex)) {
+        let task = &mut self.tasks[index.0 as usize];
+        // One that stands in its queues since it waited last keeps its places there.
+        let is_new = !std::mem::replace(&mut task.queued, true);
+        let ready = &mut self.ready;
+        let mut open = |queue: Queue, tasks: &mut VecDeque<TaskIndex>| {
+            ready.opened.insert(queue);
+            if is_new {
+                put(tasks, index);
+            }
+        };
+        match &task.placement {
+            Placement::Anywhere => open(Queue::Anywhere, &mut ready.anywhere),
+            Placement::On(node) => open(Queue::Of(*node), ready.by_node.entry(*node).or_default()),
+            Placement::Near(nodes) => {
+                for node in nodes {
+                    open(Queue::Of(*node), ready.by_node.entry(*node).or_default());
+                }
+                open(Queue::Far, &mut ready.far);
+            }
+        }
+    }
+
+    /// The first task of a queue that still waits.
+    pub fn first_waiting(&mut self, queue: Queue) -> Option<TaskIndex> {
+        let Self { tasks, ready, .. } = self;
+        match queue {
+            Queue::Anywhere => front(&mut ready.anywhere, tasks),
+            Queue::Far => front(&mut ready.far, tasks),
+            Queue::Of(node) => {
+                let found = front(ready.by_node.get_mut(&node)?, tasks);
+                if found.is_none() {
+                    ready.by_node.remove(&node);
+                }
+                found
+            }
+        }
+    }
+
+    /// Whether any task waits.
+    pub fn has_waiting(&mut self) -> bool {
+        !self.queues_with_waiting().is_empty()
+    }
+
+    /// The queues in which tasks wait.
+    pub fn queues_with_waiting(&mut self) -> Vec<Queue> {
+        let nodes = self.ready.by_node.keys().map(|node| Queue::Of(*node));
+        let all: Vec<Queue> = nodes.chain([Queue::Anywhere, Queue::Far]).collect();
+        all.into_iter().filter(|queue| self.first_waiting(*queue).is_some()).collect()
+    }
+
+    /// Takes a task that [`Self::first_waiting`] named for the node; true where that is near its data.
+    pub fn take(&mut self, index: TaskIndex, node: NodeId) -> bool {
+        let task = &mut self.tasks[index.0 as usize];
+        task.queued = false;
+        matches!(&task.placement, Placement::Near(nodes) if nodes.contains(&node))
+    }
+}
+
+/// The first task of a queue that still waits; entries of others are dropped.
+fn front(queue: &mut VecDeque<TaskIndex>, tasks: &mut [Task]) -> Option<TaskIndex> {
+    while let Some(index) = queue.front() {
+        let task = &mut tasks[index.0 as usize];
+        // A lost attempt may have won while its task waited to go again.
+        task.queued &= task.winner.is_none();
+        if task.queued {
+            return Some(*index);
+        }
+        queue.pop_front();
+    }
+    None
+}

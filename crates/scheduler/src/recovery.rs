@@ -1,0 +1,50 @@
+//! A job that another server began goes on.
+
+use crate::reactor::advance;
+use crate::state::{Job, Phase, Running, Stage, State};
+use crate::{Claim, Outbox, RecoveredTask, Slot, UnixNanos};
+use ids::{AttemptKey, JobId, StageIndex};
+use std::collections::BTreeMap;
+
+/// The parts of [`crate::Event::JobRecovered`].
+pub(crate) struct Recovered {
+    pub job: JobId,
+    pub claim: Claim,
+    pub stages: Vec<&'static str>,
+    pub tasks: Vec<Vec<RecoveredTask>>,
+    pub running: Vec<(AttemptKey, Slot)>,
+    pub attempts_used: Vec<(StageIndex, u32)>,
+}
+
+pub(crate) fn on_job_recovered(
+    state: &mut State,
+    outbox: &mut impl Outbox,
+    now: UnixNanos,
+    recovered: Recovered,
+) {
+    let id = recovered.job;
+    let current = recovered.tasks.len().checked_sub(1).expect("a recovered job has its first stage");
+    let mut stages: Vec<Stage> =
+        recovered.stages.iter().map(|name| Stage { name, ..Stage::default() }).collect();
+    for (stage, used) in recovered.attempts_used {
+        stages[usize::from(stage.0)].attempts_base = used;
+    }
+    let running: BTreeMap<AttemptKey, Running> = recovered
+        .running
+        .into_iter()
+        .map(|(attempt, slot)| (attempt, Running { slot, started: now }))
+        .collect();
+    for (index, (stage, tasks)) in stages.iter_mut().zip(recovered.tasks).enumerate() {
+        stage.restore(tasks);
+        let own = running.keys().filter(|attempt| usize::from(attempt.task.stage.0) == index);
+        own.for_each(|attempt| stage.tasks[attempt.task.task.0 as usize].running += 1);
+        stage.queue_idle();
+    }
+    let mut job = Job::new(recovered.claim, stages, Phase::Running);
+    (job.current, job.running) = (StageIndex(current as u16), running);
+    let (user, attempts) = (job.claim.user, job.running.len() as u32);
+    state.add_job(id, job);
+    state.users.entry(user).or_default().served.running += attempts;
+    advance(state, outbox, id);
+    state.claim(id, now);
+}

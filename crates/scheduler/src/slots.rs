@@ -1,0 +1,63 @@
+//! The slots that wait for work, in the order in which they asked.
+
+use crate::Slot;
+use ids::NodeId;
+use std::collections::BTreeMap;
+
+/// Waiting slots. No call looks at more of them than it gives back.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FreeSlots {
+    by_ticket: BTreeMap<u64, Slot>,
+    /// Slot number to ticket, by node.
+    by_node: BTreeMap<NodeId, BTreeMap<u32, u64>>,
+    next_ticket: u64,
+}
+
+impl FreeSlots {
+    /// A slot that waits already keeps its place.
+    pub fn insert(&mut self, slot: Slot) {
+        let tickets = self.by_node.entry(slot.node).or_default();
+        if tickets.contains_key(&slot.slot) {
+            return;
+        }
+        tickets.insert(slot.slot, self.next_ticket);
+        self.by_ticket.insert(self.next_ticket, slot);
+        self.next_ticket += 1;
+    }
+
+    pub fn remove(&mut self, slot: Slot) {
+        let Some(tickets) = self.by_node.get_mut(&slot.node) else { return };
+        if let Some(ticket) = tickets.remove(&slot.slot) {
+            self.by_ticket.remove(&ticket);
+        }
+        if tickets.is_empty() {
+            self.by_node.remove(&slot.node);
+        }
+    }
+
+    pub fn remove_node(&mut self, node: NodeId) {
+        for ticket in self.by_node.remove(&node).into_iter().flatten().map(|(_, ticket)| ticket) {
+            self.by_ticket.remove(&ticket);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_ticket.is_empty()
+    }
+
+    /// The slot that has waited longest.
+    pub fn first(&self) -> Option<Slot> {
+        self.by_ticket.first_key_value().map(|(_, slot)| *slot)
+    }
+
+    /// The slot of a node that has waited longest.
+    pub fn first_of(&self, node: NodeId) -> Option<Slot> {
+        let (slot, _) = self.by_node.get(&node)?.iter().min_by_key(|(_, ticket)| **ticket)?;
+        Some(Slot { node, slot: *slot })
+    }
+
+    /// All of them, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.by_ticket.values()
+    }
+}

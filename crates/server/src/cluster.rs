@@ -1,0 +1,161 @@
+//! What nodes ask of the loop: to be taken in, to hand in and to get work, to leave; and what follows when one is
+//! not heard of any more.
+
+use crate::ServerError;
+use crate::clock::now_ns;
+use crate::event_loop::{EventLoop, Reply};
+use crate::messages::Finished;
+use api::control::{JobBrief, NodeInfo, NodeOrders, NodePoll, NodeWelcome, PROTOCOL_VERSION};
+use ids::{AttemptKey, JobId, NodeId};
+use metastore::{AttemptState, Change, NodeRow, NodeState, StoreError};
+use scheduler::{Event, Slot};
+
+impl EventLoop {
+    /// Takes a node in. An error of the store ends the server; all others go to the node.
+    pub async fn register(&mut self, info: NodeInfo, reply: Reply<NodeWelcome>) -> Result<(), StoreError> {
+        if info.protocol != PROTOCOL_VERSION {
+            let (server, caller) = (PROTOCOL_VERSION, info.protocol);
+            drop(reply.send(Err(ServerError::ProtocolDiffers { server, caller })));
+            return Ok(());
+        }
+        match self.fleet.namesake(&info.name) {
+            Some((node, true)) => {
+                let name = info.name;
+                drop(reply.send(Err(ServerError::NameTaken { name, node })));
+                return Ok(());
+            }
+            Some((older, false)) => {
+                self.lose_node(older, NodeState::Dead, "another process came under its name");
+            }
+            None => {}
+        }
+        let node = self.store.reserve_node_id().await?;
+        let (incarnation, now_ns) = (uuid::Uuid::new_v4().to_string(), now_ns());
+        let row = NodeRow {
+            node,
+            name: info.name.clone(),
+            url: info.data_url.clone(),
+            rack: info.rack.clone(),
+            slots: info.slots,
+            memory_bytes: info.memory_bytes,
+            // Nothing follows from it yet.
+            cpu_count: info.slots,
+            arch: info.architecture.clone(),
+            version: info.version.clone(),
+            state: NodeState::Up,
+            generation: 1,
+            incarnation: incarnation.clone(),
+            registered_ns: now_ns,
+            last_seen_ns: now_ns,
+        };
+        self.changes.push(Change::NodeRegistered { node: row, disks: Vec::new() });
+        let welcome = self.fleet.add(node, incarnation, info);
+        self.replies.push(Box::new(move || drop(reply.send(Ok(welcome)))));
+        Ok(())
+    }
+
+    pub fn poll(&mut self, node: NodeId, poll: NodePoll, reply: Reply<NodeOrders>) {
+        let known = match self.fleet.heard(node, &poll.incarnation) {
+            Ok(known) => known,
+            Err(error) => return drop(reply.send(Err(error))),
+        };
+        let unheard = known.met_again(poll.received, &poll.held);
+        known.received(poll.received);
+        known.park(reply);
+        for (attempt, started_ns) in unheard {
+            self.attempt_lost(attempt, started_ns, AttemptState::Interrupted);
+            self.feed(Event::AttemptLost { attempt });
+        }
+        for end in poll.finished {
+            // Not running: said before, and heard.
+            let known = self.fleet.get_mut(node).and_then(|known| known.running.remove(&end.attempt));
+            if known.is_some() {
+                let (started_ns, ended_ns) = (end.started_ns, end.ended_ns);
+                let outcome = end.outcome.into();
+                self.attempt_finished(Finished { attempt: end.attempt, outcome, started_ns, ended_ns });
+            }
+        }
+        for slot in poll.free_slots {
+            // An order for it may be on its way.
+            let free = self.fleet.get_mut(node).is_some_and(|known| !known.runs_in(slot));
+            if free {
+                self.feed(Event::SlotFree { slot: Slot { node, slot } });
+            }
+        }
+    }
+
+    pub fn leave(&mut self, node: NodeId, incarnation: &str, reply: Reply<()>) {
+        match self.fleet.heard(node, incarnation) {
+            Ok(_) => {
+                self.lose_node(node, NodeState::Left, "it said good-bye");
+                self.replies.push(Box::new(move || drop(reply.send(Ok(())))));
+            }
+            Err(error) => drop(reply.send(Err(error))),
+        }
+    }
+
+    pub fn brief(&self, id: JobId, reply: Reply<JobBrief>) {
+        let answer = match self.jobs.get(&id) {
+            None => Err(ServerError::UnknownJob { job: id }),
+            Some(job) => Ok(JobBrief {
+                job: id,
+                spec: job.run.spec.as_ref().clone(),
+                staging: job.run.staging.clone(),
+                shipped: job.shipped.clone(),
+            }),
+        };
+        drop(reply.send(answer));
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self) {
+        self.fleet.ticked();
+        for node in self.fleet.silent() {
+            self.lose_node(node, NodeState::Dead, "it was not heard of for too long");
+        }
+        self.feed(Event::Tick);
+    }
+
+    /// A node is gone, with the attempts that it ran and the data that it held.
+    fn lose_node(&mut self, node: NodeId, state: NodeState, why: &str) {
+        let Some(mut gone) = self.fleet.remove(node) else { return };
+        tracing::info!(%node, name = gone.info.name, why, "a node is gone");
+        self.changes.push(Change::NodeStateChanged { node, state, now_ns: now_ns() });
+        self.note("node gone", format!("{node} ({}): {why}", gone.info.name));
+        if let Some(reply) = gone.take_parked() {
+            self.replies.push(Box::new(move || drop(reply.send(Err(ServerError::UnknownNode { node })))));
+        }
+        for (attempt, (_, started_ns)) in &gone.running {
+            self.attempt_lost(*attempt, *started_ns, AttemptState::Interrupted);
+        }
+        // First its slots, so that nothing is given to them; then the data, so that no task of a stage that goes
+        // starts once more; then the attempts.
+        for slot in 0..gone.info.slots {
+            self.feed(Event::SlotGone { slot: Slot { node, slot } });
+        }
+        let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
+        for id in jobs {
+            let lost = self.jobs.get_mut(&id).and_then(|job| job.lose_node(node, &mut self.changes));
+            if let Some((stage, tasks)) = lost {
+                self.feed(Event::ResultsLost { job: id, stage, tasks });
+                let stale: Vec<(AttemptKey, u64)> =
+                    self.fleet.all_mut().flat_map(|node| node.give_up(id, stage)).collect();
+                for (attempt, started_ns) in stale {
+                    self.attempt_lost(attempt, started_ns, AttemptState::Discarded);
+                }
+            }
+        }
+        self.feed(Event::NodeLost { node });
+    }
+
+    fn attempt_lost(&mut self, attempt: AttemptKey, started_ns: u64, state: AttemptState) {
+        let Some(job) = self.jobs.get_mut(&attempt.task.job) else { return };
+        let outcome = Err(api::TaskFailure::new(api::Blame::Environment, "its node is gone"));
+        let finished = Finished { attempt, outcome, started_ns, ended_ns: now_ns() };
+        job.attempt_ended(&finished, state, Ok(None), &mut self.changes);
+    }
+
+    fn note(&mut self, kind: &'static str, detail: String) {
+        self.changes.push(Change::Note { job: None, kind, detail, now_ns: now_ns() });
+    }
+}

@@ -1,0 +1,288 @@
+//! The nodes of a cluster as the loop knows them: leases, orders on their way, attempts they run.
+
+use crate::ServerError;
+use crate::event_loop::Reply;
+use api::control::{
+    ClusterStatus, NodeAddress, NodeInfo, NodeOrder, NodeOrders, NodeStatus, NodeWelcome, NumberedOrder,
+    POLL_MS_MAX,
+};
+use api::{Blame, Task, TaskFailure, TaskResult};
+use ids::{AttemptKey, JobId, NodeId, StageIndex};
+use scheduler::Slot;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+/// A node that is silent for so long is dead: what it ran goes to others.
+pub(crate) const LEASE: Duration = Duration::from_secs(10);
+/// A node polls again at once; one that has no poll here for so long may be gone.
+const SUSPECT_AFTER: Duration = Duration::from_secs(1);
+/// Between two looks at the clock: below the time that tasks wait for a node near their data.
+const TICK: Duration = Duration::from_millis(200);
+
+const _: () = assert!(POLL_MS_MAX * 2 <= LEASE.as_millis() as u64);
+
+/// A node that lives.
+pub(crate) struct Node {
+    pub info: NodeInfo,
+    pub incarnation: String,
+    last_heard: Instant,
+    /// The poll that waits for something to say, and since when.
+    parked: Option<(Reply<NodeOrders>, Instant)>,
+    /// Orders whose arrival the node has not confirmed.
+    orders: VecDeque<NumberedOrder>,
+    last_number: u64,
+    /// The last order that a poll of it carried away.
+    sent: u64,
+    /// With their slots, and when they were given out, in nanoseconds since 1970.
+    pub running: BTreeMap<AttemptKey, (u32, u64)>,
+    /// Jobs it has heard of.
+    jobs: BTreeSet<JobId>,
+    /// It was known to the server before this one and has not polled yet.
+    restored: bool,
+}
+
+/// All of them.
+pub(crate) struct Fleet {
+    nodes: BTreeMap<NodeId, Node>,
+    last_tick: Instant,
+}
+
+impl Default for Fleet {
+    fn default() -> Self {
+        Self { nodes: BTreeMap::new(), last_tick: Instant::now() }
+    }
+}
+
+impl Fleet {
+    /// Takes a node in. Its number must be one that no node had before: ids of its chunks hold it.
+    pub fn add(&mut self, node: NodeId, incarnation: String, info: NodeInfo) -> NodeWelcome {
+        self.nodes.insert(node, Node::new(info, incarnation.clone()));
+        NodeWelcome { node, incarnation, lease_ms: LEASE.as_millis() as u64 }
+    }
+
+    /// Takes a node in that the server before this one knew, with a new lease. It may have heard of these jobs.
+    pub fn restore(&mut self, node: NodeId, incarnation: String, info: NodeInfo, jobs: &[JobId]) {
+        let mut known = Node::new(info, incarnation);
+        known.jobs.extend(jobs);
+        known.restored = true;
+        self.nodes.insert(node, known);
+    }
+
+    /// The node, where it is the one it says it is; it was heard of just now.
+    pub fn heard(&mut self, node: NodeId, incarnation: &str) -> Result<&mut Node, ServerError> {
+        let known = self.nodes.get_mut(&node).filter(|known| known.incarnation == incarnation);
+        let known = known.ok_or(ServerError::UnknownNode { node })?;
+        known.last_heard = Instant::now();
+        Ok(known)
+    }
+
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Node> {
+        self.nodes.values_mut()
+    }
+
+    pub fn get_mut(&mut self, node: NodeId) -> Option<&mut Node> {
+        self.nodes.get_mut(&node)
+    }
+
+    pub fn remove(&mut self, node: NodeId) -> Option<Node> {
+        self.nodes.remove(&node)
+    }
+
+    /// The node of a name, and whether its process is connected: one that was killed is not, whatever its lease
+    /// says.
+    pub fn namesake(&self, name: &str) -> Option<(NodeId, bool)> {
+        let (id, node) = self.nodes.iter().find(|(_, node)| node.info.name == name)?;
+        let connected = node.parked.as_ref().is_some_and(|(reply, _)| !reply.is_closed());
+        Some((*id, connected))
+    }
+
+    /// Nodes whose lease is over.
+    pub fn silent(&self) -> Vec<NodeId> {
+        let now = Instant::now();
+        let silent = |node: &Node| now.duration_since(node.last_heard) > LEASE;
+        self.nodes.iter().filter(|(_, node)| silent(node)).map(|(id, _)| *id).collect()
+    }
+
+    /// Whether a node hung up and has not polled since: it may be dead, and then attempts elsewhere that need its data
+    /// fail through no fault of theirs.
+    pub fn any_suspect(&self) -> bool {
+        let suspect = |node: &Node| match &node.parked {
+            Some((reply, _)) => reply.is_closed(),
+            None => node.last_heard.elapsed() > SUSPECT_AFTER,
+        };
+        self.nodes.values().any(suspect)
+    }
+
+    /// The loop stood still (its store was away, the machine slept): nobody could be heard in that time, so it counts
+    /// against no lease.
+    fn forgive(&mut self, stood_still: Duration) {
+        for node in self.nodes.values_mut() {
+            node.last_heard = (node.last_heard + stood_still).min(Instant::now());
+        }
+    }
+
+    /// How long the loop may sleep.
+    pub fn until_tick(&self) -> Duration {
+        TICK.saturating_sub(self.last_tick.elapsed())
+    }
+
+    pub fn ticked(&mut self) {
+        let since = self.last_tick.elapsed();
+        if since > TICK * 5 {
+            self.forgive(since);
+        }
+        self.last_tick = Instant::now();
+    }
+
+    /// Sends an attempt on its way.
+    pub fn start(&mut self, attempt: AttemptKey, task: Task, slot: Slot, now_ns: u64) {
+        let node = self.nodes.get_mut(&slot.node).expect("slots of nodes that are gone ask no more");
+        node.running.insert(attempt, (slot.slot, now_ns));
+        // Of a job of one task a node remembers nothing when its attempt has ended.
+        if !matches!(task, Task::Run(_)) {
+            node.jobs.insert(attempt.task.job);
+        }
+        node.order(NodeOrder::Start { attempt, slot: slot.slot, task: Box::new(task) });
+    }
+
+    /// Tells every node that has to do with a job.
+    pub fn order_all(&mut self, job: JobId, order: NodeOrder) {
+        let forget = matches!(order, NodeOrder::Forget { .. });
+        let concerned = |node: &&mut Node| {
+            node.jobs.contains(&job) || node.running.keys().any(|attempt| attempt.task.job == job)
+        };
+        for node in self.nodes.values_mut().filter(concerned) {
+            node.order(order.clone());
+            if forget {
+                node.jobs.remove(&job);
+            }
+        }
+    }
+
+    /// A map result counts only where all its chunks are on nodes that live: a chunkserver that died in between took
+    /// what was appended with it. The task runs again.
+    pub fn check_homes(&self, result: &TaskResult) -> Result<(), TaskFailure> {
+        let TaskResult::Map(map) = result else { return Ok(()) };
+        let gone =
+            map.commits.iter().map(|commit| commit.chunk.node()).find(|node| !self.nodes.contains_key(node));
+        match gone {
+            None => Ok(()),
+            Some(node) => {
+                let message = format!("{node}, which held some of the output, is gone");
+                Err(TaskFailure::new(Blame::Environment, message))
+            }
+        }
+    }
+
+    /// Answers the polls for which there is news, and those that have waited long enough.
+    pub fn answer_polls(&mut self) {
+        let peers = self.addresses();
+        for node in self.nodes.values_mut() {
+            let news = node.last_number > node.sent;
+            let waited = node
+                .parked
+                .as_ref()
+                .is_some_and(|(_, since)| since.elapsed() >= Duration::from_millis(POLL_MS_MAX));
+            if !news && !waited {
+                continue;
+            }
+            if let Some((reply, _)) = node.parked.take() {
+                node.sent = node.last_number;
+                let orders =
+                    NodeOrders { orders: node.orders.iter().cloned().collect(), peers: peers.clone() };
+                // A node that hung up polls again, and gets the same orders again.
+                let _ = reply.send(Ok(orders));
+            }
+        }
+    }
+
+    fn addresses(&self) -> Vec<NodeAddress> {
+        let address = |(node, known): (&NodeId, &Node)| NodeAddress {
+            node: *node,
+            rack: known.info.rack.clone(),
+            data_url: known.info.data_url.clone(),
+        };
+        self.nodes.iter().map(address).collect()
+    }
+
+    pub fn status(&self) -> ClusterStatus {
+        let status = |(node, known): (&NodeId, &Node)| NodeStatus {
+            node: *node,
+            info: known.info.clone(),
+            running: known.running.len() as u32,
+            silent_ms: known.last_heard.elapsed().as_millis() as u64,
+        };
+        ClusterStatus { nodes: self.nodes.iter().map(status).collect() }
+    }
+}
+
+impl Node {
+    fn new(info: NodeInfo, incarnation: String) -> Self {
+        Self {
+            info,
+            incarnation,
+            last_heard: Instant::now(),
+            parked: None,
+            orders: VecDeque::new(),
+            last_number: 0,
+            sent: 0,
+            running: BTreeMap::new(),
+            jobs: BTreeSet::new(),
+            restored: false,
+        }
+    }
+
+    /// The first poll after a restart: orders of this server are numbered after those the node has, and attempts
+    /// it does not hold were never ordered; these are the answer.
+    pub fn met_again(&mut self, received: u64, held: &[AttemptKey]) -> Vec<(AttemptKey, u64)> {
+        if !std::mem::take(&mut self.restored) {
+            return Vec::new();
+        }
+        self.last_number += received;
+        self.orders.iter_mut().for_each(|order| order.number += received);
+        let unheard = self.running.iter().filter(|(attempt, _)| !held.contains(attempt));
+        let unheard: Vec<(AttemptKey, u64)> =
+            unheard.map(|(attempt, (_, started_ns))| (*attempt, *started_ns)).collect();
+        self.running.retain(|attempt, _| held.contains(attempt));
+        unheard
+    }
+
+    fn order(&mut self, order: NodeOrder) {
+        self.last_number += 1;
+        self.orders.push_back(NumberedOrder { number: self.last_number, order });
+    }
+
+    /// Orders up to this one have arrived. What comes after and was sent before was lost on its way.
+    pub fn received(&mut self, number: u64) {
+        while self.orders.front().is_some_and(|order| order.number <= number) {
+            self.orders.pop_front();
+        }
+        self.sent = number.min(self.last_number);
+    }
+
+    /// Lets a poll wait for orders; one that waited before is answered with nothing.
+    pub fn park(&mut self, reply: Reply<NodeOrders>) {
+        if let Some((older, _)) = self.parked.replace((reply, Instant::now())) {
+            let _ = older.send(Ok(NodeOrders::default()));
+        }
+    }
+
+    /// The poll that waits, to be refused.
+    pub fn take_parked(&mut self) -> Option<Reply<NodeOrders>> {
+        self.parked.take().map(|(reply, _)| reply)
+    }
+
+    /// Takes away attempts of a job in stages after this one: what they work on is no more.
+    pub fn give_up(&mut self, job: JobId, after: StageIndex) -> Vec<(AttemptKey, u64)> {
+        let stale = |attempt: &AttemptKey| attempt.task.job == job && attempt.task.stage > after;
+        let running = std::mem::take(&mut self.running);
+        let (gone, kept) = running.into_iter().partition(|(attempt, _)| stale(attempt));
+        self.running = kept;
+        let gone: BTreeMap<AttemptKey, (u32, u64)> = gone;
+        gone.into_iter().map(|(attempt, (_, started_ns))| (attempt, started_ns)).collect()
+    }
+
+    pub fn runs_in(&self, slot: u32) -> bool {
+        self.running.values().any(|(busy, _)| *busy == slot)
+    }
+}

@@ -1,0 +1,219 @@
+//! The jobs and nodes of a cluster after a restart: what the store remembers becomes what the loop knows, and every
+//! lease begins anew.
+
+use crate::ServerError;
+use crate::clock::now_ns;
+use crate::directories::Directories;
+use crate::event_loop::EventLoop;
+use crate::job::{Job, placement};
+use crate::messages::JobRun;
+use api::control::{NodeInfo, PROTOCOL_VERSION};
+use api::{Split, Task};
+use ids::{AttemptKey, JobId, StageIndex};
+use mapreduce::{AttemptTime, JobResults, expand};
+use metastore::{
+    AttemptRow, AttemptState, Change, JobState, Keep, NodeRow, NodeState, RecoveredJob, TaskRow,
+};
+use scheduler::{Claim, Event, RecoveredTask, Slot};
+use std::sync::Arc;
+
+impl EventLoop {
+    /// Takes over what another process of this cluster's server had in hand.
+    pub async fn recover(&mut self) -> Result<(), ServerError> {
+        let recovered = self.store.recover().await?;
+        let jobs: Vec<JobId> = recovered.jobs.keys().copied().collect();
+        for row in recovered.nodes.into_iter().filter(|row| row.state == NodeState::Up) {
+            self.fleet.restore(row.node, row.incarnation.clone(), node_info(row), &jobs);
+        }
+        for job in recovered.jobs.into_values() {
+            // One without tasks was never answered: nobody knows of it.
+            match job.goes_on() && !job.tasks.is_empty() {
+                true => self.take_up(job),
+                false => self.clean_up(&job),
+            }
+        }
+        self.write_and_reply().await?;
+        Ok(())
+    }
+
+    fn clean_up(&mut self, job: &RecoveredJob) {
+        let (id, now_ns) = (job.row.job, now_ns());
+        if !job.row.state.over() {
+            self.changes.push(Change::JobEnded {
+                job: id,
+                state: JobState::Interrupted,
+                exit_code: None,
+                error: Some("the server died before it had the job".to_string()),
+                now_ns,
+            });
+        }
+        if job.spec.single.is_some() {
+            self.changes.push(Change::JobCleaned { job: id, kept: Keep::Nothing, now_ns });
+            return;
+        }
+        let directories = Directories { staging: job.row.staging.clone(), disk_dirs: Vec::new() };
+        match directories.remove(false) {
+            Ok(()) => self.changes.push(Change::JobCleaned { job: id, kept: Keep::Nothing, now_ns }),
+            Err(error) => tracing::warn!(job = %id, %error, "cannot remove the files of a job"),
+        }
+    }
+
+    fn take_up(&mut self, recovered: RecoveredJob) {
+        let id = recovered.row.job;
+        let run = JobRun {
+            spec: Arc::new(recovered.spec.clone()),
+            staging: recovered.row.staging.clone(),
+            disk_dirs: Vec::new(),
+            cancelled: self.shared.add_job(id),
+        };
+        let claim = Claim {
+            user: self.user_number(recovered.row.user.clone().unwrap_or_default()),
+            priority: recovered.row.priority,
+        };
+        let job = rebuilt(&recovered, run);
+        let mut running = Vec::new();
+        for row in recovered.attempts.iter().filter(|row| row.state == AttemptState::Running) {
+            let slot = Slot { node: row.node, slot: row.slot };
+            let in_hand = usize::from(row.attempt.task.stage.0) + 1 == job.tasks.len();
+            match self.fleet.get_mut(row.node) {
+                Some(node) if in_hand => {
+                    node.running.insert(row.attempt, (row.slot, row.assigned_ns));
+                    running.push((row.attempt, slot));
+                }
+                _ => self.changes.push(interrupted(row)),
+            }
+        }
+        let event = Event::JobRecovered {
+            job: id,
+            claim,
+            stages: job.stage_names.clone(),
+            tasks: tasks(&recovered, &job),
+            running,
+            attempts_used: attempts_used(&recovered, job.tasks.len()),
+        };
+        self.jobs.insert(id, job);
+        self.any_job_yet = true;
+        self.feed(event);
+    }
+}
+
+fn node_info(row: NodeRow) -> NodeInfo {
+    NodeInfo {
+        protocol: PROTOCOL_VERSION,
+        version: row.version,
+        name: row.name,
+        rack: row.rack,
+        slots: row.slots,
+        memory_bytes: row.memory_bytes,
+        architecture: row.arch,
+        data_url: row.url,
+    }
+}
+
+fn interrupted(row: &AttemptRow) -> Change {
+    Change::AttemptEnded {
+        attempt: row.attempt,
+        state: AttemptState::Interrupted,
+        started_ns: row.started_ns.unwrap_or(row.assigned_ns),
+        opened_ns: None,
+        ended_ns: now_ns(),
+        failure: None,
+    }
+}
+
+/// Those that were not struck with the data they worked on.
+fn live_tasks(recovered: &RecoveredJob) -> impl Iterator<Item = &TaskRow> {
+    recovered.tasks.iter().filter(|row| row.state != "dropped")
+}
+
+/// The job with its tasks and results.
+fn rebuilt(recovered: &RecoveredJob, run: JobRun) -> Job {
+    let splits = live_tasks(recovered).filter_map(|row| match &row.payload {
+        Task::Map(map) => Some(map.split.clone()),
+        _ => None,
+    });
+    let splits: Vec<Split> = splits.collect();
+    let mut job = Job::new(recovered.row.job, Arc::new(run), JobResults::new(recovered.row.job, splits));
+    job.boundaries = recovered.boundaries.clone();
+    job.report = recovered.report.clone().map(Box::new);
+    // A stage without tasks was expanded all the same.
+    let expanded = recovered.stages.iter().filter(|stage| stage.task_count.is_some()).count();
+    for stage in 0..expanded {
+        let own = live_tasks(recovered).filter(|row| usize::from(row.task.stage.0) == stage);
+        job.tasks.push(own.map(|row| row.payload.clone()).collect());
+        if job.stage_names[stage] == "seal" {
+            job.results.seal.get_or_insert_default();
+        }
+    }
+    for (attempt, result) in &recovered.results {
+        job.results.record(*attempt, result.clone());
+    }
+    let times = recovered.attempts.iter().filter_map(attempt_time);
+    job.results.attempts = times.collect();
+    let versions = recovered.plan.iter().map(|row| row.version);
+    job.results.plan_version = versions.max().unwrap_or_default();
+    if let Some(reduces) = job.stage_names.iter().position(|name| *name == "reduce")
+        && let Some(tasks) = job.tasks.get(reduces)
+    {
+        // The target is not kept, but the same results give the same one.
+        let mut again = job.results.clone();
+        let spec = Arc::clone(&job.run.spec);
+        if expand("reduce", &spec, &mut again).is_ok() {
+            job.results.target_bytes = again.target_bytes;
+        }
+        let planned = tasks.iter().filter_map(|task| match task {
+            Task::Reduce(reduce) => Some(reduce.clone()),
+            _ => None,
+        });
+        job.results.plan = planned.collect();
+    }
+    job
+}
+
+fn attempt_time(row: &AttemptRow) -> Option<AttemptTime> {
+    Some(AttemptTime {
+        stage: row.attempt.task.stage,
+        task: row.attempt.task.task,
+        started_ns: row.started_ns?,
+        ended_ns: row.ended_ns?,
+        won: row.state == AttemptState::Succeeded,
+    })
+}
+
+/// The tasks of the expanded stages, as the scheduler knows them.
+fn tasks(recovered: &RecoveredJob, job: &Job) -> Vec<Vec<RecoveredTask>> {
+    let mut tasks: Vec<Vec<RecoveredTask>> = job
+        .tasks
+        .iter()
+        .map(|stage| {
+            let task = |task: &Task| RecoveredTask { placement: placement(task), ..RecoveredTask::default() };
+            stage.iter().map(task).collect()
+        })
+        .collect();
+    let at = |key: AttemptKey| (usize::from(key.task.stage.0), key.task.task.0 as usize);
+    for row in &recovered.attempts {
+        let (stage, index) = at(row.attempt);
+        if let Some(task) = tasks.get_mut(stage).and_then(|stage| stage.get_mut(index)) {
+            task.attempts_started = task.attempts_started.max(row.attempt.attempt.0 + 1);
+            task.failures += u32::from(row.state == AttemptState::Failed);
+        }
+    }
+    for row in live_tasks(recovered) {
+        let (stage, index) = (usize::from(row.task.stage.0), row.task.task.0 as usize);
+        if let Some(task) = tasks.get_mut(stage).and_then(|stage| stage.get_mut(index)) {
+            task.winner = row.winner;
+        }
+    }
+    tasks
+}
+
+/// Numbers that attempts of stages had before these were struck.
+fn attempts_used(recovered: &RecoveredJob, expanded: usize) -> Vec<(StageIndex, u32)> {
+    let stages =
+        recovered.stages.iter().map(|stage| stage.stage).filter(|stage| usize::from(stage.0) >= expanded);
+    let used = |stage: StageIndex| {
+        let own = recovered.attempts.iter().filter(|row| row.attempt.task.stage == stage);
+        own.map(|row| row.attempt.attempt.0 + 1).max().unwrap_or(0)
+    };
+    stages.map(|stage| (stage, used(stage))).collect()
+}

@@ -1,0 +1,53 @@
+//! The nodes of a world: which live, and what runs on them.
+
+use ids::{AttemptKey, NodeId};
+use scheduler::Slot;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Nodes that are alive or not yet found dead.
+#[derive(Default)]
+pub(crate) struct Cluster {
+    alive: BTreeSet<NodeId>,
+    running: BTreeMap<NodeId, BTreeMap<AttemptKey, Slot>>,
+    next_node: u32,
+}
+
+impl Cluster {
+    /// A node joins; numbers are never used twice.
+    pub fn join(&mut self) -> NodeId {
+        self.next_node += 1;
+        let node = NodeId(self.next_node);
+        self.alive.insert(node);
+        node
+    }
+
+    pub fn is_alive(&self, node: NodeId) -> bool {
+        self.alive.contains(&node)
+    }
+
+    /// The live node at some position.
+    pub fn pick(&self, random: &mut fastrand::Rng) -> Option<NodeId> {
+        self.alive.iter().nth(random.usize(..self.alive.len().max(1))).copied()
+    }
+
+    /// The node answers no more. Nobody knows yet.
+    pub fn kill(&mut self, node: NodeId) {
+        self.alive.remove(&node);
+    }
+
+    pub fn start(&mut self, attempt: AttemptKey, slot: Slot) {
+        let busy = self.running.entry(slot.node).or_default();
+        assert!(!busy.values().any(|other| *other == slot), "{slot:?} is given a second attempt");
+        busy.insert(attempt, slot);
+    }
+
+    /// Where an attempt ran that has ended; None for one that its node took with it.
+    pub fn end(&mut self, node: NodeId, attempt: AttemptKey) -> Option<Slot> {
+        self.running.get_mut(&node)?.remove(&attempt)
+    }
+
+    /// Forgets a node that was found dead; gives back what it ran.
+    pub fn bury(&mut self, node: NodeId) -> BTreeMap<AttemptKey, Slot> {
+        self.running.remove(&node).unwrap_or_default()
+    }
+}

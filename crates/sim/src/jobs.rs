@@ -1,0 +1,67 @@
+//! The jobs of a world.
+
+use crate::World;
+use fastrand::Rng;
+use ids::{JobId, NodeId, StageIndex, TaskIndex};
+use scheduler::{Claim, Placement};
+use std::collections::BTreeMap;
+
+/// The stages of every job, as those of a real one.
+pub(crate) const STAGES: [&str; 3] = ["map", "reduce", "commit"];
+
+/// A job, and what became of it.
+pub(crate) struct Job {
+    pub claim: Claim,
+    pub arrives_ns: u64,
+    map_tasks: u32,
+    /// Whether its map tasks have data on nodes.
+    has_places: bool,
+    /// Where the results of its map tasks lie.
+    pub results: BTreeMap<TaskIndex, NodeId>,
+    /// The stage that runs has tasks that wait for a slot.
+    pub waiting: u32,
+    pub succeeded: bool,
+    pub failed: bool,
+}
+
+impl Job {
+    /// The jobs of all users, in the order of their arrival.
+    pub fn all(world: &World, random: &mut Rng) -> BTreeMap<JobId, Job> {
+        let mut jobs: Vec<Job> = Vec::new();
+        for user in 0..world.users {
+            for _ in 0..world.jobs_per_user {
+                let priority = user as i32 % (world.priority_max + 1);
+                jobs.push(Job {
+                    claim: Claim { user: user.into(), priority },
+                    arrives_ns: 1 + random.u64(0..=world.arrivals_ns),
+                    map_tasks: random.u32(1..=world.tasks_max),
+                    has_places: random.bool(),
+                    results: BTreeMap::new(),
+                    waiting: 0,
+                    succeeded: false,
+                    failed: false,
+                });
+            }
+        }
+        jobs.sort_by_key(|job| job.arrives_ns);
+        jobs.into_iter().enumerate().map(|(index, job)| (JobId(index as i64 + 1), job)).collect()
+    }
+
+    /// The tasks of a stage; `pick` names a live node.
+    pub fn placements(&self, stage: StageIndex, mut pick: impl FnMut() -> Option<NodeId>) -> Vec<Placement> {
+        let count = match stage.0 {
+            0 => self.map_tasks,
+            1 => self.map_tasks.div_ceil(4),
+            _ => 1,
+        };
+        let mut place = || match (stage.0, pick(), pick()) {
+            (0, Some(first), Some(second)) if self.has_places => Placement::Near(vec![first, second]),
+            _ => Placement::Anywhere,
+        };
+        (0..count).map(|_| place()).collect()
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.succeeded || self.failed
+    }
+}

@@ -1,0 +1,64 @@
+//! # What it does
+//! Runs the real scheduler over made-up nodes, users and jobs: a thousand nodes for an hour of their time in seconds of
+//! ours. Nodes die and join, results go with them, attempts fail and come back late.
+//!
+//! # Where it sits
+//! Beside the road: scheduler -> sim -> tests and measurements. Nothing of the engine depends on it.
+//!
+//! # Invariants
+//! A world follows from its [`World`] and seed alone: a run that went wrong is repeated by its seed.
+//!
+//! # Deliberately absent
+//! No record data, no files, no threads, no wall clock. What a task does is how long it takes.
+//!
+//! # How it is tested
+//! It is a test itself; `tests/` says what must hold, and that the simulator notices where it does not.
+
+mod cluster;
+mod jobs;
+mod run;
+
+pub use run::{Outcome, run};
+
+/// What is simulated. Times are nanoseconds of the simulated clock.
+#[derive(Clone, Copy, Debug)]
+pub struct World {
+    pub seed: u64,
+    pub nodes: u32,
+    pub slots_per_node: u32,
+    pub users: u32,
+    /// Jobs that each user submits, at random moments of the first `arrivals_ns`.
+    pub jobs_per_user: u32,
+    pub arrivals_ns: u64,
+    /// Most tasks in the first stage of a job; at least one.
+    pub tasks_max: u32,
+    /// Longest task; the shortest takes a tenth of it.
+    pub task_ns_max: u64,
+    /// Users have priorities from 0 to this, in turn.
+    pub priority_max: i32,
+    /// Nodes that die each simulated minute, on average; each comes back as a new one.
+    pub deaths_per_minute: f64,
+    /// Chance of an attempt to fail.
+    pub failure_chance: f64,
+    /// Check the whole state after each event: slow.
+    pub check_always: bool,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            nodes: 20,
+            slots_per_node: 2,
+            users: 3,
+            jobs_per_user: 10,
+            arrivals_ns: 60_000_000_000,
+            tasks_max: 50,
+            task_ns_max: 5_000_000_000,
+            priority_max: 0,
+            deaths_per_minute: 0.0,
+            failure_chance: 0.0,
+            check_always: false,
+        }
+    }
+}

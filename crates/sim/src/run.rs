@@ -1,0 +1,311 @@
+//! The clock of a world: what happens when, and what the scheduler makes of it.
+
+use crate::World;
+use crate::cluster::Cluster;
+use crate::jobs::{Job, STAGES};
+use fastrand::Rng;
+use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex};
+use scheduler::{Action, Event, Slot, State, UnixNanos, handle, has_jobs, sanity_check};
+use std::collections::{BTreeMap, VecDeque};
+
+/// How long a node is silent before it counts as dead.
+const LEASE_NS: u64 = 10_000_000_000;
+const TICK_NS: u64 = 100_000_000;
+const MINUTE_NS: f64 = 60e9;
+/// Simulated time after which a world that still has jobs has gone wrong.
+const END_NS: u64 = 100 * 3600 * 1_000_000_000;
+/// Chance that an attempt whose node was found dead succeeds all the same: the node was only cut off.
+const COMES_BACK: f64 = 0.1;
+
+/// What was seen.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    pub succeeded: u32,
+    pub failed: u32,
+    pub events: u64,
+    pub attempts: u64,
+    pub deaths: u32,
+    /// Map results that died with their node and were made again.
+    pub results_lost: u64,
+    /// Attempts that succeeded after their node had been found dead.
+    pub came_back: u64,
+    /// Starts on a node that has the task's data, and starts of such tasks elsewhere.
+    pub near_starts: u64,
+    pub far_starts: u64,
+    /// Longest time in which a user had tasks waiting and none was started.
+    pub longest_wait_ns: u64,
+    /// Slot time of each user while every user had tasks waiting for all slots.
+    pub contended_ns: Vec<u64>,
+    pub ended_ns: u64,
+}
+
+enum Happening {
+    Arrives(JobId),
+    Ends {
+        attempt: AttemptKey,
+        node: NodeId,
+        succeeds: bool,
+    },
+    Dies,
+    /// The lease of a dead node has run out.
+    FoundDead(NodeId),
+    ComesBack(AttemptKey),
+    Tick,
+}
+
+struct Simulation {
+    world: World,
+    random: Rng,
+    now_ns: u64,
+    /// By time, and among equals in the order in which they were foreseen.
+    future: BTreeMap<(u64, u64), Happening>,
+    foreseen: u64,
+    state: State,
+    outbox: VecDeque<Action>,
+    cluster: Cluster,
+    jobs: BTreeMap<JobId, Job>,
+    /// Placements of the tasks of map stages.
+    near: BTreeMap<(JobId, TaskIndex), Vec<NodeId>>,
+    /// Of each user.
+    running: Vec<u64>,
+    waiting: Vec<u64>,
+    /// When each user was served last, or began to wait.
+    served_ns: Vec<u64>,
+    jobs_left: usize,
+    outcome: Outcome,
+}
+
+/// Runs a world to its end. Panics, naming the world, where a job never ends or ends twice.
+pub fn run(world: World) -> Outcome {
+    let mut random = Rng::with_seed(world.seed);
+    let jobs = Job::all(&world, &mut random);
+    let mut simulation = Simulation {
+        world,
+        random,
+        now_ns: 1,
+        future: BTreeMap::new(),
+        foreseen: 0,
+        state: State::default(),
+        outbox: VecDeque::new(),
+        cluster: Cluster::default(),
+        jobs_left: jobs.len(),
+        near: BTreeMap::new(),
+        running: vec![0; world.users as usize],
+        waiting: vec![0; world.users as usize],
+        served_ns: vec![0; world.users as usize],
+        outcome: Outcome { contended_ns: vec![0; world.users as usize], ..Outcome::default() },
+        jobs,
+    };
+    simulation.run();
+    simulation.outcome
+}
+
+impl Simulation {
+    fn run(&mut self) {
+        for _ in 0..self.world.nodes {
+            self.join();
+        }
+        let arrivals: Vec<(JobId, u64)> = self.jobs.iter().map(|(id, job)| (*id, job.arrives_ns)).collect();
+        arrivals.into_iter().for_each(|(id, at)| self.foresee(at, Happening::Arrives(id)));
+        self.foresee(TICK_NS, Happening::Tick);
+        self.foresee_death();
+        while self.jobs_left > 0 || has_jobs(&self.state) {
+            let Some(((at_ns, _), happening)) = self.future.pop_first() else {
+                panic!("nothing more happens and jobs are left: {:?}", self.world);
+            };
+            assert!(at_ns < END_NS, "jobs never end: {:?}", self.world);
+            self.now_ns = at_ns;
+            self.happen(happening);
+        }
+        self.outcome.ended_ns = self.now_ns;
+    }
+
+    fn foresee(&mut self, at_ns: u64, happening: Happening) {
+        self.foreseen += 1;
+        self.future.insert((at_ns, self.foreseen), happening);
+    }
+
+    fn foresee_death(&mut self) {
+        if self.world.deaths_per_minute > 0.0 {
+            let wait_ns = -self.random.f64().max(1e-9).ln() * MINUTE_NS / self.world.deaths_per_minute;
+            self.foresee(self.now_ns + wait_ns as u64, Happening::Dies);
+        }
+    }
+
+    fn join(&mut self) {
+        let node = self.cluster.join();
+        for slot in 0..self.world.slots_per_node {
+            self.feed(Event::SlotFree { slot: Slot { node, slot } });
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Arrives(job) => {
+                let claim = self.jobs[&job].claim;
+                self.feed(Event::JobSubmitted { job, claim, stages: STAGES.to_vec() });
+            }
+            Happening::Ends { attempt, node, succeeds } => self.end(attempt, node, succeeds),
+            Happening::Dies => {
+                if let Some(node) = self.cluster.pick(&mut self.random) {
+                    self.outcome.deaths += 1;
+                    self.cluster.kill(node);
+                    self.foresee(self.now_ns + LEASE_NS, Happening::FoundDead(node));
+                }
+                self.foresee_death();
+            }
+            Happening::FoundDead(node) => self.find_dead(node),
+            Happening::ComesBack(attempt) => {
+                self.outcome.came_back += 1;
+                self.feed(Event::AttemptSucceeded { attempt });
+            }
+            Happening::Tick => {
+                self.count_contention();
+                self.feed(Event::Tick);
+                self.foresee(self.now_ns + TICK_NS, Happening::Tick);
+            }
+        }
+    }
+
+    fn end(&mut self, attempt: AttemptKey, node: NodeId, succeeds: bool) {
+        if !self.cluster.is_alive(node) {
+            return;
+        }
+        let Some(slot) = self.cluster.end(node, attempt) else { return };
+        self.count_end(attempt);
+        match succeeds {
+            true => {
+                if attempt.task.stage == StageIndex(0)
+                    && let Some(job) = self.jobs.get_mut(&attempt.task.job)
+                {
+                    job.results.insert(attempt.task.task, node);
+                }
+                self.feed(Event::AttemptSucceeded { attempt });
+            }
+            false => self.feed(Event::AttemptFailed { attempt, retryable: true }),
+        }
+        self.feed(Event::SlotFree { slot });
+    }
+
+    fn find_dead(&mut self, node: NodeId) {
+        let vanished = self.cluster.bury(node);
+        for attempt in vanished.keys() {
+            self.count_end(*attempt);
+            if self.random.f64() < COMES_BACK {
+                let after_ns = self.random.u64(1..self.world.task_ns_max);
+                self.foresee(self.now_ns + after_ns, Happening::ComesBack(*attempt));
+            }
+        }
+        self.feed(Event::NodeLost { node });
+        let mut lost: Vec<(JobId, Vec<TaskIndex>)> = Vec::new();
+        for (id, job) in self.jobs.iter_mut().filter(|(_, job)| !job.is_over()) {
+            let tasks: Vec<TaskIndex> =
+                job.results.iter().filter(|(_, place)| **place == node).map(|(task, _)| *task).collect();
+            job.results.retain(|_, place| *place != node);
+            if !tasks.is_empty() {
+                lost.push((*id, tasks));
+            }
+        }
+        for (job, tasks) in lost {
+            self.outcome.results_lost += tasks.len() as u64;
+            self.feed(Event::ResultsLost { job, stage: StageIndex(0), tasks });
+        }
+        self.join();
+    }
+
+    fn count_end(&mut self, attempt: AttemptKey) {
+        self.running[self.jobs[&attempt.task.job].claim.user as usize] -= 1;
+    }
+
+    /// While every user could fill all slots alone, who has how many.
+    fn count_contention(&mut self) {
+        let slots = u64::from(self.world.nodes) * u64::from(self.world.slots_per_node);
+        if self.waiting.iter().all(|waiting| *waiting >= slots) {
+            let shares = self.outcome.contended_ns.iter_mut().zip(&self.running);
+            shares.for_each(|(sum, running)| *sum += running * TICK_NS);
+        }
+    }
+
+    /// Tasks of a job wait, or wait no more.
+    fn set_waiting(&mut self, id: JobId, waiting: u32) {
+        let job = self.jobs.get_mut(&id).expect("a job of this world");
+        let user = job.claim.user as usize;
+        if self.waiting[user] == 0 {
+            self.served_ns[user] = self.now_ns;
+        }
+        self.waiting[user] = self.waiting[user] + u64::from(waiting) - u64::from(job.waiting);
+        job.waiting = waiting;
+    }
+
+    /// Gives the scheduler an event and does what it orders.
+    fn feed(&mut self, event: Event) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            self.outcome.events += 1;
+            handle(&mut self.state, &mut self.outbox, UnixNanos(self.now_ns), event);
+            if self.world.check_always {
+                sanity_check(&self.state);
+            }
+            while let Some(action) = self.outbox.pop_front() {
+                events.extend(self.act(action));
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action) -> Option<Event> {
+        match action {
+            Action::ExpandStage { job: id, stage } => {
+                let (cluster, random) = (&self.cluster, &mut self.random);
+                let tasks = self.jobs[&id].placements(stage, || cluster.pick(random));
+                self.set_waiting(id, tasks.len() as u32);
+                for (index, placement) in tasks.iter().enumerate() {
+                    if let scheduler::Placement::Near(nodes) = placement {
+                        self.near.insert((id, TaskIndex(index as u32)), nodes.clone());
+                    }
+                }
+                return Some(Event::StageExpanded { job: id, stage, tasks });
+            }
+            Action::StartAttempt { attempt, slot } => self.start(attempt, slot),
+            Action::TaskRetried { task } => self.set_waiting(task.job, self.jobs[&task.job].waiting + 1),
+            Action::JobSucceeded { job } => self.close(job, true),
+            Action::JobFailed { job, .. } => self.close(job, false),
+            Action::JobCancelled { job } => panic!("nobody cancelled job {job}: {:?}", self.world),
+            Action::TaskDone { .. } | Action::AttemptDiscarded { .. } | Action::JobDrained { .. } => {}
+        }
+        None
+    }
+
+    fn close(&mut self, id: JobId, succeeded: bool) {
+        self.set_waiting(id, 0);
+        let job = self.jobs.get_mut(&id).expect("a job of this world");
+        assert!(!job.is_over(), "job {id} ends twice: {:?}", self.world);
+        (job.succeeded, job.failed) = (succeeded, !succeeded);
+        self.outcome.succeeded += u32::from(succeeded);
+        self.outcome.failed += u32::from(!succeeded);
+        self.jobs_left -= 1;
+    }
+
+    fn start(&mut self, attempt: AttemptKey, slot: Slot) {
+        self.outcome.attempts += 1;
+        self.cluster.start(attempt, slot);
+        let job = &self.jobs[&attempt.task.job];
+        let (user, waiting) = (job.claim.user as usize, job.waiting);
+        self.outcome.longest_wait_ns = self.outcome.longest_wait_ns.max(self.now_ns - self.served_ns[user]);
+        self.served_ns[user] = self.now_ns;
+        self.set_waiting(attempt.task.job, waiting.saturating_sub(1));
+        self.running[user] += 1;
+        if attempt.task.stage == StageIndex(0)
+            && let Some(nodes) = self.near.get(&(attempt.task.job, attempt.task.task))
+        {
+            match nodes.contains(&slot.node) {
+                true => self.outcome.near_starts += 1,
+                false => self.outcome.far_starts += 1,
+            }
+        }
+        let longest = self.world.task_ns_max.max(10);
+        let takes_ns = self.random.u64(longest / 10..=longest);
+        let succeeds = self.random.f64() >= self.world.failure_chance;
+        let ends = Happening::Ends { attempt, node: slot.node, succeeds };
+        self.foresee(self.now_ns + takes_ns, ends);
+    }
+}

@@ -1,0 +1,55 @@
+//! Fuzzes the messages between nodes: bind, append, frame heads, answers, release, scan.
+//!
+//! Invariants:
+//! - no input makes a decoder panic or make more room than the input is long;
+//! - an accepted message encodes to the bytes that it was read from;
+//! - counts and lengths of an accepted message are within the limits.
+
+#![no_main]
+
+use dataport::wire::{
+    AppendAnswers, AppendHead, BOUND_BYTES_MAX, BindReply, BindRequest, CHUNKS_PER_RELEASE_MAX,
+    FRAME_HEAD_BYTES, FRAMES_PER_REQUEST_MAX, FrameHead, RUNS_PER_SCAN_MAX, ReleaseRequest, ScanRequest,
+};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    check(data);
+    let mut mended = data.to_vec();
+    mending::mend_last_crc(&mut mended);
+    check(&mended);
+    let mut head = data.to_vec();
+    mending::mend_frame_head(&mut head);
+    check(&head);
+});
+
+fn check(bytes: &[u8]) {
+    if let Ok(bind) = BindRequest::decode(bytes) {
+        assert_eq!(bind.encode(), bytes);
+        assert!(bind.frame_bytes <= ifile::ENCODED_RECORD_BYTES_MAX);
+    }
+    if let Ok(reply) = BindReply::decode(bytes) {
+        assert_eq!(reply.encode(), bytes);
+    }
+    if let Ok(head) = AppendHead::decode(bytes) {
+        assert_eq!(head.encode(), bytes);
+        assert!(head.frame_count <= FRAMES_PER_REQUEST_MAX);
+    }
+    if let Ok(answers) = AppendAnswers::decode(bytes) {
+        assert_eq!(answers.encode(), bytes);
+        assert!(answers.closed.len() <= FRAMES_PER_REQUEST_MAX as usize);
+    }
+    if let Ok(release) = ReleaseRequest::decode(bytes) {
+        assert_eq!(release.encode(), bytes);
+        assert!(release.chunks.len() <= CHUNKS_PER_RELEASE_MAX as usize);
+    }
+    if let Ok(scan) = ScanRequest::decode(bytes) {
+        assert_eq!(scan.encode(), bytes);
+        assert!(scan.runs.len() <= RUNS_PER_SCAN_MAX as usize);
+        assert!([scan.lower, scan.upper].into_iter().flatten().all(|bound| bound.len() <= BOUND_BYTES_MAX));
+    }
+    if let Ok(head) = FrameHead::decode(bytes) {
+        assert_eq!(bytes.len(), FRAME_HEAD_BYTES);
+        assert_eq!(head.encode(), bytes);
+    }
+}

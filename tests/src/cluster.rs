@@ -1,0 +1,133 @@
+//! A cluster of real processes: a server and nodes that a test may kill and start again.
+
+use crate::{Running, Sandbox};
+use rustix::process::Signal;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Memory of a node, and of the jobs of tests, which must not follow from the machine.
+pub const CLUSTER_MEMORY: &str = "256M";
+
+/// A server in a sandbox and the nodes that work for it.
+pub struct Cluster {
+    pub sandbox: Sandbox,
+    pub url: String,
+    server: Option<Running>,
+    /// A PostgreSQL that has the rows, where it is not the state directory.
+    database: Option<String>,
+    nodes: Vec<Running>,
+    started: u32,
+}
+
+impl Cluster {
+    /// Starts a server, and so many nodes with two slots each.
+    pub fn start(nodes: u32) -> Cluster {
+        Self::start_on(nodes, None)
+    }
+
+    /// The same with the rows in a PostgreSQL.
+    pub fn start_on(nodes: u32, database: Option<String>) -> Cluster {
+        let sandbox = Sandbox::new();
+        let server = serve(&sandbox, "127.0.0.1:0", database.as_deref());
+        server.wait_for_stderr("serving at");
+        let told = server.stderr_so_far();
+        let url = told.split_whitespace().find(|word| word.starts_with("http://"));
+        let url = url.expect("a server tells its URL").trim_end_matches(',').to_string();
+        let mut cluster =
+            Cluster { sandbox, url, server: Some(server), database, nodes: Vec::new(), started: 0 };
+        (0..nodes).for_each(|_| cluster.add_node());
+        cluster
+    }
+
+    /// Starts one more node, with a disk of its own.
+    pub fn add_node(&mut self) {
+        let name = format!("node-{}", self.started);
+        self.started += 1;
+        let mut command = self.sandbox.sailfish();
+        command.args([
+            "node",
+            "--server",
+            &self.url,
+            "--slots",
+            "2",
+            "--memory",
+            CLUSTER_MEMORY,
+            "--name",
+            &name,
+        ]);
+        command.arg("--disk").arg(self.node_disk(self.started - 1));
+        let node = Running::start(&mut command);
+        node.wait_for_stderr("joined");
+        self.nodes.push(node);
+    }
+
+    /// The disk of the node that was started as this one, counting from 0.
+    pub fn node_disk(&self, number: u32) -> PathBuf {
+        self.sandbox.path(&format!("node-disk-{number}"))
+    }
+
+    /// Kills the oldest node that lives, at once.
+    #[track_caller]
+    pub fn kill_node(&mut self) {
+        let node = self.nodes.remove(0);
+        node.signal(Signal::KILL);
+        // Programs of its tasks hold its outputs; it is not waited for.
+        drop(node);
+    }
+
+    /// Tells the oldest node that lives to end, and waits for it.
+    #[track_caller]
+    pub fn stop_node(&mut self) {
+        let node = self.nodes.remove(0);
+        node.signal(Signal::TERM);
+        node.wait().expect_success();
+    }
+
+    /// Kills the server at once and starts it again at the same address.
+    #[track_caller]
+    pub fn restart_server(&mut self) {
+        let server = self.server.take().expect("a server runs");
+        server.signal(Signal::KILL);
+        server.wait();
+        let started = self.another_server();
+        started.wait_for_stderr("serving at");
+        self.server = Some(started);
+    }
+
+    /// Starts a server at the address of the first; where that one lives, it waits.
+    pub fn another_server(&self) -> Running {
+        let address = self.url.trim_start_matches("http://");
+        serve(&self.sandbox, address, self.database.as_deref())
+    }
+
+    /// Kills the server at once.
+    #[track_caller]
+    pub fn kill_server(&mut self) {
+        let server = self.server.take().expect("a server runs");
+        server.signal(Signal::KILL);
+        server.wait();
+    }
+
+    /// A subcommand with `--server`.
+    pub fn sailfish(&self, args: &[&str]) -> Command {
+        let mut command = self.sandbox.sailfish();
+        command.args(args).args(["--server", &self.url]);
+        command
+    }
+
+    /// `sailfish run` on the cluster with memory and slots set, so that its sizes are those of an embedded run.
+    pub fn job(&self, args: &[&str]) -> Command {
+        let mut command = self.sailfish(&["run", "--memory", CLUSTER_MEMORY, "--slots", "2"]);
+        command.args(args);
+        command
+    }
+}
+
+fn serve(sandbox: &Sandbox, address: &str, database: Option<&str>) -> Running {
+    let mut command = sandbox.sailfish();
+    command.args(["server", "--listen", address, "--state"]).arg(sandbox.path("server-state"));
+    if let Some(database) = database {
+        command.args(["--database", database]);
+    }
+    Running::start(&mut command)
+}

@@ -1,0 +1,231 @@
+//! Jobs on a server and nodes, each a process of its own: the same outputs as on one machine, whatever dies.
+
+use blackbox::{CLUSTER_MEMORY, Cluster, Fifo, Running, corpus, part_lines};
+use rustix::process::Signal;
+use std::path::Path;
+
+const WORDS: &[&str] = &["--mapper", "builtin:words", "--reducer", "builtin:sum"];
+
+/// Text of some megabytes in two files: several map tasks.
+fn write_text(cluster: &Cluster) {
+    let text = corpus(6 << 20);
+    let (first, second) = text.split_at(text.len() / 2);
+    cluster.sandbox.write("in/a.txt", first);
+    cluster.sandbox.write("in/b.txt", second);
+}
+
+/// The parts of the same job in one process.
+fn embedded_parts(cluster: &Cluster, args: &[&str]) -> Vec<(String, Vec<u8>)> {
+    let sandbox = &cluster.sandbox;
+    let own = ["--memory", CLUSTER_MEMORY, "--slots", "2", "--output", "embedded"];
+    sandbox.run_job(&[args, &own].concat()).expect_success();
+    parts(cluster, "embedded")
+}
+
+fn parts(cluster: &Cluster, output: &str) -> Vec<(String, Vec<u8>)> {
+    let output = cluster.sandbox.path(output);
+    let read = |name: String| {
+        let bytes = std::fs::read(output.join(&name)).expect("a part can be read");
+        (name, bytes)
+    };
+    cluster.sandbox.part_names(&output).into_iter().map(read).collect()
+}
+
+/// What nodes and jobs leave on a disk of a node: nothing but lock files of nodes.
+fn left_on(disk: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(disk).expect("a node has made its disk");
+    let names = entries.map(|entry| entry.expect("a disk can be listed").file_name());
+    names.map(|name| name.to_string_lossy().into_owned()).filter(|name| !name.ends_with(".lock")).collect()
+}
+
+#[test]
+fn a_node_gives_what_one_machine_gives() {
+    let mut cluster = Cluster::start(1);
+    write_text(&cluster);
+    let args = [&["--input", "in"], WORDS].concat();
+    let expected = embedded_parts(&cluster, &args);
+    Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat())).wait().expect_success();
+    assert!(parts(&cluster, "out") == expected, "the parts differ");
+    Running::start(&mut cluster.sailfish(&["wait", "1"])).wait().expect_success();
+    let report = Running::start(&mut cluster.sailfish(&["report", "1", "--json"])).wait().expect_success();
+    assert_eq!(report.json()["proof"]["agrees"], true);
+    Running::start(&mut cluster.sailfish(&["cancel", "7"])).wait().expect_failure(2, &["no job 7"]);
+    look_from_afar(&cluster);
+    cluster.stop_node();
+    assert_eq!(left_on(&cluster.node_disk(0)), [""; 0]);
+}
+
+/// What a server tells of job 1 is what its state directory tells, and is printed the same way.
+fn look_from_afar(cluster: &Cluster) {
+    let state = cluster.sandbox.path("server-state");
+    let question = "select job, name, state, length(output) as long, null as none, 0.5 as half, x'00ff' as key from jobs";
+    for words in [
+        &["jobs"][..],
+        &["jobs", "--json"],
+        &["show", "1"],
+        &["report", "1"],
+        &["timeline", "1", "--json"],
+        &["timeline", "1", "--width", "80"],
+        &["state", question],
+        &["state", "--json", "--limit", "1", question],
+    ] {
+        let far = Running::start(&mut cluster.sailfish(words)).wait().expect_success();
+        let mut near = cluster.sandbox.sailfish();
+        near.args(words).arg("--state").arg(&state);
+        assert_eq!(far.text(), Running::start(&mut near).wait().expect_success().text());
+    }
+    for (words, complaint) in [
+        (&["show", "7"][..], "no job 7"),
+        (&["timeline", "7"], "no job 7"),
+        (&["state", "delete from jobs"], "not delete"),
+        (&["state", "select 1; select 2"], "one statement"),
+        (&["state", "select * from nothing"], "nothing"),
+    ] {
+        Running::start(&mut cluster.sailfish(words)).wait().expect_failure(2, &[complaint]);
+    }
+    let nodes = Running::start(&mut cluster.sailfish(&["nodes"])).wait().expect_success();
+    assert!(nodes.text().contains("node-0"), "{}", nodes.text());
+}
+
+#[test]
+fn rows_are_sorted_as_on_one_machine() {
+    let cluster = Cluster::start(1);
+    let rows =
+        ["tera", "gen", "--layout", "modern", "--rows", "50000", "--memory", CLUSTER_MEMORY, "--output"];
+    let generate = [&rows[..], &["rows"]].concat();
+    Running::start(&mut cluster.sailfish(&generate)).wait().expect_success();
+    let sort = ["tera", "sort", "--input", "rows", "--memory", CLUSTER_MEMORY, "--slots", "2", "--output"];
+    Running::start(&mut cluster.sailfish(&[&sort[..], &["out"]].concat())).wait().expect_success();
+    let mut embedded = cluster.sandbox.sailfish();
+    embedded.args(sort).arg("embedded").arg("--state").arg(cluster.sandbox.state());
+    Running::start(&mut embedded).wait().expect_success();
+    assert!(parts(&cluster, "out") == parts(&cluster, "embedded"), "the parts differ");
+}
+
+#[test]
+fn three_nodes_give_what_one_machine_gives() {
+    let cluster = Cluster::start(3);
+    write_text(&cluster);
+    let args = [&["--input", "in"], WORDS].concat();
+    embedded_parts(&cluster, &args);
+    Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat())).wait().expect_success();
+    let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
+    assert!(whole("out") == whole("embedded"), "the outputs differ");
+}
+
+/// Two of three nodes are killed, one after the other, while reducers hang; what they held is made again.
+#[test]
+fn nodes_that_die_take_no_output_with_them() {
+    let mut cluster = Cluster::start(3);
+    write_text(&cluster);
+    let (mut here, _silent, program) = hanging(&cluster);
+    let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", &program, "--total-order"];
+    let job = Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat()));
+    assert_eq!(here.read_line(), "here");
+    cluster.kill_node();
+    cluster.sandbox.write("go", "");
+    cluster.kill_node();
+    job.wait().expect_success();
+    embedded_parts(&cluster, &args);
+    let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
+    assert!(whole("out") == whole("embedded"), "the outputs differ");
+}
+
+/// A program that says on a pipe that it runs and hangs, until a file `go` lies in the sandbox.
+fn hanging(cluster: &Cluster) -> (Fifo, Fifo, String) {
+    let (here, silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
+    let go = cluster.sandbox.path("go");
+    let wait = format!("echo here > '{}'; read line < '{}'", here.text(), silent.text());
+    let text = format!("#!/bin/sh\n[ -e '{}' ] || {{ {wait}; }}\nexec cat\n", go.display());
+    let program = cluster.sandbox.script("hangs.sh", &text);
+    (here, silent, program.to_str().expect("a sandbox has a plain path").to_string())
+}
+
+/// Kills the only node while a program of the job hangs there; another one comes and does it all.
+fn check_killed_node(option: &str) {
+    println!("{option}");
+    let mut cluster = Cluster::start(1);
+    cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
+    let (mut here, _silent, program) = hanging(&cluster);
+    let job = Running::start(&mut cluster.job(&["--input", "in.txt", option, &program, "--output", "out"]));
+    assert_eq!(here.read_line(), "here");
+    cluster.kill_node();
+    cluster.sandbox.write("go", "");
+    cluster.add_node();
+    job.wait().expect_success();
+    let bytes = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
+    assert_eq!(part_lines(&bytes), [b"a\t2", b"b\t1", b"b\t3"]);
+}
+
+#[test]
+fn a_killed_node_is_replaced_in_the_middle_of_the_maps() {
+    check_killed_node("--mapper");
+}
+
+#[test]
+fn what_a_killed_node_held_is_made_again() {
+    check_killed_node("--reducer");
+}
+
+/// Kills the server while a program of the job hangs; the next one goes on where it was.
+fn check_killed_server(option: &str) {
+    println!("{option}");
+    let mut cluster = Cluster::start(1);
+    cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
+    let (mut here, mut silent, program) = hanging(&cluster);
+    let job = Running::start(&mut cluster.job(&["--input", "in.txt", option, &program, "--output", "out"]));
+    assert_eq!(here.read_line(), "here");
+    cluster.restart_server();
+    silent.write_line("go on");
+    job.wait().expect_success();
+    let bytes = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
+    assert_eq!(part_lines(&bytes), [b"a\t2", b"b\t1", b"b\t3"]);
+    // One attempt for each task: what ran was not started again.
+    let report = cluster.sandbox.report(&cluster.sandbox.path("out"));
+    assert_eq!((&report["map"]["attempts"], &report["reduce"]["attempts"]), (&1.into(), &1.into()));
+}
+
+#[test]
+fn a_killed_server_goes_on_in_the_middle_of_the_maps() {
+    check_killed_server("--mapper");
+}
+
+#[test]
+fn a_killed_server_goes_on_in_the_middle_of_the_reduces() {
+    check_killed_server("--reducer");
+}
+
+#[test]
+fn a_job_is_cancelled_from_afar_and_nothing_is_left() {
+    let mut cluster = Cluster::start(1);
+    cluster.sandbox.write("in.txt", "a\t1\n");
+    let (mut here, _silent, program) = hanging(&cluster);
+    let job =
+        Running::start(&mut cluster.job(&["--input", "in.txt", "--mapper", &program, "--output", "out"]));
+    here.read_line();
+    job.signal(Signal::INT);
+    job.wait().expect_failure(130, &["nothing is left"]);
+    assert!(!cluster.sandbox.path("out").exists());
+    cluster.stop_node();
+    assert_eq!(left_on(&cluster.node_disk(0)), [""; 0]);
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_told() {
+    let cluster = Cluster::start(0);
+    cluster.sandbox.write("in.txt", "a\t1\n");
+    let check = |command: &mut std::process::Command, texts: &[&str]| {
+        Running::start(command).wait().expect_failure(2, texts);
+    };
+    let run = ["run", "--input", "in.txt", "--output", "out"];
+    check(&mut cluster.sailfish(&run), &["no node works for the server"]);
+    check(
+        &mut cluster.job(&["--input", "in.txt", "--output", "out", "--keep-ifiles"]),
+        &["in a cluster yet"],
+    );
+    check(&mut cluster.job(&["--input", "-", "--output", "out"]), &["--input -"]);
+    let sized = |url| [&run[..], &["--memory", "64M", "--slots", "1", "--server", url]].concat();
+    check(cluster.sandbox.sailfish().args(sized("http://127.0.0.1:1")), &["cannot reach the server"]);
+    check(cluster.sandbox.sailfish().args(sized("nowhere")), &["no address of a server"]);
+    check(cluster.sandbox.sailfish().args(["server", "--listen", "0.0.0.0:0"]), &["no loopback address"]);
+}

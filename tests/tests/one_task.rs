@@ -1,0 +1,54 @@
+//! Jobs of one task: any executable, here and on a cluster.
+
+use blackbox::{Cluster, Running, Sandbox};
+
+#[test]
+fn a_program_is_run_on_this_machine() {
+    let sandbox = Sandbox::new();
+    let submit = |args: &[&str]| {
+        let mut command = sandbox.sailfish();
+        command.args(["submit", "--state"]).arg(sandbox.state()).args(args);
+        Running::start(&mut command).wait()
+    };
+    let said = submit(&["--env", "NAME=fish", "--", "sh", "-c", "echo hello $NAME; echo oh >&2"]);
+    let said = said.expect_success();
+    assert_eq!(said.text(), "hello fish\n");
+    assert!(said.stderr.contains("oh"), "{}", said.story());
+    submit(&["--", "sh", "-c", "echo no >&2; exit 7"]).expect_failure(7, &["no", "exit code 7"]);
+    submit(&["--", "no-such-program"]).expect_failure(2, &["no-such-program"]);
+}
+
+#[test]
+fn programs_are_run_on_a_cluster() {
+    let mut cluster = Cluster::start(1);
+    let submit = |args: &[&str]| {
+        let args = [&["submit", "--wait", "--count", "3"], args].concat();
+        let mut command = cluster.sandbox.sailfish();
+        command.args([&args[..1], &["--server", &cluster.url], &args[1..]].concat());
+        Running::start(&mut command).wait()
+    };
+    let said = submit(&["--", "sh", "-c", "echo hello $SAILFISH_INDEX"]).expect_success();
+    let hello = |line: &&str| line.starts_with("hello");
+    let text = said.text();
+    let said: Vec<&str> = text.lines().filter(hello).collect();
+    assert_eq!(said, ["hello 0", "hello 1", "hello 2"]);
+    submit(&["--", "sh", "-c", "echo no >&2; exit 7"]).expect_failure(7, &["no", "exit code 7"]);
+    Running::start(&mut cluster.sailfish(&["logs", "1000000"])).wait().expect_failure(2, &["no job 1000000"]);
+    let bench = ["bench", "jobs", "--jobs", "500", "--batch", "100", "--clients", "2"];
+    // The node would take some of them.
+    cluster.stop_node();
+    let said = Running::start(&mut cluster.sailfish(&bench)).wait().expect_success();
+    assert!(said.text().contains("finished: 500 jobs"), "{}", said.text());
+}
+
+#[test]
+fn jobs_that_wait_outlive_the_server() {
+    let mut cluster = Cluster::start(0);
+    let submit = ["bench", "jobs", "--only-submit", "--jobs", "2000"];
+    Running::start(&mut cluster.sailfish(&submit)).wait().expect_success();
+    cluster.restart_server();
+    cluster.add_node();
+    for job in ["1", "2000"] {
+        Running::start(&mut cluster.sailfish(&["wait", job])).wait().expect_success();
+    }
+}

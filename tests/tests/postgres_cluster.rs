@@ -1,0 +1,49 @@
+//! A cluster whose rows are in a PostgreSQL: it runs jobs, a standby takes over, and PostgreSQL may go and come back.
+
+use blackbox::{Cluster, Fifo, Running, part_lines};
+use private_postgres::PrivatePostgres;
+
+/// A cluster with one node and a job that hangs in its mapper until a line is written; None without PostgreSQL.
+fn hanging_job(what: &str) -> Option<(PrivatePostgres, Cluster, Running, Fifo)> {
+    let postgres = PrivatePostgres::start_or_say(what, &[])?;
+    let cluster = Cluster::start_on(1, Some(postgres.url("postgres")));
+    cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
+    let (mut here, silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
+    let wait = format!("echo here > '{}'; read line < '{}'", here.text(), silent.text());
+    let program = cluster.sandbox.script("hangs.sh", &format!("#!/bin/sh\n{wait}\nexec cat\n"));
+    let program = program.to_str().expect("a sandbox has a plain path");
+    let args = ["--input", "in.txt", "--mapper", program, "--output", "out"];
+    let job = Running::start(&mut cluster.job(&args));
+    assert_eq!(here.read_line(), "here");
+    Some((postgres, cluster, job, silent))
+}
+
+fn expect_sorted(cluster: &Cluster, job: Running) {
+    job.wait().expect_success();
+    let bytes = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
+    assert_eq!(part_lines(&bytes), [b"a\t2", b"b\t1", b"b\t3"]);
+    let report = cluster.sandbox.report(&cluster.sandbox.path("out"));
+    assert_eq!(report["map"]["attempts"], 1, "what ran was not started again");
+}
+
+#[test]
+fn a_standby_takes_over_when_the_leader_is_killed() {
+    let Some((_postgres, mut cluster, job, mut silent)) = hanging_job("a standby server") else { return };
+    let standby = cluster.another_server();
+    standby.wait_for_stderr("another server leads");
+    cluster.kill_server();
+    standby.wait_for_stderr("serving at");
+    silent.write_line("go on");
+    expect_sorted(&cluster, job);
+}
+
+#[test]
+fn postgres_may_be_restarted_in_the_middle_of_a_job() {
+    let Some((postgres, cluster, job, mut silent)) = hanging_job("a restart of PostgreSQL") else { return };
+    postgres.restart("immediate");
+    silent.write_line("go on");
+    expect_sorted(&cluster, job);
+    let bench = ["bench", "jobs", "--jobs", "10", "--only-submit"];
+    Running::start(&mut cluster.sailfish(&bench)).wait().expect_success();
+    Running::start(&mut cluster.sailfish(&["wait", "11"])).wait().expect_success();
+}
