@@ -9,11 +9,12 @@
 
 use crate::fold_table::FoldTable;
 use crate::function::{Emitter, KeysInBlock};
-use crate::hot_keys::{HotKeys, PackedKey, key_buffer, whole_amount};
+use crate::hot_keys::{HotKeys, PackedKey, key_buffer};
 use api::TaskFailure;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use reducer::fold::Fold;
+use reducer::whole_amount;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Part of a window's memory for hot keys.

@@ -11,8 +11,6 @@ const WAYS: usize = 4;
 const SETS_MAX: usize = 1 << 13;
 const SETS_MIN: usize = 1 << 9;
 const KEY_BYTES_MAX: usize = 16;
-/// Longest amount read here. Beyond any heat these cannot overflow a slot.
-const AMOUNT_DIGITS_MAX: usize = 8;
 /// Part of its heat that the neighbour of the coldest slot loses with each key that is new to the set: what was hot in
 /// one chapter must not stay for good.
 const COOLING: u32 = 8;
@@ -212,26 +210,9 @@ impl HotKeys {
     }
 }
 
-/// A value that is a few plain digits.
-#[inline]
-pub(crate) fn whole_amount(value: &[u8]) -> Option<u64> {
-    if value.is_empty() || value.len() > AMOUNT_DIGITS_MAX {
-        return None;
-    }
-    let mut amount = 0;
-    for byte in value {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        amount = amount * 10 + u64::from(digit);
-    }
-    Some(amount)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{HotKeys, PackedKey, key_buffer, whole_amount};
+    use super::{HotKeys, PackedKey, key_buffer};
     use std::collections::BTreeMap;
 
     #[test]
@@ -278,16 +259,5 @@ mod tests {
             displaced += gone.into_iter().flatten().filter(|gone| gone.key == key).count();
         }
         assert!(displaced <= 2, "{displaced} times");
-    }
-
-    #[test]
-    fn only_plain_digits_are_amounts() {
-        let check = |text: &str, expected| assert_eq!(whole_amount(text.as_bytes()), expected, "{text:?}");
-        check("1", Some(1));
-        check("00000012", Some(12));
-        check("99999999", Some(99_999_999));
-        for text in ["", "-1", "+1", "1.0", " 1", "1e3", "123456789", "x"] {
-            check(text, None);
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! The built-in reducers, and the one that writes the sorted pairs.
 
-use crate::fold::{Fold, FoldState};
+use crate::decimal::{Decimal, whole_amount};
+use crate::fold::{Fold, FoldState, NotANumber};
 use crate::function::{GroupedRecords, ReduceCounts, ReduceFunction};
 use crate::part::PartWriter;
 use api::TaskFailure;
@@ -19,6 +20,78 @@ impl ReduceFunction for PairWriter {
     }
 }
 
+/// Writes one line for each key: the exact sum of its values, as [`Fold::Sum`] has it. Most are a few digits, and those
+/// are added up without a decimal number behind them.
+#[derive(Default)]
+pub(crate) struct SumReducer {
+    key: Vec<u8>,
+    /// Sum of the values of the group that are plain amounts.
+    whole: u64,
+    /// Sum of its others, if there are any.
+    rest: Option<Decimal>,
+    text: Vec<u8>,
+}
+
+impl SumReducer {
+    #[inline]
+    fn add(&mut self, value: &[u8]) -> Result<(), NotANumber> {
+        if let Some(sum) = whole_amount(value).and_then(|amount| self.whole.checked_add(amount)) {
+            self.whole = sum;
+            return Ok(());
+        }
+        self.add_to_rest(value)
+    }
+
+    fn add_to_rest(&mut self, value: &[u8]) -> Result<(), NotANumber> {
+        match &mut self.rest {
+            Some(sum) => sum.add_text(value).ok_or(NotANumber),
+            None => {
+                self.rest = Some(Decimal::parse(value).ok_or(NotANumber)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes the sum of the group and forgets it.
+    #[inline]
+    fn write_group(&mut self, output: &mut PartWriter) -> Result<(), TaskFailure> {
+        let whole = std::mem::take(&mut self.whole);
+        let Some(mut sum) = self.rest.take() else {
+            return output.write_pair(&self.key, itoa::Buffer::new().format(whole).as_bytes());
+        };
+        sum.add(&Decimal::from_whole(whole));
+        self.text.clear();
+        sum.write_plain(&mut self.text);
+        output.write_pair(&self.key, &self.text)
+    }
+}
+
+impl ReduceFunction for SumReducer {
+    fn run(
+        &mut self,
+        input: &mut dyn GroupedRecords,
+        output: &mut PartWriter,
+    ) -> Result<ReduceCounts, TaskFailure> {
+        let mut groups = 0;
+        while let Some(record) = input.next()? {
+            if record.starts_group {
+                if groups > 0 {
+                    self.write_group(output)?;
+                }
+                groups += 1;
+                self.key.clear();
+                self.key.extend_from_slice(record.key);
+            }
+            let added = self.add(record.value);
+            added.map_err(|error| error.failure(Fold::Sum, record.key, record.value))?;
+        }
+        if groups > 0 {
+            self.write_group(output)?;
+        }
+        Ok(ReduceCounts { groups, unread_bytes: 0 })
+    }
+}
+
 /// Writes one line for each key: the fold of its values.
 pub(crate) struct FoldReducer {
     fold: Fold,
@@ -28,7 +101,8 @@ pub(crate) struct FoldReducer {
 }
 
 impl FoldReducer {
-    /// For every fold but the list, whose length has no bound: that is [`ListReducer`].
+    /// For every fold but the sum, which is [`SumReducer`], and the list, whose length has no bound: that is
+    /// [`ListReducer`].
     pub(crate) fn new(fold: Fold) -> Self {
         Self { fold, key: Vec::new(), arena: Vec::new(), result: Vec::new() }
     }

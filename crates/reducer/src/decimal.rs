@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 /// Digits up to which a number is read without a big number behind it.
 const SMALL_DIGITS_MAX: usize = 18;
+/// Most digits of what [`whole_amount`] reads.
+const AMOUNT_DIGITS_MAX: usize = 8;
 /// Longest number taken. Generous: the text of a sum is read again where it was a partial one.
 const NUMBER_BYTES_MAX: usize = 1 << 20;
 /// Largest exponent taken, either way, so that a few bytes cannot ask for gigabytes of digits.
@@ -148,6 +150,24 @@ fn parse_small(text: &[u8]) -> Option<(i64, u32)> {
     Some((if negative { -number } else { number }, scale))
 }
 
+/// A number that is nothing but a few digits: below 100 million, so that the sum of 2^37 of them fits 64 bits. None for
+/// any other text, number or not.
+#[inline]
+pub fn whole_amount(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > AMOUNT_DIGITS_MAX {
+        return None;
+    }
+    let mut amount = 0;
+    for byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        amount = amount * 10 + u64::from(digit);
+    }
+    Some(amount)
+}
+
 impl PartialEq for Decimal {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
@@ -208,7 +228,7 @@ fn write_small(mut digits: i128, mut scale: u32, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::Decimal;
+    use super::{Decimal, whole_amount};
 
     fn plain(number: &Decimal) -> String {
         let mut out = Vec::new();
@@ -236,6 +256,17 @@ mod tests {
         check("12345678901234567890.120", Some("12345678901234567890.12"));
         check("-1000000000000000000000", Some("-1000000000000000000000"));
         check("0.000000000000000000000001", Some("0.000000000000000000000001"));
+    }
+
+    #[test]
+    fn only_plain_digits_are_amounts() {
+        let check = |text: &str, expected| assert_eq!(whole_amount(text.as_bytes()), expected, "{text:?}");
+        check("1", Some(1));
+        check("00000012", Some(12));
+        check("99999999", Some(99_999_999));
+        for text in ["", "-1", "+1", "1.0", " 1", "1e3", "123456789", "x"] {
+            check(text, None);
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a reduce function is, and which ones there are.
 
 use crate::aggregate::{AGGREGATE, AggregateReducer};
-use crate::builtin::{FoldReducer, ListReducer, PairWriter};
+use crate::builtin::{FoldReducer, ListReducer, PairWriter, SumReducer};
 use crate::check_order::CheckOrderReducer;
 use crate::command::CommandReducer;
 use crate::fold::Fold;
@@ -155,7 +155,8 @@ pub fn reduce_function(
     };
     Ok(match fold {
         Fold::List => Box::new(ListReducer),
-        Fold::Count if pre_combined => Box::new(FoldReducer::new(Fold::Sum)),
+        Fold::Sum => Box::new(SumReducer::default()),
+        Fold::Count if pre_combined => Box::new(SumReducer::default()),
         fold => Box::new(FoldReducer::new(fold)),
     })
 }

@@ -30,7 +30,7 @@ mod program_lines;
 mod tera_join;
 
 pub use command::write_program_output;
-pub use decimal::Decimal;
+pub use decimal::{Decimal, whole_amount};
 pub use fields::FieldSplitter;
 pub use function::{
     FunctionUnusable, GroupedRecord, GroupedRecords, ReduceCounts, ReduceFunction, builtin_fold,
