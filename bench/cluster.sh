@@ -36,7 +36,8 @@ build=$(sha256sum "$sailfish" | cut -c 1-12)
 echo "# $(date -u +%H:%M:%S) cluster.sh --jobs $jobs; $(nproc) cores, Linux $(uname -r), $(stat -f -c %T "$work")," \
     "load $(cut -d ' ' -f 1 /proc/loadavg)" >> "$results"
 
-server='' nodes='' postgres=''
+. "$root/demo/postgres.sh"
+server='' nodes=''
 stop_server() {
     for pid in $nodes $server; do kill "$pid" 2> /dev/null || true; done
     for pid in $nodes $server; do wait "$pid" 2> /dev/null || true; done
@@ -44,8 +45,7 @@ stop_server() {
 }
 cleanup() {
     stop_server
-    [ -z "$postgres" ] || as_user "$programs/pg_ctl" -D "$postgres/data" -m immediate -w stop > /dev/null 2>&1 || true
-    [ -z "$postgres" ] || rm -rf "$postgres"
+    postgres_stop
     rm -rf "$work"
 }
 trap 'exit 130' INT TERM
@@ -108,21 +108,9 @@ until grep -q joined "$work/node.log"; do sleep 0.02; done
 row "/bin/true, one node of 4 slots" "$(rate_of)" jobs/s 800
 stop_server
 
-# The newest version that a distribution keeps, or one of PATH. PostgreSQL does not run as root.
-programs=$(ls -d /usr/lib/postgresql/*/bin 2> /dev/null | sort -V | tail -n 1)
-[ -n "$programs" ] || programs=$(dirname "$(command -v initdb || echo /none)")
-as_user() {
-    if [ "$(id -u)" = 0 ]; then setpriv --reuid=postgres --regid=postgres --clear-groups "$@"; else "$@"; fi
-}
-if [ -x "$programs/initdb" ]; then
-    port=${PGPORT:-54391}
-    postgres=$(mktemp -d "${TMPDIR:-/tmp}/sailfish-cluster-XXXXXX")
-    [ "$(id -u)" != 0 ] || chown postgres "$postgres"
-    as_user "$programs/initdb" -D "$postgres/data" -U sailfish -A trust -E UTF8 --locale=C > /dev/null
-    as_user "$programs/pg_ctl" -D "$postgres/data" -l "$postgres/log" -w -o "-p $port -k $postgres \
-        -c listen_addresses=127.0.0.1 -c shared_buffers=1GB -c max_wal_size=8GB" start > /dev/null
-    rates PostgreSQL 2500 --state "$work/postgres" --database "postgres://sailfish@127.0.0.1:$port/postgres"
+if postgres_start "$work" shared_buffers=1GB max_wal_size=8GB; then
+    rates PostgreSQL 2500 --state "$work/postgres" --database "$postgres_url"
 else
-    echo "PostgreSQL: not run: there is none (initdb, pg_ctl)"
+    echo "PostgreSQL: not run"
 fi
 echo "Raw rows: ${results#"$root"/}"

@@ -8,7 +8,6 @@ cd "$(dirname "$0")/.."
 history=${1:-1000000}
 target=${CARGO_TARGET_DIR:-target}
 dir=${BENCH_DIR:-$target/bench}/store
-port=${PGPORT:-54390}
 
 cargo build --release --locked -p metastore --example apply_rate
 rate=$target/release/examples/apply_rate
@@ -29,21 +28,12 @@ echo "SQLite"
 measure "$dir/state"
 rm -rf "$dir/state"
 
-# The newest version that a distribution keeps, or one of PATH. PostgreSQL does not run as root.
-programs=$(ls -d /usr/lib/postgresql/*/bin 2> /dev/null | sort -V | tail -n 1)
-[ -n "$programs" ] || programs=$(dirname "$(command -v initdb)")
-as_user() {
-    if [ "$(id -u)" = 0 ]; then setpriv --reuid=postgres --regid=postgres --clear-groups "$@"; else "$@"; fi
-}
-data=$(mktemp -d "${TMPDIR:-/tmp}/sailfish-store-XXXXXX")
-[ "$(id -u)" != 0 ] || chown postgres "$data"
+. demo/postgres.sh
 stop() {
-    as_user "$programs/pg_ctl" -D "$data/data" -m immediate -w stop > /dev/null 2>&1 || true
-    rm -rf "$data" "$dir"
+    postgres_stop
+    rm -rf "$dir"
 }
 trap stop EXIT INT TERM
-as_user "$programs/initdb" -D "$data/data" -U sailfish -A trust -E UTF8 --locale=C > /dev/null
-as_user "$programs/pg_ctl" -D "$data/data" -l "$data/log" -w \
-    -o "-p $port -k $data -c listen_addresses=127.0.0.1 -c shared_buffers=1GB -c max_wal_size=8GB" start > /dev/null
+postgres_start "$dir" shared_buffers=1GB max_wal_size=8GB
 echo "PostgreSQL"
-measure "postgres://sailfish@127.0.0.1:$port/postgres"
+measure "$postgres_url"

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# A cluster on this machine as separate processes: one server, four nodes in two racks, jobs of two users at once, a
-# question in SQL, a node that leaves in the middle. Usage: demo/cluster.sh SAILFISH XTASK DIR
+# A cluster on this machine as separate processes: PostgreSQL, one server, four nodes in two racks, jobs of two users at once,
+# a question in SQL, a node that leaves in the middle. Without a PostgreSQL to start, the rows lie in SQLite.
+# Usage: demo/cluster.sh SAILFISH XTASK DIR
 set -euo pipefail
+. "$(dirname "$0")/postgres.sh"
 sailfish=$1 xtask=$2 dir=$3
 rm -rf "$dir" && mkdir -p "$dir"
 say() { printf '\n== %s\n' "$*"; }
@@ -11,11 +13,14 @@ server=() nodes=()
 finish() {
     for pid in "${nodes[@]}" "${server[@]}"; do kill -TERM "$pid" 2> "$dir/finish" || true; done
     wait
+    postgres_stop
 }
 trap finish EXIT
 
 say "A server, and four nodes in two racks"
-"$sailfish" server --listen 127.0.0.1:0 --state "$dir/state" > "$dir/url" &
+database=()
+if postgres_start "$dir"; then database=(--database "$postgres_url"); fi
+"$sailfish" server --listen 127.0.0.1:0 --state "$dir/state" "${database[@]}" > "$dir/url" &
 server=($!)
 until [ -s "$dir/url" ]; do kill -0 "${server[0]}"; sleep 0.1; done
 url=$(head -n 1 "$dir/url")

@@ -1,6 +1,7 @@
 //! A PostgreSQL for tests: a cluster of its own in a temporary directory, on a port of its own, gone with the value.
 //! PostgreSQL refuses to run as root; then it runs as `postgres` or `nobody`.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -14,6 +15,8 @@ use tempfile::TempDir;
 const VERSIONED_DIR: &str = "/usr/lib/postgresql";
 /// Ports that somebody else takes between our look and PostgreSQL's are tried again, this often.
 const TRIES_MAX: u32 = 5;
+/// Starts after a kill, each of which fails while processes of the one before still end.
+const BEGINS_MAX: u32 = 100;
 const USER: &str = "sailfish";
 
 /// A PostgreSQL that runs until the value is dropped.
@@ -131,6 +134,27 @@ impl PrivatePostgres {
         ];
         self.run("pg_ctl", &arguments)
             .map_err(|error| format!("{error}\n{}", fs::read_to_string(&log).unwrap_or_default()))
+    }
+
+    /// Kills all of its processes at once, as when the machine loses power, and starts it again on the same port.
+    ///
+    /// # Panics
+    /// Where it does not run, or does not come back.
+    pub fn kill_and_begin(&self) {
+        let lock = fs::read_to_string(self.data().join("postmaster.pid"))
+            .expect("a running PostgreSQL has a lock file");
+        let pid = lock.lines().next().and_then(|line| line.trim().parse().ok()).and_then(Pid::from_raw);
+        let pid = pid.expect("the first line of the lock file is the first process");
+        // The others see that the first is gone and end; the next start waits for them.
+        kill_process(pid, Signal::KILL).expect("a process of ours can be killed");
+        let mut last = String::new();
+        for _ in 0..BEGINS_MAX {
+            match self.begin() {
+                Ok(()) => return,
+                Err(error) => last = error,
+            }
+        }
+        panic!("PostgreSQL does not come back: {last}");
     }
 
     /// The directory of its data.
