@@ -331,7 +331,7 @@ pub struct ErrorAnswer {
     pub message: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
     /// The request cannot be understood, or asks for what cannot be.
@@ -345,6 +345,8 @@ pub enum ErrorCode {
     VersionMismatch,
     Unauthenticated,
     Forbidden,
+    /// The caller asked too often, or has too many jobs: not now.
+    TooMany,
     TooLarge,
     /// The server cannot go on; another one may.
     Failed,

@@ -25,6 +25,7 @@ pub mod job_file;
 pub mod key_bytes;
 pub mod key_rules;
 pub mod layout;
+pub mod people;
 pub mod proof;
 pub mod report;
 pub mod task;

@@ -1,11 +1,13 @@
 //! The command line.
 
 use crate::cluster::{LocalArgs, NodeArgs, ServerArgs};
+use crate::connect::{CredentialArgs, Site};
 use crate::exit::Failure;
 use crate::key_options::KeyArgs;
 use crate::shuffle_bench::BenchCommand;
 use crate::submit::SubmitArgs;
 use crate::tera_jobs::TeraCommand;
+use crate::tokens::TokenCommand;
 use api::Codec;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use client::Blocking;
@@ -70,12 +72,20 @@ pub struct StateArgs {
     /// Work with the cluster of this server, as in http://127.0.0.1:7070, in place of this machine
     #[arg(long, value_name = "URL", conflicts_with = "state")]
     pub server: Option<String>,
+    #[command(flatten)]
+    pub credentials: CredentialArgs,
 }
 
 impl StateArgs {
     /// A connection to the server, where one is named.
     pub fn connection(&self) -> Result<Option<Blocking>, Failure> {
-        self.server.as_deref().map(Blocking::new).transpose().map_err(Failure::from_client)
+        self.site().map(|site| site.connect()).transpose()
+    }
+
+    /// The server with what it is shown, where one is named.
+    pub fn site(&self) -> Option<Site> {
+        let url = self.server.clone()?;
+        Some(Site { url, credentials: self.credentials.clone() })
     }
 
     /// The state directory, for a command that cannot ask a server yet.
@@ -96,6 +106,8 @@ pub struct NodesArgs {
     /// The server they work for, as in http://127.0.0.1:7070
     #[arg(long, value_name = "URL")]
     pub server: String,
+    #[command(flatten)]
+    pub credentials: CredentialArgs,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -109,6 +121,8 @@ pub struct ClusterJobArgs {
     /// The server that has it, as in http://127.0.0.1:7070
     #[arg(long, value_name = "URL")]
     pub server: String,
+    #[command(flatten)]
+    pub credentials: CredentialArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -139,6 +153,9 @@ pub enum Command {
     Wait(ClusterJobArgs),
     /// List the nodes of a cluster that live
     Nodes(NodesArgs),
+    /// Say who may do what on a server: make, revoke and list tokens
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// List jobs, newest first
     Jobs(JobsArgs),
     /// Show one job: what it was, its stages, attempts, failures and events

@@ -5,8 +5,8 @@ use crate::terminal::{print, tell};
 use crate::{machine, memory_size, store};
 use anyhow::{Context, anyhow, ensure};
 use api::control::{NodeInfo, PROTOCOL_VERSION};
-use client::NodeLink;
-use dataport::{Chunkservers, DataClient};
+use client::{Blocking, NodeLink};
+use data_port::DataPort;
 use metastore::Metastore;
 use node::{Disks, Node, NodeOptions, Remote};
 use program::Programs;
@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 mod args;
+mod data_port;
+mod entrance;
 mod local;
 
 pub use args::{LocalArgs, NodeArgs, ServerArgs};
@@ -58,10 +60,7 @@ pub fn run_server(args: &ServerArgs) -> Result<(), Failure> {
             format!("--listen {}: give an address and a port, as in 127.0.0.1:7070", args.listen)
         })
         .map_err(Failure::refused)?;
-    if !listen.ip().is_loopback() {
-        let why = "other machines must not reach it before there are tokens and TLS";
-        return Err(Failure::refused(anyhow!("--listen {listen} is no loopback address: {why}")));
-    }
+    entrance::check(args, listen).map_err(Failure::refused)?;
     let state_dir = store::state_dir(args.state.as_deref()).map_err(Failure::refused)?;
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let leads = Arc::new(AtomicBool::new(false));
@@ -91,11 +90,17 @@ pub fn run_server(args: &ServerArgs) -> Result<(), Failure> {
         let listener =
             tokio::net::TcpListener::bind(listen).await.with_context(|| format!("--listen {listen}"))?;
         let address = listener.local_addr().context("finding the address")?;
-        tell(&format!("sailfish: serving at http://{address}, state in {}", store.path().display()));
-        print(&format!("http://{address}\n"))?;
-        let port = controlport::Port::new(Arc::clone(&server), store);
+        let (access, tls) = entrance::open(args, &state_dir, address)?;
+        let state = store.path().display().to_string();
+        let port = controlport::Port::open(Arc::clone(&server), store, access).await?;
+        if args.require_tokens {
+            entrance::give_admin_token(&port, &state_dir).await?;
+        }
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        tell(&format!("sailfish: serving at {scheme}://{address}, state in {state}"));
+        print(&format!("{scheme}://{address}\n"))?;
         tokio::select! {
-            served = controlport::serve(listener, port, std::future::pending()) => served.context("serving"),
+            served = controlport::serve(listener, tls, port, std::future::pending()) => served.context("serving"),
             _ = stopped => Ok(()),
             _ = server.stopped() => {
                 Err(anyhow!("the server ended: {}", server.failure().unwrap_or_default()))
@@ -111,7 +116,8 @@ pub fn run_server(args: &ServerArgs) -> Result<(), Failure> {
 pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     machine::raise_open_file_limit();
     let mut info = node_info(args).map_err(Failure::refused)?;
-    let data_port = DataPort::open(&args.listen).map_err(Failure::refused)?;
+    let credentials = args.credentials.read()?;
+    let data_port = DataPort::open(args, &credentials).map_err(Failure::refused)?;
     info.data_url = data_port.url.clone();
     let disks: Vec<PathBuf> = match args.disk.is_empty() {
         true => vec![store::state_dir(None).map_err(Failure::refused)?.join("disk")],
@@ -133,7 +139,8 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         std::process::exit(0);
     })?;
     while !stopping.load(Ordering::Relaxed) {
-        let link = NodeLink::join(&args.server, &info).map_err(Failure::from_client)?;
+        let connection = Blocking::with(&args.server, &credentials).map_err(Failure::from_client)?;
+        let link = NodeLink::join(connection, &info).map_err(Failure::from_client)?;
         let (node, incarnation) = (link.node(), link.incarnation().to_string());
         tell(&format!("sailfish: {} joined {} as {node}", info.name, args.server));
         let disks = Disks::open(&disks, &incarnation).context("--disk").map_err(Failure::refused)?;
@@ -143,7 +150,8 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             NodeOptions { slots: info.slots, start_dir: start_dir.clone(), programs: Arc::clone(&programs) };
         let running = Node::start(remote.clone(), options).map_err(anyhow::Error::from)?;
         running.share_record_data(remote);
-        let serving = data_port.serve(running.chunkservers(node::data_incarnation(node), None))?;
+        let serving =
+            data_port.serve(running.chunkservers(node::data_incarnation(node), data_port.token.clone()))?;
         running.join();
         serving.abort();
         current.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -152,41 +160,6 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// Where other nodes append and read.
-struct DataPort {
-    runtime: tokio::runtime::Runtime,
-    listener: std::net::TcpListener,
-    url: String,
-    client: DataClient,
-}
-
-impl DataPort {
-    fn open(listen: &str) -> anyhow::Result<DataPort> {
-        let address: SocketAddr =
-            listen.parse().with_context(|| format!("--listen {listen}: give an address and a port"))?;
-        let why = "other machines must not reach it before there are tokens and TLS";
-        ensure!(address.ip().is_loopback(), "--listen {listen} is no loopback address: {why}");
-        let listener = std::net::TcpListener::bind(address).with_context(|| format!("--listen {listen}"))?;
-        listener.set_nonblocking(true).context("--listen")?;
-        let url = format!("http://{}", listener.local_addr().context("--listen")?);
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("data")
-            .enable_all()
-            .build()
-            .context("starting the threads of the data port")?;
-        let client = DataClient::new(runtime.handle().clone(), None).context("starting the data port")?;
-        Ok(DataPort { runtime, listener, url, client })
-    }
-
-    fn serve(&self, chunkservers: Arc<dyn Chunkservers>) -> anyhow::Result<tokio::task::JoinHandle<()>> {
-        let listener = self.listener.try_clone().context("starting the data port")?;
-        let _inside = self.runtime.enter();
-        let listener = tokio::net::TcpListener::from_std(listener).context("starting the data port")?;
-        Ok(self.runtime.spawn(controlport::serve_data(listener, dataport::router(chunkservers))))
-    }
 }
 
 fn node_info(args: &NodeArgs) -> anyhow::Result<NodeInfo> {

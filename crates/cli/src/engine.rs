@@ -27,8 +27,8 @@ pub struct Ended {
 
 /// Runs one job. Returns when it is over and everything it started has ended.
 pub fn execute(plan: Plan, display: Display) -> Result<Ended, Failure> {
-    if let Some(url) = plan.server.clone() {
-        return remote::execute(&url, plan, display);
+    if let Some(site) = plan.server.clone() {
+        return remote::execute(&site, plan, display);
     }
     let programs = Arc::new(Programs::new());
     let interrupt = Interrupt::listen(Arc::clone(&programs))?;

@@ -28,6 +28,11 @@ impl Failure {
         Self { code: REFUSED, error: Some(error.into()) }
     }
 
+    /// Why, for whoever gives the code.
+    pub fn into_error(self) -> anyhow::Error {
+        self.error.unwrap_or_else(|| anyhow::anyhow!("it ended with code {}", self.code))
+    }
+
     /// Ends with a code; what there is to say has been said.
     pub fn said(code: u8) -> Self {
         Self { code, error: None }
@@ -64,9 +69,14 @@ impl Failure {
             Some(ErrorCode::Refused | ErrorCode::BadRequest | ErrorCode::NotFound) => REFUSED,
             Some(ErrorCode::VersionMismatch | ErrorCode::TooLarge) => REFUSED,
             Some(ErrorCode::Unauthenticated | ErrorCode::Forbidden) => REFUSED,
-            Some(ErrorCode::UnknownNode | ErrorCode::Failed) => FAILED,
+            Some(ErrorCode::UnknownNode | ErrorCode::TooMany | ErrorCode::Failed) => FAILED,
             None => match error {
-                ClientError::BadUrl { .. } | ClientError::Unreachable { .. } => REFUSED,
+                ClientError::BadUrl { .. }
+                | ClientError::TokenInClear { .. }
+                | ClientError::NobodyBelieved { .. }
+                | ClientError::Untrusted { .. }
+                | ClientError::Trust(_)
+                | ClientError::Unreachable { .. } => REFUSED,
                 _ => FAILED,
             },
         };

@@ -1,6 +1,7 @@
 //! What the user asked for: the options of the command line over those of the job file.
 
 use crate::args::RunArgs;
+use crate::connect::Site;
 use crate::key_options::KeyOptions;
 use crate::record_formats::FormatOptions;
 use anyhow::Context;
@@ -22,7 +23,7 @@ pub struct JobOptions {
     pub memory: Option<String>,
     pub slots: Option<u32>,
     pub state: Option<PathBuf>,
-    pub server: Option<String>,
+    pub server: Option<Site>,
     pub disk: Vec<String>,
     pub file: Vec<String>,
     pub env: Vec<(String, String)>,
@@ -86,6 +87,7 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
         env.push((name.to_string(), value.to_string()));
     }
     let codec = args.codec.map(Codec::from);
+    let server = args.state.site();
     let flag = |given: Option<bool>, written: Option<bool>| given.or(written).unwrap_or(false);
     Ok(JobOptions {
         name: args.name.or(file.name),
@@ -97,7 +99,7 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
         memory: args.memory.or(file.memory),
         slots: args.slots.or(file.slots),
         state: args.state.state.or(file.state),
-        server: args.state.server,
+        server,
         disk: list(args.disk, file.disk),
         file: list(args.file, file.file),
         env,

@@ -1,6 +1,7 @@
 //! `sailfish bench jobs`: how many jobs of one task a server takes from submit to the stored end, and how long one waits
 //! on an idle server. Clients pull over HTTP as nodes do, and run nothing.
 
+use crate::connect::CredentialArgs;
 use crate::exit::Failure;
 use crate::terminal::print;
 use anyhow::{Context, ensure};
@@ -27,6 +28,8 @@ pub struct JobsBenchArgs {
     /// The server, as in http://127.0.0.1:7070; it should have no other work
     #[arg(long, value_name = "URL")]
     pub server: String,
+    #[command(flatten)]
+    pub credentials: CredentialArgs,
     /// Jobs
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub jobs: u64,
@@ -94,6 +97,11 @@ fn print_rate(what: &str, jobs: u64, began: Instant) -> anyhow::Result<()> {
     print(&format!("{what}: {jobs} jobs in {seconds:.2} s, {:.0} jobs/s\n", jobs as f64 / seconds))
 }
 
+fn connect(args: &JobsBenchArgs) -> anyhow::Result<Client> {
+    let credentials = args.credentials.read().map_err(Failure::into_error)?;
+    Ok(Client::with(&args.server, &credentials)?)
+}
+
 fn batch(args: &JobsBenchArgs, count: u64) -> JobBatch {
     let directory = if args.words.is_empty() { "".into() } else { std::env::temp_dir() };
     let task = RunTask { words: args.words.clone(), directory, env: Vec::new() };
@@ -102,7 +110,7 @@ fn batch(args: &JobsBenchArgs, count: u64) -> JobBatch {
 
 /// Hands all jobs in; the answer is the number of the last.
 async fn submit(args: &JobsBenchArgs) -> anyhow::Result<JobId> {
-    let client = Client::new(&args.server)?;
+    let client = connect(args)?;
     let (mut left, mut last) = (args.jobs, JobId(0));
     while left > 0 {
         let count = left.min(args.batch as u64);
@@ -117,7 +125,7 @@ async fn submit(args: &JobsBenchArgs) -> anyhow::Result<JobId> {
 async fn by_nodes(args: &JobsBenchArgs) -> anyhow::Result<()> {
     let began = Instant::now();
     let last = submit(args).await?;
-    let client = Client::new(&args.server)?;
+    let client = connect(args)?;
     for job in (last.0 - args.jobs.min(64) as i64 + 1)..=last.0 {
         client.wait(JobId(job)).await?;
     }
@@ -125,7 +133,7 @@ async fn by_nodes(args: &JobsBenchArgs) -> anyhow::Result<()> {
 }
 
 async fn latency(args: &JobsBenchArgs, mut starts: mpsc::Receiver<Instant>) -> anyhow::Result<()> {
-    let client = Client::new(&args.server)?;
+    let client = connect(args)?;
     let mut times = Vec::new();
     for _ in 0..args.jobs {
         let began = Instant::now();
@@ -148,7 +156,7 @@ struct Puller {
 
 impl Puller {
     async fn join(args: &JobsBenchArgs, number: u32) -> anyhow::Result<Puller> {
-        let client = Client::new(&args.server)?;
+        let client = connect(args)?;
         let info = NodeInfo {
             protocol: PROTOCOL_VERSION,
             version: env!("CARGO_PKG_VERSION").to_string(),

@@ -17,6 +17,7 @@
 
 mod args;
 mod cluster;
+mod connect;
 mod duration;
 mod engine;
 mod escape;
@@ -55,6 +56,7 @@ mod tables;
 mod tera_jobs;
 mod terminal;
 mod timeline;
+mod tokens;
 mod verify;
 
 use args::{Cli, Command};
@@ -102,6 +104,7 @@ fn start(command: Command) -> Result<(), Failure> {
         Command::Cancel(args) => remote::cancel(&args),
         Command::Wait(args) => remote::wait(&args),
         Command::Nodes(args) => nodes::run(&args),
+        Command::Token(command) => tokens::run(&command),
         Command::Jobs(args) => jobs::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Report(args) => report::run(&args),

@@ -7,11 +7,10 @@ use crate::tables::{left, right, table};
 use crate::terminal::print;
 use crate::{escape, quantity};
 use api::control::NodeStatus;
-use client::Blocking;
 
 /// Prints the nodes that live, by number.
 pub fn run(args: &NodesArgs) -> Result<(), Failure> {
-    let connection = Blocking::new(&args.server).map_err(Failure::from_client)?;
+    let connection = args.credentials.connect(&args.server)?;
     let cluster = connection.run(async |client| client.cluster().await).map_err(Failure::from_client)?;
     if args.json {
         let text = serde_json::to_string_pretty(&cluster).map_err(anyhow::Error::from)?;

@@ -1,5 +1,7 @@
 //! Everything that can be checked before a job is submitted, and the specification that comes out of it.
 
+use crate::connect::Site;
+use crate::exit::Failure;
 use crate::job_options::{FunctionText, JobOptions};
 use crate::paths;
 use crate::record_formats::{self, Functions};
@@ -18,7 +20,7 @@ pub struct Plan {
     pub splits: Vec<Split>,
     pub state_dir: PathBuf,
     /// The server of the cluster that runs it; None: this process.
-    pub server: Option<String>,
+    pub server: Option<Site>,
     pub start_dir: PathBuf,
     pub json: bool,
     /// Where the output goes that is to be printed.
@@ -107,14 +109,14 @@ fn disks(options: &JobOptions, state_dir: &Path) -> anyhow::Result<Vec<PathBuf>>
 }
 
 fn memory_and_slots(options: &JobOptions) -> anyhow::Result<(u64, u32)> {
-    resources(options.memory.as_deref(), options.slots, options.server.as_deref())
+    resources(options.memory.as_deref(), options.slots, options.server.as_ref())
 }
 
 /// Memory and slots of a job, as asked for, or else what there is: here, or in a cluster.
 pub(crate) fn resources(
     memory: Option<&str>,
     slots: Option<u32>,
-    server: Option<&str>,
+    server: Option<&Site>,
 ) -> anyhow::Result<(u64, u32)> {
     let asked_bytes = memory
         .map(|text| memory_size::parse(text).with_context(|| format!("--memory {text:?}")))
@@ -125,8 +127,8 @@ pub(crate) fn resources(
             asked_bytes.unwrap_or_else(machine::default_memory_bytes),
             slots.unwrap_or_else(machine::default_slots),
         ),
-        (_, _, Some(url)) => {
-            let (memory_bytes, cluster_slots) = remote::resources(url)?;
+        (_, _, Some(site)) => {
+            let (memory_bytes, cluster_slots) = remote::resources(site).map_err(Failure::into_error)?;
             let slots = slots.unwrap_or(cluster_slots.min(machine::SLOTS_MAX));
             (asked_bytes.unwrap_or(memory_bytes), slots)
         }

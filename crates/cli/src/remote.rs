@@ -1,6 +1,7 @@
 //! A job of a cluster: handed in over HTTP, watched and waited for.
 
 use crate::args::ClusterJobArgs;
+use crate::connect::Site;
 use crate::engine::Ended;
 use crate::exit::{FAILED, Failure, INTERRUPTED};
 use crate::interrupt::Interrupt;
@@ -11,7 +12,6 @@ use crate::terminal::tell;
 use anyhow::Context;
 use api::JobReport;
 use api::control::{JobOutcome, JobProgress, JobSubmission};
-use client::Blocking;
 use ids::JobId;
 use node::NodeProgress;
 use program::Programs;
@@ -19,17 +19,17 @@ use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 /// Memory that every node has for a job, and the slots of all.
-pub fn resources(url: &str) -> anyhow::Result<(u64, u32)> {
-    let status = Blocking::new(url)?.run(async |client| client.cluster().await)?;
-    let memory_bytes = status.memory_bytes();
-    let memory_bytes = memory_bytes.with_context(|| format!("no node works for the server at {url} yet"))?;
+pub fn resources(site: &Site) -> Result<(u64, u32), Failure> {
+    let status = site.connect()?.run(async |client| client.cluster().await).map_err(Failure::from_client)?;
+    let missing = || format!("no node works for the server at {} yet", site.url);
+    let memory_bytes = status.memory_bytes().with_context(missing).map_err(Failure::refused)?;
     Ok((memory_bytes, status.slots().max(1)))
 }
 
 /// Runs one job. Returns when it is over.
-pub fn execute(url: &str, plan: Plan, display: Display) -> Result<Ended, Failure> {
+pub fn execute(site: &Site, plan: Plan, display: Display) -> Result<Ended, Failure> {
     let interrupt = Interrupt::listen(Arc::new(Programs::new()))?;
-    let connection = Arc::new(Blocking::new(url).map_err(Failure::from_client)?);
+    let connection = Arc::new(site.connect()?);
     let begin = Instant::now();
     let submission = JobSubmission {
         spec: plan.spec.clone(),
@@ -91,21 +91,21 @@ fn estimated_phases(job: &JobProgress, input_bytes: u64) -> Vec<Phase> {
 }
 
 /// The report of a job.
-pub fn report(url: &str, job: JobId) -> Result<JobReport, Failure> {
-    let connection = Blocking::new(url).map_err(Failure::from_client)?;
+pub fn report(site: &Site, job: JobId) -> Result<JobReport, Failure> {
+    let connection = site.connect()?;
     connection.run(async |client| client.report(job).await).map_err(Failure::from_client)
 }
 
 /// `sailfish cancel`.
 pub fn cancel(args: &ClusterJobArgs) -> Result<(), Failure> {
-    let connection = Blocking::new(&args.server).map_err(Failure::from_client)?;
+    let connection = args.credentials.connect(&args.server)?;
     let cancelled = connection.run(async |client| client.cancel(JobId(args.job), "cancelled").await);
     cancelled.map_err(Failure::from_client)
 }
 
 /// `sailfish wait`.
 pub fn wait(args: &ClusterJobArgs) -> Result<(), Failure> {
-    let connection = Blocking::new(&args.server).map_err(Failure::from_client)?;
+    let connection = args.credentials.connect(&args.server)?;
     let job = args.job;
     let outcome =
         connection.run(async |client| client.wait(JobId(job)).await).map_err(Failure::from_client)?;

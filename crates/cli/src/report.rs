@@ -28,8 +28,8 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
             Failure::from(anyhow!("job {job} is {state}: {reason}; see `sailfish show {job}`"))
         })
     };
-    let report = match &args.state.server {
-        Some(url) => remote::report(url, job)?,
+    let report = match args.state.site() {
+        Some(site) => remote::report(&site, job)?,
         None => store::look(args.state.state.as_deref(), read)?,
     };
     if args.json {

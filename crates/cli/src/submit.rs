@@ -1,6 +1,7 @@
 //! `sailfish submit` and `sailfish logs`: jobs of one task each, any executable, on a cluster or on this machine.
 
 use crate::args::ClusterJobArgs;
+use crate::connect::CredentialArgs;
 use crate::exit::{FAILED, Failure, INTERRUPTED};
 use crate::interrupt::Interrupt;
 use crate::terminal::{print, tell};
@@ -24,6 +25,8 @@ pub struct SubmitArgs {
     /// current directory must lie where nodes find them
     #[arg(long, value_name = "URL", conflicts_with = "state")]
     pub server: Option<String>,
+    #[command(flatten)]
+    pub credentials: CredentialArgs,
     /// Directory of the state [default: sailfish in the XDG state directory]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
@@ -60,7 +63,7 @@ pub fn run(args: &SubmitArgs) -> Result<(), Failure> {
     });
     let batches: Vec<JobBatch> = batches.collect();
     match &args.server {
-        Some(url) => on_cluster(url, args.wait, &batches),
+        Some(url) => on_cluster(args.credentials.connect(url)?, args.wait, &batches),
         None => on_this_machine(args, batches),
     }
 }
@@ -87,8 +90,7 @@ fn numbers(batch: SubmittedBatch) -> impl Iterator<Item = JobId> {
     (0..i64::from(batch.count)).map(move |index| JobId(batch.first.0 + index))
 }
 
-fn on_cluster(url: &str, wait: bool, batches: &[JobBatch]) -> Result<(), Failure> {
-    let connection = Blocking::new(url).map_err(Failure::from_client)?;
+fn on_cluster(connection: Blocking, wait: bool, batches: &[JobBatch]) -> Result<(), Failure> {
     let mut jobs = Vec::new();
     for batch in batches {
         let submitted = connection.run(async |client| client.submit_batch(batch).await);
@@ -169,7 +171,7 @@ fn print_logs(logs: &JobLogs) -> Result<(), Failure> {
 
 /// `sailfish logs`: what the program of a job wrote, each output to its own.
 pub fn logs(args: &ClusterJobArgs) -> Result<(), Failure> {
-    let connection = Blocking::new(&args.server).map_err(Failure::from_client)?;
+    let connection = args.credentials.connect(&args.server)?;
     let logs = connection.run(async |client| client.logs(JobId(args.job)).await);
     print_logs(&logs.map_err(Failure::from_client)?)
 }

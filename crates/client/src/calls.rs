@@ -7,13 +7,16 @@ use api::control::{
     POLL_MS_MAX, SubmittedBatch, SubmittedJob, WaitAnswer,
 };
 use api::history::{JobDetails, JobList, StateQuestion, Table};
+use api::people::{Admission, AdmissionRequest, IssuedToken, TokenList, TokenRequest};
 use api::{Boundaries, JobReport, KeyBytes};
 use ids::{JobId, NodeId};
+use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Method, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
+use trust::Credentials;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// An answer that does not come in this time has been lost.
@@ -23,28 +26,58 @@ const OUTAGE_MAX: Duration = Duration::from_secs(60);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(250);
 
 /// A server's control port. Cheap to clone: connections are shared.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client {
     base: Url,
     http: reqwest::Client,
+    /// The header that shows who calls.
+    bearer: Option<HeaderValue>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Client({})", self.url())
+    }
 }
 
 impl Client {
-    /// Names a server, as in `http://127.0.0.1:7070`; connects to nothing yet.
+    /// Names a server of this machine, as in `http://127.0.0.1:7070`; connects to nothing yet.
     pub fn new(url: &str) -> Result<Self, ClientError> {
+        Self::with(url, &Credentials::none())
+    }
+
+    /// Names a server, and what it is shown and believed by.
+    pub fn with(url: &str, credentials: &Credentials) -> Result<Self, ClientError> {
         let bad = || ClientError::BadUrl { url: url.to_string() };
         let base = Url::parse(url).map_err(|_| bad())?;
-        if base.scheme() != "http" || base.host_str().is_none() {
+        if base.host_str().is_none() {
             return Err(bad());
         }
+        let bearer = credentials.bearer().and_then(|text| HeaderValue::try_from(text).ok());
+        let bearer = bearer.map(|mut value| {
+            value.set_sensitive(true);
+            value
+        });
+        match base.scheme() {
+            "http" if bearer.is_some() && !is_this_machine(&base) => {
+                return Err(ClientError::TokenInClear { url: url.to_string() });
+            }
+            "http" => {}
+            "https" if credentials.believes_somebody() => {}
+            "https" => return Err(ClientError::NobodyBelieved { url: url.to_string() }),
+            _ => return Err(bad()),
+        }
         let http = reqwest::Client::builder()
+            .tls_backend_preconfigured(credentials.to_control_port()?)
+            // A token goes to the server that was named and nowhere else.
+            .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(ANSWER_TIMEOUT)
             // Small messages, each waited for.
             .tcp_nodelay(true)
             .build()
             .map_err(|source| ClientError::Unreachable { url: url.to_string(), source })?;
-        Ok(Self { base, http })
+        Ok(Self { base, http, bearer })
     }
 
     /// The server's address as it was given.
@@ -60,13 +93,14 @@ impl Client {
     ) -> Result<T, ClientError> {
         let url = format!("{}{path}", self.url());
         let mut request = self.http.request(method, &url);
+        if let Some(bearer) = &self.bearer {
+            request = request.header(AUTHORIZATION, bearer.clone());
+        }
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body);
         }
-        let mut response = request.send().await.map_err(|source| match source.is_connect() {
-            true => ClientError::Unreachable { url: self.url().to_string(), source },
-            false => ClientError::Broken { url: self.url().to_string(), source },
-        })?;
+        let sent = request.send().await;
+        let mut response = sent.map_err(|source| ClientError::of_request(self.url(), source))?;
         let status = response.status();
         let mut answer = Vec::new();
         loop {
@@ -98,12 +132,12 @@ impl Client {
         self.call(Method::POST, path, Some(body)).await
     }
 
-    /// Asks until the server answers, for as long as it may take to restart.
+    /// Asks until the server answers, for as long as it may take to restart, or to have time for this caller.
     async fn patiently<T>(&self, ask: impl AsyncFn() -> Result<T, ClientError>) -> Result<T, ClientError> {
         let started = Instant::now();
         loop {
             match ask().await {
-                Err(error) if error.is_silence() && started.elapsed() < OUTAGE_MAX => {
+                Err(error) if error.may_pass() && started.elapsed() < OUTAGE_MAX => {
                     tokio::time::sleep(ASK_AGAIN_AFTER).await;
                 }
                 other => return other,
@@ -184,6 +218,30 @@ impl Client {
         self.patiently(async || self.post("/v1/state", question).await).await
     }
 
+    /// Asks for a token. Sent once: where the answer is lost, so is the token, and it can be revoked.
+    pub async fn issue_token(&self, request: &TokenRequest) -> Result<IssuedToken, ClientError> {
+        self.post("/v1/tokens", request).await
+    }
+
+    /// All tokens, without their secrets.
+    pub async fn tokens(&self) -> Result<TokenList, ClientError> {
+        self.patiently(async || self.get("/v1/tokens").await).await
+    }
+
+    /// Makes a token good for nothing.
+    pub async fn revoke_token(&self, name: &str) -> Result<(), ClientError> {
+        let mut url = self.base.clone();
+        let segments = ["v1", "tokens", name, "revoke"];
+        let bad = || ClientError::BadUrl { url: self.url().to_string() };
+        url.path_segments_mut().map_err(|()| bad())?.clear().extend(segments);
+        self.patiently(async || self.call(Method::POST, url.path(), None).await).await
+    }
+
+    /// Asks, before a node's data port opens, for what it needs; asks until the server is there.
+    pub async fn admission(&self, request: &AdmissionRequest) -> Result<Admission, ClientError> {
+        self.patiently(async || self.post("/v1/nodes/admission", request).await).await
+    }
+
     /// Joins as a node; asks until the server is there.
     pub async fn register(&self, info: &NodeInfo) -> Result<NodeWelcome, ClientError> {
         self.patiently(async || self.post("/v1/nodes", info).await).await
@@ -204,6 +262,12 @@ impl Client {
     }
 }
 
+fn is_this_machine(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
 /// A client for threads that block.
 #[derive(Debug)]
 pub struct Blocking {
@@ -212,9 +276,14 @@ pub struct Blocking {
 }
 
 impl Blocking {
-    /// Names a server and starts the thread that speaks to it.
+    /// Names a server of this machine and starts the thread that speaks to it.
     pub fn new(url: &str) -> Result<Self, ClientError> {
-        let client = Client::new(url)?;
+        Self::with(url, &Credentials::none())
+    }
+
+    /// Names a server, and what it is shown and believed by, and starts the thread that speaks to it.
+    pub fn with(url: &str, credentials: &Credentials) -> Result<Self, ClientError> {
+        let client = Client::with(url, credentials)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("control")

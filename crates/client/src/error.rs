@@ -7,6 +7,18 @@ use api::control::{ErrorAnswer, ErrorCode};
 pub enum ClientError {
     #[error("{url:?} is no address of a server: give one as in http://127.0.0.1:7070")]
     BadUrl { url: String },
+    #[error(
+        "a token is shown to a server elsewhere over TLS only: give an https:// address in place of {url}"
+    )]
+    TokenInClear { url: String },
+    #[error(
+        "nothing says whom to believe at {url}: give --ca FILE, or by --token-file a token that names the authority"
+    )]
+    NobodyBelieved { url: String },
+    #[error("the server at {url} is not to be trusted: {why}")]
+    Untrusted { url: String, why: String },
+    #[error(transparent)]
+    Trust(#[from] trust::TrustError),
     #[error("cannot reach the server at {url}: {source}")]
     Unreachable { url: String, source: reqwest::Error },
     #[error("the server at {url} broke off: {source}")]
@@ -22,6 +34,16 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// What became of a request that brought no answer.
+    pub(crate) fn of_request(url: &str, source: reqwest::Error) -> Self {
+        let url = url.to_string();
+        match trust::distrust(&source) {
+            Some(why) => Self::Untrusted { url, why },
+            None if source.is_connect() => Self::Unreachable { url, source },
+            None => Self::Broken { url, source },
+        }
+    }
+
     /// The word the server gave, where it answered.
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
@@ -33,6 +55,11 @@ impl ClientError {
     /// Whether the server may not have seen the request, or its answer was lost.
     pub fn is_silence(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Broken { .. })
+    }
+
+    /// Whether the same question may be answered a moment later.
+    pub(crate) fn may_pass(&self) -> bool {
+        self.is_silence() || self.code() == Some(ErrorCode::TooMany)
     }
 
     /// Whether the request cannot have reached the server.

@@ -60,8 +60,7 @@ pub struct NodeLink {
 
 impl NodeLink {
     /// Registers the node and begins to poll. Waits for a server that is not there yet.
-    pub fn join(url: &str, info: &NodeInfo) -> Result<Self, ClientError> {
-        let blocking = Blocking::new(url)?;
+    pub fn join(blocking: Blocking, info: &NodeInfo) -> Result<Self, ClientError> {
         let welcome = blocking.run(async |client| client.register(info).await)?;
         let (up, inbox) = asynchronous::channel(info.slots as usize * 2 + 1);
         let (mut slots, mut down) = (Vec::new(), Vec::new());
@@ -187,7 +186,11 @@ impl Poller {
                         self.obey(orders);
                     }
                     Some(Ok((carried, Err(error)))) => {
-                        if error.code() == Some(ErrorCode::UnknownNode) {
+                        // A node whose token is not good any more learns why when it joins anew.
+                        let gone = [
+                            ErrorCode::UnknownNode, ErrorCode::Unauthenticated, ErrorCode::Forbidden,
+                        ];
+                        if error.code().is_some_and(|code| gone.contains(&code)) {
                             // Whoever listens has ended where this cannot be told.
                             let _ = self.notice.try_send(Notice::Expelled);
                             return;

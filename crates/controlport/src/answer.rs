@@ -3,7 +3,7 @@
 use api::control::{ErrorAnswer, ErrorCode};
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use metastore::StoreError;
 use serde::Serialize;
@@ -52,12 +52,17 @@ fn json(status: StatusCode, body: Vec<u8>) -> Response {
 pub(crate) struct Refusal(#[to_schema] pub ErrorAnswer);
 
 /// Why a request was not done.
-#[derive(Debug)]
-pub(crate) struct Problem(ErrorAnswer);
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.message)]
+pub struct Problem(ErrorAnswer);
 
 impl Problem {
-    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self(ErrorAnswer { code, message: message.into() })
+    }
+
+    pub(crate) fn code(&self) -> ErrorCode {
+        self.0.code
     }
 }
 
@@ -71,10 +76,15 @@ impl IntoResponse for Problem {
             ErrorCode::VersionMismatch => StatusCode::CONFLICT,
             ErrorCode::Unauthenticated => StatusCode::UNAUTHORIZED,
             ErrorCode::Forbidden => StatusCode::FORBIDDEN,
+            ErrorCode::TooMany => StatusCode::TOO_MANY_REQUESTS,
             ErrorCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorCode::Failed => StatusCode::SERVICE_UNAVAILABLE,
         };
-        json(status, serde_json::to_vec(&self.0).unwrap_or_default())
+        let mut response = json(status, serde_json::to_vec(&self.0).unwrap_or_default());
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
     }
 }
 
@@ -91,8 +101,10 @@ impl From<ServerError> for Problem {
             | ServerError::NotCollectable { .. }
             | ServerError::NameTaken { .. }
             | ServerError::BatchSize { .. }
+            | ServerError::RoleDiffers { .. }
             | ServerError::NotInCluster { .. } => ErrorCode::Refused,
-            ServerError::UnknownJob { .. } => ErrorCode::NotFound,
+            ServerError::TooManyJobs { .. } => ErrorCode::TooMany,
+            ServerError::UnknownJob { .. } | ServerError::UnknownToken { .. } => ErrorCode::NotFound,
             ServerError::UnknownNode { .. } => ErrorCode::UnknownNode,
             ServerError::ProtocolDiffers { .. } => ErrorCode::VersionMismatch,
             ServerError::OwnerLock { .. }

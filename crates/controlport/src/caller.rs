@@ -1,39 +1,39 @@
-//! Who calls. Every route takes a [`Caller`], so that none is open by being forgotten.
+//! Who calls: what the token of a request says, for the routes that ask.
 
-use crate::Port;
 use crate::answer::Problem;
+use api::control::ErrorCode;
+use api::people::Role;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use std::sync::Arc;
 
-/// What a caller may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Role {
-    Admin,
-}
-
-/// Whoever sent a request. The port listens on loopback, where everybody who can connect may do everything; tokens
-/// and the roles they carry belong here.
-#[derive(Clone, Debug)]
+/// Whoever sent a request. The gate puts it there, behind which all routes lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
+    /// None where nobody needs a token: whoever can connect may do everything.
+    pub user: Option<Arc<str>>,
     pub role: Role,
-}
-
-impl FromRequestParts<Port> for Caller {
-    type Rejection = Problem;
-
-    async fn from_request_parts(_parts: &mut Parts, _port: &Port) -> Result<Self, Problem> {
-        Ok(Self { role: Role::Admin })
-    }
+    /// Jobs that they may have at once.
+    pub jobs_max: Option<u32>,
 }
 
 impl Caller {
-    /// Refuses whoever may not do what the route does.
-    pub fn must_be(&self, role: Role) -> Result<(), Problem> {
-        match self.role >= role {
-            true => Ok(()),
-            false => {
-                Err(Problem::new(api::control::ErrorCode::Forbidden, "the caller's role does not allow this"))
-            }
-        }
+    /// Whoever calls a server that asks for no token.
+    pub fn local() -> Self {
+        Self { user: None, role: Role::Admin, jobs_max: None }
+    }
+
+    /// Whose a job becomes: what the token says, and only without one what the caller says.
+    pub fn job_user(&self, claimed: String) -> String {
+        self.user.as_deref().map_or(claimed, str::to_string)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let missing = || Problem::new(ErrorCode::Forbidden, "the request has not passed the gate");
+        parts.extensions.get::<Self>().cloned().ok_or_else(missing)
     }
 }

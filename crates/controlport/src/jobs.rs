@@ -2,7 +2,7 @@
 
 use crate::Port;
 use crate::answer::{Message, Problem, Refusal};
-use crate::caller::{Caller, Role};
+use crate::caller::Caller;
 use api::control::{
     CancelRequest, ErrorCode, JobBatch, JobLogs, JobOutcome, JobProgress, JobSubmission, POLL_MS_MAX,
     SubmittedBatch, SubmittedJob, WaitAnswer,
@@ -24,10 +24,10 @@ use std::time::Duration;
 pub(crate) async fn submit(
     State(port): State<Port>,
     caller: Caller,
-    Message(submission): Message<JobSubmission>,
+    Message(mut submission): Message<JobSubmission>,
 ) -> Result<Message<SubmittedJob>, Problem> {
-    caller.must_be(Role::Admin)?;
-    Ok(Message(port.server.submit_job(submission).await?))
+    submission.user = caller.job_user(submission.user);
+    Ok(Message(port.server.submit_job(submission, caller.jobs_max).await?))
 }
 
 #[utoipa::path(
@@ -40,10 +40,10 @@ pub(crate) async fn submit(
 pub(crate) async fn submit_batch(
     State(port): State<Port>,
     caller: Caller,
-    Message(batch): Message<JobBatch>,
+    Message(mut batch): Message<JobBatch>,
 ) -> Result<Message<SubmittedBatch>, Problem> {
-    caller.must_be(Role::Admin)?;
-    Ok(Message(port.server.submit_jobs(batch).await?))
+    batch.user = caller.job_user(batch.user);
+    Ok(Message(port.server.submit_jobs(batch, caller.jobs_max).await?))
 }
 
 #[utoipa::path(
@@ -55,10 +55,8 @@ pub(crate) async fn submit_batch(
 )]
 pub(crate) async fn logs(
     State(port): State<Port>,
-    caller: Caller,
     Path(job): Path<i64>,
 ) -> Result<Message<JobLogs>, Problem> {
-    caller.must_be(Role::Admin)?;
     let job = JobId(job);
     if port.store.job(job).await?.is_none() {
         return Err(ServerError::UnknownJob { job }.into());
@@ -75,10 +73,8 @@ pub(crate) async fn logs(
 )]
 pub(crate) async fn wait(
     State(port): State<Port>,
-    caller: Caller,
     Path(job): Path<i64>,
 ) -> Result<Message<WaitAnswer>, Problem> {
-    caller.must_be(Role::Admin)?;
     let job = JobId(job);
     let held = tokio::time::timeout(Duration::from_millis(POLL_MS_MAX), port.server.wait_job(job)).await;
     let outcome = match held {
@@ -124,10 +120,8 @@ async fn past_outcome(port: &Port, job: JobId) -> Result<JobOutcome, Problem> {
 )]
 pub(crate) async fn progress(
     State(port): State<Port>,
-    caller: Caller,
     Path(job): Path<i64>,
 ) -> Result<Message<JobProgress>, Problem> {
-    caller.must_be(Role::Admin)?;
     let job = JobId(job);
     let progress = port.server.progress(job);
     Ok(Message(progress.ok_or_else(|| Problem::from(ServerError::UnknownJob { job }))?))
@@ -143,11 +137,9 @@ pub(crate) async fn progress(
 )]
 pub(crate) async fn cancel(
     State(port): State<Port>,
-    caller: Caller,
     Path(job): Path<i64>,
     Message(request): Message<CancelRequest>,
 ) -> Result<Message<()>, Problem> {
-    caller.must_be(Role::Admin)?;
     let job = JobId(job);
     if port.store.job(job).await?.is_none() {
         return Err(ServerError::UnknownJob { job }.into());
@@ -165,10 +157,8 @@ pub(crate) async fn cancel(
 )]
 pub(crate) async fn report(
     State(port): State<Port>,
-    caller: Caller,
     Path(job): Path<i64>,
 ) -> Result<Message<JobReport>, Problem> {
-    caller.must_be(Role::Admin)?;
     let missing = || Problem::new(ErrorCode::NotFound, format!("there is no report of a job {job}"));
     Ok(Message(port.store.job_report(JobId(job)).await?.ok_or_else(missing)?))
 }

@@ -3,37 +3,69 @@
 //! with a message.
 //!
 //! # Where it sits
-//! server, metastore -> controlport -> cli (`sailfish server`); `client` speaks to it.
+//! server, metastore, trust -> controlport -> cli (`sailfish server`); `client` speaks to it.
 //!
 //! # Invariants
-//! Bodies are bounded before they are read, JSON by its depth. Every route asks who calls before it does anything.
+//! Bodies are bounded before they are read, JSON by its depth. A gate stands before all routes: it knows the caller by
+//! a token and lets through whom the one table of rules admits; a route without a rule answers nobody. What changes
+//! something, and what is refused, leaves a row in the audit.
 //! An error is always an `api::control::ErrorAnswer`. A poll or a wait is held back for a bounded time.
 //!
 //! # Deliberately absent
 //! No decisions: it only carries. No record data.
 //!
 //! # How it is tested
-//! In `tests/` with the crate `client` over loopback, and by the black-box tests of a cluster.
+//! `tests/access.rs` tries every route with every kind of caller; the rest by the black-box tests of a cluster.
 
 mod answer;
+mod audit;
 mod caller;
+mod gate;
 mod history;
 mod jobs;
+mod keyring;
+mod limits;
 mod nodes;
+mod rules;
 mod status;
+mod tls;
+mod tokens;
 
+pub use answer::Problem;
+pub use limits::UserLimits;
+
+use audit::{Refusals, TELL_EVERY};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::middleware;
 use axum::routing::get;
-use metastore::Metastore;
+use keyring::{Keyring, now_ns};
+use limits::Meters;
+use metastore::{Metastore, StoreError};
 use server::Server;
-use std::future::Future;
+
 use std::sync::Arc;
+use std::time::Instant;
+use tls::TlsListener;
 use tokio::net::TcpListener;
+
+use trust::{Authority, Secret, ServerConfig};
 use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+
+/// Who may come in, and with what.
+#[derive(Default)]
+pub struct Access {
+    /// Without tokens whoever can connect is the administrator: for a port that only this machine reaches.
+    pub require_tokens: bool,
+    pub limits: UserLimits,
+    /// Signs the certificates of data ports and is named in the tokens that are given out, where there is TLS.
+    pub authority: Option<Authority>,
+    /// By which data ports know each other, where tokens are required.
+    pub data_secret: Option<Secret>,
+}
 
 /// What the routes work on.
 #[derive(Clone)]
@@ -41,12 +73,36 @@ pub struct Port {
     pub(crate) server: Arc<Server>,
     /// For looking at what the store remembers.
     pub(crate) store: Arc<Metastore>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) keyring: Arc<Keyring>,
+    pub(crate) meters: Arc<Meters>,
+    pub(crate) refusals: Arc<Refusals>,
 }
 
 impl Port {
     /// A port of a server; `store` is that of the server, opened for reading.
-    pub fn new(server: Arc<Server>, store: Metastore) -> Self {
-        Self { server, store: Arc::new(store) }
+    pub async fn open(server: Arc<Server>, store: Metastore, access: Access) -> Result<Self, StoreError> {
+        let keyring = Keyring::default();
+        keyring.reload(&store).await?;
+        Ok(Self {
+            server,
+            store: Arc::new(store),
+            access: Arc::new(access),
+            keyring: Arc::new(keyring),
+            meters: Arc::default(),
+            refusals: Arc::default(),
+        })
+    }
+
+    /// Tells from time to time how many refusals were only counted.
+    async fn tell_refusals(self) {
+        loop {
+            tokio::time::sleep(TELL_EVERY).await;
+            let rows = self.refusals.due(Instant::now(), now_ns());
+            if !rows.is_empty() && self.server.audit(rows).await.is_err() {
+                return;
+            }
+        }
     }
 }
 
@@ -58,6 +114,7 @@ pub fn router(port: Port) -> Router {
     routes
         .route("/openapi.json", get(move || std::future::ready(answer::document(&document))))
         .fallback(answer::no_such_route)
+        .layer(middleware::from_fn_with_state(port.clone(), gate::gate))
         .layer(DefaultBodyLimit::max(api::control::BODY_BYTES_MAX))
         .with_state(port)
 }
@@ -83,6 +140,9 @@ fn described() -> (Router<Port>, OpenApi) {
         .routes(routes!(nodes::list, nodes::register))
         .routes(routes!(nodes::poll))
         .routes(routes!(nodes::leave))
+        .routes(routes!(tokens::admission))
+        .routes(routes!(tokens::list_tokens, tokens::create))
+        .routes(routes!(tokens::revoke))
         .routes(routes!(status::health))
         .routes(routes!(status::metrics))
         .split_for_parts()
@@ -109,15 +169,30 @@ fn document_text(document: OpenApi) -> String {
 /// Answers requests until `stop` is done; requests that are being answered then come to their end.
 pub async fn serve(
     listener: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
     port: Port,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    axum::serve(listener, router(port)).with_graceful_shutdown(stop).await
+    let telling = tokio::spawn(port.clone().tell_refusals());
+    let routes = router(port);
+    let served = match tls {
+        Some(tls) => {
+            let listener = TlsListener::new(listener, tls);
+            axum::serve(listener, routes).with_graceful_shutdown(stop).await
+        }
+        None => axum::serve(listener, routes).with_graceful_shutdown(stop).await,
+    };
+    telling.abort();
+    served
 }
 
 /// Answers requests to the data port of a node until it is dropped.
-pub async fn serve_data(listener: TcpListener, routes: Router) {
-    if let Err(error) = axum::serve(listener, routes).await {
+pub async fn serve_data(listener: TcpListener, tls: Option<Arc<ServerConfig>>, routes: Router) {
+    let served = match tls {
+        Some(tls) => axum::serve(TlsListener::new(listener, tls), routes).await,
+        None => axum::serve(listener, routes).await,
+    };
+    if let Err(error) = served {
         tracing::error!(%error, "the data port stopped");
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::Port;
 use crate::answer::{Message, Problem, Refusal};
-use crate::caller::{Caller, Role};
 use api::Boundaries;
 use api::control::{
     BoundariesProposal, ClusterStatus, JobBrief, NodeInfo, NodeOrders, NodePoll, NodeWelcome,
@@ -16,11 +15,7 @@ use ids::{JobId, NodeId};
     tag = "clients",
     responses((status = 200, description = "The nodes that live", body = ClusterStatus), (status = "default", response = Refusal))
 )]
-pub(crate) async fn list(
-    State(port): State<Port>,
-    caller: Caller,
-) -> Result<Message<ClusterStatus>, Problem> {
-    caller.must_be(Role::Admin)?;
+pub(crate) async fn list(State(port): State<Port>) -> Result<Message<ClusterStatus>, Problem> {
     Ok(Message(port.server.cluster_status().await?))
 }
 
@@ -33,10 +28,8 @@ pub(crate) async fn list(
 )]
 pub(crate) async fn register(
     State(port): State<Port>,
-    caller: Caller,
     Message(info): Message<NodeInfo>,
 ) -> Result<Message<NodeWelcome>, Problem> {
-    caller.must_be(Role::Admin)?;
     Ok(Message(port.server.register_node(info).await?))
 }
 
@@ -50,11 +43,9 @@ pub(crate) async fn register(
 )]
 pub(crate) async fn poll(
     State(port): State<Port>,
-    caller: Caller,
     Path(node): Path<u32>,
     Message(poll): Message<NodePoll>,
 ) -> Result<Message<NodeOrders>, Problem> {
-    caller.must_be(Role::Admin)?;
     Ok(Message(port.server.poll_node(NodeId(node), poll).await?))
 }
 
@@ -68,11 +59,9 @@ pub(crate) async fn poll(
 )]
 pub(crate) async fn leave(
     State(port): State<Port>,
-    caller: Caller,
     Path(node): Path<u32>,
     Message(poll): Message<NodePoll>,
 ) -> Result<Message<()>, Problem> {
-    caller.must_be(Role::Admin)?;
     port.server.leave_node(NodeId(node), poll.incarnation).await?;
     Ok(Message(()))
 }
@@ -86,10 +75,8 @@ pub(crate) async fn leave(
 )]
 pub(crate) async fn brief(
     State(port): State<Port>,
-    caller: Caller,
     Path(job): Path<i64>,
 ) -> Result<Message<JobBrief>, Problem> {
-    caller.must_be(Role::Admin)?;
     Ok(Message(port.server.job_brief(JobId(job)).await?))
 }
 
@@ -103,10 +90,8 @@ pub(crate) async fn brief(
 )]
 pub(crate) async fn propose(
     State(port): State<Port>,
-    caller: Caller,
     Path(job): Path<i64>,
     Message(proposal): Message<BoundariesProposal>,
 ) -> Result<Message<Boundaries>, Problem> {
-    caller.must_be(Role::Admin)?;
     Ok(Message(port.server.propose(JobId(job), proposal.keys).await?))
 }

@@ -2,7 +2,6 @@
 
 use crate::Port;
 use crate::answer::{Problem, Refusal};
-use crate::caller::Caller;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -26,7 +25,7 @@ pub(crate) async fn health(State(port): State<Port>) -> Result<&'static str, Pro
     tag = "watchers",
     responses((status = 200, description = "Figures in the text format of Prometheus", body = String, content_type = "text/plain"), (status = "default", response = Refusal))
 )]
-pub(crate) async fn metrics(State(port): State<Port>, _caller: Caller) -> Result<Response, Problem> {
+pub(crate) async fn metrics(State(port): State<Port>) -> Result<Response, Problem> {
     let status = port.server.cluster_status().await?;
     let running: u32 = status.nodes.iter().map(|node| node.running).sum();
     let gauges = [

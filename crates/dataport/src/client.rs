@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::runtime::Handle;
+use trust::Credentials;
 
 /// A node that does not even accept a connection for so long is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -59,15 +60,13 @@ impl DataClient {
     /// A client whose requests run on `runtime`, which must have a thread of its own: callers of this crate wait
     /// on theirs.
     pub fn new(runtime: Handle, token: Option<Token>) -> Result<Self, DataError> {
-        Self::from_builder(reqwest::Client::builder(), runtime, token)
+        Self::with(runtime, token, &Credentials::none())
     }
 
-    /// As [`Self::new`], for a builder that has its TLS settings.
-    pub fn from_builder(
-        builder: reqwest::ClientBuilder,
-        runtime: Handle,
-        token: Option<Token>,
-    ) -> Result<Self, DataError> {
+    /// As [`Self::new`], for data ports with TLS that these credentials believe.
+    pub fn with(runtime: Handle, token: Option<Token>, credentials: &Credentials) -> Result<Self, DataError> {
+        let tls = credentials.to_data_ports().map_err(DataError::Trust)?;
+        let builder = reqwest::Client::builder().tls_backend_preconfigured(tls);
         let builder = builder.connect_timeout(CONNECT_TIMEOUT).read_timeout(SILENCE_MAX);
         // A cluster's nodes are reached directly, whatever the environment says of proxies.
         let builder = builder.tcp_nodelay(true).no_proxy().redirect(reqwest::redirect::Policy::none());

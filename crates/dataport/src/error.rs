@@ -11,6 +11,8 @@ use ifile::FormatError;
 pub enum DataError {
     #[error("cannot make an HTTP client")]
     Client(#[source] reqwest::Error),
+    #[error("cannot set up whom data ports believe")]
+    Trust(#[source] trust::TrustError),
     /// Also after it was tried again.
     #[error("cannot reach {node} at {url}")]
     Unreachable { node: NodeId, url: String, source: reqwest::Error },
@@ -34,7 +36,7 @@ impl DataError {
             Self::Unreachable { .. } | Self::Damaged { .. } | Self::Incomplete { .. } => true,
             // Damaged on the way, too busy, or broken off.
             Self::Refused { status, .. } => matches!(status, 400 | 408 | 429 | 500 | 502 | 503 | 504),
-            Self::Client(_) | Self::Cancelled | Self::Stopped => false,
+            Self::Client(_) | Self::Trust(_) | Self::Cancelled | Self::Stopped => false,
         }
     }
 

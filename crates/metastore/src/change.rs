@@ -1,8 +1,9 @@
 //! What can change in the store. Times are nanoseconds since 1970.
 
 use crate::fleet::{DiskRow, NodeRow, NodeState, ReplicaRow, SampleRow};
-use crate::people::{AuditRow, Role, TokenRow};
+use crate::people::{AuditRow, TokenRow};
 use api::history::{AttemptState, JobState};
+use api::people::Role;
 use api::task::{ChunkSummary, Part, ReduceTask, RunSummary, TaskResult};
 use api::{Boundaries, DataSum, JobReport, JobSpec, SourceCommit, Task, TaskFailure};
 use ids::{AttemptKey, IfileIndex, JobId, NodeId, PlanVersion, RunId, StageIndex, TaskIndex, TaskKey};

@@ -112,7 +112,6 @@ macro_rules! words {
         }
     };
 }
-pub(crate) use words;
 
 words!(NodeState: Up = "up", Draining = "draining", Drained = "drained", Dead = "dead", Left = "left");
 words!(DiskState: Usable = "usable", Full = "full", ReadOnly = "read-only", Failed = "failed");

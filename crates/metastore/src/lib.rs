@@ -41,12 +41,13 @@ mod writer;
 pub use api::history::{
     AttemptRow, AttemptState, Cell, EventRow, JobRow, JobState, KeptFiles, StageRow, Table,
 };
+pub use api::people::Role;
 pub use change::{Change, Keep, ProofRow};
 pub use console::{QueryError, QueryLimits, query_read_only};
 pub use error::StoreError;
 pub use fleet::{DiskRow, DiskState, NodeRow, NodeState, ReplicaRow, ReplicaState, SampleRow};
 pub use kept::WinningCommits;
 pub use open::Metastore;
-pub use people::{AuditRow, Role, TokenRow, UserRow};
+pub use people::{AuditRow, TokenRow, UserRow};
 pub use read::{ChunkRow, PartRow, PlanTaskRow, RunRow, TaskRow};
 pub use recover::{CLUSTER_OWNER, Recovered, RecoveredJob};

@@ -3,28 +3,8 @@
 use crate::apply::ApplyError;
 use crate::change::Change;
 use crate::database::{Row, Session};
-use crate::fleet::words;
 use crate::{Metastore, StoreError};
-
-/// What somebody may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
-    Admin,
-    /// Submits jobs, and stops and removes their own.
-    User,
-    ReadOnly,
-    /// A machine that runs tasks.
-    Node,
-}
-
-words!(Role: Admin = "admin", User = "user", ReadOnly = "read-only", Node = "node");
-
-impl Role {
-    /// The role of a word as it stands in the table, and as users write it.
-    pub fn of_word(word: &str) -> Option<Self> {
-        Self::parse(word)
-    }
-}
+use api::people::Role;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserRow {

@@ -43,6 +43,12 @@ pub enum ServerError {
     ProtocolDiffers { server: u32, caller: u32 },
     #[error("{count} jobs were handed in together; give 1 to {max}", max = api::control::BATCH_JOBS_MAX)]
     BatchSize { count: usize },
+    #[error("{user:?} has {jobs_max} jobs that are not over, which is the most a user may have here")]
+    TooManyJobs { user: String, jobs_max: u32 },
+    #[error("the role of {user:?} is {role}: give it, or name another user")]
+    RoleDiffers { user: String, role: &'static str },
+    #[error("there is no token {token:?}: `sailfish token ls` lists those there are")]
+    UnknownToken { token: String },
     #[error("{what} cannot be done in a cluster yet; run the job on one machine")]
     NotInCluster { what: &'static str },
     #[error("the server has been shut down")]

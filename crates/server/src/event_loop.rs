@@ -7,6 +7,7 @@ use crate::job::Job;
 use crate::messages::{Assignment, Finished, JobRun, PullReply, PullRequest, Service};
 use crate::owner::OwnerLock;
 use crate::shared::Shared;
+use crate::users::{NewToken, Users};
 use crate::{ServerError, clock, kept_runs};
 use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobOutcome, JobProgress, NodeInfo, NodeOrder, NodeOrders, NodePoll,
@@ -15,7 +16,7 @@ use api::control::{
 use api::{Boundaries, JobSpec, KeyBytes, TaskResult};
 use faults::{CrashPoint, crash_point};
 use ids::{AttemptKey, BoundariesVersion, JobId, NodeId, StageIndex};
-use metastore::{AttemptState, CLUSTER_OWNER, Change, JobState, Keep, Metastore, StoreError};
+use metastore::{AttemptState, AuditRow, CLUSTER_OWNER, Change, JobState, Keep, Metastore, StoreError};
 use scheduler::{Action, Claim, Event, Slot, State, UnixNanos};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -43,6 +44,8 @@ pub(crate) enum Request {
     },
     SubmitBatch {
         batch: Box<JobBatch>,
+        /// Jobs that the user may have at once, these with them.
+        jobs_max: Option<u32>,
         reply: Reply<SubmittedBatch>,
     },
     Pull {
@@ -84,6 +87,19 @@ pub(crate) enum Request {
     Cluster {
         reply: Reply<ClusterStatus>,
     },
+    /// A token is given out.
+    IssueToken {
+        token: Box<NewToken>,
+        reply: Reply<()>,
+    },
+    RevokeToken {
+        token: String,
+        reply: Reply<()>,
+    },
+    /// What callers did, or were refused.
+    Audit {
+        rows: Vec<AuditRow>,
+    },
     /// From the thread that removed a job's directories.
     Cleaned {
         job: JobId,
@@ -101,6 +117,8 @@ pub(crate) struct Submission {
     pub shipped: Vec<ShippedFile>,
     pub user: String,
     pub priority: i32,
+    /// Jobs that the user may have at once, this one with them.
+    pub jobs_max: Option<u32>,
 }
 
 pub(crate) struct EventLoop {
@@ -117,8 +135,7 @@ pub(crate) struct EventLoop {
     waiters: Vec<(JobId, Reply<JobOutcome>)>,
     parked: BTreeMap<Slot, Reply<PullReply>>,
     pub fleet: Fleet,
-    /// Numbers of users, as the scheduler knows them.
-    users: BTreeMap<String, u64>,
+    pub users: Users,
     pub any_job_yet: bool,
     /// The attempt in hand while the scheduler decides about it.
     in_hand: Option<(Finished, Option<TaskResult>)>,
@@ -156,7 +173,7 @@ impl EventLoop {
             waiters: Vec::new(),
             parked: BTreeMap::new(),
             fleet: Fleet::default(),
-            users: BTreeMap::new(),
+            users: Users::default(),
             any_job_yet: false,
             in_hand: None,
             changes: Vec::new(),
@@ -184,25 +201,26 @@ impl EventLoop {
             }
             let mut shutdown = None;
             for request in batch.drain(..) {
-                match request {
-                    Request::Shutdown { reply } => shutdown = Some(reply),
-                    Request::Submit { submission, reply } => {
-                        // Its row must stand before its directories do, so it does not wait for the batch.
-                        if let Err(error) = self.submit(*submission, reply).await {
-                            return self.fail(error);
-                        }
+                let done = match request {
+                    Request::Shutdown { reply } => {
+                        shutdown = Some(reply);
+                        Ok(())
                     }
-                    Request::SubmitBatch { batch, reply } => {
-                        if let Err(error) = self.submit_batch(*batch, reply).await {
-                            return self.fail(error);
-                        }
+                    // Its row must stand before its directories do, so it does not wait for the batch.
+                    Request::Submit { submission, reply } => self.submit(*submission, reply).await,
+                    Request::SubmitBatch { batch, jobs_max, reply } => {
+                        self.submit_batch(*batch, jobs_max, reply).await
                     }
-                    Request::Register { info, reply } => {
-                        if let Err(error) = self.register(*info, reply).await {
-                            return self.fail(error);
-                        }
+                    Request::IssueToken { token, reply } => self.issue_token(*token, reply).await,
+                    Request::RevokeToken { token, reply } => self.revoke_token(token, reply).await,
+                    Request::Register { info, reply } => self.register(*info, reply).await,
+                    other => {
+                        self.take(other);
+                        Ok(())
                     }
-                    other => self.take(other),
+                };
+                if let Err(error) = done {
+                    return self.fail(error);
                 }
             }
             if let Err(error) = self.write_and_reply().await {
@@ -239,7 +257,11 @@ impl EventLoop {
     /// Stores a job, then makes its directories, then lets the scheduler have it. An error of the store ends the
     /// server; all others go to whoever submitted.
     async fn submit(&mut self, submission: Submission, reply: Reply<SubmittedJob>) -> Result<(), StoreError> {
-        let Submission { spec, splits, shipped, user, priority } = submission;
+        let Submission { spec, splits, shipped, user, priority, jobs_max } = submission;
+        if let Err(error) = self.users.check_room(&user, 1, jobs_max) {
+            drop(reply.send(Err(error)));
+            return Ok(());
+        }
         let job = self.store.reserve_job_id().await?;
         let directories = match Directories::choose(&spec, job, &self.lock.uuid, self.service) {
             Ok(directories) => directories,
@@ -287,9 +309,10 @@ impl EventLoop {
         let mut new = Job::new(job, run, results);
         new.shipped = shipped;
         let stages = new.stage_names.clone();
+        let user = self.users.job_begins(user);
+        new.user = user;
         self.jobs.insert(job, new);
         self.any_job_yet = true;
-        let user = self.user_number(user);
         self.feed(Event::JobSubmitted { job, claim: Claim { user, priority }, stages });
         let answer = SubmittedJob { job, staging: directories.staging, disk_dirs: directories.disk_dirs };
         self.replies.push(Box::new(move || drop(reply.send(Ok(answer)))));
@@ -302,11 +325,6 @@ impl EventLoop {
             Service::Embedded => self.lock.uuid.clone(),
             Service::Cluster => CLUSTER_OWNER.to_string(),
         }
-    }
-
-    pub fn user_number(&mut self, user: String) -> u64 {
-        let next = self.users.len() as u64;
-        *self.users.entry(user).or_insert(next)
     }
 
     /// The directories of a stored job cannot be made: it has failed before it began.
@@ -342,9 +360,14 @@ impl EventLoop {
             Request::Poll { node, poll, reply } => self.poll(node, *poll, reply),
             Request::Leave { node, incarnation, reply } => self.leave(node, &incarnation, reply),
             Request::Brief { job, reply } => self.brief(job, reply),
+            Request::Audit { rows } => {
+                self.changes.extend(rows.into_iter().map(|row| Change::Audit { row }));
+            }
             Request::Cluster { reply } => drop(reply.send(Ok(self.fleet.status()))),
             Request::Submit { .. }
             | Request::SubmitBatch { .. }
+            | Request::IssueToken { .. }
+            | Request::RevokeToken { .. }
             | Request::Register { .. }
             | Request::Shutdown { .. } => {
                 unreachable!("the loop takes these itself");
@@ -431,6 +454,7 @@ impl EventLoop {
 
     fn cleaned(&mut self, id: JobId, problem: Option<String>) {
         let Some(job) = self.jobs.remove(&id) else { return };
+        self.users.job_over(job.user);
         match problem {
             None => {
                 self.changes.push(Change::JobCleaned { job: id, kept: job.keep(), now_ns: now_ns() });

@@ -42,6 +42,8 @@ pub(crate) struct Job {
     pub report: Option<Box<api::JobReport>>,
     /// Files of the client's machine, for the nodes.
     pub shipped: Vec<ShippedFile>,
+    /// The number of whose job it is.
+    pub user: u64,
 }
 
 impl Job {
@@ -58,6 +60,7 @@ impl Job {
             outcome: None,
             report: None,
             shipped: Vec::new(),
+            user: 0,
         }
     }
 

@@ -33,6 +33,7 @@ mod recovery;
 mod shared;
 mod singles;
 mod sweep;
+mod users;
 
 use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeWelcome,
@@ -41,7 +42,7 @@ use api::control::{
 use api::{Boundaries, JobSpec, KeyBytes, Split};
 use event_loop::{EventLoop, REQUESTS_MAX, Reply, Request, Submission};
 use ids::{JobId, NodeId};
-use metastore::{Change, Metastore};
+use metastore::{AuditRow, Change, Metastore};
 use owner::OwnerLock;
 use shared::Shared;
 use std::path::PathBuf;
@@ -58,6 +59,7 @@ pub use job::{STDERR_NOTE, STDOUT_NOTE};
 pub use kept_runs::{KeptSource, NotReducible, kept_source};
 pub use messages::{Assignment, Finished, JobRun, PullReply, PullRequest, ServerOptions, Service};
 pub use singles::job_logs;
+pub use users::NewToken;
 
 /// The server; share it by `Arc`. Methods that are not async may be called from any thread and block it, so they
 /// may not be called from async code.
@@ -130,17 +132,21 @@ impl Server {
     pub fn submit(&self, spec: JobSpec, splits: Vec<Split>) -> Result<SubmittedJob, ServerError> {
         let submission =
             JobSubmission { spec, splits, shipped: Vec::new(), user: String::new(), priority: 0 };
-        let submission = self.checked(submission)?;
+        let submission = self.checked(submission, None)?;
         self.ask(|reply| Request::Submit { submission, reply })
     }
 
     /// Stores jobs of one task each, in one transaction.
     pub fn submit_batch(&self, batch: JobBatch) -> Result<SubmittedBatch, ServerError> {
         let batch = singles::checked(batch)?;
-        self.ask(|reply| Request::SubmitBatch { batch, reply })
+        self.ask(|reply| Request::SubmitBatch { batch, jobs_max: None, reply })
     }
 
-    fn checked(&self, submission: JobSubmission) -> Result<Box<Submission>, ServerError> {
+    fn checked(
+        &self,
+        submission: JobSubmission,
+        jobs_max: Option<u32>,
+    ) -> Result<Box<Submission>, ServerError> {
         let JobSubmission { spec, splits, shipped, user, priority } = submission;
         if self.service == Service::Cluster {
             let missing = [
@@ -152,7 +158,7 @@ impl Server {
             }
         }
         directories::check_output(&spec, &self.state_dir)?;
-        Ok(Box::new(Submission { spec: Arc::new(spec), splits, shipped, user, priority }))
+        Ok(Box::new(Submission { spec: Arc::new(spec), splits, shipped, user, priority, jobs_max }))
     }
 
     /// Hands in what a slot finished and waits for its next attempt. Before the first submit it waits; once all
@@ -225,16 +231,40 @@ impl Server {
 
 /// What the control port asks. As their namesakes above, but for async code.
 impl Server {
-    /// Stores a job and creates its staging directory.
-    pub async fn submit_job(&self, submission: JobSubmission) -> Result<SubmittedJob, ServerError> {
-        let submission = self.checked(submission)?;
+    /// Stores a job and creates its staging directory. With a limit, the user has at most so many jobs then.
+    pub async fn submit_job(
+        &self,
+        submission: JobSubmission,
+        jobs_max: Option<u32>,
+    ) -> Result<SubmittedJob, ServerError> {
+        let submission = self.checked(submission, jobs_max)?;
         self.ask_later(|reply| Request::Submit { submission, reply }).await
     }
 
-    /// Stores jobs of one task each, in one transaction.
-    pub async fn submit_jobs(&self, batch: JobBatch) -> Result<SubmittedBatch, ServerError> {
+    /// Stores jobs of one task each, in one transaction. With a limit, the user has at most so many jobs then.
+    pub async fn submit_jobs(
+        &self,
+        batch: JobBatch,
+        jobs_max: Option<u32>,
+    ) -> Result<SubmittedBatch, ServerError> {
         let batch = singles::checked(batch)?;
-        self.ask_later(|reply| Request::SubmitBatch { batch, reply }).await
+        self.ask_later(|reply| Request::SubmitBatch { batch, jobs_max, reply }).await
+    }
+
+    /// Remembers a token, and its user where nobody has that name yet.
+    pub async fn issue_token(&self, token: NewToken) -> Result<(), ServerError> {
+        let token = Box::new(token);
+        self.ask_later(|reply| Request::IssueToken { token, reply }).await
+    }
+
+    /// Makes a token good for nothing from now on.
+    pub async fn revoke_token(&self, token: String) -> Result<(), ServerError> {
+        self.ask_later(|reply| Request::RevokeToken { token, reply }).await
+    }
+
+    /// Remembers what callers did or were refused; the rows go with what is written next.
+    pub async fn audit(&self, rows: Vec<AuditRow>) -> Result<(), ServerError> {
+        self.sender.send(Request::Audit { rows }).await.map_err(|_| self.gone())
     }
 
     /// Waits until a job is over. Dropping the future ends the wait.

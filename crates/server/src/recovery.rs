@@ -67,10 +67,11 @@ impl EventLoop {
             cancelled: self.shared.add_job(id),
         };
         let claim = Claim {
-            user: self.user_number(recovered.row.user.clone().unwrap_or_default()),
+            user: self.users.job_begins(recovered.row.user.clone().unwrap_or_default()),
             priority: recovered.row.priority,
         };
-        let job = rebuilt(&recovered, run);
+        let mut job = rebuilt(&recovered, run);
+        job.user = claim.user;
         let mut running = Vec::new();
         for row in recovered.attempts.iter().filter(|row| row.state == AttemptState::Running) {
             let slot = Slot { node: row.node, slot: row.slot };

@@ -54,12 +54,17 @@ impl EventLoop {
     pub async fn submit_batch(
         &mut self,
         batch: JobBatch,
+        jobs_max: Option<u32>,
         reply: Reply<SubmittedBatch>,
     ) -> Result<(), StoreError> {
         let count = batch.tasks.len() as u32;
+        if let Err(error) = self.users.check_room(&batch.user, count, jobs_max) {
+            drop(reply.send(Err(error)));
+            return Ok(());
+        }
         let first = self.take_job_ids(count).await?;
         let user = Some(batch.user.clone()).filter(|user| !user.is_empty());
-        let claim = Claim { user: self.user_number(batch.user), priority: batch.priority };
+        let claim = Claim { user: self.users.jobs_begin(batch.user, count), priority: batch.priority };
         let mut before: Option<Arc<JobSpec>> = None;
         for (index, task) in batch.tasks.into_iter().enumerate() {
             let job = JobId(first.0 + index as i64);
@@ -82,7 +87,8 @@ impl EventLoop {
             });
             let cancelled = self.shared.add_job(job);
             let run = JobRun { spec, staging: PathBuf::new(), disk_dirs: Vec::new(), cancelled };
-            let new = Job::new(job, Arc::new(run), JobResults::new(job, Vec::new()));
+            let mut new = Job::new(job, Arc::new(run), JobResults::new(job, Vec::new()));
+            new.user = claim.user;
             let stages = new.stage_names.clone();
             self.jobs.insert(job, new);
             self.feed(Event::JobSubmitted { job, claim, stages });

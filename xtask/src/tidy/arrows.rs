@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("arena", &[]),
     ("diskfile", &[]),
     ("tera", &[]),
+    ("trust", &[]),
     ("api", &["ids"]),
     ("ifile", &["ids", "api"]),
     ("chunksorter", &["ids", "api", "ifile"]),
@@ -30,12 +31,12 @@ const ARROWS: &[(&str, &[&str])] = &[
         "chunkserver",
         &["ids", "api", "ifile", "arena", "diskfile", "chunksorter", "iappender", "imerger", "faults"],
     ),
-    ("dataport", &["ids", "api", "ifile", "arena", "iappender", "imerger", "chunkserver"]),
+    ("dataport", &["ids", "api", "ifile", "arena", "iappender", "imerger", "chunkserver", "trust"]),
     ("mapreduce", &["ids", "api", "keys", "workbuilder"]),
     ("metastore", &["ids", "api"]),
     ("server", &["ids", "api", "scheduler", "metastore", "mapreduce", "faults"]),
-    ("client", &["ids", "api"]),
-    ("controlport", &["ids", "api", "client", "metastore", "server"]),
+    ("client", &["ids", "api", "trust"]),
+    ("controlport", &["ids", "api", "client", "metastore", "server", "trust"]),
     ("node", NODE_BELOW),
     ("cli", CLI_BELOW),
 ];
@@ -83,6 +84,7 @@ const CLI_BELOW: &[&str] = &[
     "node",
     "tera",
     "streaming",
+    "trust",
 ];
 
 /// Law 1: no I/O, no clock, no randomness.

@@ -1,5 +1,6 @@
 //! Options of the processes of a cluster.
 
+use crate::connect::CredentialArgs;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -18,6 +19,25 @@ pub struct ServerArgs {
     /// the first serves, the others wait until it dies and take over
     #[arg(long, value_name = "URL")]
     pub database: Option<String>,
+    /// Admit only who shows a token. The first start writes one for the administrator into the state directory
+    #[arg(long)]
+    pub require_tokens: bool,
+    /// Speak TLS. The first start makes an authority for the certificates of this cluster in the state directory
+    #[arg(long)]
+    pub tls: bool,
+    /// Another name or address by which clients in other languages reach it; may be given several times
+    #[arg(long, value_name = "HOST", requires = "tls")]
+    pub tls_name: Vec<String>,
+    /// Most jobs of a user that run or wait [default: 100000]
+    #[arg(long, value_name = "N", requires = "require_tokens")]
+    pub user_jobs_max: Option<u32>,
+    /// Most requests of a user, on average [default: 500]
+    #[arg(long, value_name = "N", requires = "require_tokens",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub user_requests_per_second: Option<u32>,
+    /// Most bytes that a user sends, on average [default: 16M]
+    #[arg(long, value_name = "SIZE", requires = "require_tokens")]
+    pub user_bytes_per_second: Option<String>,
     /// End when standard input ends
     #[arg(long, hide = true)]
     pub with_parent: bool,
@@ -28,6 +48,8 @@ pub struct NodeArgs {
     /// The server to work for, as in http://127.0.0.1:7070
     #[arg(long, value_name = "URL")]
     pub server: String,
+    #[command(flatten)]
+    pub credentials: CredentialArgs,
     /// Address and port at which other nodes reach its data; port 0 takes one that is free
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub listen: String,

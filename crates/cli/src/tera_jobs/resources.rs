@@ -1,6 +1,7 @@
 //! What a job gets of the machine, checked, and the specification that all jobs of this kind begin with.
 
 use super::EngineArgs;
+use crate::connect::Site;
 use crate::plan::{self, Plan};
 use crate::standard_output::{self, PrivateOutput};
 use crate::{paths, store};
@@ -16,7 +17,7 @@ pub struct Resources {
     pub slots: u32,
     pub disks: Vec<PathBuf>,
     pub state_dir: PathBuf,
-    pub server: Option<String>,
+    pub server: Option<Site>,
     pub start_dir: PathBuf,
     pub json: bool,
 }
@@ -25,8 +26,8 @@ impl Resources {
     /// Every error is the user's to mend and names the option.
     pub fn of(args: &EngineArgs) -> anyhow::Result<Resources> {
         let start_dir = std::env::current_dir().context("finding the current directory")?;
-        let server = args.state.server.clone();
-        let (memory_bytes, slots) = plan::resources(args.memory.as_deref(), args.slots, server.as_deref())?;
+        let server = args.state.site();
+        let (memory_bytes, slots) = plan::resources(args.memory.as_deref(), args.slots, server.as_ref())?;
         let state_dir = store::state_dir(args.state.state.as_deref())?;
         // The one under the state is made with the job.
         let disks = match args.disk.is_empty() {

@@ -1,0 +1,90 @@
+//! Who may come in to a server: whoever is on this machine, or, from others, whoever has a token, over TLS.
+
+use super::ServerArgs;
+use crate::memory_size;
+use crate::terminal::tell;
+use anyhow::{Context, ensure};
+use api::people::{Role, TokenRequest};
+use controlport::{Access, Port, UserLimits};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use trust::{Authority, ServerConfig};
+
+/// Beside the state: the key and certificate of the authority, and the secret of the data ports.
+const TRUST_DIR: &str = "trust";
+/// In the state directory: what whoever set the server up comes in with.
+const ADMIN_TOKEN: &str = "admin.token";
+const ADMIN: &str = "admin";
+
+/// Refuses an address that others could reach without being known.
+pub fn check(args: &ServerArgs, listen: SocketAddr) -> anyhow::Result<()> {
+    ensure!(
+        listen.ip().is_loopback() || (args.require_tokens && args.tls),
+        "--listen {listen} is no loopback address, so that other machines reach it: add --require-tokens --tls"
+    );
+    limits(args).map(drop)
+}
+
+fn limits(args: &ServerArgs) -> anyhow::Result<UserLimits> {
+    let defaults = UserLimits::default();
+    let size = |name: &str, text: Option<&String>| {
+        text.map(|text| memory_size::parse(text).with_context(|| format!("{name} {text:?}"))).transpose()
+    };
+    let bytes_per_second = size("--user-bytes-per-second", args.user_bytes_per_second.as_ref())?;
+    Ok(UserLimits {
+        jobs_max: args.user_jobs_max.unwrap_or(defaults.jobs_max),
+        requests_per_second: args.user_requests_per_second.unwrap_or(defaults.requests_per_second),
+        bytes_per_second: bytes_per_second.unwrap_or(defaults.bytes_per_second),
+        body_bytes_max: defaults.body_bytes_max,
+    })
+}
+
+/// What the port asks of callers, and how it speaks. The first start with tokens or TLS makes keys.
+pub fn open(
+    args: &ServerArgs,
+    state_dir: &Path,
+    listen: SocketAddr,
+) -> anyhow::Result<(Access, Option<Arc<ServerConfig>>)> {
+    let trust_dir = state_dir.join(TRUST_DIR);
+    let mut access =
+        Access { require_tokens: args.require_tokens, limits: limits(args)?, ..Access::default() };
+    if args.require_tokens {
+        access.data_secret = Some(trust::data_secret(&trust_dir)?);
+    }
+    if !args.tls {
+        return Ok((access, None));
+    }
+    let authority = Authority::open(&trust_dir)?;
+    let tls = authority.control_port(&hosts(args, listen)).context("--tls-name")?;
+    tell(&format!("sailfish: certificates are those of {}", authority.path().display()));
+    access.authority = Some(authority);
+    Ok((access, Some(tls)))
+}
+
+/// Under which the server may be reached by clients that are not ours; ours look for another name.
+fn hosts(args: &ServerArgs, listen: SocketAddr) -> Vec<String> {
+    let mut hosts = vec!["localhost".to_string(), "127.0.0.1".to_string(), "::1".to_string()];
+    hosts.push(listen.ip().to_string());
+    let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let is_name = !own.is_empty() && own.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
+    hosts.extend(Some(own).filter(|_| is_name));
+    hosts.extend(args.tls_name.iter().cloned());
+    hosts.sort();
+    hosts.dedup();
+    hosts
+}
+
+/// Where nobody could come in as an administrator, or the file is not there: a new token in it.
+pub async fn give_admin_token(port: &Port, state_dir: &Path) -> anyhow::Result<()> {
+    let path = state_dir.join(ADMIN_TOKEN);
+    if path.exists() && port.has_admin_token().await? {
+        return Ok(());
+    }
+    let request = TokenRequest { user: ADMIN.to_string(), role: Role::Admin, seconds: None };
+    let issued = port.issue(request).await.context("making a token for the administrator")?;
+    trust::write_private(&path, &format!("{}\n", issued.token))?;
+    tell(&format!("sailfish: the administrator's token {} is in {}", issued.name, path.display()));
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! Which server a command works with, what it shows there, and whom it believes.
+
+use crate::exit::Failure;
+use clap::Args;
+use client::Blocking;
+use std::path::PathBuf;
+use trust::Credentials;
+
+/// Given with every `--server`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct CredentialArgs {
+    /// File with the token to show the server
+    #[arg(long, value_name = "FILE", env = "SAILFISH_TOKEN_FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Certificate of the authority that the server must have, in PEM [default: the one that the token names]
+    #[arg(long, value_name = "FILE", env = "SAILFISH_CA")]
+    pub ca: Option<PathBuf>,
+}
+
+impl CredentialArgs {
+    /// Reads the files.
+    pub fn read(&self) -> Result<Credentials, Failure> {
+        Credentials::read(self.token_file.as_deref(), self.ca.as_deref()).map_err(Failure::refused)
+    }
+
+    /// A connection to a server.
+    pub fn connect(&self, url: &str) -> Result<Blocking, Failure> {
+        Blocking::with(url, &self.read()?).map_err(Failure::from_client)
+    }
+}
+
+/// A server, and what it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    pub url: String,
+    pub credentials: CredentialArgs,
+}
+
+impl Site {
+    pub fn connect(&self) -> Result<Blocking, Failure> {
+        self.credentials.connect(&self.url)
+    }
+}

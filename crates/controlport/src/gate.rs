@@ -1,0 +1,145 @@
+//! The gate in front of all routes: who calls, whether the rule of the route admits them, and what of it is remembered.
+
+use crate::Port;
+use crate::answer::Problem;
+use crate::audit::{Kind, shortened};
+use crate::caller::Caller;
+use crate::keyring::now_ns;
+use crate::rules::{Admits, Rule, rule_of};
+use api::control::ErrorCode;
+use api::people::Role;
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use ids::JobId;
+use metastore::AuditRow;
+use std::sync::Arc;
+use std::time::Instant;
+use trust::TokenText;
+
+/// Lets a request through to its route, or answers it.
+pub(crate) async fn gate(State(port): State<Port>, mut request: Request, next: Next) -> Response {
+    let Some(route) = request.extensions().get::<MatchedPath>().cloned() else {
+        // No route: whoever asks learns that and no more.
+        return next.run(request).await;
+    };
+    let Some(rule) = rule_of(request.method(), route.as_str()) else {
+        return crate::answer::no_such_route().await.into_response();
+    };
+    let action = format!("{} {}", rule.method, rule.path);
+    let target = request.uri().path().to_string();
+    let caller = match identify(&port, rule, request.headers()) {
+        Ok(caller) => caller,
+        Err(problem) => return refuse(&port, None, action, &target, problem).await,
+    };
+    let user = caller.user.clone();
+    if let Err(problem) = admit(&port, rule, &caller, &mut request).await {
+        return refuse(&port, user, action, &target, problem).await;
+    }
+    if rule.is_audited {
+        let row = AuditRow {
+            time_ns: now_ns(),
+            user: user.as_deref().map(str::to_string),
+            action: action.clone(),
+            target: shortened(&target),
+            allowed: true,
+            detail: None,
+        };
+        // Before the deed, so that none is without its row.
+        if let Err(error) = port.server.audit(vec![row]).await {
+            return Problem::from(error).into_response();
+        }
+    }
+    request.extensions_mut().insert(caller);
+    let response = next.run(request).await;
+    if response.status() == StatusCode::TOO_MANY_REQUESTS {
+        note_refusal(&port, Kind { user, action, code: ErrorCode::TooMany }, &target).await;
+    }
+    response
+}
+
+/// Whoever sent the request. A token that is given must be good, also where none is needed.
+fn identify(port: &Port, rule: &Rule, headers: &HeaderMap) -> Result<Caller, Problem> {
+    if !port.access.require_tokens {
+        return Ok(Caller::local());
+    }
+    let nobody = |message: &str| Problem::new(ErrorCode::Unauthenticated, message);
+    let Some(given) = headers.get(header::AUTHORIZATION) else {
+        return match rule.admits {
+            Admits::Everybody => Ok(Caller { user: None, role: Role::ReadOnly, jobs_max: None }),
+            _ => Err(nobody("a token is needed: give a file with one by --token-file")),
+        };
+    };
+    let token = given.to_str().ok().and_then(|text| text.split_once(' '));
+    let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let token = token.and_then(|(_, token)| TokenText::parse(token));
+    let token = token.ok_or_else(|| nobody("the header authorization holds no token of ours"))?;
+    let (user, role) = port.keyring.find(&token.secret, now_ns())?;
+    let jobs_max = is_limited(role).then_some(port.access.limits.jobs_max);
+    Ok(Caller { user: Some(user), role, jobs_max })
+}
+
+fn is_limited(role: Role) -> bool {
+    matches!(role, Role::User | Role::ReadOnly)
+}
+
+async fn admit(port: &Port, rule: &Rule, caller: &Caller, request: &mut Request) -> Result<(), Problem> {
+    let forbidden = |message: String| Err(Problem::new(ErrorCode::Forbidden, message));
+    let role = caller.role;
+    match rule.admits {
+        Admits::Everybody => {}
+        Admits::Roles(roles) if roles.contains(&role) => {}
+        Admits::OwnerOfJob if role == Role::Admin => {}
+        Admits::OwnerOfJob if role == Role::User => {
+            if let Some(owner) = owner_of_job(port, request.uri().path()).await?
+                && owner.as_deref() != caller.user.as_deref()
+            {
+                return forbidden("the job belongs to another user".to_string());
+            }
+        }
+        Admits::Roles(_) | Admits::OwnerOfJob => {
+            return forbidden(format!("a caller of the role {} may not do this", role.word()));
+        }
+    }
+    if let Some(user) = caller.user.as_ref().filter(|_| is_limited(role)) {
+        let limits = &port.access.limits;
+        let length = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+        let length = length.and_then(|text| text.parse::<u64>().ok());
+        // A body of unknown length counts as the longest that is read.
+        let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
+        let length = length.unwrap_or(if is_chunked { limits.body_bytes_max as u64 } else { 0 });
+        let length = length.min(limits.body_bytes_max as u64);
+        if !port.meters.take(user, length, limits, Instant::now()) {
+            let message = "too many requests or too many bytes: ask again in a moment";
+            return Err(Problem::new(ErrorCode::TooMany, message));
+        }
+        DefaultBodyLimit::max(limits.body_bytes_max).apply(request);
+    }
+    Ok(())
+}
+
+/// Whose the job is that the path names; None where there is none, which the route will say.
+async fn owner_of_job(port: &Port, path: &str) -> Result<Option<Option<String>>, Problem> {
+    let job = path.strip_prefix("/v1/jobs/").and_then(|rest| rest.split('/').next());
+    let Some(job) = job.and_then(|number| number.parse().ok()) else { return Ok(None) };
+    Ok(port.store.job(JobId(job)).await?.map(|row| row.user))
+}
+
+async fn refuse(
+    port: &Port,
+    user: Option<Arc<str>>,
+    action: String,
+    target: &str,
+    problem: Problem,
+) -> Response {
+    note_refusal(port, Kind { user, action, code: problem.code() }, target).await;
+    problem.into_response()
+}
+
+async fn note_refusal(port: &Port, kind: Kind, target: &str) {
+    if let Some(row) = port.refusals.count(kind, target, Instant::now(), now_ns()) {
+        // A server that has gone has refused everything.
+        let _ = port.server.audit(vec![row]).await;
+    }
+}

@@ -1,0 +1,103 @@
+//! Who may use which route: one rule for each, in one table. A route without a rule answers nobody.
+
+use api::people::Role;
+use axum::http::Method;
+
+/// Whom a route answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admits {
+    /// Also those without a token.
+    Everybody,
+    Roles(&'static [Role]),
+    /// Administrators, and of the role `user` whoever has the job that the path names.
+    OwnerOfJob,
+}
+
+/// The rule of a route.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    pub method: &'static str,
+    /// As it was routed, such as `/v1/jobs/{job}`.
+    pub path: &'static str,
+    pub admits: Admits,
+    /// Whether it changes something that people may want to trace: then there is a row of the audit for each call.
+    /// What nodes say while they work is told by the history of jobs.
+    pub is_audited: bool,
+}
+
+const LOOKERS: Admits = Admits::Roles(&[Role::Admin, Role::User, Role::ReadOnly]);
+const SUBMITTERS: Admits = Admits::Roles(&[Role::Admin, Role::User]);
+const NODES: Admits = Admits::Roles(&[Role::Admin, Role::Node]);
+const ADMINS: Admits = Admits::Roles(&[Role::Admin]);
+
+const fn looks(method: &'static str, path: &'static str, admits: Admits) -> Rule {
+    Rule { method, path, admits, is_audited: false }
+}
+
+const fn changes(method: &'static str, path: &'static str, admits: Admits) -> Rule {
+    Rule { method, path, admits, is_audited: true }
+}
+
+pub(crate) const RULES: &[Rule] = &[
+    looks("GET", "/healthz", Admits::Everybody),
+    looks("GET", "/openapi.json", Admits::Everybody),
+    looks("GET", "/metrics", LOOKERS),
+    looks("GET", "/v1/jobs", LOOKERS),
+    looks("GET", "/v1/jobs/{job}", LOOKERS),
+    looks("GET", "/v1/jobs/{job}/logs", LOOKERS),
+    looks("GET", "/v1/jobs/{job}/wait", LOOKERS),
+    looks("GET", "/v1/jobs/{job}/progress", LOOKERS),
+    looks("GET", "/v1/jobs/{job}/report", LOOKERS),
+    looks("GET", "/v1/nodes", LOOKERS),
+    looks("POST", "/v1/state", LOOKERS),
+    changes("POST", "/v1/jobs", SUBMITTERS),
+    changes("POST", "/v1/jobs/batch", SUBMITTERS),
+    changes("POST", "/v1/jobs/{job}/cancel", Admits::OwnerOfJob),
+    looks("GET", "/v1/tokens", ADMINS),
+    changes("POST", "/v1/tokens", ADMINS),
+    changes("POST", "/v1/tokens/{token}/revoke", ADMINS),
+    changes("POST", "/v1/nodes/admission", NODES),
+    changes("POST", "/v1/nodes", NODES),
+    changes("POST", "/v1/nodes/{node}/leave", NODES),
+    looks("POST", "/v1/nodes/{node}/poll", NODES),
+    looks("GET", "/v1/jobs/{job}/brief", NODES),
+    looks("POST", "/v1/jobs/{job}/boundaries", NODES),
+];
+
+/// The rule of a route; whoever may get may also ask for the head.
+pub(crate) fn rule_of(method: &Method, path: &str) -> Option<&'static Rule> {
+    let method = match *method {
+        Method::HEAD => "GET",
+        ref other => other.as_str(),
+    };
+    RULES.iter().find(|rule| rule.method == method && rule.path == path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RULES, rule_of};
+    use axum::http::Method;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_route_has_one_rule_and_every_rule_a_route() {
+        let document: serde_json::Value = serde_json::from_str(&crate::openapi_text()).unwrap();
+        let mut routes = BTreeSet::from([("GET".to_string(), "/openapi.json".to_string())]);
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for method in methods.as_object().unwrap().keys() {
+                routes.insert((method.to_uppercase(), path.clone()));
+            }
+        }
+        let rules: Vec<_> =
+            RULES.iter().map(|rule| (rule.method.to_string(), rule.path.to_string())).collect();
+        assert_eq!(rules.iter().cloned().collect::<BTreeSet<_>>(), routes);
+        assert_eq!(rules.len(), routes.len(), "a route has two rules");
+    }
+
+    #[test]
+    fn what_is_not_in_the_table_has_no_rule() {
+        assert!(rule_of(&Method::HEAD, "/v1/jobs").is_some());
+        assert!(rule_of(&Method::DELETE, "/v1/jobs").is_none());
+        assert!(rule_of(&Method::GET, "/v1/job").is_none());
+    }
+}

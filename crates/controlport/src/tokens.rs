@@ -1,0 +1,138 @@
+//! Routes by which tokens are given out and taken back, and nodes are admitted.
+
+use crate::Port;
+use crate::answer::{Message, Problem, Refusal};
+use crate::keyring::now_ns;
+use api::control::ErrorCode;
+use api::people::{
+    Admission, AdmissionRequest, IssuedToken, TokenList, TokenRequest, TokenStatus, USER_BYTES_MAX,
+};
+use axum::extract::{Path, State};
+use metastore::Role;
+use server::NewToken;
+use std::collections::HashMap;
+use trust::{Secret, TokenText, TrustError};
+
+impl Port {
+    /// Makes a token and remembers its hash. What is returned is nowhere else.
+    pub async fn issue(&self, request: TokenRequest) -> Result<IssuedToken, Problem> {
+        let TokenRequest { user, role, seconds } = request;
+        let is_name = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '@');
+        if user.is_empty() || user.len() > USER_BYTES_MAX || !user.chars().all(is_name) {
+            let message = "the name of a user is letters, digits, and . - _ @, at most 100 bytes";
+            return Err(Problem::new(ErrorCode::Refused, message));
+        }
+        let life_ns = seconds.map(|seconds| seconds.saturating_mul(1_000_000_000));
+        // The store has signed numbers.
+        let expires_ns = life_ns.map(|life_ns| now_ns().saturating_add(life_ns).min(i64::MAX as u64));
+        let (secret, label) = (Secret::random()?, Secret::random()?);
+        let name = format!("{user}-{}", short_label(&label));
+        let hash = secret.hash();
+        self.server.issue_token(NewToken { name: name.clone(), user, role, hash, expires_ns }).await?;
+        self.keyring.reload(&self.store).await?;
+        let authority = self.access.authority.as_ref().map(|authority| authority.hash());
+        Ok(IssuedToken { name, token: TokenText { secret, authority }.text() })
+    }
+
+    /// Whether somebody could come in as an administrator.
+    pub async fn has_admin_token(&self) -> Result<bool, Problem> {
+        let is_good = |status: &TokenStatus| {
+            let expired = status.expires_ns.is_some_and(|end_ns| end_ns <= now_ns());
+            status.role == Role::Admin && status.revoked_ns.is_none() && !expired
+        };
+        Ok(self.token_list().await?.tokens.iter().any(is_good))
+    }
+
+    async fn token_list(&self) -> Result<TokenList, Problem> {
+        let users = self.store.users().await?;
+        let roles: HashMap<&str, Role> = users.iter().map(|user| (user.name.as_str(), user.role)).collect();
+        let mut list = TokenList::default();
+        for token in self.store.tokens().await? {
+            let Some(role) = roles.get(token.user.as_str()) else { continue };
+            list.tokens.push(TokenStatus {
+                name: token.token,
+                role: *role,
+                user: token.user,
+                created_ns: token.created_ns,
+                expires_ns: token.expires_ns,
+                revoked_ns: token.revoked_ns,
+            });
+        }
+        Ok(list)
+    }
+}
+
+/// Some digits of the hash of a secret that is used for nothing else.
+fn short_label(label: &Secret) -> String {
+    label.hash()[..6].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl From<TrustError> for Problem {
+    fn from(error: TrustError) -> Self {
+        let code = match &error {
+            TrustError::Certificate(_) => ErrorCode::Refused,
+            _ => ErrorCode::Failed,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/tokens",
+    tag = "administrators",
+    request_body = TokenRequest,
+    responses((status = 200, description = "The token, told this once", body = IssuedToken), (status = "default", response = Refusal))
+)]
+pub(crate) async fn create(
+    State(port): State<Port>,
+    Message(request): Message<TokenRequest>,
+) -> Result<Message<IssuedToken>, Problem> {
+    Ok(Message(port.issue(request).await?))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/tokens",
+    tag = "administrators",
+    responses((status = 200, description = "All tokens, without the secrets", body = TokenList), (status = "default", response = Refusal))
+)]
+pub(crate) async fn list_tokens(State(port): State<Port>) -> Result<Message<TokenList>, Problem> {
+    Ok(Message(port.token_list().await?))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/tokens/{token}/revoke",
+    tag = "administrators",
+    params(("token" = String, Path, description = "Name of the token")),
+    responses((status = 200, description = "The token is good for nothing from now on, `null`"), (status = "default", response = Refusal))
+)]
+pub(crate) async fn revoke(
+    State(port): State<Port>,
+    Path(token): Path<String>,
+) -> Result<Message<()>, Problem> {
+    port.server.revoke_token(token).await?;
+    port.keyring.reload(&port.store).await?;
+    Ok(Message(()))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/nodes/admission",
+    tag = "nodes",
+    request_body = AdmissionRequest,
+    responses((status = 200, description = "What the node's data port needs", body = Admission), (status = "default", response = Refusal))
+)]
+pub(crate) async fn admission(
+    State(port): State<Port>,
+    Message(request): Message<AdmissionRequest>,
+) -> Result<Message<Admission>, Problem> {
+    let authority = port.access.authority.as_ref();
+    let certificates = match (authority, request.certificate_request) {
+        (Some(authority), Some(request)) => Some(authority.sign_data_port(&request)?),
+        _ => None,
+    };
+    let data_token = port.access.data_secret.as_ref().map(Secret::text);
+    Ok(Message(Admission { certificates, data_token }))
+}

@@ -1,0 +1,341 @@
+//! Every route of the document by every kind of caller, against the matrix that is meant; and what each user is
+//! limited to.
+
+use api::control::{ErrorAnswer, ErrorCode, JobBatch, SubmittedBatch};
+use api::people::{IssuedToken, Role, TokenList, TokenRequest};
+use api::task::RunTask;
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, StatusCode};
+use controlport::{Access, Port, UserLimits};
+use metastore::{AuditRow, Metastore};
+use server::{Server, ServerOptions};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tower::ServiceExt;
+
+/// Who may use what, in this order of roles: admin, user, read-only, node.
+const MATRIX: &[(&str, &str, [bool; 4])] = &[
+    ("get", "/healthz", [true, true, true, true]),
+    ("get", "/openapi.json", [true, true, true, true]),
+    ("get", "/metrics", [true, true, true, false]),
+    ("get", "/v1/jobs", [true, true, true, false]),
+    ("post", "/v1/jobs", [true, true, false, false]),
+    ("post", "/v1/jobs/batch", [true, true, false, false]),
+    ("get", "/v1/jobs/{job}", [true, true, true, false]),
+    ("get", "/v1/jobs/{job}/logs", [true, true, true, false]),
+    ("get", "/v1/jobs/{job}/wait", [true, true, true, false]),
+    ("get", "/v1/jobs/{job}/progress", [true, true, true, false]),
+    ("get", "/v1/jobs/{job}/report", [true, true, true, false]),
+    ("post", "/v1/jobs/{job}/cancel", [true, true, false, false]),
+    ("get", "/v1/jobs/{job}/brief", [true, false, false, true]),
+    ("post", "/v1/jobs/{job}/boundaries", [true, false, false, true]),
+    ("get", "/v1/nodes", [true, true, true, false]),
+    ("post", "/v1/nodes", [true, false, false, true]),
+    ("post", "/v1/nodes/admission", [true, false, false, true]),
+    ("post", "/v1/nodes/{node}/poll", [true, false, false, true]),
+    ("post", "/v1/nodes/{node}/leave", [true, false, false, true]),
+    ("post", "/v1/state", [true, true, true, false]),
+    ("get", "/v1/tokens", [true, false, false, false]),
+    ("post", "/v1/tokens", [true, false, false, false]),
+    ("post", "/v1/tokens/{token}/revoke", [true, false, false, false]),
+];
+/// Open to whoever has no token at all.
+const OPEN: [&str; 2] = ["/healthz", "/openapi.json"];
+
+/// A server whose port is called by function.
+struct Place {
+    routes: Router,
+    port: Port,
+    server: Arc<Server>,
+    runtime: Runtime,
+    state: TempDir,
+}
+
+impl Place {
+    fn new(require_tokens: bool, limits: UserLimits) -> Place {
+        let state = tempfile::tempdir().expect("a directory");
+        let server = Server::open(ServerOptions::cluster(state.path().to_path_buf(), None));
+        let server = Arc::new(server.expect("a server"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let access = Access { require_tokens, limits, ..Access::default() };
+        let port = runtime.block_on(async {
+            let store = Metastore::open(state.path()).await.expect("a store");
+            Port::open(Arc::clone(&server), store, access).await.expect("a port")
+        });
+        Place { runtime, routes: controlport::router(port.clone()), port, server, state }
+    }
+
+    fn token(&self, user: &str, role: Role, seconds: Option<u64>) -> IssuedToken {
+        let request = TokenRequest { user: user.to_string(), role, seconds };
+        self.runtime.block_on(self.port.issue(request)).expect("a token")
+    }
+
+    /// Gives the status, the error's word where it is one, and the body.
+    fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        token: Option<&str>,
+        body: impl Into<Body>,
+    ) -> (StatusCode, Option<ErrorCode>, Vec<u8>) {
+        let mut request = Request::builder().method(method.to_uppercase().as_str()).uri(path);
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let request = request.body(body.into()).expect("a request");
+        self.runtime.block_on(async {
+            let response = self.routes.clone().oneshot(request).await.expect("routes always answer");
+            let status = response.status();
+            let body = to_bytes(response.into_body(), 1 << 20).await.expect("a body").to_vec();
+            let code = serde_json::from_slice::<ErrorAnswer>(&body).ok().map(|answer| answer.code);
+            (status, code, body)
+        })
+    }
+
+    fn code(&self, method: &str, path: &str, token: Option<&str>, body: &str) -> Option<ErrorCode> {
+        self.ask(method, path, token, body.to_string()).1
+    }
+
+    fn submit(&self, token: &str, jobs: usize) -> Result<SubmittedBatch, ErrorCode> {
+        let tasks = vec![RunTask { words: vec!["true".into()], ..RunTask::default() }; jobs];
+        let claimed = "somebody-else".to_string();
+        let batch = JobBatch { name: "test".into(), tasks, user: claimed, priority: 0 };
+        let body = serde_json::to_string(&batch).expect("JSON");
+        let (status, code, body) = self.ask("post", "/v1/jobs/batch", Some(token), body);
+        match status {
+            StatusCode::OK => Ok(serde_json::from_slice(&body).expect("numbers of jobs")),
+            _ => Err(code.expect("an error")),
+        }
+    }
+
+    /// The audit, once all that was sent before is in it.
+    fn audit(&self) -> Vec<AuditRow> {
+        self.runtime.block_on(async {
+            // The server takes requests in their order, and answers this one after it has written.
+            self.server.issue_token(unused_token()).await.expect("a server");
+            self.server.issue_token(unused_token()).await.expect("a server");
+            let store = Metastore::open(self.state.path()).await.expect("a store");
+            store.audit(1000).await.expect("rows")
+        })
+    }
+}
+
+fn unused_token() -> server::NewToken {
+    let hash = trust::Secret::random().expect("randomness").hash();
+    let name = hash.map(|byte| format!("{byte:02x}")).concat();
+    server::NewToken { name, user: "nobody".into(), role: Role::ReadOnly, hash, expires_ns: None }
+}
+
+/// Routes of the document, and the document itself.
+fn routes() -> BTreeSet<(String, String)> {
+    let document: serde_json::Value = serde_json::from_str(&controlport::openapi_text()).expect("JSON");
+    let mut routes = BTreeSet::from([("get".to_string(), "/openapi.json".to_string())]);
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        let methods = methods.as_object().expect("methods");
+        routes.extend(methods.keys().map(|method| (method.clone(), path.clone())));
+    }
+    routes
+}
+
+fn is_refused(code: Option<ErrorCode>) -> bool {
+    matches!(code, Some(ErrorCode::Unauthenticated | ErrorCode::Forbidden))
+}
+
+#[test]
+fn every_route_by_every_caller() {
+    let place = Place::new(true, UserLimits::default());
+    let good = Role::ALL.map(|role| place.token(role.word(), role, None).token);
+    let expired = place.token("late", Role::Admin, Some(0)).token;
+    let revoked = place.token("gone", Role::Admin, None);
+    place.runtime.block_on(place.server.revoke_token(revoked.name.clone())).expect("a token");
+    // What the route does, which reads the tokens anew.
+    let again = place.code("post", &format!("/v1/tokens/{}/revoke", revoked.name), Some(&good[0]), "");
+    assert_eq!(again, None);
+    let stranger = trust::Secret::random().expect("randomness").text();
+    let bad = ["no token", stranger.as_str(), expired.as_str(), revoked.token.as_str()];
+    let bad = [Some(bad[0]), Some(bad[1]), Some(bad[2]), Some(bad[3]), None];
+    let mut tried = BTreeSet::new();
+    for (method, path) in routes() {
+        let row = MATRIX.iter().find(|(m, p, _)| (*m, *p) == (method.as_str(), path.as_str()));
+        let (_, _, expected) = row.unwrap_or_else(|| panic!("{method} {path} is not in the matrix"));
+        let uri = path.replace("{job}", "999").replace("{node}", "999").replace("{token}", "x");
+        for ((role, token), expected) in Role::ALL.iter().zip(&good).zip(expected) {
+            let code = place.code(&method, &uri, Some(token), "{\"unknown\": 1}");
+            assert_eq!(!is_refused(code), *expected, "{method} {path} by {role:?}: {code:?}");
+            if !expected {
+                assert_eq!(code, Some(ErrorCode::Forbidden), "{method} {path} by {role:?}");
+            }
+        }
+        for token in bad {
+            let code = place.code(&method, &uri, token, "{\"unknown\": 1}");
+            let expected = match token.is_none() && OPEN.contains(&path.as_str()) {
+                true => None,
+                false => Some(ErrorCode::Unauthenticated),
+            };
+            assert_eq!(code, expected, "{method} {path} with {token:?}");
+        }
+        tried.insert((method, path));
+    }
+    assert_eq!(tried.len(), MATRIX.len(), "the matrix has rows of routes that are no more");
+}
+
+#[test]
+fn without_tokens_the_caller_is_the_administrator() {
+    let place = Place::new(false, UserLimits::default());
+    for (method, path) in routes() {
+        let uri = path.replace("{job}", "999").replace("{node}", "999").replace("{token}", "x");
+        let code = place.code(&method, &uri, None, "{\"unknown\": 1}");
+        assert!(!is_refused(code), "{method} {path}: {code:?}");
+    }
+}
+
+#[test]
+fn what_is_no_route_says_so_to_anybody() {
+    let place = Place::new(true, UserLimits::default());
+    let admin = place.token("root", Role::Admin, None).token;
+    let paths = ["/", "/v1", "/v1/jobs/", "/v1/jobs/1/2/3", "/v1/../metrics", "/v1/tokens/../jobs"];
+    for path in paths {
+        assert_eq!(place.code("get", path, Some(&admin), ""), Some(ErrorCode::NotFound), "{path}");
+        let stranger = place.code("get", path, None, "");
+        assert_eq!(stranger, Some(ErrorCode::NotFound), "{path}");
+    }
+    for (method, path) in [("delete", "/v1/jobs"), ("put", "/healthz"), ("patch", "/v1/tokens")] {
+        assert_eq!(place.code(method, path, Some(&admin), ""), Some(ErrorCode::NotFound), "{method} {path}");
+    }
+}
+
+#[test]
+fn a_user_cancels_only_their_own_jobs() {
+    let place = Place::new(true, UserLimits::default());
+    let token = |user, role| place.token(user, role, None).token;
+    let (ann, bob) = (token("ann", Role::User), token("bob", Role::User));
+    let (root, eve) = (token("root", Role::Admin), token("eve", Role::ReadOnly));
+    let job = place.submit(&ann, 2).expect("jobs").first;
+    let list = place.ask("get", "/v1/jobs", Some(&eve), "").2;
+    let list: api::history::JobList = serde_json::from_slice(&list).expect("a list");
+    let users: Vec<_> = list.jobs.iter().map(|row| row.user.as_deref()).collect();
+    assert_eq!(users, [Some("ann"), Some("ann")], "the name comes from the token");
+    let cancel = |job: i64, token: &str| {
+        place.code("post", &format!("/v1/jobs/{job}/cancel"), Some(token), "{\"reason\": \"test\"}")
+    };
+    assert_eq!(cancel(job.0, &bob), Some(ErrorCode::Forbidden));
+    assert_eq!(cancel(job.0, &eve), Some(ErrorCode::Forbidden));
+    assert_eq!(cancel(job.0, &ann), None);
+    assert_eq!(cancel(job.0 + 1, &root), None);
+    assert_eq!(cancel(job.0 + 2, &bob), Some(ErrorCode::NotFound));
+}
+
+#[test]
+fn a_user_has_so_many_jobs_and_no_more() {
+    let limits = UserLimits { jobs_max: 3, ..UserLimits::default() };
+    let place = Place::new(true, limits);
+    let token = |user, role| place.token(user, role, None).token;
+    let (ann, bob) = (token("ann", Role::User), token("bob", Role::User));
+    assert_eq!(place.submit(&ann, 4), Err(ErrorCode::TooMany));
+    let first = place.submit(&ann, 3).expect("jobs").first;
+    assert_eq!(place.submit(&ann, 1), Err(ErrorCode::TooMany));
+    place.submit(&bob, 3).expect("another user has jobs of their own");
+    place.submit(&token("root", Role::Admin), 100).expect("an administrator has no limit");
+    let path = format!("/v1/jobs/{first}/cancel");
+    assert_eq!(place.code("post", &path, Some(&ann), "{\"reason\": \"test\"}"), None);
+    place.runtime.block_on(place.server.wait_job(first)).expect("a job that ends");
+    place.submit(&ann, 1).expect("room for one more");
+}
+
+#[test]
+fn requests_and_bytes_of_a_user_are_limited() {
+    let limits = UserLimits { requests_per_second: 1, body_bytes_max: 1000, ..UserLimits::default() };
+    let place = Place::new(true, limits);
+    let ann = place.token("ann", Role::User, None).token;
+    let large = place.code("post", "/v1/jobs", Some(&ann), &"x".repeat(1001));
+    assert_eq!(large, Some(ErrorCode::TooLarge));
+    let codes: Vec<_> = (0..20).map(|_| place.code("get", "/v1/jobs", Some(&ann), "")).collect();
+    assert_eq!(codes[0], None);
+    assert!(codes.contains(&Some(ErrorCode::TooMany)), "{codes:?}");
+    let root = place.token("root", Role::Admin, None).token;
+    assert!((0..20).all(|_| place.code("get", "/v1/jobs", Some(&root), "").is_none()));
+}
+
+#[test]
+fn what_changes_something_and_what_is_refused_is_remembered() {
+    let place = Place::new(true, UserLimits::default());
+    let ann = place.token("ann", Role::User, None).token;
+    let job = place.submit(&ann, 1).expect("a job").first;
+    for _ in 0..500 {
+        assert_eq!(place.code("get", "/v1/tokens", Some(&ann), ""), Some(ErrorCode::Forbidden));
+        assert_eq!(place.code("get", "/v1/jobs", None, ""), Some(ErrorCode::Unauthenticated));
+    }
+    assert_eq!(place.code("get", "/v1/jobs", Some(&ann), ""), None);
+    assert_eq!(place.code("post", &format!("/v1/jobs/{job}/cancel"), Some(&ann), "{\"reason\": \"\"}"), None);
+    let rows = place.audit();
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|row| (row.user.as_deref(), row.action.as_str(), row.target.as_str(), row.allowed))
+        .collect();
+    let cancelled = format!("/v1/jobs/{job}/cancel");
+    let expected = [
+        (Some("ann"), "POST /v1/jobs/batch", "/v1/jobs/batch", true),
+        (Some("ann"), "GET /v1/tokens", "/v1/tokens", false),
+        (None, "GET /v1/jobs", "/v1/jobs", false),
+        (Some("ann"), "POST /v1/jobs/{job}/cancel", cancelled.as_str(), true),
+    ];
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn tokens_are_told_once_and_kept_as_hashes() {
+    let place = Place::new(true, UserLimits::default());
+    let root = place.token("root", Role::Admin, None);
+    let create = |body: &str| place.ask("post", "/v1/tokens", Some(&root.token), body.to_string());
+    let (status, _, body) = create("{\"user\": \"ann\", \"role\": \"user\", \"seconds\": 3600}");
+    assert_eq!(status, StatusCode::OK);
+    let ann: IssuedToken = serde_json::from_slice(&body).expect("a token");
+    assert_eq!(place.code("get", "/v1/jobs", Some(&ann.token), ""), None);
+    let wrong = [
+        "{\"user\": \"ann\", \"role\": \"admin\"}",
+        "{\"user\": \"\", \"role\": \"user\"}",
+        "{\"user\": \"a b\", \"role\": \"user\"}",
+        "{\"user\": \"../x\", \"role\": \"user\"}",
+    ];
+    for body in wrong {
+        assert_eq!(create(body).1, Some(ErrorCode::Refused), "{body}");
+    }
+    assert_eq!(create("{\"user\": \"ann\", \"role\": \"king\"}").1, Some(ErrorCode::BadRequest));
+    let list = place.ask("get", "/v1/tokens", Some(&root.token), "").2;
+    let list: TokenList = serde_json::from_slice(&list).expect("a list");
+    let names: Vec<_> = list.tokens.iter().map(|token| token.name.as_str()).collect();
+    assert_eq!(names, [root.name.as_str(), ann.name.as_str()]);
+    assert!(list.tokens[1].expires_ns > Some(list.tokens[1].created_ns));
+    assert_eq!(
+        place.code("post", "/v1/tokens/nothing/revoke", Some(&root.token), ""),
+        Some(ErrorCode::NotFound)
+    );
+    let revoke = format!("/v1/tokens/{}/revoke", ann.name);
+    assert_eq!(place.code("post", &revoke, Some(&root.token), ""), None);
+    assert_eq!(place.code("get", "/v1/jobs", Some(&ann.token), ""), Some(ErrorCode::Unauthenticated));
+    for token in [&root.token, &ann.token] {
+        let digits = token.trim_start_matches("sailfish_");
+        assert!(!holds(place.state.path(), digits.as_bytes()), "a secret lies in the state directory");
+        let raw: Vec<u8> = (0..digits.len()).step_by(2).map(|at| byte(&digits[at..at + 2])).collect();
+        assert!(!holds(place.state.path(), &raw), "the bytes of a secret lie in the state directory");
+    }
+}
+
+fn byte(digits: &str) -> u8 {
+    u8::from_str_radix(digits, 16).expect("two hex digits")
+}
+
+/// Whether any file of a directory holds these bytes.
+fn holds(dir: &Path, bytes: &[u8]) -> bool {
+    std::fs::read_dir(dir).expect("a directory").flatten().any(|entry| match entry.path() {
+        path if path.is_dir() => holds(&path, bytes),
+        path => {
+            let content = std::fs::read(&path).unwrap_or_default();
+            content.windows(bytes.len()).any(|window| window == bytes)
+        }
+    })
+}

@@ -1,0 +1,76 @@
+//! What a caller shows, and whom it believes.
+
+use crate::verifier::{Believed, client_config};
+use crate::{CONTROL_NAME, DATA_NAME, Secret, TokenText, TrustError, files};
+use rustls::ClientConfig;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// The token of a caller and the authority that it believes. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Credentials {
+    secret: Option<Secret>,
+    believed: Option<Believed>,
+}
+
+impl Credentials {
+    /// Of a caller that is nobody and believes nobody, as all are on one machine.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// From the file of a token, and that of an authority's certificate in PEM. A token that names its authority
+    /// needs no certificate; where both are given they must agree.
+    pub fn read(token: Option<&Path>, authority: Option<&Path>) -> Result<Self, TrustError> {
+        let token = token.map(read_token).transpose()?;
+        let mut credentials = token.map(Self::of_token).unwrap_or_default();
+        if let Some(path) = authority {
+            let certificate = CertificateDer::from_pem_slice(read_there(path)?.as_bytes())
+                .map_err(|_| TrustError::NoCertificate { path: path.to_path_buf() })?;
+            let given = Believed::Certificate(certificate);
+            if let Some(Believed::Hash(hash)) = credentials.believed
+                && !given.is(hash)
+            {
+                return Err(TrustError::OtherAuthority { path: path.to_path_buf() });
+            }
+            credentials.believed = Some(given);
+        }
+        Ok(credentials)
+    }
+
+    /// Of whoever has this token.
+    pub fn of_token(token: TokenText) -> Self {
+        Self { secret: Some(token.secret), believed: token.authority.map(Believed::Hash) }
+    }
+
+    /// What goes into the header `authorization`.
+    pub fn bearer(&self) -> Option<String> {
+        self.secret.as_ref().map(|secret| format!("Bearer {}", secret.text()))
+    }
+
+    /// Whether a port with TLS can be believed at all.
+    pub fn believes_somebody(&self) -> bool {
+        self.believed.is_some()
+    }
+
+    /// How the control port is spoken to.
+    pub fn to_control_port(&self) -> Result<ClientConfig, TrustError> {
+        client_config(self.believed.as_ref(), CONTROL_NAME)
+    }
+
+    /// How data ports are spoken to.
+    pub fn to_data_ports(&self) -> Result<ClientConfig, TrustError> {
+        client_config(self.believed.as_ref(), DATA_NAME)
+    }
+}
+
+fn read_there(path: &Path) -> Result<String, TrustError> {
+    let missing = || TrustError::Unreadable { path: path.to_path_buf(), source: ErrorKind::NotFound.into() };
+    files::read(path)?.ok_or_else(missing)
+}
+
+fn read_token(path: &Path) -> Result<TokenText, TrustError> {
+    TokenText::parse(&read_there(path)?).ok_or_else(|| TrustError::NoToken { path: path.to_path_buf() })
+}

@@ -1,0 +1,106 @@
+//! Small files with secrets and certificates.
+
+use crate::{Secret, TokenText, TrustError};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Largest file with a token or a certificate that is read.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// The text of a small file; None where it is not there.
+pub(crate) fn read(path: &Path) -> Result<Option<String>, TrustError> {
+    let unreadable = |source| TrustError::Unreadable { path: path.to_path_buf(), source };
+    let file = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(unreadable)?,
+    };
+    let mut text = String::new();
+    let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    match read as u64 > FILE_BYTES_MAX {
+        true => Err(TrustError::TooLarge { path: path.to_path_buf(), bytes_max: FILE_BYTES_MAX }),
+        false => Ok(Some(text)),
+    }
+}
+
+/// Writes a file that only its owner may read, in place of one of that name. It appears whole and is on the disk
+/// when this returns.
+pub fn write_private(path: &Path, text: &str) -> Result<(), TrustError> {
+    write(path, text, 0o600).map_err(|source| TrustError::Unwritable { path: path.to_path_buf(), source })
+}
+
+/// The same for a file that everybody may read.
+pub(crate) fn write_public(path: &Path, text: &str) -> Result<(), TrustError> {
+    write(path, text, 0o644).map_err(|source| TrustError::Unwritable { path: path.to_path_buf(), source })
+}
+
+fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    // What a process left that died while it wrote: its mode may be any.
+    if let Err(error) = std::fs::remove_file(&new)
+        && error.kind() != ErrorKind::NotFound
+    {
+        return Err(error);
+    }
+    let mut file = File::options().write(true).create_new(true).mode(mode).open(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Makes a directory that only its owner may enter, where it is not there.
+pub(crate) fn private_directory(dir: &Path) -> Result<(), TrustError> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|source| TrustError::Unwritable { path: dir.to_path_buf(), source })
+}
+
+/// The secret that the data ports of a cluster share, from the directory of its trust; made at the first time.
+pub fn data_secret(dir: &Path) -> Result<Secret, TrustError> {
+    private_directory(dir)?;
+    let path = dir.join("data.token");
+    if let Some(text) = read(&path)? {
+        let token = TokenText::parse(&text).ok_or(TrustError::NoToken { path })?;
+        return Ok(token.secret);
+    }
+    let secret = Secret::random()?;
+    write_private(&path, &format!("{}\n", secret.text()))?;
+    Ok(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{data_secret, read, write_private};
+    use crate::TrustError;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_private_file_is_private_and_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        for text in ["long, the first", "short"] {
+            std::fs::write(dir.path().join("secret.new"), "left by a crash, and longer than all").unwrap();
+            write_private(&path, text).unwrap();
+            assert_eq!(read(&path).unwrap().as_deref(), Some(text));
+            assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert_eq!(read(&dir.path().join("other")).unwrap(), None);
+    }
+
+    #[test]
+    fn the_secret_of_the_data_ports_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("trust");
+        let first = data_secret(&place).unwrap();
+        assert_eq!(data_secret(&place).unwrap().hash(), first.hash());
+        assert_eq!(place.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        write_private(&place.join("data.token"), "something else").unwrap();
+        assert!(matches!(data_secret(&place), Err(TrustError::NoToken { .. })));
+        write_private(&place.join("data.token"), &"x".repeat(65 << 10)).unwrap();
+        assert!(matches!(data_secret(&place), Err(TrustError::TooLarge { .. })));
+    }
+}

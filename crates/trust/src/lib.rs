@@ -1,0 +1,47 @@
+//! # What it does
+//! Says who may speak with whom: the authority of a cluster and the certificates it signs, what each end of a
+//! connection believes, and the tokens by which callers show who they are.
+//!
+//! # Where it sits
+//! rustls, rcgen -> trust -> client, dataport, controlport, cli.
+//!
+//! # Invariants
+//! A certificate names a role in the cluster (the server, a node's data port) and never both, so that a node cannot
+//! pass for the server. A secret is printed only by who asks for its text; what is stored of one is its hash. Files
+//! with secrets are made readable by their owner alone and appear whole or not at all.
+//!
+//! # Deliberately absent
+//! No sockets, no requests, no clock, no list of who has which token: the store has that. No serde.
+//!
+//! # How it is tested
+//! Handshakes in memory between all kinds of ends, in `tests/`; with real processes in the black-box tests.
+
+mod authority;
+mod credentials;
+mod error;
+mod files;
+mod identity;
+mod secret;
+mod verifier;
+
+pub use authority::Authority;
+pub use credentials::Credentials;
+pub use error::TrustError;
+pub use files::{data_secret, write_private};
+pub use identity::DataIdentity;
+pub use secret::{AuthorityHash, Secret, TokenText};
+pub use verifier::distrust;
+
+pub use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use std::sync::Arc;
+
+/// In the certificate of a control port, besides the hosts by which it is reached. Our own clients look for this
+/// name, because an address is not always known when the certificate is made.
+const CONTROL_NAME: &str = "control.sailfish.internal";
+/// In the certificate of a data port.
+const DATA_NAME: &str = "data.sailfish.internal";
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}

@@ -1,0 +1,280 @@
+//! A cluster that lets in only whom it knows: real processes with tokens and TLS, and those who should not get in.
+
+use blackbox::{CLUSTER_MEMORY, Fifo, Finished, Running, Sandbox};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A server with tokens and TLS, and the tokens of some users.
+struct Guarded {
+    sandbox: Sandbox,
+    url: String,
+    server: Option<Running>,
+    nodes: Vec<Running>,
+}
+
+impl Guarded {
+    fn start() -> Guarded {
+        let sandbox = Sandbox::new();
+        let server = serve(&sandbox, "127.0.0.1:0", &[]);
+        server.wait_for_stderr("serving at");
+        let told = server.stderr_so_far();
+        let url = told.split_whitespace().find(|word| word.starts_with("https://"));
+        let url = url.expect("a server tells its URL").trim_end_matches(',').to_string();
+        let guarded = Guarded { sandbox, url, server: Some(server), nodes: Vec::new() };
+        for (user, role) in [("ann", "user"), ("bob", "user"), ("eve", "read-only"), ("rack", "node")] {
+            guarded.make_token(user, role);
+        }
+        guarded
+    }
+
+    fn make_token(&self, user: &str, role: &str) {
+        let file = format!("{user}.token");
+        let args = ["token", "create", "--user", user, "--role", role, "--output", &file];
+        self.by(&self.admin_token(), &args).expect_success();
+    }
+
+    fn admin_token(&self) -> String {
+        self.sandbox.path("server-state/admin.token").display().to_string()
+    }
+
+    /// A subcommand with `--server`, and the token in a file.
+    fn command(&self, token_file: &str, args: &[&str]) -> Command {
+        let mut command = self.sandbox.sailfish();
+        // A program of the job stands last.
+        let dashes = args.iter().position(|arg| *arg == "--").unwrap_or(args.len());
+        command.args(&args[..dashes]).args(["--server", &self.url, "--token-file", token_file]);
+        command.args(&args[dashes..]);
+        command
+    }
+
+    #[track_caller]
+    fn by(&self, token_file: &str, args: &[&str]) -> Finished {
+        Running::start(&mut self.command(token_file, args)).wait()
+    }
+
+    fn start_node(&self, token_file: &str, name: &str) -> Running {
+        let args = ["node", "--slots", "2", "--memory", CLUSTER_MEMORY, "--name", name];
+        let mut command = self.command(token_file, &args);
+        Running::start(command.arg("--disk").arg(self.sandbox.path(name)))
+    }
+
+    fn add_node(&mut self) {
+        let node = self.start_node("rack.token", &format!("node-{}", self.nodes.len()));
+        node.wait_for_stderr("joined");
+        self.nodes.push(node);
+    }
+
+    /// The name of the only token of a user.
+    fn token_name(&self, user: &str) -> String {
+        let tokens = self.by(&self.admin_token(), &["token", "ls", "--json"]).expect_success().json();
+        let mut tokens = tokens.as_array().expect("a list").iter();
+        let token = tokens.find(|token| token["user"] == user).expect("the user has a token");
+        token["name"].as_str().expect("a name").to_string()
+    }
+
+    fn job(&self) -> String {
+        let jobs = self.by("eve.token", &["jobs", "--json"]).expect_success().json();
+        jobs[0]["job"].as_i64().expect("a job").to_string()
+    }
+}
+
+fn serve(sandbox: &Sandbox, address: &str, more: &[&str]) -> Running {
+    let mut command = sandbox.sailfish();
+    command.args(["server", "--listen", address, "--require-tokens", "--tls"]).args(more);
+    Running::start(command.arg("--state").arg(sandbox.path("server-state")))
+}
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().expect("a file").permissions().mode() & 0o777
+}
+
+/// All files of a directory, with what they hold.
+fn files(dir: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>) {
+    for entry in std::fs::read_dir(dir).expect("a directory").flatten() {
+        match entry.path() {
+            path if path.is_dir() => files(&path, found),
+            path => {
+                // One may have gone since.
+                let content = std::fs::read(&path).unwrap_or_default();
+                found.push((path, content));
+            }
+        }
+    }
+}
+
+#[test]
+fn users_do_what_their_role_lets_them() {
+    let mut guarded = Guarded::start();
+    guarded.add_node();
+    guarded.add_node();
+    let cluster = guarded.by("eve.token", &["nodes", "--json"]).expect_success().json();
+    for node in cluster["nodes"].as_array().expect("nodes") {
+        let url = node["info"]["data_url"].as_str().expect("a data port");
+        assert!(url.starts_with("https://"), "{url}");
+    }
+    let text: String = (0..20_000).map(|n| format!("word{} the\n", n % 1000)).collect();
+    guarded.sandbox.write("in/text", text);
+    let run =
+        ["run", "--memory", CLUSTER_MEMORY, "--slots", "2", "--input", "in", "--mapper", "builtin:words"];
+    let run = |out| [&run[..], &["--reducer", "builtin:sum", "--output", out]].concat();
+    guarded.by("ann.token", &run("counts")).expect_success();
+    let lines = guarded.sandbox.output_lines(&guarded.sandbox.path("counts"));
+    assert!(lines.contains(&"the\t20000".to_string()) && lines.len() == 1001, "{} lines", lines.len());
+    let jobs = guarded.by("eve.token", &["jobs", "--json"]).expect_success().json();
+    assert_eq!(jobs.as_array().map(Vec::len), Some(1));
+    let shown = guarded.by("bob.token", &["show", &guarded.job()]).expect_success();
+    assert!(shown.text().contains("counts"), "{}", shown.story());
+    guarded.by("eve.token", &run("more")).expect_failure(2, &["read-only may not"]);
+    guarded.by("eve.token", &["submit", "--", "true"]).expect_failure(2, &["read-only may not"]);
+    guarded.by("rack.token", &["jobs"]).expect_failure(2, &["node may not"]);
+    guarded.by("ann.token", &["token", "ls"]).expect_failure(2, &["user may not"]);
+    let create = ["token", "create", "--user", "ann", "--role", "admin"];
+    guarded.by("ann.token", &create).expect_failure(2, &["user may not"]);
+    guarded.start_node("ann.token", "impostor").wait().expect_failure(2, &["user may not"]);
+    guarded.by(&guarded.admin_token(), &create).expect_failure(2, &["role of", "is user"]);
+    let asked = ["state", "select user_name from jobs", "--json"];
+    let rows = guarded.by("eve.token", &asked).expect_success().json();
+    assert_eq!(rows[0]["user_name"], "ann", "{rows}");
+}
+
+#[test]
+fn a_job_belongs_to_whoever_submitted_it() {
+    let mut guarded = Guarded::start();
+    guarded.add_node();
+    let (mut ready, hold): (Fifo, Fifo) = (guarded.sandbox.fifo("ready"), guarded.sandbox.fifo("hold"));
+    guarded.by("ann.token", &["submit", "--", "sh", "-c", "echo > ready; read line < hold"]).expect_success();
+    ready.read_line();
+    let job = guarded.job();
+    guarded.by("bob.token", &["cancel", &job]).expect_failure(2, &["belongs to another user"]);
+    guarded.by("eve.token", &["cancel", &job]).expect_failure(2, &["read-only may not"]);
+    guarded.by("ann.token", &["cancel", &job]).expect_success();
+    guarded.by("bob.token", &["wait", &job]).expect_failure(130, &["was cancelled"]);
+    drop(hold);
+}
+
+#[test]
+fn a_wrong_token_or_authority_gets_nowhere() {
+    let guarded = Guarded::start();
+    let other = Guarded::start();
+    let admin = std::fs::read_to_string(guarded.admin_token()).expect("a token");
+    let (secret, authority) = admin.trim().rsplit_once('_').expect("a token with its authority");
+    // One that names the right authority and was never given out.
+    let guessed = format!("sailfish_{}_{authority}", "ab".repeat(32));
+    guarded.sandbox.write("guessed", guessed);
+    guarded.by("guessed", &["jobs"]).expect_failure(2, &["not known here"]);
+    guarded.start_node("guessed", "guesser").wait().expect_failure(2, &["not known here"]);
+    // The right one, which does not say whom it is for.
+    guarded.sandbox.write("bare", secret);
+    guarded.by("bare", &["jobs"]).expect_failure(2, &["nothing says whom to believe"]);
+    let ca = |of: &Guarded| of.sandbox.path("server-state/trust/ca.pem").display().to_string();
+    guarded.by("bare", &["jobs", "--ca", &ca(&guarded)]).expect_success();
+    guarded.by("bare", &["jobs", "--ca", &ca(&other)]).expect_failure(2, &["not to be trusted"]);
+    // A token of another cluster is not even shown.
+    let stranger = other.sandbox.path("rack.token").display().to_string();
+    guarded.start_node(&stranger, "stranger").wait().expect_failure(2, &["not to be trusted"]);
+    guarded.by(&stranger, &["jobs"]).expect_failure(2, &["not to be trusted"]);
+    let mixed = guarded.by("ann.token", &["jobs", "--ca", &ca(&other)]);
+    mixed.expect_failure(2, &["not that of the authority which the token names"]);
+    // Without TLS, and without anything.
+    let plain = guarded.url.replace("https://", "http://");
+    let mut command = guarded.sandbox.sailfish();
+    command.args(["jobs", "--server", &plain.replace("127.0.0.1", "192.0.2.1"), "--token-file", "ann.token"]);
+    Running::start(&mut command).wait().expect_failure(2, &["over TLS only"]);
+    let mut command = guarded.sandbox.sailfish();
+    command.args(["nodes", "--server", &guarded.url, "--ca", &ca(&guarded)]);
+    Running::start(&mut command).wait().expect_failure(2, &["a token is needed"]);
+}
+
+#[test]
+fn a_revoked_token_is_good_for_nothing_at_once_and_later() {
+    let mut guarded = Guarded::start();
+    guarded.add_node();
+    guarded.by("ann.token", &["jobs"]).expect_success();
+    for user in ["ann", "rack"] {
+        guarded.by(&guarded.admin_token(), &["token", "revoke", &guarded.token_name(user)]).expect_success();
+    }
+    guarded.by("ann.token", &["jobs"]).expect_failure(2, &["has been revoked"]);
+    // The node learns it with its next poll, and ends.
+    let node = guarded.nodes.remove(0);
+    node.wait().expect_failure(2, &["has been revoked"]);
+    guarded.by(&guarded.admin_token(), &["token", "revoke", "nothing"]).expect_failure(2, &["no token"]);
+    let address = guarded.url.trim_start_matches("https://").to_string();
+    let server = guarded.server.take().expect("a server runs");
+    server.signal(Signal::KILL);
+    server.wait();
+    let again = serve(&guarded.sandbox, &address, &[]);
+    again.wait_for_stderr("serving at");
+    assert!(!again.stderr_so_far().contains("admin.token"), "{}", again.stderr_so_far());
+    guarded.server = Some(again);
+    guarded.by("ann.token", &["jobs"]).expect_failure(2, &["has been revoked"]);
+    guarded.by("bob.token", &["jobs"]).expect_success();
+    guarded.by(&guarded.admin_token(), &["token", "ls"]).expect_success();
+}
+
+#[test]
+fn no_secret_is_told_or_stored() {
+    let mut guarded = Guarded::start();
+    guarded.add_node();
+    guarded.by("ann.token", &["submit", "--wait", "--", "true"]).expect_success();
+    let secrets = ["ann.token", "rack.token", "server-state/admin.token", "server-state/trust/data.token"];
+    let secrets = secrets.map(|file| guarded.sandbox.path(file));
+    for path in &secrets {
+        assert_eq!(mode(path), 0o600, "{}", path.display());
+    }
+    assert_eq!(mode(&guarded.sandbox.path("server-state/trust")), 0o700);
+    assert_eq!(mode(&guarded.sandbox.path("server-state/trust/ca.key")), 0o600);
+    let mut stored = Vec::new();
+    files(&guarded.sandbox.path(""), &mut stored);
+    let logs = [guarded.server.as_ref(), guarded.nodes.first()];
+    for (number, log) in logs.into_iter().flatten().enumerate() {
+        stored.push((PathBuf::from(format!("log {number}")), log.stderr_so_far().into_bytes()));
+    }
+    for secret in &secrets {
+        let text = std::fs::read_to_string(secret).expect("a token");
+        let digits = text.trim().split('_').nth(1).expect("the digits of a secret");
+        let raw = hex::decode(digits).expect("hex");
+        for (path, content) in stored.iter().filter(|(path, _)| path != secret) {
+            let holds = |bytes: &[u8]| content.windows(bytes.len()).any(|window| window == bytes);
+            assert!(
+                !holds(digits.as_bytes()) && !holds(&raw),
+                "{} is in {}",
+                secret.display(),
+                path.display()
+            );
+        }
+    }
+    let audit = ["state", "select user_name, action, allowed from audit order by audit", "--json"];
+    let rows = guarded.by(&guarded.admin_token(), &audit).expect_success().json();
+    let told = |user: &str, action: &str| {
+        let mut rows = rows.as_array().expect("rows").iter();
+        rows.any(|row: &Value| row["user_name"] == user && row["action"] == action)
+    };
+    assert!(told("admin", "POST /v1/tokens") && told("ann", "POST /v1/jobs/batch"), "{rows}");
+    assert!(told("rack", "POST /v1/nodes") && told("rack", "POST /v1/nodes/admission"), "{rows}");
+}
+
+#[test]
+fn other_machines_reach_only_what_is_guarded() {
+    let sandbox = Sandbox::new();
+    let refused = |args: &[&str], text: &str| {
+        let mut command = sandbox.sailfish();
+        command.args(args);
+        Running::start(&mut command).wait().expect_failure(2, &[text]);
+    };
+    let advice = "add --require-tokens --tls";
+    refused(&["server", "--listen", "0.0.0.0:0", "--state", "s"], advice);
+    refused(&["server", "--listen", "0.0.0.0:0", "--state", "s", "--tls"], advice);
+    refused(&["server", "--listen", "[::]:0", "--state", "s", "--require-tokens"], advice);
+    let mut command = sandbox.sailfish();
+    command.args(["server", "--listen", "0.0.0.0:0", "--require-tokens", "--tls", "--state", "s"]);
+    let server = Running::start(&mut command);
+    server.wait_for_stderr("serving at https://0.0.0.0");
+    server.signal(Signal::TERM);
+    server.wait().expect_success();
+    let plain = ["node", "--server", "http://127.0.0.1:9", "--disk", "d", "--listen"];
+    refused(&[&plain[..], &["0.0.0.0:0"]].concat(), "by which other nodes reach this machine");
+    refused(&[&plain[..], &["192.0.2.1:0"]].concat(), "--require-tokens --tls");
+}
