@@ -184,6 +184,9 @@ pub struct NodeWelcome {
     pub incarnation: String,
     /// The node counts as dead when nothing is heard of it for so long.
     pub lease_ms: u64,
+    /// Whether user programs must be kept in a sandbox.
+    #[serde(default)]
+    pub sandbox: bool,
 }
 
 /// Finished work goes up, new work comes down. The server answers at once where it has anything to say, else after

@@ -9,7 +9,7 @@ use client::{Blocking, NodeLink};
 use data_port::DataPort;
 use metastore::Metastore;
 use node::{Disks, Node, NodeOptions, Remote};
-use program::Programs;
+use program::{Programs, Sandbox};
 use server::{Server, ServerOptions};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -143,11 +143,16 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         let link = NodeLink::join(connection, &info).map_err(Failure::from_client)?;
         let (node, incarnation) = (link.node(), link.incarnation().to_string());
         tell(&format!("sailfish: {} joined {} as {node}", info.name, args.server));
+        let sandbox = sandbox(args, link.must_sandbox()).map_err(Failure::refused)?;
         let disks = Disks::open(&disks, &incarnation).context("--disk").map_err(Failure::refused)?;
         let remote = Arc::new(Remote::new(link, disks, data_port.client.clone()));
         *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&remote));
-        let options =
-            NodeOptions { slots: info.slots, start_dir: start_dir.clone(), programs: Arc::clone(&programs) };
+        let options = NodeOptions {
+            slots: info.slots,
+            start_dir: start_dir.clone(),
+            programs: Arc::clone(&programs),
+            sandbox,
+        };
         let running = Node::start(remote.clone(), options).map_err(anyhow::Error::from)?;
         running.share_record_data(remote);
         let serving =
@@ -160,6 +165,17 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// What user programs may reach here, if they are kept from anything.
+fn sandbox(args: &NodeArgs, server_wants: bool) -> anyhow::Result<Option<Sandbox>> {
+    if !args.sandbox && !server_wants {
+        return Ok(None);
+    }
+    Sandbox::check_kernel().context("--sandbox")?;
+    let memory = args.sandbox_memory.as_deref().map(memory_size::parse).transpose();
+    let memory_bytes = memory.context("--sandbox-memory")?;
+    Ok(Some(Sandbox { readable: args.sandbox_read.clone(), writable: Vec::new(), memory_bytes }))
 }
 
 fn node_info(args: &NodeArgs) -> anyhow::Result<NodeInfo> {

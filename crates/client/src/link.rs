@@ -99,6 +99,11 @@ impl NodeLink {
         &self.welcome.incarnation
     }
 
+    /// Whether the server wants user programs kept in a sandbox.
+    pub fn must_sandbox(&self) -> bool {
+        self.welcome.sandbox
+    }
+
     /// Hands in what a slot finished and waits for its next attempt. None: there will be none.
     pub fn pull(&self, slot: u32, finished: Option<AttemptEnd>) -> Option<Order> {
         let down = self.down.get(slot as usize)?;

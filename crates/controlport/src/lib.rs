@@ -65,6 +65,8 @@ pub struct Access {
     pub authority: Option<Authority>,
     /// By which data ports know each other, where tokens are required.
     pub data_secret: Option<Secret>,
+    /// Nodes must keep user programs in a sandbox.
+    pub sandbox: bool,
 }
 
 /// What the routes work on.

@@ -30,7 +30,8 @@ pub(crate) async fn register(
     State(port): State<Port>,
     Message(info): Message<NodeInfo>,
 ) -> Result<Message<NodeWelcome>, Problem> {
-    Ok(Message(port.server.register_node(info).await?))
+    let welcome = port.server.register_node(info).await?;
+    Ok(Message(NodeWelcome { sandbox: port.access.sandbox, ..welcome }))
 }
 
 #[utoipa::path(

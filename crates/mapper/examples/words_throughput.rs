@@ -39,6 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         stderr_log: None,
         reports: Default::default(),
         any_exit_code: false,
+        sandbox: None,
     };
     let open = || {
         SplitReader::open(&inputs, &whole, api::RecordFormat::TEXT, limits).map_err(|failure| failure.message)

@@ -16,5 +16,6 @@ pub(crate) fn context() -> FunctionContext {
         stderr_log: None,
         reports: Default::default(),
         any_exit_code: false,
+        sandbox: None,
     }
 }

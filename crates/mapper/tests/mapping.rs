@@ -62,6 +62,7 @@ fn context() -> FunctionContext {
         stderr_log: None,
         reports: Default::default(),
         any_exit_code: false,
+        sandbox: None,
     }
 }
 

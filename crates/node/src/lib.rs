@@ -43,7 +43,7 @@ pub use remote::{Remote, data_incarnation};
 
 use ids::JobId;
 use job_data::JobData;
-use program::Programs;
+use program::{Programs, Sandbox};
 use progress::Counters;
 use server::JobRun;
 use std::collections::BTreeMap;
@@ -66,6 +66,8 @@ pub struct NodeOptions {
     pub start_dir: PathBuf,
     /// Registry of the user programs that run, for whoever must end them.
     pub programs: Arc<Programs>,
+    /// What user programs may reach besides what their job names; None: whatever the node may.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// The node could not start its threads.

@@ -1,11 +1,14 @@
 //! The task of a job that is no MapReduce: any executable, run once.
 
 use crate::NodeOptions;
+use crate::failure::file_failure;
 use api::task::{RUN_OUTPUT_BYTES_MAX, RunResult, RunTask};
 use api::{Blame, TaskFailure};
+use ids::AttemptKey;
 use program::{FunctionContext, ProgramSpec};
 use server::Assignment;
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +22,26 @@ impl Drop for ErrorFile {
     fn drop(&mut self) {
         // A program that wrote nothing may have left nothing.
         let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Where a program in a sandbox may put what it needs for a while.
+struct TemporaryDir(PathBuf);
+
+impl TemporaryDir {
+    fn create(attempt: AttemptKey) -> Result<Self, TaskFailure> {
+        let name = format!("sailfish-{}-job{}-{}", std::process::id(), attempt.task.job, attempt.attempt.0);
+        let path = std::env::temp_dir().join(name);
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|error| file_failure("create", &path, error))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for TemporaryDir {
+    fn drop(&mut self) {
+        // Only what nobody looks at any more is left where this fails.
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -38,6 +61,13 @@ pub(crate) fn run(
         ("SAILFISH_JOB".to_string(), attempt.task.job.to_string()),
         ("SAILFISH_ATTEMPT".to_string(), attempt.attempt.0.to_string()),
     ];
+    // The directory is one that the job names; what is temporary does not go there.
+    let temporary = options.sandbox.as_ref().map(|_| TemporaryDir::create(attempt)).transpose()?;
+    let sandbox = options.sandbox.clone().zip(temporary.as_ref()).map(|(mut sandbox, temporary)| {
+        sandbox.writable.push(temporary.0.clone());
+        env.push(("TMPDIR".to_string(), temporary.0.to_string_lossy().into_owned()));
+        Arc::new(sandbox)
+    });
     env.extend(task.env.iter().cloned());
     let context = FunctionContext {
         programs: Arc::clone(&options.programs),
@@ -49,6 +79,7 @@ pub(crate) fn run(
         cancelled: Arc::clone(&assignment.job.cancelled),
         stderr_log: Some(error_file.0.clone()),
         reports: Arc::default(),
+        sandbox,
         any_exit_code: false,
     };
     let spec = ProgramSpec::new(&task.words, &context);

@@ -4,9 +4,10 @@ use crate::Shared;
 use crate::failure::file_failure;
 use crate::job_data::JobData;
 use crate::streaming_env::{self, TaskPlace};
-use api::{FileLink, Function, TaskFailure};
+use api::{FileLink, Function, JobSpec, TaskFailure};
 use ids::AttemptKey;
 use program::FunctionContext;
+use std::collections::BTreeSet;
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -75,6 +76,21 @@ impl Drop for WorkDir {
     }
 }
 
+/// Inputs that are named one by one in the rules of a sandbox; of more, their directories are.
+const INPUT_RULES_MAX: usize = 64;
+
+/// What the programs of a job may read: its inputs and its files.
+fn readable(spec: &JobSpec) -> Vec<PathBuf> {
+    let inputs = spec.inputs.iter().map(|input| input.path.as_path());
+    let mut paths: BTreeSet<PathBuf> = match spec.inputs.len() > INPUT_RULES_MAX {
+        true => inputs.filter_map(Path::parent).map(Path::to_path_buf).collect(),
+        false => inputs.map(Path::to_path_buf).collect(),
+    };
+    paths.extend(spec.files.iter().cloned());
+    paths.extend(spec.streaming.iter().flat_map(|streaming| &streaming.links).map(|link| link.path.clone()));
+    paths.into_iter().collect()
+}
+
 /// What the functions of an attempt get.
 pub(crate) fn function_context(
     shared: &Shared,
@@ -93,6 +109,10 @@ pub(crate) fn function_context(
     if let Some(streaming) = &spec.streaming {
         env.extend(streaming_env::variables(job, streaming, attempt, place, work_dir.path()));
     }
+    let sandbox = shared.options.sandbox.as_ref().map(|base| Arc::new(base.reading(readable(spec))));
+    if sandbox.is_some() {
+        env.push(("TMPDIR".to_string(), work_dir.path().to_string_lossy().into_owned()));
+    }
     env.extend(spec.env.iter().cloned());
     FunctionContext {
         programs: Arc::clone(&shared.options.programs),
@@ -104,6 +124,7 @@ pub(crate) fn function_context(
         cancelled: Arc::clone(&job.run.cancelled),
         stderr_log: None,
         reports: Arc::default(),
+        sandbox,
         any_exit_code: spec.streaming.as_ref().is_some_and(|streaming| streaming.any_exit_code),
     }
 }

@@ -1,6 +1,7 @@
 //! What a user function gets from the node that runs it, and the registry of the processes that live.
 
 use crate::reports::Reports;
+use crate::sandbox::Sandbox;
 use api::{Blame, TaskFailure};
 use rustix::process::{Pid, Signal};
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ pub struct FunctionContext {
     pub stderr_log: Option<PathBuf>,
     /// Takes the counters and the status that programs of this attempt report.
     pub reports: Arc<Reports>,
+    /// What programs may reach; None: whatever the node may.
+    pub sandbox: Option<Arc<Sandbox>>,
     /// A program that exits with another code than 0 has not failed; one that a signal ended has.
     pub any_exit_code: bool,
 }

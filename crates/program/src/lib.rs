@@ -9,7 +9,8 @@
 //! # Invariants
 //! A program and whatever it started is gone when its run returns. Feeding and reading happen at the same
 //! time, so that no full pipe can stop both sides. What is kept of a program's standard error is bounded.
-//! A process id is signalled only while its process has not been reaped.
+//! A program in a sandbox reads what its job reads and the folders of the system, and writes in its work directory; the
+//! kernel sees to that. A process id is signalled only while its process has not been reaped.
 //!
 //! # Deliberately absent
 //! No shell, no records, keys or lines of data: only bytes in and bytes out. No time limits: a program that
@@ -22,9 +23,11 @@ mod context;
 mod find;
 mod reports;
 mod running;
+mod sandbox;
 mod standard_error;
 
 pub use context::{FunctionContext, Programs};
 pub use find::{ProgramError, check_program};
 pub use reports::Reports;
 pub use running::{Feed, ProgramSpec, run};
+pub use sandbox::{NoSandbox, Sandbox};

@@ -3,6 +3,7 @@
 use crate::context::{FunctionContext, Programs, cancelled_failure};
 use crate::find::find_program;
 use crate::reports::Reports;
+use crate::sandbox::{Prepared, Sandbox};
 use crate::standard_error;
 use api::{Blame, TaskFailure};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
@@ -32,6 +33,8 @@ pub struct ProgramSpec {
     pub env: Vec<(String, String)>,
     /// File to which standard error is copied, up to 1 MiB.
     pub stderr_log: Option<PathBuf>,
+    /// What it may reach; None: whatever the engine may.
+    pub sandbox: Option<Arc<Sandbox>>,
 }
 
 impl ProgramSpec {
@@ -43,6 +46,7 @@ impl ProgramSpec {
             start_dir: context.start_dir.clone(),
             env: context.env.clone(),
             stderr_log: context.stderr_log.clone(),
+            sandbox: context.sandbox.clone(),
         }
     }
 }
@@ -239,15 +243,19 @@ fn start(spec: &ProgramSpec) -> Result<Child, TaskFailure> {
     command.envs(std::env::vars_os().filter(|(name, _)| passes_through(name.as_encoded_bytes())));
     command.envs(spec.env.iter().map(|(name, value)| (name, value)));
     let parent = rustix::process::getpid();
-    // SAFETY: the closure makes only two system calls, both safe to make between fork and exec.
+    let prepared = spec.sandbox.as_ref().map(|sandbox| sandbox.prepare(&executable, &spec.work_dir));
+    let mut prepared = prepared.transpose()?;
+    // SAFETY: the closure makes only system calls, all safe to make between fork and exec; what it needs was allocated
+    // before.
     unsafe {
         command.pre_exec(move || {
             // A kill -9 of the engine ends the program too. The parent may have died before the call.
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
             match rustix::process::getppid() {
-                Some(now) if now == parent => Ok(()),
-                _ => Err(std::io::Error::from(ErrorKind::Interrupted)),
+                Some(now) if now == parent => {}
+                _ => return Err(std::io::Error::from(ErrorKind::Interrupted)),
             }
+            prepared.as_mut().map_or(Ok(()), Prepared::put_on)
         });
     }
     command.spawn().map_err(|error| {

@@ -22,6 +22,7 @@ fn context(directory: &Path) -> FunctionContext {
         stderr_log: None,
         reports: Default::default(),
         any_exit_code: false,
+        sandbox: None,
     }
 }
 

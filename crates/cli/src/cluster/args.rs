@@ -28,6 +28,9 @@ pub struct ServerArgs {
     /// Another name or address by which clients in other languages reach it; may be given several times
     #[arg(long, value_name = "HOST", requires = "tls")]
     pub tls_name: Vec<String>,
+    /// Every node keeps user programs in a sandbox, as by `node --sandbox`; one that cannot does not join
+    #[arg(long)]
+    pub sandbox: bool,
     /// Most jobs of a user that run or wait [default: 100000]
     #[arg(long, value_name = "N", requires = "require_tokens")]
     pub user_jobs_max: Option<u32>,
@@ -59,6 +62,16 @@ pub struct NodeArgs {
     /// Tasks that run at once, 1 to 1024 [default: one per core]
     #[arg(long, value_name = "N")]
     pub slots: Option<u32>,
+    /// Let user programs read only what their job names and the folders of the system, and write only in their work
+    /// directory and in the directory that a job of one task names. Needs Linux 6.2
+    #[arg(long)]
+    pub sandbox: bool,
+    /// With a sandbox: another file or directory that programs may read; may be given several times
+    #[arg(long, value_name = "PATH")]
+    pub sandbox_read: Vec<PathBuf>,
+    /// With a sandbox: most memory that a process of a program may map [default: as much as the machine lets it]
+    #[arg(long, value_name = "SIZE")]
+    pub sandbox_memory: Option<String>,
     /// Budget of the engine's own buffers that a job may have here [default: half of the machine or control group]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,

@@ -48,8 +48,12 @@ pub fn open(
     listen: SocketAddr,
 ) -> anyhow::Result<(Access, Option<Arc<ServerConfig>>)> {
     let trust_dir = state_dir.join(TRUST_DIR);
-    let mut access =
-        Access { require_tokens: args.require_tokens, limits: limits(args)?, ..Access::default() };
+    let mut access = Access {
+        require_tokens: args.require_tokens,
+        limits: limits(args)?,
+        sandbox: args.sandbox,
+        ..Access::default()
+    };
     if args.require_tokens {
         access.data_secret = Some(trust::data_secret(&trust_dir)?);
     }

@@ -1,0 +1,148 @@
+//! What a user program may reach: Landlock rules of the kernel, and limits of the process.
+
+use api::{Blame, TaskFailure};
+use landlock::{
+    ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
+    RulesetError, Scope, path_beneath_rules,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::path::{Path, PathBuf};
+
+/// The rules that a kernel must know: before its third version Landlock lets files be cut off that may not be written.
+const ABI_MIN: ABI = ABI::V3;
+/// The newest rules that are used where the kernel knows them: also no signals to processes outside.
+const ABI_WANTED: ABI = ABI::V6;
+/// Files that a program may have open.
+const OPEN_FILES_MAX: u64 = 4096;
+
+/// What every program may read and run.
+const SYSTEM_FOLDERS: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/proc",
+    "/sys/devices/system/cpu",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm",
+];
+/// Of the machine's settings, those that libraries and interpreters look at; other files there may hold secrets.
+const SETTINGS: &[&str] = &[
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/group",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/locale.alias",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/pki/tls/certs",
+    "/etc/protocols",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/terminfo",
+    "/etc/timezone",
+];
+/// Devices that hold nothing.
+const DEVICES: &[&str] = &["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
+
+/// Kept between a program and the rest of the machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sandbox {
+    /// What it may read, and run, besides the folders of the system.
+    pub readable: Vec<PathBuf>,
+    /// Directories in which it may do everything; the work directory is always one.
+    pub writable: Vec<PathBuf>,
+    /// Most memory that it may map; None: as much as the machine lets it.
+    pub memory_bytes: Option<u64>,
+}
+
+/// The kernel cannot keep a program in a sandbox.
+#[derive(Debug, thiserror::Error)]
+#[error("this kernel keeps no sandbox (Landlock of version 3 or later, Linux 6.2): {0}")]
+pub struct NoSandbox(#[from] RulesetError);
+
+impl Sandbox {
+    /// The same with more that may be read.
+    pub fn reading(&self, more: impl IntoIterator<Item = PathBuf>) -> Self {
+        let mut sandbox = self.clone();
+        sandbox.readable.extend(more);
+        sandbox
+    }
+
+    /// Whether this kernel can keep one.
+    pub fn check_kernel() -> Result<(), NoSandbox> {
+        ruleset()?.create()?;
+        Ok(())
+    }
+
+    /// The rules for a program in its work directory, to be put on between fork and exec.
+    pub(crate) fn prepare(&self, executable: &Path, work_dir: &Path) -> Result<Prepared, TaskFailure> {
+        let rules = self.rules(executable, work_dir).map_err(|error| {
+            TaskFailure::new(Blame::Environment, format!("cannot make the sandbox of a program: {error}"))
+        })?;
+        Ok(Prepared { rules: Some(rules), memory_bytes: self.memory_bytes })
+    }
+
+    fn rules(&self, executable: &Path, work_dir: &Path) -> Result<RulesetCreated, RulesetError> {
+        let (all, read) = (AccessFs::from_all(ABI_WANTED), AccessFs::from_read(ABI_WANTED));
+        let system = SYSTEM_FOLDERS.iter().chain(SETTINGS).map(Path::new);
+        let readable = system.chain(self.readable.iter().map(PathBuf::as_path)).chain([executable]);
+        let writable = self.writable.iter().map(PathBuf::as_path).chain([work_dir]);
+        ruleset()?
+            .create()?
+            .add_rules(path_beneath_rules(readable, read))?
+            .add_rules(path_beneath_rules(writable, all))?
+            .add_rules(path_beneath_rules(DEVICES, AccessFs::ReadFile | AccessFs::WriteFile))
+    }
+}
+
+fn ruleset() -> Result<Ruleset, RulesetError> {
+    Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(ABI_MIN))?
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(ABI_WANTED))?
+        .scope(Scope::from_all(ABI_WANTED))
+}
+
+/// Rules that are open and ready: to put them on takes system calls alone.
+pub(crate) struct Prepared {
+    rules: Option<RulesetCreated>,
+    memory_bytes: Option<u64>,
+}
+
+impl Prepared {
+    /// Binds this process, for good, with all that it becomes.
+    pub fn put_on(&mut self) -> std::io::Result<()> {
+        limit(Resource::Core, 0)?;
+        limit(Resource::Nofile, OPEN_FILES_MAX)?;
+        if let Some(bytes) = self.memory_bytes {
+            limit(Resource::As, bytes)?;
+        }
+        let rules = self.rules.take().ok_or(std::io::ErrorKind::InvalidInput)?;
+        match rules.restrict_self() {
+            Ok(_) => Ok(()),
+            Err(_) => Err(std::io::Error::last_os_error()),
+        }
+    }
+}
+
+/// Lowers a limit; one that is lower already stays.
+fn limit(resource: Resource, maximum: u64) -> std::io::Result<()> {
+    let now = getrlimit(resource);
+    let lowered = |limit: Option<u64>| Some(limit.map_or(maximum, |limit| limit.min(maximum)));
+    let new = Rlimit { current: lowered(now.current), maximum: lowered(now.maximum) };
+    Ok(setrlimit(resource, new)?)
+}
