@@ -1,9 +1,10 @@
 //! A cluster of real processes: a server and nodes that a test may kill and start again.
 
-use crate::{Running, Sandbox};
+use crate::{Running, Sandbox, WAIT_MAX};
 use rustix::process::Signal;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Instant;
 
 /// Memory of a node, and of the jobs of tests, which must not follow from the machine.
 pub const CLUSTER_MEMORY: &str = "256M";
@@ -41,6 +42,11 @@ impl Cluster {
 
     /// Starts one more node, with a disk of its own.
     pub fn add_node(&mut self) {
+        self.add_node_in("rack-0");
+    }
+
+    /// The same in a rack.
+    pub fn add_node_in(&mut self, rack: &str) {
         let name = format!("node-{}", self.started);
         self.started += 1;
         let mut command = self.sandbox.sailfish();
@@ -54,6 +60,8 @@ impl Cluster {
             CLUSTER_MEMORY,
             "--name",
             &name,
+            "--rack",
+            rack,
         ]);
         command.arg("--disk").arg(self.node_disk(self.started - 1));
         let node = Running::start(&mut command);
@@ -81,6 +89,12 @@ impl Cluster {
         let node = self.nodes.remove(0);
         node.signal(Signal::TERM);
         node.wait().expect_success();
+    }
+
+    /// Waits until the node ends by itself that was started as this one among those that live, the oldest being 0.
+    #[track_caller]
+    pub fn wait_for_node(&mut self, number: usize) {
+        self.nodes.remove(number).wait().expect_success();
     }
 
     /// Kills the server at once and starts it again at the same address.
@@ -113,6 +127,19 @@ impl Cluster {
         let mut command = self.sandbox.sailfish();
         command.args(args).args(["--server", &self.url]);
         command
+    }
+
+    /// Asks again and again until the answer, from standard output, is as it should be.
+    #[track_caller]
+    pub fn ask_until(&self, args: &[&str], is_right: impl Fn(&str) -> bool) -> String {
+        let deadline = Instant::now() + WAIT_MAX;
+        loop {
+            let answer = Running::start(&mut self.sailfish(args)).wait().expect_success().text();
+            if is_right(&answer) {
+                return answer;
+            }
+            assert!(Instant::now() < deadline, "{args:?} went on to say\n{answer}");
+        }
     }
 
     /// `sailfish run` on the cluster with memory and slots set, so that its sizes are those of an embedded run.

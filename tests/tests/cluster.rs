@@ -87,6 +87,24 @@ fn look_from_afar(cluster: &Cluster) {
     assert!(nodes.text().contains("node-0"), "{}", nodes.text());
 }
 
+/// A node tells how its machine and its disks are, and the tables keep it.
+#[test]
+fn nodes_tell_how_they_are() {
+    let cluster = Cluster::start(1);
+    let samples = "select count(*) as n, max(memory_used_bytes) > 0 as used from samples";
+    cluster.ask_until(&["state", "--json", samples], |answer| {
+        !answer.contains("\"n\": 0") && !answer.contains("null")
+    });
+    let disks = "select path, state from disks where free_bytes <= total_bytes and total_bytes > 0";
+    let told = cluster.ask_until(&["state", disks], |answer| answer.contains("node-disk-0"));
+    assert!(!told.contains("read-only"), "{told}");
+    let seen = "select name from nodes where last_seen_ns > registered_ns";
+    cluster.ask_until(&["state", seen], |answer| answer.contains("node-0"));
+    cluster.ask_until(&["nodes", "--json"], |answer| answer.contains("cpu_permille"));
+    let nodes = Running::start(&mut cluster.sailfish(&["nodes"])).wait().expect_success();
+    assert!(nodes.text().contains(" free"), "{}", nodes.text());
+}
+
 #[test]
 fn rows_are_sorted_as_on_one_machine() {
     let cluster = Cluster::start(1);
@@ -111,6 +129,18 @@ fn three_nodes_give_what_one_machine_gives() {
     Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat())).wait().expect_success();
     let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
     assert!(whole("out") == whole("embedded"), "the outputs differ");
+    // Chunks are sealed where they are.
+    let seals = Running::start(&mut cluster.sailfish(&["explain", "1", "seal"])).wait().expect_success();
+    assert!(seals.text().contains("on this node alone"), "{}", seals.text());
+    let asked = |task| Running::start(&mut cluster.sailfish(&["explain", "1", task])).wait();
+    assert!(asked("map/0").expect_success().text().contains("any node would do"));
+    assert!(asked("commit/0").expect_success().text().contains("the only task"));
+    assert!(asked("commit/7").expect_success().text().contains("no attempt"));
+    asked("nothing/0").expect_failure(2, &["no stage"]);
+    let mut near = cluster.sandbox.sailfish();
+    near.args(["explain", "1", "map/0", "--state"]).arg(cluster.sandbox.path("server-state"));
+    let near = Running::start(&mut near).wait().expect_success();
+    assert_eq!(near.text(), asked("map/0").expect_success().text());
 }
 
 /// Two of three nodes are killed, one after the other, while reducers hang; what they held is made again.

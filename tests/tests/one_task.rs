@@ -41,6 +41,47 @@ fn programs_are_run_on_a_cluster() {
     assert!(said.text().contains("finished: 500 jobs"), "{}", said.text());
 }
 
+/// A program that failed has perhaps done half of its work: it is run again where that was asked for, and not else.
+#[test]
+fn a_program_that_fails_runs_as_often_as_its_user_says() {
+    let cluster = Cluster::start(1);
+    let check = |options: &[&str], runs: usize| {
+        let trace = cluster.sandbox.path(&format!("trace-{runs}"));
+        let program =
+            format!("echo x >> '{}'; echo out $SAILFISH_ATTEMPT; echo why >&2; exit 7", trace.display());
+        let last = format!("out {}", runs - 1);
+        let mut command = cluster.sailfish(&["submit", "--wait"]);
+        command.args(options).args(["--", "sh", "-c", &program]);
+        let said = Running::start(&mut command).wait().expect_failure(7, &["why", "exit code 7"]);
+        assert!(said.text().contains(&last), "{}", said.story());
+        assert_eq!(std::fs::read_to_string(&trace).expect("it ran").len(), 2 * runs);
+        let job = said.text().lines().next().expect("the number of the job").to_string();
+        let logs = Running::start(&mut cluster.sailfish(&["logs", &job])).wait().expect_success();
+        assert_eq!((logs.text(), logs.stderr.trim()), (format!("{last}\n"), "why"));
+        let followed = Running::start(&mut cluster.sailfish(&["logs", "-f", &job])).wait().expect_success();
+        assert_eq!(followed.text(), logs.text());
+    };
+    check(&[], 1);
+    check(&["--retries", "2"], 3);
+}
+
+#[test]
+fn what_a_program_writes_is_seen_while_it_runs() {
+    let cluster = Cluster::start(1);
+    let mut go = cluster.sandbox.fifo("go");
+    let program = format!("echo begun >&2; echo first; read line < '{}'; echo last", go.text());
+    let mut submit = cluster.sailfish(&["submit"]);
+    submit.args(["--", "sh", "-c", &program]);
+    let job = Running::start(&mut submit).wait().expect_success().text();
+    let follow = Running::start(&mut cluster.sailfish(&["logs", "--follow", job.trim()]));
+    follow.wait_for_stderr("begun");
+    let so_far = Running::start(&mut cluster.sailfish(&["logs", job.trim()])).wait().expect_success();
+    assert_eq!((so_far.text(), so_far.stderr.trim()), ("first\n".to_string(), "begun"));
+    go.write_line("go on");
+    let followed = follow.wait().expect_success();
+    assert_eq!((followed.text(), followed.stderr.trim()), ("first\nlast\n".to_string(), "begun"));
+}
+
 #[test]
 fn jobs_that_wait_outlive_the_server() {
     let mut cluster = Cluster::start(0);

@@ -1,8 +1,9 @@
 //! Messages of the control port: between a server, its nodes and its clients. Documented in docs/protocol.md.
 
+use crate::machine::{DiskReport, MachineSample, NodeReport};
 use crate::task::RunTask;
 use crate::{Boundaries, JobReport, JobSpec, KeyBytes, Split, Task, TaskFailure, TaskResult};
-use ids::{AttemptKey, JobId, NodeId};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;
@@ -59,12 +60,19 @@ pub struct SubmittedBatch {
     pub count: u32,
 }
 
-/// What the program of a one-task job wrote, as far as it is remembered; empty before its end.
+/// What the program of a one-task job wrote, as far as it is remembered. While it runs, what its node has told so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobLogs {
+    /// The attempt that wrote it; each begins anew.
+    pub attempt: Option<AttemptNumber>,
     pub standard_output: String,
     pub standard_error: String,
+    /// Bytes of all the text that it wrote, of which what is above is the last.
+    pub standard_output_bytes: u64,
+    pub standard_error_bytes: u64,
+    /// The job is over: nothing follows.
+    pub over: bool,
 }
 
 /// A file that travels by the hash of its content.
@@ -205,6 +213,9 @@ pub struct NodePoll {
     /// which of its orders never arrived.
     #[serde(default)]
     pub held: Vec<AttemptKey>,
+    /// How the node and its programs are; empty where there is nothing new.
+    #[serde(default, skip_serializing_if = "NodeReport::is_empty")]
+    pub report: NodeReport,
 }
 
 /// The end of an attempt.
@@ -271,6 +282,10 @@ pub enum NodeOrder {
     Stop { job: JobId },
     /// The job is over: everything of it goes.
     Forget { job: JobId },
+    /// The node is being emptied: no new chunk may lie on it.
+    Drain,
+    /// Nobody needs the node any more: it says good-bye and ends.
+    Leave,
 }
 
 /// Where the record data of a node is.
@@ -280,6 +295,13 @@ pub struct NodeAddress {
     pub node: NodeId,
     pub rack: String,
     pub data_url: String,
+    /// Whether new chunks may lie there.
+    #[serde(default = "yes")]
+    pub takes_chunks: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What a node needs to know to run attempts of a job.
@@ -303,9 +325,39 @@ pub struct NodeStatus {
     pub running: u32,
     /// Since it was last heard of, in milliseconds.
     pub silent_ms: u64,
+    /// As it told last; none before it told anything.
+    #[serde(default)]
+    pub disks: Vec<DiskReport>,
+    #[serde(default)]
+    pub sample: Option<MachineSample>,
+    #[serde(default)]
+    pub state: NodeState,
 }
 
-/// The nodes that live, and what a job may count on.
+/// Whether a node works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    #[default]
+    Up,
+    /// Gets no new work; what it holds moves away.
+    Draining,
+    /// Holds nothing that anybody needs, and has been told to leave, or has left.
+    Drained,
+}
+
+impl NodeState {
+    /// For tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Draining => "draining",
+            Self::Drained => "drained",
+        }
+    }
+}
+
+/// The nodes that live, those that were drained lately, and what a job may count on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterStatus {
@@ -313,14 +365,19 @@ pub struct ClusterStatus {
 }
 
 impl ClusterStatus {
-    /// Slots of all nodes.
+    /// Slots of all nodes that get work.
     pub fn slots(&self) -> u32 {
-        self.nodes.iter().map(|node| node.info.slots).sum()
+        self.working().map(|node| node.info.slots).sum()
+    }
+
+    /// Nodes that get work.
+    pub fn working(&self) -> impl Iterator<Item = &NodeStatus> {
+        self.nodes.iter().filter(|node| node.state == NodeState::Up)
     }
 
     /// Memory that every node has for a job; None without nodes.
     pub fn memory_bytes(&self) -> Option<u64> {
-        self.nodes.iter().map(|node| node.info.memory_bytes).min()
+        self.working().map(|node| node.info.memory_bytes).min()
     }
 }
 

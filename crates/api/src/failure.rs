@@ -1,5 +1,6 @@
 //! Why an attempt failed, in the three answers a caller needs: retryable, whose fault, what to tell the user.
 
+use crate::task::RunResult;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -32,12 +33,16 @@ pub struct TaskFailure {
     pub signal: Option<i32>,
     /// The last lines the user's program wrote to its standard error; bounded by the reader.
     pub stderr_tail: Vec<String>,
+    /// What the program of a one-task job wrote before it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<Box<RunResult>>,
 }
 
 impl TaskFailure {
     /// A failure without a program behind it.
     pub fn new(blame: Blame, message: impl Into<String>) -> Self {
-        Self { blame, message: message.into(), exit_code: None, signal: None, stderr_tail: Vec::new() }
+        let message = message.into();
+        Self { blame, message, exit_code: None, signal: None, stderr_tail: Vec::new(), said: None }
     }
 
     /// Whether another attempt may succeed.

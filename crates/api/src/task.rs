@@ -52,6 +52,17 @@ pub struct RunTask {
     /// On top of what always passes through.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<(String, String)>,
+    /// How often a program that failed is run again, at most [`RUN_RETRIES_MAX`]. A run that was lost with its node
+    /// is no failure.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retries: u32,
+}
+
+/// Most times that the program of a one-task job is run again.
+pub const RUN_RETRIES_MAX: u32 = 100;
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 fn is_empty_path(path: &std::path::Path) -> bool {
@@ -67,6 +78,15 @@ pub struct RunResult {
     pub standard_output: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub standard_error: String,
+    /// Bytes of all the text that it wrote, where that is more than is remembered; else 0.
+    #[serde(default, skip_serializing_if = "is_none_left_out")]
+    pub standard_output_bytes: u64,
+    #[serde(default, skip_serializing_if = "is_none_left_out")]
+    pub standard_error_bytes: u64,
+}
+
+fn is_none_left_out(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// Bytes that are remembered of what the program of a one-task job wrote, to each of its two outputs.
@@ -215,6 +235,10 @@ pub struct KeyWeight {
 pub struct MergeTask {
     pub ifile: IfileIndex,
     pub runs: Vec<RunId>,
+    /// The runs lie on a node that leaves: one of these nodes reads them there and keeps the merged run. Empty: they
+    /// are merged where they lie.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub to: Vec<NodeId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -8,21 +8,35 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) struct Disks {
     dirs: Vec<PathBuf>,
+    /// Whether each is known to take nothing (full, read-only), as far as anybody has looked.
+    avoided: Vec<AtomicBool>,
 }
 
 impl Disks {
     pub fn new(dirs: Vec<PathBuf>) -> Self {
         assert!(!dirs.is_empty(), "a chunkserver needs at least one disk directory");
-        Self { dirs }
+        let avoided = dirs.iter().map(|_| AtomicBool::new(false)).collect();
+        Self { dirs, avoided }
     }
 
-    /// All disks, the preferred one first: where it fails (full, broken), the others are tried.
+    /// Says which disks can take anything; those not named stay as they are.
+    pub fn set_usable(&self, usable: &[bool]) {
+        for (avoided, usable) in self.avoided.iter().zip(usable) {
+            avoided.store(!usable, Ordering::Relaxed);
+        }
+    }
+
+    /// All disks, the preferred one first: where it fails (full, broken), the others are tried. Those that are known
+    /// to take nothing come last.
     pub fn starting_with(&self, preferred: DiskIndex) -> impl Iterator<Item = DiskIndex> + use<> {
         let count = self.dirs.len();
-        (0..count).map(move |step| DiskIndex(((preferred.0 as usize + step) % count) as u16))
+        let mut order: Vec<usize> = (0..count).map(|step| (preferred.0 as usize + step) % count).collect();
+        order.sort_by_key(|disk| self.avoided[*disk].load(Ordering::Relaxed));
+        order.into_iter().map(|disk| DiskIndex(disk as u16))
     }
 
     pub fn run_path(&self, disk: DiskIndex, run: RunId) -> PathBuf {
@@ -110,5 +124,26 @@ impl Drop for NewFile {
         if self.out.is_some() {
             let _ = std::fs::remove_file(&self.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Disks;
+    use ids::DiskIndex;
+
+    #[test]
+    fn disks_that_take_nothing_come_last() {
+        let disks = Disks::new(["a", "b", "c"].map(Into::into).to_vec());
+        let check = |usable: &[bool], preferred, expected: [u16; 3]| {
+            disks.set_usable(usable);
+            let order: Vec<u16> = disks.starting_with(DiskIndex(preferred)).map(|disk| disk.0).collect();
+            assert_eq!(order, expected, "{usable:?}");
+        };
+        check(&[], 1, [1, 2, 0]);
+        check(&[true, false, true], 1, [2, 0, 1]);
+        check(&[false, false], 2, [2, 0, 1]);
+        check(&[false, false, false], 0, [0, 1, 2]);
+        check(&[true, true, true], 0, [0, 1, 2]);
     }
 }

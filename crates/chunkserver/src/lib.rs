@@ -40,6 +40,7 @@ pub use block_scan::{BlockScan, FirstRecord, ScanBlock};
 pub use cursor::{CursorReport, RunCursor};
 pub use disks::{DiskFile, run_file_name};
 pub use error::ChunkServerError;
+pub use merging::MergeFailure;
 pub use run::Run;
 
 use api::{Codec, Layout};
@@ -240,6 +241,12 @@ impl ChunkServer {
     /// Most bytes of frames and orders that were in memory at once.
     pub fn peak_bytes(&self) -> u64 {
         self.shared.arena.peak_bytes()
+    }
+
+    /// Says which of the disks can take new files, in their order; those not named stay as they are. The others are
+    /// tried last.
+    pub fn use_disks(&self, usable: &[bool]) {
+        self.shared.disks.set_usable(usable);
     }
 
     /// A run by its number; None when it was merged away or never was.

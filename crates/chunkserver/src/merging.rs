@@ -12,9 +12,18 @@ use imerger::{Merge, SortedRun};
 use std::cell::Cell;
 use std::sync::Arc;
 
+/// Why runs could not be merged.
+#[derive(Debug)]
+pub enum MergeFailure<E> {
+    /// Reading one of them.
+    Read(E),
+    /// Writing the merged one.
+    Write(ChunkServerError),
+}
+
 impl ChunkServer {
-    /// Merges runs into a new one on disk and removes the old ones. Records of losing attempts stay in: who
-    /// wins is decided by the plan that reads the run. When it fails nothing has changed.
+    /// Merges runs of this chunkserver into a new one on disk and removes the old ones. Records of losing attempts
+    /// stay in: who wins is decided by the plan that reads the run. When it fails nothing has changed.
     pub fn merge_runs(
         &self,
         ifile: IfileIndex,
@@ -25,14 +34,33 @@ impl ChunkServer {
             .iter()
             .map(|id| self.run(*id).ok_or(ChunkServerError::UnknownRun(*id)))
             .collect::<Result<_, _>>()?;
-        let sources: Vec<SourceRow> = opened.iter().flat_map(|run| run.sources.iter().copied()).collect();
+        let open = || -> Result<Vec<RunCursor<'_>>, ChunkServerError> {
+            opened.iter().map(|run| RunCursor::open(run, None, None, read_ahead_bytes)).collect()
+        };
+        self.merge_opened(ifile, runs, open, RunCursor::report).map_err(|failure| match failure {
+            MergeFailure::Read(error) | MergeFailure::Write(error) => error,
+        })
+    }
+
+    /// The same with runs that may lie elsewhere: so they move here. `open` gives cursors over all of each run, in
+    /// their order, and is asked again where the disk fails that is written to. Runs of others are not removed.
+    pub fn merge_opened<R: SortedRun>(
+        &self,
+        ifile: IfileIndex,
+        runs: &[RunId],
+        open: impl Fn() -> Result<Vec<R>, R::Error>,
+        report_of: fn(&R) -> CursorReport,
+    ) -> Result<MergeResult, MergeFailure<R::Error>> {
+        let first = open().map_err(MergeFailure::Read)?;
+        let sources: Vec<SourceRow> = first.iter().flat_map(|run| run.sources().iter().copied()).collect();
         let bytes = sources.iter().map(|row| row.sum.bytes).sum();
         let id = self.shared.lock().take_run_id();
         let disk = DiskIndex((id.0 % self.shared.config.disk_dirs.len() as u64) as u16);
-        let read = Cell::new(CursorReport::default());
-        let failure = Cell::new(None);
+        let (read, failure) = (Cell::new(CursorReport::default()), Cell::new(None));
+        let first = Cell::new(Some(first));
         let written = self.shared.write_run(id, ifile, disk, &sources, bytes, |writer| {
-            match copy_merged(&opened, read_ahead_bytes, writer) {
+            let opened = first.take().map_or_else(&open, Ok).map_err(MergeError::Read);
+            match opened.and_then(|cursors| copy_merged(cursors, writer, report_of)) {
                 Ok(report) => {
                     read.set(report);
                     failure.set(None);
@@ -47,9 +75,9 @@ impl ChunkServer {
         });
         // A run that cannot be read is not the fault of the disk written to.
         if let Some(failure) = failure.take() {
-            return Err(failure);
+            return Err(MergeFailure::Read(failure));
         }
-        let (run, summary) = written?;
+        let (run, summary) = written.map_err(MergeFailure::Write)?;
         let read = read.get();
         let result = MergeResult {
             replaced: runs.to_vec(),
@@ -81,30 +109,28 @@ impl ChunkServer {
     }
 }
 
-enum MergeError {
-    Read(ChunkServerError),
+enum MergeError<E> {
+    Read(E),
     Write(std::io::Error),
 }
 
-impl From<ChunkServerError> for MergeError {
-    fn from(error: ChunkServerError) -> Self {
+impl<E> From<E> for MergeError<E> {
+    fn from(error: E) -> Self {
         Self::Read(error)
     }
 }
 
 /// Writes the merged records of the runs; the rows of each run stand behind those of the runs before it.
-fn copy_merged(
-    runs: &[Arc<Run>],
-    read_ahead_bytes: usize,
+fn copy_merged<R: SortedRun>(
+    cursors: Vec<R>,
     writer: &mut RunWriter<NewFile>,
-) -> Result<CursorReport, MergeError> {
-    let mut first_row = Vec::with_capacity(runs.len());
-    let mut cursors = Vec::with_capacity(runs.len());
+    report_of: fn(&R) -> CursorReport,
+) -> Result<CursorReport, MergeError<R::Error>> {
+    let mut first_row = Vec::with_capacity(cursors.len());
     let mut rows = 0;
-    for run in runs {
+    for run in &cursors {
         first_row.push(rows);
-        rows += run.sources.len() as u32;
-        cursors.push(RunCursor::open(run, None, None, read_ahead_bytes)?);
+        rows += run.sources().len() as u32;
     }
     let mut merge = Merge::new(cursors)?;
     while let Some(index) = merge.advance()? {
@@ -112,7 +138,7 @@ fn copy_merged(
         writer.push(first_row[index] + cursor.source_row(), &cursor.record()).map_err(MergeError::Write)?;
     }
     let mut total = CursorReport::default();
-    for report in merge.runs().iter().map(RunCursor::report) {
+    for report in merge.runs().iter().map(report_of) {
         total.retrievals += report.retrievals;
         total.retrieved_bytes += report.retrieved_bytes;
     }

@@ -2,7 +2,8 @@
 
 use crate::ChunkServer;
 use crate::error::ChunkServerError;
-use api::task::SealResult;
+use api::task::{RunSummary, SealResult};
+use ids::NodeId;
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -31,11 +32,17 @@ impl ChunkServer {
         }
         Ok(SealResult {
             chunks: books.chunk_summaries(),
-            runs: books.summaries.values().cloned().collect(),
+            // Runs that moved here from a node that left are told by the merge that moved them.
+            runs: books.summaries.values().filter(|run| is_of(run, shared.config.node)).cloned().collect(),
             raw_spills: books.figures.raw_spills,
             raw_spill_bytes: books.figures.raw_spill_bytes,
             sort_seconds: books.figures.sort_seconds,
             write_seconds: books.figures.write_seconds,
         })
     }
+}
+
+/// Whether the chunks of a run were appended to on this node.
+fn is_of(run: &RunSummary, node: NodeId) -> bool {
+    run.chunks.iter().all(|chunk| chunk.node() == node)
 }

@@ -3,6 +3,7 @@
 use crate::cluster::{LocalArgs, NodeArgs, ServerArgs};
 use crate::connect::{CredentialArgs, Site};
 use crate::exit::Failure;
+use crate::explain::ExplainArgs;
 use crate::key_options::KeyArgs;
 use crate::shuffle_bench::BenchCommand;
 use crate::submit::SubmitArgs;
@@ -103,14 +104,30 @@ impl StateArgs {
 
 #[derive(Debug, Args)]
 pub struct NodesArgs {
+    #[command(subcommand)]
+    pub action: Option<NodesAction>,
     /// The server they work for, as in http://127.0.0.1:7070
-    #[arg(long, value_name = "URL")]
-    pub server: String,
+    #[arg(long, value_name = "URL", global = true)]
+    pub server: Option<String>,
     #[command(flatten)]
     pub credentials: CredentialArgs,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// What to do with a node.
+#[derive(Debug, Subcommand)]
+pub enum NodesAction {
+    /// Empty a node: it gets no new work, what running jobs need of it moves to other nodes, and when nobody needs it
+    /// any more, it ends
+    Drain {
+        /// Name of the node, or its number as it is printed
+        node: String,
+        /// Wait until it is empty
+        #[arg(long)]
+        wait: bool,
+    },
 }
 
 /// A job of a cluster.
@@ -123,6 +140,20 @@ pub struct ClusterJobArgs {
     pub server: String,
     #[command(flatten)]
     pub credentials: CredentialArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    /// Number of the job
+    pub job: i64,
+    /// The server that has it, as in http://127.0.0.1:7070
+    #[arg(long, value_name = "URL")]
+    pub server: String,
+    #[command(flatten)]
+    pub credentials: CredentialArgs,
+    /// Go on printing what the program writes, until the job is over
+    #[arg(long, short)]
+    pub follow: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -146,12 +177,14 @@ pub enum Command {
     #[command(after_help = SUBMIT_EXAMPLES)]
     Submit(SubmitArgs),
     /// Print what the program of a job of one task wrote
-    Logs(ClusterJobArgs),
+    Logs(LogsArgs),
     /// Tell a job of a cluster to stop
     Cancel(ClusterJobArgs),
     /// Wait for the end of a job of a cluster; ends with the code that the job deserves
     Wait(ClusterJobArgs),
-    /// List the nodes of a cluster that live
+    /// Say why the attempts of a job run where they do
+    Explain(ExplainArgs),
+    /// List the nodes of a cluster, or empty one
     Nodes(NodesArgs),
     /// Say who may do what on a server: make, revoke and list tokens
     #[command(subcommand)]

@@ -153,13 +153,19 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             programs: Arc::clone(&programs),
             sandbox,
         };
-        let running = Node::start(remote.clone(), options).map_err(anyhow::Error::from)?;
-        running.share_record_data(remote);
+        let mut running = Node::start(remote.clone(), options).map_err(anyhow::Error::from)?;
+        running.share_record_data(remote.clone());
+        running.report_to(remote.clone()).map_err(anyhow::Error::from)?;
         let serving =
             data_port.serve(running.chunkservers(node::data_incarnation(node), data_port.token.clone()))?;
         running.join();
         serving.abort();
         current.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if remote.has_left() {
+            remote.end();
+            tell(&format!("sailfish: {} was drained and has left", info.name));
+            return Ok(());
+        }
         if !stopping.load(Ordering::Relaxed) {
             tell(&format!("sailfish: the server at {} has given {node} up; joining anew", args.server));
         }

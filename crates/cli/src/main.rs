@@ -22,6 +22,7 @@ mod duration;
 mod engine;
 mod escape;
 mod exit;
+mod explain;
 mod gc;
 mod ifile_files;
 mod interrupt;
@@ -103,6 +104,7 @@ fn start(command: Command) -> Result<(), Failure> {
         Command::Logs(args) => submit::logs(&args),
         Command::Cancel(args) => remote::cancel(&args),
         Command::Wait(args) => remote::wait(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Nodes(args) => nodes::run(&args),
         Command::Token(command) => tokens::run(&command),
         Command::Jobs(args) => jobs::run(&args),

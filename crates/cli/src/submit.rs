@@ -1,23 +1,28 @@
 //! `sailfish submit` and `sailfish logs`: jobs of one task each, any executable, on a cluster or on this machine.
 
-use crate::args::ClusterJobArgs;
+use crate::args::LogsArgs;
 use crate::connect::CredentialArgs;
 use crate::exit::{FAILED, Failure, INTERRUPTED};
 use crate::interrupt::Interrupt;
-use crate::terminal::{print, tell};
+use crate::terminal::{ErrorLines, print, tell};
 use crate::{machine, store};
 use anyhow::{Context, anyhow, ensure};
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, JobOutcome, SubmittedBatch};
-use api::task::RunTask;
+use api::task::{RUN_RETRIES_MAX, RunTask};
 use clap::Args;
 use client::Blocking;
-use ids::JobId;
+use ids::{AttemptNumber, JobId};
 use metastore::Metastore;
 use node::{Node, NodeOptions};
 use program::Programs;
 use server::{Server, ServerOptions};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a program that is followed is asked after; its node tells once a second.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 #[derive(Debug, Args)]
 pub struct SubmitArgs {
@@ -36,6 +41,9 @@ pub struct SubmitArgs {
     /// That many jobs of the same, numbered from 0 in SAILFISH_INDEX
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub count: u32,
+    /// Run a program that failed so many times more; one that was lost with its node runs again in any case
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=RUN_RETRIES_MAX as i64))]
+    pub retries: u32,
     /// Jobs of a higher priority go first
     #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
     pub priority: i32,
@@ -81,7 +89,7 @@ fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
         if args.count > 1 {
             env.push(("SAILFISH_INDEX".to_string(), index.to_string()));
         }
-        RunTask { words: args.words.clone(), directory: directory.clone(), env }
+        RunTask { words: args.words.clone(), directory: directory.clone(), env, retries: args.retries }
     };
     Ok((0..args.count).map(task).collect())
 }
@@ -134,8 +142,8 @@ fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Fail
         let store = Metastore::open(&state_dir).await?;
         let mut code = None;
         for job in submitted {
-            print_logs(&server::job_logs(&store, job).await?)?;
             let row = store::job_row(&store, job).await?;
+            print_logs(&server::job_logs(&store, job, row.state.over()).await?)?;
             if let Some(ended) = row.exit_code.filter(|code| *code != 0) {
                 tell(&format!("sailfish: job {job} {}", row.error.unwrap_or_default()));
                 code.get_or_insert(u8::try_from(ended).unwrap_or(FAILED));
@@ -170,8 +178,67 @@ fn print_logs(logs: &JobLogs) -> Result<(), Failure> {
 }
 
 /// `sailfish logs`: what the program of a job wrote, each output to its own.
-pub fn logs(args: &ClusterJobArgs) -> Result<(), Failure> {
+pub fn logs(args: &LogsArgs) -> Result<(), Failure> {
     let connection = args.credentials.connect(&args.server)?;
-    let logs = connection.run(async |client| client.logs(JobId(args.job)).await);
-    print_logs(&logs.map_err(Failure::from_client)?)
+    let ask =
+        || connection.run(async |client| client.logs(JobId(args.job)).await).map_err(Failure::from_client);
+    if !args.follow {
+        return print_logs(&ask()?);
+    }
+    let (mut output, mut error) = (Followed::default(), Followed::default());
+    loop {
+        let logs = ask()?;
+        let attempt = logs.attempt;
+        print(output.news(attempt, &logs.standard_output, logs.standard_output_bytes))?;
+        let news = error.news(attempt, &logs.standard_error, logs.standard_error_bytes);
+        // There is nobody to tell when that fails.
+        let _ = ErrorLines.write_all(news.as_bytes());
+        if logs.over {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// How far an output has been printed.
+#[derive(Default)]
+struct Followed {
+    attempt: Option<AttemptNumber>,
+    end_bytes: u64,
+}
+
+impl Followed {
+    /// The part of a text that was not printed yet. `end_bytes`: how much was written up to its end. A text that was
+    /// printed further already is an older answer.
+    fn news<'a>(&mut self, attempt: Option<AttemptNumber>, text: &'a str, end_bytes: u64) -> &'a str {
+        if attempt.is_some() && attempt != self.attempt {
+            *self = Self { attempt, end_bytes: 0 };
+        }
+        let fresh = end_bytes.saturating_sub(self.end_bytes).min(text.len() as u64);
+        self.end_bytes = self.end_bytes.max(end_bytes);
+        &text[text.ceil_char_boundary(text.len() - fresh as usize)..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Followed;
+    use ids::AttemptNumber;
+
+    #[test]
+    fn what_was_printed_is_not_printed_again() {
+        let mut followed = Followed::default();
+        let mut check = |attempt: Option<u32>, text: &str, end_bytes, expected: &str| {
+            assert_eq!(followed.news(attempt.map(AttemptNumber), text, end_bytes), expected);
+        };
+        check(None, "", 0, "");
+        check(Some(0), "ab", 2, "ab");
+        check(Some(0), "ab", 2, "");
+        check(Some(0), "abc", 3, "c");
+        // What came before was not kept.
+        check(Some(0), "yz", 100, "yz");
+        check(Some(0), "yz!", 101, "!");
+        check(Some(1), "ab", 2, "ab");
+        check(None, "ab", 2, "");
+    }
 }

@@ -3,11 +3,12 @@
 use crate::ClientError;
 use api::control::{
     BODY_BYTES_MAX, BoundariesProposal, CancelRequest, ClusterStatus, ErrorAnswer, JobBatch, JobBrief,
-    JobLogs, JobOutcome, JobProgress, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeWelcome,
+    JobLogs, JobOutcome, JobProgress, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus, NodeWelcome,
     POLL_MS_MAX, SubmittedBatch, SubmittedJob, WaitAnswer,
 };
 use api::history::{JobDetails, JobList, StateQuestion, Table};
 use api::people::{Admission, AdmissionRequest, IssuedToken, TokenList, TokenRequest};
+use api::placement::JobPlacements;
 use api::{Boundaries, JobReport, KeyBytes};
 use ids::{JobId, NodeId};
 use reqwest::header::{AUTHORIZATION, HeaderValue};
@@ -155,9 +156,9 @@ impl Client {
         self.post("/v1/jobs/batch", batch).await
     }
 
-    /// What the program of a one-task job wrote.
+    /// What the program of a one-task job wrote, or has written so far.
     pub async fn logs(&self, job: JobId) -> Result<JobLogs, ClientError> {
-        self.get(&format!("/v1/jobs/{job}/logs")).await
+        self.patiently(async || self.get(&format!("/v1/jobs/{job}/logs")).await).await
     }
 
     /// Waits for the end of a job, through restarts of the server.
@@ -192,6 +193,17 @@ impl Client {
         self.get("/v1/nodes").await
     }
 
+    /// Begins to empty a node, given by its name or number.
+    pub async fn drain(&self, node: &str) -> Result<NodeStatus, ClientError> {
+        let mut path = self.base.clone();
+        let segments = path.path_segments_mut();
+        segments
+            .map_err(|()| ClientError::BadUrl { url: self.url().to_string() })?
+            .clear()
+            .extend(["v1", "nodes", node, "drain"]);
+        self.patiently(async || self.post(path.path(), &()).await).await
+    }
+
     /// What a node must know of a job.
     pub async fn brief(&self, job: JobId) -> Result<JobBrief, ClientError> {
         self.patiently(async || self.get(&format!("/v1/jobs/{job}/brief")).await).await
@@ -211,6 +223,11 @@ impl Client {
     /// Everything about a job but its report, with so many of its latest events.
     pub async fn job(&self, job: JobId, events_max: u32) -> Result<JobDetails, ClientError> {
         self.patiently(async || self.get(&format!("/v1/jobs/{job}?limit={events_max}")).await).await
+    }
+
+    /// Why the attempts of a job run where they do.
+    pub async fn placements(&self, job: JobId) -> Result<JobPlacements, ClientError> {
+        self.patiently(async || self.get(&format!("/v1/jobs/{job}/placements")).await).await
     }
 
     /// Asks the store in SQL.

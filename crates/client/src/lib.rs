@@ -18,6 +18,7 @@
 mod calls;
 mod error;
 mod link;
+mod pending;
 
 pub use calls::{Blocking, Client};
 pub use error::ClientError;

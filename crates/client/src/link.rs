@@ -1,9 +1,11 @@
 //! The link of a node to its server: slots hand in and wait, one task polls for all of them.
 
+use crate::pending::PendingReport;
 use crate::{Blocking, Client, ClientError};
 use api::control::{
     AttemptEnd, ErrorCode, JobBrief, NodeAddress, NodeInfo, NodeOrder, NodeOrders, NodePoll, NodeWelcome,
 };
+use api::machine::NodeReport;
 use api::{Boundaries, KeyBytes, Task};
 use ids::{AttemptKey, JobId, NodeId};
 use std::collections::BTreeSet;
@@ -34,6 +36,10 @@ pub enum Notice {
     Stop(JobId),
     /// Everything of the job goes.
     Forget(JobId),
+    /// No new chunk may lie here.
+    Drain,
+    /// Nobody needs this node any more: it says good-bye and ends.
+    Leave,
     /// The server does not know this node any more: everything goes, and no slot gets anything again.
     Expelled,
 }
@@ -44,6 +50,7 @@ enum Up {
         slot: u32,
         finished: Option<Box<AttemptEnd>>,
     },
+    Report(Box<NodeReport>),
     /// No slot asks any more.
     Close,
 }
@@ -62,7 +69,7 @@ impl NodeLink {
     /// Registers the node and begins to poll. Waits for a server that is not there yet.
     pub fn join(blocking: Blocking, info: &NodeInfo) -> Result<Self, ClientError> {
         let welcome = blocking.run(async |client| client.register(info).await)?;
-        let (up, inbox) = asynchronous::channel(info.slots as usize * 2 + 1);
+        let (up, inbox) = asynchronous::channel(info.slots as usize * 2 + 2);
         let (mut slots, mut down) = (Vec::new(), Vec::new());
         for _ in 0..info.slots {
             // A slot has one attempt at a time.
@@ -83,6 +90,7 @@ impl NodeLink {
             free: BTreeSet::new(),
             waiting: Vec::new(),
             held: BTreeSet::new(),
+            pending: PendingReport::default(),
             again_after: AGAIN_AFTER_MIN,
         };
         runtime.spawn(poller.run(inbox));
@@ -114,6 +122,12 @@ impl NodeLink {
     /// Waits for the next notice. None: there will be none.
     pub fn next_notice(&self) -> Option<Notice> {
         self.notices.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+    }
+
+    /// Tells how the node is, with one of the next polls. Dropped where very much else waits to be told.
+    pub fn report(&self, report: NodeReport) {
+        // The channel is full for a moment, or closed for good.
+        let _ = self.up.try_send(Up::Report(Box::new(report)));
     }
 
     /// The nodes that live, as the server told last.
@@ -157,11 +171,18 @@ struct Poller {
     waiting: Vec<Waiting>,
     /// Attempts that run, or whose end is not confirmed.
     held: BTreeSet<AttemptKey>,
+    pending: PendingReport,
     again_after: Duration,
 }
 
-/// A poll that has come back, and the ends that it carried.
-type Answered = (Vec<AttemptKey>, Result<NodeOrders, ClientError>);
+/// What a poll carried, until it has been answered.
+struct Carried {
+    ends: Vec<AttemptKey>,
+    report: NodeReport,
+}
+
+/// A poll that has come back.
+type Answered = (Carried, Result<NodeOrders, ClientError>);
 
 impl Poller {
     /// Runs until nobody asks any more or the server sends the node away. Slots then find their channel closed.
@@ -176,18 +197,21 @@ impl Poller {
             }
             tokio::select! {
                 up = inbox.recv() => match up {
-                    Some(Up::Free { slot, finished }) => {
-                        self.take(slot, finished);
-                        while let Ok(Up::Free { slot, finished }) = inbox.try_recv() {
-                            self.take(slot, finished);
-                        }
-                        news = true;
-                    }
                     Some(Up::Close) | None => return,
+                    Some(up) => {
+                        news |= self.take(up);
+                        // A second end of it finds the channel closed.
+                        while let Ok(up) = inbox.try_recv() {
+                            if matches!(up, Up::Close) {
+                                return;
+                            }
+                            news |= self.take(up);
+                        }
+                    }
                 },
                 answered = polls.join_next() => match answered {
                     Some(Ok((carried, Ok(orders)))) => {
-                        self.confirm(&carried);
+                        self.confirm(&carried.ends);
                         self.obey(orders);
                     }
                     Some(Ok((carried, Err(error)))) => {
@@ -200,7 +224,8 @@ impl Poller {
                             let _ = self.notice.try_send(Notice::Expelled);
                             return;
                         }
-                        self.hold_back(&carried, &error).await;
+                        self.pending.put_back(carried.report);
+                        self.hold_back(&carried.ends, &error).await;
                         news = true;
                     }
                     // A poll that panicked has carried nothing.
@@ -210,9 +235,17 @@ impl Poller {
         }
     }
 
-    fn take(&mut self, slot: u32, finished: Option<Box<AttemptEnd>>) {
-        self.free.insert(slot);
-        self.waiting.extend(finished.map(|end| Waiting { end: *end, carried: false }));
+    /// True where the server must hear of it at once.
+    fn take(&mut self, up: Up) -> bool {
+        match up {
+            Up::Free { slot, finished } => {
+                self.free.insert(slot);
+                self.waiting.extend(finished.map(|end| Waiting { end: *end, carried: false }));
+                true
+            }
+            Up::Report(report) => self.pending.add(*report),
+            Up::Close => false,
+        }
     }
 
     fn send(&mut self, polls: &mut JoinSet<Answered>) {
@@ -221,16 +254,21 @@ impl Poller {
             each.carried = true;
             finished.push(each.end.clone());
         }
-        let carried = finished.iter().map(|end| end.attempt).collect();
+        let ends = finished.iter().map(|end| end.attempt).collect();
+        let report = self.pending.take();
         let poll = NodePoll {
             incarnation: self.welcome.incarnation.clone(),
             received: self.received,
             free_slots: self.free.iter().copied().collect(),
             finished,
             held: self.held.iter().copied().collect(),
+            report,
         };
         let (client, node) = (self.client.clone(), self.welcome.node);
-        polls.spawn(async move { (carried, client.poll(node, &poll).await) });
+        polls.spawn(async move {
+            let answered = client.poll(node, &poll).await;
+            (Carried { ends, report: poll.report }, answered)
+        });
     }
 
     fn confirm(&mut self, carried: &[AttemptKey]) {
@@ -273,6 +311,8 @@ impl Poller {
                 // A node that does not listen any more ends.
                 NodeOrder::Stop { job } => drop(self.notice.try_send(Notice::Stop(job))),
                 NodeOrder::Forget { job } => drop(self.notice.try_send(Notice::Forget(job))),
+                NodeOrder::Drain => drop(self.notice.try_send(Notice::Drain)),
+                NodeOrder::Leave => drop(self.notice.try_send(Notice::Leave)),
             }
         }
     }

@@ -100,11 +100,15 @@ impl From<ServerError> for Problem {
             | ServerError::NotReducible(_)
             | ServerError::NotCollectable { .. }
             | ServerError::NameTaken { .. }
+            | ServerError::NowhereToMove { .. }
             | ServerError::BatchSize { .. }
+            | ServerError::TooManyRetries { .. }
             | ServerError::RoleDiffers { .. }
             | ServerError::NotInCluster { .. } => ErrorCode::Refused,
             ServerError::TooManyJobs { .. } => ErrorCode::TooMany,
-            ServerError::UnknownJob { .. } | ServerError::UnknownToken { .. } => ErrorCode::NotFound,
+            ServerError::UnknownJob { .. }
+            | ServerError::NoSuchNode { .. }
+            | ServerError::UnknownToken { .. } => ErrorCode::NotFound,
             ServerError::UnknownNode { .. } => ErrorCode::UnknownNode,
             ServerError::ProtocolDiffers { .. } => ErrorCode::VersionMismatch,
             ServerError::OwnerLock { .. }

@@ -4,6 +4,7 @@ use crate::Port;
 use crate::answer::{Message, Problem, Refusal};
 use api::control::ErrorCode;
 use api::history::{Cell, JobDetails, JobList, Limit, StateQuestion, Table};
+use api::placement::JobPlacements;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use ids::JobId;
@@ -47,6 +48,25 @@ pub(crate) async fn details(
 ) -> Result<Message<JobDetails>, Problem> {
     let details = port.store.job_details(JobId(job), rows_max(limit)?).await?;
     Ok(Message(details.ok_or_else(|| Problem::from(ServerError::UnknownJob { job: JobId(job) }))?))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/jobs/{job}/placements",
+    tag = "clients",
+    params(("job" = i64, Path, description = "Number of the job")),
+    responses((status = 200, description = "The attempts of a job, and why each runs where it does", body = JobPlacements),
+        (status = "default", response = Refusal))
+)]
+pub(crate) async fn placements(
+    State(port): State<Port>,
+    Path(job): Path<i64>,
+) -> Result<Message<JobPlacements>, Problem> {
+    let job = JobId(job);
+    if port.store.job(job).await?.is_none() {
+        return Err(ServerError::UnknownJob { job }.into());
+    }
+    Ok(Message(server::job_placements(&port.store, job).await?))
 }
 
 #[utoipa::path(

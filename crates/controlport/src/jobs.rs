@@ -51,17 +51,19 @@ pub(crate) async fn submit_batch(
     path = "/v1/jobs/{job}/logs",
     tag = "clients",
     params(("job" = i64, Path, description = "Number of the job")),
-    responses((status = 200, description = "What the program of a job of one task wrote", body = JobLogs), (status = "default", response = Refusal))
+    responses((status = 200, description = "What the program of a job of one task wrote, or has written so far", body = JobLogs), (status = "default", response = Refusal))
 )]
 pub(crate) async fn logs(
     State(port): State<Port>,
     Path(job): Path<i64>,
 ) -> Result<Message<JobLogs>, Problem> {
     let job = JobId(job);
-    if port.store.job(job).await?.is_none() {
-        return Err(ServerError::UnknownJob { job }.into());
+    let row = port.store.job(job).await?.ok_or_else(|| Problem::from(ServerError::UnknownJob { job }))?;
+    let over = row.state.over();
+    if !over && let Some(said) = port.server.job_said(job).await? {
+        return Ok(Message(said));
     }
-    Ok(Message(server::job_logs(&port.store, job).await?))
+    Ok(Message(server::job_logs(&port.store, job, over).await?))
 }
 
 #[utoipa::path(

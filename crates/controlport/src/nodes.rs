@@ -4,7 +4,7 @@ use crate::Port;
 use crate::answer::{Message, Problem, Refusal};
 use api::Boundaries;
 use api::control::{
-    BoundariesProposal, ClusterStatus, JobBrief, NodeInfo, NodeOrders, NodePoll, NodeWelcome,
+    BoundariesProposal, ClusterStatus, JobBrief, NodeInfo, NodeOrders, NodePoll, NodeStatus, NodeWelcome,
 };
 use axum::extract::{Path, State};
 use ids::{JobId, NodeId};
@@ -65,6 +65,20 @@ pub(crate) async fn leave(
 ) -> Result<Message<()>, Problem> {
     port.server.leave_node(NodeId(node), poll.incarnation).await?;
     Ok(Message(()))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/nodes/{node}/drain",
+    tag = "clients",
+    params(("node" = String, Path, description = "Name of the node, or its number as it is printed")),
+    responses((status = 200, description = "The node gets no new work, and leaves when nobody needs it", body = NodeStatus), (status = "default", response = Refusal))
+)]
+pub(crate) async fn drain(
+    State(port): State<Port>,
+    Path(node): Path<String>,
+) -> Result<Message<NodeStatus>, Problem> {
+    Ok(Message(port.server.drain_node(node).await?))
 }
 
 #[utoipa::path(

@@ -38,6 +38,8 @@ const MATRIX: &[(&str, &str, [bool; 4])] = &[
     ("post", "/v1/nodes/admission", [true, false, false, true]),
     ("post", "/v1/nodes/{node}/poll", [true, false, false, true]),
     ("post", "/v1/nodes/{node}/leave", [true, false, false, true]),
+    ("post", "/v1/nodes/{node}/drain", [true, false, false, false]),
+    ("get", "/v1/jobs/{job}/placements", [true, true, true, false]),
     ("post", "/v1/state", [true, true, true, false]),
     ("get", "/v1/tokens", [true, false, false, false]),
     ("post", "/v1/tokens", [true, false, false, false]),

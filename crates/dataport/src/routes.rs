@@ -25,6 +25,10 @@ const SCANS_MAX: usize = 256;
 pub trait Chunkservers: Send + Sync + 'static {
     /// The chunkserver of a job; None where the job is not known here.
     fn chunkserver(&self, job: JobId) -> Option<Arc<ChunkServer>>;
+    /// Whether new chunks may lie here; a node that is being emptied takes none.
+    fn takes_chunks(&self) -> bool {
+        true
+    }
     /// Tells this process from earlier ones of the same node.
     fn incarnation(&self) -> u64;
     /// What a request for the job must bring; None lets everybody in.
@@ -58,6 +62,8 @@ pub(crate) enum Refusal {
     Append(#[from] AppendError),
     #[error(transparent)]
     Scan(#[from] ChunkServerError),
+    #[error("this node is being emptied and takes no new chunk")]
+    Draining,
     #[error("too many scans are under way")]
     Busy,
     #[error("a thread of this node failed")]
@@ -78,7 +84,7 @@ impl Refusal {
             Self::Append(AppendError::Cancelled) | Self::Scan(ChunkServerError::Cancelled) => {
                 StatusCode::CONFLICT
             }
-            Self::Append(AppendError::Spill { .. }) => StatusCode::INSUFFICIENT_STORAGE,
+            Self::Draining | Self::Append(AppendError::Spill { .. }) => StatusCode::INSUFFICIENT_STORAGE,
             Self::Append(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Self::Scan(_) | Self::Thread => StatusCode::INTERNAL_SERVER_ERROR,
@@ -137,6 +143,9 @@ async fn bind(
     let request = BindRequest::decode(&BodyReader::new(body).rest(MESSAGE_BYTES_MAX).await?)?;
     if request.ifile.0 >= server.layout().ifile_count {
         return Err(Refusal::Contradiction("the job has no such I-file"));
+    }
+    if !port.chunkservers.takes_chunks() {
+        return Err(Refusal::Draining);
     }
     let chunk = server.service().bind(request.ifile, request.source, request.frame_bytes)?;
     Ok(BindReply { chunk }.encode())

@@ -72,7 +72,7 @@ pub fn expand(stage: &str, spec: &JobSpec, results: &mut JobResults) -> Result<V
         }
         "merge" => {
             let seal = results.seal.as_ref().ok_or(ExpandError::NoResult { stage: "seal" })?;
-            let tasks = merge_tasks(&seal.runs, &spec.layout, spec.partitioning);
+            let tasks = merge_tasks(&seal.runs, &spec.layout, spec.partitioning, &results.leaving);
             Ok(tasks.into_iter().map(Task::Merge).collect())
         }
         "reduce" => {
@@ -103,12 +103,13 @@ pub enum Place {
     Near(Vec<NodeId>),
 }
 
-/// The place of a task: chunks are sealed and runs merged where they are; a reduce task whose runs all lie on one
+/// The place of a task: chunks are sealed and runs merged where they are, unless they move; a reduce task whose runs all lie on one
 /// node reads them best there.
 pub fn place(task: &Task) -> Place {
     let nodes = |runs: &[ids::RunId]| -> BTreeSet<NodeId> { runs.iter().map(|run| run.node()).collect() };
     match task {
         Task::Seal(seal) => Place::On(seal.node),
+        Task::Merge(merge) if !merge.to.is_empty() => Place::Near(merge.to.clone()),
         Task::Merge(merge) => nodes(&merge.runs).first().map_or(Place::Anywhere, |node| Place::On(*node)),
         Task::Reduce(reduce) => match nodes(&reduce.runs) {
             nodes if nodes.len() == 1 => Place::Near(nodes.into_iter().collect()),

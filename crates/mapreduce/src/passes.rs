@@ -17,7 +17,14 @@ const FAN_IN_MIN: usize = 2;
 /// the share does not get there (which takes blocks of a size near the share), the rest stays as it is and the
 /// reduce merges run one at a time. Under range partitioning a task reads all I-files, so each gets its part
 /// of the share.
-pub fn merge_tasks(runs: &[RunSummary], layout: &Layout, partitioning: Partitioning) -> Vec<MergeTask> {
+///
+/// All runs on a node of `leaving` are merged, by one of the nodes that stand beside it: so they move there.
+pub fn merge_tasks(
+    runs: &[RunSummary],
+    layout: &Layout,
+    partitioning: Partitioning,
+    leaving: &BTreeMap<NodeId, Vec<NodeId>>,
+) -> Vec<MergeTask> {
     // A run is merged where it lies; a reduce task opens the runs of all nodes.
     let mut by_place: BTreeMap<(IfileIndex, NodeId), Vec<&RunSummary>> = BTreeMap::new();
     for run in runs {
@@ -35,7 +42,11 @@ pub fn merge_tasks(runs: &[RunSummary], layout: &Layout, partitioning: Partition
         Partitioning::Range | Partitioning::Hash | Partitioning::Partitions => share,
     };
     let mut tasks = Vec::new();
-    for ((ifile, _), mut of_ifile) in by_place {
+    for ((ifile, node), mut of_ifile) in by_place {
+        if let Some(to) = leaving.get(&node).filter(|to| !to.is_empty()) {
+            tasks.extend(moves_of_ifile(ifile, &of_ifile, layout, to));
+            continue;
+        }
         of_ifile.sort_by_key(|run| (run.record_bytes, run.run));
         tasks.extend(merges_of_ifile(ifile, &of_ifile, layout, part / nodes[&ifile]));
     }
@@ -47,6 +58,26 @@ pub fn merge_tasks(runs: &[RunSummary], layout: &Layout, partitioning: Partition
 fn need_bytes(run: &RunSummary, layout: &Layout) -> u64 {
     let block_bytes = run.block_bytes_max.max(layout.block_bytes);
     (BLOCKS_PER_RUN * block_bytes).min(layout.sort_share_bytes / 2)
+}
+
+/// Moves runs to other nodes, as many with one merge as fit the share.
+fn moves_of_ifile(ifile: IfileIndex, runs: &[&RunSummary], layout: &Layout, to: &[NodeId]) -> Vec<MergeTask> {
+    let mut tasks: Vec<MergeTask> = Vec::new();
+    let mut needed = 0;
+    for run in runs {
+        let need = need_bytes(run, layout);
+        match tasks.last_mut() {
+            Some(task) if needed + need <= layout.sort_share_bytes => {
+                task.runs.push(run.run);
+                needed += need;
+            }
+            _ => {
+                tasks.push(MergeTask { ifile, runs: vec![run.run], to: to.to_vec() });
+                needed = need;
+            }
+        }
+    }
+    tasks
 }
 
 /// `runs`: the smallest first. `part_bytes`: what the remaining runs may need together.
@@ -77,7 +108,8 @@ fn merges_of_ifile(
             count += 1;
         }
         let (group, others) = rest.split_at(count);
-        tasks.push(MergeTask { ifile, runs: group.iter().map(|run| run.run).collect() });
+        let runs = group.iter().map(|run| run.run).collect();
+        tasks.push(MergeTask { ifile, runs, to: Vec::new() });
         needed = needed - group_needed + group_need_max;
         left = left - count + 1;
         rest = others;
@@ -90,14 +122,19 @@ mod tests {
     use super::merge_tasks;
     use crate::test_job::{layout, run};
     use api::Partitioning;
-    use api::task::RunSummary;
+    use api::task::{MergeTask, RunSummary};
+    use ids::{NodeId, RunId};
+    use std::collections::BTreeMap;
 
     /// A share of 1 MiB and blocks of 64 KiB: eight runs fit.
     fn groups(runs: &[RunSummary], partitioning: Partitioning) -> Vec<usize> {
         let mut layout = layout();
         layout.sort_share_bytes = 1 << 20;
         layout.block_bytes = 1 << 16;
-        merge_tasks(runs, &layout, partitioning).iter().map(|task| task.runs.len()).collect()
+        merge_tasks(runs, &layout, partitioning, &BTreeMap::new())
+            .iter()
+            .map(|task| task.runs.len())
+            .collect()
     }
 
     fn runs(count: u64, ifiles: u64, block_bytes: u64) -> Vec<RunSummary> {
@@ -127,7 +164,7 @@ mod tests {
         layout.sort_share_bytes = 1 << 20;
         let mut all = runs(9, 1, 1 << 16);
         all.reverse();
-        let tasks = merge_tasks(&all, &layout, Partitioning::Hash);
+        let tasks = merge_tasks(&all, &layout, Partitioning::Hash, &BTreeMap::new());
         assert_eq!(tasks[0].runs, [ids::RunId(0), ids::RunId(1)]);
     }
 
@@ -138,6 +175,27 @@ mod tests {
         assert_eq!(groups(&all, Partitioning::Hash), [0; 0]);
         // Four of them do not fit; pairs are merged.
         assert_eq!(groups(&runs(4, 1, 1 << 20), Partitioning::Hash), [2, 2]);
+    }
+
+    #[test]
+    fn runs_of_a_node_that_leaves_move() {
+        let mut layout = layout();
+        layout.sort_share_bytes = 1 << 20;
+        layout.block_bytes = 1 << 16;
+        let on = |node, number, ifile| RunSummary {
+            run: RunId::on(NodeId(node), number),
+            ..run(number, ifile, 1 << 16, 1000)
+        };
+        let mut all: Vec<RunSummary> = (0..10).map(|number| on(1, number, 0)).collect();
+        all.extend([on(1, 20, 1), on(2, 0, 0), on(3, 0, 1)]);
+        let to = vec![NodeId(2), NodeId(3)];
+        let leaving = BTreeMap::from([(NodeId(1), to.clone()), (NodeId(3), Vec::new())]);
+        let tasks = merge_tasks(&all, &layout, Partitioning::Hash, &leaving);
+        let counts: Vec<(u32, usize)> = tasks.iter().map(|task| (task.ifile.0, task.runs.len())).collect();
+        // Eight fit the share. What has nowhere to go stays.
+        assert_eq!(counts, [(0, 8), (0, 2), (1, 1)]);
+        let away = |task: &MergeTask| task.to == to && task.runs.iter().all(|run| run.node() == NodeId(1));
+        assert!(tasks.iter().all(away), "{tasks:?}");
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub struct JobResults {
     pub reduces: BTreeMap<TaskIndex, ReduceResult>,
     /// Every ended attempt, winners or not.
     pub attempts: Vec<AttemptTime>,
+    /// Nodes that leave, with those that take over their runs. For the next merges; the server knows it.
+    pub leaving: BTreeMap<NodeId, Vec<NodeId>>,
 }
 
 /// When an attempt ran, for the report.
@@ -84,15 +86,30 @@ impl JobResults {
         seal.write_seconds += more.write_seconds;
     }
 
-    /// The data of a node is gone: the map tasks whose winners had put any of it there, which must run again. What
-    /// came after the maps is forgotten. Empty, and nothing forgotten, where no winner used the node.
-    pub fn lose_node(&mut self, node: NodeId) -> Vec<TaskIndex> {
-        let used = |map: &MapResult| map.commits.iter().any(|commit| commit.chunk.node() == node);
-        let victims = self.maps.iter().filter(|(_, (_, map))| used(map)).map(|(task, _)| *task);
-        let victims: Vec<TaskIndex> = victims.collect();
-        if victims.is_empty() {
-            return victims;
+    /// Whether anything that the next stages read lies on a node. `sealed`: the maps are over and their chunks are runs,
+    /// which may have moved.
+    pub fn needs(&self, node: NodeId, sealed: bool) -> bool {
+        match sealed {
+            true => self.surviving_runs().iter().any(|run| run.run.node() == node),
+            false => self.maps.values().any(|(_, map)| has_chunk(map, |on| on == node)),
         }
+    }
+
+    /// The data of a node is gone: the map tasks that must run again, which are those whose winners had put any of it
+    /// there, or on nodes that left before. What came after the maps is forgotten. Empty, and nothing forgotten,
+    /// where nobody needs the node.
+    pub fn lose_node(
+        &mut self,
+        node: NodeId,
+        sealed: bool,
+        has_left: impl Fn(NodeId) -> bool,
+    ) -> Vec<TaskIndex> {
+        if !self.needs(node, sealed) {
+            return Vec::new();
+        }
+        let lost = |map: &MapResult| has_chunk(map, |on| on == node || has_left(on));
+        let victims = self.maps.iter().filter(|(_, (_, map))| lost(map)).map(|(task, _)| *task);
+        let victims: Vec<TaskIndex> = victims.collect();
         victims.iter().for_each(|task| drop(self.maps.remove(task)));
         self.seal = None;
         self.merges.clear();
@@ -129,10 +146,16 @@ impl JobResults {
     }
 }
 
+/// Whether a map task put anything on such a node.
+fn has_chunk(map: &MapResult, is_meant: impl Fn(NodeId) -> bool) -> bool {
+    map.commits.iter().any(|commit| is_meant(commit.chunk.node()))
+}
+
 #[cfg(test)]
 mod tests {
     use crate::JobResults;
-    use crate::test_job::{map_result, seal_of, sum};
+    use crate::test_job::{map_result, run, seal_of, sum};
+    use api::task::{MergeResult, RunSummary, SealResult};
     use api::{SourceCommit, TaskResult};
     use ids::*;
 
@@ -154,9 +177,40 @@ mod tests {
         results.record(attempt, TaskResult::Seal(seal.clone()));
         results.record(attempt, TaskResult::Seal(seal));
         assert_eq!(results.surviving_runs().len(), 6);
-        assert_eq!(results.lose_node(NodeId(3)), []);
+        let nobody = |_| false;
+        assert_eq!(results.lose_node(NodeId(3), false, nobody), []);
         assert!(results.seal.is_some());
-        assert_eq!(results.lose_node(NodeId(1)), [TaskIndex(0), TaskIndex(2)]);
+        assert_eq!(results.lose_node(NodeId(1), false, nobody), [TaskIndex(0), TaskIndex(2)]);
         assert!(results.seal.is_none() && results.maps.len() == 1);
+    }
+
+    #[test]
+    fn what_has_moved_is_lost_with_the_node_that_took_it() {
+        let run_on = |node, number| {
+            let moved = run(number, 0, 1 << 16, 100);
+            RunSummary { run: RunId::on(NodeId(node), number), ..moved }
+        };
+        let mut results = JobResults::default();
+        for node in [1, 2] {
+            let chunk = ChunkId::on(NodeId(node), 0);
+            let commit = SourceCommit { ifile: IfileIndex(0), chunk, sum: sum(1) };
+            results.maps.insert(TaskIndex(node - 1), (AttemptNumber(0), map_result(&[commit])));
+        }
+        let seal = SealResult { runs: vec![run_on(1, 0), run_on(2, 0)], ..SealResult::default() };
+        results.seal = Some(seal);
+        let merge = MergeResult {
+            replaced: vec![RunId::on(NodeId(1), 0)],
+            run: run_on(3, 7),
+            retrievals: 1,
+            retrieved_bytes: 100,
+        };
+        results.merges.insert(TaskIndex(0), merge);
+        assert!(!results.needs(NodeId(1), true) && results.needs(NodeId(3), true));
+        assert!(results.needs(NodeId(1), false) && !results.needs(NodeId(3), false));
+        // The node that was emptied goes, and takes nothing with it.
+        assert_eq!(results.lose_node(NodeId(1), true, |_| false), []);
+        let left = |node| node == NodeId(1);
+        assert_eq!(results.lose_node(NodeId(3), true, left), [TaskIndex(0)]);
+        assert!(results.merges.is_empty() && results.maps.contains_key(&TaskIndex(1)));
     }
 }

@@ -13,6 +13,8 @@ pub enum Notice {
     Stop(JobId),
     /// The job is over: everything of it goes.
     Forget(JobId),
+    /// No new chunk may lie here.
+    Drain,
     /// Every job goes: the server does not know this node any more.
     ForgetAll,
 }

@@ -4,7 +4,10 @@
 
 use crate::failure::file_failure;
 use api::TaskFailure;
+use api::machine::{DiskReport, DiskState};
 use ids::JobId;
+use rustix::fs::Access;
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -12,6 +15,9 @@ use std::path::{Path, PathBuf};
 /// In the name of every directory we make, so that nothing else is ever removed.
 const MARK: &str = "sailfish-";
 const LOCK_SUFFIX: &str = ".lock";
+/// Less than this part of a disk, and less than [`FREE_BYTES_ENOUGH`], is too little.
+const FREE_PART_MIN: u64 = 50;
+const FREE_BYTES_ENOUGH: u64 = 1 << 30;
 /// A task that stops late may add a file while its directory is being removed; then it is removed again.
 const REMOVE_TRIES_MAX: u32 = 200;
 
@@ -52,6 +58,16 @@ impl Disks {
         Ok(Self { name: name.to_string(), disks })
     }
 
+    /// The directories as they were given, without those given twice.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.disks.iter().map(|disk| disk.path.as_path())
+    }
+
+    /// How much each can take, and whether it can take anything.
+    pub(crate) fn look(&self) -> Vec<DiskReport> {
+        self.disks.iter().map(|disk| look_at(&disk.path)).collect()
+    }
+
     fn dirs(&self, job: JobId) -> Vec<PathBuf> {
         self.disks.iter().map(|disk| disk.path.join(format!("{MARK}{}-job{job}", self.name))).collect()
     }
@@ -59,15 +75,21 @@ impl Disks {
     /// Makes the directories of a job.
     pub(crate) fn create(&self, job: JobId) -> Result<Vec<PathBuf>, TaskFailure> {
         let dirs = self.dirs(job);
+        let mut failure = None;
+        let mut made = 0;
         for dir in &dirs {
             match std::fs::create_dir(dir) {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                    return Err(file_failure("create", dir, error));
+                    failure = Some(file_failure("create", dir, error));
                 }
-                _ => {}
+                _ => made += 1,
             }
         }
-        Ok(dirs)
+        // What cannot be written on one disk is written on another, as long as there is one.
+        match failure {
+            Some(failure) if made == 0 => Err(failure),
+            _ => Ok(dirs),
+        }
     }
 
     /// The process ends and runs no destructors: its lock files go.
@@ -90,6 +112,29 @@ impl Drop for Disks {
             let _ = std::fs::remove_file(&disk.lock_path);
         }
     }
+}
+
+fn look_at(path: &Path) -> DiskReport {
+    let (total_bytes, free_bytes, state) = match rustix::fs::statvfs(path) {
+        Err(_) => (0, 0, DiskState::Failed),
+        Ok(told) => {
+            let (total_bytes, free_bytes) = (told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize);
+            // The kernel tells that a file system is read-only before it asks who wants to write.
+            let state = match rustix::fs::access(path, Access::WRITE_OK) {
+                Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => DiskState::ReadOnly,
+                Err(_) => DiskState::Failed,
+                Ok(()) if free_bytes < free_bytes_min(total_bytes) => DiskState::Full,
+                Ok(()) => DiskState::Usable,
+            };
+            (total_bytes, free_bytes, state)
+        }
+    };
+    DiskReport { path: path.to_string_lossy().into_owned(), total_bytes, free_bytes, state }
+}
+
+/// A disk with less than this is full: what is under way needs room.
+fn free_bytes_min(total_bytes: u64) -> u64 {
+    (total_bytes / FREE_PART_MIN).min(FREE_BYTES_ENOUGH)
 }
 
 fn named(path: &Path, error: std::io::Error) -> std::io::Error {
@@ -144,7 +189,8 @@ fn remove_tree(path: &Path) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::Disks;
+    use super::{Disks, FREE_BYTES_ENOUGH, free_bytes_min, look_at};
+    use api::machine::DiskState;
     use ids::JobId;
 
     #[test]
@@ -164,5 +210,29 @@ mod tests {
         assert!(!kept[0].exists());
         drop(other);
         assert_eq!(std::fs::read_dir(&paths[0]).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_disk_says_whether_it_can_take_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let looked = look_at(dir.path());
+        assert!(looked.total_bytes >= looked.free_bytes && looked.total_bytes > 0, "{looked:?}");
+        assert_ne!(looked.state, DiskState::ReadOnly);
+        assert_eq!(look_at(&dir.path().join("gone")).state, DiskState::Failed);
+        assert_eq!(look_at(std::path::Path::new("/proc")).state, DiskState::ReadOnly);
+        assert_eq!((free_bytes_min(100), free_bytes_min(1 << 50)), (2, FREE_BYTES_ENOUGH));
+    }
+
+    #[test]
+    fn a_disk_that_takes_nothing_leaves_the_job_to_the_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = [dir.path().join("a"), dir.path().join("b")];
+        let disks = Disks::open(&paths, "here").unwrap();
+        // A file in its place stands for whatever is in the way.
+        std::fs::write(paths[0].join("sailfish-here-job1"), "").unwrap();
+        std::fs::remove_dir_all(&paths[1]).unwrap();
+        assert!(disks.create(JobId(2)).is_ok());
+        std::fs::remove_dir_all(&paths[0]).unwrap();
+        assert!(disks.create(JobId(3)).is_err());
     }
 }

@@ -64,9 +64,13 @@ impl JobData {
         Ok(server)
     }
 
+    /// The chunkserver, where anybody has needed it yet.
+    pub fn started_chunkserver(&self) -> Option<Arc<ChunkServer>> {
+        self.chunkserver.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     pub fn chunk_progress(&self) -> Option<Arc<chunkserver::Progress>> {
-        let started = self.chunkserver.lock().unwrap_or_else(PoisonError::into_inner);
-        started.as_ref().map(|server| server.progress())
+        self.started_chunkserver().map(|server| server.progress())
     }
 
     /// The number of partitions, where the user has set it.

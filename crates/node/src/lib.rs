@@ -22,6 +22,7 @@ mod disks;
 mod emit;
 mod failure;
 mod job_data;
+mod machine;
 mod map_task;
 mod merge_gate;
 mod progress;
@@ -29,6 +30,8 @@ mod record_data;
 mod reduce_task;
 mod remote;
 mod run_task;
+mod said;
+mod sampler;
 mod shuffle_tasks;
 mod slot;
 mod streaming_env;
@@ -45,10 +48,12 @@ use ids::JobId;
 use job_data::JobData;
 use program::{Programs, Sandbox};
 use progress::Counters;
+use said::Saying;
+use sampler::Sampling;
 use server::JobRun;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -81,6 +86,9 @@ struct Shared {
     counters: Arc<Counters>,
     jobs: Mutex<BTreeMap<JobId, Arc<JobData>>>,
     record_data: OnceLock<Arc<dyn RecordData>>,
+    saying: Saying,
+    /// Being emptied: no new chunk may lie here.
+    draining: AtomicBool,
 }
 
 /// A node in this process.
@@ -88,6 +96,7 @@ pub struct Node {
     shared: Arc<Shared>,
     slots: Vec<JoinHandle<()>>,
     keeper: Option<JoinHandle<()>>,
+    sampling: Option<Sampling>,
 }
 
 impl Node {
@@ -99,8 +108,10 @@ impl Node {
             counters: Arc::new(Counters::default()),
             jobs: Mutex::new(BTreeMap::new()),
             record_data: OnceLock::new(),
+            saying: Saying::default(),
+            draining: AtomicBool::new(false),
         });
-        let mut node = Self { shared: Arc::clone(&shared), slots: Vec::new(), keeper: None };
+        let mut node = Self { shared: Arc::clone(&shared), slots: Vec::new(), keeper: None, sampling: None };
         let keeper = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("jobs".to_string());
         node.keeper = Some(thread.spawn(move || keeper.keep_jobs()).map_err(NodeError)?);
@@ -156,6 +167,7 @@ impl Shared {
             self.options.programs.kill_cancelled();
             match notice {
                 Notice::Stop(_) => {}
+                Notice::Drain => self.draining.store(true, Ordering::Relaxed),
                 Notice::Forget(job) => self.forget(job),
                 Notice::ForgetAll => {
                     let jobs: Vec<JobId> = self.jobs().keys().copied().collect();

@@ -4,6 +4,7 @@
 use crate::job_data::JobData;
 use crate::{Node, Shared};
 use api::TaskFailure;
+use api::control::NodeAddress;
 use api::task::ReduceTask;
 use chunkserver::{ChunkServer, ChunkServerError, Run, RunCursor};
 use dataport::{
@@ -11,8 +12,9 @@ use dataport::{
     ScanOptions, SpreadByIfile, Token,
 };
 use ids::{JobId, NodeId, RunId, Source};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A block decompressed and two as they came: what a run of another node needs of the share for merging.
 const BLOCKS_PER_AWAY_RUN: u64 = 3;
@@ -26,6 +28,21 @@ pub struct OtherNodes {
     /// With the token of the job.
     pub client: DataClient,
     pub peers: Vec<Peer>,
+    /// The nodes on which map tasks of this node may open chunks.
+    pub hosts: BTreeSet<NodeId>,
+}
+
+/// Where map tasks of a node open chunks: on the nodes of its rack, so that the wires between racks carry a record
+/// once, when it is reduced. Where none of these takes chunks (full disks, a node that is being emptied), on the nodes
+/// of other racks; where nobody does, somebody must.
+pub(crate) fn chunk_hosts(here: NodeId, nodes: &[NodeAddress]) -> BTreeSet<NodeId> {
+    let rack = nodes.iter().find(|node| node.node == here).map(|node| node.rack.as_str());
+    let of = |is_host: &dyn Fn(&NodeAddress) -> bool| -> BTreeSet<NodeId> {
+        nodes.iter().filter(|node| is_host(node)).map(|node| node.node).collect()
+    };
+    let near = |node: &NodeAddress| rack.is_none_or(|rack| node.rack == rack);
+    let choices = [of(&|node| near(node) && node.takes_chunks), of(&|node| node.takes_chunks), of(&near)];
+    choices.into_iter().find(|hosts| !hosts.is_empty()).unwrap_or_else(|| BTreeSet::from([here]))
 }
 
 /// Knows the nodes that host data of a job; asked at the start of each attempt.
@@ -64,8 +81,8 @@ impl OtherNodes {
             source,
             here: self.here,
             local,
-            is_candidate: true,
-            peers: self.peers,
+            is_candidate: self.hosts.contains(&self.here),
+            peers: self.peers.into_iter().filter(|peer| self.hosts.contains(&peer.node)).collect(),
             slots: job.run.spec.slots,
             cancelled: Arc::clone(&job.run.cancelled),
         };
@@ -92,17 +109,29 @@ impl OtherNodes {
     ) -> Result<Vec<AnyRun<'a>>, ScanError> {
         let lower = task.lower_key.as_ref().map(|key| key.0.as_slice());
         let upper = task.upper_key.as_ref().map(|key| key.0.as_slice());
+        self.open_range(job, &task.runs, (lower, upper), here, read_ahead_bytes)
+    }
+
+    /// Opens a range of keys of runs, those that are `here` and those elsewhere, in the order of `runs`.
+    pub(crate) fn open_range<'a>(
+        &self,
+        job: &JobData,
+        runs: &[RunId],
+        (lower, upper): (Option<&[u8]>, Option<&[u8]>),
+        here: &'a [Arc<Run>],
+        read_ahead_bytes: usize,
+    ) -> Result<Vec<AnyRun<'a>>, ScanError> {
         let mut by_node: BTreeMap<NodeId, Vec<RunId>> = BTreeMap::new();
-        for run in task.runs.iter().filter(|run| self.is_away(**run)) {
+        for run in runs.iter().filter(|run| self.is_away(**run)) {
             by_node.entry(run.node()).or_default().push(*run);
         }
         let mut scans = Vec::with_capacity(by_node.len());
-        for (node, runs) in by_node {
+        for (node, of_node) in by_node {
             let peer = self.peers.iter().find(|peer| peer.node == node);
             let peer = peer.ok_or(ScanError::UnknownNode { node })?;
             let options = ScanOptions {
                 job: job.job,
-                runs,
+                runs: of_node,
                 lower: lower.map(<[u8]>::to_vec),
                 upper: upper.map(<[u8]>::to_vec),
                 compress: None,
@@ -117,7 +146,7 @@ impl OtherNodes {
         for scan in scans {
             opened.extend(scan.into_runs()?.into_iter().map(|run| (run.id(), AnyRun::There(run))));
         }
-        Ok(task.runs.iter().filter_map(|run| opened.remove(run)).collect())
+        Ok(runs.iter().filter_map(|run| opened.remove(run)).collect())
     }
 }
 
@@ -139,6 +168,10 @@ impl Chunkservers for Served {
         });
         // Where it cannot be started, attempts on this node say why; for others it is not there.
         known?.chunkserver().ok()
+    }
+
+    fn takes_chunks(&self) -> bool {
+        !self.shared.draining.load(Ordering::Relaxed)
     }
 
     fn incarnation(&self) -> u64 {
@@ -166,5 +199,33 @@ impl Shared {
     /// The other nodes with data of a job; None where all of it is here.
     pub(crate) fn other_nodes(&self, job: JobId) -> Option<OtherNodes> {
         self.record_data.get()?.other_nodes(job).filter(|others| !others.peers.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chunk_hosts;
+    use api::control::NodeAddress;
+    use ids::NodeId;
+
+    #[test]
+    fn chunks_stay_in_the_rack_as_long_as_it_takes_any() {
+        let check = |nodes: &[(&str, bool)], expected: &[u32]| {
+            let address = |(index, (rack, takes_chunks)): (usize, &(&str, bool))| NodeAddress {
+                node: NodeId(index as u32),
+                rack: rack.to_string(),
+                data_url: String::new(),
+                takes_chunks: *takes_chunks,
+            };
+            let nodes: Vec<NodeAddress> = nodes.iter().enumerate().map(address).collect();
+            let hosts: Vec<u32> = chunk_hosts(NodeId(0), &nodes).iter().map(|node| node.0).collect();
+            assert_eq!(hosts, expected, "{nodes:?}");
+        };
+        check(&[], &[0]);
+        check(&[("a", true)], &[0]);
+        check(&[("a", true), ("b", true), ("a", true)], &[0, 2]);
+        check(&[("a", false), ("b", true), ("a", true)], &[2]);
+        check(&[("a", false), ("b", true), ("a", false)], &[1]);
+        check(&[("a", false), ("b", false), ("a", false)], &[0, 2]);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::control::{Control, Notice, boundaries_failure, never_began};
 use crate::disks::Disks;
-use crate::record_data::{OtherNodes, RecordData};
+use crate::record_data::{OtherNodes, RecordData, chunk_hosts};
 use api::control::AttemptEnd;
 use api::task::RunTask;
 use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure};
@@ -12,7 +12,7 @@ use ids::{AttemptKey, JobId, NodeId};
 use server::{Assignment, Finished, JobRun};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Jobs that were forgotten and are remembered as such: an order of theirs may still lie with a slot.
@@ -26,6 +26,8 @@ pub struct Remote {
     jobs: Mutex<Jobs>,
     /// That of every job of one task, as far as a node needs it.
     single_spec: Arc<JobSpec>,
+    /// The server said that nobody needs this node.
+    left: AtomicBool,
 }
 
 #[derive(Default)]
@@ -39,12 +41,22 @@ impl Remote {
     /// ports of others by.
     pub fn new(link: NodeLink, disks: Disks, data: DataClient) -> Self {
         let single_spec = Arc::new(JobSpec::of_one_task(String::new(), RunTask::default()));
-        Self { link, disks, data, jobs: Mutex::default(), single_spec }
+        Self { link, disks, data, jobs: Mutex::default(), single_spec, left: AtomicBool::new(false) }
     }
 
     /// The link, to say good-bye by.
     pub fn link(&self) -> &NodeLink {
         &self.link
+    }
+
+    /// Whether the node has left because it was drained: then it does not come back.
+    pub fn has_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
+    }
+
+    /// Where intermediate data lies.
+    pub(crate) fn disks(&self) -> &Disks {
+        &self.disks
     }
 
     /// The process ends now: what lies on the disks goes.
@@ -158,6 +170,13 @@ impl Control for Remote {
                 }
                 Notice::Forget(job)
             }
+            client::Notice::Drain => Notice::Drain,
+            client::Notice::Leave => {
+                self.left.store(true, Ordering::Relaxed);
+                // A server that is gone learns it from the silence; the slots are sent home in any case.
+                let _ = self.link.leave();
+                Notice::ForgetAll
+            }
             client::Notice::Expelled => {
                 let jobs: Vec<JobId> = self.jobs().known.keys().copied().collect();
                 jobs.into_iter().for_each(|job| self.stop(job));
@@ -180,14 +199,15 @@ pub fn data_incarnation(node: NodeId) -> u64 {
 impl RecordData for Remote {
     fn other_nodes(&self, _job: JobId) -> Option<OtherNodes> {
         let here = self.link.node();
-        let others =
-            self.link.peers().into_iter().filter(|peer| peer.node != here && !peer.data_url.is_empty());
+        let nodes = self.link.peers();
+        let hosts = chunk_hosts(here, &nodes);
+        let others = nodes.into_iter().filter(|peer| peer.node != here && !peer.data_url.is_empty());
         let peers = others.map(|peer| Peer {
             node: peer.node,
             url: peer.data_url,
             incarnation: data_incarnation(peer.node),
         });
-        Some(OtherNodes { here, client: self.data.clone(), peers: peers.collect() })
+        Some(OtherNodes { here, client: self.data.clone(), peers: peers.collect(), hosts })
     }
 }
 

@@ -1,9 +1,13 @@
 //! Seal and merge attempts: the end of the maps, and extra merge passes.
 
+use crate::Shared;
 use crate::job_data::JobData;
+use crate::record_data::{OtherNodes, RunFailure};
 use api::TaskFailure;
 use api::task::{AdoptResult, AdoptTask, MergeResult, MergeTask, SealResult};
-use chunkserver::Run;
+use chunkserver::{MergeFailure, Run};
+use dataport::AnyRun;
+use ids::RunId;
 use std::sync::Arc;
 
 /// Most bytes read ahead of a merge from one run: past this, longer reads gain nothing.
@@ -19,14 +23,32 @@ pub(crate) fn adopt(job: &JobData, task: &AdoptTask) -> Result<AdoptResult, Task
     job.chunkserver()?.adopt(task).map_err(|error| error.to_failure())
 }
 
-pub(crate) fn merge(job: &JobData, task: &MergeTask) -> Result<MergeResult, TaskFailure> {
+pub(crate) fn merge(shared: &Shared, job: &JobData, task: &MergeTask) -> Result<MergeResult, TaskFailure> {
     let chunkserver = job.chunkserver()?;
+    let others = shared.other_nodes(job.job);
+    let is_away = |run: &RunId| others.as_ref().is_some_and(|others| others.is_away(*run));
+    let away_count = task.runs.iter().filter(|run| is_away(run)).count();
     let runs: Vec<Arc<Run>> = task.runs.iter().filter_map(|run| chunkserver.run(*run)).collect();
-    let need = merge_need_bytes(job, &runs);
+    let need = merge_need_bytes(job, &runs) + OtherNodes::need_bytes(job, away_count);
     let pass = job.gate.enter(need, &job.run.cancelled)?;
-    let read_ahead_bytes = read_ahead_bytes(job, &runs, pass.bytes());
-    let merged = chunkserver.merge_runs(task.ifile, &task.runs, read_ahead_bytes);
-    merged.map_err(|error| error.to_failure())
+    match others {
+        // Runs that move here are merged on their way.
+        Some(others) if away_count > 0 => {
+            let here_bytes = pass.bytes().saturating_sub(OtherNodes::need_bytes(job, away_count));
+            let read_ahead = read_ahead_bytes(job, &runs, here_bytes);
+            let open = || others.open_range(job, &task.runs, (None, None), &runs, read_ahead);
+            let merged = chunkserver.merge_opened(task.ifile, &task.runs, open, AnyRun::report);
+            merged.map_err(|failure| match failure {
+                MergeFailure::Read(error) => error.to_task_failure(),
+                MergeFailure::Write(error) => error.to_failure(),
+            })
+        }
+        _ => {
+            let read_ahead_bytes = read_ahead_bytes(job, &runs, pass.bytes());
+            let merged = chunkserver.merge_runs(task.ifile, &task.runs, read_ahead_bytes);
+            merged.map_err(|error| error.to_failure())
+        }
+    }
 }
 
 fn disk_runs(runs: &[Arc<Run>]) -> impl Iterator<Item = &Arc<Run>> {

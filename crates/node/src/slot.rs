@@ -35,7 +35,7 @@ pub(crate) fn now_ns() -> u64 {
 fn run(shared: &Shared, state: &mut SlotState, assignment: &Assignment) -> Finished {
     let started_ns = now_ns();
     if let Task::Run(task) = &assignment.task {
-        let outcome = run_task::run(&shared.options, assignment, task).map(TaskResult::Run);
+        let outcome = run_task::run(shared, assignment, task).map(TaskResult::Run);
         return Finished { attempt: assignment.attempt, outcome, started_ns, ended_ns: now_ns() };
     }
     let job = shared.job_data(assignment.attempt.task.job, &assignment.job);
@@ -68,9 +68,9 @@ fn run_task(
         Task::Map(task) => map_task::run(shared, state, job, attempt, task).map(TaskResult::Map),
         Task::Adopt(task) => shuffle_tasks::adopt(job, task).map(TaskResult::Adopt),
         Task::Seal(_) => shuffle_tasks::seal(job).map(TaskResult::Seal),
-        Task::Merge(task) => shuffle_tasks::merge(job, task).map(TaskResult::Merge),
+        Task::Merge(task) => shuffle_tasks::merge(shared, job, task).map(TaskResult::Merge),
         Task::Reduce(task) => reduce_task::run(shared, job, attempt, task).map(TaskResult::Reduce),
-        Task::Run(task) => run_task::run(&shared.options, assignment, task).map(TaskResult::Run),
+        Task::Run(task) => run_task::run(shared, assignment, task).map(TaskResult::Run),
         Task::Commit(task) => commit_task::run(&job.run, task).map(TaskResult::Commit),
     }
 }

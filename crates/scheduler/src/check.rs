@@ -1,7 +1,7 @@
 //! What must hold after every event.
 
+use crate::Placement;
 use crate::state::{Job, Phase, State, Task};
-use crate::{ATTEMPTS_MAX, Placement};
 use ids::JobId;
 use std::collections::BTreeMap;
 
@@ -17,7 +17,9 @@ pub fn sanity_check(state: &State) {
         let waits = |task: &Task| match &task.placement {
             _ if job.phase != Phase::Running || !task.queued || task.winner.is_some() => false,
             Placement::Anywhere => !state.free_slots.is_empty(),
-            Placement::On(node) => state.free_slots.first_of(*node).is_some(),
+            Placement::On(node) => {
+                state.free_slots.first_of(*node).is_some() || state.draining_slots.first_of(*node).is_some()
+            }
             Placement::Near(nodes) => nodes.iter().any(|node| state.free_slots.first_of(*node).is_some()),
         };
         assert!(!stage.tasks.iter().any(waits), "work of job {id} and a slot for it wait for each other");
@@ -27,7 +29,10 @@ pub fn sanity_check(state: &State) {
     let user_jobs: u32 = state.users.values().map(|user| user.jobs).sum();
     assert_eq!(user_jobs as usize, state.jobs.len(), "jobs of users are miscounted");
     assert_eq!(user_running, counted, "running attempts of users are miscounted");
-    for slot in state.free_slots.iter() {
+    let misplaced = |slot: &&crate::Slot| state.draining.contains(&slot.node);
+    assert!(!state.free_slots.iter().any(|slot| misplaced(&slot)), "a node that drains is offered work");
+    assert!(state.draining_slots.iter().all(|slot| misplaced(&slot)), "a node that works is kept idle");
+    for slot in state.free_slots.iter().chain(state.draining_slots.iter()) {
         let busy = state.jobs.values().flat_map(|job| job.running.values()).any(|each| each.slot == *slot);
         assert!(!busy, "{slot:?} waits and runs");
     }
@@ -47,7 +52,7 @@ fn check_job(id: JobId, job: &Job) {
                 usize::from(key.task.stage.0) == index && key.task.task.0 as usize == task_index
             });
             assert_eq!(running.count(), task.running as usize, "job {id} miscounts attempts");
-            assert!(task.failures <= ATTEMPTS_MAX && task.failures <= task.attempts_started);
+            assert!(task.failures <= job.failures_max && task.failures <= task.attempts_started);
             assert!(task.winner.is_none_or(|winner| winner.0 < task.attempts_started));
         }
     }

@@ -4,7 +4,7 @@
 use crate::claims::Standing;
 use crate::ready::Queue;
 use crate::state::{Phase, Running, State};
-use crate::{AGING_NS, Action, LOCALITY_DELAY_NS, Outbox, Slot, UnixNanos};
+use crate::{AGING_NS, Action, LOCALITY_DELAY_NS, Outbox, Slot, UnixNanos, Why, WhyHere};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, TaskIndex, TaskKey};
 
 /// Gives every waiting slot work as long as there is some.
@@ -15,20 +15,26 @@ pub(crate) fn dispatch(state: &mut State, outbox: &mut impl Outbox, now: UnixNan
         let Some(slot) = state.free_slots.first() else { break };
         // Nothing for this one is nothing for anybody: only tasks bound to other nodes are left.
         let Some((job, task)) = choose(state, slot.node) else { break };
-        outbox.push(start(state, job, task, slot, now));
+        start(state, outbox, job, task, slot, now);
     }
     for node in std::mem::take(&mut state.woken) {
-        while let Some(slot) = state.free_slots.first_of(node) {
+        let drains = state.draining.contains(&node);
+        let waiting = |state: &State| match drains {
+            true => state.draining_slots.first_of(node),
+            false => state.free_slots.first_of(node),
+        };
+        while let Some(slot) = waiting(state) {
             let Some((job, task)) = choose(state, node) else { break };
-            outbox.push(start(state, job, task, slot, now));
+            start(state, outbox, job, task, slot, now);
         }
     }
 }
 
 /// The job with the best claim that has a task for the node, and this task.
 fn choose(state: &mut State, node: NodeId) -> Option<(JobId, TaskIndex)> {
+    let drains = state.draining.contains(&node);
     loop {
-        let (standing, user, queue) = best_claim(state, node)?;
+        let (standing, user, queue) = best_claim(state, node, drains)?;
         let (level, _, id) = standing;
         let job = state.jobs.get_mut(&id).filter(|job| job.phase == Phase::Running);
         let is_current = job.as_ref().is_some_and(|job| job.level == level.0);
@@ -37,7 +43,11 @@ fn choose(state: &mut State, node: NodeId) -> Option<(JobId, TaskIndex)> {
                 return None;
             }
             let current = job.current;
-            Some((job.stage(current).first_waiting(queue)?, job.level))
+            let first = match drains {
+                true => job.stage(current).first_bound(node),
+                false => job.stage(current).first_waiting(queue),
+            };
+            Some((first?, job.level))
         });
         match found {
             Some((task, _)) if is_current => return Some((id, task)),
@@ -53,22 +63,36 @@ fn choose(state: &mut State, node: NodeId) -> Option<(JobId, TaskIndex)> {
     }
 }
 
-/// The best claim over the three kinds of queues; among equals a task near its data goes first.
-fn best_claim(state: &State, node: NodeId) -> Option<(Standing, u64, Queue)> {
+/// The best claim over the three kinds of queues, or over that of the node alone; among equals a task near its data
+/// goes first.
+fn best_claim(state: &State, node: NodeId, drains: bool) -> Option<(Standing, u64, Queue)> {
     let near = state.near.get(&node).map(|claims| (claims, Queue::Of(node)));
-    let all = near.into_iter().chain([(&state.anywhere, Queue::Anywhere), (&state.far, Queue::Far)]);
+    let others = [(&state.anywhere, Queue::Anywhere), (&state.far, Queue::Far)];
+    let all = near.into_iter().chain(others.into_iter().filter(|_| !drains));
     let best = all.filter_map(|(claims, queue)| {
         claims.best(&state.users).map(|(standing, user)| (standing, user, queue))
     });
     best.min_by_key(|(standing, _, _)| *standing)
 }
 
-fn start(state: &mut State, id: JobId, index: TaskIndex, slot: Slot, now: UnixNanos) -> Action {
+fn start(
+    state: &mut State,
+    outbox: &mut impl Outbox,
+    id: JobId,
+    index: TaskIndex,
+    slot: Slot,
+    now: UnixNanos,
+) {
+    let slots_free = state.free_slots.count() + state.draining_slots.count();
     state.free_slots.remove(slot);
+    state.draining_slots.remove(slot);
     let job = state.jobs.get_mut(&id).expect("the job was chosen a moment ago");
+    let waited_ns = job.waits_since.map_or(0, |since| now.0.saturating_sub(since.0));
+    let levels_risen = u32::try_from(job.level - i64::from(job.claim.priority)).unwrap_or(0);
     let stage_index = job.current;
     let stage = job.stage(stage_index);
-    let was_near = stage.take(index, slot.node);
+    let place = stage.take(index, slot.node);
+    let is_only_one = stage.tasks.len() == 1;
     let task = &mut stage.tasks[index.0 as usize];
     let attempt = AttemptNumber(task.attempts_started);
     task.attempts_started += 1;
@@ -77,12 +101,17 @@ fn start(state: &mut State, id: JobId, index: TaskIndex, slot: Slot, now: UnixNa
     job.running.insert(attempt, Running { slot, started: now });
     state.starts += 1;
     let served = &mut state.users.entry(job.claim.user).or_default().served;
+    let user_running = served.running;
     (served.running, served.last_start) = (served.running + 1, state.starts);
     state.begin_wait(id, now);
-    if was_near {
+    if place == WhyHere::NearData {
         state.keep_far_tasks(id, now);
     }
-    Action::StartAttempt { attempt, slot }
+    if !is_only_one || place != WhyHere::Any {
+        let why = Why { place, waited_ns, slots_free, user_running, levels_risen };
+        outbox.push(Action::Placed { attempt, why });
+    }
+    outbox.push(Action::StartAttempt { attempt, slot });
 }
 
 impl State {

@@ -33,8 +33,8 @@ pub use state::{StageCounts, State, has_jobs, stage_counts};
 
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 
-/// Failures of one task that count as the user's; with the last one the job fails.
-pub const ATTEMPTS_MAX: u32 = 3;
+/// Failures of one task that count as the user's; with the last one the job fails. For jobs that say nothing else.
+pub const FAILURES_MAX: u32 = 3;
 
 /// How long a job leaves a slot alone that is far from the data of its tasks, in the hope of a nearer one (delay
 /// scheduling, Zaharia et al., EuroSys 2010). Counted from its last start near its data.
@@ -77,6 +77,32 @@ pub struct RecoveredTask {
     pub winner: Option<AttemptNumber>,
 }
 
+/// Why an attempt runs where it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Why {
+    pub place: WhyHere,
+    /// Since its job was served last, or came.
+    pub waited_ns: u64,
+    /// Slots that asked for work, this one among them.
+    pub slots_free: u32,
+    /// What its user had running before.
+    pub user_running: u32,
+    /// Levels that its job had risen, because it waited.
+    pub levels_risen: u32,
+}
+
+/// Why this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhyHere {
+    /// Any would do; its slot had asked first.
+    Any,
+    /// What the task needs is there alone.
+    OnlyHere,
+    NearData,
+    /// No slot near its data had asked for [`LOCALITY_DELAY_NS`].
+    NoNearerSlot,
+}
+
 /// Whose a job is and how urgent. Jobs of the highest priority go first; among these the user with the fewest
 /// running attempts (where they are equal, the one who was not served for longest), and of this user the oldest job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,12 +120,15 @@ pub enum Event {
         job: JobId,
         claim: Claim,
         stages: Vec<&'static str>,
+        /// With so many failures of one task the job fails; at least 1.
+        failures_max: u32,
     },
     /// A job that another server began, as it stood. All but the last of the expanded stages are complete.
     JobRecovered {
         job: JobId,
         claim: Claim,
         stages: Vec<&'static str>,
+        failures_max: u32,
         /// The tasks of each expanded stage; at least those of the first.
         tasks: Vec<Vec<RecoveredTask>>,
         /// Attempts of the last expanded stage that run, as far as anybody knows.
@@ -139,6 +168,10 @@ pub enum Event {
     AttemptLost {
         attempt: AttemptKey,
     },
+    /// A node is being emptied: from now on its slots get only tasks that can run nowhere else.
+    NodeDraining {
+        node: NodeId,
+    },
     /// A node is gone: its slots ask no more, its attempts are lost.
     NodeLost {
         node: NodeId,
@@ -165,6 +198,12 @@ pub enum Action {
     ExpandStage {
         job: JobId,
         stage: StageIndex,
+    },
+    /// Why the attempt that starts next runs where it does. Not said of the only task of a stage that may run
+    /// anywhere: there is little to say, and there may be very many of them.
+    Placed {
+        attempt: AttemptKey,
+        why: Why,
     },
     StartAttempt {
         attempt: AttemptKey,

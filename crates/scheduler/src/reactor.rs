@@ -4,20 +4,22 @@ use crate::dispatch::dispatch;
 use crate::losses::{on_node_lost, on_results_lost};
 use crate::recovery::{Recovered, on_job_recovered};
 use crate::state::{Job, Phase, Stage, State};
-use crate::{ATTEMPTS_MAX, Action, Claim, Event, FailureCause, Outbox, Placement, Slot, UnixNanos};
-use ids::{AttemptKey, JobId, StageIndex};
+use crate::{Action, Claim, Event, FailureCause, Outbox, Placement, Slot, UnixNanos};
+use ids::{AttemptKey, JobId, NodeId, StageIndex};
 
 /// Takes one event and orders what follows from it. Events about jobs or attempts that are gone are late, not
 /// wrong: a success is discarded, the rest is ignored.
 pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event: Event) {
     match event {
-        Event::JobSubmitted { job, claim, stages } => on_job_submitted(state, outbox, job, claim, &stages),
-        Event::JobRecovered { job, claim, stages, tasks, running, attempts_used } => {
+        Event::JobSubmitted { job, claim, stages, failures_max } => {
+            on_job_submitted(state, outbox, job, claim, &stages, failures_max);
+        }
+        Event::JobRecovered { job, claim, stages, failures_max, tasks, running, attempts_used } => {
             on_job_recovered(
                 state,
                 outbox,
                 now,
-                Recovered { job, claim, stages, tasks, running, attempts_used },
+                Recovered { job, claim, stages, failures_max, tasks, running, attempts_used },
             );
         }
         Event::StageExpanded { job, stage, tasks } => {
@@ -25,7 +27,10 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
         }
         Event::StageRefused { job, stage } => on_stage_refused(state, outbox, job, stage),
         Event::SlotFree { slot } => on_slot_free(state, slot),
-        Event::SlotGone { slot } => state.free_slots.remove(slot),
+        Event::SlotGone { slot } => {
+            state.free_slots.remove(slot);
+            state.draining_slots.remove(slot);
+        }
         Event::AttemptSucceeded { attempt } => on_attempt_succeeded(state, outbox, attempt),
         Event::AttemptFailed { attempt, retryable } => {
             on_attempt_failed(state, outbox, attempt, retryable);
@@ -35,6 +40,7 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
             on_attempt_lost(state, outbox, attempt);
             state.claim(attempt.task.job, now);
         }
+        Event::NodeDraining { node } => on_node_draining(state, node),
         Event::NodeLost { node } => on_node_lost(state, outbox, now, node),
         Event::ResultsLost { job, stage, tasks } => {
             on_results_lost(state, outbox, job, stage, &tasks);
@@ -52,9 +58,10 @@ fn on_job_submitted(
     id: JobId,
     claim: Claim,
     names: &[&'static str],
+    failures_max: u32,
 ) {
     let stages: Vec<Stage> = names.iter().map(|name| Stage { name, ..Stage::default() }).collect();
-    let job = Job::new(claim, stages, Phase::Expanding);
+    let job = Job::new(claim, stages, failures_max, Phase::Expanding);
     let empty = job.stages.is_empty();
     state.add_job(id, job);
     if empty {
@@ -92,8 +99,22 @@ fn on_stage_refused(state: &mut State, outbox: &mut impl Outbox, id: JobId, stag
 }
 
 fn on_slot_free(state: &mut State, slot: Slot) {
-    state.free_slots.insert(slot);
+    match state.draining.contains(&slot.node) {
+        true => state.draining_slots.insert(slot),
+        false => state.free_slots.insert(slot),
+    }
     state.woken.insert(slot.node);
+}
+
+fn on_node_draining(state: &mut State, node: NodeId) {
+    if !state.draining.insert(node) {
+        return;
+    }
+    while let Some(slot) = state.free_slots.first_of(node) {
+        state.free_slots.remove(slot);
+        state.draining_slots.insert(slot);
+    }
+    state.woken.insert(node);
 }
 
 /// Takes an attempt off the books; false for one that is not on them.
@@ -152,10 +173,11 @@ fn on_attempt_failed(state: &mut State, outbox: &mut impl Outbox, attempt: Attem
     let Some(job) = state.jobs.get_mut(&id) else { return };
     // A lost attempt's task already went again; its failure says nothing new.
     if !was_lost && job.phase == Phase::Running {
+        let failures_max = job.failures_max;
         let task = job.task(attempt.task).expect("the attempt was on the books");
         if task.winner.is_none() {
             task.failures += 1;
-            if !retryable || task.failures >= ATTEMPTS_MAX {
+            if !retryable || task.failures >= failures_max {
                 let because = FailureCause::Attempt(attempt);
                 end_job(state, outbox, id, Action::JobFailed { job: id, because });
                 return;

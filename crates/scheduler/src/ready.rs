@@ -1,7 +1,7 @@
 //! The tasks of a stage that wait for a slot: queues by where they may run.
 
 use crate::state::{Stage, Task};
-use crate::{Placement, RecoveredTask};
+use crate::{Placement, RecoveredTask, WhyHere};
 use ids::{NodeId, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -107,6 +107,18 @@ impl Stage {
         }
     }
 
+    /// The first task that waits for a node and can run nowhere else. Tasks that are only near to it stand in other
+    /// queues as well, and leave this one.
+    pub fn first_bound(&mut self, node: NodeId) -> Option<TaskIndex> {
+        loop {
+            let index = self.first_waiting(Queue::Of(node))?;
+            if matches!(self.tasks[index.0 as usize].placement, Placement::On(_)) {
+                return Some(index);
+            }
+            self.ready.by_node.get_mut(&node)?.pop_front();
+        }
+    }
+
     /// Whether any task waits.
     pub fn has_waiting(&mut self) -> bool {
         !self.queues_with_waiting().is_empty()
@@ -119,11 +131,16 @@ impl Stage {
         all.into_iter().filter(|queue| self.first_waiting(*queue).is_some()).collect()
     }
 
-    /// Takes a task that [`Self::first_waiting`] named for the node; true where that is near its data.
-    pub fn take(&mut self, index: TaskIndex, node: NodeId) -> bool {
+    /// Takes a task that [`Self::first_waiting`] named for the node; the answer is why it runs there.
+    pub fn take(&mut self, index: TaskIndex, node: NodeId) -> WhyHere {
         let task = &mut self.tasks[index.0 as usize];
         task.queued = false;
-        matches!(&task.placement, Placement::Near(nodes) if nodes.contains(&node))
+        match &task.placement {
+            Placement::Anywhere => WhyHere::Any,
+            Placement::On(_) => WhyHere::OnlyHere,
+            Placement::Near(nodes) if nodes.contains(&node) => WhyHere::NearData,
+            Placement::Near(_) => WhyHere::NoNearerSlot,
+        }
     }
 }
 

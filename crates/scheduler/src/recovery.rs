@@ -11,6 +11,7 @@ pub(crate) struct Recovered {
     pub job: JobId,
     pub claim: Claim,
     pub stages: Vec<&'static str>,
+    pub failures_max: u32,
     pub tasks: Vec<Vec<RecoveredTask>>,
     pub running: Vec<(AttemptKey, Slot)>,
     pub attempts_used: Vec<(StageIndex, u32)>,
@@ -40,7 +41,7 @@ pub(crate) fn on_job_recovered(
         own.for_each(|attempt| stage.tasks[attempt.task.task.0 as usize].running += 1);
         stage.queue_idle();
     }
-    let mut job = Job::new(recovered.claim, stages, Phase::Running);
+    let mut job = Job::new(recovered.claim, stages, recovered.failures_max, Phase::Running);
     (job.current, job.running) = (StageIndex(current as u16), running);
     let (user, attempts) = (job.claim.user, job.running.len() as u32);
     state.add_job(id, job);

@@ -41,6 +41,10 @@ impl FreeSlots {
         }
     }
 
+    pub fn count(&self) -> u32 {
+        self.by_ticket.len() as u32
+    }
+
     pub fn is_empty(&self) -> bool {
         self.by_ticket.is_empty()
     }

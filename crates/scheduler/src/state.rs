@@ -12,6 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct State {
     pub(crate) jobs: BTreeMap<JobId, Job>,
     pub(crate) free_slots: FreeSlots,
+    /// Nodes that are being emptied, or were: their numbers are given to nobody else. And their slots that wait, for
+    /// tasks that can run nowhere else.
+    pub(crate) draining: BTreeSet<NodeId>,
+    pub(crate) draining_slots: FreeSlots,
     /// The users of jobs.
     pub(crate) users: BTreeMap<u64, User>,
     /// Attempts started so far.
@@ -36,6 +40,8 @@ pub struct State {
 pub(crate) struct Job {
     pub claim: Claim,
     pub stages: Vec<Stage>,
+    /// Failures of one task with which the job fails.
+    pub failures_max: u32,
     /// The stage that runs.
     pub current: StageIndex,
     pub phase: Phase,
@@ -111,10 +117,11 @@ impl State {
 }
 
 impl Job {
-    pub fn new(claim: Claim, stages: Vec<Stage>, phase: Phase) -> Self {
+    pub fn new(claim: Claim, stages: Vec<Stage>, failures_max: u32, phase: Phase) -> Self {
         Self {
             claim,
             stages,
+            failures_max,
             current: StageIndex(0),
             phase,
             running: BTreeMap::new(),

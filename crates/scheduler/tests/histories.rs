@@ -3,8 +3,8 @@
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 use proptest::prelude::*;
 use scheduler::{
-    AGING_NS, Action, Claim, Event, FailureCause, LOCALITY_DELAY_NS, Placement, RecoveredTask, Slot, State,
-    UnixNanos, handle, has_jobs, sanity_check,
+    AGING_NS, Action, Claim, Event, FAILURES_MAX, FailureCause, LOCALITY_DELAY_NS, Placement, RecoveredTask,
+    Slot, State, UnixNanos, Why, WhyHere, handle, has_jobs, sanity_check,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 struct World {
     state: State,
     outbox: VecDeque<Action>,
+    /// Reasons stand apart: what is started must not depend on whether anybody asks why.
+    placed: Vec<(AttemptKey, Why)>,
     clock: u64,
 }
 
@@ -21,6 +23,17 @@ impl World {
         self.clock += 1;
         handle(&mut self.state, &mut self.outbox, UnixNanos(self.clock), event);
         sanity_check(&self.state);
+        let actions = std::mem::take(&mut self.outbox);
+        for (index, action) in actions.iter().enumerate() {
+            if let Action::Placed { attempt, why } = action {
+                let next = actions.get(index + 1);
+                assert!(
+                    matches!(next, Some(Action::StartAttempt { attempt: started, .. }) if started == attempt)
+                );
+                self.placed.push((*attempt, *why));
+            }
+        }
+        self.outbox = actions.into_iter().filter(|action| !matches!(action, Action::Placed { .. })).collect();
     }
 
     fn expect(&mut self, expected: &[Action]) {
@@ -73,7 +86,12 @@ fn succeeded(attempt: AttemptKey) -> Event {
 /// A job of two stages whose first has `tasks` tasks.
 fn begun(tasks: u32) -> World {
     let mut world = World::default();
-    world.feed(Event::JobSubmitted { job: JOB, claim: Claim::default(), stages: vec!["map", "commit"] });
+    world.feed(Event::JobSubmitted {
+        job: JOB,
+        claim: Claim::default(),
+        stages: vec!["map", "commit"],
+        failures_max: FAILURES_MAX,
+    });
     world.expect(&[expand(0)]);
     world.feed(expanded(0, tasks));
     world
@@ -99,6 +117,99 @@ fn a_job_runs_through_its_stages() {
         Action::JobDrained { job: JOB },
     ]);
     assert!(!has_jobs(&world.state));
+}
+
+#[test]
+fn a_job_says_how_many_failures_are_too_many() {
+    for failures_max in [1, 2] {
+        let mut world = World::default();
+        let claim = Claim::default();
+        world.feed(Event::JobSubmitted { job: JOB, claim, stages: vec!["run"], failures_max });
+        world.expect(&[expand(0)]);
+        world.feed(expanded(0, 1));
+        for number in 0..failures_max {
+            world.feed(free(0));
+            world.expect(&[start(attempt(0, 0, 2 * number), 0)]);
+            // A lost attempt is none of them.
+            world.feed(Event::AttemptLost { attempt: attempt(0, 0, 2 * number) });
+            let task = attempt(0, 0, 0).task;
+            world.expect(&[Action::TaskRetried { task }]);
+            world.feed(free(0));
+            world.expect(&[start(attempt(0, 0, 2 * number + 1), 0)]);
+            world.feed(failed(attempt(0, 0, 2 * number + 1), true));
+            if number + 1 < failures_max {
+                world.expect(&[Action::TaskRetried { task }]);
+            }
+        }
+        let because = FailureCause::Attempt(attempt(0, 0, 2 * failures_max - 1));
+        world.expect(&[Action::JobFailed { job: JOB, because }, Action::JobDrained { job: JOB }]);
+    }
+}
+
+#[test]
+fn it_is_said_why_an_attempt_runs_where_it_does() {
+    let mut world = World::default();
+    let on = |node, number| Slot { node: NodeId(node), slot: number };
+    world.feed(Event::JobSubmitted {
+        job: JOB,
+        claim: Claim::default(),
+        stages: vec!["map", "commit"],
+        failures_max: FAILURES_MAX,
+    });
+    for slot in [on(1, 0), on(1, 1), on(2, 0)] {
+        world.feed(Event::SlotFree { slot });
+    }
+    let near = |node| Placement::Near(vec![NodeId(node)]);
+    let tasks = vec![near(2), Placement::On(NodeId(1)), Placement::Anywhere, near(3)];
+    world.feed(Event::StageExpanded { job: JOB, stage: StageIndex(0), tasks });
+    world.clock += LOCALITY_DELAY_NS;
+    world.feed(Event::SlotFree { slot: on(2, 1) });
+    let mut placed: Vec<_> =
+        world.placed.drain(..).map(|(attempt, why)| (attempt.task.task.0, why)).collect();
+    placed.sort_by_key(|(task, _)| *task);
+    let places: Vec<(u32, WhyHere)> = placed.iter().map(|(task, why)| (*task, why.place)).collect();
+    let (any, only, near, far) = (WhyHere::Any, WhyHere::OnlyHere, WhyHere::NearData, WhyHere::NoNearerSlot);
+    assert_eq!(places, [(0, near), (1, only), (2, any), (3, far)]);
+    let last = placed[3].1;
+    assert!(last.waited_ns >= LOCALITY_DELAY_NS && last.user_running == 3, "{last:?}");
+    assert_eq!((last.slots_free, last.levels_risen), (1, 0));
+    for task in 0..4 {
+        world.feed(succeeded(attempt(0, task, 0)));
+    }
+    world.feed(Event::SlotFree { slot: on(1, 0) });
+    world.feed(expanded(1, 1));
+    // Of the only task of a stage there is nothing to say.
+    assert_eq!(world.placed, []);
+}
+
+/// A node that is being emptied gets what can run nowhere else, and nothing besides.
+#[test]
+fn a_node_that_drains_runs_only_what_is_bound_to_it() {
+    let mut world = World::default();
+    let on = |node, number| Slot { node: NodeId(node), slot: number };
+    let runs = |task, slot| Action::StartAttempt { attempt: attempt(0, task, 0), slot };
+    world.feed(Event::JobSubmitted {
+        job: JOB,
+        claim: Claim::default(),
+        stages: vec!["map", "commit"],
+        failures_max: FAILURES_MAX,
+    });
+    world.expect(&[expand(0)]);
+    world.feed(Event::SlotFree { slot: on(1, 0) });
+    world.feed(Event::NodeDraining { node: NodeId(1) });
+    let near = Placement::Near(vec![NodeId(1)]);
+    let tasks = vec![Placement::Anywhere, near, Placement::On(NodeId(1)), Placement::On(NodeId(1))];
+    world.feed(Event::StageExpanded { job: JOB, stage: StageIndex(0), tasks });
+    world.expect(&[runs(2, on(1, 0))]);
+    world.feed(Event::SlotFree { slot: on(1, 1) });
+    world.expect(&[runs(3, on(1, 1))]);
+    world.feed(Event::SlotFree { slot: on(1, 2) });
+    world.expect(&[]);
+    world.feed(Event::SlotFree { slot: on(2, 0) });
+    world.expect(&[runs(0, on(2, 0))]);
+    world.clock += LOCALITY_DELAY_NS;
+    world.feed(Event::SlotFree { slot: on(2, 1) });
+    world.expect(&[runs(1, on(2, 1))]);
 }
 
 #[test]
@@ -204,7 +315,12 @@ fn what_the_last_stage_published_stands_against_a_cancel() {
 #[test]
 fn an_older_job_goes_first_and_a_younger_one_fills_the_gaps() {
     let mut world = begun(1);
-    world.feed(Event::JobSubmitted { job: JobId(2), claim: Claim::default(), stages: vec!["map"] });
+    world.feed(Event::JobSubmitted {
+        job: JobId(2),
+        claim: Claim::default(),
+        stages: vec!["map"],
+        failures_max: FAILURES_MAX,
+    });
     world.feed(Event::StageExpanded { job: JobId(2), stage: StageIndex(0), tasks: anywhere(1) });
     let young = AttemptKey {
         task: TaskKey { job: JobId(2), stage: StageIndex(0), task: TaskIndex(0) },
@@ -261,7 +377,9 @@ fn users_share_and_urgent_jobs_go_first() {
     let mut world = World::default();
     let job = |number: i64, user, priority| {
         let stages = vec!["map"];
-        (JobId(number), Event::JobSubmitted { job: JobId(number), claim: Claim { user, priority }, stages })
+        let claim = Claim { user, priority };
+        let job = JobId(number);
+        (job, Event::JobSubmitted { job, claim, stages, failures_max: FAILURES_MAX })
     };
     for (id, submitted) in [job(1, 7, 0), job(2, 7, 0), job(3, 8, 0), job(4, 9, 1)] {
         world.feed(submitted);
@@ -322,6 +440,7 @@ fn a_job_that_another_server_began_goes_on() {
         job: JOB,
         claim: Claim::default(),
         stages: vec!["map", "commit"],
+        failures_max: FAILURES_MAX,
         tasks: vec![vec![task(2, Some(1)), task(1, None), task(3, None)]],
         running: vec![(attempt(0, 1, 0), slot(0))],
         attempts_used: vec![(StageIndex(1), 4)],
@@ -386,6 +505,7 @@ impl Random {
                     assert!(self.winners.insert(attempt.task, attempt).is_none(), "two winners");
                 }
                 Action::AttemptDiscarded { .. } => {}
+                Action::Placed { .. } => unreachable!("the world keeps reasons apart"),
                 Action::TaskRetried { task } => self.made_again(task),
                 Action::JobFailed { job, .. }
                 | Action::JobSucceeded { job }
@@ -424,16 +544,19 @@ impl Random {
         self.take_actions();
     }
 
+    fn submit(&mut self, pick: usize) {
+        self.submitted += 1;
+        let stages = vec!["map", "merge", "commit"][pick % 3..].to_vec();
+        let claim = Claim { user: pick as u64 % 2, priority: (pick % 3) as i32 };
+        let job = JobId(self.submitted);
+        self.feed(Event::JobSubmitted { job, claim, stages, failures_max: FAILURES_MAX });
+    }
+
     fn step(&mut self, what: u8, pick: usize) {
         let busy = |random: &Self, slot: Slot| random.running.values().any(|each| *each == slot);
         let attempt = self.running.keys().nth(pick % self.running.len().max(1)).copied();
         match (what, attempt) {
-            (0, _) if self.submitted < JOBS_MAX => {
-                self.submitted += 1;
-                let stages = vec!["map", "merge", "commit"][pick % 3..].to_vec();
-                let claim = Claim { user: pick as u64 % 2, priority: (pick % 3) as i32 };
-                self.feed(Event::JobSubmitted { job: JobId(self.submitted), claim, stages });
-            }
+            (0, _) if self.submitted < JOBS_MAX => self.submit(pick),
             (1..=2, _) if !self.to_expand.is_empty() => {
                 let (job, stage) = self.to_expand.remove(pick % self.to_expand.len());
                 let refused = pick.is_multiple_of(17);
@@ -442,6 +565,7 @@ impl Random {
                     false => Event::StageExpanded { job, stage, tasks: placements(pick) },
                 });
             }
+            (3, _) if pick.is_multiple_of(23) => self.feed(Event::NodeDraining { node: NodeId(1) }),
             (3..=5, _) => {
                 let slot = any_slot(pick as u32 % SLOTS);
                 if !busy(self, slot) {
@@ -536,7 +660,7 @@ fn no_priority_starves_another_for_good() {
     let (urgent, patient) = (JobId(1), JobId(2));
     let claims = [(urgent, Claim { user: 1, priority: 2 }), (patient, Claim { user: 2, priority: 0 })];
     for (job, claim) in claims {
-        world.feed(Event::JobSubmitted { job, claim, stages: vec!["map"] });
+        world.feed(Event::JobSubmitted { job, claim, stages: vec!["map"], failures_max: FAILURES_MAX });
         world.outbox.clear();
         world.feed(Event::StageExpanded { job, stage: StageIndex(0), tasks: anywhere(100) });
     }

@@ -50,6 +50,7 @@ impl EventLoop {
         };
         self.changes.push(Change::NodeRegistered { node: row, disks: Vec::new() });
         let welcome = self.fleet.add(node, incarnation, info);
+        self.fleet.nodes_changed();
         self.replies.push(Box::new(move || drop(reply.send(Ok(welcome)))));
         Ok(())
     }
@@ -66,9 +67,13 @@ impl EventLoop {
             self.attempt_lost(attempt, started_ns, AttemptState::Interrupted);
             self.feed(Event::AttemptLost { attempt });
         }
+        self.reported(node, poll.report);
         for end in poll.finished {
             // Not running: said before, and heard.
-            let known = self.fleet.get_mut(node).and_then(|known| known.running.remove(&end.attempt));
+            let known = self.fleet.get_mut(node).and_then(|known| {
+                known.heard.remove(&end.attempt);
+                known.running.remove(&end.attempt)
+            });
             if known.is_some() {
                 let (started_ns, ended_ns) = (end.started_ns, end.ended_ns);
                 let outcome = end.outcome.into();
@@ -113,14 +118,20 @@ impl EventLoop {
         for node in self.fleet.silent() {
             self.lose_node(node, NodeState::Dead, "it was not heard of for too long");
         }
+        self.end_drains();
+        self.write_telemetry();
         self.feed(Event::Tick);
     }
 
     /// A node is gone, with the attempts that it ran and the data that it held.
     fn lose_node(&mut self, node: NodeId, state: NodeState, why: &str) {
         let Some(mut gone) = self.fleet.remove(node) else { return };
+        self.fleet.nodes_changed();
         tracing::info!(%node, name = gone.info.name, why, "a node is gone");
-        self.changes.push(Change::NodeStateChanged { node, state, now_ns: now_ns() });
+        // One that was emptied stays so in the tables.
+        if gone.drain.as_ref().is_none_or(|drain| !drain.is_done) {
+            self.changes.push(Change::NodeStateChanged { node, state, now_ns: now_ns() });
+        }
         self.note("node gone", format!("{node} ({}): {why}", gone.info.name));
         if let Some(reply) = gone.take_parked() {
             self.replies.push(Box::new(move || drop(reply.send(Err(ServerError::UnknownNode { node })))));
@@ -135,7 +146,9 @@ impl EventLoop {
         }
         let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
         for id in jobs {
-            let lost = self.jobs.get_mut(&id).and_then(|job| job.lose_node(node, &mut self.changes));
+            let (fleet, changes) = (&self.fleet, &mut self.changes);
+            let has_left = |node| !fleet.has(node);
+            let lost = self.jobs.get_mut(&id).and_then(|job| job.lose_node(node, has_left, changes));
             if let Some((stage, tasks)) = lost {
                 self.feed(Event::ResultsLost { job: id, stage, tasks });
                 let stale: Vec<(AttemptKey, u64)> =

@@ -37,6 +37,10 @@ pub enum ServerError {
         "there is no {node} of that incarnation: it was not heard of for too long, or the server is another one"
     )]
     UnknownNode { node: NodeId },
+    #[error("no node of the name {name} works for this server")]
+    NoSuchNode { name: String },
+    #[error("{node} cannot be emptied: there is no other node that could take over what it holds")]
+    NowhereToMove { node: NodeId },
     #[error("the name {name} belongs to {node}, which lives: give another with --name")]
     NameTaken { name: String, node: NodeId },
     #[error("this server speaks version {server} of its protocol, the caller version {caller}")]
@@ -49,6 +53,8 @@ pub enum ServerError {
     RoleDiffers { user: String, role: &'static str },
     #[error("there is no token {token:?}: `sailfish token ls` lists those there are")]
     UnknownToken { token: String },
+    #[error("a program is run {retries} times more; give at most {max}", max = api::task::RUN_RETRIES_MAX)]
+    TooManyRetries { retries: u32 },
     #[error("{what} cannot be done in a cluster yet; run the job on one machine")]
     NotInCluster { what: &'static str },
     #[error("the server has been shut down")]

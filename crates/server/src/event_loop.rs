@@ -4,14 +4,15 @@ use crate::clock::now_ns;
 use crate::directories::Directories;
 use crate::fleet::Fleet;
 use crate::job::Job;
+use crate::machines::Telemetry;
 use crate::messages::{Assignment, Finished, JobRun, PullReply, PullRequest, Service};
 use crate::owner::OwnerLock;
 use crate::shared::Shared;
 use crate::users::{NewToken, Users};
-use crate::{ServerError, clock, kept_runs};
+use crate::{ServerError, clock, kept_runs, placements};
 use api::control::{
-    ClusterStatus, JobBatch, JobBrief, JobOutcome, JobProgress, NodeInfo, NodeOrder, NodeOrders, NodePoll,
-    NodeWelcome, ShippedFile, StageProgress, SubmittedBatch, SubmittedJob,
+    ClusterStatus, JobBatch, JobBrief, JobLogs, JobOutcome, JobProgress, NodeInfo, NodeOrder, NodeOrders,
+    NodePoll, NodeStatus, NodeWelcome, ShippedFile, StageProgress, SubmittedBatch, SubmittedJob,
 };
 use api::{Boundaries, JobSpec, KeyBytes, TaskResult};
 use faults::{CrashPoint, crash_point};
@@ -80,12 +81,22 @@ pub(crate) enum Request {
         incarnation: String,
         reply: Reply<()>,
     },
+    /// A node is to be emptied.
+    Drain {
+        name: String,
+        reply: Reply<NodeStatus>,
+    },
     Brief {
         job: JobId,
         reply: Reply<JobBrief>,
     },
     Cluster {
         reply: Reply<ClusterStatus>,
+    },
+    /// What the program of a job has written so far.
+    Said {
+        job: JobId,
+        reply: Reply<Option<JobLogs>>,
     },
     /// A token is given out.
     IssueToken {
@@ -135,6 +146,7 @@ pub(crate) struct EventLoop {
     waiters: Vec<(JobId, Reply<JobOutcome>)>,
     parked: BTreeMap<Slot, Reply<PullReply>>,
     pub fleet: Fleet,
+    pub telemetry: Telemetry,
     pub users: Users,
     pub any_job_yet: bool,
     /// The attempt in hand while the scheduler decides about it.
@@ -173,6 +185,7 @@ impl EventLoop {
             waiters: Vec::new(),
             parked: BTreeMap::new(),
             fleet: Fleet::default(),
+            telemetry: Telemetry::default(),
             users: Users::default(),
             any_job_yet: false,
             in_hand: None,
@@ -308,12 +321,13 @@ impl EventLoop {
         });
         let mut new = Job::new(job, run, results);
         new.shipped = shipped;
-        let stages = new.stage_names.clone();
+        let (stages, failures_max) = (new.stage_names.clone(), new.failures_max());
         let user = self.users.job_begins(user);
         new.user = user;
         self.jobs.insert(job, new);
         self.any_job_yet = true;
-        self.feed(Event::JobSubmitted { job, claim: Claim { user, priority }, stages });
+        let claim = Claim { user, priority };
+        self.feed(Event::JobSubmitted { job, claim, stages, failures_max });
         let answer = SubmittedJob { job, staging: directories.staging, disk_dirs: directories.disk_dirs };
         self.replies.push(Box::new(move || drop(reply.send(Ok(answer)))));
         Ok(())
@@ -359,10 +373,12 @@ impl EventLoop {
             Request::Cleaned { job, problem } => self.cleaned(job, problem),
             Request::Poll { node, poll, reply } => self.poll(node, *poll, reply),
             Request::Leave { node, incarnation, reply } => self.leave(node, &incarnation, reply),
+            Request::Drain { name, reply } => self.drain(&name, reply),
             Request::Brief { job, reply } => self.brief(job, reply),
             Request::Audit { rows } => {
                 self.changes.extend(rows.into_iter().map(|row| Change::Audit { row }));
             }
+            Request::Said { job, reply } => self.said(job, reply),
             Request::Cluster { reply } => drop(reply.send(Ok(self.fleet.status()))),
             Request::Submit { .. }
             | Request::SubmitBatch { .. }
@@ -490,6 +506,7 @@ impl EventLoop {
     fn execute(&mut self, action: Action) -> Option<Event> {
         match action {
             Action::ExpandStage { job, stage } => return self.expand(job, stage),
+            Action::Placed { attempt, why } => self.changes.push(placements::placed(attempt, why)),
             Action::StartAttempt { attempt, slot } => self.start(attempt, slot),
             Action::TaskDone { attempt } => self.task_done(attempt),
             Action::AttemptDiscarded { attempt } => self.discarded(attempt),
@@ -520,6 +537,9 @@ impl EventLoop {
 
     fn expand(&mut self, id: JobId, stage: StageIndex) -> Option<Event> {
         let job = self.jobs.get_mut(&id)?;
+        if job.stage_names[usize::from(stage.0)] == "merge" {
+            job.results.leaving = self.fleet.leaving();
+        }
         Some(match job.expand_stage(stage, &mut self.changes) {
             Ok(tasks) => Event::StageExpanded { job: id, stage, tasks },
             Err(_) => Event::StageRefused { job: id, stage },
@@ -740,7 +760,11 @@ fn job_of(event: &Event) -> Option<JobId> {
         Event::AttemptSucceeded { attempt }
         | Event::AttemptFailed { attempt, .. }
         | Event::AttemptLost { attempt } => Some(attempt.task.job),
-        Event::SlotFree { .. } | Event::SlotGone { .. } | Event::NodeLost { .. } | Event::Tick => None,
+        Event::SlotFree { .. }
+        | Event::SlotGone { .. }
+        | Event::NodeDraining { .. }
+        | Event::NodeLost { .. }
+        | Event::Tick => None,
     }
 }
 

@@ -1,11 +1,14 @@
 //! The nodes of a cluster as the loop knows them: leases, orders on their way, attempts they run.
 
 use crate::ServerError;
+use crate::draining::Drain;
 use crate::event_loop::Reply;
+use crate::machines::Heard;
 use api::control::{
-    ClusterStatus, NodeAddress, NodeInfo, NodeOrder, NodeOrders, NodeStatus, NodeWelcome, NumberedOrder,
-    POLL_MS_MAX,
+    ClusterStatus, NodeAddress, NodeInfo, NodeOrder, NodeOrders, NodeState, NodeStatus, NodeWelcome,
+    NumberedOrder, POLL_MS_MAX,
 };
+use api::machine::{DiskReport, DiskState, MachineSample};
 use api::{Blame, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, JobId, NodeId, StageIndex};
 use scheduler::Slot;
@@ -18,6 +21,9 @@ pub(crate) const LEASE: Duration = Duration::from_secs(10);
 const SUSPECT_AFTER: Duration = Duration::from_secs(1);
 /// Between two looks at the clock: below the time that tasks wait for a node near their data.
 const TICK: Duration = Duration::from_millis(200);
+
+/// Nodes that were drained and are listed with those that live.
+const DRAINED_SHOWN_MAX: usize = 64;
 
 const _: () = assert!(POLL_MS_MAX * 2 <= LEASE.as_millis() as u64);
 
@@ -39,17 +45,30 @@ pub(crate) struct Node {
     jobs: BTreeSet<JobId>,
     /// It was known to the server before this one and has not polled yet.
     restored: bool,
+    /// As it told last.
+    pub disks: Vec<DiskReport>,
+    pub sample: Option<MachineSample>,
+    /// What programs that run there wrote so far.
+    pub heard: BTreeMap<AttemptKey, Heard>,
+    /// Set while it is being emptied.
+    pub drain: Option<Drain>,
+    /// The change of [`Fleet::changes`] of which it knows.
+    told_changes: u64,
 }
 
 /// All of them.
 pub(crate) struct Fleet {
     nodes: BTreeMap<NodeId, Node>,
     last_tick: Instant,
+    /// The last that were drained and are gone, for people to see.
+    drained: VecDeque<NodeStatus>,
+    /// Counts how often something changed that every node must know of the others.
+    changes: u64,
 }
 
 impl Default for Fleet {
     fn default() -> Self {
-        Self { nodes: BTreeMap::new(), last_tick: Instant::now() }
+        Self { nodes: BTreeMap::new(), last_tick: Instant::now(), drained: VecDeque::new(), changes: 0 }
     }
 }
 
@@ -76,6 +95,29 @@ impl Fleet {
         Ok(known)
     }
 
+    /// What nodes know of each other has changed: polls are answered at once.
+    pub fn nodes_changed(&mut self) {
+        self.changes += 1;
+    }
+
+    pub fn any(&self) -> bool {
+        !self.nodes.is_empty()
+    }
+
+    /// When nodes were heard of last that were heard of in the last while.
+    pub fn seen_within(&self, since: Duration, now_ns: u64) -> Vec<(NodeId, u64)> {
+        let seen = self.nodes.iter().map(|(node, known)| (*node, known.last_heard.elapsed()));
+        let fresh = seen.filter(|(_, silent)| *silent <= since);
+        fresh.map(|(node, silent)| (node, now_ns.saturating_sub(silent.as_nanos() as u64))).collect()
+    }
+
+    /// What the program of a job wrote so far.
+    pub fn heard_of(&self, job: JobId) -> Option<(AttemptKey, &Heard)> {
+        let heard = self.nodes.values().flat_map(|node| &node.heard);
+        let of_job = heard.filter(|(attempt, _)| attempt.task.job == job);
+        of_job.map(|(attempt, heard)| (*attempt, heard)).max_by_key(|(attempt, _)| attempt.attempt)
+    }
+
     pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Node> {
         self.nodes.values_mut()
     }
@@ -85,7 +127,52 @@ impl Fleet {
     }
 
     pub fn remove(&mut self, node: NodeId) -> Option<Node> {
+        let status = self.status_of(node)?;
+        if status.state == NodeState::Drained {
+            self.drained.truncate(DRAINED_SHOWN_MAX - 1);
+            self.drained.push_front(status);
+        }
         self.nodes.remove(&node)
+    }
+
+    /// The node of a name, or of a number as it is printed.
+    pub fn named(&self, name: &str) -> Option<NodeId> {
+        let by_name = self.nodes.iter().find(|(_, node)| node.info.name == name);
+        // Names may look like numbers of others.
+        let by_number = || self.nodes.iter().find(|(id, _)| id.to_string() == name);
+        by_name.or_else(by_number).map(|(id, _)| *id)
+    }
+
+    pub fn draining(&self) -> Vec<NodeId> {
+        self.nodes.iter().filter(|(_, node)| node.drain.is_some()).map(|(id, _)| *id).collect()
+    }
+
+    /// Whether a node is being emptied, or has been.
+    pub fn drains(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|node| node.drain.is_some())
+    }
+
+    /// Whether a node lives.
+    pub fn has(&self, node: NodeId) -> bool {
+        self.nodes.contains_key(&node)
+    }
+
+    /// Nodes that can take over what lies on one: of its rack where there are any, else of others.
+    pub fn takers(&self, node: NodeId) -> Vec<NodeId> {
+        let rack = self.nodes.get(&node).map(|node| node.info.rack.as_str());
+        let of = |is_near: &dyn Fn(&Node) -> bool| -> Vec<NodeId> {
+            let takes = |(id, known): &(&NodeId, &Node)| {
+                **id != node && known.drain.is_none() && known.takes_chunks() && is_near(known)
+            };
+            self.nodes.iter().filter(takes).map(|(id, _)| *id).collect()
+        };
+        let near = of(&|known| Some(known.info.rack.as_str()) == rack);
+        if near.is_empty() { of(&|_| true) } else { near }
+    }
+
+    /// Nodes that are being emptied, with those that take over what lies there.
+    pub fn leaving(&self) -> BTreeMap<NodeId, Vec<NodeId>> {
+        self.draining().into_iter().map(|node| (node, self.takers(node))).collect()
     }
 
     /// The node of a name, and whether its process is connected: one that was killed is not, whatever its lease
@@ -177,8 +264,9 @@ impl Fleet {
     /// Answers the polls for which there is news, and those that have waited long enough.
     pub fn answer_polls(&mut self) {
         let peers = self.addresses();
+        let changes = self.changes;
         for node in self.nodes.values_mut() {
-            let news = node.last_number > node.sent;
+            let news = node.last_number > node.sent || node.told_changes != changes;
             let waited = node
                 .parked
                 .as_ref()
@@ -188,6 +276,7 @@ impl Fleet {
             }
             if let Some((reply, _)) = node.parked.take() {
                 node.sent = node.last_number;
+                node.told_changes = changes;
                 let orders =
                     NodeOrders { orders: node.orders.iter().cloned().collect(), peers: peers.clone() };
                 // A node that hung up polls again, and gets the same orders again.
@@ -201,18 +290,32 @@ impl Fleet {
             node: *node,
             rack: known.info.rack.clone(),
             data_url: known.info.data_url.clone(),
+            takes_chunks: known.takes_chunks(),
         };
         self.nodes.iter().map(address).collect()
     }
 
+    /// All that live, and the last that were drained.
     pub fn status(&self) -> ClusterStatus {
-        let status = |(node, known): (&NodeId, &Node)| NodeStatus {
-            node: *node,
+        let living = self.nodes.keys().filter_map(|node| self.status_of(*node));
+        ClusterStatus { nodes: living.chain(self.drained.iter().cloned()).collect() }
+    }
+
+    pub fn status_of(&self, node: NodeId) -> Option<NodeStatus> {
+        let known = self.nodes.get(&node)?;
+        Some(NodeStatus {
+            node,
             info: known.info.clone(),
             running: known.running.len() as u32,
             silent_ms: known.last_heard.elapsed().as_millis() as u64,
-        };
-        ClusterStatus { nodes: self.nodes.iter().map(status).collect() }
+            disks: known.disks.clone(),
+            sample: known.sample,
+            state: match &known.drain {
+                None => NodeState::Up,
+                Some(drain) if drain.is_done => NodeState::Drained,
+                Some(_) => NodeState::Draining,
+            },
+        })
     }
 }
 
@@ -229,7 +332,18 @@ impl Node {
             running: BTreeMap::new(),
             jobs: BTreeSet::new(),
             restored: false,
+            disks: Vec::new(),
+            sample: None,
+            heard: BTreeMap::new(),
+            drain: None,
+            told_changes: 0,
         }
+    }
+
+    /// Whether new chunks may lie there: not where no disk takes anything, nor where all must go.
+    pub fn takes_chunks(&self) -> bool {
+        let has_room = self.disks.is_empty() || self.disks.iter().any(|disk| disk.state == DiskState::Usable);
+        self.drain.is_none() && has_room
     }
 
     /// The first poll after a restart: orders of this server are numbered after those the node has, and attempts
@@ -247,7 +361,7 @@ impl Node {
         unheard
     }
 
-    fn order(&mut self, order: NodeOrder) {
+    pub fn order(&mut self, order: NodeOrder) {
         self.last_number += 1;
         self.orders.push_back(NumberedOrder { number: self.last_number, order });
     }

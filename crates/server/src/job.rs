@@ -5,12 +5,12 @@ use crate::clock::now_ns;
 use crate::directories::Directories;
 use crate::messages::Finished;
 use api::control::{JobOutcome, ShippedFile};
-use api::task::{ChunkSummary, MapResult, Part, RunSummary};
+use api::task::{ChunkSummary, MapResult, Part, RunResult, RunSummary};
 use api::{Blame, Boundaries, JobSpec, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, IfileIndex, JobId, NodeId, RunId, StageIndex, TaskIndex, TaskKey};
 use mapreduce::{AttemptTime, ExpandError, JobResults, Place, Proof, expand, prove};
 use metastore::{AttemptState, Change, JobState, Keep, ProofRow};
-use scheduler::{FailureCause, Placement};
+use scheduler::{FAILURES_MAX, FailureCause, Placement};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,6 +24,11 @@ const EXIT_SIGNAL_BASE: i32 = 128;
 /// Under these names the history remembers what the program of a one-task job wrote.
 pub const STDOUT_NOTE: &str = "standard output";
 pub const STDERR_NOTE: &str = "standard error";
+/// How much it wrote, where that is more than is remembered.
+pub(crate) const STDOUT_BYTES_NOTE: &str = "standard output bytes";
+pub(crate) const STDERR_BYTES_NOTE: &str = "standard error bytes";
+/// Where every byte was no UTF-8, and became three.
+const SAID_BYTES_MAX: usize = 3 * api::task::RUN_OUTPUT_BYTES_MAX;
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// One job of this process.
@@ -71,6 +76,15 @@ impl Job {
     /// Whether it is one task and no MapReduce: then it has no directories, and nodes remember nothing of it.
     pub fn is_single(&self) -> bool {
         self.run.spec.single.is_some()
+    }
+
+    /// Failures of one task with which the job fails. A program that is not the engine's may have done half of its
+    /// work for good: it runs once unless its user says otherwise.
+    pub fn failures_max(&self) -> u32 {
+        match &self.run.spec.single {
+            Some(task) => task.retries.saturating_add(1),
+            None => FAILURES_MAX,
+        }
     }
 
     pub fn directories(&self) -> Directories {
@@ -147,6 +161,7 @@ impl Job {
     pub fn lose_node(
         &mut self,
         node: NodeId,
+        has_left: impl Fn(NodeId) -> bool,
         changes: &mut Vec<Change>,
     ) -> Option<(StageIndex, Vec<TaskIndex>)> {
         let current = self.stage_names.get(self.tasks.len().checked_sub(1)?)?;
@@ -154,7 +169,7 @@ impl Job {
         if self.outcome.is_some() || self.spec().map_only || *current == "commit" {
             return None;
         }
-        let tasks = self.results.lose_node(node);
+        let tasks = self.results.lose_node(node, self.is_sealed(), has_left);
         if tasks.is_empty() {
             return None;
         }
@@ -163,6 +178,26 @@ impl Job {
         let (job, again) = (self.id, tasks.clone());
         changes.push(Change::StageReopened { job, stage, tasks: again, now_ns: now_ns() });
         Some((stage, tasks))
+    }
+
+    /// Whether the chunks of the maps are runs, all of them.
+    fn is_sealed(&self) -> bool {
+        let merge = self.stage_names.iter().position(|name| *name == "merge");
+        merge.is_some_and(|merge| merge < self.tasks.len())
+    }
+
+    /// Whether the job may still read what lies on a node. While maps run and chunks are sealed nobody can tell where
+    /// the last of them lie.
+    pub fn may_need(&self, node: NodeId) -> bool {
+        let current = self.tasks.len().checked_sub(1).map(|stage| self.stage_names[stage]);
+        if self.outcome.is_some() || self.spec().map_only || self.is_single() {
+            return false;
+        }
+        match current {
+            Some("commit") => false,
+            _ if self.is_sealed() => self.results.needs(node, true),
+            _ => true,
+        }
     }
 
     fn ifile_count(&self) -> u32 {
@@ -198,8 +233,11 @@ impl Job {
             Ok(Some(TaskResult::Reduce(reduce))) => reduce.opened_ns,
             _ => None,
         };
-        let failure = result.err();
-        if let Some(failure) = &failure {
+        let mut failure = result.err();
+        if let Some(failure) = &mut failure {
+            if let Some(said) = failure.said.take() {
+                changes.extend(self.said_notes(attempt, &said));
+            }
             self.last_failure = Some(failure.clone());
         }
         changes.push(Change::AttemptEnded {
@@ -210,6 +248,30 @@ impl Job {
             ended_ns: finished.ended_ns,
             failure,
         });
+    }
+
+    /// The history remembers what a program wrote. What a later attempt wrote takes the place of what one before it
+    /// did, even where it wrote nothing.
+    fn said_notes(&self, attempt: AttemptKey, said: &RunResult) -> Vec<Change> {
+        let said = [
+            (STDOUT_NOTE, &said.standard_output, STDOUT_BYTES_NOTE, said.standard_output_bytes),
+            (STDERR_NOTE, &said.standard_error, STDERR_BYTES_NOTE, said.standard_error_bytes),
+        ];
+        let mut notes = Vec::new();
+        let mut note = |kind, detail| {
+            notes.push(Change::Note { job: Some(self.id), kind, detail, now_ns: now_ns() });
+        };
+        for (kind, text, bytes_kind, bytes) in said {
+            if !text.is_empty() || attempt.attempt.0 > 0 {
+                // A node of another kind may send more. Neither database keeps a text with a zero in it.
+                let cut = text.ceil_char_boundary(text.len().saturating_sub(SAID_BYTES_MAX));
+                note(kind, text[cut..].replace('\0', "\u{fffd}"));
+            }
+            if bytes > text.len() as u64 {
+                note(bytes_kind, bytes.to_string());
+            }
+        }
+        notes
     }
 
     /// The last status of a task's programs is remembered in the history of the job.
@@ -262,14 +324,7 @@ impl Job {
                 changes.push(Change::Part { attempt, part: reduce.part.clone() });
             }
             TaskResult::Commit(_) => {}
-            TaskResult::Run(run) => {
-                let said = [(STDOUT_NOTE, &run.standard_output), (STDERR_NOTE, &run.standard_error)];
-                changes.extend(said.into_iter().filter(|(_, text)| !text.is_empty()).map(|(kind, text)| {
-                    // Neither database keeps a text with a zero in it.
-                    let detail = text.replace('\0', "\u{fffd}");
-                    Change::Note { job: Some(job), kind, detail, now_ns: now_ns() }
-                }));
-            }
+            TaskResult::Run(run) => changes.extend(self.said_notes(attempt, run)),
         }
         self.results.record(attempt, result);
     }
@@ -351,8 +406,7 @@ impl Job {
             (Some(Task::Commit(_)), TaskResult::Commit(_)) => (None, None),
             (Some(Task::Run(_)), TaskResult::Run(run)) => {
                 let most = run.standard_output.len().max(run.standard_error.len());
-                // A byte that is no UTF-8 became three.
-                let long = most > 3 * api::task::RUN_OUTPUT_BYTES_MAX;
+                let long = most > SAID_BYTES_MAX;
                 (long.then_some("more of what the program wrote than is remembered"), None)
             }
             _ => (Some("the result of another kind of task"), None),

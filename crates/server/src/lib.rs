@@ -20,6 +20,7 @@
 mod clock;
 mod cluster;
 mod directories;
+mod draining;
 mod error;
 mod event_loop;
 mod fleet;
@@ -27,8 +28,10 @@ mod gc;
 mod history;
 mod job;
 mod kept_runs;
+mod machines;
 mod messages;
 mod owner;
+mod placements;
 mod recovery;
 mod shared;
 mod singles;
@@ -36,8 +39,8 @@ mod sweep;
 mod users;
 
 use api::control::{
-    ClusterStatus, JobBatch, JobBrief, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeWelcome,
-    SubmittedBatch,
+    ClusterStatus, JobBatch, JobBrief, JobLogs, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus,
+    NodeWelcome, SubmittedBatch,
 };
 use api::{Boundaries, JobSpec, KeyBytes, Split};
 use event_loop::{EventLoop, REQUESTS_MAX, Reply, Request, Submission};
@@ -58,6 +61,7 @@ pub use history::History;
 pub use job::{STDERR_NOTE, STDOUT_NOTE};
 pub use kept_runs::{KeptSource, NotReducible, kept_source};
 pub use messages::{Assignment, Finished, JobRun, PullReply, PullRequest, ServerOptions, Service};
+pub use placements::job_placements;
 pub use singles::job_logs;
 pub use users::NewToken;
 
@@ -300,9 +304,20 @@ impl Server {
         self.ask_later(|reply| Request::Leave { node, incarnation, reply }).await
     }
 
+    /// Begins to empty a node, given by its name or number: no new work goes there, what jobs that run need of it moves,
+    /// and when nobody needs it, it is told to leave. Answered when that is durable.
+    pub async fn drain_node(&self, name: String) -> Result<NodeStatus, ServerError> {
+        self.ask_later(|reply| Request::Drain { name, reply }).await
+    }
+
     /// What a node must know of a job that runs.
     pub async fn job_brief(&self, job: JobId) -> Result<JobBrief, ServerError> {
         self.ask_later(|reply| Request::Brief { job, reply }).await
+    }
+
+    /// What the program of a job of one task has written so far; None where none runs, or nothing was told of it yet.
+    pub async fn job_said(&self, job: JobId) -> Result<Option<JobLogs>, ServerError> {
+        self.ask_later(|reply| Request::Said { job, reply }).await
     }
 
     /// Waits until the loop has ended: by a shutdown, or because its store failed.

@@ -22,7 +22,13 @@ impl EventLoop {
     pub async fn recover(&mut self) -> Result<(), ServerError> {
         let recovered = self.store.recover().await?;
         let jobs: Vec<JobId> = recovered.jobs.keys().copied().collect();
-        for row in recovered.nodes.into_iter().filter(|row| row.state == NodeState::Up) {
+        let mut draining = Vec::new();
+        for row in recovered.nodes {
+            match row.state {
+                NodeState::Up => {}
+                NodeState::Draining => draining.push(row.node),
+                NodeState::Drained | NodeState::Dead | NodeState::Left => continue,
+            }
             self.fleet.restore(row.node, row.incarnation.clone(), node_info(row), &jobs);
         }
         for job in recovered.jobs.into_values() {
@@ -32,6 +38,7 @@ impl EventLoop {
                 false => self.clean_up(&job),
             }
         }
+        draining.into_iter().for_each(|node| self.begin_drain(node));
         self.write_and_reply().await?;
         Ok(())
     }
@@ -88,6 +95,7 @@ impl EventLoop {
             job: id,
             claim,
             stages: job.stage_names.clone(),
+            failures_max: job.failures_max(),
             tasks: tasks(&recovered, &job),
             running,
             attempts_used: attempts_used(&recovered, job.tasks.len()),

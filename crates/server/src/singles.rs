@@ -3,10 +3,11 @@
 use crate::ServerError;
 use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
-use crate::job::{Job, STDERR_NOTE, STDOUT_NOTE};
+use crate::job::{Job, STDERR_BYTES_NOTE, STDERR_NOTE, STDOUT_BYTES_NOTE, STDOUT_NOTE};
 use crate::messages::JobRun;
 use api::JobSpec;
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, SubmittedBatch};
+use api::task::RUN_RETRIES_MAX;
 use ids::JobId;
 use mapreduce::JobResults;
 use metastore::{Change, Metastore, StoreError};
@@ -22,28 +23,37 @@ const EVENTS_MAX: u32 = 100;
 
 /// Refuses what is no batch.
 pub(crate) fn checked(batch: JobBatch) -> Result<Box<JobBatch>, ServerError> {
-    match batch.tasks.len() {
-        1..=BATCH_JOBS_MAX => Ok(Box::new(batch)),
-        count => Err(ServerError::BatchSize { count }),
+    let count = batch.tasks.len();
+    if !(1..=BATCH_JOBS_MAX).contains(&count) {
+        return Err(ServerError::BatchSize { count });
+    }
+    match batch.tasks.iter().map(|task| task.retries).find(|retries| *retries > RUN_RETRIES_MAX) {
+        Some(retries) => Err(ServerError::TooManyRetries { retries }),
+        None => Ok(Box::new(batch)),
     }
 }
 
-/// What the program of a one-task job wrote; of one that failed, the end of its standard error.
-pub async fn job_logs(store: &Metastore, job: JobId) -> Result<JobLogs, StoreError> {
-    let mut logs = JobLogs::default();
+/// What the program of a one-task job wrote in its last attempt that has ended.
+pub async fn job_logs(store: &Metastore, job: JobId, over: bool) -> Result<JobLogs, StoreError> {
+    let mut logs = JobLogs { over, ..JobLogs::default() };
+    let number = |text: &str| text.parse().unwrap_or(0);
     for event in store.events(job, EVENTS_MAX).await? {
         let detail = event.detail.unwrap_or_default();
         match event.kind.as_str() {
-            STDOUT_NOTE => logs.standard_output = detail,
-            STDERR_NOTE => logs.standard_error = detail,
+            STDOUT_NOTE => (logs.standard_output_bytes, logs.standard_output) = (detail.len() as u64, detail),
+            STDERR_NOTE => (logs.standard_error_bytes, logs.standard_error) = (detail.len() as u64, detail),
+            STDOUT_BYTES_NOTE => logs.standard_output_bytes = number(&detail),
+            STDERR_BYTES_NOTE => logs.standard_error_bytes = number(&detail),
             _ => {}
         }
     }
-    if logs.standard_error.is_empty() {
-        let mut failures = store.attempts(job).await?.into_iter().filter_map(|attempt| attempt.failure);
-        if let Some(failure) = failures.next_back() {
-            logs.standard_error = failure.stderr_tail.iter().map(|line| format!("{line}\n")).collect();
-        }
+    let ended = store.attempts(job).await?.into_iter().filter(|attempt| attempt.ended_ns.is_some());
+    let Some(last) = ended.max_by_key(|row| row.attempt.attempt) else { return Ok(logs) };
+    logs.attempt = Some(last.attempt.attempt);
+    if let Some(failure) = last.failure.filter(|_| logs.standard_error.is_empty()) {
+        // Of a program in a job of many tasks.
+        logs.standard_error = failure.stderr_tail.iter().map(|line| format!("{line}\n")).collect();
+        logs.standard_error_bytes = logs.standard_error.len() as u64;
     }
     Ok(logs)
 }
@@ -89,9 +99,9 @@ impl EventLoop {
             let run = JobRun { spec, staging: PathBuf::new(), disk_dirs: Vec::new(), cancelled };
             let mut new = Job::new(job, Arc::new(run), JobResults::new(job, Vec::new()));
             new.user = claim.user;
-            let stages = new.stage_names.clone();
+            let (stages, failures_max) = (new.stage_names.clone(), new.failures_max());
             self.jobs.insert(job, new);
-            self.feed(Event::JobSubmitted { job, claim, stages });
+            self.feed(Event::JobSubmitted { job, claim, stages, failures_max });
         }
         self.any_job_yet = true;
         self.replies.push(Box::new(move || drop(reply.send(Ok(SubmittedBatch { first, count })))));

@@ -17,7 +17,12 @@ fn main() {
     let mut now_ns = 1;
     for job in (1..=JOBS).map(JobId) {
         let claim = Claim { user: (job.0 % 10) as u64, priority: (job.0 % 3) as i32 };
-        feed(&mut state, &mut outbox, now_ns, Event::JobSubmitted { job, claim, stages: vec!["map"] });
+        feed(
+            &mut state,
+            &mut outbox,
+            now_ns,
+            Event::JobSubmitted { job, claim, stages: vec!["map"], failures_max: scheduler::FAILURES_MAX },
+        );
         let mut place = || match job.0 % 2 {
             0 => Placement::Near(vec![NodeId(random.u32(..NODES)), NodeId(random.u32(..NODES))]),
             _ => Placement::Anywhere,

@@ -143,7 +143,12 @@ impl Simulation {
         match happening {
             Happening::Arrives(job) => {
                 let claim = self.jobs[&job].claim;
-                self.feed(Event::JobSubmitted { job, claim, stages: STAGES.to_vec() });
+                self.feed(Event::JobSubmitted {
+                    job,
+                    claim,
+                    stages: STAGES.to_vec(),
+                    failures_max: scheduler::FAILURES_MAX,
+                });
             }
             Happening::Ends { attempt, node, succeeds } => self.end(attempt, node, succeeds),
             Happening::Dies => {
@@ -270,7 +275,10 @@ impl Simulation {
             Action::JobSucceeded { job } => self.close(job, true),
             Action::JobFailed { job, .. } => self.close(job, false),
             Action::JobCancelled { job } => panic!("nobody cancelled job {job}: {:?}", self.world),
-            Action::TaskDone { .. } | Action::AttemptDiscarded { .. } | Action::JobDrained { .. } => {}
+            Action::TaskDone { .. }
+            | Action::Placed { .. }
+            | Action::AttemptDiscarded { .. }
+            | Action::JobDrained { .. } => {}
         }
         None
     }

@@ -1,0 +1,107 @@
+//! What a node tells of its machine and of the programs that it runs. It rides along with polls; what is lost is told
+//! again, or not missed.
+
+use ids::AttemptKey;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Most samples of a report: those of a minute. Older ones are dropped while a server is away.
+pub const SAMPLES_MAX: usize = 60;
+/// Most disks of a node.
+pub const DISKS_MAX: usize = 256;
+
+/// How a node is and what happened there since it told last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeReport {
+    /// Oldest first, at most [`SAMPLES_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<MachineSample>,
+    /// All of them, in the order in which they were given; empty where nothing has changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<DiskReport>,
+    /// At most one for each slot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<ProgramSaid>,
+}
+
+impl NodeReport {
+    /// Whether it tells nothing.
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty() && self.disks.is_empty() && self.said.is_empty()
+    }
+}
+
+/// How a machine was at a time. Bytes are counts since the sample before; busy shares are in thousandths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MachineSample {
+    /// By the clock of the node, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// Of all its processors together.
+    pub cpu_permille: u32,
+    pub memory_used_bytes: u64,
+    /// Of its busiest disk.
+    pub disk_busy_permille: u32,
+    pub disk_read_bytes: u64,
+    pub disk_written_bytes: u64,
+    /// Without what it sent to itself.
+    pub network_received_bytes: u64,
+    pub network_sent_bytes: u64,
+    /// Frames that map tasks appended to chunks here.
+    pub appended_bytes: u64,
+}
+
+/// A directory for intermediate data and the file system on which it lies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskReport {
+    pub path: String,
+    pub total_bytes: u64,
+    pub free_bytes: u64,
+    pub state: DiskState,
+}
+
+/// Whether a disk can take new chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskState {
+    Usable,
+    /// Too little is free.
+    Full,
+    ReadOnly,
+    /// It does not answer.
+    Failed,
+}
+
+impl DiskState {
+    /// For tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Usable => "usable",
+            Self::Full => "full",
+            Self::ReadOnly => "read-only",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What the program of a one-task job has written since its node told last. A text that does not follow on what was
+/// told before takes its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramSaid {
+    pub attempt: AttemptKey,
+    pub standard_output: SaidText,
+    pub standard_error: SaidText,
+}
+
+/// A piece of what a program writes to one of its outputs; bytes that are no UTF-8 are replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SaidText {
+    /// At most [`crate::task::RUN_OUTPUT_BYTES_MAX`] bytes.
+    pub text: String,
+    /// Bytes of all that was written up to the end of this text.
+    pub end_bytes: u64,
+}

@@ -1,0 +1,55 @@
+//! Why attempts ran where they did, as the store remembers it and people are told.
+
+use crate::history::AttemptState;
+use ids::{AttemptKey, NodeId};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Why an attempt ran on its node. The store keeps it as JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlacementReason {
+    pub place: PlacementKind,
+    /// Since its job was served last, or came.
+    pub waited_ns: u64,
+    /// Slots that asked for work then, its own among them.
+    pub slots_free: u32,
+    /// Attempts that its user had running before.
+    pub user_running: u32,
+    /// How many priorities its job had risen, because it waited.
+    pub levels_risen: u32,
+}
+
+/// Why this node and no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PlacementKind {
+    /// Any would do; its slot had asked first.
+    Any,
+    /// What the task needs is there alone.
+    OnlyHere,
+    NearData,
+    /// No slot near its data asked in time.
+    NoNearerSlot,
+}
+
+/// The attempts of a job and why each ran where it did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobPlacements {
+    /// Names of its stages, by number.
+    pub stages: Vec<String>,
+    /// In order of stage, task and number.
+    pub attempts: Vec<PlacedAttempt>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlacedAttempt {
+    pub attempt: AttemptKey,
+    pub node: NodeId,
+    pub slot: u32,
+    pub state: AttemptState,
+    /// None where there was little to say: the only task of its stage, which might run anywhere.
+    pub reason: Option<PlacementReason>,
+}

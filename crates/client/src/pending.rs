@@ -1,0 +1,123 @@
+//! What a node has to tell of itself and no poll has carried yet.
+
+use api::machine::{NodeReport, ProgramSaid, SAMPLES_MAX, SaidText};
+use api::task::RUN_OUTPUT_BYTES_MAX;
+
+/// Reports of several seconds as one, within the limits of one.
+#[derive(Default)]
+pub(crate) struct PendingReport(NodeReport);
+
+impl PendingReport {
+    /// True where the server must hear of it at once: samples can wait for the next poll.
+    pub fn add(&mut self, later: NodeReport) -> bool {
+        let is_news = !later.disks.is_empty() || !later.said.is_empty();
+        self.0.samples.extend(later.samples);
+        self.drop_oldest();
+        if !later.disks.is_empty() {
+            self.0.disks = later.disks;
+        }
+        for piece in later.said {
+            match self.0.said.iter_mut().find(|said| said.attempt == piece.attempt) {
+                Some(said) => join(said, piece),
+                None => self.0.said.push(piece),
+            }
+        }
+        is_news
+    }
+
+    /// What the next poll carries.
+    pub fn take(&mut self) -> NodeReport {
+        std::mem::take(&mut self.0)
+    }
+
+    /// A poll has been lost: what it carried is told again. What programs wrote is not: a program that ends tells it
+    /// all.
+    pub fn put_back(&mut self, earlier: NodeReport) {
+        let later = self.take();
+        self.0 = NodeReport { said: Vec::new(), ..earlier };
+        self.add(later);
+    }
+
+    fn drop_oldest(&mut self) {
+        let over = self.0.samples.len().saturating_sub(SAMPLES_MAX);
+        self.0.samples.drain(..over);
+    }
+}
+
+fn join(said: &mut ProgramSaid, later: ProgramSaid) {
+    join_text(&mut said.standard_output, later.standard_output);
+    join_text(&mut said.standard_error, later.standard_error);
+}
+
+/// The later text follows on the earlier one, or stands for itself.
+fn join_text(said: &mut SaidText, later: SaidText) {
+    let follows = later.end_bytes == said.end_bytes + later.text.len() as u64;
+    if !follows {
+        *said = later;
+        return;
+    }
+    said.text.push_str(&later.text);
+    said.end_bytes = later.end_bytes;
+    let cut = said.text.ceil_char_boundary(said.text.len().saturating_sub(RUN_OUTPUT_BYTES_MAX));
+    said.text.drain(..cut);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PendingReport;
+    use api::machine::{
+        DiskReport, DiskState, MachineSample, NodeReport, ProgramSaid, SAMPLES_MAX, SaidText,
+    };
+    use ids::{AttemptKey, AttemptNumber, JobId, StageIndex, TaskIndex, TaskKey};
+
+    fn samples(times: std::ops::Range<u64>) -> NodeReport {
+        let sample = |time_ns| MachineSample { time_ns, ..MachineSample::default() };
+        NodeReport { samples: times.map(sample).collect(), ..NodeReport::default() }
+    }
+
+    #[test]
+    fn samples_of_a_minute_are_kept_through_lost_polls() {
+        let mut pending = PendingReport::default();
+        assert!(!pending.add(samples(0..50)));
+        let lost = pending.take();
+        assert!(pending.take().is_empty());
+        pending.add(samples(50..70));
+        pending.put_back(lost);
+        let times: Vec<u64> = pending.take().samples.iter().map(|sample| sample.time_ns).collect();
+        assert_eq!(times, (70 - SAMPLES_MAX as u64..70).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_latest_word_on_disks_stands() {
+        let disks = |state| {
+            let disk = DiskReport { path: "/d".to_string(), total_bytes: 2, free_bytes: 1, state };
+            NodeReport { disks: vec![disk], ..NodeReport::default() }
+        };
+        let mut pending = PendingReport::default();
+        assert!(pending.add(disks(DiskState::Full)));
+        pending.put_back(disks(DiskState::Usable));
+        assert_eq!(pending.take().disks[0].state, DiskState::Full);
+        pending.put_back(disks(DiskState::Usable));
+        assert_eq!(pending.take().disks[0].state, DiskState::Usable);
+    }
+
+    #[test]
+    fn pieces_of_a_text_are_joined_where_they_follow() {
+        let task = TaskKey { job: JobId(1), stage: StageIndex(0), task: TaskIndex(0) };
+        let attempt = AttemptKey { task, attempt: AttemptNumber(0) };
+        let said = |text: &str, end_bytes| {
+            let standard_output = SaidText { text: text.to_string(), end_bytes };
+            let said = ProgramSaid { attempt, standard_output, standard_error: SaidText::default() };
+            NodeReport { said: vec![said], ..NodeReport::default() }
+        };
+        let mut pending = PendingReport::default();
+        let mut check = |text, end_bytes, expected: &str| {
+            assert!(pending.add(said(text, end_bytes)));
+            assert_eq!((pending.0.said.len(), &*pending.0.said[0].standard_output.text), (1, expected));
+        };
+        check("ab", 2, "ab");
+        check("cd", 4, "abcd");
+        check("xy", 10, "xy");
+        check("z", 11, "xyz");
+    }
+}

@@ -1,0 +1,42 @@
+//! Why attempts ran where they did: what the scheduler says goes into the store, and is read there.
+
+use api::placement::{JobPlacements, PlacedAttempt, PlacementKind, PlacementReason};
+use ids::{AttemptKey, JobId};
+use metastore::{Change, Metastore, StoreError};
+use scheduler::{Why, WhyHere};
+use std::collections::BTreeMap;
+
+/// The row for what the scheduler said.
+pub(crate) fn placed(attempt: AttemptKey, why: Why) -> Change {
+    let reason = PlacementReason {
+        place: match why.place {
+            WhyHere::Any => PlacementKind::Any,
+            WhyHere::OnlyHere => PlacementKind::OnlyHere,
+            WhyHere::NearData => PlacementKind::NearData,
+            WhyHere::NoNearerSlot => PlacementKind::NoNearerSlot,
+        },
+        waited_ns: why.waited_ns,
+        slots_free: why.slots_free,
+        user_running: why.user_running,
+        levels_risen: why.levels_risen,
+    };
+    let reason = serde_json::to_string(&reason).expect("numbers and words can be written");
+    Change::Placed { attempt, reason }
+}
+
+/// The attempts of a job and why each ran where it did; empty for a job that is not there. A reason that cannot be
+/// read is none: another version wrote it.
+pub async fn job_placements(store: &Metastore, job: JobId) -> Result<JobPlacements, StoreError> {
+    let stages = store.stages(job).await?.into_iter().map(|stage| stage.name).collect();
+    let reasons = store.placements(job).await?.into_iter();
+    let mut reasons: BTreeMap<AttemptKey, PlacementReason> =
+        reasons.filter_map(|(attempt, text)| Some((attempt, serde_json::from_str(&text).ok()?))).collect();
+    let attempts = store.attempts(job).await?.into_iter().map(|row| PlacedAttempt {
+        attempt: row.attempt,
+        node: row.node,
+        slot: row.slot,
+        state: row.state,
+        reason: reasons.remove(&row.attempt),
+    });
+    Ok(JobPlacements { stages, attempts: attempts.collect() })
+}

@@ -1,0 +1,128 @@
+//! A node that is emptied while a job runs takes nothing with it, and nothing is made again.
+
+use blackbox::{Cluster, Fifo, Running, corpus};
+use std::path::Path;
+
+/// Text of some megabytes in four files: several map tasks for each node.
+fn write_text(cluster: &Cluster) {
+    let text = corpus(6 << 20);
+    for (number, piece) in text.chunks(text.len() / 4 + 1).enumerate() {
+        cluster.sandbox.write(&format!("in/{number}.txt"), piece);
+    }
+}
+
+/// A program that hands on what it reads. The first of its kind says on a pipe that it runs, and hangs.
+fn hangs_once(cluster: &Cluster, name: &str) -> (Fifo, Fifo, String) {
+    let (here, go) =
+        (cluster.sandbox.fifo(&format!("{name}-here")), cluster.sandbox.fifo(&format!("{name}-go")));
+    let first = cluster.sandbox.path(&format!("{name}-first"));
+    let hang = format!("echo here > '{}'; read line < '{}'", here.text(), go.text());
+    let text = format!("#!/bin/sh\nif mkdir '{}' 2>/dev/null; then {hang}; fi\nexec cat\n", first.display());
+    let program = cluster.sandbox.script(&format!("{name}.sh"), &text);
+    (here, go, program.to_str().expect("a sandbox has a plain path").to_string())
+}
+
+/// The answer to a question that gives one number.
+fn number(cluster: &Cluster, question: &str) -> i64 {
+    let asked = Running::start(&mut cluster.sailfish(&["state", "--json", question])).wait().expect_success();
+    let json = asked.json();
+    let number = json[0].as_object().and_then(|row| row.values().next()).and_then(|value| value.as_i64());
+    number.unwrap_or_else(|| panic!("{question} gives {json}"))
+}
+
+/// Every map task was run once, whatever happened to the node.
+fn assert_no_map_ran_again(cluster: &Cluster) {
+    let attempts = number(cluster, "select count(*) as n from attempts where job = 1 and stage = 0");
+    let tasks = number(cluster, "select count(*) as n from tasks where job = 1 and stage = 0");
+    assert_eq!(attempts, tasks);
+    let lost = "select count(*) as n from events where kind in ('task retried', 'stage reopened')";
+    assert_eq!(number(cluster, lost), 0);
+}
+
+/// The job gives what it gives on one machine.
+fn assert_right(cluster: &Cluster, args: &[&str]) {
+    let own = ["--memory", blackbox::CLUSTER_MEMORY, "--slots", "2", "--output", "embedded"];
+    cluster.sandbox.run_job(&[args, &own].concat()).expect_success();
+    let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
+    assert!(whole("out") == whole("embedded"), "the outputs differ");
+}
+
+fn left_on(disk: &Path) -> usize {
+    std::fs::read_dir(disk).expect("a node has made its disk").count()
+}
+
+/// What maps have put on a node is moved when they are over; then the node goes, while the job reduces.
+#[test]
+fn a_node_is_emptied_while_maps_run() {
+    let mut cluster = Cluster::start(3);
+    write_text(&cluster);
+    let (mut here, mut go, program) = hangs_once(&cluster, "mapper");
+    let (mut reducing, mut end, reducer) = hangs_once(&cluster, "reducer");
+    let args = ["--input", "in", "--mapper", &program, "--reducer", &reducer];
+    let job = Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat()));
+    assert_eq!(here.read_line(), "here");
+    let done = "select count(*) >= 3 as enough from attempts where stage = 0 and state = 'succeeded'";
+    cluster.ask_until(&["state", "--json", done], |answer| answer.contains(":1") || answer.contains(": 1"));
+    let told = Running::start(&mut cluster.sailfish(&["nodes", "drain", "node-0"])).wait().expect_success();
+    assert!(told.text().contains("draining"), "{}", told.text());
+    go.write_line("go on");
+    assert_eq!(reducing.read_line(), "here");
+    // The reducers run and the node is not needed.
+    let told = Running::start(&mut cluster.sailfish(&["nodes", "drain", "node-0", "--wait"])).wait();
+    assert!(told.expect_success().text().contains("drained"));
+    cluster.wait_for_node(0);
+    assert_eq!(left_on(&cluster.node_disk(0)), 0);
+    end.write_line("go on");
+    job.wait().expect_success();
+    assert_no_map_ran_again(&cluster);
+    assert!(
+        number(&cluster, "select count(*) as n from tasks where job = 1 and stage = 2") > 0,
+        "nothing moved"
+    );
+    let nodes = Running::start(&mut cluster.sailfish(&["nodes"])).wait().expect_success().text();
+    assert!(nodes.contains("drained"), "{nodes}");
+    assert_right(&cluster, &args);
+}
+
+/// The plan of the reducers stands: the node serves its runs until they have read them.
+#[test]
+fn a_node_serves_reducers_before_it_goes() {
+    let mut cluster = Cluster::start(2);
+    write_text(&cluster);
+    let (mut here, mut go, reducer) = hangs_once(&cluster, "reducer");
+    let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", &reducer];
+    let job = Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat()));
+    assert_eq!(here.read_line(), "here");
+    let drain = Running::start(&mut cluster.sailfish(&["nodes", "drain", "node-1", "--wait"]));
+    cluster.ask_until(&["nodes", "--json"], |answer| answer.contains("\"draining\""));
+    go.write_line("go on");
+    job.wait().expect_success();
+    assert!(drain.wait().expect_success().text().contains("drained"));
+    cluster.wait_for_node(1);
+    assert_no_map_ran_again(&cluster);
+    assert_right(&cluster, &args);
+    // The last one cannot go, and one that does not exist neither.
+    let drain = |name| Running::start(&mut cluster.sailfish(&["nodes", "drain", name])).wait();
+    drain("node-0").expect_failure(2, &["no other node"]);
+    drain("node-7").expect_failure(2, &["no node of the name node-7"]);
+}
+
+/// Map tasks open chunks on the nodes of their own rack.
+#[test]
+fn chunks_stay_in_their_rack() {
+    let mut cluster = Cluster::start(0);
+    for rack in ["left", "right", "left", "right"] {
+        cluster.add_node_in(rack);
+    }
+    cluster.ask_until(&["nodes", "--json"], |answer| answer.contains("node-3"));
+    write_text(&cluster);
+    let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", "builtin:sum"];
+    Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat())).wait().expect_success();
+    assert_right(&cluster, &args);
+    let pairs = "from sources s join attempts a on a.job = s.job and a.stage = 0 and a.task = s.map_task \
+                 and a.attempt = s.attempt join nodes m on m.node = a.node \
+                 join nodes c on c.node = s.chunk / 1099511627776 where s.job = 1";
+    let crossing = format!("select count(*) as n {pairs} and m.rack <> c.rack");
+    assert_eq!(number(&cluster, &crossing), 0);
+    assert!(number(&cluster, &format!("select count(*) as n {pairs}")) > 0);
+}
