@@ -21,7 +21,7 @@ FUZZ_SECONDS ?= 600
 
 help:
 	@echo "make demo      build, count the words of our dependencies' sources, sort 1 GB of TeraSort data, print reports"
-	@echo "make cluster-demo  PostgreSQL, a server and four nodes in two racks as processes: jobs of two users, a node that leaves, a question in SQL"
+	@echo "make cluster-demo  PostgreSQL, a server and four nodes in two racks as processes: jobs of two users, a node that is drained, a question in SQL"
 	@echo "make test      what CI runs: format, lints, tidy, all tests, fuzz targets compile"
 	@echo "make bench     the speed table against references and peers (RUNS=$(RUNS), ROWS=tera,words,... for some of it)"
 	@echo "make bench-cluster  jobs per second, submit to start, restart of a server (JOBS=$(JOBS))"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A cluster on this machine as separate processes: PostgreSQL, one server, four nodes in two racks, jobs of two users at once,
-# a question in SQL, a node that leaves in the middle. Without a PostgreSQL to start, the rows lie in SQLite.
+# a node that is drained in the middle, questions in SQL. Without a PostgreSQL to start, the rows lie in SQLite.
 # Usage: demo/cluster.sh SAILFISH XTASK DIR
 set -euo pipefail
 . "$(dirname "$0")/postgres.sh"
@@ -43,8 +43,8 @@ start ada run --input "$dir/corpus" --mapper builtin:words --reducer builtin:sum
 start ada tera sort --input "$dir/rows" --output "$dir/sorted"
 start grace run --input "$dir/corpus" --mapper builtin:words --reducer builtin:count --output "$dir/occurrences"
 
-say "Node 3 leaves: what only it held is made again by the others"
-kill -TERM "${nodes[3]}"
+say "Node 3 is emptied: what running jobs need of it moves to the others, and it ends"
+shown nodes drain node-3 --wait --server "$url"
 for pid in "${jobs[@]}"; do wait "$pid"; done
 shown nodes --server "$url"
 shown tera validate --state "$dir/local" "$dir/sorted"
@@ -55,6 +55,7 @@ shown jobs --server "$url"
 shown state --server "$url" "select user_name, count(*) as jobs from jobs group by user_name order by user_name"
 shown state --server "$url" "select node, state, count(*) as attempts from attempts group by node, state order by node, state"
 shown timeline --server "$url" 3
+shown explain --server "$url" 2 reduce/0
 
 say "The end"
 finish

@@ -131,6 +131,7 @@ fn users_do_what_their_role_lets_them() {
     guarded.by("eve.token", &["submit", "--", "true"]).expect_failure(2, &["read-only may not"]);
     guarded.by("rack.token", &["jobs"]).expect_failure(2, &["node may not"]);
     guarded.by("ann.token", &["token", "ls"]).expect_failure(2, &["user may not"]);
+    guarded.by("ann.token", &["nodes", "drain", "node-0"]).expect_failure(2, &["user may not"]);
     let create = ["token", "create", "--user", "ann", "--role", "admin"];
     guarded.by("ann.token", &create).expect_failure(2, &["user may not"]);
     guarded.start_node("ann.token", "impostor").wait().expect_failure(2, &["user may not"]);

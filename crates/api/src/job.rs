@@ -130,15 +130,16 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
-    /// A job of one task.
-    pub fn of_one_task(name: String, task: RunTask) -> Self {
+    /// A job with nothing in it but its name, to be filled: keys are hashed, nothing is compressed or synced, and there is one
+    /// slot without memory or directories.
+    pub fn named(name: impl Into<String>) -> Self {
         Self {
-            name,
+            name: name.into(),
             inputs: Vec::new(),
             mapper: None,
             combiner: None,
             reducer: None,
-            map_only: true,
+            map_only: false,
             output: PathBuf::new(),
             overwrite: false,
             partitioning: Partitioning::Hash,
@@ -157,8 +158,13 @@ impl JobSpec {
             streaming: None,
             reduce_again: None,
             keep_seconds: None,
-            single: Some(task),
+            single: None,
         }
+    }
+
+    /// A job of one task.
+    pub fn of_one_task(name: String, task: RunTask) -> Self {
+        Self { map_only: true, single: Some(task), ..Self::named(name) }
     }
 
     /// Bytes of all inputs as stored, or of the rows that are made in their place.

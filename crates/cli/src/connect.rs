@@ -6,14 +6,14 @@ use client::Blocking;
 use std::path::PathBuf;
 use trust::Credentials;
 
-/// Given with every `--server`.
+/// Given with every `--server`, also behind a subcommand such as `nodes drain`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct CredentialArgs {
     /// File with the token to show the server
-    #[arg(long, value_name = "FILE", env = "SAILFISH_TOKEN_FILE")]
+    #[arg(long, global = true, value_name = "FILE", env = "SAILFISH_TOKEN_FILE")]
     pub token_file: Option<PathBuf>,
     /// Certificate of the authority that the server must have, in PEM [default: the one that the token names]
-    #[arg(long, value_name = "FILE", env = "SAILFISH_CA")]
+    #[arg(long, global = true, value_name = "FILE", env = "SAILFISH_CA")]
     pub ca: Option<PathBuf>,
 }
 

@@ -288,7 +288,8 @@ fn is_this_machine(url: &Url) -> bool {
 /// A client for threads that block.
 #[derive(Debug)]
 pub struct Blocking {
-    runtime: Runtime,
+    /// None only while it is dropped.
+    runtime: Option<Runtime>,
     client: Client,
 }
 
@@ -307,15 +308,38 @@ impl Blocking {
             .enable_all()
             .build()
             .map_err(ClientError::Runtime)?;
-        Ok(Self { runtime, client })
+        Ok(Self { runtime: Some(runtime), client })
     }
 
     /// Runs calls to their end: `blocking.run(async |client| client.cluster().await)`.
     pub fn run<T>(&self, work: impl AsyncFnOnce(&Client) -> T) -> T {
-        self.runtime.block_on(work(&self.client))
+        let (runtime, client) = self.parts();
+        runtime.block_on(work(client))
     }
 
     pub(crate) fn parts(&self) -> (&Runtime, &Client) {
-        (&self.runtime, &self.client)
+        (self.runtime.as_ref().expect("it is there until the drop"), &self.client)
+    }
+}
+
+impl Drop for Blocking {
+    fn drop(&mut self) {
+        // The last owner may be a task of another runtime, such as a connection of the data port, which must not wait. All
+        // calls were run to their end; what is left are polls that nobody needs.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Blocking;
+
+    #[test]
+    fn a_connection_may_end_in_a_task_of_another_runtime() {
+        let connection = Blocking::new("http://127.0.0.1:1").unwrap();
+        let other = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        other.block_on(async move { drop(connection) });
     }
 }

@@ -122,7 +122,9 @@ async fn admit(port: &Port, rule: &Rule, caller: &Caller, request: &mut Request)
 /// Whose the job is that the path names; None where there is none, which the route will say.
 async fn owner_of_job(port: &Port, path: &str) -> Result<Option<Option<String>>, Problem> {
     let job = path.strip_prefix("/v1/jobs/").and_then(|rest| rest.split('/').next());
-    let Some(job) = job.and_then(|number| number.parse().ok()) else { return Ok(None) };
+    // The route decodes what is escaped in a path, and may see a number where none stands here: such a path names nothing.
+    let unclear = || Problem::new(ErrorCode::NotFound, "a job is named by the digits of its number");
+    let job = job.and_then(|number| number.parse().ok()).ok_or_else(unclear)?;
     Ok(port.store.job(JobId(job)).await?.map(|row| row.user))
 }
 

@@ -226,6 +226,11 @@ fn a_user_cancels_only_their_own_jobs() {
     };
     assert_eq!(cancel(job.0, &bob), Some(ErrorCode::Forbidden));
     assert_eq!(cancel(job.0, &eve), Some(ErrorCode::Forbidden));
+    // The same job, its number escaped: what the route would decode must not get past the question of whose it is.
+    let escaped: String = job.0.to_string().bytes().map(|digit| format!("%{digit:x}")).collect();
+    let path = format!("/v1/jobs/{escaped}/cancel");
+    let answer = place.code("post", &path, Some(&bob), "{\"reason\": \"test\"}");
+    assert_eq!(answer, Some(ErrorCode::NotFound));
     assert_eq!(cancel(job.0, &ann), None);
     assert_eq!(cancel(job.0 + 1, &root), None);
     assert_eq!(cancel(job.0 + 2, &bob), Some(ErrorCode::NotFound));

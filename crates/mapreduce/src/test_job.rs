@@ -2,7 +2,7 @@
 
 use crate::JobResults;
 use api::task::{ChunkSummary, KeyWeight, MapResult, Part, ReduceResult, RunSummary, SealResult};
-use api::{Codec, DataSum, JobSpec, KeyBytes, Layout, Partitioning, Segment, SourceCommit, Split};
+use api::{Codec, DataSum, JobSpec, KeyBytes, Layout, Segment, SourceCommit, Split};
 use ids::*;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,31 +15,14 @@ pub(crate) fn layout() -> Layout {
 
 pub(crate) fn spec() -> JobSpec {
     JobSpec {
-        name: "made up".to_string(),
-        inputs: Vec::new(),
-        mapper: None,
-        combiner: None,
-        reducer: None,
-        map_only: false,
         output: PathBuf::from("/out"),
-        overwrite: false,
-        partitioning: Partitioning::Hash,
         codec: Codec::Lz4,
         memory_bytes: 1 << 30,
         slots: 2,
         disks: vec![PathBuf::from("/disk")],
-        files: Vec::new(),
-        env: Vec::new(),
-        keep_ifiles: false,
-        formats: Default::default(),
-        keys: Default::default(),
-        generate: None,
-        streaming: None,
-        reduce_again: None,
-        keep_seconds: None,
-        single: None,
         sync: true,
         layout: layout(),
+        ..JobSpec::named("made up")
     }
 }
 

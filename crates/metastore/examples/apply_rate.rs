@@ -4,7 +4,7 @@
 //! end. Nothing but the store is measured: no HTTP, no scheduler.
 
 use api::task::SealTask;
-use api::{Codec, JobSpec, Layout, Partitioning, Task};
+use api::{Codec, JobSpec, Layout, Task};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 use metastore::{AttemptState, CLUSTER_OWNER, Change, JobState, Keep, Metastore};
 use std::path::{Path, PathBuf};
@@ -43,29 +43,12 @@ fn options() -> Options {
 
 fn spec() -> Arc<JobSpec> {
     Arc::new(JobSpec {
-        name: "true".to_string(),
-        inputs: Vec::new(),
-        mapper: None,
-        combiner: None,
-        reducer: None,
         map_only: true,
         output: PathBuf::from("/out"),
-        overwrite: false,
-        partitioning: Partitioning::Hash,
         codec: Codec::Lz4,
         memory_bytes: 1 << 30,
         slots: 2,
         disks: vec![PathBuf::from("/disk")],
-        files: Vec::new(),
-        env: Vec::new(),
-        keep_ifiles: false,
-        formats: Default::default(),
-        keys: Default::default(),
-        generate: None,
-        streaming: None,
-        reduce_again: None,
-        keep_seconds: None,
-        single: None,
         sync: true,
         layout: Layout {
             ifile_count: 1,
@@ -79,6 +62,7 @@ fn spec() -> Arc<JobSpec> {
             sort_share_bytes: 1 << 28,
             io_share_bytes: 1 << 27,
         },
+        ..JobSpec::named("true")
     })
 }
 

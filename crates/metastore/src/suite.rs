@@ -10,8 +10,7 @@ use api::task::{
     ChunkSummary, KeyWeight, MapResult, MapTask, Part, ReduceTask, RunSummary, SealResult, SealTask,
 };
 use api::{
-    Blame, Boundaries, Codec, DataSum, JobSpec, KeyBytes, Layout, Partitioning, SourceCommit, Split, Task,
-    TaskFailure,
+    Blame, Boundaries, Codec, DataSum, JobSpec, KeyBytes, Layout, SourceCommit, Split, Task, TaskFailure,
 };
 use ids::*;
 use std::collections::BTreeMap;
@@ -20,29 +19,11 @@ use std::sync::Arc;
 
 pub(crate) fn spec() -> JobSpec {
     JobSpec {
-        name: "a job".to_string(),
-        inputs: Vec::new(),
-        mapper: None,
-        combiner: None,
-        reducer: None,
-        map_only: false,
         output: PathBuf::from("/out"),
-        overwrite: false,
-        partitioning: Partitioning::Hash,
         codec: Codec::Lz4,
         memory_bytes: 1 << 30,
         slots: 2,
         disks: vec![PathBuf::from("/disk")],
-        files: Vec::new(),
-        env: Vec::new(),
-        keep_ifiles: false,
-        formats: Default::default(),
-        keys: Default::default(),
-        generate: None,
-        streaming: None,
-        reduce_again: None,
-        keep_seconds: None,
-        single: None,
         sync: true,
         layout: Layout {
             ifile_count: 4,
@@ -56,6 +37,7 @@ pub(crate) fn spec() -> JobSpec {
             sort_share_bytes: 1 << 28,
             io_share_bytes: 1 << 27,
         },
+        ..JobSpec::named("a job")
     }
 }
 

@@ -161,6 +161,7 @@ impl Server {
                 return Err(ServerError::NotInCluster { what });
             }
         }
+        singles::check_retries(spec.single.as_slice())?;
         directories::check_output(&spec, &self.state_dir)?;
         Ok(Box::new(Submission { spec: Arc::new(spec), splits, shipped, user, priority, jobs_max }))
     }

@@ -7,7 +7,7 @@ use crate::job::{Job, STDERR_BYTES_NOTE, STDERR_NOTE, STDOUT_BYTES_NOTE, STDOUT_
 use crate::messages::JobRun;
 use api::JobSpec;
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, SubmittedBatch};
-use api::task::RUN_RETRIES_MAX;
+use api::task::{RUN_RETRIES_MAX, RunTask};
 use ids::JobId;
 use mapreduce::JobResults;
 use metastore::{Change, Metastore, StoreError};
@@ -27,9 +27,15 @@ pub(crate) fn checked(batch: JobBatch) -> Result<Box<JobBatch>, ServerError> {
     if !(1..=BATCH_JOBS_MAX).contains(&count) {
         return Err(ServerError::BatchSize { count });
     }
-    match batch.tasks.iter().map(|task| task.retries).find(|retries| *retries > RUN_RETRIES_MAX) {
+    check_retries(&batch.tasks)?;
+    Ok(Box::new(batch))
+}
+
+/// Refuses programs that are to run more often than anybody wants.
+pub(crate) fn check_retries(tasks: &[RunTask]) -> Result<(), ServerError> {
+    match tasks.iter().map(|task| task.retries).find(|retries| *retries > RUN_RETRIES_MAX) {
         Some(retries) => Err(ServerError::TooManyRetries { retries }),
-        None => Ok(Box::new(batch)),
+        None => Ok(()),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::plan::{self, Plan};
 use crate::standard_output::{self, PrivateOutput};
 use crate::{paths, store};
 use anyhow::Context;
-use api::{Codec, Formats, JobSpec, OutputFormat, Partitioning, RecordFormat, Split};
+use api::{Formats, JobSpec, OutputFormat, RecordFormat, Split};
 use mapreduce::layout::{self, LayoutRequest};
 use std::path::PathBuf;
 
@@ -52,31 +52,13 @@ impl Resources {
         let layout = layout::derive(&LayoutRequest { memory_bytes, slots, input_bytes, combines: false })?;
         let formats = Formats { input: RecordFormat::TERA, output: OutputFormat::Raw, ..Formats::default() };
         Ok(JobSpec {
-            name: name.to_string(),
-            inputs: Vec::new(),
-            mapper: None,
-            combiner: None,
-            reducer: None,
-            map_only: false,
             output,
-            overwrite: false,
-            partitioning: Partitioning::Hash,
-            codec: Codec::None,
             memory_bytes,
             slots,
             disks: self.disks.clone(),
-            files: Vec::new(),
-            env: Vec::new(),
-            keep_ifiles: false,
-            sync: false,
             layout,
             formats,
-            keys: Default::default(),
-            generate: None,
-            streaming: None,
-            reduce_again: None,
-            keep_seconds: None,
-            single: None,
+            ..JobSpec::named(name)
         })
     }
 

@@ -2,36 +2,15 @@
 
 use super::{name_part, publish, remove_strays};
 use api::task::Part;
-use api::{Codec, JobSpec, Layout, Partitioning};
+use api::{JobSpec, Layout};
 use std::fs;
 use std::path::Path;
 
 fn spec(output: &Path, overwrite: bool) -> JobSpec {
     JobSpec {
-        name: "commit".to_string(),
-        inputs: Vec::new(),
-        mapper: None,
-        combiner: None,
-        reducer: None,
-        map_only: false,
         output: output.to_path_buf(),
         overwrite,
-        partitioning: Partitioning::Hash,
-        codec: Codec::None,
         memory_bytes: 64 << 20,
-        slots: 1,
-        disks: Vec::new(),
-        files: Vec::new(),
-        env: Vec::new(),
-        keep_ifiles: false,
-        formats: Default::default(),
-        keys: Default::default(),
-        generate: None,
-        streaming: None,
-        reduce_again: None,
-        keep_seconds: None,
-        single: None,
-        sync: false,
         layout: Layout {
             ifile_count: 1,
             chunk_bytes: 16 << 20,
@@ -44,6 +23,7 @@ fn spec(output: &Path, overwrite: bool) -> JobSpec {
             sort_share_bytes: 16 << 20,
             io_share_bytes: 8 << 20,
         },
+        ..JobSpec::named("commit")
     }
 }
 

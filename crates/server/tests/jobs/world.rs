@@ -4,10 +4,7 @@ use api::task::{
     ChunkSummary, CommitResult, CommitTask, KeyWeight, MapResult, Part, ReduceResult, ReduceTask, RunSummary,
     SealResult,
 };
-use api::{
-    Blame, Codec, DataSum, JobSpec, KeyBytes, Partitioning, SourceCommit, Split, Task, TaskFailure,
-    TaskResult,
-};
+use api::{Blame, Codec, DataSum, JobSpec, KeyBytes, SourceCommit, Split, Task, TaskFailure, TaskResult};
 use ids::*;
 use mapreduce::layout::{LayoutRequest, derive};
 use server::{Assignment, Finished, PullReply, PullRequest, Server, ServerOptions};
@@ -62,31 +59,13 @@ pub fn open(dir: &Path) -> Arc<Server> {
 pub fn spec(dir: &Path, output: &str) -> JobSpec {
     let request = LayoutRequest { memory_bytes: 1 << 30, slots: 2, input_bytes: 0, combines: false };
     JobSpec {
-        name: "made up".to_string(),
-        inputs: Vec::new(),
-        mapper: None,
-        combiner: None,
-        reducer: None,
-        map_only: false,
         output: dir.join(output),
-        overwrite: false,
-        partitioning: Partitioning::Hash,
         codec: Codec::Lz4,
         memory_bytes: 1 << 30,
         slots: 2,
         disks: vec![dir.join("disk")],
-        files: Vec::new(),
-        env: Vec::new(),
-        keep_ifiles: false,
-        formats: Default::default(),
-        keys: Default::default(),
-        generate: None,
-        streaming: None,
-        reduce_again: None,
-        keep_seconds: None,
-        single: None,
-        sync: false,
         layout: api::Layout { ifile_count: IFILES, ..derive(&request).unwrap() },
+        ..JobSpec::named("made up")
     }
 }
 
