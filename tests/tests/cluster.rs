@@ -31,11 +31,11 @@ fn parts(cluster: &Cluster, output: &str) -> Vec<(String, Vec<u8>)> {
     cluster.sandbox.part_names(&output).into_iter().map(read).collect()
 }
 
-/// What nodes and jobs leave on a disk of a node: nothing but lock files of nodes.
+/// What nodes and jobs leave on a disk of a node: nothing but lock files of nodes and the cache of what was shipped.
 fn left_on(disk: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(disk).expect("a node has made its disk");
     let names = entries.map(|entry| entry.expect("a disk can be listed").file_name());
-    names.map(|name| name.to_string_lossy().into_owned()).filter(|name| !name.ends_with(".lock")).collect()
+    names.map(|name| name.to_string_lossy().into_owned()).filter(|name| !name.ends_with(".lock") && name != ".sailfish-shipped").collect()
 }
 
 #[test]

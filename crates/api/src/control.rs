@@ -22,9 +22,6 @@ pub struct JobSubmission {
     pub spec: JobSpec,
     /// The inputs of the map tasks, in order.
     pub splits: Vec<Split>,
-    /// Files of the client's machine that programs need, by content; nodes fetch them from the server.
-    #[serde(default)]
-    pub shipped: Vec<ShippedFile>,
     /// Whose job it is; jobs of users share the cluster.
     #[serde(default)]
     pub user: String,
@@ -73,18 +70,6 @@ pub struct JobLogs {
     pub standard_error_bytes: u64,
     /// The job is over: nothing follows.
     pub over: bool,
-}
-
-/// A file that travels by the hash of its content.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ShippedFile {
-    /// Where it lies on the client's machine, as the job's specification names it.
-    #[schema(value_type = String)]
-    pub path: PathBuf,
-    /// SHA-256 of the content, 64 hex digits.
-    pub sha256: String,
-    pub executable: bool,
 }
 
 /// A job that is in the store, with its staging directory created.
@@ -312,7 +297,6 @@ pub struct JobBrief {
     pub spec: JobSpec,
     #[schema(value_type = String)]
     pub staging: PathBuf,
-    pub shipped: Vec<ShippedFile>,
 }
 
 /// A node as others see it.

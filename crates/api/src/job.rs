@@ -1,7 +1,7 @@
 //! A MapReduce job as submitted: everything the user chose, with defaults filled in, and the pinned inputs.
 
 use crate::task::RunTask;
-use crate::{Formats, Function, GeneratedRows, KeyRules, Layout};
+use crate::{Formats, Function, GeneratedRows, KeyRules, Layout, ShippedFile};
 use ids::JobId;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -127,6 +127,10 @@ pub struct JobSpec {
     /// Set for a job of one task, which is no MapReduce: all else but the name is empty then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub single: Option<RunTask>,
+    /// In a cluster: files of the client's machine that nodes fetch from the server; elsewhere in here they are named by
+    /// their paths.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shipped: Vec<ShippedFile>,
 }
 
 impl JobSpec {
@@ -159,6 +163,7 @@ impl JobSpec {
             reduce_again: None,
             keep_seconds: None,
             single: None,
+            shipped: Vec::new(),
         }
     }
 

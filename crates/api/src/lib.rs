@@ -30,6 +30,7 @@ pub mod people;
 pub mod placement;
 pub mod proof;
 pub mod report;
+pub mod shipping;
 pub mod task;
 
 pub use boundaries::Boundaries;
@@ -47,4 +48,5 @@ pub use key_rules::{FieldPlace, KeyRules, KeyStretch, Numbers, OrderStep, Partit
 pub use layout::Layout;
 pub use proof::{DataSum, SourceCommit};
 pub use report::JobReport;
+pub use shipping::{ContentHash, ShippedFile};
 pub use task::{Task, TaskResult};

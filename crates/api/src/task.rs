@@ -4,7 +4,7 @@
 //! A map-only job has `map` -> `commit`; one that reduces the kept I-files of another job again has
 //! `adopt` -> `merge` -> `reduce` -> `commit`.
 
-use crate::{DataSum, KeyBytes, SourceCommit, Split};
+use crate::{DataSum, KeyBytes, ShippedFile, SourceCommit, Split};
 use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, PlanVersion, RunId, Source};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -56,6 +56,14 @@ pub struct RunTask {
     /// is no failure.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub retries: u32,
+    /// Absolute paths. Where there are any, the program runs in a directory of its own in which they lie under their
+    /// names, in place of `directory`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub files: Vec<PathBuf>,
+    /// What nodes fetch: of `files`, and the program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shipped: Vec<ShippedFile>,
 }
 
 /// Most times that the program of a one-task job is run again.

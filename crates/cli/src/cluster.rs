@@ -5,19 +5,22 @@ use crate::terminal::{print, tell};
 use crate::{machine, memory_size, store};
 use anyhow::{Context, anyhow, ensure};
 use api::control::{NodeInfo, PROTOCOL_VERSION};
+use api::shipping::SHIPPED_FILE_BYTES_MAX;
 use client::{Blocking, NodeLink};
 use data_port::DataPort;
 use metastore::Metastore;
 use node::{Disks, Node, NodeOptions, Remote};
 use program::{Programs, Sandbox};
 use server::{Server, ServerOptions};
+use shipped::{Depot, Limits};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Read;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 mod args;
 mod data_port;
@@ -26,6 +29,10 @@ mod local;
 
 pub use args::{LocalArgs, NodeArgs, ServerArgs};
 pub use local::run as run_local;
+
+/// On the first disk of a node.
+const CACHE_DIR: &str = ".sailfish-shipped";
+const CACHE_BYTES_MAX: u64 = 4 << 30;
 
 /// Waits for Ctrl-C, a request to terminate, or with `with_parent` the end of standard input.
 fn until_told(with_parent: bool, act: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
@@ -72,7 +79,8 @@ pub fn run_server(args: &ServerArgs) -> Result<(), Failure> {
         }
         let _ = stop.send(());
     })?;
-    let options = ServerOptions::cluster(state_dir.clone(), args.database.clone());
+    let mut options = ServerOptions::cluster(state_dir.clone(), args.database.clone());
+    options.shipped = entrance::shipped_options(args).map_err(Failure::refused)?;
     let server = Server::open(options).map_err(Failure::from_server)?;
     leads.store(true, Ordering::Relaxed);
     let server = Arc::new(server);
@@ -123,6 +131,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         true => vec![store::state_dir(None).map_err(Failure::refused)?.join("disk")],
         false => args.disk.clone(),
     };
+    let cache = file_cache(args, &disks[0]).map_err(Failure::refused)?;
     let start_dir = std::env::current_dir().context("finding the current directory")?;
     let current: Arc<Mutex<Option<Arc<Remote>>>> = Arc::default();
     let (stopping, programs) = (Arc::new(AtomicBool::new(false)), Arc::new(Programs::new()));
@@ -145,7 +154,8 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         tell(&format!("sailfish: {} joined {} as {node}", info.name, args.server));
         let sandbox = sandbox(args, link.must_sandbox()).map_err(Failure::refused)?;
         let disks = Disks::open(&disks, &incarnation).context("--disk").map_err(Failure::refused)?;
-        let remote = Arc::new(Remote::new(link, disks, data_port.client.clone()));
+        let remote = Remote::new(link, disks, data_port.client.clone(), Arc::clone(&cache));
+        let remote = Arc::new(remote);
         *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&remote));
         let options = NodeOptions {
             slots: info.slots,
@@ -171,6 +181,21 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Files of jobs that this node, or one before it on the same disk, has fetched.
+fn file_cache(args: &NodeArgs, disk: &Path) -> anyhow::Result<Arc<Depot>> {
+    let text = args.shipped_max.as_deref();
+    let bytes_max = text.map(memory_size::parse).transpose().context("--shipped-max")?;
+    let total_bytes_max = bytes_max.unwrap_or(CACHE_BYTES_MAX);
+    let limits = Limits {
+        file_bytes_max: SHIPPED_FILE_BYTES_MAX,
+        owner_bytes_max: total_bytes_max,
+        total_bytes_max,
+        // What a job needs is copied at once.
+        spare: Duration::ZERO,
+    };
+    Depot::open(&disk.join(CACHE_DIR), limits).context("--disk")
 }
 
 /// What user programs may reach here, if they are kept from anything.

@@ -104,7 +104,7 @@ fn connect(args: &JobsBenchArgs) -> anyhow::Result<Client> {
 
 fn batch(args: &JobsBenchArgs, count: u64) -> JobBatch {
     let directory = if args.words.is_empty() { "".into() } else { std::env::temp_dir() };
-    let task = RunTask { words: args.words.clone(), directory, env: Vec::new(), retries: 0 };
+    let task = RunTask { words: args.words.clone(), directory, ..RunTask::default() };
     JobBatch { name: "bench".to_string(), tasks: vec![task; count as usize], ..JobBatch::default() }
 }
 

@@ -44,6 +44,7 @@ mod remote;
 mod report;
 mod rerun;
 mod run;
+mod shipping;
 mod show;
 mod shuffle_bench;
 mod standard_input;

@@ -90,6 +90,7 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         reduce_again: None,
         keep_seconds,
         single: None,
+        shipped: Vec::new(),
         // What is printed and removed need not reach the disk.
         sync: !options.no_sync && standard_output.is_none(),
         layout,
@@ -261,17 +262,22 @@ pub(crate) fn function(
     let mut function =
         Function::parse(&written.text).with_context(|| format!("{option} {:?}", written.text))?;
     if let Function::Command { words } = &mut function {
-        let program = words[0].clone();
-        let plain_name = program.strip_prefix("./").unwrap_or(&program);
-        let shipped = files.iter().any(|file| file.file_name().is_some_and(|name| name == plain_name));
-        if program.contains('/')
-            && !shipped
-            && let Some(absolute) = written.dir.join(&program).to_str()
-        {
-            words[0] = absolute.to_string();
+        if let Some(absolute) = absolute_program(&words[0], &written.dir, files) {
+            words[0] = absolute;
         }
     }
     Ok(Some(function))
+}
+
+/// The path of a program that is named by one; None for a bare name, and for one of the files, which will lie where it
+/// runs.
+pub(crate) fn absolute_program(program: &str, dir: &Path, files: &[PathBuf]) -> Option<String> {
+    let plain_name = program.strip_prefix("./").unwrap_or(program);
+    let is_file = files.iter().any(|file| file.file_name().is_some_and(|name| name == plain_name));
+    if !program.contains('/') || is_file {
+        return None;
+    }
+    std::path::absolute(dir.join(program)).ok()?.to_str().map(str::to_string)
 }
 
 fn check_functions(
@@ -292,6 +298,8 @@ fn check_functions(
     for (option, function) in [("--mapper", map), ("--combiner", combine), ("--reducer", reduce)] {
         if let Some(Function::Command { words }) = function
             && !streaming::ships(options.streaming.as_deref(), &words[0])
+            // A bare name is looked up on the nodes.
+            && (options.server.is_none() || words[0].contains('/'))
         {
             program::check_program(words, files, &options.start_dir, &options.env).map_err(|error| {
                 anyhow!("{option}: {error}; give the path of an executable file, or ship it with --file")

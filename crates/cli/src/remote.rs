@@ -8,6 +8,7 @@ use crate::interrupt::Interrupt;
 use crate::phases::{Phase, phases};
 use crate::plan::Plan;
 use crate::progress::{self, Display};
+use crate::shipping;
 use crate::terminal::tell;
 use anyhow::Context;
 use api::JobReport;
@@ -27,14 +28,14 @@ pub fn resources(site: &Site) -> Result<(u64, u32), Failure> {
 }
 
 /// Runs one job. Returns when it is over.
-pub fn execute(site: &Site, plan: Plan, display: Display) -> Result<Ended, Failure> {
+pub fn execute(site: &Site, mut plan: Plan, display: Display) -> Result<Ended, Failure> {
     let interrupt = Interrupt::listen(Arc::new(Programs::new()))?;
     let connection = Arc::new(site.connect()?);
     let begin = Instant::now();
+    shipping::ship_job(&connection, &mut plan.spec)?;
     let submission = JobSubmission {
         spec: plan.spec.clone(),
         splits: plan.splits,
-        shipped: Vec::new(),
         user: std::env::var("USER").unwrap_or_default(),
         priority: 0,
     };

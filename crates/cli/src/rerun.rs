@@ -74,6 +74,7 @@ fn make_plan(args: RerunArgs, source: &KeptSource, start_dir: PathBuf) -> anyhow
         keep_ifiles: false,
         keep_seconds: None,
         single: None,
+        shipped: Vec::new(),
         sync: !args.no_sync,
         layout: again_layout(old, memory_bytes, slots)?,
         reduce_again: Some(source.row.job),

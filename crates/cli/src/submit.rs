@@ -5,7 +5,7 @@ use crate::connect::CredentialArgs;
 use crate::exit::{FAILED, Failure, INTERRUPTED};
 use crate::interrupt::Interrupt;
 use crate::terminal::{ErrorLines, print, tell};
-use crate::{machine, store};
+use crate::{machine, paths, plan, shipping, store};
 use anyhow::{Context, anyhow, ensure};
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, JobOutcome, SubmittedBatch};
 use api::task::{RUN_RETRIES_MAX, RunTask};
@@ -17,7 +17,7 @@ use node::{Node, NodeOptions};
 use program::Programs;
 use server::{Server, ServerOptions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 #[derive(Debug, Args)]
 pub struct SubmitArgs {
-    /// Hand the job to this server, as in http://127.0.0.1:7070, in place of running it here; the program and the
-    /// current directory must lie where nodes find them
+    /// Hand the job to this server, as in http://127.0.0.1:7070, in place of running it here. A program that is named by
+    /// a path travels there; the current directory must lie where nodes find it, unless there is a --file
     #[arg(long, value_name = "URL", conflicts_with = "state")]
     pub server: Option<String>,
     #[command(flatten)]
@@ -50,6 +50,10 @@ pub struct SubmitArgs {
     /// Sets a variable of the program's environment, NAME=VALUE; may be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
+    /// File to put into a directory of the program's own, in which it then runs in place of the current one; may be given
+    /// several times
+    #[arg(long, value_name = "PATH")]
+    pub file: Vec<String>,
     /// With --server: wait for the end of the job, then print what the program wrote
     #[arg(long, requires = "server")]
     pub wait: bool,
@@ -60,9 +64,13 @@ pub struct SubmitArgs {
 
 /// Hands jobs in. On this machine they are run to their end.
 pub fn run(args: &SubmitArgs) -> Result<(), Failure> {
-    let tasks = tasks(args).map_err(Failure::refused)?;
+    let mut tasks = tasks(args).map_err(Failure::refused)?;
     let name = args.name.clone().unwrap_or_else(|| args.words[0].clone());
     let user = std::env::var("USER").unwrap_or_default();
+    let connection = args.server.as_ref().map(|url| args.credentials.connect(url)).transpose()?;
+    if let Some(connection) = &connection {
+        shipping::ship_tasks(connection, &mut tasks)?;
+    }
     let batches = tasks.chunks(BATCH_JOBS_MAX).map(|tasks| JobBatch {
         name: name.clone(),
         tasks: tasks.to_vec(),
@@ -70,8 +78,8 @@ pub fn run(args: &SubmitArgs) -> Result<(), Failure> {
         priority: args.priority,
     });
     let batches: Vec<JobBatch> = batches.collect();
-    match &args.server {
-        Some(url) => on_cluster(args.credentials.connect(url)?, args.wait, &batches),
+    match connection {
+        Some(connection) => on_cluster(connection, args.wait, &batches),
         None => on_this_machine(args, batches),
     }
 }
@@ -79,6 +87,15 @@ pub fn run(args: &SubmitArgs) -> Result<(), Failure> {
 fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
     ensure!(args.count > 0, "--count 0: give at least 1");
     let directory = std::env::current_dir().context("finding the current directory")?;
+    let files = paths::files(&args.file, &directory)?;
+    let mut words = args.words.clone();
+    // Here it is found from the directory in which it runs.
+    if args.server.is_some()
+        && let Some(absolute) = plan::absolute_program(&words[0], &directory, &files)
+    {
+        ensure!(Path::new(&absolute).exists(), "there is no program {}", words[0]);
+        words[0] = absolute;
+    }
     let mut env = Vec::new();
     for pair in &args.env {
         let (name, value) = pair.split_once('=').ok_or_else(|| anyhow!("--env {pair}: give NAME=VALUE"))?;
@@ -89,7 +106,14 @@ fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
         if args.count > 1 {
             env.push(("SAILFISH_INDEX".to_string(), index.to_string()));
         }
-        RunTask { words: args.words.clone(), directory: directory.clone(), env, retries: args.retries }
+        RunTask {
+            words: words.clone(),
+            directory: directory.clone(),
+            env,
+            retries: args.retries,
+            files: files.clone(),
+            shipped: Vec::new(),
+        }
     };
     Ok((0..args.count).map(task).collect())
 }

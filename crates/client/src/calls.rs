@@ -12,7 +12,7 @@ use api::placement::JobPlacements;
 use api::{Boundaries, JobReport, KeyBytes};
 use ids::{JobId, NodeId};
 use reqwest::header::{AUTHORIZATION, HeaderValue};
-use reqwest::{Method, Url};
+use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::{Duration, Instant};
@@ -92,16 +92,44 @@ impl Client {
         path: &str,
         body: Option<Vec<u8>>,
     ) -> Result<T, ClientError> {
-        let url = format!("{}{path}", self.url());
-        let mut request = self.http.request(method, &url);
-        if let Some(bearer) = &self.bearer {
-            request = request.header(AUTHORIZATION, bearer.clone());
-        }
+        let mut request = self.request(method, path);
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body);
         }
-        let sent = request.send().await;
-        let mut response = sent.map_err(|source| ClientError::of_request(self.url(), source))?;
+        self.answer(request, path).await
+    }
+
+    /// A request that shows who calls.
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.http.request(method, format!("{}{path}", self.url()));
+        match &self.bearer {
+            Some(bearer) => request.header(AUTHORIZATION, bearer.clone()),
+            None => request,
+        }
+    }
+
+    /// Sends a request whose answer is a message.
+    pub(crate) async fn answer<T: DeserializeOwned>(
+        &self,
+        request: RequestBuilder,
+        path: &str,
+    ) -> Result<T, ClientError> {
+        let response = self.sent(request).await?;
+        let url = format!("{}{path}", self.url());
+        let status = response.status();
+        let answer = self.whole(response, &url).await?;
+        if !status.is_success() {
+            return Err(refusal(&answer, url, status.as_u16()));
+        }
+        serde_json::from_slice(&answer).map_err(|source| ClientError::Unreadable { url, source })
+    }
+
+    pub(crate) async fn sent(&self, request: RequestBuilder) -> Result<Response, ClientError> {
+        request.send().await.map_err(|source| ClientError::of_request(self.url(), source))
+    }
+
+    /// An answer that is a message, to its end.
+    pub(crate) async fn whole(&self, mut response: Response, url: &str) -> Result<Vec<u8>, ClientError> {
         let status = response.status();
         let mut answer = Vec::new();
         loop {
@@ -110,31 +138,32 @@ impl Client {
                 chunk.map_err(|source| ClientError::Broken { url: self.url().to_string(), source })?;
             let Some(chunk) = chunk else { break };
             if answer.len() + chunk.len() > BODY_BYTES_MAX {
-                return Err(ClientError::NotOurs { url: url.clone(), status: status.as_u16() });
+                return Err(ClientError::NotOurs { url: url.to_string(), status: status.as_u16() });
             }
             answer.extend_from_slice(&chunk);
         }
-        if !status.is_success() {
-            return Err(match serde_json::from_slice::<ErrorAnswer>(&answer) {
-                Ok(answer) => ClientError::Refused { answer },
-                Err(_) => ClientError::NotOurs { url, status: status.as_u16() },
-            });
-        }
-        serde_json::from_slice(&answer).map_err(|source| ClientError::Unreadable { url, source })
+        Ok(answer)
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.call(Method::GET, path, None).await
     }
 
-    async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
         let url = self.url().to_string();
         let body = serde_json::to_vec(body).map_err(|source| ClientError::Unreadable { url, source })?;
         self.call(Method::POST, path, Some(body)).await
     }
 
     /// Asks until the server answers, for as long as it may take to restart, or to have time for this caller.
-    async fn patiently<T>(&self, ask: impl AsyncFn() -> Result<T, ClientError>) -> Result<T, ClientError> {
+    pub(crate) async fn patiently<T>(
+        &self,
+        ask: impl AsyncFn() -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
         let started = Instant::now();
         loop {
             match ask().await {
@@ -276,6 +305,14 @@ impl Client {
             &NodePoll { incarnation: incarnation.to_string(), ..NodePoll::default() },
         )
         .await
+    }
+}
+
+/// What an answer says that is not the one asked for.
+pub(crate) fn refusal(answer: &[u8], url: String, status: u16) -> ClientError {
+    match serde_json::from_slice::<ErrorAnswer>(answer) {
+        Ok(answer) => ClientError::Refused { answer },
+        Err(_) => ClientError::NotOurs { url, status },
     }
 }
 

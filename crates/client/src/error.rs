@@ -29,6 +29,8 @@ pub enum ClientError {
     NotOurs { url: String, status: u16 },
     #[error("the answer of the server at {url} cannot be read: {source}")]
     Unreadable { url: String, source: serde_json::Error },
+    #[error("cannot read {path}: {source}", path = path.display())]
+    File { path: std::path::PathBuf, source: std::io::Error },
     #[error("cannot start the threads that speak to the server: {0}")]
     Runtime(std::io::Error),
 }

@@ -17,9 +17,11 @@
 
 mod calls;
 mod error;
+mod files;
 mod link;
 mod pending;
 
 pub use calls::{Blocking, Client};
 pub use error::ClientError;
+pub use files::Fetched;
 pub use link::{NodeLink, Notice, Order};

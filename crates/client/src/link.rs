@@ -6,7 +6,7 @@ use api::control::{
     AttemptEnd, ErrorCode, JobBrief, NodeAddress, NodeInfo, NodeOrder, NodeOrders, NodePoll, NodeWelcome,
 };
 use api::machine::NodeReport;
-use api::{Boundaries, KeyBytes, Task};
+use api::{Boundaries, ContentHash, KeyBytes, Task};
 use ids::{AttemptKey, JobId, NodeId};
 use std::collections::BTreeSet;
 use std::sync::mpsc as blocking;
@@ -138,6 +138,22 @@ impl NodeLink {
     /// What there is to know of a job.
     pub fn brief(&self, job: JobId) -> Result<JobBrief, ClientError> {
         self.blocking.run(async |client| client.brief(job).await)
+    }
+
+    /// Fetches a file that a job needs, piece by piece.
+    pub fn fetch<E: From<ClientError>>(
+        &self,
+        content: ContentHash,
+        bytes: u64,
+        mut take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.blocking.run(async |client| {
+            let mut fetched = client.fetch_file(content, bytes).await?;
+            while let Some(piece) = fetched.next().await? {
+                take(&piece)?;
+            }
+            Ok(())
+        })
     }
 
     /// Proposes range boundaries; the answer is what stands.

@@ -9,6 +9,7 @@ use metastore::StoreError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::ServerError;
+use shipped::ShippedError;
 
 /// A message as JSON.
 pub(crate) struct Message<T>(pub T);
@@ -103,9 +104,13 @@ impl From<ServerError> for Problem {
             | ServerError::NowhereToMove { .. }
             | ServerError::BatchSize { .. }
             | ServerError::TooManyRetries { .. }
+            | ServerError::BadFileName { .. }
+            | ServerError::TooManyFiles { .. }
+            | ServerError::NotShipped { .. }
             | ServerError::RoleDiffers { .. }
             | ServerError::NotInCluster { .. } => ErrorCode::Refused,
             ServerError::TooManyJobs { .. } => ErrorCode::TooMany,
+            ServerError::Shipped(error) => code_of(error),
             ServerError::UnknownJob { .. }
             | ServerError::NoSuchNode { .. }
             | ServerError::UnknownToken { .. } => ErrorCode::NotFound,
@@ -118,6 +123,22 @@ impl From<ServerError> for Problem {
             | ServerError::ShutDown => ErrorCode::Failed,
         };
         Self::new(code, error.to_string())
+    }
+}
+
+fn code_of(error: &ShippedError) -> ErrorCode {
+    match error {
+        ShippedError::TooLarge { .. } => ErrorCode::TooLarge,
+        // Room does not come in a moment: asking again at once does not help.
+        ShippedError::Full { .. } | ShippedError::OwnerFull { .. } => ErrorCode::Refused,
+        ShippedError::WrongHash { .. } | ShippedError::WrongLength { .. } => ErrorCode::BadRequest,
+        ShippedError::Io { .. } => ErrorCode::Failed,
+    }
+}
+
+impl From<ShippedError> for Problem {
+    fn from(error: ShippedError) -> Self {
+        Self::new(code_of(&error), error.to_string())
     }
 }
 

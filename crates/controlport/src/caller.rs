@@ -5,6 +5,7 @@ use api::control::ErrorCode;
 use api::people::Role;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use server::Submitter;
 use std::sync::Arc;
 
 /// Whoever sent a request. The gate puts it there, behind which all routes lie.
@@ -21,6 +22,16 @@ impl Caller {
     /// Whoever calls a server that asks for no token.
     pub fn local() -> Self {
         Self { user: None, role: Role::Admin, jobs_max: None }
+    }
+
+    /// What the server must know of them to take jobs.
+    pub fn submitter(&self) -> Submitter {
+        Submitter { jobs_max: self.jobs_max, files_of: self.owner_name().to_string() }
+    }
+
+    /// Under which name the files that they ship are kept; nobody's where nobody needs a token.
+    pub fn owner_name(&self) -> &str {
+        self.user.as_deref().unwrap_or_default()
     }
 
     /// Whose a job becomes: what the token says, and only without one what the caller says.

@@ -27,7 +27,7 @@ pub(crate) async fn submit(
     Message(mut submission): Message<JobSubmission>,
 ) -> Result<Message<SubmittedJob>, Problem> {
     submission.user = caller.job_user(submission.user);
-    Ok(Message(port.server.submit_job(submission, caller.jobs_max).await?))
+    Ok(Message(port.server.submit_job(submission, &caller.submitter()).await?))
 }
 
 #[utoipa::path(
@@ -43,7 +43,7 @@ pub(crate) async fn submit_batch(
     Message(mut batch): Message<JobBatch>,
 ) -> Result<Message<SubmittedBatch>, Problem> {
     batch.user = caller.job_user(batch.user);
-    Ok(Message(port.server.submit_jobs(batch, caller.jobs_max).await?))
+    Ok(Message(port.server.submit_jobs(batch, &caller.submitter()).await?))
 }
 
 #[utoipa::path(

@@ -20,6 +20,7 @@
 mod answer;
 mod audit;
 mod caller;
+mod files;
 mod gate;
 mod history;
 mod jobs;
@@ -39,6 +40,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum::routing::get;
+use files::Passages;
 use keyring::{Keyring, now_ns};
 use limits::Meters;
 use metastore::{Metastore, StoreError};
@@ -79,6 +81,7 @@ pub struct Port {
     pub(crate) keyring: Arc<Keyring>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) refusals: Arc<Refusals>,
+    pub(crate) passages: Arc<Passages>,
 }
 
 impl Port {
@@ -93,6 +96,7 @@ impl Port {
             keyring: Arc::new(keyring),
             meters: Arc::default(),
             refusals: Arc::default(),
+            passages: Arc::default(),
         })
     }
 
@@ -138,6 +142,8 @@ fn described() -> (Router<Port>, OpenApi) {
         .routes(routes!(jobs::progress))
         .routes(routes!(jobs::cancel))
         .routes(routes!(jobs::report))
+        .routes(routes!(files::missing))
+        .routes(routes!(files::send, files::receive))
         .routes(routes!(nodes::brief))
         .routes(routes!(nodes::propose))
         .routes(routes!(nodes::list, nodes::register))

@@ -7,6 +7,7 @@ use api::machine::{DiskReport, DiskState, MachineSample};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use shipped::Figures;
 
 /// Open to everybody: it tells only that the server answers and its loop lives.
 #[utoipa::path(
@@ -40,8 +41,29 @@ pub(crate) async fn metrics(State(port): State<Port>) -> Result<Response, Proble
     for (name, help, value) in gauges {
         text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n"));
     }
+    if let Some(depot) = port.server.depot() {
+        push_files(&mut text, depot.figures());
+    }
     push_machines(&mut text, &status.nodes);
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
+}
+
+/// What there is of the files that clients ship, and how they come and go.
+fn push_files(text: &mut String, figures: Figures) {
+    for (name, help, kind, value) in [
+        ("sailfish_shipped_files", "Files of clients that are kept", "gauge", figures.files),
+        ("sailfish_shipped_bytes", "Bytes of the files of clients that are kept", "gauge", figures.bytes),
+        (
+            "sailfish_shipped_received_total",
+            "Files that clients have sent",
+            "counter",
+            figures.received_files,
+        ),
+        ("sailfish_shipped_received_bytes_total", "Bytes of these files", "counter", figures.received_bytes),
+        ("sailfish_shipped_fetched_total", "Files that nodes have fetched", "counter", figures.sent_files),
+    ] {
+        text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"));
+    }
 }
 
 /// A figure of a node's last sample.

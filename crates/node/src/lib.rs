@@ -32,6 +32,7 @@ mod remote;
 mod run_task;
 mod said;
 mod sampler;
+mod shipped_files;
 mod shuffle_tasks;
 mod slot;
 mod streaming_env;

@@ -3,6 +3,7 @@
 use crate::control::{Control, Notice, boundaries_failure, never_began};
 use crate::disks::Disks;
 use crate::record_data::{OtherNodes, RecordData, chunk_hosts};
+use crate::shipped_files::JobFiles;
 use api::control::AttemptEnd;
 use api::task::RunTask;
 use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure};
@@ -10,6 +11,7 @@ use client::NodeLink;
 use dataport::{DataClient, Peer};
 use ids::{AttemptKey, JobId, NodeId};
 use server::{Assignment, Finished, JobRun};
+use shipped::Depot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +25,8 @@ pub struct Remote {
     link: NodeLink,
     disks: Disks,
     data: DataClient,
+    /// Files that jobs brought along.
+    cache: Arc<Depot>,
     jobs: Mutex<Jobs>,
     /// That of every job of one task, as far as a node needs it.
     single_spec: Arc<JobSpec>,
@@ -32,16 +36,23 @@ pub struct Remote {
 
 #[derive(Default)]
 struct Jobs {
-    known: BTreeMap<JobId, Arc<JobRun>>,
+    known: BTreeMap<JobId, Known>,
     forgotten: BTreeSet<JobId>,
 }
 
+/// A job of which something lies here.
+#[derive(Clone)]
+struct Known {
+    run: Arc<JobRun>,
+    files: Arc<JobFiles>,
+}
+
 impl Remote {
-    /// A node that has joined, with the directories for its intermediate data, and with what it speaks to the data
-    /// ports of others by.
-    pub fn new(link: NodeLink, disks: Disks, data: DataClient) -> Self {
+    /// A node that has joined, with the directories for its intermediate data, with what it speaks to the data
+    /// ports of others by, and with the cache for files of jobs.
+    pub fn new(link: NodeLink, disks: Disks, data: DataClient, cache: Arc<Depot>) -> Self {
         let single_spec = Arc::new(JobSpec::of_one_task(String::new(), RunTask::default()));
-        Self { link, disks, data, jobs: Mutex::default(), single_spec, left: AtomicBool::new(false) }
+        Self { link, disks, data, cache, jobs: Mutex::default(), single_spec, left: AtomicBool::new(false) }
     }
 
     /// The link, to say good-bye by.
@@ -74,52 +85,72 @@ impl Remote {
     }
 
     /// What attempts of a job share; asked for and made when the first one comes.
-    fn known_run(&self, job: JobId) -> Result<Arc<JobRun>, TaskFailure> {
+    fn known_job(&self, job: JobId) -> Result<Known, TaskFailure> {
         // Held over the question, so that it is asked once.
         let mut jobs = self.jobs();
-        if let Some(run) = jobs.known.get(&job) {
-            return Ok(Arc::clone(run));
+        if let Some(known) = jobs.known.get(&job) {
+            return Ok(known.clone());
         }
         if jobs.forgotten.contains(&job) {
             return Err(TaskFailure::new(Blame::Cancelled, "the job is over"));
         }
-        let brief = self.link.brief(job).map_err(|error| {
+        let mut brief = self.link.brief(job).map_err(|error| {
             TaskFailure::new(Blame::Environment, format!("cannot learn what job {job} is: {error}"))
         })?;
         let disk_dirs = self.disks.create(job)?;
+        let files = JobFiles::new(&brief.spec.shipped, &disk_dirs);
+        files.put_into_spec(&mut brief.spec);
         let run = Arc::new(JobRun {
             spec: Arc::new(brief.spec),
             staging: brief.staging,
             disk_dirs,
             cancelled: Arc::default(),
         });
-        jobs.known.insert(job, Arc::clone(&run));
-        Ok(run)
+        let known = Known { run, files: Arc::new(files) };
+        jobs.known.insert(job, known.clone());
+        Ok(known)
+    }
+
+    /// What attempts of a job share, with its files where they should be.
+    fn ready_run(&self, job: JobId) -> Result<Arc<JobRun>, TaskFailure> {
+        let known = self.known_job(job)?;
+        known.files.bring(&self.link, &self.cache, &known.run.cancelled)?;
+        Ok(known.run)
     }
 
     /// A job of one task is all in its order. It is known while it runs, so that it can be told to stop.
-    fn single_run(&self, attempt: AttemptKey, task: RunTask) -> Assignment {
-        let job = Arc::new(JobRun {
-            spec: Arc::clone(&self.single_spec),
-            staging: PathBuf::new(),
-            disk_dirs: Vec::new(),
-            cancelled: Arc::default(),
-        });
-        self.jobs().known.insert(attempt.task.job, Arc::clone(&job));
-        Assignment { attempt, task: Task::Run(task), job }
+    fn single_run(&self, attempt: AttemptKey, mut task: RunTask) -> Result<Assignment, TaskFailure> {
+        let id = attempt.task.job;
+        // Most ship nothing, and there are very many of them.
+        let disk_dirs = match task.shipped.is_empty() {
+            true => Vec::new(),
+            false => self.disks.create(id)?,
+        };
+        let files = Arc::new(JobFiles::new(&task.shipped, &disk_dirs));
+        let spec = Arc::clone(&self.single_spec);
+        let run = Arc::new(JobRun { spec, staging: PathBuf::new(), disk_dirs, cancelled: Arc::default() });
+        self.jobs().known.insert(id, Known { run: Arc::clone(&run), files: Arc::clone(&files) });
+        files.put_into_task(&mut task);
+        files.bring(&self.link, &self.cache, &run.cancelled).inspect_err(|_| self.forget_single(id))?;
+        Ok(Assignment { attempt, task: Task::Run(task), job: run })
     }
 
     /// The server says nothing of the end of such a job.
     fn forget_single(&self, job: JobId) {
         let mut jobs = self.jobs();
-        if jobs.known.get(&job).is_some_and(|run| run.spec.single.is_some()) {
-            jobs.known.remove(&job);
+        if jobs.known.get(&job).is_none_or(|known| known.run.spec.single.is_none()) {
+            return;
+        }
+        let known = jobs.known.remove(&job);
+        drop(jobs);
+        if known.is_some_and(|known| !known.run.disk_dirs.is_empty()) {
+            self.disks.remove(job);
         }
     }
 
     fn stop(&self, job: JobId) {
-        if let Some(run) = self.jobs().known.get(&job) {
-            run.cancelled.store(true, Ordering::Relaxed);
+        if let Some(known) = self.jobs().known.get(&job) {
+            known.run.cancelled.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -135,13 +166,15 @@ impl Control for Remote {
                 self.forget_single(finished.attempt.task.job);
             }
             let order = self.link.pull(slot, finished.take().map(attempt_end))?;
-            if let Task::Run(task) = order.task {
-                return Some(self.single_run(order.attempt, task));
-            }
-            match self.known_run(order.attempt.task.job) {
-                Ok(job) => return Some(Assignment { attempt: order.attempt, task: order.task, job }),
+            let (attempt, job) = (order.attempt, order.attempt.task.job);
+            let assignment = match order.task {
+                Task::Run(task) => self.single_run(attempt, task),
+                task => self.ready_run(job).map(|job| Assignment { attempt, task, job }),
+            };
+            match assignment {
+                Ok(assignment) => return Some(assignment),
                 // The reject: it goes up with the next pull, and the task elsewhere.
-                Err(failure) => finished = Some(never_began(order.attempt, failure)),
+                Err(failure) => finished = Some(never_began(attempt, failure)),
             }
         }
     }
@@ -151,7 +184,7 @@ impl Control for Remote {
     }
 
     fn job_run(&self, job: JobId) -> Option<Arc<JobRun>> {
-        self.known_run(job).ok()
+        self.known_job(job).ok().map(|known| known.run)
     }
 
     fn next_notice(&self) -> Option<Notice> {

@@ -7,7 +7,7 @@ use api::task::{RunResult, RunTask};
 use ids::AttemptKey;
 use program::{FunctionContext, ProgramSpec};
 use server::Assignment;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -21,6 +21,15 @@ impl TemporaryDir {
         let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
         made.map_err(|error| file_failure("create", &path, error))?;
         Ok(Self(path))
+    }
+
+    /// Puts links to files into it, and gives its path.
+    fn link(&self, files: &[PathBuf]) -> Result<PathBuf, TaskFailure> {
+        for file in files {
+            let link = self.0.join(file.file_name().unwrap_or(file.as_os_str()));
+            symlink(file, &link).map_err(|error| file_failure("link", &link, error))?;
+        }
+        Ok(self.0.clone())
     }
 }
 
@@ -48,8 +57,14 @@ pub(crate) fn run(
         ("SAILFISH_ATTEMPT".to_string(), attempt.attempt.0.to_string()),
     ];
     // The directory is one that the job names; what is temporary does not go there.
-    let temporary = shared.options.sandbox.as_ref().map(|_| TemporaryDir::create(attempt)).transpose()?;
+    let needs_own = shared.options.sandbox.is_some() || !task.files.is_empty();
+    let temporary = needs_own.then(|| TemporaryDir::create(attempt)).transpose()?;
+    let work_dir = match &temporary {
+        Some(own) if !task.files.is_empty() => own.link(&task.files)?,
+        _ => task.directory.clone(),
+    };
     let sandbox = shared.options.sandbox.clone().zip(temporary.as_ref()).map(|(mut sandbox, temporary)| {
+        sandbox.readable.extend(task.files.iter().cloned());
         sandbox.writable.push(temporary.0.clone());
         env.push(("TMPDIR".to_string(), temporary.0.to_string_lossy().into_owned()));
         Arc::new(sandbox)
@@ -57,7 +72,7 @@ pub(crate) fn run(
     env.extend(task.env.iter().cloned());
     let context = FunctionContext {
         programs: Arc::clone(&shared.options.programs),
-        work_dir: task.directory.clone(),
+        work_dir,
         start_dir: task.directory.clone(),
         env,
         record_bytes_max: 0,

@@ -16,9 +16,14 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
+use std::time::Duration;
 
 /// Size asked for the pipes of a program; the kernel may refuse, which costs only speed.
 const PIPE_BYTES: usize = 256 << 10;
+
+/// How long a program is tried to be started that something still writes.
+const BUSY_TRIES_MAX: u32 = 100;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// What to run and where.
 #[derive(Clone, Debug)]
@@ -258,7 +263,7 @@ fn start(spec: &ProgramSpec) -> Result<Child, TaskFailure> {
             prepared.as_mut().map_or(Ok(()), Prepared::put_on)
         });
     }
-    command.spawn().map_err(|error| {
+    spawn(&mut command).map_err(|error| {
         let program = &spec.words[0];
         // The file was found above, so what is missing is the interpreter that its first line names.
         let (blame, what) = match error.kind() {
@@ -269,6 +274,21 @@ fn start(spec: &ProgramSpec) -> Result<Child, TaskFailure> {
         let path = executable.display();
         TaskFailure::new(blame, format!("program {program:?} ({path}): {what}: {error}"))
     })
+}
+
+/// A file that was written a moment ago may still be open for writing in a child that another thread has forked and that
+/// has not come to its exec.
+fn spawn(command: &mut Command) -> std::io::Result<Child> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match command.spawn() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy && tries < BUSY_TRIES_MAX => {
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            other => return other,
+        }
+    }
 }
 
 fn passes_through(name: &[u8]) -> bool {

@@ -106,7 +106,6 @@ impl EventLoop {
                 job: id,
                 spec: job.run.spec.as_ref().clone(),
                 staging: job.run.staging.clone(),
-                shipped: job.shipped.clone(),
             }),
         };
         drop(reply.send(answer));

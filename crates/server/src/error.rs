@@ -55,6 +55,14 @@ pub enum ServerError {
     UnknownToken { token: String },
     #[error("a program is run {retries} times more; give at most {max}", max = api::task::RUN_RETRIES_MAX)]
     TooManyRetries { retries: u32 },
+    #[error("{name:?} is no name of a file in the directory of a program")]
+    BadFileName { name: PathBuf },
+    #[error("a job ships {count} files: at most {max}", max = api::shipping::SHIPPED_FILES_MAX)]
+    TooManyFiles { count: usize },
+    #[error("the job needs the file {content}, which you have not shipped to this server, or too long ago")]
+    NotShipped { content: api::ContentHash },
+    #[error(transparent)]
+    Shipped(#[from] shipped::ShippedError),
     #[error("{what} cannot be done in a cluster yet; run the job on one machine")]
     NotInCluster { what: &'static str },
     #[error("the server has been shut down")]

@@ -12,13 +12,14 @@ use crate::users::{NewToken, Users};
 use crate::{ServerError, clock, kept_runs, placements};
 use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobOutcome, JobProgress, NodeInfo, NodeOrder, NodeOrders,
-    NodePoll, NodeStatus, NodeWelcome, ShippedFile, StageProgress, SubmittedBatch, SubmittedJob,
+    NodePoll, NodeStatus, NodeWelcome, StageProgress, SubmittedBatch, SubmittedJob,
 };
 use api::{Boundaries, JobSpec, KeyBytes, TaskResult};
 use faults::{CrashPoint, crash_point};
 use ids::{AttemptKey, BoundariesVersion, JobId, NodeId, StageIndex};
 use metastore::{AttemptState, AuditRow, CLUSTER_OWNER, Change, JobState, Keep, Metastore, StoreError};
 use scheduler::{Action, Claim, Event, Slot, State, UnixNanos};
+use shipped::{Depot, Hold};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -45,6 +46,8 @@ pub(crate) enum Request {
     },
     SubmitBatch {
         batch: Box<JobBatch>,
+        /// Keeps the files that they need.
+        hold: Option<Arc<Hold>>,
         /// Jobs that the user may have at once, these with them.
         jobs_max: Option<u32>,
         reply: Reply<SubmittedBatch>,
@@ -125,7 +128,8 @@ pub(crate) enum Request {
 pub(crate) struct Submission {
     pub spec: Arc<JobSpec>,
     pub splits: Vec<api::Split>,
-    pub shipped: Vec<ShippedFile>,
+    /// Keeps the files that it needs.
+    pub hold: Option<Arc<Hold>>,
     pub user: String,
     pub priority: i32,
     /// Jobs that the user may have at once, this one with them.
@@ -146,6 +150,8 @@ pub(crate) struct EventLoop {
     waiters: Vec<(JobId, Reply<JobOutcome>)>,
     parked: BTreeMap<Slot, Reply<PullReply>>,
     pub fleet: Fleet,
+    /// Files that clients have shipped.
+    pub depot: Option<Arc<Depot>>,
     pub telemetry: Telemetry,
     pub users: Users,
     pub any_job_yet: bool,
@@ -185,6 +191,7 @@ impl EventLoop {
             waiters: Vec::new(),
             parked: BTreeMap::new(),
             fleet: Fleet::default(),
+            depot: None,
             telemetry: Telemetry::default(),
             users: Users::default(),
             any_job_yet: false,
@@ -221,8 +228,8 @@ impl EventLoop {
                     }
                     // Its row must stand before its directories do, so it does not wait for the batch.
                     Request::Submit { submission, reply } => self.submit(*submission, reply).await,
-                    Request::SubmitBatch { batch, jobs_max, reply } => {
-                        self.submit_batch(*batch, jobs_max, reply).await
+                    Request::SubmitBatch { batch, hold, jobs_max, reply } => {
+                        self.submit_batch(*batch, hold, jobs_max, reply).await
                     }
                     Request::IssueToken { token, reply } => self.issue_token(*token, reply).await,
                     Request::RevokeToken { token, reply } => self.revoke_token(token, reply).await,
@@ -270,7 +277,7 @@ impl EventLoop {
     /// Stores a job, then makes its directories, then lets the scheduler have it. An error of the store ends the
     /// server; all others go to whoever submitted.
     async fn submit(&mut self, submission: Submission, reply: Reply<SubmittedJob>) -> Result<(), StoreError> {
-        let Submission { spec, splits, shipped, user, priority, jobs_max } = submission;
+        let Submission { spec, splits, hold, user, priority, jobs_max } = submission;
         if let Err(error) = self.users.check_room(&user, 1, jobs_max) {
             drop(reply.send(Err(error)));
             return Ok(());
@@ -320,7 +327,7 @@ impl EventLoop {
             cancelled: self.shared.add_job(job),
         });
         let mut new = Job::new(job, run, results);
-        new.shipped = shipped;
+        new.hold = hold;
         let (stages, failures_max) = (new.stage_names.clone(), new.failures_max());
         let user = self.users.job_begins(user);
         new.user = user;

@@ -4,13 +4,14 @@ use crate::JobRun;
 use crate::clock::now_ns;
 use crate::directories::Directories;
 use crate::messages::Finished;
-use api::control::{JobOutcome, ShippedFile};
+use api::control::JobOutcome;
 use api::task::{ChunkSummary, MapResult, Part, RunResult, RunSummary};
 use api::{Blame, Boundaries, JobSpec, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, IfileIndex, JobId, NodeId, RunId, StageIndex, TaskIndex, TaskKey};
 use mapreduce::{AttemptTime, ExpandError, JobResults, Place, Proof, expand, prove};
 use metastore::{AttemptState, Change, JobState, Keep, ProofRow};
 use scheduler::{FAILURES_MAX, FailureCause, Placement};
+use shipped::Hold;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,8 +46,8 @@ pub(crate) struct Job {
     pub last_failure: Option<TaskFailure>,
     pub outcome: Option<JobOutcome>,
     pub report: Option<Box<api::JobReport>>,
-    /// Files of the client's machine, for the nodes.
-    pub shipped: Vec<ShippedFile>,
+    /// Keeps the files for its nodes.
+    pub hold: Option<Arc<Hold>>,
     /// The number of whose job it is.
     pub user: u64,
 }
@@ -64,7 +65,7 @@ impl Job {
             last_failure: None,
             outcome: None,
             report: None,
-            shipped: Vec::new(),
+            hold: None,
             user: 0,
         }
     }

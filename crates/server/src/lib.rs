@@ -34,6 +34,7 @@ mod owner;
 mod placements;
 mod recovery;
 mod shared;
+mod shipping;
 mod singles;
 mod sweep;
 mod users;
@@ -48,6 +49,7 @@ use ids::{JobId, NodeId};
 use metastore::{AuditRow, Change, Metastore};
 use owner::OwnerLock;
 use shared::Shared;
+use shipped::{Depot, Hold};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -60,8 +62,9 @@ pub use gc::{Collected, GcOptions, GcOutcome, GcSelection, collect_garbage, kept
 pub use history::History;
 pub use job::{STDERR_NOTE, STDOUT_NOTE};
 pub use kept_runs::{KeptSource, NotReducible, kept_source};
-pub use messages::{Assignment, Finished, JobRun, PullReply, PullRequest, ServerOptions, Service};
+pub use messages::{Assignment, Finished, JobRun, PullReply, PullRequest, ServerOptions, Service, Submitter};
 pub use placements::job_placements;
+pub use shipping::ShippedOptions;
 pub use singles::job_logs;
 pub use users::NewToken;
 
@@ -73,6 +76,7 @@ pub struct Server {
     state_dir: PathBuf,
     sender: mpsc::Sender<Request>,
     shared: Arc<Shared>,
+    depot: Option<Arc<Depot>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -83,7 +87,7 @@ impl Server {
         let shared = Arc::new(Shared::default());
         let (ready_sender, ready) = oneshot::channel();
         let state_dir = options.state_dir.clone();
-        let (service, database) = (options.service, options.database.clone());
+        let (service, database, files) = (options.service, options.database.clone(), options.shipped);
         let (loop_sender, loop_shared) = (sender.clone(), Arc::clone(&shared));
         let work = move || {
             let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -97,17 +101,20 @@ impl Server {
                     (Service::Embedded, _) | (_, Some(_)) => Ok((store, lock, None)),
                     _ => owner::serve_alone(&state_dir).map(|file| (store, lock, Some(file))),
                 });
+                // Only whoever leads looks what is there.
+                let begun = begun.and_then(|begun| Ok((begun, shipping::open(service, &files, &state_dir)?)));
                 match begun {
-                    Ok((store, lock, _alone)) => {
+                    Ok(((store, lock, _alone), depot)) => {
                         let uuid = lock.uuid.clone();
                         let mut server = EventLoop::new(store, lock, loop_shared, service, loop_sender);
+                        server.depot = depot.clone();
                         let recovered = match service {
                             Service::Embedded => Ok(()),
                             Service::Cluster => server.recover().await,
                         };
                         match recovered {
                             Ok(()) => {
-                                drop(ready_sender.send(Ok(uuid)));
+                                drop(ready_sender.send(Ok((uuid, depot))));
                                 server.run(receiver).await;
                             }
                             Err(error) => drop(ready_sender.send(Err(error))),
@@ -121,9 +128,9 @@ impl Server {
             .name("server".to_string())
             .spawn(work)
             .map_err(ServerError::Thread)?;
-        let owner_uuid = ready.blocking_recv().unwrap_or(Err(ServerError::ShutDown))?;
+        let (owner_uuid, depot) = ready.blocking_recv().unwrap_or(Err(ServerError::ShutDown))?;
         let thread = Mutex::new(Some(thread));
-        Ok(Server { service, owner_uuid, state_dir: options.state_dir, sender, shared, thread })
+        Ok(Server { service, owner_uuid, state_dir: options.state_dir, sender, shared, depot, thread })
     }
 
     /// The name of this process among the owners of jobs.
@@ -134,24 +141,23 @@ impl Server {
     /// Stores a job and creates its staging and disk directories. Refuses an output that exists (unless it may
     /// be overwritten) and directories that cannot be written.
     pub fn submit(&self, spec: JobSpec, splits: Vec<Split>) -> Result<SubmittedJob, ServerError> {
-        let submission =
-            JobSubmission { spec, splits, shipped: Vec::new(), user: String::new(), priority: 0 };
-        let submission = self.checked(submission, None)?;
+        let submission = JobSubmission { spec, splits, user: String::new(), priority: 0 };
+        let submission = self.checked(submission, &Submitter::default())?;
         self.ask(|reply| Request::Submit { submission, reply })
     }
 
     /// Stores jobs of one task each, in one transaction.
     pub fn submit_batch(&self, batch: JobBatch) -> Result<SubmittedBatch, ServerError> {
-        let batch = singles::checked(batch)?;
-        self.ask(|reply| Request::SubmitBatch { batch, jobs_max: None, reply })
+        let (batch, hold) = self.checked_batch(batch, &Submitter::default())?;
+        self.ask(|reply| Request::SubmitBatch { batch, hold, jobs_max: None, reply })
     }
 
     fn checked(
         &self,
         submission: JobSubmission,
-        jobs_max: Option<u32>,
+        submitter: &Submitter,
     ) -> Result<Box<Submission>, ServerError> {
-        let JobSubmission { spec, splits, shipped, user, priority } = submission;
+        let JobSubmission { spec, splits, user, priority } = submission;
         if self.service == Service::Cluster {
             let missing = [
                 ("keeping I-files", spec.keep_ifiles),
@@ -163,7 +169,25 @@ impl Server {
         }
         singles::check_retries(spec.single.as_slice())?;
         directories::check_output(&spec, &self.state_dir)?;
-        Ok(Box::new(Submission { spec: Arc::new(spec), splits, shipped, user, priority, jobs_max }))
+        shipping::check(&spec)?;
+        let hold = shipping::hold(self.depot.as_ref(), &submitter.files_of, &shipping::contents(&spec))?;
+        let jobs_max = submitter.jobs_max;
+        Ok(Box::new(Submission { spec: Arc::new(spec), splits, hold, user, priority, jobs_max }))
+    }
+
+    fn checked_batch(
+        &self,
+        batch: JobBatch,
+        submitter: &Submitter,
+    ) -> Result<(Box<JobBatch>, Option<Arc<Hold>>), ServerError> {
+        let batch = singles::checked(batch)?;
+        let hold = shipping::hold_for_batch(self.depot.as_ref(), &submitter.files_of, &batch)?;
+        Ok((batch, hold))
+    }
+
+    /// The files that clients have shipped, in a cluster.
+    pub fn depot(&self) -> Option<&Arc<Depot>> {
+        self.depot.as_ref()
     }
 
     /// Hands in what a slot finished and waits for its next attempt. Before the first submit it waits; once all
@@ -240,9 +264,9 @@ impl Server {
     pub async fn submit_job(
         &self,
         submission: JobSubmission,
-        jobs_max: Option<u32>,
+        submitter: &Submitter,
     ) -> Result<SubmittedJob, ServerError> {
-        let submission = self.checked(submission, jobs_max)?;
+        let submission = self.checked(submission, submitter)?;
         self.ask_later(|reply| Request::Submit { submission, reply }).await
     }
 
@@ -250,10 +274,11 @@ impl Server {
     pub async fn submit_jobs(
         &self,
         batch: JobBatch,
-        jobs_max: Option<u32>,
+        submitter: &Submitter,
     ) -> Result<SubmittedBatch, ServerError> {
-        let batch = singles::checked(batch)?;
-        self.ask_later(|reply| Request::SubmitBatch { batch, jobs_max, reply }).await
+        let (batch, hold) = self.checked_batch(batch, submitter)?;
+        let jobs_max = submitter.jobs_max;
+        self.ask_later(|reply| Request::SubmitBatch { batch, hold, jobs_max, reply }).await
     }
 
     /// Remembers a token, and its user where nobody has that name yet.

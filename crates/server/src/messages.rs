@@ -1,5 +1,6 @@
 //! What goes up to the server and down from it by function call; what crosses between processes is `api::control`.
 
+use crate::shipping::ShippedOptions;
 use api::{JobSpec, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, NodeId};
 use std::path::PathBuf;
@@ -24,17 +25,30 @@ pub struct ServerOptions {
     /// A PostgreSQL that has the rows in place of the state directory, `postgres://...`. Several servers may be
     /// started on one: the first leads, the others wait.
     pub database: Option<String>,
+    /// For a cluster.
+    pub shipped: ShippedOptions,
+}
+
+/// What a server knows of whoever hands a job in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Submitter {
+    /// Jobs that the user may have at once.
+    pub jobs_max: Option<u32>,
+    /// Under this name they brought the files that the job needs.
+    pub files_of: String,
 }
 
 impl ServerOptions {
     /// A server for the node in this process.
     pub fn embedded(state_dir: PathBuf) -> Self {
-        Self { state_dir, service: Service::Embedded, database: None }
+        let shipped = ShippedOptions::default();
+        Self { state_dir, service: Service::Embedded, database: None, shipped }
     }
 
     /// A server for nodes elsewhere.
     pub fn cluster(state_dir: PathBuf, database: Option<String>) -> Self {
-        Self { state_dir, service: Service::Cluster, database }
+        let shipped = ShippedOptions::default();
+        Self { state_dir, service: Service::Cluster, database, shipped }
     }
 }
 

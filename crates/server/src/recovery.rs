@@ -7,6 +7,7 @@ use crate::directories::Directories;
 use crate::event_loop::EventLoop;
 use crate::job::{Job, placement};
 use crate::messages::JobRun;
+use crate::shipping;
 use api::control::{NodeInfo, PROTOCOL_VERSION};
 use api::{Split, Task};
 use ids::{AttemptKey, JobId, StageIndex};
@@ -79,6 +80,8 @@ impl EventLoop {
         };
         let mut job = rebuilt(&recovered, run);
         job.user = claim.user;
+        let contents = shipping::contents(&recovered.spec);
+        job.hold = self.depot.as_ref().map(|depot| Arc::new(depot.hold_what_is_here(&contents)));
         let mut running = Vec::new();
         for row in recovered.attempts.iter().filter(|row| row.state == AttemptState::Running) {
             let slot = Slot { node: row.node, slot: row.slot };

@@ -12,6 +12,7 @@ use ids::JobId;
 use mapreduce::JobResults;
 use metastore::{Change, Metastore, StoreError};
 use scheduler::{Claim, Event};
+use shipped::Hold;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -70,6 +71,7 @@ impl EventLoop {
     pub async fn submit_batch(
         &mut self,
         batch: JobBatch,
+        hold: Option<Arc<Hold>>,
         jobs_max: Option<u32>,
         reply: Reply<SubmittedBatch>,
     ) -> Result<(), StoreError> {
@@ -105,6 +107,7 @@ impl EventLoop {
             let run = JobRun { spec, staging: PathBuf::new(), disk_dirs: Vec::new(), cancelled };
             let mut new = Job::new(job, Arc::new(run), JobResults::new(job, Vec::new()));
             new.user = claim.user;
+            new.hold = hold.clone();
             let (stages, failures_max) = (new.stage_names.clone(), new.failures_max());
             self.jobs.insert(job, new);
             self.feed(Event::JobSubmitted { job, claim, stages, failures_max });

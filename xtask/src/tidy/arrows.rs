@@ -15,6 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tera", &[]),
     ("trust", &[]),
     ("api", &["ids"]),
+    ("shipped", &["ids", "api"]),
     ("ifile", &["ids", "api"]),
     ("chunksorter", &["ids", "api", "ifile"]),
     ("keys", &["ids", "api"]),
@@ -34,9 +35,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dataport", &["ids", "api", "ifile", "arena", "iappender", "imerger", "chunkserver", "trust"]),
     ("mapreduce", &["ids", "api", "keys", "workbuilder"]),
     ("metastore", &["ids", "api"]),
-    ("server", &["ids", "api", "scheduler", "metastore", "mapreduce", "faults"]),
-    ("client", &["ids", "api", "trust"]),
-    ("controlport", &["ids", "api", "client", "metastore", "server", "trust"]),
+    ("server", &["ids", "api", "shipped", "scheduler", "metastore", "mapreduce", "faults"]),
+    ("client", &["ids", "api", "shipped", "trust"]),
+    ("controlport", &["ids", "api", "shipped", "client", "metastore", "server", "trust"]),
     ("node", NODE_BELOW),
     ("cli", CLI_BELOW),
 ];
@@ -44,6 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const NODE_BELOW: &[&str] = &[
     "ids",
     "api",
+    "shipped",
     "faults",
     "arena",
     "program",
@@ -62,6 +64,7 @@ const NODE_BELOW: &[&str] = &[
 const CLI_BELOW: &[&str] = &[
     "ids",
     "api",
+    "shipped",
     "faults",
     "arena",
     "program",

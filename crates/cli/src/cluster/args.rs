@@ -41,6 +41,15 @@ pub struct ServerArgs {
     /// Most bytes that a user sends, on average [default: 16M]
     #[arg(long, value_name = "SIZE", requires = "require_tokens")]
     pub user_bytes_per_second: Option<String>,
+    /// Directory of the files that clients ship with their jobs [default: shipped in the state directory]
+    #[arg(long, value_name = "DIR")]
+    pub shipped_dir: Option<PathBuf>,
+    /// Most bytes of these files; the ones that no job needs go, the oldest first [default: 16G]
+    #[arg(long, value_name = "SIZE")]
+    pub shipped_max: Option<String>,
+    /// Most bytes of the files of one user [default: 4G]
+    #[arg(long, value_name = "SIZE")]
+    pub user_shipped_max: Option<String>,
     /// End when standard input ends
     #[arg(long, hide = true)]
     pub with_parent: bool,
@@ -78,6 +87,9 @@ pub struct NodeArgs {
     /// Directory for intermediate data; may be given several times [default: disk in the state directory]
     #[arg(long, value_name = "DIR")]
     pub disk: Vec<PathBuf>,
+    /// Most bytes of the files of jobs that are kept on the first disk for jobs to come [default: 4G]
+    #[arg(long, value_name = "SIZE")]
+    pub shipped_max: Option<String>,
     /// Name that no other node has [default: the host's, with the number of the process]
     #[arg(long)]
     pub name: Option<String>,

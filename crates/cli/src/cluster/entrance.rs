@@ -6,6 +6,7 @@ use crate::terminal::tell;
 use anyhow::{Context, ensure};
 use api::people::{Role, TokenRequest};
 use controlport::{Access, Port, UserLimits};
+use server::ShippedOptions;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,11 +28,12 @@ pub fn check(args: &ServerArgs, listen: SocketAddr) -> anyhow::Result<()> {
     limits(args).map(drop)
 }
 
+fn size(name: &str, text: Option<&String>) -> anyhow::Result<Option<u64>> {
+    text.map(|text| memory_size::parse(text).with_context(|| format!("{name} {text:?}"))).transpose()
+}
+
 fn limits(args: &ServerArgs) -> anyhow::Result<UserLimits> {
     let defaults = UserLimits::default();
-    let size = |name: &str, text: Option<&String>| {
-        text.map(|text| memory_size::parse(text).with_context(|| format!("{name} {text:?}"))).transpose()
-    };
     let bytes_per_second = size("--user-bytes-per-second", args.user_bytes_per_second.as_ref())?;
     Ok(UserLimits {
         jobs_max: args.user_jobs_max.unwrap_or(defaults.jobs_max),
@@ -39,6 +41,20 @@ fn limits(args: &ServerArgs) -> anyhow::Result<UserLimits> {
         bytes_per_second: bytes_per_second.unwrap_or(defaults.bytes_per_second),
         body_bytes_max: defaults.body_bytes_max,
     })
+}
+
+/// Where files of clients are kept, and how much of them.
+pub fn shipped_options(args: &ServerArgs) -> anyhow::Result<ShippedOptions> {
+    let mut options = ShippedOptions { dir: args.shipped_dir.clone(), ..ShippedOptions::default() };
+    let limits = &mut options.limits;
+    if let Some(bytes) = size("--shipped-max", args.shipped_max.as_ref())? {
+        limits.total_bytes_max = bytes;
+        limits.owner_bytes_max = limits.owner_bytes_max.min(bytes);
+    }
+    if let Some(bytes) = size("--user-shipped-max", args.user_shipped_max.as_ref())? {
+        limits.owner_bytes_max = bytes;
+    }
+    Ok(options)
 }
 
 /// What the port asks of callers, and how it speaks. The first start with tokens or TLS makes keys.

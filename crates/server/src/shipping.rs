@@ -1,0 +1,172 @@
+//! Files that travel with jobs: which contents a job needs, under which names they may lie in the directory of a program,
+//! and that they stay as long as the job may need them.
+
+use crate::{ServerError, Service};
+use api::control::JobBatch;
+use api::shipping::{SHIPPED_FILE_BYTES_MAX, SHIPPED_FILES_MAX};
+use api::{ContentHash, JobSpec, ShippedFile};
+use shipped::{Depot, Hold, Limits};
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// In the state directory, where no other is named.
+const DIRECTORY: &str = "shipped";
+
+/// Where the files lie that clients ship, and how much of them is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShippedOptions {
+    /// None: in the state directory.
+    pub dir: Option<PathBuf>,
+    pub limits: Limits,
+}
+
+impl Default for ShippedOptions {
+    fn default() -> Self {
+        let limits = Limits {
+            file_bytes_max: SHIPPED_FILE_BYTES_MAX,
+            owner_bytes_max: 4 << 30,
+            total_bytes_max: 16 << 30,
+            // Long enough to ship many files and then to hand in the job that needs them.
+            spare: Duration::from_secs(15 * 60),
+        };
+        Self { dir: None, limits }
+    }
+}
+
+/// Opens the depot of a server that has nodes elsewhere.
+pub(crate) fn open(
+    service: Service,
+    options: &ShippedOptions,
+    state_dir: &Path,
+) -> Result<Option<Arc<Depot>>, ServerError> {
+    if service == Service::Embedded {
+        return Ok(None);
+    }
+    let dir = options.dir.clone().unwrap_or_else(|| state_dir.join(DIRECTORY));
+    Ok(Some(Depot::open(&dir, options.limits)?))
+}
+
+/// Everything that a job ships.
+fn all(spec: &JobSpec) -> impl Iterator<Item = &ShippedFile> {
+    spec.shipped.iter().chain(spec.single.iter().flat_map(|task| &task.shipped))
+}
+
+/// What a job needs of the depot.
+pub(crate) fn contents(spec: &JobSpec) -> Vec<ContentHash> {
+    all(spec).map(|file| file.sha256).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Whether a text is the name of one file in a directory, and not the way to another.
+fn is_name(name: &Path) -> bool {
+    let mut parts = name.components();
+    matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == name.as_os_str())
+}
+
+fn check_list(shipped: &[ShippedFile]) -> Result<(), ServerError> {
+    let count = shipped.len();
+    if count > SHIPPED_FILES_MAX {
+        return Err(ServerError::TooManyFiles { count });
+    }
+    shipped.iter().try_for_each(|file| check_path(&file.path))
+}
+
+/// The last part of the path is the name under which the file will lie somewhere.
+fn check_path(path: &Path) -> Result<(), ServerError> {
+    match path.is_absolute() && path.file_name().is_some() {
+        true => Ok(()),
+        false => Err(ServerError::BadFileName { name: path.to_path_buf() }),
+    }
+}
+
+/// Refuses names that would lie elsewhere than in the directory of a program.
+pub(crate) fn check(spec: &JobSpec) -> Result<(), ServerError> {
+    check_list(&spec.shipped)?;
+    spec.files.iter().try_for_each(|file| check_path(file))?;
+    let mut links = spec.streaming.iter().flat_map(|streaming| &streaming.links);
+    if let Some(link) = links.find(|link| !is_name(Path::new(&link.name))) {
+        return Err(ServerError::BadFileName { name: PathBuf::from(&link.name) });
+    }
+    if let Some(task) = &spec.single {
+        check_list(&task.shipped)?;
+        task.files.iter().try_for_each(|file| check_path(file))?;
+    }
+    Ok(())
+}
+
+/// Keeps what a job needs; refuses one that needs what its user has not brought.
+pub(crate) fn hold(
+    depot: Option<&Arc<Depot>>,
+    owner: &str,
+    contents: &[ContentHash],
+) -> Result<Option<Arc<Hold>>, ServerError> {
+    let Some(depot) = depot.filter(|_| !contents.is_empty()) else { return Ok(None) };
+    let held = depot.hold(owner, contents);
+    held.map(|hold| Some(Arc::new(hold))).map_err(|missing| ServerError::NotShipped { content: missing[0] })
+}
+
+/// The same for jobs of one task each, all at once.
+pub(crate) fn hold_for_batch(
+    depot: Option<&Arc<Depot>>,
+    owner: &str,
+    batch: &JobBatch,
+) -> Result<Option<Arc<Hold>>, ServerError> {
+    let mut needed = BTreeSet::new();
+    for task in &batch.tasks {
+        check_list(&task.shipped)?;
+        task.files.iter().try_for_each(|file| check_path(file))?;
+        needed.extend(task.shipped.iter().map(|file| file.sha256));
+    }
+    hold(depot, owner, &needed.into_iter().collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check, is_name};
+    use api::shipping::SHIPPED_FILES_MAX;
+    use api::task::RunTask;
+    use api::{ContentHash, FileLink, JobSpec, ShippedFile, Streaming};
+    use std::path::Path;
+
+    fn shipped(path: &str) -> ShippedFile {
+        ShippedFile { path: path.into(), sha256: ContentHash([0; 32]), bytes: 1, executable: false }
+    }
+
+    #[test]
+    fn names_lie_where_they_should() {
+        for (name, expected) in [
+            ("a", true),
+            ("..", false),
+            (".", false),
+            ("../x", false),
+            ("a/b", false),
+            ("/a", false),
+            ("a/", false),
+            ("", false),
+        ] {
+            assert_eq!(is_name(Path::new(name)), expected, "{name:?}");
+        }
+        for (path, expected) in
+            [("/a/b", true), ("/a/..", false), ("../x", false), ("x", false), ("/", false)]
+        {
+            let spec = JobSpec { shipped: vec![shipped(path)], ..JobSpec::named("job") };
+            assert_eq!(check(&spec).is_ok(), expected, "{path:?}");
+            let spec = JobSpec { files: vec![path.into()], ..JobSpec::named("job") };
+            assert_eq!(check(&spec).is_ok(), expected, "{path:?}");
+            let task = RunTask { files: vec![path.into()], ..RunTask::default() };
+            assert_eq!(check(&JobSpec::of_one_task("job".into(), task)).is_ok(), expected, "{path:?}");
+        }
+        let link = |name: &str| FileLink { name: name.into(), path: "/a".into() };
+        for (name, expected) in [("a", true), ("../x", false)] {
+            let streaming = Some(Streaming { links: vec![link(name)], ..Streaming::default() });
+            assert_eq!(check(&JobSpec { streaming, ..JobSpec::named("job") }).is_ok(), expected, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn lists_are_bounded() {
+        let spec = |count| JobSpec { shipped: vec![shipped("/a"); count], ..JobSpec::named("job") };
+        assert!(check(&spec(SHIPPED_FILES_MAX)).is_ok() && check(&spec(SHIPPED_FILES_MAX + 1)).is_err());
+    }
+}

@@ -1,0 +1,40 @@
+//! The hash of a content.
+
+use api::ContentHash;
+use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+/// What is read at once.
+pub(crate) const PIECE_BYTES: usize = 256 << 10;
+
+/// The hash of bytes in memory.
+pub fn hash_of(bytes: &[u8]) -> ContentHash {
+    ContentHash(Sha256::digest(bytes).into())
+}
+
+/// The hash of a file, and its length.
+pub fn hash_file(path: &Path) -> std::io::Result<(ContentHash, u64)> {
+    hash_pieces(&mut File::open(path)?, |_| Ok(()))
+}
+
+/// The hash of what is read to its end, piece by piece, and its length.
+pub(crate) fn hash_pieces(
+    source: &mut impl Read,
+    mut each: impl FnMut(&[u8]) -> std::io::Result<()>,
+) -> std::io::Result<(ContentHash, u64)> {
+    let (mut hasher, mut bytes) = (Sha256::new(), 0);
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let read = match source.read(&mut piece) {
+            Ok(0) => return Ok((ContentHash(hasher.finalize().into()), bytes)),
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        hasher.update(&piece[..read]);
+        each(&piece[..read])?;
+        bytes += read as u64;
+    }
+}
