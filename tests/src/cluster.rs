@@ -45,8 +45,29 @@ impl Cluster {
         self.add_node_in("rack-0");
     }
 
-    /// The same in a rack.
+    /// The same, watched by a process that starts it again; the oldest node is that process.
+    pub fn add_supervised_node(&mut self) {
+        self.add_node_with("rack-0", &["--supervise"]);
+    }
+
+    /// Process number of the node that the process at this place, the oldest being 0, watches; None while none runs.
+    pub fn watched_by(&self, number: usize) -> Option<u32> {
+        let id = self.nodes[number].id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        children.split_whitespace().next().and_then(|child| child.parse().ok())
+    }
+
+    /// The process at this place among the nodes that live.
+    pub fn node(&self, number: usize) -> &Running {
+        &self.nodes[number]
+    }
+
+    /// One more in a rack.
     pub fn add_node_in(&mut self, rack: &str) {
+        self.add_node_with(rack, &[]);
+    }
+
+    fn add_node_with(&mut self, rack: &str, more: &[&str]) {
         let name = format!("node-{}", self.started);
         self.started += 1;
         let mut command = self.sandbox.sailfish();
@@ -63,6 +84,9 @@ impl Cluster {
             "--rack",
             rack,
         ]);
+        command.args(more);
+        // Programs get that of their node.
+        command.env("LANG", "C.UTF-8");
         command.arg("--disk").arg(self.node_disk(self.started - 1));
         let node = Running::start(&mut command);
         node.wait_for_stderr("joined");

@@ -1,6 +1,6 @@
 //! Hadoop Streaming: the command lines of the corpus with what Hadoop itself gave, and what else scripts rely on.
 
-use blackbox::{Finished, Running, Sandbox, sailfish_binary, sorted_lines};
+use blackbox::{Cluster, Finished, Running, Sandbox, sailfish_binary, sorted_lines};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
@@ -30,7 +30,16 @@ fn copy_tree(from: &Path, to: &Path) {
 /// Types a command line behind `sailfish streaming`, in a directory of the sandbox, into a shell.
 fn typed(sandbox: &Sandbox, dir: &str, line: &str) -> Finished {
     let state = sandbox.state();
-    let own = format!("--state {} --disk {}", state.display(), sandbox.disk().display());
+    typed_with(
+        sandbox,
+        dir,
+        line,
+        &format!("--state {} --disk {}", state.display(), sandbox.disk().display()),
+    )
+}
+
+/// The same with these options of ours.
+fn typed_with(sandbox: &Sandbox, dir: &str, line: &str, own: &str) -> Finished {
     let text = format!("exec \"$SAILFISH\" streaming {} {own} --no-sync --memory 64M --slots 2", line.trim());
     let mut command = std::process::Command::new("sh");
     sandbox.clean(&mut command);
@@ -71,9 +80,9 @@ fn names(output: &Path) -> String {
 }
 
 /// What differs from Hadoop in a case; nothing where all is the same.
-fn differences(case: &Path, sandbox: &Sandbox) -> Vec<String> {
+fn differences(case: &Path, sandbox: &Sandbox, dir: &str) -> Vec<String> {
     let mut differences = Vec::new();
-    let output = sandbox.path("case/output");
+    let output = sandbox.path(dir).join("output");
     let text = |name: &str| fs::read_to_string(case.join(name)).ok();
     if let Some(expected) = text("expected.names")
         && expected.trim() != names(&output)
@@ -108,9 +117,7 @@ fn differences(case: &Path, sandbox: &Sandbox) -> Vec<String> {
     differences
 }
 
-#[test]
-fn the_corpus_gives_what_hadoop_gives() {
-    let mut failures = Vec::new();
+fn cases() -> Vec<PathBuf> {
     let mut cases: Vec<PathBuf> = fs::read_dir(corpus())
         .expect("the corpus can be listed")
         .map(|entry| entry.expect("the corpus can be listed").path())
@@ -118,6 +125,13 @@ fn the_corpus_gives_what_hadoop_gives() {
         .collect();
     cases.sort();
     assert!(cases.len() >= 14, "{cases:?}");
+    cases
+}
+
+#[test]
+fn the_corpus_gives_what_hadoop_gives() {
+    let mut failures = Vec::new();
+    let cases = cases();
     for case in &cases {
         let name = case.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let sandbox = Sandbox::new();
@@ -132,10 +146,43 @@ fn the_corpus_gives_what_hadoop_gives() {
             failures.push(format!("{name}: {}", finished.story()));
             continue;
         }
-        failures.extend(differences(case, &sandbox).iter().map(|difference| format!("{name}: {difference}")));
+        failures.extend(
+            differences(case, &sandbox, "case").iter().map(|difference| format!("{name}: {difference}")),
+        );
         sandbox.assert_no_leftovers();
     }
     assert!(failures.is_empty(), "{} of {} cases:\n{}", failures.len(), cases.len(), failures.join("\n"));
+}
+
+/// The same command lines on a server and two nodes, with what they ship.
+#[test]
+fn the_corpus_gives_the_same_in_a_cluster() {
+    let cluster = Cluster::start(2);
+    let own = format!("--server {}", cluster.url);
+    let mut failures = Vec::new();
+    for case in &cases() {
+        let name = case.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if REFUSED_CASES.iter().any(|(each, _)| *each == name) {
+            continue;
+        }
+        let dir = format!("cases/{name}");
+        copy_tree(case, &cluster.sandbox.path(&dir));
+        let line = fs::read_to_string(case.join("command")).expect("a case has a command");
+        let finished = typed_with(&cluster.sandbox, &dir, &line, &own);
+        match finished.status.success() {
+            false => failures.push(format!("{name}: {}", finished.story())),
+            true => {
+                let found = differences(case, &cluster.sandbox, &dir);
+                failures.extend(found.iter().map(|difference| format!("{name}: {difference}")));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} differences:\n{}", failures.len(), failures.join("\n"));
+    let job = "-input in -output o -mapper cat";
+    cluster.sandbox.write("in", "a\n");
+    let both = format!("{own} --state x");
+    typed_with(&cluster.sandbox, "", job, &both).expect_failure(REFUSED, &["--state", "--server"]);
+    typed_with(&cluster.sandbox, "", job, "--token-file x").expect_failure(REFUSED, &["--token-file"]);
 }
 
 #[test]

@@ -6,14 +6,18 @@ use client::Blocking;
 use std::path::PathBuf;
 use trust::Credentials;
 
+/// Name the files where no option does.
+pub const TOKEN_FILE_VARIABLE: &str = "SAILFISH_TOKEN_FILE";
+pub const CA_VARIABLE: &str = "SAILFISH_CA";
+
 /// Given with every `--server`, also behind a subcommand such as `nodes drain`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct CredentialArgs {
     /// File with the token to show the server
-    #[arg(long, global = true, value_name = "FILE", env = "SAILFISH_TOKEN_FILE")]
+    #[arg(long, global = true, value_name = "FILE", env = TOKEN_FILE_VARIABLE)]
     pub token_file: Option<PathBuf>,
     /// Certificate of the authority that the server must have, in PEM [default: the one that the token names]
-    #[arg(long, global = true, value_name = "FILE", env = "SAILFISH_CA")]
+    #[arg(long, global = true, value_name = "FILE", env = CA_VARIABLE)]
     pub ca: Option<PathBuf>,
 }
 

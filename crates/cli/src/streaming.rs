@@ -1,13 +1,14 @@
 //! `sailfish streaming`: a command line of Hadoop Streaming, planned and run as any other job.
 
 use crate::args::StreamingArgs;
+use crate::connect::{CA_VARIABLE, CredentialArgs, Site, TOKEN_FILE_VARIABLE};
 use crate::exit::Failure;
 use crate::job_options::{FunctionText, JobOptions};
 use crate::plan::Plan;
 use crate::run;
 use crate::terminal::{print, tell};
-use ::streaming::{PartitionChoice, Request, StreamingJob};
-use anyhow::{Context, bail};
+use ::streaming::{OwnOptions, PartitionChoice, Request, StreamingJob};
+use anyhow::{Context, bail, ensure};
 use api::{Codec, FileLink, Function, InputFile, JobSpec, PartitionRule, Partitioning, Split};
 use rustix::fs::Access;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,7 @@ fn options(mut job: StreamingJob, start_dir: PathBuf) -> anyhow::Result<JobOptio
     let inputs: Vec<String> =
         job.inputs.iter().map(|path| format!("file:{}", start_dir.join(path).display())).collect();
     job.streaming.properties.push(("mapreduce.input.fileinputformat.inputdir".to_string(), inputs.join(",")));
+    let server = site(&job.own)?;
     let codec = match job.own.codec.as_deref() {
         None => None,
         Some("none") => Some(Codec::None),
@@ -56,6 +58,7 @@ fn options(mut job: StreamingJob, start_dir: PathBuf) -> anyhow::Result<JobOptio
         memory: job.own.memory.clone(),
         slots: job.own.slots,
         state: job.own.state.as_ref().map(PathBuf::from),
+        server,
         disk: job.own.disk.clone(),
         env: job.env.clone(),
         codec,
@@ -68,6 +71,32 @@ fn options(mut job: StreamingJob, start_dir: PathBuf) -> anyhow::Result<JobOptio
         streaming: Some(Box::new(job)),
         ..JobOptions::default()
     })
+}
+
+/// The server that runs the job, where one is named; what it is shown may be named by the variables that other commands
+/// look at.
+fn site(own: &OwnOptions) -> anyhow::Result<Option<Site>> {
+    let Some(url) = own.server.clone() else {
+        let given = own.token_file.as_ref().map(|_| "--token-file").or(own.ca.as_ref().map(|_| "--ca"));
+        ensure!(
+            given.is_none(),
+            "{} is shown to a server: name one with --server",
+            given.unwrap_or_default()
+        );
+        return Ok(None);
+    };
+    ensure!(
+        own.state.is_none(),
+        "--state is for this machine and --server for a cluster: leave one of them out"
+    );
+    let file = |given: &Option<String>, variable: &str| {
+        given.as_ref().map(PathBuf::from).or_else(|| std::env::var_os(variable).map(PathBuf::from))
+    };
+    let credentials = CredentialArgs {
+        token_file: file(&own.token_file, TOKEN_FILE_VARIABLE),
+        ca: file(&own.ca, CA_VARIABLE),
+    };
+    Ok(Some(Site { url, credentials }))
 }
 
 /// A file or directory to ship, as an absolute path.

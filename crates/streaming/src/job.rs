@@ -42,6 +42,10 @@ pub struct OwnOptions {
     pub memory: Option<String>,
     pub slots: Option<u32>,
     pub state: Option<String>,
+    /// A cluster in place of this machine.
+    pub server: Option<String>,
+    pub token_file: Option<String>,
+    pub ca: Option<String>,
     pub disk: Vec<String>,
     pub codec: Option<String>,
     pub overwrite: bool,
@@ -182,6 +186,9 @@ impl Reading {
                 })?);
             }
             "state" => self.own.state = text(),
+            "server" => self.own.server = text(),
+            "token-file" => self.own.token_file = text(),
+            "ca" => self.own.ca = text(),
             "disk" => self.own.disk.extend(text()),
             "codec" => self.own.codec = text(),
             "name" => self.own_name = text(),
