@@ -35,7 +35,10 @@ fn parts(cluster: &Cluster, output: &str) -> Vec<(String, Vec<u8>)> {
 fn left_on(disk: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(disk).expect("a node has made its disk");
     let names = entries.map(|entry| entry.expect("a disk can be listed").file_name());
-    names.map(|name| name.to_string_lossy().into_owned()).filter(|name| !name.ends_with(".lock") && name != ".sailfish-shipped").collect()
+    names
+        .map(|name| name.to_string_lossy().into_owned())
+        .filter(|name| !name.ends_with(".lock") && name != ".sailfish-shipped")
+        .collect()
 }
 
 #[test]
@@ -253,7 +256,6 @@ fn what_cannot_be_is_refused_and_told() {
         &mut cluster.job(&["--input", "in.txt", "--output", "out", "--keep-ifiles"]),
         &["in a cluster yet"],
     );
-    check(&mut cluster.job(&["--input", "-", "--output", "out"]), &["--input -"]);
     let sized = |url| [&run[..], &["--memory", "64M", "--slots", "1", "--server", url]].concat();
     check(cluster.sandbox.sailfish().args(sized("http://127.0.0.1:1")), &["cannot reach the server"]);
     check(cluster.sandbox.sailfish().args(sized("nowhere")), &["no address of a server"]);

@@ -1,9 +1,10 @@
 //! Programs and files that travel with their jobs, by the hash of their content.
 
-use blackbox::{Cluster, Fifo, Running, part_lines};
+use blackbox::{Cluster, Fifo, Running, corpus, part_lines};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Asks the control port as anybody could; the status and the body.
@@ -17,7 +18,8 @@ fn ask(cluster: &Cluster, head: &str, body: &[u8]) -> (u16, String) {
     };
     let (first, rest) = head.split_once('\n').unwrap_or((head, ""));
     let rest = rest.replace('\n', "\r\n");
-    write!(stream, "{first} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{length}{rest}\r\n").expect("it reads");
+    write!(stream, "{first} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{length}{rest}\r\n")
+        .expect("it reads");
     stream.write_all(body).expect("it reads");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("it answers");
@@ -160,8 +162,13 @@ fn a_program_of_one_task_finds_its_files() {
     let near = cluster.sandbox.state();
     let mut command = cluster.sandbox.sailfish();
     command.args(["submit", "--state"]).arg(near).args(files).args(["--", "./prog.sh"]);
-    let submit = cluster.sandbox.sailfish().args(["submit", "--server", &cluster.url, "--wait"]).args(files)
-        .args(["--", "./prog.sh"]).output();
+    let submit = cluster
+        .sandbox
+        .sailfish()
+        .args(["submit", "--server", &cluster.url, "--wait"])
+        .args(files)
+        .args(["--", "./prog.sh"])
+        .output();
     let far = String::from_utf8(submit.expect("a binary").stdout).expect("text");
     let near = Running::start(&mut command).wait().expect_success().text();
     for said in [&far, &near] {
@@ -176,6 +183,36 @@ fn a_program_of_one_task_finds_its_files() {
     assert_eq!(figure(&cluster, "sailfish_shipped_received_total"), 2);
     cluster.stop_node();
     let left = std::fs::read_dir(cluster.node_disk(0)).expect("a disk");
-    let left: Vec<_> = left.map(|entry| entry.expect("a disk").file_name()).collect();
+    let names = left.map(|entry| entry.expect("a disk").file_name().to_string_lossy().into_owned());
+    let left: Vec<String> = names.filter(|name| !name.ends_with(".lock")).collect();
     assert_eq!(left, [".sailfish-shipped"]);
+}
+
+/// What is piped in, and what lies in a file, is read by map tasks of two nodes as on one machine.
+#[test]
+fn standard_input_travels() {
+    let cluster = Cluster::start(2);
+    let text = corpus(6 << 20);
+    let file = cluster.sandbox.write("in.txt", &text);
+    let job = ["--mapper", "builtin:words", "--reducer", "builtin:sum", "--partitions", "3"];
+    let run = |input: &str, output: &str, stdin: Stdio| {
+        let args = [&["--input", input][..], &job, &["--output", output]].concat();
+        Running::start_with_stdin(&mut cluster.job(&args), stdin).wait().expect_success();
+        cluster.sandbox.concatenated(&cluster.sandbox.path(output))
+    };
+    let expected = run("in.txt", "named", Stdio::null());
+    let open = std::fs::File::open(&file).expect("a file");
+    assert!(run("-", "redirected", open.into()) == expected, "the outputs differ");
+    let mut cat = Command::new("cat").arg(&file).stdout(Stdio::piped()).spawn().expect("cat");
+    let pipe = cat.stdout.take().expect("a pipe");
+    assert!(run("-", "piped", pipe.into()) == expected, "the outputs differ");
+    cat.wait().expect("cat ends");
+    // The same content by either way.
+    assert_eq!(figure(&cluster, "sailfish_shipped_received_total"), 1);
+    let large = std::fs::File::create(cluster.sandbox.path("large")).expect("a file");
+    large.set_len(3 << 30).expect("a file with a hole");
+    let open = std::fs::File::open(cluster.sandbox.path("large")).expect("a file");
+    let refused =
+        Running::start_with_stdin(&mut cluster.job(&["--input", "-", "--output", "out"]), open).wait();
+    refused.expect_failure(2, &["--input -", "on a path that all share"]);
 }

@@ -9,6 +9,7 @@ use crate::standard_input::{self, StandardInput};
 use crate::standard_output::{self, PrivateOutput};
 use crate::{duration, machine, memory_size, remote, store, streaming};
 use anyhow::{Context, anyhow, bail, ensure};
+use api::shipping::SHIPPED_FILE_BYTES_MAX;
 use api::{Codec, Formats, Function, InputFile, JobSpec, Layout, RecordFormat, Split};
 use mapreduce::layout::{self, LayoutRequest};
 use std::path::{Path, PathBuf};
@@ -55,7 +56,7 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
     // A built-in reducer folds on the map side as well, where nothing else does.
     let combiner = combiner.or_else(|| reducer.clone().filter(reducer::combines_by_itself));
     let combines = combiner.is_some();
-    let standard_input = inputs.take_standard_input(&disks[0], formats.input)?;
+    let standard_input = inputs.take_standard_input(&disks[0], formats.input, options.server.is_some())?;
     let inputs = inputs.files;
     let input_bytes = inputs.iter().map(|input| input.size_bytes).sum();
     // Its error names the option.
@@ -176,9 +177,12 @@ impl Inputs {
         &mut self,
         dir: &Path,
         format: RecordFormat,
+        travels: bool,
     ) -> anyhow::Result<Option<std::fs::File>> {
         let Some(place) = self.standard_input_at else { return Ok(None) };
-        let StandardInput { input, file } = standard_input::take(dir)?;
+        // To a cluster it travels as a file.
+        let bytes_max = travels.then_some(SHIPPED_FILE_BYTES_MAX);
+        let StandardInput { input, file } = standard_input::take(dir, bytes_max)?;
         mapper::input::check_whole_records(std::slice::from_ref(&input), format).context("--input")?;
         self.files.insert(place, input);
         Ok(Some(file))
@@ -223,9 +227,6 @@ fn check_conflicts(options: &JobOptions) -> anyhow::Result<()> {
             bail!("{option} does not go with --output -: {reason}; leave one of them out");
         }
     }
-    if options.server.is_some() && options.input.iter().any(|input| input == standard_input::ARGUMENT) {
-        bail!("--input - does not go with --server: nodes cannot read the standard input of this process");
-    }
     if options.combiner.is_some() && options.reducer.is_none() {
         bail!("--combiner without --reducer would write partial results: add a --reducer");
     }
@@ -261,10 +262,10 @@ pub(crate) fn function(
     let Some(written) = written else { return Ok(None) };
     let mut function =
         Function::parse(&written.text).with_context(|| format!("{option} {:?}", written.text))?;
-    if let Function::Command { words } = &mut function {
-        if let Some(absolute) = absolute_program(&words[0], &written.dir, files) {
-            words[0] = absolute;
-        }
+    if let Function::Command { words } = &mut function
+        && let Some(absolute) = absolute_program(&words[0], &written.dir, files)
+    {
+        words[0] = absolute;
     }
     Ok(Some(function))
 }

@@ -17,6 +17,8 @@ const SYSTEM_FOLDERS: &[&str] = &["/usr", "/bin", "/sbin"];
 pub fn ship_job(connection: &Blocking, spec: &mut JobSpec) -> Result<(), Failure> {
     let mut paths: BTreeSet<PathBuf> = spec.files.iter().cloned().collect();
     paths.extend(spec.streaming.iter().flat_map(|streaming| &streaming.links).map(|link| link.path.clone()));
+    let inputs = spec.inputs.iter().map(|input| input.path.clone());
+    paths.extend(inputs.filter(|path| mapper::input::is_standard_input(path)));
     for function in [&spec.mapper, &spec.combiner, &spec.reducer].into_iter().flatten() {
         if let Function::Command { words } = function {
             paths.extend(program(words));

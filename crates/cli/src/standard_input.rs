@@ -1,9 +1,9 @@
 //! `--input -`: standard input, made a file that attempts can read again and again.
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use api::InputFile;
 use std::fs::File;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -29,20 +29,35 @@ pub fn check(arguments: &[String]) -> anyhow::Result<()> {
 }
 
 /// Takes standard input. A regular file that is read from its start is used where it lies; all else is copied
-/// into a file in `dir` that never has a name, so that nothing is left of it however the process ends.
-pub fn take(dir: &Path) -> anyhow::Result<StandardInput> {
+/// into a file in `dir` that never has a name, so that nothing is left of it however the process ends. With a limit, more
+/// bytes are refused.
+pub fn take(dir: &Path, bytes_max: Option<u64>) -> anyhow::Result<StandardInput> {
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().context("reading standard input")?;
-    let mut source = File::from(stdin);
+    let source = File::from(stdin);
     let is_file = source.metadata().is_ok_and(|metadata| metadata.is_file());
     let at_start = is_file && rustix::fs::tell(&source).is_ok_and(|offset| offset == 0);
     // It may have been opened by somebody with more rights; then it is copied.
     if at_start && let Ok(input) = mapper::input::pin_open_file(source.as_fd()) {
+        check_size(input.size_bytes, bytes_max)?;
         return Ok(StandardInput { input, file: source });
     }
     let where_to = || format!("copying standard input to {}", dir.display());
     std::fs::create_dir_all(dir).with_context(where_to)?;
     let mut file = tempfile::tempfile_in(dir).with_context(where_to)?;
-    std::io::copy(&mut source, &mut file).with_context(where_to)?;
+    // One byte more than may be tells that there are too many.
+    let mut source = source.take(bytes_max.map_or(u64::MAX, |bytes| bytes.saturating_add(1)));
+    let copied = std::io::copy(&mut source, &mut file).with_context(where_to)?;
+    check_size(copied, bytes_max)?;
     let input = mapper::input::pin_open_file(file.as_fd()).context("reading standard input")?;
     Ok(StandardInput { input, file })
+}
+
+fn check_size(bytes: u64, bytes_max: Option<u64>) -> anyhow::Result<()> {
+    match bytes_max {
+        Some(bytes_max) if bytes > bytes_max => bail!(
+            "--input -: standard input has more than {bytes_max} bytes, which is the most that is sent to the nodes of a \
+             cluster; put it into a file on a path that all share"
+        ),
+        _ => Ok(()),
+    }
 }

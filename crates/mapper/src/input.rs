@@ -55,7 +55,7 @@ pub fn name(input: &InputFile) -> String {
 }
 
 /// Whether a path is one that [`pin_open_file`] gave: `/proc/PROCESS/fd/NUMBER`.
-fn is_standard_input(path: &Path) -> bool {
+pub fn is_standard_input(path: &Path) -> bool {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let parts: Vec<&str> = path.to_str().unwrap_or_default().split('/').collect();
     matches!(parts[..], ["", "proc", process, "fd", number] if is_number(process) && is_number(number))

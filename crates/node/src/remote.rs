@@ -98,7 +98,7 @@ impl Remote {
             TaskFailure::new(Blame::Environment, format!("cannot learn what job {job} is: {error}"))
         })?;
         let disk_dirs = self.disks.create(job)?;
-        let files = JobFiles::new(&brief.spec.shipped, &disk_dirs);
+        let mut files = JobFiles::new(&brief.spec.shipped, &disk_dirs);
         files.put_into_spec(&mut brief.spec);
         let run = Arc::new(JobRun {
             spec: Arc::new(brief.spec),

@@ -7,10 +7,13 @@ use client::{ClientError, NodeLink};
 use shipped::{Depot, ShippedError};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
 /// In the first directory of a job. Files lie beside each other as far as their names let them: programs look there
 /// for what they import.
 const DIRECTORY: &str = "shipped";
@@ -19,10 +22,17 @@ const OWNER: &str = "";
 /// Another job may push a file out of the cache before it was copied.
 const TRIES_MAX: u32 = 3;
 
+/// A file, and the place of its copy.
+struct Placed {
+    file: ShippedFile,
+    place: PathBuf,
+    /// Set for inputs: readers refuse one that has another time than at submit.
+    modified: Option<SystemTime>,
+}
+
 /// The files of one job on this node.
 pub(crate) struct JobFiles {
-    /// Each with the place of its copy.
-    files: Vec<(ShippedFile, PathBuf)>,
+    files: Vec<Placed>,
     are_here: Mutex<bool>,
 }
 
@@ -45,14 +55,14 @@ impl JobFiles {
                 true => dir.join(DIRECTORY).join(&name),
                 false => dir.join(format!("{DIRECTORY}-{index}")).join(&name),
             };
-            (file.clone(), place)
+            Placed { file: file.clone(), place, modified: None }
         };
         let files = shipped.iter().enumerate().map(place).collect();
         Self { files, are_here: Mutex::new(false) }
     }
 
     fn local(&self, path: &Path) -> Option<&PathBuf> {
-        self.files.iter().find(|(file, _)| file.path == path).map(|(_, place)| place)
+        self.files.iter().find(|each| each.file.path == path).map(|each| &each.place)
     }
 
     fn replace(&self, path: &mut PathBuf) {
@@ -69,7 +79,16 @@ impl JobFiles {
     }
 
     /// Names the copies where a specification names the originals.
-    pub fn put_into_spec(&self, spec: &mut JobSpec) {
+    pub fn put_into_spec(&mut self, spec: &mut JobSpec) {
+        for input in &mut spec.inputs {
+            if let Some(placed) = self.files.iter_mut().find(|each| each.file.path == input.path) {
+                // In seconds, which every file system remembers.
+                let seconds = u64::try_from(input.mtime_ns).unwrap_or(0) / NANOS_PER_SECOND;
+                input.mtime_ns = (seconds * NANOS_PER_SECOND) as i64;
+                input.path.clone_from(&placed.place);
+                placed.modified = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+            }
+        }
         spec.files.iter_mut().for_each(|file| self.replace(file));
         let links = spec.streaming.iter_mut().flat_map(|streaming| &mut streaming.links);
         links.for_each(|link| self.replace(&mut link.path));
@@ -97,12 +116,12 @@ impl JobFiles {
         if *are_here {
             return Ok(());
         }
-        for (file, place) in &self.files {
+        for placed in &self.files {
             if cancelled.load(Ordering::Relaxed) {
                 return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
             }
-            bring_one(file, place, link, cache).map_err(|error| {
-                let shown = file.path.display();
+            bring_one(placed, link, cache).map_err(|error| {
+                let shown = placed.file.path.display();
                 TaskFailure::new(
                     Blame::Environment,
                     format!("cannot get the file {shown} of the job: {error}"),
@@ -114,13 +133,9 @@ impl JobFiles {
     }
 }
 
-fn bring_one(
-    file: &ShippedFile,
-    place: &Path,
-    link: &NodeLink,
-    cache: &Arc<Depot>,
-) -> Result<(), FetchError> {
-    let failed = |source| FetchError::Kept(ShippedError::Io { path: place.to_path_buf(), source });
+fn bring_one(placed: &Placed, link: &NodeLink, cache: &Arc<Depot>) -> Result<(), FetchError> {
+    let Placed { file, place, modified } = placed;
+    let failed = |source| FetchError::Kept(ShippedError::Io { path: place.clone(), source });
     if let Some(parent) = place.parent() {
         std::fs::create_dir_all(parent).map_err(failed)?;
     }
@@ -132,7 +147,8 @@ fn bring_one(
             _ => {}
         }
         if cache.copy_out(OWNER, file.sha256, place, file.executable)? {
-            return Ok(());
+            let Some(modified) = *modified else { return Ok(()) };
+            return File::open(place).and_then(|copy| copy.set_modified(modified)).map_err(failed);
         }
         tries += 1;
         match fetch(file, link, cache) {
@@ -167,7 +183,7 @@ mod tests {
     #[test]
     fn copies_take_the_place_of_originals() {
         let list = [shipped("/a/map.py"), shipped("/a/words"), shipped("/b/map.py")];
-        let files = JobFiles::new(&list, &[PathBuf::from("/disk/job")]);
+        let mut files = JobFiles::new(&list, &[PathBuf::from("/disk/job")]);
         let command = |program: &str| {
             Some(Function::Command { words: vec![program.to_string(), "/a/words".to_string()] })
         };
