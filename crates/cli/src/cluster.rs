@@ -1,10 +1,10 @@
 //! `sailfish server`, `sailfish node`, `sailfish local`: the processes of a cluster.
 
-use crate::exit::Failure;
+use crate::exit::{FAILED, Failure};
 use crate::terminal::{print, tell};
 use crate::{machine, memory_size, store};
 use anyhow::{Context, anyhow, ensure};
-use api::control::{NodeInfo, PROTOCOL_VERSION};
+use api::control::{ErrorCode, NodeInfo, PROTOCOL_VERSION};
 use api::shipping::SHIPPED_FILE_BYTES_MAX;
 use client::{Blocking, NodeLink};
 use data_port::DataPort;
@@ -20,12 +20,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use trust::Credentials;
 
 mod args;
 mod data_port;
 mod entrance;
 mod local;
+mod supervise;
 
 pub use args::{LocalArgs, NodeArgs, ServerArgs};
 pub use local::run as run_local;
@@ -33,6 +35,9 @@ pub use local::run as run_local;
 /// On the first disk of a node.
 const CACHE_DIR: &str = ".sailfish-shipped";
 const CACHE_BYTES_MAX: u64 = 4 << 30;
+/// The server sees within this time that the process before has gone: its lease, and some more.
+const JOIN_MAX: Duration = Duration::from_secs(15);
+const JOIN_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// Waits for Ctrl-C, a request to terminate, or with `with_parent` the end of standard input.
 fn until_told(with_parent: bool, act: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
@@ -122,6 +127,9 @@ pub fn run_server(args: &ServerArgs) -> Result<(), Failure> {
 
 /// Runs tasks until told to stop. A node that the server has given up comes back as a new one.
 pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
+    if args.supervise {
+        return supervise::run(args);
+    }
     machine::raise_open_file_limit();
     let mut info = node_info(args).map_err(Failure::refused)?;
     let credentials = args.credentials.read()?;
@@ -147,9 +155,10 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         kill.kill_all();
         std::process::exit(0);
     })?;
+    let mut again = args.again;
     while !stopping.load(Ordering::Relaxed) {
-        let connection = Blocking::with(&args.server, &credentials).map_err(Failure::from_client)?;
-        let link = NodeLink::join(connection, &info).map_err(Failure::from_client)?;
+        let link = join(args, &credentials, &info, again)?;
+        again = true;
         let (node, incarnation) = (link.node(), link.incarnation().to_string());
         tell(&format!("sailfish: {} joined {} as {node}", info.name, args.server));
         let sandbox = sandbox(args, link.must_sandbox()).map_err(Failure::refused)?;
@@ -183,6 +192,32 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Joins the server. A node that comes again may come before the server knows that the one of its name has gone; and a
+/// server that is away for long is no reason to end for good.
+fn join(
+    args: &NodeArgs,
+    credentials: &Credentials,
+    info: &NodeInfo,
+    again: bool,
+) -> Result<NodeLink, Failure> {
+    let started = Instant::now();
+    loop {
+        let connection = Blocking::with(&args.server, credentials).map_err(Failure::from_client)?;
+        match NodeLink::join(connection, info) {
+            Ok(link) => return Ok(link),
+            Err(error)
+                if again && error.code() == Some(ErrorCode::Refused) && started.elapsed() < JOIN_MAX =>
+            {
+                std::thread::sleep(JOIN_AGAIN_AFTER);
+            }
+            Err(error) if again && error.is_silence() => {
+                return Err(Failure { code: FAILED, ..Failure::from_client(error) });
+            }
+            Err(error) => return Err(Failure::from_client(error)),
+        }
+    }
+}
+
 /// Files of jobs that this node, or one before it on the same disk, has fetched.
 fn file_cache(args: &NodeArgs, disk: &Path) -> anyhow::Result<Arc<Depot>> {
     let text = args.shipped_max.as_deref();
@@ -209,6 +244,11 @@ fn sandbox(args: &NodeArgs, server_wants: bool) -> anyhow::Result<Option<Sandbox
     Ok(Some(Sandbox { readable: args.sandbox_read.clone(), writable: Vec::new(), memory_bytes }))
 }
 
+fn default_name() -> String {
+    let host = rustix::system::uname();
+    format!("{}-{}", host.nodename().to_string_lossy(), std::process::id())
+}
+
 fn node_info(args: &NodeArgs) -> anyhow::Result<NodeInfo> {
     let memory_bytes = match &args.memory {
         Some(text) => memory_size::parse(text).with_context(|| format!("--memory {text:?}"))?,
@@ -219,10 +259,7 @@ fn node_info(args: &NodeArgs) -> anyhow::Result<NodeInfo> {
     ensure!((1..=slots_max).contains(&slots), "--slots {slots} is out of range: give 1 to {slots_max}");
     let name = match &args.name {
         Some(name) => name.clone(),
-        None => {
-            let host = rustix::system::uname();
-            format!("{}-{}", host.nodename().to_string_lossy(), std::process::id())
-        }
+        None => default_name(),
     };
     ensure!(!name.is_empty() && name.len() <= args::NAME_BYTES_MAX, "--name {name:?}: give 1 to 100 bytes");
     Ok(NodeInfo {

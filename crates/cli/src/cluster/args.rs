@@ -93,6 +93,13 @@ pub struct NodeArgs {
     /// Name that no other node has [default: the host's, with the number of the process]
     #[arg(long)]
     pub name: Option<String>,
+    /// Start the node as a process of its own, and start it again when it crashes; not when it is told to end, was
+    /// drained or is refused
+    #[arg(long)]
+    pub supervise: bool,
+    /// Comes after one that crashed
+    #[arg(long, hide = true)]
+    pub again: bool,
     /// End when standard input ends
     #[arg(long, hide = true)]
     pub with_parent: bool,

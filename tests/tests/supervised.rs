@@ -1,0 +1,68 @@
+//! Nodes that are watched and started again when they crash.
+
+use blackbox::{Cluster, Running, part_lines};
+use rustix::process::{Pid, Signal, kill_process};
+
+fn kill(process: u32) {
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+    kill_process(pid.expect("the number of a process"), Signal::KILL).expect("it lives");
+}
+
+/// Whether a process is there and has not ended.
+fn lives(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+#[test]
+fn a_node_that_is_killed_comes_back_and_the_job_ends_right() {
+    let mut cluster = Cluster::start(0);
+    cluster.add_supervised_node();
+    cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
+    let (mut here, silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
+    let go = cluster.sandbox.path("go");
+    let wait = format!("echo here > '{}'; read line < '{}'", here.text(), silent.text());
+    let text = format!("#!/bin/sh\n[ -e '{}' ] || {{ {wait}; }}\nexec cat\n", go.display());
+    cluster.sandbox.script("hangs.sh", &text);
+    let args = ["--input", "in.txt", "--mapper", "builtin:identity", "--reducer", "./hangs.sh"];
+    let job = Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat()));
+    assert_eq!(here.read_line(), "here");
+    cluster.sandbox.write("go", "");
+    let first = cluster.watched_by(0).expect("a node");
+    kill(first);
+    cluster.node(0).wait_for_stderr("starts again");
+    cluster.node(0).wait_for_stderr("as node-2");
+    job.wait().expect_success();
+    let bytes = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
+    assert_eq!(part_lines(&bytes), [b"a\t2", b"b\t1", b"b\t3"]);
+    // With the process that watches goes the node, however that one ends.
+    let second = cluster.watched_by(0).expect("a node");
+    assert!(second != first && lives(second));
+    cluster.kill_node();
+    let deadline = std::time::Instant::now() + blackbox::WAIT_MAX;
+    while lives(second) {
+        assert!(std::time::Instant::now() < deadline, "an orphan stays");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_ends_for_good_is_not_started_again() {
+    let mut cluster = Cluster::start(0);
+    cluster.add_supervised_node();
+    // The name is taken.
+    let taken = ["node", "--supervise", "--name", "node-0", "--disk", "other-disk"];
+    let taken = Running::start(&mut cluster.sailfish(&taken)).wait().expect_failure(2, &["node-0"]);
+    assert!(!taken.stderr.contains("starts again"), "{}", taken.stderr);
+    let wrong = ["node", "--supervise", "--slots", "0", "--disk", "other-disk"];
+    Running::start(&mut cluster.sailfish(&wrong)).wait().expect_failure(2, &["--slots 0"]);
+    // Told to end, it passes that on.
+    let node = cluster.watched_by(0).expect("a node");
+    cluster.stop_node();
+    assert!(!lives(node));
+    // Drained, it does not come back.
+    cluster.add_supervised_node();
+    cluster.add_node();
+    Running::start(&mut cluster.sailfish(&["nodes", "drain", "node-1"])).wait().expect_success();
+    cluster.wait_for_node(0);
+}
