@@ -93,3 +93,28 @@ fn jobs_that_wait_outlive_the_server() {
         Running::start(&mut cluster.sailfish(&["wait", job])).wait().expect_success();
     }
 }
+
+/// What a dead node ran goes to another one within 15 seconds of the last word heard from it, by the server's own rows.
+#[test]
+fn what_a_dead_node_ran_is_given_to_another() {
+    let mut cluster = Cluster::start(1);
+    let (mut here, silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
+    let go = cluster.sandbox.path("go");
+    let wait = format!("echo here > '{}'; read line < '{}'", here.text(), silent.text());
+    let program = format!("[ -e '{}' ] || {{ {wait}; }}; echo done", go.display());
+    let mut submit = cluster.sailfish(&["submit", "--retries", "1", "--wait"]);
+    let submitted = Running::start(submit.args(["--", "sh", "-c", &program]));
+    assert_eq!(here.read_line(), "here");
+    cluster.add_node();
+    cluster.sandbox.write("go", "");
+    cluster.kill_node();
+    assert!(submitted.wait().expect_success().text().contains("done"));
+    let question = "select count(*) as attempts, max(assigned_ns) - (select last_seen_ns from nodes where name = \
+                    'node-0') as waited_ns from attempts where job = 1";
+    let rows = Running::start(&mut cluster.sailfish(&["state", "--json", question])).wait().expect_success();
+    let rows: serde_json::Value = serde_json::from_str(rows.text().trim()).expect("rows in JSON");
+    let row = if rows.is_array() { &rows[0] } else { &rows };
+    assert_eq!(row["attempts"], 2, "{rows}");
+    let waited_ns = row["waited_ns"].as_i64().expect("a number");
+    assert!((0..15_000_000_000).contains(&waited_ns), "{rows}");
+}

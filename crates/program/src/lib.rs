@@ -21,6 +21,7 @@
 
 mod context;
 mod find;
+mod launch;
 mod reports;
 mod running;
 mod sandbox;

@@ -2,17 +2,21 @@
 
 use crate::context::{FunctionContext, Programs, cancelled_failure};
 use crate::find::find_program;
+use crate::launch::{Started, launch};
 use crate::reports::Reports;
-use crate::sandbox::{Prepared, Sandbox};
+use crate::sandbox::Sandbox;
 use crate::standard_error;
 use api::{Blame, TaskFailure};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use rustix::process::{Pid, WaitId, WaitIdOptions};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{ChildStdin, ChildStdout, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
@@ -22,7 +26,7 @@ use std::time::Duration;
 const PIPE_BYTES: usize = 256 << 10;
 
 /// How long a program is tried to be started that something still writes.
-const BUSY_TRIES_MAX: u32 = 100;
+const BUSY_TRIES_MAX: u32 = 500;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// What to run and where.
@@ -190,8 +194,8 @@ where
     OnThread: FnOnce() -> Result<T, TaskFailure> + Send,
     OnCaller: FnOnce() -> Result<C, TaskFailure>,
 {
-    let mut child = start(spec)?;
-    let group = child.id() as i32;
+    let Started { pid, stdin, stdout, stderr } = start(spec)?;
+    let group = pid.as_raw_pid();
     context.programs.register(group, &context.cancelled);
     let run = Run {
         programs: &context.programs,
@@ -199,14 +203,11 @@ where
         abandoned: Arc::default(),
         any_exit_code: context.any_exit_code,
     };
-    let stdin = child.stdin.take();
-    let stdout = child.stdout.take().expect("standard output is piped");
-    let stderr = child.stderr.take().expect("standard error is piped");
-    for pipe in [stdin.as_ref().map(AsFd::as_fd), Some(stdout.as_fd())].into_iter().flatten() {
+    for pipe in [stdin.as_fd(), stdout.as_fd()] {
         let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
     }
     let log = spec.stderr_log.as_deref().and_then(open_log);
-    let feed = Feed { stdin, abandoned: run.abandoned.clone(), unread_bytes: 0 };
+    let feed = Feed { stdin: Some(stdin), abandoned: run.abandoned.clone(), unread_bytes: 0 };
     let (on_thread, on_caller) = roles(feed, stdout);
     let (thread_outcome, caller_outcome, tail) = std::thread::scope(|scope| {
         let drainer = scope.spawn(move || standard_error::drain(stderr, log, &context.reports));
@@ -217,7 +218,7 @@ where
         join(waiter);
         (thread_outcome, caller_outcome, join(drainer))
     });
-    let status = child.wait().map_err(|error| {
+    let status = Started::wait(pid).map_err(|error| {
         TaskFailure::new(Blame::Environment, format!("waiting for {:?}: {error}", spec.words[0]))
     })?;
     // A side that failed has killed the program, so its reason comes before the signal.
@@ -235,39 +236,24 @@ fn join<T>(handle: ScopedJoinHandle<'_, T>) -> T {
 }
 
 fn open_log(path: &Path) -> Option<File> {
-    File::options().create(true).append(true).open(path).ok()
+    let not_through_links = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+    File::options().create(true).append(true).custom_flags(not_through_links).open(path).ok()
 }
 
-fn start(spec: &ProgramSpec) -> Result<Child, TaskFailure> {
+fn start(spec: &ProgramSpec) -> Result<Started, TaskFailure> {
     let executable = find_program(&spec.words, &spec.work_dir, &spec.start_dir, &spec.env)
         .map_err(|error| TaskFailure::new(Blame::UserData, error.to_string()))?;
-    let mut command = Command::new(&executable);
-    command.args(&spec.words[1..]).current_dir(&spec.work_dir).process_group(0);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.env_clear();
-    command.envs(std::env::vars_os().filter(|(name, _)| passes_through(name.as_encoded_bytes())));
-    command.envs(spec.env.iter().map(|(name, value)| (name, value)));
-    let parent = rustix::process::getpid();
     let prepared = spec.sandbox.as_ref().map(|sandbox| sandbox.prepare(&executable, &spec.work_dir));
-    let mut prepared = prepared.transpose()?;
-    // SAFETY: the closure makes only system calls, all safe to make between fork and exec; what it needs was allocated
-    // before.
-    unsafe {
-        command.pre_exec(move || {
-            // A kill -9 of the engine ends the program too. The parent may have died before the call.
-            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-            match rustix::process::getppid() {
-                Some(now) if now == parent => {}
-                _ => return Err(std::io::Error::from(ErrorKind::Interrupted)),
-            }
-            prepared.as_mut().map_or(Ok(()), Prepared::put_on)
-        });
-    }
-    spawn(&mut command).map_err(|error| {
+    let prepared = prepared.transpose()?;
+    let environment = environment(spec);
+    let start_once = || launch(&executable, &spec.words, &environment, &spec.work_dir, prepared.as_ref());
+    unless_busy(start_once).map_err(|error| {
         let program = &spec.words[0];
         // The file was found above, so what is missing is the interpreter that its first line names.
         let (blame, what) = match error.kind() {
             ErrorKind::NotFound => (Blame::UserData, "its interpreter or the work directory is not there"),
+            ErrorKind::InvalidInput => (Blame::UserData, "a zero byte in a word"),
+            ErrorKind::ExecutableFileBusy => (Blame::Environment, "something has it open for writing"),
             ErrorKind::PermissionDenied => (Blame::UserData, "it is not executable"),
             _ => (Blame::Environment, "it cannot be started"),
         };
@@ -276,19 +262,25 @@ fn start(spec: &ProgramSpec) -> Result<Child, TaskFailure> {
     })
 }
 
-/// A file that was written a moment ago may still be open for writing in a child that another thread has forked and that
-/// has not come to its exec.
-fn spawn(command: &mut Command) -> std::io::Result<Child> {
+/// A file that was written a moment ago may still be open for writing in a child that another thread is starting, until
+/// that child is its program. The kernel refuses to run such a file.
+fn unless_busy(start: impl Fn() -> std::io::Result<Started>) -> std::io::Result<Started> {
     let mut tries = 0;
     loop {
         tries += 1;
-        match command.spawn() {
+        match start() {
             Err(error) if error.kind() == ErrorKind::ExecutableFileBusy && tries < BUSY_TRIES_MAX => {
                 std::thread::sleep(BUSY_PAUSE);
             }
             other => return other,
         }
     }
+}
+
+/// What the program finds in its environment.
+fn environment(spec: &ProgramSpec) -> BTreeMap<OsString, OsString> {
+    let kept = std::env::vars_os().filter(|(name, _)| passes_through(name.as_encoded_bytes()));
+    kept.chain(spec.env.iter().map(|(name, value)| (name.into(), value.into()))).collect()
 }
 
 fn passes_through(name: &[u8]) -> bool {

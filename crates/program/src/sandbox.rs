@@ -5,7 +5,9 @@ use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
     RulesetError, Scope, path_beneath_rules,
 };
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// The rules that a kernel must know: before its third version Landlock lets files be cut off that may not be written.
@@ -89,10 +91,13 @@ impl Sandbox {
 
     /// The rules for a program in its work directory, to be put on between fork and exec.
     pub(crate) fn prepare(&self, executable: &Path, work_dir: &Path) -> Result<Prepared, TaskFailure> {
-        let rules = self.rules(executable, work_dir).map_err(|error| {
+        let failure = |error: &dyn std::fmt::Display| {
             TaskFailure::new(Blame::Environment, format!("cannot make the sandbox of a program: {error}"))
-        })?;
-        Ok(Prepared { rules: Some(rules), memory_bytes: self.memory_bytes })
+        };
+        let rules = self.rules(executable, work_dir).map_err(|error| failure(&error))?;
+        let rules: Option<OwnedFd> = rules.into();
+        let rules = rules.ok_or_else(|| failure(&"the kernel gave no rules"))?;
+        Ok(Prepared { rules, memory_bytes: self.memory_bytes })
     }
 
     fn rules(&self, executable: &Path, work_dir: &Path) -> Result<RulesetCreated, RulesetError> {
@@ -119,30 +124,33 @@ fn ruleset() -> Result<Ruleset, RulesetError> {
 
 /// Rules that are open and ready: to put them on takes system calls alone.
 pub(crate) struct Prepared {
-    rules: Option<RulesetCreated>,
+    rules: OwnedFd,
     memory_bytes: Option<u64>,
 }
 
 impl Prepared {
-    /// Binds this process, for good, with all that it becomes.
-    pub fn put_on(&mut self) -> std::io::Result<()> {
+    /// Binds this process, for good, with all that it becomes. Called by a child that shares the engine's memory:
+    /// nothing is changed there, allocated or dropped.
+    pub fn put_on(&self) -> Result<(), Errno> {
         limit(Resource::Core, 0)?;
         limit(Resource::Nofile, OPEN_FILES_MAX)?;
         if let Some(bytes) = self.memory_bytes {
             limit(Resource::As, bytes)?;
         }
-        let rules = self.rules.take().ok_or(std::io::ErrorKind::InvalidInput)?;
-        match rules.restrict_self() {
-            Ok(_) => Ok(()),
-            Err(_) => Err(std::io::Error::last_os_error()),
+        rustix::thread::set_no_new_privs(true)?;
+        // `RulesetCreated::restrict_self` does the same and closes the rules, which the engine has to close.
+        // SAFETY: takes two numbers and changes what this process may do.
+        match unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.rules.as_raw_fd(), 0) } {
+            0 => Ok(()),
+            _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
         }
     }
 }
 
 /// Lowers a limit; one that is lower already stays.
-fn limit(resource: Resource, maximum: u64) -> std::io::Result<()> {
+fn limit(resource: Resource, maximum: u64) -> Result<(), Errno> {
     let now = getrlimit(resource);
     let lowered = |limit: Option<u64>| Some(limit.map_or(maximum, |limit| limit.min(maximum)));
     let new = Rlimit { current: lowered(now.current), maximum: lowered(now.maximum) };
-    Ok(setrlimit(resource, new)?)
+    setrlimit(resource, new)
 }

@@ -261,14 +261,62 @@ fn the_log_has_a_limit() {
     pipe(&context, &["sh", "-c", "echo hello >&2"], b"").unwrap();
 }
 
-/// Writes scripts from another process: a file that this one has open for writing while a parallel test
-/// forks could not be executed.
+/// What the program ignores and blocks is none of the engine's: only what the engine was told to ignore stays so.
+#[test]
+fn signals_are_as_a_program_expects_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, output) = pipe(&context(directory.path()), &["cat", "/proc/self/status"], b"").unwrap();
+    let output = String::from_utf8(output).unwrap();
+    let mask = |name: &str| {
+        let line = output.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        u64::from_str_radix(line.trim(), 16).unwrap()
+    };
+    let broken_pipe = 1 << (13 - 1);
+    assert_eq!((mask("SigBlk:"), mask("SigCgt:"), mask("SigIgn:") & broken_pipe), (0, 0, 0), "{output}");
+    let own = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    assert!(own.lines().any(|line| line == "SigBlk:\t0000000000000000"), "{own}");
+}
+
+#[test]
+fn no_file_of_the_engine_is_open_in_a_program() {
+    let directory = tempfile::tempdir().unwrap();
+    let _open_here = std::fs::File::create(directory.path().join("of-the-engine")).unwrap();
+    let script = ["sh", "-c", "readlink /proc/$$/fd/*; true"];
+    let (_, output) = pipe(&context(directory.path()), &script, b"").unwrap();
+    let output = String::from_utf8(output).unwrap();
+    assert!(output.contains("pipe:") && !output.contains("of-the-engine"), "{output}");
+}
+
+#[test]
+fn a_file_that_is_still_open_for_writing_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    write_scripts(directory.path());
+    let mut context = context(directory.path());
+    context.work_dir = directory.path().join("work");
+    let written = std::fs::File::options().append(true).open(directory.path().join("work/both.sh")).unwrap();
+    let output = std::thread::scope(|scope| {
+        let run = scope.spawn(|| pipe(&context, &["./both.sh"], b""));
+        std::thread::yield_now();
+        drop(written);
+        run.join().unwrap()
+    });
+    assert_eq!(output.unwrap().1, b"from work\n");
+}
+
+#[test]
+fn a_zero_byte_in_a_word_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let failure = pipe(&context(directory.path()), &["echo", "a\0b"], b"").unwrap_err();
+    assert!(failure.blame == Blame::UserData && failure.message.contains("zero byte"), "{failure:?}");
+}
+
+/// Writes scripts from another process: a file that this one has open for writing could not be executed.
 fn write_scripts(directory: &Path) {
     let script = r#"
         mkdir work start
         printf '#!/bin/sh\necho from work\n' > work/both.sh; cp work/both.sh work/only_work.sh
         printf '#!/bin/sh\necho from start\n' > start/both.sh; cp start/both.sh start/only_start.sh
-        printf '#!/no/such/interpreter\n' > work/no_interpreter
+        printf '#!/no/such/interpreter\n' > work/no_interpreter; printf 'echo "$0 $1"\n' > work/no_first_line
         chmod +x work/* start/*; echo text > work/plain; echo text > start/plain_start"#;
     assert!(Command::new("sh").args(["-c", script]).current_dir(directory).status().unwrap().success());
 }
@@ -290,6 +338,8 @@ fn programs_are_found_in_order_or_named() {
     check("./only_start.sh", "from start\n");
     check("../start/both.sh", "from start\n");
     check("true", "");
+    let (_, output) = pipe(&context, &["./no_first_line", "argument"], b"").unwrap();
+    assert!(String::from_utf8(output).unwrap().ends_with("no_first_line argument\n"));
     let failure = |program: &str| pipe(&context, &[program], b"").unwrap_err();
     for (program, expected) in [
         ("no-such-program", "\"no-such-program\" not found"),

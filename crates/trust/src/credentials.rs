@@ -5,7 +5,6 @@ use crate::{CONTROL_NAME, DATA_NAME, Secret, TokenText, TrustError, files};
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use std::io::ErrorKind;
 use std::path::Path;
 
 /// The token of a caller and the authority that it believes. Cheap to clone.
@@ -67,8 +66,7 @@ impl Credentials {
 }
 
 fn read_there(path: &Path) -> Result<String, TrustError> {
-    let missing = || TrustError::Unreadable { path: path.to_path_buf(), source: ErrorKind::NotFound.into() };
-    files::read(path)?.ok_or_else(missing)
+    files::read(path)?.ok_or_else(|| TrustError::Missing { path: path.to_path_buf() })
 }
 
 fn read_token(path: &Path) -> Result<TokenText, TrustError> {

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 pub enum TrustError {
     #[error("cannot read {path}: {source}", path = path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("there is no file {path}", path = path.display())]
+    Missing { path: PathBuf },
     #[error("cannot write {path}: {source}", path = path.display())]
     Unwritable { path: PathBuf, source: std::io::Error },
     #[error("{path} is larger than {bytes_max} bytes: it is no file of this kind", path = path.display())]

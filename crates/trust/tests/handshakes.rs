@@ -132,7 +132,7 @@ fn files_that_do_not_fit_are_refused() {
     ));
     assert!(matches!(read(Some(&words), None), Err(TrustError::NoToken { .. })));
     assert!(matches!(read(None, Some(&words)), Err(TrustError::NoCertificate { .. })));
-    assert!(matches!(read(Some(Path::new("/nothing/there")), None), Err(TrustError::Unreadable { .. })));
+    assert!(matches!(read(Some(Path::new("/nothing/there")), None), Err(TrustError::Missing { .. })));
     let trust = cluster.dir.path().join("trust");
     std::fs::remove_file(trust.join("ca.key")).unwrap();
     assert!(matches!(Authority::open(&trust), Err(TrustError::HalfAuthority { .. })));
