@@ -26,9 +26,17 @@ impl Cluster {
         Self::start_on(nodes, None)
     }
 
+    /// The same with more variables in the environment of all processes.
+    pub fn start_with(nodes: u32, environment: Vec<(String, String)>) -> Cluster {
+        Self::start_in(Sandbox::with_environment(environment), nodes, None)
+    }
+
     /// The same with the rows in a PostgreSQL.
     pub fn start_on(nodes: u32, database: Option<String>) -> Cluster {
-        let sandbox = Sandbox::new();
+        Self::start_in(Sandbox::new(), nodes, database)
+    }
+
+    fn start_in(sandbox: Sandbox, nodes: u32, database: Option<String>) -> Cluster {
         let server = serve(&sandbox, "127.0.0.1:0", database.as_deref());
         server.wait_for_stderr("serving at");
         let told = server.stderr_so_far();
@@ -67,7 +75,16 @@ impl Cluster {
         self.add_node_with(rack, &[]);
     }
 
+    /// One more, with changes to its command.
+    pub fn add_changed_node(&mut self, change: impl FnOnce(&mut Command)) {
+        self.add_node_as("rack-0", &[], change);
+    }
+
     fn add_node_with(&mut self, rack: &str, more: &[&str]) {
+        self.add_node_as(rack, more, |_| ());
+    }
+
+    fn add_node_as(&mut self, rack: &str, more: &[&str], change: impl FnOnce(&mut Command)) {
         let name = format!("node-{}", self.started);
         self.started += 1;
         let mut command = self.sandbox.sailfish();
@@ -88,6 +105,7 @@ impl Cluster {
         // Programs get that of their node.
         command.env("LANG", "C.UTF-8");
         command.arg("--disk").arg(self.node_disk(self.started - 1));
+        change(&mut command);
         let node = Running::start(&mut command);
         node.wait_for_stderr("joined");
         self.nodes.push(node);
@@ -119,6 +137,13 @@ impl Cluster {
     #[track_caller]
     pub fn wait_for_node(&mut self, number: usize) {
         self.nodes.remove(number).wait().expect_success();
+    }
+
+    /// Waits until a crash point ends the node that was started as this one among those that live.
+    #[track_caller]
+    pub fn wait_for_crash(&mut self, number: usize) {
+        let ended = self.nodes.remove(number).wait();
+        assert!(ended.signal().is_some(), "should have been aborted:\n{}", ended.story());
     }
 
     /// Kills the server at once and starts it again at the same address.

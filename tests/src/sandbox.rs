@@ -16,6 +16,7 @@ const PLAIN_USER: u32 = 65534;
 /// Relative paths on a command line count from it.
 pub struct Sandbox {
     root: TempDir,
+    environment: Vec<(String, String)>,
 }
 
 impl Default for Sandbox {
@@ -26,9 +27,14 @@ impl Default for Sandbox {
 
 impl Sandbox {
     pub fn new() -> Sandbox {
+        Self::with_environment(Vec::new())
+    }
+
+    /// One whose processes have these variables as well.
+    pub fn with_environment(environment: Vec<(String, String)>) -> Sandbox {
         let root =
             tempfile::Builder::new().prefix("sailfish-test-").tempdir().expect("a temporary directory");
-        let sandbox = Sandbox { root };
+        let sandbox = Sandbox { root, environment };
         fs::create_dir(sandbox.path("disk")).expect("our own directory takes another");
         sandbox
     }
@@ -87,7 +93,7 @@ impl Sandbox {
         command
     }
 
-    /// Gives a command the sandbox as directory and an environment of PATH and HOME.
+    /// Gives a command the sandbox as directory and an environment of PATH, HOME and what was given.
     pub fn clean(&self, command: &mut Command) {
         command.env_clear().current_dir(self.root.path());
         for name in ["PATH", "HOME"] {
@@ -95,6 +101,7 @@ impl Sandbox {
                 command.env(name, value);
             }
         }
+        command.envs(self.environment.iter().cloned());
     }
 
     /// `sailfish run` with these options; `--state`, `--disk` and `--output` are those of the sandbox where

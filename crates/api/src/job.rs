@@ -1,7 +1,7 @@
 //! A MapReduce job as submitted: everything the user chose, with defaults filled in, and the pinned inputs.
 
 use crate::task::RunTask;
-use crate::{Formats, Function, GeneratedRows, KeyRules, Layout, ShippedFile};
+use crate::{Formats, Function, GeneratedRows, KeyRules, Layout, ObjectPin, ShippedFile};
 use ids::JobId;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -22,13 +22,16 @@ pub enum InputFormat {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InputFile {
-    /// Absolute path.
+    /// Absolute path, or the URL of an object.
     #[schema(value_type = String)]
     pub path: PathBuf,
     pub size_bytes: u64,
     /// Modification time in nanoseconds since 1970.
     pub mtime_ns: i64,
     pub format: InputFormat,
+    /// Set for an object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<ObjectPin>,
 }
 
 /// A stretch of one input file. For plain files the reader moves both ends to line ends: a line belongs to
@@ -84,7 +87,7 @@ pub struct JobSpec {
     pub reducer: Option<Function>,
     /// No shuffle: what the mappers put out is the output.
     pub map_only: bool,
-    /// Absolute path of the output directory.
+    /// Absolute path of the output directory, or the URL of a prefix of objects.
     #[schema(value_type = String)]
     pub output: PathBuf,
     pub overwrite: bool,

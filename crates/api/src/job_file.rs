@@ -13,7 +13,7 @@
 //! assert_eq!(file.input.unwrap().len(), 2);
 //! ```
 
-use crate::Codec;
+use crate::{Codec, is_object_url};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -96,16 +96,17 @@ impl JobFile {
     }
 
     /// Makes relative paths relative to `dir`, the directory of the job file: a job file means the same
-    /// wherever it is started from. Command lines are left alone, and `-`, which stands for standard input or
-    /// output, is no path.
+    /// wherever it is started from. Command lines are left alone, and neither `-`, which stands for standard input or
+    /// output, nor a URL is a path.
     pub fn resolve_paths(&mut self, dir: &Path) {
+        let is_path = |path: &Path| path.as_os_str() != "-" && !is_object_url(path);
         for path in [&mut self.output, &mut self.state].into_iter().flatten() {
-            if path.as_os_str() != "-" {
+            if is_path(path) {
                 *path = dir.join(&*path);
             }
         }
         for list in [&mut self.input, &mut self.disk, &mut self.file].into_iter().flatten() {
-            for path in list.iter_mut().filter(|path| *path != "-") {
+            for path in list.iter_mut().filter(|path| is_path(Path::new(path.as_str()))) {
                 // Only a directory that is not UTF-8 could be changed by this; the check of inputs names it.
                 *path = dir.join(&*path).to_string_lossy().into_owned();
             }
@@ -265,9 +266,11 @@ mod tests {
     fn paths_are_relative_to_the_file() {
         let text =
             "input = [\"a\", \"/b\"]\noutput = \"out\"\nstate = \"../s\"\ndisk = \"d\"\nfile = [\"f\"]";
-        let mut streams = JobFile::parse("input = \"-\"\noutput = \"-\"").unwrap();
-        streams.resolve_paths(Path::new("/jobs"));
-        assert_eq!((streams.input.unwrap(), streams.output.unwrap()), (vec!["-".to_string()], "-".into()));
+        for other in ["-", "s3://bucket/key"] {
+            let mut job = JobFile::parse(&format!("input = \"{other}\"\noutput = \"{other}\"")).unwrap();
+            job.resolve_paths(Path::new("/jobs"));
+            assert_eq!((job.input.unwrap(), job.output.unwrap()), (vec![other.to_string()], other.into()));
+        }
         let mut file = JobFile::parse(text).unwrap();
         file.resolve_paths(Path::new("/jobs"));
         assert_eq!(file.input.unwrap(), ["/jobs/a", "/b"]);

@@ -60,6 +60,9 @@ Examples:
 #[derive(Debug, Parser)]
 #[command(name = "sailfish", version, max_term_width = 100, after_long_help = EXIT_CODES)]
 pub struct Cli {
+    /// File of lines AWS_NAME=VALUE: how and as whom s3:// URLs are read and written, over the environment
+    #[arg(long, global = true, value_name = "FILE", env = "SAILFISH_OBJECTS_CONFIG")]
+    pub objects_config: Option<PathBuf>,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -251,7 +254,8 @@ pub struct RunArgs {
     /// Read the job from a TOML file; options given here win over it
     #[arg(long, value_name = "FILE")]
     pub job: Option<PathBuf>,
-    /// Files, directories or globs, or - for standard input; plain, gzip, zstd, bzip2 or xz, told apart by content
+    /// Files, directories, globs or s3:// URLs, or - for standard input; plain, gzip, zstd, bzip2 or xz, told apart by
+    /// content
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub input: Vec<String>,
     /// Map function [default: identity, each line split at its first separator]
@@ -263,7 +267,7 @@ pub struct RunArgs {
     /// Reduce function [default: the sorted pairs are written]
     #[arg(long, value_name = "F")]
     pub reducer: Option<String>,
-    /// Output directory, or - for standard output; appears whole or not at all
+    /// Output directory or s3:// URL, or - for standard output; appears whole or not at all
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// Name of the job [default: that of the output]

@@ -46,6 +46,7 @@ impl Failure {
             | ServerError::OutputHoldsWhatTheJobNeeds { .. }
             | ServerError::OutputUnusable { .. }
             | ServerError::DirectoryUnwritable { .. }
+            | ServerError::Object(_)
             | ServerError::NotReducible(_)
             | ServerError::NotCollectable { .. }
             | ServerError::NotInCluster { .. }

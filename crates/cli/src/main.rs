@@ -34,6 +34,7 @@ mod machine;
 mod memory_size;
 mod meter;
 mod nodes;
+mod output_place;
 mod paths;
 mod phases;
 mod plan;
@@ -73,7 +74,7 @@ const LOG_VARIABLE: &str = "SAILFISH_LOG";
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match start(cli.command) {
+    match start(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if let Some(error) = &failure.error {
@@ -84,7 +85,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(command: Command) -> Result<(), Failure> {
+fn start(cli: Cli) -> Result<(), Failure> {
     faults::check_environment().map_err(|message| Failure::refused(anyhow::anyhow!(message)))?;
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
@@ -92,7 +93,11 @@ fn start(command: Command) -> Result<(), Failure> {
         .with_writer(|| terminal::ErrorLines)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
-    match command {
+    let objects_config = cli.objects_config.as_deref();
+    if let Some(path) = objects_config {
+        objects::read_settings_file(path).map_err(Failure::refused)?;
+    }
+    match cli.command {
         Command::Run(args) => run::run(*args),
         Command::RerunReduce(args) => rerun::run(*args),
         Command::Timeline(args) => timeline::run(&args),
@@ -100,7 +105,7 @@ fn start(command: Command) -> Result<(), Failure> {
         Command::Streaming(args) => streaming::run(args),
         Command::Server(args) => cluster::run_server(&args),
         Command::Node(args) => cluster::run_node(&args),
-        Command::Local(args) => cluster::run_local(&args),
+        Command::Local(args) => cluster::run_local(&args, objects_config),
         Command::Submit(args) => submit::run(&args),
         Command::Logs(args) => submit::logs(&args),
         Command::Cancel(args) => remote::cancel(&args),

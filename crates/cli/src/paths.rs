@@ -1,14 +1,20 @@
 //! The paths of a run: what must be there, what must not, and how they lie to each other.
 
 use anyhow::{Context, bail, ensure};
-use api::InputFile;
+use api::{InputFile, is_object_url};
+use objects::ObjectUrl;
 use rustix::fs::Access;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The output directory as an absolute path whose parent exists, can be written and has no links in it.
+/// The output directory as an absolute path whose parent exists, can be written and has no links in it; or the URL of a
+/// prefix, which whoever runs the job looks at.
 pub fn output(path: &Path, start_dir: &Path, overwrite: bool) -> anyhow::Result<PathBuf> {
     let shown = path.display();
+    if is_object_url(path) {
+        let url = ObjectUrl::from_path(path).context("--output")?;
+        return Ok(PathBuf::from(url.to_string()));
+    }
     let absolute = start_dir.join(path);
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
         bail!("--output {shown} names no directory of its own: give the path of a new one");
@@ -39,6 +45,9 @@ pub fn check_output_against_inputs(
     arguments: &[String],
     inputs: &[InputFile],
 ) -> anyhow::Result<()> {
+    if is_object_url(output) {
+        return check_prefix_against_inputs(&ObjectUrl::from_path(output)?, arguments, inputs);
+    }
     for argument in arguments {
         let Ok(directory) = Path::new(argument).canonicalize() else { continue };
         if directory.is_dir() && output.starts_with(&directory) {
@@ -57,6 +66,25 @@ pub fn check_output_against_inputs(
                 input.path.display(),
                 output.display()
             );
+        }
+    }
+    Ok(())
+}
+
+fn check_prefix_against_inputs(
+    output: &ObjectUrl,
+    arguments: &[String],
+    inputs: &[InputFile],
+) -> anyhow::Result<()> {
+    for argument in arguments.iter().filter(|argument| is_object_url(Path::new(argument))) {
+        if ObjectUrl::parse(argument).is_ok_and(|input| output.is_within(&input)) {
+            bail!("--output {output} lies inside --input {argument}: a later run would read it as data");
+        }
+    }
+    for input in inputs.iter().filter(|input| input.object.is_some()) {
+        if ObjectUrl::from_path(&input.path)?.is_within(output) {
+            let input = input.path.display();
+            bail!("--input {input} lies inside --output {output}: choose another output");
         }
     }
     Ok(())

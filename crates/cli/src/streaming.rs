@@ -9,7 +9,7 @@ use crate::run;
 use crate::terminal::{print, tell};
 use ::streaming::{OwnOptions, PartitionChoice, Request, StreamingJob};
 use anyhow::{Context, bail, ensure};
-use api::{Codec, FileLink, Function, InputFile, JobSpec, PartitionRule, Partitioning, Split};
+use api::{Codec, FileLink, Function, InputFile, JobSpec, PartitionRule, Partitioning, Split, is_object_url};
 use rustix::fs::Access;
 use std::path::{Path, PathBuf};
 
@@ -33,8 +33,11 @@ fn options(mut job: StreamingJob, start_dir: PathBuf) -> anyhow::Result<JobOptio
     for link in &mut job.streaming.links {
         link.path = shipped(link, &start_dir)?;
     }
-    let inputs: Vec<String> =
-        job.inputs.iter().map(|path| format!("file:{}", start_dir.join(path).display())).collect();
+    let as_hadoop_has_it = |path: &String| match is_object_url(Path::new(path)) {
+        true => path.clone(),
+        false => format!("file:{}", start_dir.join(path).display()),
+    };
+    let inputs: Vec<String> = job.inputs.iter().map(as_hadoop_has_it).collect();
     job.streaming.properties.push(("mapreduce.input.fileinputformat.inputdir".to_string(), inputs.join(",")));
     let server = site(&job.own)?;
     let codec = match job.own.codec.as_deref() {

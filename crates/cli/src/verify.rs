@@ -1,7 +1,8 @@
-//! `sailfish verify OUT`: an output directory against the report that lies in it.
+//! `sailfish verify OUT`: an output against the report that lies in it.
 
 use crate::args::VerifyArgs;
 use crate::exit::{FAILED, Failure};
+use crate::output_place::OutputPlace;
 use crate::progress;
 use crate::quantity::{bytes, count, counted};
 use crate::summary::record_word;
@@ -12,9 +13,7 @@ use api::task::Part;
 use api::{JobReport, OutputFormat};
 use indicatif::ProgressBar;
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{IsTerminal, Read};
-use std::path::Path;
 
 const REPORT_NAME: &str = "_report.json";
 const SUCCESS_NAME: &str = "_SUCCESS";
@@ -22,14 +21,10 @@ const READ_BYTES: usize = 1 << 20;
 
 /// Prints each difference and ends with 1 where there is one.
 pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
-    let output = &args.output;
-    if !output.is_dir() {
-        let error = anyhow::anyhow!("{} is not a directory: name the output of a job", output.display());
-        return Err(Failure::refused(error));
-    }
-    let report = read_report(output)?;
-    let differences = differences(output, &report)?;
-    let shown = output.display();
+    let output = OutputPlace::of(&args.output).map_err(Failure::refused)?;
+    let report = read_report(&output)?;
+    let differences = differences(&output, &report)?;
+    let shown = args.output.display();
     if differences.is_empty() {
         let records: u64 = report.parts.iter().map(|part| part.records).sum();
         let size: u64 = report.parts.iter().map(|part| part.bytes).sum();
@@ -51,33 +46,32 @@ pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
     Err(Failure::said(FAILED))
 }
 
-fn read_report(output: &Path) -> anyhow::Result<JobReport> {
-    let path = output.join(REPORT_NAME);
-    let text = std::fs::read(&path).with_context(|| {
-        format!("reading {}: without its report an output cannot be verified", path.display())
-    })?;
+fn read_report(output: &OutputPlace) -> anyhow::Result<JobReport> {
+    let path = output.shown(REPORT_NAME);
+    let text = output
+        .read(REPORT_NAME)
+        .with_context(|| format!("reading {path}: without its report an output cannot be verified"))?;
     let report: JobReport =
-        serde_json::from_slice(&text).with_context(|| format!("reading the report {}", path.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("reading the report {path}"))?;
     ensure!(
         report.report_version == REPORT_VERSION,
-        "the report {} has version {}, this program knows {REPORT_VERSION}",
-        path.display(),
+        "the report {path} has version {}, this program knows {REPORT_VERSION}",
         report.report_version
     );
     Ok(report)
 }
 
-/// Every way in which the directory differs from the report.
-fn differences(output: &Path, report: &JobReport) -> anyhow::Result<Vec<String>> {
+/// Every way in which the output differs from the report.
+fn differences(output: &OutputPlace, report: &JobReport) -> anyhow::Result<Vec<String>> {
     let mut differences = Vec::new();
     let mut expected = BTreeSet::from([REPORT_NAME, SUCCESS_NAME]);
     if !report.proof.agrees {
         differences.push("the report says that the proof disagrees".to_string());
     }
-    match std::fs::metadata(output.join(SUCCESS_NAME)) {
-        Ok(metadata) if metadata.len() == 0 => {}
+    match output.read(SUCCESS_NAME) {
+        Ok(bytes) if bytes.is_empty() => {}
         Ok(_) => differences.push(format!("{SUCCESS_NAME} is not empty")),
-        Err(error) => differences.push(format!("{SUCCESS_NAME} cannot be found: {error}")),
+        Err(error) => differences.push(format!("{SUCCESS_NAME} cannot be found: {error:#}")),
     }
     let bar = progress::bar("verify");
     if !std::io::stderr().is_terminal() {
@@ -89,19 +83,16 @@ fn differences(output: &Path, report: &JobReport) -> anyhow::Result<Vec<String>>
             differences.push(format!("the report names {} twice", part.name));
             continue;
         }
-        match read_part(&output.join(&part.name), line_terminator(report), &bar) {
+        let found = output.open(&part.name).and_then(|file| read_part(file, line_terminator(report), &bar));
+        match found {
             Ok(found) => compare(part, &found, &mut differences),
-            Err(error) => differences.push(format!("{} cannot be read: {error}", part.name)),
+            Err(error) => differences.push(format!("{} cannot be read: {error:#}", part.name)),
         }
     }
     bar.finish_and_clear();
-    let reading = || format!("reading {}", output.display());
-    for entry in std::fs::read_dir(output).with_context(reading)? {
-        let name = entry.with_context(reading)?.file_name();
-        if !name.to_str().is_some_and(|name| expected.contains(name)) {
-            differences.push(format!("{} is not in the report", name.to_string_lossy()));
-        }
-    }
+    let names = output.names().with_context(|| format!("reading {}", output.shown("")))?;
+    let strange = names.iter().filter(|name| !expected.contains(name.as_str()));
+    differences.extend(strange.map(|name| format!("{name} is not in the report")));
     Ok(differences)
 }
 
@@ -122,8 +113,7 @@ struct Found {
     crc32c: u32,
 }
 
-fn read_part(path: &Path, terminator: Option<u8>, bar: &ProgressBar) -> std::io::Result<Found> {
-    let mut file = File::open(path)?;
+fn read_part(mut file: impl Read, terminator: Option<u8>, bar: &ProgressBar) -> anyhow::Result<Found> {
     let mut buffer = vec![0; READ_BYTES];
     let mut found = Found::default();
     let (mut line_ends, mut last_byte) = (0, None);
@@ -132,7 +122,7 @@ fn read_part(path: &Path, terminator: Option<u8>, bar: &ProgressBar) -> std::io:
             Ok(0) => break,
             Ok(length) => length,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         let piece = &buffer[..length];
         found.bytes += length as u64;
@@ -185,8 +175,11 @@ mod tests {
                 records: Some(records),
                 crc32c: crc32c::crc32c(text.as_bytes()),
             };
-            assert_eq!(read_part(&path, Some(b'\n'), &ProgressBar::hidden()).unwrap(), expected);
-            assert_eq!(read_part(&path, None, &ProgressBar::hidden()).unwrap().records, None);
+            let read = |terminator| {
+                read_part(std::fs::File::open(&path).unwrap(), terminator, &ProgressBar::hidden()).unwrap()
+            };
+            assert_eq!(read(Some(b'\n')), expected);
+            assert_eq!(read(None).records, None);
         };
         check("", 0);
         check("a\nb\n", 2);

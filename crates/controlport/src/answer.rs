@@ -97,6 +97,7 @@ impl From<ServerError> for Problem {
             | ServerError::OutputHoldsWhatTheJobNeeds { .. }
             | ServerError::OutputUnusable { .. }
             | ServerError::DirectoryUnwritable { .. }
+            | ServerError::Object(_)
             | ServerError::Plan(_)
             | ServerError::NotReducible(_)
             | ServerError::NotCollectable { .. }

@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let window_bytes = args.next().map_or(Ok(8), |text| text.parse::<u64>())? << 20;
     let inputs = input::list(&[file])?;
     let whole = split::plan(&inputs, u64::MAX, api::RecordFormat::TEXT).pop().ok_or("the file is empty")?;
-    let limits = ReaderLimits { buffer_bytes: 256 << 10, record_bytes_max: 16 << 20 };
+    let limits = ReaderLimits { buffer_bytes: 256 << 10, record_bytes_max: 16 << 20, object_buffer_bytes: 0 };
     let context = FunctionContext {
         programs: Arc::new(Programs::new()),
         work_dir: "/".into(),

@@ -23,6 +23,7 @@ pub(crate) struct FixedReader {
     current: Option<OpenSegment>,
     record_bytes: u32,
     record_bytes_max: u64,
+    object_buffer_bytes: usize,
     /// A multiple of the record length.
     buffer: Vec<u8>,
     place: BlockPlace,
@@ -41,6 +42,7 @@ impl FixedReader {
             current: None,
             record_bytes,
             record_bytes_max: limits.record_bytes_max,
+            object_buffer_bytes: limits.object_buffer_bytes,
             buffer: if fits { vec![0; records * record_bytes as usize] } else { Vec::new() },
             place: BlockPlace::default(),
             block_bytes: 0,
@@ -102,7 +104,8 @@ impl FixedReader {
         let (offset_bytes, left) =
             if compressed { (0, u64::MAX) } else { (segment.offset_bytes, segment.length_bytes) };
         self.place = BlockPlace { file_index: segment.file_index, offset_bytes };
-        let stored = StoredFile::open(&input, offset_bytes)?;
+        let planned = offset_bytes..input.size_bytes.min(offset_bytes.saturating_add(left));
+        let stored = StoredFile::open(&input, planned, self.object_buffer_bytes)?;
         self.current = Some(OpenSegment { stored, input, file_index: segment.file_index, compressed, left });
         Ok(true)
     }

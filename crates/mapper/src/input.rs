@@ -1,6 +1,8 @@
 //! Listing the inputs of a job: what the user named becomes a list of files, each pinned as it is now.
 
-use api::{InputFile, InputFormat, RecordFormat};
+use crate::source::Source;
+use api::{InputFile, InputFormat, RecordFormat, is_object_url};
+use objects::{Found, ObjectError, ObjectUrl};
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -19,6 +21,14 @@ const XZ_MAGIC: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
 const BZIP2_MAGIC: &[u8] = b"BZh";
 const BZIP2_BLOCK_MARK: &[u8] = &[0x31, 0x41, 0x59, 0x26, 0x53, 0x59];
 const BZIP2_END_MARK: &[u8] = &[0x17, 0x72, 0x45, 0x38, 0x50, 0x90];
+/// What reading an object ahead may take where it is only looked at.
+const LOOK_BUFFER_BYTES: usize = 1 << 20;
+const GLOB_OPTIONS: glob::MatchOptions = glob::MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
+const WILDCARDS: [char; 3] = ['*', '?', '['];
 /// So many first bytes tell the format.
 const MAGIC_BYTES: u64 = 10;
 
@@ -37,6 +47,8 @@ pub enum InputError {
     NoMatch { pattern: String },
     #[error("input pattern {pattern:?} is not usable: {source}")]
     Pattern { pattern: String, source: glob::PatternError },
+    #[error(transparent)]
+    Object(#[from] ObjectError),
     #[error("the name of input {path:?} is not UTF-8")]
     NotUtf8 { path: PathBuf },
     #[error(
@@ -91,19 +103,29 @@ pub fn check_whole_records(inputs: &[InputFile], format: RecordFormat) -> Result
 /// it and a glob its matches, sorted bytewise by path; names beginning with `_` or `.` are never data unless
 /// they are written out. Links are followed. An empty directory gives nothing and is no error.
 ///
-/// Every file is opened: its first bytes tell how it is compressed, and that it can be read at all.
+/// Every file is opened: its first bytes tell how it is compressed, and that it can be read at all. So is every object:
+/// a URL names one, or all below a prefix, or has the wildcards of a glob in its key.
 pub fn list(args: &[String]) -> Result<Vec<InputFile>, InputError> {
     let mut inputs = Vec::new();
     for arg in args {
+        if is_object_url(Path::new(arg)) {
+            add_objects(arg, &mut inputs)?;
+            continue;
+        }
         let path = std::path::absolute(arg)
             .map_err(|source| InputError::Unreadable { path: PathBuf::from(arg), source })?;
         match std::fs::metadata(&path) {
             Ok(metadata) => add_path(&path, &metadata, &mut inputs)?,
-            Err(_) if arg.contains(['*', '?', '[']) => add_glob(arg, &path, &mut inputs)?,
+            Err(_) if arg.contains(WILDCARDS) => add_glob(arg, &path, &mut inputs)?,
             Err(source) => return Err(unreadable(path, source)),
         }
     }
     Ok(inputs)
+}
+
+/// The stored bytes of an input from its start, to look at them.
+pub fn open(input: &InputFile) -> std::io::Result<impl Read> {
+    Source::open(input, 0..input.size_bytes, LOOK_BUFFER_BYTES)
 }
 
 fn unreadable(path: PathBuf, source: std::io::Error) -> InputError {
@@ -117,14 +139,69 @@ fn never_data(name: &[u8]) -> bool {
     name.starts_with(b"_") || name.starts_with(b".")
 }
 
+fn add_objects(arg: &str, inputs: &mut Vec<InputFile>) -> Result<(), InputError> {
+    let url = ObjectUrl::parse(arg)?;
+    let urls = match url.key().contains(WILDCARDS) {
+        true => matching_objects(arg, &url)?,
+        false => named_objects(&url, arg.ends_with('/'))?,
+    };
+    for found in objects::pin(urls, MAGIC_BYTES)? {
+        inputs.push(pinned_object(found));
+    }
+    Ok(())
+}
+
+/// The object of this name, or those below it.
+fn named_objects(url: &ObjectUrl, is_prefix: bool) -> Result<Vec<ObjectUrl>, InputError> {
+    let below = objects::listed_below(url)?;
+    let is_object = !is_prefix && !url.key().is_empty() && objects::is_object(url)?;
+    match (is_object, below.is_empty()) {
+        (true, true) => Ok(vec![url.clone()]),
+        (true, false) => Err(ObjectError::Ambiguous { url: url.clone() }.into()),
+        (false, true) => Err(ObjectError::Missing { url: url.clone() }.into()),
+        (false, false) => {
+            let is_data = |found: &ObjectUrl| {
+                let name = found.below(url).unwrap_or_default();
+                !name.split('/').any(|part| never_data(part.as_bytes()))
+            };
+            Ok(below.into_iter().map(|listed| listed.url).filter(is_data).collect())
+        }
+    }
+}
+
+/// The objects whose keys match; what a wildcard stands for is never a hidden name.
+fn matching_objects(arg: &str, url: &ObjectUrl) -> Result<Vec<ObjectUrl>, InputError> {
+    let pattern = glob::Pattern::new(url.key())
+        .map_err(|source| InputError::Pattern { pattern: arg.to_string(), source })?;
+    let written: Vec<&str> = url.key().split('/').collect();
+    let literal = written.iter().take_while(|part| !part.contains(WILDCARDS));
+    let above = literal.fold(format!("s3://{}", url.bucket()), |above, part| format!("{above}/{part}"));
+    let above = ObjectUrl::parse(&above)?;
+    let matches = |found: &ObjectUrl| {
+        let hidden = |part: &str| never_data(part.as_bytes()) && !written.contains(&part);
+        pattern.matches_with(found.key(), GLOB_OPTIONS) && !found.key().split('/').any(hidden)
+    };
+    let listed = objects::listed_below(&above)?.into_iter().map(|listed| listed.url);
+    let matching: Vec<ObjectUrl> = listed.filter(matches).collect();
+    match matching.is_empty() {
+        true => Err(InputError::NoMatch { pattern: arg.to_string() }),
+        false => Ok(matching),
+    }
+}
+
+fn pinned_object(found: Found) -> InputFile {
+    InputFile {
+        path: PathBuf::from(found.url.to_string()),
+        size_bytes: found.size_bytes,
+        mtime_ns: found.modified_ns,
+        format: format_of(&found.first_bytes),
+        object: Some(found.pin),
+    }
+}
+
 fn add_glob(arg: &str, absolute: &Path, inputs: &mut Vec<InputFile>) -> Result<(), InputError> {
     let pattern = absolute.to_str().ok_or_else(|| InputError::NotUtf8 { path: absolute.to_path_buf() })?;
-    let options = glob::MatchOptions {
-        case_sensitive: true,
-        require_literal_separator: true,
-        require_literal_leading_dot: true,
-    };
-    let matches = glob::glob_with(pattern, options)
+    let matches = glob::glob_with(pattern, GLOB_OPTIONS)
         .map_err(|source| InputError::Pattern { pattern: arg.to_string(), source })?;
     let mut paths = Vec::new();
     for found in matches {
@@ -198,7 +275,7 @@ fn pin(path: &Path, metadata: &Metadata) -> Result<InputFile, InputError> {
     let format = format_of(&first_bytes);
     let metadata = file.metadata().map_err(unreadable)?;
     let (size_bytes, mtime_ns) = pinned_facts(&metadata);
-    Ok(InputFile { path: path.to_path_buf(), size_bytes, mtime_ns, format })
+    Ok(InputFile { path: path.to_path_buf(), size_bytes, mtime_ns, format, object: None })
 }
 
 fn format_of(first_bytes: &[u8]) -> InputFormat {

@@ -1,5 +1,5 @@
 //! # What it does
-//! Runs map functions: lists the inputs of a job, cuts them into splits, reads a split as whole records, runs
+//! Runs map functions: lists the inputs of a job (files, and objects through `objects`), cuts them into splits, reads a split as whole records, runs
 //! the user's mapper or a built-in over it, and folds what it puts out in combine windows.
 //!
 //! # Where it sits
@@ -32,6 +32,7 @@ mod line_reader;
 mod line_splits;
 pub mod reader;
 mod sorted_window;
+mod source;
 pub mod split;
 mod stored;
 mod task_input;

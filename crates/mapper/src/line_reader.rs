@@ -42,6 +42,7 @@ pub(crate) struct LineReader {
     /// Size of the buffer for the longest line.
     buffer_bytes_max: usize,
     record_bytes_max: u64,
+    object_buffer_bytes: usize,
     buffer: Vec<u8>,
     filled: usize,
     /// Bytes at the start of the buffer that the last call handed out.
@@ -64,6 +65,7 @@ impl LineReader {
             block_bytes: limits.buffer_bytes.clamp(1, buffer_bytes_max),
             buffer_bytes_max,
             record_bytes_max: limits.record_bytes_max,
+            object_buffer_bytes: limits.object_buffer_bytes,
             buffer: Vec::new(),
             filled: 0,
             handed_out: 0,
@@ -109,7 +111,7 @@ impl LineReader {
         let position = start.saturating_sub(1);
         self.buffer_position = position;
         self.current = Some(OpenSegment {
-            stored: StoredFile::open(&input, position)?,
+            stored: StoredFile::open(&input, position..end.min(input.size_bytes), self.object_buffer_bytes)?,
             name: input::name(&input),
             file_index: segment.file_index,
             compressed,

@@ -1,8 +1,8 @@
 //! Cutting inputs after every so many lines, as Hadoop's NLineInputFormat does.
 
+use crate::input;
 use api::{InputFile, InputFormat, Segment, Split};
 use memchr::memchr_iter;
-use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
 
@@ -40,7 +40,7 @@ pub fn plan_lines(inputs: &[InputFile], lines: u32) -> Result<Vec<Split>, LineSp
         };
         let unreadable = |source| LineSplitError::Unreadable { path: input.path.clone(), source };
         // What was appended after the file was pinned is for the reader to refuse.
-        let mut file = File::open(&input.path).map_err(unreadable)?.take(input.size_bytes);
+        let mut file = input::open(input).map_err(unreadable)?.take(input.size_bytes);
         let (mut start, mut offset, mut lines_seen) = (0, 0, 0);
         loop {
             let count = match file.read(&mut buffer) {

@@ -12,6 +12,8 @@ pub struct ReaderLimits {
     pub buffer_bytes: usize,
     /// Longest record accepted, without its end.
     pub record_bytes_max: u64,
+    /// What reading an object ahead may take.
+    pub object_buffer_bytes: usize,
 }
 
 /// The segments of a split with their files, in order.

@@ -80,6 +80,7 @@ mod tests {
             size_bytes: *size_bytes,
             mtime_ns: 0,
             format: *format,
+            object: None,
         };
         let inputs: Vec<InputFile> = files.iter().map(file).collect();
         let splits = plan(&inputs, split_bytes, format);

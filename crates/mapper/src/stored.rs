@@ -1,20 +1,23 @@
-//! An input file while it is read: plain or decompressed bytes, and the check that it is still the file
-//! that was pinned at submit.
+//! An input file or object while it is read: plain or decompressed bytes, and the check that it is still what was
+//! pinned at submit.
 
 use crate::input::{self, pinned_facts};
+use crate::source::Source;
 use api::{Blame, InputFile, InputFormat, TaskFailure};
 use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
 use liblzma::bufread::XzDecoder;
+use objects::ObjectError;
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::ops::Range;
 
 /// Size of the buffer of compressed bytes.
 const COMPRESSED_BUFFER_BYTES: usize = 128 << 10;
 
 /// Counts the compressed bytes that a decoder took, to say where it stumbled.
 struct CountedReader {
-    inner: BufReader<File>,
+    inner: BufReader<Source>,
     taken_bytes: u64,
 }
 
@@ -38,7 +41,7 @@ impl BufRead for CountedReader {
 }
 
 enum Decoder {
-    Plain(File),
+    Plain(Source),
     Gzip(Box<MultiGzDecoder<CountedReader>>),
     Zstd(Box<zstd::stream::read::Decoder<'static, CountedReader>>),
     Bzip2(Box<MultiBzDecoder<CountedReader>>),
@@ -52,32 +55,36 @@ pub(crate) struct StoredFile {
 }
 
 impl StoredFile {
-    /// Opens a file at an offset (of a plain file; compressed ones start at 0) and checks that it is the
-    /// one that was pinned.
-    pub(crate) fn open(input: &InputFile, offset_bytes: u64) -> Result<StoredFile, TaskFailure> {
-        let file = File::open(&input.path).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => changed(input),
-            ErrorKind::PermissionDenied => read_failure(input, Blame::UserData, &error),
-            _ => read_failure(input, Blame::Environment, &error),
-        })?;
-        check_pinned(input, &file)?;
+    /// Opens a file (a plain one at the start of `planned`; compressed ones are planned whole) and checks that it is
+    /// the one that was pinned. An object is read ahead up to the end of `planned`, within `object_buffer_bytes`.
+    pub(crate) fn open(
+        input: &InputFile,
+        planned: Range<u64>,
+        object_buffer_bytes: usize,
+    ) -> Result<StoredFile, TaskFailure> {
+        let source =
+            Source::open(input, planned, object_buffer_bytes).map_err(|error| match error.kind() {
+                _ if object_error(&error).is_some() => read_failure(input, Blame::Environment, &error),
+                ErrorKind::NotFound => changed(input),
+                ErrorKind::PermissionDenied => read_failure(input, Blame::UserData, &error),
+                _ => read_failure(input, Blame::Environment, &error),
+            })?;
+        check_pinned(input, &source)?;
         let environment = |error: std::io::Error| read_failure(input, Blame::Environment, &error);
-        let counted = |file| CountedReader {
-            inner: BufReader::with_capacity(COMPRESSED_BUFFER_BYTES, file),
+        let counted = |source| CountedReader {
+            inner: BufReader::with_capacity(COMPRESSED_BUFFER_BYTES, source),
             taken_bytes: 0,
         };
         let decoder = match input.format {
-            InputFormat::Plain => {
-                (&file).seek(SeekFrom::Start(offset_bytes)).map_err(environment)?;
-                Decoder::Plain(file)
-            }
-            InputFormat::Gzip => Decoder::Gzip(Box::new(MultiGzDecoder::new(counted(file)))),
+            InputFormat::Plain => Decoder::Plain(source),
+            InputFormat::Gzip => Decoder::Gzip(Box::new(MultiGzDecoder::new(counted(source)))),
             InputFormat::Zstd => {
-                let decoder = zstd::stream::read::Decoder::with_buffer(counted(file)).map_err(environment)?;
+                let decoder =
+                    zstd::stream::read::Decoder::with_buffer(counted(source)).map_err(environment)?;
                 Decoder::Zstd(Box::new(decoder))
             }
-            InputFormat::Bzip2 => Decoder::Bzip2(Box::new(MultiBzDecoder::new(counted(file)))),
-            InputFormat::Xz => Decoder::Xz(Box::new(XzDecoder::new_multi_decoder(counted(file)))),
+            InputFormat::Bzip2 => Decoder::Bzip2(Box::new(MultiBzDecoder::new(counted(source)))),
+            InputFormat::Xz => Decoder::Xz(Box::new(XzDecoder::new_multi_decoder(counted(source)))),
         };
         Ok(StoredFile { input: input.clone(), decoder })
     }
@@ -102,14 +109,14 @@ impl StoredFile {
 
     /// Checks that the file has not changed since submit.
     pub(crate) fn check_unchanged(&self) -> Result<(), TaskFailure> {
-        let file = match &self.decoder {
-            Decoder::Plain(file) => file,
+        let source = match &self.decoder {
+            Decoder::Plain(source) => source,
             Decoder::Gzip(decoder) => decoder.get_ref().inner.get_ref(),
             Decoder::Zstd(decoder) => decoder.get_ref().inner.get_ref(),
             Decoder::Bzip2(decoder) => decoder.get_ref().inner.get_ref(),
             Decoder::Xz(decoder) => decoder.get_ref().inner.get_ref(),
         };
-        check_pinned(&self.input, file)
+        check_pinned(&self.input, source)
     }
 
     /// Tells a changed file, a bad disk and damaged data apart.
@@ -124,7 +131,7 @@ impl StoredFile {
             Decoder::Bzip2(decoder) => ("bzip2", decoder.get_ref().taken_bytes),
             Decoder::Xz(decoder) => ("xz", decoder.get_ref().taken_bytes),
         };
-        if error.raw_os_error().is_some() {
+        if error.raw_os_error().is_some() || object_error(error).is_some() {
             return read_failure(&self.input, Blame::Environment, error);
         }
         let path = input::name(&self.input);
@@ -138,18 +145,32 @@ impl StoredFile {
     }
 }
 
-fn check_pinned(input: &InputFile, file: &File) -> Result<(), TaskFailure> {
-    let metadata = file.metadata().map_err(|error| read_failure(input, Blame::Environment, &error))?;
+/// The windows of an object are checked one by one, when they come.
+fn check_pinned(input: &InputFile, source: &Source) -> Result<(), TaskFailure> {
+    let Source::File(file) = source else { return Ok(()) };
+    let metadata = file_metadata(input, file)?;
     match pinned_facts(&metadata) == (input.size_bytes, input.mtime_ns) {
         true => Ok(()),
         false => Err(changed(input)),
     }
 }
 
+fn file_metadata(input: &InputFile, file: &File) -> Result<std::fs::Metadata, TaskFailure> {
+    file.metadata().map_err(|error| read_failure(input, Blame::Environment, &error))
+}
+
 fn changed(input: &InputFile) -> TaskFailure {
     TaskFailure::new(Blame::UserData, format!("input {}: file changed during the run", input::name(input)))
 }
 
+fn object_error(error: &std::io::Error) -> Option<&ObjectError> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// What went wrong with an object says by itself whose fault it is, and names the object.
 fn read_failure(input: &InputFile, blame: Blame, error: &std::io::Error) -> TaskFailure {
-    TaskFailure::new(blame, format!("input {} cannot be read: {error}", input::name(input)))
+    match object_error(error) {
+        Some(error) => TaskFailure::new(error.blame(), format!("input: {error}")),
+        None => TaskFailure::new(blame, format!("input {} cannot be read: {error}", input::name(input))),
+    }
 }

@@ -127,6 +127,7 @@ fn map_only_formats(function: Option<&str>, formats: &Formats, block: &[u8]) -> 
         part_index: 0,
         attempt: AttemptNumber(0),
         buffer_bytes: 1000,
+        object_buffer_bytes: 0,
         sync: false,
     };
     let mut part = PartWriter::create(place, formats).unwrap();

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use std::io::Write;
 use std::path::Path;
 
-const LIMITS: ReaderLimits = ReaderLimits { buffer_bytes: 256 << 10, record_bytes_max: 1 << 20 };
+const LIMITS: ReaderLimits =
+    ReaderLimits { buffer_bytes: 256 << 10, record_bytes_max: 1 << 20, object_buffer_bytes: 0 };
 
 fn gzip(text: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -129,7 +130,7 @@ proptest! {
         }
         let inputs = list_one(directory.path());
         let texts: Vec<Vec<u8>> = files.into_iter().map(|file| file.0).collect();
-        let limits = ReaderLimits { buffer_bytes, record_bytes_max: 400 };
+        let limits = ReaderLimits { buffer_bytes, record_bytes_max: 400, object_buffer_bytes: 0 };
         for terminator in [b'\n', 0] {
             let text = read_lines(&inputs, split_bytes, limits, terminator).unwrap();
             let expected = joined(&texts, terminator);
@@ -157,7 +158,7 @@ proptest! {
         let inputs = list_one(directory.path());
         let format = RecordFormat::Fixed { record_bytes, key_bytes: 1 };
         input::check_whole_records(&inputs, format).unwrap();
-        let limits = ReaderLimits { buffer_bytes, record_bytes_max: 400 };
+        let limits = ReaderLimits { buffer_bytes, record_bytes_max: 400, object_buffer_bytes: 0 };
         let mut found = vec![Vec::new(); texts.len()];
         for split in split::plan(&inputs, split_bytes, format) {
             let mut reader = SplitReader::open(&inputs, &split, format, limits).unwrap();
@@ -184,7 +185,7 @@ proptest! {
         split_bytes in 1u64..100,
     ) {
         let file = |(size_bytes, format): &(u64, InputFormat)| InputFile {
-            path: "/f".into(), size_bytes: *size_bytes, mtime_ns: 0, format: *format,
+            path: "/f".into(), size_bytes: *size_bytes, mtime_ns: 0, format: *format, object: None,
         };
         let inputs: Vec<InputFile> = sizes.iter().map(file).collect();
         let splits = split::plan(&inputs, split_bytes, RecordFormat::TEXT);
@@ -250,7 +251,7 @@ fn a_line_longer_than_memory_allows_is_named() {
 fn a_limit_below_the_buffer_is_kept_too() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("long.txt");
-    let limits = ReaderLimits { buffer_bytes: 1000, record_bytes_max: 5 };
+    let limits = ReaderLimits { buffer_bytes: 1000, record_bytes_max: 5, object_buffer_bytes: 0 };
     for (text, fits) in [("12345\n12345", true), ("123456\n", false), ("123456", false), ("1\n123456", false)]
     {
         std::fs::write(&path, text).unwrap();
@@ -319,7 +320,7 @@ fn a_partial_last_record_is_named() {
             assert!(failure.message.contains(text), "{stored_as:?}: {}", failure.message);
         }
     }
-    let limits = ReaderLimits { buffer_bytes: 1000, record_bytes_max: 99 };
+    let limits = ReaderLimits { buffer_bytes: 1000, record_bytes_max: 99, object_buffer_bytes: 0 };
     let split = split::plan(&inputs, u64::MAX, format).remove(0);
     let failure = SplitReader::open(&inputs, &split, format, limits).unwrap().next_block().unwrap_err();
     assert!(failure.message.contains("it has 100 bytes"), "{}", failure.message);
@@ -374,7 +375,7 @@ fn positions_name_file_and_byte() {
     std::fs::write(directory.path().join("b"), gzip(b"four\n")).unwrap();
     let inputs = list_one(directory.path());
     let split = split::plan(&inputs, 1000, RecordFormat::TEXT).remove(0);
-    let limits = ReaderLimits { buffer_bytes: 5, record_bytes_max: 100 };
+    let limits = ReaderLimits { buffer_bytes: 5, record_bytes_max: 100, object_buffer_bytes: 0 };
     let mut reader = open(&inputs, &split, limits);
     assert_eq!(reader.next_block().unwrap().unwrap(), b"one\n");
     assert_eq!(reader.next_block().unwrap().unwrap(), b"two\n");

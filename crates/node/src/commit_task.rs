@@ -1,10 +1,12 @@
 //! The commit: parts get their names, report and mark are written, everything is synced, and the staging
-//! directory becomes the output with one rename.
+//! directory becomes the output with one rename. Where the output is a prefix of objects, `objects` has the protocol.
 
 use crate::failure::file_failure;
 use api::task::{CommitResult, CommitTask, Part};
-use api::{Blame, JobSpec, TaskFailure};
+use api::{Blame, JobSpec, TaskFailure, is_object_url};
 use faults::{CrashPoint, crash_point};
+use objects::ObjectUrl;
+use objects::staging::Publication;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use server::JobRun;
 use std::fs::File;
@@ -17,6 +19,28 @@ const SUCCESS_NAME: &str = "_SUCCESS";
 
 /// Publishes the output. Every step may be repeated by a later attempt.
 pub(crate) fn run(job: &JobRun, task: &CommitTask) -> Result<CommitResult, TaskFailure> {
+    let report = serde_json::to_vec_pretty(&task.report).map_err(|error| {
+        TaskFailure::new(Blame::Engine, format!("cannot write the report as JSON: {error}"))
+    })?;
+    match is_object_url(&job.staging) {
+        true => publish_objects(job, task, report),
+        false => publish_directory(job, task, &report),
+    }
+}
+
+fn publish_objects(job: &JobRun, task: &CommitTask, report: Vec<u8>) -> Result<CommitResult, TaskFailure> {
+    let is_cancelled = || job.cancelled.load(Ordering::Relaxed);
+    let published = ObjectUrl::from_path(&job.staging).and_then(|staging| {
+        let (parts, overwrite) = (task.parts.clone(), job.spec.overwrite);
+        objects::staging::publish(Publication { staging, parts, report, overwrite }, &is_cancelled)
+    });
+    match published {
+        Ok(replaced) => Ok(CommitResult { replaced }),
+        Err(error) => Err(TaskFailure::new(error.blame(), error.to_string())),
+    }
+}
+
+fn publish_directory(job: &JobRun, task: &CommitTask, report: &[u8]) -> Result<CommitResult, TaskFailure> {
     let (spec, staging) = (&job.spec, &job.staging);
     for part in &task.parts {
         crash_point(CrashPoint::CommitBeforePartRename);
@@ -24,10 +48,7 @@ pub(crate) fn run(job: &JobRun, task: &CommitTask) -> Result<CommitResult, TaskF
         crash_point(CrashPoint::CommitAfterPartRename);
     }
     remove_strays(staging, &task.parts)?;
-    let report = serde_json::to_vec_pretty(&task.report).map_err(|error| {
-        TaskFailure::new(Blame::Engine, format!("cannot write the report as JSON: {error}"))
-    })?;
-    write_file(&staging.join(REPORT_NAME), &report, spec.sync)?;
+    write_file(&staging.join(REPORT_NAME), report, spec.sync)?;
     write_file(&staging.join(SUCCESS_NAME), b"", spec.sync)?;
     crash_point(CrashPoint::CommitReportWritten);
     crash_point(CrashPoint::CommitBeforeSync);

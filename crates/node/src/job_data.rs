@@ -83,6 +83,11 @@ impl JobData {
         self.buffer_share_bytes().clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX) as usize
     }
 
+    /// What reading or writing an object may take: an attempt does one of them at a time, or in a map-only job both.
+    pub fn object_buffer_bytes(&self) -> usize {
+        usize::try_from(self.buffer_share_bytes()).unwrap_or(usize::MAX)
+    }
+
     fn buffer_share_bytes(&self) -> u64 {
         self.run.spec.layout.io_share_bytes / (u64::from(self.slots) * BUFFERS_PER_SLOT)
     }
@@ -95,6 +100,7 @@ impl JobData {
             part_index,
             attempt,
             buffer_bytes: buffer_bytes as usize,
+            object_buffer_bytes: self.object_buffer_bytes(),
             sync: self.run.spec.sync,
         }
     }

@@ -8,7 +8,7 @@
 //! # Invariants
 //! A slot runs one attempt at a time. What an attempt leaves behind when it fails (a part file, half a frame, a
 //! work directory) is removed before its failure is reported. Nothing of a job is published but by its commit
-//! task, with one rename.
+//! task, with one rename; of objects, by the protocol of `objects`.
 //!
 //! # Deliberately absent
 //! No decision about what runs when, which attempt wins or whether a proof agrees: that is the server's.

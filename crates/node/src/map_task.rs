@@ -31,8 +31,11 @@ pub(crate) fn run(
     let spec = &job.run.spec;
     let work_dir = WorkDir::create(job, attempt, &[spec.mapper.as_ref(), spec.combiner.as_ref()])?;
     let context = function_context(shared, job, attempt, TaskPlace::Map(&task.split), &work_dir);
-    let limits =
-        ReaderLimits { buffer_bytes: job.buffer_bytes(), record_bytes_max: spec.layout.record_bytes_max };
+    let limits = ReaderLimits {
+        buffer_bytes: job.buffer_bytes(),
+        record_bytes_max: spec.layout.record_bytes_max,
+        object_buffer_bytes: job.object_buffer_bytes(),
+    };
     let mut input = CountedInput {
         reader: TaskInput::open(spec, &task.split, limits)?,
         counters: &shared.counters,

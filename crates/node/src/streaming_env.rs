@@ -2,7 +2,7 @@
 //! of the job, then what the task itself sets, under its new and its old name.
 
 use crate::job_data::JobData;
-use api::{Split, Streaming};
+use api::{Split, Streaming, is_object_url};
 use ids::AttemptKey;
 use std::path::Path;
 
@@ -47,7 +47,7 @@ pub(crate) fn variables(
     let job_number = format!("sailfish_{:04}", attempt.task.job.0);
     let task = format!("{job_number}_{}_{partition:06}", if is_map { 'm' } else { 'r' });
     let attempt_id = format!("attempt_{task}_{}", attempt.attempt.0);
-    let output = format!("file:{}", spec.output.display());
+    let output = as_hadoop_has_it(&spec.output);
     set(&["mapreduce_job_name"], &spec.name);
     set(&["mapreduce_job_id", "mapred_job_id"], &format!("job_{job_number}"));
     set(&["mapreduce_task_id", "mapred_tip_id"], &format!("task_{task}"));
@@ -68,12 +68,18 @@ pub(crate) fn variables(
         && let Some(segment) = split.segments.first()
         && let Some(input) = spec.inputs.get(segment.file_index as usize)
     {
-        let path = format!("file:{}", input.path.display());
+        let path = as_hadoop_has_it(&input.path);
         set(&["mapreduce_map_input_file", "map_input_file"], &path);
         set(&["mapreduce_map_input_start", "map_input_start"], &segment.offset_bytes.to_string());
         set(&["mapreduce_map_input_length", "map_input_length"], &segment.length_bytes.to_string());
     }
     all
+}
+
+/// A path with its scheme.
+fn as_hadoop_has_it(path: &Path) -> String {
+    let scheme = if is_object_url(path) { "" } else { "file:" };
+    format!("{scheme}{}", path.display())
 }
 
 /// A property's name as a variable: `_` for each character that is no letter or digit of ASCII.

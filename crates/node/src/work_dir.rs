@@ -81,7 +81,8 @@ const INPUT_RULES_MAX: usize = 64;
 
 /// What the programs of a job may read: its inputs and its files.
 fn readable(spec: &JobSpec) -> Vec<PathBuf> {
-    let inputs = spec.inputs.iter().map(|input| input.path.as_path());
+    // Objects are read by the engine alone.
+    let inputs = spec.inputs.iter().filter(|input| input.object.is_none()).map(|input| input.path.as_path());
     let mut paths: BTreeSet<PathBuf> = match spec.inputs.len() > INPUT_RULES_MAX {
         true => inputs.filter_map(Path::parent).map(Path::to_path_buf).collect(),
         false => inputs.map(Path::to_path_buf).collect(),

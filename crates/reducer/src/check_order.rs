@@ -72,6 +72,7 @@ mod tests {
             part_index: 0,
             attempt: AttemptNumber(0),
             buffer_bytes: 100,
+            object_buffer_bytes: 0,
             sync: false,
         };
         let formats = Formats { output: OutputFormat::Discard, ..Formats::default() };

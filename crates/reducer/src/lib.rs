@@ -8,10 +8,11 @@
 //! # Invariants
 //! A reduce function drains its input whatever the user's program reads, so that the proof covers every
 //! record. Folds are exact: decimals have no rounding, and folding partial results gives the same text as
-//! folding the values. A part file that was not finished is removed.
+//! folding the values. A part that was not finished is removed.
 //!
 //! # Deliberately absent
-//! No merging, no knowledge of runs or I-files, no publishing: the commit renames parts.
+//! No merging, no knowledge of runs or I-files, no publishing: the commit renames parts, or completes
+//! their uploads.
 //!
 //! # How it is tested
 //! Unit tests beside each type; folds against a model of big decimals in `tests/`; programs as real processes.

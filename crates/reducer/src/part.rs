@@ -7,22 +7,25 @@ use api::{Blame, Formats, OutputFormat, TaskFailure};
 use arena::append_piece;
 use faults::{CrashPoint, crash_point};
 use ids::AttemptNumber;
+use objects::{ObjectError, ObjectUrl, Upload};
 use std::path::{Path, PathBuf};
 
 /// Which part of which attempt is written, and where.
 #[derive(Clone, Copy, Debug)]
 pub struct PartPlace<'a> {
-    /// The staging directory of the job.
+    /// The staging directory of the job, or the URL of its staging prefix.
     pub staging: &'a Path,
     pub part_index: u32,
     pub attempt: AttemptNumber,
     /// Bytes gathered before they are written.
     pub buffer_bytes: usize,
+    /// What an upload may take.
+    pub object_buffer_bytes: usize,
     /// Sync the file when it is finished.
     pub sync: bool,
 }
 
-/// A part file while it is written. Dropped before [`PartWriter::finish`] it removes its file.
+/// A part while it is written. Dropped before [`PartWriter::finish`] it removes its file, or takes back its upload.
 pub struct PartWriter {
     /// None only while the part is being finished.
     sink: Option<PartSink>,
@@ -47,7 +50,7 @@ impl PartWriter {
         let name = formats.part_name(place.part_index);
         let attempt_name = format!(".{name}.attempt-{}", place.attempt.0);
         let path = place.staging.join(&attempt_name);
-        let file = PartFile::create(&path, place.sync, place.buffer_bytes);
+        let file = part_file(&place, &path, &name, &attempt_name);
         let file = file.map_err(|error| failure("create", &path, &error))?;
         let output = formats.output.clone();
         let codec = formats.output_codec.filter(|_| output != OutputFormat::Discard);
@@ -241,6 +244,20 @@ impl PartWriter {
     }
 }
 
+fn part_file(
+    place: &PartPlace<'_>,
+    path: &Path,
+    name: &str,
+    attempt_name: &str,
+) -> std::io::Result<PartFile> {
+    if !api::is_object_url(place.staging) {
+        return PartFile::create(path, place.sync, place.buffer_bytes);
+    }
+    let staging = ObjectUrl::from_path(place.staging)?;
+    let upload = Upload::begin(&staging, name, attempt_name, place.object_buffer_bytes)?;
+    Ok(PartFile::uploading(upload))
+}
+
 /// The byte that ends the lines by which output is counted.
 fn line_terminator(output: &OutputFormat) -> u8 {
     match output {
@@ -251,7 +268,8 @@ fn line_terminator(output: &OutputFormat) -> u8 {
 
 impl Drop for PartWriter {
     fn drop(&mut self) {
-        if !self.finished {
+        // An upload takes itself back.
+        if !self.finished && !api::is_object_url(&self.path) {
             // What cannot be removed here is a stray in the staging directory, which the commit removes.
             let _ = std::fs::remove_file(&self.path);
         }
@@ -259,6 +277,9 @@ impl Drop for PartWriter {
 }
 
 fn failure(action: &str, path: &Path, error: &std::io::Error) -> TaskFailure {
+    if let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<ObjectError>()) {
+        return TaskFailure::new(error.blame(), format!("output: {error}"));
+    }
     TaskFailure::new(Blame::Environment, format!("cannot {action} output {}: {error}", path.display()))
 }
 
@@ -272,7 +293,14 @@ mod tests {
     use std::path::Path;
 
     fn place(staging: &Path, buffer_bytes: usize) -> PartPlace<'_> {
-        PartPlace { staging, part_index: 3, attempt: AttemptNumber(1), buffer_bytes, sync: false }
+        PartPlace {
+            staging,
+            part_index: 3,
+            attempt: AttemptNumber(1),
+            buffer_bytes,
+            object_buffer_bytes: 0,
+            sync: false,
+        }
     }
 
     /// Writes a part; gives back what the file holds.

@@ -1,10 +1,11 @@
-//! The file behind a part: what reaches it is counted and summed, and compressed before that where asked for.
+//! The file or the upload behind a part: what reaches it is counted and summed, and compressed before that where asked for.
 
 use api::OutputCodec;
 use bzip2::write::BzEncoder;
 use diskfile::{SequentialWriter, Through};
 use flate2::write::GzEncoder;
 use liblzma::write::XzEncoder;
+use objects::Upload;
 use std::fs::File;
 use std::io::{BufWriter, IntoInnerError, Write};
 use std::path::Path;
@@ -21,8 +22,10 @@ pub(crate) struct PartFile {
     pub crc32c: u32,
 }
 
-/// The two ways to a part.
+/// The ways to a part.
 enum Target {
+    /// To an object store, which lets nobody see it yet.
+    Upload(Box<Upload>),
     /// Through the page cache, from the caller's own buffer.
     PageCache(File),
     /// Past it, in the background: for what must be on the disk before anybody may see it.
@@ -39,9 +42,15 @@ impl PartFile {
         Ok(PartFile { file, bytes: 0, crc32c: 0 })
     }
 
+    /// A part that is uploaded.
+    pub(crate) fn uploading(upload: Upload) -> PartFile {
+        PartFile { file: Target::Upload(Box::new(upload)), bytes: 0, crc32c: 0 }
+    }
+
     /// Writes what is left and, where it is durable, waits until all is on the disk.
     pub(crate) fn close(self) -> std::io::Result<()> {
         match self.file {
+            Target::Upload(upload) => Ok(upload.finish()?),
             Target::PageCache(_) => Ok(()),
             Target::Durable(file) => file.finish(true).map(drop),
         }
@@ -51,6 +60,7 @@ impl PartFile {
 impl Write for PartFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let written = match &mut self.file {
+            Target::Upload(upload) => upload.write(bytes)?,
             Target::PageCache(file) => file.write(bytes)?,
             Target::Durable(file) => file.write(bytes)?,
         };

@@ -107,6 +107,7 @@ mod tests {
             part_index: 0,
             attempt: AttemptNumber(0),
             buffer_bytes: 1000,
+            object_buffer_bytes: 0,
             sync: false,
         };
         let formats = Formats { output: OutputFormat::Raw, ..Formats::default() };

@@ -71,6 +71,7 @@ fn reduce_formats(
         part_index: 0,
         attempt: AttemptNumber(0),
         buffer_bytes: 4096,
+        object_buffer_bytes: 0,
         sync: false,
     };
     let mut part = PartWriter::create(place, formats)?;

@@ -1,9 +1,11 @@
-//! The directories of a job: where they are, what stands in their way, how they come and go.
+//! The directories of a job: where they are, what stands in their way, how they come and go. Where the output is a prefix
+//! of objects, so is its staging; `objects` knows what lies there.
 
 use crate::{ServerError, Service};
-use api::JobSpec;
+use api::{JobSpec, is_object_url};
 use faults::{CrashPoint, crash_point};
 use ids::JobId;
+use objects::{ObjectUrl, staging};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +24,9 @@ pub(crate) struct Directories {
 /// Refuses an output that exists, or one whose replacement would take the job's own input away.
 pub(crate) fn check_output(spec: &JobSpec, state_dir: &Path) -> Result<(), ServerError> {
     let output = &spec.output;
+    if is_object_url(output) {
+        return check_object_output(spec);
+    }
     if output.file_name().is_none() || output.parent().is_none() {
         return Err(ServerError::OutputUnusable { path: output.clone() });
     }
@@ -45,6 +50,21 @@ pub(crate) fn check_output(spec: &JobSpec, state_dir: &Path) -> Result<(), Serve
     Ok(())
 }
 
+/// The same for a prefix of objects, and whether this process may write there. Asks the object store.
+fn check_object_output(spec: &JobSpec) -> Result<(), ServerError> {
+    let output = ObjectUrl::from_path(&spec.output)?;
+    for input in spec.inputs.iter().filter(|input| input.object.is_some()) {
+        if ObjectUrl::from_path(&input.path)?.is_within(&output) {
+            let (output, inside) = (spec.output.clone(), input.path.clone());
+            return Err(ServerError::OutputHoldsWhatTheJobNeeds { output, inside });
+        }
+    }
+    if !spec.overwrite && staging::is_taken(&output)? {
+        return Err(ServerError::OutputExists { path: spec.output.clone() });
+    }
+    Ok(staging::check_writable(&output)?)
+}
+
 /// Refuses an output whose replacement would take away directories that the job reads.
 pub(crate) fn check_output_against(spec: &JobSpec, dirs: &[PathBuf]) -> Result<(), ServerError> {
     let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
@@ -66,7 +86,18 @@ impl Directories {
         owner_uuid: &str,
         service: Service,
     ) -> Result<Self, ServerError> {
+        let dir_name = format!("{MARK}{owner_uuid}-job{job}");
+        let disk_dirs = match service {
+            Service::Embedded => spec.disks.iter().map(|disk| disk.join(&dir_name)).collect(),
+            // Each node makes its own and removes them.
+            Service::Cluster => Vec::new(),
+        };
         let output = &spec.output;
+        if is_object_url(output) {
+            let staging =
+                staging::staging_of(&ObjectUrl::from_path(output)?, &format!("{owner_uuid}-job{job}"))?;
+            return Ok(Self { staging: PathBuf::from(staging.to_string()), disk_dirs });
+        }
         let (Some(parent), Some(name)) = (output.parent(), output.file_name()) else {
             return Err(ServerError::OutputUnusable { path: output.clone() });
         };
@@ -79,18 +110,13 @@ impl Directories {
             hidden.push(format!("-{owner_uuid}"));
             staging = parent.join(&hidden);
         }
-        let dir_name = format!("{MARK}{owner_uuid}-job{job}");
-        let disk_dirs = match service {
-            Service::Embedded => spec.disks.iter().map(|disk| disk.join(&dir_name)).collect(),
-            // Each node makes its own and removes them.
-            Service::Cluster => Vec::new(),
-        };
         Ok(Self { staging, disk_dirs })
     }
 
-    /// Creates them, and the directories they lie in.
+    /// Creates them, and the directories they lie in. A prefix of objects needs no creating.
     pub fn create(&self) -> Result<(), ServerError> {
-        for path in std::iter::once(&self.staging).chain(&self.disk_dirs) {
+        let staging = Some(&self.staging).filter(|staging| !is_object_url(staging));
+        for path in staging.into_iter().chain(&self.disk_dirs) {
             let wrong = |source| ServerError::DirectoryUnwritable { path: path.clone(), source };
             if let Some(parent) = path.parent() {
                 std::fs::create_dir_all(parent).map_err(wrong)?;
@@ -123,6 +149,9 @@ impl Directories {
 }
 
 pub(crate) fn remove_tree(path: &Path) -> std::io::Result<()> {
+    if is_object_url(path) {
+        return Ok(staging::discard(&ObjectUrl::from_path(path)?)?);
+    }
     let ours = path.file_name().is_some_and(|name| name.to_string_lossy().contains(MARK));
     if !ours {
         return Err(std::io::Error::new(ErrorKind::InvalidInput, "not a directory that sailfish makes"));

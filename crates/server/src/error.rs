@@ -29,6 +29,8 @@ pub enum ServerError {
     NotReducible(#[from] crate::NotReducible),
     #[error("job {job} is {state}: its files are not removed while it runs")]
     NotCollectable { job: JobId, state: &'static str },
+    #[error("the output: {0}")]
+    Object(#[from] objects::ObjectError),
     #[error(transparent)]
     Store(#[from] metastore::StoreError),
     #[error("the server stopped because its store failed: {reason}")]

@@ -143,6 +143,7 @@ impl Server {
     pub fn submit(&self, spec: JobSpec, splits: Vec<Split>) -> Result<SubmittedJob, ServerError> {
         let submission = JobSubmission { spec, splits, user: String::new(), priority: 0 };
         let submission = self.checked(submission, &Submitter::default())?;
+        directories::check_output(&submission.spec, &self.state_dir)?;
         self.ask(|reply| Request::Submit { submission, reply })
     }
 
@@ -168,7 +169,6 @@ impl Server {
             }
         }
         singles::check_retries(spec.single.as_slice())?;
-        directories::check_output(&spec, &self.state_dir)?;
         shipping::check(&spec)?;
         let hold = shipping::hold(self.depot.as_ref(), &submitter.files_of, &shipping::contents(&spec))?;
         let jobs_max = submitter.jobs_max;
@@ -267,6 +267,15 @@ impl Server {
         submitter: &Submitter,
     ) -> Result<SubmittedJob, ServerError> {
         let submission = self.checked(submission, submitter)?;
+        let (spec, state_dir) = (Arc::clone(&submission.spec), self.state_dir.clone());
+        match api::is_object_url(&spec.output) {
+            false => directories::check_output(&spec, &state_dir)?,
+            // An object store may take its time; nobody else waits for it.
+            true => {
+                let check = move || directories::check_output(&spec, &state_dir);
+                tokio::task::spawn_blocking(check).await.map_err(|_| ServerError::ShutDown)??;
+            }
+        }
         self.ask_later(|reply| Request::Submit { submission, reply }).await
     }
 

@@ -5,9 +5,11 @@ use crate::clock::now_ns;
 use crate::directories::Directories;
 use crate::job::keep_from_now;
 use crate::owner::{dead_owners, has_lock_file};
-use api::JobReport;
+use api::{JobReport, JobSpec, is_object_url};
 use ids::JobId;
 use metastore::{Change, JobRow, JobState, Keep, Metastore};
+use objects::staging::{self, Publication};
+use objects::{ObjectError, ObjectUrl};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -43,9 +45,21 @@ pub(crate) async fn sweep(store: &Metastore, state_dir: &Path, own_uuid: &str) -
 async fn clean_job(store: &Metastore, job: JobId) -> Result<bool, ServerError> {
     // Read again: its owner may have ended in good order since the list was made.
     let Some(row) = store.job(job).await?.filter(|row| row.cleaned_ns.is_none()) else { return Ok(true) };
-    let published = row.state == JobState::Committing && output_is_published(store, &row).await?;
+    let spec = store.job_spec(job).await?;
+    let published = match (row.state == JobState::Committing, &spec) {
+        (false, _) => false,
+        (true, Some(spec)) if is_object_url(&spec.output) => match complete_objects(store, &row, spec).await?
+        {
+            Ok(published) => published,
+            Err(error) => {
+                tracing::warn!(%job, %error, "cannot complete the output of a dead process");
+                return Ok(false);
+            }
+        },
+        (true, _) => output_is_published(store, &row).await?,
+    };
     let ran_to_its_end = matches!(row.state, JobState::Succeeded | JobState::Failed);
-    let kept = match store.job_spec(job).await? {
+    let kept = match spec {
         Some(spec) if spec.keep_ifiles && (ran_to_its_end || published) => keep_from_now(&spec),
         _ => Keep::Nothing,
     };
@@ -67,6 +81,26 @@ async fn clean_job(store: &Metastore, job: JobId) -> Result<bool, ServerError> {
     }
     store.apply(&changes).await?;
     Ok(removed.is_ok())
+}
+
+/// Completes an output of objects whose publication was decided; false where it was not.
+async fn complete_objects(
+    store: &Metastore,
+    row: &JobRow,
+    spec: &JobSpec,
+) -> Result<Result<bool, ObjectError>, ServerError> {
+    let Some(report) = store.job_report(row.job).await? else { return Ok(Ok(false)) };
+    let Ok(bytes) = serde_json::to_vec_pretty(&report) else { return Ok(Ok(false)) };
+    let complete = || {
+        let staging = ObjectUrl::from_path(&row.staging)?;
+        if !staging::is_decided(&staging)? {
+            return Ok(false);
+        }
+        let (parts, overwrite) = (report.parts, spec.overwrite);
+        let publication = Publication { staging, parts, report: bytes, overwrite };
+        staging::publish(publication, &|| false).map(|_| true)
+    };
+    Ok(complete())
 }
 
 /// Whether the output directory is the one this job was about to publish: then it died after the rename.

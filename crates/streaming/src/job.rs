@@ -117,7 +117,7 @@ impl Reading {
             "input" => {
                 for text in &given.values {
                     for path in paths::list(&option, text)? {
-                        self.inputs.extend(paths::alternatives(&option, &paths::local(&option, &path)?)?);
+                        self.inputs.extend(paths::alternatives(&option, &paths::data(&option, &path)?)?);
                     }
                 }
             }
@@ -234,7 +234,7 @@ impl Reading {
             option: "-output",
             advice: "name a new directory with -output DIR",
         })?;
-        let output = paths::local("-output", output)?;
+        let output = paths::data("-output", output)?;
         let class = self.text("inputformat").map(InputFormatClass::parse).transpose()?.unwrap_or_default();
         let mut notes = Vec::new();
         let reduces = self.reduces()?;

@@ -2,8 +2,16 @@
 
 use crate::error::StreamingError;
 
+/// How URLs of objects begin; the second is Hadoop's own.
+const OBJECT_SCHEMES: [&str; 2] = ["s3://", "s3a://"];
 /// Alternatives in braces of one pattern; beyond that the pattern is a mistake.
 const ALTERNATIVES_MAX: usize = 10_000;
+
+/// An input or an output: a path of this machine, or the URL of objects as it is.
+pub(crate) fn data(option: &str, text: &str) -> Result<String, StreamingError> {
+    let is_object = OBJECT_SCHEMES.iter().any(|scheme| text.starts_with(scheme));
+    if is_object { Ok(text.to_string()) } else { local(option, text) }
+}
 
 /// A path of this machine. `file:` in front is dropped; any other scheme is refused by name.
 pub(crate) fn local(option: &str, text: &str) -> Result<String, StreamingError> {
@@ -104,7 +112,7 @@ pub(crate) fn plain(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{alternatives, list, local, plain, shipped};
+    use super::{alternatives, data, list, local, plain, shipped};
 
     #[test]
     fn schemes_are_dropped_or_refused() {
@@ -117,6 +125,9 @@ mod tests {
             let error = local("-input", text).unwrap_err().to_string();
             assert!(error.contains("-input"), "{error}");
         }
+        assert_eq!(data("-input", "s3a://bucket/a").unwrap(), "s3a://bucket/a");
+        assert_eq!(data("-input", "file:///a").unwrap(), "/a");
+        assert!(data("-input", "hdfs://host/a").is_err());
     }
 
     #[test]

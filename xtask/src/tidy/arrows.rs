@@ -26,8 +26,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("streaming", &["ids", "api", "keys"]),
     ("iappender", &["ids", "api", "ifile", "arena", "faults"]),
     ("program", &["ids", "api", "faults"]),
-    ("reducer", &["ids", "api", "arena", "program", "faults", "tera", "diskfile"]),
-    ("mapper", &["ids", "api", "program", "reducer", "faults", "tera"]),
+    ("objects", &["ids", "api", "faults"]),
+    ("reducer", &["ids", "api", "arena", "program", "faults", "tera", "diskfile", "objects"]),
+    ("mapper", &["ids", "api", "program", "reducer", "faults", "tera", "objects"]),
     (
         "chunkserver",
         &["ids", "api", "ifile", "arena", "diskfile", "chunksorter", "iappender", "imerger", "faults"],
@@ -35,7 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dataport", &["ids", "api", "ifile", "arena", "iappender", "imerger", "chunkserver", "trust"]),
     ("mapreduce", &["ids", "api", "keys", "workbuilder"]),
     ("metastore", &["ids", "api"]),
-    ("server", &["ids", "api", "shipped", "scheduler", "metastore", "mapreduce", "faults"]),
+    ("server", &["ids", "api", "shipped", "scheduler", "metastore", "mapreduce", "faults", "objects"]),
     ("client", &["ids", "api", "shipped", "trust"]),
     ("controlport", &["ids", "api", "shipped", "client", "metastore", "server", "trust"]),
     ("node", NODE_BELOW),
@@ -59,6 +60,7 @@ const NODE_BELOW: &[&str] = &[
     "reducer",
     "server",
     "client",
+    "objects",
 ];
 
 const CLI_BELOW: &[&str] = &[
@@ -88,6 +90,7 @@ const CLI_BELOW: &[&str] = &[
     "tera",
     "streaming",
     "trust",
+    "objects",
 ];
 
 /// Law 1: no I/O, no clock, no randomness.
@@ -101,7 +104,8 @@ const IMPURE: &[&str] = &["tokio", "sqlx", "axum", "datafusion"];
 const RANDOM: &[&str] = &["rand", "fastrand", "getrandom", "uuid"];
 
 /// Outside crates that have one home. Whoever else wants one wants that home's service.
-const OUTSIDE_OWNERS: &[(&str, &[&str])] = &[("sqlx", &["metastore"]), ("datafusion", &["sql"])];
+const OUTSIDE_OWNERS: &[(&str, &[&str])] =
+    &[("sqlx", &["metastore"]), ("datafusion", &["sql"]), ("object_store", &["objects"])];
 
 /// The dependency tables of a manifest: (name of the table, names of the crates in it).
 fn dependency_tables(manifest: &Table) -> Vec<(String, Vec<String>)> {

@@ -12,7 +12,7 @@ use std::sync::mpsc;
 
 /// Starts a server and its nodes, prints the URL, and ends them all when told to. They end with this process
 /// however it goes: each reads a pipe that it holds.
-pub fn run(args: &LocalArgs) -> Result<(), Failure> {
+pub fn run(args: &LocalArgs, objects_config: Option<&Path>) -> Result<(), Failure> {
     let dir = match &args.dir {
         Some(dir) => std::path::absolute(dir).with_context(|| format!("--dir {}", dir.display())),
         None => store::state_dir(None).map(|dir| dir.join("cluster")),
@@ -33,7 +33,13 @@ pub fn run(args: &LocalArgs) -> Result<(), Failure> {
         let _ = stop.send(());
     })?;
     let mut children = Vec::new();
-    let started = start(args, &binary, &dir, memory_bytes, &mut children);
+    let spawn = |command: &mut Command| {
+        if let Some(path) = objects_config {
+            command.env(objects::SETTINGS_FILE_VARIABLE, path);
+        }
+        command.stdin(Stdio::piped()).arg("--with-parent").spawn()
+    };
+    let started = start(args, &binary, &dir, memory_bytes, &mut children, spawn);
     if let Ok(url) = &started {
         let (nodes, racks) = (args.nodes, args.racks.min(args.nodes));
         tell(&format!("sailfish: {nodes} nodes in {racks} racks work for {url}; Ctrl-C ends them"));
@@ -55,8 +61,8 @@ fn start(
     dir: &Path,
     memory_bytes: u64,
     children: &mut Vec<Child>,
+    spawn: impl Fn(&mut Command) -> std::io::Result<Child>,
 ) -> anyhow::Result<String> {
-    let spawn = |command: &mut Command| command.stdin(Stdio::piped()).arg("--with-parent").spawn();
     let mut command = Command::new(binary);
     command.args(["server", "--listen", &args.listen, "--state"]).arg(dir.join("state"));
     let mut server = spawn(command.stdout(Stdio::piped())).context("starting the server")?;

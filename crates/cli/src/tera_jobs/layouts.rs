@@ -3,7 +3,6 @@
 use crate::terminal::tell;
 use anyhow::{Context, bail};
 use api::{InputFile, InputFormat};
-use std::fs::File;
 use std::io::Read;
 use tera::{Layout, ROW_BYTES, RowKind};
 
@@ -62,7 +61,7 @@ pub fn check(inputs: &[InputFile], wanted: Option<Layout>) -> anyhow::Result<()>
 
 fn start_of(input: &InputFile) -> std::io::Result<Vec<u8>> {
     let mut start = Vec::new();
-    File::open(&input.path)?.take((ROWS_LOOKED_AT * ROW_BYTES) as u64).read_to_end(&mut start)?;
+    mapper::input::open(input)?.take((ROWS_LOOKED_AT * ROW_BYTES) as u64).read_to_end(&mut start)?;
     Ok(start)
 }
 
@@ -93,6 +92,7 @@ mod tests {
             size_bytes: bytes.len() as u64,
             mtime_ns: 0,
             format: InputFormat::Plain,
+            object: None,
         };
         check(&[input], wanted).map_err(|error| error.to_string())
     }

@@ -29,8 +29,13 @@ fn overwriting_never_takes_the_input_away() {
     std::fs::write(&input, "x").unwrap();
     let mut spec = place.spec();
     spec.overwrite = true;
-    spec.inputs =
-        vec![InputFile { path: input.clone(), size_bytes: 1, mtime_ns: 0, format: InputFormat::Plain }];
+    spec.inputs = vec![InputFile {
+        path: input.clone(),
+        size_bytes: 1,
+        mtime_ns: 0,
+        format: InputFormat::Plain,
+        object: None,
+    }];
     let refused = server.submit(spec, splits(1));
     assert!(
         matches!(&refused, Err(ServerError::OutputHoldsWhatTheJobNeeds { inside, .. }) if *inside == input),

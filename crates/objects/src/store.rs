@@ -1,0 +1,117 @@
+//! The clients of this process, one for each bucket, and the runtime on which they work.
+
+use crate::error::ObjectError;
+use crate::settings;
+use crate::url::ObjectUrl;
+use bytes::Bytes;
+use object_store::list::PaginatedListStore;
+use object_store::multipart::MultipartStore;
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use tokio::runtime::Runtime;
+
+/// Threads of the runtime: they move bytes between sockets and buffers.
+const THREADS: usize = 2;
+/// What is read whole is small: a record of ours or a report.
+const SMALL_BYTES_MAX: u64 = 256 << 20;
+
+/// What a store can do for us.
+pub(crate) trait Store: ObjectStore + MultipartStore + PaginatedListStore {}
+impl<T: ObjectStore + MultipartStore + PaginatedListStore> Store for T {}
+
+/// One for the process: credentials are the process's, and connections are worth sharing.
+struct Clients {
+    runtime: Runtime,
+    by_bucket: Mutex<BTreeMap<String, Arc<dyn Store>>>,
+}
+
+fn clients() -> Result<&'static Clients, ObjectError> {
+    static CLIENTS: OnceLock<Result<Clients, String>> = OnceLock::new();
+    let started = CLIENTS.get_or_init(|| {
+        // The library finds its cryptography here. Where somebody has chosen before, that stands.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(THREADS).thread_name("objects").enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        Ok(Clients { runtime, by_bucket: Mutex::default() })
+    });
+    started.as_ref().map_err(|reason| ObjectError::Threads { reason: reason.clone() })
+}
+
+/// The client of a bucket.
+pub(crate) fn store(url: &ObjectUrl) -> Result<Arc<dyn Store>, ObjectError> {
+    let mut by_bucket = clients()?.by_bucket.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(store) = by_bucket.get(url.bucket()) {
+        return Ok(Arc::clone(store));
+    }
+    let made = settings::builder(url.bucket())?.build();
+    let made = made.map_err(|error| ObjectError::Settings { reason: error.to_string() })?;
+    let store: Arc<dyn Store> = Arc::new(made);
+    by_bucket.insert(url.bucket().to_string(), Arc::clone(&store));
+    Ok(store)
+}
+
+/// Work under way on the runtime.
+pub(crate) struct Pending<T>(Receiver<Result<T, ObjectError>>);
+
+impl<T> Pending<T> {
+    pub fn wait(self) -> Result<T, ObjectError> {
+        let gone = |_| ObjectError::Threads { reason: "a task has ended without an answer".to_string() };
+        self.0.recv().map_err(gone)?
+    }
+}
+
+/// Begins work; it goes on whether anybody waits or not.
+pub(crate) fn begin<T: Send + 'static>(
+    work: impl Future<Output = Result<T, ObjectError>> + Send + 'static,
+) -> Result<Pending<T>, ObjectError> {
+    let (send, receive) = sync_channel(1);
+    clients()?.runtime.spawn(async move {
+        // Nobody may wait any more.
+        let _ = send.send(work.await);
+    });
+    Ok(Pending(receive))
+}
+
+/// Does work while this thread waits.
+pub(crate) fn wait<T: Send + 'static>(
+    work: impl Future<Output = Result<T, ObjectError>> + Send + 'static,
+) -> Result<T, ObjectError> {
+    begin(work)?.wait()
+}
+
+/// Writes a small object whole.
+pub(crate) async fn put(url: ObjectUrl, bytes: Vec<u8>) -> Result<(), ObjectError> {
+    let put = store(&url)?.put(url.location(), PutPayload::from(bytes)).await;
+    put.map(drop).map_err(|error| ObjectError::of_store("write", &url, &error))
+}
+
+/// Reads a small object whole; None where there is none.
+pub(crate) async fn get(url: ObjectUrl) -> Result<Option<Bytes>, ObjectError> {
+    let failed = |error: object_store::Error| ObjectError::of_store("read", &url, &error);
+    let found = match store(&url)?.get(url.location()).await {
+        Err(object_store::Error::NotFound { .. }) => return Ok(None),
+        found => found.map_err(failed)?,
+    };
+    if found.meta.size > SMALL_BYTES_MAX {
+        return Err(ObjectError::Damaged { url, what: "it is far too large" });
+    }
+    Ok(Some(found.bytes().await.map_err(failed)?))
+}
+
+/// Removes an object; where there is none, nothing is wrong.
+pub(crate) async fn delete(url: ObjectUrl) -> Result<(), ObjectError> {
+    match store(&url)?.delete(url.location()).await {
+        Err(object_store::Error::NotFound { .. }) => Ok(()),
+        deleted => deleted.map_err(|error| ObjectError::of_store("remove", &url, &error)),
+    }
+}
+
+/// Reads a small object whole; None where there is none.
+pub fn read_small(url: &ObjectUrl) -> Result<Option<Vec<u8>>, ObjectError> {
+    let found = wait(get(url.clone()))?;
+    Ok(found.map(|bytes| bytes.to_vec()))
+}
