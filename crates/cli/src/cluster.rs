@@ -227,6 +227,7 @@ fn file_cache(args: &NodeArgs, disk: &Path) -> anyhow::Result<Arc<Depot>> {
         file_bytes_max: SHIPPED_FILE_BYTES_MAX,
         owner_bytes_max: total_bytes_max,
         total_bytes_max,
+        counted_bytes_min: 64 << 10,
         // What a job needs is copied at once.
         spare: Duration::ZERO,
     };

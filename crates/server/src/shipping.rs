@@ -28,6 +28,7 @@ impl Default for ShippedOptions {
             file_bytes_max: SHIPPED_FILE_BYTES_MAX,
             owner_bytes_max: 4 << 30,
             total_bytes_max: 16 << 30,
+            counted_bytes_min: 64 << 10,
             // Long enough to ship many files and then to hand in the job that needs them.
             spare: Duration::from_secs(15 * 60),
         };

@@ -30,6 +30,8 @@ pub struct Limits {
     pub owner_bytes_max: u64,
     /// Of all.
     pub total_bytes_max: u64,
+    /// A smaller file counts as one of so many bytes: the limits bound how many there are, too.
+    pub counted_bytes_min: u64,
     /// What came or was used so short a time ago stays, though nobody holds it.
     pub spare: Duration,
 }
@@ -204,9 +206,10 @@ impl Depot {
             return Err(ShippedError::TooLarge { bytes, bytes_max });
         }
         let key = (content, directory_of(owner));
-        self.make_room(&key.1, bytes)?;
+        let counted_bytes = bytes.max(self.limits.counted_bytes_min);
+        self.make_room(&key.1, counted_bytes)?;
         // From here on the room is given back when this is dropped.
-        let room = Room { depot: Arc::clone(self), owner: key.1.clone(), bytes };
+        let room = Room { depot: Arc::clone(self), owner: key.1.clone(), bytes, counted_bytes };
         let dir = self.dir.join(&key.1);
         make_dir(&dir)?;
         let file = tempfile::Builder::new().prefix(INCOMING_PREFIX).tempfile_in(&dir);
@@ -227,23 +230,36 @@ impl Depot {
         Ok(())
     }
 
-    /// Removes files until so many bytes more have room; false where what must stay leaves too little.
+    /// Removes files until so many bytes more have room; false, and nothing is removed, where what must stay leaves too
+    /// little.
     fn evict(&self, inner: &mut Inner, bytes: u64, bytes_max: u64, owner: Option<&str>) -> bool {
+        let wanted = inner.bytes(owner, self.limits.counted_bytes_min).saturating_add(bytes);
+        let mut too_many = wanted.saturating_sub(bytes_max);
+        if too_many == 0 {
+            return true;
+        }
         let now = SystemTime::now();
-        let is_meant = |key: &Key| owner.is_none_or(|owner| key.1 == owner);
         let has_rested =
             |entry: &Entry| now.duration_since(entry.used).is_ok_and(|rested| rested >= self.limits.spare);
-        while inner.bytes(owner).saturating_add(bytes) > bytes_max {
-            let free = inner
-                .entries
-                .iter()
-                .filter(|(key, entry)| is_meant(key) && entry.holds == 0 && has_rested(entry));
-            let Some(oldest) = free.min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone()) else {
-                return false;
-            };
+        let is_meant = |key: &Key| owner.is_none_or(|owner| key.1 == owner);
+        let free = inner
+            .entries
+            .iter()
+            .filter(|(key, entry)| is_meant(key) && entry.holds == 0 && has_rested(entry))
+            .map(|(key, entry)| (entry.used, key.clone(), entry.bytes.max(self.limits.counted_bytes_min)));
+        let mut free: Vec<(SystemTime, Key, u64)> = free.collect();
+        if free.iter().map(|(_, _, bytes)| bytes).sum::<u64>() < too_many {
+            return false;
+        }
+        free.sort_unstable();
+        for (_, key, bytes) in free {
+            if too_many == 0 {
+                break;
+            }
             // What cannot be removed is not counted any more, and found when the depot is opened anew.
-            let _ = std::fs::remove_file(self.path(&oldest));
-            inner.entries.remove(&oldest);
+            let _ = std::fs::remove_file(self.path(&key));
+            inner.entries.remove(&key);
+            too_many = too_many.saturating_sub(bytes);
         }
         true
     }
@@ -307,9 +323,13 @@ impl Inner {
     }
 
     /// What lies here or is coming, of one owner or of all.
-    fn bytes(&self, owner: Option<&str>) -> u64 {
+    fn bytes(&self, owner: Option<&str>, counted_bytes_min: u64) -> u64 {
         let is_meant = |each: &str| owner.is_none_or(|owner| each == owner);
-        let here = self.entries.iter().filter(|(key, _)| is_meant(&key.1)).map(|(_, entry)| entry.bytes);
+        let here = self
+            .entries
+            .iter()
+            .filter(|(key, _)| is_meant(&key.1))
+            .map(|(_, entry)| entry.bytes.max(counted_bytes_min));
         let coming = self.coming.iter().filter(|(owner, _)| is_meant(owner)).map(|(_, bytes)| *bytes);
         here.chain(coming).fold(0, u64::saturating_add)
     }
@@ -319,14 +339,16 @@ impl Inner {
 struct Room {
     depot: Arc<Depot>,
     owner: String,
+    /// Of the file.
     bytes: u64,
+    counted_bytes: u64,
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
         let mut inner = self.depot.inner();
         if let Some(coming) = inner.coming.get_mut(&self.owner) {
-            *coming = coming.saturating_sub(self.bytes);
+            *coming = coming.saturating_sub(self.counted_bytes);
             if *coming == 0 {
                 inner.coming.remove(&self.owner);
             }

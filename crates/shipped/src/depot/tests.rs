@@ -6,8 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-const LIMITS: Limits =
-    Limits { file_bytes_max: 100, owner_bytes_max: 200, total_bytes_max: 300, spare: Duration::ZERO };
+const LIMITS: Limits = Limits {
+    file_bytes_max: 100,
+    owner_bytes_max: 200,
+    total_bytes_max: 300,
+    counted_bytes_min: 0,
+    spare: Duration::ZERO,
+};
 
 fn put(depot: &Arc<Depot>, owner: &str, bytes: &[u8]) -> Result<ContentHash, ShippedError> {
     let content = hash_of(bytes);
@@ -49,7 +54,7 @@ fn a_file_is_there_once_it_is_whole_and_right() {
     let mut other = depot.receive("ann", content, 3).unwrap();
     other.write(b"abd").unwrap();
     assert!(matches!(other.finish(), Err(ShippedError::WrongHash { .. })));
-    assert_eq!((names_in(dir.path()), depot.inner().bytes(None)), (0, 0));
+    assert_eq!((names_in(dir.path()), depot.inner().bytes(None, 0)), (0, 0));
     put(&depot, "ann", b"abc").unwrap();
     assert!(depot.missing("ann", &[content]).is_empty());
     // What one has brought is not another's, though nodes get it by its hash alone.
@@ -87,6 +92,21 @@ fn room_is_bounded_and_what_is_held_stays() {
     let limits = Limits { spare: Duration::from_secs(60), ..LIMITS };
     let careful = Depot::open(dir.path(), limits).unwrap();
     assert!(matches!(put(&careful, "eve", &[9; 100]), Err(ShippedError::Full { .. })));
+}
+
+#[test]
+fn small_files_are_bounded_by_what_they_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let depot = Depot::open(dir.path(), Limits { counted_bytes_min: 90, ..LIMITS }).unwrap();
+    let small = [1_u8, 2, 3].map(|byte| put(&depot, "ann", &[byte]).unwrap());
+    assert_eq!(depot.missing("ann", &small), small[..1]);
+    let held = depot.hold("ann", &small[1..]).unwrap();
+    let coming = depot.receive("bob", hash_of(&[4]), 1).unwrap();
+    // Nothing is removed where that would not be enough.
+    assert!(matches!(depot.receive("bob", hash_of(&[5; 100]), 100), Err(ShippedError::Full { .. })));
+    drop(coming);
+    put(&depot, "bob", &[5; 100]).unwrap();
+    drop(held);
 }
 
 #[test]
