@@ -20,10 +20,14 @@ pub(crate) struct Drain {
 }
 
 impl EventLoop {
-    /// Begins to empty a node, given by its name or number. One that is being emptied goes on.
+    /// Begins to empty a node, given by its name or number. One that is being emptied goes on; of one that has been, and
+    /// is gone, the answer says so.
     pub fn drain(&mut self, name: &str, reply: Reply<NodeStatus>) {
         let answer = match self.fleet.named(name) {
-            None => Err(ServerError::NoSuchNode { name: name.to_string() }),
+            None => {
+                let gone = self.fleet.drained_named(name);
+                gone.ok_or_else(|| ServerError::NoSuchNode { name: name.to_string() })
+            }
             Some(node) if !self.fleet.drains(node) && self.fleet.takers(node).is_empty() => {
                 Err(ServerError::NowhereToMove { node })
             }

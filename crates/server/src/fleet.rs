@@ -143,6 +143,12 @@ impl Fleet {
         by_name.or_else(by_number).map(|(id, _)| *id)
     }
 
+    /// One of the last that were drained and are gone, by its name or number.
+    pub fn drained_named(&self, name: &str) -> Option<NodeStatus> {
+        let is_meant = |status: &&NodeStatus| status.info.name == name || status.node.to_string() == name;
+        self.drained.iter().find(is_meant).cloned()
+    }
+
     pub fn draining(&self) -> Vec<NodeId> {
         self.nodes.iter().filter(|(_, node)| node.drain.is_some()).map(|(id, _)| *id).collect()
     }
