@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The rows of the cluster's speed table that are about jobs: rates on SQLite and PostgreSQL, the time from submit to start,
-# real processes, a server that comes back. bench/README.md says how to read it. Figures count on an idle machine only.
+# The cluster's speed table: rates of jobs on SQLite and PostgreSQL, the time from submit to start, real processes, a server
+# that comes back, and what moves data. bench/README.md says how to read it. Figures count on an idle machine only.
 set -euo pipefail
 
 usage() {
@@ -36,7 +36,11 @@ build=$(sha256sum "$sailfish" | cut -c 1-12)
 echo "# $(date -u +%H:%M:%S) cluster.sh --jobs $jobs; $(nproc) cores, Linux $(uname -r), $(stat -f -c %T "$work")," \
     "load $(cut -d ' ' -f 1 /proc/loadavg)" >> "$results"
 
+# Data of trials is as much smaller as their jobs are fewer, but no less than a hundredth.
+scale_percent=$((jobs / 10000 < 1 ? 1 : jobs / 10000 > 100 ? 100 : jobs / 10000))
+
 . "$root/demo/postgres.sh"
+. "$root/bench/cluster/data.sh"
 server='' nodes=''
 stop_server() {
     for pid in $nodes $server; do kill "$pid" 2> /dev/null || true; done
@@ -63,13 +67,16 @@ serve() { # serve OPTION...: sets url
 }
 
 row() { # row NAME VALUE UNIT MUST: a rate must be at least, a time at most
-    local verdict
+    local verdict cpu_s=- rss_mib=-
+    if [ -n "$server" ]; then
+        cpu_s=$(awk '{ print ($14 + $15) / 100 }' "/proc/$server/stat")
+        rss_mib=$(awk '/^VmHWM/ { print int($2 / 1024) }' "/proc/$server/status")
+    fi
     verdict=$(awk -v value="$2" -v unit="$3" -v must="$4" \
         'BEGIN { print (unit == "jobs/s" ? value >= must : value <= must) ? "met" : "MISSED" }')
     printf '%-44s %10s %-7s must %-7s %s\n' "$1" "$2" "$3" "$4" "$verdict"
     printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$(date -u +%H:%M:%S)" "$commit" "$build" "$1" "$2" "$3" "$4" \
-        "$verdict" "$(awk '{ print ($14 + $15) / 100 }' "/proc/$server/stat")" \
-        "$(awk '/^VmHWM/ { print int($2 / 1024) }' "/proc/$server/status")" >> "$results"
+        "$verdict" "$cpu_s" "$rss_mib" >> "$results"
 }
 
 # The rate in the line of `sailfish bench jobs` that begins with `finished`.
@@ -100,13 +107,22 @@ row "idle, submit to start, p50" "$(awk '{ print $5 }' "$work/out")" ms 5
 row "idle, submit to start, p99" "$(awk '{ print $8 }' "$work/out")" ms 25
 stop_server
 
-serve --state "$work/processes"
-"$sailfish" node --server "$url" --slots 4 --memory 64M --disk "$work/disk" 2> "$work/node.log" &
-nodes=$!
-until grep -q joined "$work/node.log"; do sleep 0.02; done
-"$sailfish" bench jobs --server "$url" --jobs 5000 --clients 0 -- /bin/true > "$work/out"
-row "/bin/true, one node of 4 slots" "$(rate_of)" jobs/s 800
-stop_server
+processes() { # processes NAME MUST NODE_OPTION...: programs of a node with four slots
+    local name=$1 must=$2
+    shift 2
+    serve --state "$work/processes"
+    "$sailfish" node --server "$url" --slots 4 --memory 64M --disk "$work/disk" "$@" 2> "$work/node.log" &
+    nodes=$!
+    until grep -q joined "$work/node.log"; do sleep 0.02; done
+    "$sailfish" bench jobs --server "$url" --jobs 5000 --clients 0 -- /bin/true > "$work/out"
+    row "$name" "$(rate_of)" jobs/s "$must"
+    stop_server
+    rm -rf "$work/processes" "$work/disk"
+}
+processes "/bin/true, one node of 4 slots" 800
+processes "/bin/true in a sandbox" 300 --sandbox
+
+data_rows
 
 if postgres_start "$work" shared_buffers=1GB max_wal_size=8GB; then
     rates PostgreSQL 2500 --state "$work/postgres" --database "$postgres_url"

@@ -1,0 +1,118 @@
+# Sourced by bench/cluster.sh: the rows of the cluster's table that move data. Two nodes of one slot each do what the
+# embedded engine does with two slots.
+
+ROWS_OF_2_GB=20000000
+FILES_OF_A_PLAN=100000
+ROUNDS=3
+
+serve_data() { # serve_data SERVER_OPTION...
+    rm -rf "$work/data" "$work"/data-disk-*
+    serve --state "$work/data" "$@"
+    if [ -s "$work/data/admin.token" ]; then
+        export SAILFISH_TOKEN_FILE=$work/data/admin.token
+    fi
+    local number
+    for number in 1 2; do
+        : > "$work/node-$number.log"
+        "$sailfish" node --server "$url" --slots 1 --memory 4G --disk "$work/data-disk-$number" 2> "$work/node-$number.log" &
+        nodes="$nodes $!"
+        until grep -q joined "$work/node-$number.log"; do sleep 0.02; done
+    done
+}
+stop_data() {
+    stop_server
+    unset SAILFISH_TOKEN_FILE
+}
+
+seconds_of() { # seconds_of COMMAND...: wall seconds
+    local began
+    began=$(date +%s.%N)
+    "$@" > "$work/out" 2> "$work/log.txt" || { cat "$work/log.txt" >&2; return 1; }
+    echo "$(date +%s.%N) $began" | awk '{ printf "%.3f\n", $1 - $2 }'
+}
+
+# User and system seconds of the server and the nodes so far.
+cpu_seconds() {
+    local pid
+    for pid in $server $nodes; do cut -d ')' -f 2 "/proc/$pid/stat"; done |
+        awk -v hertz="$(getconf CLK_TCK)" '{ sum += $12 + $13 } END { printf "%.2f\n", sum / hertz }'
+}
+
+median() { sort -g | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'; }
+
+# All dirty pages written and the input in the page cache before each run.
+settle() {
+    rm -rf "$work/sorted"
+    sync
+    cat "$work"/rows/part-* > /dev/null
+}
+
+sort_embedded() {
+    settle
+    seconds_of "$sailfish" tera sort --state "$work/embedded" --memory 8G --slots 2 --no-sync \
+        --input "$work/rows" --output "$work/sorted"
+}
+sort_in_cluster() {
+    settle
+    seconds_of "$sailfish" tera sort --server "$url" --memory 8G --no-sync --input "$work/rows" --output "$work/sorted"
+}
+
+data_sort() {
+    "$sailfish" tera gen --state "$work/embedded" --layout modern --rows $((ROWS_OF_2_GB * scale_percent / 100)) \
+        --output "$work/rows" --no-sync > /dev/null 2>&1
+    serve_data
+    local round
+    : > "$work/embedded.txt"
+    : > "$work/cluster.txt"
+    for round in $(seq $ROUNDS); do
+        sort_embedded >> "$work/embedded.txt"
+        sort_in_cluster >> "$work/cluster.txt"
+    done
+    "$sailfish" tera validate --state "$work/embedded" "$work/sorted" > "$work/out" 2>&1 || { cat "$work/out" >&2; exit 1; }
+    stop_data
+    row "tera sort 2 GB, two nodes / embedded" \
+        "$(echo "$(median < "$work/cluster.txt") $(median < "$work/embedded.txt")" | awk '{ printf "%.2f", $1 / $2 }')" ratio 2.0
+}
+
+# The same sort, what moves between server and nodes in the clear and not.
+data_tls() {
+    local kind before plain=0 secret=0
+    for kind in plain secret; do
+        case $kind in
+            plain) serve_data --require-tokens ;;
+            secret) serve_data --require-tokens --tls ;;
+        esac
+        local round
+        : > "$work/$kind.txt"
+        for round in $(seq $ROUNDS); do
+            before=$(cpu_seconds)
+            sort_in_cluster > /dev/null
+            echo "$(cpu_seconds) $before" | awk '{ print $1 - $2 }' >> "$work/$kind.txt"
+        done
+        stop_data
+    done
+    plain=$(median < "$work/plain.txt") secret=$(median < "$work/secret.txt")
+    row "TLS on / off, CPU seconds of that sort" "$(echo "$secret $plain" | awk '{ printf "%.2f", $1 / $2 }')" ratio 1.25
+    rm -rf "$work/rows" "$work/sorted" "$work/embedded"
+}
+
+# From the start of the command to the first map task that is handed out.
+data_plan() {
+    local files=$((FILES_OF_A_PLAN * scale_percent / 100)) began first
+    mkdir -p "$work/files"
+    seq "$files" | (cd "$work/files" && split -l 1 -a 6 --numeric-suffixes)
+    serve_data
+    began=$(date +%s%N)
+    seconds_of "$sailfish" run --server "$url" --input "$work/files" --mapper builtin:words --reducer builtin:sum \
+        --output "$work/sorted" > /dev/null
+    first=$("$sailfish" state --server "$url" --json "select min(assigned_ns) as first_ns from attempts" | tr -dc '0-9')
+    stop_data
+    row "plan of a job over $files files" "$(echo "$first $began" | awk '{ printf "%.2f", ($1 - $2) / 1e9 }')" s 2
+    rm -rf "$work/files" "$work/sorted"
+}
+
+data_rows() {
+    data_sort
+    data_tls
+    data_plan
+}
