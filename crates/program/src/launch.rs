@@ -82,7 +82,7 @@ struct Launch<'a> {
     error: c_int,
 }
 
-/// Starts `executable` with `words` (the first of which is its name) in its own process group, with pipes. It is killed
+/// Starts `executable` with `words` (the first of which the user calls it by) in its own process group, with pipes. It is killed
 /// when the thread that started it ends. Error: the system's, of any step on the way.
 pub(crate) fn launch(
     executable: &Path,
@@ -95,9 +95,10 @@ pub(crate) fn launch(
     let (stdout, its_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
     let (stderr, its_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
     let executable = CString::new(executable.as_os_str().as_bytes())?;
-    let arguments = words.iter().map(|word| CString::new(word.as_bytes())).collect::<Result<Vec<_>, _>>()?;
-    let behind_name = arguments.iter().skip(1).cloned();
-    let shell_arguments = [SHELL.to_owned(), executable.clone()].into_iter().chain(behind_name).collect();
+    // Its own path and not the user's word for it: an interpreter looks for its library beside it, and runs elsewhere.
+    let words = words.iter().skip(1).map(|word| CString::new(word.as_bytes()));
+    let arguments = [Ok(executable.clone())].into_iter().chain(words).collect::<Result<Vec<_>, _>>()?;
+    let shell_arguments = [SHELL.to_owned()].into_iter().chain(arguments.iter().cloned()).collect();
     let variable = |(name, value): (&OsString, &OsString)| {
         CString::new([name.as_bytes(), b"=", value.as_bytes()].concat())
     };

@@ -338,6 +338,11 @@ fn programs_are_found_in_order_or_named() {
     check("./only_start.sh", "from start\n");
     check("../start/both.sh", "from start\n");
     check("true", "");
+    // A program knows where it lies, whatever it was called by: interpreters look for their libraries from there.
+    let (_, output) = pipe(&context, &["cat", "/proc/self/cmdline"], b"").unwrap();
+    let output = String::from_utf8(output).unwrap();
+    let called: Vec<&str> = output.split_terminator('\0').collect();
+    assert!(called.len() == 2 && called[0].starts_with('/') && called[0].ends_with("/cat"), "{called:?}");
     let (_, output) = pipe(&context, &["./no_first_line", "argument"], b"").unwrap();
     assert!(String::from_utf8(output).unwrap().ends_with("no_first_line argument\n"));
     let failure = |program: &str| pipe(&context, &[program], b"").unwrap_err();
