@@ -17,7 +17,8 @@ pub struct Cluster {
     /// A PostgreSQL that has the rows, where it is not the state directory.
     database: Option<String>,
     nodes: Vec<Running>,
-    started: u32,
+    /// Of every node that was ever started.
+    racks: Vec<String>,
 }
 
 impl Cluster {
@@ -43,7 +44,7 @@ impl Cluster {
         let url = told.split_whitespace().find(|word| word.starts_with("http://"));
         let url = url.expect("a server tells its URL").trim_end_matches(',').to_string();
         let mut cluster =
-            Cluster { sandbox, url, server: Some(server), database, nodes: Vec::new(), started: 0 };
+            Cluster { sandbox, url, server: Some(server), database, nodes: Vec::new(), racks: Vec::new() };
         (0..nodes).for_each(|_| cluster.add_node());
         cluster
     }
@@ -85,8 +86,18 @@ impl Cluster {
     }
 
     fn add_node_as(&mut self, rack: &str, more: &[&str], change: impl FnOnce(&mut Command)) {
-        let name = format!("node-{}", self.started);
-        self.started += 1;
+        self.racks.push(rack.to_string());
+        self.start_node(self.racks.len() as u32 - 1, more, change);
+    }
+
+    /// Starts the node again that was started as this one, counting from 0: under its name, in its rack, on its disk. It
+    /// waits until the server has noticed that the one before it is gone.
+    pub fn restart_node(&mut self, number: u32) {
+        self.start_node(number, &["--again"], |_| ());
+    }
+
+    fn start_node(&mut self, number: u32, more: &[&str], change: impl FnOnce(&mut Command)) {
+        let (name, rack) = (format!("node-{number}"), self.racks[number as usize].clone());
         let mut command = self.sandbox.sailfish();
         command.args([
             "node",
@@ -99,12 +110,12 @@ impl Cluster {
             "--name",
             &name,
             "--rack",
-            rack,
+            &rack,
         ]);
         command.args(more);
         // Programs get that of their node.
         command.env("LANG", "C.UTF-8");
-        command.arg("--disk").arg(self.node_disk(self.started - 1));
+        command.arg("--disk").arg(self.node_disk(number));
         change(&mut command);
         let node = Running::start(&mut command);
         node.wait_for_stderr("joined");

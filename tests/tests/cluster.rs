@@ -252,10 +252,6 @@ fn what_cannot_be_is_refused_and_told() {
     };
     let run = ["run", "--input", "in.txt", "--output", "out"];
     check(&mut cluster.sailfish(&run), &["no node works for the server"]);
-    check(
-        &mut cluster.job(&["--input", "in.txt", "--output", "out", "--keep-ifiles"]),
-        &["in a cluster yet"],
-    );
     let sized = |url| [&run[..], &["--memory", "64M", "--slots", "1", "--server", url]].concat();
     check(cluster.sandbox.sailfish().args(sized("http://127.0.0.1:1")), &["cannot reach the server"]);
     check(cluster.sandbox.sailfish().args(sized("nowhere")), &["no address of a server"]);

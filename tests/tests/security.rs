@@ -157,6 +157,30 @@ fn a_job_belongs_to_whoever_submitted_it() {
 }
 
 #[test]
+fn what_a_job_keeps_belongs_to_whoever_submitted_it() {
+    let mut guarded = Guarded::start();
+    guarded.add_node();
+    guarded.sandbox.write("in", "b\t1\na\t2\n");
+    let run = ["run", "--memory", CLUSTER_MEMORY, "--slots", "1", "--input", "in", "--output", "kept"];
+    guarded.by("ann.token", &[&run[..], &["--keep-ifiles"]].concat()).expect_success();
+    let job = guarded.job();
+    let rerun = |by: &str, output| guarded.by(by, &["rerun-reduce", &job, "--output", output]);
+    rerun("bob.token", "of-bob").expect_failure(2, &["belongs to another user"]);
+    rerun("eve.token", "of-eve").expect_failure(2, &["read-only may not"]);
+    rerun("ann.token", "of-ann").expect_success();
+    assert_eq!(guarded.sandbox.output_lines(&guarded.sandbox.path("of-ann")), ["a\t2", "b\t1"]);
+    // By way of the job that read it, it is no less hers.
+    let again = guarded.job();
+    let of_bob = ["rerun-reduce", &again, "--output", "of-bob"];
+    guarded.by("bob.token", &of_bob).expect_failure(2, &["belongs to another user"]);
+    rerun(&guarded.admin_token(), "of-admin").expect_success();
+    guarded.by("bob.token", &["gc", &job]).expect_failure(2, &["belongs to another user"]);
+    guarded.by("eve.token", &["gc", &job]).expect_failure(2, &["read-only may not"]);
+    assert!(guarded.by("bob.token", &["gc", "--all"]).expect_success().text().contains("nothing removed"));
+    assert!(guarded.by("ann.token", &["gc", "--all"]).expect_success().text().contains("of 1 job"));
+}
+
+#[test]
 fn a_wrong_token_or_authority_gets_nowhere() {
     let guarded = Guarded::start();
     let other = Guarded::start();

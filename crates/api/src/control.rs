@@ -271,6 +271,13 @@ pub enum NodeOrder {
     Drain,
     /// Nobody needs the node any more: it says good-bye and ends.
     Leave,
+    /// The job is over: its runs on disk stay, under a name that outlives the process, and the node tells of them
+    /// ([`crate::kept::KeptAnnouncement`]). Everything else of it goes.
+    Keep { job: JobId },
+    /// The node tells what is kept on its disks.
+    TellKept,
+    /// Kept directories of these names go.
+    DropKept { names: Vec<String> },
 }
 
 /// Where the record data of a node is.
@@ -316,6 +323,9 @@ pub struct NodeStatus {
     pub sample: Option<MachineSample>,
     #[serde(default)]
     pub state: NodeState,
+    /// Jobs that keep intermediate data on its disks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_jobs: Vec<JobId>,
 }
 
 /// Whether a node works.

@@ -1,5 +1,6 @@
 //! What the store remembers of jobs, as it is read, sent and shown. Times are nanoseconds since 1970.
 
+use crate::kept::KeptPlace;
 use crate::{JobSpec, KeyBytes, TaskFailure};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex};
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,9 @@ pub struct JobDetails {
     pub attempts: Vec<AttemptRow>,
     /// The latest, oldest first.
     pub events: Vec<EventRow>,
+    /// What nodes of a cluster keep of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<KeptPlace>,
 }
 
 /// How many there may be, as `?limit=N` at the end of a path.
@@ -175,6 +179,9 @@ pub struct JobRow {
     pub kept_files: Option<KeptFiles>,
     /// When kept files may go by themselves; None: never.
     pub keep_until_ns: Option<u64>,
+    /// Bytes of what nodes of a cluster keep; None where it is not kept by nodes, whose files can be looked at.
+    #[serde(default)]
+    pub kept_bytes: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

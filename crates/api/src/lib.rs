@@ -22,6 +22,7 @@ pub mod function;
 pub mod history;
 pub mod job;
 pub mod job_file;
+pub mod kept;
 pub mod key_bytes;
 pub mod key_rules;
 pub mod layout;

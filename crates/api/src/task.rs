@@ -154,12 +154,15 @@ pub struct SealResult {
     pub write_seconds: f64,
 }
 
-/// Opens the runs that an earlier job kept, in place of maps and seal. Its files are read, never changed.
+/// Opens runs that an earlier job kept, in place of maps and seal. Its files are read, never changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdoptTask {
     /// The job whose runs these are.
     pub source: JobId,
+    /// The node that has them; it runs the task.
+    #[serde(default)]
+    pub node: NodeId,
     /// Its directories; a run's disk index is a position in this list.
     #[schema(value_type = Vec<String>)]
     pub dirs: Vec<PathBuf>,
@@ -172,7 +175,11 @@ pub struct AdoptTask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeptRun {
+    /// Under this number it was kept, which its file knows.
     pub run: RunId,
+    /// Its number in the new job, where that is another one: that of the node which has it now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopted: Option<RunId>,
     pub ifile: IfileIndex,
     pub disk: DiskIndex,
     pub records: u64,
@@ -180,6 +187,13 @@ pub struct KeptRun {
     pub record_bytes: u64,
     /// Bytes of the file.
     pub stored_bytes: u64,
+}
+
+impl KeptRun {
+    /// Its number in the job that reduces it again.
+    pub fn number(&self) -> RunId {
+        self.adopted.unwrap_or(self.run)
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]

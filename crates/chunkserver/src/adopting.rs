@@ -80,7 +80,7 @@ fn open_kept(
     let opened = RunFile::open(&file).map_err(damaged)?;
     check_identity(task, kept, &opened).map_err(damaged)?;
     let run = Run {
-        id: kept.run,
+        id: kept.number(),
         ifile: kept.ifile,
         key_shape: opened.identity.key_shape,
         sources: opened.sources.clone(),

@@ -91,18 +91,6 @@ impl StateArgs {
         let url = self.server.clone()?;
         Some(Site { url, credentials: self.credentials.clone() })
     }
-
-    /// The state directory, for a command that cannot ask a server yet.
-    pub fn of_this_machine(&self) -> Result<Option<&std::path::Path>, Failure> {
-        match &self.server {
-            None => Ok(self.state.as_deref()),
-            Some(_) => {
-                let message =
-                    "this command cannot ask a server yet: name the server's own --state on its machine";
-                Err(Failure::refused(anyhow::anyhow!(message)))
-            }
-        }
-    }
 }
 
 #[derive(Debug, Args)]

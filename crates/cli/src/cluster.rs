@@ -160,11 +160,12 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         let link = join(args, &credentials, &info, again)?;
         again = true;
         let (node, incarnation) = (link.node(), link.incarnation().to_string());
-        tell(&format!("sailfish: {} joined {} as {node}", info.name, args.server));
         let sandbox = sandbox(args, link.must_sandbox()).map_err(Failure::refused)?;
         let disks = Disks::open(&disks, &incarnation).context("--disk").map_err(Failure::refused)?;
         let remote = Remote::new(link, disks, data_port.client.clone(), Arc::clone(&cache));
         let remote = Arc::new(remote);
+        remote.tell_kept();
+        tell(&format!("sailfish: {} joined {} as {node}", info.name, args.server));
         *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&remote));
         let options = NodeOptions {
             slots: info.slots,
@@ -189,7 +190,10 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             tell(&format!("sailfish: the server at {} has given {node} up; joining anew", args.server));
         }
     }
-    Ok(())
+    // Whoever heard that it must stop says good-bye to the server first, and then ends the process.
+    loop {
+        std::thread::park();
+    }
 }
 
 /// Joins the server. A node that comes again may come before the server knows that the one of its name has gone; and a

@@ -19,6 +19,8 @@ pub struct Ended {
     pub submitted: SubmittedJob,
     pub outcome: JobOutcome,
     pub spec: JobSpec,
+    /// Where the I-files are that it was told to keep.
+    pub kept: Vec<String>,
     /// From submit to the end of cleaning up.
     pub elapsed: Duration,
     /// Still listens for signals.
@@ -53,7 +55,8 @@ pub fn execute(plan: Plan, display: Display) -> Result<Ended, Failure> {
     });
     server.shutdown();
     let (submitted, outcome) = ended?;
-    Ok(Ended { submitted, outcome, spec: plan.spec, elapsed: begin.elapsed(), interrupt })
+    let kept = submitted.disk_dirs.iter().map(|dir| dir.display().to_string()).collect();
+    Ok(Ended { submitted, outcome, spec: plan.spec, kept, elapsed: begin.elapsed(), interrupt })
 }
 
 fn wait(

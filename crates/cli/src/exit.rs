@@ -49,7 +49,6 @@ impl Failure {
             | ServerError::Object(_)
             | ServerError::NotReducible(_)
             | ServerError::NotCollectable { .. }
-            | ServerError::NotInCluster { .. }
             | ServerError::OwnerLock { .. } => REFUSED,
             ServerError::Store(
                 StoreError::StateDirUnwritable { .. }

@@ -70,10 +70,8 @@ fn render(rows: &[JobRow], now_ns: u64) -> String {
 /// How much intermediate data is kept and until when; None where nothing is.
 pub fn kept_text(row: &JobRow) -> Option<String> {
     let state = row.kept_files.filter(|state| *state != KeptFiles::Removed)?;
-    Some(match (state, kept_bytes(&row.disk_dirs), row.keep_until_ns) {
+    Some(match (state, kept_bytes(&row.disk_dirs).or(row.kept_bytes), row.keep_until_ns) {
         (KeptFiles::Removing, ..) => "being removed".to_string(),
-        // A cluster keeps it on the disks of its nodes, which cannot be looked at from here.
-        (_, None, _) if row.disk_dirs.is_empty() => "on its nodes".to_string(),
         (_, None, _) => "gone".to_string(),
         (_, Some(size), None) => quantity::bytes(size),
         (_, Some(size), Some(until_ns)) => {
@@ -105,7 +103,7 @@ pub fn now_ns() -> u64 {
 
 fn kept_size(row: &JobRow) -> Option<Value> {
     row.kept_files.filter(|state| *state != KeptFiles::Removed)?;
-    kept_bytes(&row.disk_dirs).map(Value::from)
+    kept_bytes(&row.disk_dirs).or(row.kept_bytes).map(Value::from)
 }
 
 fn as_json(row: &JobRow) -> serde_json::Value {

@@ -4,7 +4,7 @@ use crate::args::{NodesAction, NodesArgs};
 use crate::exit::Failure;
 use crate::quantity::{bytes, count};
 use crate::tables::{left, right, table};
-use crate::terminal::print;
+use crate::terminal::{print, tell};
 use crate::{escape, quantity};
 use anyhow::anyhow;
 use api::control::{NodeState, NodeStatus};
@@ -69,6 +69,15 @@ pub fn run(args: &NodesArgs) -> Result<(), Failure> {
 /// Has a node emptied. The answer is how it stands.
 fn drain(connection: &Blocking, name: &str, wait: bool) -> Result<(), Failure> {
     let mut status = connection.run(async |client| client.drain(name).await).map_err(Failure::from_client)?;
+    if !status.kept_jobs.is_empty() {
+        let jobs: Vec<String> = status.kept_jobs.iter().map(ToString::to_string).collect();
+        tell(&format!(
+            "sailfish: note: {} keeps I-files on its disks, where they stay: they can be reduced again when a node works \
+             on these disks once more (of job {})",
+            status.info.name,
+            jobs.join(", ")
+        ));
+    }
     while wait && status.state != NodeState::Drained {
         std::thread::sleep(LOOK_EVERY);
         let nodes =

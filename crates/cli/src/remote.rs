@@ -13,6 +13,8 @@ use crate::terminal::tell;
 use anyhow::Context;
 use api::JobReport;
 use api::control::{JobOutcome, JobProgress, JobSubmission};
+use api::kept::KeptPlace;
+use client::Blocking;
 use ids::JobId;
 use node::NodeProgress;
 use program::Programs;
@@ -64,7 +66,19 @@ pub fn execute(site: &Site, mut plan: Plan, display: Display) -> Result<Ended, F
     });
     interrupt.disarm();
     let outcome = outcome.map_err(Failure::from_client)?;
-    Ok(Ended { submitted, outcome, spec: plan.spec, elapsed: begin.elapsed(), interrupt })
+    let elapsed = begin.elapsed();
+    let kept = if plan.spec.keep_ifiles { kept_by_nodes(&connection, job)? } else { Vec::new() };
+    Ok(Ended { submitted, outcome, spec: plan.spec, kept, elapsed, interrupt })
+}
+
+/// Where nodes keep what a job left, or that they do not.
+fn kept_by_nodes(connection: &Blocking, job: JobId) -> Result<Vec<String>, Failure> {
+    let details = connection.run(async |client| client.job(job, 0).await).map_err(Failure::from_client)?;
+    if details.job.kept_files.is_none() {
+        return Ok(vec![format!("not kept: `sailfish show {job}` says why")]);
+    }
+    let text = |place: KeptPlace| format!("{} on {}", place.dir.path.display(), place.node_name);
+    Ok(details.kept.into_iter().map(text).collect())
 }
 
 fn tell_not_stopped(error: &client::ClientError) {

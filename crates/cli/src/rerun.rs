@@ -1,6 +1,6 @@
 //! `sailfish rerun-reduce JOB`: a job that begins where the maps of an earlier one ended.
 
-use crate::args::RerunArgs;
+use crate::args::{RerunArgs, StateArgs};
 use crate::exit::Failure;
 use crate::job_options::FunctionText;
 use crate::plan::{self, Plan};
@@ -10,15 +10,14 @@ use anyhow::{Context, anyhow, bail, ensure};
 use api::{Function, JobSpec, Layout};
 use ids::JobId;
 use mapreduce::layout::{self, LayoutRequest};
-use server::{KeptSource, kept_source};
+use metastore::CLUSTER_OWNER;
+use server::{KeptSource, NotReducible, check_reducible, kept_source};
 use std::path::PathBuf;
 
 /// Checks, submits and waits; ends as `sailfish run` does.
 pub fn run(args: RerunArgs) -> Result<(), Failure> {
     machine::raise_open_file_limit();
-    let job = JobId(args.job);
-    let read = async |store| kept_source(&store, job).await.map_err(Failure::from_server);
-    let source = store::look(args.state.of_this_machine()?, read)?;
+    let source = source(&args.state, JobId(args.job))?;
     let start_dir = std::env::current_dir().context("finding the current directory")?;
     let plan = make_plan(args, &source, start_dir).map_err(Failure::refused)?;
     let old = &source.spec;
@@ -26,6 +25,26 @@ pub fn run(args: RerunArgs) -> Result<(), Failure> {
         tell(&format!("sailfish: note: job {} {note}", source.row.job));
     }
     run::conclude(plan)
+}
+
+/// The job that has the I-files, where it can be reduced again.
+fn source(from: &StateArgs, job: JobId) -> Result<KeptSource, Failure> {
+    let Some(connection) = from.connection()? else {
+        let read = async |store| kept_source(&store, job).await.map_err(Failure::from_server);
+        let source = store::look(from.state.as_deref(), read)?;
+        return match source.row.owner == CLUSTER_OWNER {
+            true => Err(Failure::refused(NotReducible::OfCluster { job: source.row.job })),
+            false => Ok(source),
+        };
+    };
+    let ask = |job| connection.run(async |client| client.job(job, 0).await).map_err(Failure::from_client);
+    let mut details = ask(job)?;
+    // A job that reduces again always names the job that has the files.
+    if let Some(source) = details.job.reduce_again {
+        details = ask(source)?;
+    }
+    check_reducible(&details.job, &details.spec, &details.stages).map_err(Failure::refused)?;
+    Ok(KeptSource { row: details.job, spec: details.spec })
 }
 
 /// The new job: what stands in the I-files and how it is ordered comes from the old one.
@@ -39,7 +58,11 @@ fn make_plan(args: RerunArgs, source: &KeptSource, start_dir: PathBuf) -> anyhow
     let reducer = plan::function("--reducer", written.as_ref(), &files)?;
     if let Some(function) = &reducer {
         reducer::check_reducer(function).context("--reducer")?;
-        if let Function::Command { words } = function {
+        // Of a cluster, a bare name is looked up on the nodes.
+        let is_here = |words: &[String]| args.state.server.is_none() || words[0].contains('/');
+        if let Function::Command { words } = function
+            && is_here(words)
+        {
             program::check_program(words, &files, &start_dir, &env).map_err(|error| {
                 anyhow!("--reducer: {error}; give the path of an executable file, or ship it with --file")
             })?;
@@ -86,7 +109,7 @@ fn make_plan(args: RerunArgs, source: &KeptSource, start_dir: PathBuf) -> anyhow
         spec,
         splits,
         state_dir,
-        server: None,
+        server: args.state.site(),
         start_dir,
         json,
         standard_output: None,

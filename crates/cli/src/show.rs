@@ -8,6 +8,7 @@ use crate::standard_output;
 use crate::tables::{facts, left, right, table};
 use crate::terminal::print;
 use crate::{escape, key_options, quantity, store};
+use api::kept::KeptPlace;
 use api::{Function, JobSpec, Partitioning};
 use ids::{JobId, StageIndex};
 use metastore::{AttemptRow, AttemptState, EventRow, JobRow, StageRow};
@@ -20,7 +21,7 @@ pub fn run(args: &ShowArgs) -> Result<(), Failure> {
     let job = JobId(args.job);
     let all = store::details(&args.state, job, args.limit)?;
     let limit = args.limit as usize;
-    let mut text = head(&all.job, &all.spec);
+    let mut text = head(&all.job, &all.spec, &all.kept);
     text.push_str("\nStages\n");
     text.push_str(&stages(&all.stages, &all.attempts));
     text.push_str(&attempts(&all.stages, &all.attempts, limit));
@@ -29,7 +30,7 @@ pub fn run(args: &ShowArgs) -> Result<(), Failure> {
     Ok(print(&text)?)
 }
 
-fn head(job: &JobRow, spec: &JobSpec) -> String {
+fn head(job: &JobRow, spec: &JobSpec, kept: &[KeptPlace]) -> String {
     let mut rows = vec![("state", state_text(job))];
     if let Some(error) = &job.error {
         rows.push(("because", escape::cell(error)));
@@ -68,7 +69,7 @@ fn head(job: &JobRow, spec: &JobSpec) -> String {
     let disks: Vec<String> = spec.disks.iter().map(|disk| disk.display().to_string()).collect();
     rows.push(("disks", escape::cell(&disks.join(" "))));
     rows.push(("output", escape::cell(&standard_output::shown(&spec.output))));
-    rows.extend(kept_rows(job));
+    rows.extend(kept_rows(job, kept));
     format!("Job {}: {}\n{}", job.job, escape::cell(&job.name), facts(&rows))
 }
 
@@ -82,13 +83,15 @@ fn input_text(spec: &JobSpec) -> String {
 }
 
 /// What is kept of the intermediate data, and where.
-fn kept_rows(job: &JobRow) -> Vec<(&'static str, String)> {
+fn kept_rows(job: &JobRow, kept: &[KeptPlace]) -> Vec<(&'static str, String)> {
     let Some(text) = kept_text(job) else {
         let removed = job.kept_files.map(|_| ("I-files", "were kept and have been removed".to_string()));
         return removed.into_iter().collect();
     };
     let dirs = job.disk_dirs.iter().map(|dir| ("", escape::cell(&dir.to_string_lossy())));
-    std::iter::once(("I-files", text)).chain(dirs).collect()
+    let on_node = |place: &KeptPlace| format!("{} on {}", place.dir.path.display(), place.node_name);
+    let on_nodes = kept.iter().map(|place| ("", escape::cell(&on_node(place))));
+    std::iter::once(("I-files", text)).chain(dirs).chain(on_nodes).collect()
 }
 
 /// Seconds that an attempt took; None before it ended.

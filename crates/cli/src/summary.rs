@@ -42,10 +42,8 @@ pub fn succeeded(ended: &Ended, report: &JobReport, start_dir: &Path) -> String 
         ),
     ));
     if ended.spec.keep_ifiles {
-        let dirs: Vec<String> =
-            ended.submitted.disk_dirs.iter().map(|dir| dir.display().to_string()).collect();
         let time = ended.spec.keep_seconds.map(|seconds| format!(", for {}", duration::display(seconds)));
-        rows.push(("I-files", format!("{}{}", dirs.join(" "), time.unwrap_or_default())));
+        rows.push(("I-files", format!("{}{}", ended.kept.join(" "), time.unwrap_or_default())));
     }
     let job = ended.submitted.job;
     format!(

@@ -7,6 +7,7 @@ use api::control::{
     POLL_MS_MAX, SubmittedBatch, SubmittedJob, WaitAnswer,
 };
 use api::history::{JobDetails, JobList, StateQuestion, Table};
+use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
 use api::people::{Admission, AdmissionRequest, IssuedToken, TokenList, TokenRequest};
 use api::placement::JobPlacements;
 use api::{Boundaries, JobReport, KeyBytes};
@@ -217,6 +218,11 @@ impl Client {
         self.get(&format!("/v1/jobs/{job}/report")).await
     }
 
+    /// Removes what jobs keep on the disks of nodes, and says what went. Sent once: asked again, it would not say so.
+    pub async fn collect(&self, options: &GcOptions) -> Result<GcAnswer, ClientError> {
+        self.post("/v1/gc", options).await
+    }
+
     /// The nodes that live.
     pub async fn cluster(&self) -> Result<ClusterStatus, ClientError> {
         self.get("/v1/nodes").await
@@ -296,6 +302,11 @@ impl Client {
     /// Hands finished work in and asks for new work.
     pub async fn poll(&self, node: NodeId, poll: &NodePoll) -> Result<NodeOrders, ClientError> {
         self.post(&format!("/v1/nodes/{}/poll", node.0), poll).await
+    }
+
+    /// Tells what is kept on the disks of a node.
+    pub async fn announce(&self, node: NodeId, kept: &KeptAnnouncement) -> Result<(), ClientError> {
+        self.patiently(async || self.post(&format!("/v1/nodes/{}/kept", node.0), kept).await).await
     }
 
     /// Says good-bye as a node.

@@ -5,6 +5,7 @@ use crate::{Blocking, Client, ClientError};
 use api::control::{
     AttemptEnd, ErrorCode, JobBrief, NodeAddress, NodeInfo, NodeOrder, NodeOrders, NodePoll, NodeWelcome,
 };
+use api::kept::{KeptAnnouncement, KeptDir};
 use api::machine::NodeReport;
 use api::{Boundaries, ContentHash, KeyBytes, Task};
 use ids::{AttemptKey, JobId, NodeId};
@@ -30,12 +31,18 @@ pub struct Order {
 }
 
 /// What the server says of a job, or of this node, besides attempts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// Attempts of the job stop.
     Stop(JobId),
     /// Everything of the job goes.
     Forget(JobId),
+    /// The job is over, and its runs on disk stay.
+    Keep(JobId),
+    /// The server wants to know what is kept here.
+    TellKept,
+    /// Kept directories of these names go.
+    DropKept(Vec<String>),
     /// No new chunk may lie here.
     Drain,
     /// Nobody needs this node any more: it says good-bye and ends.
@@ -159,6 +166,18 @@ impl NodeLink {
     /// Proposes range boundaries; the answer is what stands.
     pub fn propose(&self, job: JobId, keys: Vec<KeyBytes>) -> Result<Boundaries, ClientError> {
         self.blocking.run(async |client| client.propose(job, keys).await)
+    }
+
+    /// Tells the server what is kept on the disks of this node.
+    pub fn announce(
+        &self,
+        job: Option<JobId>,
+        dirs: Vec<KeptDir>,
+        problem: Option<String>,
+    ) -> Result<(), ClientError> {
+        let incarnation = self.welcome.incarnation.clone();
+        let announcement = KeptAnnouncement { incarnation, job, dirs, problem };
+        self.blocking.run(async |client| client.announce(self.welcome.node, &announcement).await)
     }
 
     /// Says good-bye: the server gives what this node ran to others, and slots that wait are sent home.
@@ -327,6 +346,9 @@ impl Poller {
                 // A node that does not listen any more ends.
                 NodeOrder::Stop { job } => drop(self.notice.try_send(Notice::Stop(job))),
                 NodeOrder::Forget { job } => drop(self.notice.try_send(Notice::Forget(job))),
+                NodeOrder::Keep { job } => drop(self.notice.try_send(Notice::Keep(job))),
+                NodeOrder::TellKept => drop(self.notice.try_send(Notice::TellKept)),
+                NodeOrder::DropKept { names } => drop(self.notice.try_send(Notice::DropKept(names))),
                 NodeOrder::Drain => drop(self.notice.try_send(Notice::Drain)),
                 NodeOrder::Leave => drop(self.notice.try_send(Notice::Leave)),
             }

@@ -108,8 +108,7 @@ impl From<ServerError> for Problem {
             | ServerError::BadFileName { .. }
             | ServerError::TooManyFiles { .. }
             | ServerError::NotShipped { .. }
-            | ServerError::RoleDiffers { .. }
-            | ServerError::NotInCluster { .. } => ErrorCode::Refused,
+            | ServerError::RoleDiffers { .. } => ErrorCode::Refused,
             ServerError::TooManyJobs { .. } => ErrorCode::TooMany,
             ServerError::Shipped(error) => code_of(error),
             ServerError::UnknownJob { .. }

@@ -7,6 +7,8 @@ use api::control::{
     CancelRequest, ErrorCode, JobBatch, JobLogs, JobOutcome, JobProgress, JobSubmission, POLL_MS_MAX,
     SubmittedBatch, SubmittedJob, WaitAnswer,
 };
+use api::kept::{GcAnswer, GcOptions, GcSelection};
+use api::people::Role;
 use api::{Blame, JobReport, TaskFailure};
 use axum::extract::{Path, State};
 use ids::JobId;
@@ -26,8 +28,54 @@ pub(crate) async fn submit(
     caller: Caller,
     Message(mut submission): Message<JobSubmission>,
 ) -> Result<Message<SubmittedJob>, Problem> {
+    if let Some(source) = submission.spec.reduce_again {
+        check_owner(&port, &caller, source).await?;
+    }
     submission.user = caller.job_user(submission.user);
     Ok(Message(port.server.submit_job(submission, &caller.submitter()).await?))
+}
+
+/// Refuses a job of somebody else, or one that reads what such a job kept; administrators may have all. What is not
+/// there is told by whoever looks for it.
+async fn check_owner(port: &Port, caller: &Caller, job: JobId) -> Result<(), Problem> {
+    if caller.role == Role::Admin {
+        return Ok(());
+    }
+    let mut next = Some(job);
+    while let Some(job) = next {
+        let Some(row) = port.store.job(job).await? else { return Ok(()) };
+        if row.user.as_deref() != caller.user.as_deref() {
+            let message = format!("job {job} belongs to another user");
+            return Err(Problem::new(ErrorCode::Forbidden, message));
+        }
+        // A source is an older job.
+        next = row.reduce_again.filter(|source| *source < job);
+    }
+    Ok(())
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/gc",
+    tag = "clients",
+    request_body = GcOptions,
+    responses((status = 200, description = "What became of the kept files of each job chosen; a user has only their own removed", body = GcAnswer), (status = "default", response = Refusal))
+)]
+pub(crate) async fn collect(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(options): Message<GcOptions>,
+) -> Result<Message<GcAnswer>, Problem> {
+    if let GcSelection::Jobs(jobs) = &options.selection {
+        for job in jobs {
+            check_owner(&port, &caller, *job).await?;
+        }
+    }
+    let only_of = match caller.role {
+        Role::Admin => None,
+        _ => Some(caller.owner_name().to_string()),
+    };
+    Ok(Message(port.server.collect(options, only_of).await?))
 }
 
 #[utoipa::path(

@@ -6,6 +6,7 @@ use api::Boundaries;
 use api::control::{
     BoundariesProposal, ClusterStatus, JobBrief, NodeInfo, NodeOrders, NodePoll, NodeStatus, NodeWelcome,
 };
+use api::kept::KeptAnnouncement;
 use axum::extract::{Path, State};
 use ids::{JobId, NodeId};
 
@@ -48,6 +49,23 @@ pub(crate) async fn poll(
     Message(poll): Message<NodePoll>,
 ) -> Result<Message<NodeOrders>, Problem> {
     Ok(Message(port.server.poll_node(NodeId(node), poll).await?))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/nodes/{node}/kept",
+    tag = "nodes",
+    params(("node" = u32, Path, description = "Number of the node")),
+    request_body = KeptAnnouncement,
+    responses((status = 200, description = "The server knows what jobs that are over keep there, `null`"), (status = "default", response = Refusal))
+)]
+pub(crate) async fn kept(
+    State(port): State<Port>,
+    Path(node): Path<u32>,
+    Message(announcement): Message<KeptAnnouncement>,
+) -> Result<Message<()>, Problem> {
+    port.server.kept(NodeId(node), announcement).await?;
+    Ok(Message(()))
 }
 
 #[utoipa::path(

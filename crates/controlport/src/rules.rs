@@ -54,6 +54,7 @@ pub(crate) const RULES: &[Rule] = &[
     changes("POST", "/v1/jobs", SUBMITTERS),
     changes("POST", "/v1/jobs/batch", SUBMITTERS),
     changes("POST", "/v1/jobs/{job}/cancel", Admits::OwnerOfJob),
+    changes("POST", "/v1/gc", SUBMITTERS),
     looks("POST", "/v1/files/missing", SUBMITTERS),
     changes("PUT", "/v1/files/{sha256}", SUBMITTERS),
     looks("GET", "/v1/files/{sha256}", NODES),
@@ -65,6 +66,7 @@ pub(crate) const RULES: &[Rule] = &[
     changes("POST", "/v1/nodes", NODES),
     changes("POST", "/v1/nodes/{node}/leave", NODES),
     looks("POST", "/v1/nodes/{node}/poll", NODES),
+    looks("POST", "/v1/nodes/{node}/kept", NODES),
     looks("GET", "/v1/jobs/{job}/brief", NODES),
     looks("POST", "/v1/jobs/{job}/boundaries", NODES),
 ];

@@ -67,8 +67,10 @@ pub fn expand(stage: &str, spec: &JobSpec, results: &mut JobResults) -> Result<V
         "run" => Ok(spec.single.iter().cloned().map(Task::Run).collect()),
         "seal" => Ok(seal_tasks(results)),
         "adopt" => {
-            let adopt = results.adopt.clone().ok_or(ExpandError::NothingToAdopt)?;
-            Ok(vec![Task::Adopt(adopt)])
+            let adopts = results.adopt.clone().ok_or(ExpandError::NothingToAdopt)?;
+            // The results of the tasks are added up.
+            results.seal = Some(SealResult::default());
+            Ok(adopts.into_iter().map(Task::Adopt).collect())
         }
         "merge" => {
             let seal = results.seal.as_ref().ok_or(ExpandError::NoResult { stage: "seal" })?;
@@ -103,19 +105,20 @@ pub enum Place {
     Near(Vec<NodeId>),
 }
 
-/// The place of a task: chunks are sealed and runs merged where they are, unless they move; a reduce task whose runs all lie on one
+/// The place of a task: chunks are sealed and runs opened and merged where they are, unless they move; a reduce task whose runs all lie on one
 /// node reads them best there.
 pub fn place(task: &Task) -> Place {
     let nodes = |runs: &[ids::RunId]| -> BTreeSet<NodeId> { runs.iter().map(|run| run.node()).collect() };
     match task {
         Task::Seal(seal) => Place::On(seal.node),
+        Task::Adopt(adopt) => Place::On(adopt.node),
         Task::Merge(merge) if !merge.to.is_empty() => Place::Near(merge.to.clone()),
         Task::Merge(merge) => nodes(&merge.runs).first().map_or(Place::Anywhere, |node| Place::On(*node)),
         Task::Reduce(reduce) => match nodes(&reduce.runs) {
             nodes if nodes.len() == 1 => Place::Near(nodes.into_iter().collect()),
             _ => Place::Anywhere,
         },
-        Task::Map(_) | Task::Adopt(_) | Task::Commit(_) | Task::Run(_) => Place::Anywhere,
+        Task::Map(_) | Task::Commit(_) | Task::Run(_) => Place::Anywhere,
     }
 }
 
@@ -285,12 +288,13 @@ mod tests {
         let seal = done.seal.unwrap();
         let adopt = api::task::AdoptTask {
             source: JobId(7),
+            node: NodeId(0),
             dirs: Vec::new(),
             runs: Vec::new(),
             chunks: seal.chunks.clone(),
         };
         let commits = done.maps.into_iter().map(|(task, (number, map))| (task, (number, map.commits)));
-        let mut results = JobResults::reducing_again(JobId(8), adopt.clone(), commits.collect());
+        let mut results = JobResults::reducing_again(JobId(8), vec![adopt.clone()], commits.collect());
         assert_eq!(expand("adopt", &spec, &mut results).unwrap(), [Task::Adopt(adopt)]);
         let adopted = api::task::AdoptResult { chunks: seal.chunks, runs: seal.runs };
         let task = TaskKey { job: JobId(8), stage: StageIndex(0), task: TaskIndex(0) };

@@ -12,8 +12,8 @@ pub struct JobResults {
     pub splits: Vec<Split>,
     /// The winning attempt of each map task and its result.
     pub maps: BTreeMap<TaskIndex, (AttemptNumber, MapResult)>,
-    /// What an earlier job kept, in a job that reduces it again.
-    pub adopt: Option<AdoptTask>,
+    /// What an earlier job kept, in a job that reduces it again: a task for each node that has any of it.
+    pub adopt: Option<Vec<AdoptTask>>,
     pub seal: Option<SealResult>,
     pub merges: BTreeMap<TaskIndex, MergeResult>,
     /// Of the last plan; 0 before there is one.
@@ -50,7 +50,7 @@ impl JobResults {
     /// stand for those of maps, so that the proof and the plan are made as ever.
     pub fn reducing_again(
         job: JobId,
-        adopt: AdoptTask,
+        adopt: Vec<AdoptTask>,
         commits: BTreeMap<TaskIndex, (AttemptNumber, Vec<SourceCommit>)>,
     ) -> Self {
         let map =
@@ -66,8 +66,8 @@ impl JobResults {
             TaskResult::Map(result) => drop(self.maps.insert(task, (attempt.attempt, result))),
             TaskResult::Seal(result) => self.add_seal(result),
             TaskResult::Adopt(result) => {
-                self.seal =
-                    Some(SealResult { chunks: result.chunks, runs: result.runs, ..SealResult::default() });
+                let (chunks, runs) = (result.chunks, result.runs);
+                self.add_seal(SealResult { chunks, runs, ..SealResult::default() });
             }
             TaskResult::Merge(result) => drop(self.merges.insert(task, result)),
             TaskResult::Reduce(result) => drop(self.reduces.insert(task, result)),
@@ -75,7 +75,7 @@ impl JobResults {
         }
     }
 
-    /// Each node seals its own chunks.
+    /// Each node seals its own chunks, and opens what it kept.
     fn add_seal(&mut self, more: SealResult) {
         let seal = self.seal.get_or_insert_default();
         seal.chunks.extend(more.chunks);

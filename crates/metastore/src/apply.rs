@@ -5,7 +5,7 @@ use crate::batch::Batch;
 use crate::change::Change;
 use crate::database::{Connection, Session};
 use crate::writer::Writer;
-use crate::{Metastore, StoreError, fleet, people, reopen};
+use crate::{Metastore, StoreError, fleet, kept, people, reopen};
 use ids::JobId;
 use sqlx::Connection as _;
 
@@ -159,6 +159,11 @@ async fn write_all(db: &mut Session<'_>, changes: &[Change]) -> Result<(), Apply
                 std::mem::take(&mut batch).write(db).await?;
                 reopen::stage_reopened(db, *job, *stage, tasks).await?;
                 batch.stage_reopened(*job, *stage, tasks.len(), *now_ns);
+            }
+            Change::KeptDirs { job, places } => kept::keep_dirs(db, *job, places).await?,
+            Change::KeptFilesRemoved { job, .. } => {
+                kept::forget_dirs(db, *job).await?;
+                batch.take(change)?;
             }
             of_jobs => batch.take(of_jobs)?,
         }

@@ -3,6 +3,7 @@
 use crate::fleet::{DiskRow, NodeRow, NodeState, ReplicaRow, SampleRow};
 use crate::people::{AuditRow, TokenRow};
 use api::history::{AttemptState, JobState};
+use api::kept::KeptPlace;
 use api::people::Role;
 use api::task::{ChunkSummary, Part, ReduceTask, RunSummary, TaskResult};
 use api::{Boundaries, DataSum, JobReport, JobSpec, SourceCommit, Task, TaskFailure};
@@ -74,7 +75,12 @@ pub enum Change {
         kept: Keep,
         now_ns: u64,
     },
-    /// What a job kept is gone.
+    /// Nodes keep these directories of a job; what was known of the same ones is replaced.
+    KeptDirs {
+        job: JobId,
+        places: Vec<KeptPlace>,
+    },
+    /// What a job kept is gone, or whoever has any of it will be told so.
     KeptFilesRemoved {
         job: JobId,
         bytes: u64,

@@ -1,11 +1,15 @@
 //! Intermediate data that outlives its job: who keeps some, who reads it, and how it goes.
 
-use crate::database::Row;
+use crate::apply::ApplyError;
+use crate::convert::path_text;
+use crate::database::{Row, Rows, Session};
 use crate::{Metastore, StoreError};
 use api::history::JobRow;
+use api::kept::{KeptDir, KeptPlace};
 use api::{DataSum, SourceCommit};
-use ids::{AttemptNumber, ChunkId, IfileIndex, JobId, TaskIndex};
+use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, RunId, TaskIndex};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// What the winning attempt of each map task committed.
 pub type WinningCommits = BTreeMap<TaskIndex, (AttemptNumber, Vec<SourceCommit>)>;
@@ -37,6 +41,39 @@ impl Metastore {
         Ok(self.write_one(statement, vec![job.0.into()]).await?.len() == 1)
     }
 
+    /// What nodes keep of a job, by who made it and on which of its disks.
+    pub async fn kept_places(&self, job: JobId) -> Result<Vec<KeptPlace>, StoreError> {
+        let statement = "SELECT * FROM kept_dirs WHERE job = $1 ORDER BY made_by, disk";
+        let place = |row: &Row| {
+            Ok(KeptPlace {
+                made_by: NodeId(self.number(row, "made_by")?),
+                node: NodeId(self.number(row, "node")?),
+                node_name: self.get(row, "node_name")?,
+                dir: KeptDir {
+                    job,
+                    incarnation: self.get(row, "incarnation")?,
+                    disk: DiskIndex(self.number(row, "disk")?),
+                    path: PathBuf::from(self.get::<String>(row, "path")?),
+                    bytes: self.number(row, "bytes")?,
+                },
+            })
+        };
+        self.rows(statement, [job.0.into()]).await?.iter().map(place).collect()
+    }
+
+    /// Whether a node of this store ever had this incarnation.
+    pub async fn knows_incarnation(&self, incarnation: &str) -> Result<bool, StoreError> {
+        let statement = "SELECT node FROM nodes WHERE incarnation = $1";
+        Ok(!self.rows(statement, [incarnation.into()]).await?.is_empty())
+    }
+
+    /// Which chunks each run of a job holds.
+    pub async fn run_chunks(&self, job: JobId) -> Result<Vec<(RunId, ChunkId)>, StoreError> {
+        let statement = "SELECT run, chunk FROM run_chunks WHERE job = $1 ORDER BY run, chunk";
+        let pair = |row: &Row| Ok((RunId(self.number(row, "run")?), ChunkId(self.number(row, "chunk")?)));
+        self.rows(statement, [job.0.into()]).await?.iter().map(pair).collect()
+    }
+
     /// What the winning attempts of the maps of a job appended; tasks that appended nothing are left out.
     pub async fn winning_commits(&self, job: JobId) -> Result<WinningCommits, StoreError> {
         let statement = "SELECT * FROM sources WHERE job = $1 ORDER BY map_task, ifile, chunk";
@@ -61,4 +98,37 @@ impl Metastore {
         });
         Ok(())
     }
+}
+
+pub(crate) async fn keep_dirs(
+    db: &mut Session<'_>,
+    job: JobId,
+    places: &[KeptPlace],
+) -> Result<(), ApplyError> {
+    let mut rows = Rows::default();
+    for place in places {
+        rows.push([
+            job.0.into(),
+            place.dir.incarnation.as_str().into(),
+            place.dir.disk.0.into(),
+            place.made_by.0.into(),
+            place.node.0.into(),
+            place.node_name.as_str().into(),
+            path_text(&place.dir.path)?.into(),
+            place.dir.bytes.into(),
+        ]);
+    }
+    let columns = "job, incarnation, disk, made_by, node, node_name, path, bytes";
+    let after = "ON CONFLICT (job, incarnation, disk) DO UPDATE SET node = excluded.node, \
+                 node_name = excluded.node_name, path = excluded.path, bytes = excluded.bytes";
+    db.insert("kept_dirs", columns, after, rows).await?;
+    let sum = "UPDATE jobs SET kept_bytes = (SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM kept_dirs \
+               WHERE kept_dirs.job = jobs.job) WHERE job = $1";
+    db.execute(sum, [job.0.into()]).await?;
+    Ok(())
+}
+
+pub(crate) async fn forget_dirs(db: &mut Session<'_>, job: JobId) -> Result<(), ApplyError> {
+    db.execute("DELETE FROM kept_dirs WHERE job = $1", [job.0.into()]).await?;
+    Ok(())
 }

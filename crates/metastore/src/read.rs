@@ -96,6 +96,7 @@ impl Metastore {
             stages: self.stages(job).await?,
             attempts: self.attempts(job).await?,
             events: self.events(job, events_max).await?,
+            kept: self.kept_places(job).await?,
         }))
     }
 
@@ -391,6 +392,7 @@ impl Metastore {
                 .map(|word| KeptFiles::parse(&word).ok_or_else(|| self.reader().damaged("jobs.ifiles", word)))
                 .transpose()?,
             keep_until_ns: self.number_or_none(row, "keep_until_ns")?,
+            kept_bytes: self.number_or_none(row, "kept_bytes")?,
         })
     }
 }

@@ -6,6 +6,7 @@ use crate::{
     NodeRow, NodeState, ProofRow, ReplicaRow, ReplicaState, Role, SampleRow, TokenRow,
 };
 use api::TaskResult;
+use api::kept::{KeptDir, KeptPlace};
 use api::task::{
     ChunkSummary, KeyWeight, MapResult, MapTask, Part, ReduceTask, RunSummary, SealResult, SealTask,
 };
@@ -311,6 +312,33 @@ pub(crate) async fn jobs_of_others_are_found_for_cleaning(store: &Metastore) {
     let found: Vec<JobId> = store.jobs_to_clean("me").await.unwrap().into_iter().map(|row| row.job).collect();
     assert_eq!(found, [theirs]);
     assert_ne!(mine, theirs);
+}
+
+pub(crate) async fn what_nodes_keep_is_found_again(store: &Metastore) {
+    let (job, other) = (new_job(store).await, new_job(store).await);
+    let place = |job, node: u32, name: &str, bytes| KeptPlace {
+        made_by: NodeId(1),
+        node: NodeId(node),
+        node_name: name.to_string(),
+        dir: KeptDir { job, incarnation: "x".into(), disk: DiskIndex(2), path: "/d".into(), bytes },
+    };
+    let bytes = async || store.job(job).await.unwrap().unwrap().kept_bytes;
+    assert_eq!((bytes().await, store.kept_places(job).await.unwrap()), (None, Vec::new()));
+    for kept in [place(job, 1, "a", 5), place(job, 7, "b", 6)] {
+        let second = Change::KeptDirs { job: other, places: vec![place(other, 3, "c", 1)] };
+        store.apply(&[Change::KeptDirs { job, places: vec![kept.clone()] }, second]).await.unwrap();
+        assert_eq!(
+            (store.kept_places(job).await.unwrap(), bytes().await),
+            (vec![kept.clone()], Some(kept.dir.bytes))
+        );
+    }
+    assert_eq!(store.job_details(job, 0).await.unwrap().unwrap().kept, [place(job, 7, "b", 6)]);
+    store.apply(&[Change::KeptFilesRemoved { job, bytes: 6, now_ns: 9 }]).await.unwrap();
+    assert!(store.kept_places(job).await.unwrap().is_empty());
+    assert_eq!(store.kept_places(other).await.unwrap().len(), 1);
+    store.apply(&[Change::KeptDirs { job, places: Vec::new() }]).await.unwrap();
+    assert_eq!(bytes().await, Some(0));
+    assert!(!store.knows_incarnation("nobody").await.unwrap());
 }
 
 pub(crate) async fn kept_files_go_once_nobody_reads_them(store: &Metastore) {
@@ -704,6 +732,7 @@ on_every_back_end!(
     attempts_have_a_history,
     data_between_the_stages_is_remembered,
     kept_files_go_once_nobody_reads_them,
+    what_nodes_keep_is_found_again,
     jobs_of_others_are_found_for_cleaning,
     many_jobs_go_in_one_transaction,
     what_begins_and_ends_in_one_transaction_is_whole,

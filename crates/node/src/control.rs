@@ -13,6 +13,8 @@ pub enum Notice {
     Stop(JobId),
     /// The job is over: everything of it goes.
     Forget(JobId),
+    /// The job is over, and its runs on disk stay.
+    Keep(JobId),
     /// No new chunk may lie here.
     Drain,
     /// Every job goes: the server does not know this node any more.
@@ -37,8 +39,8 @@ pub trait Control: Send + Sync {
     /// Waits for the next notice. None: there will be none.
     fn next_notice(&self) -> Option<Notice>;
 
-    /// The node has nothing of a job any more.
-    fn forgotten(&self, job: JobId);
+    /// The node has nothing of a job any more but what is on disk, of which `keep` says whether its runs stay.
+    fn forgotten(&self, job: JobId, keep: bool);
 }
 
 /// On one machine: function calls. Whoever started the server cancels its jobs by their flags and removes their
@@ -68,7 +70,7 @@ impl Control for Server {
         None
     }
 
-    fn forgotten(&self, _job: JobId) {}
+    fn forgotten(&self, _job: JobId, _keep: bool) {}
 }
 
 pub(crate) fn boundaries_failure(error: &dyn std::error::Error) -> TaskFailure {

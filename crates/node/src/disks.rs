@@ -68,7 +68,12 @@ impl Disks {
         self.disks.iter().map(|disk| look_at(&disk.path)).collect()
     }
 
-    fn dirs(&self, job: JobId) -> Vec<PathBuf> {
+    /// Of this process, in the names of its directories.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn dirs(&self, job: JobId) -> Vec<PathBuf> {
         self.disks.iter().map(|disk| disk.path.join(format!("{MARK}{}-job{job}", self.name))).collect()
     }
 
@@ -137,7 +142,7 @@ fn free_bytes_min(total_bytes: u64) -> u64 {
     (total_bytes / FREE_PART_MIN).min(FREE_BYTES_ENOUGH)
 }
 
-fn named(path: &Path, error: std::io::Error) -> std::io::Error {
+pub(crate) fn named(path: &Path, error: std::io::Error) -> std::io::Error {
     std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
@@ -173,7 +178,7 @@ fn remove_of(path: &Path, name: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-fn remove_tree(path: &Path) -> std::io::Result<()> {
+pub(crate) fn remove_tree(path: &Path) -> std::io::Result<()> {
     let mut tries = 0;
     loop {
         tries += 1;

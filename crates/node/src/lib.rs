@@ -22,6 +22,7 @@ mod disks;
 mod emit;
 mod failure;
 mod job_data;
+mod kept_dirs;
 mod machine;
 mod map_task;
 mod merge_gate;
@@ -140,7 +141,7 @@ impl Node {
             let _ = slot.join();
         }
         let jobs: Vec<JobId> = self.shared.jobs().keys().copied().collect();
-        jobs.into_iter().for_each(|job| self.shared.forget(job));
+        jobs.into_iter().for_each(|job| self.shared.forget(job, false));
     }
 }
 
@@ -169,23 +170,25 @@ impl Shared {
             match notice {
                 Notice::Stop(_) => {}
                 Notice::Drain => self.draining.store(true, Ordering::Relaxed),
-                Notice::Forget(job) => self.forget(job),
+                Notice::Forget(job) => self.forget(job, false),
+                Notice::Keep(job) => self.forget(job, true),
                 Notice::ForgetAll => {
                     let jobs: Vec<JobId> = self.jobs().keys().copied().collect();
-                    jobs.into_iter().for_each(|job| self.forget(job));
+                    jobs.into_iter().for_each(|job| self.forget(job, false));
                 }
             }
         }
     }
 
-    /// Lets go of all that the node has of a job, once its attempts have seen that they must stop.
-    fn forget(&self, job: JobId) {
+    /// Lets go of all that the node has of a job, once its attempts have seen that they must stop; with `keep`, of all
+    /// but its runs on disk.
+    fn forget(&self, job: JobId, keep: bool) {
         if let Some(data) = self.jobs().remove(&job) {
             let started = Instant::now();
             while Arc::strong_count(&data) > 1 && started.elapsed() < STOP_WAIT_MAX {
                 std::thread::sleep(STOP_LOOK_EVERY);
             }
         }
-        self.control.forgotten(job);
+        self.control.forgotten(job, keep);
     }
 }

@@ -5,6 +5,7 @@ use crate::disks::Disks;
 use crate::record_data::{OtherNodes, RecordData, chunk_hosts};
 use crate::shipped_files::JobFiles;
 use api::control::AttemptEnd;
+use api::kept::KeptDir;
 use api::task::RunTask;
 use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure};
 use client::NodeLink;
@@ -148,6 +149,40 @@ impl Remote {
         }
     }
 
+    /// Attempts of a job that are still under way stop, and later ones do not begin.
+    fn is_over(&self, job: JobId) {
+        self.stop(job);
+        let mut jobs = self.jobs();
+        jobs.forgotten.insert(job);
+        if jobs.forgotten.len() > FORGOTTEN_MAX {
+            jobs.forgotten.pop_first();
+        }
+    }
+
+    /// Keeps the runs of a job and tells the server where.
+    fn keep(&self, job: JobId, sync: bool) {
+        let (dirs, problem) = match self.disks.keep(job, sync) {
+            Ok(dirs) => (dirs, None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
+        self.announce(Some(job), dirs, problem);
+    }
+
+    /// Tells the server what jobs that are over keep on the disks of this node.
+    pub fn tell_kept(&self) {
+        match self.disks.kept() {
+            Ok(dirs) => self.announce(None, dirs, None),
+            Err(error) => tracing::warn!(%error, "cannot look for kept I-files"),
+        }
+    }
+
+    fn announce(&self, job: Option<JobId>, dirs: Vec<KeptDir>, problem: Option<String>) {
+        // A server that begins again, or takes the node in again, asks for it.
+        if let Err(error) = self.link.announce(job, dirs, problem) {
+            tracing::warn!(%error, "cannot tell the server which I-files are kept here");
+        }
+    }
+
     fn stop(&self, job: JobId) {
         if let Some(known) = self.jobs().known.get(&job) {
             known.run.cancelled.store(true, Ordering::Relaxed);
@@ -188,20 +223,25 @@ impl Control for Remote {
     }
 
     fn next_notice(&self) -> Option<Notice> {
-        let notice = self.link.next_notice()?;
+        let notice = loop {
+            match self.link.next_notice()? {
+                client::Notice::TellKept => self.tell_kept(),
+                client::Notice::DropKept(names) => self.disks.drop_kept(&names),
+                other => break other,
+            }
+        };
         Some(match notice {
             client::Notice::Stop(job) => {
                 self.stop(job);
                 Notice::Stop(job)
             }
             client::Notice::Forget(job) => {
-                self.stop(job);
-                let mut jobs = self.jobs();
-                jobs.forgotten.insert(job);
-                if jobs.forgotten.len() > FORGOTTEN_MAX {
-                    jobs.forgotten.pop_first();
-                }
+                self.is_over(job);
                 Notice::Forget(job)
+            }
+            client::Notice::Keep(job) => {
+                self.is_over(job);
+                Notice::Keep(job)
             }
             client::Notice::Drain => Notice::Drain,
             client::Notice::Leave => {
@@ -209,6 +249,9 @@ impl Control for Remote {
                 // A server that is gone learns it from the silence; the slots are sent home in any case.
                 let _ = self.link.leave();
                 Notice::ForgetAll
+            }
+            client::Notice::TellKept | client::Notice::DropKept(_) => {
+                unreachable!("they were acted on above")
             }
             client::Notice::Expelled => {
                 let jobs: Vec<JobId> = self.jobs().known.keys().copied().collect();
@@ -218,8 +261,11 @@ impl Control for Remote {
         })
     }
 
-    fn forgotten(&self, job: JobId) {
-        self.jobs().known.remove(&job);
+    fn forgotten(&self, job: JobId, keep: bool) {
+        let known = self.jobs().known.remove(&job);
+        if keep {
+            self.keep(job, known.is_none_or(|known| known.run.spec.sync));
+        }
         self.disks.remove(job);
     }
 }

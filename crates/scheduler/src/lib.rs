@@ -143,7 +143,8 @@ pub enum Event {
         /// One for each task.
         tasks: Vec<Placement>,
     },
-    /// The other answer to [`Action::ExpandStage`]: the stage cannot be run and the job must fail.
+    /// The other answer to [`Action::ExpandStage`]: the stage cannot be run and the job must fail. Also later, where what
+    /// its tasks need is gone for good.
     StageRefused {
         job: JobId,
         stage: StageIndex,

@@ -93,7 +93,7 @@ fn on_stage_expanded(
 
 fn on_stage_refused(state: &mut State, outbox: &mut impl Outbox, id: JobId, stage: StageIndex) {
     let Some(job) = state.jobs.get(&id) else { return };
-    if job.phase == Phase::Expanding && job.current == stage {
+    if matches!(job.phase, Phase::Expanding | Phase::Running) && job.current == stage {
         end_job(state, outbox, id, Action::JobFailed { job: id, because: FailureCause::Stage(stage) });
     }
 }

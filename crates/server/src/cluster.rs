@@ -4,6 +4,7 @@
 use crate::ServerError;
 use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
+use crate::job::Loss;
 use crate::messages::Finished;
 use api::control::{JobBrief, NodeInfo, NodeOrders, NodePoll, NodeWelcome, PROTOCOL_VERSION};
 use ids::{AttemptKey, JobId, NodeId};
@@ -147,8 +148,11 @@ impl EventLoop {
         for id in jobs {
             let (fleet, changes) = (&self.fleet, &mut self.changes);
             let has_left = |node| !fleet.has(node);
-            let lost = self.jobs.get_mut(&id).and_then(|job| job.lose_node(node, has_left, changes));
-            if let Some((stage, tasks)) = lost {
+            let who = (node, gone.info.name.as_str());
+            let lost = self.jobs.get_mut(&id).and_then(|job| job.lose_node(who, has_left, changes));
+            if let Some(Loss::ForGood(stage)) = lost {
+                self.feed(Event::StageRefused { job: id, stage });
+            } else if let Some(Loss::Again(stage, tasks)) = lost {
                 self.feed(Event::ResultsLost { job: id, stage, tasks });
                 let stale: Vec<(AttemptKey, u64)> =
                     self.fleet.all_mut().flat_map(|node| node.give_up(id, stage)).collect();
@@ -158,6 +162,7 @@ impl EventLoop {
             }
         }
         self.feed(Event::NodeLost { node });
+        self.keeper_lost(node, &gone.info.name);
     }
 
     fn attempt_lost(&mut self, attempt: AttemptKey, started_ns: u64, state: AttemptState) {

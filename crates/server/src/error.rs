@@ -65,8 +65,6 @@ pub enum ServerError {
     NotShipped { content: api::ContentHash },
     #[error(transparent)]
     Shipped(#[from] shipped::ShippedError),
-    #[error("{what} cannot be done in a cluster yet; run the job on one machine")]
-    NotInCluster { what: &'static str },
     #[error("the server has been shut down")]
     ShutDown,
 }

@@ -7,25 +7,23 @@ use crate::job::Job;
 use crate::machines::Telemetry;
 use crate::messages::{Assignment, Finished, JobRun, PullReply, PullRequest, Service};
 use crate::owner::OwnerLock;
+pub(crate) use crate::requests::{Reply, Request, Submission};
 use crate::shared::Shared;
-use crate::users::{NewToken, Users};
+use crate::users::Users;
 use crate::{ServerError, clock, kept_runs, placements};
-use api::control::{
-    ClusterStatus, JobBatch, JobBrief, JobLogs, JobOutcome, JobProgress, NodeInfo, NodeOrder, NodeOrders,
-    NodePoll, NodeStatus, NodeWelcome, StageProgress, SubmittedBatch, SubmittedJob,
-};
-use api::{Boundaries, JobSpec, KeyBytes, TaskResult};
+use api::control::{JobOutcome, JobProgress, NodeOrder, StageProgress, SubmittedJob};
+use api::{Boundaries, KeyBytes, TaskResult};
 use faults::{CrashPoint, crash_point};
-use ids::{AttemptKey, BoundariesVersion, JobId, NodeId, StageIndex};
-use metastore::{AttemptState, AuditRow, CLUSTER_OWNER, Change, JobState, Keep, Metastore, StoreError};
+use ids::{AttemptKey, BoundariesVersion, JobId, StageIndex};
+use metastore::{AttemptState, CLUSTER_OWNER, Change, JobState, Keep, Metastore, StoreError};
 use scheduler::{Action, Claim, Event, Slot, State, UnixNanos};
-use shipped::{Depot, Hold};
+use shipped::Depot;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 /// Requests that may wait for the loop; more callers block.
 pub(crate) const REQUESTS_MAX: usize = 1024;
@@ -35,106 +33,6 @@ const BATCH_MAX: usize = 256;
 const FINISHED_JOBS_MAX: usize = 256;
 /// Longest that a server acts without having heard from its store.
 const LOOK_AT_LEAD_EVERY: Duration = Duration::from_secs(2);
-
-pub(crate) type Reply<T> = oneshot::Sender<Result<T, ServerError>>;
-
-/// What may be asked of the loop.
-pub(crate) enum Request {
-    Submit {
-        submission: Box<Submission>,
-        reply: Reply<SubmittedJob>,
-    },
-    SubmitBatch {
-        batch: Box<JobBatch>,
-        /// Keeps the files that they need.
-        hold: Option<Arc<Hold>>,
-        /// Jobs that the user may have at once, these with them.
-        jobs_max: Option<u32>,
-        reply: Reply<SubmittedBatch>,
-    },
-    Pull {
-        request: Box<PullRequest>,
-        reply: Reply<PullReply>,
-    },
-    Propose {
-        job: JobId,
-        keys: Vec<KeyBytes>,
-        reply: Reply<Boundaries>,
-    },
-    Cancel {
-        job: JobId,
-        reason: String,
-    },
-    Wait {
-        job: JobId,
-        reply: Reply<JobOutcome>,
-    },
-    Register {
-        info: Box<NodeInfo>,
-        reply: Reply<NodeWelcome>,
-    },
-    Poll {
-        node: NodeId,
-        poll: Box<NodePoll>,
-        reply: Reply<NodeOrders>,
-    },
-    /// A node says good-bye.
-    Leave {
-        node: NodeId,
-        incarnation: String,
-        reply: Reply<()>,
-    },
-    /// A node is to be emptied.
-    Drain {
-        name: String,
-        reply: Reply<NodeStatus>,
-    },
-    Brief {
-        job: JobId,
-        reply: Reply<JobBrief>,
-    },
-    Cluster {
-        reply: Reply<ClusterStatus>,
-    },
-    /// What the program of a job has written so far.
-    Said {
-        job: JobId,
-        reply: Reply<Option<JobLogs>>,
-    },
-    /// A token is given out.
-    IssueToken {
-        token: Box<NewToken>,
-        reply: Reply<()>,
-    },
-    RevokeToken {
-        token: String,
-        reply: Reply<()>,
-    },
-    /// What callers did, or were refused.
-    Audit {
-        rows: Vec<AuditRow>,
-    },
-    /// From the thread that removed a job's directories.
-    Cleaned {
-        job: JobId,
-        problem: Option<String>,
-    },
-    Shutdown {
-        reply: Reply<()>,
-    },
-}
-
-/// A job handed in.
-pub(crate) struct Submission {
-    pub spec: Arc<JobSpec>,
-    pub splits: Vec<api::Split>,
-    /// Keeps the files that it needs.
-    pub hold: Option<Arc<Hold>>,
-    pub user: String,
-    pub priority: i32,
-    /// Jobs that the user may have at once, this one with them.
-    pub jobs_max: Option<u32>,
-}
 
 pub(crate) struct EventLoop {
     pub store: Metastore,
@@ -160,12 +58,14 @@ pub(crate) struct EventLoop {
     pub changes: Vec<Change>,
     /// Run after the transaction, never before.
     pub replies: Vec<Box<dyn FnOnce()>>,
-    to_clean: Vec<JobId>,
+    pub to_clean: Vec<JobId>,
     /// Jobs that events of this round spoke of.
     touched: BTreeSet<JobId>,
     /// Numbers for jobs, taken from the store and not used yet.
     pub job_ids: Range<JobId>,
     cleaners: Vec<JoinHandle<()>>,
+    /// When it was last looked for kept files whose time is over.
+    pub collected: Option<Instant>,
     /// When the store was last heard of.
     last_written: Instant,
 }
@@ -202,6 +102,7 @@ impl EventLoop {
             touched: BTreeSet::new(),
             job_ids: JobId(0)..JobId(0),
             cleaners: Vec::new(),
+            collected: None,
             last_written: Instant::now(),
         }
     }
@@ -218,6 +119,9 @@ impl EventLoop {
                     return self.fail(error);
                 }
                 self.tick();
+                if let Err(error) = self.collect_in_time().await {
+                    return self.fail(error);
+                }
             }
             let mut shutdown = None;
             for request in batch.drain(..) {
@@ -234,6 +138,10 @@ impl EventLoop {
                     Request::IssueToken { token, reply } => self.issue_token(*token, reply).await,
                     Request::RevokeToken { token, reply } => self.revoke_token(token, reply).await,
                     Request::Register { info, reply } => self.register(*info, reply).await,
+                    Request::Kept { node, announcement, reply } => {
+                        self.announced(node, *announcement, reply).await
+                    }
+                    Request::Collect { options, user, reply } => self.collect(*options, user, reply).await,
                     other => {
                         self.take(other);
                         Ok(())
@@ -312,7 +220,8 @@ impl EventLoop {
         }
         crash_point(CrashPoint::SubmitAfterTransaction);
         // Only now: from here on nobody begins to remove what this job reads.
-        let results = match kept_runs::results(&self.store, &spec, job, splits).await {
+        let fleet = (self.service == Service::Cluster).then_some(&self.fleet);
+        let results = match kept_runs::results(&self.store, &spec, job, splits, fleet).await {
             Ok(results) => results,
             Err(ServerError::Store(error)) => return Err(error),
             Err(error) => return self.withdraw(job, &directories, error, reply).await,
@@ -392,6 +301,8 @@ impl EventLoop {
             | Request::IssueToken { .. }
             | Request::RevokeToken { .. }
             | Request::Register { .. }
+            | Request::Kept { .. }
+            | Request::Collect { .. }
             | Request::Shutdown { .. } => {
                 unreachable!("the loop takes these itself");
             }
@@ -480,7 +391,9 @@ impl EventLoop {
         self.users.job_over(job.user);
         match problem {
             None => {
-                self.changes.push(Change::JobCleaned { job: id, kept: job.keep(), now_ns: now_ns() });
+                let (kept, places) = job.keep_here_or_on_nodes(self.service);
+                self.changes.extend(places);
+                self.changes.push(Change::JobCleaned { job: id, kept, now_ns: now_ns() });
             }
             Some(detail) => {
                 tracing::warn!(job = %id, %detail, "cannot remove the files of a job");
@@ -529,10 +442,7 @@ impl EventLoop {
             Action::JobDrained { job } if self.jobs.get(&job).is_some_and(Job::is_single) => {
                 self.cleaned(job, None);
             }
-            Action::JobDrained { job } => {
-                self.fleet.order_all(job, NodeOrder::Forget { job });
-                self.to_clean.push(job);
-            }
+            Action::JobDrained { job } => self.let_go(job),
         }
         None
     }

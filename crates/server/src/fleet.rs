@@ -52,6 +52,8 @@ pub(crate) struct Node {
     pub heard: BTreeMap<AttemptKey, Heard>,
     /// Set while it is being emptied.
     pub drain: Option<Drain>,
+    /// Jobs that keep something on its disks.
+    pub kept: BTreeSet<JobId>,
     /// The change of [`Fleet::changes`] of which it knows.
     told_changes: u64,
 }
@@ -252,6 +254,17 @@ impl Fleet {
         }
     }
 
+    /// Tells every node that has to do with a job that it is over: the keepers keep what they have of it.
+    pub fn order_end(&mut self, job: JobId, keepers: &BTreeSet<NodeId>) {
+        for keeper in keepers {
+            if let Some(node) = self.nodes.get_mut(keeper) {
+                node.order(NodeOrder::Keep { job });
+                node.jobs.remove(&job);
+            }
+        }
+        self.order_all(job, NodeOrder::Forget { job });
+    }
+
     /// A map result counts only where all its chunks are on nodes that live: a chunkserver that died in between took
     /// what was appended with it. The task runs again.
     pub fn check_homes(&self, result: &TaskResult) -> Result<(), TaskFailure> {
@@ -316,6 +329,7 @@ impl Fleet {
             silent_ms: known.last_heard.elapsed().as_millis() as u64,
             disks: known.disks.clone(),
             sample: known.sample,
+            kept_jobs: known.kept.iter().copied().collect(),
             state: match &known.drain {
                 None => NodeState::Up,
                 Some(drain) if drain.is_done => NodeState::Drained,
@@ -342,6 +356,7 @@ impl Node {
             sample: None,
             heard: BTreeMap::new(),
             drain: None,
+            kept: BTreeSet::new(),
             told_changes: 0,
         }
     }

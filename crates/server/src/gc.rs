@@ -4,55 +4,12 @@ use crate::clock::now_ns;
 use crate::directories::remove_tree;
 use crate::owner::lives;
 use crate::{ServerError, take_over};
+pub use api::kept::{Collected, GcOptions, GcOutcome, GcSelection};
 use faults::{CrashPoint, crash_point};
-use ids::JobId;
-use metastore::{Change, JobRow, KeptFiles, Metastore};
+use metastore::{CLUSTER_OWNER, Change, JobRow, KeptFiles, Metastore};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// Whose kept files go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GcSelection {
-    /// Those whose time is over.
-    Expired,
-    /// Those, and those of jobs that ended longer ago than this.
-    OlderThan(Duration),
-    /// Those of every job that is over.
-    All,
-    /// Those of these jobs.
-    Jobs(Vec<JobId>),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GcOptions {
-    pub selection: GcSelection,
-    /// Say what would go, change nothing.
-    pub dry_run: bool,
-}
-
-/// What became of the kept files of one job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Collected {
-    pub job: JobId,
-    pub name: String,
-    /// Bytes of its files before.
-    pub bytes: u64,
-    pub outcome: GcOutcome,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GcOutcome {
-    Removed,
-    /// In a dry run.
-    WouldBeRemoved,
-    /// A job that is not over reads them.
-    ReadBy(JobId),
-    /// The process of the job has not ended.
-    OwnerLives,
-    Failed {
-        reason: String,
-    },
-}
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Removes kept intermediate data of a state directory and says what. Doing it again removes nothing more; a process
 /// killed in the middle leaves a mark, by which the next one that opens the state completes the removal. Jobs that
@@ -110,7 +67,7 @@ pub fn kept_bytes(dirs: &[PathBuf]) -> Option<u64> {
 }
 
 /// A job that was named and cannot give anything up is an error before anything is removed.
-async fn check_jobs(store: &Metastore, selection: &GcSelection) -> Result<(), ServerError> {
+pub(crate) async fn check_jobs(store: &Metastore, selection: &GcSelection) -> Result<(), ServerError> {
     let GcSelection::Jobs(jobs) = selection else { return Ok(()) };
     for job in jobs {
         let Some(row) = store.job(*job).await? else {
@@ -134,27 +91,28 @@ async fn collect(
         if !selected(&row, &options.selection) {
             continue;
         }
-        let bytes = kept_bytes(&row.disk_dirs).unwrap_or(0);
+        let bytes = kept_bytes(&row.disk_dirs).or(row.kept_bytes).unwrap_or(0);
         let outcome = match store.reader_of(row.job).await? {
+            _ if row.owner == CLUSTER_OWNER => GcOutcome::OfCluster,
             Some(reader) => GcOutcome::ReadBy(reader),
             None if row.owner != own_uuid && lives(state_dir, &row.owner) => GcOutcome::OwnerLives,
             None if options.dry_run => GcOutcome::WouldBeRemoved,
             None => remove(store, &row, bytes).await?,
         };
-        collected.push(Collected { job: row.job, name: row.name, bytes, outcome });
+        collected.push(Collected { job: row.job, name: row.name, bytes, outcome, away: Vec::new() });
     }
     Ok(collected)
 }
 
-fn selected(row: &JobRow, selection: &GcSelection) -> bool {
+pub(crate) fn selected(row: &JobRow, selection: &GcSelection) -> bool {
     let now_ns = now_ns();
     // A removal that was begun is completed by whoever comes next.
     let expired = row.kept_files == Some(KeptFiles::Removing)
         || row.keep_until_ns.is_some_and(|until_ns| until_ns <= now_ns);
     match selection {
         GcSelection::Expired => expired,
-        GcSelection::OlderThan(age) => {
-            let age_ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+        GcSelection::OlderThan { seconds } => {
+            let age_ns = seconds.saturating_mul(NANOS_PER_SECOND);
             let ended_ns = row.ended_ns.unwrap_or(row.created_ns);
             expired || ended_ns.saturating_add(age_ns) <= now_ns
         }

@@ -3,7 +3,8 @@
 use crate::JobRun;
 use crate::clock::now_ns;
 use crate::directories::Directories;
-use crate::messages::Finished;
+use crate::keeping::Keeping;
+use crate::messages::{Finished, Service};
 use api::control::JobOutcome;
 use api::task::{ChunkSummary, MapResult, Part, RunResult, RunSummary};
 use api::{Blame, Boundaries, JobSpec, Task, TaskFailure, TaskResult};
@@ -50,6 +51,8 @@ pub(crate) struct Job {
     pub hold: Option<Arc<Hold>>,
     /// The number of whose job it is.
     pub user: u64,
+    /// Set while nodes make its intermediate data theirs to keep, and when they have.
+    pub keeping: Option<Keeping>,
 }
 
 impl Job {
@@ -67,6 +70,7 @@ impl Job {
             report: None,
             hold: None,
             user: 0,
+            keeping: None,
         }
     }
 
@@ -103,6 +107,24 @@ impl Job {
     /// For how long, from now.
     pub fn keep(&self) -> Keep {
         if self.keeps_ifiles() { keep_from_now(self.spec()) } else { Keep::Nothing }
+    }
+
+    /// What is kept now that its directories are gone, and the rows of what nodes keep.
+    pub fn keep_here_or_on_nodes(&self, service: Service) -> (Keep, Option<Change>) {
+        match (&self.keeping, service) {
+            (_, Service::Embedded) => (self.keep(), None),
+            (Some(keeping), Service::Cluster) if keeping.lost.is_none() => {
+                let places = keeping.places.clone();
+                (keep_from_now(self.spec()), Some(Change::KeptDirs { job: self.id, places }))
+            }
+            (_, Service::Cluster) => (Keep::Nothing, None),
+        }
+    }
+
+    /// The nodes on which lies what is to be kept; None where nothing is, or the maps had not come to their end.
+    pub fn keepers(&self) -> Option<BTreeSet<NodeId>> {
+        let keeps = self.keeps_ifiles() && !self.spec().map_only && self.is_sealed();
+        keeps.then(|| self.results.surviving_runs().iter().map(|run| run.run.node()).collect())
     }
 
     /// Tells running attempts to stop.
@@ -157,18 +179,23 @@ impl Job {
         Ok(placements)
     }
 
-    /// A node is gone with all its data. Where that takes away what a stage before needs, the answer is the map stage
-    /// and the tasks of it that run again; all that came after them is forgotten.
+    /// A node is gone with all its data. Where that takes away what a stage before needs, the answer is what follows;
+    /// all that came after a stage that runs again is forgotten.
     pub fn lose_node(
         &mut self,
-        node: NodeId,
+        (node, name): (NodeId, &str),
         has_left: impl Fn(NodeId) -> bool,
         changes: &mut Vec<Change>,
-    ) -> Option<(StageIndex, Vec<TaskIndex>)> {
-        let current = self.stage_names.get(self.tasks.len().checked_sub(1)?)?;
+    ) -> Option<Loss> {
+        let current = self.tasks.len().checked_sub(1)?;
         // Parts lie in the staging directory, which is not the node's.
-        if self.outcome.is_some() || self.spec().map_only || *current == "commit" {
+        if self.outcome.is_some() || self.spec().map_only || *self.stage_names.get(current)? == "commit" {
             return None;
+        }
+        if let Some(source) = self.spec().reduce_again {
+            return self
+                .lose_kept_runs(node, name, source)
+                .then_some(Loss::ForGood(StageIndex(current as u16)));
         }
         let tasks = self.results.lose_node(node, self.is_sealed(), has_left);
         if tasks.is_empty() {
@@ -178,7 +205,23 @@ impl Job {
         self.tasks.truncate(usize::from(stage.0) + 1);
         let (job, again) = (self.id, tasks.clone());
         changes.push(Change::StageReopened { job, stage, tasks: again, now_ns: now_ns() });
-        Some((stage, tasks))
+        Some(Loss::Again(stage, tasks))
+    }
+
+    /// Whether a node that is gone had any of what this job reduces again: there are no maps to make it anew.
+    fn lose_kept_runs(&mut self, node: NodeId, name: &str, source: JobId) -> bool {
+        let is_needed = match self.is_sealed() {
+            true => self.results.needs(node, true),
+            false => self.results.adopt.iter().flatten().any(|adopt| adopt.node == node),
+        };
+        if is_needed {
+            let message = format!(
+                "the node {name}, which has I-files that job {source} kept, is gone: start it again on its disks, then \
+                 reduce job {source} again"
+            );
+            self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
+        }
+        is_needed
     }
 
     /// Whether the chunks of the maps are runs, all of them.
@@ -307,8 +350,9 @@ impl Job {
                 changes.push(Change::Runs { job, runs, replaced: Vec::new() });
             }
             TaskResult::Adopt(adopt) => {
-                // The maps ran in another job; their commits are this one's to prove.
-                for (map_task, (number, map)) in &self.results.maps {
+                // The maps ran in another job; their commits are this one's to prove. All are told with the first task.
+                let maps = self.results.maps.iter().filter(|_| attempt.task.task == TaskIndex(0));
+                for (map_task, (number, map)) in maps {
                     let task = TaskKey { task: *map_task, ..attempt.task };
                     let attempt = AttemptKey { task, attempt: *number };
                     changes.push(Change::Sources { attempt, commits: map.commits.clone() });
@@ -385,7 +429,7 @@ impl Job {
                 (foreign.or_else(|| self.problem_of_inventory(&seal.chunks, &seal.runs)), None)
             }
             (Some(Task::Adopt(task)), TaskResult::Adopt(adopt)) => {
-                let same = task.runs.iter().map(|run| run.run).eq(adopt.runs.iter().map(|run| run.run));
+                let same = task.runs.iter().map(|run| run.number()).eq(adopt.runs.iter().map(|run| run.run));
                 let others = (!same).then_some("other runs than it was given");
                 (others.or_else(|| self.problem_of_inventory(&adopt.chunks, &adopt.runs)), None)
             }
@@ -453,6 +497,15 @@ impl Job {
     pub fn knows(&self, stage: StageIndex, task: TaskIndex) -> bool {
         self.tasks.get(usize::from(stage.0)).is_some_and(|tasks| (task.0 as usize) < tasks.len())
     }
+}
+
+/// What follows when a node is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// These tasks of a stage run again.
+    Again(StageIndex, Vec<TaskIndex>),
+    /// The job cannot go on from this stage; its last failure says why.
+    ForGood(StageIndex),
 }
 
 pub(crate) fn placement(task: &Task) -> Placement {

@@ -19,6 +19,7 @@
 
 mod clock;
 mod cluster;
+mod collecting;
 mod directories;
 mod draining;
 mod error;
@@ -27,12 +28,14 @@ mod fleet;
 mod gc;
 mod history;
 mod job;
+mod keeping;
 mod kept_runs;
 mod machines;
 mod messages;
 mod owner;
 mod placements;
 mod recovery;
+mod requests;
 mod shared;
 mod shipping;
 mod singles;
@@ -43,6 +46,7 @@ use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus,
     NodeWelcome, SubmittedBatch,
 };
+use api::kept::{GcAnswer, KeptAnnouncement};
 use api::{Boundaries, JobSpec, KeyBytes, Split};
 use event_loop::{EventLoop, REQUESTS_MAX, Reply, Request, Submission};
 use ids::{JobId, NodeId};
@@ -61,7 +65,7 @@ pub use error::ServerError;
 pub use gc::{Collected, GcOptions, GcOutcome, GcSelection, collect_garbage, kept_bytes};
 pub use history::History;
 pub use job::{STDERR_NOTE, STDOUT_NOTE};
-pub use kept_runs::{KeptSource, NotReducible, kept_source};
+pub use kept_runs::{KeptSource, NotReducible, check_reducible, kept_source};
 pub use messages::{Assignment, Finished, JobRun, PullReply, PullRequest, ServerOptions, Service, Submitter};
 pub use placements::job_placements;
 pub use shipping::ShippedOptions;
@@ -71,7 +75,6 @@ pub use users::NewToken;
 /// The server; share it by `Arc`. Methods that are not async may be called from any thread and block it, so they
 /// may not be called from async code.
 pub struct Server {
-    service: Service,
     owner_uuid: String,
     state_dir: PathBuf,
     sender: mpsc::Sender<Request>,
@@ -130,7 +133,7 @@ impl Server {
             .map_err(ServerError::Thread)?;
         let (owner_uuid, depot) = ready.blocking_recv().unwrap_or(Err(ServerError::ShutDown))?;
         let thread = Mutex::new(Some(thread));
-        Ok(Server { service, owner_uuid, state_dir: options.state_dir, sender, shared, depot, thread })
+        Ok(Server { owner_uuid, state_dir: options.state_dir, sender, shared, depot, thread })
     }
 
     /// The name of this process among the owners of jobs.
@@ -159,15 +162,6 @@ impl Server {
         submitter: &Submitter,
     ) -> Result<Box<Submission>, ServerError> {
         let JobSubmission { spec, splits, user, priority } = submission;
-        if self.service == Service::Cluster {
-            let missing = [
-                ("keeping I-files", spec.keep_ifiles),
-                ("reducing kept I-files again", spec.reduce_again.is_some()),
-            ];
-            if let Some((what, _)) = missing.into_iter().find(|(_, asked)| *asked) {
-                return Err(ServerError::NotInCluster { what });
-            }
-        }
         singles::check_retries(spec.single.as_slice())?;
         shipping::check(&spec)?;
         let hold = shipping::hold(self.depot.as_ref(), &submitter.files_of, &shipping::contents(&spec))?;
@@ -343,6 +337,18 @@ impl Server {
     /// and when nobody needs it, it is told to leave. Answered when that is durable.
     pub async fn drain_node(&self, name: String) -> Result<NodeStatus, ServerError> {
         self.ask_later(|reply| Request::Drain { name, reply }).await
+    }
+
+    /// A node tells what is kept on its disks.
+    pub async fn kept(&self, node: NodeId, announcement: KeptAnnouncement) -> Result<(), ServerError> {
+        let announcement = Box::new(announcement);
+        self.ask_later(|reply| Request::Kept { node, announcement, reply }).await
+    }
+
+    /// Removes what jobs keep on the disks of nodes, those of a user or of all.
+    pub async fn collect(&self, options: GcOptions, user: Option<String>) -> Result<GcAnswer, ServerError> {
+        let options = Box::new(options);
+        self.ask_later(|reply| Request::Collect { options, user, reply }).await
     }
 
     /// What a node must know of a job that runs.

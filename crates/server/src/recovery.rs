@@ -8,12 +8,13 @@ use crate::event_loop::EventLoop;
 use crate::job::{Job, placement};
 use crate::messages::JobRun;
 use crate::shipping;
-use api::control::{NodeInfo, PROTOCOL_VERSION};
-use api::{Split, Task};
+use api::control::{JobOutcome, NodeInfo, NodeOrder, PROTOCOL_VERSION};
+use api::{Blame, Split, Task, TaskFailure};
 use ids::{AttemptKey, JobId, StageIndex};
 use mapreduce::{AttemptTime, JobResults, expand};
 use metastore::{
     AttemptRow, AttemptState, Change, JobState, Keep, NodeRow, NodeState, RecoveredJob, TaskRow,
+    WinningCommits,
 };
 use scheduler::{Claim, Event, RecoveredTask, Slot};
 use std::sync::Arc;
@@ -32,10 +33,19 @@ impl EventLoop {
             }
             self.fleet.restore(row.node, row.incarnation.clone(), node_info(row), &jobs);
         }
+        // What was ordered about kept files may not have arrived.
+        self.fleet.all_mut().for_each(|node| node.order(NodeOrder::TellKept));
         for job in recovered.jobs.into_values() {
             // One without tasks was never answered: nobody knows of it.
             match job.goes_on() && !job.tasks.is_empty() {
-                true => self.take_up(job),
+                true => {
+                    let commits = match job.spec.reduce_again {
+                        Some(source) => self.store.winning_commits(source).await?,
+                        None => WinningCommits::new(),
+                    };
+                    self.take_up(job, commits);
+                }
+                false if is_to_be_kept(&job) => self.keep_again(job),
                 false => self.clean_up(&job),
             }
         }
@@ -59,6 +69,8 @@ impl EventLoop {
             self.changes.push(Change::JobCleaned { job: id, kept: Keep::Nothing, now_ns });
             return;
         }
+        // The order of the server before this one may not have arrived.
+        self.fleet.order_all(id, NodeOrder::Forget { job: id });
         let directories = Directories { staging: job.row.staging.clone(), disk_dirs: Vec::new() };
         match directories.remove(false) {
             Ok(()) => self.changes.push(Change::JobCleaned { job: id, kept: Keep::Nothing, now_ns }),
@@ -66,19 +78,36 @@ impl EventLoop {
         }
     }
 
-    fn take_up(&mut self, recovered: RecoveredJob) {
-        let id = recovered.row.job;
-        let run = JobRun {
+    fn run_again(&self, recovered: &RecoveredJob) -> JobRun {
+        JobRun {
             spec: Arc::new(recovered.spec.clone()),
             staging: recovered.row.staging.clone(),
             disk_dirs: Vec::new(),
-            cancelled: self.shared.add_job(id),
-        };
+            cancelled: self.shared.add_job(recovered.row.job),
+        }
+    }
+
+    /// The server before this one did not hear from all nodes that they keep what the job left.
+    fn keep_again(&mut self, recovered: RecoveredJob) {
+        let id = recovered.row.job;
+        let run = Arc::new(self.run_again(&recovered));
+        let surviving = recovered.runs.iter().filter(|run| run.replaced_by.is_none());
+        let keepers = surviving.map(|run| run.run.node()).collect();
+        let mut job = Job::new(id, run, JobResults::new(id, Vec::new()));
+        job.user = self.users.job_begins(recovered.row.user.clone().unwrap_or_default());
+        job.outcome = Some(past_outcome(recovered));
+        self.jobs.insert(id, job);
+        self.begin_keeping(id, keepers);
+    }
+
+    fn take_up(&mut self, recovered: RecoveredJob, commits: WinningCommits) {
+        let id = recovered.row.job;
+        let run = self.run_again(&recovered);
         let claim = Claim {
             user: self.users.job_begins(recovered.row.user.clone().unwrap_or_default()),
             priority: recovered.row.priority,
         };
-        let mut job = rebuilt(&recovered, run);
+        let mut job = rebuilt(&recovered, run, commits);
         job.user = claim.user;
         let contents = shipping::contents(&recovered.spec);
         job.hold = self.depot.as_ref().map(|depot| Arc::new(depot.hold_what_is_here(&contents)));
@@ -106,6 +135,29 @@ impl EventLoop {
         self.jobs.insert(id, job);
         self.any_job_yet = true;
         self.feed(event);
+    }
+}
+
+/// Whether nodes have what the job was told to keep, as far as the rows tell.
+fn is_to_be_kept(job: &RecoveredJob) -> bool {
+    let ran_to_its_end = matches!(job.row.state, JobState::Succeeded | JobState::Failed);
+    let is_sealed = job.stages.iter().any(|stage| stage.name == "seal" && stage.state == "done");
+    job.spec.keep_ifiles && ran_to_its_end && is_sealed
+}
+
+/// How a job ended that is over.
+fn past_outcome(job: RecoveredJob) -> JobOutcome {
+    let failed = job.attempts.into_iter().filter(|row| row.state == AttemptState::Failed);
+    match (job.row.state, job.report) {
+        (JobState::Succeeded, Some(report)) => JobOutcome::Succeeded(Box::new(report)),
+        _ => {
+            let last = failed.max_by_key(|row| row.ended_ns);
+            let attempt = last.as_ref().map(|row| row.attempt);
+            let message = job.row.error.unwrap_or_default();
+            let failure = last.and_then(|row| row.failure);
+            let failure = failure.unwrap_or_else(|| TaskFailure::new(Blame::Environment, message));
+            JobOutcome::Failed { failure, attempt, exit_code: job.row.exit_code.unwrap_or(1) }
+        }
     }
 }
 
@@ -139,13 +191,22 @@ fn live_tasks(recovered: &RecoveredJob) -> impl Iterator<Item = &TaskRow> {
 }
 
 /// The job with its tasks and results.
-fn rebuilt(recovered: &RecoveredJob, run: JobRun) -> Job {
+fn rebuilt(recovered: &RecoveredJob, run: JobRun, commits: WinningCommits) -> Job {
     let splits = live_tasks(recovered).filter_map(|row| match &row.payload {
         Task::Map(map) => Some(map.split.clone()),
         _ => None,
     });
     let splits: Vec<Split> = splits.collect();
-    let mut job = Job::new(recovered.row.job, Arc::new(run), JobResults::new(recovered.row.job, splits));
+    let id = recovered.row.job;
+    let adopts = live_tasks(recovered).filter_map(|row| match &row.payload {
+        Task::Adopt(adopt) => Some(adopt.clone()),
+        _ => None,
+    });
+    let results = match recovered.spec.reduce_again {
+        Some(_) => JobResults::reducing_again(id, adopts.collect(), commits),
+        None => JobResults::new(id, splits),
+    };
+    let mut job = Job::new(id, Arc::new(run), results);
     job.boundaries = recovered.boundaries.clone();
     job.report = recovered.report.clone().map(Box::new);
     // A stage without tasks was expanded all the same.
@@ -153,7 +214,7 @@ fn rebuilt(recovered: &RecoveredJob, run: JobRun) -> Job {
     for stage in 0..expanded {
         let own = live_tasks(recovered).filter(|row| usize::from(row.task.stage.0) == stage);
         job.tasks.push(own.map(|row| row.payload.clone()).collect());
-        if job.stage_names[stage] == "seal" {
+        if matches!(job.stage_names[stage], "seal" | "adopt") {
             job.results.seal.get_or_insert_default();
         }
     }

@@ -93,6 +93,7 @@ const TABLES: &[&str] = &[
     "events",
     "ifiles",
     "jobs",
+    "kept_dirs",
     "leads",
     "nodes",
     "owners",

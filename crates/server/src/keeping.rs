@@ -1,0 +1,199 @@
+//! What jobs keep on the disks of nodes. When such a job is over, every node with runs of it is told to keep them; when
+//! all have said where, the rows that tell it are written with the row that says that the job is clean. From then on
+//! the store knows, and nodes say again what lies on their disks whenever they or the server begin: so a later
+//! process on the same disks is found, and what nobody knows of any more goes.
+
+use crate::ServerError;
+use crate::clock::now_ns;
+use crate::event_loop::{EventLoop, Reply};
+use crate::job::Job;
+use api::control::NodeOrder;
+use api::kept::{KeptAnnouncement, KeptDir, KeptPlace};
+use ids::{JobId, NodeId};
+use metastore::{Change, StoreError};
+use std::collections::BTreeSet;
+
+/// Most directories that a node tells of at once.
+const DIRS_MAX: usize = 100_000;
+/// Longest path, and longest complaint, that is remembered.
+const TEXT_BYTES_MAX: usize = 4096;
+
+/// How far the nodes are that keep what a job left.
+#[derive(Debug, Default)]
+pub(crate) struct Keeping {
+    /// Nodes that have not said yet that they have.
+    waiting: BTreeSet<NodeId>,
+    pub places: Vec<KeptPlace>,
+    /// Why nothing is kept after all.
+    pub lost: Option<String>,
+}
+
+impl EventLoop {
+    /// A job is over and its last attempt has ended: nodes remove or keep what they have of it, and then its
+    /// directories go.
+    pub fn let_go(&mut self, id: JobId) {
+        let keepers = self.jobs.get(&id).and_then(Job::keepers);
+        match keepers.filter(|_| self.service == crate::Service::Cluster) {
+            Some(keepers) => self.begin_keeping(id, keepers),
+            None => {
+                self.fleet.order_all(id, NodeOrder::Forget { job: id });
+                self.to_clean.push(id);
+            }
+        }
+    }
+
+    /// Tells nodes to keep what they have of a job.
+    pub fn begin_keeping(&mut self, id: JobId, keepers: BTreeSet<NodeId>) {
+        let gone = keepers.iter().find(|keeper| !self.fleet.has(**keeper));
+        let lost = gone.map(|node| format!("{node}, which had some of them, is gone"));
+        let waiting = if lost.is_some() { BTreeSet::new() } else { keepers };
+        self.fleet.order_end(id, &waiting);
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.keeping = Some(Keeping { waiting, places: Vec::new(), lost });
+        self.look_whether_kept(id);
+    }
+
+    /// A node that was to keep something is gone.
+    pub fn keeper_lost(&mut self, node: NodeId, name: &str) {
+        let waits = |job: &&Job| job.keeping.as_ref().is_some_and(|keeping| keeping.waiting.contains(&node));
+        let jobs: Vec<JobId> = self.jobs.values().filter(waits).map(|job| job.id).collect();
+        for id in jobs {
+            let Some(keeping) = self.jobs.get_mut(&id).and_then(|job| job.keeping.as_mut()) else { continue };
+            keeping.lost = Some(format!("the node {name} was gone before it had kept its part"));
+            self.look_whether_kept(id);
+        }
+    }
+
+    /// Goes on with a job where all its nodes have answered, or where nothing can be kept any more.
+    fn look_whether_kept(&mut self, id: JobId) {
+        let Some(keeping) = self.jobs.get_mut(&id).and_then(|job| job.keeping.as_mut()) else { return };
+        if let Some(lost) = &keeping.lost {
+            let detail = format!("the I-files are not kept: {lost}");
+            keeping.waiting.clear();
+            for place in std::mem::take(&mut keeping.places) {
+                if let Some(node) = self.fleet.get_mut(place.node) {
+                    node.order(NodeOrder::DropKept { names: vec![place.dir.name()] });
+                    node.kept.remove(&id);
+                }
+            }
+            self.changes.push(Change::Note { job: Some(id), kind: "I-files lost", detail, now_ns: now_ns() });
+        }
+        if keeping.waiting.is_empty() {
+            self.to_clean.push(id);
+        }
+    }
+
+    /// A node tells what is kept on its disks: for a job that waits for it, or all that it found.
+    pub async fn announced(
+        &mut self,
+        node: NodeId,
+        announcement: KeptAnnouncement,
+        reply: Reply<()>,
+    ) -> Result<(), StoreError> {
+        if let Err(error) = self.fleet.heard(node, &announcement.incarnation) {
+            drop(reply.send(Err(error)));
+            return Ok(());
+        }
+        // The store is asked below: what was decided before must stand in it.
+        self.write_and_reply().await?;
+        let KeptAnnouncement { job, dirs, problem, .. } = announcement;
+        let dirs: Vec<KeptDir> = dirs.into_iter().take(DIRS_MAX).filter(is_ours).collect();
+        match job {
+            Some(id) if self.waits_for(id, node) => self.part_kept(id, node, dirs, problem),
+            _ => self.found(node, dirs).await?,
+        }
+        self.replies.push(Box::new(move || drop(reply.send(Ok::<(), ServerError>(())))));
+        Ok(())
+    }
+
+    fn waits_for(&self, id: JobId, node: NodeId) -> bool {
+        let keeping = self.jobs.get(&id).and_then(|job| job.keeping.as_ref());
+        keeping.is_some_and(|keeping| keeping.waiting.contains(&node))
+    }
+
+    fn part_kept(&mut self, id: JobId, node: NodeId, dirs: Vec<KeptDir>, problem: Option<String>) {
+        let Some(known) = self.fleet.get_mut(node) else { return };
+        let Some(keeping) = self.jobs.get_mut(&id).and_then(|job| job.keeping.as_mut()) else { return };
+        keeping.waiting.remove(&node);
+        for dir in dirs.into_iter().filter(|dir| dir.job == id) {
+            known.kept.insert(id);
+            let node_name = known.info.name.clone();
+            keeping.places.push(KeptPlace { made_by: node, node, node_name, dir });
+        }
+        keeping.lost = problem.map(|problem| {
+            let problem = problem.replace('\0', "\u{fffd}");
+            let cut = problem.floor_char_boundary(TEXT_BYTES_MAX);
+            format!("the node {}: {}", known.info.name, &problem[..cut])
+        });
+        self.look_whether_kept(id);
+    }
+
+    /// What a node found is remembered as being there, or, where nobody knows of it, removed. What nodes of another
+    /// cluster made on the same disk is left alone.
+    async fn found(&mut self, node: NodeId, dirs: Vec<KeptDir>) -> Result<(), StoreError> {
+        let Some(node_name) = self.fleet.get_mut(node).map(|known| known.info.name.clone()) else {
+            return Ok(());
+        };
+        let mut strangers = Vec::new();
+        for dir in dirs {
+            let keeping = self.jobs.get(&dir.job).and_then(|job| job.keeping.as_ref());
+            if keeping.is_some_and(|keeping| keeping.lost.is_none()) {
+                // On its way into the store.
+                continue;
+            }
+            let places = self.store.kept_places(dir.job).await?;
+            let known = places.into_iter().find(|place| place.dir.name() == dir.name());
+            match known {
+                Some(known) => {
+                    if let Some(node) = self.fleet.get_mut(node) {
+                        node.kept.insert(dir.job);
+                    }
+                    let (job, made_by) = (dir.job, known.made_by);
+                    let place = KeptPlace { made_by, node, node_name: node_name.clone(), dir };
+                    self.changes.push(Change::KeptDirs { job, places: vec![place] });
+                }
+                None if self.store.knows_incarnation(&dir.incarnation).await? => strangers.push(dir.name()),
+                None => {}
+            }
+        }
+        if let Some(known) = self.fleet.get_mut(node).filter(|_| !strangers.is_empty()) {
+            tracing::info!(%node, count = strangers.len(), "kept I-files that nobody knows of any more go");
+            known.order(NodeOrder::DropKept { names: strangers });
+        }
+        Ok(())
+    }
+}
+
+/// Whether a directory is called what it is said to be, in words that a store takes.
+fn is_ours(dir: &KeptDir) -> bool {
+    let name = dir.path.file_name().and_then(|name| name.to_str());
+    let length = dir.path.as_os_str().len();
+    let is_text = !dir.path.to_string_lossy().contains('\0') && length <= TEXT_BYTES_MAX;
+    let is_bounded = dir.bytes <= i64::MAX as u64 / DIRS_MAX as u64 && dir.job.0 >= 0;
+    let parsed = name.and_then(KeptDir::parse_name);
+    let told = (dir.incarnation.clone(), dir.job, dir.disk);
+    is_text && is_bounded && dir.path.is_absolute() && parsed == Some(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_ours;
+    use api::kept::KeptDir;
+    use ids::{DiskIndex, JobId};
+
+    #[test]
+    fn only_what_its_name_tells_is_believed() {
+        let check = |path: &str, job, bytes, expected| {
+            let incarnation = "x".to_string();
+            let dir = KeptDir { job: JobId(job), incarnation, disk: DiskIndex(0), path: path.into(), bytes };
+            assert_eq!(is_ours(&dir), expected, "{dir:?}");
+        };
+        check("/d/sailfish-kept-x-job3-disk0", 3, 5, true);
+        check("/d/sailfish-kept-x-job3-disk0", 4, 5, false);
+        check("/d/sailfish-kept-x-job3-disk0", 3, u64::MAX, false);
+        check("/d/sailfish-kept-y-job3-disk0", 3, 5, false);
+        check("d/sailfish-kept-x-job3-disk0", 3, 5, false);
+        check("/d/../etc", 3, 5, false);
+        check("/d\0/sailfish-kept-x-job3-disk0", 3, 5, false);
+    }
+}

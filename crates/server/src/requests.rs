@@ -1,0 +1,129 @@
+//! What may be asked of the loop.
+
+use crate::ServerError;
+use crate::messages::{PullReply, PullRequest};
+use crate::users::NewToken;
+use api::control::{
+    ClusterStatus, JobBatch, JobBrief, JobLogs, JobOutcome, NodeInfo, NodeOrders, NodePoll, NodeStatus,
+    NodeWelcome, SubmittedBatch, SubmittedJob,
+};
+use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
+use api::{Boundaries, JobSpec, KeyBytes};
+use ids::{JobId, NodeId};
+use metastore::AuditRow;
+use shipped::Hold;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, ServerError>>;
+
+/// What may be asked of the loop.
+pub(crate) enum Request {
+    Submit {
+        submission: Box<Submission>,
+        reply: Reply<SubmittedJob>,
+    },
+    SubmitBatch {
+        batch: Box<JobBatch>,
+        /// Keeps the files that they need.
+        hold: Option<Arc<Hold>>,
+        /// Jobs that the user may have at once, these with them.
+        jobs_max: Option<u32>,
+        reply: Reply<SubmittedBatch>,
+    },
+    Pull {
+        request: Box<PullRequest>,
+        reply: Reply<PullReply>,
+    },
+    Propose {
+        job: JobId,
+        keys: Vec<KeyBytes>,
+        reply: Reply<Boundaries>,
+    },
+    Cancel {
+        job: JobId,
+        reason: String,
+    },
+    Wait {
+        job: JobId,
+        reply: Reply<JobOutcome>,
+    },
+    Register {
+        info: Box<NodeInfo>,
+        reply: Reply<NodeWelcome>,
+    },
+    Poll {
+        node: NodeId,
+        poll: Box<NodePoll>,
+        reply: Reply<NodeOrders>,
+    },
+    /// A node says good-bye.
+    Leave {
+        node: NodeId,
+        incarnation: String,
+        reply: Reply<()>,
+    },
+    /// A node is to be emptied.
+    Drain {
+        name: String,
+        reply: Reply<NodeStatus>,
+    },
+    Brief {
+        job: JobId,
+        reply: Reply<JobBrief>,
+    },
+    Cluster {
+        reply: Reply<ClusterStatus>,
+    },
+    /// What the program of a job has written so far.
+    Said {
+        job: JobId,
+        reply: Reply<Option<JobLogs>>,
+    },
+    /// A token is given out.
+    IssueToken {
+        token: Box<NewToken>,
+        reply: Reply<()>,
+    },
+    RevokeToken {
+        token: String,
+        reply: Reply<()>,
+    },
+    /// What callers did, or were refused.
+    Audit {
+        rows: Vec<AuditRow>,
+    },
+    /// A node tells what is kept on its disks.
+    Kept {
+        node: NodeId,
+        announcement: Box<KeptAnnouncement>,
+        reply: Reply<()>,
+    },
+    /// What jobs kept is to be removed.
+    Collect {
+        options: Box<GcOptions>,
+        /// Only of jobs of this user; None: of all.
+        user: Option<String>,
+        reply: Reply<GcAnswer>,
+    },
+    /// From the thread that removed a job's directories.
+    Cleaned {
+        job: JobId,
+        problem: Option<String>,
+    },
+    Shutdown {
+        reply: Reply<()>,
+    },
+}
+
+/// A job handed in.
+pub(crate) struct Submission {
+    pub spec: Arc<JobSpec>,
+    pub splits: Vec<api::Split>,
+    /// Keeps the files that it needs.
+    pub hold: Option<Arc<Hold>>,
+    pub user: String,
+    pub priority: i32,
+    /// Jobs that the user may have at once, this one with them.
+    pub jobs_max: Option<u32>,
+}

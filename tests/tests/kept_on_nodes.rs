@@ -1,0 +1,265 @@
+//! Jobs of a cluster that keep their I-files: reduced again where they lie, whatever became of nodes and server since,
+//! and removed when their time is over.
+
+use blackbox::{CLUSTER_MEMORY, Cluster, Finished, Running, corpus};
+use std::path::{Path, PathBuf};
+
+const REFUSED: i32 = 2;
+const FAILED: i32 = 1;
+
+/// Two nodes in racks of their own, so that each has what its own maps put out, and text of some megabytes in eight
+/// files, so that maps run on both.
+fn two_nodes() -> Cluster {
+    let mut cluster = Cluster::start(0);
+    cluster.add_node_in("left");
+    cluster.add_node_in("right");
+    let text = corpus(6 << 20);
+    for (number, piece) in text.chunks(text.len() / 8 + 1).enumerate() {
+        cluster.sandbox.write(&format!("in/{number}.txt"), piece);
+    }
+    cluster
+}
+
+/// The two nodes, and job 1 that keeps its I-files on both.
+fn with_kept_job(more: &[&str]) -> Cluster {
+    let cluster = two_nodes();
+    let args = ["--input", "in", "--mapper", "builtin:words", "--output", "pairs"];
+    let ended = run(&mut cluster.job(&[&args[..], more].concat()));
+    ended.expect_success();
+    assert_eq!((kept_dirs(&cluster, 0).len(), kept_dirs(&cluster, 1).len()), (1, 1));
+    cluster
+}
+
+fn run(command: &mut std::process::Command) -> Finished {
+    Running::start(command).wait()
+}
+
+fn rerun(cluster: &Cluster, job: &str, output: &str, args: &[&str]) -> Finished {
+    run(&mut cluster.sailfish(&[&["rerun-reduce", job, "--output", output][..], args].concat()))
+}
+
+/// Kept directories on the disk of the node that was started as this one.
+fn kept_dirs(cluster: &Cluster, node: u32) -> Vec<PathBuf> {
+    named(&cluster.node_disk(node), |name| name.starts_with("sailfish-kept-"))
+}
+
+fn named(dir: &Path, is_meant: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).expect("a directory");
+    let paths = entries.map(|entry| entry.expect("a directory can be listed").path());
+    paths.filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(&is_meant)).collect()
+}
+
+/// Nodes do what they are told a moment later.
+#[track_caller]
+fn wait_until_gone(cluster: &Cluster, node: u32) {
+    cluster.ask_until(&["nodes"], |_| kept_dirs(cluster, node).is_empty());
+}
+
+/// What the whole job gives with another reducer.
+fn whole(cluster: &Cluster, output: &str, args: &[&str]) -> Vec<u8> {
+    let base = ["--input", "in", "--mapper", "builtin:words", "--output", output];
+    run(&mut cluster.job(&[&base[..], args].concat())).expect_success();
+    cluster.sandbox.concatenated(&cluster.sandbox.path(output))
+}
+
+fn number(cluster: &Cluster, question: &str) -> i64 {
+    let asked = run(&mut cluster.sailfish(&["state", "--json", question])).expect_success();
+    let json = asked.json();
+    let number = json[0].as_object().and_then(|row| row.values().next()).and_then(|value| value.as_i64());
+    number.unwrap_or_else(|| panic!("{question} gives {json}"))
+}
+
+/// The last job reduced what job 1 kept, without a map.
+fn assert_no_map_ran(cluster: &Cluster, output: &str) {
+    let report = cluster.sandbox.report(&cluster.sandbox.path(output));
+    assert_eq!((&report["proof"]["agrees"], &report["reduce_again"]), (&true.into(), &1.into()));
+    let last = "(select max(job) from jobs)";
+    let maps = format!("select count(*) as n from stages where name = 'map' and job = {last}");
+    assert_eq!(number(cluster, &maps), 0);
+    let adopts = format!(
+        "select count(*) as n from attempts a join stages s on s.job = a.job and s.stage = a.stage \
+         where s.name = 'adopt' and a.job = {last}"
+    );
+    assert_eq!(number(cluster, &adopts), 2);
+}
+
+#[test]
+fn reducing_again_gives_what_a_whole_job_gives() {
+    let cluster = with_kept_job(&["--keep-ifiles"]);
+    let awk = "awk -F '\\t' '{ print NR \" \" $2 \" \" $1 }'";
+    for (index, reducer) in [None, Some("builtin:count"), Some(awk)].into_iter().enumerate() {
+        let given: Vec<&str> = reducer.iter().flat_map(|reducer| ["--reducer", reducer]).collect();
+        let (fresh, again) = (format!("fresh{index}"), format!("again{index}"));
+        let ended = rerun(&cluster, "1", &again, &given).expect_success();
+        assert!(ended.stderr.contains("the I-files that job 1 kept"), "{}", ended.story());
+        assert_no_map_ran(&cluster, &again);
+        let again = cluster.sandbox.concatenated(&cluster.sandbox.path(&again));
+        assert!(whole(&cluster, &fresh, &given) == again, "{reducer:?} gives another output");
+    }
+    // Job 2 is the first that reduced again; a rerun of it reads what job 1 kept.
+    rerun(&cluster, "2", "third", &[]).expect_success();
+    assert_eq!(cluster.sandbox.report(&cluster.sandbox.path("third"))["reduce_again"], 1);
+    // It looks as on one machine, from afar as from near.
+    let shown = run(&mut cluster.sailfish(&["show", "1"])).expect_success().text();
+    assert!(shown.contains("sailfish-kept-") && shown.contains("on node-1"), "{shown}");
+    let jobs = run(&mut cluster.sailfish(&["jobs", "--json"])).expect_success().json();
+    let first = jobs.as_array().and_then(|jobs| jobs.last()).expect("a job");
+    assert!(first["ifile_bytes"].as_u64() > Some(0), "{first}");
+    for words in [&["show", "1"][..], &["report", "2"], &["jobs"], &["timeline", "2", "--width", "80"]] {
+        let mut near = cluster.sandbox.sailfish();
+        near.args(words).arg("--state").arg(cluster.sandbox.path("server-state"));
+        assert_eq!(
+            run(&mut cluster.sailfish(words)).expect_success().text(),
+            run(&mut near).expect_success().text()
+        );
+    }
+    let report = run(&mut cluster.sailfish(&["report", "2"])).expect_success().text();
+    assert!(report.contains("the I-files that job 1 kept"), "{report}");
+}
+
+/// Nothing but what lies on disks and in the store is needed.
+#[test]
+fn kept_runs_outlive_nodes_and_server() {
+    let mut cluster = with_kept_job(&["--keep-ifiles", "--total-order"]);
+    let expected = whole(&cluster, "fresh", &["--total-order", "--reducer", "builtin:list"]);
+    let list = ["--reducer", "builtin:list"];
+    cluster.kill_node();
+    cluster.restart_node(0);
+    rerun(&cluster, "1", "node-killed", &list).expect_success();
+    assert_no_map_ran(&cluster, "node-killed");
+    // Now node-1, told to end; then the server, and then both nodes at once.
+    cluster.stop_node();
+    cluster.restart_node(1);
+    cluster.restart_server();
+    rerun(&cluster, "1", "server-killed", &list).expect_success();
+    cluster.kill_node();
+    cluster.kill_node();
+    cluster.restart_server();
+    cluster.restart_node(1);
+    cluster.restart_node(0);
+    rerun(&cluster, "1", "all-killed", &list).expect_success();
+    assert_no_map_ran(&cluster, "all-killed");
+    for output in ["node-killed", "server-killed", "all-killed"] {
+        let again = cluster.sandbox.concatenated(&cluster.sandbox.path(output));
+        assert!(expected == again, "{output} is another output");
+    }
+}
+
+#[test]
+fn a_node_that_is_away_is_named() {
+    let mut cluster = with_kept_job(&["--keep-ifiles"]);
+    cluster.stop_node();
+    rerun(&cluster, "1", "again", &[])
+        .expect_failure(REFUSED, &["the node node-0 has I-files that job 1 kept"]);
+    assert!(!cluster.sandbox.path("again").exists());
+    // Nobody needs it to be there for its files to be given up; it learns of it when it comes back.
+    let told = run(&mut cluster.sailfish(&["gc", "1"])).expect_success().text();
+    assert!(told.contains("on node-0 when it comes back") && told.contains("of 1 job"), "{told}");
+    wait_until_gone(&cluster, 1);
+    assert_eq!(kept_dirs(&cluster, 0).len(), 1);
+    cluster.restart_node(0);
+    wait_until_gone(&cluster, 0);
+    rerun(&cluster, "1", "again", &[]).expect_failure(REFUSED, &["have been removed"]);
+}
+
+#[test]
+fn a_node_that_dies_while_its_runs_are_reduced_is_named() {
+    let mut cluster = with_kept_job(&["--keep-ifiles"]);
+    let (mut here, silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
+    let text =
+        format!("#!/bin/sh\necho here > '{}'\nread line < '{}'\nexec cat\n", here.text(), silent.text());
+    let hangs = cluster.sandbox.script("hangs.sh", &text);
+    let hangs = hangs.to_str().expect("a sandbox has a plain path");
+    let again = Running::start(&mut cluster.sailfish(&[
+        "rerun-reduce",
+        "1",
+        "--output",
+        "again",
+        "--reducer",
+        hangs,
+    ]));
+    assert_eq!(here.read_line(), "here");
+    let removed = run(&mut cluster.sailfish(&["gc", "--all"])).expect_success().text();
+    assert!(removed.contains("stays: job 2 reads it"), "{removed}");
+    cluster.kill_node();
+    again.wait().expect_failure(FAILED, &["the node node-0, which has I-files that job 1 kept, is gone"]);
+    // What was kept is there all the same.
+    cluster.restart_node(0);
+    rerun(&cluster, "1", "mended", &[]).expect_success();
+}
+
+/// A job whose reducer fails keeps what its maps made; the new job goes on through a restart of the server.
+#[test]
+fn a_reducer_is_mended_while_the_server_is_killed() {
+    let mut cluster = two_nodes();
+    let args = ["--input", "in", "--mapper", "builtin:words", "--keep-ifiles", "--output", "out"];
+    let fails = ["--reducer", "sh -c 'exit 4'"];
+    run(&mut cluster.job(&[&args[..], &fails].concat())).expect_failure(4, &[]);
+    let (mut here, mut gate) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("gate"));
+    let first = cluster.sandbox.path("first");
+    let text = format!(
+        "#!/bin/sh\nif mkdir '{}' 2>/dev/null; then echo here > '{}'; read line < '{}'; fi\nexec cat\n",
+        first.display(),
+        here.text(),
+        gate.text()
+    );
+    let waits = cluster.sandbox.script("waits.sh", &text);
+    let waits = waits.to_str().expect("a sandbox has a plain path");
+    let again = Running::start(&mut cluster.sailfish(&[
+        "rerun-reduce",
+        "1",
+        "--output",
+        "again",
+        "--reducer",
+        waits,
+    ]));
+    assert_eq!(here.read_line(), "here");
+    cluster.restart_server();
+    gate.write_line("go on");
+    again.wait().expect_success();
+    assert_no_map_ran(&cluster, "again");
+    let expected = whole(&cluster, "fresh", &["--reducer", "cat"]);
+    assert!(expected == cluster.sandbox.concatenated(&cluster.sandbox.path("again")), "another output");
+}
+
+#[test]
+fn kept_files_go_when_their_time_is_over_or_somebody_says_so() {
+    let cluster = with_kept_job(&["--keep-for", "1d"]);
+    let gc =
+        |words: &[&str]| run(&mut cluster.sailfish(&[&["gc"][..], words].concat())).expect_success().text();
+    assert!(gc(&["--older-than", "1h"]).contains("nothing removed"));
+    assert!(gc(&["--dry-run", "--all"]).contains("would be removed"));
+    // Of the state directory itself nobody takes it away behind the back of the server.
+    let mut near = cluster.sandbox.sailfish();
+    near.args(["rerun-reduce", "1", "--output", "near", "--state"]).arg(cluster.sandbox.path("server-state"));
+    run(&mut near).expect_failure(REFUSED, &["name their server"]);
+    assert_eq!((kept_dirs(&cluster, 0).len(), kept_dirs(&cluster, 1).len()), (1, 1));
+    assert!(gc(&["1"]).contains("removed: "));
+    wait_until_gone(&cluster, 0);
+    wait_until_gone(&cluster, 1);
+    let words = ["--input", "in", "--mapper", "builtin:words", "--keep-for", "0s", "--output", "short"];
+    run(&mut cluster.job(&words)).expect_success();
+    // Without being asked.
+    cluster
+        .ask_until(&["state", "select ifiles from jobs where job = 2"], |answer| answer.contains("removed"));
+    wait_until_gone(&cluster, 0);
+    wait_until_gone(&cluster, 1);
+    run(&mut cluster.sailfish(&["gc", "7"])).expect_failure(REFUSED, &["no job 7"]);
+    rerun(&cluster, "2", "again", &[]).expect_failure(REFUSED, &["have been removed"]);
+    let words = ["--input", "in", "--mapper", "builtin:words", "--output", "plain"];
+    run(&mut cluster.job(&words)).expect_success();
+    rerun(&cluster, "3", "again", &[]).expect_failure(REFUSED, &["kept no I-files"]);
+}
+
+/// What is kept stays on the disks of a node that is emptied, and comes back with them.
+#[test]
+fn a_drained_node_says_what_it_keeps() {
+    let mut cluster = with_kept_job(&["--keep-ifiles"]);
+    let drained = run(&mut cluster.sailfish(&["nodes", "drain", "node-0", "--wait"])).expect_success();
+    assert!(drained.stderr.contains("node-0 keeps I-files on its disks"), "{}", drained.story());
+    cluster.wait_for_node(0);
+    rerun(&cluster, "1", "again", &[]).expect_failure(REFUSED, &["node-0"]);
+    cluster.restart_node(0);
+    rerun(&cluster, "1", "again", &["--memory", CLUSTER_MEMORY]).expect_success();
+    assert_no_map_ran(&cluster, "again");
+}
