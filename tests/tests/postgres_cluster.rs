@@ -47,3 +47,25 @@ fn postgres_may_be_restarted_in_the_middle_of_a_job() {
     Running::start(&mut cluster.sailfish(&bench)).wait().expect_success();
     Running::start(&mut cluster.sailfish(&["wait", "11"])).wait().expect_success();
 }
+
+/// The rows of what nodes keep are the same there.
+#[test]
+fn what_nodes_keep_is_reduced_again_and_collected() {
+    let what = "kept I-files of a cluster on PostgreSQL";
+    let Some(postgres) = PrivatePostgres::start_or_say(what, &[]) else { return };
+    let mut cluster = Cluster::start_on(1, Some(postgres.url("postgres")));
+    cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
+    let run = |command: &mut std::process::Command| Running::start(command).wait().expect_success();
+    run(&mut cluster.job(&["--input", "in.txt", "--keep-ifiles", "--output", "out"]));
+    cluster.kill_node();
+    cluster.restart_server();
+    cluster.restart_node(0);
+    run(&mut cluster.sailfish(&["rerun-reduce", "1", "--reducer", "builtin:count", "--output", "counts"]));
+    let bytes = cluster.sandbox.concatenated(&cluster.sandbox.path("counts"));
+    assert_eq!(part_lines(&bytes), [b"a\t1", b"b\t2"]);
+    let kept = "select node_name, bytes > 0 as some from kept_dirs where job = 1";
+    assert!(run(&mut cluster.sailfish(&["state", kept])).text().contains("node-0"));
+    assert!(run(&mut cluster.sailfish(&["gc", "--all"])).text().contains("of 1 job"));
+    let left = "select count(*) as n, max(kept_bytes) > 0 as some from jobs where ifiles = 'removed'";
+    assert!(run(&mut cluster.sailfish(&["state", left])).text().contains('1'));
+}
