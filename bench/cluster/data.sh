@@ -79,8 +79,8 @@ data_tls() {
     local kind before plain=0 secret=0
     for kind in plain secret; do
         case $kind in
-            plain) serve_data --require-tokens ;;
-            secret) serve_data --require-tokens --tls ;;
+            plain) serve_data --require-tokens --allow-root "$work" ;;
+            secret) serve_data --require-tokens --tls --allow-root "$work" ;;
         esac
         local round
         : > "$work/$kind.txt"

@@ -16,6 +16,8 @@ pub struct Cluster {
     server: Option<Running>,
     /// A PostgreSQL that has the rows, where it is not the state directory.
     database: Option<String>,
+    /// Directories of the sandbox below which jobs may name paths; empty: everywhere.
+    roots: Vec<PathBuf>,
     nodes: Vec<Running>,
     /// Of every node that was ever started.
     racks: Vec<String>,
@@ -29,22 +31,32 @@ impl Cluster {
 
     /// The same with more variables in the environment of all processes.
     pub fn start_with(nodes: u32, environment: Vec<(String, String)>) -> Cluster {
-        Self::start_in(Sandbox::with_environment(environment), nodes, None)
+        Self::start_in(Sandbox::with_environment(environment), nodes, None, &[])
     }
 
     /// The same with the rows in a PostgreSQL.
     pub fn start_on(nodes: u32, database: Option<String>) -> Cluster {
-        Self::start_in(Sandbox::new(), nodes, database)
+        Self::start_in(Sandbox::new(), nodes, database, &[])
     }
 
-    fn start_in(sandbox: Sandbox, nodes: u32, database: Option<String>) -> Cluster {
-        let server = serve(&sandbox, "127.0.0.1:0", database.as_deref());
+    /// The same with jobs that may name only what lies in these directories of the sandbox.
+    pub fn start_below(nodes: u32, roots: &[&str]) -> Cluster {
+        Self::start_in(Sandbox::new(), nodes, None, roots)
+    }
+
+    fn start_in(sandbox: Sandbox, nodes: u32, database: Option<String>, roots: &[&str]) -> Cluster {
+        let roots: Vec<PathBuf> = roots.iter().map(|root| sandbox.path(root)).collect();
+        for root in &roots {
+            std::fs::create_dir_all(root).expect("our own directory takes another");
+        }
+        let server = serve(&sandbox, "127.0.0.1:0", database.as_deref(), &roots);
         server.wait_for_stderr("serving at");
         let told = server.stderr_so_far();
         let url = told.split_whitespace().find(|word| word.starts_with("http://"));
         let url = url.expect("a server tells its URL").trim_end_matches(',').to_string();
+        let (server, nodes_of) = (Some(server), Vec::new());
         let mut cluster =
-            Cluster { sandbox, url, server: Some(server), database, nodes: Vec::new(), racks: Vec::new() };
+            Cluster { sandbox, url, server, database, roots, nodes: nodes_of, racks: Vec::new() };
         (0..nodes).for_each(|_| cluster.add_node());
         cluster
     }
@@ -171,7 +183,7 @@ impl Cluster {
     /// Starts a server at the address of the first; where that one lives, it waits.
     pub fn another_server(&self) -> Running {
         let address = self.url.trim_start_matches("http://");
-        serve(&self.sandbox, address, self.database.as_deref())
+        serve(&self.sandbox, address, self.database.as_deref(), &self.roots)
     }
 
     /// Kills the server at once.
@@ -210,9 +222,12 @@ impl Cluster {
     }
 }
 
-fn serve(sandbox: &Sandbox, address: &str, database: Option<&str>) -> Running {
+fn serve(sandbox: &Sandbox, address: &str, database: Option<&str>, roots: &[PathBuf]) -> Running {
     let mut command = sandbox.sailfish();
     command.args(["server", "--listen", address, "--state"]).arg(sandbox.path("server-state"));
+    for root in roots {
+        command.arg("--allow-root").arg(root);
+    }
     if let Some(database) = database {
         command.args(["--database", database]);
     }

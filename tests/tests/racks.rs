@@ -19,7 +19,7 @@ impl World {
         let sandbox = Sandbox::new();
         let mut serve = sandbox.sailfish();
         serve.args(["server", "--listen", &format!("{}:7070", Racks::HUB), "--require-tokens", "--tls"]);
-        serve.arg("--state").arg(sandbox.path("server-state"));
+        serve.arg("--state").arg(sandbox.path("server-state")).arg("--allow-root").arg(sandbox.path(""));
         let server = Running::start(&mut racks.hub(&sandbox, &serve));
         server.wait_for_stderr("serving at");
         let text = corpus(4 << 20);

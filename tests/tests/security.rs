@@ -18,7 +18,7 @@ struct Guarded {
 impl Guarded {
     fn start() -> Guarded {
         let sandbox = Sandbox::new();
-        let server = serve(&sandbox, "127.0.0.1:0", &[]);
+        let server = serve_jobs(&sandbox, "127.0.0.1:0");
         server.wait_for_stderr("serving at");
         let told = server.stderr_so_far();
         let url = told.split_whitespace().find(|word| word.starts_with("https://"));
@@ -85,6 +85,11 @@ fn serve(sandbox: &Sandbox, address: &str, more: &[&str]) -> Running {
     let mut command = sandbox.sailfish();
     command.args(["server", "--listen", address, "--require-tokens", "--tls"]).args(more);
     Running::start(command.arg("--state").arg(sandbox.path("server-state")))
+}
+
+/// One whose jobs may name everything in the sandbox.
+fn serve_jobs(sandbox: &Sandbox, address: &str) -> Running {
+    serve(sandbox, address, &["--allow-root", &sandbox.path("").display().to_string()])
 }
 
 fn mode(path: &Path) -> u32 {
@@ -230,7 +235,7 @@ fn a_revoked_token_is_good_for_nothing_at_once_and_later() {
     let server = guarded.server.take().expect("a server runs");
     server.signal(Signal::KILL);
     server.wait();
-    let again = serve(&guarded.sandbox, &address, &[]);
+    let again = serve_jobs(&guarded.sandbox, &address);
     again.wait_for_stderr("serving at");
     assert!(!again.stderr_so_far().contains("admin.token"), "{}", again.stderr_so_far());
     guarded.server = Some(again);
@@ -279,6 +284,33 @@ fn no_secret_is_told_or_stored() {
     };
     assert!(told("admin", "POST /v1/tokens") && told("ann", "POST /v1/jobs/batch"), "{rows}");
     assert!(told("rack", "POST /v1/nodes") && told("rack", "POST /v1/nodes/admission"), "{rows}");
+}
+
+/// With tokens callers are not the operator: without a root they name nothing, and never what is the server's own.
+#[test]
+fn tokens_are_no_key_to_the_files_of_the_server() {
+    let guarded = Guarded::start();
+    let run = |input: &str| {
+        let run = ["run", "--memory", CLUSTER_MEMORY, "--slots", "2", "--output", "out", "--input", input];
+        guarded.by("ann.token", &run)
+    };
+    let refused = run("server-state/admin.token").expect_failure(2, &["belongs to the server"]);
+    assert!(refused.story().contains("admin.token"), "{}", refused.story());
+    let mut strict = Guarded::start();
+    let address = strict.url.trim_start_matches("https://").to_string();
+    let server = strict.server.take().expect("a server runs");
+    server.signal(Signal::TERM);
+    server.wait().expect_success();
+    let again = serve(&strict.sandbox, &address, &[]);
+    again.wait_for_stderr("serving at");
+    assert!(again.stderr_so_far().contains("jobs may name no paths"), "{}", again.stderr_so_far());
+    strict.server = Some(again);
+    strict.add_node();
+    strict.by("ann.token", &["submit", "--", "true"]).expect_failure(2, &["directory", "--allow-root"]);
+    // What travels with a job is not named by its path.
+    let script = strict.sandbox.script("program", "#!/bin/sh\necho ran\n").display().to_string();
+    let submit = ["submit", "--wait", "--file", &script, "--", "./program"];
+    assert_eq!(strict.by("ann.token", &submit).expect_success().text().lines().last(), Some("ran"));
 }
 
 #[test]

@@ -180,6 +180,9 @@ pub struct NodeWelcome {
     /// Whether user programs must be kept in a sandbox.
     #[serde(default)]
     pub sandbox: bool,
+    /// Directories and prefixes of objects below which jobs may name paths and objects; without them, any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roots: Option<Vec<String>>,
 }
 
 /// Finished work goes up, new work comes down. The server answers at once where it has anything to say, else after

@@ -11,7 +11,7 @@ use data_port::DataPort;
 use metastore::Metastore;
 use node::{Disks, Node, NodeOptions, Remote};
 use program::{Programs, Sandbox};
-use server::{Server, ServerOptions};
+use server::{Roots, Server, ServerOptions};
 use shipped::{Depot, Limits};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -86,6 +86,7 @@ pub fn run_server(args: &ServerArgs) -> Result<(), Failure> {
     })?;
     let mut options = ServerOptions::cluster(state_dir.clone(), args.database.clone());
     options.shipped = entrance::shipped_options(args).map_err(Failure::refused)?;
+    options.roots = entrance::roots(args, &state_dir).map_err(Failure::refused)?;
     let server = Server::open(options).map_err(Failure::from_server)?;
     leads.store(true, Ordering::Relaxed);
     let server = Arc::new(server);
@@ -140,6 +141,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         false => args.disk.clone(),
     };
     let cache = file_cache(args, &disks[0]).map_err(Failure::refused)?;
+    let roots = own_roots(args).map_err(Failure::refused)?;
     let start_dir = std::env::current_dir().context("finding the current directory")?;
     let current: Arc<Mutex<Option<Arc<Remote>>>> = Arc::default();
     let (stopping, programs) = (Arc::new(AtomicBool::new(false)), Arc::new(Programs::new()));
@@ -162,7 +164,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         let (node, incarnation) = (link.node(), link.incarnation().to_string());
         let sandbox = sandbox(args, link.must_sandbox()).map_err(Failure::refused)?;
         let disks = Disks::open(&disks, &incarnation).context("--disk").map_err(Failure::refused)?;
-        let remote = Remote::new(link, disks, data_port.client.clone(), Arc::clone(&cache));
+        let remote = Remote::new(link, disks, data_port.client.clone(), Arc::clone(&cache), roots.clone());
         let remote = Arc::new(remote);
         remote.tell_kept();
         tell(&format!("sailfish: {} joined {} as {node}", info.name, args.server));
@@ -220,6 +222,12 @@ fn join(
             Err(error) => return Err(Failure::from_client(error)),
         }
     }
+}
+
+/// Where this node lets jobs name paths; None: as the server says.
+fn own_roots(args: &NodeArgs) -> anyhow::Result<Option<Roots>> {
+    let given = Some(&args.allow_root).filter(|roots| !roots.is_empty());
+    given.map(|roots| Roots::of_operator(roots)).transpose().context("--allow-root")
 }
 
 /// Files of jobs that this node, or one before it on the same disk, has fetched.

@@ -119,6 +119,11 @@ impl NodeLink {
         self.welcome.sandbox
     }
 
+    /// Below which the server lets jobs name paths and objects; None: anywhere.
+    pub fn roots(&self) -> Option<&[String]> {
+        self.welcome.roots.as_deref()
+    }
+
     /// Hands in what a slot finished and waits for its next attempt. None: there will be none.
     pub fn pull(&self, slot: u32, finished: Option<AttemptEnd>) -> Option<Order> {
         let down = self.down.get(slot as usize)?;

@@ -95,6 +95,7 @@ impl From<ServerError> for Problem {
             ServerError::OutputExists { .. }
             | ServerError::OutputNotADirectory { .. }
             | ServerError::OutputHoldsWhatTheJobNeeds { .. }
+            | ServerError::OutsideRoots(_)
             | ServerError::OutputUnusable { .. }
             | ServerError::DirectoryUnwritable { .. }
             | ServerError::Object(_)

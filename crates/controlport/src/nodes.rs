@@ -32,7 +32,7 @@ pub(crate) async fn register(
     Message(info): Message<NodeInfo>,
 ) -> Result<Message<NodeWelcome>, Problem> {
     let welcome = port.server.register_node(info).await?;
-    Ok(Message(NodeWelcome { sandbox: port.access.sandbox, ..welcome }))
+    Ok(Message(NodeWelcome { sandbox: port.access.sandbox, roots: port.server.roots(), ..welcome }))
 }
 
 #[utoipa::path(

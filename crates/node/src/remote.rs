@@ -11,7 +11,7 @@ use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure};
 use client::NodeLink;
 use dataport::{DataClient, Peer};
 use ids::{AttemptKey, JobId, NodeId};
-use server::{Assignment, Finished, JobRun};
+use server::{Assignment, Finished, JobRun, OutsideRoots, Roots};
 use shipped::Depot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -28,6 +28,8 @@ pub struct Remote {
     data: DataClient,
     /// Files that jobs brought along.
     cache: Arc<Depot>,
+    /// Jobs may name only what lies below one of each: those of the server, and this node's own.
+    roots: Vec<Roots>,
     jobs: Mutex<Jobs>,
     /// That of every job of one task, as far as a node needs it.
     single_spec: Arc<JobSpec>,
@@ -50,10 +52,20 @@ struct Known {
 
 impl Remote {
     /// A node that has joined, with the directories for its intermediate data, with what it speaks to the data
-    /// ports of others by, and with the cache for files of jobs.
-    pub fn new(link: NodeLink, disks: Disks, data: DataClient, cache: Arc<Depot>) -> Self {
+    /// ports of others by, with the cache for files of jobs, and with its own roots for what jobs may name. Those of the
+    /// server hold as well, but as this machine sees them: its paths may lead elsewhere.
+    pub fn new(
+        link: NodeLink,
+        disks: Disks,
+        data: DataClient,
+        cache: Arc<Depot>,
+        own_roots: Option<Roots>,
+    ) -> Self {
+        let roots = link.roots().map(|texts| Roots::of_server(texts.to_vec()));
+        let roots = roots.into_iter().chain(own_roots).collect();
         let single_spec = Arc::new(JobSpec::of_one_task(String::new(), RunTask::default()));
-        Self { link, disks, data, cache, jobs: Mutex::default(), single_spec, left: AtomicBool::new(false) }
+        let left = AtomicBool::new(false);
+        Self { link, disks, data, cache, roots, jobs: Mutex::default(), single_spec, left }
     }
 
     /// The link, to say good-bye by.
@@ -98,6 +110,10 @@ impl Remote {
         let mut brief = self.link.brief(job).map_err(|error| {
             TaskFailure::new(Blame::Environment, format!("cannot learn what job {job} is: {error}"))
         })?;
+        self.check_roots(|roots| {
+            roots.check_job(&brief.spec)?;
+            roots.check_staging(&brief.staging)
+        })?;
         let disk_dirs = self.disks.create(job)?;
         let mut files = JobFiles::new(&brief.spec.shipped, &disk_dirs);
         files.put_into_spec(&mut brief.spec);
@@ -122,6 +138,7 @@ impl Remote {
     /// A job of one task is all in its order. It is known while it runs, so that it can be told to stop.
     fn single_run(&self, attempt: AttemptKey, mut task: RunTask) -> Result<Assignment, TaskFailure> {
         let id = attempt.task.job;
+        self.check_roots(|roots| roots.check_task(&task))?;
         // Most ship nothing, and there are very many of them.
         let disk_dirs = match task.shipped.is_empty() {
             true => Vec::new(),
@@ -134,6 +151,14 @@ impl Remote {
         files.put_into_task(&mut task);
         files.bring(&self.link, &self.cache, &run.cancelled).inspect_err(|_| self.forget_single(id))?;
         Ok(Assignment { attempt, task: Task::Run(task), job: run })
+    }
+
+    /// Refuses what lies outside of the roots on this machine. Another attempt would be refused as well.
+    fn check_roots(&self, check: impl Fn(&Roots) -> Result<(), OutsideRoots>) -> Result<(), TaskFailure> {
+        let refused = |error: OutsideRoots| {
+            TaskFailure::new(Blame::UserData, format!("on {}: {error}", self.link.node()))
+        };
+        self.roots.iter().try_for_each(check).map_err(refused)
     }
 
     /// The server says nothing of the end of such a job.

@@ -1,7 +1,7 @@
 //! The directories of a job: where they are, what stands in their way, how they come and go. Where the output is a prefix
 //! of objects, so is its staging; `objects` knows what lies there.
 
-use crate::{ServerError, Service};
+use crate::{Roots, ServerError, Service};
 use api::{JobSpec, is_object_url};
 use faults::{CrashPoint, crash_point};
 use ids::JobId;
@@ -113,8 +113,9 @@ impl Directories {
         Ok(Self { staging, disk_dirs })
     }
 
-    /// Creates them, and the directories they lie in. A prefix of objects needs no creating.
-    pub fn create(&self) -> Result<(), ServerError> {
+    /// Creates them, and the directories they lie in. A prefix of objects needs no creating. Where there are roots, the
+    /// staging directory must really lie below one: a directory above it may have become a link since it was looked at.
+    pub fn create(&self, roots: Option<&Roots>) -> Result<(), ServerError> {
         let staging = Some(&self.staging).filter(|staging| !is_object_url(staging));
         for path in staging.into_iter().chain(&self.disk_dirs) {
             let wrong = |source| ServerError::DirectoryUnwritable { path: path.clone(), source };
@@ -127,6 +128,9 @@ impl Directories {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && *path != self.staging => {}
                 Err(error) => return Err(wrong(error)),
             }
+        }
+        if let (Some(staging), Some(roots)) = (staging, roots) {
+            roots.check_staging(staging)?;
         }
         crash_point(CrashPoint::StagingCreated);
         Ok(())

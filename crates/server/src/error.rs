@@ -13,6 +13,8 @@ pub enum ServerError {
     #[error("overwriting the output {output} would remove {inside}, which the job needs",
         output = output.display(), inside = inside.display())]
     OutputHoldsWhatTheJobNeeds { output: PathBuf, inside: PathBuf },
+    #[error(transparent)]
+    OutsideRoots(#[from] crate::OutsideRoots),
     #[error("the output {path} has no name or no parent directory", path = path.display())]
     OutputUnusable { path: PathBuf },
     #[error("cannot create the directory {path}: {source}", path = path.display())]

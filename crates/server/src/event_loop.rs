@@ -10,7 +10,7 @@ use crate::owner::OwnerLock;
 pub(crate) use crate::requests::{Reply, Request, Submission};
 use crate::shared::Shared;
 use crate::users::Users;
-use crate::{ServerError, clock, kept_runs, placements};
+use crate::{Roots, ServerError, clock, kept_runs, placements};
 use api::control::{JobOutcome, JobProgress, NodeOrder, StageProgress, SubmittedJob};
 use api::{Boundaries, KeyBytes, TaskResult};
 use faults::{CrashPoint, crash_point};
@@ -50,6 +50,7 @@ pub(crate) struct EventLoop {
     pub fleet: Fleet,
     /// Files that clients have shipped.
     pub depot: Option<Arc<Depot>>,
+    pub roots: Option<Arc<Roots>>,
     pub telemetry: Telemetry,
     pub users: Users,
     pub any_job_yet: bool,
@@ -92,6 +93,7 @@ impl EventLoop {
             parked: BTreeMap::new(),
             fleet: Fleet::default(),
             depot: None,
+            roots: None,
             telemetry: Telemetry::default(),
             users: Users::default(),
             any_job_yet: false,
@@ -226,7 +228,7 @@ impl EventLoop {
             Err(ServerError::Store(error)) => return Err(error),
             Err(error) => return self.withdraw(job, &directories, error, reply).await,
         };
-        if let Err(error) = directories.create() {
+        if let Err(error) = directories.create(self.roots.as_deref()) {
             return self.withdraw(job, &directories, error, reply).await;
         }
         let run = Arc::new(JobRun {

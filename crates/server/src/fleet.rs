@@ -78,7 +78,8 @@ impl Fleet {
     /// Takes a node in. Its number must be one that no node had before: ids of its chunks hold it.
     pub fn add(&mut self, node: NodeId, incarnation: String, info: NodeInfo) -> NodeWelcome {
         self.nodes.insert(node, Node::new(info, incarnation.clone()));
-        NodeWelcome { node, incarnation, lease_ms: LEASE.as_millis() as u64, sandbox: false }
+        let lease_ms = LEASE.as_millis() as u64;
+        NodeWelcome { node, incarnation, lease_ms, sandbox: false, roots: None }
     }
 
     /// Takes a node in that the server before this one knew, with a new lease. It may have heard of these jobs.

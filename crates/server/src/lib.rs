@@ -36,6 +36,7 @@ mod owner;
 mod placements;
 mod recovery;
 mod requests;
+mod roots;
 mod shared;
 mod shipping;
 mod singles;
@@ -68,6 +69,7 @@ pub use job::{STDERR_NOTE, STDOUT_NOTE};
 pub use kept_runs::{KeptSource, NotReducible, check_reducible, kept_source};
 pub use messages::{Assignment, Finished, JobRun, PullReply, PullRequest, ServerOptions, Service, Submitter};
 pub use placements::job_placements;
+pub use roots::{BadRoot, OutsideRoots, Roots};
 pub use shipping::ShippedOptions;
 pub use singles::job_logs;
 pub use users::NewToken;
@@ -80,6 +82,7 @@ pub struct Server {
     sender: mpsc::Sender<Request>,
     shared: Arc<Shared>,
     depot: Option<Arc<Depot>>,
+    roots: Option<Arc<Roots>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -91,6 +94,8 @@ impl Server {
         let (ready_sender, ready) = oneshot::channel();
         let state_dir = options.state_dir.clone();
         let (service, database, files) = (options.service, options.database.clone(), options.shipped);
+        let roots = options.roots.map(Arc::new);
+        let loop_roots = roots.clone();
         let (loop_sender, loop_shared) = (sender.clone(), Arc::clone(&shared));
         let work = move || {
             let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -110,7 +115,7 @@ impl Server {
                     Ok(((store, lock, _alone), depot)) => {
                         let uuid = lock.uuid.clone();
                         let mut server = EventLoop::new(store, lock, loop_shared, service, loop_sender);
-                        server.depot = depot.clone();
+                        (server.depot, server.roots) = (depot.clone(), loop_roots);
                         let recovered = match service {
                             Service::Embedded => Ok(()),
                             Service::Cluster => server.recover().await,
@@ -133,7 +138,7 @@ impl Server {
             .map_err(ServerError::Thread)?;
         let (owner_uuid, depot) = ready.blocking_recv().unwrap_or(Err(ServerError::ShutDown))?;
         let thread = Mutex::new(Some(thread));
-        Ok(Server { owner_uuid, state_dir: options.state_dir, sender, shared, depot, thread })
+        Ok(Server { owner_uuid, state_dir: options.state_dir, sender, shared, depot, roots, thread })
     }
 
     /// The name of this process among the owners of jobs.
@@ -261,6 +266,8 @@ impl Server {
         submitter: &Submitter,
     ) -> Result<SubmittedJob, ServerError> {
         let submission = self.checked(submission, submitter)?;
+        let spec = Arc::clone(&submission.spec);
+        self.within_roots(move |roots| roots.check_job(&spec)).await?;
         let (spec, state_dir) = (Arc::clone(&submission.spec), self.state_dir.clone());
         match api::is_object_url(&spec.output) {
             false => directories::check_output(&spec, &state_dir)?,
@@ -280,8 +287,29 @@ impl Server {
         submitter: &Submitter,
     ) -> Result<SubmittedBatch, ServerError> {
         let (batch, hold) = self.checked_batch(batch, submitter)?;
+        let batch = match &self.roots {
+            None => batch,
+            Some(_) => {
+                self.within_roots(move |roots| roots.check_tasks(&batch.tasks).map(|()| batch)).await?
+            }
+        };
         let jobs_max = submitter.jobs_max;
         self.ask_later(|reply| Request::SubmitBatch { batch, hold, jobs_max, reply }).await
+    }
+
+    /// Looks at file systems, which may take their time; nobody else waits for them.
+    async fn within_roots<T: Default + Send + 'static>(
+        &self,
+        check: impl FnOnce(&Roots) -> Result<T, OutsideRoots> + Send + 'static,
+    ) -> Result<T, ServerError> {
+        let Some(roots) = self.roots.clone() else { return Ok(T::default()) };
+        let checked = tokio::task::spawn_blocking(move || check(&roots)).await;
+        Ok(checked.map_err(|_| ServerError::ShutDown)??)
+    }
+
+    /// The roots below which jobs may name paths and objects, as they were given; None: any.
+    pub fn roots(&self) -> Option<Vec<String>> {
+        self.roots.as_ref().map(|roots| roots.texts().to_vec())
     }
 
     /// Remembers a token, and its user where nobody has that name yet.

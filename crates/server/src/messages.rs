@@ -1,5 +1,6 @@
 //! What goes up to the server and down from it by function call; what crosses between processes is `api::control`.
 
+use crate::roots::Roots;
 use crate::shipping::ShippedOptions;
 use api::{JobSpec, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, NodeId};
@@ -27,6 +28,8 @@ pub struct ServerOptions {
     pub database: Option<String>,
     /// For a cluster.
     pub shipped: ShippedOptions,
+    /// Below which jobs may name paths and objects; None: wherever this process can.
+    pub roots: Option<Roots>,
 }
 
 /// What a server knows of whoever hands a job in.
@@ -42,13 +45,13 @@ impl ServerOptions {
     /// A server for the node in this process.
     pub fn embedded(state_dir: PathBuf) -> Self {
         let shipped = ShippedOptions::default();
-        Self { state_dir, service: Service::Embedded, database: None, shipped }
+        Self { state_dir, service: Service::Embedded, database: None, shipped, roots: None }
     }
 
     /// A server for nodes elsewhere.
     pub fn cluster(state_dir: PathBuf, database: Option<String>) -> Self {
         let shipped = ShippedOptions::default();
-        Self { state_dir, service: Service::Cluster, database, shipped }
+        Self { state_dir, service: Service::Cluster, database, shipped, roots: None }
     }
 }
 

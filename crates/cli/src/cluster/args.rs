@@ -41,6 +41,11 @@ pub struct ServerArgs {
     /// Most bytes that a user sends, on average [default: 16M]
     #[arg(long, value_name = "SIZE", requires = "require_tokens")]
     pub user_bytes_per_second: Option<String>,
+    /// Directory, or prefix s3://BUCKET/PREFIX of objects, below which jobs may name inputs, outputs, files, programs and
+    /// the directories in which they run; may be given several times [default: anything, or nothing with
+    /// --require-tokens]
+    #[arg(long, value_name = "DIR", num_args = 1..)]
+    pub allow_root: Vec<String>,
     /// Directory of the files that clients ship with their jobs [default: shipped in the state directory]
     #[arg(long, value_name = "DIR")]
     pub shipped_dir: Option<PathBuf>,
@@ -81,6 +86,10 @@ pub struct NodeArgs {
     /// With a sandbox: most memory that a process of a program may map [default: as much as the machine lets it]
     #[arg(long, value_name = "SIZE")]
     pub sandbox_memory: Option<String>,
+    /// Directory, or prefix s3://BUCKET/PREFIX of objects, below which jobs may name paths on this node; may be given
+    /// several times. The roots of the server hold as well [default: those of the server alone]
+    #[arg(long, value_name = "DIR", num_args = 1..)]
+    pub allow_root: Vec<String>,
     /// Budget of the engine's own buffers that a job may have here [default: half of the machine or control group]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,

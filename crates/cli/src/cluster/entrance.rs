@@ -6,7 +6,7 @@ use crate::terminal::tell;
 use anyhow::{Context, ensure};
 use api::people::{Role, TokenRequest};
 use controlport::{Access, Port, UserLimits};
-use server::ShippedOptions;
+use server::{Roots, ShippedOptions};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -55,6 +55,21 @@ pub fn shipped_options(args: &ServerArgs) -> anyhow::Result<ShippedOptions> {
         limits.owner_bytes_max = bytes;
     }
     Ok(options)
+}
+
+/// Where jobs may name paths and objects. Whoever may come in only with a token is not the operator: without a root they
+/// could read with the rights of this process, which may read its own keys.
+pub fn roots(args: &ServerArgs, state_dir: &Path) -> anyhow::Result<Option<Roots>> {
+    if args.allow_root.is_empty() && !args.require_tokens {
+        return Ok(None);
+    }
+    if args.allow_root.is_empty() {
+        tell("sailfish: jobs may name no paths and no objects: allow some with --allow-root");
+    }
+    let roots = Roots::of_operator(&args.allow_root).context("--allow-root")?;
+    let shipped = args.shipped_dir.as_ref().map(std::path::absolute).transpose().context("--shipped-dir")?;
+    let own = std::iter::once(state_dir.to_path_buf()).chain(shipped);
+    Ok(Some(roots.without(&own.collect::<Vec<_>>())))
 }
 
 /// What the port asks of callers, and how it speaks. The first start with tokens or TLS makes keys.

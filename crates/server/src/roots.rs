@@ -1,0 +1,278 @@
+//! The roots below which jobs may name paths and objects, as the operator gave them.
+//!
+//! The engine opens what a job names with the rights of its own process, which may read more than whoever handed the job
+//! in. What is checked: inputs, the output and its staging directory, files, links, the program where it is named by a path,
+//! and the directory of a job of one task. Paths are resolved first, so that no link leads out; files that travelled with the
+//! job lie elsewhere and are not asked about. What a program does when it runs is not seen here: a sandbox bounds that.
+
+use api::task::RunTask;
+use api::{FileLink, Function, JobSpec, ShippedFile, is_object_url};
+use objects::{ObjectError, ObjectUrl};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// A list of directories and prefixes of objects. An empty one allows nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Roots {
+    /// As they were given.
+    texts: Vec<String>,
+    roots: Vec<Root>,
+    /// Resolved directories that no job may name, whatever the roots say.
+    closed: Vec<PathBuf>,
+}
+
+#[derive(Clone, Debug)]
+enum Root {
+    /// Without links in it.
+    Directory(PathBuf),
+    Objects(ObjectUrl),
+}
+
+/// A root that cannot be one.
+#[derive(Debug, thiserror::Error)]
+pub enum BadRoot {
+    #[error("{root} is no absolute path: give one, or s3://BUCKET/PREFIX")]
+    Relative { root: String },
+    #[error("{root} cannot be used: {source}")]
+    Unusable { root: String, source: std::io::Error },
+    #[error("{root} is not a directory")]
+    NotADirectory { root: String },
+    #[error(transparent)]
+    Objects(#[from] ObjectError),
+}
+
+/// A job names what it may not.
+#[derive(Debug, thiserror::Error)]
+pub enum OutsideRoots {
+    #[error("the {what} {path}{leads} lies outside of the roots for jobs here ({roots}): choose a place below them, \
+        or have the operator add one with --allow-root", path = path.display())]
+    Outside { what: &'static str, path: PathBuf, leads: String, roots: String },
+    #[error("the {what} {path} is named by a path, and no root for jobs is given here: have the operator give some \
+        with --allow-root", path = path.display())]
+    NoRoots { what: &'static str, path: PathBuf },
+    #[error("the {what} {path} lies in {closed}, which belongs to the server: choose another place",
+        path = path.display(), closed = closed.display())]
+    Closed { what: &'static str, path: PathBuf, closed: PathBuf },
+    #[error("the {what} {path} is no absolute path, so that nobody knows whether it lies below the roots for jobs: \
+        give the whole path", path = path.display())]
+    Relative { what: &'static str, path: PathBuf },
+    #[error("the {what} {path} cannot be followed to see whether it lies below the roots for jobs: {source}",
+        path = path.display())]
+    Unresolvable { what: &'static str, path: PathBuf, source: std::io::Error },
+}
+
+impl Roots {
+    /// Takes what an operator typed; each directory must be there.
+    pub fn of_operator(texts: &[String]) -> Result<Self, BadRoot> {
+        let mut roots = Vec::new();
+        for root in texts {
+            if is_object_url(Path::new(root)) {
+                roots.push(Root::Objects(ObjectUrl::parse(root)?));
+                continue;
+            }
+            if !Path::new(root).is_absolute() {
+                return Err(BadRoot::Relative { root: root.clone() });
+            }
+            let resolved = Path::new(root).canonicalize();
+            let resolved = resolved.map_err(|source| BadRoot::Unusable { root: root.clone(), source })?;
+            if !resolved.is_dir() {
+                return Err(BadRoot::NotADirectory { root: root.clone() });
+            }
+            roots.push(Root::Directory(resolved));
+        }
+        Ok(Self { texts: texts.to_vec(), roots, closed: Vec::new() })
+    }
+
+    /// Takes what a server told. A directory that is not on this machine allows nothing here.
+    pub fn of_server(texts: Vec<String>) -> Self {
+        let root = |text: &String| match is_object_url(Path::new(text)) {
+            true => ObjectUrl::parse(text).ok().map(Root::Objects),
+            false => Path::new(text).canonicalize().ok().map(Root::Directory),
+        };
+        let roots = texts.iter().filter_map(root).collect();
+        Self { texts, roots, closed: Vec::new() }
+    }
+
+    /// No job may name what lies in these directories, though they lie below a root.
+    pub fn without(mut self, directories: &[PathBuf]) -> Self {
+        // They may be made later.
+        self.closed.extend(directories.iter().map(|path| resolve(path).unwrap_or_else(|_| path.clone())));
+        self
+    }
+
+    /// As they were given.
+    pub fn texts(&self) -> &[String] {
+        &self.texts
+    }
+
+    /// Refuses a job that names anything outside.
+    pub fn check_job(&self, spec: &JobSpec) -> Result<(), OutsideRoots> {
+        if let Some(task) = &spec.single {
+            return self.check_task(task);
+        }
+        for input in spec.inputs.iter().filter(|input| !travels(&spec.shipped, &input.path)) {
+            match input.object {
+                Some(_) => self.check_object("input", &input.path)?,
+                None => self.check_path("input", &input.path)?,
+            }
+        }
+        self.check_output(&spec.output)?;
+        let links: &[FileLink] =
+            spec.streaming.as_ref().map_or(&[][..], |streaming| streaming.links.as_slice());
+        let linked = links.iter().map(|link| &link.path);
+        for file in spec.files.iter().chain(linked).filter(|file| !travels(&spec.shipped, file)) {
+            self.check_path("file", file)?;
+        }
+        for function in [&spec.mapper, &spec.combiner, &spec.reducer].into_iter().flatten() {
+            if let Function::Command { words } = function
+                && !links.iter().any(|link| words.first().is_some_and(|word| plain_name(word) == link.name))
+            {
+                self.check_program(words, &spec.files, &spec.shipped, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for jobs of one task each, which seldom differ.
+    pub fn check_tasks(&self, tasks: &[RunTask]) -> Result<(), OutsideRoots> {
+        let mut before: Option<&RunTask> = None;
+        for task in tasks {
+            let is_like = |other: &RunTask| {
+                (&other.directory, &other.files, &other.shipped)
+                    == (&task.directory, &task.files, &task.shipped)
+                    && other.words.first() == task.words.first()
+            };
+            if !before.is_some_and(is_like) {
+                self.check_task(task)?;
+            }
+            before = Some(task);
+        }
+        Ok(())
+    }
+
+    /// The same for one of them.
+    pub fn check_task(&self, task: &RunTask) -> Result<(), OutsideRoots> {
+        if task.words.is_empty() {
+            return Ok(());
+        }
+        // With files it runs in a directory of its own.
+        if task.files.is_empty() {
+            self.check_path("directory", &task.directory)?;
+        }
+        for file in task.files.iter().filter(|file| !travels(&task.shipped, file)) {
+            self.check_path("file", file)?;
+        }
+        self.check_program(&task.words, &task.files, &task.shipped, Some(&task.directory))
+    }
+
+    /// What an output is written to before it is one, and then becomes, lies beside it: so must what it lies in.
+    pub fn check_output(&self, output: &Path) -> Result<(), OutsideRoots> {
+        if is_object_url(output) {
+            return self.check_object("output", output);
+        }
+        let what = "output";
+        let (Some(parent), Some(name)) = (output.parent(), output.file_name()) else {
+            return Err(self.outside(what, output, None));
+        };
+        let resolved = self.resolved(what, output, parent)?;
+        self.judge(what, output, &resolved)?;
+        // The server's own directories may be closed one by one.
+        self.judge(what, output, &resolved.join(name))
+    }
+
+    /// A bare name is looked up on the node, as is one of the files.
+    fn check_program(
+        &self,
+        words: &[String],
+        files: &[PathBuf],
+        shipped: &[ShippedFile],
+        directory: Option<&Path>,
+    ) -> Result<(), OutsideRoots> {
+        let Some(word) = words.first().filter(|word| word.contains('/')) else { return Ok(()) };
+        let is_file = |file: &PathBuf| file.file_name().is_some_and(|name| name == plain_name(word));
+        if travels(shipped, Path::new(word)) || files.iter().any(is_file) {
+            return Ok(());
+        }
+        let path = directory.map_or_else(|| PathBuf::from(word), |directory| directory.join(word));
+        self.check_path("program", &path)
+    }
+
+    fn check_object(&self, what: &'static str, path: &Path) -> Result<(), OutsideRoots> {
+        let inside = ObjectUrl::from_path(path).is_ok_and(|url| {
+            self.roots.iter().any(|root| matches!(root, Root::Objects(prefix) if url.is_within(prefix)))
+        });
+        if inside { Ok(()) } else { Err(self.outside(what, path, None)) }
+    }
+
+    /// Refuses a staging directory that is there, and lies outside.
+    pub fn check_staging(&self, staging: &Path) -> Result<(), OutsideRoots> {
+        match is_object_url(staging) {
+            true => self.check_object("output", staging),
+            false => self.check_path("output", staging),
+        }
+    }
+
+    /// Refuses a path that lies outside, or leads there.
+    fn check_path(&self, what: &'static str, path: &Path) -> Result<(), OutsideRoots> {
+        let resolved = self.resolved(what, path, path)?;
+        self.judge(what, path, &resolved)
+    }
+
+    fn resolved(&self, what: &'static str, path: &Path, place: &Path) -> Result<PathBuf, OutsideRoots> {
+        if !path.is_absolute() {
+            return Err(OutsideRoots::Relative { what, path: path.to_path_buf() });
+        }
+        resolve(place).map_err(|source| OutsideRoots::Unresolvable { what, path: path.to_path_buf(), source })
+    }
+
+    fn judge(&self, what: &'static str, path: &Path, resolved: &Path) -> Result<(), OutsideRoots> {
+        if let Some(closed) = self.closed.iter().find(|closed| resolved.starts_with(closed)) {
+            let (path, closed) = (path.to_path_buf(), closed.clone());
+            return Err(OutsideRoots::Closed { what, path, closed });
+        }
+        let holds = |root: &Root| matches!(root, Root::Directory(root) if resolved.starts_with(root));
+        if self.roots.iter().any(holds) { Ok(()) } else { Err(self.outside(what, path, Some(resolved))) }
+    }
+
+    fn outside(&self, what: &'static str, path: &Path, resolved: Option<&Path>) -> OutsideRoots {
+        let path = path.to_path_buf();
+        if self.texts.is_empty() {
+            return OutsideRoots::NoRoots { what, path };
+        }
+        let leads = resolved.filter(|resolved| !path.starts_with(resolved));
+        let leads =
+            leads.map(|resolved| format!(", which leads to {},", resolved.display())).unwrap_or_default();
+        OutsideRoots::Outside { what, path, leads, roots: self.texts.join(", ") }
+    }
+}
+
+/// Whether a node fetches the file from the server in place of opening that path.
+fn travels(shipped: &[ShippedFile], path: &Path) -> bool {
+    shipped.iter().any(|file| file.path == path)
+}
+
+fn plain_name(word: &str) -> &str {
+    word.strip_prefix("./").unwrap_or(word)
+}
+
+/// The path without links; of what does not exist yet, that of the directory in which it will be made.
+fn resolve(path: &Path) -> std::io::Result<PathBuf> {
+    let (mut missing, mut place) = (Vec::new(), path);
+    loop {
+        match place.canonicalize() {
+            Ok(found) => return Ok(missing.iter().rev().fold(found, |whole, name| whole.join(name))),
+            // A link that leads nowhere is there, and may lead somewhere later.
+            Err(error) if error.kind() == ErrorKind::NotFound && place.symlink_metadata().is_err() => {
+                let (Some(parent), Some(name)) = (place.parent(), place.file_name()) else {
+                    return Err(error);
+                };
+                missing.push(name);
+                place = parent;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+use super::Roots;
+use api::task::RunTask;
+use api::{
+    ContentHash, FileLink, Function, InputFile, InputFormat, JobSpec, ObjectPin, ShippedFile, Streaming,
+};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// `data/` is a root, `other/` is not; links lead from the one to the other.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let place = Self { dir: tempfile::tempdir().unwrap() };
+        for name in ["data/in", "data/own", "other"] {
+            std::fs::create_dir_all(place.path(name)).unwrap();
+        }
+        for name in ["data/in/text", "data/own/text", "other/text"] {
+            std::fs::write(place.path(name), "text").unwrap();
+        }
+        symlink(place.path("other"), place.path("data/out-there")).unwrap();
+        symlink("../../other/text", place.path("data/in/link")).unwrap();
+        symlink("text", place.path("data/in/near")).unwrap();
+        symlink(place.path("other/later"), place.path("data/nowhere")).unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn roots(&self) -> Roots {
+        let texts = [self.path("data").display().to_string(), "s3://logs/2026".to_string()];
+        Roots::of_operator(&texts).unwrap()
+    }
+}
+
+fn file(path: PathBuf, object: Option<ObjectPin>) -> InputFile {
+    InputFile { path, size_bytes: 1, mtime_ns: 1, format: InputFormat::Plain, object }
+}
+
+fn command(word: &str) -> Option<Function> {
+    Some(Function::Command { words: vec![word.to_string(), "/etc/passwd".to_string()] })
+}
+
+fn shipped(path: &Path) -> ShippedFile {
+    ShippedFile { path: path.to_path_buf(), sha256: ContentHash([0; 32]), bytes: 1, executable: true }
+}
+
+#[test]
+fn paths_are_followed_to_where_they_lead() {
+    let place = Place::new();
+    let roots = place.roots();
+    for (name, inside) in [
+        ("data", true),
+        ("data/in/text", true),
+        ("data/in/near", true),
+        ("data/not/there/yet", true),
+        ("data/in/../in/text", true),
+        ("other/text", false),
+        ("data/../other/text", false),
+        ("data/in/link", false),
+        ("data/out-there", false),
+        ("data/out-there/text", false),
+        ("data/out-there/not/there", false),
+        ("data/nowhere", false),
+        ("data/nowhere/x", false),
+        ("data/not/../there", false),
+        ("database", false),
+    ] {
+        let checked = roots.check_path("input", &place.path(name));
+        assert_eq!(checked.is_ok(), inside, "{name}: {checked:?}");
+    }
+    let error = roots.check_path("input", &place.path("data/in/link")).unwrap_err().to_string();
+    for part in ["input", "data/in/link", "which leads to", "other/text", "s3://logs/2026", "--allow-root"] {
+        assert!(error.contains(part), "{error}");
+    }
+    let error = roots.check_path("input", Path::new("data/in/text")).unwrap_err().to_string();
+    assert!(error.contains("no absolute path"), "{error}");
+}
+
+#[test]
+fn nothing_is_named_where_there_is_no_root() {
+    let place = Place::new();
+    let roots = Roots::default();
+    let error = roots.check_path("input", &place.path("data/in/text")).unwrap_err().to_string();
+    assert!(error.contains("no root for jobs is given"), "{error}");
+    assert!(roots.check_output(Path::new("s3://logs/out")).is_err());
+    let task = |words: &[&str]| RunTask {
+        words: words.iter().map(|word| word.to_string()).collect(),
+        directory: place.path("data"),
+        files: vec![place.path("data/in/text")],
+        shipped: vec![shipped(&place.path("data/in/text"))],
+        ..RunTask::default()
+    };
+    // All that such a job needs has travelled, or is looked up on the node.
+    roots.check_tasks(&[task(&["true"]), task(&["./text"]), task(&[])]).unwrap();
+    assert!(roots.check_task(&task(&["/bin/true"])).is_err());
+    assert!(roots.check_task(&RunTask { files: Vec::new(), ..task(&["true"]) }).is_err());
+}
+
+#[test]
+fn what_belongs_to_the_server_is_closed() {
+    let place = Place::new();
+    let roots = place.roots().without(&[place.path("data/own")]);
+    roots.check_path("input", &place.path("data/in/text")).unwrap();
+    let error = roots.check_path("input", &place.path("data/own/text")).unwrap_err().to_string();
+    assert!(error.contains("belongs to the server"), "{error}");
+    assert!(roots.check_output(&place.path("data/own")).is_err());
+    assert!(roots.check_output(&place.path("data/own/out")).is_err());
+    roots.check_output(&place.path("data/out")).unwrap();
+}
+
+#[test]
+fn outputs_lie_below_a_root_with_their_neighbours() {
+    let place = Place::new();
+    let roots = place.roots();
+    for (output, inside) in [
+        (place.path("data/out"), true),
+        (place.path("data/a/b/out"), true),
+        // The staging directory would lie beside it, outside.
+        (place.path("data"), false),
+        (place.path("other/out"), false),
+        (place.path("data/out-there/out"), false),
+        ("s3://logs/2026/out".into(), true),
+        ("s3://logs/2026".into(), true),
+        ("s3://logs/2025/out".into(), false),
+        ("s3://logs/20261".into(), false),
+        ("s3://other/2026".into(), false),
+        ("/".into(), false),
+    ] {
+        let checked = roots.check_output(&output);
+        assert_eq!(checked.is_ok(), inside, "{}: {checked:?}", output.display());
+    }
+}
+
+#[test]
+fn everything_that_a_job_names_is_looked_at() {
+    let place = Place::new();
+    let roots = place.roots();
+    let (inside, outside) = (place.path("data/in/text"), place.path("other/text"));
+    let good = JobSpec {
+        inputs: vec![file(inside.clone(), None), file("s3://logs/2026/a".into(), Some(ObjectPin::default()))],
+        output: place.path("data/out"),
+        mapper: command("cat"),
+        ..JobSpec::named("job")
+    };
+    let check = |what: &str, spec: JobSpec, expected: bool| {
+        let checked = roots.check_job(&spec);
+        assert_eq!(checked.is_ok(), expected, "{what}: {checked:?}");
+    };
+    let word = outside.display().to_string();
+    check("good", good.clone(), true);
+    check("input", JobSpec { inputs: vec![file(outside.clone(), None)], ..good.clone() }, false);
+    // A URL that is opened as a file is one.
+    check("url", JobSpec { inputs: vec![file("s3://logs/2026/a".into(), None)], ..good.clone() }, false);
+    let object = vec![file("s3://logs/2027/a".into(), Some(ObjectPin::default()))];
+    check("object", JobSpec { inputs: object, ..good.clone() }, false);
+    check("output", JobSpec { output: place.path("other/out"), ..good.clone() }, false);
+    check("file", JobSpec { files: vec![outside.clone()], ..good.clone() }, false);
+    check("program", JobSpec { mapper: command(&word), ..good.clone() }, false);
+    check("combiner", JobSpec { combiner: command(&word), ..good.clone() }, false);
+    check("reducer", JobSpec { reducer: command(&word), ..good.clone() }, false);
+    check("relative", JobSpec { reducer: command("../other/text"), ..good.clone() }, false);
+    let link = |name: &str| FileLink { name: name.to_string(), path: outside.clone() };
+    let streaming = Some(Streaming { links: vec![link("run")], ..Streaming::default() });
+    check("link", JobSpec { streaming: streaming.clone(), ..good.clone() }, false);
+    // What travelled is not opened there.
+    let travelled = JobSpec {
+        inputs: vec![file(outside.clone(), None)],
+        files: vec![outside.clone()],
+        mapper: command(&word),
+        reducer: command("./run"),
+        streaming,
+        shipped: vec![shipped(&outside)],
+        ..good
+    };
+    check("travelled", travelled, true);
+}
+
+#[test]
+fn a_job_of_one_task_runs_below_a_root() {
+    let place = Place::new();
+    let roots = place.roots();
+    let task = |word: &str, directory: &str| RunTask {
+        words: vec![word.to_string()],
+        directory: place.path(directory),
+        ..RunTask::default()
+    };
+    for (word, directory, inside) in [
+        ("true", "data", true),
+        ("in/text", "data", true),
+        ("true", "other", false),
+        ("true", "data/out-there", false),
+        ("../other/text", "data", false),
+        ("/bin/true", "data", false),
+        ("./out-there/text", "data", false),
+    ] {
+        let checked = roots.check_tasks(&[task("true", "data"), task(word, directory)]);
+        assert_eq!(checked.is_ok(), inside, "{word} in {directory}: {checked:?}");
+        let spec = JobSpec::of_one_task("job".to_string(), task(word, directory));
+        assert_eq!(roots.check_job(&spec).is_ok(), inside, "{word} in {directory}");
+    }
+}
+
+#[test]
+fn roots_are_directories_or_prefixes() {
+    let place = Place::new();
+    let refused = |root: &str, part: &str| {
+        let error = Roots::of_operator(&[root.to_string()]).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    };
+    refused("data", "no absolute path");
+    refused(&place.path("none").display().to_string(), "cannot be used");
+    refused(&place.path("other/text").display().to_string(), "not a directory");
+    refused("gs://bucket/x", "gs:");
+    // On another machine the server's directory may be missing.
+    let roots = Roots::of_server(vec!["/not/on/this/machine".to_string(), "s3://b".to_string()]);
+    assert!(roots.check_path("input", Path::new("/not/on/this/machine/x")).is_err());
+    roots.check_output(Path::new("s3://b/out")).unwrap();
+    // A root may be a link itself.
+    let linked = Roots::of_operator(&[place.path("data/out-there").display().to_string()]).unwrap();
+    linked.check_path("input", &place.path("other/text")).unwrap();
+}
