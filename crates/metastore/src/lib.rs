@@ -50,4 +50,4 @@ pub use kept::WinningCommits;
 pub use open::Metastore;
 pub use people::{AuditRow, TokenRow, UserRow};
 pub use read::{ChunkRow, PartRow, PlanTaskRow, RunRow, TaskRow};
-pub use recover::{CLUSTER_OWNER, Recovered, RecoveredJob};
+pub use recover::{CANCEL_ASKED_NOTE, CLUSTER_OWNER, Recovered, RecoveredJob};

@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 /// The owner of the jobs of `sailfish server`, whichever process serves the store. Its row is there from the first.
 pub const CLUSTER_OWNER: &str = "cluster";
 
+/// The kind of the event that somebody wants a job to stop.
+pub const CANCEL_ASKED_NOTE: &str = "job cancel asked";
+
 /// Everything a server knew that it must know again.
 #[derive(Debug, Default)]
 pub struct Recovered {
@@ -28,6 +31,8 @@ pub struct Recovered {
 pub struct RecoveredJob {
     pub row: JobRow,
     pub spec: JobSpec,
+    /// Why somebody wants it to stop; None where nobody does.
+    pub cancel_asked: Option<String>,
     /// What its commit will publish, or has; None before.
     pub report: Option<JobReport>,
     pub stages: Vec<StageRow>,
@@ -53,6 +58,7 @@ impl RecoveredJob {
         Self {
             row,
             spec,
+            cancel_asked: None,
             report: None,
             stages: Vec::new(),
             tasks: Vec::new(),
@@ -137,6 +143,16 @@ impl Metastore {
         let statement = of_hot_jobs!("reports.*", "reports", "");
         self.each(recovered, statement, |job, row| {
             job.report = Some(self.json(row, "report")?);
+            Ok(())
+        })
+        .await?;
+        // There is an index of these events alone, which are few.
+        let statement = "SELECT events.job, events.detail FROM events CROSS JOIN jobs \
+             WHERE events.kind = 'job cancel asked' AND jobs.job = events.job AND jobs.cleaned_ns IS NULL \
+             AND jobs.owner = 'cluster' ORDER BY events.job, events.event";
+        self.each(recovered, statement, |job, row| {
+            let reason: Option<String> = self.get(row, "detail")?;
+            job.cancel_asked.get_or_insert(reason.unwrap_or_default());
             Ok(())
         })
         .await?;

@@ -2,8 +2,8 @@
 //! same list of them, at the end.
 
 use crate::{
-    AttemptState, AuditRow, CLUSTER_OWNER, Change, DiskRow, DiskState, JobState, Keep, KeptFiles, Metastore,
-    NodeRow, NodeState, ProofRow, ReplicaRow, ReplicaState, Role, SampleRow, TokenRow,
+    AttemptState, AuditRow, CANCEL_ASKED_NOTE, CLUSTER_OWNER, Change, DiskRow, DiskState, JobState, Keep,
+    KeptFiles, Metastore, NodeRow, NodeState, ProofRow, ReplicaRow, ReplicaState, Role, SampleRow, TokenRow,
 };
 use api::TaskResult;
 use api::kept::{KeptDir, KeptPlace};
@@ -655,10 +655,19 @@ pub(crate) async fn what_is_not_done_with_is_recovered(store: &Metastore) {
     let ended =
         |job| Change::JobEnded { job, state: JobState::Failed, exit_code: Some(1), error: None, now_ns: 9 };
     let gone = |job| Change::JobCleaned { job, kept: Keep::Nothing, now_ns: 10 };
-    store.apply(&[ended(over), ended(cleaned), gone(cleaned)]).await.unwrap();
+    let cancel = |job, reason: &str| Change::Note {
+        job: Some(job),
+        kind: CANCEL_ASKED_NOTE,
+        detail: reason.to_string(),
+        now_ns: 9,
+    };
+    let cancels = [cancel(job, "first"), cancel(job, "second"), cancel(cleaned, "third")];
+    store.apply(&[&cancels[..], &[ended(over), ended(cleaned), gone(cleaned)]].concat()).await.unwrap();
     let recovered = store.recover().await.unwrap();
     assert_eq!(recovered.jobs.keys().copied().collect::<Vec<_>>(), [job, over]);
     assert_eq!(recovered.nodes.len(), 1);
+    let asked = |job| recovered.jobs[&job].cancel_asked.as_deref();
+    assert_eq!((asked(job), asked(over)), (Some("first"), None));
     // Over, but not cleaned: its directories may exist. Its results are dropped.
     assert!(!recovered.jobs[&over].goes_on() && recovered.jobs[&over].results.is_empty());
     assert!(recovered.jobs[&job].goes_on() && recovered.jobs[&job].results.len() == 2);

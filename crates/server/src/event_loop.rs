@@ -286,7 +286,7 @@ impl EventLoop {
         match request {
             Request::Pull { request, reply } => self.pull(*request, reply),
             Request::Propose { job, keys, reply } => self.propose(job, keys, reply),
-            Request::Cancel { job, reason } => self.cancel(job, reason),
+            Request::Cancel { job, reason, reply } => self.cancel(job, reason, reply),
             Request::Wait { job, reply } => self.waiters.push((job, reply)),
             Request::Cleaned { job, problem } => self.cleaned(job, problem),
             Request::Poll { node, poll, reply } => self.poll(node, *poll, reply),
@@ -371,21 +371,6 @@ impl EventLoop {
             }
         };
         self.replies.push(Box::new(move || drop(reply.send(Ok(boundaries)))));
-    }
-
-    fn cancel(&mut self, id: JobId, reason: String) {
-        let Some(job) = self.jobs.get_mut(&id).filter(|job| job.outcome.is_none()) else { return };
-        job.stop_attempts();
-        self.fleet.order_all(id, NodeOrder::Stop { job: id });
-        let note = Change::Note {
-            job: Some(id),
-            kind: "job cancel asked",
-            detail: reason.clone(),
-            now_ns: now_ns(),
-        };
-        self.changes.push(note);
-        job.cancel_reason.get_or_insert(reason);
-        self.feed(Event::JobCancelled { job: id });
     }
 
     fn cleaned(&mut self, id: JobId, problem: Option<String>) {

@@ -17,6 +17,7 @@
 //! # How it is tested
 //! `tests/` drives it with a made-up node over the real SQLite store.
 
+mod cancels;
 mod clock;
 mod cluster;
 mod collecting;
@@ -205,7 +206,7 @@ impl Server {
     pub fn cancel(&self, job: JobId, reason: &str) {
         // A server that is gone has stopped the job already. The flag comes second: an attempt that stops because of
         // it must not end before the loop knows of the cancel, or it would count as a failure.
-        let _ = self.sender.blocking_send(Request::Cancel { job, reason: reason.to_string() });
+        let _ = self.sender.blocking_send(Request::Cancel { job, reason: reason.to_string(), reply: None });
         self.shared.stop(job);
     }
 
@@ -333,10 +334,12 @@ impl Server {
         self.ask_later(|reply| Request::Wait { job, reply }).await
     }
 
-    /// Tells a job to stop; nothing happens where it is over.
+    /// Tells a job to stop; nothing happens where it is over. Answered when that is durable: whichever server has the
+    /// job from then on stops it.
     pub async fn cancel_job(&self, job: JobId, reason: String) -> Result<(), ServerError> {
+        self.ask_later(|reply| Request::Cancel { job, reason, reply: Some(reply) }).await?;
         self.shared.stop(job);
-        self.sender.send(Request::Cancel { job, reason }).await.map_err(|_| self.gone())
+        Ok(())
     }
 
     /// Proposes range boundaries; the first proposal stored wins.

@@ -135,6 +135,9 @@ impl EventLoop {
         self.jobs.insert(id, job);
         self.any_job_yet = true;
         self.feed(event);
+        if let Some(reason) = recovered.cancel_asked {
+            self.stop(id, reason);
+        }
     }
 }
 

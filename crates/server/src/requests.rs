@@ -43,6 +43,8 @@ pub(crate) enum Request {
     Cancel {
         job: JobId,
         reason: String,
+        /// For whoever wants to know that it is stored.
+        reply: Option<Reply<()>>,
     },
     Wait {
         job: JobId,
