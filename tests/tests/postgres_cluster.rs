@@ -2,6 +2,7 @@
 
 use blackbox::{Cluster, Fifo, Running, part_lines};
 use private_postgres::PrivatePostgres;
+use std::net::TcpListener;
 
 /// A cluster with one node and a job that hangs in its mapper until a line is written; None without PostgreSQL.
 fn hanging_job(what: &str) -> Option<(PrivatePostgres, Cluster, Running, Fifo)> {
@@ -35,6 +36,44 @@ fn a_standby_takes_over_when_the_leader_is_killed() {
     standby.wait_for_stderr("serving at");
     silent.write_line("go on");
     expect_sorted(&cluster, job);
+}
+
+/// Nodes and clients know both addresses, and find out by themselves which server leads.
+#[test]
+fn a_standby_at_another_address_takes_over() {
+    let Some(postgres) = PrivatePostgres::start_or_say("a standby at another address", &[]) else { return };
+    let database = postgres.url("postgres");
+    let mut cluster = Cluster::start_on(0, Some(database.clone()));
+    // It listens when it leads, so that it cannot tell a port of its own choice before.
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let address = port.expect("a free port").to_string();
+    let mut serve = cluster.sandbox.sailfish();
+    serve.args(["server", "--listen", &address, "--state", "standby-state", "--database", &database]);
+    let standby = Running::start(&mut serve);
+    standby.wait_for_stderr("another server leads");
+    let first = cluster.url.clone();
+    // The one that leads need not stand first.
+    cluster.url = format!("http://{address},{first}");
+    cluster.add_node();
+    cluster.url = format!("{first},http://{address}");
+    cluster.add_node();
+    cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
+    let (mut here, mut silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
+    let script = format!("echo here > {}; read line < {}; exec cat", here.text(), silent.text());
+    let mapper = format!("sh -c '{script}'");
+    let job =
+        Running::start(&mut cluster.job(&["--input", "in.txt", "--mapper", &mapper, "--output", "out"]));
+    assert_eq!(here.read_line(), "here");
+    cluster.kill_server();
+    standby.wait_for_stderr("serving at");
+    silent.write_line("go on");
+    expect_sorted(&cluster, job);
+    // No node was given up: what they held is still theirs.
+    let nodes = "select count(*) as n from nodes where state = 'up'";
+    let told = Running::start(&mut cluster.sailfish(&["state", "--json", nodes])).wait().expect_success();
+    assert_eq!(told.json()[0]["n"], 2, "{}", told.text());
+    let mut submit = cluster.sailfish(&["submit", "--wait"]);
+    Running::start(submit.args(["--", "true"])).wait().expect_success();
 }
 
 #[test]

@@ -73,7 +73,8 @@ pub struct StateArgs {
     /// Directory of the state [default: sailfish in the XDG state directory]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// Work with the cluster of this server, as in http://127.0.0.1:7070, in place of this machine
+    /// Work with the cluster of this server, as in http://127.0.0.1:7070, in place of this machine; with commas between,
+    /// also the addresses of its standbys: the next one is asked where one does not answer
     #[arg(long, value_name = "URL", conflicts_with = "state")]
     pub server: Option<String>,
     #[command(flatten)]

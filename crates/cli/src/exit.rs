@@ -72,6 +72,7 @@ impl Failure {
             Some(ErrorCode::UnknownNode | ErrorCode::TooMany | ErrorCode::Failed) => FAILED,
             None => match error {
                 ClientError::BadUrl { .. }
+                | ClientError::TooManyAddresses { .. }
                 | ClientError::TokenInClear { .. }
                 | ClientError::NobodyBelieved { .. }
                 | ClientError::Untrusted { .. }

@@ -1,10 +1,11 @@
 //! One method for each route.
 
 use crate::ClientError;
+use crate::addresses::Addresses;
 use api::control::{
-    BODY_BYTES_MAX, BoundariesProposal, CancelRequest, ClusterStatus, ErrorAnswer, JobBatch, JobBrief,
-    JobLogs, JobOutcome, JobProgress, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus, NodeWelcome,
-    POLL_MS_MAX, SubmittedBatch, SubmittedJob, WaitAnswer,
+    BODY_BYTES_MAX, BoundariesProposal, CancelRequest, ClusterStatus, ErrorAnswer, ErrorCode, JobBatch,
+    JobBrief, JobLogs, JobOutcome, JobProgress, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus,
+    NodeWelcome, POLL_MS_MAX, SubmittedBatch, SubmittedJob, WaitAnswer,
 };
 use api::history::{JobDetails, JobList, StateQuestion, Table};
 use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
@@ -26,11 +27,14 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(POLL_MS_MAX + 10_000);
 /// A server that restarts is away for some seconds; whoever only asks waits for it.
 const OUTAGE_MAX: Duration = Duration::from_secs(60);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(250);
+/// With another address to turn to, a poll that only waits is given up in time for the node to be heard of there before its
+/// lease is over.
+const POLL_TIMEOUT: Duration = Duration::from_millis(POLL_MS_MAX + 3_000);
 
 /// A server's control port. Cheap to clone: connections are shared.
 #[derive(Clone)]
 pub struct Client {
-    base: Url,
+    addresses: Addresses,
     http: reqwest::Client,
     /// The header that shows who calls.
     bearer: Option<HeaderValue>,
@@ -48,26 +52,25 @@ impl Client {
         Self::with(url, &Credentials::none())
     }
 
-    /// Names a server, and what it is shown and believed by.
+    /// Names a server, by one address or several with commas between, and what it is shown and believed by.
     pub fn with(url: &str, credentials: &Credentials) -> Result<Self, ClientError> {
-        let bad = || ClientError::BadUrl { url: url.to_string() };
-        let base = Url::parse(url).map_err(|_| bad())?;
-        if base.host_str().is_none() {
-            return Err(bad());
-        }
+        let addresses = Addresses::parse(url)?;
         let bearer = credentials.bearer().and_then(|text| HeaderValue::try_from(text).ok());
         let bearer = bearer.map(|mut value| {
             value.set_sensitive(true);
             value
         });
-        match base.scheme() {
-            "http" if bearer.is_some() && !is_this_machine(&base) => {
-                return Err(ClientError::TokenInClear { url: url.to_string() });
+        for address in addresses.all() {
+            let url = text_of(address).to_string();
+            match address.scheme() {
+                "http" if bearer.is_some() && !is_this_machine(address) => {
+                    return Err(ClientError::TokenInClear { url });
+                }
+                "http" => {}
+                "https" if credentials.believes_somebody() => {}
+                "https" => return Err(ClientError::NobodyBelieved { url }),
+                _ => return Err(ClientError::BadUrl { url }),
             }
-            "http" => {}
-            "https" if credentials.believes_somebody() => {}
-            "https" => return Err(ClientError::NobodyBelieved { url: url.to_string() }),
-            _ => return Err(bad()),
         }
         let http = reqwest::Client::builder()
             .tls_backend_preconfigured(credentials.to_control_port()?)
@@ -79,12 +82,12 @@ impl Client {
             .tcp_nodelay(true)
             .build()
             .map_err(|source| ClientError::Unreachable { url: url.to_string(), source })?;
-        Ok(Self { base, http, bearer })
+        Ok(Self { addresses, http, bearer })
     }
 
-    /// The server's address as it was given.
+    /// The server's address, that which is asked now where there are several.
     pub fn url(&self) -> &str {
-        self.base.as_str().trim_end_matches('/')
+        text_of(self.addresses.current())
     }
 
     async fn call<T: DeserializeOwned>(
@@ -116,17 +119,27 @@ impl Client {
         path: &str,
     ) -> Result<T, ClientError> {
         let response = self.sent(request).await?;
-        let url = format!("{}{path}", self.url());
-        let status = response.status();
+        let (asked, status) = (response.url().clone(), response.status());
+        let url = format!("{}{path}", asked.origin().ascii_serialization());
         let answer = self.whole(response, &url).await?;
         if !status.is_success() {
-            return Err(refusal(&answer, url, status.as_u16()));
+            let error = refusal(&answer, url, status.as_u16());
+            if error.code() == Some(ErrorCode::Failed) {
+                self.addresses.pass_over(&asked);
+            }
+            return Err(error);
         }
         serde_json::from_slice(&answer).map_err(|source| ClientError::Unreadable { url, source })
     }
 
     pub(crate) async fn sent(&self, request: RequestBuilder) -> Result<Response, ClientError> {
-        request.send().await.map_err(|source| ClientError::of_request(self.url(), source))
+        let unsent = |source| ClientError::of_request(self.url(), source);
+        let request = request.build().map_err(unsent)?;
+        let asked = request.url().clone();
+        self.http.execute(request).await.map_err(|source| {
+            self.addresses.pass_over(&asked);
+            ClientError::of_request(&asked.origin().ascii_serialization(), source)
+        })
     }
 
     /// An answer that is a message, to its end.
@@ -160,6 +173,24 @@ impl Client {
         self.call(Method::POST, path, Some(body)).await
     }
 
+    /// Asks what must not be done twice. Where there are several addresses and one cannot be reached, it goes to the next,
+    /// for as long as a standby may take to lead.
+    async fn once<T>(&self, ask: impl AsyncFn() -> Result<T, ClientError>) -> Result<T, ClientError> {
+        let started = Instant::now();
+        loop {
+            match ask().await {
+                Err(error)
+                    if error.never_arrived()
+                        && self.addresses.are_several()
+                        && started.elapsed() < OUTAGE_MAX =>
+                {
+                    tokio::time::sleep(ASK_AGAIN_AFTER).await;
+                }
+                other => return other,
+            }
+        }
+    }
+
     /// Asks until the server answers, for as long as it may take to restart, or to have time for this caller.
     pub(crate) async fn patiently<T>(
         &self,
@@ -168,7 +199,7 @@ impl Client {
         let started = Instant::now();
         loop {
             match ask().await {
-                Err(error) if error.may_pass() && started.elapsed() < OUTAGE_MAX => {
+                Err(error) if self.may_pass(&error) && started.elapsed() < OUTAGE_MAX => {
                     tokio::time::sleep(ASK_AGAIN_AFTER).await;
                 }
                 other => return other,
@@ -176,14 +207,20 @@ impl Client {
         }
     }
 
-    /// Hands a job in. Sent once: where the answer is lost, nobody knows whether there is a job.
+    fn may_pass(&self, error: &ClientError) -> bool {
+        // A server that cannot go on ends; with its standby another one may.
+        let has_failed = error.code() == Some(ErrorCode::Failed);
+        error.may_pass() || (has_failed && self.addresses.are_several())
+    }
+
+    /// Hands a job in. Arrives at most once: where the answer is lost, nobody knows whether there is a job.
     pub async fn submit(&self, submission: &JobSubmission) -> Result<SubmittedJob, ClientError> {
-        self.post("/v1/jobs", submission).await
+        self.once(async || self.post("/v1/jobs", submission).await).await
     }
 
     /// Hands in jobs of one task each. Sent once, as [`Self::submit`].
     pub async fn submit_batch(&self, batch: &JobBatch) -> Result<SubmittedBatch, ClientError> {
-        self.post("/v1/jobs/batch", batch).await
+        self.once(async || self.post("/v1/jobs/batch", batch).await).await
     }
 
     /// What the program of a one-task job wrote, or has written so far.
@@ -215,7 +252,7 @@ impl Client {
 
     /// The report of a job that has one.
     pub async fn report(&self, job: JobId) -> Result<JobReport, ClientError> {
-        self.get(&format!("/v1/jobs/{job}/report")).await
+        self.once(async || self.get(&format!("/v1/jobs/{job}/report")).await).await
     }
 
     /// Removes what jobs keep on the disks of nodes, and says what went. Sent once: asked again, it would not say so.
@@ -225,12 +262,12 @@ impl Client {
 
     /// The nodes that live.
     pub async fn cluster(&self) -> Result<ClusterStatus, ClientError> {
-        self.get("/v1/nodes").await
+        self.once(async || self.get("/v1/nodes").await).await
     }
 
     /// Begins to empty a node, given by its name or number.
     pub async fn drain(&self, node: &str) -> Result<NodeStatus, ClientError> {
-        let mut path = self.base.clone();
+        let mut path = self.addresses.current().clone();
         let segments = path.path_segments_mut();
         segments
             .map_err(|()| ClientError::BadUrl { url: self.url().to_string() })?
@@ -272,7 +309,7 @@ impl Client {
 
     /// Asks for a token. Sent once: where the answer is lost, so is the token, and it can be revoked.
     pub async fn issue_token(&self, request: &TokenRequest) -> Result<IssuedToken, ClientError> {
-        self.post("/v1/tokens", request).await
+        self.once(async || self.post("/v1/tokens", request).await).await
     }
 
     /// All tokens, without their secrets.
@@ -282,7 +319,7 @@ impl Client {
 
     /// Makes a token good for nothing.
     pub async fn revoke_token(&self, name: &str) -> Result<(), ClientError> {
-        let mut url = self.base.clone();
+        let mut url = self.addresses.current().clone();
         let segments = ["v1", "tokens", name, "revoke"];
         let bad = || ClientError::BadUrl { url: self.url().to_string() };
         url.path_segments_mut().map_err(|()| bad())?.clear().extend(segments);
@@ -301,7 +338,14 @@ impl Client {
 
     /// Hands finished work in and asks for new work.
     pub async fn poll(&self, node: NodeId, poll: &NodePoll) -> Result<NodeOrders, ClientError> {
-        self.post(&format!("/v1/nodes/{}/poll", node.0), poll).await
+        let path = format!("/v1/nodes/{}/poll", node.0);
+        if !self.addresses.are_several() || !poll.finished.is_empty() {
+            return self.post(&path, poll).await;
+        }
+        let url = self.url().to_string();
+        let body = serde_json::to_vec(poll).map_err(|source| ClientError::Unreadable { url, source })?;
+        let request = self.request(Method::POST, &path).timeout(POLL_TIMEOUT);
+        self.answer(request.header("content-type", "application/json").body(body), &path).await
     }
 
     /// Tells what is kept on the disks of a node.
@@ -317,6 +361,11 @@ impl Client {
         )
         .await
     }
+}
+
+/// An address as people write it.
+fn text_of(address: &Url) -> &str {
+    address.as_str().trim_end_matches('/')
 }
 
 /// What an answer says that is not the one asked for.

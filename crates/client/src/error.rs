@@ -5,8 +5,12 @@ use api::control::{ErrorAnswer, ErrorCode};
 /// Answers whether asking again may help, and what the server said.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    #[error("{url:?} is no address of a server: give one as in http://127.0.0.1:7070")]
+    #[error(
+        "{url:?} is no address of a server: give one as in http://127.0.0.1:7070, or several with commas between"
+    )]
     BadUrl { url: String },
+    #[error("{count} addresses of a server are given: at most {max}")]
+    TooManyAddresses { count: usize, max: usize },
     #[error(
         "a token is shown to a server elsewhere over TLS only: give an https:// address in place of {url}"
     )]

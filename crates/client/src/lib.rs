@@ -6,7 +6,8 @@
 //! api (messages) -> client -> node, cli.
 //!
 //! # Invariants
-//! What may be repeated is repeated while the server cannot be reached; what may not is sent once. An order of the
+//! What may be repeated is repeated while the server cannot be reached; what may not arrives once at most. Of several
+//! addresses the next one is asked where one does not answer. An order of the
 //! server is carried out once, however often it arrives, and the end of an attempt is kept until it is confirmed.
 //!
 //! # Deliberately absent
@@ -15,6 +16,7 @@
 //! # How it is tested
 //! Against a server's own routes in `controlport`, and by the black-box tests of a cluster in `tests/`.
 
+mod addresses;
 mod calls;
 mod error;
 mod files;

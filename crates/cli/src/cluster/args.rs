@@ -62,7 +62,7 @@ pub struct ServerArgs {
 
 #[derive(Debug, Args)]
 pub struct NodeArgs {
-    /// The server to work for, as in http://127.0.0.1:7070
+    /// The server to work for, as in http://127.0.0.1:7070; with commas between, also the addresses of its standbys
     #[arg(long, value_name = "URL")]
     pub server: String,
     #[command(flatten)]
