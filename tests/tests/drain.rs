@@ -1,6 +1,7 @@
 //! A node that is emptied while a job runs takes nothing with it, and nothing is made again.
 
 use blackbox::{Cluster, Fifo, Running, corpus};
+use rustix::process::Signal;
 use std::path::Path;
 
 /// Text of some megabytes in four files: several map tasks for each node.
@@ -108,6 +109,56 @@ fn a_node_serves_reducers_before_it_goes() {
     let drain = |name| Running::start(&mut cluster.sailfish(&["nodes", "drain", name])).wait();
     drain("node-0").expect_failure(2, &["no other node"]);
     drain("node-7").expect_failure(2, &["no node of the name node-7"]);
+}
+
+/// The server is killed while a node is being emptied: the next one goes on with it, and nothing is made again.
+#[test]
+fn a_drain_goes_on_under_the_next_server() {
+    let mut cluster = Cluster::start(3);
+    write_text(&cluster);
+    let (mut here, mut go, program) = hangs_once(&cluster, "mapper");
+    let (mut reducing, mut end, reducer) = hangs_once(&cluster, "reducer");
+    let args = ["--input", "in", "--mapper", &program, "--reducer", &reducer];
+    let job = Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat()));
+    assert_eq!(here.read_line(), "here");
+    let done = "select count(*) >= 3 as enough from attempts where stage = 0 and state = 'succeeded'";
+    cluster.ask_until(&["state", "--json", done], |answer| answer.contains(":1") || answer.contains(": 1"));
+    Running::start(&mut cluster.sailfish(&["nodes", "drain", "node-0"])).wait().expect_success();
+    cluster.restart_server();
+    let states = ["state", "select state from nodes where name = 'node-0'"];
+    cluster.ask_until(&states, |answer| answer.contains("draining"));
+    go.write_line("go on");
+    assert_eq!(reducing.read_line(), "here");
+    cluster.ask_until(&states, |answer| answer.contains("drained"));
+    // Once more, when it has gone or is about to.
+    cluster.restart_server();
+    cluster.wait_for_node(0);
+    assert_eq!(left_on(&cluster.node_disk(0)), 0);
+    end.write_line("go on");
+    job.wait().expect_success();
+    assert_no_map_ran_again(&cluster);
+    let moved = "select count(*) as n from tasks where job = 1 and stage = 2";
+    assert!(number(&cluster, moved) > 0, "nothing moved");
+    assert_right(&cluster, &args);
+    let came = "select count(*) as n from nodes where name = 'node-0'";
+    assert_eq!(number(&cluster, came), 1, "the node that was drained came back");
+}
+
+/// The node does not hear that it may leave before the server dies. The next one tells it again, in place of taking it for
+/// a new one.
+#[test]
+fn a_node_that_was_drained_does_not_come_back_with_the_next_server() {
+    let mut cluster = Cluster::start(2);
+    cluster.node(0).signal(Signal::STOP);
+    // The poll that waits carries that it is being emptied; that it may leave waits for the next poll, which does not come.
+    Running::start(&mut cluster.sailfish(&["nodes", "drain", "node-0"])).wait().expect_success();
+    cluster.ask_until(&["nodes", "--json"], |answer| answer.contains("\"drained\""));
+    cluster.restart_server();
+    cluster.node(0).signal(Signal::CONT);
+    cluster.wait_for_node(0);
+    assert_eq!(number(&cluster, "select count(*) as n from nodes where name = 'node-0'"), 1);
+    let told = Running::start(&mut cluster.sailfish(&["nodes", "drain", "node-0", "--wait"])).wait();
+    assert!(told.expect_success().text().contains("drained"));
 }
 
 /// Map tasks open chunks on the nodes of their own rack.

@@ -54,6 +54,15 @@ impl EventLoop {
         self.feed(Event::NodeDraining { node });
     }
 
+    /// A node that was emptied under the server before this one is told once more that it may leave.
+    pub fn drained_before(&mut self, node: NodeId) {
+        let Some(known) = self.fleet.get_mut(node) else { return };
+        known.drain = Some(Drain { jobs: BTreeSet::new(), is_done: true });
+        known.order(NodeOrder::Leave);
+        self.fleet.nodes_changed();
+        self.feed(Event::NodeDraining { node });
+    }
+
     /// Tells nodes to leave that nobody needs any more.
     pub fn end_drains(&mut self) {
         for node in self.fleet.draining() {

@@ -18,17 +18,24 @@ use metastore::{
 };
 use scheduler::{Claim, Event, RecoveredTask, Slot};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// A node that was drained and not seen for so long has left.
+const LEAVES_WITHIN: Duration = Duration::from_secs(300);
 
 impl EventLoop {
     /// Takes over what another process of this cluster's server had in hand.
     pub async fn recover(&mut self) -> Result<(), ServerError> {
         let recovered = self.store.recover().await?;
         let jobs: Vec<JobId> = recovered.jobs.keys().copied().collect();
-        let mut draining = Vec::new();
+        let (mut draining, mut drained) = (Vec::new(), Vec::new());
+        let seen_since_ns = now_ns().saturating_sub(LEAVES_WITHIN.as_nanos() as u64);
         for row in recovered.nodes {
             match row.state {
                 NodeState::Up => {}
                 NodeState::Draining => draining.push(row.node),
+                // It may not have heard that it may leave, and would come back as a new one.
+                NodeState::Drained if row.last_seen_ns >= seen_since_ns => drained.push(row.node),
                 NodeState::Drained | NodeState::Dead | NodeState::Left => continue,
             }
             self.fleet.restore(row.node, row.incarnation.clone(), node_info(row), &jobs);
@@ -50,6 +57,7 @@ impl EventLoop {
             }
         }
         draining.into_iter().for_each(|node| self.begin_drain(node));
+        drained.into_iter().for_each(|node| self.drained_before(node));
         self.write_and_reply().await?;
         Ok(())
     }
