@@ -1,7 +1,8 @@
 //! A cluster of real processes: a server and nodes that a test may kill and start again.
 
-use crate::{Running, Sandbox, WAIT_MAX};
+use crate::{Mounts, Running, Sandbox, WAIT_MAX};
 use rustix::process::Signal;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
@@ -78,6 +79,16 @@ impl Cluster {
         children.split_whitespace().next().and_then(|child| child.parse().ok())
     }
 
+    /// The process of the server.
+    pub fn server(&self) -> &Running {
+        self.server.as_ref().expect("a server runs")
+    }
+
+    /// Where it listens, without the scheme.
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
     /// The process at this place among the nodes that live.
     pub fn node(&self, number: usize) -> &Running {
         &self.nodes[number]
@@ -93,43 +104,51 @@ impl Cluster {
         self.add_node_as("rack-0", &[], change);
     }
 
+    /// One more in a place where file systems are mounted, with changes to its arguments, the last of which name its disk.
+    pub fn add_node_inside(&mut self, mounts: &Mounts, change: impl FnOnce(&mut Vec<OsString>)) {
+        self.racks.push("rack-0".to_string());
+        let mut args = self.node_args(self.racks.len() as u32 - 1, &[]);
+        change(&mut args);
+        let mut command = self.sandbox.sailfish();
+        self.start_node(&mut mounts.inside(&self.sandbox, command.args(args)));
+    }
+
     fn add_node_with(&mut self, rack: &str, more: &[&str]) {
         self.add_node_as(rack, more, |_| ());
     }
 
     fn add_node_as(&mut self, rack: &str, more: &[&str], change: impl FnOnce(&mut Command)) {
         self.racks.push(rack.to_string());
-        self.start_node(self.racks.len() as u32 - 1, more, change);
+        self.start_changed_node(self.racks.len() as u32 - 1, more, change);
     }
 
     /// Starts the node again that was started as this one, counting from 0: under its name, in its rack, on its disk. It
     /// waits until the server has noticed that the one before it is gone.
     pub fn restart_node(&mut self, number: u32) {
-        self.start_node(number, &["--again"], |_| ());
+        self.start_changed_node(number, &["--again"], |_| ());
     }
 
-    fn start_node(&mut self, number: u32, more: &[&str], change: impl FnOnce(&mut Command)) {
-        let (name, rack) = (format!("node-{number}"), self.racks[number as usize].clone());
+    fn start_changed_node(&mut self, number: u32, more: &[&str], change: impl FnOnce(&mut Command)) {
         let mut command = self.sandbox.sailfish();
-        command.args([
-            "node",
-            "--server",
-            &self.url,
-            "--slots",
-            "2",
-            "--memory",
-            CLUSTER_MEMORY,
-            "--name",
-            &name,
-            "--rack",
-            &rack,
-        ]);
-        command.args(more);
+        command.args(self.node_args(number, more));
         // Programs get that of their node.
         command.env("LANG", "C.UTF-8");
-        command.arg("--disk").arg(self.node_disk(number));
         change(&mut command);
-        let node = Running::start(&mut command);
+        self.start_node(&mut command);
+    }
+
+    /// Those of the node that is started as this one, counting from 0.
+    fn node_args(&self, number: u32, more: &[&str]) -> Vec<OsString> {
+        let (name, rack) = (format!("node-{number}"), &self.racks[number as usize]);
+        let own = ["node", "--server", &self.url, "--slots", "2", "--memory", CLUSTER_MEMORY];
+        let own = own.into_iter().chain(["--name", &name, "--rack", rack]);
+        let mut args: Vec<OsString> = own.chain(more.iter().copied()).map(OsString::from).collect();
+        args.extend(["--disk".into(), self.node_disk(number).into_os_string()]);
+        args
+    }
+
+    fn start_node(&mut self, command: &mut Command) {
+        let node = Running::start(command);
         node.wait_for_stderr("joined");
         self.nodes.push(node);
     }
@@ -184,6 +203,19 @@ impl Cluster {
     pub fn another_server(&self) -> Running {
         let address = self.url.trim_start_matches("http://");
         serve(&self.sandbox, address, self.database.as_deref(), &self.roots)
+    }
+
+    /// The same with a state directory of its own, as on another machine, and more options.
+    pub fn server_elsewhere(&self, state: &str, more: &[&str]) -> Running {
+        let database = self.database.as_deref().expect("servers share a database");
+        let mut command = self.sandbox.sailfish();
+        command.args(["server", "--listen", self.address(), "--database", database]).args(more);
+        Running::start(command.arg("--state").arg(self.sandbox.path(state)))
+    }
+
+    /// Puts a server in the place of the one that was killed.
+    pub fn led_by(&mut self, server: Running) {
+        self.server = Some(server);
     }
 
     /// Kills the server at once.

@@ -17,34 +17,46 @@
 //! By its use in `tests/tests/`.
 
 mod binary;
+mod clock;
 mod cluster;
 mod compressed;
 mod corpus;
 mod faulting;
 mod fifo;
 mod finished;
+mod http;
 mod leftovers;
 mod model;
+mod mounts;
 mod object_server;
+mod openapi;
+mod proxy;
 mod racks;
 mod random;
 mod running;
 mod sandbox;
+mod stub_server;
 mod tera_rows;
 
 pub use binary::sailfish_binary;
+pub use clock::WrongClock;
 pub use cluster::{CLUSTER_MEMORY, Cluster};
 pub use compressed::{bzip2, gzip, unpacked, xz, zstd};
 pub use corpus::corpus;
 pub use faulting::{SmallDisk, Watched, left_on_small_disks, with_small_disks};
 pub use fifo::Fifo;
 pub use finished::Finished;
+pub use http::{Answer, break_off, exchange, exchange_within};
 pub use model::{Pairs, group_lines, part_lines, sorted_lines};
+pub use mounts::Mounts;
 pub use object_server::{ObjectServer, Verdict};
+pub use openapi::{Document, Route, spoiled};
+pub use proxy::SlowProxy;
 pub use racks::Racks;
 pub use random::Random;
 pub use running::Running;
 pub use sandbox::Sandbox;
+pub use stub_server::StubServer;
 pub use tera_rows::{sha256, tera_rows};
 
 use std::time::Duration;

@@ -15,6 +15,13 @@ pub const BODY_BYTES_MAX: usize = 256 << 20;
 /// Longest that the server holds a poll back while there is nothing to say, in milliseconds.
 pub const POLL_MS_MAX: u64 = 5_000;
 
+/// Most slots of a node, and of a job.
+pub const SLOTS_MAX: u32 = 1024;
+/// Longest name of a node.
+pub const NODE_NAME_BYTES_MAX: usize = 100;
+/// Longest of what else a node says of itself.
+pub const NODE_TEXT_BYTES_MAX: usize = 1000;
+
 /// A job as a client hands it in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

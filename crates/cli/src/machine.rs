@@ -4,7 +4,7 @@ use rustix::process::{Resource, Rlimit};
 use std::path::Path;
 
 /// Most slots that may be asked for.
-pub const SLOTS_MAX: u32 = 1024;
+pub const SLOTS_MAX: u32 = api::control::SLOTS_MAX;
 
 /// The default of `--memory`: half of the machine's memory or of the control group's limit, whichever is less,
 /// but never below the minimum.

@@ -2,7 +2,8 @@
 
 use api::control::{ErrorAnswer, ErrorCode};
 use axum::body::Bytes;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use metastore::StoreError;
@@ -30,6 +31,19 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Message<T> {
         message.map(Message).map_err(|error| {
             Problem::new(ErrorCode::BadRequest, format!("the request cannot be read: {error}"))
         })
+    }
+}
+
+/// What a path names: a number, a name. Unlike axum's `Path` it refuses with an error of ours.
+pub(crate) struct Named<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let named = Path::from_request_parts(parts, state).await;
+        let Path(value) = named.map_err(|why| Problem::new(ErrorCode::BadRequest, why.body_text()))?;
+        Ok(Self(value))
     }
 }
 
@@ -103,6 +117,8 @@ impl From<ServerError> for Problem {
             | ServerError::NotReducible(_)
             | ServerError::NotCollectable { .. }
             | ServerError::NameTaken { .. }
+            | ServerError::UnusableNode { .. }
+            | ServerError::Spec(_)
             | ServerError::NowhereToMove { .. }
             | ServerError::BatchSize { .. }
             | ServerError::TooManyRetries { .. }

@@ -1,13 +1,13 @@
 //! Routes by which files travel: from clients, who say what content they will send, to nodes, who ask for it.
 
 use crate::Port;
-use crate::answer::{Message, Problem, Refusal};
+use crate::answer::{Message, Named, Problem, Refusal};
 use crate::caller::Caller;
 use api::ContentHash;
 use api::control::ErrorCode;
 use api::shipping::{Contents, SHIPPED_FILES_MAX};
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -89,7 +89,7 @@ pub(crate) async fn missing(
 pub(crate) async fn receive(
     State(port): State<Port>,
     caller: Caller,
-    Path(sha256): Path<String>,
+    Named(sha256): Named<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Message<()>, Problem> {
@@ -149,7 +149,10 @@ fn write(mut incoming: Incoming, mut pieces: mpsc::Receiver<Option<Bytes>>) -> R
     params(("sha256" = String, Path, description = "SHA-256 of a content that a job needs")),
     responses((status = 200, description = "The content; whoever gets it compares the hash", body = String, content_type = "application/octet-stream"), (status = "default", response = Refusal))
 )]
-pub(crate) async fn send(State(port): State<Port>, Path(sha256): Path<String>) -> Result<Response, Problem> {
+pub(crate) async fn send(
+    State(port): State<Port>,
+    Named(sha256): Named<String>,
+) -> Result<Response, Problem> {
     let (content, depot) = (content(&sha256)?, depot(&port)?);
     let passage = Arc::clone(&port.passages.send).try_acquire_owned().map_err(|_| busy())?;
     let opened = aside(move || depot.open_to_send(content)).await?;

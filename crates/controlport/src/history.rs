@@ -1,12 +1,12 @@
 //! Routes for those who look at what the store remembers.
 
 use crate::Port;
-use crate::answer::{Message, Problem, Refusal};
+use crate::answer::{Message, Named, Problem, Refusal};
 use api::control::ErrorCode;
 use api::history::{Cell, JobDetails, JobList, Limit, StateQuestion, Table};
 use api::placement::JobPlacements;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use ids::JobId;
 use metastore::{QueryError, QueryLimits};
 use server::ServerError;
@@ -43,7 +43,7 @@ pub(crate) async fn list(State(port): State<Port>, limit: Asked) -> Result<Messa
 )]
 pub(crate) async fn details(
     State(port): State<Port>,
-    Path(job): Path<i64>,
+    Named(job): Named<i64>,
     limit: Asked,
 ) -> Result<Message<JobDetails>, Problem> {
     let details = port.store.job_details(JobId(job), rows_max(limit)?).await?;
@@ -60,7 +60,7 @@ pub(crate) async fn details(
 )]
 pub(crate) async fn placements(
     State(port): State<Port>,
-    Path(job): Path<i64>,
+    Named(job): Named<i64>,
 ) -> Result<Message<JobPlacements>, Problem> {
     let job = JobId(job);
     if port.store.job(job).await?.is_none() {

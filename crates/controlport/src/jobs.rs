@@ -1,7 +1,7 @@
 //! Routes for those who have jobs.
 
 use crate::Port;
-use crate::answer::{Message, Problem, Refusal};
+use crate::answer::{Message, Named, Problem, Refusal};
 use crate::caller::Caller;
 use api::control::{
     CancelRequest, ErrorCode, JobBatch, JobLogs, JobOutcome, JobProgress, JobSubmission, POLL_MS_MAX,
@@ -10,7 +10,7 @@ use api::control::{
 use api::kept::{GcAnswer, GcOptions, GcSelection};
 use api::people::Role;
 use api::{Blame, JobReport, TaskFailure};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use ids::JobId;
 use metastore::{AttemptState, JobState};
 use server::ServerError;
@@ -103,7 +103,7 @@ pub(crate) async fn submit_batch(
 )]
 pub(crate) async fn logs(
     State(port): State<Port>,
-    Path(job): Path<i64>,
+    Named(job): Named<i64>,
 ) -> Result<Message<JobLogs>, Problem> {
     let job = JobId(job);
     let row = port.store.job(job).await?.ok_or_else(|| Problem::from(ServerError::UnknownJob { job }))?;
@@ -123,7 +123,7 @@ pub(crate) async fn logs(
 )]
 pub(crate) async fn wait(
     State(port): State<Port>,
-    Path(job): Path<i64>,
+    Named(job): Named<i64>,
 ) -> Result<Message<WaitAnswer>, Problem> {
     let job = JobId(job);
     let held = tokio::time::timeout(Duration::from_millis(POLL_MS_MAX), port.server.wait_job(job)).await;
@@ -170,7 +170,7 @@ async fn past_outcome(port: &Port, job: JobId) -> Result<JobOutcome, Problem> {
 )]
 pub(crate) async fn progress(
     State(port): State<Port>,
-    Path(job): Path<i64>,
+    Named(job): Named<i64>,
 ) -> Result<Message<JobProgress>, Problem> {
     let job = JobId(job);
     let progress = port.server.progress(job);
@@ -187,7 +187,7 @@ pub(crate) async fn progress(
 )]
 pub(crate) async fn cancel(
     State(port): State<Port>,
-    Path(job): Path<i64>,
+    Named(job): Named<i64>,
     Message(request): Message<CancelRequest>,
 ) -> Result<Message<()>, Problem> {
     let job = JobId(job);
@@ -207,7 +207,7 @@ pub(crate) async fn cancel(
 )]
 pub(crate) async fn report(
     State(port): State<Port>,
-    Path(job): Path<i64>,
+    Named(job): Named<i64>,
 ) -> Result<Message<JobReport>, Problem> {
     let missing = || Problem::new(ErrorCode::NotFound, format!("there is no report of a job {job}"));
     Ok(Message(port.store.job_report(JobId(job)).await?.ok_or_else(missing)?))

@@ -1,13 +1,13 @@
 //! Routes for nodes.
 
 use crate::Port;
-use crate::answer::{Message, Problem, Refusal};
+use crate::answer::{Message, Named, Problem, Refusal};
 use api::Boundaries;
 use api::control::{
     BoundariesProposal, ClusterStatus, JobBrief, NodeInfo, NodeOrders, NodePoll, NodeStatus, NodeWelcome,
 };
 use api::kept::KeptAnnouncement;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use ids::{JobId, NodeId};
 
 #[utoipa::path(
@@ -45,7 +45,7 @@ pub(crate) async fn register(
 )]
 pub(crate) async fn poll(
     State(port): State<Port>,
-    Path(node): Path<u32>,
+    Named(node): Named<u32>,
     Message(poll): Message<NodePoll>,
 ) -> Result<Message<NodeOrders>, Problem> {
     Ok(Message(port.server.poll_node(NodeId(node), poll).await?))
@@ -61,7 +61,7 @@ pub(crate) async fn poll(
 )]
 pub(crate) async fn kept(
     State(port): State<Port>,
-    Path(node): Path<u32>,
+    Named(node): Named<u32>,
     Message(announcement): Message<KeptAnnouncement>,
 ) -> Result<Message<()>, Problem> {
     port.server.kept(NodeId(node), announcement).await?;
@@ -78,7 +78,7 @@ pub(crate) async fn kept(
 )]
 pub(crate) async fn leave(
     State(port): State<Port>,
-    Path(node): Path<u32>,
+    Named(node): Named<u32>,
     Message(poll): Message<NodePoll>,
 ) -> Result<Message<()>, Problem> {
     port.server.leave_node(NodeId(node), poll.incarnation).await?;
@@ -94,7 +94,7 @@ pub(crate) async fn leave(
 )]
 pub(crate) async fn drain(
     State(port): State<Port>,
-    Path(node): Path<String>,
+    Named(node): Named<String>,
 ) -> Result<Message<NodeStatus>, Problem> {
     Ok(Message(port.server.drain_node(node).await?))
 }
@@ -108,7 +108,7 @@ pub(crate) async fn drain(
 )]
 pub(crate) async fn brief(
     State(port): State<Port>,
-    Path(job): Path<i64>,
+    Named(job): Named<i64>,
 ) -> Result<Message<JobBrief>, Problem> {
     Ok(Message(port.server.job_brief(JobId(job)).await?))
 }
@@ -123,7 +123,7 @@ pub(crate) async fn brief(
 )]
 pub(crate) async fn propose(
     State(port): State<Port>,
-    Path(job): Path<i64>,
+    Named(job): Named<i64>,
     Message(proposal): Message<BoundariesProposal>,
 ) -> Result<Message<Boundaries>, Problem> {
     Ok(Message(port.server.propose(JobId(job), proposal.keys).await?))

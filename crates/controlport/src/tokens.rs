@@ -1,13 +1,13 @@
 //! Routes by which tokens are given out and taken back, and nodes are admitted.
 
 use crate::Port;
-use crate::answer::{Message, Problem, Refusal};
+use crate::answer::{Message, Named, Problem, Refusal};
 use crate::keyring::now_ns;
 use api::control::ErrorCode;
 use api::people::{
     Admission, AdmissionRequest, IssuedToken, TokenList, TokenRequest, TokenStatus, USER_BYTES_MAX,
 };
-use axum::extract::{Path, State};
+use axum::extract::State;
 use metastore::Role;
 use server::NewToken;
 use std::collections::HashMap;
@@ -110,7 +110,7 @@ pub(crate) async fn list_tokens(State(port): State<Port>) -> Result<Message<Toke
 )]
 pub(crate) async fn revoke(
     State(port): State<Port>,
-    Path(token): Path<String>,
+    Named(token): Named<String>,
 ) -> Result<Message<()>, Problem> {
     port.server.revoke_token(token).await?;
     port.keyring.reload(&port.store).await?;

@@ -15,17 +15,17 @@ pub const IFILES_MAX: u64 = 512;
 const INPUT_BYTES_PER_IFILE: u64 = 32 * MIB;
 /// Most I-files that one node's memory asks for.
 const IFILES_PER_NODE_MAX: u64 = 16;
-const CHUNK_BYTES: u64 = 128 * MIB;
-const CHUNK_BYTES_MIN: u64 = 4 * MIB;
+pub(crate) const CHUNK_BYTES: u64 = 128 * MIB;
+pub(crate) const CHUNK_BYTES_MIN: u64 = 4 * MIB;
 /// A chunk holds at least this many frames, so that the rest of a full chunk is under 1 %.
 const FRAMES_PER_CHUNK_MIN: u64 = 256;
-const FRAME_BYTES_MAX: u64 = 256 * KIB;
-const FRAME_BYTES_MIN: u64 = 4 * KIB;
-const BLOCK_BYTES: u64 = 64 * KIB;
-const BLOCK_BYTES_MIN: u64 = 16 * KIB;
-const RECORD_BYTES_MAX: u64 = GIB;
+pub(crate) const FRAME_BYTES_MAX: u64 = 256 * KIB;
+pub(crate) const FRAME_BYTES_MIN: u64 = 4 * KIB;
+pub(crate) const BLOCK_BYTES: u64 = 64 * KIB;
+pub(crate) const BLOCK_BYTES_MIN: u64 = 16 * KIB;
+pub(crate) const RECORD_BYTES_MAX: u64 = GIB;
 const COMBINE_WINDOW_BYTES_MIN: u64 = MIB;
-const COMBINE_WINDOW_BYTES_MAX: u64 = 16 * MIB;
+pub(crate) const COMBINE_WINDOW_BYTES_MAX: u64 = 16 * MIB;
 const SPLIT_BYTES_MIN: u64 = MIB;
 const SPLIT_BYTES_MAX: u64 = 64 * MIB;
 /// Splits per slot, so that the last ones to finish wait little for each other.

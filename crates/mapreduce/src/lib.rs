@@ -15,6 +15,7 @@
 //! # How it is tested
 //! Unit tests with rows of examples beside each step, a property test of the proof in `tests/`.
 
+mod check;
 mod expand;
 pub mod layout;
 mod passes;
@@ -24,6 +25,7 @@ mod results;
 #[cfg(test)]
 mod test_job;
 
+pub use check::{SpecError, check};
 pub use expand::{ExpandError, Place, expand, place, stages};
 pub use passes::merge_tasks;
 pub use proof::{Finding, IfileProof, Proof, prove};

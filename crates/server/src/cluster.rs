@@ -6,10 +6,49 @@ use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
 use crate::job::Loss;
 use crate::messages::Finished;
-use api::control::{JobBrief, NodeInfo, NodeOrders, NodePoll, NodeWelcome, PROTOCOL_VERSION};
+use api::control::{
+    AttemptEnd, JobBrief, NODE_NAME_BYTES_MAX, NODE_TEXT_BYTES_MAX, NodeInfo, NodeOrders, NodePoll,
+    NodeWelcome, PROTOCOL_VERSION, SLOTS_MAX,
+};
+use api::{TaskFailure, TaskResult};
 use ids::{AttemptKey, JobId, NodeId};
 use metastore::{AttemptState, Change, NodeRow, NodeState, StoreError};
 use scheduler::{Event, Slot};
+
+/// What is wrong with a node by what it says of itself: everything about it is counted, printed and stored.
+fn check_node(info: &NodeInfo) -> Result<(), String> {
+    let NodeInfo { name, rack, slots, .. } = info;
+    if !(1..=SLOTS_MAX).contains(slots) {
+        return Err(format!("it has {slots} slots: give 1 to {SLOTS_MAX}"));
+    }
+    if name.is_empty() || name.len() > NODE_NAME_BYTES_MAX {
+        return Err(format!("its name has {} bytes: give 1 to {NODE_NAME_BYTES_MAX}", name.len()));
+    }
+    let (version, arch, url) = (&info.version, &info.architecture, &info.data_url);
+    for (what, text) in [("rack", rack), ("version", version), ("architecture", arch), ("data URL", url)] {
+        if text.len() > NODE_TEXT_BYTES_MAX {
+            return Err(format!("its {what} has {} bytes: at most {NODE_TEXT_BYTES_MAX}", text.len()));
+        }
+    }
+    Ok(())
+}
+
+/// The end of an attempt with times that our clock can have shown: a node may have a wrong one. How long the attempt took
+/// is believed, as long as it fits between its start here and now.
+fn in_our_time(end: AttemptEnd, assigned_ns: u64, now_ns: u64) -> Finished {
+    let AttemptEnd { attempt, outcome, started_ns, ended_ns } = end;
+    let mut outcome: Result<TaskResult, TaskFailure> = outcome.into();
+    if assigned_ns <= started_ns && started_ns <= ended_ns && ended_ns <= now_ns {
+        return Finished { attempt, outcome, started_ns, ended_ns };
+    }
+    let took_ns = ended_ns.saturating_sub(started_ns).min(now_ns.saturating_sub(assigned_ns));
+    let started_here_ns = now_ns - took_ns;
+    if let Ok(TaskResult::Reduce(reduce)) = &mut outcome {
+        let moved = |opened_ns: u64| started_here_ns + opened_ns.saturating_sub(started_ns).min(took_ns);
+        reduce.opened_ns = reduce.opened_ns.map(moved);
+    }
+    Finished { attempt, outcome, started_ns: started_here_ns, ended_ns: now_ns }
+}
 
 impl EventLoop {
     /// Takes a node in. An error of the store ends the server; all others go to the node.
@@ -17,6 +56,10 @@ impl EventLoop {
         if info.protocol != PROTOCOL_VERSION {
             let (server, caller) = (PROTOCOL_VERSION, info.protocol);
             drop(reply.send(Err(ServerError::ProtocolDiffers { server, caller })));
+            return Ok(());
+        }
+        if let Err(what) = check_node(&info) {
+            drop(reply.send(Err(ServerError::UnusableNode { what })));
             return Ok(());
         }
         match self.fleet.namesake(&info.name) {
@@ -75,13 +118,13 @@ impl EventLoop {
                 known.heard.remove(&end.attempt);
                 known.running.remove(&end.attempt)
             });
-            if known.is_some() {
-                let (started_ns, ended_ns) = (end.started_ns, end.ended_ns);
-                let outcome = end.outcome.into();
-                self.attempt_finished(Finished { attempt: end.attempt, outcome, started_ns, ended_ns });
+            if let Some((_, assigned_ns)) = known {
+                self.attempt_finished(in_our_time(end, assigned_ns, now_ns()));
             }
         }
-        for slot in poll.free_slots {
+        let slots = self.fleet.get_mut(node).map_or(0, |known| known.info.slots);
+        // A slot that the node did not bring would outlive it.
+        for slot in poll.free_slots.into_iter().filter(|slot| *slot < slots) {
             // An order for it may be on its way.
             let free = self.fleet.get_mut(node).is_some_and(|known| !known.runs_in(slot));
             if free {
@@ -174,5 +217,34 @@ impl EventLoop {
 
     fn note(&mut self, kind: &'static str, detail: String) {
         self.changes.push(Change::Note { job: None, kind, detail, now_ns: now_ns() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_our_time;
+    use api::TaskResult;
+    use api::control::{AttemptEnd, AttemptOutcome};
+    use api::task::ReduceResult;
+    use ids::{AttemptKey, AttemptNumber, JobId, StageIndex, TaskIndex, TaskKey};
+
+    #[test]
+    fn a_node_with_a_wrong_clock_is_timed_by_ours() {
+        let task = TaskKey { job: JobId(1), stage: StageIndex(0), task: TaskIndex(0) };
+        let attempt = AttemptKey { task, attempt: AttemptNumber(0) };
+        // Assigned at 1000, heard of at 2000.
+        let check = |(started_ns, opened_ns, ended_ns), expected: (u64, u64, u64)| {
+            let reduce = ReduceResult { opened_ns: Some(opened_ns), ..ReduceResult::default() };
+            let outcome = AttemptOutcome::Succeeded(TaskResult::Reduce(reduce));
+            let finished = in_our_time(AttemptEnd { attempt, outcome, started_ns, ended_ns }, 1000, 2000);
+            let Ok(TaskResult::Reduce(reduce)) = finished.outcome else { panic!("another result") };
+            assert_eq!((finished.started_ns, reduce.opened_ns.unwrap(), finished.ended_ns), expected);
+        };
+        check((1000, 1200, 2000), (1000, 1200, 2000));
+        check((1100, 1150, 1300), (1100, 1150, 1300));
+        check((10, 50, 110), (1900, 1940, 2000));
+        check((90_000, 90_100, 90_500), (1500, 1600, 2000));
+        check((0, u64::MAX, u64::MAX), (1000, 2000, 2000));
+        check((70, 60, 50), (2000, 2000, 2000));
     }
 }

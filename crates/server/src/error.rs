@@ -47,6 +47,10 @@ pub enum ServerError {
     NowhereToMove { node: NodeId },
     #[error("the name {name} belongs to {node}, which lives: give another with --name")]
     NameTaken { name: String, node: NodeId },
+    #[error("the node cannot be taken in: {what}")]
+    UnusableNode { what: String },
+    #[error("the job cannot be taken: {0}")]
+    Spec(#[from] mapreduce::SpecError),
     #[error("this server speaks version {server} of its protocol, the caller version {caller}")]
     ProtocolDiffers { server: u32, caller: u32 },
     #[error("{count} jobs were handed in together; give 1 to {max}", max = api::control::BATCH_JOBS_MAX)]

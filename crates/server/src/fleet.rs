@@ -25,6 +25,9 @@ const TICK: Duration = Duration::from_millis(200);
 /// Nodes that were drained and are listed with those that live.
 const DRAINED_SHOWN_MAX: usize = 64;
 
+/// More orders than one process is ever given.
+const ORDERS_MAX: u64 = 1 << 48;
+
 const _: () = assert!(POLL_MS_MAX * 2 <= LEASE.as_millis() as u64);
 
 /// A node that lives.
@@ -374,6 +377,8 @@ impl Node {
         if !std::mem::take(&mut self.restored) {
             return Vec::new();
         }
+        // No server ever counted further, whatever the node says.
+        let received = received.min(ORDERS_MAX);
         self.last_number += received;
         self.orders.iter_mut().for_each(|order| order.number += received);
         let unheard = self.running.iter().filter(|(attempt, _)| !held.contains(attempt));

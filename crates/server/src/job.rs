@@ -1,10 +1,10 @@
 //! What the loop knows of one job, and what its events change in the store.
 
-use crate::JobRun;
 use crate::clock::now_ns;
 use crate::directories::Directories;
 use crate::keeping::Keeping;
 use crate::messages::{Finished, Service};
+use crate::{JobRun, plausible};
 use api::control::JobOutcome;
 use api::task::{ChunkSummary, MapResult, Part, RunResult, RunSummary};
 use api::{Blame, Boundaries, JobSpec, Task, TaskFailure, TaskResult};
@@ -414,6 +414,9 @@ impl Job {
     /// What is wrong with a result, before it goes anywhere near the store. Only the engine can be wrong here.
     pub fn check_result(&self, attempt: AttemptKey, result: &TaskResult) -> Result<(), TaskFailure> {
         let wrong = |what: &str| Err(TaskFailure::new(Blame::Engine, format!("{attempt} reports {what}")));
+        if let Some(what) = plausible::problem(result) {
+            return wrong(what);
+        }
         let (problem, part) = match (self.task(attempt), result) {
             (Some(Task::Map(task)), TaskResult::Map(map)) => {
                 if task.part_index.is_some() != map.part.is_some() {

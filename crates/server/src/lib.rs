@@ -35,6 +35,7 @@ mod machines;
 mod messages;
 mod owner;
 mod placements;
+mod plausible;
 mod recovery;
 mod requests;
 mod roots;
@@ -266,6 +267,7 @@ impl Server {
         submission: JobSubmission,
         submitter: &Submitter,
     ) -> Result<SubmittedJob, ServerError> {
+        mapreduce::check(&submission.spec, &submission.splits)?;
         let submission = self.checked(submission, submitter)?;
         let spec = Arc::clone(&submission.spec);
         self.within_roots(move |roots| roots.check_job(&spec)).await?;

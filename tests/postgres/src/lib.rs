@@ -157,6 +157,14 @@ impl PrivatePostgres {
         panic!("PostgreSQL does not come back: {last}");
     }
 
+    /// A `psql` on one of its databases, without anybody's settings.
+    pub fn psql(&self, database: &str) -> Command {
+        let mut command = Command::new(self.programs.join("psql"));
+        command.args(["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", &self.url(database)]);
+        command.env_remove("PGOPTIONS");
+        command
+    }
+
     /// The directory of its data.
     pub fn data(&self) -> PathBuf {
         self.dir.path().join("data")

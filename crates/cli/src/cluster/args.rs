@@ -5,7 +5,7 @@ use clap::Args;
 use std::path::PathBuf;
 
 /// Longest name of a node.
-pub const NAME_BYTES_MAX: usize = 100;
+pub const NAME_BYTES_MAX: usize = api::control::NODE_NAME_BYTES_MAX;
 
 #[derive(Debug, Args)]
 pub struct ServerArgs {

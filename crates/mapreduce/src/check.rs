@@ -1,0 +1,182 @@
+//! What a MapReduce job that came over a network must be, so that nobody on its way has to fear its numbers. Our own
+//! front end derives them; a message may say anything.
+
+use crate::layout::{
+    BLOCK_BYTES, BLOCK_BYTES_MIN, CHUNK_BYTES, CHUNK_BYTES_MIN, COMBINE_WINDOW_BYTES_MAX, FRAME_BYTES_MAX,
+    FRAME_BYTES_MIN, IFILES_MAX, MEMORY_BYTES_MIN, RECORD_BYTES_MAX,
+};
+use api::control::SLOTS_MAX;
+use api::{InputFile, JobSpec, Layout, RecordFormat, Split, is_object_url};
+use keys::{KeyEncoder, KeyRulesError};
+use std::path::{Component, Path, PathBuf};
+
+/// What of a job cannot be. Whoever handed it in must change it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    #[error("a job of one task is handed in with others of its kind, not as a MapReduce")]
+    NotMapReduce,
+    #[error("the path {path:?} of its {what} is not absolute, or leads through `.` or `..`")]
+    Path { what: &'static str, path: PathBuf },
+    #[error("{what} is {given}: give {min} to {max}")]
+    Number { what: &'static str, given: u64, min: u64, max: u64 },
+    #[error("its inputs are more bytes than can be counted")]
+    InputBytes,
+    #[error(
+        "a split reads {length_bytes} bytes at {offset_bytes} of input {file_index}, which are not there"
+    )]
+    Segment { file_index: u32, offset_bytes: u64, length_bytes: u64 },
+    #[error("its keys: {0}")]
+    Keys(#[from] KeyRulesError),
+}
+
+/// Refuses what no front end of ours would make.
+pub fn check(spec: &JobSpec, splits: &[Split]) -> Result<(), SpecError> {
+    if spec.single.is_some() {
+        return Err(SpecError::NotMapReduce);
+    }
+    if !is_object_url(&spec.output) {
+        check_path("output", &spec.output)?;
+    }
+    let mut files = spec.inputs.iter().filter(|input| input.object.is_none());
+    files.try_for_each(|input| check_path("input", &input.path))?;
+    number("slots", u64::from(spec.slots), 1, u64::from(SLOTS_MAX))?;
+    number("memory_bytes", spec.memory_bytes, MEMORY_BYTES_MIN, i64::MAX as u64)?;
+    // Kept I-files that are reduced again are as many and as large as they were made: no chunk is opened for them.
+    let opens_chunks = spec.reduce_again.is_none();
+    check_layout(&spec.layout, spec.memory_bytes, opens_chunks)?;
+    check_records(spec)?;
+    KeyEncoder::new(&spec.keys)?;
+    check_inputs(&spec.inputs, spec.generate.map_or(0, |rows| rows.bytes()))?;
+    // Rows that are made are counted by the bytes that they will have.
+    match spec.generate {
+        Some(_) => Ok(()),
+        None => check_splits(&spec.inputs, splits),
+    }
+}
+
+fn check_path(what: &'static str, path: &Path) -> Result<(), SpecError> {
+    let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+    let is_text = path.to_str().is_some_and(|text| !text.contains('\0'));
+    match path.is_absolute() && is_text && path.components().all(is_plain) {
+        true => Ok(()),
+        false => Err(SpecError::Path { what, path: path.to_path_buf() }),
+    }
+}
+
+fn number(what: &'static str, given: u64, min: u64, max: u64) -> Result<(), SpecError> {
+    match (min..=max).contains(&given) {
+        true => Ok(()),
+        false => Err(SpecError::Number { what, given, min, max }),
+    }
+}
+
+fn check_layout(layout: &Layout, memory_bytes: u64, opens_chunks: bool) -> Result<(), SpecError> {
+    number("layout.ifile_count", u64::from(layout.ifile_count), 1, IFILES_MAX)?;
+    number("layout.chunk_bytes", layout.chunk_bytes, CHUNK_BYTES_MIN, CHUNK_BYTES)?;
+    number("layout.frame_bytes", layout.frame_bytes, FRAME_BYTES_MIN, FRAME_BYTES_MAX)?;
+    number("layout.block_bytes", layout.block_bytes, BLOCK_BYTES_MIN, BLOCK_BYTES)?;
+    number("layout.record_bytes_max", layout.record_bytes_max, 1, RECORD_BYTES_MAX)?;
+    number("layout.combine_window_bytes", layout.combine_window_bytes, 0, COMBINE_WINDOW_BYTES_MAX)?;
+    number("layout.split_bytes", layout.split_bytes, 1, i64::MAX as u64)?;
+    let open_bytes = if opens_chunks { u64::from(layout.ifile_count) * layout.chunk_bytes } else { 1 };
+    number("layout.chunk_share_bytes", layout.chunk_share_bytes, open_bytes, memory_bytes)?;
+    number("layout.sort_share_bytes", layout.sort_share_bytes, 1, memory_bytes - layout.chunk_share_bytes)?;
+    let left_bytes = memory_bytes - layout.chunk_share_bytes - layout.sort_share_bytes;
+    number("layout.io_share_bytes", layout.io_share_bytes, 1, left_bytes)
+}
+
+fn check_records(spec: &JobSpec) -> Result<(), SpecError> {
+    let RecordFormat::Fixed { record_bytes, key_bytes } = spec.formats.input else { return Ok(()) };
+    let most = spec.layout.record_bytes_max;
+    number("formats.input.fixed.record_bytes", u64::from(record_bytes), 1, most)?;
+    number("formats.input.fixed.key_bytes", u64::from(key_bytes), 0, u64::from(record_bytes))
+}
+
+fn check_inputs(inputs: &[InputFile], made_bytes: u64) -> Result<(), SpecError> {
+    let sizes = inputs.iter().map(|input| input.size_bytes);
+    let total = sizes.chain([made_bytes]).try_fold(0_u64, u64::checked_add);
+    total.filter(|total| i64::try_from(*total).is_ok()).map(drop).ok_or(SpecError::InputBytes)
+}
+
+fn check_splits(inputs: &[InputFile], splits: &[Split]) -> Result<(), SpecError> {
+    for segment in splits.iter().flat_map(|split| &split.segments) {
+        let size_bytes = inputs.get(segment.file_index as usize).map(|input| input.size_bytes);
+        let end_bytes = segment.offset_bytes.checked_add(segment.length_bytes);
+        let is_there = matches!((size_bytes, end_bytes), (Some(size), Some(end)) if end <= size);
+        if !is_there {
+            let (offset_bytes, length_bytes) = (segment.offset_bytes, segment.length_bytes);
+            return Err(SpecError::Segment { file_index: segment.file_index, offset_bytes, length_bytes });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SpecError, check};
+    use crate::layout::{LayoutRequest, derive};
+    use api::{InputFile, InputFormat, JobSpec, PartitionRule, RecordFormat, Segment, Split};
+
+    fn good() -> (JobSpec, Vec<Split>) {
+        let mut spec = JobSpec::named("job");
+        (spec.output, spec.memory_bytes, spec.slots) = ("/a/out".into(), 64 << 20, 2);
+        let request = LayoutRequest { memory_bytes: 64 << 20, slots: 2, input_bytes: 10, combines: true };
+        spec.layout = derive(&request).unwrap();
+        let (path, format) = ("/a/in".into(), InputFormat::Plain);
+        spec.inputs = vec![InputFile { path, size_bytes: 10, mtime_ns: 1, format, object: None }];
+        let segments = vec![Segment { file_index: 0, offset_bytes: 4, length_bytes: 6 }];
+        (spec, vec![Split { segments }])
+    }
+
+    #[test]
+    fn what_is_derived_is_taken() {
+        for memory_bytes in [64 << 20, 100 << 20, 1 << 30, 12 << 30] {
+            for (slots, input_bytes, combines) in [(1, 0, false), (64, 10_000 << 30, true)] {
+                let (mut spec, splits) = good();
+                spec.layout = derive(&LayoutRequest { memory_bytes, slots, input_bytes, combines }).unwrap();
+                (spec.memory_bytes, spec.slots) = (memory_bytes, slots);
+                assert_eq!(check(&spec, &splits), Ok(()), "{memory_bytes} {slots}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        let refuse = |named: &str, spoil: fn(&mut JobSpec, &mut Vec<Split>)| {
+            let (mut spec, mut splits) = good();
+            spoil(&mut spec, &mut splits);
+            let text = check(&spec, &splits).expect_err(named).to_string();
+            assert!(text.contains(named), "{named}: {text}");
+        };
+        refuse("output", |spec, _| spec.output = "out".into());
+        refuse("output", |spec, _| spec.output = "/a/../out".into());
+        refuse("output", |spec, _| spec.output = "/a/o\0ut".into());
+        refuse("input", |spec, _| spec.inputs[0].path = "in".into());
+        refuse("slots", |spec, _| spec.slots = 0);
+        refuse("slots", |spec, _| spec.slots = u32::MAX);
+        refuse("memory_bytes", |spec, _| spec.memory_bytes = u64::MAX);
+        refuse("ifile_count", |spec, _| spec.layout.ifile_count = 0);
+        refuse("chunk_bytes", |spec, _| spec.layout.chunk_bytes = 0);
+        refuse("frame_bytes", |spec, _| spec.layout.frame_bytes = u64::MAX);
+        refuse("block_bytes", |spec, _| spec.layout.block_bytes = 1 << 40);
+        refuse("record_bytes_max", |spec, _| spec.layout.record_bytes_max = u64::MAX);
+        refuse("chunk_share", |spec, _| spec.layout.chunk_share_bytes = u64::MAX);
+        refuse("sort_share", |spec, _| spec.layout.sort_share_bytes = u64::MAX);
+        refuse("io_share", |spec, _| spec.layout.io_share_bytes = 0);
+        let partitions = |spec: &mut JobSpec, count| {
+            spec.keys.partitions = Some(PartitionRule { count, stretches: Vec::new() });
+        };
+        let (mut spec, splits) = good();
+        for count in [0, u32::MAX] {
+            partitions(&mut spec, count);
+            assert!(matches!(check(&spec, &splits), Err(SpecError::Keys(_))), "{count}");
+        }
+        refuse("record_bytes", |spec, _| {
+            spec.formats.input = RecordFormat::Fixed { record_bytes: 0, key_bytes: 0 };
+        });
+        refuse("more bytes", |spec, _| spec.inputs[0].size_bytes = u64::MAX);
+        refuse("at 5 of input 0", |_, splits| splits[0].segments[0].offset_bytes = 5);
+        refuse("of input 7", |_, splits| splits[0].segments[0].file_index = 7);
+        refuse("a split", |_, splits| splits[0].segments[0].length_bytes = u64::MAX);
+    }
+}

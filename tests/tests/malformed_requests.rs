@@ -1,0 +1,462 @@
+//! Every route of the checked-in OpenAPI document with messages that are made up by it: some right, most spoiled, to paths
+//! and with headers that nobody should send. The server answers each with an error of ours, and then works as before.
+//!
+//! All follows from a seed: `SAILFISH_SEED=17 cargo test -p blackbox --test malformed_requests` repeats a run that failed.
+//! `SAILFISH_SEEDS=4096` makes so many requests for each route.
+
+use blackbox::{
+    Answer, Cluster, Document, Random, Route, Running, break_off, exchange, exchange_within, part_lines,
+    spoiled,
+};
+use private_postgres::PrivatePostgres;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Requests for each route where nothing else is said.
+const REQUESTS: u64 = 40;
+/// Polls and waits are held back; these are not waited for.
+const HELD: Duration = Duration::from_millis(100);
+/// What a body may have, and a little more.
+const TOO_LARGE_BYTES: usize = (256 << 20) + 1;
+/// Looks at the server before what was begun there counts as stuck.
+const LOOKS_MAX: u32 = 200_000;
+
+/// In place of a number or a name in a path.
+const PLACES: &[&str] = &[
+    "0",
+    "-1",
+    "1",
+    "999",
+    "9223372036854775807",
+    "9223372036854775808",
+    "-9223372036854775808",
+    "4294967295",
+    "4294967296",
+    "18446744073709551616",
+    "1e3",
+    "0x1",
+    "+1",
+    "1.5",
+    "%31",
+    "1%2f2",
+    "%2e%2e",
+    "%2e%2e%2f%2e%2e%2fadmin.token",
+    "..%2f..%2f..%2fetc%2fpasswd",
+    "..%5c..%5cx",
+    "%252e%252e",
+    "%00",
+    "1%00",
+    "%ff",
+    "%F0%9F%A6%86",
+    "1%20",
+    "%zz",
+    "..",
+    "a",
+    "null",
+    "';--",
+];
+const QUERIES: &[&str] =
+    &["", "-1", "4294967296", "9e9", "%00", "%ff", "a", "1&limit=2", "1&unknown=1", "&&&==="];
+const CONTENT_TYPES: &[&str] = &[
+    "application/json",
+    "application/json; charset=utf-16",
+    "text/plain",
+    "application/x-www-form-urlencoded",
+    "multipart/form-data",
+    "application/octet-stream",
+    "\"",
+];
+const MORE_HEADERS: &[&str] = &[
+    "content-encoding: gzip",
+    "authorization: Bearer sailfish_00",
+    "authorization: ",
+    "accept: text/html",
+    "range: bytes=5-2",
+    "x-http-method-override: DELETE",
+];
+
+/// The status that belongs to each word of an error; `failed` is not among them, for nothing here fails.
+const ERRORS: &[(&str, u16)] = &[
+    ("bad_request", 400),
+    ("not_found", 404),
+    ("version_mismatch", 409),
+    ("unknown_node", 410),
+    ("too_large", 413),
+    ("refused", 422),
+    ("too_many", 429),
+];
+
+struct World {
+    cluster: Cluster,
+    random: Random,
+    document: Document,
+    /// What requests have made.
+    jobs: Vec<i64>,
+    nodes: Vec<(u64, Value)>,
+    starts: Vec<Value>,
+    requests: u64,
+    admitted: u64,
+}
+
+impl World {
+    fn start(database: Option<String>) -> World {
+        let seed = number_from("SAILFISH_SEED").unwrap_or_else(|| u64::from(std::process::id()));
+        println!("SAILFISH_SEED={seed} cargo test -p blackbox --test malformed_requests");
+        World {
+            cluster: Cluster::start_on(0, database),
+            random: Random::new(seed),
+            document: Document::read(),
+            jobs: Vec::new(),
+            nodes: Vec::new(),
+            starts: Vec::new(),
+            requests: 0,
+            admitted: 0,
+        }
+    }
+
+    /// One request to a route, whatever it may be.
+    fn try_route(&mut self, route: &Route) {
+        let node = match self.nodes.is_empty() || self.random.chance(20) {
+            true => None,
+            false => Some(self.random.one_of(&self.nodes).clone()),
+        };
+        let mut head = format!("{} {}", route.method, self.place(route, node.as_ref()));
+        let body = match &route.body {
+            Some((kind, schema)) if kind == "application/json" => {
+                let message = self.message(route, schema, node.as_ref());
+                match self.random.chance(40) {
+                    true => message.to_string().into_bytes(),
+                    false => spoiled(&message, &mut self.random),
+                }
+            }
+            Some(_) => self.random.bytes(300),
+            None if self.random.chance(20) => self.random.bytes(30),
+            None => Vec::new(),
+        };
+        head.push_str(&format!("\ncontent-type: {}", self.random.one_of(CONTENT_TYPES)));
+        if self.random.chance(20) {
+            head.push_str(&format!("\n{}", self.random.one_of(MORE_HEADERS)));
+        }
+        self.requests += 1;
+        let is_held = route.path.ends_with("/poll") || route.path.ends_with("/wait");
+        let answer = match is_held {
+            true => exchange_within(self.cluster.address(), &head, &body, HELD),
+            false => exchange(self.cluster.address(), &head, &body),
+        };
+        match answer {
+            Ok(answer) => {
+                self.admitted += u64::from(answer.status == 200);
+                check(&answer, &head, &body);
+                self.learn(route, &head, &answer);
+            }
+            Err(_) if is_held => {}
+            Err(error) => panic!("{error}\n{}", shown(&head, &body)),
+        }
+    }
+
+    /// The path of a route with something in its places.
+    fn place(&mut self, route: &Route, node: Option<&(u64, Value)>) -> String {
+        let is_cancel = route.path.ends_with("/cancel");
+        let mut path = String::new();
+        for part in route.path.split('/').skip(1) {
+            let place = match part {
+                // Jobs that are cancelled at once go nowhere.
+                "{job}" if !self.jobs.is_empty() && self.random.chance(if is_cancel { 10 } else { 60 }) => {
+                    self.random.one_of(&self.jobs).to_string()
+                }
+                "{node}" if node.is_some() => node.map(|(number, _)| number.to_string()).unwrap_or_default(),
+                "{sha256}" if self.random.chance(50) => "ab".repeat(32),
+                place if place.starts_with('{') => match self.random.chance(3) {
+                    true => "9".repeat(5_000),
+                    false => self.random.one_of(PLACES).to_string(),
+                },
+                word => word.to_string(),
+            };
+            path.push('/');
+            path.push_str(&place);
+        }
+        if self.random.chance(if route.in_query.is_empty() { 5 } else { 60 }) {
+            let name = route.in_query.first().map_or("limit", String::as_str);
+            path.push_str(&format!("?{name}={}", self.random.one_of(QUERIES)));
+        }
+        path
+    }
+
+    /// A message that the route's schema admits, with more in it that fits to what there is.
+    fn message(&mut self, route: &Route, schema: &Value, node: Option<&(u64, Value)>) -> Value {
+        let mut message = self.document.message(schema, &mut self.random);
+        match route.path.as_str() {
+            "/v1/jobs" => self.mend_submission(&mut message),
+            "/v1/jobs/batch" if self.random.chance(70) => {
+                message["tasks"] = json!([{ "words": ["a"] }, {}]);
+            }
+            "/v1/nodes" if self.random.chance(70) => {
+                message["protocol"] = json!(1);
+                message["slots"] = json!(1 + self.random.below(4));
+                message["name"] = json!(format!("made-up-{}", self.random.below(20)));
+            }
+            "/v1/nodes/{node}/poll" | "/v1/nodes/{node}/leave" => {
+                if let Some((_, incarnation)) = node {
+                    message["incarnation"] = incarnation.clone();
+                }
+                message["free_slots"] = (0..self.random.below(4)).map(Value::from).collect();
+                if self.random.chance(70) {
+                    message["received"] = json!(0);
+                    message["report"] = json!({});
+                }
+                if route.path.ends_with("/leave") && self.random.chance(70) {
+                    message["incarnation"] = json!("another");
+                }
+                let ends = message["finished"].as_array_mut().into_iter().flatten();
+                for end in ends {
+                    if !self.starts.is_empty() {
+                        let start = self.random.one_of(&self.starts).clone();
+                        end["attempt"] = start["attempt"].clone();
+                        if self.random.chance(70) {
+                            end["outcome"] = json!({ "succeeded": self.result_of(&start) });
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+        message
+    }
+
+    /// A result of the kind that the task should have, by a node that says what it likes of it.
+    fn result_of(&mut self, start: &Value) -> Value {
+        let kind = start["task"].as_object().and_then(|task| task.keys().next()).expect("a kind of task");
+        let mut result = self.document.message_of_kind("TaskResult", kind, &mut self.random);
+        let node = start["node"].as_u64().expect("a node");
+        // Where it lies must be right, or nothing else is looked at.
+        let id = |number: usize| json!((node << 40) + number as u64);
+        for (list, name) in [("commits", "chunk"), ("chunks", "chunk"), ("runs", "run")] {
+            let items = result[kind].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+            for (number, item) in items.enumerate() {
+                item[name] = id(number);
+                item["ifile"] = json!(0);
+            }
+        }
+        if kind == "map" {
+            result[kind]["part"] = Value::Null;
+        }
+        if kind == "reduce" {
+            result[kind]["part"]["name"] = json!("part-00000");
+            result[kind]["part"]["attempt_name"] = json!(".part-00000.attempt-0");
+        }
+        result
+    }
+
+    /// A job that could run, of which a few things are as they were made up; its output is in the sandbox whatever else.
+    fn mend_submission(&mut self, message: &mut Value) {
+        let output = self.cluster.sandbox.path(&format!("out-{}", self.requests));
+        let mut job = good_job(&self.cluster.sandbox.path("in.txt").display().to_string());
+        let fields: Vec<String> =
+            message["spec"].as_object().expect("a specification").keys().cloned().collect();
+        for _ in 0..self.random.below(4) {
+            let field = self.random.one_of(&fields).clone();
+            match field.as_str() {
+                // One number of many is enough to be refused.
+                "layout" => {
+                    let sizes = message["spec"]["layout"].as_object().expect("sizes");
+                    let names: Vec<String> = sizes.keys().cloned().collect();
+                    let name = self.random.one_of(&names);
+                    job["spec"]["layout"][name] = message["spec"]["layout"][name].clone();
+                }
+                _ => job["spec"][&field] = message["spec"][&field].clone(),
+            }
+        }
+        if self.random.chance(30) {
+            job["splits"] = message["splits"].clone();
+        }
+        if self.random.chance(50) {
+            job["priority"] = message.get("priority").cloned().unwrap_or(json!(0));
+            job["user"] = message.get("user").cloned().unwrap_or(json!(""));
+        }
+        job["spec"]["output"] = json!(output);
+        *message = job;
+    }
+
+    /// What an answer tells of what there is now.
+    fn learn(&mut self, route: &Route, head: &str, answer: &Answer) {
+        let path = head.split_whitespace().nth(1).unwrap_or_default();
+        let Some(said) = answer.json().filter(|_| answer.status == 200) else { return };
+        match (route.method.as_str(), route.path.as_str()) {
+            ("POST", "/v1/jobs") => self.jobs.extend(said["job"].as_i64()),
+            ("POST", "/v1/jobs/batch") => self.jobs.extend(said["first"].as_i64()),
+            ("POST", "/v1/nodes") => {
+                self.nodes.extend(said["node"].as_u64().map(|node| (node, said["incarnation"].clone())));
+            }
+            ("POST", "/v1/nodes/{node}/poll") => {
+                let orders = said["orders"].as_array().into_iter().flatten();
+                let node = path.split('/').nth(3).and_then(|node| node.parse::<u64>().ok());
+                for order in orders.filter(|order| order["order"]["start"].is_object()) {
+                    let mut start = order["order"]["start"].clone();
+                    start["node"] = json!(node);
+                    self.starts.push(start);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A request that must be granted.
+    fn ask(&self, head: &str, body: &Value) -> Value {
+        let answer = exchange(self.cluster.address(), head, body.to_string().as_bytes());
+        let answer = answer.unwrap_or_else(|error| panic!("{head}: {error}"));
+        assert_eq!(answer.status, 200, "{head} {body}: {}", answer.text());
+        answer.json().unwrap_or_else(|| panic!("{head}: {}", answer.text()))
+    }
+
+    fn rows(&self, statement: &str) -> Vec<i64> {
+        let table = self.ask("POST /v1/state", &json!({ "statement": statement, "rows_max": 100_000 }));
+        let rows = table["rows"].as_array().unwrap_or_else(|| panic!("{statement}: {table}"));
+        let number = |row: &Value| row.to_string().chars().filter(char::is_ascii_digit).collect::<String>();
+        rows.iter().map(|row| number(row).parse().unwrap_or_else(|_| panic!("no number: {row}"))).collect()
+    }
+
+    /// Polls and waits that nobody breaks off are answered, too.
+    fn check_held(&self) {
+        let info = json!({
+            "protocol": 1, "version": "0", "name": "held", "rack": "r", "slots": 1,
+            "memory_bytes": 268_435_456_u64, "architecture": "other",
+        });
+        let welcome = self.ask("POST /v1/nodes", &info);
+        let poll = json!({
+            "incarnation": welcome["incarnation"], "received": 0, "free_slots": [], "finished": [],
+        });
+        // The first is answered at once with what the node does not know, the next is held.
+        for _ in 0..2 {
+            self.ask(&format!("POST /v1/nodes/{}/poll", welcome["node"]), &poll);
+        }
+        self.ask(&format!("POST /v1/nodes/{}/leave", welcome["node"]), &poll);
+    }
+
+    /// More than a body may have, and bodies that end before their end.
+    fn check_sizes(&self, routes: &[Route]) {
+        let (head, body) = ("POST /v1/jobs/batch", vec![b' '; TOO_LARGE_BYTES]);
+        let answer = exchange(self.cluster.address(), head, &body).expect("it answers");
+        assert_eq!(
+            (answer.status, answer.json().map(|said| said["code"].clone())),
+            (413, Some(json!("too_large")))
+        );
+        drop(body);
+        for route in routes {
+            let path = route.path.replace(['{', '}'], "");
+            let head = format!("{} {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 900\r\n", route.method);
+            break_off(self.cluster.address(), head.as_bytes());
+            break_off(self.cluster.address(), format!("{head}\r\n{{\"a\":").as_bytes());
+        }
+    }
+
+    /// Takes back all that was made up, and runs a job.
+    fn check_works(mut self) {
+        for job in self.rows("select job from jobs where ended_ns is null") {
+            self.ask(&format!("POST /v1/jobs/{job}/cancel"), &json!({ "reason": "made up" }));
+        }
+        // What made-up nodes run ends with their leases.
+        let unfinished = || self.rows("select job from jobs where ended_ns is null");
+        let nodes = || {
+            let nodes = self.ask("GET /v1/nodes", &Value::Null);
+            let living = nodes["nodes"].as_array().expect("nodes").iter();
+            living.filter(|node| node["state"] != "drained").count()
+        };
+        let is_over = || unfinished().is_empty() && nodes() == 0;
+        assert!((0..LOOKS_MAX).any(|_| is_over()), "left: jobs {:?}, {} nodes", unfinished(), nodes());
+        self.cluster.add_node();
+        self.cluster.sandbox.write("words.txt", "b a\nb\n");
+        let args = ["--input", "words.txt", "--mapper", "builtin:words", "--reducer", "builtin:sum"];
+        Running::start(&mut self.cluster.job(&[&args[..], &["--output", "words"]].concat()))
+            .wait()
+            .expect_success();
+        let bytes = self.cluster.sandbox.concatenated(&self.cluster.sandbox.path("words"));
+        assert_eq!(part_lines(&bytes), [b"a\t1", b"b\t2"]);
+        let log = self.cluster.server().stderr_so_far();
+        let loud = |line: &&str| line.contains("panicked") || line.contains(" ERROR ");
+        assert_eq!(log.lines().find(loud), None, "{log}");
+    }
+}
+
+fn number_from(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
+}
+
+fn shown(head: &str, body: &[u8]) -> String {
+    let body = String::from_utf8_lossy(body);
+    let start: String = body.chars().take(3_000).collect();
+    format!("{head}\n\n{start}{}", if start.len() < body.len() { " ..." } else { "" })
+}
+
+/// An answer is what was asked for, or an error with the word that belongs to its status and a sentence.
+#[track_caller]
+fn check(answer: &Answer, head: &str, body: &[u8]) {
+    let story = || format!("{} {}\nto\n{}", answer.status, answer.text(), shown(head, body));
+    if answer.status == 200 {
+        let is_json = answer.headers.contains("content-type: application/json");
+        assert!(!is_json || answer.json().is_some(), "{}", story());
+        return;
+    }
+    let said = answer.json().unwrap_or_else(|| panic!("no error of ours: {}", story()));
+    let code = said["code"].as_str().unwrap_or_else(|| panic!("an error without a code: {}", story()));
+    assert!(ERRORS.contains(&(code, answer.status)), "no proper error: {}", story());
+    assert!(said["message"].as_str().is_some_and(|text| !text.is_empty()), "no sentence: {}", story());
+}
+
+/// What `sailfish run` hands in with `--memory 64M --slots 2`.
+fn good_job(input: &str) -> Value {
+    json!({
+        "spec": {
+            "name": "made up", "map_only": false, "overwrite": false, "output": "",
+            "inputs": [{ "path": input, "size_bytes": 10, "mtime_ns": 1, "format": "plain" }],
+            "mapper": { "builtin": { "name": "words", "argument": null } }, "combiner": null,
+            "reducer": { "builtin": { "name": "sum", "argument": null } },
+            "partitioning": "hash", "codec": "lz4", "memory_bytes": 67_108_864, "slots": 2,
+            "disks": [], "files": [], "env": [], "keep_ifiles": false, "sync": true,
+            "layout": {
+                "ifile_count": 1, "chunk_bytes": 16_777_216, "frame_bytes": 65_536, "block_bytes": 65_536,
+                "record_bytes_max": 16_777_216, "combine_window_bytes": 1_048_576, "split_bytes": 1_048_576,
+                "chunk_share_bytes": 41_943_040, "sort_share_bytes": 16_777_216, "io_share_bytes": 8_388_608,
+            },
+        },
+        "splits": [{ "segments": [{ "file_index": 0, "offset_bytes": 0, "length_bytes": 10 }] }],
+    })
+}
+
+fn survive(database: Option<String>) {
+    let mut world = World::start(database);
+    // What is spoiled would be refused whatever it was, were this refused too.
+    let (output, input) = (world.cluster.sandbox.path("good"), world.cluster.sandbox.path("in.txt"));
+    let mut good = good_job(&input.display().to_string());
+    good["spec"]["output"] = json!(output);
+    world.jobs.extend(world.ask("POST /v1/jobs", &good)["job"].as_i64());
+    let routes = world.document.routes();
+    assert!(routes.len() > 20, "{} routes", routes.len());
+    let requests = number_from("SAILFISH_SEEDS").unwrap_or(REQUESTS).max(REQUESTS);
+    for _ in 0..requests {
+        for route in &routes {
+            world.try_route(route);
+        }
+    }
+    let (requests, admitted) = (world.requests, world.admitted);
+    println!(
+        "{requests} requests, {admitted} granted, {} jobs, {} nodes",
+        world.jobs.len(),
+        world.nodes.len()
+    );
+    assert!(!world.starts.is_empty() && admitted * 20 > requests, "{admitted} of {requests} were granted");
+    world.check_held();
+    world.check_sizes(&routes);
+    world.check_works();
+}
+
+#[test]
+fn a_server_survives_whatever_is_asked() {
+    survive(None);
+}
+
+#[test]
+fn a_server_with_postgres_survives_whatever_is_asked() {
+    let what = "malformed requests to a server with PostgreSQL";
+    let Some(postgres) = PrivatePostgres::start_or_say(what, &[]) else { return };
+    survive(Some(postgres.url("postgres")));
+}
