@@ -257,3 +257,45 @@ fn what_cannot_be_is_refused_and_told() {
     check(cluster.sandbox.sailfish().args(sized("nowhere")), &["no address of a server"]);
     check(cluster.sandbox.sailfish().args(["server", "--listen", "0.0.0.0:0"]), &["no loopback address"]);
 }
+
+/// Both run at once, and both were taken, for neither output was there.
+#[test]
+fn of_two_clients_with_one_output_one_wins() {
+    let cluster = Cluster::start(2);
+    let (mut here, mut go) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("go"));
+    let text = format!("#!/bin/sh\necho here > '{}'\nread line < '{}'\nexec cat\n", here.text(), go.text());
+    let program = cluster.sandbox.script("waits.sh", &text);
+    let program = program.to_str().expect("a sandbox has a plain path");
+    for round in 0..3 {
+        let output = format!("out-{round}");
+        let start = |word: &str| {
+            let input = format!("{word}.txt");
+            cluster.sandbox.write(&input, format!("{word}\t1\n"));
+            Running::start(&mut cluster.job(&["--input", &input, "--mapper", program, "--output", &output]))
+        };
+        let running = [start("first"), start("second")];
+        (0..2).for_each(|_| assert_eq!(here.read_line(), "here"));
+        (0..2).for_each(|_| go.write_line("go on"));
+        let [first, second] = running.map(Running::wait);
+        let (winner, loser, expected) = match first.status.success() {
+            true => (first, second, "first\t1\n"),
+            false => (second, first, "second\t1\n"),
+        };
+        winner.expect_success();
+        loser.expect_failure(2, &["appeared while the job ran", &output]);
+        let whole = cluster.sandbox.concatenated(&cluster.sandbox.path(&output));
+        assert_eq!(String::from_utf8_lossy(&whole), expected);
+        cluster.sandbox.sailfish_with(&["verify", &output]).expect_success();
+    }
+    // Who comes later is told at once.
+    let late = cluster.job(&["--input", "first.txt", "--output", "out-0"]).output().expect("the binary runs");
+    assert_eq!(late.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&late.stderr).contains("exists already"), "{late:?}");
+    let states =
+        "select count(*) as n from jobs where state = 'succeeded' or state = 'failed' and exit_code = 2";
+    cluster.ask_until(&["state", "--json", states], |answer| answer.contains(": 6") || answer.contains(":6"));
+    let entries = std::fs::read_dir(cluster.sandbox.path("")).expect("a sandbox can be listed");
+    let names = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+    let hidden: Vec<String> = names.filter(|name| name.starts_with(".out")).collect();
+    assert_eq!(hidden, [""; 0], "left of those that lost");
+}

@@ -3,6 +3,7 @@
 use blackbox::{Cluster, Fifo, Running, part_lines};
 use private_postgres::PrivatePostgres;
 use std::net::TcpListener;
+use std::process::Command;
 
 /// A cluster with one node and a job that hangs in its mapper until a line is written; None without PostgreSQL.
 fn hanging_job(what: &str) -> Option<(PrivatePostgres, Cluster, Running, Fifo)> {
@@ -107,4 +108,47 @@ fn what_nodes_keep_is_reduced_again_and_collected() {
     assert!(run(&mut cluster.sailfish(&["gc", "--all"])).text().contains("of 1 job"));
     let left = "select count(*) as n, max(kept_bytes) > 0 as some from jobs where ifiles = 'removed'";
     assert!(run(&mut cluster.sailfish(&["state", left])).text().contains('1'));
+}
+
+/// Two servers on two machines, as it were, with one directory of shipped files. The first dies while a job runs, the
+/// originals of whose programs are gone; a node that has none of them yet does the rest.
+#[test]
+fn a_standby_serves_what_was_shipped_to_the_leader() {
+    let what = "a standby server with shipped files";
+    let Some(postgres) = PrivatePostgres::start_or_say(what, &[]) else { return };
+    let mut cluster = Cluster::start_on(0, Some(postgres.url("postgres")));
+    cluster.kill_server();
+    let shared = ["--shipped-dir", "shared-files"];
+    let leader = cluster.server_elsewhere("state-1", &shared);
+    leader.wait_for_stderr("serving at");
+    cluster.led_by(leader);
+    let standby = cluster.server_elsewhere("state-2", &shared);
+    standby.wait_for_stderr("another server leads");
+    cluster.add_node();
+    cluster.sandbox.write("in.txt", "b\t1\na\t2\n");
+    let (mut here, mut go) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("go"));
+    let hang = format!("if mkdir first; then echo here > '{}'; read line < '{}'; fi", here.text(), go.text());
+    let hang = hang.replace("first", &cluster.sandbox.path("first").display().to_string());
+    cluster.sandbox.script("mine/map.sh", &format!("#!/bin/sh\n{hang}\nexec cat\n"));
+    cluster.sandbox.script("mine/reduce.sh", "#!/bin/sh\nexec sed \"s/^/$(cat prefix)/\"\n");
+    cluster.sandbox.write("mine/prefix", "shipped:");
+    let programs = ["--mapper", "mine/map.sh", "--reducer", "mine/reduce.sh", "--file", "mine/prefix"];
+    let args = ["--input", "in.txt", "--partitions", "1", "--output", "out"];
+    let mut command: Command = cluster.job(&[&args[..], &programs].concat());
+    let job = Running::start(&mut command);
+    assert_eq!(here.read_line(), "here");
+    std::fs::remove_dir_all(cluster.sandbox.path("mine")).expect("the originals go");
+    cluster.kill_server();
+    standby.wait_for_stderr("serving at");
+    cluster.led_by(standby);
+    // With the node goes its cache: the next one must ask the server that leads now.
+    cluster.kill_node();
+    cluster.add_node();
+    go.write_line("go on");
+    job.wait().expect_success();
+    let bytes = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
+    assert_eq!(part_lines(&bytes), [b"shipped:a\t2", b"shipped:b\t1"]);
+    for state in ["state-1", "state-2"] {
+        assert!(!cluster.sandbox.path(state).join("shipped").exists(), "{state} holds files of its own");
+    }
 }

@@ -1,6 +1,6 @@
 //! A cluster that lets in only whom it knows: real processes with tokens and TLS, and those who should not get in.
 
-use blackbox::{CLUSTER_MEMORY, Fifo, Finished, Running, Sandbox};
+use blackbox::{CLUSTER_MEMORY, Fifo, Finished, Running, Sandbox, could_not_run};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
@@ -216,6 +216,81 @@ fn a_wrong_token_or_authority_gets_nowhere() {
     let mut command = guarded.sandbox.sailfish();
     command.args(["nodes", "--server", &guarded.url, "--ca", &ca(&guarded)]);
     Running::start(&mut command).wait().expect_failure(2, &["a token is needed"]);
+}
+
+/// What `curl` gives for a request to a data port: its exit code, and the status where there is one.
+fn ask_data_port(url: &str, more: &[&str]) -> (Option<i32>, String) {
+    let mut curl = Command::new("curl");
+    curl.args(["--silent", "--max-time", "60", "--output", "/dev/null", "--write-out", "%{http_code}"]);
+    curl.args(["--noproxy", "*", "--request", "POST", "--data-binary", "x"]).args(more);
+    let answered = curl.arg(format!("{url}/data/v1/jobs/1/scan")).output().expect("curl runs");
+    (answered.status.code(), String::from_utf8_lossy(&answered.stdout).into_owned())
+}
+
+/// Strangers at the port by which nodes read each other's data: without a token, with one for something else, with a server
+/// in mind that is another, without TLS.
+#[test]
+fn a_data_port_tells_strangers_nothing() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        return could_not_run("strangers at a data port", "there is no curl");
+    }
+    let mut guarded = Guarded::start();
+    guarded.add_node();
+    let other = Guarded::start();
+    let nodes = guarded.by("eve.token", &["nodes", "--json"]).expect_success().json();
+    let url = nodes["nodes"][0]["info"]["data_url"].as_str().expect("a data port").to_string();
+    let port = url.rsplit(':').next().expect("a port");
+    let named = format!("https://data.sailfish.internal:{port}");
+    let here = format!("data.sailfish.internal:{port}:127.0.0.1");
+    let ca = |of: &Guarded| of.sandbox.path("server-state/trust/ca.pem").display().to_string();
+    let token = |file: &str| {
+        let text = std::fs::read_to_string(guarded.sandbox.path(file)).expect("a token");
+        format!("authorization: Bearer {}", text.trim())
+    };
+    let believing = ["--cacert", &ca(&guarded), "--resolve", &here];
+    let check = |more: &[&str], expected: &str| {
+        let (code, status) = ask_data_port(&named, &[&believing, more].concat());
+        assert_eq!((code, status.as_str()), (Some(0), expected), "{more:?}");
+    };
+    check(&[], "401");
+    check(&["--header", "sailfish-incarnation: 1"], "401");
+    for file in ["ann.token", "rack.token", "server-state/admin.token"] {
+        check(&["--header", &token(file)], "403");
+    }
+    let guessed = format!("authorization: Bearer {}", "ab".repeat(32));
+    check(&["--header", &guessed], "403");
+    // The right one gets further: the door is there, and what it opens to is another process or an unknown job.
+    check(&["--header", &token("server-state/trust/data.token")], "410");
+    // Whoever believes another authority, or asks for another role of this one, hangs up before a byte is sent.
+    let distrusts = |url: &str, more: &[&str]| {
+        let (code, status) = ask_data_port(url, more);
+        assert_eq!((code, status.as_str()), (Some(60), "000"), "{more:?}");
+    };
+    distrusts(&named, &["--cacert", &ca(&other), "--resolve", &here]);
+    let control = format!("https://control.sailfish.internal:{port}");
+    let there = format!("control.sailfish.internal:{port}:127.0.0.1");
+    distrusts(&control, &["--cacert", &ca(&guarded), "--resolve", &there]);
+    let (code, _) = ask_data_port(&url.replace("https://", "http://"), &[]);
+    assert_ne!(code, Some(0), "it speaks without TLS");
+    // A certificate that somebody else's authority signed opens nothing either: nobody is known by one here.
+    let (key, certificate) = (guarded.sandbox.path("s.key"), guarded.sandbox.path("s.pem"));
+    let mut openssl = Command::new("openssl");
+    openssl.args([
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-batch",
+    ]);
+    openssl.args(["-subj", "/CN=data.sailfish.internal", "-days", "1", "-keyout"]).arg(&key).arg("-out");
+    if openssl.arg(&certificate).output().is_ok_and(|made| made.status.success()) {
+        let (key, certificate) = (key.display().to_string(), certificate.display().to_string());
+        check(&["--cert", &certificate, "--key", &key], "401");
+    }
+    guarded.by("ann.token", &["submit", "--wait", "--", "true"]).expect_success();
 }
 
 #[test]
