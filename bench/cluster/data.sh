@@ -57,9 +57,13 @@ sort_in_cluster() {
     seconds_of "$sailfish" tera sort --server "$url" --memory 8G --no-sync --input "$work/rows" --output "$work/sorted"
 }
 
-data_sort() {
-    "$sailfish" tera gen --state "$work/embedded" --layout modern --rows $((ROWS_OF_2_GB * scale_percent / 100)) \
-        --output "$work/rows" --no-sync > /dev/null 2>&1
+rows_of_2_gb() {
+    [ -d "$work/rows" ] || "$sailfish" tera gen --state "$work/embedded" --layout modern \
+        --rows $((ROWS_OF_2_GB * scale_percent / 100)) --output "$work/rows" --no-sync > /dev/null 2>&1
+}
+
+group_sort() {
+    rows_of_2_gb
     serve_data
     local round
     : > "$work/embedded.txt"
@@ -75,7 +79,8 @@ data_sort() {
 }
 
 # The same sort, what moves between server and nodes in the clear and not.
-data_tls() {
+group_tls() {
+    rows_of_2_gb
     local kind before plain=0 secret=0
     for kind in plain secret; do
         case $kind in
@@ -93,11 +98,11 @@ data_tls() {
     done
     plain=$(median < "$work/plain.txt") secret=$(median < "$work/secret.txt")
     row "TLS on / off, CPU seconds of that sort" "$(echo "$secret $plain" | awk '{ printf "%.2f", $1 / $2 }')" ratio 1.25
-    rm -rf "$work/rows" "$work/sorted" "$work/embedded"
+    rm -rf "$work/sorted"
 }
 
 # From the start of the command to the first map task that is handed out.
-data_plan() {
+group_plan() {
     local files=$((FILES_OF_A_PLAN * scale_percent / 100)) began first
     mkdir -p "$work/files"
     seq "$files" | (cd "$work/files" && split -l 1 -a 6 --numeric-suffixes)
@@ -111,8 +116,45 @@ data_plan() {
     rm -rf "$work/files" "$work/sorted"
 }
 
-data_rows() {
-    data_sort
-    data_tls
-    data_plan
+# Clustera's section 4.2.1: the time to group intermediate data of so many MB per node, and whether it grows with them alone.
+SHUFFLED_MB_PER_NODE="68 314 560 805"
+group_shuffle() {
+    serve_data
+    : > "$work/shuffle.txt"
+    local megabytes bytes round
+    for round in $(seq $ROUNDS); do
+        for megabytes in $SHUFFLED_MB_PER_NODE; do
+            bytes=$((megabytes * 1000000 * scale_percent / 100))
+            sync
+            echo "$megabytes $(seconds_of "$sailfish" bench shuffle --server "$url" --maps 2 --bytes-per-map "$bytes" --memory 4G)" \
+                >> "$work/shuffle.txt"
+        done
+    done
+    stop_data
+    for megabytes in $SHUFFLED_MB_PER_NODE; do
+        echo "$megabytes $(awk -v megabytes="$megabytes" '$1 == megabytes { print $2 }' "$work/shuffle.txt" | median)"
+    done > "$work/medians.txt"
+    while read -r megabytes seconds; do row "group-by, $megabytes MB per node" "$seconds" s -; done < "$work/medians.txt"
+    awk '{ n++; x += $1; y += $2; xx += $1 * $1; yy += $2 * $2; xy += $1 * $2 }
+        END {
+            covariance = n * xy - x * y
+            printf "%.2f %.4f\n", covariance / (n * xx - x * x) * 1000, covariance ^ 2 / ((n * xx - x * x) * (n * yy - y * y))
+        }' "$work/medians.txt" > "$work/line.txt"
+    row "group-by, seconds for each further GB per node" "$(cut -d ' ' -f 1 "$work/line.txt")" s -
+    row "group-by, share of the time that a line explains" "$(cut -d ' ' -f 2 "$work/line.txt")" r2 0.98
+}
+
+# What a map task costs that appends to a chunkserver elsewhere, beside one whose chunkserver is in its process.
+group_append() {
+    cargo build --quiet --release --locked --manifest-path "$root/Cargo.toml" -p dataport --example speed
+    local place round
+    for place in here there; do : > "$work/$place.txt"; done
+    for round in $(seq $ROUNDS); do
+        for place in here there; do
+            (cd "$work" && "$target/release/examples/speed" "$place" $((10000000 * scale_percent))) |
+                awk '$1 == "append" || $1 == "seal" { sum += $3 } END { print sum }' >> "$work/$place.txt"
+        done
+    done
+    row "map phase, appending over HTTP / in process, CPU seconds" \
+        "$(echo "$(median < "$work/there.txt") $(median < "$work/here.txt")" | awk '{ printf "%.2f", $1 / $2 }')" ratio 1.6
 }

@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use utoipa::ToSchema;
 
 /// Version of these messages; server, nodes and clients must agree on it.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
+/// Most attempts of a node that wait for a slot, or run and have waited.
+pub const PLACES_MAX: u32 = 256;
 /// Most bytes of a request body, and of an answer: a result that seals very many runs is the largest.
 pub const BODY_BYTES_MAX: usize = 256 << 20;
 /// Longest that the server holds a poll back while there is nothing to say, in milliseconds.
@@ -202,6 +204,10 @@ pub struct NodePoll {
     pub received: u64,
     /// Slots that run nothing now and wait for work.
     pub free_slots: Vec<u32>,
+    /// Places where an attempt may wait for a slot, so that a node need not ask for each of very many short programs:
+    /// numbers from that of its slots on, [`PLACES_MAX`] of them at most.
+    #[serde(default)]
+    pub places: Vec<u32>,
     /// Ends of attempts the server has not confirmed yet by answering a poll that carried them.
     pub finished: Vec<AttemptEnd>,
     /// Every attempt that the node runs or whose end is not confirmed: a server that starts again learns from it
@@ -230,6 +236,8 @@ pub struct AttemptEnd {
 pub enum AttemptOutcome {
     Succeeded(TaskResult),
     Failed(TaskFailure),
+    /// It waited for a slot for too long and never began: others may have it.
+    GivenBack,
 }
 
 impl From<Result<TaskResult, TaskFailure>> for AttemptOutcome {
@@ -237,15 +245,6 @@ impl From<Result<TaskResult, TaskFailure>> for AttemptOutcome {
         match outcome {
             Ok(result) => Self::Succeeded(result),
             Err(failure) => Self::Failed(failure),
-        }
-    }
-}
-
-impl From<AttemptOutcome> for Result<TaskResult, TaskFailure> {
-    fn from(outcome: AttemptOutcome) -> Self {
-        match outcome {
-            AttemptOutcome::Succeeded(result) => Ok(result),
-            AttemptOutcome::Failed(failure) => Err(failure),
         }
     }
 }
@@ -272,7 +271,12 @@ pub struct NumberedOrder {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum NodeOrder {
     /// Run an attempt. What it needs to know of the job is at `/v1/jobs/JOB/brief`.
-    Start { attempt: AttemptKey, slot: u32, task: Box<Task> },
+    Start {
+        attempt: AttemptKey,
+        /// The number of a free slot, or of a place.
+        slot: u32,
+        task: Box<Task>,
+    },
     /// Attempts of the job stop as soon as they can.
     Stop { job: JobId },
     /// The job is over: everything of it goes.
@@ -322,7 +326,7 @@ pub struct JobBrief {
 pub struct NodeStatus {
     pub node: NodeId,
     pub info: NodeInfo,
-    /// Attempts that it runs now.
+    /// Attempts that it has now: they run, or wait there for a slot.
     pub running: u32,
     /// Since it was last heard of, in milliseconds.
     pub silent_ms: u64,

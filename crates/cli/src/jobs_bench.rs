@@ -22,6 +22,8 @@ use tokio::task::{JoinHandle, JoinSet};
 
 /// A poll that is held for so long is followed by another.
 const NEXT_POLL_AFTER: Duration = Duration::from_millis(100);
+/// Between two batches where a rate is asked for.
+const OFFER_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Args)]
 pub struct JobsBenchArgs {
@@ -42,6 +44,9 @@ pub struct JobsBenchArgs {
     /// Jobs handed in with one request
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub batch: usize,
+    /// Jobs handed in per second [default: as fast as they are taken]
+    #[arg(long, value_name = "N", conflicts_with = "latency")]
+    pub rate: Option<u64>,
     /// Leave the jobs waiting
     #[arg(long, conflicts_with = "latency")]
     pub only_submit: bool,
@@ -61,6 +66,7 @@ pub fn run(args: &JobsBenchArgs) -> Result<(), Failure> {
 fn measure(args: &JobsBenchArgs) -> anyhow::Result<()> {
     ensure!((1..=BATCH_JOBS_MAX).contains(&args.batch), "--batch: give 1 to {BATCH_JOBS_MAX}");
     ensure!(args.jobs > 0, "--jobs: give at least 1");
+    ensure!(args.rate != Some(0), "--rate: give at least 1");
     ensure!(args.clients == 0 || args.words.is_empty(), "a program is run by nodes: --clients 0");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("starting the clients")?.block_on(async {
@@ -108,12 +114,27 @@ fn batch(args: &JobsBenchArgs, count: u64) -> JobBatch {
     JobBatch { name: "bench".to_string(), tasks: vec![task; count as usize], ..JobBatch::default() }
 }
 
+/// Waits until jobs may be handed in at the rate asked for, so many of which have been since `began`; the answer is how many
+/// may be by now.
+async fn due(rate: Option<u64>, began: Instant, handed_in: u64) -> u64 {
+    let Some(rate) = rate else { return u64::MAX };
+    loop {
+        let due = (began.elapsed().as_secs_f64() * rate as f64) as u64 + 1;
+        if due > handed_in {
+            return due - handed_in;
+        }
+        tokio::time::sleep(OFFER_EVERY).await;
+    }
+}
+
 /// Hands all jobs in; the answer is the number of the last.
 async fn submit(args: &JobsBenchArgs) -> anyhow::Result<JobId> {
     let client = connect(args)?;
+    let began = Instant::now();
     let (mut left, mut last) = (args.jobs, JobId(0));
     while left > 0 {
-        let count = left.min(args.batch as u64);
+        let may = due(args.rate, began, args.jobs - left).await;
+        let count = left.min(args.batch as u64).min(may);
         let submitted = client.submit_batch(&batch(args, count)).await?;
         last = JobId(submitted.first.0 + i64::from(submitted.count) - 1);
         left -= count;

@@ -17,11 +17,13 @@
 //! Against a server's own routes in `controlport`, and by the black-box tests of a cluster in `tests/`.
 
 mod addresses;
+mod ahead;
 mod calls;
 mod error;
 mod files;
 mod link;
 mod pending;
+mod poller;
 
 pub use calls::{Blocking, Client};
 pub use error::ClientError;

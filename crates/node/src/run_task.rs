@@ -84,15 +84,9 @@ pub(crate) fn run(
         any_exit_code: false,
     };
     let spec = ProgramSpec::new(&task.words, &context);
-    let outcome = program::run(&context, &spec, |feed, output| {
-        let no_input = move || {
-            drop(feed);
-            Ok(())
-        };
-        (no_input, move || said.read_output(output))
-    });
+    let outcome = program::run_alone(&context, &spec, |output| said.add_output(output));
     match outcome {
-        Ok(_) => Ok(said.finish()),
+        Ok(()) => Ok(said.finish()),
         Err(failure) => Err(TaskFailure { said: Some(Box::new(said.finish())), ..failure }),
     }
 }

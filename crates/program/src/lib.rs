@@ -19,6 +19,7 @@
 //! # How it is tested
 //! With real processes in `tests/`: exit codes, signals, early close, large output, hangs, grandchildren.
 
+mod alone;
 mod context;
 mod find;
 mod launch;
@@ -27,6 +28,7 @@ mod running;
 mod sandbox;
 mod standard_error;
 
+pub use alone::run_alone;
 pub use context::{FunctionContext, Programs};
 pub use find::{ProgramError, check_program};
 pub use reports::Reports;

@@ -10,12 +10,10 @@ use api::{Blame, TaskFailure};
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ChildStdin, ChildStdout, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -176,7 +174,14 @@ where
     OnThread: FnOnce() -> Result<T, TaskFailure> + Send,
     OnCaller: FnOnce() -> Result<C, TaskFailure>,
 {
-    let outcome = run_inner(context, spec, roles);
+    as_cancelled(context, run_inner(context, spec, roles))
+}
+
+/// Whatever fails once an attempt has been told to stop fails because of that.
+pub(crate) fn as_cancelled<T>(
+    context: &FunctionContext,
+    outcome: Result<T, TaskFailure>,
+) -> Result<T, TaskFailure> {
     match outcome {
         Err(failure) if context.cancelled.load(Ordering::Relaxed) && failure.blame != Blame::Engine => {
             Err(cancelled_failure())
@@ -206,7 +211,7 @@ where
     for pipe in [stdin.as_fd(), stdout.as_fd()] {
         let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
     }
-    let log = spec.stderr_log.as_deref().and_then(open_log);
+    let log = spec.stderr_log.as_deref();
     let feed = Feed { stdin: Some(stdin), abandoned: run.abandoned.clone(), unread_bytes: 0 };
     let (on_thread, on_caller) = roles(feed, stdout);
     let (thread_outcome, caller_outcome, tail) = std::thread::scope(|scope| {
@@ -218,29 +223,25 @@ where
         join(waiter);
         (thread_outcome, caller_outcome, join(drainer))
     });
-    let status = Started::wait(pid).map_err(|error| {
-        TaskFailure::new(Blame::Environment, format!("waiting for {:?}: {error}", spec.words[0]))
-    })?;
+    let status = reap(spec, pid)?;
     // A side that failed has killed the program, so its reason comes before the signal.
     let on_thread = thread_outcome?;
     let on_caller = caller_outcome?;
-    if !(context.any_exit_code && status.code().is_some()) {
-        judge(spec, status, tail).map_err(|failure| with_status(failure, &context.reports))?;
-    }
-    context.reports.check()?;
+    judge(context, spec, status, tail)?;
     Ok((on_thread, on_caller))
+}
+
+pub(crate) fn reap(spec: &ProgramSpec, pid: Pid) -> Result<ExitStatus, TaskFailure> {
+    Started::wait(pid).map_err(|error| {
+        TaskFailure::new(Blame::Environment, format!("waiting for {:?}: {error}", spec.words[0]))
+    })
 }
 
 fn join<T>(handle: ScopedJoinHandle<'_, T>) -> T {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-fn open_log(path: &Path) -> Option<File> {
-    let not_through_links = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
-    File::options().create(true).append(true).custom_flags(not_through_links).open(path).ok()
-}
-
-fn start(spec: &ProgramSpec) -> Result<Started, TaskFailure> {
+pub(crate) fn start(spec: &ProgramSpec) -> Result<Started, TaskFailure> {
     let executable = find_program(&spec.words, &spec.work_dir, &spec.start_dir, &spec.env)
         .map_err(|error| TaskFailure::new(Blame::UserData, error.to_string()))?;
     let prepared = spec.sandbox.as_ref().map(|sandbox| sandbox.prepare(&executable, &spec.work_dir));
@@ -295,9 +296,15 @@ fn with_status(mut failure: TaskFailure, reports: &Reports) -> TaskFailure {
     failure
 }
 
-fn judge(spec: &ProgramSpec, status: ExitStatus, tail: Vec<String>) -> Result<(), TaskFailure> {
-    if status.success() {
-        return Ok(());
+/// Whether a program that has ended did what it should.
+pub(crate) fn judge(
+    context: &FunctionContext,
+    spec: &ProgramSpec,
+    status: ExitStatus,
+    tail: Vec<String>,
+) -> Result<(), TaskFailure> {
+    if status.success() || (context.any_exit_code && status.code().is_some()) {
+        return context.reports.check();
     }
     let program = &spec.words[0];
     let message = match (status.code(), status.signal()) {
@@ -305,10 +312,11 @@ fn judge(spec: &ProgramSpec, status: ExitStatus, tail: Vec<String>) -> Result<()
         (None, Some(signal)) => format!("program {program:?} was ended by signal {signal}"),
         (None, None) => format!("program {program:?} ended as {status}"),
     };
-    Err(TaskFailure {
+    let failure = TaskFailure {
         exit_code: status.code(),
         signal: status.signal(),
         stderr_tail: tail,
         ..TaskFailure::new(Blame::UserProgram, message)
-    })
+    };
+    Err(with_status(failure, &context.reports))
 }

@@ -5,6 +5,8 @@ use crate::reports::{LINE_BYTES_MAX, PREFIX, Reports};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 /// Lines of standard error that a failure carries.
 pub(crate) const TAIL_LINES_MAX: usize = 20;
@@ -82,32 +84,75 @@ impl Sieve<'_> {
     }
 }
 
-/// Reads to the end and returns the last lines that are no reports. A log that cannot be written is given up, not
-/// an error: the program's own fate matters more than its log.
-pub(crate) fn drain(mut source: impl Read, mut log: Option<File>, reports: &Reports) -> Vec<String> {
-    let mut sieve = Sieve { reports, tail: Tail::default(), held: Vec::new(), passing: false };
-    let mut log_room = LOG_BYTES_MAX;
-    let mut buffer = [0; 8 << 10];
-    loop {
-        let bytes = match source.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(count) => &buffer[..count],
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(_) => break,
-        };
-        sieve.add(bytes);
-        let logged = &bytes[..bytes.len().min(log_room)];
-        log_room -= logged.len();
-        if let Some(file) = &mut log
-            && (logged.is_empty() || file.write_all(logged).is_err())
-        {
-            log = None;
+/// The first bytes of standard error, in a file that is not made before there are any.
+struct Log<'a> {
+    /// None: there is no log, or it was given up.
+    path: Option<&'a Path>,
+    file: Option<File>,
+    room: usize,
+}
+
+impl Log<'_> {
+    /// A log that cannot be written is given up, not an error: the program's own fate matters more than its log.
+    fn add(&mut self, bytes: &[u8]) {
+        let Some(path) = self.path else { return };
+        let logged = &bytes[..bytes.len().min(self.room)];
+        self.room -= logged.len();
+        if self.file.is_none() {
+            self.file = open_log(path);
+        }
+        let written = self.file.as_mut().is_some_and(|file| file.write_all(logged).is_ok());
+        if !written || self.room == 0 {
+            (self.path, self.file) = (None, None);
         }
     }
-    if !sieve.held.is_empty() {
-        sieve.end_line();
+}
+
+fn open_log(path: &Path) -> Option<File> {
+    let not_through_links = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+    File::options().create(true).append(true).custom_flags(not_through_links).open(path).ok()
+}
+
+/// Takes standard error piece by piece.
+pub(crate) struct Drain<'a> {
+    sieve: Sieve<'a>,
+    log: Log<'a>,
+}
+
+impl<'a> Drain<'a> {
+    pub fn new(log: Option<&'a Path>, reports: &'a Reports) -> Self {
+        let sieve = Sieve { reports, tail: Tail::default(), held: Vec::new(), passing: false };
+        Self { sieve, log: Log { path: log, file: None, room: LOG_BYTES_MAX } }
     }
-    sieve.tail.lines.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect()
+
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.sieve.add(bytes);
+        self.log.add(bytes);
+    }
+
+    /// The last lines that are no reports.
+    pub fn finish(mut self) -> Vec<String> {
+        if !self.sieve.held.is_empty() {
+            self.sieve.end_line();
+        }
+        let lines = self.sieve.tail.lines.iter();
+        lines.map(|line| String::from_utf8_lossy(line).into_owned()).collect()
+    }
+}
+
+/// Reads to the end and returns the last lines that are no reports.
+pub(crate) fn drain(mut source: impl Read, log: Option<&Path>, reports: &Reports) -> Vec<String> {
+    let mut drain = Drain::new(log, reports);
+    let mut buffer = [0; 8 << 10];
+    loop {
+        match source.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => drain.add(&buffer[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    drain.finish()
 }
 
 #[cfg(test)]

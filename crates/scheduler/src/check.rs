@@ -32,7 +32,11 @@ pub fn sanity_check(state: &State) {
     let misplaced = |slot: &&crate::Slot| state.draining.contains(&slot.node);
     assert!(!state.free_slots.iter().any(|slot| misplaced(&slot)), "a node that drains is offered work");
     assert!(state.draining_slots.iter().all(|slot| misplaced(&slot)), "a node that works is kept idle");
-    for slot in state.free_slots.iter().chain(state.draining_slots.iter()) {
+    assert!(
+        !state.places.iter().any(|place| misplaced(&place)),
+        "a node that drains is offered waiting work"
+    );
+    for slot in state.free_slots.iter().chain(state.draining_slots.iter()).chain(state.places.iter()) {
         let busy = state.jobs.values().flat_map(|job| job.running.values()).any(|each| each.slot == *slot);
         assert!(!busy, "{slot:?} waits and runs");
     }

@@ -28,6 +28,14 @@ pub(crate) fn dispatch(state: &mut State, outbox: &mut impl Outbox, now: UnixNan
             start(state, outbox, job, task, slot, now);
         }
     }
+    // Slots first: what waits at one node could run at once in a slot of another.
+    while state.free_slots.is_empty()
+        && let Some(place) = state.places.first()
+        && let Some((job, task)) = choose(state, place.node)
+        && state.jobs[&job].is_one_task()
+    {
+        start(state, outbox, job, task, place, now);
+    }
 }
 
 /// The job with the best claim that has a task for the node, and this task.
@@ -86,6 +94,7 @@ fn start(
     let slots_free = state.free_slots.count() + state.draining_slots.count();
     state.free_slots.remove(slot);
     state.draining_slots.remove(slot);
+    state.places.remove(slot);
     let job = state.jobs.get_mut(&id).expect("the job was chosen a moment ago");
     let waited_ns = job.waits_since.map_or(0, |since| now.0.saturating_sub(since.0));
     let levels_risen = u32::try_from(job.level - i64::from(job.claim.priority)).unwrap_or(0);

@@ -153,6 +153,14 @@ pub enum Event {
     SlotFree {
         slot: Slot,
     },
+    /// A node has so many places where an attempt may wait for one of its slots, under these numbers, none of which is a
+    /// slot's. It says so anew each time that changes. Only tasks that are all of their job are given to them, and only when no
+    /// slot asks: such a task is a program, there may be very many of them, and each may be over sooner than the next
+    /// one could be fetched.
+    PlacesFree {
+        node: NodeId,
+        places: Vec<u32>,
+    },
     /// A slot no longer asks.
     SlotGone {
         slot: Slot,

@@ -8,6 +8,7 @@ use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 pub(crate) fn on_node_lost(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, node: NodeId) {
     state.free_slots.remove_node(node);
     state.draining_slots.remove_node(node);
+    state.places.remove_node(node);
     let on_it = |job: &crate::state::Job| -> Vec<AttemptKey> {
         let running = job.running.iter().filter(|(_, running)| running.slot.node == node);
         running.map(|(attempt, _)| *attempt).collect()

@@ -27,6 +27,7 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
         }
         Event::StageRefused { job, stage } => on_stage_refused(state, outbox, job, stage),
         Event::SlotFree { slot } => on_slot_free(state, slot),
+        Event::PlacesFree { node, places } => on_places_free(state, node, places),
         Event::SlotGone { slot } => {
             state.free_slots.remove(slot);
             state.draining_slots.remove(slot);
@@ -106,10 +107,18 @@ fn on_slot_free(state: &mut State, slot: Slot) {
     state.woken.insert(slot.node);
 }
 
+fn on_places_free(state: &mut State, node: NodeId, places: Vec<u32>) {
+    state.places.remove_node(node);
+    if !state.draining.contains(&node) {
+        places.into_iter().for_each(|slot| state.places.insert(Slot { node, slot }));
+    }
+}
+
 fn on_node_draining(state: &mut State, node: NodeId) {
     if !state.draining.insert(node) {
         return;
     }
+    state.places.remove_node(node);
     while let Some(slot) = state.free_slots.first_of(node) {
         state.free_slots.remove(slot);
         state.draining_slots.insert(slot);

@@ -16,6 +16,8 @@ pub struct State {
     /// tasks that can run nowhere else.
     pub(crate) draining: BTreeSet<NodeId>,
     pub(crate) draining_slots: FreeSlots,
+    /// Where attempts may wait for a slot of their node.
+    pub(crate) places: FreeSlots,
     /// The users of jobs.
     pub(crate) users: BTreeMap<u64, User>,
     /// Attempts started so far.
@@ -129,6 +131,14 @@ impl Job {
             level: i64::from(claim.priority),
             far_due: None,
             waits_since: None,
+        }
+    }
+
+    /// Whether it is a single task that may run anywhere, and nothing else.
+    pub fn is_one_task(&self) -> bool {
+        match &self.stages[..] {
+            [stage] => matches!(&stage.tasks[..], [task] if task.placement == Placement::Anywhere),
+            _ => false,
         }
     }
 

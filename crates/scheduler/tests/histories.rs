@@ -182,6 +182,55 @@ fn it_is_said_why_an_attempt_runs_where_it_does() {
     assert_eq!(world.placed, []);
 }
 
+/// A submitted job of one stage, with its tasks.
+fn submit_one_stage(world: &mut World, job: i64, tasks: Vec<Placement>) {
+    let (job, claim) = (JobId(job), Claim::default());
+    world.feed(Event::JobSubmitted { job, claim, stages: vec!["run"], failures_max: FAILURES_MAX });
+    world.expect(&[Action::ExpandStage { job, stage: StageIndex(0) }]);
+    world.feed(Event::StageExpanded { job, stage: StageIndex(0), tasks });
+}
+
+#[test]
+fn single_tasks_wait_at_a_node_where_no_slot_asks() {
+    let mut world = World::default();
+    let runs = |job, slot| {
+        let task = TaskKey { job: JobId(job), stage: StageIndex(0), task: TaskIndex(0) };
+        Action::StartAttempt { attempt: AttemptKey { task, attempt: AttemptNumber(0) }, slot }
+    };
+    let on = |node, number| Slot { node: NodeId(node), slot: number };
+    let places = |node, places: &[u32]| Event::PlacesFree { node: NodeId(node), places: places.to_vec() };
+    world.feed(places(1, &[4, 5]));
+    world.feed(places(2, &[4, 5, 6]));
+    // What was said before does not count any more.
+    world.feed(places(1, &[5]));
+    world.feed(Event::SlotFree { slot: on(2, 0) });
+    submit_one_stage(&mut world, 1, anywhere(1));
+    world.expect(&[runs(1, on(2, 0))]);
+    submit_one_stage(&mut world, 2, anywhere(1));
+    world.expect(&[runs(2, on(2, 4))]);
+    // A job of several tasks waits for slots, and who comes after it does not overtake it.
+    submit_one_stage(&mut world, 3, anywhere(2));
+    submit_one_stage(&mut world, 4, anywhere(1));
+    world.expect(&[]);
+    world.feed(Event::SlotFree { slot: on(1, 0) });
+    world.expect(&[runs(3, on(1, 0))]);
+    // A node that leaves has no place either.
+    world.feed(Event::NodeDraining { node: NodeId(2) });
+    world.feed(places(2, &[6]));
+    world.feed(Event::SlotFree { slot: on(1, 1) });
+    let second = AttemptKey {
+        task: TaskKey { job: JobId(3), stage: StageIndex(0), task: TaskIndex(1) },
+        attempt: AttemptNumber(0),
+    };
+    world.expect(&[Action::StartAttempt { attempt: second, slot: on(1, 1) }, runs(4, on(1, 5))]);
+    world.feed(places(1, &[6]));
+    world.feed(Event::NodeLost { node: NodeId(1) });
+    let retried = |action: &Action| matches!(action, Action::TaskRetried { .. });
+    assert!(world.outbox.drain(..).all(|action| retried(&action)), "nothing starts at a node that is gone");
+    submit_one_stage(&mut world, 5, anywhere(1));
+    world.expect(&[]);
+}
+
 /// A node that is being emptied gets what can run nowhere else, and nothing besides.
 #[test]
 fn a_node_that_drains_runs_only_what_is_bound_to_it() {
@@ -499,6 +548,12 @@ impl Random {
                     assert!(!self.ended.contains(&attempt.task.job), "{attempt} started after the end");
                     assert!(!self.winners.contains_key(&attempt.task), "{attempt} started after a winner");
                     assert!(!self.running.values().any(|busy| *busy == slot), "{slot:?} runs two");
+                    let task = attempt.task;
+                    let may_be_alone = task.stage == StageIndex(0) && task.task == TaskIndex(0);
+                    assert!(
+                        slot.slot < SLOTS || may_be_alone,
+                        "{attempt} waits though its job has more to do"
+                    );
                     assert!(self.running.insert(attempt, slot).is_none(), "{attempt} started twice");
                 }
                 Action::TaskDone { attempt } => {
@@ -611,6 +666,12 @@ impl Random {
                 }
             }
             (17, _) => self.feed(Event::Tick),
+            (18..=19, _) => {
+                let node = NodeId(pick as u32 % 2);
+                let is_free = |place: &u32| !busy(self, Slot { node, slot: *place });
+                let places = (SLOTS..SLOTS + pick as u32 % 4).filter(is_free).collect();
+                self.feed(Event::PlacesFree { node, places });
+            }
             _ => {}
         }
     }
@@ -640,7 +701,7 @@ impl Random {
 proptest! {
     #[test]
     fn any_order_of_events_ends_every_job_once(
-        steps in proptest::collection::vec((0u8..18, 0usize..1000), 0..300),
+        steps in proptest::collection::vec((0u8..20, 0usize..1000), 0..300),
     ) {
         let mut random = Random::default();
         for (what, pick) in steps {

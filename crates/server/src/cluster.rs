@@ -6,11 +6,11 @@ use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
 use crate::job::Loss;
 use crate::messages::Finished;
+use api::TaskResult;
 use api::control::{
-    AttemptEnd, JobBrief, NODE_NAME_BYTES_MAX, NODE_TEXT_BYTES_MAX, NodeInfo, NodeOrders, NodePoll,
-    NodeWelcome, PROTOCOL_VERSION, SLOTS_MAX,
+    AttemptEnd, AttemptOutcome, JobBrief, NODE_NAME_BYTES_MAX, NODE_TEXT_BYTES_MAX, NodeInfo, NodeOrders,
+    NodePoll, NodeWelcome, PLACES_MAX, PROTOCOL_VERSION, SLOTS_MAX,
 };
-use api::{TaskFailure, TaskResult};
 use ids::{AttemptKey, JobId, NodeId};
 use metastore::{AttemptState, Change, NodeRow, NodeState, StoreError};
 use scheduler::{Event, Slot};
@@ -35,19 +35,19 @@ fn check_node(info: &NodeInfo) -> Result<(), String> {
 
 /// The end of an attempt with times that our clock can have shown: a node may have a wrong one. How long the attempt took
 /// is believed, as long as it fits between its start here and now.
-fn in_our_time(end: AttemptEnd, assigned_ns: u64, now_ns: u64) -> Finished {
-    let AttemptEnd { attempt, outcome, started_ns, ended_ns } = end;
-    let mut outcome: Result<TaskResult, TaskFailure> = outcome.into();
+fn in_our_time(mut finished: Finished, assigned_ns: u64, now_ns: u64) -> Finished {
+    let (started_ns, ended_ns) = (finished.started_ns, finished.ended_ns);
     if assigned_ns <= started_ns && started_ns <= ended_ns && ended_ns <= now_ns {
-        return Finished { attempt, outcome, started_ns, ended_ns };
+        return finished;
     }
     let took_ns = ended_ns.saturating_sub(started_ns).min(now_ns.saturating_sub(assigned_ns));
     let started_here_ns = now_ns - took_ns;
-    if let Ok(TaskResult::Reduce(reduce)) = &mut outcome {
+    if let Ok(TaskResult::Reduce(reduce)) = &mut finished.outcome {
         let moved = |opened_ns: u64| started_here_ns + opened_ns.saturating_sub(started_ns).min(took_ns);
         reduce.opened_ns = reduce.opened_ns.map(moved);
     }
-    Finished { attempt, outcome, started_ns: started_here_ns, ended_ns: now_ns }
+    (finished.started_ns, finished.ended_ns) = (started_here_ns, now_ns);
+    finished
 }
 
 impl EventLoop {
@@ -119,7 +119,7 @@ impl EventLoop {
                 known.running.remove(&end.attempt)
             });
             if let Some((_, assigned_ns)) = known {
-                self.attempt_finished(in_our_time(end, assigned_ns, now_ns()));
+                self.attempt_end(end, assigned_ns);
             }
         }
         let slots = self.fleet.get_mut(node).map_or(0, |known| known.info.slots);
@@ -131,6 +131,25 @@ impl EventLoop {
                 self.feed(Event::SlotFree { slot: Slot { node, slot } });
             }
         }
+        let Some(known) = self.fleet.get_mut(node) else { return };
+        let numbers = known.info.slots..known.info.slots.saturating_add(PLACES_MAX);
+        let is_free = |place: &u32| numbers.contains(place) && !known.runs_in(*place);
+        let places: Vec<u32> = poll.places.into_iter().filter(is_free).collect();
+        self.feed(Event::PlacesFree { node, places });
+    }
+
+    fn attempt_end(&mut self, end: AttemptEnd, assigned_ns: u64) {
+        let AttemptEnd { attempt, outcome, started_ns, ended_ns } = end;
+        let outcome = match outcome {
+            AttemptOutcome::Succeeded(result) => Ok(result),
+            AttemptOutcome::Failed(failure) => Err(failure),
+            AttemptOutcome::GivenBack => {
+                self.attempt_lost(attempt, assigned_ns, AttemptState::Interrupted);
+                return self.feed(Event::AttemptLost { attempt });
+            }
+        };
+        let finished = Finished { attempt, outcome, started_ns, ended_ns };
+        self.attempt_finished(in_our_time(finished, assigned_ns, now_ns()));
     }
 
     pub fn leave(&mut self, node: NodeId, incarnation: &str, reply: Reply<()>) {
@@ -182,6 +201,7 @@ impl EventLoop {
         for (attempt, (_, started_ns)) in &gone.running {
             self.attempt_lost(*attempt, *started_ns, AttemptState::Interrupted);
         }
+        self.feed(Event::PlacesFree { node, places: Vec::new() });
         // First its slots, so that nothing is given to them; then the data, so that no task of a stage that goes
         // starts once more; then the attempts.
         for slot in 0..gone.info.slots {
@@ -222,9 +242,8 @@ impl EventLoop {
 
 #[cfg(test)]
 mod tests {
-    use super::in_our_time;
+    use super::{Finished, in_our_time};
     use api::TaskResult;
-    use api::control::{AttemptEnd, AttemptOutcome};
     use api::task::ReduceResult;
     use ids::{AttemptKey, AttemptNumber, JobId, StageIndex, TaskIndex, TaskKey};
 
@@ -235,8 +254,8 @@ mod tests {
         // Assigned at 1000, heard of at 2000.
         let check = |(started_ns, opened_ns, ended_ns), expected: (u64, u64, u64)| {
             let reduce = ReduceResult { opened_ns: Some(opened_ns), ..ReduceResult::default() };
-            let outcome = AttemptOutcome::Succeeded(TaskResult::Reduce(reduce));
-            let finished = in_our_time(AttemptEnd { attempt, outcome, started_ns, ended_ns }, 1000, 2000);
+            let outcome = Ok(TaskResult::Reduce(reduce));
+            let finished = in_our_time(Finished { attempt, outcome, started_ns, ended_ns }, 1000, 2000);
             let Ok(TaskResult::Reduce(reduce)) = finished.outcome else { panic!("another result") };
             assert_eq!((finished.started_ns, reduce.opened_ns.unwrap(), finished.ended_ns), expected);
         };

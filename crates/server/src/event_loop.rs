@@ -666,6 +666,7 @@ fn job_of(event: &Event) -> Option<JobId> {
         | Event::AttemptLost { attempt } => Some(attempt.task.job),
         Event::SlotFree { .. }
         | Event::SlotGone { .. }
+        | Event::PlacesFree { .. }
         | Event::NodeDraining { .. }
         | Event::NodeLost { .. }
         | Event::Tick => None,

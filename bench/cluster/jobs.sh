@@ -1,0 +1,89 @@
+# Sourced by bench/cluster.sh: the rows about very many small jobs.
+
+OFFERED="10 100 1000 2000 4000 8000"
+OFFERED_SECONDS=5
+PROGRAMS=5000
+
+# The rate in the line of `sailfish bench jobs` that begins with `finished`.
+rate_of() { awk '/^finished/ { print $(NF - 1) }' "$work/out"; }
+
+rates() { # rates NAME MUST SERVER-OPTION...
+    local name=$1 must=$2
+    shift 2
+    serve "$@"
+    "$sailfish" bench jobs --server "$url" --jobs "$jobs" > "$work/out"
+    row "no-op jobs, 8 clients, $name" "$(rate_of)" jobs/s "$must"
+    # As many jobs again wait; the server is killed and comes back.
+    "$sailfish" bench jobs --server "$url" --jobs $((jobs / 10)) --only-submit > "$work/out"
+    kill -9 "$server"; wait "$server" 2> /dev/null || true
+    local began
+    began=$(date +%s.%N)
+    serve "$@"
+    row "back, $jobs jobs over, $((jobs / 10)) waiting, $name" "$(echo "$(date +%s.%N) $began" | awk '{ printf "%.2f", $1 - $2 }')" s 5
+    stop_server
+}
+
+group_sqlite() {
+    rates SQLite 5000 --state "$work/sqlite"
+    rm -rf "$work/sqlite"
+}
+
+group_postgresql() {
+    if postgres_start "$work" shared_buffers=1GB max_wal_size=8GB; then
+        rates PostgreSQL 2500 --state "$work/postgres" --database "$postgres_url"
+    else
+        echo "PostgreSQL: not run"
+    fi
+}
+
+# Clustera's Figures 19 and 20: what comes out of what is put in, and what a job costs the server.
+group_offered() {
+    local offered before count
+    for offered in $OFFERED; do
+        serve --state "$work/offered"
+        before=$(cpu_seconds)
+        count=$((offered * OFFERED_SECONDS))
+        "$sailfish" bench jobs --server "$url" --rate "$offered" --jobs "$count" > "$work/out"
+        local each must=-
+        each=$(echo "$(cpu_seconds) $before $count" | awk '{ printf "%.3f", ($1 - $2) * 1000 / $3 }')
+        [ "$offered" -lt 1000 ] || must=0.25
+        row "$offered jobs/s offered: achieved" "$(rate_of)" jobs/s -
+        row "$offered jobs/s offered: CPU of the server per job" "$each" ms "$must"
+        stop_server
+        rm -rf "$work/offered"
+    done
+}
+
+group_idle() {
+    serve --state "$work/idle"
+    "$sailfish" bench jobs --server "$url" --jobs 500 --latency --clients 1 --slots 1 > "$work/out"
+    row "idle, submit to start, p50" "$(awk '{ print $5 }' "$work/out")" ms 5
+    row "idle, submit to start, p99" "$(awk '{ print $8 }' "$work/out")" ms 25
+    stop_server
+    rm -rf "$work/idle"
+}
+
+processes() { # processes NAME MUST NODE_OPTION...: programs of a node with four slots
+    local name=$1 must=$2
+    shift 2
+    serve --state "$work/processes"
+    "$sailfish" node --server "$url" --slots 4 --memory 64M --disk "$work/disk" "$@" 2> "$work/node.log" &
+    nodes=$!
+    until grep -q joined "$work/node.log"; do sleep 0.02; done
+    "$sailfish" bench jobs --server "$url" --jobs "$PROGRAMS" --clients 0 -- /bin/true > "$work/out"
+    row "$name" "$(rate_of)" jobs/s "$must"
+    stop_server
+    rm -rf "$work/processes" "$work/disk"
+}
+group_processes() {
+    processes "/bin/true, one node of 4 slots" 800
+    processes "/bin/true in a sandbox" 300 --sandbox
+}
+
+# Decisions of the scheduler alone: 1,000 nodes, 100,000 tasks that wait.
+group_match() {
+    cargo build --quiet --release --locked --manifest-path "$root/Cargo.toml" -p sim --example match_decisions
+    "$target/release/examples/match_decisions" > "$work/out"
+    row "match decision, 1,000 nodes x 100,000 tasks, p99" \
+        "$(awk '{ for (i = 1; i < NF; i++) if ($i == "p99") printf "%.4f", $(i + 1) / 1000 }' "$work/out")" ms 1
+}
