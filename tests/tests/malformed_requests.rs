@@ -191,7 +191,7 @@ impl World {
                 message["tasks"] = json!([{ "words": ["a"] }, {}]);
             }
             "/v1/nodes" if self.random.chance(70) => {
-                message["protocol"] = json!(1);
+                message["protocol"] = json!(2);
                 message["slots"] = json!(1 + self.random.below(4));
                 message["name"] = json!(format!("made-up-{}", self.random.below(20)));
             }
@@ -318,7 +318,7 @@ impl World {
     /// Polls and waits that nobody breaks off are answered, too.
     fn check_held(&self) {
         let info = json!({
-            "protocol": 1, "version": "0", "name": "held", "rack": "r", "slots": 1,
+            "protocol": 2, "version": "0", "name": "held", "rack": "r", "slots": 1,
             "memory_bytes": 268_435_456_u64, "architecture": "other",
         });
         let welcome = self.ask("POST /v1/nodes", &info);

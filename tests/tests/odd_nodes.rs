@@ -76,7 +76,7 @@ fn nodes_that_are_refused_harm_no_job() {
     Running::start(&mut cluster.sailfish(&namesake)).wait().expect_failure(2, &texts);
     let register = |change: &dyn Fn(&mut serde_json::Value)| {
         let mut info = json!({
-            "protocol": 1, "version": "0", "name": "other", "rack": "r", "slots": 1,
+            "protocol": 2, "version": "0", "name": "other", "rack": "r", "slots": 1,
             "memory_bytes": 268_435_456_u64, "architecture": "other",
         });
         change(&mut info);
@@ -91,7 +91,7 @@ fn nodes_that_are_refused_harm_no_job() {
             "{message:?}"
         );
     };
-    for protocol in [0_u64, 2, 4_294_967_295] {
+    for protocol in [0_u64, 1, 4_294_967_295] {
         check(&|info| info["protocol"] = json!(protocol), 409, &format!("the caller version {protocol}"));
     }
     check(&|info| info["protocol"] = json!(-1), 400, "cannot be read");

@@ -315,7 +315,8 @@ pub(crate) async fn jobs_of_others_are_found_for_cleaning(store: &Metastore) {
 }
 
 pub(crate) async fn what_nodes_keep_is_found_again(store: &Metastore) {
-    let (job, other) = (new_job(store).await, new_job(store).await);
+    let (job, other) = (new_job(store).await, store.reserve_job_id().await.unwrap());
+    store.apply(&[submitted(other, "me")]).await.unwrap();
     let place = |job, node: u32, name: &str, bytes| KeptPlace {
         made_by: NodeId(1),
         node: NodeId(node),

@@ -22,7 +22,14 @@ impl EventLoop {
         }
         self.collected = Some(Instant::now());
         let expired = GcOptions { selection: GcSelection::Expired, dry_run: false };
-        self.collect_kept(&expired, None).await.map(drop)
+        match self.collect_kept(&expired, None).await {
+            // What was begun is found begun the next time.
+            Err(error) if error.retryable() => {
+                tracing::info!(%error, "cannot look for files whose time is over, looking again");
+                Ok(())
+            }
+            looked => looked.map(drop),
+        }
     }
 
     /// Removes what was asked for, of a user or of all, and says what went.
@@ -35,9 +42,12 @@ impl EventLoop {
         // The store is asked: what was decided before must stand in it.
         self.write_and_reply().await?;
         let answer = match check_jobs(&self.store, &options.selection).await {
-            Ok(()) => Ok(GcAnswer { collected: self.collect_kept(&options, user.as_deref()).await? }),
-            Err(ServerError::Store(error)) => return Err(error),
+            Ok(()) => self.collect_kept(&options, user.as_deref()).await.map_err(ServerError::from),
             Err(error) => Err(error),
+        };
+        let answer = match answer {
+            Err(ServerError::Store(error)) if !error.retryable() => return Err(error),
+            answer => answer.map(|collected| GcAnswer { collected }),
         };
         self.replies.push(Box::new(move || drop(reply.send(answer))));
         Ok(())
