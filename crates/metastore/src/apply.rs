@@ -5,7 +5,7 @@ use crate::batch::Batch;
 use crate::change::Change;
 use crate::database::{Connection, Session};
 use crate::writer::Writer;
-use crate::{Metastore, StoreError, fleet, kept, people, reopen};
+use crate::{Metastore, StoreError, fleet, kept, people, reopen, sqlite};
 use ids::JobId;
 use sqlx::Connection as _;
 
@@ -112,9 +112,14 @@ async fn write(
     match connection {
         Connection::Sqlite(connection) => {
             // The write lock is taken at once: a transaction that starts as a reader cannot wait for it later.
-            let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-            write_all(&mut Session::Sqlite(&mut transaction), changes).await?;
-            transaction.commit().await?;
+            sqlite::control(connection, "BEGIN IMMEDIATE")?;
+            let written = write_all(&mut Session::Sqlite(connection), changes).await;
+            let done = written.and_then(|()| Ok(sqlite::control(connection, "COMMIT")?));
+            if done.is_err() {
+                // It fails where SQLite has undone all by itself.
+                let _ = sqlite::control(connection, "ROLLBACK");
+            }
+            done?;
         }
         Connection::Postgres(connection) => {
             let mut transaction = connection.begin().await?;

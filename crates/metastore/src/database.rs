@@ -5,26 +5,24 @@
 //! so that its text, and with it the prepared plan, is the same for any number of rows.
 
 use crate::convert::stored;
+use crate::sqlite::{self, SqliteRow};
 use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::query::Query;
-use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
-use sqlx::{AssertSqlSafe, Connection as _, Postgres, Row as _, Sqlite};
+use sqlx::{AssertSqlSafe, Connection as _, Postgres, Row as _};
 use std::fmt::Write;
 
-/// Rows in one statement for SQLite. Fewer are sent as sums of powers of two, so that few statements are prepared.
-const SQLITE_ROWS_MAX: usize = 128;
 /// Rows in one statement for PostgreSQL: bounds the memory of a message.
 const POSTGRES_ROWS_MAX: usize = 8192;
 
 /// An open connection.
 pub(crate) enum Connection {
-    Sqlite(SqliteConnection),
+    Sqlite(rusqlite::Connection),
     Postgres(PgConnection),
 }
 
 /// A connection, or a transaction on it, for the length of some statements.
 pub(crate) enum Session<'a> {
-    Sqlite(&'a mut SqliteConnection),
+    Sqlite(&'a mut rusqlite::Connection),
     Postgres(&'a mut PgConnection),
 }
 
@@ -44,19 +42,19 @@ pub(crate) enum Row {
 
 /// What a column can be read as.
 pub(crate) trait Readable<'r>:
-    sqlx::Decode<'r, Sqlite> + sqlx::Type<Sqlite> + sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres>
+    rusqlite::types::FromSql + sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres>
 {
 }
 
 impl<'r, T> Readable<'r> for T where
-    T: sqlx::Decode<'r, Sqlite> + sqlx::Type<Sqlite> + sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres>
+    T: rusqlite::types::FromSql + sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres>
 {
 }
 
 impl Row {
     pub fn get<'r, T: Readable<'r>>(&'r self, column: &str) -> Result<T, sqlx::Error> {
         match self {
-            Self::Sqlite(row) => row.try_get(column),
+            Self::Sqlite(row) => row.get(column),
             Self::Postgres(row) => row.try_get(column),
         }
     }
@@ -91,7 +89,7 @@ value_from!(Integer,
 value_from!(Text, String => |value| value, &str => |value| value.to_string());
 value_from!(Bytes, Vec<u8> => |value| value, &[u8] => |value| value.to_vec());
 
-/// Rows for one statement, all of the same width.
+/// Rows for one statement, all of the same width. The first value of each is there.
 #[derive(Default)]
 pub(crate) struct Rows {
     width: usize,
@@ -107,6 +105,11 @@ impl Rows {
 
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
+    }
+
+    /// Values in a row, and all values.
+    pub fn into_parts(self) -> (usize, Vec<Value>) {
+        (self.width, self.values)
     }
 }
 
@@ -126,9 +129,33 @@ impl Connection {
         }
     }
 
+    /// Reads rows, aside where that would keep the thread from all else; and the connection, where it is still of use.
+    pub async fn read(
+        mut self,
+        statement: &'static str,
+        values: Vec<Value>,
+    ) -> (Option<Self>, Result<Vec<Row>, sqlx::Error>) {
+        match self {
+            Self::Sqlite(connection) => {
+                let reading = tokio::task::spawn_blocking(move || {
+                    let done = sqlite::fetch(&connection, statement, values);
+                    (connection, done.map(|rows| rows.into_iter().map(Row::Sqlite).collect()))
+                });
+                match reading.await {
+                    Ok((connection, done)) => (Some(Self::Sqlite(connection)), done),
+                    Err(_) => (None, Err(sqlx::Error::WorkerCrashed)),
+                }
+            }
+            Self::Postgres(_) => {
+                let done = self.session().fetch(statement, values).await;
+                (Some(self), done)
+            }
+        }
+    }
+
     pub async fn close(self) -> Result<(), sqlx::Error> {
         match self {
-            Self::Sqlite(connection) => connection.close().await,
+            Self::Sqlite(connection) => sqlite::close(connection),
             Self::Postgres(connection) => connection.close().await,
         }
     }
@@ -136,7 +163,7 @@ impl Connection {
     /// Whether the other end still answers.
     pub async fn ping(&mut self) -> Result<(), sqlx::Error> {
         match self {
-            Self::Sqlite(connection) => connection.ping().await,
+            Self::Sqlite(connection) => sqlite::fetch(connection, "SELECT 1", []).map(|_| ()),
             Self::Postgres(connection) => connection.ping().await,
         }
     }
@@ -150,10 +177,7 @@ impl Session<'_> {
         values: impl IntoIterator<Item = Value>,
     ) -> Result<u64, sqlx::Error> {
         match self {
-            Self::Sqlite(db) => {
-                let query = values.into_iter().fold(sqlx::query(statement), bind_sqlite);
-                Ok(query.execute(&mut **db).await?.rows_affected())
-            }
+            Self::Sqlite(db) => sqlite::execute(db, statement, values),
             Self::Postgres(db) => {
                 let query = values.into_iter().fold(sqlx::query(statement), bind_postgres);
                 Ok(query.execute(&mut **db).await?.rows_affected())
@@ -169,8 +193,7 @@ impl Session<'_> {
     ) -> Result<Vec<Row>, sqlx::Error> {
         match self {
             Self::Sqlite(db) => {
-                let query = values.into_iter().fold(sqlx::query(statement), bind_sqlite);
-                Ok(query.fetch_all(&mut **db).await?.into_iter().map(Row::Sqlite).collect())
+                Ok(sqlite::fetch(db, statement, values)?.into_iter().map(Row::Sqlite).collect())
             }
             Self::Postgres(db) => {
                 let query = values.into_iter().fold(sqlx::query(statement), bind_postgres);
@@ -229,30 +252,10 @@ impl Session<'_> {
             return Ok(());
         }
         match self {
-            Self::Sqlite(db) => bulk_sqlite(db, rows, text).await,
+            Self::Sqlite(db) => sqlite::bulk(db, rows, text),
             Self::Postgres(db) => bulk_postgres(db, rows, text).await,
         }
     }
-}
-
-async fn bulk_sqlite(
-    db: &mut SqliteConnection,
-    rows: Rows,
-    text: impl Fn(&str) -> String,
-) -> Result<(), sqlx::Error> {
-    let width = rows.width;
-    let mut left = rows.values.len() / width;
-    let mut values = rows.values.into_iter();
-    while left > 0 {
-        // The largest power of two that fits.
-        let count = SQLITE_ROWS_MAX.min(1 << left.ilog2());
-        let one = format!("({})", vec!["?"; width].join(","));
-        let source = format!("VALUES {}", vec![one.as_str(); count].join(","));
-        let query = sqlx::query(AssertSqlSafe(text(&source)));
-        values.by_ref().take(count * width).fold(query, bind_sqlite).execute(&mut *db).await?;
-        left -= count;
-    }
-    Ok(())
 }
 
 async fn bulk_postgres(
@@ -323,17 +326,6 @@ fn bytes(value: &Value) -> Option<Vec<u8>> {
 /// PostgreSQL cannot store the character NUL, which programs may write into their last words.
 fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
-}
-
-fn bind_sqlite<'q>(
-    query: Query<'q, Sqlite, SqliteArguments>,
-    value: Value,
-) -> Query<'q, Sqlite, SqliteArguments> {
-    match value {
-        Value::Integer(value) => query.bind(value),
-        Value::Text(value) => query.bind(value),
-        Value::Bytes(value) => query.bind(value),
-    }
 }
 
 fn bind_postgres(query: PostgresQuery<'_>, value: Value) -> PostgresQuery<'_> {

@@ -34,6 +34,7 @@ mod people;
 mod read;
 mod recover;
 mod reopen;
+mod sqlite;
 #[cfg(test)]
 mod suite;
 mod writer;

@@ -3,11 +3,12 @@
 use crate::console::reader_role;
 use crate::database::Connection;
 use crate::error::{BUSY_SECONDS_MAX, StoreError};
+use crate::sqlite;
 use crate::writer::Writer;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{ConnectOptions, Executor};
+use sqlx::{ConnectOptions, Connection as _};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -21,8 +22,7 @@ static SQLITE_MIGRATOR: Migrator = sqlx::migrate!("migrations/sqlite");
 static POSTGRES_MIGRATOR: Migrator = sqlx::migrate!("migrations/postgres");
 
 /// Prepared statements a connection keeps: every statement of ours, in every number of rows that SQLite gets.
-const STATEMENTS_MAX: usize = 512;
-const ROWS_AT_ONCE: usize = 1024;
+pub(crate) const STATEMENTS_MAX: usize = 512;
 /// Questions of people that PostgreSQL answers at the same time; more wait.
 const CONSOLES_MAX: usize = 2;
 /// Longest wait for a new connection.
@@ -65,7 +65,7 @@ impl Place {
 
     pub async fn connect_writer(&self) -> Result<Connection, StoreError> {
         match self {
-            Self::Sqlite { path, .. } => connect_sqlite(path).await,
+            Self::Sqlite { path, .. } => sqlite::connect(path).map(Connection::Sqlite),
             Self::Postgres { path, options } => {
                 let options = options.as_ref().clone().options(PLANNER);
                 connect_postgres(path, options.options([("synchronous_commit", "on")])).await
@@ -75,7 +75,7 @@ impl Place {
 
     pub async fn connect_reader(&self) -> Result<Connection, StoreError> {
         match self {
-            Self::Sqlite { path, .. } => connect_sqlite(path).await,
+            Self::Sqlite { path, .. } => sqlite::connect(path).map(Connection::Sqlite),
             Self::Postgres { path, options } => {
                 let settings =
                     [("default_transaction_read_only", "on"), ("idle_in_transaction_session_timeout", "60s")];
@@ -83,28 +83,6 @@ impl Place {
             }
         }
     }
-}
-
-async fn connect_sqlite(path: &Path) -> Result<Connection, StoreError> {
-    let options = sqlite_options(path).foreign_keys(true);
-    let connection = options.connect().await.map_err(|error| StoreError::from_driver(path, error))?;
-    Ok(Connection::Sqlite(connection))
-}
-
-fn sqlite_options(path: &Path) -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
-        .filename(path)
-        .create_if_missing(true)
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
-        // Pages of 4 KiB: the log is folded into the database every 32 MiB, and the cache holds 16 MiB.
-        .pragma("wal_autocheckpoint", "8000")
-        .pragma("cache_size", "-16384")
-        .statement_cache_capacity(STATEMENTS_MAX)
-        // The driver's thread hands rows over in portions of this many; each portion costs two switches of threads.
-        .row_buffer_size(ROWS_AT_ONCE)
-        .busy_timeout(Duration::from_secs(BUSY_SECONDS_MAX))
-        .disable_statement_logging()
 }
 
 pub(crate) async fn connect_postgres(
@@ -142,14 +120,22 @@ impl Metastore {
         // Two processes must not migrate at the same time: the driver takes no lock for it with SQLite.
         lock_within_limit(&lock, &path).await?;
         // A migration that makes a table anew drops the old one, which foreign keys would not allow.
-        let options = sqlite_options(&path).foreign_keys(false);
+        let options = SqliteConnectOptions::new()
+            .filename(&path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(false)
+            .busy_timeout(Duration::from_secs(BUSY_SECONDS_MAX))
+            .disable_statement_logging();
         let wrong = |error| StoreError::from_driver(&path, error);
         let mut connection = options.connect().await.map_err(wrong)?;
         SQLITE_MIGRATOR
             .run(&mut connection)
             .await
             .map_err(|error| StoreError::from_migration(&path, error))?;
-        connection.execute("PRAGMA foreign_keys = ON").await.map_err(wrong)?;
+        connection.close().await.map_err(wrong)?;
+        let connection = sqlite::connect(&path)?;
         let writer = Writer { connection: Some(Connection::Sqlite(connection)), lead: None };
         Ok(Self::new(Place::Sqlite { path, state_dir: state_dir.to_path_buf() }, writer))
     }

@@ -74,20 +74,18 @@ impl Metastore {
         let mut reader = self.reader.lock().await;
         let mut again = reader.is_some();
         loop {
-            let connection = match reader.as_mut() {
+            let connection = match reader.take() {
                 Some(connection) => connection,
-                None => reader.insert(self.place.connect_reader().await?),
+                None => self.place.connect_reader().await?,
             };
-            let done = connection.session().fetch(statement, values.clone()).await;
+            let (connection, done) = connection.read(statement, values.clone().into_iter().collect()).await;
             match done.map_err(|error| self.driver_error(error)) {
-                Err(StoreError::ConnectionLost { .. }) if again => {
-                    (*reader, again) = (None, false);
+                Err(StoreError::ConnectionLost { .. }) if again => again = false,
+                Err(error @ StoreError::ConnectionLost { .. }) => return Err(error),
+                done => {
+                    *reader = connection;
+                    return done;
                 }
-                Err(error @ StoreError::ConnectionLost { .. }) => {
-                    *reader = None;
-                    return Err(error);
-                }
-                done => return done,
             }
         }
     }
