@@ -3,14 +3,14 @@
 # bench/README.md says how to read it. Figures count on an idle machine only.
 set -euo pipefail
 
-groups_all="sqlite offered idle processes hyperqueue sort tls plan shuffle append match yarn spark postgresql"
+groups_all="sqlite offered idle processes hyperqueue sort tls plan shuffle append match yarn spark postgresql history"
 usage() {
     cat >&2 <<TEXT
 usage: bench/cluster.sh [--jobs N] [--rows GROUP,...]
   --jobs N      no-op jobs of the rows about rates (default 1000000; fewer make a trial with less data, whose rows are kept apart)
   --rows LIST   only these groups: $groups_all
-Environment: SAILFISH (binary), BENCH_DIR (state and data; 15 GB), PGPORT (a free port, default 54391), PEERS_DIR (where peers lie;
-what is missing is installed by bench/peers/setup-*.sh)
+Environment: SAILFISH (binary), BENCH_DIR (state and data; 15 GB), TMPDIR (35 GB there for the group history: its PostgreSQL),
+PGPORT (a free port, default 54391), PEERS_DIR (where peers lie; what is missing is installed by bench/peers/setup-*.sh)
 TEXT
     exit 2
 }
@@ -48,6 +48,7 @@ scale_percent=$((jobs / 10000 < 1 ? 1 : jobs / 10000 > 100 ? 100 : jobs / 10000)
 
 . "$root/demo/postgres.sh"
 . "$root/bench/cluster/jobs.sh"
+. "$root/bench/cluster/history.sh"
 . "$root/bench/cluster/data.sh"
 . "$root/bench/cluster/peers.sh"
 server='' nodes=''
@@ -58,6 +59,7 @@ stop_server() {
 }
 cleanup() {
     stop_server
+    stop_peers
     postgres_stop
     rm -rf "$work"
 }

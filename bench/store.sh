@@ -2,7 +2,7 @@
 # How many jobs of one task the store takes in, with full history and fsync, on SQLite and on a private PostgreSQL: nothing
 # but the store, with 1, 16, 64 and 256 jobs of each step in a transaction; then again after HISTORY jobs that are over.
 #
-# usage: bench/store.sh [HISTORY]       (10000000 for the row of the speed table: needs 15 GB and an hour)
+# usage: bench/store.sh [HISTORY]       (the row of the speed table about history is of bench/cluster.sh, group history)
 set -eu
 cd "$(dirname "$0")/.."
 history=${1:-1000000}

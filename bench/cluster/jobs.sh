@@ -63,21 +63,24 @@ group_idle() {
     rm -rf "$work/idle"
 }
 
-processes() { # processes NAME MUST NODE_OPTION...: programs of a node with four slots
-    local name=$1 must=$2
-    shift 2
+run_programs() { # run_programs NODE_OPTION...: /bin/true on a node with four slots; end_programs when its rate is read
     serve --state "$work/processes"
     "$sailfish" node --server "$url" --slots 4 --memory 64M --disk "$work/disk" "$@" 2> "$work/node.log" &
     nodes=$!
     until grep -q joined "$work/node.log"; do sleep 0.02; done
     "$sailfish" bench jobs --server "$url" --jobs "$PROGRAMS" --clients 0 -- /bin/true > "$work/out"
-    row "$name" "$(rate_of)" jobs/s "$must"
+}
+end_programs() {
     stop_server
     rm -rf "$work/processes" "$work/disk"
 }
 group_processes() {
-    processes "/bin/true, one node of 4 slots" 800
-    processes "/bin/true in a sandbox" 300 --sandbox
+    run_programs
+    row "/bin/true, one node of 4 slots" "$(rate_of)" jobs/s 800
+    end_programs
+    run_programs --sandbox
+    row "/bin/true in a sandbox" "$(rate_of)" jobs/s 300
+    end_programs
 }
 
 # Decisions of the scheduler alone: 1,000 nodes, 100,000 tasks that wait.

@@ -4,79 +4,125 @@
 peers_dir=${PEERS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/sailfish/peers}
 PEER_ROWS=10000000
 PEER_ROUNDS=3
+PEER_TASKS_SECONDS_MAX=300
+
+# Some servers of peers listen on all addresses, so they live in a network namespace with a loopback only (the scripts of
+# bench/peers make it where they may; then it goes when we end).
+export NETNS=${NETNS:-peers}
+namespace_exists() { ip netns list 2> /dev/null | grep -qw "$NETNS"; }
+namespace_was_there=no
+! namespace_exists || namespace_was_there=yes
+on_loopback() { # on_loopback COMMAND...: there, or here where the rights do not allow one
+    if namespace_exists || { ip netns add "$NETNS" && ip netns exec "$NETNS" ip link set lo up; } 2> /dev/null; then
+        ip netns exec "$NETNS" "$@"
+    else
+        "$@"
+    fi
+}
+
+stop_peers() {
+    [ ! -d "$work/hadoop/hc/pids" ] || WORK_DIR=$work/hadoop "$root/bench/peers/hadoop-cluster.sh" stop > "$work/out" 2>&1 || true
+    if [ $namespace_was_there = no ] && namespace_exists; then ip netns del "$NETNS" || true; fi
+}
 
 have_peer() { # have_peer NAME SETUP FILE
-    [ -e "$3" ] || "$root/bench/peers/$2" > "$work/setup.txt" 2>&1 || { echo "$1: not run, $2 failed: $(tail -n 1 "$work/setup.txt")"; return 1; }
+    [ -e "$3" ] || "$root/bench/peers/$2" > "$work/setup.txt" 2>&1 ||
+        { echo "$1: not run, $2 failed: $(tail -n 1 "$work/setup.txt")"; return 1; }
 }
 
-# The same program so often: HyperQueue as one job of an array of tasks, which is how its users would, ours as as many jobs.
+ratio() { echo "$1 $2" | awk '{ printf "%.1f", $1 / $2 }'; }
+
+# The same program so often: HyperQueue as one job of as many tasks, which is how its users would, ours as as many jobs.
 group_hyperqueue() {
-    have_peer HyperQueue setup-hyperqueue.sh "$peers_dir/hyperqueue/venv/bin/hq" || return 0
-    local hq=$peers_dir/hyperqueue/venv/bin/hq began
-    export HQ_SERVER_DIR=$work/hyperqueue
-    "$hq" server start --host 127.0.0.1 > "$work/hq-server.log" 2>&1 &
-    nodes=$!
-    until "$hq" server info > /dev/null 2>&1; do sleep 0.1; done
-    "$hq" worker start --cpus 4 > "$work/hq-worker.log" 2>&1 &
-    nodes="$nodes $!"
-    until "$hq" worker list 2> /dev/null | grep -q RUNNING; do sleep 0.1; done
-    began=$(date +%s.%N)
-    "$hq" submit --wait --array "1-$PROGRAMS" --stdout none --stderr none -- /bin/true > "$work/out" 2>&1 ||
-        { echo "HyperQueue: not run: $(tail -n 1 "$work/out")"; stop_server; return 0; }
-    row "HyperQueue, /bin/true, one worker of 4 slots" \
-        "$(echo "$(date +%s.%N) $began $PROGRAMS" | awk '{ printf "%.0f", $3 / ($1 - $2) }')" jobs/s -
-    stop_server
-    unset HQ_SERVER_DIR
+    have_peer HyperQueue setup-hyperqueue.sh "$peers_dir/hyperqueue/.installed" || return 0
+    local round ours theirs
+    : > "$work/ours.txt"
+    : > "$work/theirs.txt"
+    for round in $(seq $PEER_ROUNDS); do
+        run_programs
+        rate_of >> "$work/ours.txt"
+        end_programs
+        rm -rf "$work/hyperqueue"
+        mkdir "$work/hyperqueue"
+        (
+            cd "$work/hyperqueue"
+            on_loopback timeout --foreground -s KILL $PEER_TASKS_SECONDS_MAX "$peers_dir/hyperqueue/venv/bin/python" \
+                "$root/bench/peers/hyperqueue_jobs.py" "$work/hyperqueue" "$PROGRAMS" 4 /bin/true
+        ) > "$work/hyperqueue.log" 2>&1 || { echo "HyperQueue: not run: $(tail -n 1 "$work/hyperqueue.log")"; return 0; }
+        sed -n 's/^JOB .* rate=\([0-9]*\)$/\1/p' "$work/hyperqueue.log" >> "$work/theirs.txt"
+    done
+    ours=$(median < "$work/ours.txt") theirs=$(median < "$work/theirs.txt")
+    row "/bin/true, ours beside HyperQueue" "$ours" jobs/s -
+    row "/bin/true, HyperQueue, one worker of 4 slots" "$theirs" jobs/s -
+    row "/bin/true, ours / HyperQueue" "$(ratio "$ours" "$theirs")" times -
+    rm -rf "$work/hyperqueue"
 }
 
-# Our sort of the same rows on a server and two nodes of one slot each.
-sort_of_a_gigabyte() { # sort_of_a_gigabyte ROUNDS: the median
-    local count=$((PEER_ROWS * scale_percent / 100)) round
-    "$sailfish" tera gen --state "$work/embedded" --layout "$2" --rows "$count" --output "$work/rows" --overwrite --no-sync \
-        > /dev/null 2>&1
+checksum_of_sorted() { # ends the run where rows are out of order or missing
+    "$sailfish" tera validate --state "$work/embedded" "$work/sorted" > "$work/out" 2>&1 &&
+        grep -q "^Records: $((PEER_ROWS * scale_percent / 100))$" "$work/out" || { cat "$work/out" >&2; exit 1; }
+    awk '/^Checksum:/ { print $2 }' "$work/out"
+}
+
+# Our sort of the same rows on a server and two nodes of one slot each. Sets ours, the median, and checksum.
+sort_of_a_gigabyte() { # sort_of_a_gigabyte LAYOUT
+    local round
+    "$sailfish" tera gen --state "$work/embedded" --layout "$1" --rows $((PEER_ROWS * scale_percent / 100)) --output "$work/rows" \
+        --overwrite --no-sync > /dev/null 2>&1
     serve_data
-    for round in $(seq "$1"); do sort_in_cluster; done | median
+    for round in $(seq $PEER_ROUNDS); do sort_in_cluster; done > "$work/ours.txt"
     stop_data
+    ours=$(median < "$work/ours.txt")
+    checksum=$(checksum_of_sorted)
+    rm -rf "$work/sorted"
 }
 
 group_yarn() {
     have_peer Hadoop setup-hadoop.sh "$peers_dir/hadoop/lib/.version" || return 0
-    local ours theirs round
-    ours=$(sort_of_a_gigabyte $PEER_ROUNDS legacy)
+    local ours checksum theirs
+    sort_of_a_gigabyte legacy
+    rm -rf "$work/rows"
     export WORK_DIR=$work/hadoop
-    if ! "$root/bench/peers/hadoop-cluster.sh" start > "$work/out" 2>&1; then
-        echo "YARN: not run: $(tail -n 1 "$work/out")"
-        unset WORK_DIR
+    if "$root/bench/peers/hadoop-cluster.sh" start > "$work/out" 2>&1; then
+        RSS_TREE=no "$root/bench/peers/hadoop-yarn-terasort.sh" $((PEER_ROWS * scale_percent / 100)) 4 $PEER_ROUNDS \
+            > "$work/yarn.log" 2>&1 || tail -n 5 "$work/yarn.log" >&2
+        "$root/bench/peers/hadoop-cluster.sh" stop > "$work/out" 2>&1 || true
+    else
+        tail -n 3 "$work/out" >&2
+        : > "$work/yarn.log"
+    fi
+    unset WORK_DIR
+    rm -rf "$work/hadoop"
+    # TeraGen makes the rows that ours makes in this layout, so that the sums must be equal.
+    if [ "$(grep -c "^checksum[[:space:]]$checksum\$" "$work/yarn.log")" != $PEER_ROUNDS ]; then
+        echo "YARN: not run, or its checksums are not $checksum"
         return 0
     fi
-    for round in $(seq $PEER_ROUNDS); do
-        "$root/bench/peers/hadoop-yarn-terasort.sh" $((PEER_ROWS * scale_percent / 100)) 4 > "$work/yarn.log" 2>&1 ||
-            { tail -n 5 "$work/yarn.log" >&2; break; }
-        sed -n 's/^terasort TIME wall_s=\([0-9.]*\).*/\1/p' "$work/yarn.log"
-    done > "$work/yarn.txt"
-    "$root/bench/peers/hadoop-cluster.sh" stop > "$work/out" 2>&1 || true
-    unset WORK_DIR
-    [ -s "$work/yarn.txt" ] || { echo "YARN: not run"; return 0; }
-    theirs=$(median < "$work/yarn.txt")
-    row "tera sort 1 GB, two nodes" "$ours" s -
+    theirs=$(sed -n 's/^terasort TIME wall_s=\([0-9.]*\).*/\1/p' "$work/yarn.log" | median)
+    row "tera sort 1 GB, two nodes, beside YARN" "$ours" s -
     row "tera sort 1 GB, Hadoop on YARN and HDFS" "$theirs" s -
-    row "tera sort 1 GB, Hadoop on YARN and HDFS / ours" "$(echo "$theirs $ours" | awk '{ printf "%.1f", $1 / $2 }')" times 10
-    rm -rf "$work/rows" "$work/hadoop"
+    row "tera sort 1 GB, Hadoop on YARN and HDFS / ours" "$(ratio "$theirs" "$ours")" times 10
 }
 
 group_spark() {
     have_peer Spark setup-spark.sh "$peers_dir/spark/spark-home" || return 0
-    local ours theirs round
-    ours=$(sort_of_a_gigabyte $PEER_ROUNDS modern)
+    local ours checksum theirs round
+    sort_of_a_gigabyte modern
     cat "$work"/rows/part-* > "$work/rows.bin"
+    rm -rf "$work/rows"
     for round in $(seq $PEER_ROUNDS); do
-        WORK_DIR=$work/spark RSS_TREE=no EXEC_MEM=3g "$root/bench/peers/spark-run.sh" java standalone sort "$work/rows.bin" "$work/sorted" \
-            > "$work/spark.log" 2>&1 || { tail -n 5 "$work/spark.log" >&2; break; }
+        rm -rf "$work/sorted"
+        sync
+        cat "$work/rows.bin" > /dev/null
+        KEEP=1 WORK_DIR=$work/spark RSS_TREE=no EXEC_MEM=3g "$root/bench/peers/spark-run.sh" java standalone sort "$work/rows.bin" \
+            "$work/sorted" > "$work/spark.log" 2>&1 || { tail -n 5 "$work/spark.log" >&2; break; }
+        [ "$(checksum_of_sorted)" = "$checksum" ] || { echo "Spark: the checksum is not $checksum" >&2; break; }
         sed -n 's/^RUN wall_s=\([0-9.]*\).*/\1/p' "$work/spark.log"
     done > "$work/spark.txt"
-    [ -s "$work/spark.txt" ] || { echo "Spark standalone: not run"; return 0; }
+    rm -rf "$work/rows.bin" "$work/spark" "$work/sorted"
+    [ "$(wc -l < "$work/spark.txt")" = $PEER_ROUNDS ] || { echo "Spark standalone: not run"; return 0; }
     theirs=$(median < "$work/spark.txt")
+    row "tera sort 1 GB, two nodes, beside Spark" "$ours" s -
     row "tera sort 1 GB, Spark standalone" "$theirs" s -
-    row "tera sort 1 GB, Spark standalone / ours" "$(echo "$theirs $ours" | awk '{ printf "%.1f", $1 / $2 }')" times 4
-    rm -rf "$work/rows" "$work/rows.bin" "$work/spark" "$work/sorted"
+    row "tera sort 1 GB, Spark standalone / ours" "$(ratio "$theirs" "$ours")" times 4
 }

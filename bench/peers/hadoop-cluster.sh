@@ -64,6 +64,10 @@ conf() {
     p mapreduce.map.java.opts "-Xmx$((TASK_MB*3/4))m"
     p mapreduce.reduce.java.opts "-Xmx$((TASK_MB*3/4))m"
     p mapreduce.task.io.sort.mb ${SORT_MB:-200}
+    # Two slots: a second attempt, or a reduce task that waits for maps, would take one from work that can be done.
+    p mapreduce.map.speculative false
+    p mapreduce.reduce.speculative false
+    p mapreduce.job.reduce.slowstart.completedmaps 1.0
     p mapreduce.cluster.local.dir "$C/mr-local"
     echo '</configuration>'
   } > "$CONF/core-site.xml"

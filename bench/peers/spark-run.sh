@@ -28,13 +28,24 @@ if [ -z "${NS+x}" ]; then
   fi
 fi
 PIDS=()
-stop_all() { for p in "${PIDS[@]:-}"; do [ -n "$p" ] && kill "$p" 2>/dev/null || true; done; PIDS=(); }
+# Waits too: an executor that is still there would take from whatever is measured next.
+stop_all() {
+  local p
+  for p in "${PIDS[@]:-}"; do [ -z "$p" ] || kill "$p" 2>/dev/null || true; done
+  for p in "${PIDS[@]:-}"; do [ -z "$p" ] || wait "$p" 2>/dev/null || true; done
+  PIDS=()
+}
 trap stop_all EXIT
 if [ "$MASTER" = standalone ]; then
   $NS "$SPARK_HOME/bin/spark-class" org.apache.spark.deploy.master.Master --host 127.0.0.1 --port 17077 --webui-port 18081 > "$SPARK_LOG_DIR/master.log" 2>&1 & PIDS+=($!)
   for _ in $(seq 60); do $NS bash -c "exec 3<>/dev/tcp/127.0.0.1/17077" 2>/dev/null && break; sleep 0.5; done
   $NS "$SPARK_HOME/bin/spark-class" org.apache.spark.deploy.worker.Worker --host 127.0.0.1 --webui-port 18082 --cores 2 --memory 4g spark://127.0.0.1:17077 > "$SPARK_LOG_DIR/worker.log" 2>&1 & PIDS+=($!)
-  sleep 3
+  # Both log only warnings, so the master's page is asked whether the worker is known.
+  for _ in $(seq 60); do
+    $NS python3 -c 'import json, urllib.request as u; assert json.load(u.urlopen("http://127.0.0.1:18081/json/"))["aliveworkers"]' \
+      2>/dev/null && break
+    sleep 0.5
+  done
   MASTER=spark://127.0.0.1:17077
 fi
 rm -rf "$OUT"

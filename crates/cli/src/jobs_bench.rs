@@ -119,11 +119,13 @@ fn batch(args: &JobsBenchArgs, count: u64) -> JobBatch {
 async fn due(rate: Option<u64>, began: Instant, handed_in: u64) -> u64 {
     let Some(rate) = rate else { return u64::MAX };
     loop {
+        if handed_in > 0 {
+            tokio::time::sleep(OFFER_EVERY).await;
+        }
         let due = (began.elapsed().as_secs_f64() * rate as f64) as u64 + 1;
         if due > handed_in {
             return due - handed_in;
         }
-        tokio::time::sleep(OFFER_EVERY).await;
     }
 }
 

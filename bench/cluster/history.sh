@@ -1,0 +1,98 @@
+# Sourced by bench/cluster.sh: does the rate stay when the store has ten million jobs that are over? They are a thousand real ones,
+# copied in bulk.
+
+HISTORY_JOBS=10000000
+HISTORY_MODEL_JOBS=1000
+HISTORY_MEASURED_JOBS=200000
+HISTORY_ROUNDS=3
+# Of PostgreSQL with its log; SQLite needs half.
+HISTORY_BYTES_PER_JOB=3500
+
+measured_rate() { # measured_rate SERVER_OPTION...: no-op jobs a second, appended to the file rates
+    serve "$@"
+    "$sailfish" bench jobs --server "$url" --jobs $((HISTORY_MEASURED_JOBS * scale_percent / 100)) > "$work/out"
+    stop_server
+    rate_of >> "$rates"
+}
+
+# All are there, those that are listed and one in the middle of the copies can be looked at.
+check_history() { # check_history COUNT
+    [ "$("$sailfish" state --server "$url" --json "select count(*) as jobs from jobs" | tr -dc '0-9')" = "$1" ] ||
+        { echo "history: there are not $1 jobs" >&2; exit 1; }
+    "$sailfish" jobs --server "$url" > "$work/out" 2>&1 && [ "$(grep -c succeeded "$work/out")" = 20 ] &&
+        "$sailfish" show --server "$url" $(($1 / 2)) > "$work/out" 2>&1 && grep -q succeeded "$work/out" ||
+        { cat "$work/out" >&2; exit 1; }
+}
+
+# OPTIONS_OF, LOAD and FORGET are functions: the server's options for the store `full` or `empty`, loading so many copies into the full
+# one, and making one empty.
+compare_history() { # compare_history NAME OPTIONS_OF LOAD FORGET
+    local name=$1 options_of=$2 load=$3 forget=$4 round began count=$((HISTORY_JOBS * scale_percent / 100)) rates
+    serve $($options_of full)
+    "$sailfish" bench jobs --server "$url" --jobs $HISTORY_MODEL_JOBS > "$work/out"
+    stop_server
+    $load $((count / HISTORY_MODEL_JOBS - 1)) > "$work/load.txt" 2>&1 || { tail -n 5 "$work/load.txt" >&2; exit 1; }
+    sync
+    began=$(date +%s.%N)
+    serve $($options_of full)
+    row "server up, $count jobs in the history, $name" "$(echo "$(date +%s.%N) $began" | awk '{ printf "%.2f", $1 - $2 }')" s -
+    check_history "$count"
+    stop_server
+    : > "$work/empty.txt"
+    : > "$work/full.txt"
+    for round in $(seq $HISTORY_ROUNDS); do
+        $forget empty
+        rates=$work/empty.txt measured_rate $($options_of empty)
+        rates=$work/full.txt measured_rate $($options_of full)
+    done
+    row "no-op jobs, empty history, $name" "$(median < "$work/empty.txt")" jobs/s -
+    row "no-op jobs, $count in the history, $name" "$(median < "$work/full.txt")" jobs/s -
+    row "no-op jobs, with history / empty, $name" \
+        "$(echo "$(median < "$work/full.txt") $(median < "$work/empty.txt")" | awk '{ printf "%.2f", $1 / $2 }')" times 0.9
+}
+
+sqlite_options() { echo "--state $work/history-$1"; }
+sqlite_load() { # sqlite_load COPIES
+    python3 - "$work/history-full/sailfish.db" "$1" "$root/bench/cluster/history-sqlite.sql" <<'PYTHON'
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1], isolation_level=None)
+database.execute("CREATE TEMP TABLE asked AS SELECT ? AS copies", (int(sys.argv[2]),))
+database.executescript(open(sys.argv[3]).read())
+assert database.execute("SELECT count(*) FROM jobs WHERE cleaned_ns IS NULL").fetchone() == (0,)
+database.close()
+PYTHON
+}
+sqlite_forget() { rm -rf "$work/history-$1"; }
+
+postgres_options() { echo "--state $work/history-$1 --database ${postgres_url%/*}/history_$1"; }
+postgres_sql() { # postgres_sql DATABASE PSQL_OPTION...
+    local database=$1
+    shift
+    "$postgres_programs/psql" -X -q -v ON_ERROR_STOP=1 "${postgres_url%/*}/$database" "$@"
+}
+postgres_load() { postgres_sql history_full -v copies="$1" -f "$root/bench/cluster/history-postgres.sql"; }
+postgres_forget() {
+    rm -rf "$work/history-$1"
+    postgres_sql postgres -c "DROP DATABASE IF EXISTS history_$1" -c "CREATE DATABASE history_$1" > "$work/log.txt" 2>&1 ||
+        { cat "$work/log.txt" >&2; exit 1; }
+}
+
+group_history() {
+    local needed=$((HISTORY_JOBS * scale_percent / 100 * HISTORY_BYTES_PER_JOB / 1000000000))
+    local free
+    # The smaller one, where they lie on two file systems.
+    free=$(df -Pk "$work" "${TMPDIR:-/tmp}" | awk 'NR > 1 { print int($4 * 1024 / 1e9) }' | sort -n | head -n 1)
+    if [ "$free" -lt "$needed" ]; then
+        echo "history: not run, it needs $needed GB and there are $free"
+        return 0
+    fi
+    compare_history SQLite sqlite_options sqlite_load sqlite_forget
+    rm -rf "$work/history-full" "$work/history-empty"
+    if postgres_start "$work" shared_buffers=1GB max_wal_size=8GB; then
+        postgres_forget full
+        compare_history PostgreSQL postgres_options postgres_load postgres_forget
+        postgres_stop
+    else
+        echo "history, PostgreSQL: not run"
+    fi
+}
