@@ -7,8 +7,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-/// Memory of a node, and of the jobs of tests, which must not follow from the machine.
+/// Memory of the jobs of tests, which must not follow from the machine.
 pub const CLUSTER_MEMORY: &str = "256M";
+
+/// Memory of a node for all its jobs: four of those of tests at once.
+pub const NODE_MEMORY: &str = "1G";
 
 /// A server in a sandbox and the nodes that work for it.
 pub struct Cluster {
@@ -140,7 +143,7 @@ impl Cluster {
     /// Those of the node that is started as this one, counting from 0.
     fn node_args(&self, number: u32, more: &[&str]) -> Vec<OsString> {
         let (name, rack) = (format!("node-{number}"), &self.racks[number as usize]);
-        let own = ["node", "--server", &self.url, "--slots", "2", "--memory", CLUSTER_MEMORY];
+        let own = ["node", "--server", &self.url, "--slots", "2", "--memory", NODE_MEMORY];
         let own = own.into_iter().chain(["--name", &name, "--rack", rack]);
         let mut args: Vec<OsString> = own.chain(more.iter().copied()).map(OsString::from).collect();
         args.extend(["--disk".into(), self.node_disk(number).into_os_string()]);

@@ -40,7 +40,7 @@ mod tera_rows;
 
 pub use binary::sailfish_binary;
 pub use clock::WrongClock;
-pub use cluster::{CLUSTER_MEMORY, Cluster};
+pub use cluster::{CLUSTER_MEMORY, Cluster, NODE_MEMORY};
 pub use compressed::{bzip2, gzip, unpacked, xz, zstd};
 pub use corpus::corpus;
 pub use faulting::{SmallDisk, Watched, left_on_small_disks, with_small_disks};

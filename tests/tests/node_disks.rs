@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 /// More than the memory for chunks of a job with `--memory 64M`.
 const LARGE_BYTES: usize = 72 << 20;
+const SMALL_BYTES: usize = 4 << 20;
 
 /// A cluster without nodes, and text in four files that hardly shrinks.
 fn set_up(bytes: usize) -> (Cluster, Vec<u8>) {
@@ -25,7 +26,8 @@ fn set_up(bytes: usize) -> (Cluster, Vec<u8>) {
     (cluster, text)
 }
 
-/// A node in a place where file systems are mounted, with these disks, and then perhaps one of its own.
+/// A node in a place where file systems are mounted, with these disks, and then perhaps one of its own. One without has a
+/// single slot, so that nothing runs there beside a program that hangs.
 fn add_node(cluster: &mut Cluster, mounts: &Mounts, disks: &[&PathBuf], own: bool) {
     cluster.add_node_inside(mounts, |args| {
         // Last stands the disk that a test node has.
@@ -33,8 +35,11 @@ fn add_node(cluster: &mut Cluster, mounts: &Mounts, disks: &[&PathBuf], own: boo
         for disk in disks {
             args.extend(["--disk".into(), disk.as_os_str().to_os_string()]);
         }
+        let slots = args.iter().position(|arg| arg == "--slots").expect("a test node says how many");
         if own {
             args.extend(own_disk);
+        } else {
+            args[slots + 1] = "1".into();
         }
     });
 }
@@ -105,6 +110,44 @@ fn a_node_with_another_disk_goes_on_when_one_is_full() {
     mounts.small_disk(&small, "size=2m");
     add_node(&mut cluster, &mounts, &[&small], true);
     start(&cluster, "out", &[]).wait().expect_success();
+    assert_sorted(&cluster, "out", &text);
+}
+
+/// Reading goes on where writing does not: what lies there is moved by nobody, so the other disk takes the rest.
+#[test]
+fn a_disk_that_becomes_read_only_leaves_the_rest_to_another() {
+    let Some(mounts) = Mounts::start("a disk that becomes read-only beside another one") else { return };
+    let (mut cluster, text) = set_up(LARGE_BYTES);
+    let failing = cluster.sandbox.path("failing");
+    mounts.small_disk(&failing, "size=400m");
+    add_node(&mut cluster, &mounts, &[&failing], true);
+    let (mut here, mut go, program) = hangs_once(&cluster);
+    let job = start(&cluster, "out", &["--mapper", &program]);
+    assert_eq!(here.read_line(), "here");
+    mounts.make_read_only(&failing);
+    cluster.ask_until(&["nodes", "--json"], |nodes| nodes.contains("\"read_only\""));
+    go.write_line("go on");
+    job.wait().expect_success();
+    assert_sorted(&cluster, "out", &text);
+}
+
+#[test]
+fn a_node_whose_only_disk_becomes_read_only_leaves_the_job_to_the_others() {
+    let Some(mounts) = Mounts::start("a node whose disk becomes read-only in the middle of a job") else {
+        return;
+    };
+    let (mut cluster, text) = set_up(SMALL_BYTES);
+    let failing = cluster.sandbox.path("failing");
+    mounts.small_disk(&failing, "size=400m");
+    add_node(&mut cluster, &mounts, &[&failing], false);
+    let (mut here, mut go, program) = hangs_once(&cluster);
+    let job = start(&cluster, "out", &["--mapper", &program]);
+    assert_eq!(here.read_line(), "here");
+    mounts.make_read_only(&failing);
+    add_node(&mut cluster, &mounts, &[], true);
+    cluster.ask_until(&["nodes", "--json"], |nodes| nodes.contains("\"read_only\""));
+    go.write_line("go on");
+    job.wait().expect_success();
     assert_sorted(&cluster, "out", &text);
 }
 

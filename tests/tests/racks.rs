@@ -1,7 +1,7 @@
 //! A cluster over a real network, each node on a machine of its own: a link is cut and mended, another one is slow. Nothing
 //! listens on a loopback address there, so the server has tokens and TLS.
 
-use blackbox::{CLUSTER_MEMORY, Fifo, Finished, Racks, Running, Sandbox, corpus};
+use blackbox::{CLUSTER_MEMORY, Fifo, Finished, NODE_MEMORY, Racks, Running, Sandbox, corpus};
 use std::process::Command;
 
 const LOOKS_MAX: u32 = 5_000;
@@ -42,7 +42,7 @@ impl World {
         let (name, rack) = (format!("machine-{machine}"), format!("rack-{}", machine % 2));
         let mut command = self.sandbox.sailfish();
         command.args(["node", "--server", &World::url(), "--token-file", "node.token", "--listen", &address]);
-        command.args(["--slots", "2", "--memory", CLUSTER_MEMORY, "--name", &name, "--rack", &rack]);
+        command.args(["--slots", "2", "--memory", NODE_MEMORY, "--name", &name, "--rack", &rack]);
         command.arg("--disk").arg(self.sandbox.path(&name));
         let node = Running::start(&mut self.racks.machine(machine, &self.sandbox, &command));
         node.wait_for_stderr("joined");

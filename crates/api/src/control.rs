@@ -168,7 +168,7 @@ pub struct NodeInfo {
     pub name: String,
     pub rack: String,
     pub slots: u32,
-    /// For the buffers of one job.
+    /// For the buffers of all jobs that run there at once.
     pub memory_bytes: u64,
     /// Of its processor, as in `x86_64`.
     pub architecture: String,
@@ -383,7 +383,7 @@ impl ClusterStatus {
         self.nodes.iter().filter(|node| node.state == NodeState::Up)
     }
 
-    /// Memory that every node has for a job; None without nodes.
+    /// Memory that every node has for jobs; None without nodes.
     pub fn memory_bytes(&self) -> Option<u64> {
         self.working().map(|node| node.info.memory_bytes).min()
     }

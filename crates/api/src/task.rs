@@ -64,6 +64,12 @@ pub struct RunTask {
     /// What nodes fetch: of `files`, and the program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shipped: Vec<ShippedFile>,
+    /// In a cluster: so much of a node's memory for jobs is this one's while it runs. Nobody looks how much it takes.
+    #[serde(default, skip_serializing_if = "is_none_left_out")]
+    pub memory_bytes: u64,
+    /// In a cluster: the architecture of its node, as in `x86_64`; None: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<String>,
 }
 
 /// Most times that the program of a one-task job is run again.

@@ -262,7 +262,8 @@ pub struct RunArgs {
     /// Name of the job [default: that of the output]
     #[arg(long)]
     pub name: Option<String>,
-    /// Budget of the engine's own buffers, at least 64M [default: half of the machine or control group]
+    /// Budget of the engine's own buffers, at least 64M [default: half of the machine or control group; with --server a
+    /// quarter of what each node has for jobs]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
     /// Tasks that run at once, 1 to 1024 [default: one per core]

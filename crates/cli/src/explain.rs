@@ -38,6 +38,9 @@ pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
     };
     let attempts: Vec<&PlacedAttempt> =
         placements.attempts.iter().filter(|attempt| chosen.has(attempt)).collect();
+    if let Some(waits_for) = &placements.waits_for {
+        return Ok(print(&format!("nothing of it runs: {waits_for}\n"))?);
+    }
     if attempts.is_empty() {
         return Ok(print("no attempt of it has been started yet: no slot was free that might run it\n")?);
     }

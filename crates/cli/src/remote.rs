@@ -16,16 +16,22 @@ use api::control::{JobOutcome, JobProgress, JobSubmission};
 use api::kept::KeptPlace;
 use client::Blocking;
 use ids::JobId;
+use mapreduce::layout::MEMORY_BYTES_MIN;
 use node::NodeProgress;
 use program::Programs;
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
-/// Memory that every node has for a job, and the slots of all.
+/// Jobs that say nothing of their memory run beside so many others.
+const JOBS_AT_ONCE: u64 = 4;
+
+/// Memory for a job that says nothing of it: a share of what every node has for jobs. And the slots of all nodes.
 pub fn resources(site: &Site) -> Result<(u64, u32), Failure> {
     let status = site.connect()?.run(async |client| client.cluster().await).map_err(Failure::from_client)?;
     let missing = || format!("no node works for the server at {} yet", site.url);
     let memory_bytes = status.memory_bytes().with_context(missing).map_err(Failure::refused)?;
+    // Others want to run beside it.
+    let memory_bytes = (memory_bytes / JOBS_AT_ONCE).max(MEMORY_BYTES_MIN);
     Ok((memory_bytes, status.slots().max(1)))
 }
 

@@ -5,7 +5,7 @@ use crate::connect::CredentialArgs;
 use crate::exit::{FAILED, Failure, INTERRUPTED};
 use crate::interrupt::Interrupt;
 use crate::terminal::{ErrorLines, print, tell};
-use crate::{machine, paths, plan, shipping, store};
+use crate::{machine, memory_size, paths, plan, shipping, store};
 use anyhow::{Context, anyhow, ensure};
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, JobOutcome, SubmittedBatch};
 use api::task::{RUN_RETRIES_MAX, RunTask};
@@ -47,6 +47,13 @@ pub struct SubmitArgs {
     /// Jobs of a higher priority go first
     #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
     pub priority: i32,
+    /// With --server: run it only where so much of a node's memory for jobs is free, and keep that from others while it runs;
+    /// nobody looks how much it really takes [default: 0]
+    #[arg(long, value_name = "SIZE", requires = "server")]
+    pub memory: Option<String>,
+    /// With --server: run it only on nodes of this architecture, as in x86_64 or aarch64
+    #[arg(long, value_name = "NAME", requires = "server")]
+    pub arch: Option<String>,
     /// Sets a variable of the program's environment, NAME=VALUE; may be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
@@ -96,6 +103,7 @@ fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
         ensure!(Path::new(&absolute).exists(), "there is no program {}", words[0]);
         words[0] = absolute;
     }
+    let memory = args.memory.as_deref().map(memory_size::parse).transpose().context("--memory")?;
     let mut env = Vec::new();
     for pair in &args.env {
         let (name, value) = pair.split_once('=').ok_or_else(|| anyhow!("--env {pair}: give NAME=VALUE"))?;
@@ -113,6 +121,8 @@ fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
             retries: args.retries,
             files: files.clone(),
             shipped: Vec::new(),
+            memory_bytes: memory.unwrap_or(0),
+            architecture: args.arch.clone(),
         }
     };
     Ok((0..args.count).map(task).collect())

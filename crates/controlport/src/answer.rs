@@ -110,6 +110,8 @@ impl From<ServerError> for Problem {
             | ServerError::OutputNotADirectory { .. }
             | ServerError::OutputHoldsWhatTheJobNeeds { .. }
             | ServerError::OutsideRoots(_)
+            | ServerError::FitsNowhere { .. }
+            | ServerError::NoSuchArchitecture { .. }
             | ServerError::OutputUnusable { .. }
             | ServerError::DirectoryUnwritable { .. }
             | ServerError::Object(_)

@@ -66,7 +66,8 @@ pub(crate) async fn placements(
     if port.store.job(job).await?.is_none() {
         return Err(ServerError::UnknownJob { job }.into());
     }
-    Ok(Message(server::job_placements(&port.store, job).await?))
+    let placements = server::job_placements(&port.store, job).await?;
+    Ok(Message(JobPlacements { waits_for: port.server.job_waits_for(job).await?, ..placements }))
 }
 
 #[utoipa::path(

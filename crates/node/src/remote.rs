@@ -6,6 +6,7 @@ use crate::record_data::{OtherNodes, RecordData, chunk_hosts};
 use crate::shipped_files::JobFiles;
 use api::control::AttemptEnd;
 use api::kept::KeptDir;
+use api::machine::NodeReport;
 use api::task::RunTask;
 use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure};
 use client::NodeLink;
@@ -224,6 +225,10 @@ impl Control for Remote {
         loop {
             if let Some(finished) = &finished {
                 self.forget_single(finished.attempt.task.job);
+                if finished.outcome.as_ref().is_err_and(|failure| failure.blame == Blame::Environment) {
+                    // If a disk is why, the server knows before it decides where the task goes next.
+                    self.link.report(NodeReport { disks: self.disks.look(), ..NodeReport::default() });
+                }
             }
             let order = self.link.pull(slot, finished.take().map(attempt_end))?;
             let (attempt, job) = (order.attempt, order.attempt.task.job);

@@ -4,7 +4,7 @@ use crate::Shared;
 use crate::failure::file_failure;
 use crate::job_data::JobData;
 use crate::streaming_env::{self, TaskPlace};
-use api::{FileLink, Function, JobSpec, TaskFailure};
+use api::{Blame, FileLink, Function, JobSpec, TaskFailure};
 use ids::AttemptKey;
 use program::FunctionContext;
 use std::collections::BTreeSet;
@@ -27,12 +27,10 @@ impl WorkDir {
         functions: &[Option<&Function>],
     ) -> Result<Self, TaskFailure> {
         let name = format!("work-{}-{}-{}", attempt.task.stage.0, attempt.task.task.0, attempt.attempt.0);
-        let path = job.run.disk_dirs[0].join(name);
         if !functions.iter().flatten().any(|function| matches!(function, Function::Command { .. })) {
-            return Ok(Self { path, created: false });
+            return Ok(Self { path: job.run.disk_dirs[0].join(name), created: false });
         }
-        std::fs::create_dir_all(&path).map_err(|error| file_failure("create", &path, error))?;
-        let work_dir = Self { path, created: true };
+        let work_dir = Self { path: create_on_one_of(&job.run.disk_dirs, &name)?, created: true };
         for file in &job.run.spec.files {
             let name = file.file_name().unwrap_or(file.as_os_str());
             let link = work_dir.path.join(name);
@@ -74,6 +72,22 @@ impl Drop for WorkDir {
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }
+}
+
+/// Makes a directory on the first disk that takes it.
+fn create_on_one_of(disk_dirs: &[PathBuf], name: &str) -> Result<PathBuf, TaskFailure> {
+    let mut first_failure = None;
+    for dir in disk_dirs {
+        let path = dir.join(name);
+        match std::fs::create_dir_all(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) => {
+                first_failure = first_failure.or_else(|| Some(file_failure("create", &path, error)))
+            }
+        }
+    }
+    Err(first_failure
+        .unwrap_or_else(|| TaskFailure::new(Blame::Engine, "a node has no disk for its programs")))
 }
 
 /// Inputs that are named one by one in the rules of a sandbox; of more, their directories are.

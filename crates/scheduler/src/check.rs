@@ -16,7 +16,10 @@ pub fn sanity_check(state: &State) {
         let stage = &job.stages[usize::from(job.current.0)];
         let waits = |task: &Task| match &task.placement {
             _ if job.phase != Phase::Running || !task.queued || task.winner.is_some() => false,
-            Placement::Anywhere => !state.free_slots.is_empty(),
+            _ if state.line.contains(id) => false,
+            // Whether it may have one of them depends on who else waits, and how long.
+            Placement::Anywhere if !job.claim.needs.is_nothing() && !job.claim.needs.everywhere => false,
+            Placement::Anywhere => state.free_slots.iter().any(|slot| state.shares(slot.node)),
             Placement::On(node) => {
                 state.free_slots.first_of(*node).is_some() || state.draining_slots.first_of(*node).is_some()
             }
@@ -29,6 +32,7 @@ pub fn sanity_check(state: &State) {
     let user_jobs: u32 = state.users.values().map(|user| user.jobs).sum();
     assert_eq!(user_jobs as usize, state.jobs.len(), "jobs of users are miscounted");
     assert_eq!(user_running, counted, "running attempts of users are miscounted");
+    check_memory(state);
     let misplaced = |slot: &&crate::Slot| state.draining.contains(&slot.node);
     assert!(!state.free_slots.iter().any(|slot| misplaced(&slot)), "a node that drains is offered work");
     assert!(state.draining_slots.iter().all(|slot| misplaced(&slot)), "a node that works is kept idle");
@@ -40,6 +44,23 @@ pub fn sanity_check(state: &State) {
         let busy = state.jobs.values().flat_map(|job| job.running.values()).any(|each| each.slot == *slot);
         assert!(!busy, "{slot:?} waits and runs");
     }
+}
+
+fn check_memory(state: &State) {
+    let with_memory = state.jobs.values().filter(|job| job.has_memory);
+    let held_bytes: u64 = with_memory.map(|job| job.claim.needs.memory_bytes).sum();
+    assert_eq!(held_bytes, state.held_bytes, "the memory of jobs on all nodes is miscounted");
+    for (node, room) in &state.rooms {
+        let there = |job: &Job| {
+            let here = job.running.values().filter(|running| running.slot.node == *node).count() as u64;
+            if job.claim.needs.everywhere { 0 } else { here * job.claim.needs.memory_bytes }
+        };
+        let ran_bytes: u64 = state.jobs.values().map(there).sum();
+        assert_eq!(ran_bytes, room.ran_bytes, "the memory of attempts on {node} is miscounted");
+    }
+    let waits = |id: &JobId| state.jobs.get(id).is_some_and(|job| !job.has_memory && job.running.is_empty());
+    assert!(state.line.iter().all(waits), "a job in line runs, or is gone");
+    assert!(state.kept.is_none_or(|(job, _)| state.jobs.contains_key(&job)), "a node is kept for nobody");
 }
 
 fn check_job(id: JobId, job: &Job) {

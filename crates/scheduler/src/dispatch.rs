@@ -11,11 +11,18 @@ use ids::{AttemptKey, AttemptNumber, JobId, NodeId, TaskIndex, TaskKey};
 pub(crate) fn dispatch(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos) {
     state.let_far_tasks_go(now);
     state.raise_those_who_wait(now);
-    while !(state.anywhere.is_empty() && state.far.is_empty()) {
+    while !(state.anywhere.is_empty() && state.far.is_empty() && state.needy.is_empty()) {
         let Some(slot) = state.free_slots.first() else { break };
-        // Nothing for this one is nothing for anybody: only tasks bound to other nodes are left.
-        let Some((job, task)) = choose(state, slot.node) else { break };
-        start(state, outbox, job, task, slot, now);
+        match choose(state, slot.node, now) {
+            Some((job, task)) => start(state, outbox, job, task, slot, now),
+            // Nothing for this one is nothing for anybody, where nodes do not differ: only tasks bound to others are left.
+            None => {
+                if std::mem::take(&mut state.look_everywhere) || !state.shares(slot.node) {
+                    state.woken.extend(state.free_slots.nodes());
+                }
+                break;
+            }
+        }
     }
     for node in std::mem::take(&mut state.woken) {
         let drains = state.draining.contains(&node);
@@ -24,14 +31,14 @@ pub(crate) fn dispatch(state: &mut State, outbox: &mut impl Outbox, now: UnixNan
             false => state.free_slots.first_of(node),
         };
         while let Some(slot) = waiting(state) {
-            let Some((job, task)) = choose(state, node) else { break };
+            let Some((job, task)) = choose(state, node, now) else { break };
             start(state, outbox, job, task, slot, now);
         }
     }
     // Slots first: what waits at one node could run at once in a slot of another.
     while state.free_slots.is_empty()
         && let Some(place) = state.places.first()
-        && let Some((job, task)) = choose(state, place.node)
+        && let Some((job, task)) = choose(state, place.node, now)
         && state.jobs[&job].is_one_task()
     {
         start(state, outbox, job, task, place, now);
@@ -39,10 +46,10 @@ pub(crate) fn dispatch(state: &mut State, outbox: &mut impl Outbox, now: UnixNan
 }
 
 /// The job with the best claim that has a task for the node, and this task.
-fn choose(state: &mut State, node: NodeId) -> Option<(JobId, TaskIndex)> {
+fn choose(state: &mut State, node: NodeId, now: UnixNanos) -> Option<(JobId, TaskIndex)> {
     let drains = state.draining.contains(&node);
     loop {
-        let (standing, user, queue) = best_claim(state, node, drains)?;
+        let (standing, user, queue) = best_claim(state, node, drains, now)?;
         let (level, _, id) = standing;
         let job = state.jobs.get_mut(&id).filter(|job| job.phase == Phase::Running);
         let is_current = job.as_ref().is_some_and(|job| job.level == level.0);
@@ -73,14 +80,17 @@ fn choose(state: &mut State, node: NodeId) -> Option<(JobId, TaskIndex)> {
 
 /// The best claim over the three kinds of queues, or over that of the node alone; among equals a task near its data
 /// goes first.
-fn best_claim(state: &State, node: NodeId, drains: bool) -> Option<(Standing, u64, Queue)> {
+fn best_claim(state: &State, node: NodeId, drains: bool, now: UnixNanos) -> Option<(Standing, u64, Queue)> {
+    // Where a node takes no part in jobs with data everywhere, what any other node can do is left to these.
+    let is_left_out = drains || !state.shares(node);
     let near = state.near.get(&node).map(|claims| (claims, Queue::Of(node)));
     let others = [(&state.anywhere, Queue::Anywhere), (&state.far, Queue::Far)];
-    let all = near.into_iter().chain(others.into_iter().filter(|_| !drains));
+    let all = near.into_iter().chain(others.into_iter().filter(|_| !is_left_out));
     let best = all.filter_map(|(claims, queue)| {
         claims.best(&state.users).map(|(standing, user)| (standing, user, queue))
     });
-    best.min_by_key(|(standing, _, _)| *standing)
+    let needy = (!drains && !state.needy.is_empty()).then(|| state.best_needy(node, now)).flatten();
+    best.chain(needy).min_by_key(|(standing, _, _)| *standing)
 }
 
 fn start(
@@ -112,6 +122,7 @@ fn start(
     let served = &mut state.users.entry(job.claim.user).or_default().served;
     let user_running = served.running;
     (served.running, served.last_start) = (served.running + 1, state.starts);
+    state.attempt_memory(id, slot.node, true);
     state.begin_wait(id, now);
     if place == WhyHere::NearData {
         state.keep_far_tasks(id, now);
@@ -126,8 +137,12 @@ fn start(
 impl State {
     /// Tasks wait in queues of the current stage of a job: its claims stand where they can be found.
     pub(crate) fn claim(&mut self, id: JobId, now: UnixNanos) {
+        if self.must_wait_for_memory(id, now) {
+            return;
+        }
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let (level, user, current) = (job.level, job.claim.user, job.current);
+        let needs = job.claim.needs;
         let opened = std::mem::take(&mut job.stage(current).ready.opened);
         for queue in opened {
             match queue {
@@ -136,7 +151,11 @@ impl State {
                     self.claims_mut(queue).insert(level, user, id);
                     self.woken.insert(node);
                 }
-                Queue::Anywhere => self.claims_mut(queue).insert(level, user, id),
+                Queue::Anywhere | Queue::Needy(_) => {
+                    let queue = queue.for_needs(needs);
+                    self.look_everywhere |= queue != Queue::Anywhere;
+                    self.claims_mut(queue).insert(level, user, id);
+                }
             }
         }
         let job = &self.jobs[&id];
@@ -150,14 +169,20 @@ impl State {
             Queue::Anywhere => &mut self.anywhere,
             Queue::Far => &mut self.far,
             Queue::Of(node) => self.near.entry(node).or_default(),
+            Queue::Needy(needs) => self.needy.entry(needs).or_default(),
         }
     }
 
-    fn forget_if_empty(&mut self, queue: Queue) {
+    pub(crate) fn forget_if_empty(&mut self, queue: Queue) {
         if let Queue::Of(node) = queue
             && self.near.get(&node).is_some_and(crate::claims::Claims::is_empty)
         {
             self.near.remove(&node);
+        }
+        if let Queue::Needy(needs) = queue
+            && self.needy.get(&needs).is_some_and(crate::claims::Claims::is_empty)
+        {
+            self.needy.remove(&needs);
         }
     }
 
@@ -239,11 +264,11 @@ impl State {
             return;
         }
         job.level = level;
-        let (user, current) = (job.claim.user, job.current);
+        let (user, current, needs) = (job.claim.user, job.current, job.claim.needs);
         let far_may_go = job.far_due.is_none();
         for queue in job.stage(current).queues_with_waiting() {
             if queue != Queue::Far || far_may_go {
-                self.claims_mut(queue).insert(level, user, id);
+                self.claims_mut(queue.for_needs(needs)).insert(level, user, id);
             }
         }
     }

@@ -21,6 +21,7 @@ mod check;
 mod claims;
 mod dispatch;
 mod losses;
+mod memory;
 mod reactor;
 mod ready;
 mod recovery;
@@ -28,6 +29,7 @@ mod slots;
 mod state;
 
 pub use check::sanity_check;
+pub use memory::{MEMORY_PATIENCE_NS, left_out, wait_of};
 pub use reactor::handle;
 pub use state::{StageCounts, State, has_jobs, stage_counts};
 
@@ -110,6 +112,41 @@ pub struct Claim {
     /// Any number that is the user's alone.
     pub user: u64,
     pub priority: i32,
+    pub needs: Needs,
+}
+
+/// What a job needs of nodes, besides a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Needs {
+    /// Of what a node has for the buffers of jobs.
+    pub memory_bytes: u64,
+    /// Any number that is the architecture's alone; None: any.
+    pub architecture: Option<u32>,
+    /// Whether the job holds its memory on every node from its first start to its end, because its data may lie on each; else
+    /// on the node of an attempt, while that runs. Goes with no architecture.
+    pub everywhere: bool,
+}
+
+impl Needs {
+    /// Whether any node with a free slot will do.
+    pub fn is_nothing(&self) -> bool {
+        self.memory_bytes == 0 && self.architecture.is_none()
+    }
+}
+
+/// Why nothing of a job runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    pub needs: Needs,
+    /// Nodes that work.
+    pub nodes: u32,
+    /// Those that could run it if nobody else did.
+    pub nodes_large_enough: u32,
+    /// By jobs that hold memory on all nodes, on each of them; and how many jobs these are.
+    pub held_bytes: u64,
+    pub jobs_with_memory: u32,
+    /// Older jobs that wait to be let in.
+    pub before: u32,
 }
 
 /// What happened.
@@ -149,6 +186,13 @@ pub enum Event {
         job: JobId,
         stage: StageIndex,
     },
+    /// A node is there, before its slots ask. What jobs need is compared with what it has; a node of which this was never
+    /// said has everything.
+    NodeCame {
+        node: NodeId,
+        memory_bytes: u64,
+        architecture: u32,
+    },
     /// A slot asks for work. It asks again after each attempt.
     SlotFree {
         slot: Slot,
@@ -177,8 +221,12 @@ pub enum Event {
     AttemptLost {
         attempt: AttemptKey,
     },
-    /// A node is being emptied: from now on its slots get only tasks that can run nowhere else.
+    /// A node is being emptied, or cannot write: from now on its slots get only tasks that can run nowhere else.
     NodeDraining {
+        node: NodeId,
+    },
+    /// It works as before.
+    NodeResumes {
         node: NodeId,
     },
     /// A node is gone: its slots ask no more, its attempts are lost.

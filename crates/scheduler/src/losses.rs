@@ -6,6 +6,7 @@ use crate::{Action, Outbox, UnixNanos};
 use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 
 pub(crate) fn on_node_lost(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, node: NodeId) {
+    state.remove_room(node);
     state.free_slots.remove_node(node);
     state.draining_slots.remove_node(node);
     state.places.remove_node(node);

@@ -26,6 +26,9 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
             on_stage_expanded(state, outbox, now, job, stage, tasks);
         }
         Event::StageRefused { job, stage } => on_stage_refused(state, outbox, job, stage),
+        Event::NodeCame { node, memory_bytes, architecture } => {
+            state.add_room(node, memory_bytes, architecture);
+        }
         Event::SlotFree { slot } => on_slot_free(state, slot),
         Event::PlacesFree { node, places } => on_places_free(state, node, places),
         Event::SlotGone { slot } => {
@@ -42,14 +45,20 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
             state.claim(attempt.task.job, now);
         }
         Event::NodeDraining { node } => on_node_draining(state, node),
+        Event::NodeResumes { node } => on_node_resumes(state, node),
         Event::NodeLost { node } => on_node_lost(state, outbox, now, node),
         Event::ResultsLost { job, stage, tasks } => {
             on_results_lost(state, outbox, job, stage, &tasks);
             state.claim(job, now);
         }
-        Event::Tick => {}
+        Event::Tick => {
+            state.keep_a_node(now);
+            // Who waits may have become the first in line, or waits too long now to be passed.
+            (state.room_changed, state.look_everywhere) = (true, true);
+        }
         Event::JobCancelled { job } => on_job_cancelled(state, outbox, job),
     }
+    state.admit(now);
     dispatch(state, outbox, now);
 }
 
@@ -119,9 +128,31 @@ fn on_node_draining(state: &mut State, node: NodeId) {
         return;
     }
     state.places.remove_node(node);
+    state.keep_for_nobody(|_, kept| kept == node);
+    state.room_changed = true;
     while let Some(slot) = state.free_slots.first_of(node) {
         state.free_slots.remove(slot);
         state.draining_slots.insert(slot);
+    }
+    state.woken.insert(node);
+}
+
+fn on_node_resumes(state: &mut State, node: NodeId) {
+    if !state.draining.remove(&node) {
+        return;
+    }
+    state.room_changed = true;
+    while let Some(slot) = state.draining_slots.first_of(node) {
+        state.draining_slots.remove(slot);
+        state.free_slots.insert(slot);
+    }
+    // What is near it left its queue in the meantime.
+    let State { jobs, line, near, .. } = state;
+    for (id, job) in jobs.iter_mut().filter(|(id, job)| job.phase == Phase::Running && !line.contains(id)) {
+        let (level, user, current) = (job.level, job.claim.user, job.current);
+        if job.stage(current).refill(node) {
+            near.entry(node).or_default().insert(level, user, *id);
+        }
     }
     state.woken.insert(node);
 }
@@ -132,14 +163,13 @@ pub(crate) fn take_off(state: &mut State, attempt: AttemptKey) -> bool {
     if job.lost.remove(&attempt) {
         return true;
     }
-    if job.running.remove(&attempt).is_none() {
-        return false;
-    }
+    let Some(running) = job.running.remove(&attempt) else { return false };
     let task = job.task(attempt.task).expect("a running attempt has its task");
     task.running -= 1;
     let user = job.claim.user;
     let user = state.users.get_mut(&user).expect("a user with a running attempt is counted");
     user.served.running -= 1;
+    state.attempt_memory(attempt.task.job, running.slot.node, false);
     true
 }
 
@@ -265,6 +295,7 @@ fn drain(state: &mut State, outbox: &mut impl Outbox, id: JobId) {
         }
         let user = job.claim.user;
         state.leave_waiting(id);
+        state.give_memory_back(id);
         state.jobs.remove(&id);
         if let Some(counted) = state.users.get_mut(&user) {
             counted.jobs -= 1;

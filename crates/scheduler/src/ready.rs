@@ -1,7 +1,7 @@
 //! The tasks of a stage that wait for a slot: queues by where they may run.
 
 use crate::state::{Stage, Task};
-use crate::{Placement, RecoveredTask, WhyHere};
+use crate::{Needs, Placement, RecoveredTask, WhyHere};
 use ids::{NodeId, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,6 +13,18 @@ pub(crate) enum Queue {
     Anywhere,
     /// Of tasks near some node, for all others.
     Far,
+    /// As `Anywhere`, of a job that needs something of the node.
+    Needy(Needs),
+}
+
+impl Queue {
+    /// That in which a job stands which needs this where its tasks run.
+    pub fn for_needs(self, needs: Needs) -> Self {
+        match self {
+            Self::Anywhere if !needs.everywhere && !needs.is_nothing() => Self::Needy(needs),
+            other => other,
+        }
+    }
 }
 
 /// Queues of one stage. A task near several nodes stands in the queue of each and in `far`; whoever takes it
@@ -95,7 +107,7 @@ impl Stage {
     pub fn first_waiting(&mut self, queue: Queue) -> Option<TaskIndex> {
         let Self { tasks, ready, .. } = self;
         match queue {
-            Queue::Anywhere => front(&mut ready.anywhere, tasks),
+            Queue::Anywhere | Queue::Needy(_) => front(&mut ready.anywhere, tasks),
             Queue::Far => front(&mut ready.far, tasks),
             Queue::Of(node) => {
                 let found = front(ready.by_node.get_mut(&node)?, tasks);
@@ -117,6 +129,24 @@ impl Stage {
             }
             self.ready.by_node.get_mut(&node)?.pop_front();
         }
+    }
+
+    /// Makes the queue of a node anew, with the tasks near it that left it; whether any waits there.
+    pub fn refill(&mut self, node: NodeId) -> bool {
+        let waits_there = |task: &Task| match &task.placement {
+            _ if !task.queued || task.winner.is_some() => false,
+            Placement::Anywhere => false,
+            Placement::On(bound) => *bound == node,
+            Placement::Near(nodes) => nodes.contains(&node),
+        };
+        let there = self.tasks.iter().enumerate().filter(|(_, task)| waits_there(task));
+        let queue: VecDeque<TaskIndex> = there.map(|(index, _)| TaskIndex(index as u32)).collect();
+        let any = !queue.is_empty();
+        self.ready.by_node.remove(&node);
+        if any {
+            self.ready.by_node.insert(node, queue);
+        }
+        any
     }
 
     /// Whether any task waits.

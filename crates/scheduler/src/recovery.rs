@@ -3,7 +3,7 @@
 use crate::reactor::advance;
 use crate::state::{Job, Phase, Running, Stage, State};
 use crate::{Claim, Outbox, RecoveredTask, Slot, UnixNanos};
-use ids::{AttemptKey, JobId, StageIndex};
+use ids::{AttemptKey, JobId, NodeId, StageIndex};
 use std::collections::BTreeMap;
 
 /// The parts of [`crate::Event::JobRecovered`].
@@ -44,7 +44,14 @@ pub(crate) fn on_job_recovered(
     let mut job = Job::new(recovered.claim, stages, recovered.failures_max, Phase::Running);
     (job.current, job.running) = (StageIndex(current as u16), running);
     let (user, attempts) = (job.claim.user, job.running.len() as u32);
+    // Whatever fits: what has begun has its memory already.
+    let has_begun = current > 0 || job.stages[0].tasks.iter().any(|task| task.attempts_started > 0);
+    let nodes: Vec<NodeId> = job.running.values().map(|running| running.slot.node).collect();
     state.add_job(id, job);
+    if has_begun {
+        state.take_memory(id);
+    }
+    nodes.into_iter().for_each(|node| state.attempt_memory(id, node, true));
     state.users.entry(user).or_default().served.running += attempts;
     advance(state, outbox, id);
     state.claim(id, now);

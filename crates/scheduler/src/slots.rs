@@ -60,6 +60,11 @@ impl FreeSlots {
         Some(Slot { node, slot: *slot })
     }
 
+    /// The nodes that have any.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        self.by_node.keys().copied()
+    }
+
     /// All of them, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &Slot> {
         self.by_ticket.values()

@@ -1,9 +1,10 @@
 //! What the scheduler knows.
 
 use crate::claims::{Claims, User};
+use crate::memory::Room;
 use crate::ready::Ready;
 use crate::slots::FreeSlots;
-use crate::{Claim, Placement, Slot, UnixNanos};
+use crate::{Claim, Needs, Placement, Slot, UnixNanos};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskKey};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,6 +37,22 @@ pub struct State {
     pub(crate) levels: BTreeMap<i64, u32>,
     /// Nodes with a slot or a task that came since the last dispatch.
     pub(crate) woken: BTreeSet<NodeId>,
+    /// What nodes have, as far as they said.
+    pub(crate) rooms: BTreeMap<NodeId, Room>,
+    /// Memory of the jobs that hold theirs on all nodes.
+    pub(crate) held_bytes: u64,
+    /// Jobs that hold memory on all nodes.
+    pub(crate) holders: BTreeSet<JobId>,
+    /// Jobs that wait to hold memory on all nodes.
+    pub(crate) line: BTreeSet<JobId>,
+    /// Jobs with tasks that need something of their node.
+    pub(crate) needy: BTreeMap<Needs, Claims>,
+    /// A job that needs memory where it runs, and has waited long, and the node that is kept for it.
+    pub(crate) kept: Option<(JobId, NodeId)>,
+    /// Somebody may fit since it was looked at last.
+    pub(crate) room_changed: bool,
+    /// Some node or other may run since then what it could not: who needs something of a node came, or nobody waits before it.
+    pub(crate) look_everywhere: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -56,6 +73,10 @@ pub(crate) struct Job {
     /// Its entries in the lists of the state by time.
     pub far_due: Option<UnixNanos>,
     pub waits_since: Option<UnixNanos>,
+    /// Holds its memory on all nodes.
+    pub has_memory: bool,
+    /// Since when it has waited for that.
+    pub in_line_since: UnixNanos,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +152,8 @@ impl Job {
             level: i64::from(claim.priority),
             far_due: None,
             waits_since: None,
+            has_memory: false,
+            in_line_since: UnixNanos(0),
         }
     }
 

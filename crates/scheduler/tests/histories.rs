@@ -262,6 +262,31 @@ fn a_node_that_drains_runs_only_what_is_bound_to_it() {
 }
 
 #[test]
+fn a_node_that_resumes_runs_what_is_near_it() {
+    let mut world = World::default();
+    let on = |node, number| Slot { node: NodeId(node), slot: number };
+    let runs = |task, slot| Action::StartAttempt { attempt: attempt(0, task, 0), slot };
+    world.feed(Event::JobSubmitted {
+        job: JOB,
+        claim: Claim::default(),
+        stages: vec!["map", "commit"],
+        failures_max: FAILURES_MAX,
+    });
+    world.expect(&[expand(0)]);
+    world.feed(Event::NodeDraining { node: NodeId(1) });
+    world.feed(Event::SlotFree { slot: on(1, 0) });
+    let tasks = vec![Placement::Near(vec![NodeId(1)]), Placement::Anywhere];
+    world.feed(Event::StageExpanded { job: JOB, stage: StageIndex(0), tasks });
+    world.expect(&[]);
+    world.feed(Event::NodeResumes { node: NodeId(1) });
+    world.expect(&[runs(0, on(1, 0))]);
+    world.feed(Event::SlotFree { slot: on(1, 1) });
+    world.expect(&[runs(1, on(1, 1))]);
+    world.feed(Event::NodeResumes { node: NodeId(1) });
+    world.expect(&[]);
+}
+
+#[test]
 fn stages_without_tasks_are_passed_through() {
     let mut world = begun(0);
     world.expect(&[expand(1)]);
@@ -426,7 +451,7 @@ fn users_share_and_urgent_jobs_go_first() {
     let mut world = World::default();
     let job = |number: i64, user, priority| {
         let stages = vec!["map"];
-        let claim = Claim { user, priority };
+        let claim = Claim { user, priority, ..Claim::default() };
         let job = JobId(number);
         (job, Event::JobSubmitted { job, claim, stages, failures_max: FAILURES_MAX })
     };
@@ -602,7 +627,7 @@ impl Random {
     fn submit(&mut self, pick: usize) {
         self.submitted += 1;
         let stages = vec!["map", "merge", "commit"][pick % 3..].to_vec();
-        let claim = Claim { user: pick as u64 % 2, priority: (pick % 3) as i32 };
+        let claim = Claim { user: pick as u64 % 2, priority: (pick % 3) as i32, ..Claim::default() };
         let job = JobId(self.submitted);
         self.feed(Event::JobSubmitted { job, claim, stages, failures_max: FAILURES_MAX });
     }
@@ -621,6 +646,7 @@ impl Random {
                 });
             }
             (3, _) if pick.is_multiple_of(23) => self.feed(Event::NodeDraining { node: NodeId(1) }),
+            (4, _) if pick.is_multiple_of(23) => self.feed(Event::NodeResumes { node: NodeId(1) }),
             (3..=5, _) => {
                 let slot = any_slot(pick as u32 % SLOTS);
                 if !busy(self, slot) {
@@ -719,7 +745,8 @@ proptest! {
 fn no_priority_starves_another_for_good() {
     let mut world = World::default();
     let (urgent, patient) = (JobId(1), JobId(2));
-    let claims = [(urgent, Claim { user: 1, priority: 2 }), (patient, Claim { user: 2, priority: 0 })];
+    let claim = |user, priority| Claim { user, priority, ..Claim::default() };
+    let claims = [(urgent, claim(1, 2)), (patient, claim(2, 0))];
     for (job, claim) in claims {
         world.feed(Event::JobSubmitted { job, claim, stages: vec!["map"], failures_max: FAILURES_MAX });
         world.outbox.clear();

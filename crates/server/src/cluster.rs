@@ -93,7 +93,9 @@ impl EventLoop {
             last_seen_ns: now_ns,
         };
         self.changes.push(Change::NodeRegistered { node: row, disks: Vec::new() });
+        self.node_came(node, info.memory_bytes, &info.architecture);
         let welcome = self.fleet.add(node, incarnation, info);
+        self.let_nodes_rest();
         self.fleet.nodes_changed();
         self.replies.push(Box::new(move || drop(reply.send(Ok(welcome)))));
         Ok(())
@@ -225,6 +227,7 @@ impl EventLoop {
             }
         }
         self.feed(Event::NodeLost { node });
+        self.let_nodes_rest();
         self.keeper_lost(node, &gone.info.name);
     }
 

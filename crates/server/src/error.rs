@@ -13,6 +13,11 @@ pub enum ServerError {
     #[error("overwriting the output {output} would remove {inside}, which the job needs",
         output = output.display(), inside = inside.display())]
     OutputHoldsWhatTheJobNeeds { output: PathBuf, inside: PathBuf },
+    #[error("a job needs {needs} MiB of memory on a node, and the largest node has {largest} MiB for jobs: give less with \
+        --memory, or add a larger node", needs = needs_bytes.div_ceil(1 << 20), largest = largest_bytes >> 20)]
+    FitsNowhere { needs_bytes: u64, largest_bytes: u64 },
+    #[error("a job needs a node of the architecture {name:?}, and there are only nodes of {there}")]
+    NoSuchArchitecture { name: String, there: String },
     #[error(transparent)]
     OutsideRoots(#[from] crate::OutsideRoots),
     #[error("the output {path} has no name or no parent directory", path = path.display())]

@@ -6,6 +6,7 @@ use crate::fleet::Fleet;
 use crate::job::Job;
 use crate::machines::Telemetry;
 use crate::messages::{Assignment, Finished, JobRun, PullReply, PullRequest, Service};
+use crate::needs::Architectures;
 use crate::owner::OwnerLock;
 pub(crate) use crate::requests::{Reply, Request, Submission};
 use crate::shared::Shared;
@@ -31,6 +32,10 @@ pub(crate) const REQUESTS_MAX: usize = 1024;
 const BATCH_MAX: usize = 256;
 /// Jobs whose end is remembered for somebody who asks late.
 const FINISHED_JOBS_MAX: usize = 256;
+/// Least time between two transactions while so many attempts run: each costs the more processor time for a job, the fewer
+/// ends of jobs it has.
+const WRITES_APART: Duration = Duration::from_millis(4);
+const RUNNING_FOR_MORE: usize = 8;
 /// Longest that a server acts without having heard from its store.
 const LOOK_AT_LEAD_EVERY: Duration = Duration::from_secs(2);
 
@@ -53,6 +58,7 @@ pub(crate) struct EventLoop {
     pub roots: Option<Arc<Roots>>,
     pub telemetry: Telemetry,
     pub users: Users,
+    pub architectures: Architectures,
     pub any_job_yet: bool,
     /// The attempt in hand while the scheduler decides about it.
     in_hand: Option<(Finished, Option<TaskResult>)>,
@@ -96,6 +102,7 @@ impl EventLoop {
             roots: None,
             telemetry: Telemetry::default(),
             users: Users::default(),
+            architectures: Architectures::default(),
             any_job_yet: false,
             in_hand: None,
             changes: Vec::new(),
@@ -179,8 +186,26 @@ impl EventLoop {
             Service::Embedded => receive.await > 0,
             Service::Cluster => {
                 let received = tokio::time::timeout(self.fleet.until_tick(), receive).await;
-                received.map_or(true, |count| count > 0)
+                if received.is_ok_and(|count| count == 0) {
+                    return false;
+                }
+                self.let_more_come(requests, batch).await;
+                true
             }
+        }
+    }
+
+    /// Where much runs, more will end in a moment: what comes shortly after a transaction goes into one with what follows it.
+    async fn let_more_come(&self, requests: &mut mpsc::Receiver<Request>, batch: &mut Vec<Request>) {
+        let next_due = self.last_written + WRITES_APART;
+        if batch.is_empty() || !self.fleet.runs_at_least(RUNNING_FOR_MORE) || next_due <= Instant::now() {
+            return;
+        }
+        tokio::time::sleep_until(next_due.into()).await;
+        while batch.len() < BATCH_MAX
+            && let Ok(request) = requests.try_recv()
+        {
+            batch.push(request);
         }
     }
 
@@ -188,7 +213,8 @@ impl EventLoop {
     /// server; all others go to whoever submitted.
     async fn submit(&mut self, submission: Submission, reply: Reply<SubmittedJob>) -> Result<(), StoreError> {
         let Submission { spec, splits, hold, user, priority, jobs_max } = submission;
-        if let Err(error) = self.users.check_room(&user, 1, jobs_max) {
+        let has_room = self.users.check_room(&user, 1, jobs_max).and_then(|()| self.check_fits(&spec));
+        if let Err(error) = has_room {
             drop(reply.send(Err(error)));
             return Ok(());
         }
@@ -239,12 +265,13 @@ impl EventLoop {
         });
         let mut new = Job::new(job, run, results);
         new.hold = hold;
+        let needs = self.needs_of(&new.run.spec);
         let (stages, failures_max) = (new.stage_names.clone(), new.failures_max());
         let user = self.users.job_begins(user);
         new.user = user;
         self.jobs.insert(job, new);
         self.any_job_yet = true;
-        let claim = Claim { user, priority };
+        let claim = Claim { user, priority, needs };
         self.feed(Event::JobSubmitted { job, claim, stages, failures_max });
         let answer = SubmittedJob { job, staging: directories.staging, disk_dirs: directories.disk_dirs };
         self.replies.push(Box::new(move || drop(reply.send(Ok(answer)))));
@@ -297,6 +324,7 @@ impl EventLoop {
                 self.changes.extend(rows.into_iter().map(|row| Change::Audit { row }));
             }
             Request::Said { job, reply } => self.said(job, reply),
+            Request::WaitsFor { job, reply } => self.waits_for(job, reply),
             Request::Cluster { reply } => drop(reply.send(Ok(self.fleet.status()))),
             Request::Submit { .. }
             | Request::SubmitBatch { .. }
@@ -510,7 +538,7 @@ impl EventLoop {
         }
         self.publish_progress();
         self.replies.drain(..).for_each(|reply| reply());
-        self.fleet.answer_polls();
+        self.fleet.answer_polls(&self.state);
         self.answer_waiters();
         for job in std::mem::take(&mut self.to_clean) {
             self.clean(job);
@@ -626,7 +654,7 @@ impl EventLoop {
         for (_, reply) in std::mem::take(&mut self.parked) {
             drop(reply.send(Ok(PullReply::Stop)));
         }
-        self.fleet.answer_polls();
+        self.fleet.answer_polls(&self.state);
         let closed = self.store.close().await;
         match written.and(closed) {
             Ok(()) => self.lock.release(),
@@ -664,10 +692,12 @@ fn job_of(event: &Event) -> Option<JobId> {
         Event::AttemptSucceeded { attempt }
         | Event::AttemptFailed { attempt, .. }
         | Event::AttemptLost { attempt } => Some(attempt.task.job),
-        Event::SlotFree { .. }
+        Event::NodeCame { .. }
+        | Event::SlotFree { .. }
         | Event::SlotGone { .. }
         | Event::PlacesFree { .. }
         | Event::NodeDraining { .. }
+        | Event::NodeResumes { .. }
         | Event::NodeLost { .. }
         | Event::Tick => None,
     }

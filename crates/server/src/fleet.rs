@@ -55,6 +55,8 @@ pub(crate) struct Node {
     pub heard: BTreeMap<AttemptKey, Heard>,
     /// Set while it is being emptied.
     pub drain: Option<Drain>,
+    /// Gets only what is bound to it, because it cannot write and others can.
+    pub rests: bool,
     /// Jobs that keep something on its disks.
     pub kept: BTreeSet<JobId>,
     /// The change of [`Fleet::changes`] of which it knows.
@@ -69,11 +71,19 @@ pub(crate) struct Fleet {
     drained: VecDeque<NodeStatus>,
     /// Counts how often something changed that every node must know of the others.
     changes: u64,
+    /// Nodes on which no data of jobs may lie now: these hold more memory than they have.
+    left_out: BTreeSet<NodeId>,
 }
 
 impl Default for Fleet {
     fn default() -> Self {
-        Self { nodes: BTreeMap::new(), last_tick: Instant::now(), drained: VecDeque::new(), changes: 0 }
+        Self {
+            nodes: BTreeMap::new(),
+            last_tick: Instant::now(),
+            drained: VecDeque::new(),
+            changes: 0,
+            left_out: BTreeSet::new(),
+        }
     }
 }
 
@@ -122,6 +132,29 @@ impl Fleet {
         let heard = self.nodes.values().flat_map(|node| &node.heard);
         let of_job = heard.filter(|(attempt, _)| attempt.task.job == job);
         of_job.map(|(attempt, heard)| (*attempt, heard)).max_by_key(|(attempt, _)| attempt.attempt)
+    }
+
+    pub fn runs_at_least(&self, attempts: usize) -> bool {
+        let mut left = attempts;
+        self.nodes.values().any(|node| {
+            left = left.saturating_sub(node.running.len());
+            left == 0
+        })
+    }
+
+    /// The nodes that begin (true) or cease to rest: where none can write, the tasks that fail say so.
+    pub fn who_rests(&mut self) -> Vec<(NodeId, bool)> {
+        let any_writes = self.nodes.values().any(|node| node.drain.is_none() && node.can_write());
+        let working = self.nodes.iter_mut().filter(|(_, node)| node.drain.is_none());
+        let changed = working.filter_map(|(id, node)| {
+            let rests = any_writes && !node.can_write();
+            (std::mem::replace(&mut node.rests, rests) != rests).then_some((*id, rests))
+        });
+        changed.collect()
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values()
     }
 
     pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Node> {
@@ -285,18 +318,23 @@ impl Fleet {
     }
 
     /// Answers the polls for which there is news, and those that have waited long enough.
-    pub fn answer_polls(&mut self) {
-        let peers = self.addresses();
+    pub fn answer_polls(&mut self, state: &scheduler::State) {
+        let left_out = scheduler::left_out(state);
+        if left_out != self.left_out {
+            self.left_out = left_out;
+            self.nodes_changed();
+        }
         let changes = self.changes;
-        for node in self.nodes.values_mut() {
-            let news = node.last_number > node.sent || node.told_changes != changes;
-            let waited = node
-                .parked
-                .as_ref()
-                .is_some_and(|(_, since)| since.elapsed() >= Duration::from_millis(POLL_MS_MAX));
-            if !news && !waited {
-                continue;
-            }
+        let has_news = |node: &Node| node.last_number > node.sent || node.told_changes != changes;
+        let has_waited = |node: &Node| {
+            let since = node.parked.as_ref().map(|(_, since)| since.elapsed());
+            since.is_some_and(|waited| waited >= Duration::from_millis(POLL_MS_MAX))
+        };
+        if !self.nodes.values().any(|node| node.parked.is_some() && (has_news(node) || has_waited(node))) {
+            return;
+        }
+        let peers = self.addresses();
+        for node in self.nodes.values_mut().filter(|node| has_news(node) || has_waited(node)) {
             if let Some((reply, _)) = node.parked.take() {
                 node.sent = node.last_number;
                 node.told_changes = changes;
@@ -313,7 +351,7 @@ impl Fleet {
             node: *node,
             rack: known.info.rack.clone(),
             data_url: known.info.data_url.clone(),
-            takes_chunks: known.takes_chunks(),
+            takes_chunks: known.takes_chunks() && !self.left_out.contains(node),
         };
         self.nodes.iter().map(address).collect()
     }
@@ -360,6 +398,7 @@ impl Node {
             sample: None,
             heard: BTreeMap::new(),
             drain: None,
+            rests: false,
             kept: BTreeSet::new(),
             told_changes: 0,
         }
@@ -369,6 +408,12 @@ impl Node {
     pub fn takes_chunks(&self) -> bool {
         let has_room = self.disks.is_empty() || self.disks.iter().any(|disk| disk.state == DiskState::Usable);
         self.drain.is_none() && has_room
+    }
+
+    /// Whether it can make files, as far as it told. On a full disk it can.
+    fn can_write(&self) -> bool {
+        let writable = |disk: &DiskReport| matches!(disk.state, DiskState::Usable | DiskState::Full);
+        self.disks.is_empty() || self.disks.iter().any(writable)
     }
 
     /// The first poll after a restart: orders of this server are numbered after those the node has, and attempts

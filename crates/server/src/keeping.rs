@@ -99,14 +99,14 @@ impl EventLoop {
         let KeptAnnouncement { job, dirs, problem, .. } = announcement;
         let dirs: Vec<KeptDir> = dirs.into_iter().take(DIRS_MAX).filter(is_ours).collect();
         match job {
-            Some(id) if self.waits_for(id, node) => self.part_kept(id, node, dirs, problem),
+            Some(id) if self.awaits_part(id, node) => self.part_kept(id, node, dirs, problem),
             _ => self.found(node, dirs).await?,
         }
         self.replies.push(Box::new(move || drop(reply.send(Ok::<(), ServerError>(())))));
         Ok(())
     }
 
-    fn waits_for(&self, id: JobId, node: NodeId) -> bool {
+    fn awaits_part(&self, id: JobId, node: NodeId) -> bool {
         let keeping = self.jobs.get(&id).and_then(|job| job.keeping.as_ref());
         keeping.is_some_and(|keeping| keeping.waiting.contains(&node))
     }

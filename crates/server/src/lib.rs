@@ -33,6 +33,7 @@ mod keeping;
 mod kept_runs;
 mod machines;
 mod messages;
+mod needs;
 mod owner;
 mod placements;
 mod plausible;
@@ -387,6 +388,11 @@ impl Server {
     /// What a node must know of a job that runs.
     pub async fn job_brief(&self, job: JobId) -> Result<JobBrief, ServerError> {
         self.ask_later(|reply| Request::Brief { job, reply }).await
+    }
+
+    /// What a job waits for besides a slot; None for one that runs, could, or is over.
+    pub async fn job_waits_for(&self, job: JobId) -> Result<Option<String>, ServerError> {
+        self.ask_later(|reply| Request::WaitsFor { job, reply }).await
     }
 
     /// What the program of a job of one task has written so far; None where none runs, or nothing was told of it yet.

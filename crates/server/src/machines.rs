@@ -8,6 +8,7 @@ use api::machine::{DISKS_MAX, DiskReport, DiskState, MachineSample, NodeReport, 
 use api::task::RUN_OUTPUT_BYTES_MAX;
 use ids::{DiskIndex, JobId, NodeId};
 use metastore::{Change, DiskRow, SampleRow};
+use scheduler::Event;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -70,6 +71,15 @@ impl EventLoop {
             if is_news {
                 self.fleet.nodes_changed();
             }
+            self.let_nodes_rest();
+        }
+    }
+
+    /// A node that cannot write gets nothing that others could do.
+    pub fn let_nodes_rest(&mut self) {
+        for (node, rests) in self.fleet.who_rests() {
+            tracing::warn!(%node, rests, "whether a node can write to any of its disks has changed");
+            self.feed(if rests { Event::NodeDraining { node } } else { Event::NodeResumes { node } });
         }
     }
 

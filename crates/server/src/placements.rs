@@ -38,5 +38,5 @@ pub async fn job_placements(store: &Metastore, job: JobId) -> Result<JobPlacemen
         state: row.state,
         reason: reasons.remove(&row.attempt),
     });
-    Ok(JobPlacements { stages, attempts: attempts.collect() })
+    Ok(JobPlacements { stages, attempts: attempts.collect(), waits_for: None })
 }

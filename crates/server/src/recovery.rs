@@ -38,6 +38,7 @@ impl EventLoop {
                 NodeState::Drained if row.last_seen_ns >= seen_since_ns => drained.push(row.node),
                 NodeState::Drained | NodeState::Dead | NodeState::Left => continue,
             }
+            self.node_came(row.node, row.memory_bytes, &row.arch);
             self.fleet.restore(row.node, row.incarnation.clone(), node_info(row), &jobs);
         }
         // What was ordered about kept files may not have arrived.
@@ -114,6 +115,7 @@ impl EventLoop {
         let claim = Claim {
             user: self.users.job_begins(recovered.row.user.clone().unwrap_or_default()),
             priority: recovered.row.priority,
+            needs: self.needs_of(&recovered.spec),
         };
         let mut job = rebuilt(&recovered, run, commits);
         job.user = claim.user;

@@ -77,6 +77,11 @@ pub(crate) enum Request {
     Cluster {
         reply: Reply<ClusterStatus>,
     },
+    /// What a job waits for besides a slot.
+    WaitsFor {
+        job: JobId,
+        reply: Reply<Option<String>>,
+    },
     /// What the program of a job has written so far.
     Said {
         job: JobId,

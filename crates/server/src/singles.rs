@@ -76,13 +76,16 @@ impl EventLoop {
         reply: Reply<SubmittedBatch>,
     ) -> Result<(), StoreError> {
         let count = batch.tasks.len() as u32;
-        if let Err(error) = self.users.check_room(&batch.user, count, jobs_max) {
+        let specs = batch.tasks.iter().filter(|task| task.memory_bytes > 0 || task.architecture.is_some());
+        let mut specs = specs.map(|task| JobSpec::of_one_task(String::new(), task.clone()));
+        let has_room = self.users.check_room(&batch.user, count, jobs_max);
+        if let Err(error) = has_room.and_then(|()| specs.try_for_each(|spec| self.check_fits(&spec))) {
             drop(reply.send(Err(error)));
             return Ok(());
         }
         let first = self.take_job_ids(count).await?;
         let user = Some(batch.user.clone()).filter(|user| !user.is_empty());
-        let claim = Claim { user: self.users.jobs_begin(batch.user, count), priority: batch.priority };
+        let (user_number, priority) = (self.users.jobs_begin(batch.user, count), batch.priority);
         let mut before: Option<Arc<JobSpec>> = None;
         for (index, task) in batch.tasks.into_iter().enumerate() {
             let job = JobId(first.0 + index as i64);
@@ -92,6 +95,7 @@ impl EventLoop {
                 _ => Arc::new(JobSpec::of_one_task(batch.name.clone(), task)),
             };
             before = Some(Arc::clone(&spec));
+            let claim = Claim { user: user_number, priority, needs: self.needs_of(&spec) };
             self.changes.push(Change::JobSubmitted {
                 job,
                 owner: self.owner(),

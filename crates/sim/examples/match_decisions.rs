@@ -16,7 +16,7 @@ fn main() {
     let (mut state, mut outbox) = (State::default(), VecDeque::new());
     let mut now_ns = 1;
     for job in (1..=JOBS).map(JobId) {
-        let claim = Claim { user: (job.0 % 10) as u64, priority: (job.0 % 3) as i32 };
+        let claim = Claim { user: (job.0 % 10) as u64, priority: (job.0 % 3) as i32, ..Claim::default() };
         feed(
             &mut state,
             &mut outbox,

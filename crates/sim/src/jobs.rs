@@ -3,7 +3,7 @@
 use crate::World;
 use fastrand::Rng;
 use ids::{JobId, NodeId, StageIndex, TaskIndex};
-use scheduler::{Claim, Placement};
+use scheduler::{Claim, Needs, Placement};
 use std::collections::BTreeMap;
 
 /// The stages of every job, as those of a real one.
@@ -14,6 +14,8 @@ pub(crate) struct Job {
     pub claim: Claim,
     pub arrives_ns: u64,
     map_tasks: u32,
+    /// Its first attempt has started.
+    pub has_begun: bool,
     /// Whether its map tasks have data on nodes.
     has_places: bool,
     /// Where the results of its map tasks lie.
@@ -31,11 +33,13 @@ impl Job {
         for user in 0..world.users {
             for _ in 0..world.jobs_per_user {
                 let priority = user as i32 % (world.priority_max + 1);
+                let needs = needs(world, random);
                 jobs.push(Job {
-                    claim: Claim { user: user.into(), priority },
+                    claim: Claim { user: user.into(), priority, needs },
+                    has_begun: false,
                     arrives_ns: 1 + random.u64(0..=world.arrivals_ns),
                     map_tasks: random.u32(1..=world.tasks_max),
-                    has_places: random.bool(),
+                    has_places: random.bool() && (needs.everywhere || needs.is_nothing()),
                     results: BTreeMap::new(),
                     waiting: 0,
                     succeeded: false,
@@ -64,4 +68,14 @@ impl Job {
     pub fn is_over(&self) -> bool {
         self.succeeded || self.failed
     }
+}
+
+fn needs(world: &World, random: &mut Rng) -> Needs {
+    if world.memory_bytes == 0 {
+        return Needs::default();
+    }
+    let most_bytes = [0, world.memory_bytes * 2 / 3, world.memory_bytes];
+    let kind = random.usize(0..3);
+    let memory_bytes = if kind == 0 { 0 } else { random.u64(1..=most_bytes[kind]) };
+    Needs { memory_bytes, everywhere: kind == 1, ..Needs::default() }
 }

@@ -40,6 +40,9 @@ pub struct World {
     pub deaths_per_minute: f64,
     /// Chance of an attempt to fail.
     pub failure_chance: f64,
+    /// Memory of each node; 0: jobs need none. Else a third of them need up to two thirds of it on all nodes, and a third
+    /// up to all of it where an attempt runs.
+    pub memory_bytes: u64,
     /// Check the whole state after each event: slow.
     pub check_always: bool,
 }
@@ -58,6 +61,7 @@ impl Default for World {
             priority_max: 0,
             deaths_per_minute: 0.0,
             failure_chance: 0.0,
+            memory_bytes: 0,
             check_always: false,
         }
     }

@@ -32,6 +32,10 @@ pub struct Outcome {
     /// Starts on a node that has the task's data, and starts of such tasks elsewhere.
     pub near_starts: u64,
     pub far_starts: u64,
+    /// Longest time from the arrival of a job to its first start.
+    pub longest_first_wait_ns: u64,
+    /// Most memory that was in use on a node.
+    pub memory_peak_bytes: u64,
     /// Longest time in which a user had tasks waiting and none was started.
     pub longest_wait_ns: u64,
     /// Slot time of each user while every user had tasks waiting for all slots.
@@ -72,6 +76,9 @@ struct Simulation {
     /// When each user was served last, or began to wait.
     served_ns: Vec<u64>,
     jobs_left: usize,
+    /// Of jobs that hold it on all nodes, and of attempts on each.
+    held_bytes: u64,
+    ran_bytes: BTreeMap<NodeId, u64>,
     outcome: Outcome,
 }
 
@@ -93,6 +100,8 @@ pub fn run(world: World) -> Outcome {
         running: vec![0; world.users as usize],
         waiting: vec![0; world.users as usize],
         served_ns: vec![0; world.users as usize],
+        held_bytes: 0,
+        ran_bytes: BTreeMap::new(),
         outcome: Outcome { contended_ns: vec![0; world.users as usize], ..Outcome::default() },
         jobs,
     };
@@ -134,6 +143,10 @@ impl Simulation {
 
     fn join(&mut self) {
         let node = self.cluster.join();
+        if self.world.memory_bytes > 0 {
+            let memory_bytes = self.world.memory_bytes;
+            self.feed(Event::NodeCame { node, memory_bytes, architecture: 0 });
+        }
         for slot in 0..self.world.slots_per_node {
             self.feed(Event::SlotFree { slot: Slot { node, slot } });
         }
@@ -178,10 +191,13 @@ impl Simulation {
         }
         let Some(slot) = self.cluster.end(node, attempt) else { return };
         self.count_end(attempt);
+        self.give_memory_back(attempt, node);
         match succeeds {
             true => {
+                // Jobs that need something of one node leave nothing there.
                 if attempt.task.stage == StageIndex(0)
                     && let Some(job) = self.jobs.get_mut(&attempt.task.job)
+                    && (job.claim.needs.everywhere || job.claim.needs.is_nothing())
                 {
                     job.results.insert(attempt.task.task, node);
                 }
@@ -194,6 +210,7 @@ impl Simulation {
 
     fn find_dead(&mut self, node: NodeId) {
         let vanished = self.cluster.bury(node);
+        self.ran_bytes.remove(&node);
         for attempt in vanished.keys() {
             self.count_end(*attempt);
             if self.random.f64() < COMES_BACK {
@@ -275,12 +292,41 @@ impl Simulation {
             Action::JobSucceeded { job } => self.close(job, true),
             Action::JobFailed { job, .. } => self.close(job, false),
             Action::JobCancelled { job } => panic!("nobody cancelled job {job}: {:?}", self.world),
-            Action::TaskDone { .. }
-            | Action::Placed { .. }
-            | Action::AttemptDiscarded { .. }
-            | Action::JobDrained { .. } => {}
+            Action::TaskDone { .. } | Action::Placed { .. } | Action::AttemptDiscarded { .. } => {}
+            Action::JobDrained { job } => {
+                let job = &self.jobs[&job];
+                if job.has_begun && job.claim.needs.everywhere {
+                    self.held_bytes -= job.claim.needs.memory_bytes;
+                }
+            }
         }
         None
+    }
+
+    /// An attempt takes its memory, or its job does with the first one. Panics where a node does not have it.
+    fn take_memory(&mut self, attempt: AttemptKey, node: NodeId) {
+        let job = self.jobs.get_mut(&attempt.task.job).expect("a job of this world");
+        let needs = job.claim.needs;
+        if !std::mem::replace(&mut job.has_begun, true) {
+            let waited_ns = self.now_ns - job.arrives_ns;
+            self.outcome.longest_first_wait_ns = self.outcome.longest_first_wait_ns.max(waited_ns);
+            self.held_bytes += if needs.everywhere { needs.memory_bytes } else { 0 };
+        }
+        if !needs.everywhere {
+            *self.ran_bytes.entry(node).or_default() += needs.memory_bytes;
+        }
+        let most_bytes = self.held_bytes + self.ran_bytes.values().max().copied().unwrap_or(0);
+        assert!(most_bytes <= self.world.memory_bytes, "{node} has not that memory: {:?}", self.world);
+        self.outcome.memory_peak_bytes = self.outcome.memory_peak_bytes.max(most_bytes);
+    }
+
+    fn give_memory_back(&mut self, attempt: AttemptKey, node: NodeId) {
+        let needs = self.jobs[&attempt.task.job].claim.needs;
+        if !needs.everywhere
+            && let Some(bytes) = self.ran_bytes.get_mut(&node)
+        {
+            *bytes -= needs.memory_bytes;
+        }
     }
 
     fn close(&mut self, id: JobId, succeeded: bool) {
@@ -296,6 +342,7 @@ impl Simulation {
     fn start(&mut self, attempt: AttemptKey, slot: Slot) {
         self.outcome.attempts += 1;
         self.cluster.start(attempt, slot);
+        self.take_memory(attempt, slot.node);
         let job = &self.jobs[&attempt.task.job];
         let (user, waiting) = (job.claim.user as usize, job.waiting);
         self.outcome.longest_wait_ns = self.outcome.longest_wait_ns.max(self.now_ns - self.served_ns[user]);

@@ -93,6 +93,31 @@ fn a_stream_of_urgent_jobs_does_not_keep_the_others_out() {
     }
 }
 
+/// The simulator itself looks after each start that no node has more than its memory in use.
+#[test]
+fn memory_is_never_promised_twice_and_nobody_waits_for_it_for_ever() {
+    for seed in seeds(20) {
+        let world = World {
+            seed,
+            nodes: 6,
+            users: 3,
+            jobs_per_user: 60,
+            arrivals_ns: 1200 * SECOND_NS,
+            tasks_max: 12,
+            memory_bytes: 1000,
+            deaths_per_minute: if seed % 2 == 0 { 0.0 } else { 2.0 },
+            failure_chance: 0.005,
+            check_always: true,
+            ..World::default()
+        };
+        let outcome = run_seed(world);
+        assert_eq!(outcome.succeeded + outcome.failed, 180, "SIM_SEED={seed}: {outcome:?}");
+        // Else the worlds are too quiet to show anything.
+        assert!(outcome.memory_peak_bytes > 900, "SIM_SEED={seed}: {outcome:?}");
+        assert!(outcome.longest_first_wait_ns < 600 * SECOND_NS, "SIM_SEED={seed}: {outcome:?}");
+    }
+}
+
 #[test]
 fn a_world_follows_from_its_seed() {
     let world = World { seed: 7, deaths_per_minute: 5.0, failure_chance: 0.01, ..World::default() };

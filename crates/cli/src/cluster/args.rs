@@ -90,7 +90,7 @@ pub struct NodeArgs {
     /// several times. The roots of the server hold as well [default: those of the server alone]
     #[arg(long, value_name = "DIR", num_args = 1..)]
     pub allow_root: Vec<String>,
-    /// Budget of the engine's own buffers that a job may have here [default: half of the machine or control group]
+    /// Memory for the buffers of all jobs that run here at once [default: half of the machine or control group]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
     /// Directory for intermediate data; may be given several times [default: disk in the state directory]

@@ -1,0 +1,291 @@
+//! The memory of nodes for the buffers of jobs, and who has it: a job begins only where its claim fits beside the others.
+//!
+//! The data of a MapReduce job lies on all nodes that take chunks, wherever its tasks ran. So it holds its memory on all
+//! nodes that share such jobs, from its admission until the last of its attempts has ended; admissions are in line, and nobody
+//! passes the first. A job that needs memory, or an architecture, only where its attempt runs holds it while that runs; where one
+//! of them has waited long, a node is kept for it.
+
+use crate::claims::Standing;
+use crate::ready::Queue;
+use crate::state::{Phase, State};
+use crate::{AGING_NS, Needs, UnixNanos, Wait};
+use ids::{JobId, NodeId};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// A job that needs memory where it runs waits so long before a node is kept for it, and a job that needs memory on all nodes
+/// so long before none of the former starts any more.
+pub const MEMORY_PATIENCE_NS: u64 = 2_000_000_000;
+
+/// What a node has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub memory_bytes: u64,
+    pub architecture: u32,
+    /// Of attempts that run there, for these alone.
+    pub ran_bytes: u64,
+    /// Whether it takes part in jobs that hold memory on all nodes. One that came when they held more than it has does not,
+    /// until enough of them have ended.
+    pub shares: bool,
+}
+
+impl State {
+    /// A node says what it has. Before its slots ask.
+    pub(crate) fn add_room(&mut self, node: NodeId, memory_bytes: u64, architecture: u32) {
+        let shares = self.held_bytes <= memory_bytes;
+        self.rooms.insert(node, Room { memory_bytes, architecture, ran_bytes: 0, shares });
+        self.room_changed = true;
+    }
+
+    pub(crate) fn remove_room(&mut self, node: NodeId) {
+        self.rooms.remove(&node);
+        self.keep_for_nobody(|_, kept| kept == node);
+        self.room_changed = true;
+    }
+
+    /// A node is kept no longer, where it is this one or for this job.
+    pub(crate) fn keep_for_nobody(&mut self, is_it: impl Fn(JobId, NodeId) -> bool) {
+        if self.kept.is_some_and(|(job, node)| is_it(job, node)) {
+            self.kept = None;
+            (self.room_changed, self.look_everywhere) = (true, true);
+        }
+    }
+
+    /// Puts a job in line where it must hold memory on all nodes first. True where it must wait.
+    pub(crate) fn must_wait_for_memory(&mut self, id: JobId, now: UnixNanos) -> bool {
+        let Some(job) = self.jobs.get_mut(&id) else { return false };
+        let waits = job.claim.needs.everywhere && !job.has_memory && job.phase == Phase::Running;
+        if waits && self.line.insert(id) {
+            job.in_line_since = now;
+            self.room_changed = true;
+        }
+        waits
+    }
+
+    /// A job takes its memory on all nodes.
+    pub(crate) fn take_memory(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if !job.claim.needs.everywhere || std::mem::replace(&mut job.has_memory, true) {
+            return;
+        }
+        let bytes = job.claim.needs.memory_bytes;
+        self.line.remove(&id);
+        self.held_bytes += bytes;
+        self.holders.insert(id);
+        // Nothing of any other job lies on these.
+        let small = self.rooms.values_mut().filter(|room| room.memory_bytes < bytes);
+        small.for_each(|room| room.shares = false);
+    }
+
+    /// A job leaves.
+    pub(crate) fn give_memory_back(&mut self, id: JobId) {
+        if self.line.remove(&id) {
+            (self.room_changed, self.look_everywhere) = (true, true);
+        }
+        self.keep_for_nobody(|kept, _| kept == id);
+        if let Some(job) = self.jobs.get_mut(&id)
+            && std::mem::take(&mut job.has_memory)
+        {
+            self.held_bytes -= job.claim.needs.memory_bytes;
+            self.holders.remove(&id);
+            (self.room_changed, self.look_everywhere) = (true, true);
+        }
+    }
+
+    /// An attempt begins (`takes`) or ends on a node.
+    pub(crate) fn attempt_memory(&mut self, id: JobId, node: NodeId, takes: bool) {
+        let Some(needs) = self.jobs.get(&id).map(|job| job.claim.needs) else { return };
+        if needs.everywhere || needs.memory_bytes == 0 {
+            return;
+        }
+        if let Some(room) = self.rooms.get_mut(&node) {
+            room.ran_bytes = match takes {
+                true => room.ran_bytes.saturating_add(needs.memory_bytes),
+                false => room.ran_bytes.saturating_sub(needs.memory_bytes),
+            };
+        }
+        if takes {
+            self.keep_for_nobody(|kept, _| kept == id);
+        } else {
+            self.room_changed = true;
+            self.woken.insert(node);
+        }
+    }
+
+    /// Lets jobs in that fit now, in their order, and nodes that have room again.
+    pub(crate) fn admit(&mut self, now: UnixNanos) {
+        if !std::mem::take(&mut self.room_changed) {
+            return;
+        }
+        while let Some(id) = self.first_in_line(now) {
+            let bytes = self.jobs[&id].claim.needs.memory_bytes;
+            if !self.fits_everywhere(id, bytes) {
+                break;
+            }
+            self.take_memory(id);
+            self.look_everywhere = true;
+            self.claim(id, now);
+        }
+        let held_bytes = self.held_bytes;
+        for (node, room) in self.rooms.iter_mut().filter(|(_, room)| !room.shares) {
+            room.shares = held_bytes.saturating_add(room.ran_bytes) <= room.memory_bytes;
+            if room.shares {
+                self.woken.insert(*node);
+            }
+        }
+    }
+
+    /// Who is let in next: who has waited very long, then by priority, then of the user with the fewest such jobs.
+    fn first_in_line(&self, now: UnixNanos) -> Option<JobId> {
+        let rank = |id: &JobId| {
+            let job = &self.jobs[id];
+            match now.0.saturating_sub(job.in_line_since.0) >= AGING_NS {
+                true => (0, Reverse(0), 0, *id),
+                false => (1, Reverse(job.claim.priority), self.jobs_with_memory(job.claim.user), *id),
+            }
+        };
+        self.line.iter().min_by_key(|id| rank(id)).copied()
+    }
+
+    fn jobs_with_memory(&self, user: u64) -> usize {
+        self.holders.iter().filter(|id| self.jobs[*id].claim.user == user).count()
+    }
+
+    fn fits_everywhere(&self, id: JobId, bytes: u64) -> bool {
+        // A node is kept for somebody who came before.
+        if self.kept.is_some_and(|(kept, _)| kept < id) {
+            return false;
+        }
+        let works = |(node, room): &(&NodeId, &Room)| room.shares && !self.draining.contains(node);
+        let mut any = false;
+        for (_, room) in self.rooms.iter().filter(works) {
+            match room.memory_bytes < bytes {
+                // It goes without this one, but not while others have data there.
+                true if self.held_bytes > 0 => return false,
+                true => {}
+                false if self.held_bytes + room.ran_bytes + bytes > room.memory_bytes => return false,
+                false => any = true,
+            }
+        }
+        any
+    }
+
+    /// Whether a node takes part in jobs that hold memory everywhere. One that never said what it has, does.
+    pub(crate) fn shares(&self, node: NodeId) -> bool {
+        self.rooms.get(&node).is_none_or(|room| room.shares)
+    }
+
+    /// The best claim of a job that needs something of the node where it runs, and fits there.
+    pub(crate) fn best_needy(&self, node: NodeId, now: UnixNanos) -> Option<(Standing, u64, Queue)> {
+        let best = self.needy.iter().filter_map(|(needs, claims)| {
+            let (standing, user) = claims.best(&self.users)?;
+            let may_begin = self.fits(*needs, node) && self.may_take(*needs, standing.2, node, now);
+            may_begin.then_some((standing, user, Queue::Needy(*needs)))
+        });
+        best.min_by_key(|(standing, _, _)| *standing)
+    }
+
+    fn fits(&self, needs: Needs, node: NodeId) -> bool {
+        let Some(room) = self.rooms.get(&node) else { return true };
+        let held_bytes = if room.shares { self.held_bytes } else { 0 };
+        needs.architecture.is_none_or(|architecture| architecture == room.architecture)
+            && (needs.memory_bytes == 0
+                || held_bytes + room.ran_bytes + needs.memory_bytes <= room.memory_bytes)
+    }
+
+    /// Whether nobody who has waited long would be passed.
+    fn may_take(&self, needs: Needs, id: JobId, node: NodeId, now: UnixNanos) -> bool {
+        if needs.memory_bytes == 0 {
+            return true;
+        }
+        let kept_for_other = self.kept.is_some_and(|(kept, on)| on == node && kept != id);
+        let waits_long = |other: &JobId| {
+            let since = self.jobs[other].in_line_since;
+            *other < id && now.0.saturating_sub(since.0) >= MEMORY_PATIENCE_NS
+        };
+        let would_pass = self.shares(node) && self.line.iter().any(waits_long);
+        !(kept_for_other || would_pass)
+    }
+
+    /// Keeps the node with the most room for a job that has waited long and fits nowhere now. One at a time.
+    pub(crate) fn keep_a_node(&mut self, now: UnixNanos) {
+        if self.kept.is_some() {
+            return;
+        }
+        let kinds: Vec<Needs> = self.needy.keys().filter(|needs| needs.memory_bytes > 0).copied().collect();
+        let mut oldest: Option<(JobId, NodeId)> = None;
+        for needs in kinds {
+            let Some(id) = self.first_needy(needs) else { continue };
+            let since = self.jobs.get(&id).and_then(|job| job.waits_since);
+            let long = since.is_some_and(|since| now.0.saturating_sub(since.0) >= MEMORY_PATIENCE_NS);
+            if long
+                && oldest.is_none_or(|(older, _)| id < older)
+                && let Some(node) = self.node_to_keep(needs)
+            {
+                oldest = Some((id, node));
+            }
+        }
+        self.kept = oldest;
+    }
+
+    /// The job with the best claim of those that need this and have a task that waits.
+    fn first_needy(&mut self, needs: Needs) -> Option<JobId> {
+        loop {
+            let ((level, _, id), user) = self.needy.get(&needs)?.best(&self.users)?;
+            let waiting = self.jobs.get_mut(&id).filter(|job| job.phase == Phase::Running).and_then(|job| {
+                let current = job.current;
+                job.stage(current).first_waiting(Queue::Anywhere)
+            });
+            if waiting.is_some() {
+                return Some(id);
+            }
+            self.claims_mut(Queue::Needy(needs)).remove(level.0, user, id);
+            self.forget_if_empty(Queue::Needy(needs));
+        }
+    }
+
+    /// Of the nodes that could run it, the one with the most room; None where one fits, and there is only a slot to wait for.
+    fn node_to_keep(&self, needs: Needs) -> Option<NodeId> {
+        let working = || self.rooms.iter().filter(|(node, _)| !self.draining.contains(node));
+        if working().any(|(node, _)| self.fits(needs, *node)) {
+            return None;
+        }
+        let could = working().filter(|(_, room)| could_ever(needs, room));
+        could
+            .max_by_key(|(node, room)| (room.memory_bytes.saturating_sub(room.ran_bytes), **node))
+            .map(|(node, _)| *node)
+    }
+}
+
+/// What a job waits for besides a slot; None for one that runs, or could.
+pub fn wait_of(state: &State, id: JobId) -> Option<Wait> {
+    let job = state.jobs.get(&id).filter(|job| job.phase == Phase::Running && job.running.is_empty())?;
+    let needs = job.claim.needs;
+    let waits = match needs.everywhere {
+        true => state.line.contains(&id),
+        false => !needs.is_nothing() && !state.rooms.keys().any(|node| state.fits(needs, *node)),
+    };
+    if !waits {
+        return None;
+    }
+    let working =
+        || state.rooms.iter().filter(|(node, _)| !state.draining.contains(node)).map(|(_, room)| room);
+    Some(Wait {
+        needs,
+        nodes: working().count() as u32,
+        nodes_large_enough: working().filter(|room| could_ever(needs, room)).count() as u32,
+        held_bytes: state.held_bytes,
+        jobs_with_memory: state.holders.len() as u32,
+        before: state.line.iter().filter(|other| **other < id).count() as u32,
+    })
+}
+
+fn could_ever(needs: Needs, room: &Room) -> bool {
+    needs.memory_bytes <= room.memory_bytes
+        && needs.architecture.is_none_or(|architecture| architecture == room.architecture)
+}
+
+/// The nodes on which no chunks of jobs may lie now: these hold more memory than they have.
+pub fn left_out(state: &State) -> BTreeSet<NodeId> {
+    state.rooms.iter().filter(|(_, room)| !room.shares).map(|(node, _)| *node).collect()
+}
