@@ -84,6 +84,9 @@ impl RecoveredJob {
 /// never with the table, which holds the history.
 macro_rules! of_hot_jobs {
     ($columns:literal, $table:literal, $order:literal) => {
+        of_hot_jobs!($columns, $table, $order, "")
+    };
+    ($columns:literal, $table:literal, $order:literal, $which:literal) => {
         concat!(
             "SELECT ",
             $columns,
@@ -92,9 +95,18 @@ macro_rules! of_hot_jobs {
             " WHERE ",
             $table,
             ".job = jobs.job \
-             AND jobs.cleaned_ns IS NULL AND jobs.owner = 'cluster' ORDER BY jobs.job",
+             AND jobs.cleaned_ns IS NULL AND jobs.owner = 'cluster'",
+            $which,
+            " ORDER BY jobs.job",
             $order
         )
+    };
+}
+
+/// Of those that can have data: a job of one task has no staging directory either, and there may be very many.
+macro_rules! of_hot_jobs_with_data {
+    ($columns:literal, $table:literal, $order:literal) => {
+        of_hot_jobs!($columns, $table, $order, " AND jobs.staging <> ''")
     };
 }
 
@@ -103,9 +115,17 @@ impl Metastore {
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
         let mut jobs = BTreeMap::new();
         let statement = of_hot_jobs!("jobs.*, specs.spec", "specs", "");
+        // Jobs that were handed in together differ in little, often in nothing.
+        let mut before: Option<(String, JobSpec)> = None;
         for row in self.rows(statement, []).await? {
             let job = self.job_row(&row)?;
-            jobs.insert(job.job, RecoveredJob::new(job, self.json(&row, "spec")?));
+            let text: String = self.get(&row, "spec")?;
+            let spec = match before {
+                Some((same, spec)) if same == text => spec,
+                _ => self.json(&row, "spec")?,
+            };
+            jobs.insert(job.job, RecoveredJob::new(job, spec.clone()));
+            before = Some((text, spec));
         }
         let mut recovered = Recovered { jobs, nodes: self.nodes().await?, disks: self.disks().await? };
         self.recover_work(&mut recovered).await?;
@@ -161,41 +181,46 @@ impl Metastore {
     }
 
     async fn recover_data(&self, recovered: &mut Recovered) -> Result<(), StoreError> {
-        let statement = of_hot_jobs!("boundaries.*", "boundaries", ", boundaries.version");
+        let statement = of_hot_jobs_with_data!("boundaries.*", "boundaries", ", boundaries.version");
         self.each(recovered, statement, |job, row| {
             // The latest version comes last.
             job.boundaries = Some(self.boundaries_row(row)?);
             Ok(())
         })
         .await?;
-        let statement = of_hot_jobs!("plan_tasks.*", "plan_tasks", ", plan_tasks.version, plan_tasks.part");
+        let statement =
+            of_hot_jobs_with_data!("plan_tasks.*", "plan_tasks", ", plan_tasks.version, plan_tasks.part");
         self.each(recovered, statement, |job, row| {
             job.plan.push(self.plan_row(row)?);
             Ok(())
         })
         .await?;
-        let statement =
-            of_hot_jobs!("sources.*", "sources", ", sources.map_task, sources.ifile, sources.chunk");
+        let statement = of_hot_jobs_with_data!(
+            "sources.*",
+            "sources",
+            ", sources.map_task, sources.ifile, sources.chunk"
+        );
         self.each(recovered, statement, |job, row| self.add_commit(&mut job.commits, row)).await?;
-        let statement = of_hot_jobs!("chunks.*", "chunks", ", chunks.chunk, chunks.generation");
+        let statement = of_hot_jobs_with_data!("chunks.*", "chunks", ", chunks.chunk, chunks.generation");
         self.each(recovered, statement, |job, row| {
             job.chunks.push(self.chunk_row(row)?);
             Ok(())
         })
         .await?;
-        let statement = of_hot_jobs!("runs.*", "runs", ", runs.run");
+        let statement = of_hot_jobs_with_data!("runs.*", "runs", ", runs.run");
         self.each(recovered, statement, |job, row| {
             job.runs.push(self.run_row(row)?);
             Ok(())
         })
         .await?;
-        let statement = of_hot_jobs!("run_chunks.*", "run_chunks", ", run_chunks.run, run_chunks.chunk");
+        let statement =
+            of_hot_jobs_with_data!("run_chunks.*", "run_chunks", ", run_chunks.run, run_chunks.chunk");
         self.each(recovered, statement, |job, row| {
             job.run_chunks.push((RunId(self.number(row, "run")?), ChunkId(self.number(row, "chunk")?)));
             Ok(())
         })
         .await?;
-        let statement = of_hot_jobs!("replicas.*", "replicas", ", replicas.run, replicas.node");
+        let statement = of_hot_jobs_with_data!("replicas.*", "replicas", ", replicas.run, replicas.node");
         self.each(recovered, statement, |job, row| {
             job.replicas.push(self.replica_row(row)?);
             Ok(())
