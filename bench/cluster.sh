@@ -3,13 +3,13 @@
 # bench/README.md says how to read it. Figures count on an idle machine only.
 set -euo pipefail
 
-groups_all="sqlite offered idle processes hyperqueue sort tls plan shuffle append match yarn spark postgresql history"
+groups_all="sqlite offered idle processes hyperqueue sort tls plan shuffle append match yarn spark postgresql history_sqlite history_postgresql"
 usage() {
     cat >&2 <<TEXT
 usage: bench/cluster.sh [--jobs N] [--rows GROUP,...]
   --jobs N      no-op jobs of the rows about rates (default 1000000; fewer make a trial with less data, whose rows are kept apart)
   --rows LIST   only these groups: $groups_all
-Environment: SAILFISH (binary), BENCH_DIR (state and data; 15 GB), TMPDIR (35 GB there for the group history: its PostgreSQL),
+Environment: SAILFISH (binary), BENCH_DIR (state and data; 15 GB), TMPDIR (35 GB there for the group history_postgresql),
 PGPORT (a free port, default 54391), PEERS_DIR (where peers lie; what is missing is installed by bench/peers/setup-*.sh)
 TEXT
     exit 2

@@ -5,8 +5,9 @@ HISTORY_JOBS=10000000
 HISTORY_MODEL_JOBS=1000
 HISTORY_MEASURED_JOBS=200000
 HISTORY_ROUNDS=3
-# Of PostgreSQL with its log; SQLite needs half.
-HISTORY_BYTES_PER_JOB=3500
+# That of PostgreSQL with its log.
+SQLITE_BYTES_PER_JOB=1700
+POSTGRES_BYTES_PER_JOB=3500
 
 measured_rate() { # measured_rate SERVER_OPTION...: no-op jobs a second, appended to the file rates
     serve "$@"
@@ -77,22 +78,23 @@ postgres_forget() {
         { cat "$work/log.txt" >&2; exit 1; }
 }
 
-group_history() {
-    local needed=$((HISTORY_JOBS * scale_percent / 100 * HISTORY_BYTES_PER_JOB / 1000000000))
-    local free
+has_room_for_history() {
+    local needed=$((HISTORY_JOBS * scale_percent / 100 * $1 / 1000000000)) free
     # The smaller one, where they lie on two file systems.
     free=$(df -Pk "$work" "${TMPDIR:-/tmp}" | awk 'NR > 1 { print int($4 * 1024 / 1e9) }' | sort -n | head -n 1)
-    if [ "$free" -lt "$needed" ]; then
-        echo "history: not run, it needs $needed GB and there are $free"
-        return 0
-    fi
+    [ "$free" -ge "$needed" ] || { echo "history: not run, it needs $needed GB and there are $free"; return 1; }
+}
+
+group_history_sqlite() {
+    has_room_for_history $SQLITE_BYTES_PER_JOB || return 0
     compare_history SQLite sqlite_options sqlite_load sqlite_forget
     rm -rf "$work/history-full" "$work/history-empty"
-    if postgres_start "$work" shared_buffers=1GB max_wal_size=8GB; then
-        postgres_forget full
-        compare_history PostgreSQL postgres_options postgres_load postgres_forget
-        postgres_stop
-    else
-        echo "history, PostgreSQL: not run"
-    fi
+}
+
+group_history_postgresql() {
+    has_room_for_history $POSTGRES_BYTES_PER_JOB || return 0
+    postgres_start "$work" shared_buffers=1GB max_wal_size=8GB || { echo "history, PostgreSQL: not run"; return 0; }
+    postgres_forget full
+    compare_history PostgreSQL postgres_options postgres_load postgres_forget
+    postgres_stop
 }
