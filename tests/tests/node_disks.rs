@@ -113,56 +113,59 @@ fn a_node_with_another_disk_goes_on_when_one_is_full() {
     assert_sorted(&cluster, "out", &text);
 }
 
-/// Reading goes on where writing does not: what lies there is moved by nobody, so the other disk takes the rest.
-#[test]
-fn a_disk_that_becomes_read_only_leaves_the_rest_to_another() {
-    let Some(mounts) = Mounts::start("a disk that becomes read-only beside another one") else { return };
-    let (mut cluster, text) = set_up(LARGE_BYTES);
+/// A cluster whose only node has a disk that has just become read-only, while a map task waits for a word to go on.
+struct Failing {
+    cluster: Cluster,
+    mounts: Mounts,
+    text: Vec<u8>,
+    job: Running,
+    go: Fifo,
+}
+
+fn begin_on_a_failing_disk(what: &str, bytes: usize, another_disk: bool) -> Option<Failing> {
+    let mounts = Mounts::start(what)?;
+    let (mut cluster, text) = set_up(bytes);
     let failing = cluster.sandbox.path("failing");
     mounts.small_disk(&failing, "size=400m");
-    add_node(&mut cluster, &mounts, &[&failing], true);
-    let (mut here, mut go, program) = hangs_once(&cluster);
+    add_node(&mut cluster, &mounts, &[&failing], another_disk);
+    let (mut here, go, program) = hangs_once(&cluster);
     let job = start(&cluster, "out", &["--mapper", &program]);
     assert_eq!(here.read_line(), "here");
     mounts.make_read_only(&failing);
-    cluster.ask_until(&["nodes", "--json"], |nodes| nodes.contains("\"read_only\""));
-    go.write_line("go on");
-    job.wait().expect_success();
-    assert_sorted(&cluster, "out", &text);
+    Some(Failing { cluster, mounts, text, job, go })
+}
+
+impl Failing {
+    /// The server hears of the disk, the task goes on, and the job ends well.
+    fn end_well(mut self) {
+        self.cluster.ask_until(&["nodes", "--json"], |nodes| nodes.contains("\"read_only\""));
+        self.go.write_line("go on");
+        self.job.wait().expect_success();
+        assert_sorted(&self.cluster, "out", &self.text);
+    }
+}
+
+/// Reading goes on where writing does not: what lies there is moved by nobody, so the other disk takes the rest.
+#[test]
+fn a_disk_that_becomes_read_only_leaves_the_rest_to_another() {
+    let what = "a disk that becomes read-only beside another one";
+    let Some(failing) = begin_on_a_failing_disk(what, LARGE_BYTES, true) else { return };
+    failing.end_well();
 }
 
 #[test]
 fn a_node_whose_only_disk_becomes_read_only_leaves_the_job_to_the_others() {
-    let Some(mounts) = Mounts::start("a node whose disk becomes read-only in the middle of a job") else {
-        return;
-    };
-    let (mut cluster, text) = set_up(SMALL_BYTES);
-    let failing = cluster.sandbox.path("failing");
-    mounts.small_disk(&failing, "size=400m");
-    add_node(&mut cluster, &mounts, &[&failing], false);
-    let (mut here, mut go, program) = hangs_once(&cluster);
-    let job = start(&cluster, "out", &["--mapper", &program]);
-    assert_eq!(here.read_line(), "here");
-    mounts.make_read_only(&failing);
-    add_node(&mut cluster, &mounts, &[], true);
-    cluster.ask_until(&["nodes", "--json"], |nodes| nodes.contains("\"read_only\""));
-    go.write_line("go on");
-    job.wait().expect_success();
-    assert_sorted(&cluster, "out", &text);
+    let what = "a node whose disk becomes read-only in the middle of a job";
+    let Some(mut failing) = begin_on_a_failing_disk(what, SMALL_BYTES, false) else { return };
+    add_node(&mut failing.cluster, &failing.mounts, &[], true);
+    failing.end_well();
 }
 
 #[test]
 fn a_cluster_whose_only_disk_becomes_read_only_fails_the_job_and_names_it() {
-    let Some(mounts) = Mounts::start("a cluster whose only disk becomes read-only") else { return };
-    let (mut cluster, _) = set_up(LARGE_BYTES);
-    let failing = cluster.sandbox.path("failing");
-    mounts.small_disk(&failing, "size=400m");
-    add_node(&mut cluster, &mounts, &[&failing], false);
-    let (mut here, mut go, program) = hangs_once(&cluster);
-    let job = start(&cluster, "out", &["--mapper", &program]);
-    assert_eq!(here.read_line(), "here");
-    mounts.make_read_only(&failing);
-    go.write_line("go on");
-    job.wait().expect_failure(1, &["Read-only file system", "failing/"]);
-    assert_nothing_published(&cluster, "out");
+    let what = "a cluster whose only disk becomes read-only";
+    let Some(mut failing) = begin_on_a_failing_disk(what, LARGE_BYTES, false) else { return };
+    failing.go.write_line("go on");
+    failing.job.wait().expect_failure(1, &["Read-only file system", "failing/"]);
+    assert_nothing_published(&failing.cluster, "out");
 }

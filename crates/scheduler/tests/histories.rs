@@ -83,16 +83,18 @@ fn succeeded(attempt: AttemptKey) -> Event {
     Event::AttemptSucceeded { attempt }
 }
 
+/// A job whose first stage is asked for.
+fn submitted() -> World {
+    let mut world = World::default();
+    let stages = vec!["map", "commit"];
+    world.feed(Event::JobSubmitted { job: JOB, claim: Claim::default(), stages, failures_max: FAILURES_MAX });
+    world.expect(&[expand(0)]);
+    world
+}
+
 /// A job of two stages whose first has `tasks` tasks.
 fn begun(tasks: u32) -> World {
-    let mut world = World::default();
-    world.feed(Event::JobSubmitted {
-        job: JOB,
-        claim: Claim::default(),
-        stages: vec!["map", "commit"],
-        failures_max: FAILURES_MAX,
-    });
-    world.expect(&[expand(0)]);
+    let mut world = submitted();
     world.feed(expanded(0, tasks));
     world
 }
@@ -234,16 +236,9 @@ fn single_tasks_wait_at_a_node_where_no_slot_asks() {
 /// A node that is being emptied gets what can run nowhere else, and nothing besides.
 #[test]
 fn a_node_that_drains_runs_only_what_is_bound_to_it() {
-    let mut world = World::default();
+    let mut world = submitted();
     let on = |node, number| Slot { node: NodeId(node), slot: number };
     let runs = |task, slot| Action::StartAttempt { attempt: attempt(0, task, 0), slot };
-    world.feed(Event::JobSubmitted {
-        job: JOB,
-        claim: Claim::default(),
-        stages: vec!["map", "commit"],
-        failures_max: FAILURES_MAX,
-    });
-    world.expect(&[expand(0)]);
     world.feed(Event::SlotFree { slot: on(1, 0) });
     world.feed(Event::NodeDraining { node: NodeId(1) });
     let near = Placement::Near(vec![NodeId(1)]);
@@ -263,16 +258,9 @@ fn a_node_that_drains_runs_only_what_is_bound_to_it() {
 
 #[test]
 fn a_node_that_resumes_runs_what_is_near_it() {
-    let mut world = World::default();
+    let mut world = submitted();
     let on = |node, number| Slot { node: NodeId(node), slot: number };
     let runs = |task, slot| Action::StartAttempt { attempt: attempt(0, task, 0), slot };
-    world.feed(Event::JobSubmitted {
-        job: JOB,
-        claim: Claim::default(),
-        stages: vec!["map", "commit"],
-        failures_max: FAILURES_MAX,
-    });
-    world.expect(&[expand(0)]);
     world.feed(Event::NodeDraining { node: NodeId(1) });
     world.feed(Event::SlotFree { slot: on(1, 0) });
     let tasks = vec![Placement::Near(vec![NodeId(1)]), Placement::Anywhere];
