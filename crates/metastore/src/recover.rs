@@ -53,6 +53,12 @@ pub struct RecoveredJob {
     pub replicas: Vec<ReplicaRow>,
 }
 
+/// Rows of all jobs that are not done with.
+struct HotWork {
+    stages: Vec<Row>,
+    tasks: Vec<Row>,
+}
+
 impl RecoveredJob {
     fn new(row: JobRow, spec: JobSpec) -> Self {
         Self {
@@ -110,43 +116,57 @@ macro_rules! of_hot_jobs_with_data {
     };
 }
 
+/// Jobs that were handed in together often have the same specification: it is read with the first of them.
+const HOT_JOBS: &str = "SELECT jobs.*, CASE WHEN specs.spec = before.spec THEN NULL ELSE specs.spec END AS other_spec \
+     FROM jobs CROSS JOIN specs \
+     LEFT JOIN jobs AS earlier ON earlier.job = jobs.job - 1 AND earlier.cleaned_ns IS NULL AND earlier.owner = 'cluster' \
+     LEFT JOIN specs AS before ON before.job = earlier.job \
+     WHERE specs.job = jobs.job AND jobs.cleaned_ns IS NULL AND jobs.owner = 'cluster' ORDER BY jobs.job";
+
 impl Metastore {
     /// Reads what the server of a cluster knew. Only the rows of jobs that are not done with are read.
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
-        let mut jobs = BTreeMap::new();
-        let statement = of_hot_jobs!("jobs.*, specs.spec", "specs", "");
-        // Jobs that were handed in together differ in little, often in nothing.
-        let mut before: Option<(String, JobSpec)> = None;
-        for row in self.rows(statement, []).await? {
-            let job = self.job_row(&row)?;
-            let text: String = self.get(&row, "spec")?;
-            let spec = match before {
-                Some((same, spec)) if same == text => spec,
-                _ => self.json(&row, "spec")?,
-            };
-            jobs.insert(job.job, RecoveredJob::new(job, spec.clone()));
-            before = Some((text, spec));
-        }
+        // Most of the time goes into these, where very many jobs wait.
+        let (jobs, work) = tokio::try_join!(self.hot_jobs(), self.hot_work())?;
         let mut recovered = Recovered { jobs, nodes: self.nodes().await?, disks: self.disks().await? };
-        self.recover_work(&mut recovered).await?;
+        self.recover_work(&mut recovered, work).await?;
         self.recover_data(&mut recovered).await?;
         Ok(recovered)
     }
 
-    async fn recover_work(&self, recovered: &mut Recovered) -> Result<(), StoreError> {
-        let statement = of_hot_jobs!("stages.*, CAST(0 AS BIGINT) AS tasks_done", "stages", ", stages.stage");
-        self.each(recovered, statement, |job, row| {
+    async fn hot_jobs(&self) -> Result<BTreeMap<JobId, RecoveredJob>, StoreError> {
+        let mut jobs = BTreeMap::new();
+        let mut before: Option<(JobId, JobSpec)> = None;
+        for row in self.rows(HOT_JOBS, []).await? {
+            let job = self.job_row(&row)?;
+            let id = job.job;
+            let spec = match (self.get::<Option<String>>(&row, "other_spec")?, before) {
+                (Some(_), _) => self.json(&row, "other_spec")?,
+                (None, Some((last, spec))) if last.0 == id.0 - 1 => spec,
+                (None, _) => return Err(self.damaged("specs.spec", format!("nothing for job {id}"))),
+            };
+            jobs.insert(id, RecoveredJob::new(job, spec.clone()));
+            before = Some((id, spec));
+        }
+        Ok(jobs)
+    }
+
+    async fn hot_work(&self) -> Result<HotWork, StoreError> {
+        let stages = of_hot_jobs!("stages.*, CAST(0 AS BIGINT) AS tasks_done", "stages", ", stages.stage");
+        // Which of them run is told by the attempts.
+        let tasks = of_hot_jobs!("tasks.*, 1 = 0 AS runs", "tasks", ", tasks.stage, tasks.task");
+        Ok(HotWork { stages: self.rows_beside(stages).await?, tasks: self.rows_beside(tasks).await? })
+    }
+
+    async fn recover_work(&self, recovered: &mut Recovered, work: HotWork) -> Result<(), StoreError> {
+        self.hand_out(recovered, work.stages, |job, row| {
             job.stages.push(self.stage_row(row)?);
             Ok(())
-        })
-        .await?;
-        // Which of them run is told by the attempts, below.
-        let statement = of_hot_jobs!("tasks.*, 1 = 0 AS runs", "tasks", ", tasks.stage, tasks.task");
-        self.each(recovered, statement, |job, row| {
+        })?;
+        self.hand_out(recovered, work.tasks, |job, row| {
             job.tasks.push(self.task_row(row)?);
             Ok(())
-        })
-        .await?;
+        })?;
         let order =
             of_hot_jobs!("attempts.*", "attempts", ", attempts.stage, attempts.task, attempts.attempt");
         self.each(recovered, order, |job, row| {
@@ -238,7 +258,16 @@ impl Metastore {
         if recovered.jobs.is_empty() {
             return Ok(());
         }
-        for row in self.rows(statement, []).await? {
+        self.hand_out(recovered, self.rows(statement, []).await?, add)
+    }
+
+    fn hand_out(
+        &self,
+        recovered: &mut Recovered,
+        rows: Vec<Row>,
+        add: impl Fn(&mut RecoveredJob, &Row) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        for row in rows {
             // A job that was submitted between two of the statements is not one this server must know.
             if let Some(job) = recovered.jobs.get_mut(&JobId(self.get(&row, "job")?)) {
                 add(job, &row)?;

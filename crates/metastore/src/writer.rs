@@ -11,9 +11,10 @@ use std::time::Duration;
 
 /// The lock of the leader, within the database it leads: the letters `sailfish`.
 const LEAD_LOCK: i64 = i64::from_be_bytes(*b"sailfish");
-/// How often a standby asks. It asks and goes, for a session that waits for a lock holds a snapshot, and with it
-/// every dead row of the database.
+/// How often a standby asks, and how soon again at first: a leader that was killed is gone for the database in a moment. It
+/// asks and goes, for a session that waits for a lock holds a snapshot, and with it every dead row of the database.
 const STANDBY_ASKS_EVERY: Duration = Duration::from_millis(500);
+const STANDBY_ASKS_FIRST: Duration = Duration::from_millis(10);
 /// How long a leader tries to get its session back before it gives up.
 const RECONNECT_MAX: Duration = Duration::from_secs(60);
 const RECONNECT_EVERY: Duration = Duration::from_millis(100);
@@ -90,6 +91,21 @@ impl Metastore {
         }
     }
 
+    /// Reads rows beside what [`Self::rows`] reads at the same time, where PostgreSQL can work for both: through the connection
+    /// that writes.
+    pub(crate) async fn rows_beside(&self, statement: &'static str) -> Result<Vec<Row>, StoreError> {
+        if matches!(self.place, Place::Postgres { .. })
+            && let Ok(mut writer) = self.writer.try_lock()
+            && let Some(connection) = &mut writer.connection
+        {
+            match connection.session().fetch(statement, []).await.map_err(|error| self.driver_error(error)) {
+                Err(StoreError::ConnectionLost { .. }) => writer.connection = None,
+                done => return done,
+            }
+        }
+        self.rows(statement, []).await
+    }
+
     /// Takes the lead where nobody has it; `owner` is remembered as who took it. With SQLite the answer is always
     /// yes: there the lock file of the state directory decides.
     pub async fn try_lead(&self, owner: &str) -> Result<bool, StoreError> {
@@ -136,6 +152,7 @@ impl Metastore {
     /// Waits until this process leads. What keeps it from asking (PostgreSQL restarts) is waited out too; only an
     /// error that will not go away by itself ends the wait.
     pub async fn lead(&self, owner: &str) -> Result<(), StoreError> {
+        let mut pause = STANDBY_ASKS_FIRST;
         loop {
             match self.try_lead(owner).await {
                 Ok(true) => return Ok(()),
@@ -145,7 +162,8 @@ impl Metastore {
                 }
                 Err(error) => return Err(error),
             }
-            tokio::time::sleep(STANDBY_ASKS_EVERY).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(STANDBY_ASKS_EVERY);
         }
     }
 
