@@ -12,6 +12,7 @@ use private_postgres::PrivatePostgres;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+const POLLS_MAX: u32 = 20;
 /// Requests for each route where nothing else is said.
 const REQUESTS: u64 = 40;
 /// Polls and waits are held back; these are not waited for.
@@ -193,6 +194,10 @@ impl World {
             "/v1/nodes" if self.random.chance(70) => {
                 message["protocol"] = json!(2);
                 message["slots"] = json!(1 + self.random.below(4));
+                // One with too little for the jobs gets none.
+                if self.random.chance(70) {
+                    message["memory_bytes"] = json!(1_u64 << 34);
+                }
                 message["name"] = json!(format!("made-up-{}", self.random.below(20)));
             }
             "/v1/nodes/{node}/poll" | "/v1/nodes/{node}/leave" => {
@@ -288,12 +293,8 @@ impl World {
                 self.nodes.extend(said["node"].as_u64().map(|node| (node, said["incarnation"].clone())));
             }
             ("POST", "/v1/nodes/{node}/poll") => {
-                let orders = said["orders"].as_array().into_iter().flatten();
-                let node = path.split('/').nth(3).and_then(|node| node.parse::<u64>().ok());
-                for order in orders.filter(|order| order["order"]["start"].is_object()) {
-                    let mut start = order["order"]["start"].clone();
-                    start["node"] = json!(node);
-                    self.starts.push(start);
+                if let Some(node) = path.split('/').nth(3).and_then(|node| node.parse().ok()) {
+                    self.learn_starts(node, &said);
                 }
             }
             _ => {}
@@ -313,6 +314,39 @@ impl World {
         let rows = table["rows"].as_array().unwrap_or_else(|| panic!("{statement}: {table}"));
         let number = |row: &Value| row.to_string().chars().filter(char::is_ascii_digit).collect::<String>();
         rows.iter().map(|row| number(row).parse().unwrap_or_else(|_| panic!("no number: {row}"))).collect()
+    }
+
+    /// A node with enough of everything comes first, and is given a task of the good job.
+    fn start_good_job(&mut self) {
+        let info = json!({
+            "protocol": 2, "version": "0", "name": "good", "rack": "r", "slots": 2,
+            "memory_bytes": 1_u64 << 34, "architecture": "other", "data_url": "",
+        });
+        let welcome = self.ask("POST /v1/nodes", &info);
+        let node = welcome["node"].as_u64().expect("a number");
+        self.nodes.push((node, welcome["incarnation"].clone()));
+        let mut poll = json!({
+            "incarnation": welcome["incarnation"], "received": 0, "free_slots": [0, 1], "finished": [],
+        });
+        // The first may be answered at once, with what the node does not know of the others.
+        for _ in 0..POLLS_MAX {
+            let said = self.ask(&format!("POST /v1/nodes/{node}/poll"), &poll);
+            self.learn_starts(node, &said);
+            if !self.starts.is_empty() {
+                return;
+            }
+            poll["free_slots"] = json!([]);
+        }
+        panic!("a node with a free slot gets no task");
+    }
+
+    fn learn_starts(&mut self, node: u64, said: &Value) {
+        let orders = said["orders"].as_array().into_iter().flatten();
+        for order in orders.filter(|order| order["order"]["start"].is_object()) {
+            let mut start = order["order"]["start"].clone();
+            start["node"] = json!(node);
+            self.starts.push(start);
+        }
     }
 
     /// Polls and waits that nobody breaks off are answered, too.
@@ -429,6 +463,7 @@ fn survive(database: Option<String>) {
     let mut good = good_job(&input.display().to_string());
     good["spec"]["output"] = json!(output);
     world.jobs.extend(world.ask("POST /v1/jobs", &good)["job"].as_i64());
+    world.start_good_job();
     let routes = world.document.routes();
     assert!(routes.len() > 20, "{} routes", routes.len());
     let requests = number_from("SAILFISH_SEEDS").unwrap_or(REQUESTS).max(REQUESTS);

@@ -135,6 +135,13 @@ impl State {
         }
     }
 
+    /// The jobs in line, without those for which no node that works is large enough: these wait for one, and in nobody's way.
+    fn in_line(&self) -> impl Iterator<Item = &JobId> {
+        let working = self.rooms.iter().filter(|(node, _)| !self.draining.contains(node));
+        let largest_bytes = working.map(|(_, room)| room.memory_bytes).max().unwrap_or(0);
+        self.line.iter().filter(move |id| self.jobs[*id].claim.needs.memory_bytes <= largest_bytes)
+    }
+
     /// Who is let in next: who has waited very long, then by priority, then of the user with the fewest such jobs.
     fn first_in_line(&self, now: UnixNanos) -> Option<JobId> {
         let rank = |id: &JobId| {
@@ -144,7 +151,7 @@ impl State {
                 false => (1, Reverse(job.claim.priority), self.jobs_with_memory(job.claim.user), *id),
             }
         };
-        self.line.iter().min_by_key(|id| rank(id)).copied()
+        self.in_line().min_by_key(|id| rank(id)).copied()
     }
 
     fn jobs_with_memory(&self, user: u64) -> usize {
@@ -203,7 +210,7 @@ impl State {
             let since = self.jobs[other].in_line_since;
             *other < id && now.0.saturating_sub(since.0) >= MEMORY_PATIENCE_NS
         };
-        let would_pass = self.shares(node) && self.line.iter().any(waits_long);
+        let would_pass = !self.line.is_empty() && self.shares(node) && self.in_line().any(waits_long);
         !(kept_for_other || would_pass)
     }
 

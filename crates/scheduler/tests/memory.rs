@@ -115,6 +115,17 @@ fn a_job_that_needs_nothing_does_not_wait() {
 }
 
 #[test]
+fn a_job_too_large_for_every_node_is_in_nobodys_way() {
+    let mut world = World::with_nodes(&[100, 50]);
+    world.submit(1, everywhere(101), 1);
+    world.pass(AGING_NS);
+    world.submit(2, here(60), 1);
+    world.submit(3, everywhere(40), 1);
+    world.expect_started(&[(2, 1), (3, 1)]);
+    assert_eq!(wait_of(&world.state, JobId(1)).unwrap().nodes_large_enough, 0);
+}
+
+#[test]
 fn users_take_turns_and_who_waits_long_goes_first() {
     let mut world = World::with_nodes(&[100]);
     let of = |user, priority| Claim { user, priority, needs: everywhere(100) };
