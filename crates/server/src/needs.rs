@@ -48,12 +48,15 @@ impl EventLoop {
     }
 
     /// Refuses a job that none of the nodes that work could ever run. Where there is none yet, one may come.
-    pub fn check_fits(&mut self, spec: &JobSpec) -> Result<(), ServerError> {
-        let needs = self.needs_of(spec);
-        if needs.is_nothing() {
+    pub fn check_fits(&self, spec: &JobSpec) -> Result<(), ServerError> {
+        // A name that is refused gets no number.
+        let (memory_bytes, architecture) = match &spec.single {
+            Some(task) => (task.memory_bytes, task.architecture.as_deref()),
+            None => (spec.memory_bytes, None),
+        };
+        if self.service == Service::Embedded || (memory_bytes == 0 && architecture.is_none()) {
             return Ok(());
         }
-        let architecture = spec.single.as_ref().and_then(|task| task.architecture.as_deref());
         let working: Vec<&NodeInfo> = self.fleet.working().collect();
         let is_right = |node: &&&NodeInfo| architecture.is_none_or(|name| node.architecture == name);
         let largest = working.iter().filter(is_right).map(|node| node.memory_bytes).max();
@@ -65,8 +68,8 @@ impl EventLoop {
                 there.dedup();
                 Err(ServerError::NoSuchArchitecture { name: name.to_string(), there: there.join(", ") })
             }
-            (_, Some(largest)) if largest < needs.memory_bytes => {
-                Err(ServerError::FitsNowhere { needs_bytes: needs.memory_bytes, largest_bytes: largest })
+            (_, Some(largest)) if largest < memory_bytes => {
+                Err(ServerError::FitsNowhere { needs_bytes: memory_bytes, largest_bytes: largest })
             }
             _ => Ok(()),
         }
