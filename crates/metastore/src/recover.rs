@@ -53,6 +53,11 @@ pub struct RecoveredJob {
     pub replicas: Vec<ReplicaRow>,
 }
 
+type HotJobs = BTreeMap<JobId, RecoveredJob>;
+
+/// See [`spans`].
+type Spans<'a> = Option<&'a [(JobId, JobId)]>;
+
 /// Rows of all jobs that are not done with.
 struct HotWork {
     stages: Vec<Row>,
@@ -86,26 +91,47 @@ impl RecoveredJob {
     }
 }
 
-/// A table read for all hot jobs at once. `CROSS JOIN` tells SQLite to begin with the jobs, through their index, and
-/// never with the table, which holds the history.
+/// One table, as it is read for all hot jobs at once.
+struct OfHotJobs {
+    /// For the jobs in a span of numbers, `$1` to `$2`; some of them may not be hot.
+    in_span: &'static str,
+    /// For the hot jobs, wherever they are.
+    anywhere: &'static str,
+}
+
+/// `CROSS JOIN` tells SQLite to begin with the jobs, through their index, and never with the table, which holds the
+/// history.
 macro_rules! of_hot_jobs {
     ($columns:literal, $table:literal, $order:literal) => {
         of_hot_jobs!($columns, $table, $order, "")
     };
     ($columns:literal, $table:literal, $order:literal, $which:literal) => {
-        concat!(
-            "SELECT ",
-            $columns,
-            " FROM jobs CROSS JOIN ",
-            $table,
-            " WHERE ",
-            $table,
-            ".job = jobs.job \
-             AND jobs.cleaned_ns IS NULL AND jobs.owner = 'cluster'",
-            $which,
-            " ORDER BY jobs.job",
-            $order
-        )
+        OfHotJobs {
+            in_span: concat!(
+                "SELECT ",
+                $columns,
+                " FROM ",
+                $table,
+                " WHERE ",
+                $table,
+                ".job BETWEEN $1 AND $2 ORDER BY ",
+                $table,
+                ".job",
+                $order
+            ),
+            anywhere: concat!(
+                "SELECT ",
+                $columns,
+                " FROM jobs CROSS JOIN ",
+                $table,
+                " WHERE ",
+                $table,
+                ".job = jobs.job AND jobs.cleaned_ns IS NULL AND jobs.owner = 'cluster'",
+                $which,
+                " ORDER BY jobs.job",
+                $order
+            ),
+        }
     };
 }
 
@@ -116,24 +142,62 @@ macro_rules! of_hot_jobs_with_data {
     };
 }
 
+/// So many numbers of other jobs may lie between two hot jobs of one span.
+const SPAN_GAP_MAX: i64 = 8;
+/// Where hot jobs lie in more spans than this, they are looked up one by one.
+const SPANS_MAX: usize = 64;
+
+/// The numbers of the hot jobs as few spans, first and last of each; none where they lie too far apart. A span is read in one
+/// sweep of an index, where a join looks up each job.
+fn spans(jobs: impl IntoIterator<Item = JobId>) -> Option<Vec<(JobId, JobId)>> {
+    let mut spans: Vec<(JobId, JobId)> = Vec::new();
+    for job in jobs {
+        match spans.last_mut() {
+            Some((_, last)) if job.0 - last.0 <= SPAN_GAP_MAX => *last = job,
+            _ => spans.push((job, job)),
+        }
+        if spans.len() > SPANS_MAX {
+            return None;
+        }
+    }
+    Some(spans)
+}
+
 impl Metastore {
-    /// Reads what the server of a cluster knew. Only the rows of jobs that are not done with are read.
+    /// Reads what the server of a cluster knew. Only rows of jobs that are not done with are read, and of few others.
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
+        let statement = "SELECT job FROM jobs WHERE cleaned_ns IS NULL AND owner = 'cluster' ORDER BY job";
+        let hot = self.rows(statement, []).await?;
+        let hot: Vec<JobId> =
+            hot.iter().map(|row| Ok(JobId(self.number(row, "job")?))).collect::<Result<_, StoreError>>()?;
+        let mut recovered =
+            Recovered { jobs: HotJobs::new(), nodes: self.nodes().await?, disks: self.disks().await? };
+        if hot.is_empty() {
+            return Ok(recovered);
+        }
+        let spans = spans(hot);
         // Most of the time goes into these, where very many jobs wait.
-        let (jobs, work) = tokio::try_join!(self.hot_jobs(), self.hot_work())?;
-        let mut recovered = Recovered { jobs, nodes: self.nodes().await?, disks: self.disks().await? };
-        self.recover_work(&mut recovered, work).await?;
-        self.recover_data(&mut recovered).await?;
+        let (jobs, work) =
+            tokio::try_join!(self.hot_jobs(spans.as_deref()), self.hot_work(spans.as_deref()))?;
+        recovered.jobs = jobs;
+        self.recover_work(&mut recovered.jobs, work)?;
+        self.recover_data(&mut recovered.jobs, spans.as_deref()).await?;
         Ok(recovered)
     }
 
-    async fn hot_jobs(&self) -> Result<BTreeMap<JobId, RecoveredJob>, StoreError> {
-        let mut jobs = BTreeMap::new();
+    /// The hot jobs with what else concerns the whole of each, and with their attempts.
+    async fn hot_jobs(&self, spans: Spans<'_>) -> Result<HotJobs, StoreError> {
+        let statement = "SELECT * FROM jobs WHERE cleaned_ns IS NULL AND owner = 'cluster' ORDER BY job";
+        let mut rows = BTreeMap::new();
+        for row in self.rows(statement, []).await? {
+            let row = self.job_row(&row)?;
+            rows.insert(row.job, row);
+        }
+        let mut jobs = HotJobs::new();
         // Jobs that were handed in together differ in little, often in nothing.
         let mut before: Option<(String, JobSpec)> = None;
-        let statement = of_hot_jobs!("jobs.*, specs.spec", "specs", "");
-        for row in self.rows(statement, []).await? {
-            let job = self.job_row(&row)?;
+        for row in self.hot_rows(of_hot_jobs!("specs.*", "specs", ""), spans).await? {
+            let Some(job) = rows.remove(&JobId(self.number(&row, "job")?)) else { continue };
             let text: String = self.get(&row, "spec")?;
             let spec = match before {
                 Some((same, spec)) if same == text => spec,
@@ -142,40 +206,28 @@ impl Metastore {
             jobs.insert(job.job, RecoveredJob::new(job, spec.clone()));
             before = Some((text, spec));
         }
+        if let Some(job) = rows.into_keys().next() {
+            return Err(self.damaged("specs.spec", format!("nothing for job {job}")));
+        }
+        self.hot_outcomes(&mut jobs, spans).await?;
         Ok(jobs)
     }
 
-    async fn hot_work(&self) -> Result<HotWork, StoreError> {
-        let stages = of_hot_jobs!("stages.*, CAST(0 AS BIGINT) AS tasks_done", "stages", ", stages.stage");
-        // Which of them run is told by the attempts.
-        let tasks = of_hot_jobs!("tasks.*, 1 = 0 AS runs", "tasks", ", tasks.stage, tasks.task");
-        Ok(HotWork { stages: self.rows_beside(stages).await?, tasks: self.rows_beside(tasks).await? })
-    }
-
-    async fn recover_work(&self, recovered: &mut Recovered, work: HotWork) -> Result<(), StoreError> {
-        self.hand_out(recovered, work.stages, |job, row| {
-            job.stages.push(self.stage_row(row)?);
-            Ok(())
-        })?;
-        self.hand_out(recovered, work.tasks, |job, row| {
-            job.tasks.push(self.task_row(row)?);
-            Ok(())
-        })?;
-        let order =
+    async fn hot_outcomes(&self, jobs: &mut HotJobs, spans: Spans<'_>) -> Result<(), StoreError> {
+        let table =
             of_hot_jobs!("attempts.*", "attempts", ", attempts.stage, attempts.task, attempts.attempt");
-        self.each(recovered, order, |job, row| {
+        self.each(jobs, table, spans, |job, row| {
             job.attempts.push(self.attempt_row(row)?);
             Ok(())
         })
         .await?;
-        let statement = of_hot_jobs!("results.*", "results", ", results.stage, results.task");
-        self.each(recovered, statement, |job, row| {
+        let table = of_hot_jobs!("results.*", "results", ", results.stage, results.task");
+        self.each(jobs, table, spans, |job, row| {
             job.results.push((self.attempt_key(row)?, self.json(row, "result")?));
             Ok(())
         })
         .await?;
-        let statement = of_hot_jobs!("reports.*", "reports", "");
-        self.each(recovered, statement, |job, row| {
+        self.each(jobs, of_hot_jobs!("reports.*", "reports", ""), spans, |job, row| {
             job.report = Some(self.json(row, "report")?);
             Ok(())
         })
@@ -184,86 +236,123 @@ impl Metastore {
         let statement = "SELECT events.job, events.detail FROM events CROSS JOIN jobs \
              WHERE events.kind = 'job cancel asked' AND jobs.job = events.job AND jobs.cleaned_ns IS NULL \
              AND jobs.owner = 'cluster' ORDER BY events.job, events.event";
-        self.each(recovered, statement, |job, row| {
+        self.hand_out(jobs, self.rows(statement, []).await?, |job, row| {
             let reason: Option<String> = self.get(row, "detail")?;
             job.cancel_asked.get_or_insert(reason.unwrap_or_default());
             Ok(())
         })
-        .await?;
-        recovered.jobs.values_mut().for_each(count_tasks);
+    }
+
+    async fn hot_work(&self, spans: Spans<'_>) -> Result<HotWork, StoreError> {
+        let stages = of_hot_jobs!("stages.*, CAST(0 AS BIGINT) AS tasks_done", "stages", ", stages.stage");
+        // Which of them run is told by the attempts.
+        let tasks = of_hot_jobs!("tasks.*, 1 = 0 AS runs", "tasks", ", tasks.stage, tasks.task");
+        Ok(HotWork {
+            stages: self.hot_rows_beside(stages, spans).await?,
+            tasks: self.hot_rows_beside(tasks, spans).await?,
+        })
+    }
+
+    fn recover_work(&self, jobs: &mut HotJobs, work: HotWork) -> Result<(), StoreError> {
+        self.hand_out(jobs, work.stages, |job, row| {
+            job.stages.push(self.stage_row(row)?);
+            Ok(())
+        })?;
+        self.hand_out(jobs, work.tasks, |job, row| {
+            job.tasks.push(self.task_row(row)?);
+            Ok(())
+        })?;
+        jobs.values_mut().for_each(count_tasks);
         Ok(())
     }
 
-    async fn recover_data(&self, recovered: &mut Recovered) -> Result<(), StoreError> {
-        let statement = of_hot_jobs_with_data!("boundaries.*", "boundaries", ", boundaries.version");
-        self.each(recovered, statement, |job, row| {
+    async fn recover_data(&self, jobs: &mut HotJobs, spans: Spans<'_>) -> Result<(), StoreError> {
+        let table = of_hot_jobs_with_data!("boundaries.*", "boundaries", ", boundaries.version");
+        self.each(jobs, table, spans, |job, row| {
             // The latest version comes last.
             job.boundaries = Some(self.boundaries_row(row)?);
             Ok(())
         })
         .await?;
-        let statement =
+        let table =
             of_hot_jobs_with_data!("plan_tasks.*", "plan_tasks", ", plan_tasks.version, plan_tasks.part");
-        self.each(recovered, statement, |job, row| {
+        self.each(jobs, table, spans, |job, row| {
             job.plan.push(self.plan_row(row)?);
             Ok(())
         })
         .await?;
-        let statement = of_hot_jobs_with_data!(
+        let table = of_hot_jobs_with_data!(
             "sources.*",
             "sources",
             ", sources.map_task, sources.ifile, sources.chunk"
         );
-        self.each(recovered, statement, |job, row| self.add_commit(&mut job.commits, row)).await?;
-        let statement = of_hot_jobs_with_data!("chunks.*", "chunks", ", chunks.chunk, chunks.generation");
-        self.each(recovered, statement, |job, row| {
+        self.each(jobs, table, spans, |job, row| self.add_commit(&mut job.commits, row)).await?;
+        let table = of_hot_jobs_with_data!("chunks.*", "chunks", ", chunks.chunk, chunks.generation");
+        self.each(jobs, table, spans, |job, row| {
             job.chunks.push(self.chunk_row(row)?);
             Ok(())
         })
         .await?;
-        let statement = of_hot_jobs_with_data!("runs.*", "runs", ", runs.run");
-        self.each(recovered, statement, |job, row| {
+        let table = of_hot_jobs_with_data!("runs.*", "runs", ", runs.run");
+        self.each(jobs, table, spans, |job, row| {
             job.runs.push(self.run_row(row)?);
             Ok(())
         })
         .await?;
-        let statement =
+        let table =
             of_hot_jobs_with_data!("run_chunks.*", "run_chunks", ", run_chunks.run, run_chunks.chunk");
-        self.each(recovered, statement, |job, row| {
+        self.each(jobs, table, spans, |job, row| {
             job.run_chunks.push((RunId(self.number(row, "run")?), ChunkId(self.number(row, "chunk")?)));
             Ok(())
         })
         .await?;
-        let statement = of_hot_jobs_with_data!("replicas.*", "replicas", ", replicas.run, replicas.node");
-        self.each(recovered, statement, |job, row| {
+        let table = of_hot_jobs_with_data!("replicas.*", "replicas", ", replicas.run, replicas.node");
+        self.each(jobs, table, spans, |job, row| {
             job.replicas.push(self.replica_row(row)?);
             Ok(())
         })
         .await
     }
 
-    /// Hands each row of an answer to the job it belongs to.
+    /// Hands each row of a table to the job it belongs to.
     async fn each(
         &self,
-        recovered: &mut Recovered,
-        statement: &'static str,
+        jobs: &mut HotJobs,
+        table: OfHotJobs,
+        spans: Spans<'_>,
         add: impl Fn(&mut RecoveredJob, &Row) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        if recovered.jobs.is_empty() {
-            return Ok(());
+        self.hand_out(jobs, self.hot_rows(table, spans).await?, add)
+    }
+
+    async fn hot_rows(&self, table: OfHotJobs, spans: Spans<'_>) -> Result<Vec<Row>, StoreError> {
+        let Some(spans) = spans else { return self.rows(table.anywhere, []).await };
+        let mut rows = Vec::new();
+        for (first, last) in spans {
+            rows.append(&mut self.rows(table.in_span, [first.0.into(), last.0.into()]).await?);
         }
-        self.hand_out(recovered, self.rows(statement, []).await?, add)
+        Ok(rows)
+    }
+
+    /// Beside [`Self::hot_rows`], where the store can do both at a time.
+    async fn hot_rows_beside(&self, table: OfHotJobs, spans: Spans<'_>) -> Result<Vec<Row>, StoreError> {
+        let Some(spans) = spans else { return self.rows_beside(table.anywhere, []).await };
+        let mut rows = Vec::new();
+        for (first, last) in spans {
+            rows.append(&mut self.rows_beside(table.in_span, [first.0.into(), last.0.into()]).await?);
+        }
+        Ok(rows)
     }
 
     fn hand_out(
         &self,
-        recovered: &mut Recovered,
+        jobs: &mut HotJobs,
         rows: Vec<Row>,
         add: impl Fn(&mut RecoveredJob, &Row) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         for row in rows {
-            // A job that was submitted between two of the statements is not one this server must know.
-            if let Some(job) = recovered.jobs.get_mut(&JobId(self.get(&row, "job")?)) {
+            // A span may hold jobs that are over, and one that was submitted between two of the statements.
+            if let Some(job) = jobs.get_mut(&JobId(self.number(&row, "job")?)) {
                 add(job, &row)?;
             }
         }
@@ -287,5 +376,23 @@ fn count_tasks(job: &mut RecoveredJob) {
     for stage in &mut job.stages {
         let done = |task: &&TaskRow| task.task.stage == stage.stage && task.state == "done";
         stage.tasks_done = job.tasks.iter().filter(done).count() as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_that_lie_close_are_one_span() {
+        let spans = |jobs: &[i64]| spans(jobs.iter().copied().map(JobId));
+        let span = |first, last| (JobId(first), JobId(last));
+        assert_eq!(spans(&[]), Some(vec![]));
+        assert_eq!(spans(&[3]), Some(vec![span(3, 3)]));
+        assert_eq!(spans(&[3, 4, 4 + SPAN_GAP_MAX]), Some(vec![span(3, 4 + SPAN_GAP_MAX)]));
+        assert_eq!(spans(&[3, 4 + SPAN_GAP_MAX, 50]), Some(vec![span(3, 3), span(12, 12), span(50, 50)]));
+        let apart: Vec<i64> = (0..=SPANS_MAX as i64).map(|place| place * (SPAN_GAP_MAX + 1)).collect();
+        assert_eq!(spans(&apart[1..]).map(|spans| spans.len()), Some(SPANS_MAX));
+        assert_eq!(spans(&apart), None);
     }
 }

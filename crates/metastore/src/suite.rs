@@ -701,6 +701,23 @@ pub(crate) async fn a_half_run_job_comes_back(store: &Metastore) {
     assert_eq!(placed, [(attempt(job, 0, 0, 0), "{\"rack\":\"r1\"}".to_string())]);
 }
 
+/// So far apart that they are looked up one by one.
+pub(crate) async fn half_run_jobs_far_apart_come_back(store: &Metastore) {
+    let (jobs, apart) = (70, 10);
+    let first = store.reserve_job_ids(jobs * apart).await.unwrap().start.0;
+    let numbers: Vec<JobId> =
+        (0..i64::from(jobs)).map(|place| JobId(first + place * i64::from(apart))).collect();
+    store.apply(&numbers.iter().copied().flat_map(half_run).collect::<Vec<_>>()).await.unwrap();
+    let recovered = store.recover().await.unwrap();
+    assert_eq!(recovered.jobs.keys().copied().collect::<Vec<_>>(), numbers);
+    for back in recovered.jobs.values() {
+        let rows = (back.stages.len(), back.tasks.len(), back.attempts.len(), back.results.len());
+        assert_eq!(rows, (2, 3, 3, 2));
+        let data = (back.commits.len(), back.chunks.len(), back.runs.len(), back.run_chunks.len());
+        assert_eq!((data, back.replicas.len(), back.boundaries.is_some()), ((1, 1, 1, 1), 1, true));
+    }
+}
+
 /// Both back-ends, the same list.
 macro_rules! on_every_back_end {
     ($($name:ident),* $(,)?) => {
@@ -750,5 +767,6 @@ on_every_back_end!(
     people_come_by_their_tokens,
     a_half_run_job_comes_back,
     what_is_not_done_with_is_recovered,
+    half_run_jobs_far_apart_come_back,
     lost_data_is_made_again,
 );

@@ -93,17 +93,22 @@ impl Metastore {
 
     /// Reads rows beside what [`Self::rows`] reads at the same time, where PostgreSQL can work for both: through the connection
     /// that writes.
-    pub(crate) async fn rows_beside(&self, statement: &'static str) -> Result<Vec<Row>, StoreError> {
+    pub(crate) async fn rows_beside(
+        &self,
+        statement: &'static str,
+        values: impl IntoIterator<Item = Value> + Clone,
+    ) -> Result<Vec<Row>, StoreError> {
         if matches!(self.place, Place::Postgres { .. })
             && let Ok(mut writer) = self.writer.try_lock()
             && let Some(connection) = &mut writer.connection
         {
-            match connection.session().fetch(statement, []).await.map_err(|error| self.driver_error(error)) {
+            let done = connection.session().fetch(statement, values.clone()).await;
+            match done.map_err(|error| self.driver_error(error)) {
                 Err(StoreError::ConnectionLost { .. }) => writer.connection = None,
                 done => return done,
             }
         }
-        self.rows(statement, []).await
+        self.rows(statement, values).await
     }
 
     /// Takes the lead where nobody has it; `owner` is remembered as who took it. With SQLite the answer is always

@@ -78,7 +78,7 @@ fn choose(state: &mut State, node: NodeId, now: UnixNanos) -> Option<(JobId, Tas
     }
 }
 
-/// The best claim over the three kinds of queues, or over that of the node alone; among equals a task near its data
+/// The best claim over the kinds of queues, or over that of the node alone; among equals a task near its data
 /// goes first.
 fn best_claim(state: &State, node: NodeId, drains: bool, now: UnixNanos) -> Option<(Standing, u64, Queue)> {
     // Where a node takes no part in jobs with data everywhere, what any other node can do is left to these.
@@ -153,7 +153,7 @@ impl State {
                 }
                 Queue::Anywhere | Queue::Needy(_) => {
                     let queue = queue.for_needs(needs);
-                    self.look_everywhere |= queue != Queue::Anywhere;
+                    self.look_everywhere |= !needs.everywhere && !needs.is_nothing();
                     self.claims_mut(queue).insert(level, user, id);
                 }
             }

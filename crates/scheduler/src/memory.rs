@@ -182,7 +182,7 @@ impl State {
         self.rooms.get(&node).is_none_or(|room| room.shares)
     }
 
-    /// The best claim of a job that needs something of the node where it runs, and fits there.
+    /// The best claim of a job that needs nothing, or something of the node where it runs alone, and fits there.
     pub(crate) fn best_needy(&self, node: NodeId, now: UnixNanos) -> Option<(Standing, u64, Queue)> {
         let best = self.needy.iter().filter_map(|(needs, claims)| {
             let (standing, user) = claims.best(&self.users)?;

@@ -13,7 +13,7 @@ pub(crate) enum Queue {
     Anywhere,
     /// Of tasks near some node, for all others.
     Far,
-    /// As `Anywhere`, of a job that needs something of the node.
+    /// As `Anywhere`, of a job that holds memory nowhere but where it runs, or none: any node may run it that has what it needs.
     Needy(Needs),
 }
 
@@ -21,7 +21,7 @@ impl Queue {
     /// That in which a job stands which needs this where its tasks run.
     pub fn for_needs(self, needs: Needs) -> Self {
         match self {
-            Self::Anywhere if !needs.everywhere && !needs.is_nothing() => Self::Needy(needs),
+            Self::Anywhere if !needs.everywhere => Self::Needy(needs),
             other => other,
         }
     }

@@ -45,7 +45,7 @@ pub struct State {
     pub(crate) holders: BTreeSet<JobId>,
     /// Jobs that wait to hold memory on all nodes.
     pub(crate) line: BTreeSet<JobId>,
-    /// Jobs with tasks that need something of their node.
+    /// Jobs that hold nothing everywhere: with tasks that need something of the node where they run, or nothing.
     pub(crate) needy: BTreeMap<Needs, Claims>,
     /// A job that needs memory where it runs, and has waited long, and the node that is kept for it.
     pub(crate) kept: Option<(JobId, NodeId)>,

@@ -230,12 +230,14 @@ fn a_small_node_stays_out_while_large_jobs_run() {
     // It does what needs nothing of the others.
     world.submit(2, here(40), 2);
     world.expect_started(&[(2, 2)]);
+    world.submit(3, Needs::default(), 3);
+    world.expect_started(&[(3, 1), (3, 1), (3, 2)]);
     world.end(first[0]);
     let started = world.expect_started(&[(2, 1)]);
     world.end(started[0]);
     assert_eq!(left_out(&world.state), [].into());
-    world.submit(3, everywhere(80), 1);
-    world.expect_started(&[(3, 1)]);
+    world.submit(4, everywhere(80), 1);
+    world.expect_started(&[(4, 1)]);
     assert_eq!(left_out(&world.state), [NodeId(2)].into());
 }
 
