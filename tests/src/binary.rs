@@ -18,6 +18,13 @@ pub fn sailfish_binary() -> &'static Path {
     })
 }
 
+/// A path below the package of these tests, in the clone in which they run. That may be another one than that in which they
+/// were compiled: clones that share a target directory share what is built of equal sources.
+pub fn package_path(path: &str) -> PathBuf {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    package.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR"))).join(path)
+}
+
 fn build() -> PathBuf {
     let executable = std::env::current_exe().expect("a test knows its own path");
     // TARGET/PROFILE/deps/TEST
@@ -33,7 +40,7 @@ fn build() -> PathBuf {
     let output = Command::new(cargo)
         .args(["build", "--quiet", "--locked", "--workspace", "--bins", "--profile", profile, "--target-dir"])
         .arg(target_dir)
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
+        .current_dir(package_path(""))
         .output()
         .expect("cargo runs where a test runs");
     let errors = String::from_utf8_lossy(&output.stderr);

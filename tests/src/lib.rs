@@ -38,7 +38,7 @@ mod sandbox;
 mod stub_server;
 mod tera_rows;
 
-pub use binary::sailfish_binary;
+pub use binary::{package_path, sailfish_binary};
 pub use clock::WrongClock;
 pub use cluster::{CLUSTER_MEMORY, Cluster, NODE_MEMORY};
 pub use compressed::{bzip2, gzip, unpacked, xz, zstd};

@@ -1,8 +1,7 @@
 //! The checked-in description of the control port, and messages made up by it: right ones, and those that it rules out.
 
-use crate::Random;
+use crate::{Random, package_path};
 use serde_json::{Map, Number, Value, json};
-use std::path::Path;
 
 /// Beyond this depth only what must be there is made.
 const DEPTH_MAX: u32 = 6;
@@ -68,7 +67,7 @@ pub struct Document {
 impl Document {
     /// Reads it.
     pub fn read() -> Document {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
+        let path = package_path("../docs/openapi.json");
         let text = std::fs::read_to_string(path).expect("docs/openapi.json can be read");
         Document { json: serde_json::from_str(&text).expect("docs/openapi.json is JSON") }
     }

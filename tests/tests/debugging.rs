@@ -1,9 +1,9 @@
 //! Looking back and trying again: timelines, reducing kept I-files again, keeping and collecting them.
 
-use blackbox::{Fifo, Finished, Running, Sandbox, sorted_lines};
+use blackbox::{Fifo, Finished, Running, Sandbox, package_path, sorted_lines};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const FAILED: i32 = 1;
 const REFUSED: i32 = 2;
@@ -94,7 +94,7 @@ fn a_timeline_shows_what_each_slot_did() {
 fn a_state_of_an_earlier_version_is_shown() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.state()).unwrap();
-    let old = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/metastore/test_data/v2/sailfish.db");
+    let old = package_path("../crates/metastore/test_data/v2/sailfish.db");
     fs::copy(old, sandbox.state().join("sailfish.db")).unwrap();
     let text = sandbox.look(&["timeline", "1", "--width", "60"]).expect_success().text();
     assert!(text.contains("Job 1: counting") && text.contains("slot 1"), "{text}");

@@ -1,7 +1,7 @@
 //! Hadoop's own TeraSort suite against ours, where a JVM and Maven are there.
 
-use blackbox::{Finished, Running, Sandbox, could_not_run};
-use std::path::{Path, PathBuf};
+use blackbox::{Finished, Running, Sandbox, could_not_run, package_path};
+use std::path::PathBuf;
 use std::process::Command;
 
 const FAILED: i32 = 1;
@@ -10,7 +10,7 @@ const WHAT: &str = "Hadoop's TeraGen, TeraSort and TeraValidate against ours";
 const ROWS: &str = "30000";
 
 fn peers() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/peers")
+    package_path("../bench/peers")
 }
 
 fn is_there(program: &str) -> bool {

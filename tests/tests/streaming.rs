@@ -1,6 +1,6 @@
 //! Hadoop Streaming: the command lines of the corpus with what Hadoop itself gave, and what else scripts rely on.
 
-use blackbox::{Cluster, Finished, Running, Sandbox, sailfish_binary, sorted_lines};
+use blackbox::{Cluster, Finished, Running, Sandbox, package_path, sailfish_binary, sorted_lines};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
@@ -11,7 +11,7 @@ const REFUSED: i32 = 2;
 const REFUSED_CASES: &[(&str, &str)] = &[("27-field-selection", "FieldSelectionMapReduce")];
 
 fn corpus() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("test_data/streaming")
+    package_path("test_data/streaming")
 }
 
 fn copy_tree(from: &Path, to: &Path) {

@@ -275,7 +275,7 @@ mod tests {
     #[tokio::test]
     async fn a_database_of_the_version_with_wide_rows_is_brought_up_to_date() {
         let dir = tempfile::tempdir().unwrap();
-        let old = concat!(env!("CARGO_MANIFEST_DIR"), "/test_data/v3/sailfish.db");
+        let old = "test_data/v3/sailfish.db";
         std::fs::copy(old, dir.path().join(DATABASE_NAME)).unwrap();
         let store = Metastore::open(dir.path()).await.unwrap();
         let jobs = store.jobs(10).await.unwrap();
@@ -308,7 +308,7 @@ mod tests {
     #[tokio::test]
     async fn a_database_of_the_version_before_is_brought_up_to_date() {
         let dir = tempfile::tempdir().unwrap();
-        let old = concat!(env!("CARGO_MANIFEST_DIR"), "/test_data/v2/sailfish.db");
+        let old = "test_data/v2/sailfish.db";
         std::fs::copy(old, dir.path().join(DATABASE_NAME)).unwrap();
         let store = Metastore::open(dir.path()).await.unwrap();
         let jobs = store.jobs(10).await.unwrap();
