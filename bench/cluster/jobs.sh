@@ -31,6 +31,7 @@ group_sqlite() {
 group_postgresql() {
     if postgres_start "$work" shared_buffers=1GB max_wal_size=8GB; then
         rates PostgreSQL 2500 --state "$work/postgres" --database "$postgres_url"
+        postgres_stop
     else
         echo "PostgreSQL: not run"
     fi

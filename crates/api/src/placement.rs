@@ -41,6 +41,9 @@ pub struct JobPlacements {
     pub stages: Vec<String>,
     /// In order of stage, task and number.
     pub attempts: Vec<PlacedAttempt>,
+    /// What was lost of its data and what was done about it, as sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<String>,
     /// What the job waits for besides a slot, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,

@@ -114,6 +114,22 @@ pub struct MapTask {
     pub split: Split,
     /// Set in a map-only job.
     pub part_index: Option<u32>,
+    /// Set where some of what an earlier attempt had appended was lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<MapAgain>,
+}
+
+/// A map task that runs once more because a part of its data was lost. Where it puts out the same data as before, in all I-files,
+/// it stands in for the earlier attempt in those that lost any, and only there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MapAgain {
+    /// Those that lost data: it appends to these, and counts what it would append to the others. In order.
+    pub ifiles: Vec<IfileIndex>,
+    /// What was committed to each I-file before, lost or not. In order; only those with data.
+    pub expected: Vec<(IfileIndex, DataSum)>,
+    /// What is still there in the other I-files, and of which attempt it is.
+    pub standing: Vec<(AttemptNumber, SourceCommit)>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -121,6 +137,9 @@ pub struct MapTask {
 pub struct MapResult {
     /// What was appended, per (I-file, chunk). Empty in a map-only job.
     pub commits: Vec<SourceCommit>,
+    /// What was not appended because it is there already ([`MapTask::again`]). In order; only I-files with data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub withheld: Vec<(IfileIndex, DataSum)>,
     /// The part written, in a map-only job.
     pub part: Option<Part>,
     /// Input bytes and records read by the engine (after decompression).
@@ -295,6 +314,9 @@ pub struct ReduceTask {
     pub upper_key: Option<KeyBytes>,
     /// The winning attempt of each map task that put anything out, in map task order.
     pub valid_attempts: Vec<(ids::TaskIndex, AttemptNumber)>,
+    /// In these I-files an earlier attempt counts instead ([`MapTask::again`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub older_attempts: Vec<(IfileIndex, ids::TaskIndex, AttemptNumber)>,
     /// Record bytes expected, by the indexes.
     pub expected_bytes: u64,
 }

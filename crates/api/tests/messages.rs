@@ -1,8 +1,8 @@
 //! Messages go through JSON and back unchanged, and refuse what they do not know.
 
 use api::task::{
-    AdoptResult, KeyWeight, MapResult, MapTask, Part, ReduceResult, ReduceTask, RunSummary, SealResult,
-    SealTask,
+    AdoptResult, KeyWeight, MapAgain, MapResult, MapTask, Part, ReduceResult, ReduceTask, RunSummary,
+    SealResult, SealTask,
 };
 use api::{Blame, DataSum, KeyBytes, Segment, SourceCommit, Split, Task, TaskFailure, TaskResult};
 use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, PlanVersion, RunId, TaskIndex};
@@ -30,6 +30,7 @@ fn reduce_task() -> ReduceTask {
         lower_key: Some(binary_key()),
         upper_key: None,
         valid_attempts: vec![(TaskIndex(0), AttemptNumber(2))],
+        older_attempts: vec![(IfileIndex(7), TaskIndex(0), AttemptNumber(1))],
         expected_bytes: u64::MAX,
     }
 }
@@ -37,7 +38,15 @@ fn reduce_task() -> ReduceTask {
 #[test]
 fn tasks_come_back_as_they_were() {
     let segment = Segment { file_index: 1, offset_bytes: 1 << 40, length_bytes: 5 };
-    check(&Task::Map(MapTask { split: Split { segments: vec![segment] }, part_index: Some(0) }));
+    let split = Split { segments: vec![segment] };
+    check(&Task::Map(MapTask { split: split.clone(), part_index: Some(0), again: None }));
+    let commit = SourceCommit { ifile: IfileIndex(2), chunk: ChunkId(1), sum: SUM };
+    let again = Some(MapAgain {
+        ifiles: vec![IfileIndex(0)],
+        expected: vec![(IfileIndex(0), SUM), (IfileIndex(2), SUM)],
+        standing: vec![(AttemptNumber(3), commit)],
+    });
+    check(&Task::Map(MapTask { split, part_index: None, again }));
     check(&Task::Seal(SealTask::default()));
     check(&Task::Reduce(reduce_task()));
 }
@@ -45,7 +54,8 @@ fn tasks_come_back_as_they_were() {
 #[test]
 fn results_come_back_as_they_were() {
     let commits = vec![SourceCommit { ifile: IfileIndex(1), chunk: ChunkId(u64::MAX), sum: SUM }];
-    check(&TaskResult::Map(MapResult { commits, input_bytes: 7, ..MapResult::default() }));
+    let withheld = vec![(IfileIndex(2), SUM)];
+    check(&TaskResult::Map(MapResult { commits, withheld, input_bytes: 7, ..MapResult::default() }));
     let run = RunSummary {
         run: RunId(1),
         ifile: IfileIndex(0),

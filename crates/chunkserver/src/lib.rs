@@ -159,7 +159,7 @@ impl Shared {
 /// for (key, value) in [(b"pear", b"1"), (b"fig_", b"2"), (b"pear", b"3"), (b"plum", b"4")] {
 ///     appender.append(IfileIndex(0), key, value, key.len())?;
 /// }
-/// let commits = appender.finish()?;
+/// let commits = appender.finish()?.commits;
 /// assert_eq!(commits[0].sum.records, 4);
 ///
 /// server.seal().map_err(|failure| failure.to_string())?;
@@ -167,7 +167,7 @@ impl Shared {
 /// let (lower, upper) = (Some(&b"pear"[..]), Some(&b"plum"[..]));
 /// let cursors = runs.iter().map(|run| RunCursor::open(run, lower, upper, 64 << 10)).collect::<Result<_, _>>()?;
 /// let winners = Winners::new([(map_task, attempt)], []);
-/// let valid = runs.iter().map(|run| winners.valid_rows(&run.sources)).collect();
+/// let valid = runs.iter().map(|run| winners.valid_rows(run.ifile, &run.sources)).collect();
 /// let mut groups = Groups::new(Merge::new(cursors)?, valid);
 /// let mut values = Vec::new();
 /// while let Some(record) = groups.advance()? {

@@ -60,6 +60,9 @@ pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
     if let Some(more) = attempts.len().checked_sub(args.limit as usize).filter(|more| *more > 0) {
         text.push_str(&format!("and {} more; --limit N lists more\n", count(more as u64)));
     }
+    for loss in &placements.losses {
+        text.push_str(&format!("{}\n", escape::cell(loss)));
+    }
     Ok(print(&text)?)
 }
 

@@ -8,7 +8,7 @@ use faults::{CrashPoint, crash_point};
 use ids::{ChunkId, IfileIndex, Source};
 use ifile::record::{self, RecordHeader, record_hash};
 use ifile::{FrameHeader, KeyShape};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Records are summed up when this much of a frame is new, still in a core's first cache: one record at a time a
 /// processor waits for the bytes it has just written, many in one loop overlap.
@@ -78,8 +78,20 @@ pub struct IAppender<'a> {
     source: Source,
     key_shape: KeyShape,
     streams: Vec<Stream>,
+    /// Where only some I-files are appended to, those; all others are counted.
+    only: Option<BTreeSet<IfileIndex>>,
+    withheld: BTreeMap<IfileIndex, DataSum>,
     commits: BTreeMap<(IfileIndex, ChunkId), DataSum>,
     finished: bool,
+}
+
+/// What an appender did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Appended {
+    /// Per (I-file, chunk), in that order.
+    pub commits: Vec<SourceCommit>,
+    /// Per I-file to which nothing was appended ([`IAppender::only_to`]), what would have been; in order.
+    pub withheld: Vec<(IfileIndex, DataSum)>,
 }
 
 impl<'a> IAppender<'a> {
@@ -93,7 +105,23 @@ impl<'a> IAppender<'a> {
     ) -> Self {
         slabs.slabs.resize_with(ifile_count as usize, || None);
         let streams = (0..ifile_count).map(|_| Stream::default()).collect();
-        Self { service, slabs, source, key_shape, streams, commits: BTreeMap::new(), finished: false }
+        Self {
+            service,
+            slabs,
+            source,
+            key_shape,
+            streams,
+            only: None,
+            withheld: BTreeMap::new(),
+            commits: BTreeMap::new(),
+            finished: false,
+        }
+    }
+
+    /// Appends to these I-files alone; what comes for others is counted as if it were appended there too.
+    pub fn only_to(mut self, ifiles: impl IntoIterator<Item = IfileIndex>) -> Self {
+        self.only = Some(ifiles.into_iter().collect());
+        self
     }
 
     /// Appends one record. The first `partition_key_bytes` of the key are its partition key; they are stored
@@ -175,6 +203,12 @@ impl<'a> IAppender<'a> {
 
     /// Stamps the frame and brings it on its way to a chunk.
     fn send(&mut self, ifile: IfileIndex, payload: FrameBytes) -> Result<(), AppendError> {
+        if self.only.as_ref().is_some_and(|only| !only.contains(&ifile)) {
+            let stream = &mut self.streams[ifile.0 as usize];
+            self.withheld.entry(ifile).or_default().add(&std::mem::take(&mut stream.sum));
+            (stream.crc32c, stream.stamped_bytes) = (0, 0);
+            return Ok(());
+        }
         self.take_answers(false)?;
         while !self.streams[ifile.0 as usize].refused.is_empty() {
             self.take_answers(true)?;
@@ -310,16 +344,17 @@ impl<'a> IAppender<'a> {
         Err(AppendError::GaveUp { from: self.source, ifile: frame.header.ifile, tries: APPEND_TRIES_MAX })
     }
 
-    /// Sends what is left and gives back what was appended, per (I-file, chunk), in that order.
-    pub fn finish(mut self) -> Result<Vec<SourceCommit>, AppendError> {
+    /// Sends what is left and gives back what was appended.
+    pub fn finish(mut self) -> Result<Appended, AppendError> {
         for index in 0..self.streams.len() {
             self.send_pending(IfileIndex(index as u32))?;
         }
         self.await_answers()?;
         self.release_all();
         self.finished = true;
-        let commits = std::mem::take(&mut self.commits);
-        Ok(commits.into_iter().map(|((ifile, chunk), sum)| SourceCommit { ifile, chunk, sum }).collect())
+        let (commits, withheld) = (std::mem::take(&mut self.commits), std::mem::take(&mut self.withheld));
+        let commits = commits.into_iter().map(|((ifile, chunk), sum)| SourceCommit { ifile, chunk, sum });
+        Ok(Appended { commits: commits.collect(), withheld: withheld.into_iter().collect() })
     }
 
     /// Waits until every frame stands in a chunk.

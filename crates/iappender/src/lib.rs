@@ -27,7 +27,7 @@ mod append;
 mod partition;
 mod service;
 
-pub use append::{IAppender, WorkerSlabs};
+pub use append::{Appended, IAppender, WorkerSlabs};
 pub use partition::{Partitioner, choose_boundaries};
 pub use service::{AppendAnswer, AppendError, AppendFrame, AppendReply, ChunkService};
 

@@ -1,6 +1,6 @@
 //! Which records count: those of the winning attempt of each map task, in chunks that are not void.
 
-use ids::{AttemptNumber, ChunkId, Source, TaskIndex};
+use ids::{AttemptNumber, ChunkId, IfileIndex, Source, TaskIndex};
 use ifile::SourceRow;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Winners {
     attempts: BTreeMap<TaskIndex, AttemptNumber>,
+    /// Where another attempt counts than the one above: one that stands in for it appended to some I-files only.
+    older: BTreeMap<(IfileIndex, TaskIndex), AttemptNumber>,
     /// What a source put into a chunk whose server went away before the source committed: dropped for good.
     voids: BTreeSet<(Source, ChunkId)>,
 }
@@ -17,17 +19,23 @@ impl Winners {
         attempts: impl IntoIterator<Item = (TaskIndex, AttemptNumber)>,
         voids: impl IntoIterator<Item = (Source, ChunkId)>,
     ) -> Self {
-        Self { attempts: attempts.into_iter().collect(), voids: voids.into_iter().collect() }
+        let (attempts, voids) = (attempts.into_iter().collect(), voids.into_iter().collect());
+        Self { attempts, older: BTreeMap::new(), voids }
     }
 
-    /// For each row of a source table, whether its records count.
-    pub fn valid_rows(&self, sources: &[SourceRow]) -> Vec<bool> {
-        sources
-            .iter()
-            .map(|row| {
-                self.attempts.get(&row.source.map_task) == Some(&row.source.attempt)
-                    && !self.voids.contains(&(row.source, row.chunk))
-            })
-            .collect()
+    /// In these I-files these attempts count.
+    pub fn with_older(self, older: impl IntoIterator<Item = (IfileIndex, TaskIndex, AttemptNumber)>) -> Self {
+        let older = older.into_iter().map(|(ifile, task, attempt)| ((ifile, task), attempt)).collect();
+        Self { older, ..self }
+    }
+
+    /// For each row of a source table of an I-file, whether its records count.
+    pub fn valid_rows(&self, ifile: IfileIndex, sources: &[SourceRow]) -> Vec<bool> {
+        let valid = |row: &SourceRow| {
+            let task = row.source.map_task;
+            let attempt = self.older.get(&(ifile, task)).or_else(|| self.attempts.get(&task));
+            attempt == Some(&row.source.attempt) && !self.voids.contains(&(row.source, row.chunk))
+        };
+        sources.iter().map(valid).collect()
     }
 }

@@ -86,6 +86,8 @@ proptest! {
     fn merge_and_group_equal_the_model(
         runs in proptest::collection::vec(proptest::collection::vec(input(), 0..40), 0..7),
         winners in proptest::collection::vec(0u32..2, 4),
+        // Of some tasks another attempt counts in the second I-file.
+        older in proptest::collection::btree_map(0u32..4, 0u32..2, 0..3),
     ) {
         // Every record gets a value that says where it stood in the input.
         let mut serial = 0u32;
@@ -96,10 +98,18 @@ proptest! {
         }).collect()).collect();
 
         // The model: concatenate the winners in run order, sort stably by (key, task), group by key prefix.
-        let mut model: Vec<Input> = runs.concat();
-        let total = model.len();
-        model.retain(|input| winners[input.source.map_task.0 as usize] == input.source.attempt.0);
-        model.sort_by(|a, b| (&a.key, a.source.map_task).cmp(&(&b.key, b.source.map_task)));
+        let total = runs.iter().map(Vec::len).sum::<usize>();
+        let counts = |ifile: usize, input: &Input| {
+            let task = input.source.map_task.0;
+            let elsewhere = older.get(&task).filter(|_| ifile == 1);
+            *elsewhere.unwrap_or(&winners[task as usize]) == input.source.attempt.0
+        };
+        let of_run = |(index, run): (usize, &Vec<Input>)| -> Vec<Input> {
+            run.iter().filter(|input| counts(index % 2, input)).cloned().collect()
+        };
+        let mut model: Vec<Input> = runs.iter().enumerate().flat_map(of_run).collect();
+        let order = |input: &Input| (input.key.clone(), input.source.map_task, input.source.attempt);
+        model.sort_by_key(order);
         let expected: Vec<(Vec<u8>, Vec<u8>, bool)> = model.iter().enumerate().map(|(index, input)| {
             let starts = index == 0 || model[index - 1].key[..2] != input.key[..2];
             (input.key.clone(), input.value.clone(), starts)
@@ -107,10 +117,12 @@ proptest! {
 
         let chosen = winners.iter().enumerate()
             .map(|(task, attempt)| (TaskIndex(task as u32), AttemptNumber(*attempt)));
-        let chosen = Winners::new(chosen, []);
+        let older = older.iter()
+            .map(|(task, attempt)| (IfileIndex(1), TaskIndex(*task), AttemptNumber(*attempt)));
+        let chosen = Winners::new(chosen, []).with_older(older);
         let cursors: Vec<VecRun> =
             runs.iter().enumerate().map(|(index, inputs)| run(index as u32 % 2, index as u64, inputs.clone())).collect();
-        let valid = cursors.iter().map(|cursor| chosen.valid_rows(&cursor.sources)).collect();
+        let valid = cursors.iter().map(|cursor| chosen.valid_rows(cursor.ifile, &cursor.sources)).collect();
         let mut groups = Groups::new(Merge::new(cursors).unwrap(), valid);
         let mut actual = Vec::new();
         while let Some(record) = groups.advance().unwrap() {
@@ -142,7 +154,7 @@ fn void_chunks_are_dropped() {
         |chunk: u64| run(0, chunk, vec![Input { key: b"kk".to_vec(), value: vec![chunk as u8], source }]);
     let winners = Winners::new([(TaskIndex(0), AttemptNumber(0))], [(source, ChunkId(1))]);
     let cursors = vec![make(0), make(1), make(2)];
-    let valid = cursors.iter().map(|cursor| winners.valid_rows(&cursor.sources)).collect();
+    let valid = cursors.iter().map(|cursor| winners.valid_rows(cursor.ifile, &cursor.sources)).collect();
     let mut groups = Groups::new(Merge::new(cursors).unwrap(), valid);
     let mut values = Vec::new();
     while let Some(record) = groups.advance().unwrap() {

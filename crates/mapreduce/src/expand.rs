@@ -5,7 +5,7 @@ use crate::report::job_report;
 use crate::{JobResults, merge_tasks};
 use api::task::{CommitTask, KeyWeight, MapTask, Part, ReduceTask, RunSummary, SealResult, SealTask};
 use api::{JobSpec, KeyBytes, Partitioning, Task};
-use ids::{IfileIndex, NodeId};
+use ids::{IfileIndex, NodeId, RunId};
 use keys::{PARTITIONS_MAX, ifile_of_partition, lower_bound_of_partition};
 use std::collections::{BTreeMap, BTreeSet};
 use workbuilder::{CutRequest, RunWeights, TaskRange, cut};
@@ -80,7 +80,10 @@ pub fn expand(stage: &str, spec: &JobSpec, results: &mut JobResults) -> Result<V
         "reduce" => {
             results.plan_version.0 += 1;
             results.target_bytes = target_bytes(&results.surviving_runs(), spec);
-            results.plan = reduce_tasks(spec, results);
+            results.plan = match std::mem::take(&mut results.planned_before) {
+                before if before.is_empty() => reduce_tasks(spec, results),
+                before => planned_again(results, before),
+            };
             Ok(results.plan.iter().cloned().map(Task::Reduce).collect())
         }
         "commit" => Ok(vec![Task::Commit(commit_task(spec, results)?)]),
@@ -125,7 +128,7 @@ pub fn place(task: &Task) -> Place {
 fn map_tasks(spec: &JobSpec, results: &JobResults) -> Vec<Task> {
     let map_task = |(index, split): (usize, &api::Split)| {
         let part_index = spec.map_only.then_some(index as u32);
-        Task::Map(MapTask { split: split.clone(), part_index })
+        Task::Map(MapTask { split: split.clone(), part_index, again: None })
     };
     results.splits.iter().enumerate().map(map_task).collect()
 }
@@ -164,7 +167,7 @@ fn reduce_tasks(spec: &JobSpec, results: &JobResults) -> Vec<ReduceTask> {
     if request.runs.is_empty() {
         return Vec::new();
     }
-    let valid_attempts = results.valid_attempts();
+    let (valid_attempts, older_attempts) = (results.valid_attempts(), results.older_attempts());
     let reduce_task = |(index, range): (usize, TaskRange)| ReduceTask {
         plan_version: results.plan_version,
         part_index: index as u32,
@@ -173,9 +176,28 @@ fn reduce_tasks(spec: &JobSpec, results: &JobResults) -> Vec<ReduceTask> {
         lower_key: range.lower_key.map(KeyBytes),
         upper_key: range.upper_key.map(KeyBytes),
         valid_attempts: valid_attempts.clone(),
+        older_attempts: older_attempts.clone(),
         expected_bytes: range.expected_bytes,
     };
     cut(&request).into_iter().enumerate().map(reduce_task).collect()
+}
+
+/// The same parts, over the runs that there are now: what ended before stands, so no range may change.
+fn planned_again(results: &JobResults, before: Vec<ReduceTask>) -> Vec<ReduceTask> {
+    let runs = results.surviving_runs();
+    let runs_of = |task: &ReduceTask| -> Vec<RunId> {
+        let with_data = runs.iter().filter(|run| run.records > 0 && task.ifiles.contains(&run.ifile));
+        with_data.map(|run| run.run).collect()
+    };
+    let (valid_attempts, older_attempts) = (results.valid_attempts(), results.older_attempts());
+    let again = |task: ReduceTask| ReduceTask {
+        plan_version: results.plan_version,
+        runs: runs_of(&task),
+        valid_attempts: valid_attempts.clone(),
+        older_attempts: older_attempts.clone(),
+        ..task
+    };
+    before.into_iter().map(again).collect()
 }
 
 /// One task for each partition, whatever it holds: a reducer runs over an empty one too, as Hadoop has it.
@@ -184,7 +206,7 @@ fn partition_tasks(count: u32, ifile_count: u32, results: &JobResults) -> Vec<Re
     for run in results.surviving_runs().into_iter().filter(|run| run.records > 0) {
         by_ifile.entry(run.ifile).or_default().push(run);
     }
-    let valid_attempts = results.valid_attempts();
+    let (valid_attempts, older_attempts) = (results.valid_attempts(), results.older_attempts());
     let partition_task = |partition: u32| {
         let ifile = ifile_of_partition(partition, count, ifile_count);
         let runs = by_ifile.get(&ifile).map_or(&[][..], Vec::as_slice);
@@ -197,6 +219,7 @@ fn partition_tasks(count: u32, ifile_count: u32, results: &JobResults) -> Vec<Re
             lower_key: bound(partition),
             upper_key: bound(partition + 1),
             valid_attempts: valid_attempts.clone(),
+            older_attempts: older_attempts.clone(),
             expected_bytes: partition_bytes(runs, partition),
         }
     };
@@ -293,7 +316,9 @@ mod tests {
             runs: Vec::new(),
             chunks: seal.chunks.clone(),
         };
-        let commits = done.maps.into_iter().map(|(task, (number, map))| (task, (number, map.commits)));
+        let commits = done.maps.into_iter().map(|(task, (number, map))| {
+            (task, map.commits.into_iter().map(|commit| (number, commit)).collect())
+        });
         let mut results = JobResults::reducing_again(JobId(8), vec![adopt.clone()], commits.collect());
         assert_eq!(expand("adopt", &spec, &mut results).unwrap(), [Task::Adopt(adopt)]);
         let adopted = api::task::AdoptResult { chunks: seal.chunks, runs: seal.runs };

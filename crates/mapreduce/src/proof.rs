@@ -90,9 +90,10 @@ fn chunk_findings(results: &JobResults) -> Vec<Finding> {
         held.entry((chunk.ifile, chunk.chunk)).or_default().extend(chunk.sources.iter().copied());
     }
     for (map_task, (attempt, result)) in &results.maps {
-        let source = Source { map_task: *map_task, attempt: *attempt };
         for commit in &result.commits {
             let (ifile, chunk, committed) = (commit.ifile, commit.chunk, commit.sum);
+            let attempt = results.attempt_in(*map_task, *attempt, ifile);
+            let source = Source { map_task: *map_task, attempt };
             match held.get(&(ifile, chunk)).map(|sources| sources.get(&source).copied()) {
                 None => findings.push(Finding::ChunkForgotten { ifile, chunk, source, committed }),
                 Some(sum) if sum.unwrap_or_default() != committed => {

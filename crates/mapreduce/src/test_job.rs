@@ -74,7 +74,8 @@ pub(crate) fn seal_of(results: &JobResults) -> SealResult {
                 sources: Vec::new(),
             });
             chunk.appended_bytes += commit.sum.bytes;
-            chunk.sources.push((Source { map_task: *map_task, attempt: *attempt }, commit.sum));
+            let attempt = results.attempt_in(*map_task, *attempt, commit.ifile);
+            chunk.sources.push((Source { map_task: *map_task, attempt }, commit.sum));
         }
     }
     let chunks: Vec<ChunkSummary> = chunks.into_values().collect();

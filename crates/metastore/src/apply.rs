@@ -159,10 +159,10 @@ async fn write_all(db: &mut Session<'_>, changes: &[Change]) -> Result<(), Apply
             | Change::UserChanged { .. }
             | Change::TokenIssued { .. }
             | Change::TokenRevoked { .. } => people::apply_one(db, change).await?,
-            Change::StageReopened { job, stage, tasks, now_ns } => {
+            Change::StageReopened { job, stage, tasks, stands, now_ns } => {
                 // It strikes rows by what they are, so that all before it must stand.
                 std::mem::take(&mut batch).write(db).await?;
-                reopen::stage_reopened(db, *job, *stage, tasks).await?;
+                reopen::stage_reopened(db, *job, *stage, tasks, *stands).await?;
                 batch.stage_reopened(*job, *stage, tasks.len(), *now_ns);
             }
             Change::KeptDirs { job, places } => kept::keep_dirs(db, *job, places).await?,

@@ -407,8 +407,10 @@ impl Batch {
         }
         let columns = "job, stage, task, state, winner, payload";
         db.insert("tasks", columns, "", tasks).await?;
-        let after = "ON CONFLICT (job, stage, task) DO UPDATE SET state = excluded.state, \
-                     winner = excluded.winner, payload = excluded.payload";
+        // What is done still stands; all else was struck.
+        let after = "ON CONFLICT (job, stage, task) DO UPDATE SET payload = excluded.payload, \
+                     state = CASE WHEN tasks.winner IS NULL THEN excluded.state ELSE tasks.state END, \
+                     winner = coalesce(tasks.winner, excluded.winner)";
         db.insert("tasks", columns, after, tasks_again).await?;
         self.write_new_attempts(db).await
     }

@@ -97,12 +97,14 @@ pub enum Change {
         stage: StageIndex,
         now_ns: u64,
     },
-    /// Data of a stage was lost: these of its tasks run again, with new attempts. Tasks of later stages, chunks and
-    /// runs are struck; they will be told anew.
+    /// Data of a stage was lost: these of its tasks run again as told here, with new attempts. Tasks of later stages, chunks
+    /// and runs are struck; they will be told anew.
     StageReopened {
         job: JobId,
         stage: StageIndex,
-        tasks: Vec<TaskIndex>,
+        tasks: Vec<(TaskIndex, Task)>,
+        /// A later stage whose tasks stand as far as they are done.
+        stands: Option<StageIndex>,
         now_ns: u64,
     },
     AttemptStarted {

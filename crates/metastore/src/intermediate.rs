@@ -155,13 +155,18 @@ impl Data {
         tasks: &[ReduceTask],
         now_ns: u64,
     ) -> Result<(), StoreError> {
-        // Every task of a plan names the same attempts; an empty plan has none to name.
-        let valid_attempts = tasks.first().map(|task| task.valid_attempts.as_slice()).unwrap_or_default();
+        // Every task of a plan names the same attempts; an empty plan has none to name. Where one counts in one I-file only, that
+        // stands behind it.
+        let valid = tasks.iter().take(1).flat_map(|task| &task.valid_attempts);
+        let older = tasks.iter().take(1).flat_map(|task| &task.older_attempts);
+        let valid = valid.map(|(task, attempt)| vec![task.0, attempt.0]);
+        let older = older.map(|(ifile, task, attempt)| vec![task.0, attempt.0, ifile.0]);
+        let valid_attempts: Vec<Vec<u32>> = valid.chain(older).collect();
         self.plans.push([
             job.0.into(),
             version.0.into(),
             target_bytes.into(),
-            json(valid_attempts)?.into(),
+            json(&valid_attempts)?.into(),
             now_ns.into(),
         ]);
         for task in tasks {

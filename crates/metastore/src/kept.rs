@@ -11,8 +11,8 @@ use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, RunId, T
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What the winning attempt of each map task committed.
-pub type WinningCommits = BTreeMap<TaskIndex, (AttemptNumber, Vec<SourceCommit>)>;
+/// What winning attempts of each map task committed: of one attempt, but where a part of its data was lost and made again.
+pub type WinningCommits = BTreeMap<TaskIndex, Vec<(AttemptNumber, SourceCommit)>>;
 
 impl Metastore {
     /// The jobs that keep intermediate data, or whose data somebody began to remove; oldest first.
@@ -87,7 +87,7 @@ impl Metastore {
     pub(crate) fn add_commit(&self, commits: &mut WinningCommits, row: &Row) -> Result<(), StoreError> {
         let task = TaskIndex(self.number(row, "map_task")?);
         let attempt = AttemptNumber(self.number(row, "attempt")?);
-        commits.entry(task).or_insert((attempt, Vec::new())).1.push(SourceCommit {
+        let commit = SourceCommit {
             ifile: IfileIndex(self.number(row, "ifile")?),
             chunk: ChunkId(self.number(row, "chunk")?),
             sum: DataSum {
@@ -95,7 +95,8 @@ impl Metastore {
                 bytes: self.number(row, "bytes")?,
                 hash_sum: self.hash_sum(row, "hash_sum")?,
             },
-        });
+        };
+        commits.entry(task).or_default().push((attempt, commit));
         Ok(())
     }
 }

@@ -1,15 +1,24 @@
 //! Data that was lost is made again: tasks of a finished stage wait once more, and what was made after it is struck.
 
-use crate::database::{Rows, Session};
+use crate::apply::ApplyError;
+use crate::convert::json;
+use crate::database::Session;
+use api::Task;
 use ids::{JobId, StageIndex, TaskIndex};
 
-/// What belongs to the stages after the one that runs again. Attempts, plans and events are history and stay.
+/// The kinds of the events that tell what was lost of a job, and which attempts did not make it again.
+pub const DATA_LOST_NOTE: &str = "data lost";
+pub const STAND_IN_REFUSED_NOTE: &str = "stand-in refused";
+
+/// What belongs to the stages after the one that runs again, but for `$3`. Attempts, plans and events are history and stay.
 const STRIKE_LATER: &[&str] = &[
+    "UPDATE tasks SET state = 'dropped', winner = NULL WHERE job = $1 AND stage > $2 AND stage <> $3",
+    "DELETE FROM parts WHERE job = $1 AND stage > $2 AND stage <> $3",
+    "DELETE FROM results WHERE job = $1 AND stage > $2 AND stage <> $3",
+];
+const REOPEN: &[&str] = &[
     "UPDATE stages SET state = 'waiting', task_count = NULL, expanded_ns = NULL, ended_ns = NULL \
      WHERE job = $1 AND stage > $2",
-    "UPDATE tasks SET state = 'dropped', winner = NULL WHERE job = $1 AND stage > $2",
-    "DELETE FROM parts WHERE job = $1 AND stage > $2",
-    "DELETE FROM results WHERE job = $1 AND stage > $2",
     "UPDATE stages SET state = 'running', ended_ns = NULL WHERE job = $1 AND stage = $2",
 ];
 /// The next seal tells them all.
@@ -19,28 +28,57 @@ const STRIKE_INVENTORY: &[&str] = &[
     "DELETE FROM runs WHERE job = $1",
     "DELETE FROM chunks WHERE job = $1",
 ];
+/// No stage has this number.
+const NO_STAGE: i64 = -1;
 
 pub(crate) async fn stage_reopened(
     db: &mut Session<'_>,
     job: JobId,
     stage: StageIndex,
-    tasks: &[TaskIndex],
-) -> Result<(), sqlx::Error> {
+    tasks: &[(TaskIndex, Task)],
+    stands: Option<StageIndex>,
+) -> Result<(), ApplyError> {
+    let stands = stands.map_or(NO_STAGE, |stage| i64::from(stage.0));
     for statement in STRIKE_LATER {
+        db.execute(statement, [job.0.into(), stage.0.into(), stands.into()]).await?;
+    }
+    for statement in REOPEN {
         db.execute(statement, [job.0.into(), stage.0.into()]).await?;
     }
     for statement in STRIKE_INVENTORY {
         db.execute(statement, [job.0.into()]).await?;
     }
-    let keys =
-        || -> Rows { tasks.iter().map(|task| [job.0.into(), stage.0.into(), task.0.into()]).collect() };
-    let tail = "WHERE tasks.job = v.column1 AND tasks.stage = v.column2 AND tasks.task = v.column3";
-    db.update("UPDATE tasks SET state = 'waiting', winner = NULL", tail, keys()).await?;
-    for task in tasks {
-        let statement = "DELETE FROM results WHERE job = $1 AND stage = $2 AND task = $3";
-        db.execute(statement, [job.0.into(), stage.0.into(), task.0.into()]).await?;
+    for (index, task) in tasks {
+        let statement = "UPDATE tasks SET state = 'waiting', winner = NULL, payload = $4 \
+             WHERE job = $1 AND stage = $2 AND task = $3";
+        let key = || [job.0.into(), stage.0.into(), index.0.into()];
+        let [job_value, stage_value, index_value] = key();
+        db.execute(statement, [job_value, stage_value, index_value, json(task)?.into()]).await?;
+        db.execute("DELETE FROM results WHERE job = $1 AND stage = $2 AND task = $3", key()).await?;
+        strike_sources(db, job, *index, task).await?;
+    }
+    Ok(())
+}
+
+/// What a map task had committed: to the I-files that lost any of it, or all.
+async fn strike_sources(
+    db: &mut Session<'_>,
+    job: JobId,
+    index: TaskIndex,
+    task: &Task,
+) -> Result<(), ApplyError> {
+    let again = match task {
+        Task::Map(map) => map.again.as_ref(),
+        _ => None,
+    };
+    let Some(again) = again else {
         let statement = "DELETE FROM sources WHERE job = $1 AND map_task = $2";
-        db.execute(statement, [job.0.into(), task.0.into()]).await?;
+        db.execute(statement, [job.0.into(), index.0.into()]).await?;
+        return Ok(());
+    };
+    for ifile in &again.ifiles {
+        let statement = "DELETE FROM sources WHERE job = $1 AND ifile = $2 AND map_task = $3";
+        db.execute(statement, [job.0.into(), ifile.0.into(), index.0.into()]).await?;
     }
     Ok(())
 }

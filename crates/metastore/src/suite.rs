@@ -8,7 +8,7 @@ use crate::{
 use api::TaskResult;
 use api::kept::{KeptDir, KeptPlace};
 use api::task::{
-    ChunkSummary, KeyWeight, MapResult, MapTask, Part, ReduceTask, RunSummary, SealResult, SealTask,
+    ChunkSummary, KeyWeight, MapAgain, MapResult, MapTask, Part, ReduceTask, RunSummary, SealResult, SealTask,
 };
 use api::{
     Blame, Boundaries, Codec, DataSum, JobSpec, KeyBytes, Layout, SourceCommit, Split, Task, TaskFailure,
@@ -17,6 +17,10 @@ use ids::*;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+mod lost_data;
+
+use lost_data::{lost_data_is_made_again, what_is_done_stands_while_lost_data_is_made_again};
 
 pub(crate) fn spec() -> JobSpec {
     JobSpec {
@@ -122,7 +126,7 @@ pub(crate) async fn all_changes_or_none(store: &Metastore) {
 
 pub(crate) async fn attempts_have_a_history(store: &Metastore) {
     let job = new_job(store).await;
-    let map = Task::Map(MapTask { split: Split { segments: Vec::new() }, part_index: None });
+    let map = map_task(None);
     let failure = TaskFailure::new(Blame::UserProgram, "it died");
     let (first, second) = (attempt(job, 0, 0, 0), attempt(job, 0, 0, 1));
     let start = |attempt| Change::AttemptStarted { attempt, node: NodeId(0), slot: 1, now_ns: 5 };
@@ -205,7 +209,7 @@ pub(crate) async fn data_between_the_stages_is_remembered(store: &Metastore) {
     assert_eq!(store.chunks(job).await.unwrap()[0].appended_bytes, 30);
     let commits = store.winning_commits(job).await.unwrap();
     let expected = SourceCommit { ifile: IfileIndex(1), chunk: ChunkId(2), sum };
-    assert_eq!(commits, BTreeMap::from([(TaskIndex(0), (AttemptNumber(0), vec![expected]))]));
+    assert_eq!(commits, BTreeMap::from([(TaskIndex(0), vec![(AttemptNumber(0), expected)])]));
     let runs = store.runs(job).await.unwrap();
     assert_eq!((runs[0].replaced_by, runs[1].replaced_by), (Some(RunId(6)), None));
     assert_eq!(store.boundaries(job).await.unwrap(), Some(boundaries));
@@ -215,43 +219,6 @@ pub(crate) async fn data_between_the_stages_is_remembered(store: &Metastore) {
     assert_eq!(store.proofs(job).await.unwrap(), [proof]);
     assert_eq!(store.parts(job).await.unwrap()[0].crc32c, u32::MAX);
     assert_eq!(store.counters(job).await.unwrap(), [("lines".to_string(), 8)]);
-}
-
-/// The map of a half-run job is lost and runs again, and after it its seals, whose rows stood there before.
-pub(crate) async fn lost_data_is_made_again(store: &Metastore) {
-    let job = store.reserve_job_id().await.unwrap();
-    store.apply(&half_run(job)).await.unwrap();
-    let (stage, tasks) = (StageIndex(0), vec![TaskIndex(0)]);
-    let part = Part { name: "part-00000".to_string(), ..Part::default() };
-    let of_seal = Change::Part { attempt: attempt(job, 1, 0, 0), part };
-    let again = attempt(job, 0, 0, 1);
-    let started = Change::AttemptStarted { attempt: again, node: NodeId(1), slot: 0, now_ns: 21 };
-    store.apply(&[of_seal, Change::StageReopened { job, stage, tasks, now_ns: 20 }, started]).await.unwrap();
-    assert!(store.chunks(job).await.unwrap().is_empty() && store.runs(job).await.unwrap().is_empty());
-    assert!(store.winning_commits(job).await.unwrap().is_empty());
-    assert!(store.parts(job).await.unwrap().is_empty() && store.replicas(job).await.unwrap().is_empty());
-    assert!(store.recover().await.unwrap().jobs[&job].results.is_empty());
-    let states = async || {
-        let tasks = store.tasks(job).await.unwrap();
-        tasks.into_iter().map(|row| (row.state, row.winner)).collect::<Vec<_>>()
-    };
-    let is = |state: &str| (state.to_string(), None);
-    assert_eq!(states().await, [is("running"), is("dropped"), is("dropped")]);
-    let stages = store.stages(job).await.unwrap();
-    let seen: Vec<_> = stages.iter().map(|row| (row.state.as_str(), row.task_count)).collect();
-    assert_eq!(seen, [("running", Some(1)), ("waiting", None)]);
-    let seals = vec![seal()];
-    store
-        .apply(&[
-            Change::TaskDone { attempt: again, now_ns: 22 },
-            Change::Sources { attempt: again, commits: map_commits() },
-            Change::StageExpanded { job, stage: StageIndex(1), tasks: seals, now_ns: 22 },
-        ])
-        .await
-        .unwrap();
-    let won = ("done".to_string(), Some(AttemptNumber(1)));
-    assert_eq!(states().await, [won, is("waiting"), is("dropped")]);
-    assert_eq!(store.attempts(job).await.unwrap().len(), 4);
 }
 
 fn chunk() -> ChunkSummary {
@@ -291,6 +258,7 @@ fn reduce_task() -> ReduceTask {
         lower_key: None,
         upper_key: Some(KeyBytes(b"m".to_vec())),
         valid_attempts: vec![(TaskIndex(0), AttemptNumber(0))],
+        older_attempts: vec![(IfileIndex(1), TaskIndex(0), AttemptNumber(0))],
         expected_bytes: 30,
     }
 }
@@ -591,6 +559,14 @@ fn map_commits() -> Vec<SourceCommit> {
     vec![SourceCommit { ifile: IfileIndex(1), chunk: ChunkId(2), sum }]
 }
 
+fn map_task(again: Option<MapAgain>) -> Task {
+    Task::Map(MapTask { split: Split { segments: Vec::new() }, part_index: None, again })
+}
+
+fn own_commits() -> Vec<(AttemptNumber, SourceCommit)> {
+    map_commits().into_iter().map(|commit| (AttemptNumber(0), commit)).collect()
+}
+
 fn map_result() -> TaskResult {
     TaskResult::Map(MapResult { commits: map_commits(), input_records: 9, ..MapResult::default() })
 }
@@ -603,28 +579,26 @@ fn first_boundaries() -> Boundaries {
     Boundaries { version: BoundariesVersion(1), keys: vec![KeyBytes(vec![1])] }
 }
 
+fn started(attempt: AttemptKey) -> Change {
+    Change::AttemptStarted { attempt, node: NodeId(1), slot: 1, now_ns: 5 }
+}
+
+fn won(attempt: AttemptKey, result: TaskResult) -> [Change; 3] {
+    let (state, opened_ns, failure) = (AttemptState::Succeeded, None, None);
+    [
+        Change::AttemptEnded { attempt, state, started_ns: 6, opened_ns, ended_ns: 8, failure },
+        Change::TaskDone { attempt, now_ns: 8 },
+        Change::Result { attempt, result: Arc::new(result) },
+    ]
+}
+
 /// A job with its map done and one of two seals, as the server of a cluster writes it.
 fn half_run(job: JobId) -> Vec<Change> {
-    let started = |attempt| Change::AttemptStarted { attempt, node: NodeId(1), slot: 1, now_ns: 5 };
-    let won = |attempt, result: TaskResult| {
-        [
-            Change::AttemptEnded {
-                attempt,
-                state: AttemptState::Succeeded,
-                started_ns: 6,
-                opened_ns: None,
-                ended_ns: 8,
-                failure: None,
-            },
-            Change::TaskDone { attempt, now_ns: 8 },
-            Change::Result { attempt, result: Arc::new(result) },
-        ]
-    };
     let expanded = |stage, tasks| Change::StageExpanded { job, stage: StageIndex(stage), tasks, now_ns: 4 };
     let map = attempt(job, 0, 0, 0);
     let mut changes = vec![
         submitted(job, CLUSTER_OWNER),
-        expanded(0, vec![Task::Map(MapTask { split: Split { segments: Vec::new() }, part_index: None })]),
+        expanded(0, vec![map_task(None)]),
         Change::Placed { attempt: map, reason: "{\"rack\":\"r1\"}".to_string() },
         started(map),
     ];
@@ -692,7 +666,7 @@ pub(crate) async fn a_half_run_job_comes_back(store: &Metastore) {
     let expected = [(attempt(job, 0, 0, 0), map_result()), (attempt(job, 1, 0, 0), seal_result())];
     assert_eq!(back.results, expected);
     assert_eq!(back.boundaries, Some(first_boundaries()));
-    assert_eq!(back.commits, BTreeMap::from([(TaskIndex(0), (AttemptNumber(0), map_commits()))]));
+    assert_eq!(back.commits, BTreeMap::from([(TaskIndex(0), own_commits())]));
     assert_eq!((back.chunks.len(), back.runs.len()), (1, 1));
     let complete = replica(ReplicaState::Complete);
     assert_eq!((&back.run_chunks[..], &back.replicas[..]), (&[(RunId(5), ChunkId(2))][..], &[complete][..]));
@@ -769,4 +743,5 @@ on_every_back_end!(
     what_is_not_done_with_is_recovered,
     half_run_jobs_far_apart_come_back,
     lost_data_is_made_again,
+    what_is_done_stands_while_lost_data_is_made_again,
 );

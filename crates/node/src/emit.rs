@@ -5,8 +5,8 @@
 use crate::Shared;
 use crate::failure::append_failure;
 use crate::job_data::JobData;
-use api::{Blame, Partitioning, SourceCommit, Split, TaskFailure};
-use iappender::{IAppender, Partitioner, choose_boundaries};
+use api::{Blame, Partitioning, Split, TaskFailure};
+use iappender::{Appended, IAppender, Partitioner, choose_boundaries};
 use ids::IfileIndex;
 use ifile::KeyShape;
 use ifile::record::{Record, decode, encode};
@@ -46,7 +46,7 @@ impl<'a> AppendEmitter<'a> {
     }
 
     /// Sends what is left; gives back what was appended.
-    pub fn finish(mut self) -> Result<Vec<SourceCommit>, TaskFailure> {
+    pub fn finish(mut self) -> Result<Appended, TaskFailure> {
         if matches!(self.route, Route::Held(_)) {
             self.fix_boundaries()?;
         }

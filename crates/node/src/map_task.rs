@@ -9,8 +9,8 @@ use crate::streaming_env::TaskPlace;
 use crate::streaming_input::{PresentedInput, shape_for};
 use crate::work_dir::{WorkDir, function_context};
 use api::task::{MapResult, MapTask};
-use api::{Blame, JobSpec, RecordFormat, SourceCommit, TaskFailure};
-use iappender::{ChunkService, IAppender};
+use api::{Blame, JobSpec, RecordFormat, TaskFailure};
+use iappender::{Appended, ChunkService, IAppender};
 use ids::{AttemptKey, Source};
 use keys::KeyEncoder;
 use mapper::{
@@ -59,8 +59,8 @@ pub(crate) fn run(
             counts
         }
         None => {
-            let (counts, commits) = map_to_ifiles(shared, state, job, attempt, task, &context, records)?;
-            result.commits = commits;
+            let (counts, appended) = map_to_ifiles(shared, state, job, attempt, task, &context, records)?;
+            (result.commits, result.withheld) = (appended.commits, appended.withheld);
             counts
         }
     };
@@ -82,7 +82,7 @@ fn map_to_ifiles(
     task: &MapTask,
     context: &FunctionContext,
     input: &mut dyn RecordInput,
-) -> Result<(MapCounts, Vec<SourceCommit>), TaskFailure> {
+) -> Result<(MapCounts, Appended), TaskFailure> {
     let spec = &job.run.spec;
     let chunkserver = job.chunkserver()?;
     let source = Source { map_task: attempt.task.task, attempt: attempt.attempt };
@@ -94,7 +94,11 @@ fn map_to_ifiles(
         }
         None => chunkserver.service(),
     };
-    let appender = IAppender::new(service, &mut state.slabs, source, job.key_shape, spec.layout.ifile_count);
+    let mut appender =
+        IAppender::new(service, &mut state.slabs, source, job.key_shape, spec.layout.ifile_count);
+    if let Some(again) = &task.again {
+        appender = appender.only_to(again.ifiles.iter().copied());
+    }
     let mut output = AppendEmitter::new(shared, job, appender);
     let encoder = KeyEncoder::new(&spec.keys)
         .map_err(|error| TaskFailure::new(Blame::UserData, format!("the order of keys: {error}")))?;

@@ -125,11 +125,12 @@ fn open<'a>(
 }
 
 fn groups<R: SortedRun>(task: &ReduceTask, cursors: Vec<R>) -> Result<Groups<R>, R::Error> {
-    let winners = Winners::new(task.valid_attempts.iter().copied(), []);
+    let winners =
+        Winners::new(task.valid_attempts.iter().copied(), []).with_older(task.older_attempts.iter().copied());
     let mixed = planted(PlantedFault::AttemptMixed);
     let mut valid = Vec::with_capacity(cursors.len());
     for run in &cursors {
-        let mut rows = winners.valid_rows(run.sources());
+        let mut rows = winners.valid_rows(run.ifile(), run.sources());
         if mixed {
             rows.fill(true);
         }

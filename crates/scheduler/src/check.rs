@@ -19,6 +19,7 @@ pub fn sanity_check(state: &State) {
             _ if state.line.contains(id) => false,
             // Whether it may have one of them depends on who else waits, and how long.
             Placement::Anywhere if !job.claim.needs.is_nothing() && !job.claim.needs.everywhere => false,
+            Placement::Anywhere if !job.claim.needs.everywhere => !state.free_slots.is_empty(),
             Placement::Anywhere => state.free_slots.iter().any(|slot| state.shares(slot.node)),
             Placement::On(node) => {
                 state.free_slots.first_of(*node).is_some() || state.draining_slots.first_of(*node).is_some()

@@ -172,6 +172,8 @@ pub enum Event {
         running: Vec<(AttemptKey, Slot)>,
         /// Numbers of attempts that stages which are not expanded have used before.
         attempts_used: Vec<(StageIndex, u32)>,
+        /// Winners of tasks that are done in stages which are not expanded.
+        standing: Vec<(StageIndex, TaskIndex, AttemptNumber)>,
     },
     /// The answer to [`Action::ExpandStage`].
     StageExpanded {
@@ -239,6 +241,8 @@ pub enum Event {
         job: JobId,
         stage: StageIndex,
         tasks: Vec<TaskIndex>,
+        /// A later stage of which the tasks that are done stay so; it will have the same tasks.
+        stands: Option<StageIndex>,
     },
     /// Time has passed: slots that were kept for a task nearby may go to others.
     Tick,

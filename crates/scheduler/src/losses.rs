@@ -27,6 +27,7 @@ pub(crate) fn on_results_lost(
     id: JobId,
     stage: StageIndex,
     tasks: &[TaskIndex],
+    stands: Option<StageIndex>,
 ) {
     let Some(job) = state.jobs.get(&id) else { return };
     // A cancelled job needs no data, and one between two stages is asked again when it runs.
@@ -43,7 +44,11 @@ pub(crate) fn on_results_lost(
     }
     let job = state.jobs.get_mut(&id).expect("the job was looked at a moment ago");
     let after = usize::from(stage.0) + 1;
-    for later in &mut job.stages[after..] {
+    for (index, later) in job.stages.iter_mut().enumerate().skip(after) {
+        match stands {
+            Some(stands) if usize::from(stands.0) == index => later.let_stand(),
+            _ => later.standing.clear(),
+        }
         let started = later.tasks.iter().map(|task| task.attempts_started).max();
         later.attempts_base = later.attempts_base.max(started.unwrap_or(0));
         later.expanded = false;

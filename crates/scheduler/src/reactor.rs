@@ -14,12 +14,12 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
         Event::JobSubmitted { job, claim, stages, failures_max } => {
             on_job_submitted(state, outbox, job, claim, &stages, failures_max);
         }
-        Event::JobRecovered { job, claim, stages, failures_max, tasks, running, attempts_used } => {
+        Event::JobRecovered { job, claim, stages, failures_max, tasks, running, attempts_used, standing } => {
             on_job_recovered(
                 state,
                 outbox,
                 now,
-                Recovered { job, claim, stages, failures_max, tasks, running, attempts_used },
+                Recovered { job, claim, stages, failures_max, tasks, running, attempts_used, standing },
             );
         }
         Event::StageExpanded { job, stage, tasks } => {
@@ -47,8 +47,8 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
         Event::NodeDraining { node } => on_node_draining(state, node),
         Event::NodeResumes { node } => on_node_resumes(state, node),
         Event::NodeLost { node } => on_node_lost(state, outbox, now, node),
-        Event::ResultsLost { job, stage, tasks } => {
-            on_results_lost(state, outbox, job, stage, &tasks);
+        Event::ResultsLost { job, stage, tasks, stands } => {
+            on_results_lost(state, outbox, job, stage, &tasks, stands);
             state.claim(job, now);
         }
         Event::Tick => {
@@ -97,6 +97,7 @@ fn on_stage_expanded(
     let expanded = job.stage(stage);
     expanded.expanded = true;
     expanded.fill(tasks);
+    expanded.stand();
     advance(state, outbox, id);
     state.claim(id, now);
 }

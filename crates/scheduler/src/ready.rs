@@ -50,6 +50,24 @@ impl Stage {
         }
     }
 
+    /// Remembers which tasks are done, and by whom: they stay so when the stage is expanded again.
+    pub fn let_stand(&mut self) {
+        if self.expanded {
+            let done = self.tasks.iter().enumerate().filter_map(|(index, task)| Some((index, task.winner?)));
+            self.standing = done.map(|(index, winner)| (TaskIndex(index as u32), winner)).collect();
+        }
+    }
+
+    /// Tasks that were done before are.
+    pub fn stand(&mut self) {
+        for (index, winner) in std::mem::take(&mut self.standing) {
+            if let Some(task) = self.tasks.get_mut(index.0 as usize) {
+                self.done += u32::from(task.winner.replace(winner).is_none());
+                task.queued = false;
+            }
+        }
+    }
+
     /// Takes tasks as they stood; [`Self::queue_idle`] follows when it is known which of them run.
     pub fn restore(&mut self, tasks: Vec<RecoveredTask>) {
         self.done = tasks.iter().filter(|task| task.winner.is_some()).count() as u32;

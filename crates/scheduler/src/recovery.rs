@@ -3,7 +3,7 @@
 use crate::reactor::advance;
 use crate::state::{Job, Phase, Running, Stage, State};
 use crate::{Claim, Outbox, RecoveredTask, Slot, UnixNanos};
-use ids::{AttemptKey, JobId, NodeId, StageIndex};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex};
 use std::collections::BTreeMap;
 
 /// The parts of [`crate::Event::JobRecovered`].
@@ -15,6 +15,7 @@ pub(crate) struct Recovered {
     pub tasks: Vec<Vec<RecoveredTask>>,
     pub running: Vec<(AttemptKey, Slot)>,
     pub attempts_used: Vec<(StageIndex, u32)>,
+    pub standing: Vec<(StageIndex, TaskIndex, AttemptNumber)>,
 }
 
 pub(crate) fn on_job_recovered(
@@ -29,6 +30,9 @@ pub(crate) fn on_job_recovered(
         recovered.stages.iter().map(|name| Stage { name, ..Stage::default() }).collect();
     for (stage, used) in recovered.attempts_used {
         stages[usize::from(stage.0)].attempts_base = used;
+    }
+    for (stage, task, winner) in recovered.standing {
+        stages[usize::from(stage.0)].standing.push((task, winner));
     }
     let running: BTreeMap<AttemptKey, Running> = recovered
         .running

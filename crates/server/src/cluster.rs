@@ -217,8 +217,9 @@ impl EventLoop {
             let lost = self.jobs.get_mut(&id).and_then(|job| job.lose_node(who, has_left, changes));
             if let Some(Loss::ForGood(stage)) = lost {
                 self.feed(Event::StageRefused { job: id, stage });
-            } else if let Some(Loss::Again(stage, tasks)) = lost {
-                self.feed(Event::ResultsLost { job: id, stage, tasks });
+            } else if let Some(Loss::Again(again)) = lost {
+                let stage = again.stage;
+                self.run_again(id, again);
                 let stale: Vec<(AttemptKey, u64)> =
                     self.fleet.all_mut().flat_map(|node| node.give_up(id, stage)).collect();
                 for (attempt, started_ns) in stale {

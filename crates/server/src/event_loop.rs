@@ -3,7 +3,7 @@
 use crate::clock::now_ns;
 use crate::directories::Directories;
 use crate::fleet::Fleet;
-use crate::job::Job;
+use crate::job::{Job, RunAgain};
 use crate::machines::Telemetry;
 use crate::messages::{Assignment, Finished, JobRun, PullReply, PullRequest, Service};
 use crate::needs::Architectures;
@@ -361,10 +361,18 @@ impl EventLoop {
             Service::Cluster => self.fleet.check_homes(&result).map(|()| result),
         });
         match checked {
-            Ok(result) => {
-                self.in_hand = Some((finished, Some(result)));
-                self.feed(Event::AttemptSucceeded { attempt });
-            }
+            Ok(result) => match job.refuse_stand_in(attempt, &result, &mut self.changes) {
+                None => {
+                    self.in_hand = Some((finished, Some(result)));
+                    self.feed(Event::AttemptSucceeded { attempt });
+                }
+                Some(again) => {
+                    let state = AttemptState::Discarded;
+                    job.attempt_ended(&finished, state, Ok(Some(&result)), &mut self.changes);
+                    self.feed(Event::AttemptLost { attempt });
+                    self.run_again(attempt.task.job, again);
+                }
+            },
             // Not counted: the lease of the node that may be gone ends the question, one way or the other.
             Err(failure) if failure.blame == api::Blame::Environment && self.fleet.any_suspect() => {
                 job.attempt_ended(&finished, AttemptState::Interrupted, Err(failure), &mut self.changes);
@@ -381,6 +389,12 @@ impl EventLoop {
             }
         }
         self.in_hand = None;
+    }
+
+    /// The scheduler hears which tasks run again.
+    pub fn run_again(&mut self, job: JobId, again: RunAgain) {
+        let RunAgain { stage, tasks, stands } = again;
+        self.feed(Event::ResultsLost { job, stage, tasks, stands });
     }
 
     fn propose(&mut self, id: JobId, keys: Vec<KeyBytes>, reply: Reply<Boundaries>) {

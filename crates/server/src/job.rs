@@ -6,11 +6,11 @@ use crate::keeping::Keeping;
 use crate::messages::{Finished, Service};
 use crate::{JobRun, plausible};
 use api::control::JobOutcome;
-use api::task::{ChunkSummary, MapResult, Part, RunResult, RunSummary};
+use api::task::{ChunkSummary, MapResult, MapTask, Part, RunResult, RunSummary};
 use api::{Blame, Boundaries, JobSpec, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, IfileIndex, JobId, NodeId, RunId, StageIndex, TaskIndex, TaskKey};
-use mapreduce::{AttemptTime, ExpandError, JobResults, Place, Proof, expand, prove};
-use metastore::{AttemptState, Change, JobState, Keep, ProofRow};
+use mapreduce::{AttemptTime, ExpandError, JobResults, Place, Proof, Verdict, expand, prove};
+use metastore::{AttemptState, Change, DATA_LOST_NOTE, JobState, Keep, ProofRow, STAND_IN_REFUSED_NOTE};
 use scheduler::{FAILURES_MAX, FailureCause, Placement};
 use shipped::Hold;
 use std::collections::BTreeSet;
@@ -56,7 +56,8 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub fn new(id: JobId, run: Arc<JobRun>, results: JobResults) -> Self {
+    pub fn new(id: JobId, run: Arc<JobRun>, mut results: JobResults) -> Self {
+        results.keeps_runs = run.spec.keep_ifiles;
         Self {
             id,
             stage_names: mapreduce::stages(&run.spec),
@@ -197,15 +198,85 @@ impl Job {
                 .lose_kept_runs(node, name, source)
                 .then_some(Loss::ForGood(StageIndex(current as u16)));
         }
-        let tasks = self.results.lose_node(node, self.is_sealed(), has_left);
-        if tasks.is_empty() {
-            return None;
+        let reduces_done = self.results.reduces.len();
+        let victims = self.results.lose_node(node, self.is_sealed(), has_left)?;
+        let detail = self.told_of(name, &victims, reduces_done);
+        changes.push(Change::Note { job: Some(self.id), kind: DATA_LOST_NOTE, detail, now_ns: now_ns() });
+        let stands = self.stage_index("reduce");
+        self.reopen_maps(&victims, stands, changes);
+        Some(Loss::Again(RunAgain { stage: self.stage_index("map")?, tasks: victims, stands }))
+    }
+
+    fn told_of(&self, name: &str, victims: &[TaskIndex], reduces_done: usize) -> String {
+        let agains = victims.iter().filter_map(|task| self.results.again.get(task));
+        let ifiles: BTreeSet<IfileIndex> = agains.flat_map(|again| again.ifiles.iter().copied()).collect();
+        let (maps, of_maps) = (victims.len(), self.results.splits.len());
+        let (ifiles, of_ifiles) = (ifiles.len(), self.ifile_count());
+        format!(
+            "with the node {name}: {maps} of {of_maps} map tasks run again for what they had put into {ifiles} of {of_ifiles} \
+             I-files; {reduces_done} reduce tasks that are done stand"
+        )
+    }
+
+    fn stage_index(&self, name: &str) -> Option<StageIndex> {
+        self.stage_names.iter().position(|each| *each == name).map(|index| StageIndex(index as u16))
+    }
+
+    /// These map tasks run again, each for what `results` says; the stages after them are made anew.
+    fn reopen_maps(&mut self, tasks: &[TaskIndex], stands: Option<StageIndex>, changes: &mut Vec<Change>) {
+        let Some(stage) = self.stage_index("map") else { return };
+        let maps = usize::from(stage.0);
+        self.tasks.truncate(maps + 1);
+        let mut payloads = Vec::new();
+        for index in tasks {
+            if let Some(task @ Task::Map(_)) = self.tasks[maps].get_mut(index.0 as usize) {
+                if let Task::Map(map) = task {
+                    map.again = self.results.again.get(index).cloned();
+                }
+                payloads.push((*index, task.clone()));
+            }
         }
-        let stage = StageIndex(self.stage_names.iter().position(|name| *name == "map")? as u16);
-        self.tasks.truncate(usize::from(stage.0) + 1);
-        let (job, again) = (self.id, tasks.clone());
-        changes.push(Change::StageReopened { job, stage, tasks: again, now_ns: now_ns() });
-        Some(Loss::Again(stage, tasks))
+        let job = self.id;
+        changes.push(Change::StageReopened { job, stage, tasks: payloads, stands, now_ns: now_ns() });
+    }
+
+    /// Whether a map attempt that succeeded may count. One that ran to replace what was lost may not where it replaces too little,
+    /// or is not the same data: its task goes again then, as the answer says.
+    pub fn refuse_stand_in(
+        &mut self,
+        attempt: AttemptKey,
+        result: &TaskResult,
+        changes: &mut Vec<Change>,
+    ) -> Option<RunAgain> {
+        let (TaskResult::Map(map), task) = (result, attempt.task.task) else { return None };
+        let detail = match self.results.verdict(task, map) {
+            Verdict::Good => return None,
+            Verdict::Stale => {
+                format!(
+                    "{attempt} made what was lost before it began; more is lost now, so it runs once more"
+                )
+            }
+            Verdict::Differs => {
+                self.results.run_in_full(task);
+                self.reopen_maps(&[task], None, changes);
+                format!(
+                    "{attempt} put out other data than the attempt before it: it runs in full, and all reduce tasks run again"
+                )
+            }
+        };
+        changes.push(Change::Note {
+            job: Some(self.id),
+            kind: STAND_IN_REFUSED_NOTE,
+            detail,
+            now_ns: now_ns(),
+        });
+        Some(RunAgain { stage: attempt.task.stage, tasks: Vec::new(), stands: self.standing_stage() })
+    }
+
+    /// The stage whose tasks stand, as far as they are done, while data before it is made again.
+    fn standing_stage(&self) -> Option<StageIndex> {
+        let stands = !self.results.planned_before.is_empty();
+        stands.then(|| self.stage_index("reduce")).flatten()
     }
 
     /// Whether a node that is gone had any of what this job reduces again: there are no maps to make it anew.
@@ -354,8 +425,11 @@ impl Job {
                 let maps = self.results.maps.iter().filter(|_| attempt.task.task == TaskIndex(0));
                 for (map_task, (number, map)) in maps {
                     let task = TaskKey { task: *map_task, ..attempt.task };
-                    let attempt = AttemptKey { task, attempt: *number };
-                    changes.push(Change::Sources { attempt, commits: map.commits.clone() });
+                    for commit in &map.commits {
+                        let number = self.results.attempt_in(*map_task, *number, commit.ifile);
+                        let attempt = AttemptKey { task, attempt: number };
+                        changes.push(Change::Sources { attempt, commits: vec![*commit] });
+                    }
                 }
                 changes.push(Change::Chunks { job, chunks: adopt.chunks.clone() });
                 let runs = adopt.runs.iter().map(without_weights).collect();
@@ -422,7 +496,7 @@ impl Job {
                 if task.part_index.is_some() != map.part.is_some() {
                     return wrong("a part where none is asked for, or none where one is");
                 }
-                (self.problem_of_map(map), task.part_index.zip(map.part.as_ref()))
+                (self.problem_of_map(task, map), task.part_index.zip(map.part.as_ref()))
             }
             (Some(Task::Seal(task)), TaskResult::Seal(seal)) => {
                 let chunks = seal.chunks.iter().map(|chunk| chunk.chunk.node());
@@ -475,7 +549,16 @@ impl Job {
         sealed.chain(self.results.merges.values().map(|merge| merge.run.run))
     }
 
-    fn problem_of_map(&self, map: &MapResult) -> Option<&'static str> {
+    fn problem_of_map(&self, task: &MapTask, map: &MapResult) -> Option<&'static str> {
+        // One that began before anything was lost withholds nothing.
+        let is_foreign = |ifile| task.again.as_ref().is_some_and(|again| !again.ifiles.contains(&ifile));
+        let appended = |ifile| map.commits.iter().any(|commit| commit.ifile == ifile);
+        let wrongly = |ifile| task.again.is_none() || appended(ifile);
+        if map.withheld.iter().any(|(ifile, _)| wrongly(*ifile))
+            || (!map.withheld.is_empty() && map.commits.iter().any(|commit| is_foreign(commit.ifile)))
+        {
+            return Some("that it withheld other data than it was to");
+        }
         let keys: BTreeSet<(IfileIndex, ChunkId)> =
             map.commits.iter().map(|commit| (commit.ifile, commit.chunk)).collect();
         if keys.len() != map.commits.len() {
@@ -506,9 +589,17 @@ impl Job {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     /// These tasks of a stage run again.
-    Again(StageIndex, Vec<TaskIndex>),
+    Again(RunAgain),
     /// The job cannot go on from this stage; its last failure says why.
     ForGood(StageIndex),
+}
+
+/// Tasks of a stage that run again, with all stages after it; of `stands`, those that are done stay so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RunAgain {
+    pub stage: StageIndex,
+    pub tasks: Vec<TaskIndex>,
+    pub stands: Option<StageIndex>,
 }
 
 pub(crate) fn placement(task: &Task) -> Placement {

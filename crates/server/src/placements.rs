@@ -6,6 +6,9 @@ use metastore::{Change, Metastore, StoreError};
 use scheduler::{Why, WhyHere};
 use std::collections::BTreeMap;
 
+/// Sentences about lost data that are shown of a job.
+const LOSSES_SHOWN_MAX: u32 = 100;
+
 /// The row for what the scheduler said.
 pub(crate) fn placed(attempt: AttemptKey, why: Why) -> Change {
     let reason = PlacementReason {
@@ -38,5 +41,6 @@ pub async fn job_placements(store: &Metastore, job: JobId) -> Result<JobPlacemen
         state: row.state,
         reason: reasons.remove(&row.attempt),
     });
-    Ok(JobPlacements { stages, attempts: attempts.collect(), waits_for: None })
+    let losses = store.losses(job, LOSSES_SHOWN_MAX).await?;
+    Ok(JobPlacements { stages, attempts: attempts.collect(), losses, waits_for: None })
 }

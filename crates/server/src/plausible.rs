@@ -14,7 +14,8 @@ pub(crate) fn problem(result: &TaskResult) -> Option<&'static str> {
         TaskResult::Map(map) => {
             let commits = map.commits.iter().flat_map(|commit| [commit.sum.records, commit.sum.bytes]);
             let counts = [map.input_bytes, map.input_records, map.output_records, map.output_bytes];
-            let counts = commits.chain(counts).chain([map.unread_bytes]);
+            let withheld = map.withheld.iter().flat_map(|(_, sum)| [sum.records, sum.bytes]);
+            let counts = commits.chain(counts).chain(withheld).chain([map.unread_bytes]);
             too_large(counts).or_else(|| map.part.as_ref().and_then(problem_of_part))
         }
         TaskResult::Seal(seal) => too_large([seal.raw_spills, seal.raw_spill_bytes])

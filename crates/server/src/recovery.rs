@@ -9,8 +9,9 @@ use crate::job::{Job, placement};
 use crate::messages::JobRun;
 use crate::shipping;
 use api::control::{JobOutcome, NodeInfo, NodeOrder, PROTOCOL_VERSION};
+use api::task::MapTask;
 use api::{Blame, Split, Task, TaskFailure};
-use ids::{AttemptKey, JobId, StageIndex};
+use ids::{AttemptKey, AttemptNumber, JobId, StageIndex, TaskIndex};
 use mapreduce::{AttemptTime, JobResults, expand};
 use metastore::{
     AttemptRow, AttemptState, Change, JobState, Keep, NodeRow, NodeState, RecoveredJob, TaskRow,
@@ -87,7 +88,7 @@ impl EventLoop {
         }
     }
 
-    fn run_again(&self, recovered: &RecoveredJob) -> JobRun {
+    fn job_run(&self, recovered: &RecoveredJob) -> JobRun {
         JobRun {
             spec: Arc::new(recovered.spec.clone()),
             staging: recovered.row.staging.clone(),
@@ -99,7 +100,7 @@ impl EventLoop {
     /// The server before this one did not hear from all nodes that they keep what the job left.
     fn keep_again(&mut self, recovered: RecoveredJob) {
         let id = recovered.row.job;
-        let run = Arc::new(self.run_again(&recovered));
+        let run = Arc::new(self.job_run(&recovered));
         let surviving = recovered.runs.iter().filter(|run| run.replaced_by.is_none());
         let keepers = surviving.map(|run| run.run.node()).collect();
         let mut job = Job::new(id, run, JobResults::new(id, Vec::new()));
@@ -111,7 +112,7 @@ impl EventLoop {
 
     fn take_up(&mut self, recovered: RecoveredJob, commits: WinningCommits) {
         let id = recovered.row.job;
-        let run = self.run_again(&recovered);
+        let run = self.job_run(&recovered);
         let claim = Claim {
             user: self.users.job_begins(recovered.row.user.clone().unwrap_or_default()),
             priority: recovered.row.priority,
@@ -141,6 +142,7 @@ impl EventLoop {
             tasks: tasks(&recovered, &job),
             running,
             attempts_used: attempts_used(&recovered, job.tasks.len()),
+            standing: standing(&recovered, job.tasks.len()),
         };
         self.jobs.insert(id, job);
         self.any_job_yet = true;
@@ -231,6 +233,11 @@ fn rebuilt(recovered: &RecoveredJob, run: JobRun, commits: WinningCommits) -> Jo
             job.results.seal.get_or_insert_default();
         }
     }
+    for row in live_tasks(recovered) {
+        if let Task::Map(MapTask { again: Some(again), .. }) = &row.payload {
+            job.results.again.insert(row.task.task, again.clone());
+        }
+    }
     for (attempt, result) in &recovered.results {
         job.results.record(*attempt, result.clone());
     }
@@ -238,22 +245,28 @@ fn rebuilt(recovered: &RecoveredJob, run: JobRun, commits: WinningCommits) -> Jo
     job.results.attempts = times.collect();
     let versions = recovered.plan.iter().map(|row| row.version);
     job.results.plan_version = versions.max().unwrap_or_default();
-    if let Some(reduces) = job.stage_names.iter().position(|name| *name == "reduce")
-        && let Some(tasks) = job.tasks.get(reduces)
-    {
-        // The target is not kept, but the same results give the same one.
-        let mut again = job.results.clone();
-        let spec = Arc::clone(&job.run.spec);
-        if expand("reduce", &spec, &mut again).is_ok() {
-            job.results.target_bytes = again.target_bytes;
-        }
-        let planned = tasks.iter().filter_map(|task| match task {
-            Task::Reduce(reduce) => Some(reduce.clone()),
-            _ => None,
-        });
-        job.results.plan = planned.collect();
-    }
+    plan_again(recovered, &mut job);
     job
+}
+
+fn plan_again(recovered: &RecoveredJob, job: &mut Job) {
+    let planned = live_tasks(recovered).filter_map(|row| match &row.payload {
+        Task::Reduce(reduce) => Some(reduce.clone()),
+        _ => None,
+    });
+    let planned = planned.collect();
+    let reduces = job.stage_names.iter().position(|name| *name == "reduce");
+    if reduces.is_none_or(|reduces| reduces >= job.tasks.len()) {
+        // Tasks of a stage that is not expanded: what they have done stands while data before them is made again.
+        job.results.planned_before = planned;
+        return;
+    }
+    // The target is not kept, but the same results give the same one.
+    let mut again = job.results.clone();
+    if expand("reduce", &job.run.spec, &mut again).is_ok() {
+        job.results.target_bytes = again.target_bytes;
+    }
+    job.results.plan = planned;
 }
 
 fn attempt_time(row: &AttemptRow) -> Option<AttemptTime> {
@@ -291,6 +304,12 @@ fn tasks(recovered: &RecoveredJob, job: &Job) -> Vec<Vec<RecoveredTask>> {
         }
     }
     tasks
+}
+
+/// Winners of tasks that are done in stages which are not expanded.
+fn standing(recovered: &RecoveredJob, expanded: usize) -> Vec<(StageIndex, TaskIndex, AttemptNumber)> {
+    let later = live_tasks(recovered).filter(|row| usize::from(row.task.stage.0) >= expanded);
+    later.filter_map(|row| Some((row.task.stage, row.task.task, row.winner?))).collect()
 }
 
 /// Numbers that attempts of stages had before these were struck.

@@ -234,7 +234,7 @@ fn read_range(
 ) -> (Vec<Grouped>, BTreeMap<IfileIndex, DataSum>, u64) {
     let winners = Winners::new(outcome.winners.iter().map(|(task, winner)| (*task, winner.0)), []);
     let runs = server.runs_of(ifiles);
-    let valid = runs.iter().map(|run| winners.valid_rows(&run.sources)).collect();
+    let valid = runs.iter().map(|run| winners.valid_rows(run.ifile, &run.sources)).collect();
     let open = |run| RunCursor::open(run, lower, upper, case.read_ahead_bytes).expect("a run opens");
     let cursors: Vec<RunCursor<'_>> = runs.iter().map(|run| open(run)).collect();
     let mut groups = Groups::new(Merge::new(cursors).expect("a merge starts"), valid);

@@ -107,7 +107,7 @@ impl<'a> Working<'a> {
         if self.attempt.killed_after.is_some() {
             return End::Killed;
         }
-        appender.finish().map_or_else(gave_up, End::Finished)
+        appender.finish().map_or_else(gave_up, |appended| End::Finished(appended.commits))
     }
 }
 

@@ -274,6 +274,6 @@ impl Attempt<'_> {
             let (key, value) = case.record(self.source, position);
             appender.append(case.ifile(&key), &key, &value, key.len())?;
         }
-        appender.finish()
+        Ok(appender.finish()?.commits)
     }
 }

@@ -83,7 +83,7 @@ pub fn read(
     }
     let attempts = outcome.winners.iter().map(|(task, winner)| (*task, winner.source.attempt));
     let winners = Winners::new(attempts, []);
-    let valid = runs.iter().map(|run| winners.valid_rows(run.sources())).collect();
+    let valid = runs.iter().map(|run| winners.valid_rows(run.ifile(), run.sources())).collect();
     let mut groups = Groups::new(Merge::new(runs)?, valid);
     let mut records = Vec::new();
     while let Some(record) = groups.advance()? {

@@ -1,0 +1,361 @@
+//! Data that was lost is made again, and no more of it than was lost (design section 3, "Loss"; Sailfish section 6.3.3).
+//!
+//! A map task some of whose data is gone runs once more. It appends to the I-files that lost data, and counts what it would have put
+//! into all others. Where that is, I-file by I-file, what the earlier attempt had committed, it is the same data: the new attempt
+//! stands in for the earlier one in those I-files, what the earlier one put into the others stands, and so does every reduce task
+//! that has ended. Where it is not, the task gives other data each time it runs: it runs in full, and all reduce tasks with it.
+
+use crate::JobResults;
+use api::DataSum;
+use api::task::{MapAgain, MapResult};
+use ids::{AttemptNumber, ChunkId, IfileIndex, NodeId, TaskIndex};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a result of a map task is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It counts.
+    Good,
+    /// It ran for less than is lost by now: the task runs once more.
+    Stale,
+    /// It is other data than before: nothing of the task stands any more.
+    Differs,
+}
+
+impl JobResults {
+    /// Whether anything that the next stages read lies on a node. `sealed`: the maps are over and their chunks are runs,
+    /// which may have moved.
+    pub fn needs(&self, node: NodeId, sealed: bool) -> bool {
+        match sealed {
+            true => {
+                let mut there = self.surviving_runs().into_iter().filter(|run| run.run.node() == node);
+                there.any(|run| self.is_read(run.ifile))
+            }
+            false => self.all_chunks().any(|chunk| chunk.node() == node),
+        }
+    }
+
+    /// Whether a reduce task that is planned, or yet to be, reads an I-file.
+    fn is_read(&self, ifile: IfileIndex) -> bool {
+        let is_done = |part_index| self.reduces.contains_key(&TaskIndex(part_index));
+        self.keeps_runs
+            || self.plan.is_empty()
+            || self.plan.iter().any(|task| task.ifiles.contains(&ifile) && !is_done(task.part_index))
+    }
+
+    /// Where winners put their data, and those whose task runs again put what stands of theirs.
+    fn all_chunks(&self) -> impl Iterator<Item = ChunkId> {
+        let committed = self.maps.values().flat_map(|(_, map)| &map.commits);
+        let standing = self.again.values().flat_map(|again| again.standing.iter().map(|(_, commit)| commit));
+        committed.chain(standing).map(|commit| commit.chunk)
+    }
+
+    /// The data of a node is gone: the map tasks that must run again, for as much as is lost. That is what was in its runs,
+    /// or before there are runs in its chunks, and what was appended on nodes that left before. Reduce tasks that have ended stand,
+    /// and so do the ranges of the plan. None, and nothing forgotten, where nobody needs the node.
+    pub fn lose_node(
+        &mut self,
+        node: NodeId,
+        sealed: bool,
+        has_left: impl Fn(NodeId) -> bool,
+    ) -> Option<Vec<TaskIndex>> {
+        if !self.needs(node, sealed) {
+            return None;
+        }
+        let in_lost_runs: BTreeSet<ChunkId> = match sealed {
+            true => {
+                let lost = self.surviving_runs().into_iter().filter(|run| run.run.node() == node);
+                lost.flat_map(|run| run.chunks.iter().copied()).collect()
+            }
+            false => BTreeSet::new(),
+        };
+        let is_lost = |chunk: ChunkId| {
+            (!sealed && chunk.node() == node) || in_lost_runs.contains(&chunk) || has_left(chunk.node())
+        };
+        let mut victims = self.lose_standing(&is_lost);
+        victims.extend(self.lose_commits(&is_lost));
+        victims.sort_unstable();
+        self.seal = None;
+        self.merges.clear();
+        if !self.plan.is_empty() {
+            self.planned_before = std::mem::take(&mut self.plan);
+        }
+        Some(victims)
+    }
+
+    fn lose_commits(&mut self, is_lost: &impl Fn(ChunkId) -> bool) -> Vec<TaskIndex> {
+        let has_lost = |map: &MapResult| map.commits.iter().any(|commit| is_lost(commit.chunk));
+        let victims = self.maps.iter().filter(|(_, (_, map))| has_lost(map)).map(|(task, _)| *task);
+        let victims: Vec<TaskIndex> = victims.collect();
+        for task in &victims {
+            let Some((attempt, map)) = self.maps.remove(task) else { continue };
+            let older = self.older.remove(task).unwrap_or_default();
+            let mut again = MapAgain { expected: sums(&map), ..MapAgain::default() };
+            again.standing = map
+                .commits
+                .iter()
+                .map(|commit| (older.get(&commit.ifile).copied().unwrap_or(attempt), *commit))
+                .collect();
+            give_up_lost(&mut again, is_lost);
+            self.again.insert(*task, again);
+        }
+        victims
+    }
+
+    /// Tasks that run again already, of which more is lost now.
+    fn lose_standing(&mut self, is_lost: &impl Fn(ChunkId) -> bool) -> Vec<TaskIndex> {
+        let lose = |(task, again): (&TaskIndex, &mut MapAgain)| give_up_lost(again, is_lost).then_some(*task);
+        self.again.iter_mut().filter_map(lose).collect()
+    }
+
+    /// What a result of a map task would be worth, before it counts.
+    pub fn verdict(&self, task: TaskIndex, result: &MapResult) -> Verdict {
+        let Some(again) = self.again.get(&task) else { return Verdict::Good };
+        if result.withheld.iter().any(|(ifile, _)| again.ifiles.contains(ifile)) {
+            return Verdict::Stale;
+        }
+        if sums(result) == again.expected { Verdict::Good } else { Verdict::Differs }
+    }
+
+    /// A map task gave other data than before: nothing stands of it, nor of what was made of it.
+    pub fn run_in_full(&mut self, task: TaskIndex) {
+        self.again.remove(&task);
+        self.planned_before.clear();
+        self.reduces.clear();
+    }
+
+    /// Takes the result of the winner of a map task, which is good.
+    pub(crate) fn record_map(&mut self, task: TaskIndex, attempt: AttemptNumber, mut result: MapResult) {
+        if let Some(again) = self.again.remove(&task) {
+            // One that ran in full, because it began before anything was lost, needs nothing of the others.
+            let withheld: BTreeSet<IfileIndex> = result.withheld.iter().map(|(ifile, _)| *ifile).collect();
+            let standing = again.standing.iter().filter(|(_, commit)| withheld.contains(&commit.ifile));
+            let mut older = BTreeMap::new();
+            for (number, commit) in standing {
+                result.commits.push(*commit);
+                older.insert(commit.ifile, *number);
+            }
+            if !older.is_empty() {
+                self.older.insert(task, older);
+            }
+        }
+        self.maps.insert(task, (attempt, result));
+    }
+
+    /// The attempt that counts of a map task in an I-file.
+    pub fn attempt_in(&self, task: TaskIndex, attempt: AttemptNumber, ifile: IfileIndex) -> AttemptNumber {
+        self.older.get(&task).and_then(|older| older.get(&ifile)).copied().unwrap_or(attempt)
+    }
+
+    /// Where another attempt counts than [`Self::valid_attempts`] says, in order.
+    pub fn older_attempts(&self) -> Vec<(IfileIndex, TaskIndex, AttemptNumber)> {
+        let of_task = |(task, older): (&TaskIndex, &BTreeMap<IfileIndex, AttemptNumber>)| {
+            let task = *task;
+            let rows: Vec<_> = older.iter().map(|(ifile, attempt)| (*ifile, task, *attempt)).collect();
+            rows
+        };
+        let mut rows: Vec<_> = self.older.iter().flat_map(of_task).collect();
+        rows.sort_unstable();
+        rows
+    }
+}
+
+/// What stands and lies in lost chunks does not stand, with all else of its I-file; whether there is any such.
+fn give_up_lost(again: &mut MapAgain, is_lost: &impl Fn(ChunkId) -> bool) -> bool {
+    let lost: BTreeSet<IfileIndex> = again
+        .standing
+        .iter()
+        .filter(|(_, commit)| is_lost(commit.chunk))
+        .map(|(_, commit)| commit.ifile)
+        .collect();
+    again.standing.retain(|(_, commit)| !lost.contains(&commit.ifile));
+    again.ifiles.extend(&lost);
+    again.ifiles.sort_unstable();
+    !lost.is_empty()
+}
+
+/// What an attempt put out, per I-file with data.
+fn sums(map: &MapResult) -> Vec<(IfileIndex, DataSum)> {
+    let mut sums: BTreeMap<IfileIndex, DataSum> = BTreeMap::new();
+    let appended = map.commits.iter().map(|commit| (commit.ifile, commit.sum));
+    for (ifile, sum) in appended.chain(map.withheld.iter().copied()) {
+        sums.entry(ifile).or_default().add(&sum);
+    }
+    sums.into_iter().filter(|(_, sum)| sum.records > 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::JobResults;
+    use crate::losses::Verdict;
+    use crate::test_job::{finish_reduces, map_result, run, seal_of, spec, split, sum};
+    use crate::{expand, prove};
+    use api::task::{MapResult, MergeResult, ReduceTask, RunSummary, SealResult};
+    use api::{SourceCommit, TaskResult};
+    use ids::*;
+
+    #[test]
+    fn what_lay_on_a_lost_node_is_made_again() {
+        let commit = |node, ifile| SourceCommit {
+            ifile: IfileIndex(ifile),
+            chunk: ChunkId::on(NodeId(node), ifile.into()),
+            sum: sum(1),
+        };
+        let mut results = JobResults::default();
+        for (task, node) in [(0, 1), (1, 2), (2, 2)] {
+            let map = map_result(&[commit(node, 0), commit(1, 1)][..if task == 1 { 1 } else { 2 }]);
+            results.maps.insert(TaskIndex(task), (AttemptNumber(0), map));
+        }
+        let task = TaskKey { job: JobId(1), stage: StageIndex(1), task: TaskIndex(0) };
+        let attempt = AttemptKey { task, attempt: AttemptNumber(0) };
+        let seal = seal_of(&results);
+        results.record(attempt, TaskResult::Seal(seal.clone()));
+        results.record(attempt, TaskResult::Seal(seal));
+        assert_eq!(results.surviving_runs().len(), 6);
+        let nobody = |_| false;
+        assert_eq!(results.lose_node(NodeId(3), false, nobody), None);
+        assert!(results.seal.is_some());
+        assert_eq!(results.lose_node(NodeId(1), false, nobody), Some(vec![TaskIndex(0), TaskIndex(2)]));
+        assert!(results.seal.is_none() && results.maps.len() == 1);
+    }
+
+    #[test]
+    fn what_has_moved_is_lost_with_the_node_that_took_it() {
+        let run_on = |node, number| {
+            let moved = run(number, 0, 1 << 16, 100);
+            RunSummary { run: RunId::on(NodeId(node), number), ..moved }
+        };
+        let mut results = JobResults::default();
+        for node in [1, 2] {
+            let chunk = ChunkId::on(NodeId(node), 0);
+            let commit = SourceCommit { ifile: IfileIndex(0), chunk, sum: sum(1) };
+            results.maps.insert(TaskIndex(node - 1), (AttemptNumber(0), map_result(&[commit])));
+        }
+        let seal = SealResult { runs: vec![run_on(1, 0), run_on(2, 0)], ..SealResult::default() };
+        results.seal = Some(seal);
+        let merge = MergeResult {
+            replaced: vec![RunId::on(NodeId(1), 0)],
+            run: run_on(3, 7),
+            retrievals: 1,
+            retrieved_bytes: 100,
+        };
+        results.merges.insert(TaskIndex(0), merge);
+        assert!(!results.needs(NodeId(1), true) && results.needs(NodeId(3), true));
+        assert!(results.needs(NodeId(1), false) && !results.needs(NodeId(3), false));
+        // The node that was emptied goes, and takes nothing with it.
+        assert_eq!(results.lose_node(NodeId(1), true, |_| false), None);
+        let left = |node| node == NodeId(1);
+        assert_eq!(results.lose_node(NodeId(3), true, left), Some(vec![TaskIndex(0)]));
+        assert!(results.merges.is_empty() && results.maps.contains_key(&TaskIndex(1)));
+    }
+
+    const IFILES: u32 = 2;
+
+    fn on(node: u32, number: u64, ifile: u32) -> SourceCommit {
+        let chunk = ChunkId::on(NodeId(node), number);
+        SourceCommit { ifile: IfileIndex(ifile), chunk, sum: sum(u64::from(3 + ifile)) }
+    }
+
+    /// Two maps; of the first, what is in I-file 0 lies on node 1 and the rest on node 2. All reduce tasks but the last are done.
+    fn reducing() -> JobResults {
+        let mut results = JobResults::new(JobId(7), vec![split(), split()]);
+        for (task, commits) in [(0, [on(1, 0, 0), on(2, 1, 1)]), (1, [on(2, 0, 0), on(2, 1, 1)])] {
+            results.maps.insert(TaskIndex(task), (AttemptNumber(0), map_result(&commits)));
+        }
+        results.seal = Some(seal_of(&results));
+        expand("reduce", &spec_of_two(), &mut results).unwrap();
+        assert_eq!(results.plan.len(), 2);
+        finish_reduces(&mut results);
+        assert!(prove(&results, IFILES).agrees());
+        results.reduces.remove(&TaskIndex(0));
+        results
+    }
+
+    fn spec_of_two() -> api::JobSpec {
+        let mut spec = spec();
+        spec.layout.ifile_count = IFILES;
+        spec
+    }
+
+    fn stand_in(commits: &[SourceCommit], withheld: &[(u32, u64)]) -> MapResult {
+        let withheld = withheld.iter().map(|(ifile, records)| (IfileIndex(*ifile), sum(*records))).collect();
+        MapResult { withheld, ..map_result(commits) }
+    }
+
+    #[test]
+    fn the_same_data_stands_in_for_what_was_lost() {
+        let mut results = reducing();
+        let before = results.plan.clone();
+        assert_eq!(results.lose_node(NodeId(1), true, |_| false), Some(vec![TaskIndex(0)]));
+        let again = results.again[&TaskIndex(0)].clone();
+        assert_eq!(again.ifiles, [IfileIndex(0)]);
+        assert_eq!(again.standing, [(AttemptNumber(0), on(2, 1, 1))]);
+        assert_eq!(again.expected, [(IfileIndex(0), sum(3)), (IfileIndex(1), sum(4))]);
+        assert_eq!((results.reduces.len(), results.planned_before.len()), (1, 2));
+        let check = |results: &JobResults, result: &MapResult, expected| {
+            assert_eq!(results.verdict(TaskIndex(0), result), expected, "{result:?}");
+        };
+        let good = stand_in(&[on(2, 2, 0)], &[(1, 4)]);
+        check(&results, &good, Verdict::Good);
+        check(&results, &stand_in(&[on(2, 2, 0)], &[(1, 5)]), Verdict::Differs);
+        check(&results, &stand_in(&[on(2, 2, 0)], &[]), Verdict::Differs);
+        check(&results, &stand_in(&[on(2, 2, 0), on(2, 3, 1)], &[]), Verdict::Good);
+        check(&results, &stand_in(&[on(2, 3, 1)], &[(0, 3)]), Verdict::Stale);
+        results.record(map_attempt(0, 1), TaskResult::Map(good));
+        assert_eq!(
+            results.valid_attempts(),
+            [(TaskIndex(0), AttemptNumber(1)), (TaskIndex(1), AttemptNumber(0))]
+        );
+        assert_eq!(results.older_attempts(), [(IfileIndex(1), TaskIndex(0), AttemptNumber(0))]);
+        results.seal = Some(seal_of(&results));
+        expand("reduce", &spec_of_two(), &mut results).unwrap();
+        for (task, before) in results.plan.iter().zip(&before) {
+            assert_eq!((task.plan_version.0, before.plan_version.0), (2, 1));
+            let range = |task: &ReduceTask| (task.part_index, task.ifiles.clone(), task.lower_key.clone());
+            assert_eq!((range(task), &task.upper_key), (range(before), &before.upper_key));
+            assert_eq!(task.older_attempts, results.older_attempts());
+        }
+        assert!(results.plan[0].runs.iter().all(|run| run.node() == NodeId(2)));
+        let standing = results.reduces.clone();
+        finish_reduces(&mut results);
+        assert_eq!(results.reduces[&TaskIndex(1)], standing[&TaskIndex(1)]);
+        assert!(prove(&results, IFILES).agrees(), "{:?}", prove(&results, IFILES).findings);
+        // Nobody reads any more what all have read.
+        assert_eq!(results.lose_node(NodeId(2), true, |_| false), None);
+        results.keeps_runs = true;
+        let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
+        assert_eq!(results.lose_node(NodeId(2), true, |_| false), both);
+    }
+
+    #[test]
+    fn more_is_lost_while_what_was_lost_is_made_again() {
+        let mut results = reducing();
+        results.lose_node(NodeId(1), true, |_| false).unwrap();
+        // Now what stood of the first, and all of the second.
+        let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
+        assert_eq!(results.lose_node(NodeId(2), false, |_| false), both);
+        for again in results.again.values() {
+            assert_eq!((again.ifiles.len(), again.standing.len(), again.expected.len()), (2, 0, 2));
+        }
+        let late = stand_in(&[on(3, 0, 0)], &[(1, 4)]);
+        assert_eq!(results.verdict(TaskIndex(0), &late), Verdict::Stale);
+        assert_eq!(results.lose_node(NodeId(3), false, |_| false), None);
+    }
+
+    #[test]
+    fn other_data_ends_what_stood() {
+        let mut results = reducing();
+        results.lose_node(NodeId(1), true, |_| false).unwrap();
+        results.run_in_full(TaskIndex(0));
+        assert!(results.again.is_empty() && results.planned_before.is_empty() && results.reduces.is_empty());
+        let other = stand_in(&[on(2, 2, 0), on(2, 3, 1)], &[]);
+        assert_eq!(results.verdict(TaskIndex(0), &other), Verdict::Good);
+        results.record(map_attempt(0, 2), TaskResult::Map(other));
+        assert!(results.older_attempts().is_empty());
+    }
+
+    fn map_attempt(task: u32, attempt: u32) -> AttemptKey {
+        let task = TaskKey { job: JobId(7), stage: StageIndex(0), task: TaskIndex(task) };
+        AttemptKey { task, attempt: AttemptNumber(attempt) }
+    }
+}

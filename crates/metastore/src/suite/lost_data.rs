@@ -1,0 +1,112 @@
+//! Data that is lost, and what is made again of it.
+
+use super::{attempt, half_run, map_commits, seal, started, submitted, won};
+use crate::{CLUSTER_OWNER, Change, Metastore};
+use api::task::{MapAgain, MapResult, Part, ReduceResult, ReduceTask};
+use api::{DataSum, SourceCommit, Task, TaskResult};
+use ids::*;
+use std::collections::BTreeMap;
+
+/// The map of a half-run job is lost and runs again, and after it its seals, whose rows stood there before.
+pub(crate) async fn lost_data_is_made_again(store: &Metastore) {
+    let job = store.reserve_job_id().await.unwrap();
+    store.apply(&half_run(job)).await.unwrap();
+    let (stage, tasks) = (StageIndex(0), vec![(TaskIndex(0), super::map_task(None))]);
+    let part = Part { name: "part-00000".to_string(), ..Part::default() };
+    let of_seal = Change::Part { attempt: attempt(job, 1, 0, 0), part };
+    let again = attempt(job, 0, 0, 1);
+    let started = Change::AttemptStarted { attempt: again, node: NodeId(1), slot: 0, now_ns: 21 };
+    store
+        .apply(&[of_seal, Change::StageReopened { job, stage, tasks, stands: None, now_ns: 20 }, started])
+        .await
+        .unwrap();
+    assert!(store.chunks(job).await.unwrap().is_empty() && store.runs(job).await.unwrap().is_empty());
+    assert!(store.winning_commits(job).await.unwrap().is_empty());
+    assert!(store.parts(job).await.unwrap().is_empty() && store.replicas(job).await.unwrap().is_empty());
+    assert!(store.recover().await.unwrap().jobs[&job].results.is_empty());
+    let states = async || {
+        let tasks = store.tasks(job).await.unwrap();
+        tasks.into_iter().map(|row| (row.state, row.winner)).collect::<Vec<_>>()
+    };
+    let is = |state: &str| (state.to_string(), None);
+    assert_eq!(states().await, [is("running"), is("dropped"), is("dropped")]);
+    let stages = store.stages(job).await.unwrap();
+    let seen: Vec<_> = stages.iter().map(|row| (row.state.as_str(), row.task_count)).collect();
+    assert_eq!(seen, [("running", Some(1)), ("waiting", None)]);
+    let seals = vec![seal()];
+    store
+        .apply(&[
+            Change::TaskDone { attempt: again, now_ns: 22 },
+            Change::Sources { attempt: again, commits: map_commits() },
+            Change::StageExpanded { job, stage: StageIndex(1), tasks: seals, now_ns: 22 },
+        ])
+        .await
+        .unwrap();
+    let won = ("done".to_string(), Some(AttemptNumber(1)));
+    assert_eq!(states().await, [won, is("waiting"), is("dropped")]);
+    assert_eq!(store.attempts(job).await.unwrap().len(), 4);
+}
+
+/// Half of what a map committed is lost, and a reduce task is done.
+pub(crate) async fn what_is_done_stands_while_lost_data_is_made_again(store: &Metastore) {
+    let job = store.reserve_job_id().await.unwrap();
+    let (maps, reduces) = (StageIndex(0), StageIndex(1));
+    let of = |ifile, chunk| SourceCommit {
+        ifile: IfileIndex(ifile),
+        chunk: ChunkId(chunk),
+        sum: DataSum { records: 1, bytes: 2, hash_sum: 3 },
+    };
+    let part = |number: u32| Part { name: format!("part-{number:05}"), ..Part::default() };
+    let reduced = |number| TaskResult::Reduce(ReduceResult { part: part(number), ..ReduceResult::default() });
+    let planned =
+        |version| Task::Reduce(ReduceTask { plan_version: PlanVersion(version), ..super::reduce_task() });
+    let mut changes = vec![submitted(job, CLUSTER_OWNER)];
+    changes.push(Change::StageExpanded { job, stage: maps, tasks: vec![super::map_task(None)], now_ns: 4 });
+    changes.push(started(attempt(job, 0, 0, 0)));
+    changes.extend(won(attempt(job, 0, 0, 0), TaskResult::Map(MapResult::default())));
+    changes.push(Change::Sources { attempt: attempt(job, 0, 0, 0), commits: vec![of(0, 1), of(1, 2)] });
+    changes.push(Change::StageExpanded {
+        job,
+        stage: reduces,
+        tasks: vec![planned(1), planned(1)],
+        now_ns: 5,
+    });
+    changes.push(started(attempt(job, 1, 1, 0)));
+    changes.extend(won(attempt(job, 1, 1, 0), reduced(1)));
+    changes.push(Change::Part { attempt: attempt(job, 1, 1, 0), part: part(1) });
+    store.apply(&changes).await.unwrap();
+    let again = MapAgain {
+        ifiles: vec![IfileIndex(1)],
+        expected: vec![(IfileIndex(1), of(1, 2).sum)],
+        standing: vec![(AttemptNumber(0), of(0, 1))],
+    };
+    let tasks = vec![(TaskIndex(0), super::map_task(Some(again.clone())))];
+    let reopened = Change::StageReopened { job, stage: maps, tasks, stands: Some(reduces), now_ns: 9 };
+    store.apply(&[reopened]).await.unwrap();
+    let back = store.recover().await.unwrap().jobs.remove(&job).unwrap();
+    assert_eq!(back.tasks[0].payload, super::map_task(Some(again)));
+    let winners: Vec<_> = back.tasks.iter().map(|row| (row.state.as_str(), row.winner)).collect();
+    let first = Some(AttemptNumber(0));
+    assert_eq!(winners, [("waiting", None), ("waiting", None), ("done", first)]);
+    assert_eq!(back.results, [(attempt(job, 1, 1, 0), reduced(1))]);
+    assert_eq!(back.stages[1].task_count, None);
+    // What stands of the first attempt, and then beside it what the second made.
+    let earlier = (AttemptNumber(0), of(0, 1));
+    assert_eq!(back.commits, BTreeMap::from([(TaskIndex(0), vec![earlier])]));
+    let stand_in = attempt(job, 0, 0, 1);
+    store
+        .apply(&[
+            started(stand_in),
+            Change::TaskDone { attempt: stand_in, now_ns: 11 },
+            Change::Sources { attempt: stand_in, commits: vec![of(1, 7)] },
+            Change::StageExpanded { job, stage: reduces, tasks: vec![planned(2), planned(2)], now_ns: 12 },
+        ])
+        .await
+        .unwrap();
+    let commits = store.winning_commits(job).await.unwrap();
+    assert_eq!(commits[&TaskIndex(0)], [earlier, (AttemptNumber(1), of(1, 7))]);
+    let tasks = store.tasks(job).await.unwrap();
+    assert!(tasks[1..].iter().all(|row| row.payload == planned(2)));
+    assert_eq!((tasks[1].winner, tasks[2].winner), (None, first));
+    assert_eq!((tasks[2].state.as_str(), store.parts(job).await.unwrap().len()), ("done", 1));
+}

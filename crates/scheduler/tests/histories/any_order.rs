@@ -1,0 +1,228 @@
+//! Whatever comes in whatever order, every job ends once.
+
+use crate::{World, anywhere};
+use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
+use proptest::prelude::*;
+use scheduler::{Action, Claim, Event, FAILURES_MAX, LOCALITY_DELAY_NS, Placement, Slot, has_jobs};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A random world: what a server, its slots and impatient users may do, in any order.
+#[derive(Default)]
+struct Random {
+    world: World,
+    to_expand: Vec<(JobId, StageIndex)>,
+    running: BTreeMap<AttemptKey, Slot>,
+    lost: BTreeSet<AttemptKey>,
+    winners: BTreeMap<TaskKey, AttemptKey>,
+    /// The stage that was said to stand when data was lost last.
+    stands: Option<StageIndex>,
+    submitted: i64,
+    ended: BTreeSet<JobId>,
+    drained: BTreeSet<JobId>,
+}
+
+const SLOTS: u32 = 4;
+const JOBS_MAX: i64 = 3;
+
+/// A slot of one of two nodes.
+fn any_slot(number: u32) -> Slot {
+    Slot { node: NodeId(number % 2), slot: number }
+}
+
+fn placements(pick: usize, at_least: usize) -> Vec<Placement> {
+    let placement = |task: usize| match (pick + task) % 4 {
+        0 => Placement::On(NodeId(0)),
+        1 => Placement::Near(vec![NodeId(1)]),
+        2 => Placement::On(NodeId(1)),
+        _ => Placement::Anywhere,
+    };
+    (0..at_least.max(pick % 5)).map(placement).collect()
+}
+
+impl Random {
+    fn take_actions(&mut self) {
+        while let Some(action) = self.world.outbox.pop_front() {
+            match action {
+                Action::ExpandStage { job, stage } => self.to_expand.push((job, stage)),
+                Action::StartAttempt { attempt, slot } => {
+                    assert!(!self.ended.contains(&attempt.task.job), "{attempt} started after the end");
+                    assert!(!self.winners.contains_key(&attempt.task), "{attempt} started after a winner");
+                    assert!(!self.running.values().any(|busy| *busy == slot), "{slot:?} runs two");
+                    let task = attempt.task;
+                    let may_be_alone = task.stage == StageIndex(0) && task.task == TaskIndex(0);
+                    assert!(
+                        slot.slot < SLOTS || may_be_alone,
+                        "{attempt} waits though its job has more to do"
+                    );
+                    assert!(self.running.insert(attempt, slot).is_none(), "{attempt} started twice");
+                }
+                Action::TaskDone { attempt } => {
+                    assert!(self.winners.insert(attempt.task, attempt).is_none(), "two winners");
+                }
+                Action::AttemptDiscarded { .. } => {}
+                Action::Placed { .. } => unreachable!("the world keeps reasons apart"),
+                Action::TaskRetried { task } => self.made_again(task),
+                Action::JobFailed { job, .. }
+                | Action::JobSucceeded { job }
+                | Action::JobCancelled { job } => {
+                    assert!(self.ended.insert(job), "job {job} ended twice");
+                }
+                Action::JobDrained { job } => {
+                    assert!(self.ended.contains(&job) && self.drained.insert(job));
+                    assert!(!self.running.keys().any(|attempt| attempt.task.job == job));
+                }
+            }
+        }
+    }
+
+    /// With so many tasks those of a stage which stand are among them.
+    fn standing(&self, job: JobId, stage: StageIndex) -> usize {
+        let own = self.winners.keys().filter(|task| task.job == job && task.stage == stage);
+        own.map(|task| task.task.0 as usize + 1).max().unwrap_or(0)
+    }
+
+    /// Where a task goes again that had a winner, all that came after it is forgotten, but for what stands.
+    fn made_again(&mut self, task: TaskKey) {
+        if self.winners.remove(&task).is_none() {
+            return;
+        }
+        let after = |other: &TaskKey| other.job == task.job && other.stage > task.stage;
+        let stands = self.stands;
+        self.winners.retain(|other, _| !after(other) || Some(other.stage) == stands);
+        let late: Vec<AttemptKey> =
+            self.running.keys().filter(|attempt| after(&attempt.task)).copied().collect();
+        self.lose(late);
+    }
+
+    fn lose(&mut self, attempts: Vec<AttemptKey>) {
+        for attempt in attempts {
+            self.running.remove(&attempt);
+            self.lost.insert(attempt);
+        }
+    }
+
+    fn feed(&mut self, event: Event) {
+        self.world.feed(event);
+        self.take_actions();
+    }
+
+    fn submit(&mut self, pick: usize) {
+        self.submitted += 1;
+        let stages = vec!["map", "merge", "commit"][pick % 3..].to_vec();
+        let claim = Claim { user: pick as u64 % 2, priority: (pick % 3) as i32, ..Claim::default() };
+        let job = JobId(self.submitted);
+        self.feed(Event::JobSubmitted { job, claim, stages, failures_max: FAILURES_MAX });
+    }
+
+    fn step(&mut self, what: u8, pick: usize) {
+        let busy = |random: &Self, slot: Slot| random.running.values().any(|each| *each == slot);
+        let attempt = self.running.keys().nth(pick % self.running.len().max(1)).copied();
+        match (what, attempt) {
+            (0, _) if self.submitted < JOBS_MAX => self.submit(pick),
+            (1..=2, _) if !self.to_expand.is_empty() => {
+                let (job, stage) = self.to_expand.remove(pick % self.to_expand.len());
+                let refused = pick.is_multiple_of(17);
+                self.feed(match refused {
+                    true => Event::StageRefused { job, stage },
+                    false => {
+                        let tasks = placements(pick, self.standing(job, stage));
+                        Event::StageExpanded { job, stage, tasks }
+                    }
+                });
+            }
+            (3, _) if pick.is_multiple_of(23) => self.feed(Event::NodeDraining { node: NodeId(1) }),
+            (4, _) if pick.is_multiple_of(23) => self.feed(Event::NodeResumes { node: NodeId(1) }),
+            (3..=5, _) => {
+                let slot = any_slot(pick as u32 % SLOTS);
+                if !busy(self, slot) {
+                    self.feed(Event::SlotFree { slot });
+                }
+            }
+            (6..=8, Some(attempt)) => {
+                self.running.remove(&attempt);
+                self.feed(Event::AttemptSucceeded { attempt });
+            }
+            (9..=10, Some(attempt)) => {
+                self.running.remove(&attempt);
+                self.feed(Event::AttemptFailed { attempt, retryable: !pick.is_multiple_of(7) });
+            }
+            (11, Some(attempt)) => {
+                self.running.remove(&attempt);
+                self.lost.insert(attempt);
+                self.feed(Event::AttemptLost { attempt });
+            }
+            (12, _) => {
+                if let Some(attempt) = self.lost.pop_first() {
+                    self.feed(Event::AttemptSucceeded { attempt });
+                }
+            }
+            (13, _) if pick.is_multiple_of(5) => {
+                self.feed(Event::JobCancelled { job: JobId(pick as i64 % JOBS_MAX + 1) });
+            }
+            (14, _) => self.feed(Event::SlotGone { slot: any_slot(pick as u32 % SLOTS) }),
+            (15, _) => {
+                let node = NodeId(pick as u32 % 2);
+                let on_it = self.running.iter().filter(|(_, slot)| slot.node == node);
+                let gone = on_it.map(|(attempt, _)| *attempt).collect();
+                self.lose(gone);
+                self.feed(Event::NodeLost { node });
+            }
+            (16, _) => {
+                let Some(task) = self.winners.keys().nth(pick % self.winners.len().max(1)).copied() else {
+                    return;
+                };
+                if !self.ended.contains(&task.job) {
+                    let (job, stage, tasks) = (task.job, task.stage, vec![task.task]);
+                    self.stands = pick.is_multiple_of(2).then_some(StageIndex(stage.0 + 1));
+                    self.feed(Event::ResultsLost { job, stage, tasks, stands: self.stands });
+                }
+            }
+            (17, _) => self.feed(Event::Tick),
+            (18..=19, _) => {
+                let node = NodeId(pick as u32 % 2);
+                let is_free = |place: &u32| !busy(self, Slot { node, slot: *place });
+                let places = (SLOTS..SLOTS + pick as u32 % 4).filter(is_free).collect();
+                self.feed(Event::PlacesFree { node, places });
+            }
+            _ => {}
+        }
+    }
+
+    /// From here on everything goes well: all jobs must come to an end.
+    fn finish(&mut self) {
+        for _ in 0..10_000 {
+            if let Some((job, stage)) = self.to_expand.pop() {
+                let tasks = anywhere(self.standing(job, stage).max(1) as u32);
+                self.feed(Event::StageExpanded { job, stage, tasks });
+            } else if let Some(attempt) = self.running.keys().next().copied() {
+                self.running.remove(&attempt);
+                self.feed(Event::AttemptSucceeded { attempt });
+            } else if has_jobs(&self.world.state) {
+                self.world.clock += LOCALITY_DELAY_NS;
+                for slot in (0..SLOTS).map(any_slot) {
+                    if !self.running.values().any(|busy| *busy == slot) {
+                        self.feed(Event::SlotFree { slot });
+                    }
+                }
+            } else {
+                break;
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_order_of_events_ends_every_job_once(
+        steps in proptest::collection::vec((0u8..20, 0usize..1000), 0..300),
+    ) {
+        let mut random = Random::default();
+        for (what, pick) in steps {
+            random.step(what, pick);
+        }
+        random.finish();
+        prop_assert!(!has_jobs(&random.world.state));
+        prop_assert_eq!(random.drained.len() as i64, random.submitted);
+        prop_assert!(random.world.outbox.is_empty());
+    }
+}
