@@ -1,17 +1,90 @@
 //! A node dies with a part of the data between map and reduce: that part is made again, and no more, where maps give the same data
 //! each time they run.
 
-use blackbox::{Cluster, Fifo, Running};
+use blackbox::{Cluster, Running};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::os::unix::fs::FileExt;
 
-const PARTITIONS: usize = 6;
-const REDUCE: u32 = 3;
+const PARTITIONS: i64 = 6;
 /// So much input makes three I-files where memory allows them. Most of it is a hole.
 const PADDING_BYTES: u64 = 300 << 20;
 const LINE_BYTES: u64 = 1 << 20;
+const NUMBERS: usize = 40_000;
 /// Leaves out the padding, and adds a word to each line that is given in place of WORD.
 const MAPPER: &str = "#!/bin/sh\nword=WORD\ntr -d '\\000' | sed \"/^$/d; s/$/ $word/\"\n";
+/// Hands on what it reads, when its partition or everybody is let go.
+const REDUCER: &str = "#!/bin/sh\nuntil [ -e HERE/go-$mapreduce_task_partition ] || [ -e HERE/go ]; do sleep 0.05; done\nexec cat\n";
+/// Chunks say their node in their upper bits.
+const ON_DOOMED: &str = "chunk / 1099511627776 = (select node from nodes where name = 'node-0')";
+
+/// A job whose reducers all run and wait, and what of it is on the node that will die.
+struct Reducing {
+    cluster: Cluster,
+    job: Running,
+    mapper: String,
+    lost_ifiles: BTreeSet<i64>,
+    /// Partitions of those I-files, and the others.
+    lost: Vec<i64>,
+    safe: Vec<i64>,
+}
+
+impl Reducing {
+    fn start(word: &str) -> Reducing {
+        let cluster = Cluster::start(3);
+        write_padding(&cluster);
+        write_numbers(&cluster);
+        let script = |name, text: &str| {
+            let program = cluster.sandbox.script(name, text);
+            program.to_str().expect("a sandbox has a plain path").to_string()
+        };
+        let here = cluster.sandbox.path("");
+        let mapper = script("mapper.sh", &MAPPER.replace("WORD", word));
+        let reducer = script("reducer.sh", &REDUCER.replace("HERE", here.to_str().expect("a plain path")));
+        let job = Running::start(&mut cluster.sailfish(&streaming(&mapper, &reducer, "out")));
+        wait_for(
+            &cluster,
+            &format!("select count(*) = {PARTITIONS} from attempts where stage = 3 and state = 'running'"),
+        );
+        let all = numbers(&cluster, "select distinct ifile from sources");
+        let lost_ifiles: BTreeSet<i64> =
+            numbers(&cluster, &format!("select distinct ifile from sources where {ON_DOOMED}"))
+                .into_iter()
+                .collect();
+        assert!(!lost_ifiles.is_empty() && lost_ifiles.len() < all.len(), "{lost_ifiles:?} of {all:?}");
+        // A partition lies in one I-file: the list of its I-files is [N].
+        let ifile_of =
+            "select cast(trim(ifiles, '[]') as integer) from plan_tasks where version = 1 order by part";
+        let (lost, safe) = numbers(&cluster, ifile_of)
+            .into_iter()
+            .zip(0..)
+            .partition::<Vec<_>, _>(|(ifile, _)| lost_ifiles.contains(ifile));
+        let parts = |rows: Vec<(i64, i64)>| rows.into_iter().map(|(_, part)| part).collect::<Vec<_>>();
+        let (lost, safe) = (parts(lost), parts(safe));
+        assert!(lost.len() > 1 && safe.len() > 1, "{lost:?} {safe:?}");
+        Reducing { cluster, job, mapper, lost_ifiles, lost, safe }
+    }
+
+    /// Lets a reducer of either kind end.
+    fn end_one_of_each(&self) {
+        for part in [self.lost[0], self.safe[0]] {
+            self.cluster.sandbox.write(&format!("go-{part}"), "");
+        }
+        wait_for(&self.cluster, "select count(*) = 2 from tasks where stage = 3 and state = 'done'");
+    }
+
+    fn lose_the_node(&mut self) {
+        self.cluster.kill_node();
+        wait_for(&self.cluster, "select count(*) > 0 from events where kind = 'data lost'");
+    }
+
+    /// Lets all go on, until the job is over.
+    fn finish(self) -> (Cluster, String) {
+        self.cluster.sandbox.write("go", "");
+        self.job.wait().expect_success();
+        (self.cluster, self.mapper)
+    }
+}
 
 fn write_padding(cluster: &Cluster) {
     let path = cluster.sandbox.write("in/padding.txt", "");
@@ -22,38 +95,13 @@ fn write_padding(cluster: &Cluster) {
 }
 
 fn write_numbers(cluster: &Cluster) {
-    write_padding(cluster);
     for file in 0..4 {
         let mut text = String::new();
-        for number in (file..40_000).step_by(4) {
-            writeln!(text, "{}\t{number}", number * 7919 % 40_000).expect("a string takes all");
+        for number in (file..NUMBERS).step_by(4) {
+            writeln!(text, "{}\t{number}", number * 7919 % NUMBERS).expect("a string takes all");
         }
         cluster.sandbox.write(&format!("in/{file}.txt"), text);
     }
-}
-
-/// A reducer that hands on what it reads; the first of its kind says that it runs, and hangs.
-struct HangsOnce {
-    here: Fifo,
-    go: Fifo,
-    program: String,
-}
-
-impl HangsOnce {
-    fn new(cluster: &Cluster) -> HangsOnce {
-        let (here, go) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("go"));
-        let first = cluster.sandbox.path("first");
-        let hang = format!("echo here > '{}'; read line < '{}'", here.text(), go.text());
-        let text =
-            format!("#!/bin/sh\nif mkdir '{}' 2>/dev/null; then {hang}; fi\nexec cat\n", first.display());
-        let program = cluster.sandbox.script("reducer.sh", &text).to_str().expect("a plain path").to_string();
-        HangsOnce { here, go, program }
-    }
-}
-
-fn mapper(cluster: &Cluster, word: &str) -> String {
-    let program = cluster.sandbox.script("mapper.sh", &MAPPER.replace("WORD", word));
-    program.to_str().expect("a plain path").to_string()
 }
 
 fn streaming<'a>(mapper: &'a str, reducer: &'a str, output: &'a str) -> Vec<&'a str> {
@@ -62,6 +110,7 @@ fn streaming<'a>(mapper: &'a str, reducer: &'a str, output: &'a str) -> Vec<&'a 
     ["streaming"].into_iter().chain(sizes).chain(own).collect()
 }
 
+/// The answer to a question with one column of numbers.
 fn numbers(cluster: &Cluster, question: &str) -> Vec<i64> {
     let asked = Running::start(&mut cluster.sailfish(&["state", "--json", question])).wait().expect_success();
     let json = asked.json();
@@ -74,11 +123,17 @@ fn number(cluster: &Cluster, question: &str) -> i64 {
     numbers(cluster, question)[0]
 }
 
-/// Five of six reduce tasks are done and one hangs.
-fn until_one_reducer_is_left(cluster: &Cluster, hangs: &mut HangsOnce) {
-    assert_eq!(hangs.here.read_line(), "here");
-    let done = format!("select count(*) as n from tasks where stage = {REDUCE} and state = 'done'");
-    cluster.ask_until(&["state", "--json", &done], |answer| answer.contains('5'));
+/// Until the answer is 1.
+fn wait_for(cluster: &Cluster, question: &str) {
+    cluster
+        .ask_until(&["state", "--json", question], |answer| answer.contains(": 1") || answer.contains(":1"));
+}
+
+/// The numbers of the attempts of a reduce task in a state.
+fn attempts(cluster: &Cluster, part: i64, state: &str) -> Vec<i64> {
+    let of_part =
+        format!("select attempt from attempts where stage = 3 and task = {part} and state = '{state}'");
+    numbers(cluster, &of_part)
 }
 
 fn assert_right(cluster: &Cluster, mapper: &str) {
@@ -88,68 +143,72 @@ fn assert_right(cluster: &Cluster, mapper: &str) {
     assert!(whole("out") == whole("embedded"), "the outputs differ");
 }
 
+/// Maps ran again for the I-files that lost data, and what they had put into the others counts.
+fn assert_only_lost_ifiles_were_made(cluster: &Cluster, lost_ifiles: &BTreeSet<i64>) {
+    let again: BTreeSet<i64> =
+        numbers(cluster, "select distinct ifile from sources where attempt > 0").into_iter().collect();
+    assert_eq!(&again, lost_ifiles);
+    let first: BTreeSet<i64> =
+        numbers(cluster, "select distinct ifile from sources where attempt = 0").into_iter().collect();
+    assert!(first.is_disjoint(&again) && !first.is_empty(), "{first:?} {again:?}");
+}
+
 #[test]
-fn reduce_tasks_that_are_done_stand_and_maps_make_only_what_was_lost() {
-    let mut cluster = Cluster::start(3);
-    write_numbers(&cluster);
-    let mut hangs = HangsOnce::new(&cluster);
-    let program = hangs.program.clone();
-    let mapper = mapper(&cluster, "same");
-    let job = Running::start(&mut cluster.sailfish(&streaming(&mapper, &program, "out")));
-    until_one_reducer_is_left(&cluster, &mut hangs);
-    // The winners' data on the node that will die, by I-file.
-    let question = "select distinct ifile from sources where chunk / 1099511627776 = (select node from nodes where name = 'node-0')";
-    let lost = numbers(&cluster, question);
-    let all = numbers(&cluster, "select distinct ifile from sources");
-    assert!(!lost.is_empty() && lost.len() < all.len(), "{lost:?} of {all:?}");
-    cluster.kill_node();
-    // The next server must know what stands.
-    let again = "select count(*) as n from events where kind = 'data lost'";
-    cluster.ask_until(&["state", "--json", again], |answer| answer.contains('1'));
-    cluster.restart_server();
-    hangs.go.write_line("go on");
-    job.wait().expect_success();
-    let reduces =
-        format!("select count(*) as n from attempts where stage = {REDUCE} and state = 'succeeded'");
-    assert_eq!(number(&cluster, &reduces) as usize, PARTITIONS, "a reduce task that was done ran again");
-    // What the first attempts put into the other I-files counts.
-    let by_attempt =
-        |attempt| format!("select distinct ifile from sources where attempt = {attempt} order by 1");
-    assert_eq!(numbers(&cluster, &by_attempt(1)), lost);
+fn only_what_was_lost_is_made_again_and_reducers_of_other_data_go_on() {
+    let mut reducing = Reducing::start("same");
+    reducing.end_one_of_each();
+    let on_doomed =
+        "select task from attempts where stage = 3 and node = (select node from nodes where name = 'node-0')";
+    let died: BTreeSet<i64> = numbers(&reducing.cluster, on_doomed).into_iter().collect();
+    reducing.lose_the_node();
+    let (lost, safe, lost_ifiles) =
+        (reducing.lost.clone(), reducing.safe.clone(), reducing.lost_ifiles.clone());
+    let (cluster, mapper) = reducing.finish();
+    assert_only_lost_ifiles_were_made(&cluster, &lost_ifiles);
+    for part in [lost[0], safe[0]].into_iter().chain(safe.iter().copied().filter(|part| !died.contains(part)))
+    {
+        assert_eq!(attempts(&cluster, part, "succeeded"), [0], "reduce task {part} ran again");
+    }
+    for part in lost[1..].iter().filter(|part| !died.contains(part)) {
+        assert_eq!(attempts(&cluster, *part, "discarded"), [0], "reduce task {part} read what was no more");
+    }
     let told = Running::start(&mut cluster.sailfish(&["explain", "1"])).wait().expect_success().text();
     assert!(told.contains("run again") && told.contains("stand"), "{told}");
+    assert_right(&cluster, &mapper);
+}
+
+/// The server dies as well, right then: the next one knows what stands.
+#[test]
+fn what_stands_outlives_the_server() {
+    let mut reducing = Reducing::start("same");
+    reducing.end_one_of_each();
+    reducing.lose_the_node();
+    reducing.cluster.restart_server();
+    let done = [reducing.lost[0], reducing.safe[0]];
+    let lost_ifiles = reducing.lost_ifiles.clone();
+    let (cluster, mapper) = reducing.finish();
+    assert_only_lost_ifiles_were_made(&cluster, &lost_ifiles);
+    for part in done {
+        assert_eq!(attempts(&cluster, part, "succeeded"), [0], "reduce task {part} ran again");
+    }
     assert_right(&cluster, &mapper);
 }
 
 /// A map that gives other data each time: nothing of it stands, nor what was reduced of it.
 #[test]
 fn maps_that_give_other_data_are_told_apart() {
-    let mut cluster = Cluster::start(3);
-    write_numbers(&cluster);
-    let mut hangs = HangsOnce::new(&cluster);
-    let mapper = mapper(&cluster, "$(cat /proc/sys/kernel/random/uuid)");
-    let program = hangs.program.clone();
-    let job = Running::start(&mut cluster.sailfish(&streaming(&mapper, &program, "out")));
-    until_one_reducer_is_left(&cluster, &mut hangs);
-    cluster.kill_node();
-    hangs.go.write_line("go on");
-    job.wait().expect_success();
-    let refused = "select count(*) > 0 as n from events where kind = 'stand-in refused'";
-    cluster.ask_until(&["state", "--json", refused], |answer| answer.contains('1'));
-    let reduces =
-        format!("select count(*) as n from attempts where stage = {REDUCE} and state = 'succeeded'");
-    assert!(number(&cluster, &reduces) as usize > PARTITIONS, "what was reduced of other data stands");
+    let mut reducing = Reducing::start("$(cat /proc/sys/kernel/random/uuid)");
+    reducing.end_one_of_each();
+    reducing.lose_the_node();
+    let (cluster, _) = reducing.finish();
+    assert!(number(&cluster, "select count(*) from events where kind = 'stand-in refused'") > 0);
+    let reduces = "select count(*) from attempts where stage = 3 and state = 'succeeded'";
+    assert!(number(&cluster, reduces) > PARTITIONS, "what was reduced of other data stands");
     // Each line once, and all lines of one map of one run of it.
-    let output = cluster.sandbox.path("out");
-    let lines = cluster.sandbox.output_lines(&output);
-    let mut keys: Vec<&str> = lines.iter().filter_map(|line| line.split_whitespace().next()).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    assert_eq!((lines.len(), keys.len()), (40_000, 40_000));
-    let mut runs: Vec<&str> = lines.iter().filter_map(|line| line.split_whitespace().nth(2)).collect();
-    runs.sort_unstable();
-    runs.dedup();
-    // The padding's maps put out nothing.
-    let maps = number(&cluster, "select count(distinct map_task) as n from sources") as usize;
-    assert_eq!(runs.len(), maps, "{runs:?}");
+    let lines = cluster.sandbox.output_lines(&cluster.sandbox.path("out"));
+    let word =
+        |place| lines.iter().filter_map(|line| line.split_whitespace().nth(place)).collect::<BTreeSet<_>>();
+    assert_eq!((lines.len(), word(0).len()), (NUMBERS, NUMBERS));
+    let maps = number(&cluster, "select count(distinct map_task) from sources");
+    assert_eq!(word(2).len() as i64, maps);
 }

@@ -241,8 +241,7 @@ pub enum Event {
         job: JobId,
         stage: StageIndex,
         tasks: Vec<TaskIndex>,
-        /// A later stage of which the tasks that are done stay so; it will have the same tasks.
-        stands: Option<StageIndex>,
+        stands: Option<Standing>,
     },
     /// Time has passed: slots that were kept for a task nearby may go to others.
     Tick,
@@ -250,6 +249,14 @@ pub enum Event {
     JobCancelled {
         job: JobId,
     },
+}
+
+/// A later stage of which the tasks that are done stay so, and attempts run on; it will have the same tasks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    pub stage: StageIndex,
+    /// But not attempts of these: they read what was lost.
+    pub stops: Vec<TaskIndex>,
 }
 
 /// What the server must do.

@@ -2,7 +2,7 @@
 
 use crate::reactor::{advance, on_attempt_lost, take_off};
 use crate::state::{Phase, State};
-use crate::{Action, Outbox, UnixNanos};
+use crate::{Action, Outbox, Standing, UnixNanos};
 use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 
 pub(crate) fn on_node_lost(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, node: NodeId) {
@@ -27,15 +27,18 @@ pub(crate) fn on_results_lost(
     id: JobId,
     stage: StageIndex,
     tasks: &[TaskIndex],
-    stands: Option<StageIndex>,
+    stands: Option<&Standing>,
 ) {
     let Some(job) = state.jobs.get(&id) else { return };
     // A cancelled job needs no data, and one between two stages is asked again when it runs.
     if job.phase != Phase::Running || job.current < stage {
         return;
     }
-    let late: Vec<AttemptKey> =
-        job.running.keys().filter(|attempt| attempt.task.stage > stage).copied().collect();
+    let goes_on = |task: TaskKey| {
+        stands.is_some_and(|stands| stands.stage == task.stage && !stands.stops.contains(&task.task))
+    };
+    let late = job.running.keys().filter(|attempt| attempt.task.stage > stage && !goes_on(attempt.task));
+    let late: Vec<AttemptKey> = late.copied().collect();
     for attempt in late {
         take_off(state, attempt);
         if let Some(job) = state.jobs.get_mut(&id) {
@@ -45,14 +48,13 @@ pub(crate) fn on_results_lost(
     let job = state.jobs.get_mut(&id).expect("the job was looked at a moment ago");
     let after = usize::from(stage.0) + 1;
     for (index, later) in job.stages.iter_mut().enumerate().skip(after) {
-        match stands {
-            Some(stands) if usize::from(stands.0) == index => later.let_stand(),
-            _ => later.standing.clear(),
+        if stands.is_some_and(|stands| usize::from(stands.stage.0) == index) {
+            later.let_stand();
+            continue;
         }
         let started = later.tasks.iter().map(|task| task.attempts_started).max();
         later.attempts_base = later.attempts_base.max(started.unwrap_or(0));
-        later.expanded = false;
-        later.done = 0;
+        (later.expanded, later.stands) = (false, false);
         later.fill(Vec::new());
     }
     job.current = stage;

@@ -48,7 +48,7 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
         Event::NodeResumes { node } => on_node_resumes(state, node),
         Event::NodeLost { node } => on_node_lost(state, outbox, now, node),
         Event::ResultsLost { job, stage, tasks, stands } => {
-            on_results_lost(state, outbox, job, stage, &tasks, stands);
+            on_results_lost(state, outbox, job, stage, &tasks, stands.as_ref());
             state.claim(job, now);
         }
         Event::Tick => {
@@ -97,7 +97,6 @@ fn on_stage_expanded(
     let expanded = job.stage(stage);
     expanded.expanded = true;
     expanded.fill(tasks);
-    expanded.stand();
     advance(state, outbox, id);
     state.claim(id, now);
 }

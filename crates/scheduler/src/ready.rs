@@ -2,7 +2,7 @@
 
 use crate::state::{Stage, Task};
 use crate::{Needs, Placement, RecoveredTask, WhyHere};
-use ids::{NodeId, TaskIndex};
+use ids::{AttemptNumber, NodeId, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// One of the queues of a stage.
@@ -39,33 +39,38 @@ pub(crate) struct Ready {
 }
 
 impl Stage {
-    /// Takes the placements of the tasks; all wait from now on, in their order.
+    /// Takes the placements of the tasks; all wait from now on, in their order, but for those that stand and are done or run.
     pub fn fill(&mut self, placements: Vec<Placement>) {
+        let tasks = std::mem::take(&mut self.tasks);
+        let mut stood = if std::mem::take(&mut self.stands) { tasks } else { Vec::new() }.into_iter();
         let attempts_started = self.attempts_base;
-        let task = |placement| Task { placement, attempts_started, ..Task::default() };
+        let new = |placement| Task { placement, attempts_started, ..Task::default() };
+        let task = |placement| match stood.next() {
+            Some(task) => Task { placement, queued: false, ..task },
+            None => new(placement),
+        };
         self.tasks = placements.into_iter().map(task).collect();
         self.ready = Ready::default();
-        for index in 0..self.task_count() {
-            self.enqueue(TaskIndex(index), VecDeque::push_back);
-        }
+        self.done = self.tasks.iter().filter(|task| task.winner.is_some()).count() as u32;
+        self.queue_idle();
     }
 
-    /// Remembers which tasks are done, and by whom: they stay so when the stage is expanded again.
+    /// Keeps the tasks for when it is expanded again: what is done, and attempts that run on.
     pub fn let_stand(&mut self) {
-        if self.expanded {
-            let done = self.tasks.iter().enumerate().filter_map(|(index, task)| Some((index, task.winner?)));
-            self.standing = done.map(|(index, winner)| (TaskIndex(index as u32), winner)).collect();
-        }
+        self.stands |= self.expanded;
+        self.expanded = false;
+        self.ready = Ready::default();
+        self.tasks.iter_mut().for_each(|task| task.queued = false);
     }
 
-    /// Tasks that were done before are.
-    pub fn stand(&mut self) {
-        for (index, winner) in std::mem::take(&mut self.standing) {
-            if let Some(task) = self.tasks.get_mut(index.0 as usize) {
-                self.done += u32::from(task.winner.replace(winner).is_none());
-                task.queued = false;
-            }
-        }
+    /// A task is done in a stage that is not expanded.
+    pub fn stand_done(&mut self, index: TaskIndex, winner: AttemptNumber) {
+        let place = index.0 as usize;
+        let attempts_started = self.attempts_base;
+        let idle = Task { attempts_started, ..Task::default() };
+        self.tasks.resize(self.tasks.len().max(place + 1), idle);
+        self.stands = true;
+        self.done += u32::from(self.tasks[place].winner.replace(winner).is_none());
     }
 
     /// Takes tasks as they stood; [`Self::queue_idle`] follows when it is known which of them run.
@@ -157,6 +162,8 @@ impl Stage {
             Placement::On(bound) => *bound == node,
             Placement::Near(nodes) => nodes.contains(&node),
         };
+        // One that won while it waited leaves all queues, or it would not be put into one again should it have to.
+        self.tasks.iter_mut().for_each(|task| task.queued &= task.winner.is_none());
         let there = self.tasks.iter().enumerate().filter(|(_, task)| waits_there(task));
         let queue: VecDeque<TaskIndex> = there.map(|(index, _)| TaskIndex(index as u32)).collect();
         let any = !queue.is_empty();

@@ -32,7 +32,7 @@ pub(crate) fn on_job_recovered(
         stages[usize::from(stage.0)].attempts_base = used;
     }
     for (stage, task, winner) in recovered.standing {
-        stages[usize::from(stage.0)].standing.push((task, winner));
+        stages[usize::from(stage.0)].stand_done(task, winner);
     }
     let running: BTreeMap<AttemptKey, Running> = recovered
         .running

@@ -5,7 +5,7 @@ use crate::memory::Room;
 use crate::ready::Ready;
 use crate::slots::FreeSlots;
 use crate::{Claim, Needs, Placement, Slot, UnixNanos};
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskKey};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs that are not over, or whose attempts still run, and the slots that wait for work.
@@ -106,8 +106,8 @@ pub(crate) struct Stage {
     pub done: u32,
     /// Attempts below this number belong to tasks that this stage had before its data was lost.
     pub attempts_base: u32,
-    /// Tasks that stay done when the stage is expanded again, and their winners.
-    pub standing: Vec<(TaskIndex, AttemptNumber)>,
+    /// Its tasks stand as they are until it is expanded again.
+    pub stands: bool,
 }
 
 #[derive(Clone, Debug, Default)]

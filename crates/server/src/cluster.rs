@@ -4,7 +4,7 @@
 use crate::ServerError;
 use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
-use crate::job::Loss;
+use crate::job::{Loss, RunAgain};
 use crate::messages::Finished;
 use api::TaskResult;
 use api::control::{
@@ -218,18 +218,24 @@ impl EventLoop {
             if let Some(Loss::ForGood(stage)) = lost {
                 self.feed(Event::StageRefused { job: id, stage });
             } else if let Some(Loss::Again(again)) = lost {
-                let stage = again.stage;
                 self.run_again(id, again);
-                let stale: Vec<(AttemptKey, u64)> =
-                    self.fleet.all_mut().flat_map(|node| node.give_up(id, stage)).collect();
-                for (attempt, started_ns) in stale {
-                    self.attempt_lost(attempt, started_ns, AttemptState::Discarded);
-                }
             }
         }
         self.feed(Event::NodeLost { node });
         self.let_nodes_rest();
         self.keeper_lost(node, &gone.info.name);
+    }
+
+    /// Tasks run again: attempts that work on what is no more are given up.
+    pub fn run_again(&mut self, job: JobId, again: RunAgain) {
+        let is_stale = |attempt: &AttemptKey| attempt.task.job == job && again.ends(attempt.task);
+        let stale: Vec<(AttemptKey, u64)> =
+            self.fleet.all_mut().flat_map(|node| node.give_up(is_stale)).collect();
+        let RunAgain { stage, tasks, stands } = again;
+        self.feed(Event::ResultsLost { job, stage, tasks, stands });
+        for (attempt, started_ns) in stale {
+            self.attempt_lost(attempt, started_ns, AttemptState::Discarded);
+        }
     }
 
     fn attempt_lost(&mut self, attempt: AttemptKey, started_ns: u64, state: AttemptState) {

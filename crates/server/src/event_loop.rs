@@ -3,7 +3,7 @@
 use crate::clock::now_ns;
 use crate::directories::Directories;
 use crate::fleet::Fleet;
-use crate::job::{Job, RunAgain};
+use crate::job::Job;
 use crate::machines::Telemetry;
 use crate::messages::{Assignment, Finished, JobRun, PullReply, PullRequest, Service};
 use crate::needs::Architectures;
@@ -374,7 +374,10 @@ impl EventLoop {
                 }
             },
             // Not counted: the lease of the node that may be gone ends the question, one way or the other.
-            Err(failure) if failure.blame == api::Blame::Environment && self.fleet.any_suspect() => {
+            Err(failure)
+                if failure.blame == api::Blame::Environment
+                    && (self.fleet.any_suspect() || job.may_lack_data(attempt)) =>
+            {
                 job.attempt_ended(&finished, AttemptState::Interrupted, Err(failure), &mut self.changes);
                 self.feed(Event::AttemptLost { attempt });
             }
@@ -389,12 +392,6 @@ impl EventLoop {
             }
         }
         self.in_hand = None;
-    }
-
-    /// The scheduler hears which tasks run again.
-    pub fn run_again(&mut self, job: JobId, again: RunAgain) {
-        let RunAgain { stage, tasks, stands } = again;
-        self.feed(Event::ResultsLost { job, stage, tasks, stands });
     }
 
     fn propose(&mut self, id: JobId, keys: Vec<KeyBytes>, reply: Reply<Boundaries>) {

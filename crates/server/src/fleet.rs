@@ -10,13 +10,19 @@ use api::control::{
 };
 use api::machine::{DiskReport, DiskState, MachineSample};
 use api::{Blame, Task, TaskFailure, TaskResult};
-use ids::{AttemptKey, JobId, NodeId, StageIndex};
+use ids::{AttemptKey, JobId, NodeId};
 use scheduler::Slot;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// A node that is silent for so long is dead: what it ran goes to others.
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
+/// A node has a poll here nearly always. One that has had none for so long is dead already, or for so many times as long as it
+/// ever was without one lately: a machine that is slow is not dead.
+const ABSENT_MIN: Duration = Duration::from_secs(2);
+const ABSENT_FACTOR: u32 = 5;
+/// Of the longest absence, so much is remembered at each new poll, in percent.
+const ABSENT_REMEMBERED: u32 = 99;
 /// A node polls again at once; one that has no poll here for so long may be gone.
 const SUSPECT_AFTER: Duration = Duration::from_secs(1);
 /// Between two looks at the clock: below the time that tasks wait for a node near their data.
@@ -37,6 +43,10 @@ pub(crate) struct Node {
     last_heard: Instant,
     /// The poll that waits for something to say, and since when.
     parked: Option<(Reply<NodeOrders>, Instant)>,
+    /// Since when it has no poll here that somebody waits for; None while it has one, or never had.
+    absent_since: Option<Instant>,
+    /// The longest time that it was so lately.
+    absent_max: Duration,
     /// Orders whose arrival the node has not confirmed.
     orders: VecDeque<NumberedOrder>,
     last_number: u64,
@@ -228,11 +238,12 @@ impl Fleet {
         Some((*id, connected))
     }
 
-    /// Nodes whose lease is over.
-    pub fn silent(&self) -> Vec<NodeId> {
+    /// Nodes whose lease is over, and those that hung up and did not come back.
+    pub fn silent(&mut self) -> Vec<NodeId> {
         let now = Instant::now();
-        let silent = |node: &Node| now.duration_since(node.last_heard) > LEASE;
-        self.nodes.iter().filter(|(_, node)| silent(node)).map(|(id, _)| *id).collect()
+        let is_silent = |node: &Node| now.duration_since(node.last_heard) > LEASE || node.is_gone(now);
+        self.nodes.values_mut().for_each(|node| node.look_for_poll(now));
+        self.nodes.iter().filter(|(_, node)| is_silent(node)).map(|(id, _)| *id).collect()
     }
 
     /// Whether a node hung up and has not polled since: it may be dead, and then attempts elsewhere that need its data
@@ -249,7 +260,9 @@ impl Fleet {
     /// against no lease.
     fn forgive(&mut self, stood_still: Duration) {
         for node in self.nodes.values_mut() {
-            node.last_heard = (node.last_heard + stood_still).min(Instant::now());
+            let now = Instant::now();
+            node.last_heard = (node.last_heard + stood_still).min(now);
+            node.absent_since = node.absent_since.map(|since| (since + stood_still).min(now));
         }
     }
 
@@ -336,6 +349,7 @@ impl Fleet {
         let peers = self.addresses();
         for node in self.nodes.values_mut().filter(|node| has_news(node) || has_waited(node)) {
             if let Some((reply, _)) = node.parked.take() {
+                node.absent_since.get_or_insert_with(Instant::now);
                 node.sent = node.last_number;
                 node.told_changes = changes;
                 let orders =
@@ -388,6 +402,8 @@ impl Node {
             incarnation,
             last_heard: Instant::now(),
             parked: None,
+            absent_since: None,
+            absent_max: Duration::ZERO,
             orders: VecDeque::new(),
             last_number: 0,
             sent: 0,
@@ -448,9 +464,23 @@ impl Node {
 
     /// Lets a poll wait for orders; one that waited before is answered with nothing.
     pub fn park(&mut self, reply: Reply<NodeOrders>) {
+        let absent = self.absent_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        self.absent_max = absent.max(self.absent_max * ABSENT_REMEMBERED / 100);
         if let Some((older, _)) = self.parked.replace((reply, Instant::now())) {
             let _ = older.send(Ok(NodeOrders::default()));
         }
+    }
+
+    /// Notes when its poll is answered, or nobody waits for it any more.
+    fn look_for_poll(&mut self, now: Instant) {
+        if self.parked.as_ref().is_some_and(|(reply, _)| reply.is_closed()) {
+            self.absent_since.get_or_insert(now);
+        }
+    }
+
+    fn is_gone(&self, now: Instant) -> bool {
+        let patience = (self.absent_max * ABSENT_FACTOR).clamp(ABSENT_MIN, LEASE);
+        self.absent_since.is_some_and(|since| now.duration_since(since) > patience)
     }
 
     /// The poll that waits, to be refused.
@@ -458,11 +488,10 @@ impl Node {
         self.parked.take().map(|(reply, _)| reply)
     }
 
-    /// Takes away attempts of a job in stages after this one: what they work on is no more.
-    pub fn give_up(&mut self, job: JobId, after: StageIndex) -> Vec<(AttemptKey, u64)> {
-        let stale = |attempt: &AttemptKey| attempt.task.job == job && attempt.task.stage > after;
+    /// Takes away attempts: what they work on is no more.
+    pub fn give_up(&mut self, is_stale: impl Fn(&AttemptKey) -> bool) -> Vec<(AttemptKey, u64)> {
         let running = std::mem::take(&mut self.running);
-        let (gone, kept) = running.into_iter().partition(|(attempt, _)| stale(attempt));
+        let (gone, kept) = running.into_iter().partition(|(attempt, _)| is_stale(attempt));
         self.running = kept;
         let gone: BTreeMap<AttemptKey, (u32, u64)> = gone;
         gone.into_iter().map(|(attempt, (_, started_ns))| (attempt, started_ns)).collect()

@@ -11,7 +11,7 @@ use api::{Blame, Boundaries, JobSpec, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, IfileIndex, JobId, NodeId, RunId, StageIndex, TaskIndex, TaskKey};
 use mapreduce::{AttemptTime, ExpandError, JobResults, Place, Proof, Verdict, expand, prove};
 use metastore::{AttemptState, Change, DATA_LOST_NOTE, JobState, Keep, ProofRow, STAND_IN_REFUSED_NOTE};
-use scheduler::{FAILURES_MAX, FailureCause, Placement};
+use scheduler::{FAILURES_MAX, FailureCause, Placement, Standing};
 use shipped::Hold;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub(crate) struct Job {
     /// The tasks of each expanded stage.
     pub tasks: Vec<Vec<Task>>,
     pub results: JobResults,
+    /// The reduce tasks as they were, while data that they read is made again: attempts of some run on.
+    pub standing: Option<(StageIndex, Vec<Task>)>,
     pub boundaries: Option<Boundaries>,
     pub cancel_reason: Option<String>,
     /// The last failure of an attempt, or of making a stage.
@@ -64,6 +66,7 @@ impl Job {
             run,
             tasks: Vec::new(),
             results,
+            standing: None,
             boundaries: None,
             cancel_reason: None,
             last_failure: None,
@@ -134,7 +137,17 @@ impl Job {
     }
 
     pub fn task(&self, attempt: AttemptKey) -> Option<&Task> {
-        self.tasks.get(usize::from(attempt.task.stage.0))?.get(attempt.task.task.0 as usize)
+        self.stage_tasks(attempt.task.stage)?.get(attempt.task.task.0 as usize)
+    }
+
+    fn stage_tasks(&self, stage: StageIndex) -> Option<&Vec<Task>> {
+        let standing = self.standing.as_ref().filter(|(standing, _)| *standing == stage);
+        self.tasks.get(usize::from(stage.0)).or(standing.map(|(_, tasks)| tasks))
+    }
+
+    /// Whether an attempt may have failed because what it read is being made again.
+    pub fn may_lack_data(&self, attempt: AttemptKey) -> bool {
+        self.standing.as_ref().is_some_and(|(stage, _)| *stage == attempt.task.stage)
     }
 
     /// Makes the tasks of a stage; the answer is where each may run. On an error the job must fail.
@@ -176,6 +189,7 @@ impl Job {
         }
         changes.push(Change::StageExpanded { job, stage, tasks: tasks.clone(), now_ns: now_ns() });
         let placements = tasks.iter().map(placement).collect();
+        self.standing.take_if(|(standing, _)| *standing == stage);
         self.tasks.push(tasks);
         Ok(placements)
     }
@@ -199,12 +213,24 @@ impl Job {
                 .then_some(Loss::ForGood(StageIndex(current as u16)));
         }
         let reduces_done = self.results.reduces.len();
+        let stops = self.readers_of(node);
         let victims = self.results.lose_node(node, self.is_sealed(), has_left)?;
         let detail = self.told_of(name, &victims, reduces_done);
         changes.push(Change::Note { job: Some(self.id), kind: DATA_LOST_NOTE, detail, now_ns: now_ns() });
-        let stands = self.stage_index("reduce");
-        self.reopen_maps(&victims, stands, changes);
+        let stands = self.stage_index("reduce").map(|stage| Standing { stage, stops });
+        self.reopen_maps(&victims, stands.as_ref(), changes);
         Some(Loss::Again(RunAgain { stage: self.stage_index("map")?, tasks: victims, stands }))
+    }
+
+    /// The reduce tasks that read runs on a node.
+    fn readers_of(&self, node: NodeId) -> Vec<TaskIndex> {
+        let reads = |task: &Task| match task {
+            Task::Reduce(reduce) => reduce.runs.iter().any(|run| run.node() == node),
+            _ => false,
+        };
+        let reduces = self.stage_index("reduce").and_then(|stage| self.stage_tasks(stage));
+        let readers = reduces.into_iter().flatten().enumerate().filter(|(_, task)| reads(task));
+        readers.map(|(index, _)| TaskIndex(index as u32)).collect()
     }
 
     fn told_of(&self, name: &str, victims: &[TaskIndex], reduces_done: usize) -> String {
@@ -223,9 +249,12 @@ impl Job {
     }
 
     /// These map tasks run again, each for what `results` says; the stages after them are made anew.
-    fn reopen_maps(&mut self, tasks: &[TaskIndex], stands: Option<StageIndex>, changes: &mut Vec<Change>) {
+    fn reopen_maps(&mut self, tasks: &[TaskIndex], stands: Option<&Standing>, changes: &mut Vec<Change>) {
         let Some(stage) = self.stage_index("map") else { return };
         let maps = usize::from(stage.0);
+        let stands = stands.map(|standing| standing.stage);
+        let standing = stands.and_then(|stage| Some((stage, self.stage_tasks(stage)?.clone())));
+        self.standing = standing;
         self.tasks.truncate(maps + 1);
         let mut payloads = Vec::new();
         for index in tasks {
@@ -274,9 +303,10 @@ impl Job {
     }
 
     /// The stage whose tasks stand, as far as they are done, while data before it is made again.
-    fn standing_stage(&self) -> Option<StageIndex> {
+    fn standing_stage(&self) -> Option<Standing> {
         let stands = !self.results.planned_before.is_empty();
-        stands.then(|| self.stage_index("reduce")).flatten()
+        let stage = stands.then(|| self.stage_index("reduce")).flatten()?;
+        Some(Standing { stage, stops: Vec::new() })
     }
 
     /// Whether a node that is gone had any of what this job reduces again: there are no maps to make it anew.
@@ -581,7 +611,7 @@ impl Job {
 
     /// Whether the job has such a task, so that nothing is stored about one that never was.
     pub fn knows(&self, stage: StageIndex, task: TaskIndex) -> bool {
-        self.tasks.get(usize::from(stage.0)).is_some_and(|tasks| (task.0 as usize) < tasks.len())
+        self.stage_tasks(stage).is_some_and(|tasks| (task.0 as usize) < tasks.len())
     }
 }
 
@@ -594,12 +624,20 @@ pub(crate) enum Loss {
     ForGood(StageIndex),
 }
 
-/// Tasks of a stage that run again, with all stages after it; of `stands`, those that are done stay so.
+/// Tasks of a stage that run again, with all stages after it, but for what stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RunAgain {
     pub stage: StageIndex,
     pub tasks: Vec<TaskIndex>,
-    pub stands: Option<StageIndex>,
+    pub stands: Option<Standing>,
+}
+
+impl RunAgain {
+    /// Whether attempts of a task of that job work on what is no more.
+    pub fn ends(&self, task: TaskKey) -> bool {
+        let runs_on = |stands: &Standing| stands.stage == task.stage && !stands.stops.contains(&task.task);
+        task.stage > self.stage && !self.stands.as_ref().is_some_and(runs_on)
+    }
 }
 
 pub(crate) fn placement(task: &Task) -> Placement {

@@ -3,7 +3,7 @@
 use crate::{World, anywhere};
 use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 use proptest::prelude::*;
-use scheduler::{Action, Claim, Event, FAILURES_MAX, LOCALITY_DELAY_NS, Placement, Slot, has_jobs};
+use scheduler::{Action, Claim, Event, FAILURES_MAX, LOCALITY_DELAY_NS, Placement, Slot, Standing, has_jobs};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A random world: what a server, its slots and impatient users may do, in any order.
@@ -15,7 +15,7 @@ struct Random {
     lost: BTreeSet<AttemptKey>,
     winners: BTreeMap<TaskKey, AttemptKey>,
     /// The stage that was said to stand when data was lost last.
-    stands: Option<StageIndex>,
+    stands: Option<Standing>,
     submitted: i64,
     ended: BTreeSet<JobId>,
     drained: BTreeSet<JobId>,
@@ -77,7 +77,8 @@ impl Random {
 
     /// With so many tasks those of a stage which stand are among them.
     fn standing(&self, job: JobId, stage: StageIndex) -> usize {
-        let own = self.winners.keys().filter(|task| task.job == job && task.stage == stage);
+        let running = self.running.keys().chain(&self.lost).map(|attempt| &attempt.task);
+        let own = self.winners.keys().chain(running).filter(|task| task.job == job && task.stage == stage);
         own.map(|task| task.task.0 as usize + 1).max().unwrap_or(0)
     }
 
@@ -87,10 +88,12 @@ impl Random {
             return;
         }
         let after = |other: &TaskKey| other.job == task.job && other.stage > task.stage;
-        let stands = self.stands;
-        self.winners.retain(|other, _| !after(other) || Some(other.stage) == stands);
-        let late: Vec<AttemptKey> =
-            self.running.keys().filter(|attempt| after(&attempt.task)).copied().collect();
+        let in_it = |other: &TaskKey| self.stands.as_ref().is_some_and(|stands| stands.stage == other.stage);
+        let stops =
+            |other: &TaskKey| self.stands.as_ref().is_some_and(|stands| stands.stops.contains(&other.task));
+        self.winners.retain(|other, _| !after(other) || in_it(other));
+        let is_late = |task: &TaskKey| after(task) && (!in_it(task) || stops(task));
+        let late: Vec<AttemptKey> = self.running.keys().filter(|key| is_late(&key.task)).copied().collect();
         self.lose(late);
     }
 
@@ -173,8 +176,10 @@ impl Random {
                 };
                 if !self.ended.contains(&task.job) {
                     let (job, stage, tasks) = (task.job, task.stage, vec![task.task]);
-                    self.stands = pick.is_multiple_of(2).then_some(StageIndex(stage.0 + 1));
-                    self.feed(Event::ResultsLost { job, stage, tasks, stands: self.stands });
+                    let stops = (0..5).filter(|index| pick >> index & 1 == 1).map(TaskIndex).collect();
+                    let standing = Standing { stage: StageIndex(stage.0 + 1), stops };
+                    self.stands = (pick % 5 < 3).then_some(standing);
+                    self.feed(Event::ResultsLost { job, stage, tasks, stands: self.stands.clone() });
                 }
             }
             (17, _) => self.feed(Event::Tick),

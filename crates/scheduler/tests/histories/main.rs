@@ -5,7 +5,7 @@ mod any_order;
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 use scheduler::{
     AGING_NS, Action, Claim, Event, FAILURES_MAX, FailureCause, LOCALITY_DELAY_NS, Placement, RecoveredTask,
-    Slot, State, UnixNanos, Why, WhyHere, handle, has_jobs, sanity_check,
+    Slot, Standing, State, UnixNanos, Why, WhyHere, handle, has_jobs, sanity_check,
 };
 use std::collections::VecDeque;
 
@@ -491,8 +491,39 @@ fn data_that_is_lost_is_made_again_and_so_is_what_came_after_it() {
     ]);
 }
 
-/// A task of the first stage of two has lost its result.
-fn lost(stands: Option<StageIndex>) -> Event {
+#[test]
+fn a_task_that_won_while_it_waited_goes_again_where_its_node_resumed() {
+    let mut world = submitted();
+    let node = NodeId(1);
+    let ask = |slot| Event::SlotFree { slot: Slot { node, slot } };
+    world.feed(Event::NodeDraining { node });
+    let tasks = vec![Placement::On(node); 2];
+    world.feed(Event::StageExpanded { job: JOB, stage: StageIndex(0), tasks });
+    world.feed(ask(0));
+    world.feed(Event::AttemptLost { attempt: attempt(0, 0, 0) });
+    world.feed(succeeded(attempt(0, 0, 0)));
+    world.feed(Event::NodeResumes { node });
+    let tasks = vec![TaskIndex(0)];
+    world.feed(Event::ResultsLost { job: JOB, stage: StageIndex(0), tasks, stands: None });
+    world.outbox.clear();
+    (1..3).for_each(|slot| world.feed(ask(slot)));
+    let started: Vec<AttemptKey> = world
+        .outbox
+        .drain(..)
+        .filter_map(|action| match action {
+            Action::StartAttempt { attempt, .. } => Some(attempt),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(started, [attempt(0, 0, 1), attempt(0, 1, 0)]);
+}
+
+/// A task of the first stage of two has lost its result; the second stands, or not, but for attempts of tasks that stop.
+fn lost(stops: Option<&[u32]>) -> Event {
+    let stands = stops.map(|stops| Standing {
+        stage: StageIndex(1),
+        stops: stops.iter().copied().map(TaskIndex).collect(),
+    });
     Event::ResultsLost { job: JOB, stage: StageIndex(0), tasks: vec![TaskIndex(1)], stands }
 }
 
@@ -501,27 +532,31 @@ fn what_was_done_with_lost_data_stands_where_it_is_made_again_the_same() {
     let mut world = begun(2);
     (0..2).for_each(|number| world.feed(free(number)));
     (0..2).for_each(|task| world.feed(succeeded(attempt(0, task, 0))));
-    world.feed(expanded(1, 3));
-    (0..3).for_each(|number| world.feed(free(number)));
+    world.feed(expanded(1, 5));
+    (0..5).for_each(|number| world.feed(free(number)));
     world.feed(succeeded(attempt(1, 1, 0)));
     world.outbox.clear();
-    world.feed(lost(Some(StageIndex(1))));
+    world.feed(lost(Some(&[0])));
     world.expect(&[Action::TaskRetried { task: attempt(0, 1, 0).task }]);
-    world.feed(free(3));
-    world.expect(&[start(attempt(0, 1, 1), 3)]);
-    // More is lost in the meantime.
-    world.feed(lost(Some(StageIndex(1))));
+    world.feed(free(6));
+    world.expect(&[start(attempt(0, 1, 1), 6)]);
+    // One that runs on is done, and more is lost in the meantime.
+    world.feed(succeeded(attempt(1, 2, 0)));
+    world.expect(&[Action::TaskDone { attempt: attempt(1, 2, 0) }]);
+    world.feed(lost(Some(&[0, 3])));
     world.expect(&[]);
     world.feed(succeeded(attempt(0, 1, 1)));
     world.expect(&[Action::TaskDone { attempt: attempt(0, 1, 1) }, expand(1)]);
-    world.feed(expanded(1, 3));
-    (4..6).for_each(|number| world.feed(free(number)));
-    world.expect(&[start(attempt(1, 0, 1), 4), start(attempt(1, 2, 1), 5)]);
+    world.feed(expanded(1, 5));
+    (7..9).for_each(|number| world.feed(free(number)));
+    world.expect(&[start(attempt(1, 0, 1), 7), start(attempt(1, 3, 1), 8)]);
     world.feed(succeeded(attempt(1, 0, 1)));
-    world.feed(succeeded(attempt(1, 2, 1)));
+    world.feed(succeeded(attempt(1, 3, 1)));
+    world.feed(succeeded(attempt(1, 4, 0)));
     world.expect(&[
         Action::TaskDone { attempt: attempt(1, 0, 1) },
-        Action::TaskDone { attempt: attempt(1, 2, 1) },
+        Action::TaskDone { attempt: attempt(1, 3, 1) },
+        Action::TaskDone { attempt: attempt(1, 4, 0) },
         Action::JobSucceeded { job: JOB },
         Action::JobDrained { job: JOB },
     ]);
