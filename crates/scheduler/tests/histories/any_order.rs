@@ -170,18 +170,7 @@ impl Random {
                 self.lose(gone);
                 self.feed(Event::NodeLost { node });
             }
-            (16, _) => {
-                let Some(task) = self.winners.keys().nth(pick % self.winners.len().max(1)).copied() else {
-                    return;
-                };
-                if !self.ended.contains(&task.job) {
-                    let (job, stage, tasks) = (task.job, task.stage, vec![task.task]);
-                    let stops = (0..5).filter(|index| pick >> index & 1 == 1).map(TaskIndex).collect();
-                    let standing = Standing { stage: StageIndex(stage.0 + 1), stops };
-                    self.stands = (pick % 5 < 3).then_some(standing);
-                    self.feed(Event::ResultsLost { job, stage, tasks, stands: self.stands.clone() });
-                }
-            }
+            (16, _) => self.lose_a_result(pick),
             (17, _) => self.feed(Event::Tick),
             (18..=19, _) => {
                 let node = NodeId(pick as u32 % 2);
@@ -191,6 +180,18 @@ impl Random {
             }
             _ => {}
         }
+    }
+
+    fn lose_a_result(&mut self, pick: usize) {
+        let Some(task) = self.winners.keys().nth(pick % self.winners.len().max(1)).copied() else { return };
+        if self.ended.contains(&task.job) {
+            return;
+        }
+        let (job, stage, tasks) = (task.job, task.stage, vec![task.task]);
+        let stops = (0..5).filter(|index| (pick >> index) & 1 == 1).map(TaskIndex).collect();
+        let standing = Standing { stage: StageIndex(stage.0 + 1), stops };
+        self.stands = (pick % 5 < 3).then_some(standing);
+        self.feed(Event::ResultsLost { job, stage, tasks, stands: self.stands.clone() });
     }
 
     /// From here on everything goes well: all jobs must come to an end.
