@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 
 /// A node that is silent for so long is dead: what it ran goes to others.
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
-/// A node has a poll here nearly always. One that has had none for so long is dead already, or for so many times as long as it
-/// ever was without one lately: a machine that is slow is not dead.
-const ABSENT_MIN: Duration = Duration::from_secs(2);
+/// A node has a poll here nearly always. One that hung up and has had none for so long is dead already; so is one whose poll was
+/// answered, for so long; either for so many times as long as it ever was without one lately: a machine that is slow is not dead.
+const HUNG_UP_MIN: Duration = Duration::from_secs(2);
+const ABSENT_MIN: Duration = Duration::from_secs(5);
 const ABSENT_FACTOR: u32 = 5;
 /// Of the longest absence, so much is remembered at each new poll, in percent.
 const ABSENT_REMEMBERED: u32 = 99;
@@ -45,6 +46,8 @@ pub(crate) struct Node {
     parked: Option<(Reply<NodeOrders>, Instant)>,
     /// Since when it has no poll here that somebody waits for; None while it has one, or never had.
     absent_since: Option<Instant>,
+    /// Whether it went without an answer.
+    hung_up: bool,
     /// The longest time that it was so lately.
     absent_max: Duration,
     /// Orders whose arrival the node has not confirmed.
@@ -403,6 +406,7 @@ impl Node {
             last_heard: Instant::now(),
             parked: None,
             absent_since: None,
+            hung_up: false,
             absent_max: Duration::ZERO,
             orders: VecDeque::new(),
             last_number: 0,
@@ -466,6 +470,7 @@ impl Node {
     pub fn park(&mut self, reply: Reply<NodeOrders>) {
         let absent = self.absent_since.take().map_or(Duration::ZERO, |since| since.elapsed());
         self.absent_max = absent.max(self.absent_max * ABSENT_REMEMBERED / 100);
+        self.hung_up = false;
         if let Some((older, _)) = self.parked.replace((reply, Instant::now())) {
             let _ = older.send(Ok(NodeOrders::default()));
         }
@@ -475,11 +480,13 @@ impl Node {
     fn look_for_poll(&mut self, now: Instant) {
         if self.parked.as_ref().is_some_and(|(reply, _)| reply.is_closed()) {
             self.absent_since.get_or_insert(now);
+            self.hung_up = true;
         }
     }
 
     fn is_gone(&self, now: Instant) -> bool {
-        let patience = (self.absent_max * ABSENT_FACTOR).clamp(ABSENT_MIN, LEASE);
+        let least = if self.hung_up { HUNG_UP_MIN } else { ABSENT_MIN };
+        let patience = (self.absent_max * ABSENT_FACTOR).clamp(least, LEASE);
         self.absent_since.is_some_and(|since| now.duration_since(since) > patience)
     }
 
