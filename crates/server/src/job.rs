@@ -253,8 +253,10 @@ impl Job {
         let Some(stage) = self.stage_index("map") else { return };
         let maps = usize::from(stage.0);
         let stands = stands.map(|standing| standing.stage);
-        let standing = stands.and_then(|stage| Some((stage, self.stage_tasks(stage)?.clone())));
-        self.standing = standing;
+        self.standing = stands.and_then(|stage| match self.tasks.get_mut(usize::from(stage.0)) {
+            Some(tasks) => Some((stage, std::mem::take(tasks))),
+            None => self.standing.take(),
+        });
         self.tasks.truncate(maps + 1);
         let mut payloads = Vec::new();
         for index in tasks {
@@ -327,8 +329,7 @@ impl Job {
 
     /// Whether the chunks of the maps are runs, all of them.
     fn is_sealed(&self) -> bool {
-        let merge = self.stage_names.iter().position(|name| *name == "merge");
-        merge.is_some_and(|merge| merge < self.tasks.len())
+        self.stage_index("merge").is_some_and(|merge| usize::from(merge.0) < self.tasks.len())
     }
 
     /// Whether the job may still read what lies on a node. While maps run and chunks are sealed nobody can tell where
@@ -580,13 +581,20 @@ impl Job {
     }
 
     fn problem_of_map(&self, task: &MapTask, map: &MapResult) -> Option<&'static str> {
-        // One that began before anything was lost withholds nothing.
-        let is_foreign = |ifile| task.again.as_ref().is_some_and(|again| !again.ifiles.contains(&ifile));
-        let appended = |ifile| map.commits.iter().any(|commit| commit.ifile == ifile);
-        let wrongly = |ifile| task.again.is_none() || appended(ifile);
-        if map.withheld.iter().any(|(ifile, _)| wrongly(*ifile))
-            || (!map.withheld.is_empty() && map.commits.iter().any(|commit| is_foreign(commit.ifile)))
-        {
+        let appended: BTreeSet<IfileIndex> = map.commits.iter().map(|commit| commit.ifile).collect();
+        let withheld: BTreeSet<IfileIndex> = map.withheld.iter().map(|(ifile, _)| *ifile).collect();
+        let is_as_asked = match &task.again {
+            // One that began before anything was lost withholds nothing.
+            _ if withheld.is_empty() => true,
+            None => false,
+            Some(again) => {
+                let is_own = |ifile: &IfileIndex| again.ifiles.contains(ifile);
+                withheld.len() == map.withheld.len()
+                    && appended.is_disjoint(&withheld)
+                    && appended.iter().all(is_own)
+            }
+        };
+        if !is_as_asked {
             return Some("that it withheld other data than it was to");
         }
         let keys: BTreeSet<(IfileIndex, ChunkId)> =
