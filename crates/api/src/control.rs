@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use utoipa::ToSchema;
 
 /// Version of these messages; server, nodes and clients must agree on it.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 /// Most attempts of a node that wait for a slot, or run and have waited.
 pub const PLACES_MAX: u32 = 256;
 /// Most bytes of a request body, and of an answer: a result that seals very many runs is the largest.
@@ -279,6 +279,9 @@ pub enum NodeOrder {
     },
     /// Attempts of the job stop as soon as they can.
     Stop { job: JobId },
+    /// This attempt stops as soon as it can: what it works on is no more, or another has done its work. Nobody wants to hear how it
+    /// ends.
+    StopAttempt { attempt: AttemptKey },
     /// The job is over: everything of it goes.
     Forget { job: JobId },
     /// The node is being emptied: no new chunk may lie on it.

@@ -1,6 +1,7 @@
 //! Why an attempt failed, in the three answers a caller needs: retryable, whose fault, what to tell the user.
 
 use crate::task::RunResult;
+use ids::RunId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -36,13 +37,24 @@ pub struct TaskFailure {
     /// What the program of a one-task job wrote before it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<Box<RunResult>>,
+    /// Runs that the attempt found gone or damaged: what lies in them must be made again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_runs: Vec<RunId>,
 }
 
 impl TaskFailure {
     /// A failure without a program behind it.
     pub fn new(blame: Blame, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { blame, message, exit_code: None, signal: None, stderr_tail: Vec::new(), said: None }
+        Self {
+            blame,
+            message,
+            exit_code: None,
+            signal: None,
+            stderr_tail: Vec::new(),
+            said: None,
+            lost_runs: Vec::new(),
+        }
     }
 
     /// Whether another attempt may succeed.

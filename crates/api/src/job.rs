@@ -127,6 +127,9 @@ pub struct JobSpec {
     /// Keep the intermediate files for so long after the end; None: `keep_ifiles` says for good or not at all.
     #[serde(default)]
     pub keep_seconds: Option<u64>,
+    /// How often intermediate data that was lost is made again before the job fails.
+    #[serde(default = "max_regenerations")]
+    pub max_regenerations: u32,
     /// Set for a job of one task, which is no MapReduce: all else but the name is empty then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub single: Option<RunTask>,
@@ -134,6 +137,14 @@ pub struct JobSpec {
     /// their paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shipped: Vec<ShippedFile>,
+}
+
+/// How often lost data is made again unless the job says otherwise: far more often than machines fail during a job, and seldom
+/// enough that one whose every disk is broken comes to an end.
+pub const MAX_REGENERATIONS: u32 = 20;
+
+fn max_regenerations() -> u32 {
+    MAX_REGENERATIONS
 }
 
 impl JobSpec {
@@ -165,6 +176,7 @@ impl JobSpec {
             streaming: None,
             reduce_again: None,
             keep_seconds: None,
+            max_regenerations: MAX_REGENERATIONS,
             single: None,
             shipped: Vec::new(),
         }

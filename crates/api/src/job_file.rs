@@ -63,6 +63,7 @@ pub struct JobFile {
     pub keep_ifiles: Option<bool>,
     /// A duration as on the command line: `"12h"`.
     pub keep_for: Option<String>,
+    pub max_regenerations: Option<u32>,
     pub no_sync: Option<bool>,
     pub json: Option<bool>,
 }

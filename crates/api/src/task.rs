@@ -130,6 +130,9 @@ pub struct MapAgain {
     pub expected: Vec<(IfileIndex, DataSum)>,
     /// What is still there in the other I-files, and of which attempt it is.
     pub standing: Vec<(AttemptNumber, SourceCommit)>,
+    /// How often data of the job had been lost by then.
+    #[serde(default)]
+    pub round: u32,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -177,6 +180,12 @@ pub struct SealResult {
     /// Thread seconds spent sorting, and writing runs.
     pub sort_seconds: f64,
     pub write_seconds: f64,
+    /// Chunks whose data is gone: the disk failed that it was to be written to, or it came back from there damaged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<ChunkId>,
+    /// Why, of the first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_because: Option<String>,
 }
 
 /// Opens runs that an earlier job kept, in place of maps and seal. Its files are read, never changed.

@@ -42,6 +42,7 @@ fn tasks_come_back_as_they_were() {
     check(&Task::Map(MapTask { split: split.clone(), part_index: Some(0), again: None }));
     let commit = SourceCommit { ifile: IfileIndex(2), chunk: ChunkId(1), sum: SUM };
     let again = Some(MapAgain {
+        round: 2,
         ifiles: vec![IfileIndex(0)],
         expected: vec![(IfileIndex(0), SUM), (IfileIndex(2), SUM)],
         standing: vec![(AttemptNumber(3), commit)],

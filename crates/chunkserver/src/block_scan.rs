@@ -14,6 +14,7 @@ use ifile::key_index::index_key;
 use ifile::run_file::FILE_HEADER_BYTES;
 use ifile::{BLOCK_HEADER_BYTES, BlockHeader, FormatError, IndexEntry, Problem, RunFile, block, record};
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A block that a scan gave out.
@@ -73,7 +74,10 @@ impl ChunkServer {
                 let cursor = memory.order.cursor(memory.views(), lower, upper);
                 ScanPlace::Memory { cursor, taken: VecDeque::with_capacity(BATCH_RECORDS) }
             }
-            Place::Disk(disk) => open_disk(disk, lower, upper, read_ahead_bytes)?,
+            Place::Disk(disk) => {
+                let opened = open_disk(disk, lower, upper, read_ahead_bytes);
+                opened.map_err(|error| error.of_run(run.id))?
+            }
         };
         Ok(BlockScan {
             run,
@@ -125,6 +129,11 @@ impl BlockScan {
     /// Appends the next block to `out`, header and stored bytes; None at the end of the range. Blocks are never
     /// empty.
     pub fn next_block(&mut self, out: &mut Vec<u8>) -> Result<Option<ScanBlock>, ChunkServerError> {
+        let run = self.run.id;
+        self.read_next_block(out).map_err(|error| error.of_run(run))
+    }
+
+    fn read_next_block(&mut self, out: &mut Vec<u8>) -> Result<Option<ScanBlock>, ChunkServerError> {
         let Self { run, lower, upper, codec, block_bytes, place, raw } = self;
         match (place, &run.place) {
             (ScanPlace::Memory { cursor, taken }, Place::Memory(memory)) => {
@@ -156,7 +165,14 @@ impl BlockScan {
     }
 
     /// The first record of a block that [`Self::next_block`] gave out.
-    pub fn first_record(&self, encoded: &[u8]) -> Result<FirstRecord, FormatError> {
+    pub fn first_record(&self, encoded: &[u8]) -> Result<FirstRecord, ChunkServerError> {
+        self.decode_first(encoded).map_err(|source| {
+            let path = self.run.path().map(Path::to_path_buf).unwrap_or_default();
+            ChunkServerError::Damaged { path, source }.of_run(self.run.id)
+        })
+    }
+
+    fn decode_first(&self, encoded: &[u8]) -> Result<FirstRecord, FormatError> {
         let header = BlockHeader::decode(encoded)?;
         let mut raw = Vec::new();
         block::decode_into(&header, &encoded[BLOCK_HEADER_BYTES..], &mut raw)?;

@@ -8,7 +8,7 @@ use api::{DataSum, Layout};
 use faults::{PlantedFault, planted};
 use iappender::{AppendError, AppendFrame, AppendReply};
 use ids::{ChunkId, DiskIndex, IfileIndex, NodeId, RunId, Source};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -87,6 +87,10 @@ pub(crate) struct Books {
     pub summaries: BTreeMap<RunId, RunSummary>,
     /// Runs only in memory, oldest first: the ones to write when room is needed.
     pub memory_runs: VecDeque<RunId>,
+    /// Chunks whose data is gone.
+    pub lost: BTreeSet<ChunkId>,
+    /// Why, of the first of them.
+    pub lost_because: Option<String>,
     pub sealing: bool,
     pub stopping: bool,
     pub failure: Option<Arc<ChunkServerError>>,
@@ -109,6 +113,8 @@ impl Books {
             runs: BTreeMap::new(),
             summaries: BTreeMap::new(),
             memory_runs: VecDeque::new(),
+            lost: BTreeSet::new(),
+            lost_because: None,
             sealing: false,
             stopping: false,
             failure: None,
@@ -224,6 +230,13 @@ impl Books {
         }
     }
 
+    /// Closes a chunk that is open.
+    pub fn close_one(&mut self, id: ChunkId) {
+        if self.chunks.get(&id).is_some_and(|chunk| chunk.state == ChunkState::Open) {
+            self.close(id);
+        }
+    }
+
     /// Closes a chunk for good.
     fn close(&mut self, id: ChunkId) {
         let Some(chunk) = self.chunks.get_mut(&id) else { return };
@@ -308,7 +321,8 @@ impl Books {
     }
 
     pub fn chunk_summaries(&self) -> Vec<ChunkSummary> {
-        let filled = self.chunks.iter().filter(|(_, chunk)| chunk.appended_bytes > 0);
+        let is_there = |id: &ChunkId, chunk: &Chunk| chunk.appended_bytes > 0 && !self.lost.contains(id);
+        let filled = self.chunks.iter().filter(|(id, chunk)| is_there(id, chunk));
         filled
             .map(|(id, chunk)| ChunkSummary {
                 chunk: *id,

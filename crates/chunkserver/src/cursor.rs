@@ -50,7 +50,8 @@ impl<'a> RunCursor<'a> {
                 CursorPlace::Memory(MemoryCursor { memory, cursor, ready, current: 0, report })
             }
             Place::Disk(disk) => {
-                CursorPlace::Disk(DiskCursor::open(disk, run, lower, upper, read_ahead_bytes)?)
+                let opened = DiskCursor::open(disk, run, lower, upper, read_ahead_bytes);
+                CursorPlace::Disk(opened.map_err(|error| error.of_run(run.id))?)
             }
         };
         Ok(Self { run, place })
@@ -75,7 +76,7 @@ impl SortedRun for RunCursor<'_> {
     fn advance(&mut self) -> Result<bool, ChunkServerError> {
         match &mut self.place {
             CursorPlace::Memory(memory) => Ok(memory.advance()),
-            CursorPlace::Disk(disk) => disk.advance(),
+            CursorPlace::Disk(disk) => disk.advance().map_err(|error| error.of_run(self.run.id)),
         }
     }
 

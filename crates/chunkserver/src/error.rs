@@ -4,7 +4,16 @@ use api::{Blame, TaskFailure};
 use iappender::AppendError;
 use ids::{ChunkId, JobId, RunId};
 use ifile::FormatError;
+use rustix::io::Errno;
 use std::path::PathBuf;
+
+/// A file that could not be opened or read for one of these may be read in a moment.
+const PASSING: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::AGAIN];
+
+/// Whether a file that cannot be read would fare no better in a moment.
+pub(crate) fn is_of_the_file(error: &std::io::Error) -> bool {
+    !PASSING.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
 
 /// A failure of the chunkserver. `Disk`, `Memory` and `Thread` are the machine's fault and worth another attempt;
 /// the others mean that the engine's own data is wrong.
@@ -25,6 +34,9 @@ pub enum ChunkServerError {
     NoRecord { chunk: ChunkId, offset_bytes: usize },
     #[error("{0} is not known to this chunkserver")]
     UnknownRun(RunId),
+    /// A run cannot be read, and reading it again would not help.
+    #[error("{run} is lost")]
+    LostRun { run: RunId, source: Box<ChunkServerError> },
     #[error("the job was told to stop")]
     Cancelled,
     #[error("a sorter thread panicked")]
@@ -35,12 +47,14 @@ impl ChunkServerError {
     /// The failure of the attempt that met it.
     pub fn to_failure(&self) -> TaskFailure {
         let blame = match self {
-            Self::Memory(_) | Self::Thread(_) | Self::Disk { .. } => Blame::Environment,
+            Self::Memory(_)
+            | Self::Thread(_)
+            | Self::Disk { .. }
+            | Self::LostRun { .. }
+            | Self::UnknownRun(_) => Blame::Environment,
             Self::Kept { .. } => Blame::UserData,
             Self::Cancelled => Blame::Cancelled,
-            Self::Damaged { .. } | Self::NoRecord { .. } | Self::UnknownRun(_) | Self::SorterPanicked => {
-                Blame::Engine
-            }
+            Self::Damaged { .. } | Self::NoRecord { .. } | Self::SorterPanicked => Blame::Engine,
         };
         let mut message = self.to_string();
         let mut cause = std::error::Error::source(self);
@@ -49,7 +63,29 @@ impl ChunkServerError {
             message.push_str(&error.to_string());
             cause = error.source();
         }
-        TaskFailure::new(blame, message)
+        TaskFailure { lost_runs: self.lost_run().into_iter().collect(), ..TaskFailure::new(blame, message) }
+    }
+
+    /// The run that is gone or damaged by what this says.
+    pub fn lost_run(&self) -> Option<RunId> {
+        match self {
+            Self::LostRun { run, .. } | Self::UnknownRun(run) => Some(*run),
+            _ => None,
+        }
+    }
+
+    /// What a reader of a run is told.
+    pub(crate) fn of_run(self, run: RunId) -> Self {
+        if self.is_of_the_file() { Self::LostRun { run, source: Box::new(self) } } else { self }
+    }
+
+    /// Whether the file itself is at fault, and not how busy the machine is.
+    fn is_of_the_file(&self) -> bool {
+        match self {
+            Self::Damaged { .. } => true,
+            Self::Disk { source, .. } => is_of_the_file(source),
+            _ => false,
+        }
     }
 
     /// The same failure as an appender sees it.

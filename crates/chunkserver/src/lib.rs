@@ -28,6 +28,7 @@ mod books;
 mod cursor;
 mod disks;
 mod error;
+mod losing;
 mod merging;
 mod receiving;
 mod room;
@@ -48,6 +49,7 @@ use arena::Arena;
 use books::Books;
 use diskfile::ReadPool;
 use disks::Disks;
+use error::is_of_the_file;
 use ids::{IfileIndex, JobId, NodeId, RunId};
 use ifile::KeyShape;
 use std::path::PathBuf;
@@ -84,6 +86,9 @@ pub struct Config {
     pub slots: u32,
     /// Write every run to disk, so that it outlives the process.
     pub keep: bool,
+    /// What the disks here cannot take, others can make again: then it is lost, and everything else goes on. Without, nothing
+    /// more is done here after the first such failure.
+    pub elsewhere: bool,
     /// Set when the job is to stop: whoever waits for memory gives up.
     pub cancelled: Arc<AtomicBool>,
 }
@@ -150,7 +155,8 @@ impl Shared {
 /// # let dir = tempfile::tempdir()?;
 /// let server = ChunkServer::start(Config {
 ///     job: JobId(1), node: ids::NodeId(0), layout, codec: api::Codec::Lz4, key_shape: KeyShape::Whole,
-///     disk_dirs: vec![dir.path().to_path_buf()], slots: 1, keep: true, cancelled: Default::default(),
+///     disk_dirs: vec![dir.path().to_path_buf()], slots: 1, keep: true, elsewhere: false,
+///     cancelled: Default::default(),
 /// })?;
 /// let (map_task, attempt) = (TaskIndex(0), AttemptNumber(0));
 /// let mut slabs = iappender::WorkerSlabs::default();
@@ -252,6 +258,15 @@ impl ChunkServer {
     /// A run by its number; None when it was merged away or never was.
     pub fn run(&self, run: RunId) -> Option<Arc<Run>> {
         self.shared.lock().runs.get(&run).cloned()
+    }
+
+    /// Runs whose files cannot even be opened: where one was lost with its disk, so were they.
+    pub fn unreadable_runs(&self) -> Vec<RunId> {
+        let runs: Vec<Arc<Run>> = self.shared.lock().runs.values().cloned().collect();
+        let is_gone = |run: &&Arc<Run>| {
+            run.path().is_some_and(|path| DiskFile::open(path).is_err_and(|error| is_of_the_file(&error)))
+        };
+        runs.iter().filter(is_gone).map(|run| run.id).collect()
     }
 
     /// The runs of some I-files, in order of their numbers.

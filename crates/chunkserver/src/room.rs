@@ -23,12 +23,12 @@ impl Shared {
             books.memory_runs.pop_front().and_then(|id| books.runs.get(&id).cloned())
         };
         if let Some(run) = run {
-            self.evict(&run)?;
+            self.evict(&run).or_else(|error| self.give_up_run(&run, error))?;
             self.changed.notify_all();
             return Ok(true);
         }
         let Some(chunk) = self.lock().largest_unsorted_chunk() else { return Ok(false) };
-        self.spill_raw(chunk)?;
+        self.spill_raw(chunk).or_else(|error| self.give_up(&[chunk], error))?;
         self.changed.notify_all();
         Ok(true)
     }

@@ -38,6 +38,8 @@ impl ChunkServer {
             raw_spill_bytes: books.figures.raw_spill_bytes,
             sort_seconds: books.figures.sort_seconds,
             write_seconds: books.figures.write_seconds,
+            lost: books.lost.iter().copied().collect(),
+            lost_because: books.lost_because.clone(),
         })
     }
 }

@@ -33,7 +33,9 @@ pub(crate) fn sorter_loop(shared: &Shared) {
     loop {
         let work = next_work(shared, &mut scratch);
         let done = catch_unwind(AssertUnwindSafe(|| match &work {
-            Work::Sort(chunks) => sort_chunks(shared, chunks, &mut scratch),
+            Work::Sort(chunks) => {
+                sort_chunks(shared, chunks, &mut scratch).or_else(|error| shared.give_up(chunks, error))
+            }
             Work::MakeRoom => shared.make_room().map(|made| {
                 if !made {
                     std::thread::sleep(NOTHING_TO_DO);

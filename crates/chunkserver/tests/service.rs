@@ -43,6 +43,7 @@ fn config(layout: Layout, disk_dirs: Vec<PathBuf>) -> Config {
         disk_dirs,
         slots: 2,
         keep: false,
+        elsewhere: false,
         cancelled: Arc::new(AtomicBool::new(false)),
     }
 }

@@ -322,6 +322,10 @@ pub struct RunArgs {
     /// Keep them for so long after the end, as in 30m, 12h or 7d; implies --keep-ifiles
     #[arg(long, value_name = "DURATION")]
     pub keep_for: Option<String>,
+    /// How often intermediate data that was lost (with a node, a disk, or damaged) is made again before the job
+    /// fails; 0 fails at the first loss [default: 20]
+    #[arg(long, value_name = "N")]
+    pub max_regenerations: Option<u32>,
     /// Do not wait for the disk before the output is published
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]

@@ -35,6 +35,7 @@ pub struct JobOptions {
     pub overwrite: bool,
     pub keep_ifiles: Option<bool>,
     pub keep_for: Option<String>,
+    pub max_regenerations: Option<u32>,
     pub no_sync: bool,
     pub json: bool,
     /// What a job of Hadoop Streaming has besides.
@@ -123,6 +124,7 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
         overwrite: flag(args.overwrite, file.overwrite),
         keep_ifiles: args.keep_ifiles.or(file.keep_ifiles),
         keep_for: args.keep_for.or(file.keep_for),
+        max_regenerations: args.max_regenerations.or(file.max_regenerations),
         no_sync: flag(args.no_sync, file.no_sync),
         json: flag(args.json, file.json),
         streaming: None,

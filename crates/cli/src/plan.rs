@@ -90,6 +90,7 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         streaming: None,
         reduce_again: None,
         keep_seconds,
+        max_regenerations: options.max_regenerations.unwrap_or(api::MAX_REGENERATIONS),
         single: None,
         shipped: Vec::new(),
         // What is printed and removed need not reach the disk.

@@ -74,6 +74,13 @@ impl Ahead {
         gone.into_iter().map(|(_, order)| order.attempt).collect()
     }
 
+    /// Takes out one order; whether it was there.
+    pub fn remove(&mut self, attempt: AttemptKey) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|(_, order)| order.attempt != attempt);
+        self.waiting.len() < before
+    }
+
     /// Whether slots that end what they run find enough to go on with.
     pub fn has_enough(&self) -> bool {
         let waiting = self.waiting.len() as u32;
@@ -154,6 +161,8 @@ mod tests {
         assert!(ahead.has_enough());
         assert_eq!(ahead.places(&BTreeSet::new()), [4]);
         assert_eq!(ahead.remove_job(JobId(2)), [order(2).attempt]);
+        ahead.arrived(now, order(4));
+        assert!(ahead.remove(order(4).attempt) && !ahead.remove(order(4).attempt));
         assert_eq!(ahead.next(), Some(order(1)));
         assert_eq!(ahead.next(), Some(order(3)));
         assert_eq!(ahead.next(), None);

@@ -26,6 +26,8 @@ pub struct Order {
 pub enum Notice {
     /// Attempts of the job stop.
     Stop(JobId),
+    /// One attempt stops.
+    StopAttempt(AttemptKey),
     /// Everything of the job goes.
     Forget(JobId),
     /// The job is over, and its runs on disk stay.

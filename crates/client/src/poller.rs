@@ -270,6 +270,10 @@ impl Poller {
                     self.drop_orders_of(job);
                     self.tell(Notice::Stop(job));
                 }
+                NodeOrder::StopAttempt { attempt } => {
+                    self.drop_order(attempt);
+                    self.tell(Notice::StopAttempt(attempt));
+                }
                 NodeOrder::Forget { job } => {
                     self.drop_orders_of(job);
                     self.tell(Notice::Forget(job));
@@ -298,6 +302,14 @@ impl Poller {
                 // It asked, so its channel is empty; a slot that is gone belongs to a node that ends.
                 let _ = sender.try_send(order);
             }
+        }
+    }
+
+    /// The same of one attempt.
+    fn drop_order(&mut self, attempt: AttemptKey) {
+        if self.ahead.remove(attempt) {
+            let failure = TaskFailure::new(Blame::Cancelled, "it was told to stop before it began");
+            self.end_unbegun(attempt, AttemptOutcome::Failed(failure));
         }
     }
 

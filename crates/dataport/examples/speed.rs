@@ -71,6 +71,7 @@ fn start(node: u32, dir: &Path, keep: bool, bytes: u64) -> Result<Arc<ChunkServe
         disk_dirs: vec![dir],
         slots: 2,
         keep,
+        elsewhere: true,
         cancelled: Arc::new(AtomicBool::new(false)),
     };
     Ok(Arc::new(ChunkServer::start(config)?))

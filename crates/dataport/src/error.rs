@@ -68,6 +68,8 @@ pub enum ScanError {
     UnknownNode { node: NodeId },
     #[error("{node} broke off a scan: {reason}")]
     Failed { node: NodeId, reason: String },
+    #[error("{node} cannot read what it had: {reason}")]
+    Lost { node: NodeId, runs: Vec<RunId>, reason: String },
     #[error("the connection to {node} was cut in the middle of a scan")]
     CutOff { node: NodeId, source: Option<reqwest::Error> },
     #[error("a scan of {node} brought damaged data")]
@@ -95,6 +97,17 @@ impl ScanError {
             message.push_str(&error.to_string());
             cause = error.source();
         }
-        TaskFailure::new(blame, message)
+        TaskFailure { lost_runs: self.lost_runs(), ..TaskFailure::new(blame, message) }
+    }
+
+    /// Runs that are gone or damaged by what this says.
+    fn lost_runs(&self) -> Vec<RunId> {
+        match self {
+            Self::Lost { runs, .. } => runs.clone(),
+            // Lines have checksums of their own: mostly it is the file, which is sent as it is.
+            Self::DamagedRun { run, .. } => vec![*run],
+            Self::Here(error) => error.lost_run().into_iter().collect(),
+            _ => Vec::new(),
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::client::{DataClient, Peer};
 use crate::error::{DataError, ScanError};
-use crate::scan_wire::{Entry, EntryDecoder, EntryKind, RunEnd, RunSources};
+use crate::scan_wire::{Entry, EntryDecoder, EntryKind, LostRuns, RunEnd, RunSources};
 use crate::wire::{BOUND_BYTES_MAX, RUNS_PER_SCAN_MAX, ScanRequest};
 use api::Codec;
 use bytes::Bytes;
@@ -173,6 +173,12 @@ impl Reader {
                 Some(entry) if entry.head.kind == EntryKind::Failed => {
                     let reason = String::from_utf8_lossy(&entry.body).into_owned();
                     return Err(ScanError::Failed { node, reason });
+                }
+                Some(entry) if entry.head.kind == EntryKind::Lost => {
+                    let lost = LostRuns::decode(&entry.body);
+                    let LostRuns { runs, reason } =
+                        lost.map_err(|source| ScanError::Damaged { node, source })?;
+                    return Err(ScanError::Lost { node, runs, reason });
                 }
                 Some(entry) => return Ok(entry),
                 None => match self.next_piece()? {

@@ -6,13 +6,14 @@
 //! very next of its run, and a reader never holds more than one block of a run beyond the current one.
 
 use crate::routes::{Port, Refusal};
-use crate::scan_wire::{ENTRY_HEAD_BYTES, EntryHead, EntryKind, REASON_BYTES_MAX, RunEnd, encode_sources};
+use crate::scan_wire::{
+    ENTRY_HEAD_BYTES, EntryHead, EntryKind, LostRuns, REASON_BYTES_MAX, RunEnd, encode_sources,
+};
 use crate::wire::ScanRequest;
 use axum::body::Body;
 use bytes::Bytes;
 use chunkserver::{BlockScan, ChunkServer, ChunkServerError, FirstRecord};
 use ids::RunId;
-use ifile::FormatError;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -36,11 +37,17 @@ pub(crate) async fn stream(
 ) -> Result<Body, Refusal> {
     let permit = Arc::clone(&port.scans).try_acquire_owned().map_err(|_| Refusal::Busy)?;
     let (sender, mut batches): (_, Receiver<VecDeque<Bytes>>) = channel(BATCHES_MAX);
-    let opened = tokio::task::spawn_blocking(move || open_runs(&server, &request)).await;
-    let runs = opened.map_err(|_| Refusal::Thread)??;
+    let opening = Arc::clone(&server);
+    let opened = tokio::task::spawn_blocking(move || open_runs(&opening, &request)).await;
+    let runs = opened.map_err(|_| Refusal::Thread)?;
+    if let Err(error) = &runs
+        && error.lost_run().is_none()
+    {
+        return Err(runs.err().map_or(Refusal::Thread, Refusal::Scan));
+    }
     tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        produce(runs, sender);
+        produce(&server, runs, sender);
     });
     // A producer that panicked leaves a stream without an end mark, which the reader takes for cut off.
     let mut batch = VecDeque::new();
@@ -70,8 +77,20 @@ fn open_runs(server: &ChunkServer, request: &ScanRequest) -> Result<Vec<RunScan>
     request.runs.iter().map(open).collect()
 }
 
-/// The reader went away, or the scan failed and the reader was told.
+/// The reader went away.
 struct BrokeOff;
+
+/// Why a stream ends before its end.
+enum Stopped {
+    BrokeOff,
+    At(ChunkServerError),
+}
+
+impl From<BrokeOff> for Stopped {
+    fn from(BrokeOff: BrokeOff) -> Self {
+        Self::BrokeOff
+    }
+}
 
 /// One run of a scan.
 struct RunScan {
@@ -102,7 +121,7 @@ impl RunScan {
         Ok(true)
     }
 
-    fn first_record(&mut self) -> Result<&FirstRecord, FormatError> {
+    fn first_record(&mut self) -> Result<&FirstRecord, ChunkServerError> {
         match &mut self.first_record {
             Some(first) => Ok(first),
             none => Ok(none.insert(self.scan.first_record(&self.block)?)),
@@ -111,7 +130,7 @@ impl RunScan {
 }
 
 /// Whether the last block of run `left` begins before that of run `right`.
-fn begins_first(runs: &mut [RunScan], left: usize, right: usize) -> Result<bool, FormatError> {
+fn begins_first(runs: &mut [RunScan], left: usize, right: usize) -> Result<bool, ChunkServerError> {
     match runs[left].first_key.cmp(&runs[right].first_key) {
         Ordering::Less => Ok(true),
         Ordering::Greater => Ok(false),
@@ -150,27 +169,38 @@ impl Entries {
     }
 
     /// Tells the reader why there is no more.
-    fn fail(&mut self, reason: &str) -> BrokeOff {
-        let mut end = reason.len().min(REASON_BYTES_MAX);
-        while !reason.is_char_boundary(end) {
-            end -= 1;
-        }
-        match self
-            .put(EntryKind::Failed, 0, Bytes::copy_from_slice(&reason.as_bytes()[..end]))
-            .and_then(|()| self.flush())
-        {
-            Ok(()) | Err(BrokeOff) => BrokeOff,
-        }
+    fn fail(&mut self, server: &ChunkServer, error: &ChunkServerError) -> Result<(), BrokeOff> {
+        let reason = error.to_failure().message;
+        let (kind, body) = match error.lost_run() {
+            Some(run) => {
+                let beside = server.unreadable_runs().into_iter().filter(|each| *each != run);
+                let runs = std::iter::once(run).chain(beside).collect();
+                (EntryKind::Lost, LostRuns { runs, reason }.encode())
+            }
+            None => {
+                let end = reason.floor_char_boundary(REASON_BYTES_MAX);
+                (EntryKind::Failed, reason.as_bytes()[..end].to_vec())
+            }
+        };
+        self.put(kind, 0, body.into())?;
+        self.flush()
     }
 }
 
-fn produce(mut runs: Vec<RunScan>, sender: Sender<VecDeque<Bytes>>) {
+fn produce(
+    server: &ChunkServer,
+    runs: Result<Vec<RunScan>, ChunkServerError>,
+    sender: Sender<VecDeque<Bytes>>,
+) {
     let mut entries = Entries { sender, batch: VecDeque::new(), batch_bytes: 0, ordinal: 0 };
-    // Whoever reads has been told, or is gone.
-    let _ = put_all(&mut runs, &mut entries);
+    let done = runs.map_err(Stopped::At).and_then(|mut runs| put_all(&mut runs, &mut entries));
+    // Where the reader is gone, nobody is told.
+    if let Err(Stopped::At(error)) = done {
+        drop(entries.fail(server, &error));
+    }
 }
 
-fn put_all(runs: &mut [RunScan], entries: &mut Entries) -> Result<(), BrokeOff> {
+fn put_all(runs: &mut [RunScan], entries: &mut Entries) -> Result<(), Stopped> {
     for (index, run) in runs.iter().enumerate() {
         let mut body = Vec::new();
         encode_sources(run.scan.run(), &mut body);
@@ -185,7 +215,7 @@ fn put_all(runs: &mut [RunScan], entries: &mut Entries) -> Result<(), BrokeOff> 
         put_next(runs, index, &mut order, entries)?;
     }
     entries.put(EntryKind::End, 0, Bytes::new())?;
-    entries.flush()
+    Ok(entries.flush()?)
 }
 
 /// Puts the next block of a run, and the run where it belongs in the order.
@@ -194,25 +224,18 @@ fn put_next(
     index: usize,
     order: &mut Vec<usize>,
     entries: &mut Entries,
-) -> Result<(), BrokeOff> {
-    let failed = |entries: &mut Entries, run: &RunScan, error: ChunkServerError| {
-        entries.fail(&format!("{}: {}", run.scan.run().id, error.to_failure().message))
-    };
-    match runs[index].advance() {
-        Ok(true) => entries.put(EntryKind::Block, index, runs[index].block.clone())?,
-        Ok(false) => {
-            let end = Bytes::copy_from_slice(&runs[index].sent.encode());
-            return entries.put(EntryKind::RunEnd, index, end);
-        }
-        Err(error) => return Err(failed(entries, &runs[index], error)),
+) -> Result<(), Stopped> {
+    if !runs[index].advance().map_err(Stopped::At)? {
+        let end = Bytes::copy_from_slice(&runs[index].sent.encode());
+        return Ok(entries.put(EntryKind::RunEnd, index, end)?);
     }
+    entries.put(EntryKind::Block, index, runs[index].block.clone())?;
     let (mut low, mut high) = (0, order.len());
     while low < high {
         let middle = low + (high - low) / 2;
-        match begins_first(runs, index, order[middle]) {
-            Ok(true) => low = middle + 1,
-            Ok(false) => high = middle,
-            Err(error) => return Err(entries.fail(&format!("{}: {error}", runs[index].scan.run().id))),
+        match begins_first(runs, index, order[middle]).map_err(Stopped::At)? {
+            true => low = middle + 1,
+            false => high = middle,
         }
     }
     order.insert(low, index);

@@ -11,6 +11,8 @@ pub const ENTRY_HEAD_BYTES: usize = 24;
 const SOURCES_BYTES_MAX: u64 = 256 << 20;
 /// A reason that a server gives for breaking off.
 pub const REASON_BYTES_MAX: usize = 4 << 10;
+/// Runs that one entry names as lost: all that a disk held, mostly.
+const LOST_RUNS_MAX: usize = 4096;
 /// Room that is made for a body before its bytes arrive.
 const RESERVED_BYTES_MAX: usize = 1 << 20;
 const ENTRY_VERSION: u8 = 1;
@@ -30,6 +32,8 @@ pub enum EntryKind {
     End = 4,
     /// The server cannot go on, and says why.
     Failed = 5,
+    /// It cannot, because runs are gone or damaged.
+    Lost = 6,
 }
 
 impl EntryKind {
@@ -40,6 +44,7 @@ impl EntryKind {
             Self::RunEnd => RunEnd::BYTES as u64,
             Self::End => 0,
             Self::Failed => REASON_BYTES_MAX as u64,
+            Self::Lost => LostRuns::BYTES_MAX as u64,
         }
     }
 }
@@ -87,6 +92,7 @@ impl EntryHead {
             3 => EntryKind::RunEnd,
             4 => EntryKind::End,
             5 => EntryKind::Failed,
+            6 => EntryKind::Lost,
             other => {
                 return Err(FormatError::at(
                     0,
@@ -174,6 +180,40 @@ impl RunEnd {
             0 => Ok(end),
             value => Err(fields.problem(Problem::Field { what: "bytes after the end of a run", value })),
         }
+    }
+}
+
+/// Runs that cannot be read, and why the first of them cannot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostRuns {
+    pub runs: Vec<RunId>,
+    pub reason: String,
+}
+
+impl LostRuns {
+    const BYTES_MAX: usize = 4 + 8 * LOST_RUNS_MAX + REASON_BYTES_MAX;
+
+    /// More runs, and more of the reason, than fit are left out.
+    pub fn encode(&self) -> Vec<u8> {
+        let runs = &self.runs[..self.runs.len().min(LOST_RUNS_MAX)];
+        let mut out = (runs.len() as u32).to_le_bytes().to_vec();
+        runs.iter().for_each(|run| out.extend_from_slice(&run.0.to_le_bytes()));
+        out.extend_from_slice(&self.reason.as_bytes()[..self.reason.floor_char_boundary(REASON_BYTES_MAX)]);
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let mut fields = FieldReader::new(bytes);
+        let count = fields.u32()?;
+        if count as usize > LOST_RUNS_MAX {
+            return Err(FormatError::at(
+                0,
+                Problem::Field { what: "number of lost runs", value: count.into() },
+            ));
+        }
+        let runs = (0..count).map(|_| fields.u64().map(RunId)).collect::<Result<_, _>>()?;
+        let reason = fields.take(fields.remaining())?;
+        Ok(Self { runs, reason: String::from_utf8_lossy(reason).into_owned() })
     }
 }
 

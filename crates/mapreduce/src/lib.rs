@@ -28,7 +28,7 @@ mod test_job;
 
 pub use check::{SpecError, check};
 pub use expand::{ExpandError, Place, expand, place, stages};
-pub use losses::Verdict;
+pub use losses::{Gone, Verdict};
 pub use passes::merge_tasks;
 pub use proof::{Finding, IfileProof, Proof, prove};
 pub use results::{AttemptTime, JobResults};

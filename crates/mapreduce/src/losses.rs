@@ -7,9 +7,45 @@
 
 use crate::JobResults;
 use api::DataSum;
-use api::task::{MapAgain, MapResult};
-use ids::{AttemptNumber, ChunkId, IfileIndex, NodeId, TaskIndex};
+use api::task::{MapAgain, MapResult, RunSummary, SealResult};
+use ids::{AttemptNumber, ChunkId, IfileIndex, NodeId, RunId, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Intermediate data that is gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gone {
+    /// With all that lay on it.
+    pub node: Option<NodeId>,
+    pub runs: BTreeSet<RunId>,
+    pub chunks: BTreeSet<ChunkId>,
+}
+
+impl Gone {
+    pub fn node(node: NodeId) -> Self {
+        Self { node: Some(node), ..Self::default() }
+    }
+
+    pub fn runs(runs: &[RunId]) -> Self {
+        Self { runs: runs.iter().copied().collect(), ..Self::default() }
+    }
+
+    pub fn chunks(chunks: &[ChunkId]) -> Self {
+        Self { chunks: chunks.iter().copied().collect(), ..Self::default() }
+    }
+
+    /// Whether a run is gone, as far as its number tells.
+    pub fn takes(&self, run: RunId) -> bool {
+        Some(run.node()) == self.node || self.runs.contains(&run)
+    }
+
+    fn takes_run(&self, run: &RunSummary) -> bool {
+        self.takes(run.run) || run.chunks.iter().any(|chunk| self.chunks.contains(chunk))
+    }
+
+    fn takes_chunk(&self, chunk: ChunkId) -> bool {
+        Some(chunk.node()) == self.node || self.chunks.contains(&chunk)
+    }
+}
 
 /// What a result of a map task is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +62,17 @@ impl JobResults {
     /// Whether anything that the next stages read lies on a node. `sealed`: the maps are over and their chunks are runs,
     /// which may have moved.
     pub fn needs(&self, node: NodeId, sealed: bool) -> bool {
+        self.needs_any(&Gone::node(node), sealed)
+    }
+
+    /// The same of any data.
+    pub fn needs_any(&self, gone: &Gone, sealed: bool) -> bool {
         match sealed {
             true => {
-                let mut there = self.surviving_runs().into_iter().filter(|run| run.run.node() == node);
+                let mut there = self.surviving_runs().into_iter().filter(|run| gone.takes_run(run));
                 there.any(|run| self.is_read(run.ifile))
             }
-            false => self.all_chunks().any(|chunk| chunk.node() == node),
+            false => self.all_chunks().any(|chunk| gone.takes_chunk(chunk)),
         }
     }
 
@@ -50,27 +91,28 @@ impl JobResults {
         committed.chain(standing).map(|commit| commit.chunk)
     }
 
-    /// The data of a node is gone: the map tasks that must run again, for as much as is lost. That is what was in its runs,
-    /// or before there are runs in its chunks, and what was appended on nodes that left before. Reduce tasks that have ended stand,
-    /// and so do the ranges of the plan. None, and nothing forgotten, where nobody needs the node.
-    pub fn lose_node(
+    /// Data is gone: the map tasks that must run again, for as much as is lost. That is what was in the runs that are gone,
+    /// or before there are runs in the chunks, and what was appended on nodes that left before. Reduce tasks that have ended stand,
+    /// and so do the ranges of the plan. None, and nothing forgotten, where nobody needs it.
+    pub fn lose(
         &mut self,
-        node: NodeId,
+        gone: &Gone,
         sealed: bool,
         has_left: impl Fn(NodeId) -> bool,
     ) -> Option<Vec<TaskIndex>> {
-        if !self.needs(node, sealed) {
+        if !self.needs_any(gone, sealed) {
             return None;
         }
+        self.regenerations += 1;
         let in_lost_runs: BTreeSet<ChunkId> = match sealed {
             true => {
-                let lost = self.surviving_runs().into_iter().filter(|run| run.run.node() == node);
+                let lost = self.surviving_runs().into_iter().filter(|run| gone.takes_run(run));
                 lost.flat_map(|run| run.chunks.iter().copied()).collect()
             }
             false => BTreeSet::new(),
         };
         let is_lost = |chunk: ChunkId| {
-            (!sealed && chunk.node() == node) || in_lost_runs.contains(&chunk) || has_left(chunk.node())
+            (!sealed && gone.takes_chunk(chunk)) || in_lost_runs.contains(&chunk) || has_left(chunk.node())
         };
         let mut victims = self.lose_standing(&is_lost);
         victims.extend(self.lose_commits(&is_lost));
@@ -90,7 +132,8 @@ impl JobResults {
         for task in &victims {
             let Some((attempt, map)) = self.maps.remove(task) else { continue };
             let older = self.older.remove(task).unwrap_or_default();
-            let mut again = MapAgain { expected: sums(&map), ..MapAgain::default() };
+            let round = self.regenerations;
+            let mut again = MapAgain { expected: sums(&map), round, ..MapAgain::default() };
             again.standing = map
                 .commits
                 .iter()
@@ -115,6 +158,14 @@ impl JobResults {
             return Verdict::Stale;
         }
         if sums(result) == again.expected { Verdict::Good } else { Verdict::Differs }
+    }
+
+    /// Leaves out of an inventory what nobody committed anything to that counts: attempts that lost, and data that was lost and
+    /// made again elsewhere. What is damaged must not be read for nothing.
+    pub fn retain_committed(&self, seal: &mut SealResult) {
+        let committed: BTreeSet<ChunkId> = self.all_chunks().collect();
+        seal.chunks.retain(|chunk| committed.contains(&chunk.chunk));
+        seal.runs.retain(|run| run.chunks.iter().any(|chunk| committed.contains(chunk)));
     }
 
     /// A map task gave other data than before: nothing stands of it, nor of what was made of it.
@@ -187,7 +238,7 @@ fn sums(map: &MapResult) -> Vec<(IfileIndex, DataSum)> {
 #[cfg(test)]
 mod tests {
     use crate::JobResults;
-    use crate::losses::Verdict;
+    use crate::losses::{Gone, Verdict};
     use crate::test_job::{finish_reduces, map_result, run, seal_of, spec, split, sum};
     use crate::{expand, prove};
     use api::task::{MapResult, MergeResult, ReduceTask, RunSummary, SealResult};
@@ -213,9 +264,12 @@ mod tests {
         results.record(attempt, TaskResult::Seal(seal));
         assert_eq!(results.surviving_runs().len(), 6);
         let nobody = |_| false;
-        assert_eq!(results.lose_node(NodeId(3), false, nobody), None);
+        assert_eq!(results.lose(&Gone::node(NodeId(3)), false, nobody), None);
         assert!(results.seal.is_some());
-        assert_eq!(results.lose_node(NodeId(1), false, nobody), Some(vec![TaskIndex(0), TaskIndex(2)]));
+        assert_eq!(
+            results.lose(&Gone::node(NodeId(1)), false, nobody),
+            Some(vec![TaskIndex(0), TaskIndex(2)])
+        );
         assert!(results.seal.is_none() && results.maps.len() == 1);
     }
 
@@ -243,9 +297,9 @@ mod tests {
         assert!(!results.needs(NodeId(1), true) && results.needs(NodeId(3), true));
         assert!(results.needs(NodeId(1), false) && !results.needs(NodeId(3), false));
         // The node that was emptied goes, and takes nothing with it.
-        assert_eq!(results.lose_node(NodeId(1), true, |_| false), None);
+        assert_eq!(results.lose(&Gone::node(NodeId(1)), true, |_| false), None);
         let left = |node| node == NodeId(1);
-        assert_eq!(results.lose_node(NodeId(3), true, left), Some(vec![TaskIndex(0)]));
+        assert_eq!(results.lose(&Gone::node(NodeId(3)), true, left), Some(vec![TaskIndex(0)]));
         assert!(results.merges.is_empty() && results.maps.contains_key(&TaskIndex(1)));
     }
 
@@ -286,7 +340,7 @@ mod tests {
     fn the_same_data_stands_in_for_what_was_lost() {
         let mut results = reducing();
         let before = results.plan.clone();
-        assert_eq!(results.lose_node(NodeId(1), true, |_| false), Some(vec![TaskIndex(0)]));
+        assert_eq!(results.lose(&Gone::node(NodeId(1)), true, |_| false), Some(vec![TaskIndex(0)]));
         let again = results.again[&TaskIndex(0)].clone();
         assert_eq!(again.ifiles, [IfileIndex(0)]);
         assert_eq!(again.standing, [(AttemptNumber(0), on(2, 1, 1))]);
@@ -321,31 +375,31 @@ mod tests {
         assert_eq!(results.reduces[&TaskIndex(1)], standing[&TaskIndex(1)]);
         assert!(prove(&results, IFILES).agrees(), "{:?}", prove(&results, IFILES).findings);
         // Nobody reads any more what all have read.
-        assert_eq!(results.lose_node(NodeId(2), true, |_| false), None);
+        assert_eq!(results.lose(&Gone::node(NodeId(2)), true, |_| false), None);
         results.keeps_runs = true;
         let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
-        assert_eq!(results.lose_node(NodeId(2), true, |_| false), both);
+        assert_eq!(results.lose(&Gone::node(NodeId(2)), true, |_| false), both);
     }
 
     #[test]
     fn more_is_lost_while_what_was_lost_is_made_again() {
         let mut results = reducing();
-        results.lose_node(NodeId(1), true, |_| false).unwrap();
+        results.lose(&Gone::node(NodeId(1)), true, |_| false).unwrap();
         // Now what stood of the first, and all of the second.
         let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
-        assert_eq!(results.lose_node(NodeId(2), false, |_| false), both);
+        assert_eq!(results.lose(&Gone::node(NodeId(2)), false, |_| false), both);
         for again in results.again.values() {
             assert_eq!((again.ifiles.len(), again.standing.len(), again.expected.len()), (2, 0, 2));
         }
         let late = stand_in(&[on(3, 0, 0)], &[(1, 4)]);
         assert_eq!(results.verdict(TaskIndex(0), &late), Verdict::Stale);
-        assert_eq!(results.lose_node(NodeId(3), false, |_| false), None);
+        assert_eq!(results.lose(&Gone::node(NodeId(3)), false, |_| false), None);
     }
 
     #[test]
     fn other_data_ends_what_stood() {
         let mut results = reducing();
-        results.lose_node(NodeId(1), true, |_| false).unwrap();
+        results.lose(&Gone::node(NodeId(1)), true, |_| false).unwrap();
         results.run_in_full(TaskIndex(0));
         assert!(results.again.is_empty() && results.planned_before.is_empty() && results.reduces.is_empty());
         let other = stand_in(&[on(2, 2, 0), on(2, 3, 1)], &[]);

@@ -31,6 +31,8 @@ pub struct JobResults {
     /// What the plan aimed at; 0 before there is one.
     pub target_bytes: u64,
     pub reduces: BTreeMap<TaskIndex, ReduceResult>,
+    /// How often data was lost and made again.
+    pub regenerations: u32,
     /// The runs are of use when the job is over.
     pub keeps_runs: bool,
     /// Every ended attempt, winners or not.
@@ -83,7 +85,10 @@ impl JobResults {
         let task = attempt.task.task;
         match result {
             TaskResult::Map(result) => self.record_map(task, attempt.attempt, result),
-            TaskResult::Seal(result) => self.add_seal(result),
+            TaskResult::Seal(mut result) => {
+                self.retain_committed(&mut result);
+                self.add_seal(result);
+            }
             TaskResult::Adopt(result) => {
                 let (chunks, runs) = (result.chunks, result.runs);
                 self.add_seal(SealResult { chunks, runs, ..SealResult::default() });

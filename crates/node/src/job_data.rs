@@ -7,6 +7,8 @@ use ids::{AttemptNumber, JobId, NodeId};
 use ifile::KeyShape;
 use reducer::PartPlace;
 use server::JobRun;
+use std::ops::Deref;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Buffers of one attempt besides the merge: input, pipes, output.
@@ -22,6 +24,8 @@ pub(crate) struct JobData {
     node: NodeId,
     /// Attempts that run at once on this node.
     pub slots: u32,
+    /// There are other nodes, which can make data again that the disks here cannot take.
+    elsewhere: bool,
     pub gate: MergeGate,
     /// Which beginning of a stored key decides the group.
     pub key_shape: KeyShape,
@@ -30,15 +34,37 @@ pub(crate) struct JobData {
     chunkserver: Mutex<Option<Arc<ChunkServer>>>,
 }
 
+/// One attempt of a job: what the job has here, and a flag of its own.
+pub(crate) struct AttemptData {
+    job: Arc<JobData>,
+    /// Set when this attempt is to stop, with its job or by itself.
+    pub cancelled: Arc<AtomicBool>,
+}
+
+impl AttemptData {
+    pub fn new(job: Arc<JobData>, cancelled: Arc<AtomicBool>) -> Self {
+        Self { job, cancelled }
+    }
+}
+
+impl Deref for AttemptData {
+    type Target = JobData;
+
+    fn deref(&self) -> &JobData {
+        &self.job
+    }
+}
+
 impl JobData {
-    pub fn new(job: JobId, run: Arc<JobRun>, node: NodeId, slots: u32) -> Self {
+    pub fn new(job: JobId, run: Arc<JobRun>, node: NodeId, slots: u32, elsewhere: bool) -> Self {
         let gate = MergeGate::new(run.spec.layout.sort_share_bytes);
         let key_shape = match keys::groups_by_prefix(&run.spec.keys) {
             true => KeyShape::Prefix,
             false => KeyShape::Whole,
         };
         let (boundaries, chunkserver) = (OnceLock::new(), Mutex::new(None));
-        Self { job, run, node, slots: slots.max(1), gate, key_shape, boundaries, chunkserver }
+        let slots = slots.max(1);
+        Self { job, run, node, slots, elsewhere, gate, key_shape, boundaries, chunkserver }
     }
 
     /// The chunkserver of the job, started when it is first needed.
@@ -57,6 +83,7 @@ impl JobData {
             disk_dirs: self.run.disk_dirs.clone(),
             slots: self.slots,
             keep: spec.keep_ifiles,
+            elsewhere: self.elsewhere,
             cancelled: Arc::clone(&self.run.cancelled),
         };
         let server = Arc::new(ChunkServer::start(config).map_err(|error| error.to_failure())?);

@@ -157,7 +157,8 @@ impl Shared {
             let input_bytes = run.spec.input_bytes();
             self.counters.input_bytes_total.fetch_add(input_bytes, Ordering::Relaxed);
             let (node, slots) = (self.control.node(), self.options.slots);
-            Arc::new(JobData::new(job, Arc::clone(run), node, slots))
+            let elsewhere = self.record_data.get().is_some();
+            Arc::new(JobData::new(job, Arc::clone(run), node, slots, elsewhere))
         });
         Arc::clone(data)
     }

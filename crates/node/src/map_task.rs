@@ -2,7 +2,7 @@
 
 use crate::Shared;
 use crate::emit::{AppendEmitter, EncodingEmitter};
-use crate::job_data::JobData;
+use crate::job_data::AttemptData;
 use crate::progress::Counters;
 use crate::slot::SlotState;
 use crate::streaming_env::TaskPlace;
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) fn run(
     shared: &Shared,
     state: &mut SlotState,
-    job: &JobData,
+    job: &AttemptData,
     attempt: AttemptKey,
     task: &MapTask,
 ) -> Result<MapResult, TaskFailure> {
@@ -39,7 +39,7 @@ pub(crate) fn run(
     let mut input = CountedInput {
         reader: TaskInput::open(spec, &task.split, limits)?,
         counters: &shared.counters,
-        cancelled: &job.run.cancelled,
+        cancelled: &job.cancelled,
     };
     let mut presented;
     let records: &mut dyn RecordInput = match shape_for(spec) {
@@ -77,7 +77,7 @@ pub(crate) fn run(
 fn map_to_ifiles(
     shared: &Shared,
     state: &mut SlotState,
-    job: &JobData,
+    job: &AttemptData,
     attempt: AttemptKey,
     task: &MapTask,
     context: &FunctionContext,

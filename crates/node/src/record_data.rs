@@ -1,7 +1,7 @@
 //! Record data of a job that lies on several nodes: appended to and read through their data ports, and ours served
 //! to them.
 
-use crate::job_data::JobData;
+use crate::job_data::{AttemptData, JobData};
 use crate::{Node, Shared};
 use api::TaskFailure;
 use api::control::NodeAddress;
@@ -72,7 +72,7 @@ impl OtherNodes {
     /// The chunks of all nodes as one service for a map attempt.
     pub(crate) fn chunks(
         self,
-        job: &JobData,
+        job: &AttemptData,
         source: Source,
         local: Arc<ChunkServer>,
     ) -> RemoteChunks<'static> {
@@ -84,7 +84,7 @@ impl OtherNodes {
             is_candidate: self.hosts.contains(&self.here),
             peers: self.peers.into_iter().filter(|peer| self.hosts.contains(&peer.node)).collect(),
             slots: job.run.spec.slots,
-            cancelled: Arc::clone(&job.run.cancelled),
+            cancelled: Arc::clone(&job.cancelled),
         };
         RemoteChunks::new(&self.client, &PLACEMENT, options)
     }
@@ -102,7 +102,7 @@ impl OtherNodes {
     /// Opens the runs of a reduce task, here and elsewhere, in the order of the task. Each other node is asked once.
     pub(crate) fn open<'a>(
         &self,
-        job: &JobData,
+        job: &AttemptData,
         task: &ReduceTask,
         here: &'a [Arc<Run>],
         read_ahead_bytes: usize,
@@ -115,7 +115,7 @@ impl OtherNodes {
     /// Opens a range of keys of runs, those that are `here` and those elsewhere, in the order of `runs`.
     pub(crate) fn open_range<'a>(
         &self,
-        job: &JobData,
+        job: &AttemptData,
         runs: &[RunId],
         (lower, upper): (Option<&[u8]>, Option<&[u8]>),
         here: &'a [Arc<Run>],
@@ -135,7 +135,7 @@ impl OtherNodes {
                 lower: lower.map(<[u8]>::to_vec),
                 upper: upper.map(<[u8]>::to_vec),
                 compress: None,
-                cancelled: Arc::clone(&job.run.cancelled),
+                cancelled: Arc::clone(&job.cancelled),
             };
             scans.push(RemoteScan::start(&self.client, peer, options)?);
         }

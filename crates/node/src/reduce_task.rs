@@ -1,7 +1,7 @@
 //! A reduce attempt: cursors -> merge -> groups -> user reduce -> part.
 
 use crate::Shared;
-use crate::job_data::JobData;
+use crate::job_data::{AttemptData, JobData};
 use crate::progress::Counters;
 use crate::record_data::{OtherNodes, RunFailure};
 use crate::shuffle_tasks::{merge_need_bytes, read_ahead_bytes};
@@ -10,7 +10,7 @@ use crate::streaming_env::TaskPlace;
 use crate::work_dir::{WorkDir, function_context};
 use api::task::{ReduceResult, ReduceTask};
 use api::{Blame, Function, JobSpec, TaskFailure};
-use chunkserver::{ChunkServerError, CursorReport, Run, RunCursor};
+use chunkserver::{ChunkServer, ChunkServerError, CursorReport, Run, RunCursor};
 use dataport::AnyRun;
 use faults::{PlantedFault, planted};
 use ids::{AttemptKey, RunId};
@@ -26,7 +26,7 @@ const RECORDS_PER_LOOK: u32 = 4096;
 
 pub(crate) fn run(
     shared: &Shared,
-    job: &JobData,
+    job: &AttemptData,
     attempt: AttemptKey,
     task: &ReduceTask,
 ) -> Result<ReduceResult, TaskFailure> {
@@ -40,22 +40,33 @@ pub(crate) fn run(
     }
     let away_count = task.runs.len() - runs.len();
     let need_bytes = merge_need_bytes(job, &runs) + OtherNodes::need_bytes(job, away_count);
-    let pass = job.gate.enter(need_bytes, &job.run.cancelled)?;
+    let pass = job.gate.enter(need_bytes, &job.cancelled)?;
     let here_bytes = pass.bytes().saturating_sub(OtherNodes::need_bytes(job, away_count));
     let read_ahead = read_ahead_bytes(job, &runs, here_bytes);
-    match others {
+    let reduced = match others {
         Some(others) if away_count > 0 => {
             let cursors = others.open(job, task, &runs, read_ahead);
             reduce(shared, job, attempt, task, cursors, AnyRun::report)
         }
         _ => reduce(shared, job, attempt, task, open(task, &runs, read_ahead), RunCursor::report),
+    };
+    reduced.map_err(|failure| with_lost_beside(failure, &chunkserver))
+}
+
+/// Names all that is gone with a run of this node: a disk that fails takes everything on it.
+pub(crate) fn with_lost_beside(mut failure: TaskFailure, chunkserver: &ChunkServer) -> TaskFailure {
+    if failure.lost_runs.iter().any(|run| chunkserver.run(*run).is_some()) {
+        failure.lost_runs.extend(chunkserver.unreadable_runs());
+        failure.lost_runs.sort_unstable();
+        failure.lost_runs.dedup();
     }
+    failure
 }
 
 /// Runs the reducer over the merge of some runs.
 fn reduce<R: SortedRun<Error: RunFailure>>(
     shared: &Shared,
-    job: &JobData,
+    job: &AttemptData,
     attempt: AttemptKey,
     task: &ReduceTask,
     cursors: Result<Vec<R>, R::Error>,
@@ -67,7 +78,7 @@ fn reduce<R: SortedRun<Error: RunFailure>>(
     let mut input = GroupsInput {
         groups,
         counters: &shared.counters,
-        cancelled: &job.run.cancelled,
+        cancelled: &job.cancelled,
         until_look: RECORDS_PER_LOOK,
         bytes: 0,
     };

@@ -41,6 +41,8 @@ pub struct Remote {
 #[derive(Default)]
 struct Jobs {
     known: BTreeMap<JobId, Known>,
+    /// Attempts in the slots, or on their way there, with the flag that stops each.
+    attempts: BTreeMap<AttemptKey, Arc<AtomicBool>>,
     forgotten: BTreeSet<JobId>,
 }
 
@@ -129,11 +131,25 @@ impl Remote {
         Ok(known)
     }
 
-    /// What attempts of a job share, with its files where they should be.
-    fn ready_run(&self, job: JobId) -> Result<Arc<JobRun>, TaskFailure> {
-        let known = self.known_job(job)?;
-        known.files.bring(&self.link, &self.cache, &known.run.cancelled)?;
-        Ok(known.run)
+    /// What attempts of a job share, with its files where they should be, and a flag for this one.
+    fn ready_run(&self, attempt: AttemptKey) -> Result<Arc<JobRun>, TaskFailure> {
+        let known = self.known_job(attempt.task.job)?;
+        let mut jobs = self.jobs();
+        let cancelled = jobs.attempts.entry(attempt).or_default().clone();
+        if known.run.cancelled.load(Ordering::Relaxed) {
+            cancelled.store(true, Ordering::Relaxed);
+        }
+        drop(jobs);
+        known.files.bring(&self.link, &self.cache, &cancelled)?;
+        Ok(Arc::new(JobRun { cancelled, ..known.run.as_ref().clone() }))
+    }
+
+    /// One attempt stops, which may not have come to its slot yet.
+    fn stop_attempt(&self, attempt: AttemptKey) {
+        let mut jobs = self.jobs();
+        if !jobs.forgotten.contains(&attempt.task.job) {
+            jobs.attempts.entry(attempt).or_default().store(true, Ordering::Relaxed);
+        }
     }
 
     /// A job of one task is all in its order. It is known while it runs, so that it can be told to stop.
@@ -147,7 +163,8 @@ impl Remote {
         };
         let files = Arc::new(JobFiles::new(&task.shipped, &disk_dirs));
         let spec = Arc::clone(&self.single_spec);
-        let run = Arc::new(JobRun { spec, staging: PathBuf::new(), disk_dirs, cancelled: Arc::default() });
+        let cancelled = self.jobs().attempts.entry(attempt).or_default().clone();
+        let run = Arc::new(JobRun { spec, staging: PathBuf::new(), disk_dirs, cancelled });
         self.jobs().known.insert(id, Known { run: Arc::clone(&run), files: Arc::clone(&files) });
         files.put_into_task(&mut task);
         files.bring(&self.link, &self.cache, &run.cancelled).inspect_err(|_| self.forget_single(id))?;
@@ -210,9 +227,12 @@ impl Remote {
     }
 
     fn stop(&self, job: JobId) {
-        if let Some(known) = self.jobs().known.get(&job) {
+        let jobs = self.jobs();
+        if let Some(known) = jobs.known.get(&job) {
             known.run.cancelled.store(true, Ordering::Relaxed);
         }
+        let of_job = jobs.attempts.iter().filter(|(attempt, _)| attempt.task.job == job);
+        of_job.for_each(|(_, cancelled)| cancelled.store(true, Ordering::Relaxed));
     }
 }
 
@@ -224,6 +244,7 @@ impl Control for Remote {
     fn pull(&self, slot: u32, mut finished: Option<Finished>) -> Option<Assignment> {
         loop {
             if let Some(finished) = &finished {
+                self.jobs().attempts.remove(&finished.attempt);
                 self.forget_single(finished.attempt.task.job);
                 if finished.outcome.as_ref().is_err_and(|failure| failure.blame == Blame::Environment) {
                     // If a disk is why, the server knows before it decides where the task goes next.
@@ -231,10 +252,10 @@ impl Control for Remote {
                 }
             }
             let order = self.link.pull(slot, finished.take().map(attempt_end))?;
-            let (attempt, job) = (order.attempt, order.attempt.task.job);
+            let attempt = order.attempt;
             let assignment = match order.task {
                 Task::Run(task) => self.single_run(attempt, task),
-                task => self.ready_run(job).map(|job| Assignment { attempt, task, job }),
+                task => self.ready_run(attempt).map(|job| Assignment { attempt, task, job }),
             };
             match assignment {
                 Ok(assignment) => return Some(assignment),
@@ -265,6 +286,10 @@ impl Control for Remote {
                 self.stop(job);
                 Notice::Stop(job)
             }
+            client::Notice::StopAttempt(attempt) => {
+                self.stop_attempt(attempt);
+                Notice::Stop(attempt.task.job)
+            }
             client::Notice::Forget(job) => {
                 self.is_over(job);
                 Notice::Forget(job)
@@ -292,7 +317,11 @@ impl Control for Remote {
     }
 
     fn forgotten(&self, job: JobId, keep: bool) {
-        let known = self.jobs().known.remove(&job);
+        let mut jobs = self.jobs();
+        let known = jobs.known.remove(&job);
+        // One that was told to stop, and had ended by itself.
+        jobs.attempts.retain(|attempt, _| attempt.task.job != job);
+        drop(jobs);
         if keep {
             self.keep(job, known.is_none_or(|known| known.run.spec.sync));
         }

@@ -1,8 +1,9 @@
 //! Seal and merge attempts: the end of the maps, and extra merge passes.
 
 use crate::Shared;
-use crate::job_data::JobData;
+use crate::job_data::{AttemptData, JobData};
 use crate::record_data::{OtherNodes, RunFailure};
+use crate::reduce_task::with_lost_beside;
 use api::TaskFailure;
 use api::task::{AdoptResult, AdoptTask, MergeResult, MergeTask, SealResult};
 use chunkserver::{MergeFailure, Run};
@@ -23,15 +24,19 @@ pub(crate) fn adopt(job: &JobData, task: &AdoptTask) -> Result<AdoptResult, Task
     job.chunkserver()?.adopt(task).map_err(|error| error.to_failure())
 }
 
-pub(crate) fn merge(shared: &Shared, job: &JobData, task: &MergeTask) -> Result<MergeResult, TaskFailure> {
+pub(crate) fn merge(
+    shared: &Shared,
+    job: &AttemptData,
+    task: &MergeTask,
+) -> Result<MergeResult, TaskFailure> {
     let chunkserver = job.chunkserver()?;
     let others = shared.other_nodes(job.job);
     let is_away = |run: &RunId| others.as_ref().is_some_and(|others| others.is_away(*run));
     let away_count = task.runs.iter().filter(|run| is_away(run)).count();
     let runs: Vec<Arc<Run>> = task.runs.iter().filter_map(|run| chunkserver.run(*run)).collect();
     let need = merge_need_bytes(job, &runs) + OtherNodes::need_bytes(job, away_count);
-    let pass = job.gate.enter(need, &job.run.cancelled)?;
-    match others {
+    let pass = job.gate.enter(need, &job.cancelled)?;
+    let merged = match others {
         // Runs that move here are merged on their way.
         Some(others) if away_count > 0 => {
             let here_bytes = pass.bytes().saturating_sub(OtherNodes::need_bytes(job, away_count));
@@ -48,7 +53,8 @@ pub(crate) fn merge(shared: &Shared, job: &JobData, task: &MergeTask) -> Result<
             let merged = chunkserver.merge_runs(task.ifile, &task.runs, read_ahead_bytes);
             merged.map_err(|error| error.to_failure())
         }
-    }
+    };
+    merged.map_err(|failure| with_lost_beside(failure, &chunkserver))
 }
 
 fn disk_runs(runs: &[Arc<Run>]) -> impl Iterator<Item = &Arc<Run>> {

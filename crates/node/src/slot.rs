@@ -1,13 +1,14 @@
 //! A slot: pull, run, hand in, pull.
 
 use crate::Shared;
-use crate::job_data::JobData;
+use crate::job_data::AttemptData;
 use crate::{commit_task, map_task, reduce_task, run_task, shuffle_tasks};
 use api::{Blame, Task, TaskFailure, TaskResult};
 use iappender::WorkerSlabs;
 use ids::JobId;
 use server::{Assignment, Finished};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What belongs to the slot thread and outlives its attempts.
@@ -39,6 +40,7 @@ fn run(shared: &Shared, state: &mut SlotState, assignment: &Assignment) -> Finis
         return Finished { attempt: assignment.attempt, outcome, started_ns, ended_ns: now_ns() };
     }
     let job = shared.job_data(assignment.attempt.task.job, &assignment.job);
+    let job = AttemptData::new(job, Arc::clone(&assignment.job.cancelled));
     if !matches!(assignment.task, Task::Map(_)) || state.slabs_of != Some(job.job) {
         state.slabs.clear();
         state.slabs_of = Some(job.job);
@@ -60,7 +62,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 fn run_task(
     shared: &Shared,
     state: &mut SlotState,
-    job: &JobData,
+    job: &AttemptData,
     assignment: &Assignment,
 ) -> Result<TaskResult, TaskFailure> {
     let attempt = assignment.attempt;
@@ -71,6 +73,6 @@ fn run_task(
         Task::Merge(task) => shuffle_tasks::merge(shared, job, task).map(TaskResult::Merge),
         Task::Reduce(task) => reduce_task::run(shared, job, attempt, task).map(TaskResult::Reduce),
         Task::Run(task) => run_task::run(shared, assignment, task).map(TaskResult::Run),
-        Task::Commit(task) => commit_task::run(&job.run, task).map(TaskResult::Commit),
+        Task::Commit(task) => commit_task::run(&assignment.job, task).map(TaskResult::Commit),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::Shared;
 use crate::failure::file_failure;
-use crate::job_data::JobData;
+use crate::job_data::{AttemptData, JobData};
 use crate::streaming_env::{self, TaskPlace};
 use api::{Blame, FileLink, Function, JobSpec, TaskFailure};
 use ids::AttemptKey;
@@ -109,7 +109,7 @@ fn readable(spec: &JobSpec) -> Vec<PathBuf> {
 /// What the functions of an attempt get.
 pub(crate) fn function_context(
     shared: &Shared,
-    job: &JobData,
+    job: &AttemptData,
     attempt: AttemptKey,
     place: TaskPlace<'_>,
     work_dir: &WorkDir,
@@ -136,7 +136,7 @@ pub(crate) fn function_context(
         env,
         record_bytes_max: spec.layout.record_bytes_max,
         buffer_bytes: job.buffer_bytes(),
-        cancelled: Arc::clone(&job.run.cancelled),
+        cancelled: Arc::clone(&job.cancelled),
         stderr_log: None,
         reports: Arc::default(),
         sandbox,

@@ -5,13 +5,14 @@ use crate::ServerError;
 use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
 use crate::job::{Loss, RunAgain};
-use crate::messages::Finished;
+use crate::messages::{Finished, Service};
 use api::TaskResult;
 use api::control::{
     AttemptEnd, AttemptOutcome, JobBrief, NODE_NAME_BYTES_MAX, NODE_TEXT_BYTES_MAX, NodeInfo, NodeOrders,
     NodePoll, NodeWelcome, PLACES_MAX, PROTOCOL_VERSION, SLOTS_MAX,
 };
 use ids::{AttemptKey, JobId, NodeId};
+use mapreduce::Gone;
 use metastore::{AttemptState, Change, NodeRow, NodeState, StoreError};
 use scheduler::{Event, Slot};
 
@@ -211,19 +212,25 @@ impl EventLoop {
         }
         let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
         for id in jobs {
-            let (fleet, changes) = (&self.fleet, &mut self.changes);
-            let has_left = |node| !fleet.has(node);
-            let who = (node, gone.info.name.as_str());
-            let lost = self.jobs.get_mut(&id).and_then(|job| job.lose_node(who, has_left, changes));
-            if let Some(Loss::ForGood(stage)) = lost {
-                self.feed(Event::StageRefused { job: id, stage });
-            } else if let Some(Loss::Again(again)) = lost {
-                self.run_again(id, again);
-            }
+            self.data_gone(id, &Gone::node(node), &format!("the node {}", gone.info.name));
         }
         self.feed(Event::NodeLost { node });
         self.let_nodes_rest();
         self.keeper_lost(node, &gone.info.name);
+    }
+
+    /// Data of a job is gone, `with` what; whether the job needed it.
+    pub fn data_gone(&mut self, id: JobId, gone: &Gone, with: &str) -> bool {
+        let (fleet, changes) = (&self.fleet, &mut self.changes);
+        // On one machine there is nobody who could have left.
+        let has_left = |node| self.service == Service::Cluster && !fleet.has(node);
+        let Some(job) = self.jobs.get_mut(&id) else { return false };
+        match job.lose(gone, with, has_left, changes) {
+            None => return false,
+            Some(Loss::ForGood(stage)) => self.feed(Event::StageRefused { job: id, stage }),
+            Some(Loss::Again(again)) => self.run_again(id, again),
+        }
+        true
     }
 
     /// Tasks run again: attempts that work on what is no more are given up.

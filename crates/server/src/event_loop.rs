@@ -13,9 +13,10 @@ use crate::shared::Shared;
 use crate::users::Users;
 use crate::{Roots, ServerError, clock, kept_runs, placements};
 use api::control::{JobOutcome, JobProgress, NodeOrder, StageProgress, SubmittedJob};
-use api::{Boundaries, KeyBytes, TaskResult};
+use api::{Boundaries, KeyBytes, TaskFailure, TaskResult};
 use faults::{CrashPoint, crash_point};
 use ids::{AttemptKey, BoundariesVersion, JobId, StageIndex};
+use mapreduce::Gone;
 use metastore::{AttemptState, CLUSTER_OWNER, Change, JobState, Keep, Metastore, StoreError};
 use scheduler::{Action, Claim, Event, Slot, State, UnixNanos};
 use shipped::Depot;
@@ -360,7 +361,42 @@ impl EventLoop {
             Service::Embedded => Ok(result),
             Service::Cluster => self.fleet.check_homes(&result).map(|()| result),
         });
-        match checked {
+        if let Some((gone, with)) = evidence(&checked) {
+            return self.found_lost(finished, checked, &gone, &with);
+        }
+        self.ended(finished, checked);
+    }
+
+    /// An attempt found that data is gone. Where the job needs it, it is made again, and the attempt did not count.
+    fn found_lost(
+        &mut self,
+        finished: Finished,
+        outcome: Result<TaskResult, TaskFailure>,
+        gone: &Gone,
+        with: &str,
+    ) {
+        let attempt = finished.attempt;
+        let id = attempt.task.job;
+        if !self.data_gone(id, gone, with) {
+            return self.ended(finished, outcome);
+        }
+        self.with_job(id, |job, changes| {
+            job.attempt_ended(
+                &finished,
+                AttemptState::Interrupted,
+                outcome.as_ref().map(Some).map_err(Clone::clone),
+                changes,
+            );
+        });
+        // First its task is let go again, where it was not; then nothing more is expected of it.
+        self.feed(Event::AttemptLost { attempt });
+        self.feed(Event::AttemptFailed { attempt, retryable: true });
+    }
+
+    fn ended(&mut self, finished: Finished, outcome: Result<TaskResult, TaskFailure>) {
+        let attempt = finished.attempt;
+        let Some(job) = self.jobs.get_mut(&attempt.task.job) else { return };
+        match outcome {
             Ok(result) => match job.refuse_stand_in(attempt, &result, &mut self.changes) {
                 None => {
                     self.in_hand = Some((finished, Some(result)));
@@ -687,6 +723,18 @@ impl EventLoop {
             if let Err(error) = job.directories().remove(false) {
                 tracing::warn!(job = %job.id, %error, "cannot remove the files of a job");
             }
+        }
+    }
+}
+
+/// What an attempt found gone, and with what.
+fn evidence(outcome: &Result<TaskResult, TaskFailure>) -> Option<(Gone, String)> {
+    match outcome {
+        Ok(result) => Job::lost_chunks(result),
+        Err(failure) if failure.lost_runs.is_empty() => None,
+        Err(failure) => {
+            let with = format!("{} runs ({})", failure.lost_runs.len(), failure.message);
+            Some((Gone::runs(&failure.lost_runs), with))
         }
     }
 }

@@ -495,12 +495,13 @@ impl Node {
         self.parked.take().map(|(reply, _)| reply)
     }
 
-    /// Takes away attempts: what they work on is no more.
+    /// Takes away attempts, which stop: what they work on is no more.
     pub fn give_up(&mut self, is_stale: impl Fn(&AttemptKey) -> bool) -> Vec<(AttemptKey, u64)> {
         let running = std::mem::take(&mut self.running);
         let (gone, kept) = running.into_iter().partition(|(attempt, _)| is_stale(attempt));
         self.running = kept;
         let gone: BTreeMap<AttemptKey, (u32, u64)> = gone;
+        gone.keys().for_each(|attempt| self.order(NodeOrder::StopAttempt { attempt: *attempt }));
         gone.into_iter().map(|(attempt, (_, started_ns))| (attempt, started_ns)).collect()
     }
 

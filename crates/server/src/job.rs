@@ -9,7 +9,7 @@ use api::control::JobOutcome;
 use api::task::{ChunkSummary, MapResult, MapTask, Part, RunResult, RunSummary};
 use api::{Blame, Boundaries, JobSpec, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, IfileIndex, JobId, NodeId, RunId, StageIndex, TaskIndex, TaskKey};
-use mapreduce::{AttemptTime, ExpandError, JobResults, Place, Proof, Verdict, expand, prove};
+use mapreduce::{AttemptTime, ExpandError, Gone, JobResults, Place, Proof, Verdict, expand, prove};
 use metastore::{AttemptState, Change, DATA_LOST_NOTE, JobState, Keep, ProofRow, STAND_IN_REFUSED_NOTE};
 use scheduler::{FAILURES_MAX, FailureCause, Placement, Standing};
 use shipped::Hold;
@@ -194,11 +194,12 @@ impl Job {
         Ok(placements)
     }
 
-    /// A node is gone with all its data. Where that takes away what a stage before needs, the answer is what follows;
-    /// all that came after a stage that runs again is forgotten.
-    pub fn lose_node(
+    /// Data is gone, `with` what. Where that takes away what a stage before needs, the answer is what follows; all that came
+    /// after a stage that runs again is forgotten.
+    pub fn lose(
         &mut self,
-        (node, name): (NodeId, &str),
+        gone: &Gone,
+        with: &str,
         has_left: impl Fn(NodeId) -> bool,
         changes: &mut Vec<Change>,
     ) -> Option<Loss> {
@@ -209,23 +210,32 @@ impl Job {
         }
         if let Some(source) = self.spec().reduce_again {
             return self
-                .lose_kept_runs(node, name, source)
+                .lose_kept_runs(gone, with, source)
                 .then_some(Loss::ForGood(StageIndex(current as u16)));
         }
         let reduces_done = self.results.reduces.len();
-        let stops = self.readers_of(node);
-        let victims = self.results.lose_node(node, self.is_sealed(), has_left)?;
-        let detail = self.told_of(name, &victims, reduces_done);
+        let stops = self.readers_of(gone);
+        let victims = self.results.lose(gone, self.is_sealed(), has_left)?;
+        let regenerations_max = self.spec().max_regenerations;
+        if self.results.regenerations > regenerations_max {
+            let message = format!(
+                "intermediate data was lost with {with}, and was made again {regenerations_max} times before, which is the most that \
+                 the job allows (--max-regenerations {regenerations_max})"
+            );
+            self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
+            return Some(Loss::ForGood(StageIndex(current as u16)));
+        }
+        let detail = self.told_of(with, &victims, reduces_done);
         changes.push(Change::Note { job: Some(self.id), kind: DATA_LOST_NOTE, detail, now_ns: now_ns() });
         let stands = self.stage_index("reduce").map(|stage| Standing { stage, stops });
         self.reopen_maps(&victims, stands.as_ref(), changes);
         Some(Loss::Again(RunAgain { stage: self.stage_index("map")?, tasks: victims, stands }))
     }
 
-    /// The reduce tasks that read runs on a node.
-    fn readers_of(&self, node: NodeId) -> Vec<TaskIndex> {
+    /// The reduce tasks that read what is gone.
+    fn readers_of(&self, gone: &Gone) -> Vec<TaskIndex> {
         let reads = |task: &Task| match task {
-            Task::Reduce(reduce) => reduce.runs.iter().any(|run| run.node() == node),
+            Task::Reduce(reduce) => reduce.runs.iter().any(|run| gone.takes(*run)),
             _ => false,
         };
         let reduces = self.stage_index("reduce").and_then(|stage| self.stage_tasks(stage));
@@ -233,13 +243,13 @@ impl Job {
         readers.map(|(index, _)| TaskIndex(index as u32)).collect()
     }
 
-    fn told_of(&self, name: &str, victims: &[TaskIndex], reduces_done: usize) -> String {
+    fn told_of(&self, with: &str, victims: &[TaskIndex], reduces_done: usize) -> String {
         let agains = victims.iter().filter_map(|task| self.results.again.get(task));
         let ifiles: BTreeSet<IfileIndex> = agains.flat_map(|again| again.ifiles.iter().copied()).collect();
         let (maps, of_maps) = (victims.len(), self.results.splits.len());
         let (ifiles, of_ifiles) = (ifiles.len(), self.ifile_count());
         format!(
-            "with the node {name}: {maps} of {of_maps} map tasks run again for what they had put into {ifiles} of {of_ifiles} \
+            "with {with}: {maps} of {of_maps} map tasks run again for what they had put into {ifiles} of {of_ifiles} \
              I-files; {reduces_done} reduce tasks that are done stand"
         )
     }
@@ -269,6 +279,14 @@ impl Job {
         }
         let job = self.id;
         changes.push(Change::StageReopened { job, stage, tasks: payloads, stands, now_ns: now_ns() });
+    }
+
+    /// Chunks that an attempt found lost on its node.
+    pub fn lost_chunks(result: &TaskResult) -> Option<(Gone, String)> {
+        let TaskResult::Seal(seal) = result else { return None };
+        let because = seal.lost_because.as_deref().unwrap_or("nobody says why");
+        let with = format!("{} chunks ({because})", seal.lost.len());
+        (!seal.lost.is_empty()).then(|| (Gone::chunks(&seal.lost), with))
     }
 
     /// Whether a map attempt that succeeded may count. One that ran to replace what was lost may not where it replaces too little,
@@ -311,17 +329,20 @@ impl Job {
         Some(Standing { stage, stops: Vec::new() })
     }
 
-    /// Whether a node that is gone had any of what this job reduces again: there are no maps to make it anew.
-    fn lose_kept_runs(&mut self, node: NodeId, name: &str, source: JobId) -> bool {
+    /// Whether any of what this job reduces again is gone: there are no maps to make it anew.
+    fn lose_kept_runs(&mut self, gone: &Gone, with: &str, source: JobId) -> bool {
         let is_needed = match self.is_sealed() {
-            true => self.results.needs(node, true),
-            false => self.results.adopt.iter().flatten().any(|adopt| adopt.node == node),
+            true => self.results.needs_any(gone, true),
+            false => self.results.adopt.iter().flatten().any(|adopt| Some(adopt.node) == gone.node),
         };
         if is_needed {
-            let message = format!(
-                "the node {name}, which has I-files that job {source} kept, is gone: start it again on its disks, then \
-                 reduce job {source} again"
-            );
+            let message = match gone.node {
+                Some(_) => format!(
+                    "{with}, which has I-files that job {source} kept, is gone: start it again on its disks, then reduce job \
+                     {source} again"
+                ),
+                None => format!("I-files that job {source} kept are lost with {with}: run that job again"),
+            };
             self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
         }
         is_needed
@@ -447,6 +468,8 @@ impl Job {
                 changes.extend(map.part.clone().map(|part| Change::Part { attempt, part }));
             }
             TaskResult::Seal(seal) => {
+                let mut seal = seal.clone();
+                self.results.retain_committed(&mut seal);
                 changes.push(Change::Chunks { job, chunks: seal.chunks.clone() });
                 let runs = seal.runs.iter().map(without_weights).collect();
                 changes.push(Change::Runs { job, runs, replaced: Vec::new() });

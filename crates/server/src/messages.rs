@@ -55,8 +55,8 @@ impl ServerOptions {
     }
 }
 
-/// What every attempt of a job shares.
-#[derive(Debug)]
+/// What every attempt of a job shares; on a node of a cluster each has a flag of its own in its copy.
+#[derive(Clone, Debug)]
 pub struct JobRun {
     pub spec: Arc<JobSpec>,
     pub staging: PathBuf,

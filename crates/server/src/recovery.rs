@@ -236,6 +236,7 @@ fn rebuilt(recovered: &RecoveredJob, run: JobRun, commits: WinningCommits) -> Jo
     for row in live_tasks(recovered) {
         if let Task::Map(MapTask { again: Some(again), .. }) = &row.payload {
             job.results.again.insert(row.task.task, again.clone());
+            job.results.regenerations = job.results.regenerations.max(again.round);
         }
     }
     for (attempt, result) in &recovered.results {

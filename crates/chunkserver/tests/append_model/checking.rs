@@ -58,6 +58,7 @@ pub fn check(case: &Case, run: fn(&Case, &dyn ChunkService) -> Outcome) -> Reach
         disk_dirs,
         slots: case.sorters,
         keep: case.keep,
+        elsewhere: false,
         cancelled: Arc::new(AtomicBool::new(false)),
     };
     let server = ChunkServer::start(config).expect("a chunkserver");

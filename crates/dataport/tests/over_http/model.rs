@@ -72,6 +72,7 @@ impl Case {
             disk_dirs: vec![disk_dir],
             slots: 2,
             keep: self.keep,
+            elsewhere: false,
             cancelled: std::sync::Arc::new(AtomicBool::new(false)),
         }
     }

@@ -76,6 +76,7 @@ pub(crate) async fn what_is_done_stands_while_lost_data_is_made_again(store: &Me
     changes.push(Change::Part { attempt: attempt(job, 1, 1, 0), part: part(1) });
     store.apply(&changes).await.unwrap();
     let again = MapAgain {
+        round: 1,
         ifiles: vec![IfileIndex(1)],
         expected: vec![(IfileIndex(1), of(1, 2).sum)],
         standing: vec![(AttemptNumber(0), of(0, 1))],
