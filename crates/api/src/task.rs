@@ -328,6 +328,22 @@ pub struct ReduceTask {
     pub older_attempts: Vec<(IfileIndex, ids::TaskIndex, AttemptNumber)>,
     /// Record bytes expected, by the indexes.
     pub expected_bytes: u64,
+    /// Tell what was read of each source in each chunk ([`ReduceResult::books`]), because the proof did not agree.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub keeps_books: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+/// What was read of a source in a chunk, by a task that keeps books.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SourceBooks {
+    pub chunk: ChunkId,
+    pub source: Source,
+    pub sum: DataSum,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -352,6 +368,9 @@ pub struct ReduceResult {
     /// merging and reducing are one stream.
     #[serde(default)]
     pub opened_ns: Option<u64>,
+    /// Of records that count, with their I-file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub books: Vec<(IfileIndex, SourceBooks)>,
 }
 
 /// A finished part file, still under the name its attempt gave it.

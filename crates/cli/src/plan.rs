@@ -97,8 +97,7 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         sync: !options.no_sync && standard_output.is_none(),
         layout,
     };
-    let (start_dir, json) = (options.start_dir, options.json);
-    let server = options.server;
+    let (start_dir, json, server) = (options.start_dir, options.json, options.server);
     let plan = Plan { spec, splits, state_dir, server, start_dir, json, standard_output, standard_input };
     streaming::complete(options.streaming.as_deref(), plan)
 }

@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! Nothing fires unless the environment names it when the process starts: `SAILFISH_CRASH_AT=NAME[:N]` aborts
-//! the process at the N-th passing of a point, `SAILFISH_PLANT=NAME[:N]` plants one fault at its N-th chance.
+//! the process at the N-th passing of a point, `SAILFISH_PLANT=NAME[:N]` plants one fault at its N-th chance, with `:*` at every one.
 //! A name that does not exist is an error at start-up ([`check_environment`]), so that no test passes by a typo.
 //!
 //! # Deliberately absent
@@ -76,7 +76,7 @@ named! {
 }
 
 named! {
-    /// A fault of the kind the proof exists to find. Each must make the job fail loudly.
+    /// A fault of the kind the proof exists to find. What it spoils is made again; where it strikes every time, the job must fail loudly.
     PlantedFault {
         /// A frame is acknowledged and forgotten.
         FrameDropped = "frame-dropped",
@@ -95,18 +95,24 @@ struct Armed<T> {
     what: Option<T>,
     /// Passings left before it fires.
     countdown: AtomicU64,
+    /// It fires at each.
+    lasts: bool,
 }
 
 fn read<T>(variable: &str, parse: fn(&str) -> Option<T>) -> Result<Armed<T>, String> {
     let Ok(text) = std::env::var(variable) else {
-        return Ok(Armed { what: None, countdown: AtomicU64::new(0) });
+        return Ok(Armed { what: None, countdown: AtomicU64::new(0), lasts: false });
     };
     let (name, count) = match text.split_once(':') {
+        Some((name, "*")) => (name, Some(1)),
         Some((name, count)) => (name, count.parse::<u64>().ok().filter(|count| *count > 0)),
         None => (text.as_str(), Some(1)),
     };
     match (parse(name), count) {
-        (Some(what), Some(count)) => Ok(Armed { what: Some(what), countdown: AtomicU64::new(count) }),
+        (Some(what), Some(count)) => {
+            let (countdown, lasts) = (AtomicU64::new(count), text.ends_with(":*"));
+            Ok(Armed { what: Some(what), countdown, lasts })
+        }
         _ => Err(format!("{variable}={text}: no such name or count")),
     }
 }
@@ -123,7 +129,9 @@ fn armed_fault() -> &'static Result<Armed<PlantedFault>, String> {
 
 fn fires<T: PartialEq>(armed: &Result<Armed<T>, String>, what: T) -> bool {
     match armed {
-        Ok(armed) if armed.what == Some(what) => armed.countdown.fetch_sub(1, Ordering::Relaxed) == 1,
+        Ok(armed) if armed.what == Some(what) => {
+            armed.lasts || armed.countdown.fetch_sub(1, Ordering::Relaxed) == 1
+        }
         _ => false,
     }
 }

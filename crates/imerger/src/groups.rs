@@ -32,6 +32,8 @@ pub struct Groups<R: SortedRun> {
     /// Per run, per row of its source table.
     valid: Vec<Vec<bool>>,
     sums: Vec<DataSum>,
+    /// Per run, per row of its source table; empty where nobody asked for it.
+    row_sums: Vec<Vec<DataSum>>,
     group: GroupKey,
     groups: u64,
     dropped_records: u64,
@@ -72,7 +74,19 @@ impl<R: SortedRun> Groups<R> {
     pub fn new(merge: Merge<R>, valid: Vec<Vec<bool>>) -> Self {
         assert_eq!(merge.runs().len(), valid.len(), "one list of rows for each run");
         let sums = vec![DataSum::default(); valid.len()];
-        Self { merge, valid, sums, group: GroupKey::default(), groups: 0, dropped_records: 0 }
+        let (row_sums, group) = (Vec::new(), GroupKey::default());
+        Self { merge, valid, sums, row_sums, group, groups: 0, dropped_records: 0 }
+    }
+
+    /// Adds up what is put out of each row of the source tables as well ([`Self::row_sums`]).
+    pub fn keeping_books(mut self) -> Self {
+        self.row_sums = self.valid.iter().map(|rows| vec![DataSum::default(); rows.len()]).collect();
+        self
+    }
+
+    /// What was put out so far, per run and row; empty without [`Self::keeping_books`].
+    pub fn row_sums(&self) -> &[Vec<DataSum>] {
+        &self.row_sums
     }
 
     /// The next record that counts, or None at the end.
@@ -84,10 +98,19 @@ impl<R: SortedRun> Groups<R> {
             };
             let row = self.merge.run(index).source_row() as usize;
             if self.valid[index][row] {
+                if !self.row_sums.is_empty() {
+                    self.count_row(index, row);
+                }
                 return Ok(Some(self.count(index)));
             }
             self.dropped_records += 1;
         }
+    }
+
+    #[cold]
+    fn count_row(&mut self, index: usize, row: usize) {
+        let encoded = self.merge.run(index).record().encoded;
+        self.row_sums[index][row].add_record(encoded.len() as u64, record_hash(encoded));
     }
 
     #[inline]

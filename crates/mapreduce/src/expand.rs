@@ -178,6 +178,7 @@ fn reduce_tasks(spec: &JobSpec, results: &JobResults) -> Vec<ReduceTask> {
         valid_attempts: valid_attempts.clone(),
         older_attempts: older_attempts.clone(),
         expected_bytes: range.expected_bytes,
+        keeps_books: false,
     };
     cut(&request).into_iter().enumerate().map(reduce_task).collect()
 }
@@ -221,6 +222,7 @@ fn partition_tasks(count: u32, ifile_count: u32, results: &JobResults) -> Vec<Re
             valid_attempts: valid_attempts.clone(),
             older_attempts: older_attempts.clone(),
             expected_bytes: partition_bytes(runs, partition),
+            keeps_books: false,
         }
     };
     (0..count).map(partition_task).collect()

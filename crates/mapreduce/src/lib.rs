@@ -21,6 +21,7 @@ pub mod layout;
 mod losses;
 mod passes;
 mod proof;
+mod repair;
 mod report;
 mod results;
 #[cfg(test)]
@@ -31,4 +32,5 @@ pub use expand::{ExpandError, Place, expand, place, stages};
 pub use losses::{Gone, Verdict};
 pub use passes::merge_tasks;
 pub use proof::{Finding, IfileProof, Proof, prove};
+pub use repair::Repair;
 pub use results::{AttemptTime, JobResults};

@@ -71,6 +71,7 @@ impl JobResults {
             true => {
                 let mut there = self.surviving_runs().into_iter().filter(|run| gone.takes_run(run));
                 there.any(|run| self.is_read(run.ifile))
+                    || self.all_chunks().any(|chunk| gone.chunks.contains(&chunk))
             }
             false => self.all_chunks().any(|chunk| gone.takes_chunk(chunk)),
         }
@@ -112,7 +113,10 @@ impl JobResults {
             false => BTreeSet::new(),
         };
         let is_lost = |chunk: ChunkId| {
-            (!sealed && gone.takes_chunk(chunk)) || in_lost_runs.contains(&chunk) || has_left(chunk.node())
+            gone.chunks.contains(&chunk)
+                || (!sealed && gone.takes_chunk(chunk))
+                || in_lost_runs.contains(&chunk)
+                || has_left(chunk.node())
         };
         let mut victims = self.lose_standing(&is_lost);
         victims.extend(self.lose_commits(&is_lost));

@@ -37,6 +37,28 @@ pub struct Proof {
     pub findings: Vec<Finding>,
 }
 
+impl Finding {
+    /// Where it is.
+    pub fn ifile(&self) -> IfileIndex {
+        match self {
+            Self::SumsDiffer { ifile, .. }
+            | Self::ChunkForgotten { ifile, .. }
+            | Self::ChunkDiffers { ifile, .. }
+            | Self::ChunkInNoRun { ifile, .. } => *ifile,
+        }
+    }
+
+    /// The chunk that is at fault, where the finding names one.
+    pub fn chunk(&self) -> Option<ChunkId> {
+        match self {
+            Self::SumsDiffer { .. } => None,
+            Self::ChunkForgotten { chunk, .. }
+            | Self::ChunkDiffers { chunk, .. }
+            | Self::ChunkInNoRun { chunk, .. } => Some(*chunk),
+        }
+    }
+}
+
 impl Proof {
     pub fn agrees(&self) -> bool {
         self.findings.is_empty()

@@ -52,4 +52,4 @@ pub use open::Metastore;
 pub use people::{AuditRow, TokenRow, UserRow};
 pub use read::{ChunkRow, PartRow, PlanTaskRow, RunRow, TaskRow};
 pub use recover::{CANCEL_ASKED_NOTE, CLUSTER_OWNER, Recovered, RecoveredJob};
-pub use reopen::{DATA_LOST_NOTE, STAND_IN_REFUSED_NOTE};
+pub use reopen::{DATA_LOST_NOTE, READ_AGAIN_NOTE, STAND_IN_REFUSED_NOTE};

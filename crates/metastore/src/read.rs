@@ -4,7 +4,7 @@
 use crate::change::ProofRow;
 use crate::convert::Reader;
 use crate::database::{Readable, Row};
-use crate::{DATA_LOST_NOTE, Metastore, STAND_IN_REFUSED_NOTE, StoreError};
+use crate::{DATA_LOST_NOTE, Metastore, READ_AGAIN_NOTE, STAND_IN_REFUSED_NOTE, StoreError};
 use api::history::{AttemptRow, AttemptState, EventRow, JobDetails, JobRow, JobState, KeptFiles, StageRow};
 use api::{Boundaries, DataSum, JobReport, JobSpec, KeyBytes, Task};
 use ids::{
@@ -102,10 +102,11 @@ impl Metastore {
 
     /// What was lost of a job's data and what was done about it, as sentences: the first so many.
     pub async fn losses(&self, job: JobId, count_max: u32) -> Result<Vec<String>, StoreError> {
-        let statement = "SELECT detail FROM events WHERE job = $1 AND kind IN ($2, $3) AND detail IS NOT NULL \
-                         ORDER BY event LIMIT $4";
-        let (lost, refused) = (DATA_LOST_NOTE.into(), STAND_IN_REFUSED_NOTE.into());
-        let rows = self.rows(statement, [job.0.into(), lost, refused, count_max.into()]).await?;
+        let statement = "SELECT detail FROM events WHERE job = $1 AND kind IN ($2, $3, $4) AND detail IS NOT NULL \
+                         ORDER BY event LIMIT $5";
+        let [lost, refused, read] =
+            [DATA_LOST_NOTE, STAND_IN_REFUSED_NOTE, READ_AGAIN_NOTE].map(|note| note.into());
+        let rows = self.rows(statement, [job.0.into(), lost, refused, read, count_max.into()]).await?;
         rows.iter().map(|row| self.get(row, "detail")).collect()
     }
 

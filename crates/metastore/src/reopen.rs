@@ -9,6 +9,8 @@ use ids::{JobId, StageIndex, TaskIndex};
 /// The kinds of the events that tell what was lost of a job, and which attempts did not make it again.
 pub const DATA_LOST_NOTE: &str = "data lost";
 pub const STAND_IN_REFUSED_NOTE: &str = "stand-in refused";
+/// And that data was read again because the proof did not agree.
+pub const READ_AGAIN_NOTE: &str = "read again";
 
 /// What belongs to the stages after the one that runs again, but for `$3`. Attempts, plans and events are history and stay.
 const STRIKE_LATER: &[&str] = &[
@@ -45,7 +47,9 @@ pub(crate) async fn stage_reopened(
     for statement in REOPEN {
         db.execute(statement, [job.0.into(), stage.0.into()]).await?;
     }
-    for statement in STRIKE_INVENTORY {
+    // What reduce tasks read once more stays where it is.
+    let reads_again = !tasks.is_empty() && tasks.iter().all(|(_, task)| matches!(task, Task::Reduce(_)));
+    for statement in STRIKE_INVENTORY.iter().filter(|_| !reads_again) {
         db.execute(statement, [job.0.into()]).await?;
     }
     for (index, task) in tasks {
@@ -55,6 +59,10 @@ pub(crate) async fn stage_reopened(
         let [job_value, stage_value, index_value] = key();
         db.execute(statement, [job_value, stage_value, index_value, json(task)?.into()]).await?;
         db.execute("DELETE FROM results WHERE job = $1 AND stage = $2 AND task = $3", key()).await?;
+        db.execute("DELETE FROM parts WHERE job = $1 AND stage = $2 AND task = $3", key()).await?;
+        if reads_again {
+            continue;
+        }
         strike_sources(db, job, *index, task).await?;
     }
     Ok(())

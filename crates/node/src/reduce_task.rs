@@ -8,16 +8,17 @@ use crate::shuffle_tasks::{merge_need_bytes, read_ahead_bytes};
 use crate::slot::now_ns;
 use crate::streaming_env::TaskPlace;
 use crate::work_dir::{WorkDir, function_context};
-use api::task::{ReduceResult, ReduceTask};
-use api::{Blame, Function, JobSpec, TaskFailure};
+use api::task::{ReduceResult, ReduceTask, SourceBooks};
+use api::{Blame, DataSum, Function, JobSpec, TaskFailure};
 use chunkserver::{ChunkServer, ChunkServerError, CursorReport, Run, RunCursor};
 use dataport::AnyRun;
 use faults::{PlantedFault, planted};
-use ids::{AttemptKey, RunId};
+use ids::{AttemptKey, ChunkId, IfileIndex, RunId, Source};
 use ifile::KeyShape;
 use imerger::{Groups, Merge, SortedRun, Winners};
 use keys::KeyDecoder;
 use reducer::{GroupedRecord, GroupedRecords, PartWriter, reduce_function};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -117,6 +118,7 @@ fn reduce<R: SortedRun<Error: RunFailure>>(
         counters: context.reports.counters(),
         status: context.reports.status(),
         opened_ns,
+        books: books(&input.groups),
     })
 }
 
@@ -147,7 +149,20 @@ fn groups<R: SortedRun>(task: &ReduceTask, cursors: Vec<R>) -> Result<Groups<R>,
         }
         valid.push(rows);
     }
-    Ok(Groups::new(Merge::new(cursors)?, valid))
+    let groups = Groups::new(Merge::new(cursors)?, valid);
+    Ok(if task.keeps_books { groups.keeping_books() } else { groups })
+}
+
+/// What was read of each source in each chunk, where the task is to tell.
+fn books<R: SortedRun>(groups: &Groups<R>) -> Vec<(IfileIndex, SourceBooks)> {
+    let mut sums: BTreeMap<(IfileIndex, ChunkId, Source), DataSum> = BTreeMap::new();
+    for (run, rows) in groups.runs().iter().zip(groups.row_sums()) {
+        for (row, sum) in run.sources().iter().zip(rows).filter(|(_, sum)| sum.records > 0) {
+            sums.entry((run.ifile(), row.chunk, row.source)).or_default().add(sum);
+        }
+    }
+    let entry = |((ifile, chunk, source), sum)| (ifile, SourceBooks { chunk, source, sum });
+    sums.into_iter().map(entry).collect()
 }
 
 /// The merge as a reduce function sees it, watched.

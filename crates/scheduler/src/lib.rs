@@ -188,6 +188,16 @@ pub enum Event {
         job: JobId,
         stage: StageIndex,
     },
+    /// The third answer to [`Action::ExpandStage`]: what came before is not as it should be. As [`Event::ResultsLost`] from
+    /// there on.
+    StageSentBack {
+        job: JobId,
+        stage: StageIndex,
+        /// The one that is to run again.
+        to: StageIndex,
+        tasks: Vec<TaskIndex>,
+        stands: Option<Standing>,
+    },
     /// A node is there, before its slots ask. What jobs need is compared with what it has; a node of which this was never
     /// said has everything.
     NodeCame {
@@ -257,6 +267,8 @@ pub struct Standing {
     pub stage: StageIndex,
     /// But not attempts of these: they read what was lost.
     pub stops: Vec<TaskIndex>,
+    /// And these run again though they are done.
+    pub redo: Vec<TaskIndex>,
 }
 
 /// What the server must do.

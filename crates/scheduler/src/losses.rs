@@ -50,6 +50,7 @@ pub(crate) fn on_results_lost(
     for (index, later) in job.stages.iter_mut().enumerate().skip(after) {
         if stands.is_some_and(|stands| usize::from(stands.stage.0) == index) {
             later.let_stand();
+            stands.into_iter().flat_map(|stands| &stands.redo).for_each(|task| later.undo(*task));
             continue;
         }
         let started = later.tasks.iter().map(|task| task.attempts_started).max();

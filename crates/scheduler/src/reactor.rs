@@ -26,6 +26,11 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
             on_stage_expanded(state, outbox, now, job, stage, tasks);
         }
         Event::StageRefused { job, stage } => on_stage_refused(state, outbox, job, stage),
+        Event::StageSentBack { job, stage, to, tasks, stands } => {
+            on_stage_sent_back(state, job, stage);
+            on_results_lost(state, outbox, job, to, &tasks, stands.as_ref());
+            state.claim(job, now);
+        }
         Event::NodeCame { node, memory_bytes, architecture } => {
             state.add_room(node, memory_bytes, architecture);
         }
@@ -105,6 +110,13 @@ fn on_stage_refused(state: &mut State, outbox: &mut impl Outbox, id: JobId, stag
     let Some(job) = state.jobs.get(&id) else { return };
     if matches!(job.phase, Phase::Expanding | Phase::Running) && job.current == stage {
         end_job(state, outbox, id, Action::JobFailed { job: id, because: FailureCause::Stage(stage) });
+    }
+}
+
+fn on_stage_sent_back(state: &mut State, id: JobId, stage: StageIndex) {
+    let Some(job) = state.jobs.get_mut(&id) else { return };
+    if job.phase == Phase::Expanding && job.current == stage {
+        job.phase = Phase::Running;
     }
 }
 

@@ -63,6 +63,13 @@ impl Stage {
         self.tasks.iter_mut().for_each(|task| task.queued = false);
     }
 
+    /// What a task has done does not count.
+    pub fn undo(&mut self, index: TaskIndex) {
+        if let Some(task) = self.tasks.get_mut(index.0 as usize) {
+            self.done -= u32::from(task.winner.take().is_some());
+        }
+    }
+
     /// A task is done in a stage that is not expanded.
     pub fn stand_done(&mut self, index: TaskIndex, winner: AttemptNumber) {
         let place = index.0 as usize;

@@ -16,7 +16,7 @@ use api::control::{JobOutcome, JobProgress, NodeOrder, StageProgress, SubmittedJ
 use api::{Boundaries, KeyBytes, TaskFailure, TaskResult};
 use faults::{CrashPoint, crash_point};
 use ids::{AttemptKey, BoundariesVersion, JobId, StageIndex};
-use mapreduce::Gone;
+use mapreduce::{ExpandError, Gone};
 use metastore::{AttemptState, CLUSTER_OWNER, Change, JobState, Keep, Metastore, StoreError};
 use scheduler::{Action, Claim, Event, Slot, State, UnixNanos};
 use shipped::Depot;
@@ -519,10 +519,20 @@ impl EventLoop {
         if job.stage_names[usize::from(stage.0)] == "merge" {
             job.results.leaving = self.fleet.leaving();
         }
-        Some(match job.expand_stage(stage, &mut self.changes) {
-            Ok(tasks) => Event::StageExpanded { job: id, stage, tasks },
-            Err(_) => Event::StageRefused { job: id, stage },
-        })
+        let error = match job.expand_stage(stage, &mut self.changes) {
+            Ok(tasks) => return Some(Event::StageExpanded { job: id, stage, tasks }),
+            Err(error) => error,
+        };
+        if let ExpandError::Proof(proof) = &error {
+            let (fleet, service) = (&self.fleet, self.service);
+            let has_left = |node| service == Service::Cluster && !fleet.has(node);
+            let repaired = job.repair(proof, stage, has_left, &mut self.changes);
+            if repaired.is_some() {
+                return repaired;
+            }
+        }
+        job.stage_failed(&error, &mut self.changes);
+        Some(Event::StageRefused { job: id, stage })
     }
 
     fn start(&mut self, attempt: AttemptKey, slot: Slot) {
@@ -746,6 +756,7 @@ fn job_of(event: &Event) -> Option<JobId> {
         | Event::JobRecovered { job, .. }
         | Event::StageExpanded { job, .. }
         | Event::StageRefused { job, .. }
+        | Event::StageSentBack { job, .. }
         | Event::ResultsLost { job, .. }
         | Event::JobCancelled { job } => Some(*job),
         Event::AttemptSucceeded { attempt }

@@ -163,15 +163,10 @@ impl Job {
         let name = self.stage_names[usize::from(stage.0)];
         let run = Arc::clone(&self.run);
         let expanded = expand(name, &run.spec, &mut self.results);
+        let tasks = expanded?;
         if name == "commit" {
-            match &expanded {
-                Err(ExpandError::Proof(proof)) => changes.push(self.proofs(proof)),
-                _ => changes.push(self.proofs(&prove(&self.results, self.ifile_count()))),
-            }
+            changes.push(self.proofs(&prove(&self.results, self.ifile_count())));
         }
-        let tasks = expanded.inspect_err(|error| {
-            self.last_failure = Some(TaskFailure::new(Blame::Engine, error.to_string()));
-        })?;
         if name == "reduce" {
             changes.push(Change::Plan {
                 job,
@@ -227,7 +222,7 @@ impl Job {
         }
         let detail = self.told_of(with, &victims, reduces_done);
         changes.push(Change::Note { job: Some(self.id), kind: DATA_LOST_NOTE, detail, now_ns: now_ns() });
-        let stands = self.stage_index("reduce").map(|stage| Standing { stage, stops });
+        let stands = self.stage_index("reduce").map(|stage| Standing { stage, stops, redo: Vec::new() });
         self.reopen_maps(&victims, stands.as_ref(), changes);
         Some(Loss::Again(RunAgain { stage: self.stage_index("map")?, tasks: victims, stands }))
     }
@@ -254,7 +249,7 @@ impl Job {
         )
     }
 
-    fn stage_index(&self, name: &str) -> Option<StageIndex> {
+    pub fn stage_index(&self, name: &str) -> Option<StageIndex> {
         self.stage_names.iter().position(|each| *each == name).map(|index| StageIndex(index as u16))
     }
 
@@ -326,7 +321,7 @@ impl Job {
     fn standing_stage(&self) -> Option<Standing> {
         let stands = !self.results.planned_before.is_empty();
         let stage = stands.then(|| self.stage_index("reduce")).flatten()?;
-        Some(Standing { stage, stops: Vec::new() })
+        Some(Standing { stage, stops: Vec::new(), redo: Vec::new() })
     }
 
     /// Whether any of what this job reduces again is gone: there are no maps to make it anew.
@@ -365,6 +360,14 @@ impl Job {
             _ if self.is_sealed() => self.results.needs(node, true),
             _ => true,
         }
+    }
+
+    /// A stage could not be made: the job fails of it.
+    pub fn stage_failed(&mut self, error: &ExpandError, changes: &mut Vec<Change>) {
+        if let ExpandError::Proof(proof) = error {
+            changes.push(self.proofs(proof));
+        }
+        self.last_failure = Some(TaskFailure::new(Blame::Engine, error.to_string()));
     }
 
     fn ifile_count(&self) -> u32 {

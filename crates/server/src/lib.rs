@@ -38,6 +38,7 @@ mod owner;
 mod placements;
 mod plausible;
 mod recovery;
+mod repair;
 mod requests;
 mod roots;
 mod shared;

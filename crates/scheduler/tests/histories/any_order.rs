@@ -189,7 +189,7 @@ impl Random {
         }
         let (job, stage, tasks) = (task.job, task.stage, vec![task.task]);
         let stops = (0..5).filter(|index| (pick >> index) & 1 == 1).map(TaskIndex).collect();
-        let standing = Standing { stage: StageIndex(stage.0 + 1), stops };
+        let standing = Standing { stage: StageIndex(stage.0 + 1), stops, redo: Vec::new() };
         self.stands = (pick % 5 < 3).then_some(standing);
         self.feed(Event::ResultsLost { job, stage, tasks, stands: self.stands.clone() });
     }

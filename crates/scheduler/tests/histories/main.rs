@@ -523,6 +523,7 @@ fn lost(stops: Option<&[u32]>) -> Event {
     let stands = stops.map(|stops| Standing {
         stage: StageIndex(1),
         stops: stops.iter().copied().map(TaskIndex).collect(),
+        redo: Vec::new(),
     });
     Event::ResultsLost { job: JOB, stage: StageIndex(0), tasks: vec![TaskIndex(1)], stands }
 }
@@ -623,4 +624,33 @@ fn no_priority_starves_another_for_good() {
     assert_eq!(first, Some(4), "beside the urgent one after two levels: {starts:?}");
     let served = starts.iter().filter(|job| **job == patient).count();
     assert!((2..=5).contains(&served), "once in a while: {starts:?}");
+}
+
+#[test]
+fn a_stage_that_cannot_be_made_of_what_is_there_is_sent_back() {
+    let mut world = World::default();
+    let stages = vec!["map", "reduce", "commit"];
+    world.feed(Event::JobSubmitted { job: JOB, claim: Claim::default(), stages, failures_max: FAILURES_MAX });
+    world.feed(expanded(0, 2));
+    (0..2).for_each(|number| world.feed(free(number)));
+    (0..2).for_each(|task| world.feed(succeeded(attempt(0, task, 0))));
+    world.feed(expanded(1, 2));
+    (0..2).for_each(|number| world.feed(free(number)));
+    (0..2).for_each(|task| world.feed(succeeded(attempt(1, task, 0))));
+    world.outbox.clear();
+    // One of the last stage's tasks is to run again, of what the one before it gives anew.
+    let redo = vec![TaskIndex(1)];
+    let stands = Some(Standing { stage: StageIndex(1), stops: Vec::new(), redo });
+    let (stage, to, tasks) = (StageIndex(2), StageIndex(0), vec![TaskIndex(0)]);
+    world.feed(Event::StageSentBack { job: JOB, stage, to, tasks, stands });
+    world.expect(&[Action::TaskRetried { task: attempt(0, 0, 0).task }]);
+    world.feed(free(0));
+    world.expect(&[start(attempt(0, 0, 1), 0)]);
+    world.feed(succeeded(attempt(0, 0, 1)));
+    world.expect(&[Action::TaskDone { attempt: attempt(0, 0, 1) }, expand(1)]);
+    world.feed(expanded(1, 2));
+    (0..2).for_each(|number| world.feed(free(number)));
+    world.expect(&[start(attempt(1, 1, 1), 0)]);
+    world.feed(succeeded(attempt(1, 1, 1)));
+    world.expect(&[Action::TaskDone { attempt: attempt(1, 1, 1) }, expand(2)]);
 }

@@ -1,0 +1,142 @@
+//! What to do where the proof does not agree (design section 3, "Proof"): what is wrong is found, and made again.
+//!
+//! Books that differ name a chunk. Sums that differ name only an I-file: its reduce tasks read it once more and keep books of each
+//! source in each chunk, which either agree now, or name the chunks that hold something else than was committed to them.
+
+use crate::JobResults;
+use crate::losses::Gone;
+use crate::proof::{Finding, Proof};
+use api::DataSum;
+use ids::{ChunkId, IfileIndex, Source, TaskIndex};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What can be done about a proof that does not agree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// These reduce tasks run again and tell what they read.
+    ReadAgain(Vec<TaskIndex>),
+    /// These reduce tasks run again, after these chunks have been made again.
+    MakeAgain { gone: Gone, readers: Vec<TaskIndex> },
+    /// Everything was read again and is as it was committed: only the engine can be at fault.
+    Nothing,
+}
+
+impl JobResults {
+    /// What to do about a proof that does not agree. Where tasks run again, what they had given is forgotten.
+    pub fn repair(&mut self, proof: &Proof) -> Repair {
+        let wrong: BTreeSet<IfileIndex> = proof.findings.iter().map(|finding| finding.ifile()).collect();
+        let readers: Vec<usize> = (0..self.plan.len())
+            .filter(|index| self.plan[*index].ifiles.iter().any(|ifile| wrong.contains(ifile)))
+            .collect();
+        let mut chunks: Vec<ChunkId> = proof.findings.iter().filter_map(Finding::chunk).collect();
+        if chunks.is_empty() && readers.iter().all(|index| self.plan[*index].keeps_books) {
+            chunks = self.differing_chunks(&wrong);
+            if chunks.is_empty() {
+                return Repair::Nothing;
+            }
+        }
+        let mut tasks = Vec::new();
+        for index in readers {
+            let part_index = self.plan[index].part_index;
+            self.plan[index].keeps_books = true;
+            self.reduces.remove(&TaskIndex(part_index));
+            tasks.push(TaskIndex(part_index));
+        }
+        match chunks.is_empty() {
+            true if tasks.is_empty() => Repair::Nothing,
+            true => Repair::ReadAgain(tasks),
+            false => Repair::MakeAgain { gone: Gone::chunks(&chunks), readers: tasks },
+        }
+    }
+
+    /// Chunks from which something else was read than was committed to them.
+    fn differing_chunks(&self, ifiles: &BTreeSet<IfileIndex>) -> Vec<ChunkId> {
+        let mut committed: BTreeMap<(ChunkId, Source), DataSum> = BTreeMap::new();
+        for (map_task, (attempt, map)) in &self.maps {
+            for commit in map.commits.iter().filter(|commit| ifiles.contains(&commit.ifile)) {
+                let attempt = self.attempt_in(*map_task, *attempt, commit.ifile);
+                let source = Source { map_task: *map_task, attempt };
+                committed.entry((commit.chunk, source)).or_default().add(&commit.sum);
+            }
+        }
+        let mut read: BTreeMap<(ChunkId, Source), DataSum> = BTreeMap::new();
+        for (_, books) in
+            self.reduces.values().flat_map(|reduce| &reduce.books).filter(|(ifile, _)| ifiles.contains(ifile))
+        {
+            read.entry((books.chunk, books.source)).or_default().add(&books.sum);
+        }
+        committed.retain(|key, sum| read.get(key) != Some(sum));
+        let chunks: BTreeSet<ChunkId> = committed.keys().map(|(chunk, _)| *chunk).collect();
+        chunks.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Repair;
+    use crate::test_job::{commit, finish_reduces, map_result, seal_of, spec, split, sum};
+    use crate::{Gone, JobResults, expand, prove};
+    use api::task::SourceBooks;
+    use ids::*;
+
+    /// Two maps, two I-files, a reduce task for each that is done.
+    fn reduced() -> JobResults {
+        let mut spec = spec();
+        spec.layout.ifile_count = 2;
+        let mut results = JobResults::new(JobId(7), vec![split(), split()]);
+        for task in 0..2 {
+            let commits = [commit(0, 0, sum(3)), commit(1, 1, sum(4))];
+            results.maps.insert(TaskIndex(task), (AttemptNumber(0), map_result(&commits)));
+        }
+        results.seal = Some(seal_of(&results));
+        expand("reduce", &spec, &mut results).unwrap();
+        finish_reduces(&mut results);
+        assert!(prove(&results, 2).agrees());
+        results
+    }
+
+    /// What the reduce task of I-file 0 read when it kept books: of the first map so many records.
+    fn read_again(results: &mut JobResults, records: u64) {
+        let mut result = crate::test_job::reduce_result(0, &[(0, sum(records + 3))]);
+        for (map_task, records) in [(0, records), (1, 3)] {
+            let source = Source { map_task: TaskIndex(map_task), attempt: AttemptNumber(0) };
+            let books = SourceBooks { chunk: ChunkId(0), source, sum: sum(records) };
+            result.books.push((IfileIndex(0), books));
+        }
+        results.reduces.insert(TaskIndex(0), result);
+    }
+
+    #[test]
+    fn sums_that_differ_are_read_again_and_then_made_again() {
+        let mut results = reduced();
+        results.reduces.get_mut(&TaskIndex(0)).unwrap().merged[0].1 = sum(5);
+        let proof = prove(&results, 2);
+        assert_eq!(results.repair(&proof), Repair::ReadAgain(vec![TaskIndex(0)]));
+        assert_eq!(
+            (results.reduces.len(), results.plan[0].keeps_books, results.plan[1].keeps_books),
+            (1, true, false)
+        );
+        let mut other = results.clone();
+        read_again(&mut results, 2);
+        let proof = prove(&results, 2);
+        let (gone, readers) = (Gone::chunks(&[ChunkId(0)]), vec![TaskIndex(0)]);
+        assert_eq!(results.repair(&proof), Repair::MakeAgain { gone, readers });
+        // The reader was at fault, and is no more.
+        read_again(&mut other, 3);
+        assert!(prove(&other, 2).agrees());
+        // Or it still is.
+        other.reduces.get_mut(&TaskIndex(0)).unwrap().merged[0].1 = sum(5);
+        let proof = prove(&other, 2);
+        assert_eq!(other.repair(&proof), Repair::Nothing);
+    }
+
+    #[test]
+    fn books_that_differ_name_their_chunk() {
+        let mut results = reduced();
+        results.seal.as_mut().unwrap().chunks[1].sources.pop();
+        let proof = prove(&results, 2);
+        let (gone, readers) = (Gone::chunks(&[ChunkId(1)]), vec![TaskIndex(1)]);
+        assert_eq!(results.repair(&proof), Repair::MakeAgain { gone, readers });
+        assert_eq!(results.reduces.len(), 1);
+    }
+}

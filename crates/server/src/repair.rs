@@ -1,0 +1,68 @@
+//! A proof that does not agree: what is wrong is found and made again, before the job fails.
+
+use crate::clock::now_ns;
+use crate::job::{Job, Loss, RunAgain};
+use api::Task;
+use ids::{NodeId, StageIndex, TaskIndex};
+use mapreduce::{Proof, Repair};
+use metastore::{Change, READ_AGAIN_NOTE};
+use scheduler::{Event, Standing};
+
+impl Job {
+    /// What follows from a proof that does not agree, before the stage that would publish the output; None where nothing can be
+    /// done about it.
+    pub fn repair(
+        &mut self,
+        proof: &Proof,
+        stage: StageIndex,
+        has_left: impl Fn(NodeId) -> bool,
+        changes: &mut Vec<Change>,
+    ) -> Option<Event> {
+        let telling = proof.findings.iter().find(|finding| finding.chunk().is_some());
+        let found = telling.or(proof.findings.first()).map(ToString::to_string).unwrap_or_default();
+        let job = self.id;
+        match self.results.repair(proof) {
+            Repair::Nothing => None,
+            Repair::ReadAgain(tasks) => {
+                let detail =
+                    format!("the proof did not agree ({found}): {} reduce tasks run again", tasks.len());
+                changes.push(Change::Note {
+                    job: Some(job),
+                    kind: READ_AGAIN_NOTE,
+                    detail,
+                    now_ns: now_ns(),
+                });
+                let to = self.reopen_reduces(&tasks, changes)?;
+                Some(Event::StageSentBack { job, stage, to, tasks, stands: None })
+            }
+            Repair::MakeAgain { gone, readers } => {
+                let reduce = self.reopen_reduces(&readers, changes)?;
+                let with = format!("what the proof found wrong ({found})");
+                match self.lose(&gone, &with, has_left, changes)? {
+                    Loss::ForGood(_) => Some(Event::StageRefused { job, stage }),
+                    Loss::Again(RunAgain { stage: to, tasks, .. }) => {
+                        let stands = Some(Standing { stage: reduce, stops: Vec::new(), redo: readers });
+                        Some(Event::StageSentBack { job, stage, to, tasks, stands })
+                    }
+                }
+            }
+        }
+    }
+
+    /// These reduce tasks run again as they are planned now.
+    fn reopen_reduces(&mut self, tasks: &[TaskIndex], changes: &mut Vec<Change>) -> Option<StageIndex> {
+        let stage = self.stage_index("reduce")?;
+        let planned = self.tasks.get_mut(usize::from(stage.0))?;
+        let mut payloads = Vec::with_capacity(tasks.len());
+        for index in tasks {
+            let again = self.results.plan.get(index.0 as usize).cloned().map(Task::Reduce);
+            if let Some((place, again)) = planned.get_mut(index.0 as usize).zip(again) {
+                *place = again;
+                payloads.push((*index, place.clone()));
+            }
+        }
+        let job = self.id;
+        changes.push(Change::StageReopened { job, stage, tasks: payloads, stands: None, now_ns: now_ns() });
+        Some(stage)
+    }
+}
