@@ -178,6 +178,11 @@ impl Cluster {
         node.wait().expect_success();
     }
 
+    /// Takes the node out that was started as this one among those that live: the test ends it.
+    pub fn take_node(&mut self, number: usize) -> Running {
+        self.nodes.remove(number)
+    }
+
     /// Waits until the node ends by itself that was started as this one among those that live, the oldest being 0.
     #[track_caller]
     pub fn wait_for_node(&mut self, number: usize) {
