@@ -1,8 +1,10 @@
 //! Each call by which the engine changes its files fails once, and from some call on all do: a small job ends right, or fails
 //! and names the cause; nothing half-written is published, nothing is left, and the next job is none the worse.
 
-use blackbox::{Finished, Running, Sandbox};
+use blackbox::{Cluster, Finished, Running, Sandbox};
 use faults::IoCall;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const FAILED: i32 = 1;
@@ -127,6 +129,7 @@ impl Embedded {
         }
         assert!(was_struck(&finished), "{}", finished.story());
         assert_named(&finished, cause);
+        println!("failed: {}", finished.stderr.trim_end());
         self.collect();
         self.sandbox.assert_nothing_left();
         ends.failed += 1;
@@ -181,4 +184,175 @@ fn slow_calls_change_nothing() {
             job.assert_right();
         }
     }
+}
+
+/// The calls in a log, and how many of each kind there are.
+fn counts(log: &Path) -> BTreeMap<String, u64> {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let mut counts = BTreeMap::new();
+    for kind in text.lines().filter_map(|line| line.split(' ').next()) {
+        *counts.entry(kind.to_string()).or_default() += 1;
+    }
+    counts
+}
+
+/// The numbers of the calls that stand in a log behind its beginning, every so many-th of each kind.
+fn later_calls(
+    before: &BTreeMap<String, u64>,
+    after: &BTreeMap<String, u64>,
+    step: usize,
+) -> Vec<(String, u64)> {
+    let mut calls = Vec::new();
+    for (kind, last) in after {
+        let first = before.get(kind).copied().unwrap_or(0) + 1;
+        calls.extend((first..=*last).step_by(step).map(|number| (kind.clone(), number)));
+    }
+    calls
+}
+
+/// A cluster with a node whose calls fail, and perhaps one that is well.
+struct Struck {
+    cluster: Cluster,
+    expected: Vec<u8>,
+    jobs: u32,
+}
+
+impl Struck {
+    fn new(cluster: Cluster) -> Self {
+        let text = write_input(&cluster.sandbox);
+        Self { cluster, expected: blackbox::sorted_lines(&text), jobs: 0 }
+    }
+
+    fn add_node(&mut self, variable: &str, value: &str) {
+        self.cluster.add_changed_node(|command| {
+            command.env(variable, value);
+        });
+    }
+
+    /// Ends the node that was added last, which may have warned of what happened to it.
+    fn end_node(&mut self, healthy_nodes: usize) -> Finished {
+        let node = self.cluster.take_node(healthy_nodes);
+        node.signal(rustix::process::Signal::TERM);
+        let ended = node.wait();
+        assert!(!ended.stderr.contains("panicked at"), "{}", ended.story());
+        ended
+    }
+
+    /// Runs a job under a name of its own, which ships its program.
+    fn run(&mut self) -> (Finished, PathBuf) {
+        self.jobs += 1;
+        let output = format!("out-{}", self.jobs);
+        self.cluster.sandbox.script("ship/map.sh", &format!("#!/bin/sh\n# {}\nexec cat\n", self.jobs));
+        let args = ["--input", "in", "--partitions", "3", "--mapper", "ship/map.sh", "--keep-for", "0s"];
+        let ran = Running::start(self.cluster.job(&args).args(["--output", &output])).wait();
+        (ran, self.cluster.sandbox.path(&output))
+    }
+
+    /// A job ends right, or says why not and leaves nothing.
+    fn survive(&mut self, cause: &str, ends: &mut Ends) {
+        let (finished, out) = self.run();
+        if finished.status.success() {
+            self.assert_right(&out);
+            ends.right += 1;
+        } else {
+            assert_named(&finished, cause);
+            assert!(!out.exists(), "an output of a failed job:\n{}", finished.story());
+            println!("failed: {}", finished.stderr.trim_end());
+            ends.failed += 1;
+        }
+        let question = "select job from jobs where ended_ns is null or cleaned_ns is null";
+        self.cluster.ask_until(&["state", "--json", question], |rows| rows.trim() == "[]");
+        let entries = std::fs::read_dir(self.cluster.sandbox.path("")).expect("a sandbox can be listed");
+        let names = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+        let staging: Vec<String> = names.filter(|name| name.starts_with(".out-")).collect();
+        assert!(staging.is_empty(), "left behind: {staging:?}");
+    }
+
+    #[track_caller]
+    fn assert_right(&self, out: &Path) {
+        let found = self.cluster.sandbox.concatenated(out);
+        assert!(blackbox::sorted_lines(&found) == self.expected, "{} is wrong", out.display());
+    }
+}
+
+/// A node fails at some of its calls: `ending` stands behind their numbers. Its jobs, and one when it has gone.
+fn survive_a_bad_node(healthy_nodes: u32, fault: &str, ending: &str, step: usize) {
+    let mut struck = Struck::new(Cluster::start(healthy_nodes));
+    let log = struck.cluster.sandbox.path("calls");
+    struck.add_node("SAILFISH_IO_LOG", log.to_str().expect("a sandbox has a plain path"));
+    let before = counts(&log);
+    let mut ends = Ends::default();
+    struck.survive(words(fault), &mut ends);
+    assert_eq!(ends.right, 1);
+    struck.end_node(healthy_nodes as usize);
+    let (mut ends, mut reached) = (Ends::default(), 0);
+    let calls = later_calls(&before, &counts(&log), step);
+    for (call, number) in &calls {
+        let fault_at = format!("{call}:{fault}:{number}{ending}");
+        println!("SAILFISH_IO_FAULT={fault_at} beside {healthy_nodes} nodes");
+        struck.add_node("SAILFISH_IO_FAULT", &fault_at);
+        struck.survive(words(fault), &mut ends);
+        reached += u32::from(was_struck(&struck.end_node(healthy_nodes as usize)));
+    }
+    println!("{fault}{ending} at {} calls of a node ({reached} reached): {ends:?}", calls.len());
+    assert!(reached as usize > calls.len() / 3);
+    struck.cluster.add_node();
+    let (last, out) = struck.run();
+    last.expect_success();
+    struck.assert_right(&out);
+}
+
+#[test]
+fn a_cluster_survives_calls_of_its_only_node_that_fail_once() {
+    survive_a_bad_node(0, "eio", "", 1);
+}
+
+#[test]
+fn a_cluster_survives_a_node_whose_disk_is_full_from_some_call_on() {
+    survive_a_bad_node(1, "enospc", "+", 1);
+    survive_a_bad_node(0, "enospc", "+", 2);
+}
+
+#[test]
+fn slow_calls_of_a_node_change_nothing() {
+    survive_a_bad_node(1, "slow", "", 3);
+    survive_a_bad_node(0, "slow", "+", 8);
+}
+
+/// What a server writes itself beside its store: its locks, what clients ship, the staging directories.
+#[test]
+fn a_server_survives_each_call_that_fails_once_or_does_not_begin() {
+    let log = tempfile::NamedTempFile::new().expect("a temporary file");
+    let path = log.path().to_path_buf();
+    let mut struck = Struck::new(Cluster::start_changed(1, |command| {
+        command.env("SAILFISH_IO_LOG", &path);
+    }));
+    let before = counts(&path);
+    let mut ends = Ends::default();
+    struck.survive("", &mut ends);
+    let after = counts(&path);
+    for (call, number) in later_calls(&BTreeMap::new(), &before, 1) {
+        println!("SAILFISH_IO_FAULT={call}:eio:{number} of a server that begins");
+        let sandbox = Sandbox::new();
+        let mut command = sandbox.sailfish();
+        command.args(["server", "--listen", "127.0.0.1:0", "--state"]).arg(sandbox.path("server-state"));
+        command.env("SAILFISH_IO_FAULT", format!("{call}:eio:{number}"));
+        assert_named(&Running::start(&mut command).wait(), words("eio"));
+    }
+    let later = later_calls(&before, &after, 1);
+    for (call, number) in &later {
+        let fault = format!("{call}:enospc:{number}");
+        println!("SAILFISH_IO_FAULT={fault} of a server");
+        let mut struck = Struck::new(Cluster::start_changed(1, |command| {
+            command.env("SAILFISH_IO_FAULT", &fault);
+        }));
+        struck.survive(words("enospc"), &mut ends);
+        let said = struck.cluster.server().stderr_so_far();
+        assert!(said.contains("gets the planted fault"), "{said}");
+        let (next, out) = struck.run();
+        next.expect_success();
+        struck.assert_right(&out);
+    }
+    println!("enospc at {} calls of a server that serves: {ends:?}", later.len());
+    assert!(later.len() > 4);
 }

@@ -148,6 +148,11 @@ fn layout(ifile_count: u32, chunk_bytes: u64, chunks: u64) -> Layout {
     }
 }
 
+/// In memory where that can be: a read past the page cache waits until what was just written is on the disk.
+fn temporary_directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary directory")
+}
+
 fn server(layout: Layout, codec: Codec, dir: &Path, keep: bool) -> ChunkServer {
     let config = Config {
         job: JOB,
@@ -193,7 +198,7 @@ struct Victim {
 
 impl Victim {
     fn new(codec: Codec) -> Self {
-        let place = tempfile::tempdir().expect("a temporary directory");
+        let place = temporary_directory();
         let server = server(layout(1, 16 << 10, 8), codec, place.path(), true);
         (0..2).for_each(|map_task| append(&server, map_task, 140).expect("memory and disk take it"));
         let sealed = server.seal().expect("sorted");
@@ -234,7 +239,7 @@ impl Victim {
 
     /// What another job reads that reduces the run again.
     fn adopted(&self) -> Result<Content, ChunkServerError> {
-        let place = tempfile::tempdir().expect("a temporary directory");
+        let place = temporary_directory();
         let server = server(layout(1, 16 << 10, 2), Codec::Lz4, place.path(), false);
         let kept = KeptRun {
             run: self.summary.run,
@@ -394,7 +399,7 @@ fn damage_in_place(path: &Path, kind: Damage, random: &mut Random) -> Option<()>
 
 /// Spills chunks, damages one of the files, and has all sorted and read.
 fn spill_damage_and_read(kind: Option<Damage>, random: &mut Random) -> Option<Result<DataSum, String>> {
-    let place = tempfile::tempdir().expect("a temporary directory");
+    let place = temporary_directory();
     let server = server(layout(CROWD, 64 << 10, 3), Codec::Lz4, place.path(), false);
     append(&server, 0, CROWD_RECORDS).expect("disks are well");
     let raw = raw_files(place.path());

@@ -64,8 +64,12 @@ fn publish_directory(job: &JobRun, task: &CommitTask, report: &[u8]) -> Result<C
     if spec.sync
         && let Some(parent) = spec.output.parent()
     {
-        // The output is visible already; an error here must not call a published job failed.
-        let _ = sync_dir(parent);
+        // The output is visible already; an error here must not call a published job failed. But a power cut may take its
+        // name away now, and that is for a person to know.
+        if let Err(failure) = sync_dir(parent) {
+            let output = spec.output.display();
+            tracing::warn!(%output, failure.message, "the output may not survive a power cut");
+        }
     }
     crash_point(CrashPoint::CommitAfterParentSync);
     if replaced {
