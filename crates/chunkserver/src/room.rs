@@ -104,7 +104,7 @@ impl Shared {
             return write_frames(raw.path.clone(), opened, None, Some(&raw), frames);
         }
         let mut first_error = None;
-        for disk in self.disks.starting_with(preferred) {
+        for disk in self.disks.each_twice(preferred) {
             let path = self.disks.raw_path(disk, identity.chunk);
             let created = io_call(IoCall::Create, &path)
                 .and_then(|()| OpenOptions::new().write(true).create(true).truncate(true).open(&path));

@@ -1,20 +1,18 @@
 //! Ten thousand seeded damages to run files and raw chunk files on disk, each read by what reads such files in a job: either
 //! it is found, or what was damaged is read by nobody and all that is read is as it was. `SAILFISH_SEED=N` repeats them.
 
+use crate::job::{Content, JOB, append, layout, merged, server, temporary_directory};
 use api::task::{AdoptTask, KeptRun, RunSummary};
-use api::{Codec, DataSum, Layout};
-use chunkserver::{ChunkServer, ChunkServerError, Config, Run, RunCursor};
-use iappender::{AppendError, IAppender, WorkerSlabs};
-use ids::{AttemptNumber, IfileIndex, JobId, Source, TaskIndex};
-use ifile::{BLOCK_HEADER_BYTES, BlockHeader, KeyShape, RunFile, block, record_hash};
-use imerger::{Merge, SortedRun};
+use api::{Codec, DataSum};
+use chunkserver::{ChunkServer, ChunkServerError, Run};
+use ids::IfileIndex;
+use ifile::{BLOCK_HEADER_BYTES, BlockHeader, KeyShape, RunFile, block};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const IFILE: IfileIndex = IfileIndex(0);
-const JOB: JobId = JobId(1);
 /// Of run files, over all codecs and ways to read.
 const RUN_DAMAGES: u32 = 10_200;
 /// Of raw chunk files; each takes a chunkserver of its own.
@@ -104,20 +102,6 @@ fn print(title: &str, tallies: &BTreeMap<&'static str, Tally>) -> Tally {
     all
 }
 
-/// All that a reader got: its records in their order, and their sum.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Content {
-    records: Vec<(Vec<u8>, u32)>,
-    sum: DataSum,
-}
-
-impl Content {
-    fn add(&mut self, encoded: &[u8], row: u32) {
-        self.sum.add_record(encoded.len() as u64, record_hash(encoded));
-        self.records.push((encoded.to_vec(), row));
-    }
-}
-
 /// The ways in which a run file is read in a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
@@ -132,55 +116,6 @@ enum Reader {
 }
 
 const READERS: [Reader; 4] = [Reader::Merge, Reader::RangeOfMerge, Reader::Scan, Reader::Adopt];
-
-fn layout(ifile_count: u32, chunk_bytes: u64, chunks: u64) -> Layout {
-    Layout {
-        ifile_count,
-        chunk_bytes,
-        frame_bytes: 4 << 10,
-        block_bytes: 1 << 10,
-        record_bytes_max: chunk_bytes,
-        combine_window_bytes: 0,
-        split_bytes: 1 << 20,
-        chunk_share_bytes: chunks * chunk_bytes,
-        sort_share_bytes: chunk_bytes,
-        io_share_bytes: chunk_bytes,
-    }
-}
-
-/// In memory where that can be: a read past the page cache waits until what was just written is on the disk.
-fn temporary_directory() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary directory")
-}
-
-fn server(layout: Layout, codec: Codec, dir: &Path, keep: bool) -> ChunkServer {
-    let config = Config {
-        job: JOB,
-        node: ids::NodeId(0),
-        layout,
-        codec,
-        key_shape: KeyShape::Whole,
-        disk_dirs: vec![dir.to_path_buf()],
-        slots: 1,
-        keep,
-        cancelled: Arc::default(),
-    };
-    ChunkServer::start(config).expect("a chunkserver starts")
-}
-
-/// Appends records as one finished attempt, to the I-files in turn. An error is one of the disks.
-fn append(server: &ChunkServer, map_task: u32, records: u32) -> Result<(), AppendError> {
-    let mut slabs = WorkerSlabs::default();
-    let source = Source { map_task: TaskIndex(map_task), attempt: AttemptNumber(0) };
-    let ifiles = server.layout().ifile_count;
-    let mut appender = IAppender::new(server.service(), &mut slabs, source, KeyShape::Whole, ifiles);
-    for number in 0..records {
-        let key = format!("key-{:08x}", number.wrapping_mul(2_654_435_761) ^ map_task);
-        let value = format!("value {number} of {map_task}, which is as long as others");
-        appender.append(IfileIndex(number % ifiles), key.as_bytes(), value.as_bytes(), key.len())?;
-    }
-    appender.finish().map(drop)
-}
 
 /// A job's chunkserver with two runs of one I-file on disk, the first of which is damaged again and again.
 struct Victim {
@@ -256,21 +191,6 @@ impl Victim {
         let run = server.run(self.summary.run).expect("it was adopted");
         merged(&[&run], None, None)
     }
-}
-
-fn merged(
-    runs: &[&Arc<Run>],
-    lower: Option<&[u8]>,
-    upper: Option<&[u8]>,
-) -> Result<Content, ChunkServerError> {
-    let cursors = runs.iter().map(|run| RunCursor::open(run, lower, upper, READ_AHEAD_BYTES));
-    let mut merge = Merge::new(cursors.collect::<Result<Vec<_>, _>>()?)?;
-    let mut content = Content::default();
-    while let Some(index) = merge.advance()? {
-        let cursor = merge.run(index);
-        content.add(cursor.record().encoded, cursor.source_row());
-    }
-    Ok(content)
 }
 
 fn scanned(server: &ChunkServer, run: &Run) -> Result<Content, ChunkServerError> {
