@@ -48,12 +48,30 @@ impl Cluster {
         Self::start_in(Sandbox::new(), nodes, None, roots)
     }
 
+    /// The same with a change to the command of the server.
+    pub fn start_changed(nodes: u32, change: impl FnOnce(&mut Command)) -> Cluster {
+        let sandbox = Sandbox::new();
+        let mut command = server_command(&sandbox, "127.0.0.1:0", None, &[]);
+        change(&mut command);
+        Self::join_to(sandbox, Running::start(&mut command), nodes, None, Vec::new())
+    }
+
     fn start_in(sandbox: Sandbox, nodes: u32, database: Option<String>, roots: &[&str]) -> Cluster {
         let roots: Vec<PathBuf> = roots.iter().map(|root| sandbox.path(root)).collect();
         for root in &roots {
             std::fs::create_dir_all(root).expect("our own directory takes another");
         }
         let server = serve(&sandbox, "127.0.0.1:0", database.as_deref(), &roots);
+        Self::join_to(sandbox, server, nodes, database, roots)
+    }
+
+    fn join_to(
+        sandbox: Sandbox,
+        server: Running,
+        nodes: u32,
+        database: Option<String>,
+        roots: Vec<PathBuf>,
+    ) -> Cluster {
         server.wait_for_stderr("serving at");
         let told = server.stderr_so_far();
         let url = told.split_whitespace().find(|word| word.starts_with("http://"));
@@ -178,6 +196,11 @@ impl Cluster {
         node.wait().expect_success();
     }
 
+    /// Takes the node out that was started as this one among those that live: the test ends it.
+    pub fn take_node(&mut self, number: usize) -> Running {
+        self.nodes.remove(number)
+    }
+
     /// Waits until the node ends by itself that was started as this one among those that live, the oldest being 0.
     #[track_caller]
     pub fn wait_for_node(&mut self, number: usize) {
@@ -258,6 +281,10 @@ impl Cluster {
 }
 
 fn serve(sandbox: &Sandbox, address: &str, database: Option<&str>, roots: &[PathBuf]) -> Running {
+    Running::start(&mut server_command(sandbox, address, database, roots))
+}
+
+fn server_command(sandbox: &Sandbox, address: &str, database: Option<&str>, roots: &[PathBuf]) -> Command {
     let mut command = sandbox.sailfish();
     command.args(["server", "--listen", address, "--state"]).arg(sandbox.path("server-state"));
     for root in roots {
@@ -266,5 +293,5 @@ fn serve(sandbox: &Sandbox, address: &str, database: Option<&str>, roots: &[Path
     if let Some(database) = database {
         command.args(["--database", database]);
     }
-    Running::start(&mut command)
+    command
 }

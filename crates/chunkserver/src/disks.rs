@@ -39,6 +39,11 @@ impl Disks {
         order.into_iter().map(|disk| DiskIndex(disk as u16))
     }
 
+    /// The same, and once more where all have failed: an error that does not come again costs the job nothing.
+    pub fn each_twice(&self, preferred: DiskIndex) -> impl Iterator<Item = DiskIndex> + use<> {
+        self.starting_with(preferred).chain(self.starting_with(preferred))
+    }
+
     pub fn run_path(&self, disk: DiskIndex, run: RunId) -> PathBuf {
         self.dirs[disk.0 as usize].join(run_file_name(run))
     }

@@ -6,7 +6,7 @@ use crate::books::{ChunkState, RawFile};
 use crate::error::ChunkServerError;
 use crate::run::{Place, Run};
 use crate::sorting::copy_sorted;
-use faults::{CrashPoint, crash_point};
+use faults::{CrashPoint, IoCall, crash_point, io_call};
 use iappender::AppendFrame;
 use ids::{ChunkId, DiskIndex, RunId};
 use ifile::raw_chunk::{RawChunkIdentity, encode_trailer};
@@ -99,13 +99,15 @@ impl Shared {
         frames: &[AppendFrame],
     ) -> Result<RawFile, ChunkServerError> {
         if let Some(raw) = earlier {
-            let opened = OpenOptions::new().append(true).open(&raw.path);
+            let opened = io_call(IoCall::Create, &raw.path)
+                .and_then(|()| OpenOptions::new().append(true).open(&raw.path));
             return write_frames(raw.path.clone(), opened, None, Some(&raw), frames);
         }
         let mut first_error = None;
-        for disk in self.disks.starting_with(preferred) {
+        for disk in self.disks.each_twice(preferred) {
             let path = self.disks.raw_path(disk, identity.chunk);
-            let created = OpenOptions::new().write(true).create(true).truncate(true).open(&path);
+            let created = io_call(IoCall::Create, &path)
+                .and_then(|()| OpenOptions::new().write(true).create(true).truncate(true).open(&path));
             match write_frames(path.clone(), created, Some(identity), None, frames) {
                 Ok(raw) => return Ok(raw),
                 Err(error) => {
@@ -131,6 +133,7 @@ fn write_frames(
             out.write_all(&identity.encode_header())?;
         }
         let mut bytes = 0;
+        io_call(IoCall::Write, &path)?;
         for frame in frames {
             out.write_all(&frame.header.encode())?;
             out.write_all(&frame.payload)?;
@@ -152,6 +155,7 @@ fn write_frames(
 pub(crate) fn finish_raw_file(chunk: ChunkId, raw: &RawFile) -> Result<(), ChunkServerError> {
     let write = || -> std::io::Result<()> {
         let mut file = OpenOptions::new().append(true).open(&raw.path)?;
+        io_call(IoCall::Write, &raw.path)?;
         file.write_all(&encode_trailer(chunk, raw.frames))
     };
     write().map_err(|source| ChunkServerError::Disk { action: "write", path: raw.path.clone(), source })

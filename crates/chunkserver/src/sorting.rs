@@ -298,7 +298,7 @@ impl Shared {
         let started = Instant::now();
         let identity = RunIdentity { job: self.config.job, run: id, ifile, key_shape: self.config.key_shape };
         let mut first_error = None;
-        for disk in self.disks.starting_with(preferred) {
+        for disk in self.disks.each_twice(preferred) {
             crash_point(CrashPoint::RunBeforeWrite);
             match self.try_write_run(identity, disk, sources, expected_bytes, &fill) {
                 Ok(written) => {

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, bail, ensure};
 use api::InputFile;
+use faults::{IoCall, io_call};
 use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::os::fd::AsFd;
@@ -42,11 +43,12 @@ pub fn take(dir: &Path, bytes_max: Option<u64>) -> anyhow::Result<StandardInput>
         return Ok(StandardInput { input, file: source });
     }
     let where_to = || format!("copying standard input to {}", dir.display());
-    std::fs::create_dir_all(dir).with_context(where_to)?;
+    io_call(IoCall::Create, dir).and_then(|()| std::fs::create_dir_all(dir)).with_context(where_to)?;
     let mut file = tempfile::tempfile_in(dir).with_context(where_to)?;
     // One byte more than may be tells that there are too many.
     let mut source = source.take(bytes_max.map_or(u64::MAX, |bytes| bytes.saturating_add(1)));
-    let copied = std::io::copy(&mut source, &mut file).with_context(where_to)?;
+    let copied = io_call(IoCall::Write, dir).and_then(|()| std::io::copy(&mut source, &mut file));
+    let copied = copied.with_context(where_to)?;
     check_size(copied, bytes_max)?;
     let input = mapper::input::pin_open_file(file.as_fd()).context("reading standard input")?;
     Ok(StandardInput { input, file })

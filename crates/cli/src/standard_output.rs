@@ -4,6 +4,7 @@
 use crate::terminal::is_closed_pipe;
 use anyhow::{Context, bail};
 use api::JobReport;
+use faults::{IoCall, io_call};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -31,7 +32,8 @@ impl PrivateOutput {
     /// Makes one on a disk of the job.
     pub fn create(disk: &Path) -> anyhow::Result<PrivateOutput> {
         let making = || format!("--output -: cannot make a directory in {}", disk.display());
-        std::fs::create_dir_all(disk).with_context(making)?;
+        let made = io_call(IoCall::Create, disk).and_then(|()| std::fs::create_dir_all(disk));
+        made.with_context(making)?;
         for _ in 0..CREATE_TRIES_MAX {
             let dir = tempfile::Builder::new().prefix(DIR_PREFIX).tempdir_in(disk).with_context(making)?;
             if let Some(lock) = locked(dir.path()) {

@@ -2,11 +2,12 @@
 
 use crate::{ALIGNMENT_BYTES, AlignedBuffer, BUFFERS};
 use crossbeam_channel::{Receiver, Sender, bounded};
+use faults::{IoCall, io_call};
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -34,9 +35,15 @@ struct Background {
     thread: JoinHandle<()>,
 }
 
+/// A file with its name, by which planted faults know it.
+struct Named {
+    file: File,
+    path: PathBuf,
+}
+
 /// A new file, written front to back. Small files never start a thread.
 pub struct SequentialWriter {
-    file: Arc<File>,
+    file: Arc<Named>,
     buffer: AlignedBuffer,
     filled: usize,
     /// Offset of the front of the buffer.
@@ -52,6 +59,7 @@ impl SequentialWriter {
     pub fn create(path: &Path, through: Through, buffer_bytes: usize) -> std::io::Result<Self> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o666);
+        io_call(IoCall::Create, path)?;
         let file = match through {
             Through::Direct => match rustix::fs::open(path, flags | OFlags::DIRECT, mode) {
                 Err(rustix::io::Errno::INVAL) => rustix::fs::open(path, flags, mode)?,
@@ -60,7 +68,7 @@ impl SequentialWriter {
             Through::PageCache => rustix::fs::open(path, flags, mode)?,
         };
         Ok(Self {
-            file: Arc::new(File::from(file)),
+            file: Arc::new(Named { file: File::from(file), path: path.to_path_buf() }),
             buffer: AlignedBuffer::new(buffer_bytes),
             filled: 0,
             offset: 0,
@@ -72,7 +80,7 @@ impl SequentialWriter {
 
     /// The file, for hints.
     pub fn file(&self) -> &File {
-        &self.file
+        &self.file.file
     }
 
     /// Bytes taken so far.
@@ -98,9 +106,12 @@ impl SequentialWriter {
             outcome?;
         }
         write_out(&self.file, &last)?;
-        self.file.set_len(written_bytes)?;
+        let Named { file, path } = &*self.file;
+        io_call(IoCall::Write, path)?;
+        file.set_len(written_bytes)?;
         if sync {
-            self.file.sync_all()?;
+            io_call(IoCall::Sync, path)?;
+            file.sync_all()?;
         }
         Ok(written_bytes)
     }
@@ -140,7 +151,7 @@ impl SequentialWriter {
 }
 
 impl Background {
-    fn start(file: Arc<File>) -> std::io::Result<Self> {
+    fn start(file: Arc<Named>) -> std::io::Result<Self> {
         let (filled, to_write) = bounded::<Filled>(BUFFERS);
         let (give_back, emptied) = bounded(BUFFERS);
         let write = move || {
@@ -181,7 +192,8 @@ fn after_failure() -> Error {
 }
 
 /// Writes a buffer. Its last bytes may be no whole block; then zeros follow, which the end of the file cuts off.
-fn write_out(file: &File, filled: &Filled) -> std::io::Result<()> {
+fn write_out(Named { file, path }: &Named, filled: &Filled) -> std::io::Result<()> {
+    io_call(IoCall::Write, path)?;
     let padded = filled.bytes.next_multiple_of(ALIGNMENT_BYTES);
     match file.write_all_at(&filled.buffer[..padded], filled.offset) {
         // Some file systems take the flag and refuse the write.

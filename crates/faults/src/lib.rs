@@ -1,19 +1,23 @@
 //! # What it does
-//! Named crash points and planted faults: the one list that tests, the simulator and the fault drill use.
+//! Named crash points, planted faults, and faults of input and output: the one list that tests, the simulator and the
+//! fault drill use.
 //!
 //! # Where it sits
 //! Below every crate that touches a disk, the store or a chunk.
 //!
 //! # Invariants
 //! Nothing fires unless the environment names it when the process starts: `SAILFISH_CRASH_AT=NAME[:N]` aborts
-//! the process at the N-th passing of a point, `SAILFISH_PLANT=NAME[:N]` plants one fault at its N-th chance, with `:*` at every one.
+//! the process at the N-th passing of a point, `SAILFISH_PLANT=NAME[:N]` plants one fault at its N-th chance, with `:*` at every one,
+//! `SAILFISH_IO_FAULT=CALL:FAULT:N` makes the N-th call of a kind (create, write, sync, rename) fail or take long ([`io_call`]).
+//! Where nothing is named, a passing is one load.
 //! A name that does not exist is an error at start-up ([`check_environment`]), so that no test passes by a typo.
 //!
 //! # Deliberately absent
-//! No randomness, no clock: which passing fires is counted.
+//! No randomness, no clock: which passing fires is counted. No files: the engine makes its calls itself.
 //!
 //! # How it is tested
-//! The black-box tests walk [`CrashPoint::ALL`] and [`PlantedFault::ALL`].
+//! The black-box tests walk [`CrashPoint::ALL`] and [`PlantedFault::ALL`], and every call
+//! of a small job.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -91,6 +95,10 @@ named! {
     }
 }
 
+mod io_calls;
+
+pub use io_calls::{IoCall, IoFault, io_call};
+
 struct Armed<T> {
     what: Option<T>,
     /// Passings left before it fires.
@@ -136,7 +144,7 @@ fn fires<T: PartialEq>(armed: &Result<Armed<T>, String>, what: T) -> bool {
     }
 }
 
-/// Checks the two environment variables; call once at start-up. The error names the variable.
+/// Checks the environment variables; call once at start-up. The error names the variable.
 pub fn check_environment() -> Result<(), String> {
     if let Err(message) = armed_crash() {
         return Err(message.clone());
@@ -144,7 +152,7 @@ pub fn check_environment() -> Result<(), String> {
     if let Err(message) = armed_fault() {
         return Err(message.clone());
     }
-    Ok(())
+    io_calls::check_environment()
 }
 
 /// Passes a crash point: aborts the process where the environment says so.

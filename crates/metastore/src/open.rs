@@ -5,6 +5,7 @@ use crate::database::Connection;
 use crate::error::{BUSY_SECONDS_MAX, StoreError};
 use crate::sqlite;
 use crate::writer::Writer;
+use faults::{IoCall, io_call};
 use sqlx::migrate::Migrator;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
@@ -109,7 +110,8 @@ impl Metastore {
             path: state_dir.to_path_buf(),
             reason: error.to_string(),
         };
-        std::fs::create_dir_all(state_dir).map_err(unwritable)?;
+        let asked = io_call(IoCall::Create, state_dir);
+        asked.and_then(|()| std::fs::create_dir_all(state_dir)).map_err(unwritable)?;
         let lock = File::options()
             .create(true)
             .truncate(false)

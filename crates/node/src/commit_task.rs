@@ -4,7 +4,7 @@
 use crate::failure::file_failure;
 use api::task::{CommitResult, CommitTask, Part};
 use api::{Blame, JobSpec, TaskFailure, is_object_url};
-use faults::{CrashPoint, crash_point};
+use faults::{CrashPoint, IoCall, crash_point, io_call};
 use objects::ObjectUrl;
 use objects::staging::Publication;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -64,8 +64,12 @@ fn publish_directory(job: &JobRun, task: &CommitTask, report: &[u8]) -> Result<C
     if spec.sync
         && let Some(parent) = spec.output.parent()
     {
-        // The output is visible already; an error here must not call a published job failed.
-        let _ = sync_dir(parent);
+        // The output is visible already; an error here must not call a published job failed. But a power cut may take its
+        // name away now, and that is for a person to know.
+        if let Err(failure) = sync_dir(parent) {
+            let output = spec.output.display();
+            tracing::warn!(%output, failure.message, "the output may not survive a power cut");
+        }
     }
     crash_point(CrashPoint::CommitAfterParentSync);
     if replaced {
@@ -79,7 +83,7 @@ fn publish_directory(job: &JobRun, task: &CommitTask, report: &[u8]) -> Result<C
 fn name_part(staging: &Path, part: &Part) -> Result<(), TaskFailure> {
     let from = staging.join(&part.attempt_name);
     let to = staging.join(&part.name);
-    match std::fs::rename(&from, &to) {
+    match io_call(IoCall::Rename, &from).and_then(|()| std::fs::rename(&from, &to)) {
         Ok(()) => Ok(()),
         // An earlier attempt of the commit came this far.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && to.exists() => Ok(()),
@@ -104,19 +108,29 @@ fn remove_strays(staging: &Path, parts: &[Part]) -> Result<(), TaskFailure> {
 
 fn write_file(path: &Path, bytes: &[u8], sync: bool) -> Result<(), TaskFailure> {
     let write = || -> std::io::Result<()> {
+        io_call(IoCall::Create, path)?;
         let mut file = File::create(path)?;
+        io_call(IoCall::Write, path)?;
         file.write_all(bytes)?;
-        if sync { file.sync_all() } else { Ok(()) }
+        if !sync {
+            return Ok(());
+        }
+        io_call(IoCall::Sync, path)?;
+        file.sync_all()
     };
     write().map_err(|error| file_failure("write", path, error))
 }
 
 fn sync_dir(path: &Path) -> Result<(), TaskFailure> {
-    File::open(path).and_then(|dir| dir.sync_all()).map_err(|error| file_failure("sync", path, error))
+    let asked = io_call(IoCall::Sync, path);
+    let synced = asked.and_then(|()| File::open(path)?.sync_all());
+    synced.map_err(|error| file_failure("sync", path, error))
 }
 
 /// Renames the staging directory to the output; true when an older output was exchanged for it.
 fn publish(spec: &JobSpec, staging: &Path) -> Result<bool, TaskFailure> {
+    io_call(IoCall::Rename, staging)
+        .map_err(|error| file_failure("rename the output to", &spec.output, error))?;
     let renamed = renameat_with(CWD, staging, CWD, &spec.output, RenameFlags::NOREPLACE);
     match renamed {
         Ok(()) => return Ok(false),
@@ -136,7 +150,8 @@ fn publish(spec: &JobSpec, staging: &Path) -> Result<bool, TaskFailure> {
         }
         Err(error) => return Err(file_failure("rename the output to", &spec.output, error)),
     }
-    renameat_with(CWD, staging, CWD, &spec.output, RenameFlags::EXCHANGE)
+    io_call(IoCall::Rename, staging)
+        .and_then(|()| Ok(renameat_with(CWD, staging, CWD, &spec.output, RenameFlags::EXCHANGE)?))
         .map_err(|error| file_failure("exchange the output with", &spec.output, error))?;
     Ok(true)
 }

@@ -5,6 +5,7 @@
 use crate::failure::file_failure;
 use api::TaskFailure;
 use api::machine::{DiskReport, DiskState};
+use faults::{IoCall, io_call};
 use ids::JobId;
 use rustix::fs::Access;
 use rustix::io::Errno;
@@ -43,14 +44,16 @@ impl Disks {
     pub fn open(paths: &[PathBuf], name: &str) -> std::io::Result<Self> {
         let mut disks: Vec<Disk> = Vec::new();
         for path in paths {
-            std::fs::create_dir_all(path).map_err(|error| named(path, error))?;
+            let made = io_call(IoCall::Create, path).and_then(|()| std::fs::create_dir_all(path));
+            made.map_err(|error| named(path, error))?;
             let path = path.canonicalize().map_err(|error| named(path, error))?;
             // The same --disk given twice is one directory.
             if disks.iter().any(|disk| disk.path == path) {
                 continue;
             }
             let lock_path = path.join(format!(".{MARK}{name}{LOCK_SUFFIX}"));
-            let lock = File::create(&lock_path).map_err(|error| named(&lock_path, error))?;
+            let lock = io_call(IoCall::Create, &lock_path).and_then(|()| File::create(&lock_path));
+            let lock = lock.map_err(|error| named(&lock_path, error))?;
             lock.try_lock().map_err(|error| named(&lock_path, error.into()))?;
             sweep(&path, name).map_err(|error| named(&path, error))?;
             disks.push(Disk { path, lock_path, _lock: lock });
@@ -83,7 +86,7 @@ impl Disks {
         let mut failure = None;
         let mut made = 0;
         for dir in &dirs {
-            match std::fs::create_dir(dir) {
+            match io_call(IoCall::Create, dir).and_then(|()| std::fs::create_dir(dir)) {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                     failure = Some(file_failure("create", dir, error));
                 }

@@ -3,6 +3,7 @@
 
 use crate::disks::{Disks, named, remove_tree};
 use api::kept::KeptDir;
+use faults::{IoCall, io_call};
 use ids::{DiskIndex, JobId};
 use std::fs::File;
 use std::io::ErrorKind;
@@ -22,9 +23,10 @@ impl Disks {
             let path = parent.join(KeptDir::name_of(self.name(), job, disk));
             if dir.is_dir() {
                 strip(dir, sync).map_err(|error| named(dir, error))?;
-                std::fs::rename(dir, &path).map_err(|error| named(dir, error))?;
+                let renamed = io_call(IoCall::Rename, dir).and_then(|()| std::fs::rename(dir, &path));
+                renamed.map_err(|error| named(dir, error))?;
                 if sync {
-                    File::open(parent)?.sync_all().map_err(|error| named(parent, error))?;
+                    sync_one(parent).map_err(|error| named(parent, error))?;
                 }
             }
             if path.is_dir() {
@@ -77,13 +79,19 @@ fn strip(dir: &Path, sync: bool) -> std::io::Result<()> {
         } else if path.extension().is_none_or(|extension| extension != RUN_EXTENSION) {
             std::fs::remove_file(&path)?;
         } else if sync {
-            File::open(&path)?.sync_all()?;
+            sync_one(&path)?;
         }
     }
     if sync {
-        File::open(dir)?.sync_all()?;
+        sync_one(dir)?;
     }
     Ok(())
+}
+
+/// Brings a file, or the names in a directory, to the disk.
+fn sync_one(path: &Path) -> std::io::Result<()> {
+    io_call(IoCall::Sync, path)?;
+    File::open(path)?.sync_all()
 }
 
 fn bytes_of(dir: &Path) -> std::io::Result<u64> {

@@ -4,6 +4,7 @@ use crate::Shared;
 use crate::failure::file_failure;
 use api::TaskFailure;
 use api::task::{RunResult, RunTask};
+use faults::{IoCall, io_call};
 use ids::AttemptKey;
 use program::{FunctionContext, ProgramSpec};
 use server::Assignment;
@@ -18,7 +19,8 @@ impl TemporaryDir {
     fn create(attempt: AttemptKey) -> Result<Self, TaskFailure> {
         let name = format!("sailfish-{}-job{}-{}", std::process::id(), attempt.task.job, attempt.attempt.0);
         let path = std::env::temp_dir().join(name);
-        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
+        let made = io_call(IoCall::Create, &path)
+            .and_then(|()| std::fs::DirBuilder::new().mode(0o700).create(&path));
         made.map_err(|error| file_failure("create", &path, error))?;
         Ok(Self(path))
     }
@@ -27,7 +29,8 @@ impl TemporaryDir {
     fn link(&self, files: &[PathBuf]) -> Result<PathBuf, TaskFailure> {
         for file in files {
             let link = self.0.join(file.file_name().unwrap_or(file.as_os_str()));
-            symlink(file, &link).map_err(|error| file_failure("link", &link, error))?;
+            let linked = io_call(IoCall::Create, &link).and_then(|()| symlink(file, &link));
+            linked.map_err(|error| file_failure("link", &link, error))?;
         }
         Ok(self.0.clone())
     }

@@ -4,6 +4,7 @@
 use api::task::RunTask;
 use api::{Blame, Function, JobSpec, ShippedFile, TaskFailure};
 use client::{ClientError, NodeLink};
+use faults::{IoCall, io_call};
 use shipped::{Depot, ShippedError};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -137,7 +138,8 @@ fn bring_one(placed: &Placed, link: &NodeLink, cache: &Arc<Depot>) -> Result<(),
     let Placed { file, place, modified } = placed;
     let failed = |source| FetchError::Kept(ShippedError::Io { path: place.clone(), source });
     if let Some(parent) = place.parent() {
-        std::fs::create_dir_all(parent).map_err(failed)?;
+        let made = io_call(IoCall::Create, parent).and_then(|()| std::fs::create_dir_all(parent));
+        made.map_err(failed)?;
     }
     let mut tries = 0;
     loop {

@@ -5,6 +5,7 @@ use crate::failure::file_failure;
 use crate::job_data::{AttemptData, JobData};
 use crate::streaming_env::{self, TaskPlace};
 use api::{Blame, FileLink, Function, JobSpec, TaskFailure};
+use faults::{IoCall, io_call};
 use ids::AttemptKey;
 use program::FunctionContext;
 use std::collections::BTreeSet;
@@ -34,7 +35,8 @@ impl WorkDir {
         for file in &job.run.spec.files {
             let name = file.file_name().unwrap_or(file.as_os_str());
             let link = work_dir.path.join(name);
-            symlink(file, &link).map_err(|error| file_failure("link", &link, error))?;
+            let linked = io_call(IoCall::Create, &link).and_then(|()| symlink(file, &link));
+            linked.map_err(|error| file_failure("link", &link, error))?;
         }
         for link in job.run.spec.streaming.iter().flat_map(|streaming| &streaming.links) {
             work_dir.put(link, functions)?;
@@ -53,9 +55,11 @@ impl WorkDir {
             std::fs::metadata(&link.path).map_err(|error| file_failure("read", &link.path, error))?;
         let executable = metadata.permissions().mode() & 0o111 != 0;
         if executable || metadata.is_dir() || !functions.iter().flatten().any(is_program) {
-            return symlink(&link.path, &place).map_err(|error| file_failure("link", &place, error));
+            let linked = io_call(IoCall::Create, &place).and_then(|()| symlink(&link.path, &place));
+            return linked.map_err(|error| file_failure("link", &place, error));
         }
-        std::fs::copy(&link.path, &place).map_err(|error| file_failure("copy", &link.path, error))?;
+        let copied = io_call(IoCall::Write, &place).and_then(|()| std::fs::copy(&link.path, &place));
+        copied.map_err(|error| file_failure("copy", &link.path, error))?;
         std::fs::set_permissions(&place, Permissions::from_mode(0o755))
             .map_err(|error| file_failure("make executable", &place, error))
     }
@@ -79,7 +83,7 @@ fn create_on_one_of(disk_dirs: &[PathBuf], name: &str) -> Result<PathBuf, TaskFa
     let mut first_failure = None;
     for dir in disk_dirs {
         let path = dir.join(name);
-        match std::fs::create_dir_all(&path) {
+        match io_call(IoCall::Create, &path).and_then(|()| std::fs::create_dir_all(&path)) {
             Ok(()) => return Ok(path),
             Err(error) => {
                 first_failure = first_failure.or_else(|| Some(file_failure("create", &path, error)))

@@ -2,6 +2,7 @@
 //! its reports are taken.
 
 use crate::reports::{LINE_BYTES_MAX, PREFIX, Reports};
+use faults::{IoCall, io_call};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -101,7 +102,8 @@ impl Log<'_> {
         if self.file.is_none() {
             self.file = open_log(path);
         }
-        let written = self.file.as_mut().is_some_and(|file| file.write_all(logged).is_ok());
+        let asked = io_call(IoCall::Write, path);
+        let written = asked.is_ok() && self.file.as_mut().is_some_and(|file| file.write_all(logged).is_ok());
         if !written || self.room == 0 {
             (self.path, self.file) = (None, None);
         }

@@ -3,12 +3,13 @@
 use api::OutputCodec;
 use bzip2::write::BzEncoder;
 use diskfile::{SequentialWriter, Through};
+use faults::{IoCall, io_call};
 use flate2::write::GzEncoder;
 use liblzma::write::XzEncoder;
 use objects::Upload;
 use std::fs::File;
 use std::io::{BufWriter, IntoInnerError, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Compressed bytes gathered before they go to the file.
 const COMPRESSED_BUFFER_BYTES: usize = 64 << 10;
@@ -27,7 +28,7 @@ enum Target {
     /// To an object store, which lets nobody see it yet.
     Upload(Box<Upload>),
     /// Through the page cache, from the caller's own buffer.
-    PageCache(File),
+    PageCache(File, PathBuf),
     /// Past it, in the background: for what must be on the disk before anybody may see it.
     Durable(SequentialWriter),
 }
@@ -37,7 +38,10 @@ impl PartFile {
     pub(crate) fn create(path: &Path, durable: bool, buffer_bytes: usize) -> std::io::Result<PartFile> {
         let file = match durable {
             true => Target::Durable(SequentialWriter::create(path, Through::Direct, buffer_bytes)?),
-            false => Target::PageCache(File::create(path)?),
+            false => {
+                io_call(IoCall::Create, path)?;
+                Target::PageCache(File::create(path)?, path.to_path_buf())
+            }
         };
         Ok(PartFile { file, bytes: 0, crc32c: 0 })
     }
@@ -51,7 +55,7 @@ impl PartFile {
     pub(crate) fn close(self) -> std::io::Result<()> {
         match self.file {
             Target::Upload(upload) => Ok(upload.finish()?),
-            Target::PageCache(_) => Ok(()),
+            Target::PageCache(..) => Ok(()),
             Target::Durable(file) => file.finish(true).map(drop),
         }
     }
@@ -61,7 +65,10 @@ impl Write for PartFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let written = match &mut self.file {
             Target::Upload(upload) => upload.write(bytes)?,
-            Target::PageCache(file) => file.write(bytes)?,
+            Target::PageCache(file, path) => {
+                io_call(IoCall::Write, path)?;
+                file.write(bytes)?
+            }
             Target::Durable(file) => file.write(bytes)?,
         };
         self.bytes += written as u64;

@@ -3,7 +3,7 @@
 
 use crate::{Roots, ServerError, Service};
 use api::{JobSpec, is_object_url};
-use faults::{CrashPoint, crash_point};
+use faults::{CrashPoint, IoCall, crash_point, io_call};
 use ids::JobId;
 use objects::{ObjectUrl, staging};
 use std::io::ErrorKind;
@@ -122,7 +122,7 @@ impl Directories {
             if let Some(parent) = path.parent() {
                 std::fs::create_dir_all(parent).map_err(wrong)?;
             }
-            match std::fs::create_dir(path) {
+            match io_call(IoCall::Create, path).and_then(|()| std::fs::create_dir(path)) {
                 Ok(()) => {}
                 // The same --disk given twice is one directory.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && *path != self.staging => {}

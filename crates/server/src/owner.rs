@@ -2,7 +2,7 @@
 //! process dies, so a free lock proves that its owner is gone.
 
 use crate::ServerError;
-use faults::{CrashPoint, crash_point};
+use faults::{CrashPoint, IoCall, crash_point, io_call};
 use rustix::process::{Pid, test_kill_process};
 use std::fs::{File, TryLockError};
 use std::io::Write;
@@ -39,6 +39,7 @@ pub(crate) struct DeadOwner {
 pub(crate) fn serve_alone(state_dir: &Path) -> Result<File, ServerError> {
     let path = state_dir.join("server.lock");
     let lock = || -> std::io::Result<File> {
+        io_call(IoCall::Create, &path)?;
         let file = File::options().create(true).truncate(false).write(true).open(&path)?;
         file.try_lock()?;
         Ok(file)
@@ -55,7 +56,7 @@ impl OwnerLock {
     pub fn take(state_dir: &Path) -> Result<Self, ServerError> {
         let dir = owners_dir(state_dir);
         let wrong = |source| ServerError::OwnerLock { path: dir.clone(), source };
-        std::fs::create_dir_all(&dir).map_err(wrong)?;
+        io_call(IoCall::Create, &dir).and_then(|()| std::fs::create_dir_all(&dir)).map_err(wrong)?;
         let mut last = std::io::Error::from(std::io::ErrorKind::ResourceBusy);
         for _ in 0..TRIES_MAX {
             match Self::try_take(&dir) {
@@ -74,11 +75,11 @@ impl OwnerLock {
         let uuid = uuid::Uuid::new_v4().to_string();
         let new_path = dir.join(format!("{uuid}.{NEW_SUFFIX}"));
         let path = dir.join(format!("{uuid}.{LOCK_SUFFIX}"));
-        let mut file = File::options().write(true).create_new(true).open(&new_path)?;
-        file.try_lock().map_err(std::io::Error::from)?;
-        // Who holds it, for those who find it held.
-        file.write_all(std::process::id().to_string().as_bytes())?;
-        std::fs::rename(&new_path, &path)?;
+        io_call(IoCall::Create, &new_path)?;
+        let file = File::options().write(true).create_new(true).open(&new_path)?;
+        // A file that does not become a lock is not left to the next process.
+        let file =
+            lock_and_name(file, &new_path, &path).inspect_err(|_| drop(std::fs::remove_file(&new_path)))?;
         Ok(Self { uuid, path, _file: file })
     }
 
@@ -89,6 +90,16 @@ impl OwnerLock {
             tracing::warn!(path = %self.path.display(), %error, "cannot remove the owner lock");
         }
     }
+}
+
+/// Locks a new file, writes into it who holds it, for those who find it held, and gives it its real name.
+fn lock_and_name(mut file: File, new_path: &Path, path: &Path) -> std::io::Result<File> {
+    file.try_lock().map_err(std::io::Error::from)?;
+    io_call(IoCall::Write, new_path)?;
+    file.write_all(std::process::id().to_string().as_bytes())?;
+    io_call(IoCall::Rename, new_path)?;
+    std::fs::rename(new_path, path)?;
+    Ok(file)
 }
 
 fn swept_away(error: &std::io::Error) -> bool {

@@ -3,6 +3,7 @@
 use crate::ShippedError;
 use crate::hashing::{hash_of, hash_pieces};
 use api::ContentHash;
+use faults::{IoCall, io_call};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, Permissions};
@@ -212,7 +213,8 @@ impl Depot {
         let room = Room { depot: Arc::clone(self), owner: key.1.clone(), bytes, counted_bytes };
         let dir = self.dir.join(&key.1);
         make_dir(&dir)?;
-        let file = tempfile::Builder::new().prefix(INCOMING_PREFIX).tempfile_in(&dir);
+        let file = io_call(IoCall::Create, &dir)
+            .and_then(|()| tempfile::Builder::new().prefix(INCOMING_PREFIX).tempfile_in(&dir));
         let file = file.map_err(ShippedError::at(&dir))?;
         Ok(Incoming { room, key, file, hasher: Sha256::new(), written: 0 })
     }
@@ -295,9 +297,13 @@ impl Depot {
             }
             Err(error) => return Err(ShippedError::Io { path, source: error }),
         };
-        let options = File::options().write(true).create_new(true).mode(0o600).open(to);
-        let mut copy = options.map_err(ShippedError::at(to))?;
-        let copied = hash_pieces(&mut source, |piece| copy.write_all(piece));
+        let opened = io_call(IoCall::Create, to)
+            .and_then(|()| File::options().write(true).create_new(true).mode(0o600).open(to));
+        let mut copy = opened.map_err(ShippedError::at(to))?;
+        let copied = hash_pieces(&mut source, |piece| {
+            io_call(IoCall::Write, to)?;
+            copy.write_all(piece)
+        });
         let (found, bytes) = copied.map_err(ShippedError::at(to)).inspect_err(|_| remove(to))?;
         if found != content {
             remove(to);
@@ -373,7 +379,8 @@ impl Incoming {
             return Err(ShippedError::WrongLength { wanted: self.key.0, bytes: self.room.bytes });
         }
         self.hasher.update(piece);
-        self.file.write_all(piece).map_err(ShippedError::at(self.file.path()))
+        let asked = io_call(IoCall::Write, self.file.path());
+        asked.and_then(|()| self.file.write_all(piece)).map_err(ShippedError::at(self.file.path()))
     }
 
     /// The file is whole: where it is what it should be, it stands under its hash from now on, and is on the disk.
@@ -387,11 +394,14 @@ impl Incoming {
             return Err(ShippedError::WrongHash { wanted, found });
         }
         let depot = Arc::clone(&room.depot);
-        file.as_file().sync_all().map_err(ShippedError::at(file.path()))?;
+        let asked = io_call(IoCall::Sync, file.path());
+        asked.and_then(|()| file.as_file().sync_all()).map_err(ShippedError::at(file.path()))?;
         let path = depot.path(&key);
+        io_call(IoCall::Rename, file.path()).map_err(ShippedError::at(&path))?;
         file.persist(&path).map_err(|error| ShippedError::Io { path: path.clone(), source: error.error })?;
         let dir = depot.dir.join(&key.1);
-        File::open(&dir).and_then(|dir| dir.sync_all()).map_err(ShippedError::at(&dir))?;
+        let asked = io_call(IoCall::Sync, &dir);
+        asked.and_then(|()| File::open(&dir)?.sync_all()).map_err(ShippedError::at(&dir))?;
         let mut inner = depot.inner();
         let entry = Entry { bytes: written, used: SystemTime::now(), holds: 0, is_verified: true };
         // Whoever holds it goes on to do so.
@@ -430,7 +440,9 @@ fn directory_of(owner: &str) -> String {
 
 /// What programs of users are made of is nobody else's to read.
 fn make_dir(dir: &Path) -> Result<(), ShippedError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(ShippedError::at(dir))
+    let asked = io_call(IoCall::Create, dir);
+    let made = asked.and_then(|()| DirBuilder::new().recursive(true).mode(0o700).create(dir));
+    made.map_err(ShippedError::at(dir))
 }
 
 /// What cannot be removed is in nobody's way: it is not known any more.

@@ -1,6 +1,7 @@
 //! Small files with secrets and certificates.
 
 use crate::{Secret, TokenText, TrustError};
+use faults::{IoCall, io_call};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -45,17 +46,24 @@ fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
     {
         return Err(error);
     }
+    io_call(IoCall::Create, &new)?;
     let mut file = File::options().write(true).create_new(true).mode(mode).open(&new)?;
+    io_call(IoCall::Write, &new)?;
     file.write_all(text.as_bytes())?;
+    io_call(IoCall::Sync, &new)?;
     file.sync_all()?;
+    io_call(IoCall::Rename, &new)?;
     std::fs::rename(&new, path)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    let parent = parent.unwrap_or(Path::new("."));
+    io_call(IoCall::Sync, parent)?;
+    File::open(parent)?.sync_all()
 }
 
 /// Makes a directory that only its owner may enter, where it is not there.
 pub(crate) fn private_directory(dir: &Path) -> Result<(), TrustError> {
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    let made = io_call(IoCall::Create, dir)
+        .and_then(|()| std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir));
     made.map_err(|source| TrustError::Unwritable { path: dir.to_path_buf(), source })
 }
 
