@@ -56,7 +56,8 @@ pub struct Chaos {
     world: World,
     jobs: Jobs,
     tally: Tally,
-    next: Option<Due>,
+    /// A kill or a stop, and a corruption: who waits for a victim holds nobody up.
+    next: [Option<Due>; 2],
     peace_since: Option<Instant>,
     progress: Progress,
 }
@@ -85,7 +86,7 @@ impl Chaos {
         let jobs = Jobs::new(kinds::Inputs::write(&world.cluster.sandbox, &mut Random::new(settings.seed)));
         let progress = Progress { ended: 0, changed: Instant::now() };
         let (plan, tally) = (Plan::new(&settings), Tally::default());
-        Chaos { settings, plan, world, jobs, tally, next: None, peace_since: None, progress }
+        Chaos { settings, plan, world, jobs, tally, next: [None; 2], peace_since: None, progress }
     }
 
     /// Runs until all jobs and faults have been, and checks what is left of them. Prints the table in any case.
@@ -120,7 +121,7 @@ impl Chaos {
 
     fn is_over(&self) -> bool {
         let all_begun = self.jobs.begun() >= self.settings.jobs && self.plan.faults_left() == 0;
-        (all_begun && self.next.is_none() && self.jobs.none_runs())
+        (all_begun && self.next.iter().all(Option::is_none) && self.jobs.none_runs())
             || self.tally.problems.len() >= PROBLEMS_MAX
     }
 
@@ -160,13 +161,20 @@ impl Chaos {
         {
             self.progress = Progress { ended, changed: Instant::now() };
         }
-        let ended = self.progress.ended;
-        if self.next.is_none() {
-            let due = |fault: Fault| Due { fault, at_ends: ended + fault.after_ends, looks_since: None };
-            self.next = self.plan.next_fault().map(due);
-        }
-        let Some(due) = &mut self.next else { return };
-        if ended < due.at_ends && due.looks_since.is_none() && self.progress.changed.elapsed() < NO_END_MAX {
+        let due = |fault: Fault| Due {
+            fault,
+            at_ends: self.progress.ended + fault.after_ends,
+            looks_since: None,
+        };
+        self.next[0] = self.next[0].or_else(|| self.plan.next_strike().map(due));
+        self.next[1] = self.next[1].or_else(|| self.plan.next_corruption().map(due));
+        (0..self.next.len()).for_each(|place| self.strike_next(place));
+    }
+
+    fn strike_next(&mut self, place: usize) {
+        let Some(due) = &mut self.next[place] else { return };
+        let (ended, waits) = (self.progress.ended, self.progress.changed.elapsed() < NO_END_MAX);
+        if ended < due.at_ends && due.looks_since.is_none() && waits {
             return;
         }
         let (fault, since) = (due.fault, *due.looks_since.get_or_insert_with(Instant::now));
@@ -179,7 +187,7 @@ impl Chaos {
         } else {
             return;
         }
-        self.next = None;
+        self.next[place] = None;
         self.progress.changed = Instant::now();
     }
 

@@ -46,8 +46,7 @@ pub(super) struct Jobs {
     killed: BTreeMap<i64, u64>,
     damaged: BTreeSet<i64>,
     abandoned: BTreeSet<i64>,
-    /// Rows that the store must have in the end.
-    rows: u64,
+    over: BTreeSet<i64>,
 }
 
 /// What is done with a client that has ended.
@@ -65,7 +64,7 @@ impl Jobs {
             killed: BTreeMap::new(),
             damaged: BTreeSet::new(),
             abandoned: BTreeSet::new(),
-            rows: 0,
+            over: BTreeSet::new(),
         }
     }
 
@@ -99,6 +98,11 @@ impl Jobs {
 
     pub fn damaged(&mut self, job: i64) {
         self.damaged.insert(job);
+    }
+
+    /// Whether its client has said how it ended.
+    pub fn is_over(&self, job: i64) -> bool {
+        self.over.contains(&job) || self.abandoned.contains(&job)
     }
 
     pub fn begin(&mut self, world: &World, planned: PlannedJob) {
@@ -166,7 +170,7 @@ impl Jobs {
             true => numbers.iter().map(|number| logs_of(world, *number)).collect(),
             false => finished.text(),
         };
-        self.rows += numbers.len() as u64;
+        self.over.extend(&numbers);
         self.judge(job, world, tally, &finished, &rows);
         Verdict::Over
     }
@@ -207,6 +211,8 @@ impl Jobs {
         let outcome = match finished.status.success() {
             true => self.check_output(job, world, rows).map(|()| ended(false)),
             false if is_damaged && DAMAGE_MAY_END_A_JOB && names_damage(finished) => {
+                let said = finished.stderr.lines().last().unwrap_or_default();
+                println!("{}: {said}", job.name);
                 Ok(ended(true))
             }
             false => Err(format!("failed:\n{}", finished.story())),
@@ -299,7 +305,7 @@ impl Jobs {
             }
         }
         let count = world.ask("select count(*) from jobs").and_then(|rows| rows.first()?.first()?.as_u64());
-        let expected = self.rows + self.abandoned.len() as u64;
+        let expected = (self.over.len() + self.abandoned.len()) as u64;
         if count != Some(expected) {
             tally.problem(format!("{count:?} jobs are in the store, and {expected} were judged"));
         }

@@ -214,7 +214,7 @@ fn sorted_rows(rows: &[u8]) -> Vec<u8> {
 /// they can be damaged.
 fn run(random: &mut Random, input: &str, options: &[&str], expected: Arc<Vec<u8>>) -> PlannedRun {
     let own = ["run", "--memory", MEMORY, "--slots", "8", "--input", input];
-    let keeps: &[&str] = if random.chance(60) { &["--keep-for", "1s"] } else { &[] };
+    let keeps: &[&str] = if random.chance(75) { &["--keep-for", "1s"] } else { &[] };
     let args = own.iter().chain(options).chain(keeps).map(ToString::to_string).collect();
     PlannedRun { args, words: Vec::new(), output_option: "--output", expected: Expected::Parts(expected) }
 }

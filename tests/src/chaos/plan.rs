@@ -6,8 +6,9 @@ use super::settings::Settings;
 use crate::Random;
 use std::time::Duration;
 
-/// The next fault comes after fewer than so many further ends of attempts; often at once, so that several come together.
+/// The next fault comes after fewer than so many further ends of attempts; or at once, so that several come together.
 const ENDS_BETWEEN: u64 = 11;
+const TOGETHER_PERCENT: u64 = 25;
 /// A fault that found no victim is chosen anew, so often at most.
 const CHOSEN_ANEW_MAX: u64 = 400;
 /// How long a stopped process stands still: below and above the time after which a silent node counts as dead.
@@ -67,7 +68,6 @@ pub(super) struct Plan {
     jobs: Random,
     strikes: Random,
     corruptions: Random,
-    order: Random,
     begun: u64,
     /// Kinds that come before any comes again.
     turn: Vec<&'static Kind>,
@@ -83,7 +83,6 @@ impl Plan {
             jobs: stream(1),
             strikes: stream(2),
             corruptions: stream(3),
-            order: stream(4),
             begun: 0,
             turn: Vec::new(),
             strikes_left: settings.faults,
@@ -108,23 +107,16 @@ impl Plan {
     }
 
     /// None when there are no more.
-    pub fn next_fault(&mut self) -> Option<Fault> {
-        let left = self.faults_left();
-        if left == 0 {
-            return None;
-        }
-        let damages = self.order.below(left) < self.corruptions_left;
-        let random = if damages { &mut self.corruptions } else { &mut self.strikes };
-        let kind = if damages { FaultKind::FileDamaged } else { struck(random) };
-        let together = random.chance(25);
-        let after_ends = if together { 0 } else { random.below(ENDS_BETWEEN) };
-        let (stop, absence) = (*random.one_of(&STOPS), *random.one_of(&ABSENCES));
-        let choice = random.next_bits();
-        match damages {
-            true => self.corruptions_left -= 1,
-            false => self.strikes_left -= 1,
-        }
-        Some(Fault { kind, after_ends, stop, absence, choice })
+    pub fn next_strike(&mut self) -> Option<Fault> {
+        self.strikes_left = self.strikes_left.checked_sub(1)?;
+        let kind = struck(&mut self.strikes);
+        Some(fault(kind, &mut self.strikes))
+    }
+
+    /// None when there are no more.
+    pub fn next_corruption(&mut self) -> Option<Fault> {
+        self.corruptions_left = self.corruptions_left.checked_sub(1)?;
+        Some(fault(FaultKind::FileDamaged, &mut self.corruptions))
     }
 
     /// A fault found no victim: another one comes in its place.
@@ -138,6 +130,13 @@ impl Plan {
             _ => self.strikes_left += 1,
         }
     }
+}
+
+fn fault(kind: FaultKind, random: &mut Random) -> Fault {
+    let together = random.chance(TOGETHER_PERCENT);
+    let after_ends = if together { 0 } else { random.below(ENDS_BETWEEN) };
+    let (stop, absence) = (*random.one_of(&STOPS), *random.one_of(&ABSENCES));
+    Fault { kind, after_ends, stop, absence, choice: random.next_bits() }
 }
 
 fn struck(random: &mut Random) -> FaultKind {

@@ -110,6 +110,7 @@ impl World {
     fn damage_file(&mut self, fault: &Fault, jobs: &mut Jobs) -> Option<Struck> {
         let disks = self.working().into_iter().flat_map(|number| self.disks(number));
         let mut files: Vec<JobFile> = disks.flat_map(|disk| job_files(&disk)).collect();
+        files.retain(|file| !jobs.is_over(file.job));
         if files.iter().any(|file| file.is_raw) {
             files.retain(|file| file.is_raw);
         }
