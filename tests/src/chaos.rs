@@ -161,11 +161,8 @@ impl Chaos {
         {
             self.progress = Progress { ended, changed: Instant::now() };
         }
-        let due = |fault: Fault| Due {
-            fault,
-            at_ends: self.progress.ended + fault.after_ends,
-            looks_since: None,
-        };
+        let due =
+            |fault: Fault| Due { fault, at_ends: self.progress.ended + fault.after_ends, looks_since: None };
         self.next[0] = self.next[0].or_else(|| self.plan.next_strike().map(due));
         self.next[1] = self.next[1].or_else(|| self.plan.next_corruption().map(due));
         (0..self.next.len()).for_each(|place| self.strike_next(place));

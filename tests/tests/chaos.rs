@@ -4,9 +4,10 @@
 
 use blackbox::{Chaos, ChaosSettings};
 
-const JOBS: u64 = 14;
-const FAULTS: u64 = 40;
-const CORRUPTIONS: u64 = 13;
+/// Some four minutes.
+const JOBS: u64 = 20;
+const FAULTS: u64 = 60;
+const CORRUPTIONS: u64 = 20;
 
 #[test]
 fn jobs_survive_chaos() {

@@ -118,7 +118,7 @@ impl Jobs {
             client,
             begun: Instant::now(),
             handed_in: 1,
-            server_faults_before: world.server_faults,
+            server_faults_before: faults_before(world),
             followed: Vec::new(),
             printed: String::new(),
         });
@@ -128,7 +128,9 @@ impl Jobs {
     pub fn follow(&mut self, world: &World, tally: &mut Tally) {
         let mut place = 0;
         while place < self.jobs.len() {
-            if world.server != ServerState::Runs || !self.jobs[place].client.as_ref().is_some_and(Running::has_ended) {
+            if world.server != ServerState::Runs
+                || !self.jobs[place].client.as_ref().is_some_and(Running::has_ended)
+            {
                 place += 1;
                 continue;
             }
@@ -175,20 +177,18 @@ impl Jobs {
         Verdict::Over
     }
 
-    fn hand_in_again(
-        &self,
-        job: &mut Job,
-        world: &World,
-        tally: &mut Tally,
-        finished: &Finished,
-    ) -> Verdict {
+    fn hand_in_again(&self, job: &mut Job, world: &World, tally: &mut Tally, finished: &Finished) -> Verdict {
         if world.server_faults == job.server_faults_before || job.handed_in >= HANDED_IN_MAX {
-            tally.problem(format!("{}: not handed in, though there was a server: {}", job.name, finished.story()));
+            tally.problem(format!(
+                "{}: not handed in, though there was a server: {}",
+                job.name,
+                finished.story()
+            ));
             return Verdict::Over;
         }
         tally.handed_in_again(job.planned.kind.name);
         job.handed_in += 1;
-        job.server_faults_before = world.server_faults;
+        job.server_faults_before = faults_before(world);
         job.client = Some(hand_in(world, &job.run, &job.name));
         Verdict::GoesOn
     }
@@ -210,9 +210,8 @@ impl Jobs {
         };
         let outcome = match finished.status.success() {
             true => self.check_output(job, world, rows).map(|()| ended(false)),
-            false if is_damaged && DAMAGE_MAY_END_A_JOB && names_damage(finished) => {
-                let said = finished.stderr.lines().last().unwrap_or_default();
-                println!("{}: {said}", job.name);
+            false if is_damaged && DAMAGE_MAY_END_A_JOB && told_damage(finished).is_some() => {
+                println!("{}: {}", job.name, told_damage(finished).unwrap_or_default());
                 Ok(ended(true))
             }
             false => Err(format!("failed:\n{}", finished.story())),
@@ -296,7 +295,10 @@ impl Jobs {
                 "select p.job, p.ifile from proofs p join jobs j on p.job = j.job \
                  where p.agrees = 0 and j.state = 'succeeded'",
             ),
-            ("attempts that still run", "select job, stage, task, attempt from attempts where ended_ns is null"),
+            (
+                "attempts that still run",
+                "select job, stage, task, attempt from attempts where ended_ns is null",
+            ),
         ];
         for (what, statement) in none {
             match world.ask(statement) {
@@ -320,6 +322,11 @@ fn hand_in(world: &World, run: &PlannedRun, name: &str) -> Running {
     Running::start(&mut command)
 }
 
+/// Server faults that are over: a client may blame later ones, and that which lasts.
+fn faults_before(world: &World) -> u64 {
+    world.server_faults - u64::from(world.server != ServerState::Runs)
+}
+
 fn wait_for(world: &World, number: i64) -> Running {
     Running::start(&mut world.cluster.sailfish(&["wait", &number.to_string()]))
 }
@@ -330,15 +337,15 @@ fn logs_of(world: &World, number: i64) -> String {
 
 /// The jobs of this name in the store with their states; None where it could not be asked.
 fn rows_of(world: &World, name: &str) -> Option<Vec<(i64, String)>> {
-    let statement = format!(
-        "select job, state from jobs where name = '{name}' or output like '%/{name}' order by job"
-    );
+    let statement =
+        format!("select job, state from jobs where name = '{name}' or output like '%/{name}' order by job");
     let row = |row: Vec<serde_json::Value>| Some((row.first()?.as_i64()?, row.get(1)?.as_str()?.to_string()));
     Some(world.ask(&statement)?.into_iter().filter_map(row).collect())
 }
 
-fn names_damage(finished: &Finished) -> bool {
-    DAMAGE_WORDS.iter().any(|word| finished.stderr.contains(word))
+/// The line of a message that names the damage.
+fn told_damage(finished: &Finished) -> Option<&str> {
+    finished.stderr.lines().find(|line| DAMAGE_WORDS.iter().any(|word| line.contains(word)))
 }
 
 /// What the server tells of a job, shortened.

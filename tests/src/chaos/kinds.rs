@@ -26,7 +26,8 @@ const MEMORY: &str = "64M";
 const SINGLES: u64 = 6;
 
 /// Slow, so that there is somebody to kill in the middle of their work. What becomes of a line is said in `awk`.
-const SLOW_LINES: &str = "#!/bin/sh\nexec awk -F '\\t' '{ ACTION } NR % PACE == 0 { fflush(); system(\"sleep 0.25\") }'\n";
+const SLOW_LINES: &str =
+    "#!/bin/sh\nexec awk -F '\\t' '{ ACTION } NR % PACE == 0 { fflush(); system(\"sleep 0.25\") }'\n";
 /// Lines between two pauses.
 const PACE: u64 = 150;
 const BULKY_PACE: u64 = 3000;
@@ -34,7 +35,8 @@ const BULKY_PACE: u64 = 3000;
 const SUM: &str = "#!/bin/sh\nexec awk -F '\\t' 'NR > 1 && $1 \"\" != key { print key \"\\t\" sum; sum = 0 } \
                    { key = $1 \"\"; sum += $2 } NR % 300 == 0 { system(\"sleep 0.1\") } \
                    END { if (NR) print key \"\\t\" sum }'\n";
-const SINGLE: &str = "#!/bin/sh\nfor line in 1 2 3 4; do echo \"$1 task $SAILFISH_INDEX line $line\"; sleep 0.2; done\n";
+const SINGLE: &str =
+    "#!/bin/sh\nfor line in 1 2 3 4; do echo \"$1 task $SAILFISH_INDEX line $line\"; sleep 0.2; done\n";
 
 /// A kind of job.
 pub(super) struct Kind {
@@ -115,7 +117,8 @@ impl Inputs {
             rows.extend(piece);
         }
         let padding = "p".repeat(PADDING_BYTES);
-        let at_pace = |pace: u64, action: &str| SLOW_LINES.replace("ACTION", action).replace("PACE", &pace.to_string());
+        let at_pace =
+            |pace: u64, action: &str| SLOW_LINES.replace("ACTION", action).replace("PACE", &pace.to_string());
         let with = |action| at_pace(PACE, action);
         let scripts = [
             ("mark", with("print $0 \" m\"")),
@@ -199,7 +202,8 @@ fn partitioned(lines: &[u8], partitions: u64) -> Vec<(Vec<u8>, Vec<Vec<u8>>)> {
 
 /// As Hadoop counts it for a whole key.
 fn partition(key: &[u8], partitions: u64) -> u64 {
-    let hash = key.iter().fold(1_i32, |hash, byte| hash.wrapping_mul(31).wrapping_add(i32::from(*byte as i8)));
+    let hash =
+        key.iter().fold(1_i32, |hash, byte| hash.wrapping_mul(31).wrapping_add(i32::from(*byte as i8)));
     (hash & i32::MAX) as u64 % partitions
 }
 
@@ -262,8 +266,7 @@ fn streaming(inputs: &Inputs, random: &mut Random) -> PlannedRun {
 
 fn combined(inputs: &Inputs, random: &mut Random) -> PlannedRun {
     let partitions = 3 + random.below(5);
-    let text =
-        |(key, values): (Vec<u8>, Vec<Vec<u8>>)| line(&key, values.len().to_string().as_bytes(), "");
+    let text = |(key, values): (Vec<u8>, Vec<Vec<u8>>)| line(&key, values.len().to_string().as_bytes(), "");
     let expected = partitioned(&inputs.lines, partitions).into_iter().flat_map(text).collect();
     let partitions = partitions.to_string();
     let functions = ["--mapper", inputs.script("ones"), "--combiner", inputs.script("sum")];
@@ -299,7 +302,8 @@ fn bulky(inputs: &Inputs, random: &mut Random) -> PlannedRun {
 fn singles(inputs: &Inputs, _: &mut Random) -> PlannedRun {
     let (count, retries) = (SINGLES.to_string(), super::jobs::PROGRAM_KILLS_MAX.to_string());
     let own = ["submit", "--wait", "--count", &count, "--retries", &retries];
-    let prints = (0..SINGLES).flat_map(|task| (1..=4).map(move |line| format!("{{}} task {task} line {line}")));
+    let prints =
+        (0..SINGLES).flat_map(|task| (1..=4).map(move |line| format!("{{}} task {task} line {line}")));
     PlannedRun {
         args: own.map(str::to_string).to_vec(),
         words: ["--", inputs.script("single"), "{}"].map(str::to_string).to_vec(),

@@ -141,7 +141,8 @@ struct Program {
 /// The children of a node that know their job: what was forked and is no program yet does not.
 fn programs_of(node: u32) -> Vec<Program> {
     let Ok(threads) = fs::read_dir(format!("/proc/{node}/task")) else { return Vec::new() };
-    let children = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+    let children =
+        |thread: fs::DirEntry| fs::read_to_string(thread.path().join("children")).unwrap_or_default();
     let lists: Vec<String> = threads.flatten().map(children).collect();
     let ids = lists.iter().flat_map(|list| list.split_whitespace()).filter_map(|id| id.parse().ok());
     ids.filter_map(|id: i32| job_of_process(id).map(|job| Program { job, id, node })).collect()
