@@ -16,12 +16,12 @@ pub(super) const PROGRAM_KILLS_MAX: u64 = 2;
 const HANDED_IN_MAX: u32 = 20;
 const SHOWN_CHARS_MAX: usize = 6000;
 
-/// What a job may do whose files were damaged, in the contract of today: succeed with the right output (what was damaged was
-/// not needed any more), or fail and name the damage. False: it must succeed, as what is damaged is made again.
-pub(super) const DAMAGE_MAY_END_A_JOB: bool = true;
+/// What a job may do whose files were damaged: false, it must succeed with the right output, because what is damaged is made
+/// again; true, it may also fail and name the damage.
+pub(super) const DAMAGE_MAY_END_A_JOB: bool = false;
 
 /// One of them stands in the message of a job that names the damage.
-const DAMAGE_WORDS: [&str; 3] = ["damaged", "failed to fill whole buffer", "the proof"];
+const DAMAGE_WORDS: [&str; 3] = ["damaged", "lost", "the proof"];
 
 struct Job {
     planned: PlannedJob,

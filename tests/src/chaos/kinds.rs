@@ -22,6 +22,8 @@ const BULKY_LINES_PER_FILE: u64 = 9000;
 const PADDING_BYTES: usize = 1000;
 /// One chunk is large enough for most jobs, so that many of them run at once.
 const MEMORY: &str = "64M";
+/// More than faults in the life of a job: none may fail because its data was lost too often.
+const REGENERATIONS_MAX: &str = "10000";
 /// The tasks of a job of single tasks.
 const SINGLES: u64 = 6;
 
@@ -217,7 +219,17 @@ fn sorted_rows(rows: &[u8]) -> Vec<u8> {
 /// `sailfish run` with these options. Some jobs keep their I-files for a moment: so all of their runs lie on disks, where
 /// they can be damaged.
 fn run(random: &mut Random, input: &str, options: &[&str], expected: Arc<Vec<u8>>) -> PlannedRun {
-    let own = ["run", "--memory", MEMORY, "--slots", "8", "--input", input];
+    let own = [
+        "run",
+        "--memory",
+        MEMORY,
+        "--slots",
+        "8",
+        "--max-regenerations",
+        REGENERATIONS_MAX,
+        "--input",
+        input,
+    ];
     let keeps: &[&str] = if random.chance(75) { &["--keep-for", "1s"] } else { &[] };
     let args = own.iter().chain(options).chain(keeps).map(ToString::to_string).collect();
     PlannedRun { args, words: Vec::new(), output_option: "--output", expected: Expected::Parts(expected) }

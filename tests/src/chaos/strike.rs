@@ -28,7 +28,7 @@ impl fmt::Display for Struck {
 }
 
 /// The rows of the table; what stands here and never fired is told.
-pub(super) const WHAT: [&str; 10] = [
+pub(super) const WHAT: [&str; 12] = [
     "server killed",
     "server stopped",
     "node killed",
@@ -37,8 +37,10 @@ pub(super) const WHAT: [&str; 10] = [
     "program stopped",
     "run: bytes changed",
     "run: cut off",
+    "run: taken away",
     "raw chunk: bytes changed",
     "raw chunk: cut off",
+    "raw chunk: taken away",
 ];
 
 impl World {
@@ -120,12 +122,16 @@ impl World {
         }
         let mut random = Random::new(fault.choice);
         let file = files.swap_remove(random.below(files.len() as u64) as usize);
-        let cuts = random.chance(35);
-        let detail = if cuts { cut_off(&file, &mut random) } else { flip(&file, &mut random) };
+        let (damage, row): (Damage, usize) = match random.below(100) {
+            0..55 => (flip, 0),
+            55..85 => (cut_off, 1),
+            _ => (take_away, 2),
+        };
+        let detail = damage(&file, &mut random);
         // It may have gone just now.
         let detail = detail.ok()?;
         jobs.damaged(file.job);
-        let what = WHAT[6 + 2 * usize::from(file.is_raw) + usize::from(cuts)];
+        let what = WHAT[6 + 3 * usize::from(file.is_raw) + row];
         let name = file.path.strip_prefix(self.cluster.sandbox.path("")).unwrap_or(&file.path);
         Some(Struck { what, detail: format!("of job {}: {detail} of {}", file.job, name.display()) })
     }
@@ -198,6 +204,9 @@ fn job_files(disk: &Path) -> Vec<JobFile> {
     files
 }
 
+/// Damages a file; the answer is how.
+type Damage = fn(&JobFile, &mut Random) -> std::io::Result<String>;
+
 fn flip(file: &JobFile, random: &mut Random) -> std::io::Result<String> {
     let opened = fs::File::options().read(true).write(true).open(&file.path)?;
     let offset = random.below(file.bytes);
@@ -215,4 +224,9 @@ fn cut_off(file: &JobFile, random: &mut Random) -> std::io::Result<String> {
     let left = random.below(file.bytes);
     opened.set_len(left)?;
     Ok(format!("{left} bytes left of {},", file.bytes))
+}
+
+fn take_away(file: &JobFile, _: &mut Random) -> std::io::Result<String> {
+    fs::remove_file(&file.path)?;
+    Ok(format!("all {} bytes,", file.bytes))
 }
