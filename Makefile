@@ -13,12 +13,18 @@ ROWS ?=
 SCALE ?= 1
 # Jobs of the rates of bench-cluster.
 JOBS ?= 1000000
+# Chaos: jobs, kills and stops, damaged files; SEED=N chooses the same ones again.
+CHAOS_JOBS ?= 120
+CHAOS_FAULTS ?= 600
+CHAOS_CORRUPTIONS ?= 150
+SEED ?=
+
 # Nightly: cases of each property test, and seconds for each fuzz target; in `make test` it has these few seconds.
 CASES ?= 4096
 FUZZ_SECONDS ?= 600
 FUZZ_SECONDS_IN_TEST ?= 5
 
-.PHONY: help demo cluster-demo test bench bench-cluster nightly fmt release lint postgres tests fuzz
+.PHONY: help demo cluster-demo test bench bench-cluster nightly chaos fmt release lint postgres tests fuzz
 
 help:
 	@echo "make demo      build, count the words of our dependencies' sources, sort 1 GB of TeraSort data, print reports"
@@ -26,6 +32,7 @@ help:
 	@echo "make test      what CI runs: format, lints, tidy, all tests, each fuzz target for a few seconds"
 	@echo "make bench     the speed table against references and peers (RUNS=$(RUNS), ROWS=tera,words,... for some of it)"
 	@echo "make bench-cluster  jobs per second, submit to start, restart of a server (JOBS=$(JOBS))"
+	@echo "make chaos     half an hour of jobs on a cluster whose processes are killed and stopped and whose files are damaged (CHAOS_JOBS=$(CHAOS_JOBS), CHAOS_FAULTS=$(CHAOS_FAULTS), CHAOS_CORRUPTIONS=$(CHAOS_CORRUPTIONS), SEED=N)"
 	@echo "make nightly   the long versions: CASES=$(CASES) a property test, FUZZ_SECONDS=$(FUZZ_SECONDS) a fuzz target"
 	@echo "make fmt       format the sources"
 
@@ -114,6 +121,12 @@ nightly: release
 	PROPTEST_CASES=$(CASES) SAILFISH_RANDOM_JOBS=$(CASES) SAILFISH_SEEDS=$(CASES) \
 	    cargo test --workspace --release --locked
 	@$(MAKE) --no-print-directory fuzz
+
+# The short version is a test like any other; here its table is shown.
+chaos:
+	cargo build --workspace --bins --locked
+	$(if $(SEED),SAILFISH_CHAOS_SEED=$(SEED)) SAILFISH_CHAOS_JOBS=$(CHAOS_JOBS) SAILFISH_CHAOS_FAULTS=$(CHAOS_FAULTS) \
+	    SAILFISH_CHAOS_CORRUPTIONS=$(CHAOS_CORRUPTIONS) cargo test --workspace --locked --test chaos -- --nocapture
 
 fmt:
 	cargo fmt --all

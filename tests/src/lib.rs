@@ -17,6 +17,7 @@
 //! By its use in `tests/tests/`.
 
 mod binary;
+mod chaos;
 mod clock;
 mod cluster;
 mod compressed;
@@ -39,6 +40,7 @@ mod stub_server;
 mod tera_rows;
 
 pub use binary::{package_path, sailfish_binary};
+pub use chaos::{Chaos, Settings as ChaosSettings};
 pub use clock::WrongClock;
 pub use cluster::{CLUSTER_MEMORY, Cluster, NODE_MEMORY};
 pub use compressed::{bzip2, gzip, unpacked, xz, zstd};

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a process has printed so far.
 #[derive(Default)]
@@ -103,6 +103,19 @@ impl Running {
             let waited = self.stderr.more.wait_timeout(printed, left);
             printed = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Whether the process has ended.
+    pub fn has_ended(&self) -> bool {
+        Self::wait_for_any(&[self], Duration::ZERO)
+    }
+
+    /// Waits until one of these processes has ended, or for so long; false where none has.
+    pub fn wait_for_any(processes: &[&Running], limit: Duration) -> bool {
+        let limit = Timespec::try_from(limit).expect("a limit of a test fits");
+        let mut waiting: Vec<PollFd<'_>> =
+            processes.iter().map(|process| PollFd::new(&process.handle, PollFlags::IN)).collect();
+        poll(&mut waiting, Some(&limit)).expect("processes can be waited for") > 0
     }
 
     /// Waits for the end of the process and of everything that holds its outputs.

@@ -1,0 +1,232 @@
+//! One fault: who is struck, and how.
+
+use super::jobs::Jobs;
+use super::plan::{Fault, FaultKind};
+use super::world::{NODES_ALIVE_MIN, ServerState, Undo, World};
+use crate::Random;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::fmt;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Longest stretch of bytes that is changed at once.
+const FLIPPED_BYTES_MAX: u64 = 64;
+
+/// What was done to whom.
+pub(super) struct Struck {
+    /// A row of the table.
+    pub what: &'static str,
+    detail: String,
+}
+
+impl fmt::Display for Struck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.what, self.detail)
+    }
+}
+
+/// The rows of the table; what stands here and never fired is told.
+pub(super) const WHAT: [&str; 12] = [
+    "server killed",
+    "server stopped",
+    "node killed",
+    "node stopped",
+    "program killed",
+    "program stopped",
+    "run: bytes changed",
+    "run: cut off",
+    "run: taken away",
+    "raw chunk: bytes changed",
+    "raw chunk: cut off",
+    "raw chunk: taken away",
+];
+
+impl World {
+    /// None where there is no victim at the moment.
+    pub fn strike(&mut self, fault: &Fault, jobs: &mut Jobs) -> Option<Struck> {
+        match fault.kind {
+            FaultKind::ServerKilled | FaultKind::ServerStopped => self.strike_server(fault),
+            FaultKind::NodeKilled | FaultKind::NodeStopped => self.strike_node(fault),
+            FaultKind::ProgramKilled | FaultKind::ProgramStopped => self.strike_program(fault, jobs),
+            FaultKind::FileDamaged => self.damage_file(fault, jobs),
+        }
+    }
+
+    fn strike_server(&mut self, fault: &Fault) -> Option<Struck> {
+        if self.server != ServerState::Runs {
+            return None;
+        }
+        self.server_faults += 1;
+        if fault.kind == FaultKind::ServerKilled {
+            self.kill_server();
+            self.later(fault.absence, Undo::ServerComes);
+            return Some(Struck { what: WHAT[0], detail: format!("for {:?}", fault.absence) });
+        }
+        self.cluster.server().signal(Signal::STOP);
+        self.server = ServerState::Stopped;
+        self.later(fault.stop, Undo::ServerGoesOn);
+        Some(Struck { what: WHAT[1], detail: format!("for {:?}", fault.stop) })
+    }
+
+    fn strike_node(&mut self, fault: &Fault) -> Option<Struck> {
+        let working = self.working();
+        if working.len() <= NODES_ALIVE_MIN {
+            return None;
+        }
+        let number = working[(fault.choice % working.len() as u64) as usize];
+        if fault.kind == FaultKind::NodeKilled {
+            self.kill_node(number);
+            self.later(fault.absence, Undo::NodeComes(number));
+            return Some(Struck { what: WHAT[2], detail: format!("{number} for {:?}", fault.absence) });
+        }
+        self.stop_node(number);
+        self.later(fault.stop, Undo::NodeGoesOn(number));
+        Some(Struck { what: WHAT[3], detail: format!("{number} for {:?}", fault.stop) })
+    }
+
+    fn strike_program(&mut self, fault: &Fault, jobs: &mut Jobs) -> Option<Struck> {
+        let kills = fault.kind == FaultKind::ProgramKilled;
+        let nodes = self.working().into_iter().filter_map(|number| self.nodes[number].process.as_ref());
+        let mut programs: Vec<Program> = nodes.flat_map(|node| programs_of(node.id())).collect();
+        programs.retain(|program| !kills || jobs.may_kill_program_of(program.job));
+        programs.sort_by_key(|program| (program.job, program.id));
+        if programs.is_empty() {
+            return None;
+        }
+        let chosen = (fault.choice % programs.len() as u64) as usize;
+        let Program { job, id, node } = programs.swap_remove(chosen);
+        let handle = handle_of(id, node)?;
+        let signal = if kills { Signal::KILL } else { Signal::STOP };
+        pidfd_send_signal(&handle, signal).ok()?;
+        if kills {
+            jobs.killed_program_of(job);
+            return Some(Struck { what: WHAT[4], detail: format!("of job {job}") });
+        }
+        self.later(fault.stop, Undo::ProgramGoesOn(handle));
+        Some(Struck { what: WHAT[5], detail: format!("of job {job} for {:?}", fault.stop) })
+    }
+
+    /// Raw chunks are rare and go first.
+    fn damage_file(&mut self, fault: &Fault, jobs: &mut Jobs) -> Option<Struck> {
+        let disks = self.working().into_iter().flat_map(|number| self.disks(number));
+        let mut files: Vec<JobFile> = disks.flat_map(|disk| job_files(&disk)).collect();
+        files.retain(|file| !jobs.is_over(file.job));
+        if files.iter().any(|file| file.is_raw) {
+            files.retain(|file| file.is_raw);
+        }
+        files.sort_by(|left, right| (left.job, &left.path).cmp(&(right.job, &right.path)));
+        if files.is_empty() {
+            return None;
+        }
+        let mut random = Random::new(fault.choice);
+        let file = files.swap_remove(random.below(files.len() as u64) as usize);
+        let (damage, row): (Damage, usize) = match random.below(100) {
+            0..55 => (flip, 0),
+            55..85 => (cut_off, 1),
+            _ => (take_away, 2),
+        };
+        let detail = damage(&file, &mut random);
+        // It may have gone just now.
+        let detail = detail.ok()?;
+        jobs.damaged(file.job);
+        let what = WHAT[6 + 3 * usize::from(file.is_raw) + row];
+        let name = file.path.strip_prefix(self.cluster.sandbox.path("")).unwrap_or(&file.path);
+        Some(Struck { what, detail: format!("of job {}: {detail} of {}", file.job, name.display()) })
+    }
+}
+
+/// A user program that runs.
+struct Program {
+    job: i64,
+    id: i32,
+    node: u32,
+}
+
+/// The children of a node that know their job: what was forked and is no program yet does not.
+fn programs_of(node: u32) -> Vec<Program> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{node}/task")) else { return Vec::new() };
+    let children =
+        |thread: fs::DirEntry| fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+    let lists: Vec<String> = threads.flatten().map(children).collect();
+    let ids = lists.iter().flat_map(|list| list.split_whitespace()).filter_map(|id| id.parse().ok());
+    ids.filter_map(|id: i32| job_of_process(id).map(|job| Program { job, id, node })).collect()
+}
+
+fn job_of_process(id: i32) -> Option<i64> {
+    let environment = fs::read(format!("/proc/{id}/environ")).ok()?;
+    let mut variables = environment.split(|byte| *byte == 0);
+    let job = variables.find_map(|variable| variable.strip_prefix(b"SAILFISH_JOB="))?;
+    std::str::from_utf8(job).ok()?.parse().ok()
+}
+
+/// Names the process for good, if it still is that child.
+fn handle_of(id: i32, parent: u32) -> Option<OwnedFd> {
+    let handle = pidfd_open(Pid::from_raw(id)?, PidfdFlags::empty()).ok()?;
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // Behind the name, which may hold anything: state, parent.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let is_child = rest.split_whitespace().nth(1)?.parse() == Ok(parent);
+    is_child.then_some(handle)
+}
+
+/// A file of intermediate data.
+struct JobFile {
+    job: i64,
+    path: PathBuf,
+    is_raw: bool,
+    bytes: u64,
+}
+
+/// Runs and raw chunks in the directories of jobs on a disk; not what jobs keep that are over.
+fn job_files(disk: &Path) -> Vec<JobFile> {
+    let Ok(entries) = fs::read_dir(disk) else { return Vec::new() };
+    let mut files = Vec::new();
+    for directory in entries.flatten() {
+        let name = directory.file_name().to_string_lossy().into_owned();
+        let Some((owner, job)) = name.rsplit_once("-job") else { continue };
+        let Ok(job) = job.parse() else { continue };
+        if owner.starts_with("sailfish-kept") {
+            continue;
+        }
+        let Ok(entries) = fs::read_dir(directory.path()) else { continue };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            let is_raw = path.extension().is_some_and(|extension| extension == "raw");
+            let is_run = path.extension().is_some_and(|extension| extension == "ifile");
+            let bytes = entry.metadata().map(|metadata| metadata.len()).unwrap_or(0);
+            if (is_raw || is_run) && bytes > 0 {
+                files.push(JobFile { job, path, is_raw, bytes });
+            }
+        }
+    }
+    files
+}
+
+/// Damages a file; the answer is how.
+type Damage = fn(&JobFile, &mut Random) -> std::io::Result<String>;
+
+fn flip(file: &JobFile, random: &mut Random) -> std::io::Result<String> {
+    let opened = fs::File::options().read(true).write(true).open(&file.path)?;
+    let offset = random.below(file.bytes);
+    let count = (1 + random.below(FLIPPED_BYTES_MAX)).min(file.bytes - offset);
+    let mut bytes = vec![0; count as usize];
+    opened.read_exact_at(&mut bytes, offset)?;
+    // Every byte changes.
+    bytes.iter_mut().for_each(|byte| *byte ^= 1 + random.below(255) as u8);
+    opened.write_all_at(&bytes, offset)?;
+    Ok(format!("{count} bytes from {offset} on, of {},", file.bytes))
+}
+
+fn cut_off(file: &JobFile, random: &mut Random) -> std::io::Result<String> {
+    let opened = fs::File::options().write(true).open(&file.path)?;
+    let left = random.below(file.bytes);
+    opened.set_len(left)?;
+    Ok(format!("{left} bytes left of {},", file.bytes))
+}
+
+fn take_away(file: &JobFile, _: &mut Random) -> std::io::Result<String> {
+    fs::remove_file(&file.path)?;
+    Ok(format!("all {} bytes,", file.bytes))
+}
