@@ -213,11 +213,20 @@ fn scanned(server: &ChunkServer, run: &Run) -> Result<Content, ChunkServerError>
     Ok(content)
 }
 
+/// Whether an error says that a file is damaged, which makes its run a lost one.
+fn is_damage(error: &ChunkServerError) -> bool {
+    match error {
+        ChunkServerError::LostRun { source, .. } => is_damage(source),
+        ChunkServerError::Damaged { .. } => true,
+        _ => false,
+    }
+}
+
 /// Reads a damaged file, and sorts the case under what came of it.
 fn judge(read: Result<Content, ChunkServerError>, expected: &Content, tally: &mut Tally, case: &str) {
     match read {
         Err(error) => {
-            let is_named = matches!(error, ChunkServerError::Damaged { .. });
+            let is_named = is_damage(&error);
             assert!(is_named, "{case}: damage that is called something else: {error:?}");
             tally.refused += 1;
         }
@@ -307,6 +316,10 @@ fn raw_files(dir: &Path) -> Vec<PathBuf> {
 fn damage_in_place(path: &Path, kind: Damage, random: &mut Random) -> Option<()> {
     use std::os::unix::fs::FileExt;
     let bytes = std::fs::read(path).expect("a raw chunk file");
+    // One that is being begun.
+    if bytes.is_empty() {
+        return None;
+    }
     let file = std::fs::File::options().write(true).open(path).expect("our own file");
     if matches!(kind, Damage::Cut) {
         file.set_len(random.below(bytes.len()) as u64).expect("our own file is cut");
@@ -327,9 +340,13 @@ fn spill_damage_and_read(kind: Option<Damage>, random: &mut Random) -> Option<Re
     if let Some(kind) = kind {
         damage_in_place(&raw[random.below(raw.len())], kind, random)?;
     }
-    if let Err(error) = server.seal() {
-        assert!(matches!(*error, ChunkServerError::Damaged { .. }), "{error:?}");
-        return Some(Err(error.to_string()));
+    let sealed = server.seal().expect("a chunkserver goes on without what is lost");
+    if !sealed.lost.is_empty() {
+        let because = sealed.lost_because.expect("it says why");
+        assert!(because.contains("is damaged"), "{because}");
+        let is_listed = |lost| sealed.chunks.iter().any(|chunk| chunk.chunk == lost);
+        assert!(!sealed.lost.iter().copied().any(is_listed), "a lost chunk stands in the inventory");
+        return Some(Err(because));
     }
     let mut sum = DataSum::default();
     for ifile in (0..CROWD).map(IfileIndex) {
