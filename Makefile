@@ -24,7 +24,7 @@ CASES ?= 4096
 FUZZ_SECONDS ?= 600
 FUZZ_SECONDS_IN_TEST ?= 5
 
-.PHONY: help demo cluster-demo test bench bench-cluster nightly chaos fmt release lint postgres tests fuzz
+.PHONY: help demo cluster-demo test bench bench-cluster nightly chaos fmt release lint postgres strace tests fuzz
 
 help:
 	@echo "make demo      build, count the words of our dependencies' sources, sort 1 GB of TeraSort data, print reports"
@@ -74,6 +74,7 @@ test:
 	@mkdir -p $(TARGET) && : > $(SKIPPED)
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory postgres
+	@$(MAKE) --no-print-directory strace
 	@$(MAKE) --no-print-directory tests
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=$(FUZZ_SECONDS_IN_TEST)
 	@if [ -s $(SKIPPED) ]; then echo "Not run:"; sed 's/^/  /' $(SKIPPED); else echo "Nothing was left out."; fi
@@ -92,6 +93,17 @@ postgres:
 	    { apt-get install -y -q postgresql > /dev/null || { apt-get update -q && apt-get install -y -q postgresql; } > /dev/null; } \
 	    || echo "cannot install the package postgresql; its tests will not run"; \
 	else echo "there is no PostgreSQL (install the package postgresql); its tests will not run"; \
+	fi
+
+# Some tests let system calls of the binary fail. Where the program for that is missing it is installed if that can be done;
+# else those tests say that they did not run.
+strace:
+	@if command -v strace > /dev/null; then :; \
+	elif command -v apt-get > /dev/null && [ "$$(id -u)" = 0 ]; then \
+	    echo "apt-get install strace" && export DEBIAN_FRONTEND=noninteractive && \
+	    { apt-get install -y -q strace > /dev/null || { apt-get update -q && apt-get install -y -q strace; } > /dev/null; } \
+	    || echo "cannot install the package strace; its tests will not run"; \
+	else echo "there is no strace (install the package strace); its tests will not run"; \
 	fi
 
 # The binary is built first because the black-box tests start it.

@@ -1,6 +1,6 @@
 //! A cluster of real processes: a server and nodes that a test may kill and start again.
 
-use crate::{Mounts, Running, Sandbox, WAIT_MAX};
+use crate::{Finished, Mounts, Running, Sandbox, WAIT_MAX};
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -227,8 +227,15 @@ impl Cluster {
 
     /// Starts a server at the address of the first; where that one lives, it waits.
     pub fn another_server(&self) -> Running {
-        let address = self.url.trim_start_matches("http://");
-        serve(&self.sandbox, address, self.database.as_deref(), &self.roots)
+        self.another_changed_server(|_| ())
+    }
+
+    /// The same with a change to its command.
+    pub fn another_changed_server(&self, change: impl FnOnce(&mut Command)) -> Running {
+        let mut command =
+            server_command(&self.sandbox, self.address(), self.database.as_deref(), &self.roots);
+        change(&mut command);
+        Running::start(&mut command)
     }
 
     /// The same with a state directory of its own, as on another machine, and more options.
@@ -242,6 +249,12 @@ impl Cluster {
     /// Puts a server in the place of the one that was killed.
     pub fn led_by(&mut self, server: Running) {
         self.server = Some(server);
+    }
+
+    /// Waits until the server ends by itself.
+    #[track_caller]
+    pub fn wait_for_server(&mut self) -> Finished {
+        self.server.take().expect("a server runs").wait()
     }
 
     /// Kills the server at once.

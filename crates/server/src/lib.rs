@@ -63,6 +63,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 pub use api::control::{JobOutcome, JobProgress, StageProgress, SubmittedJob};
@@ -77,6 +78,10 @@ pub use roots::{BadRoot, OutsideRoots, Roots};
 pub use shipping::ShippedOptions;
 pub use singles::job_logs;
 pub use users::NewToken;
+
+/// How long whoever got no answer waits for the end of the loop, which knows why.
+const END_WAIT_MAX: Duration = Duration::from_secs(1);
+const END_LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// The server; share it by `Arc`. Methods that are not async may be called from any thread and block it, so they
 /// may not be called from async code.
@@ -244,13 +249,28 @@ impl Server {
     fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, ServerError> {
         let (reply, answer) = oneshot::channel();
         self.sender.blocking_send(request(reply)).map_err(|_| self.gone())?;
-        answer.blocking_recv().map_err(|_| self.gone())?
+        answer.blocking_recv().map_err(|_| self.gone_soon())?
     }
 
     async fn ask_later<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, ServerError> {
         let (reply, answer) = oneshot::channel();
         self.sender.send(request(reply)).await.map_err(|_| self.gone())?;
-        answer.await.map_err(|_| self.gone())?
+        match answer.await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let _ = tokio::time::timeout(END_WAIT_MAX, self.sender.closed()).await;
+                Err(self.gone())
+            }
+        }
+    }
+
+    /// What is asked of a store that fails gets no answer, and then the loop ends and says why.
+    fn gone_soon(&self) -> ServerError {
+        let deadline = Instant::now() + END_WAIT_MAX;
+        while !self.sender.is_closed() && Instant::now() < deadline {
+            std::thread::sleep(END_LOOK_EVERY);
+        }
+        self.gone()
     }
 
     fn gone(&self) -> ServerError {
