@@ -92,6 +92,7 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         keep_seconds,
         max_regenerations: options.max_regenerations.unwrap_or(api::MAX_REGENERATIONS),
         single: None,
+        speculation: options.speculation.unwrap_or(true),
         shipped: Vec::new(),
         // What is printed and removed need not reach the disk.
         sync: !options.no_sync && standard_output.is_none(),
