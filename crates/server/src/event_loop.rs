@@ -401,6 +401,7 @@ impl EventLoop {
         match outcome {
             Ok(result) => match job.refuse_stand_in(attempt, &result, &mut self.changes) {
                 None => {
+                    self.all_done(attempt, &result);
                     self.in_hand = Some((finished, Some(result)));
                     self.feed(Event::AttemptSucceeded { attempt });
                 }

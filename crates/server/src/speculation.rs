@@ -4,10 +4,11 @@
 use crate::clock::now_ns;
 use crate::event_loop::EventLoop;
 use crate::job::Job;
-use api::JobSpec;
+use api::machine::AttemptProgress;
+use api::{JobSpec, TaskResult};
 use ids::{AttemptKey, JobId, NodeId, StageIndex};
 use metastore::{Change, SPECULATION_NOTE};
-use scheduler::{Action, Event, Inputs, Label, Slot, WhyLeft};
+use scheduler::{Action, Event, Inputs, Label, Slot, Waits, WhyLeft};
 
 /// Stages whose tasks may run twice at the same time: what an attempt leaves counts only if it wins. Seals and merges are bound to
 /// their nodes, and a commit happens once.
@@ -24,6 +25,34 @@ pub(crate) fn allowed(job: &Job) -> Option<Event> {
 }
 
 impl EventLoop {
+    /// A node tells how far its attempts are.
+    pub fn progressed(&mut self, node: NodeId, progress: Vec<AttemptProgress>) {
+        let Some(known) = self.fleet.get_mut(node) else { return };
+        let (running, slots) = (&known.running, known.info.slots as usize);
+        let own = progress.into_iter().take(slots).filter(|told| running.contains_key(&told.attempt));
+        for told in own.collect::<Vec<_>>() {
+            let waits = Waits {
+                read_ns: told.read_ns,
+                program_ns: told.program_ns,
+                append_ns: told.append_ns,
+                read_from: told.read_from,
+                append_to: told.append_to,
+            };
+            let (attempt, done, total) = (told.attempt, told.done_bytes, told.total_bytes);
+            self.feed(Event::Progress { attempt, done, total, waits: Some(waits) });
+        }
+    }
+
+    /// An attempt has come to its end, perhaps before its node told anything of it: others are compared with it.
+    pub fn all_done(&mut self, attempt: AttemptKey, result: &TaskResult) {
+        let bytes = match result {
+            TaskResult::Map(map) => map.input_bytes,
+            TaskResult::Reduce(reduce) => reduce.merged.iter().map(|(_, sum)| sum.bytes).sum(),
+            _ => return,
+        };
+        self.feed(Event::Progress { attempt, done: bytes, total: bytes, waits: None });
+    }
+
     /// The task of an attempt has a winner, and the attempt holds a slot. What it says when it ends is discarded in any case.
     pub fn stop_attempt(&mut self, attempt: AttemptKey, slot: Slot) {
         tracing::debug!(%attempt, node = %slot.node, "an attempt is of no use any more");
