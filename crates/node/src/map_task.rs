@@ -10,7 +10,7 @@ use crate::streaming_env::TaskPlace;
 use crate::streaming_input::{PresentedInput, shape_for};
 use crate::work_dir::{WorkDir, function_context};
 use api::task::{MapResult, MapTask};
-use api::{Blame, InputFormat, JobSpec, RecordFormat, Segment, Split, TaskFailure};
+use api::{Blame, Function, InputFormat, JobSpec, RecordFormat, Segment, Split, TaskFailure};
 use iappender::{Appended, ChunkService, IAppender};
 use ids::{AttemptKey, Source};
 use keys::KeyEncoder;
@@ -39,6 +39,9 @@ pub(crate) fn run(
         object_buffer_bytes: job.object_buffer_bytes(),
     };
     let metering = shared.meters.begin(attempt, plain_bytes(spec, &task.split));
+    if matches!(spec.mapper, Some(Function::Command { .. })) {
+        metering.meter.is_done_by(&context.reports);
+    }
     let mut input = CountedInput {
         reader: TaskInput::open(spec, &task.split, limits)?,
         counters: &shared.counters,

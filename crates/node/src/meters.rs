@@ -5,9 +5,10 @@ use api::machine::AttemptProgress;
 use arena::{Charge, SlabWriter};
 use iappender::{AppendAnswer, AppendError, AppendFrame, AppendReply, ChunkService};
 use ids::{AttemptKey, ChunkId, IfileIndex, NodeId, Source};
+use program::Reports;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Of an attempt that has just begun there is nothing to tell.
@@ -21,6 +22,8 @@ pub(crate) struct Meter {
     began: Instant,
     total_bytes: u64,
     done_bytes: AtomicU64,
+    /// Of its program, where it has one.
+    reports: OnceLock<Arc<Reports>>,
     read_ns: AtomicU64,
     read_from: AtomicU32,
     append_ns: AtomicU64,
@@ -33,6 +36,7 @@ impl Meter {
             began: Instant::now(),
             total_bytes,
             done_bytes: AtomicU64::new(0),
+            reports: OnceLock::new(),
             read_ns: AtomicU64::new(0),
             read_from: AtomicU32::new(NOBODY),
             append_ns: AtomicU64::new(0),
@@ -44,6 +48,17 @@ impl Meter {
     #[inline]
     pub fn has_done(&self, bytes: u64) {
         self.done_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// A program does it: what has passed is what that has taken, not what waits for it.
+    pub fn is_done_by(&self, reports: &Arc<Reports>) {
+        // Once for each attempt.
+        let _ = self.reports.set(Arc::clone(reports));
+    }
+
+    fn bytes(&self) -> u64 {
+        let taken = self.reports.get().and_then(|reports| reports.taken_bytes());
+        taken.unwrap_or_else(|| self.done_bytes.load(Ordering::Relaxed))
     }
 
     /// It has waited so long in all for what it reads, for the longest for that of one node.
@@ -62,7 +77,7 @@ impl Meter {
         };
         (elapsed >= TOLD_AFTER).then(|| AttemptProgress {
             attempt,
-            done_bytes: self.done_bytes.load(Ordering::Relaxed),
+            done_bytes: self.bytes(),
             total_bytes: self.total_bytes,
             read_ns,
             program_ns: (elapsed.as_nanos() as u64).saturating_sub(read_ns.saturating_add(append_ns)),

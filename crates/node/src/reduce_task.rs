@@ -100,6 +100,9 @@ fn reduce<R: SortedRun<Error: RunFailure>>(
     };
     let work_dir = WorkDir::create(job, attempt, &[spec.reducer.as_ref()])?;
     let context = function_context(shared, job, attempt, TaskPlace::Reduce(task.part_index), &work_dir);
+    if matches!(spec.reducer, Some(Function::Command { .. })) {
+        meter.is_done_by(&context.reports);
+    }
     let mut part = PartWriter::create(job.part_place(task.part_index, attempt.attempt), &spec.formats)?;
     let mut function =
         reduce_function(spec.reducer.as_ref(), is_pre_combined(spec), &context, &spec.formats)?;

@@ -61,6 +61,7 @@ struct Progress {
     waits: Option<Waits>,
     grew: UnixNanos,
     longest_gap_ns: u64,
+    largest_step: u64,
 }
 
 /// An attempt that has left the books.
@@ -82,7 +83,9 @@ impl Progress {
         };
         let grew = if done > first_done { now } else { since };
         let longest_gap_ns = grew.0.saturating_sub(since.0);
-        Self { since, first_done, first_waits, until: now, done, total, waits, grew, longest_gap_ns }
+        let largest_step = done - first_done;
+        let until = now;
+        Self { since, first_done, first_waits, until, done, total, waits, grew, longest_gap_ns, largest_step }
     }
 
     fn go_on(&mut self, now: UnixNanos, done: u64, total: u64, waits: Option<Waits>) {
@@ -90,6 +93,7 @@ impl Progress {
         self.total = total;
         if done > self.done {
             self.longest_gap_ns = self.longest_gap_ns.max(now.0.saturating_sub(self.grew.0));
+            self.largest_step = self.largest_step.max(done - self.done);
             (self.done, self.grew) = (done, now);
         }
         self.waits = waits.or(self.waits);
@@ -114,6 +118,7 @@ impl Progress {
             waits,
             grew: self.grew,
             longest_gap_ns: self.longest_gap_ns,
+            largest_step: self.largest_step,
             has_ended: false,
             may_be_judged: false,
             near: Vec::new(),

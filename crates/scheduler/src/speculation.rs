@@ -137,6 +137,8 @@ pub(crate) struct Observed {
     /// When its data last grew, and the longest time in which it did not, before that.
     pub grew: UnixNanos,
     pub longest_gap_ns: u64,
+    /// The most by which it grew from one report to the next.
+    pub largest_step: u64,
     pub has_ended: bool,
     /// Runs alone for its task, and may be copied.
     pub may_be_judged: bool,
@@ -173,16 +175,23 @@ impl Observed {
         self.until.0.saturating_sub(self.since.0)
     }
 
-    /// Nanoseconds per unit; None where it is too early to say.
-    fn cost(&self) -> Option<f64> {
-        let long_enough = self.has_ended || self.took_ns() >= JUDGED_AFTER_NS;
-        (long_enough && self.done > 0).then(|| self.took_ns().max(1) as f64 / self.done as f64)
+    /// What it has done; where nothing has been heard of yet, what it may be about to tell.
+    fn done_at_most(&self, step: u64) -> Option<f64> {
+        let done = if self.done > 0 { self.done } else { step };
+        (done > 0).then_some(done as f64)
     }
 
-    fn part_costs(&self) -> Option<[f64; PARTS]> {
-        let waits = self.waits.filter(|_| self.done > 0)?;
+    /// Nanoseconds per unit, at least; None where it is too early to say.
+    fn cost(&self, step: u64) -> Option<f64> {
+        let long_enough = self.has_ended || self.took_ns() >= JUDGED_AFTER_NS;
+        let done = self.done_at_most(step).filter(|_| long_enough)?;
+        Some(self.took_ns().max(1) as f64 / done)
+    }
+
+    fn part_costs(&self, step: u64) -> Option<[f64; PARTS]> {
+        let (waits, done) = (self.waits?, self.done_at_most(step)?);
         let parts = [waits.read_ns, waits.program_ns, waits.append_ns];
-        Some(parts.map(|part_ns| part_ns as f64 / self.done as f64))
+        Some(parts.map(|part_ns| part_ns as f64 / done))
     }
 }
 
@@ -196,6 +205,8 @@ struct Usual {
     took_ns: u64,
     shortest_ns: u64,
     gap_ns: u64,
+    /// How much at once an attempt tells.
+    step: u64,
     compared: usize,
     ended: usize,
 }
@@ -215,7 +226,7 @@ impl Usual {
     /// None where too few attempts have come far enough to say.
     fn of(stage: &[Observed]) -> Option<Self> {
         let known: Vec<(&Observed, f64)> =
-            stage.iter().filter_map(|each| Some((each, each.cost()?))).collect();
+            stage.iter().filter_map(|each| Some((each, each.cost(0)?))).collect();
         if known.len() < COMPARED_MIN {
             return None;
         }
@@ -223,7 +234,7 @@ impl Usual {
         let (fast, cost) = (quantile(&costs, 1), quantile(&costs, 2));
         // The spread of those that are fast: the slow ones are what is looked for.
         let slow_times = (cost / fast.max(f64::MIN_POSITIVE)).powi(4).clamp(SLOW_TIMES_MIN, SLOW_TIMES_MAX);
-        let with_parts: Vec<[f64; PARTS]> = known.iter().filter_map(|(each, _)| each.part_costs()).collect();
+        let with_parts: Vec<[f64; PARTS]> = known.iter().filter_map(|(each, _)| each.part_costs(0)).collect();
         let mut parts = [0.0; PARTS];
         for (index, part) in parts.iter_mut().enumerate().filter(|_| !with_parts.is_empty()) {
             *part = quantile(&sorted(with_parts.iter().map(|parts| parts[index])), 2);
@@ -239,6 +250,7 @@ impl Usual {
             took_ns: quantile(&times_ns, 2) as u64,
             shortest_ns: ended_ns.clone().min().unwrap_or(0),
             gap_ns: quantile(&sorted(known.iter().map(|(each, _)| each.longest_gap_ns as f64)), 3) as u64,
+            step: quantile(&sorted(known.iter().map(|(each, _)| each.largest_step as f64)), 2) as u64,
             compared: known.len(),
             ended: ended_ns.count(),
         })
@@ -262,11 +274,11 @@ fn judge_one(
     slow_nodes: &BTreeSet<NodeId>,
 ) -> Option<Judged> {
     let took_ns = slow.took_ns();
-    let is_compared = slow.cost().is_some();
+    let is_compared = slow.cost(0).is_some();
     if usual.compared - usize::from(is_compared) < COMPARED_MIN {
         return None;
     }
-    let cost = slow.cost().unwrap_or(f64::INFINITY);
+    let cost = slow.cost(usual.step).unwrap_or(f64::INFINITY);
     let copy_ns = ((slow.total as f64 * usual.cost) as u64).max(usual.shortest_ns);
     let left_ns = slow.left as f64 * cost;
     let stuck = is_stuck(slow, usual);
@@ -296,18 +308,20 @@ fn judge_one(
     judged(label, advice, node_is_slow)
 }
 
-/// Whether its data has not grown for longer than that of others ever paused. A program may think when it has read
-/// everything: that is known of those that have ended.
+/// Whether it went as usual and then its data has not grown for longer than that of others ever paused. A program may think
+/// when it has read everything: that is known of those that have ended.
 fn is_stuck(slow: &Observed, usual: &Usual) -> bool {
     let still_ns = slow.until.0.saturating_sub(slow.grew.0);
     let knows_ends = slow.left > 0 || usual.ended >= COMPARED_MIN;
-    knows_ends && still_ns >= NO_PROGRESS_NS.max(usual.gap_ns.saturating_mul(3)).max(usual.took_ns / 2)
+    knows_ends
+        && pauses(slow, usual)
+        && still_ns >= NO_PROGRESS_NS.max(usual.gap_ns.saturating_mul(3)).max(usual.took_ns / 2)
 }
 
 /// Whether it would not be slow if it had not stopped a while ago: it goes on soon, or makes no progress.
 fn pauses(slow: &Observed, usual: &Usual) -> bool {
     let went_ns = slow.grew.0.saturating_sub(slow.since.0);
-    slow.until > slow.grew && went_ns as f64 <= slow.done as f64 * usual.slow_above
+    slow.done > 0 && slow.until > slow.grew && went_ns as f64 <= slow.done as f64 * usual.slow_above
 }
 
 fn inputs(slow: &Observed, usual: &Usual, left_ns: Option<u64>, copy_ns: u64) -> Inputs {
@@ -347,6 +361,7 @@ struct Trouble<'a> {
     slow: &'a Observed,
     stage: &'a [Observed],
     part: usize,
+    step: u64,
     /// An attempt whose part costs more shares it.
     shared_above: f64,
 }
@@ -357,11 +372,12 @@ impl Trouble<'_> {
         let mut company = Company::default();
         let is_other = |each: &&Observed| each.attempt != self.slow.attempt && each.until > self.slow.since;
         let others = self.stage.iter().filter(is_other);
-        for other in others.filter(|each| each.cost().is_some() && is_chosen(each)) {
-            let Some(costs) = other.part_costs() else { continue };
+        for other in others.filter(|each| each.cost(self.step).is_some() && is_chosen(each)) {
+            let Some(costs) = other.part_costs(self.step) else { continue };
             match costs[self.part] > self.shared_above {
                 true => company.slow += 1,
-                false => company.usual += 1,
+                // Of one that has told nothing it is not known.
+                false => company.usual += u32::from(other.done > 0),
             }
         }
         company
@@ -422,12 +438,13 @@ fn cause(
     slow_nodes: &BTreeSet<NodeId>,
 ) -> (Label, Result<Where, WhyLeft>, bool) {
     // Who does not say what it waits for is taken to compute.
-    let parts = slow.part_costs().unwrap_or([0.0, slow.cost().unwrap_or(0.0), 0.0]);
+    let step = usual.step;
+    let parts = slow.part_costs(step).unwrap_or([0.0, slow.cost(step).unwrap_or(0.0), 0.0]);
     let more: [f64; PARTS] = std::array::from_fn(|part| (parts[part] - usual.parts[part]).max(0.0));
     let all_more: f64 = more.iter().sum();
     let part = (0..PARTS).max_by(|a, b| more[*a].total_cmp(&more[*b])).unwrap_or(PROGRAM);
     let shared_above = usual.parts[part] + more[part] * SHARED_SHARE;
-    let trouble = Trouble { slow, stage, part, shared_above };
+    let trouble = Trouble { slow, stage, part, step, shared_above };
     let stands_out =
         |part: &usize| more[*part] >= all_more * CAUSE_SHARE && parts[*part] > usual.parts[*part] * 2.0;
     if (0..PARTS).filter(stands_out).count() > 1 {

@@ -4,6 +4,7 @@
 use crate::clock::now_ns;
 use crate::event_loop::EventLoop;
 use crate::job::Job;
+use api::control::NodeOrder;
 use api::machine::AttemptProgress;
 use api::{JobSpec, TaskResult};
 use ids::{AttemptKey, JobId, NodeId, StageIndex};
@@ -55,7 +56,9 @@ impl EventLoop {
 
     /// The task of an attempt has a winner, and the attempt holds a slot. What it says when it ends is discarded in any case.
     pub fn stop_attempt(&mut self, attempt: AttemptKey, slot: Slot) {
-        tracing::debug!(%attempt, node = %slot.node, "an attempt is of no use any more");
+        if let Some(node) = self.fleet.get_mut(slot.node) {
+            node.order(NodeOrder::StopAttempt { attempt });
+        }
     }
 
     /// Remembers what was decided about a slow attempt, as a sentence for people.

@@ -11,8 +11,6 @@ const SECOND_NS: u64 = 1_000_000_000;
 const TICK_NS: u64 = SECOND_NS / 2;
 const REPORT_EVERY_TICKS: u64 = 2;
 const JOB: JobId = JobId(1);
-/// How many times as long as usual the part takes that trouble is made for.
-const TROUBLE_TIMES: f64 = 8.0;
 /// Of the time of an usual attempt: reading, the program, writing.
 const PARTS: [f64; 3] = [0.3, 0.5, 0.2];
 /// Units of a usual task.
@@ -76,6 +74,8 @@ pub struct Stragglers {
     /// How far apart attempts are that have no trouble: one standard deviation, of each part.
     pub noise: f64,
     pub trouble: Option<Trouble>,
+    /// How many times as long as usual the part takes that the trouble is with.
+    pub times: f64,
     /// It passes when a copy has begun: the original and the copy end at about the same time.
     pub passes: bool,
     /// Whether slow attempts may be copied.
@@ -95,6 +95,7 @@ impl Default for Stragglers {
             task_ns: 20 * SECOND_NS,
             noise: 0.1,
             trouble: None,
+            times: 8.0,
             passes: false,
             copies: true,
             deaths_per_minute: 0.0,
@@ -457,7 +458,7 @@ impl Simulation {
         };
         let mut parts_ns = PARTS;
         for (part, share) in parts_ns.iter_mut().enumerate() {
-            let times = if troubled.is_some_and(|parts| parts[part]) { TROUBLE_TIMES } else { 1.0 };
+            let times = if troubled.is_some_and(|parts| parts[part]) { self.world.times } else { 1.0 };
             *share *= self.world.task_ns as f64 * units / UNITS * self.noise() * times;
         }
         Attempt {
