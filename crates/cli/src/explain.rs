@@ -61,7 +61,7 @@ pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
         text.push_str(&format!("and {} more; --limit N lists more\n", count(more as u64)));
     }
     for sentence in placements.losses.iter().chain(&placements.slow) {
-        text.push_str(&format!("{}\n", escape::cell(sentence)));
+        text.push_str(&format!("{}\n", escape::sentence(sentence)));
     }
     Ok(print(&text)?)
 }
