@@ -195,6 +195,7 @@ impl Job {
                 running.is_told_to_stop = true;
                 outbox.push(Action::StopAttempt { attempt, slot });
             }
+            self.task(task).expect("a running attempt has its task").running -= 1;
         }
     }
 

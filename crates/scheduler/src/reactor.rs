@@ -30,7 +30,7 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
         Event::StageRefused { job, stage } => on_stage_refused(state, outbox, job, stage),
         Event::StageSentBack { job, stage, to, tasks, stands } => {
             on_stage_sent_back(state, job, stage);
-            on_results_lost(state, outbox, job, to, &tasks, stands.as_ref());
+            on_results_lost(state, outbox, now, job, to, &tasks, stands.as_ref());
             state.claim(job, now);
         }
         Event::NodeCame { node, memory_bytes, architecture } => {
@@ -192,7 +192,7 @@ pub(crate) fn take_off(state: &mut State, attempt: AttemptKey, now: UnixNanos) -
     let running = job.running.remove(&attempt)?;
     let left = job.watch.leave(attempt, &running, now);
     let task = job.task(attempt.task).expect("a running attempt has its task");
-    task.running -= 1;
+    task.running -= u32::from(!running.is_told_to_stop);
     let user = job.claim.user;
     let user = state.users.get_mut(&user).expect("a user with a running attempt is counted");
     user.served.running -= 1;

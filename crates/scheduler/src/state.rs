@@ -133,7 +133,7 @@ pub(crate) struct Task {
     pub queued: bool,
     pub attempts_started: u32,
     pub failures: u32,
-    /// Attempts running now.
+    /// Attempts running now, but for those that were told to stop.
     pub running: u32,
     pub winner: Option<AttemptNumber>,
 }

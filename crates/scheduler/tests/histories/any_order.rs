@@ -156,7 +156,9 @@ impl Random {
         let in_it = |other: &TaskKey| self.stands.as_ref().is_some_and(|stands| stands.stage == other.stage);
         let stops =
             |other: &TaskKey| self.stands.as_ref().is_some_and(|stands| stands.stops.contains(&other.task));
-        self.winners.retain(|other, _| !after(other) || in_it(other));
+        let redone =
+            |other: &TaskKey| self.stands.as_ref().is_some_and(|stands| stands.redo.contains(&other.task));
+        self.winners.retain(|other, _| !after(other) || (in_it(other) && !redone(other)));
         let is_late = |task: &TaskKey| after(task) && (!in_it(task) || stops(task));
         let late: Vec<AttemptKey> = self.running.keys().filter(|key| is_late(&key.task)).copied().collect();
         self.lose(late);
@@ -260,7 +262,8 @@ impl Random {
         }
         let (job, stage, tasks) = (task.job, task.stage, vec![task.task]);
         let stops = (0..8).filter(|index| (pick >> index) & 1 == 1).map(TaskIndex).collect();
-        let standing = Standing { stage: StageIndex(stage.0 + 1), stops, redo: Vec::new() };
+        let redo = if pick.is_multiple_of(7) { vec![TaskIndex(pick as u32 % 4)] } else { Vec::new() };
+        let standing = Standing { stage: StageIndex(stage.0 + 1), stops, redo };
         self.stands = (pick % 5 < 3).then_some(standing);
         self.feed(Event::ResultsLost { job, stage, tasks, stands: self.stands.clone() });
     }
