@@ -133,6 +133,9 @@ pub struct JobSpec {
     /// Set for a job of one task, which is no MapReduce: all else but the name is empty then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub single: Option<RunTask>,
+    /// A slow attempt of a map or reduce task may get a second one beside it on another node.
+    #[serde(default = "is_wanted", skip_serializing_if = "is_default")]
+    pub speculation: bool,
     /// In a cluster: files of the client's machine that nodes fetch from the server; elsewhere in here they are named by
     /// their paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -145,6 +148,15 @@ pub const MAX_REGENERATIONS: u32 = 20;
 
 fn max_regenerations() -> u32 {
     MAX_REGENERATIONS
+}
+
+/// Of what a specification does not say.
+fn is_wanted() -> bool {
+    true
+}
+
+fn is_default(wanted: &bool) -> bool {
+    *wanted
 }
 
 impl JobSpec {
@@ -178,6 +190,7 @@ impl JobSpec {
             keep_seconds: None,
             max_regenerations: MAX_REGENERATIONS,
             single: None,
+            speculation: true,
             shipped: Vec::new(),
         }
     }

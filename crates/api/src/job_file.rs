@@ -65,6 +65,7 @@ pub struct JobFile {
     pub keep_for: Option<String>,
     pub max_regenerations: Option<u32>,
     pub no_sync: Option<bool>,
+    pub speculation: Option<bool>,
     pub json: Option<bool>,
 }
 

@@ -1,7 +1,7 @@
 //! What a node tells of its machine and of the programs that it runs. It rides along with polls; what is lost is told
 //! again, or not missed.
 
-use ids::AttemptKey;
+use ids::{AttemptKey, NodeId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -23,12 +23,16 @@ pub struct NodeReport {
     /// At most one for each slot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<ProgramSaid>,
+    /// Of map and reduce tasks: at most one for each slot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub progress: Vec<AttemptProgress>,
 }
 
 impl NodeReport {
     /// Whether it tells nothing.
     pub fn is_empty(&self) -> bool {
-        self.samples.is_empty() && self.disks.is_empty() && self.said.is_empty()
+        let Self { samples, disks, said, progress } = self;
+        samples.is_empty() && disks.is_empty() && said.is_empty() && progress.is_empty()
     }
 }
 
@@ -84,6 +88,28 @@ impl DiskState {
             Self::Failed => "failed",
         }
     }
+}
+
+/// How far an attempt is, and what it has spent its time on since it began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttemptProgress {
+    pub attempt: AttemptKey,
+    pub done_bytes: u64,
+    /// 0: nobody knows.
+    pub total_bytes: u64,
+    /// Until its input, or the runs that it merges, gave it something.
+    pub read_ns: u64,
+    /// In the program, and all the rest.
+    pub program_ns: u64,
+    /// Until chunks had taken what it gave them.
+    pub append_ns: u64,
+    /// The node whose data it waited for most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_from: Option<NodeId>,
+    /// The node whose chunks it waited for most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub append_to: Option<NodeId>,
 }
 
 /// What the program of a one-task job has written since its node told last. A text that does not follow on what was

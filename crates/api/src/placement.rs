@@ -31,6 +31,8 @@ pub enum PlacementKind {
     NearData,
     /// No slot near its data asked in time.
     NoNearerSlot,
+    /// Another attempt of the task was slow on another node.
+    BesideSlow,
 }
 
 /// The attempts of a job and why each ran where it did.
@@ -44,6 +46,9 @@ pub struct JobPlacements {
     /// What was lost of its data and what was done about it, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<String>,
+    /// Which of its attempts were slow, why, and what was done about it, as sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slow: Vec<String>,
     /// What the job waits for besides a slot, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,

@@ -330,10 +330,22 @@ pub struct RunArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
     pub no_sync: Option<bool>,
+    /// In a cluster: whether a slow attempt of a map or reduce task may get a second one beside it, on another node
+    /// [default: on]
+    #[arg(long, value_name = "on|off", value_parser = on_or_off)]
+    pub speculation: Option<bool>,
     /// Print the report as JSON on standard output
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
     pub json: Option<bool>,
+}
+
+fn on_or_off(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("give on or off"),
+    }
 }
 
 #[derive(Debug, Default, Args)]

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 /// Characters of a cell that a table shows.
 const CELL_CHARACTERS_MAX: usize = 200;
+/// And of a sentence on a line of its own.
+const SENTENCE_CHARACTERS_MAX: usize = 1000;
 
 /// A key for a table: text as it is, `\t \n \r \\` and `\xNN` for the rest, cut with `…` where it is
 /// longer than `bytes_max`.
@@ -34,9 +36,18 @@ pub fn blob(bytes: &[u8]) -> String {
 
 /// Text for one cell of a table: control characters escaped, cut with `…` where it is long.
 pub fn cell(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len().min(CELL_CHARACTERS_MAX));
+    printable(text, CELL_CHARACTERS_MAX)
+}
+
+/// The same for a sentence below a table.
+pub fn sentence(text: &str) -> String {
+    printable(text, SENTENCE_CHARACTERS_MAX)
+}
+
+fn printable(text: &str, characters_max: usize) -> String {
+    let mut shown = String::with_capacity(text.len().min(characters_max));
     for (position, character) in text.chars().enumerate() {
-        if position == CELL_CHARACTERS_MAX {
+        if position == characters_max {
             shown.push('…');
             break;
         }

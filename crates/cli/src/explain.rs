@@ -60,8 +60,8 @@ pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
     if let Some(more) = attempts.len().checked_sub(args.limit as usize).filter(|more| *more > 0) {
         text.push_str(&format!("and {} more; --limit N lists more\n", count(more as u64)));
     }
-    for loss in &placements.losses {
-        text.push_str(&format!("{}\n", escape::cell(loss)));
+    for sentence in placements.losses.iter().chain(&placements.slow) {
+        text.push_str(&format!("{}\n", escape::sentence(sentence)));
     }
     Ok(print(&text)?)
 }
@@ -90,6 +90,7 @@ fn why(reason: &PlacementReason) -> String {
         PlacementKind::Any => "any node would do, this slot had asked first",
         PlacementKind::OnlyHere => "what it needs is on this node alone",
         PlacementKind::NearData => "near its data",
+        PlacementKind::BesideSlow => "beside an attempt that was slow elsewhere",
         PlacementKind::NoNearerSlot => "far from its data: no slot near it asked in time",
     };
     let mut text = place.to_string();

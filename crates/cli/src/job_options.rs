@@ -37,6 +37,7 @@ pub struct JobOptions {
     pub keep_for: Option<String>,
     pub max_regenerations: Option<u32>,
     pub no_sync: bool,
+    pub speculation: Option<bool>,
     pub json: bool,
     /// What a job of Hadoop Streaming has besides.
     pub streaming: Option<Box<::streaming::StreamingJob>>,
@@ -126,6 +127,7 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
         keep_for: args.keep_for.or(file.keep_for),
         max_regenerations: args.max_regenerations.or(file.max_regenerations),
         no_sync: flag(args.no_sync, file.no_sync),
+        speculation: args.speculation.or(file.speculation),
         json: flag(args.json, file.json),
         streaming: None,
         start_dir,

@@ -68,7 +68,6 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
     let separator = &formats.map_output.separator;
     let (partitioning, keys) = options.keys.rules(options.total_order, separator, input_bytes)?;
     let spec = JobSpec {
-        name,
         inputs,
         mapper,
         combiner,
@@ -86,16 +85,13 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         keep_ifiles,
         formats,
         keys,
-        generate: None,
-        streaming: None,
-        reduce_again: None,
         keep_seconds,
         max_regenerations: options.max_regenerations.unwrap_or(api::MAX_REGENERATIONS),
-        single: None,
-        shipped: Vec::new(),
+        speculation: options.speculation.unwrap_or(true),
         // What is printed and removed need not reach the disk.
         sync: !options.no_sync && standard_output.is_none(),
         layout,
+        ..JobSpec::named(name)
     };
     let (start_dir, json, server) = (options.start_dir, options.json, options.server);
     let plan = Plan { spec, splits, state_dir, server, start_dir, json, standard_output, standard_input };

@@ -10,11 +10,14 @@ pub(crate) struct PendingReport(NodeReport);
 impl PendingReport {
     /// True where the server must hear of it at once: samples can wait for the next poll.
     pub fn add(&mut self, later: NodeReport) -> bool {
-        let is_news = !later.disks.is_empty() || !later.said.is_empty();
+        let is_news = !later.disks.is_empty() || !later.said.is_empty() || !later.progress.is_empty();
         self.0.samples.extend(later.samples);
         self.drop_oldest();
         if !later.disks.is_empty() {
             self.0.disks = later.disks;
+        }
+        if !later.progress.is_empty() {
+            self.0.progress = later.progress;
         }
         for piece in later.said {
             match self.0.said.iter_mut().find(|said| said.attempt == piece.attempt) {

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{Receiver, channel};
 
 /// Pieces of the stream that wait for the merge; the connection waits when there are more.
@@ -245,6 +245,8 @@ pub struct RemoteRun {
     record_in_raw: Range<usize>,
     taken: RunEnd,
     block_bytes: u64,
+    /// For blocks.
+    waited: Duration,
     ended: bool,
 }
 
@@ -261,6 +263,7 @@ impl RemoteRun {
             record_in_raw: 0..0,
             taken: RunEnd::default(),
             block_bytes: 0,
+            waited: Duration::ZERO,
             ended: false,
         }
     }
@@ -272,6 +275,11 @@ impl RemoteRun {
     /// The run.
     pub fn id(&self) -> RunId {
         self.sources.run
+    }
+
+    /// How long it was waited for data of the other node.
+    pub fn waited(&self) -> Duration {
+        self.waited
     }
 
     /// What the partition key of a stored key is.
@@ -298,7 +306,10 @@ impl RemoteRun {
         if self.ended {
             return Ok(false);
         }
-        let Some(encoded) = self.reader().next_block(self.index)? else {
+        let began = Instant::now();
+        let next = self.reader().next_block(self.index);
+        self.waited += began.elapsed();
+        let Some(encoded) = next? else {
             self.ended = true;
             return self.check_end().map(|()| false);
         };
@@ -386,6 +397,14 @@ impl AnyRun<'_> {
         match self {
             Self::Here(run) => run.report(),
             Self::There(run) => run.report(),
+        }
+    }
+
+    /// The other node from which it comes, and how long it was waited for that.
+    pub fn waited(&self) -> Option<(NodeId, Duration)> {
+        match self {
+            Self::Here(_) => None,
+            Self::There(run) => Some((run.node, run.waited())),
         }
     }
 }

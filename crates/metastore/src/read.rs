@@ -13,6 +13,9 @@ use ids::{
 };
 use std::path::PathBuf;
 
+/// The kind of the events that tell which attempts were slow, why, and what was done about it.
+pub const SPECULATION_NOTE: &str = "speculation";
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskRow {
     pub task: TaskKey,
@@ -102,11 +105,25 @@ impl Metastore {
 
     /// What was lost of a job's data and what was done about it, as sentences: the first so many.
     pub async fn losses(&self, job: JobId, count_max: u32) -> Result<Vec<String>, StoreError> {
+        self.sentences(job, &[DATA_LOST_NOTE, STAND_IN_REFUSED_NOTE, READ_AGAIN_NOTE], count_max).await
+    }
+
+    /// Which attempts of a job were slow, why, and what was done about it, as sentences: the first so many.
+    pub async fn slow_attempts(&self, job: JobId, count_max: u32) -> Result<Vec<String>, StoreError> {
+        self.sentences(job, &[SPECULATION_NOTE], count_max).await
+    }
+
+    /// The events of up to three kinds.
+    async fn sentences(
+        &self,
+        job: JobId,
+        kinds: &[&'static str],
+        count_max: u32,
+    ) -> Result<Vec<String>, StoreError> {
         let statement = "SELECT detail FROM events WHERE job = $1 AND kind IN ($2, $3, $4) AND detail IS NOT NULL \
                          ORDER BY event LIMIT $5";
-        let [lost, refused, read] =
-            [DATA_LOST_NOTE, STAND_IN_REFUSED_NOTE, READ_AGAIN_NOTE].map(|note| note.into());
-        let rows = self.rows(statement, [job.0.into(), lost, refused, read, count_max.into()]).await?;
+        let [first, second, third] = std::array::from_fn(|index| kinds[index.min(kinds.len() - 1)].into());
+        let rows = self.rows(statement, [job.0.into(), first, second, third, count_max.into()]).await?;
         rows.iter().map(|row| self.get(row, "detail")).collect()
     }
 

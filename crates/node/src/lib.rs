@@ -26,6 +26,7 @@ mod kept_dirs;
 mod machine;
 mod map_task;
 mod merge_gate;
+mod meters;
 mod progress;
 mod record_data;
 mod reduce_task;
@@ -48,6 +49,7 @@ pub use remote::{Remote, data_incarnation};
 
 use ids::JobId;
 use job_data::JobData;
+use meters::Meters;
 use program::{Programs, Sandbox};
 use progress::Counters;
 use said::Saying;
@@ -89,6 +91,7 @@ struct Shared {
     jobs: Mutex<BTreeMap<JobId, Arc<JobData>>>,
     record_data: OnceLock<Arc<dyn RecordData>>,
     saying: Saying,
+    meters: Meters,
     /// Being emptied: no new chunk may lie here.
     draining: AtomicBool,
 }
@@ -111,6 +114,7 @@ impl Node {
             jobs: Mutex::new(BTreeMap::new()),
             record_data: OnceLock::new(),
             saying: Saying::default(),
+            meters: Meters::default(),
             draining: AtomicBool::new(false),
         });
         let mut node = Self { shared: Arc::clone(&shared), slots: Vec::new(), keeper: None, sampling: None };

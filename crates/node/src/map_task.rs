@@ -3,13 +3,14 @@
 use crate::Shared;
 use crate::emit::{AppendEmitter, EncodingEmitter};
 use crate::job_data::AttemptData;
+use crate::meters::{Meter, MeteredChunks};
 use crate::progress::Counters;
 use crate::slot::SlotState;
 use crate::streaming_env::TaskPlace;
 use crate::streaming_input::{PresentedInput, shape_for};
 use crate::work_dir::{WorkDir, function_context};
 use api::task::{MapResult, MapTask};
-use api::{Blame, JobSpec, RecordFormat, TaskFailure};
+use api::{Blame, Function, InputFormat, JobSpec, RecordFormat, Segment, Split, TaskFailure};
 use iappender::{Appended, ChunkService, IAppender};
 use ids::{AttemptKey, Source};
 use keys::KeyEncoder;
@@ -20,6 +21,7 @@ use program::FunctionContext;
 use reducer::PartWriter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 pub(crate) fn run(
     shared: &Shared,
@@ -36,9 +38,15 @@ pub(crate) fn run(
         record_bytes_max: spec.layout.record_bytes_max,
         object_buffer_bytes: job.object_buffer_bytes(),
     };
+    let metering = shared.meters.begin(attempt, plain_bytes(spec, &task.split));
+    if matches!(spec.mapper, Some(Function::Command { .. })) {
+        metering.meter.is_done_by(&context.reports);
+    }
     let mut input = CountedInput {
         reader: TaskInput::open(spec, &task.split, limits)?,
         counters: &shared.counters,
+        meter: &metering.meter,
+        waited: Duration::ZERO,
         cancelled: &job.cancelled,
     };
     let mut presented;
@@ -59,7 +67,8 @@ pub(crate) fn run(
             counts
         }
         None => {
-            let (counts, appended) = map_to_ifiles(shared, state, job, attempt, task, &context, records)?;
+            let place = Place { shared, job, attempt, meter: &metering.meter };
+            let (counts, appended) = map_to_ifiles(&place, state, task, &context, records)?;
             (result.commits, result.withheld) = (appended.commits, appended.withheld);
             counts
         }
@@ -74,15 +83,32 @@ pub(crate) fn run(
     Ok(result)
 }
 
-fn map_to_ifiles(
-    shared: &Shared,
-    state: &mut SlotState,
-    job: &AttemptData,
+/// What an attempt has of its node.
+struct Place<'a> {
+    shared: &'a Shared,
+    job: &'a AttemptData,
     attempt: AttemptKey,
+    meter: &'a Meter,
+}
+
+/// The bytes of a split as they are read; 0 where nobody knows before the end, because they are compressed.
+fn plain_bytes(spec: &JobSpec, split: &Split) -> u64 {
+    let file = |segment: &Segment| spec.inputs.get(segment.file_index as usize);
+    let is_plain = |segment: &Segment| file(segment).is_none_or(|file| file.format == InputFormat::Plain);
+    match split.segments.iter().all(is_plain) {
+        true => split.segments.iter().map(|segment| segment.length_bytes).sum(),
+        false => 0,
+    }
+}
+
+fn map_to_ifiles(
+    place: &Place<'_>,
+    state: &mut SlotState,
     task: &MapTask,
     context: &FunctionContext,
     input: &mut dyn RecordInput,
 ) -> Result<(MapCounts, Appended), TaskFailure> {
+    let Place { shared, job, attempt, meter } = *place;
     let spec = &job.run.spec;
     let chunkserver = job.chunkserver()?;
     let source = Source { map_task: attempt.task.task, attempt: attempt.attempt };
@@ -94,8 +120,9 @@ fn map_to_ifiles(
         }
         None => chunkserver.service(),
     };
+    let metered = MeteredChunks::new(service, meter, shared.control.node());
     let mut appender =
-        IAppender::new(service, &mut state.slabs, source, job.key_shape, spec.layout.ifile_count);
+        IAppender::new(&metered, &mut state.slabs, source, job.key_shape, spec.layout.ifile_count);
     if let Some(again) = &task.again {
         appender = appender.only_to(again.ifiles.iter().copied());
     }
@@ -136,6 +163,9 @@ fn map_and_combine(
 struct CountedInput<'a> {
     reader: TaskInput,
     counters: &'a Counters,
+    meter: &'a Meter,
+    /// For the reader.
+    waited: Duration,
     cancelled: &'a AtomicBool,
 }
 
@@ -144,7 +174,12 @@ impl RecordInput for CountedInput<'_> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
         }
+        // What was handed out before is done.
+        self.meter.has_done(self.reader.bytes());
+        let began = Instant::now();
         let block = self.reader.next_block()?;
+        self.waited += began.elapsed();
+        self.meter.has_waited_to_read(self.waited, None);
         if let Some(block) = block {
             self.counters.input_bytes_read.fetch_add(block.len() as u64, Ordering::Relaxed);
         }

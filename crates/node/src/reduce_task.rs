@@ -2,6 +2,7 @@
 
 use crate::Shared;
 use crate::job_data::{AttemptData, JobData};
+use crate::meters::Meter;
 use crate::progress::Counters;
 use crate::record_data::{OtherNodes, RunFailure};
 use crate::shuffle_tasks::{merge_need_bytes, read_ahead_bytes};
@@ -13,7 +14,7 @@ use api::{Blame, DataSum, Function, JobSpec, TaskFailure};
 use chunkserver::{ChunkServer, ChunkServerError, CursorReport, Run, RunCursor};
 use dataport::AnyRun;
 use faults::{PlantedFault, planted};
-use ids::{AttemptKey, ChunkId, IfileIndex, RunId, Source};
+use ids::{AttemptKey, ChunkId, IfileIndex, NodeId, RunId, Source};
 use ifile::KeyShape;
 use imerger::{Groups, Merge, SortedRun, Winners};
 use keys::KeyDecoder;
@@ -21,9 +22,12 @@ use reducer::{GroupedRecord, GroupedRecords, PartWriter, reduce_function};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Records between two looks at the cancelled flag and two updates of the progress.
-const RECORDS_PER_LOOK: u32 = 4096;
+const RECORDS_PER_LOOK: u32 = 512;
+/// What a record has in a run besides its key and value, most often.
+const LENGTHS_BYTES: u64 = 2;
 
 pub(crate) fn run(
     shared: &Shared,
@@ -31,6 +35,8 @@ pub(crate) fn run(
     attempt: AttemptKey,
     task: &ReduceTask,
 ) -> Result<ReduceResult, TaskFailure> {
+    let metering = shared.meters.begin(attempt, task.expected_bytes);
+    let meter = &*metering.meter;
     let chunkserver = job.chunkserver()?;
     let others = shared.other_nodes(job.job);
     let is_away = |run: &RunId| others.as_ref().is_some_and(|others| others.is_away(*run));
@@ -47,9 +53,12 @@ pub(crate) fn run(
     let reduced = match others {
         Some(others) if away_count > 0 => {
             let cursors = others.open(job, task, &runs, read_ahead);
-            reduce(shared, job, attempt, task, cursors, AnyRun::report)
+            reduce(shared, job, (attempt, meter), task, cursors, (AnyRun::report, AnyRun::waited))
         }
-        _ => reduce(shared, job, attempt, task, open(task, &runs, read_ahead), RunCursor::report),
+        _ => {
+            let cursors = open(task, &runs, read_ahead);
+            reduce(shared, job, (attempt, meter), task, cursors, (RunCursor::report, |_| None))
+        }
     };
     reduced.map_err(|failure| with_lost_beside(failure, &chunkserver))
 }
@@ -64,14 +73,17 @@ pub(crate) fn with_lost_beside(mut failure: TaskFailure, chunkserver: &ChunkServ
     failure
 }
 
+/// How long was waited for the data of a run, and for which node, where it comes from another one.
+type WaitedOf<R> = fn(&R) -> Option<(NodeId, Duration)>;
+
 /// Runs the reducer over the merge of some runs.
 fn reduce<R: SortedRun<Error: RunFailure>>(
     shared: &Shared,
     job: &AttemptData,
-    attempt: AttemptKey,
+    (attempt, meter): (AttemptKey, &Meter),
     task: &ReduceTask,
     cursors: Result<Vec<R>, R::Error>,
-    report_of: fn(&R) -> CursorReport,
+    (report_of, waited_of): (fn(&R) -> CursorReport, WaitedOf<R>),
 ) -> Result<ReduceResult, TaskFailure> {
     let spec = &job.run.spec;
     let groups = cursors.and_then(|cursors| groups(task, cursors));
@@ -79,12 +91,18 @@ fn reduce<R: SortedRun<Error: RunFailure>>(
     let mut input = GroupsInput {
         groups,
         counters: &shared.counters,
+        meter,
+        waited_of,
+        done_bytes: 0,
         cancelled: &job.cancelled,
         until_look: RECORDS_PER_LOOK,
         bytes: 0,
     };
     let work_dir = WorkDir::create(job, attempt, &[spec.reducer.as_ref()])?;
     let context = function_context(shared, job, attempt, TaskPlace::Reduce(task.part_index), &work_dir);
+    if matches!(spec.reducer, Some(Function::Command { .. })) {
+        meter.is_done_by(&context.reports);
+    }
     let mut part = PartWriter::create(job.part_place(task.part_index, attempt.attempt), &spec.formats)?;
     let mut function =
         reduce_function(spec.reducer.as_ref(), is_pre_combined(spec), &context, &spec.formats)?;
@@ -169,6 +187,10 @@ fn books<R: SortedRun>(groups: &Groups<R>) -> Vec<(IfileIndex, SourceBooks)> {
 struct GroupsInput<'a, R: SortedRun> {
     groups: Groups<R>,
     counters: &'a Counters,
+    meter: &'a Meter,
+    waited_of: WaitedOf<R>,
+    /// About what its records have in runs.
+    done_bytes: u64,
     cancelled: &'a AtomicBool,
     until_look: u32,
     bytes: u64,
@@ -179,10 +201,20 @@ impl<R: SortedRun> GroupsInput<'_, R> {
     fn look(&mut self) -> Result<(), TaskFailure> {
         self.until_look = RECORDS_PER_LOOK;
         self.count_rest();
+        self.count_waits();
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
         }
         Ok(())
+    }
+
+    fn count_waits(&self) {
+        let mut by_node: BTreeMap<NodeId, Duration> = BTreeMap::new();
+        for (node, waited) in self.groups.runs().iter().filter_map(self.waited_of) {
+            *by_node.entry(node).or_default() += waited;
+        }
+        let longest = by_node.iter().max_by_key(|(_, waited)| **waited).map(|(node, _)| *node);
+        self.meter.has_waited_to_read(by_node.values().sum(), longest);
     }
 
     fn count_rest(&mut self) {
@@ -201,7 +233,10 @@ impl<R: SortedRun<Error: RunFailure>> GroupedRecords for GroupsInput<'_, R> {
         let Some(record) = self.groups.advance().map_err(|error| error.to_task_failure())? else {
             return Ok(None);
         };
-        self.bytes += (record.key.len() + record.value.len()) as u64;
+        let bytes = (record.key.len() + record.value.len()) as u64;
+        self.bytes += bytes;
+        self.done_bytes += bytes + LENGTHS_BYTES;
+        self.meter.has_done(self.done_bytes);
         Ok(Some(GroupedRecord { key: record.key, value: record.value, starts_group: record.starts_group }))
     }
 }

@@ -46,6 +46,7 @@ fn sample(shared: &Shared, remote: &Remote, ends: &Receiver<()>) {
             samples: vec![machine.sample(shared.appended_bytes())],
             disks: if is_news { disks } else { Vec::new() },
             said: shared.saying.news(),
+            progress: shared.meters.told(),
         });
     }
 }

@@ -22,6 +22,7 @@
 mod alone;
 mod context;
 mod find;
+mod intake;
 mod launch;
 mod reports;
 mod running;

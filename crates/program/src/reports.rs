@@ -5,6 +5,7 @@
 //!   reporter:status:TEXT
 //! ```
 
+use crate::intake::Intake;
 use api::{Blame, TaskFailure};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,9 +19,12 @@ const COUNTERS_MAX: usize = 1000;
 /// Bytes of a status that are kept.
 const STATUS_BYTES_MAX: usize = 1024;
 
-/// The reports of all programs of an attempt, added up.
+/// The reports of all programs of an attempt, added up, and what its first one has read.
 #[derive(Debug, Default)]
-pub struct Reports(Mutex<Reported>);
+pub struct Reports {
+    reported: Mutex<Reported>,
+    pub(crate) intake: Intake,
+}
 
 #[derive(Debug, Default)]
 struct Reported {
@@ -33,6 +37,11 @@ impl Reports {
     /// The counters by `GROUP,NAME`.
     pub fn counters(&self) -> BTreeMap<String, i64> {
         self.lock().counters.clone()
+    }
+
+    /// What the first program of the attempt has taken of what it was given; None where there was none.
+    pub fn taken_bytes(&self) -> Option<u64> {
+        self.intake.bytes()
     }
 
     /// The last status.
@@ -88,7 +97,7 @@ impl Reports {
     }
 
     fn lock(&self) -> MutexGuard<'_, Reported> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

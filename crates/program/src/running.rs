@@ -2,6 +2,7 @@
 
 use crate::context::{FunctionContext, Programs, cancelled_failure};
 use crate::find::find_program;
+use crate::intake::write_piece;
 use crate::launch::{Started, launch};
 use crate::reports::Reports;
 use crate::sandbox::Sandbox;
@@ -10,7 +11,7 @@ use api::{Blame, TaskFailure};
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -61,7 +62,9 @@ impl ProgramSpec {
 /// The standard input of a running program. Never blocks for ever: when the program goes, writing ends.
 #[derive(Debug)]
 pub struct Feed {
-    stdin: Option<ChildStdin>,
+    stdin: Option<Arc<ChildStdin>>,
+    /// Where it counts what the program takes.
+    counts: Option<Arc<Reports>>,
     /// Set when the run is lost, so that the rest of the input need not be read.
     abandoned: Arc<AtomicBool>,
     unread_bytes: u64,
@@ -72,18 +75,22 @@ impl Feed {
     /// as unread, and so is all that follows.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), TaskFailure> {
         let Some(stdin) = &mut self.stdin else {
-            self.unread_bytes += bytes.len() as u64;
+            self.leave(bytes.len());
             return Ok(());
         };
         // Not `write_all`: what the pipe took before the program closed it counts as taken.
         let mut rest = bytes;
         while !rest.is_empty() {
-            match stdin.write(rest) {
-                Ok(taken) => rest = &rest[taken..],
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            match write_piece(stdin, rest) {
+                Ok(taken) => {
+                    rest = &rest[taken..];
+                    if let Some(counts) = &self.counts {
+                        counts.intake.fed(taken);
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => {
                     self.stdin = None;
-                    self.unread_bytes += rest.len() as u64;
+                    self.leave(rest.len());
                     return Ok(());
                 }
                 Err(error) => {
@@ -93,6 +100,14 @@ impl Feed {
             }
         }
         Ok(())
+    }
+
+    /// The program does not want these.
+    fn leave(&mut self, bytes: usize) {
+        self.unread_bytes += bytes as u64;
+        if let Some(counts) = &self.counts {
+            counts.intake.fed(bytes);
+        }
     }
 
     /// Whether the run has failed already, so that reading more input for it is a waste.
@@ -212,7 +227,9 @@ where
         let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
     }
     let log = spec.stderr_log.as_deref();
-    let feed = Feed { stdin: Some(stdin), abandoned: run.abandoned.clone(), unread_bytes: 0 };
+    let stdin = Arc::new(stdin);
+    let counts = context.reports.intake.begin(&stdin).then(|| Arc::clone(&context.reports));
+    let feed = Feed { stdin: Some(stdin), counts, abandoned: run.abandoned.clone(), unread_bytes: 0 };
     let (on_thread, on_caller) = roles(feed, stdout);
     let (thread_outcome, caller_outcome, tail) = std::thread::scope(|scope| {
         let drainer = scope.spawn(move || standard_error::drain(stderr, log, &context.reports));

@@ -1,8 +1,8 @@
 //! What must hold after every event.
 
-use crate::Placement;
 use crate::state::{Job, Phase, State, Task};
-use ids::JobId;
+use crate::{Placement, Slot};
+use ids::{AttemptKey, JobId, StageIndex, TaskIndex, TaskKey};
 use std::collections::BTreeMap;
 
 /// Panics where the state contradicts itself.
@@ -27,6 +27,12 @@ pub fn sanity_check(state: &State) {
             Placement::Near(nodes) => nodes.iter().any(|node| state.free_slots.first_of(*node).is_some()),
         };
         assert!(!stage.tasks.iter().any(waits), "work of job {id} and a slot for it wait for each other");
+        let idle = |task: &Task, index: usize| {
+            let key = key(*id, job.current.0, index);
+            task.winner.is_none() && !task.queued && job.live(key).next().is_none()
+        };
+        let is_stuck = stage.tasks.iter().enumerate().any(|(index, task)| idle(task, index));
+        assert!(job.phase != Phase::Running || !is_stuck, "job {id} forgot a task");
     }
     let running = state.users.iter().filter(|(_, user)| user.served.running > 0);
     let counted: BTreeMap<u64, u32> = running.map(|(id, user)| (*id, user.served.running)).collect();
@@ -64,6 +70,10 @@ fn check_memory(state: &State) {
     assert!(state.kept.is_none_or(|(job, _)| state.jobs.contains_key(&job)), "a node is kept for nobody");
 }
 
+fn key(job: JobId, stage: u16, task: usize) -> TaskKey {
+    TaskKey { job, stage: StageIndex(stage), task: TaskIndex(task as u32) }
+}
+
 fn check_job(id: JobId, job: &Job) {
     assert!(job.phase != Phase::Over || !job.running.is_empty(), "job {id} is over and was kept");
     assert!(job.phase != Phase::Cancelling || !job.running.is_empty(), "job {id} was never cancelled");
@@ -74,13 +84,16 @@ fn check_job(id: JobId, job: &Job) {
         let done = stage.tasks.iter().filter(|task| task.winner.is_some()).count();
         assert_eq!(done, stage.done as usize, "job {id} miscounts {}", stage.name);
         for (task_index, task) in stage.tasks.iter().enumerate() {
-            let running = job.running.keys().filter(|key| {
-                usize::from(key.task.stage.0) == index && key.task.task.0 as usize == task_index
-            });
-            assert_eq!(running.count(), task.running as usize, "job {id} miscounts attempts");
             assert!(task.failures <= job.failures_max && task.failures <= task.attempts_started);
             assert!(task.winner.is_none_or(|winner| winner.0 < task.attempts_started));
+            let live: Vec<_> = job.live(key(id, index as u16, task_index)).collect();
+            assert_eq!(live.len(), task.running as usize, "job {id} miscounts attempts");
+            assert!(task.winner.is_none() || live.is_empty(), "job {id} runs what is done: {live:?}");
+            let apart = |pair: &[(AttemptKey, Slot)]| pair[0].1.node != pair[1].1.node;
+            assert!(live.len() <= 2 && live.windows(2).all(apart), "job {id} copies badly: {live:?}");
         }
     }
     assert!(job.running.values().all(|running| running.started.0 > 0), "job {id} ran before 1970");
+    let is_gone = |attempt: &AttemptKey| !job.running.contains_key(attempt);
+    assert!(!job.watch.attempts().any(|attempt| is_gone(&attempt)), "job {id} watches what is gone");
 }

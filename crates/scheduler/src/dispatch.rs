@@ -46,7 +46,7 @@ pub(crate) fn dispatch(state: &mut State, outbox: &mut impl Outbox, now: UnixNan
 }
 
 /// The job with the best claim that has a task for the node, and this task.
-fn choose(state: &mut State, node: NodeId, now: UnixNanos) -> Option<(JobId, TaskIndex)> {
+pub(crate) fn choose(state: &mut State, node: NodeId, now: UnixNanos) -> Option<(JobId, TaskIndex)> {
     let drains = state.draining.contains(&node);
     loop {
         let (standing, user, queue) = best_claim(state, node, drains, now)?;
@@ -93,7 +93,8 @@ fn best_claim(state: &State, node: NodeId, drains: bool, now: UnixNanos) -> Opti
     best.chain(needy).min_by_key(|(standing, _, _)| *standing)
 }
 
-fn start(
+/// Starts a task that was chosen for the slot, or a copy of one that runs.
+pub(crate) fn start(
     state: &mut State,
     outbox: &mut impl Outbox,
     id: JobId,
@@ -117,13 +118,15 @@ fn start(
     task.attempts_started += 1;
     task.running += 1;
     let attempt = AttemptKey { task: TaskKey { job: id, stage: stage_index, task: index }, attempt };
-    job.running.insert(attempt, Running { slot, started: now });
+    job.running.insert(attempt, Running::new(slot, now));
     state.starts += 1;
     let served = &mut state.users.entry(job.claim.user).or_default().served;
     let user_running = served.running;
     (served.running, served.last_start) = (served.running + 1, state.starts);
     state.attempt_memory(id, slot.node, true);
-    state.begin_wait(id, now);
+    if place != WhyHere::BesideSlow {
+        state.begin_wait(id, now);
+    }
     if place == WhyHere::NearData {
         state.keep_far_tasks(id, now);
     }

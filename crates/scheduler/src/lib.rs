@@ -19,6 +19,7 @@
 
 mod check;
 mod claims;
+mod copies;
 mod dispatch;
 mod losses;
 mod memory;
@@ -26,11 +27,14 @@ mod reactor;
 mod ready;
 mod recovery;
 mod slots;
+mod speculation;
 mod state;
 
 pub use check::sanity_check;
+pub use copies::{COPIES_MIN, COPIES_PER_TASK, SLOW_NODE_NS, WASTE_PER_TASK_TIME};
 pub use memory::{MEMORY_PATIENCE_NS, left_out, wait_of};
 pub use reactor::handle;
+pub use speculation::{COMPARED_MIN, Inputs, JUDGED_AFTER_NS, Label, NO_PROGRESS_NS, Waits, WhyLeft};
 pub use state::{StageCounts, State, has_jobs, stage_counts};
 
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
@@ -103,6 +107,8 @@ pub enum WhyHere {
     NearData,
     /// No slot near its data had asked for [`LOCALITY_DELAY_NS`].
     NoNearerSlot,
+    /// Another attempt of the task is slow elsewhere.
+    BesideSlow,
 }
 
 /// Whose a job is and how urgent. Jobs of the highest priority go first; among these the user with the fewest
@@ -174,6 +180,21 @@ pub enum Event {
         attempts_used: Vec<(StageIndex, u32)>,
         /// Winners of tasks that are done in stages which are not expanded.
         standing: Vec<(StageIndex, TaskIndex, AttemptNumber)>,
+    },
+    /// Tasks of these stages of a job may run twice at the same time. After the job came; without it none does.
+    MayCopy {
+        job: JobId,
+        stages: Vec<StageIndex>,
+    },
+    /// How far an attempt is: units that it has done of all that its task has, and what it has spent its time on, both
+    /// since its start. Bytes, or whatever all tasks of the stage count alike.
+    Progress {
+        attempt: AttemptKey,
+        done: u64,
+        /// 0: nobody knows.
+        total: u64,
+        /// None: nobody knows, or as before.
+        waits: Option<Waits>,
     },
     /// The answer to [`Action::ExpandStage`].
     StageExpanded {
@@ -296,6 +317,25 @@ pub enum Action {
     /// The attempt succeeded too late: its task has a winner, or its job is over.
     AttemptDiscarded {
         attempt: AttemptKey,
+    },
+    /// The task of this attempt has a winner: it is of no use any more. Its end is awaited all the same.
+    StopAttempt {
+        attempt: AttemptKey,
+        slot: Slot,
+    },
+    /// The attempt that starts next is a second one beside one that is slow.
+    Speculated {
+        attempt: AttemptKey,
+        of: AttemptKey,
+        label: Label,
+        inputs: Inputs,
+    },
+    /// An attempt is slow and gets no copy, at least not now. Once for each label.
+    SlowTask {
+        attempt: AttemptKey,
+        label: Label,
+        left: WhyLeft,
+        inputs: Inputs,
     },
     /// The task runs again.
     TaskRetried {

@@ -10,13 +10,14 @@ pub(crate) fn on_node_lost(state: &mut State, outbox: &mut impl Outbox, now: Uni
     state.free_slots.remove_node(node);
     state.draining_slots.remove_node(node);
     state.places.remove_node(node);
+    state.slow_nodes.remove(&node);
     let on_it = |job: &crate::state::Job| -> Vec<AttemptKey> {
         let running = job.running.iter().filter(|(_, running)| running.slot.node == node);
         running.map(|(attempt, _)| *attempt).collect()
     };
     let lost: Vec<AttemptKey> = state.jobs.values().flat_map(on_it).collect();
     for attempt in lost {
-        on_attempt_lost(state, outbox, attempt);
+        on_attempt_lost(state, outbox, now, attempt);
         state.claim(attempt.task.job, now);
     }
 }
@@ -24,6 +25,7 @@ pub(crate) fn on_node_lost(state: &mut State, outbox: &mut impl Outbox, now: Uni
 pub(crate) fn on_results_lost(
     state: &mut State,
     outbox: &mut impl Outbox,
+    now: UnixNanos,
     id: JobId,
     stage: StageIndex,
     tasks: &[TaskIndex],
@@ -40,8 +42,10 @@ pub(crate) fn on_results_lost(
     let late = job.running.keys().filter(|attempt| attempt.task.stage > stage && !goes_on(attempt.task));
     let late: Vec<AttemptKey> = late.copied().collect();
     for attempt in late {
-        take_off(state, attempt);
-        if let Some(job) = state.jobs.get_mut(&id) {
+        // One that was told to stop is discarded whenever it comes back.
+        if take_off(state, attempt, now).is_some()
+            && let Some(job) = state.jobs.get_mut(&id)
+        {
             job.lost.insert(attempt);
         }
     }

@@ -1,15 +1,17 @@
 //! One function per event.
 
+use crate::copies::{Left, SLOW_NODE_NS, on_progress, speculate};
 use crate::dispatch::dispatch;
 use crate::losses::{on_node_lost, on_results_lost};
 use crate::recovery::{Recovered, on_job_recovered};
 use crate::state::{Job, Phase, Stage, State};
 use crate::{Action, Claim, Event, FailureCause, Outbox, Placement, Slot, UnixNanos};
-use ids::{AttemptKey, JobId, NodeId, StageIndex};
+use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskKey};
 
 /// Takes one event and orders what follows from it. Events about jobs or attempts that are gone are late, not
 /// wrong: a success is discarded, the rest is ignored.
 pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event: Event) {
+    let mut judges = false;
     match event {
         Event::JobSubmitted { job, claim, stages, failures_max } => {
             on_job_submitted(state, outbox, job, claim, &stages, failures_max);
@@ -28,7 +30,7 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
         Event::StageRefused { job, stage } => on_stage_refused(state, outbox, job, stage),
         Event::StageSentBack { job, stage, to, tasks, stands } => {
             on_stage_sent_back(state, job, stage);
-            on_results_lost(state, outbox, job, to, &tasks, stands.as_ref());
+            on_results_lost(state, outbox, now, job, to, &tasks, stands.as_ref());
             state.claim(job, now);
         }
         Event::NodeCame { node, memory_bytes, architecture } => {
@@ -40,24 +42,33 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
             state.free_slots.remove(slot);
             state.draining_slots.remove(slot);
         }
-        Event::AttemptSucceeded { attempt } => on_attempt_succeeded(state, outbox, attempt),
+        Event::MayCopy { job, stages } => {
+            if let Some(job) = state.jobs.get_mut(&job) {
+                job.watch.allow(stages);
+            }
+        }
+        Event::Progress { attempt, done, total, waits } => {
+            return on_progress(state, now, attempt, done, total, waits);
+        }
+        Event::AttemptSucceeded { attempt } => on_attempt_succeeded(state, outbox, now, attempt),
         Event::AttemptFailed { attempt, retryable } => {
-            on_attempt_failed(state, outbox, attempt, retryable);
+            on_attempt_failed(state, outbox, now, attempt, retryable);
             state.claim(attempt.task.job, now);
         }
         Event::AttemptLost { attempt } => {
-            on_attempt_lost(state, outbox, attempt);
+            on_attempt_lost(state, outbox, now, attempt);
             state.claim(attempt.task.job, now);
         }
         Event::NodeDraining { node } => on_node_draining(state, node),
         Event::NodeResumes { node } => on_node_resumes(state, node),
         Event::NodeLost { node } => on_node_lost(state, outbox, now, node),
         Event::ResultsLost { job, stage, tasks, stands } => {
-            on_results_lost(state, outbox, job, stage, &tasks, stands.as_ref());
+            on_results_lost(state, outbox, now, job, stage, &tasks, stands.as_ref());
             state.claim(job, now);
         }
         Event::Tick => {
             state.keep_a_node(now);
+            judges = true;
             // Who waits may have become the first in line, or waits too long now to be passed.
             (state.room_changed, state.look_everywhere) = (true, true);
         }
@@ -65,6 +76,9 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
     }
     state.admit(now);
     dispatch(state, outbox, now);
+    if judges {
+        speculate(state, outbox, now);
+    }
 }
 
 fn on_job_submitted(
@@ -169,25 +183,26 @@ fn on_node_resumes(state: &mut State, node: NodeId) {
     state.woken.insert(node);
 }
 
-/// Takes an attempt off the books; false for one that is not on them.
-pub(crate) fn take_off(state: &mut State, attempt: AttemptKey) -> bool {
-    let Some(job) = state.jobs.get_mut(&attempt.task.job) else { return false };
+/// Takes an attempt off the books; None for one that is not on them, or was told to stop: nothing follows from its end.
+pub(crate) fn take_off(state: &mut State, attempt: AttemptKey, now: UnixNanos) -> Option<Left> {
+    let job = state.jobs.get_mut(&attempt.task.job)?;
     if job.lost.remove(&attempt) {
-        return true;
+        return Some(Left::default());
     }
-    let Some(running) = job.running.remove(&attempt) else { return false };
+    let running = job.running.remove(&attempt)?;
+    let left = job.watch.leave(attempt, &running, now);
     let task = job.task(attempt.task).expect("a running attempt has its task");
-    task.running -= 1;
+    task.running -= u32::from(!running.is_told_to_stop);
     let user = job.claim.user;
     let user = state.users.get_mut(&user).expect("a user with a running attempt is counted");
     user.served.running -= 1;
     state.attempt_memory(attempt.task.job, running.slot.node, false);
-    true
+    (!running.is_told_to_stop).then_some(left)
 }
 
-fn on_attempt_succeeded(state: &mut State, outbox: &mut impl Outbox, attempt: AttemptKey) {
+fn on_attempt_succeeded(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, attempt: AttemptKey) {
     let id = attempt.task.job;
-    let known = take_off(state, attempt);
+    let left = take_off(state, attempt, now);
     let Some(job) = state.jobs.get_mut(&id) else {
         outbox.push(Action::AttemptDiscarded { attempt });
         return;
@@ -201,12 +216,16 @@ fn on_attempt_succeeded(state: &mut State, outbox: &mut impl Outbox, attempt: At
     // An attempt of a task that was made anew since has worked on data that is no more.
     let base = job.stages.get(usize::from(attempt.task.stage.0)).map_or(0, |stage| stage.attempts_base);
     let counts = counts && attempt.attempt.0 >= base;
-    let task = job.task(attempt.task);
-    match task {
-        Some(task) if known && counts && task.winner.is_none() => {
+    let left = left.filter(|_| counts);
+    match (job.task(attempt.task), left) {
+        (Some(task), Some(left)) if task.winner.is_none() => {
             task.winner = Some(attempt.attempt);
             job.stage(attempt.task.stage).done += 1;
             outbox.push(Action::TaskDone { attempt });
+            job.stop_others(outbox, attempt.task);
+            if let Some(slow) = job.watch.won(attempt, left, now) {
+                state.slow_nodes.insert(slow, UnixNanos(now.0.saturating_add(SLOW_NODE_NS)));
+            }
             advance(state, outbox, id);
         }
         _ => outbox.push(Action::AttemptDiscarded { attempt }),
@@ -214,46 +233,68 @@ fn on_attempt_succeeded(state: &mut State, outbox: &mut impl Outbox, attempt: At
     drain(state, outbox, id);
 }
 
-fn on_attempt_failed(state: &mut State, outbox: &mut impl Outbox, attempt: AttemptKey, retryable: bool) {
+fn on_attempt_failed(
+    state: &mut State,
+    outbox: &mut impl Outbox,
+    now: UnixNanos,
+    attempt: AttemptKey,
+    retryable: bool,
+) {
     let id = attempt.task.job;
     let Some(job) = state.jobs.get(&id) else { return };
     let was_lost = job.lost.contains(&attempt);
-    if !take_off(state, attempt) {
-        return;
-    }
+    let is_copy = job.watch.is_copy(attempt);
+    let counts = take_off(state, attempt, now).is_some() && !was_lost;
     let Some(job) = state.jobs.get_mut(&id) else { return };
     // A lost attempt's task already went again; its failure says nothing new.
-    if !was_lost && job.phase == Phase::Running {
+    if counts && job.phase == Phase::Running {
         let failures_max = job.failures_max;
+        let goes_on = job.live(attempt.task).next().is_some();
         let task = job.task(attempt.task).expect("the attempt was on the books");
         if task.winner.is_none() {
-            task.failures += 1;
+            // What fails only because somebody else runs it too does not count.
+            task.failures += u32::from(!(is_copy && goes_on));
             if !retryable || task.failures >= failures_max {
                 let because = FailureCause::Attempt(attempt);
                 end_job(state, outbox, id, Action::JobFailed { job: id, because });
                 return;
             }
-            job.stage(attempt.task.stage).go_again(attempt.task.task);
-            outbox.push(Action::TaskRetried { task: attempt.task });
+            go_again_where_idle(job, outbox, attempt.task);
         }
     }
     drain(state, outbox, id);
 }
 
-pub(crate) fn on_attempt_lost(state: &mut State, outbox: &mut impl Outbox, attempt: AttemptKey) {
+/// A task goes again, unless an attempt of it runs on, or it waits already.
+fn go_again_where_idle(job: &mut Job, outbox: &mut impl Outbox, key: TaskKey) {
+    let waits = job.task(key).is_some_and(|task| task.queued);
+    if !waits && job.live(key).next().is_none() {
+        job.stage(key.stage).go_again(key.task);
+        outbox.push(Action::TaskRetried { task: key });
+    }
+}
+
+pub(crate) fn on_attempt_lost(
+    state: &mut State,
+    outbox: &mut impl Outbox,
+    now: UnixNanos,
+    attempt: AttemptKey,
+) {
     let id = attempt.task.job;
     let running = state.jobs.get(&id).is_some_and(|job| job.running.contains_key(&attempt));
     if !running {
         return;
     }
-    take_off(state, attempt);
+    let counts = take_off(state, attempt, now).is_some();
     let job = state.jobs.get_mut(&id).expect("the job was looked at a moment ago");
-    job.lost.insert(attempt);
-    if job.phase == Phase::Running {
+    // One that was told to stop is discarded whenever it comes back.
+    if counts {
+        job.lost.insert(attempt);
+    }
+    if counts && job.phase == Phase::Running {
         let task = job.task(attempt.task).expect("a running attempt has its task");
         if task.winner.is_none() {
-            job.stage(attempt.task.stage).go_again(attempt.task.task);
-            outbox.push(Action::TaskRetried { task: attempt.task });
+            go_again_where_idle(job, outbox, attempt.task);
         }
     }
     drain(state, outbox, id);

@@ -193,10 +193,13 @@ impl Stage {
         all.into_iter().filter(|queue| self.first_waiting(*queue).is_some()).collect()
     }
 
-    /// Takes a task that [`Self::first_waiting`] named for the node; the answer is why it runs there.
+    /// Takes a task that [`Self::first_waiting`] named for the node, or one that runs already; the answer is why it
+    /// runs there.
     pub fn take(&mut self, index: TaskIndex, node: NodeId) -> WhyHere {
         let task = &mut self.tasks[index.0 as usize];
-        task.queued = false;
+        if !std::mem::take(&mut task.queued) {
+            return WhyHere::BesideSlow;
+        }
         match &task.placement {
             Placement::Anywhere => WhyHere::Any,
             Placement::On(_) => WhyHere::OnlyHere,

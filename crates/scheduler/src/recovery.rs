@@ -3,8 +3,8 @@
 use crate::reactor::advance;
 use crate::state::{Job, Phase, Running, Stage, State};
 use crate::{Claim, Outbox, RecoveredTask, Slot, UnixNanos};
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex};
-use std::collections::BTreeMap;
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The parts of [`crate::Event::JobRecovered`].
 pub(crate) struct Recovered {
@@ -37,7 +37,7 @@ pub(crate) fn on_job_recovered(
     let running: BTreeMap<AttemptKey, Running> = recovered
         .running
         .into_iter()
-        .map(|(attempt, slot)| (attempt, Running { slot, started: now }))
+        .map(|(attempt, slot)| (attempt, Running { is_taken_over: true, ..Running::new(slot, now) }))
         .collect();
     for (index, (stage, tasks)) in stages.iter_mut().zip(recovered.tasks).enumerate() {
         stage.restore(tasks);
@@ -47,6 +47,13 @@ pub(crate) fn on_job_recovered(
     }
     let mut job = Job::new(recovered.claim, stages, recovered.failures_max, Phase::Running);
     (job.current, job.running) = (StageIndex(current as u16), running);
+    // Who was to stop may not have heard of it.
+    let done: BTreeSet<TaskKey> = job.running.keys().map(|attempt| attempt.task).collect();
+    for task in done {
+        if job.task(task).is_some_and(|task| task.winner.is_some()) {
+            job.stop_others(outbox, task);
+        }
+    }
     let (user, attempts) = (job.claim.user, job.running.len() as u32);
     // Whatever fits: what has begun has its memory already.
     let has_begun = current > 0 || job.stages[0].tasks.iter().any(|task| task.attempts_started > 0);

@@ -1,6 +1,7 @@
 //! What the scheduler knows.
 
 use crate::claims::{Claims, User};
+use crate::copies::Watch;
 use crate::memory::Room;
 use crate::ready::Ready;
 use crate::slots::FreeSlots;
@@ -53,6 +54,10 @@ pub struct State {
     pub(crate) room_changed: bool,
     /// Some node or other may run since then what it could not: who needs something of a node came, or nobody waits before it.
     pub(crate) look_everywhere: bool,
+    /// Jobs whose attempts have said how far they are since they were judged.
+    pub(crate) has_progress: BTreeSet<JobId>,
+    /// Nodes that were found slow, and until when they get no copies.
+    pub(crate) slow_nodes: BTreeMap<NodeId, UnixNanos>,
 }
 
 #[derive(Clone, Debug)]
@@ -77,12 +82,23 @@ pub(crate) struct Job {
     pub has_memory: bool,
     /// Since when it has waited for that.
     pub in_line_since: UnixNanos,
+    pub watch: Watch,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Running {
     pub slot: Slot,
     pub started: UnixNanos,
+    /// Another server began it, nobody knows when.
+    pub is_taken_over: bool,
+    /// Its task has, or had, another winner: whatever becomes of it is discarded.
+    pub is_told_to_stop: bool,
+}
+
+impl Running {
+    pub fn new(slot: Slot, started: UnixNanos) -> Self {
+        Self { slot, started, is_taken_over: false, is_told_to_stop: false }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +133,7 @@ pub(crate) struct Task {
     pub queued: bool,
     pub attempts_started: u32,
     pub failures: u32,
-    /// Attempts running now.
+    /// Attempts running now, but for those that were told to stop.
     pub running: u32,
     pub winner: Option<AttemptNumber>,
 }
@@ -156,6 +172,7 @@ impl Job {
             waits_since: None,
             has_memory: false,
             in_line_since: UnixNanos(0),
+            watch: Watch::default(),
         }
     }
 

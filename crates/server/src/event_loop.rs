@@ -11,7 +11,7 @@ use crate::owner::OwnerLock;
 pub(crate) use crate::requests::{Reply, Request, Submission};
 use crate::shared::Shared;
 use crate::users::Users;
-use crate::{Roots, ServerError, clock, kept_runs, placements};
+use crate::{Roots, ServerError, clock, kept_runs, placements, speculation};
 use api::control::{JobOutcome, JobProgress, NodeOrder, StageProgress, SubmittedJob};
 use api::{Boundaries, KeyBytes, TaskFailure, TaskResult};
 use faults::{CrashPoint, crash_point};
@@ -268,12 +268,14 @@ impl EventLoop {
         new.hold = hold;
         let needs = self.needs_of(&new.run.spec);
         let (stages, failures_max) = (new.stage_names.clone(), new.failures_max());
+        let may_copy = speculation::allowed(&new);
         let user = self.users.job_begins(user);
         new.user = user;
         self.jobs.insert(job, new);
         self.any_job_yet = true;
         let claim = Claim { user, priority, needs };
         self.feed(Event::JobSubmitted { job, claim, stages, failures_max });
+        may_copy.into_iter().for_each(|event| self.feed(event));
         let answer = SubmittedJob { job, staging: directories.staging, disk_dirs: directories.disk_dirs };
         self.replies.push(Box::new(move || drop(reply.send(Ok(answer)))));
         Ok(())
@@ -399,6 +401,7 @@ impl EventLoop {
         match outcome {
             Ok(result) => match job.refuse_stand_in(attempt, &result, &mut self.changes) {
                 None => {
+                    self.all_done(attempt, &result);
                     self.in_hand = Some((finished, Some(result)));
                     self.feed(Event::AttemptSucceeded { attempt });
                 }
@@ -492,6 +495,8 @@ impl EventLoop {
             Action::StartAttempt { attempt, slot } => self.start(attempt, slot),
             Action::TaskDone { attempt } => self.task_done(attempt),
             Action::AttemptDiscarded { attempt } => self.discarded(attempt),
+            Action::StopAttempt { attempt, slot } => self.stop_attempt(attempt, slot),
+            decision @ (Action::Speculated { .. } | Action::SlowTask { .. }) => self.decided(decision),
             Action::TaskRetried { task } => {
                 self.changes.push(Change::TaskRetried { task, now_ns: now_ns() });
             }
@@ -758,11 +763,13 @@ fn job_of(event: &Event) -> Option<JobId> {
         | Event::StageRefused { job, .. }
         | Event::StageSentBack { job, .. }
         | Event::ResultsLost { job, .. }
+        | Event::MayCopy { job, .. }
         | Event::JobCancelled { job } => Some(*job),
         Event::AttemptSucceeded { attempt }
         | Event::AttemptFailed { attempt, .. }
         | Event::AttemptLost { attempt } => Some(attempt.task.job),
         Event::NodeCame { .. }
+        | Event::Progress { .. }
         | Event::SlotFree { .. }
         | Event::SlotGone { .. }
         | Event::PlacesFree { .. }

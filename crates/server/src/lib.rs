@@ -44,6 +44,7 @@ mod roots;
 mod shared;
 mod shipping;
 mod singles;
+mod speculation;
 mod sweep;
 mod users;
 

@@ -73,6 +73,7 @@ impl EventLoop {
             }
             self.let_nodes_rest();
         }
+        self.progressed(node, report.progress);
     }
 
     /// A node that cannot write gets nothing that others could do.

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 /// Sentences about lost data that are shown of a job.
 const LOSSES_SHOWN_MAX: u32 = 100;
+/// And about slow attempts.
+const SLOW_SHOWN_MAX: u32 = 100;
 
 /// The row for what the scheduler said.
 pub(crate) fn placed(attempt: AttemptKey, why: Why) -> Change {
@@ -17,6 +19,7 @@ pub(crate) fn placed(attempt: AttemptKey, why: Why) -> Change {
             WhyHere::OnlyHere => PlacementKind::OnlyHere,
             WhyHere::NearData => PlacementKind::NearData,
             WhyHere::NoNearerSlot => PlacementKind::NoNearerSlot,
+            WhyHere::BesideSlow => PlacementKind::BesideSlow,
         },
         waited_ns: why.waited_ns,
         slots_free: why.slots_free,
@@ -42,5 +45,6 @@ pub async fn job_placements(store: &Metastore, job: JobId) -> Result<JobPlacemen
         reason: reasons.remove(&row.attempt),
     });
     let losses = store.losses(job, LOSSES_SHOWN_MAX).await?;
-    Ok(JobPlacements { stages, attempts: attempts.collect(), losses, waits_for: None })
+    let slow = store.slow_attempts(job, SLOW_SHOWN_MAX).await?;
+    Ok(JobPlacements { stages, attempts: attempts.collect(), losses, slow, waits_for: None })
 }

@@ -1,6 +1,7 @@
 //! # What it does
 //! Runs the real scheduler over made-up nodes, users and jobs: a thousand nodes for an hour of their time in seconds of
-//! ours. Nodes die and join, results go with them, attempts fail and come back late.
+//! ours. Nodes die and join, results go with them, attempts fail and come back late. In [`Stragglers`] attempts are slow for
+//! known causes, and are raced by copies.
 //!
 //! # Where it sits
 //! Beside the road: scheduler -> sim -> tests and measurements. Nothing of the engine depends on it.
@@ -17,8 +18,10 @@
 mod cluster;
 mod jobs;
 mod run;
+mod stragglers;
 
 pub use run::{Outcome, run};
+pub use stragglers::{Raced, Said, Stragglers, Trouble, race};
 
 /// What is simulated. Times are nanoseconds of the simulated clock.
 #[derive(Clone, Copy, Debug)]

@@ -292,6 +292,7 @@ impl Simulation {
             Action::JobSucceeded { job } => self.close(job, true),
             Action::JobFailed { job, .. } => self.close(job, false),
             Action::JobCancelled { job } => panic!("nobody cancelled job {job}: {:?}", self.world),
+            Action::StopAttempt { .. } | Action::Speculated { .. } | Action::SlowTask { .. } => {}
             Action::TaskDone { .. } | Action::Placed { .. } | Action::AttemptDiscarded { .. } => {}
             Action::JobDrained { job } => {
                 let job = &self.jobs[&job];

@@ -3,7 +3,9 @@
 use crate::{World, anywhere};
 use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 use proptest::prelude::*;
-use scheduler::{Action, Claim, Event, FAILURES_MAX, LOCALITY_DELAY_NS, Placement, Slot, Standing, has_jobs};
+use scheduler::{
+    Action, Claim, Event, FAILURES_MAX, LOCALITY_DELAY_NS, Placement, Slot, Standing, Waits, has_jobs,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A random world: what a server, its slots and impatient users may do, in any order.
@@ -19,14 +21,25 @@ struct Random {
     submitted: i64,
     ended: BTreeSet<JobId>,
     drained: BTreeSet<JobId>,
+    /// Whose tasks may run twice.
+    may_copy: BTreeSet<JobId>,
+    /// Told to stop; they run until they end in one way or another.
+    stopped: BTreeSet<AttemptKey>,
+    done: BTreeMap<AttemptKey, u64>,
+    /// What the next start is announced as.
+    announced: Option<AttemptKey>,
+    copies: u32,
+    copies_won: BTreeSet<AttemptKey>,
+    copied: BTreeSet<AttemptKey>,
 }
 
-const SLOTS: u32 = 4;
+const SLOTS: u32 = 12;
+const NODES: u32 = 3;
 const JOBS_MAX: i64 = 3;
 
-/// A slot of one of two nodes.
+/// A slot of one of the nodes.
 fn any_slot(number: u32) -> Slot {
-    Slot { node: NodeId(number % 2), slot: number }
+    Slot { node: NodeId(number % NODES), slot: number }
 }
 
 fn placements(pick: usize, at_least: usize) -> Vec<Placement> {
@@ -36,7 +49,7 @@ fn placements(pick: usize, at_least: usize) -> Vec<Placement> {
         2 => Placement::On(NodeId(1)),
         _ => Placement::Anywhere,
     };
-    (0..at_least.max(pick % 5)).map(placement).collect()
+    (0..at_least.max(pick % 8)).map(placement).collect()
 }
 
 impl Random {
@@ -54,12 +67,24 @@ impl Random {
                         slot.slot < SLOTS || may_be_alone,
                         "{attempt} waits though its job has more to do"
                     );
+                    self.check_copy(attempt, slot);
                     assert!(self.running.insert(attempt, slot).is_none(), "{attempt} started twice");
                 }
                 Action::TaskDone { attempt } => {
                     assert!(self.winners.insert(attempt.task, attempt).is_none(), "two winners");
+                    assert!(!self.stopped.contains(&attempt), "{attempt} was told to stop and wins");
+                    self.copies_won.extend(self.copied.contains(&attempt).then_some(attempt));
                 }
-                Action::AttemptDiscarded { .. } => {}
+                Action::AttemptDiscarded { .. } | Action::SlowTask { .. } => {}
+                Action::Speculated { attempt, of, .. } => {
+                    assert!(self.live(of.task).any(|live| live == of), "{of} does not run");
+                    self.announced = Some(attempt);
+                }
+                Action::StopAttempt { attempt, slot } => {
+                    assert!(self.winners.contains_key(&attempt.task), "nobody has won before {attempt}");
+                    assert_eq!(self.running.get(&attempt), Some(&slot), "{attempt} does not run there");
+                    assert!(self.stopped.insert(attempt), "{attempt} is told to stop twice");
+                }
                 Action::Placed { .. } => unreachable!("the world keeps reasons apart"),
                 Action::TaskRetried { task } => self.made_again(task),
                 Action::JobFailed { job, .. }
@@ -73,6 +98,46 @@ impl Random {
                 }
             }
         }
+    }
+
+    /// Attempts of a task that may still win.
+    fn live(&self, task: TaskKey) -> impl Iterator<Item = AttemptKey> {
+        let running = self.running.keys().filter(move |key| key.task == task);
+        running.filter(|key| !self.stopped.contains(key)).copied()
+    }
+
+    /// A second attempt beside another one is announced, alone with it, and elsewhere.
+    fn check_copy(&mut self, attempt: AttemptKey, slot: Slot) {
+        let others: Vec<AttemptKey> = self.live(attempt.task).collect();
+        let announced = self.announced.take() == Some(attempt);
+        assert_eq!(announced, !others.is_empty(), "{attempt} beside {others:?}");
+        if announced {
+            assert!(self.may_copy.contains(&attempt.task.job), "{attempt} is a copy");
+            assert!(others.len() == 1 && self.running[&others[0]].node != slot.node, "{attempt}: {others:?}");
+            assert!(slot.slot < SLOTS, "{attempt} has nobody to wait for");
+            self.copies += 1;
+            self.copied.insert(attempt);
+        }
+    }
+
+    /// All that runs says how far it is; some are slow.
+    fn progress(&mut self, pick: usize) {
+        self.world.clock += 2_000_000_000;
+        let attempts: Vec<AttemptKey> = self.running.keys().copied().collect();
+        for attempt in attempts {
+            let is_slow = (attempt.task.task.0 + 3 * attempt.attempt.0) % 4 == 3;
+            let done = self.done.entry(attempt).or_default();
+            *done += if is_slow { 2 } else { 200 };
+            let waits = Waits {
+                program_ns: 2_000_000_000 * u64::from(is_slow),
+                read_ns: pick as u64 * 1_000_000,
+                read_from: pick.is_multiple_of(3).then_some(NodeId(pick as u32 % NODES)),
+                ..Waits::default()
+            };
+            let (done, waits) = (*done, pick.is_multiple_of(2).then_some(waits));
+            self.feed(Event::Progress { attempt, done, total: 1000, waits });
+        }
+        self.feed(Event::Tick);
     }
 
     /// With so many tasks those of a stage which stand are among them.
@@ -91,7 +156,9 @@ impl Random {
         let in_it = |other: &TaskKey| self.stands.as_ref().is_some_and(|stands| stands.stage == other.stage);
         let stops =
             |other: &TaskKey| self.stands.as_ref().is_some_and(|stands| stands.stops.contains(&other.task));
-        self.winners.retain(|other, _| !after(other) || in_it(other));
+        let redone =
+            |other: &TaskKey| self.stands.as_ref().is_some_and(|stands| stands.redo.contains(&other.task));
+        self.winners.retain(|other, _| !after(other) || (in_it(other) && !redone(other)));
         let is_late = |task: &TaskKey| after(task) && (!in_it(task) || stops(task));
         let late: Vec<AttemptKey> = self.running.keys().filter(|key| is_late(&key.task)).copied().collect();
         self.lose(late);
@@ -114,7 +181,12 @@ impl Random {
         let stages = vec!["map", "merge", "commit"][pick % 3..].to_vec();
         let claim = Claim { user: pick as u64 % 2, priority: (pick % 3) as i32, ..Claim::default() };
         let job = JobId(self.submitted);
+        let all = (0..stages.len() as u16).map(StageIndex).collect();
         self.feed(Event::JobSubmitted { job, claim, stages, failures_max: FAILURES_MAX });
+        if !pick.is_multiple_of(4) {
+            self.may_copy.insert(job);
+            self.feed(Event::MayCopy { job, stages: all });
+        }
     }
 
     fn step(&mut self, what: u8, pick: usize) {
@@ -164,7 +236,7 @@ impl Random {
             }
             (14, _) => self.feed(Event::SlotGone { slot: any_slot(pick as u32 % SLOTS) }),
             (15, _) => {
-                let node = NodeId(pick as u32 % 2);
+                let node = NodeId(pick as u32 % NODES);
                 let on_it = self.running.iter().filter(|(_, slot)| slot.node == node);
                 let gone = on_it.map(|(attempt, _)| *attempt).collect();
                 self.lose(gone);
@@ -173,11 +245,12 @@ impl Random {
             (16, _) => self.lose_a_result(pick),
             (17, _) => self.feed(Event::Tick),
             (18..=19, _) => {
-                let node = NodeId(pick as u32 % 2);
+                let node = NodeId(pick as u32 % NODES);
                 let is_free = |place: &u32| !busy(self, Slot { node, slot: *place });
                 let places = (SLOTS..SLOTS + pick as u32 % 4).filter(is_free).collect();
                 self.feed(Event::PlacesFree { node, places });
             }
+            (20..=25, _) => self.progress(pick),
             _ => {}
         }
     }
@@ -188,8 +261,9 @@ impl Random {
             return;
         }
         let (job, stage, tasks) = (task.job, task.stage, vec![task.task]);
-        let stops = (0..5).filter(|index| (pick >> index) & 1 == 1).map(TaskIndex).collect();
-        let standing = Standing { stage: StageIndex(stage.0 + 1), stops, redo: Vec::new() };
+        let stops = (0..8).filter(|index| (pick >> index) & 1 == 1).map(TaskIndex).collect();
+        let redo = if pick.is_multiple_of(7) { vec![TaskIndex(pick as u32 % 4)] } else { Vec::new() };
+        let standing = Standing { stage: StageIndex(stage.0 + 1), stops, redo };
         self.stands = (pick % 5 < 3).then_some(standing);
         self.feed(Event::ResultsLost { job, stage, tasks, stands: self.stands.clone() });
     }
@@ -220,7 +294,7 @@ impl Random {
 proptest! {
     #[test]
     fn any_order_of_events_ends_every_job_once(
-        steps in proptest::collection::vec((0u8..20, 0usize..1000), 0..300),
+        steps in proptest::collection::vec((0u8..26, 0usize..1000), 0..300),
     ) {
         let mut random = Random::default();
         for (what, pick) in steps {
@@ -231,4 +305,33 @@ proptest! {
         prop_assert_eq!(random.drained.len() as i64, random.submitted);
         prop_assert!(random.world.outbox.is_empty());
     }
+}
+
+/// The same worlds, to see that copies are among what happens there, and win, and lose.
+#[test]
+fn copies_run_and_win_and_lose_in_these_worlds() {
+    let (mut copies, mut won, mut stopped) = (0, 0, 0);
+    for seed in 0u64..1000 {
+        let mut random = Random::default();
+        let mut number = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut next = |below: u64| {
+            number ^= number << 13;
+            number ^= number >> 7;
+            number ^= number << 17;
+            (number >> 11) % below
+        };
+        for _ in 0..300 {
+            let (what, pick) = (next(26) as u8, next(1000) as usize);
+            // Ends and troubles are rarer here, so that more runs at the same time.
+            if (6..=19).contains(&what) && what != 17 && pick % 5 > 0 {
+                continue;
+            }
+            random.step(what, pick);
+        }
+        random.finish();
+        assert!(!has_jobs(&random.world.state), "seed {seed}");
+        copies += random.copies;
+        (won, stopped) = (won + random.copies_won.len(), stopped + random.stopped.len());
+    }
+    assert!(copies > 200 && won > 50 && stopped > 200, "{copies} copies, {won} won, {stopped} stopped");
 }

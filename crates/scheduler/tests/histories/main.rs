@@ -1,6 +1,7 @@
 //! Histories of the scheduler with a recording outbox, told by hand and made at random.
 
 mod any_order;
+mod copies;
 
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 use scheduler::{
@@ -327,7 +328,8 @@ fn the_first_success_wins_when_a_lost_attempt_comes_back() {
         start(attempt(0, 0, 1), 1),
     ]);
     world.feed(succeeded(attempt(0, 0, 0)));
-    world.expect(&[Action::TaskDone { attempt: attempt(0, 0, 0) }, expand(1)]);
+    let stop = Action::StopAttempt { attempt: attempt(0, 0, 1), slot: slot(1) };
+    world.expect(&[Action::TaskDone { attempt: attempt(0, 0, 0) }, stop, expand(1)]);
     world.feed(succeeded(attempt(0, 0, 1)));
     world.expect(&[Action::AttemptDiscarded { attempt: attempt(0, 0, 1) }]);
 }

@@ -1,0 +1,182 @@
+//! How far the attempts of map and reduce tasks on this node are, and what they waited for: who decides about slow ones
+//! is told.
+
+use api::machine::AttemptProgress;
+use arena::{Charge, SlabWriter};
+use iappender::{AppendAnswer, AppendError, AppendFrame, AppendReply, ChunkService};
+use ids::{AttemptKey, ChunkId, IfileIndex, NodeId, Source};
+use program::Reports;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Of an attempt that has just begun there is nothing to tell.
+const TOLD_AFTER: Duration = Duration::from_millis(500);
+/// In place of a node.
+const NOBODY: u32 = u32::MAX;
+
+/// What one attempt has done. The attempt writes, others read.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    began: Instant,
+    total_bytes: u64,
+    done_bytes: AtomicU64,
+    /// Of its program, where it has one.
+    reports: OnceLock<Arc<Reports>>,
+    read_ns: AtomicU64,
+    read_from: AtomicU32,
+    append_ns: AtomicU64,
+    append_to: AtomicU32,
+}
+
+impl Meter {
+    fn new(total_bytes: u64) -> Self {
+        Self {
+            began: Instant::now(),
+            total_bytes,
+            done_bytes: AtomicU64::new(0),
+            reports: OnceLock::new(),
+            read_ns: AtomicU64::new(0),
+            read_from: AtomicU32::new(NOBODY),
+            append_ns: AtomicU64::new(0),
+            append_to: AtomicU32::new(NOBODY),
+        }
+    }
+
+    /// So much of its data has passed in all.
+    #[inline]
+    pub fn has_done(&self, bytes: u64) {
+        self.done_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// A program does it: what has passed is what that has taken, not what waits for it.
+    pub fn is_done_by(&self, reports: &Arc<Reports>) {
+        // Once for each attempt.
+        let _ = self.reports.set(Arc::clone(reports));
+    }
+
+    fn bytes(&self) -> u64 {
+        let taken = self.reports.get().and_then(|reports| reports.taken_bytes());
+        taken.unwrap_or_else(|| self.done_bytes.load(Ordering::Relaxed))
+    }
+
+    /// It has waited so long in all for what it reads, for the longest for that of one node.
+    pub fn has_waited_to_read(&self, waited: Duration, from: Option<NodeId>) {
+        self.read_ns.store(waited.as_nanos() as u64, Ordering::Relaxed);
+        self.read_from.store(from.map_or(NOBODY, |node| node.0), Ordering::Relaxed);
+    }
+
+    fn told(&self, attempt: AttemptKey) -> Option<AttemptProgress> {
+        let elapsed = self.began.elapsed();
+        let (read_ns, append_ns) =
+            (self.read_ns.load(Ordering::Relaxed), self.append_ns.load(Ordering::Relaxed));
+        let node = |place: &AtomicU32| {
+            let number = place.load(Ordering::Relaxed);
+            (number != NOBODY).then_some(NodeId(number))
+        };
+        (elapsed >= TOLD_AFTER).then(|| AttemptProgress {
+            attempt,
+            done_bytes: self.bytes(),
+            total_bytes: self.total_bytes,
+            read_ns,
+            program_ns: (elapsed.as_nanos() as u64).saturating_sub(read_ns.saturating_add(append_ns)),
+            append_ns,
+            read_from: node(&self.read_from),
+            append_to: node(&self.append_to),
+        })
+    }
+}
+
+/// The meters of all attempts that run.
+#[derive(Debug, Default)]
+pub(crate) struct Meters {
+    running: Mutex<BTreeMap<AttemptKey, Arc<Meter>>>,
+}
+
+/// The meter of an attempt; it goes with this.
+pub(crate) struct Metering<'a> {
+    meters: &'a Meters,
+    attempt: AttemptKey,
+    pub meter: Arc<Meter>,
+}
+
+impl Meters {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<AttemptKey, Arc<Meter>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An attempt begins that has so many bytes to go through; 0: nobody knows.
+    pub fn begin(&self, attempt: AttemptKey, total_bytes: u64) -> Metering<'_> {
+        let meter = Arc::new(Meter::new(total_bytes));
+        self.running().insert(attempt, Arc::clone(&meter));
+        Metering { meters: self, attempt, meter }
+    }
+
+    /// How far they are.
+    pub fn told(&self) -> Vec<AttemptProgress> {
+        self.running().iter().filter_map(|(attempt, meter)| meter.told(*attempt)).collect()
+    }
+}
+
+impl Drop for Metering<'_> {
+    fn drop(&mut self) {
+        self.meters.running().remove(&self.attempt);
+    }
+}
+
+/// Chunks as an attempt sees them, with the time that it waits for them.
+pub(crate) struct MeteredChunks<'a> {
+    inner: &'a dyn ChunkService,
+    meter: &'a Meter,
+    here: NodeId,
+    /// By whose chunks it was waited for.
+    by_node: Mutex<BTreeMap<NodeId, Duration>>,
+}
+
+impl<'a> MeteredChunks<'a> {
+    pub fn new(inner: &'a dyn ChunkService, meter: &'a Meter, here: NodeId) -> Self {
+        Self { inner, meter, here, by_node: Mutex::default() }
+    }
+
+    fn timed<T>(&self, to: Option<NodeId>, call: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let answer = call();
+        let took = began.elapsed();
+        self.meter.append_ns.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        if let Some(to) = to {
+            let mut by_node = self.by_node.lock().unwrap_or_else(PoisonError::into_inner);
+            *by_node.entry(to).or_default() += took;
+            let longest = by_node.iter().max_by_key(|(_, waited)| **waited).map(|(node, _)| *node);
+            let away = longest.filter(|node| *node != self.here);
+            self.meter.append_to.store(away.map_or(NOBODY, |node| node.0), Ordering::Relaxed);
+        }
+        answer
+    }
+}
+
+impl ChunkService for MeteredChunks<'_> {
+    fn slab(&self) -> Result<SlabWriter, AppendError> {
+        self.timed(None, || self.inner.slab())
+    }
+
+    fn oversize(&self, bytes: u64) -> Result<Charge, AppendError> {
+        self.timed(None, || self.inner.oversize(bytes))
+    }
+
+    fn bind(&self, ifile: IfileIndex, source: Source, frame_bytes: u64) -> Result<ChunkId, AppendError> {
+        self.timed(None, || self.inner.bind(ifile, source, frame_bytes))
+    }
+
+    fn append(&self, chunk: ChunkId, frame: AppendFrame) -> Result<AppendReply, AppendError> {
+        self.timed(Some(chunk.node()), || self.inner.append(chunk, frame))
+    }
+
+    fn answers(&self, wait: bool) -> Result<Vec<AppendAnswer>, AppendError> {
+        self.timed(None, || self.inner.answers(wait))
+    }
+
+    fn release(&self, chunk: ChunkId, source: Source) {
+        self.inner.release(chunk, source);
+    }
+}

@@ -1,0 +1,463 @@
+//! Which attempts of a stage are slow, why, and whether a second attempt elsewhere would help.
+//!
+//! Attempts are compared by what a unit of their data costs them, counted from their own start: neither a late start nor
+//! much data is slowness. How much slower than usual counts as slow follows from how far the attempts of the stage differ
+//! anyway. What a slow attempt waits for, beside what others wait for, is the cause: a copy must not wait for the
+//! same. Where no place avoids it, there is none (Kawamoto et al., section 4: such copies only add to the congestion;
+//! Zaharia et al., OSDI 2008: rank by time to end; Ananthanarayanan et al., OSDI 2010: act by cause).
+
+use crate::UnixNanos;
+use ids::{AttemptKey, NodeId};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// An attempt is judged and compared when it has run for so long, and for half of what is usual.
+pub const JUDGED_AFTER_NS: u64 = 1_000_000_000;
+/// Attempts with which one is compared, at least.
+pub const COMPARED_MIN: usize = 3;
+/// An attempt whose data has not grown for so long, and for three times as long as others paused, makes no progress.
+pub const NO_PROGRESS_NS: u64 = 5_000_000_000;
+/// Bounds of how much more than usual a unit costs a slow attempt.
+const SLOW_TIMES_MIN: f64 = 1.5;
+const SLOW_TIMES_MAX: f64 = 4.0;
+/// An attempt that takes less than this many times as long as usual delays nobody; and a copy must be done in
+/// this much less time than the original needs.
+const LATE_TIMES: f64 = 1.5;
+/// More data than this many times the usual is large.
+const LARGE_TIMES: f64 = 2.0;
+/// Of what an attempt costs more than usual, the least share that makes a part of it a cause of its own.
+const CAUSE_SHARE: f64 = 0.25;
+/// Another attempt shares the trouble if it has at least this share of it.
+const SHARED_SHARE: f64 = 0.4;
+
+/// What an attempt has spent its time on since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// Until its input, or the runs that it merges, gave it something.
+    pub read_ns: u64,
+    /// In the user's program, and all the rest.
+    pub program_ns: u64,
+    /// Until chunks, or its output, had taken what it gave them.
+    pub append_ns: u64,
+    /// The node whose data it waited for most; None: what it reads lies on no node.
+    pub read_from: Option<NodeId>,
+    /// The node whose chunks it waited for most; None: none but its own.
+    pub append_to: Option<NodeId>,
+}
+
+/// Why an attempt is slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Label {
+    /// It has more data than others, and is as fast.
+    LargeData,
+    /// The program takes longer over its records.
+    SlowProgram,
+    /// Whatever runs on its node takes longer.
+    SlowNode,
+    /// What it reads comes slowly.
+    SlowRead,
+    /// What it writes is taken slowly.
+    SlowAppend,
+    /// Nothing happens any more.
+    NoProgress,
+}
+
+impl Label {
+    /// For people and tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::LargeData => "large-data",
+            Self::SlowProgram => "slow-program",
+            Self::SlowNode => "slow-node",
+            Self::SlowRead => "slow-read",
+            Self::SlowAppend => "slow-append",
+            Self::NoProgress => "no-progress",
+        }
+    }
+}
+
+/// Why a slow attempt gets no copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhyLeft {
+    /// A copy would have the same data to go through.
+    LargeData,
+    /// Others run the same program at the usual pace on the same node: it is what this one was given.
+    OwnRecords,
+    /// A copy would wait for the same disk, link or node.
+    SameBottleneck,
+    /// A copy would not end much sooner.
+    EndsBeforeCopy,
+    /// Enough copies of the job run.
+    EnoughCopies,
+    /// Copies that were of no use have cost enough.
+    BudgetSpent,
+    /// No slot is free where a copy would help, or other work waits for it.
+    NoSlot,
+}
+
+/// What a decision was made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inputs {
+    pub node: NodeId,
+    /// Since its own start.
+    pub elapsed_ns: u64,
+    /// Units of its data: bytes.
+    pub done: u64,
+    pub total: u64,
+    /// Units in a second: its own, those of the attempt in the middle, and what counts as slow here.
+    pub rate: u64,
+    pub usual_rate: u64,
+    pub slow_below: u64,
+    /// Data and time of the attempt in the middle.
+    pub usual_total: u64,
+    pub usual_ns: u64,
+    /// Until it ends, if it goes on like this; None: no end in sight.
+    pub left_ns: Option<u64>,
+    /// That a copy would take.
+    pub copy_ns: u64,
+    /// Attempts that it was compared with.
+    pub compared: u32,
+    pub waits: Waits,
+}
+
+/// An attempt of a stage, as far as it is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Observed {
+    pub attempt: AttemptKey,
+    pub node: NodeId,
+    /// From when it is measured: its start, or when it was first heard of.
+    pub since: UnixNanos,
+    /// Heard of last, or ended.
+    pub until: UnixNanos,
+    /// Units between the two.
+    pub done: u64,
+    pub total: u64,
+    pub left: u64,
+    pub waits: Option<Waits>,
+    /// When its data last grew, and the longest time in which it did not, before that.
+    pub grew: UnixNanos,
+    pub longest_gap_ns: u64,
+    /// The most by which it grew from one report to the next.
+    pub largest_step: u64,
+    pub has_ended: bool,
+    /// Runs alone for its task, and may be copied.
+    pub may_be_judged: bool,
+    /// Nodes with its data, where that is known.
+    pub near: Vec<NodeId>,
+}
+
+/// Where a copy may run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Where {
+    pub avoid: BTreeSet<NodeId>,
+    pub only: Option<BTreeSet<NodeId>>,
+}
+
+/// A slow attempt.
+#[derive(Clone, Debug)]
+pub(crate) struct Judged {
+    pub attempt: AttemptKey,
+    pub label: Label,
+    pub inputs: Inputs,
+    pub advice: Result<Where, WhyLeft>,
+    /// Its node is slow for others too: no copies there for a while.
+    pub node_is_slow: bool,
+}
+
+/// The parts of what a unit costs: read, program, append.
+const PARTS: usize = 3;
+const READ: usize = 0;
+const PROGRAM: usize = 1;
+const APPEND: usize = 2;
+
+impl Observed {
+    fn took_ns(&self) -> u64 {
+        self.until.0.saturating_sub(self.since.0)
+    }
+
+    /// What it has done; where nothing has been heard of yet, what it may be about to tell.
+    fn done_at_most(&self, step: u64) -> Option<f64> {
+        let done = if self.done > 0 { self.done } else { step };
+        (done > 0).then_some(done as f64)
+    }
+
+    /// Nanoseconds per unit, at least; None where it is too early to say.
+    fn cost(&self, step: u64) -> Option<f64> {
+        let long_enough = self.has_ended || self.took_ns() >= JUDGED_AFTER_NS;
+        let done = self.done_at_most(step).filter(|_| long_enough)?;
+        Some(self.took_ns().max(1) as f64 / done)
+    }
+
+    fn part_costs(&self, step: u64) -> Option<[f64; PARTS]> {
+        let (waits, done) = (self.waits?, self.done_at_most(step)?);
+        let parts = [waits.read_ns, waits.program_ns, waits.append_ns];
+        Some(parts.map(|part_ns| part_ns as f64 / done))
+    }
+}
+
+/// What is usual in a stage.
+struct Usual {
+    cost: f64,
+    /// A unit that costs more is slow.
+    slow_above: f64,
+    parts: [f64; PARTS],
+    total: u64,
+    took_ns: u64,
+    shortest_ns: u64,
+    gap_ns: u64,
+    /// How much at once an attempt tells.
+    step: u64,
+    compared: usize,
+    ended: usize,
+}
+
+/// The value below which lie `quarters` of all; the lower one of two.
+fn quantile<T: Copy>(sorted: &[T], quarters: usize) -> T {
+    sorted[(sorted.len() - 1) * quarters / 4]
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+impl Usual {
+    /// None where too few attempts have come far enough to say.
+    fn of(stage: &[Observed]) -> Option<Self> {
+        let known: Vec<(&Observed, f64)> =
+            stage.iter().filter_map(|each| Some((each, each.cost(0)?))).collect();
+        if known.len() < COMPARED_MIN {
+            return None;
+        }
+        let costs = sorted(known.iter().map(|(_, cost)| *cost));
+        let (fast, cost) = (quantile(&costs, 1), quantile(&costs, 2));
+        // The spread of those that are fast: the slow ones are what is looked for.
+        let slow_times = (cost / fast.max(f64::MIN_POSITIVE)).powi(4).clamp(SLOW_TIMES_MIN, SLOW_TIMES_MAX);
+        let with_parts: Vec<[f64; PARTS]> = known.iter().filter_map(|(each, _)| each.part_costs(0)).collect();
+        let mut parts = [0.0; PARTS];
+        for (index, part) in parts.iter_mut().enumerate().filter(|_| !with_parts.is_empty()) {
+            *part = quantile(&sorted(with_parts.iter().map(|parts| parts[index])), 2);
+        }
+        let whole_ns = |(each, cost): &(&Observed, f64)| each.took_ns() as f64 + each.left as f64 * cost;
+        let times_ns = sorted(known.iter().map(whole_ns));
+        let ended_ns = known.iter().filter(|(each, _)| each.has_ended).map(|(each, _)| each.took_ns());
+        Some(Self {
+            cost,
+            slow_above: cost * slow_times,
+            parts,
+            total: quantile(&sorted(known.iter().map(|(each, _)| each.total as f64)), 2) as u64,
+            took_ns: quantile(&times_ns, 2) as u64,
+            shortest_ns: ended_ns.clone().min().unwrap_or(0),
+            gap_ns: quantile(&sorted(known.iter().map(|(each, _)| each.longest_gap_ns as f64)), 3) as u64,
+            step: quantile(&sorted(known.iter().map(|(each, _)| each.largest_step as f64)), 2) as u64,
+            compared: known.len(),
+            ended: ended_ns.count(),
+        })
+    }
+}
+
+/// Judges the attempts of a stage that may be judged. Those that need longest to their end come first.
+pub(crate) fn judge(stage: &[Observed], slow_nodes: &BTreeSet<NodeId>) -> Vec<Judged> {
+    let Some(usual) = Usual::of(stage) else { return Vec::new() };
+    let candidates = stage.iter().filter(|each| each.may_be_judged && !each.has_ended);
+    let mut judged: Vec<Judged> =
+        candidates.filter_map(|each| judge_one(each, stage, &usual, slow_nodes)).collect();
+    judged.sort_by_key(|each| (Reverse(each.inputs.left_ns.unwrap_or(u64::MAX)), each.attempt));
+    judged
+}
+
+fn judge_one(
+    slow: &Observed,
+    stage: &[Observed],
+    usual: &Usual,
+    slow_nodes: &BTreeSet<NodeId>,
+) -> Option<Judged> {
+    let took_ns = slow.took_ns();
+    let is_compared = slow.cost(0).is_some();
+    if usual.compared - usize::from(is_compared) < COMPARED_MIN {
+        return None;
+    }
+    let cost = slow.cost(usual.step).unwrap_or(f64::INFINITY);
+    let copy_ns = ((slow.total as f64 * usual.cost) as u64).max(usual.shortest_ns);
+    let left_ns = slow.left as f64 * cost;
+    let stuck = is_stuck(slow, usual);
+    let inputs = inputs(slow, usual, (!stuck && cost.is_finite()).then_some(left_ns as u64), copy_ns);
+    let judged = |label, advice, node_is_slow| {
+        Some(Judged { attempt: slow.attempt, label, inputs: inputs.clone(), advice, node_is_slow })
+    };
+    let elsewhere = || Where { avoid: BTreeSet::from([slow.node]), only: None };
+    if stuck {
+        return judged(Label::NoProgress, Ok(elsewhere()), false);
+    }
+    if took_ns < JUDGED_AFTER_NS || took_ns < usual.took_ns / 2 || !cost.is_finite() || pauses(slow, usual) {
+        return None;
+    }
+    if cost <= usual.slow_above {
+        let is_large = slow.total as f64 > usual.total as f64 * LARGE_TIMES && took_ns > usual.took_ns;
+        return is_large.then(|| judged(Label::LargeData, Err(WhyLeft::LargeData), false)).flatten();
+    }
+    if took_ns as f64 + left_ns < usual.took_ns as f64 * LATE_TIMES {
+        return None;
+    }
+    let (label, advice, node_is_slow) = cause(slow, stage, usual, slow_nodes);
+    let advice = match left_ns < copy_ns as f64 * LATE_TIMES {
+        true => Err(WhyLeft::EndsBeforeCopy),
+        false => advice,
+    };
+    judged(label, advice, node_is_slow)
+}
+
+/// Whether it went as usual and then its data has not grown for longer than that of others ever paused. A program may think
+/// when it has read everything: that is known of those that have ended.
+fn is_stuck(slow: &Observed, usual: &Usual) -> bool {
+    let still_ns = slow.until.0.saturating_sub(slow.grew.0);
+    let knows_ends = slow.left > 0 || usual.ended >= COMPARED_MIN;
+    knows_ends
+        && pauses(slow, usual)
+        && still_ns >= NO_PROGRESS_NS.max(usual.gap_ns.saturating_mul(3)).max(usual.took_ns / 2)
+}
+
+/// Whether it would not be slow if it had not stopped a while ago: it goes on soon, or makes no progress.
+fn pauses(slow: &Observed, usual: &Usual) -> bool {
+    let went_ns = slow.grew.0.saturating_sub(slow.since.0);
+    slow.done > 0 && slow.until > slow.grew && went_ns as f64 <= slow.done as f64 * usual.slow_above
+}
+
+fn inputs(slow: &Observed, usual: &Usual, left_ns: Option<u64>, copy_ns: u64) -> Inputs {
+    let rate = |cost: f64| (1e9 / cost) as u64;
+    Inputs {
+        node: slow.node,
+        elapsed_ns: slow.took_ns(),
+        done: slow.done,
+        total: slow.total,
+        rate: rate(slow.took_ns().max(1) as f64 / slow.done as f64),
+        usual_rate: rate(usual.cost),
+        slow_below: rate(usual.slow_above),
+        usual_total: usual.total,
+        usual_ns: usual.took_ns,
+        left_ns,
+        copy_ns,
+        compared: usual.compared as u32,
+        waits: slow.waits.unwrap_or_default(),
+    }
+}
+
+/// Of other attempts, how many share a trouble and how many are as usual.
+#[derive(Default)]
+struct Company {
+    slow: u32,
+    usual: u32,
+}
+
+impl Company {
+    fn shares_it(&self) -> bool {
+        self.slow > 0 && self.slow >= self.usual
+    }
+}
+
+/// The part of a slow attempt that stands out, and who to compare it with.
+struct Trouble<'a> {
+    slow: &'a Observed,
+    stage: &'a [Observed],
+    part: usize,
+    step: u64,
+    /// An attempt whose part costs more shares it.
+    shared_above: f64,
+}
+
+impl Trouble<'_> {
+    /// Of the attempts that ran since this one began.
+    fn company(&self, is_chosen: impl Fn(&Observed) -> bool) -> Company {
+        let mut company = Company::default();
+        let is_other = |each: &&Observed| each.attempt != self.slow.attempt && each.until > self.slow.since;
+        let others = self.stage.iter().filter(is_other);
+        for other in others.filter(|each| each.cost(self.step).is_some() && is_chosen(each)) {
+            let Some(costs) = other.part_costs(self.step) else { continue };
+            match costs[self.part] > self.shared_above {
+                true => company.slow += 1,
+                // Of one that has told nothing it is not known.
+                false => company.usual += u32::from(other.done > 0),
+            }
+        }
+        company
+    }
+
+    fn company_here(&self) -> Company {
+        self.company(|other| other.node == self.slow.node)
+    }
+
+    /// Anywhere but on its node.
+    fn elsewhere(&self) -> Where {
+        Where { avoid: BTreeSet::from([self.slow.node]), only: None }
+    }
+
+    /// Where what comes slowly might come faster.
+    fn read_advice(&self) -> Result<Where, WhyLeft> {
+        let (slow, here) = (self.slow, self.company_here());
+        let Some(source) = slow.waits.and_then(|waits| waits.read_from) else {
+            // A store that everybody reaches: is it this node's way to it, or the store?
+            return match here.shares_it() || here.usual == 0 {
+                true => Ok(self.elsewhere()),
+                false => Err(WhyLeft::SameBottleneck),
+            };
+        };
+        let reads_there = |other: &Observed| other.waits.is_some_and(|waits| waits.read_from == Some(source));
+        let others = self.company(|other| other.node != slow.node && reads_there(other));
+        let is_source = source == slow.node || others.shares_it();
+        if !is_source && (others.usual > 0 || here.shares_it()) {
+            return Ok(self.elsewhere());
+        }
+        let avoid = BTreeSet::from([source, slow.node]);
+        let only: BTreeSet<NodeId> = slow.near.iter().filter(|node| !avoid.contains(node)).copied().collect();
+        match only.is_empty() {
+            true => Err(WhyLeft::SameBottleneck),
+            false => Ok(Where { avoid, only: Some(only) }),
+        }
+    }
+
+    /// Where what it writes might be taken faster.
+    fn append_advice(&self) -> Result<Where, WhyLeft> {
+        let slow = self.slow;
+        let to = slow.waits.and_then(|waits| waits.append_to).filter(|to| *to != slow.node);
+        let Some(to) = to else { return Ok(self.elsewhere()) };
+        let writes_there = |other: &Observed| other.waits.is_some_and(|waits| waits.append_to == Some(to));
+        let others = self.company(|other| other.node != slow.node && writes_there(other));
+        match others.shares_it() {
+            true => Err(WhyLeft::SameBottleneck),
+            false => Ok(Where { avoid: BTreeSet::from([slow.node, to]), only: None }),
+        }
+    }
+}
+
+/// Why it is slow, where a copy would not be, and whether its node is slow for others too.
+fn cause(
+    slow: &Observed,
+    stage: &[Observed],
+    usual: &Usual,
+    slow_nodes: &BTreeSet<NodeId>,
+) -> (Label, Result<Where, WhyLeft>, bool) {
+    // Who does not say what it waits for is taken to compute.
+    let step = usual.step;
+    let parts = slow.part_costs(step).unwrap_or([0.0, slow.cost(step).unwrap_or(0.0), 0.0]);
+    let more: [f64; PARTS] = std::array::from_fn(|part| (parts[part] - usual.parts[part]).max(0.0));
+    let all_more: f64 = more.iter().sum();
+    let part = (0..PARTS).max_by(|a, b| more[*a].total_cmp(&more[*b])).unwrap_or(PROGRAM);
+    let shared_above = usual.parts[part] + more[part] * SHARED_SHARE;
+    let trouble = Trouble { slow, stage, part, step, shared_above };
+    let stands_out =
+        |part: &usize| more[*part] >= all_more * CAUSE_SHARE && parts[*part] > usual.parts[*part] * 2.0;
+    if (0..PARTS).filter(stands_out).count() > 1 {
+        return (Label::SlowNode, Ok(trouble.elsewhere()), true);
+    }
+    let here = trouble.company_here();
+    match part {
+        READ => (Label::SlowRead, trouble.read_advice(), here.shares_it()),
+        APPEND => (Label::SlowAppend, trouble.append_advice(), here.shares_it()),
+        _ if here.shares_it() || slow_nodes.contains(&slow.node) => {
+            (Label::SlowNode, Ok(trouble.elsewhere()), true)
+        }
+        _ if here.usual > 0 => (Label::SlowProgram, Err(WhyLeft::OwnRecords), false),
+        _ => (Label::SlowProgram, Ok(trouble.elsewhere()), false),
+    }
+}

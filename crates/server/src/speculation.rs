@@ -1,0 +1,140 @@
+//! Second attempts beside slow ones: which jobs allow them, what nodes tell of their attempts, and what is remembered of
+//! the decisions of the scheduler.
+
+use crate::clock::now_ns;
+use crate::event_loop::EventLoop;
+use crate::job::Job;
+use api::control::NodeOrder;
+use api::machine::AttemptProgress;
+use api::{JobSpec, TaskResult};
+use ids::{AttemptKey, JobId, NodeId, StageIndex};
+use metastore::{Change, SPECULATION_NOTE};
+use scheduler::{Action, Event, Inputs, Label, Slot, Waits, WhyLeft};
+
+/// Stages whose tasks may run twice at the same time: what an attempt leaves counts only if it wins. Seals and merges are bound to
+/// their nodes, and a commit happens once.
+const COPIED_STAGES: &[&str] = &["map", "reduce"];
+
+/// The event by which a job allows copies; None for one that does not. The program of a job of one task is not the engine's: it
+/// runs as often as its user says.
+pub(crate) fn allowed(job: &Job) -> Option<Event> {
+    let is_asked_for = |spec: &JobSpec| spec.speculation && spec.single.is_none();
+    let names = job.stage_names.iter().enumerate();
+    let copied = names.filter(|(_, name)| COPIED_STAGES.contains(name));
+    let stages = copied.map(|(index, _)| StageIndex(index as u16)).collect();
+    is_asked_for(&job.run.spec).then_some(Event::MayCopy { job: job.id, stages })
+}
+
+impl EventLoop {
+    /// A node tells how far its attempts are.
+    pub fn progressed(&mut self, node: NodeId, progress: Vec<AttemptProgress>) {
+        let Some(known) = self.fleet.get_mut(node) else { return };
+        let (running, slots) = (&known.running, known.info.slots as usize);
+        let own = progress.into_iter().take(slots).filter(|told| running.contains_key(&told.attempt));
+        for told in own.collect::<Vec<_>>() {
+            let waits = Waits {
+                read_ns: told.read_ns,
+                program_ns: told.program_ns,
+                append_ns: told.append_ns,
+                read_from: told.read_from,
+                append_to: told.append_to,
+            };
+            let (attempt, done, total) = (told.attempt, told.done_bytes, told.total_bytes);
+            self.feed(Event::Progress { attempt, done, total, waits: Some(waits) });
+        }
+    }
+
+    /// An attempt has come to its end, perhaps before its node told anything of it: others are compared with it.
+    pub fn all_done(&mut self, attempt: AttemptKey, result: &TaskResult) {
+        let bytes = match result {
+            TaskResult::Map(map) => map.input_bytes,
+            TaskResult::Reduce(reduce) => reduce.merged.iter().map(|(_, sum)| sum.bytes).sum(),
+            _ => return,
+        };
+        self.feed(Event::Progress { attempt, done: bytes, total: bytes, waits: None });
+    }
+
+    /// The task of an attempt has a winner, and the attempt holds a slot. What it says when it ends is discarded in any case.
+    pub fn stop_attempt(&mut self, attempt: AttemptKey, slot: Slot) {
+        if let Some(node) = self.fleet.get_mut(slot.node) {
+            node.order(NodeOrder::StopAttempt { attempt });
+        }
+    }
+
+    /// Remembers what was decided about a slow attempt, as a sentence for people.
+    pub fn decided(&mut self, decision: Action) {
+        let (job, detail) = match decision {
+            Action::Speculated { attempt, of, label, inputs } => {
+                let what = format!("attempt {} beside attempt {}", attempt.attempt.0, of.attempt.0);
+                (of.task.job, self.sentence(of, &what, label, &inputs))
+            }
+            Action::SlowTask { attempt, label, left, inputs } => {
+                let what = format!("attempt {} gets no copy, {}", attempt.attempt.0, reason(left));
+                (attempt.task.job, self.sentence(attempt, &what, label, &inputs))
+            }
+            _ => return,
+        };
+        self.changes.push(Change::Note { job: Some(job), kind: SPECULATION_NOTE, detail, now_ns: now_ns() });
+    }
+
+    fn sentence(&self, slow: AttemptKey, what: &str, label: Label, inputs: &Inputs) -> String {
+        let stage = self.stage_name(slow.task.job, slow.task.stage);
+        let (task, label, node) = (slow.task.task.0, label.word(), inputs.node);
+        let times = times(inputs);
+        format!("{stage}/{task}: {label}: {what}: on {node} {times}; {}", spent(inputs))
+    }
+
+    fn stage_name(&self, job: JobId, stage: StageIndex) -> &'static str {
+        let names = self.jobs.get(&job).map(|job| &job.stage_names);
+        names.and_then(|names| names.get(usize::from(stage.0))).copied().unwrap_or("stage")
+    }
+}
+
+/// What the time went into.
+fn spent(inputs: &Inputs) -> String {
+    let waits = &inputs.waits;
+    let all_ns = waits.read_ns.saturating_add(waits.program_ns).saturating_add(waits.append_ns).max(1);
+    let percent = |part_ns: u64| (part_ns as f64 * 100.0 / all_ns as f64) as u64;
+    let node =
+        |place: Option<NodeId>, word: &str| place.map_or_else(String::new, |node| format!(" {word} {node}"));
+    format!(
+        "of its time reading{} {} %, program {} %, writing{} {} %",
+        node(waits.read_from, "from"),
+        percent(waits.read_ns),
+        percent(waits.program_ns),
+        node(waits.append_to, "to"),
+        percent(waits.append_ns),
+    )
+}
+
+fn times(inputs: &Inputs) -> String {
+    let seconds = |ns: u64| format!("{:.1} s", ns as f64 / 1e9);
+    let left =
+        inputs.left_ns.map_or_else(|| "no end in sight".to_string(), |ns| format!("{} left", seconds(ns)));
+    format!(
+        "after {} it had done {} of {} bytes, {} a second where {} are usual and below {} is slow ({} attempts \
+         compared, usually {} bytes in {}); {left}, a copy takes {}",
+        seconds(inputs.elapsed_ns),
+        inputs.done,
+        inputs.total,
+        inputs.rate,
+        inputs.usual_rate,
+        inputs.slow_below,
+        inputs.compared,
+        inputs.usual_total,
+        seconds(inputs.usual_ns),
+        seconds(inputs.copy_ns),
+    )
+}
+
+fn reason(left: WhyLeft) -> &'static str {
+    match left {
+        WhyLeft::LargeData => "it would have the same data",
+        WhyLeft::OwnRecords => "the same program is as fast as ever on its node, so it is the records",
+        WhyLeft::SameBottleneck => "it would wait for the same",
+        WhyLeft::EndsBeforeCopy => "it would not end much sooner",
+        WhyLeft::EnoughCopies => "enough of the job run",
+        WhyLeft::BudgetSpent => "those before have cost enough",
+        WhyLeft::NoSlot => "no slot was free where it would help",
+    }
+}

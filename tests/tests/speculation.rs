@@ -1,0 +1,115 @@
+//! A task that is slow where it runs gets a second attempt elsewhere, and the output has each record once; one that has much data is
+//! left alone. `explain` says which and why.
+
+use blackbox::{Cluster, Running};
+use std::fmt::Write;
+
+/// Hands on what it reads, in pieces, and rests after each: ten times as long on the last of three nodes.
+const SLOW_THERE: &str = "#!/bin/sh\ncase $PWD in */node-disk-2/*) rest=2 ;; *) rest=0.2 ;; esac\n\
+     while head -c 65536 > piece && [ -s piece ]; do cat piece; sleep $rest; done\n";
+const STEADY: &str =
+    "#!/bin/sh\nwhile head -c 65536 > piece && [ -s piece ]; do cat piece; sleep 0.3; done\n";
+const FILES: usize = 8;
+const LINES: usize = 1 << 14;
+
+fn script(cluster: &Cluster, name: &str, text: &str) -> String {
+    cluster.sandbox.script(name, text).to_str().expect("a plain path").to_string()
+}
+
+/// Files of a mebibyte, a map task each; what the output must be.
+fn write_numbers(cluster: &Cluster) -> String {
+    let mut lines = Vec::with_capacity(FILES * LINES);
+    for file in 0..FILES {
+        let mut text = String::new();
+        for line in 0..LINES {
+            let number = (line * FILES + file) * 7919 % (FILES * LINES);
+            let line = format!("{number:08}\t{:54}\n", line);
+            text.push_str(&line);
+            lines.push(line);
+        }
+        cluster.sandbox.write(&format!("in/{file}.txt"), text);
+    }
+    lines.sort_unstable();
+    lines.concat()
+}
+
+fn explained(cluster: &Cluster) -> String {
+    Running::start(&mut cluster.sailfish(&["explain", "1"])).wait().expect_success().text()
+}
+
+/// The answer to a question with one number.
+fn number(cluster: &Cluster, question: &str) -> i64 {
+    let asked = Running::start(&mut cluster.sailfish(&["state", "--json", question])).wait().expect_success();
+    let json = asked.json();
+    let value = json.get(0).and_then(|row| row.as_object()?.values().next()?.as_i64());
+    value.unwrap_or_else(|| panic!("{question} gives {json}"))
+}
+
+fn expect_one_winner_each(cluster: &Cluster) {
+    let twice = "select count(*) from (select 1 from attempts where job = 1 and state = 'succeeded' \
+                 group by stage, task having count(*) > 1) as doubles";
+    assert_eq!(number(cluster, twice), 0, "{}", explained(cluster));
+}
+
+#[test]
+fn a_node_that_is_slow_at_the_program_is_overtaken() {
+    let cluster = Cluster::start(3);
+    let expected = write_numbers(&cluster);
+    let mapper = script(&cluster, "mapper.sh", SLOW_THERE);
+    let job = cluster.job(&["--input", "in", "--mapper", &mapper, "--total-order", "--output", "out"]);
+    Running::start(&mut { job }).wait().expect_success();
+    let output = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
+    assert!(output == expected.as_bytes(), "the output differs");
+    let text = explained(&cluster);
+    let copied = text.lines().find(|line| line.contains("attempt 1 beside attempt 0"));
+    let copied = copied.unwrap_or_else(|| panic!("nothing was copied:\n{text}"));
+    assert!(copied.contains("map/") && copied.contains("slow-"), "{copied}");
+    assert!(copied.contains("slow-program") || copied.contains("slow-node"), "{copied}");
+    assert!(text.contains("beside an attempt that was slow elsewhere"), "{text}");
+    // Who was overtaken stopped when it was told to.
+    let stopped = "select count(*) from attempts where job = 1 and stage = 0 and state = 'cancelled'";
+    assert!(number(&cluster, stopped) >= 1, "{text}");
+    expect_one_winner_each(&cluster);
+}
+
+#[test]
+fn a_job_that_wants_no_copies_has_none() {
+    let cluster = Cluster::start(3);
+    let expected = write_numbers(&cluster);
+    let text = SLOW_THERE.replace("rest=2 ", "rest=0.6 ");
+    let mapper = script(&cluster, "mapper.sh", &text);
+    let args = ["--input", "in", "--mapper", &mapper, "--total-order", "--output", "out"];
+    let job = cluster.job(&[&args[..], &["--speculation", "off"]].concat());
+    Running::start(&mut { job }).wait().expect_success();
+    let output = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
+    assert!(output == expected.as_bytes(), "the output differs");
+    assert_eq!(number(&cluster, "select count(*) from attempts where job = 1 and attempt > 0"), 0);
+    assert_eq!(number(&cluster, "select count(*) from events where kind = 'speculation'"), 0);
+}
+
+/// One key has more than half of all, which one task must have.
+#[test]
+fn a_task_with_much_data_is_not_copied() {
+    let cluster = Cluster::start(3);
+    let mut text = String::new();
+    for line in 0..48 << 10 {
+        let key = if line % 5 < 3 { 0 } else { 1 + line % 40 };
+        writeln!(text, "key-{key}\t{line:054}").expect("a string takes all");
+    }
+    cluster.sandbox.write("in/skewed.txt", &text);
+    let reducer = script(&cluster, "reducer.sh", STEADY);
+    let args = ["--input", "in", "--reducer", &reducer, "--partitions", "6", "--output", "out"];
+    Running::start(&mut cluster.job(&args)).wait().expect_success();
+    let output = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+        lines.sort_unstable();
+        lines
+    };
+    let output = String::from_utf8(output).expect("lines that were text stay text");
+    assert!(sorted(&output) == sorted(&text), "the output differs");
+    let told = explained(&cluster);
+    assert!(told.contains("large-data") && told.contains("it would have the same data"), "{told}");
+    assert!(!told.contains("beside attempt"), "{told}");
+    expect_one_winner_each(&cluster);
+}
