@@ -219,3 +219,30 @@ fn maps_that_give_other_data_are_told_apart() {
     let maps = number(&cluster, "select count(distinct map_task) from sources");
     assert_eq!(word(2).len() as i64, maps);
 }
+
+/// Reducers are told to stop on a node that had nothing of the job before them. What the job has there is not theirs: it goes on
+/// when they have stopped.
+#[test]
+fn a_node_whose_first_attempts_are_stopped_works_on() {
+    let mut cluster = Cluster::start(1);
+    write_numbers(&cluster);
+    let script = |name, text: &str| {
+        let program = cluster.sandbox.script(name, text);
+        program.to_str().expect("a sandbox has a plain path").to_string()
+    };
+    let here = cluster.sandbox.path("");
+    let mapper = script("mapper.sh", &MAPPER.replace("WORD", "same"));
+    let reducer = script("reducer.sh", &REDUCER.replace("HERE", here.to_str().expect("a plain path")));
+    let job = Running::start(&mut cluster.sailfish(&streaming(&mapper, &reducer, "out")));
+    let running = "from attempts where stage = 3 and state = 'running'";
+    wait_for(&cluster, &format!("select count(*) = 2 {running}"));
+    cluster.add_node();
+    wait_for(&cluster, &format!("select count(*) = 4 {running}"));
+    cluster.kill_node();
+    wait_for(&cluster, "select count(*) > 0 from events where kind = 'data lost'");
+    cluster.sandbox.write("go", "");
+    let ended = job.wait();
+    println!("{}", Running::start(&mut cluster.sailfish(&["show", "1"])).wait().text());
+    ended.expect_success();
+    assert_right(&cluster, &mapper);
+}

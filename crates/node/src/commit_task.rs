@@ -8,28 +8,34 @@ use faults::{CrashPoint, IoCall, crash_point, io_call};
 use objects::ObjectUrl;
 use objects::staging::Publication;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use server::JobRun;
+use server::{Assignment, JobRun};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const REPORT_NAME: &str = "_report.json";
 const SUCCESS_NAME: &str = "_SUCCESS";
 
 /// Publishes the output. Every step may be repeated by a later attempt.
-pub(crate) fn run(job: &JobRun, task: &CommitTask) -> Result<CommitResult, TaskFailure> {
+pub(crate) fn run(assignment: &Assignment, task: &CommitTask) -> Result<CommitResult, TaskFailure> {
     let report = serde_json::to_vec_pretty(&task.report).map_err(|error| {
         TaskFailure::new(Blame::Engine, format!("cannot write the report as JSON: {error}"))
     })?;
+    let (job, cancelled) = (&*assignment.job, &*assignment.cancelled);
     match is_object_url(&job.staging) {
-        true => publish_objects(job, task, report),
-        false => publish_directory(job, task, &report),
+        true => publish_objects(job, cancelled, task, report),
+        false => publish_directory(job, cancelled, task, &report),
     }
 }
 
-fn publish_objects(job: &JobRun, task: &CommitTask, report: Vec<u8>) -> Result<CommitResult, TaskFailure> {
-    let is_cancelled = || job.cancelled.load(Ordering::Relaxed);
+fn publish_objects(
+    job: &JobRun,
+    cancelled: &AtomicBool,
+    task: &CommitTask,
+    report: Vec<u8>,
+) -> Result<CommitResult, TaskFailure> {
+    let is_cancelled = || cancelled.load(Ordering::Relaxed);
     let published = ObjectUrl::from_path(&job.staging).and_then(|staging| {
         let (parts, overwrite) = (task.parts.clone(), job.spec.overwrite);
         objects::staging::publish(Publication { staging, parts, report, overwrite }, &is_cancelled)
@@ -40,7 +46,12 @@ fn publish_objects(job: &JobRun, task: &CommitTask, report: Vec<u8>) -> Result<C
     }
 }
 
-fn publish_directory(job: &JobRun, task: &CommitTask, report: &[u8]) -> Result<CommitResult, TaskFailure> {
+fn publish_directory(
+    job: &JobRun,
+    cancelled: &AtomicBool,
+    task: &CommitTask,
+    report: &[u8],
+) -> Result<CommitResult, TaskFailure> {
     let (spec, staging) = (&job.spec, &job.staging);
     for part in &task.parts {
         crash_point(CrashPoint::CommitBeforePartRename);
@@ -56,7 +67,7 @@ fn publish_directory(job: &JobRun, task: &CommitTask, report: &[u8]) -> Result<C
         sync_dir(staging)?;
     }
     crash_point(CrashPoint::CommitAfterSync);
-    if job.cancelled.load(Ordering::Relaxed) {
+    if cancelled.load(Ordering::Relaxed) {
         return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
     }
     let replaced = publish(spec, staging)?;

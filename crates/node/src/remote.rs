@@ -131,8 +131,8 @@ impl Remote {
         Ok(known)
     }
 
-    /// What attempts of a job share, with its files where they should be, and a flag for this one.
-    fn ready_run(&self, attempt: AttemptKey) -> Result<Arc<JobRun>, TaskFailure> {
+    /// A task with what attempts of its job share, their files where they should be, and a flag for this one.
+    fn ready(&self, attempt: AttemptKey, task: Task) -> Result<Assignment, TaskFailure> {
         let known = self.known_job(attempt.task.job)?;
         let mut jobs = self.jobs();
         let cancelled = jobs.attempts.entry(attempt).or_default().clone();
@@ -141,7 +141,7 @@ impl Remote {
         }
         drop(jobs);
         known.files.bring(&self.link, &self.cache, &cancelled)?;
-        Ok(Arc::new(JobRun { cancelled, ..known.run.as_ref().clone() }))
+        Ok(Assignment { attempt, task, job: known.run, cancelled })
     }
 
     /// One attempt stops, which may not have come to its slot yet.
@@ -164,11 +164,12 @@ impl Remote {
         let files = Arc::new(JobFiles::new(&task.shipped, &disk_dirs));
         let spec = Arc::clone(&self.single_spec);
         let cancelled = self.jobs().attempts.entry(attempt).or_default().clone();
-        let run = Arc::new(JobRun { spec, staging: PathBuf::new(), disk_dirs, cancelled });
+        let of_run = Arc::clone(&cancelled);
+        let run = Arc::new(JobRun { spec, staging: PathBuf::new(), disk_dirs, cancelled: of_run });
         self.jobs().known.insert(id, Known { run: Arc::clone(&run), files: Arc::clone(&files) });
         files.put_into_task(&mut task);
         files.bring(&self.link, &self.cache, &run.cancelled).inspect_err(|_| self.forget_single(id))?;
-        Ok(Assignment { attempt, task: Task::Run(task), job: run })
+        Ok(Assignment { attempt, task: Task::Run(task), job: run, cancelled })
     }
 
     /// Refuses what lies outside of the roots on this machine. Another attempt would be refused as well.
@@ -255,7 +256,7 @@ impl Control for Remote {
             let attempt = order.attempt;
             let assignment = match order.task {
                 Task::Run(task) => self.single_run(attempt, task),
-                task => self.ready_run(attempt).map(|job| Assignment { attempt, task, job }),
+                task => self.ready(attempt, task),
             };
             match assignment {
                 Ok(assignment) => return Some(assignment),

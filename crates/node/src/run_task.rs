@@ -80,7 +80,7 @@ pub(crate) fn run(
         env,
         record_bytes_max: 0,
         buffer_bytes: 0,
-        cancelled: Arc::clone(&assignment.job.cancelled),
+        cancelled: Arc::clone(&assignment.cancelled),
         stderr_log: Some(said.error_path().to_path_buf()),
         reports: Arc::default(),
         sandbox,

@@ -40,7 +40,7 @@ fn run(shared: &Shared, state: &mut SlotState, assignment: &Assignment) -> Finis
         return Finished { attempt: assignment.attempt, outcome, started_ns, ended_ns: now_ns() };
     }
     let job = shared.job_data(assignment.attempt.task.job, &assignment.job);
-    let job = AttemptData::new(job, Arc::clone(&assignment.job.cancelled));
+    let job = AttemptData::new(job, Arc::clone(&assignment.cancelled));
     if !matches!(assignment.task, Task::Map(_)) || state.slabs_of != Some(job.job) {
         state.slabs.clear();
         state.slabs_of = Some(job.job);
@@ -73,6 +73,6 @@ fn run_task(
         Task::Merge(task) => shuffle_tasks::merge(shared, job, task).map(TaskResult::Merge),
         Task::Reduce(task) => reduce_task::run(shared, job, attempt, task).map(TaskResult::Reduce),
         Task::Run(task) => run_task::run(shared, assignment, task).map(TaskResult::Run),
-        Task::Commit(task) => commit_task::run(&assignment.job, task).map(TaskResult::Commit),
+        Task::Commit(task) => commit_task::run(assignment, task).map(TaskResult::Commit),
     }
 }

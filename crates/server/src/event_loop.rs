@@ -415,7 +415,7 @@ impl EventLoop {
             // Not counted: the lease of the node that may be gone ends the question, one way or the other.
             Err(failure)
                 if failure.blame == api::Blame::Environment
-                    && (self.fleet.any_suspect() || job.may_lack_data(attempt)) =>
+                    && (self.fleet.may_excuse(finished.started_ns) || job.may_lack_data(attempt)) =>
             {
                 job.attempt_ended(&finished, AttemptState::Interrupted, Err(failure), &mut self.changes);
                 self.feed(Event::AttemptLost { attempt });
@@ -550,7 +550,8 @@ impl EventLoop {
             return self.fleet.start(attempt, task, slot, now_ns);
         }
         let reply = self.parked.remove(&slot).expect("the scheduler starts attempts in slots that pulled");
-        let assignment = Box::new(Assignment { attempt, task, job: Arc::clone(&job.run) });
+        let (run, cancelled) = (Arc::clone(&job.run), Arc::clone(&job.run.cancelled));
+        let assignment = Box::new(Assignment { attempt, task, job: run, cancelled });
         self.replies.push(Box::new(move || drop(reply.send(Ok(PullReply::Run(assignment))))));
     }
 

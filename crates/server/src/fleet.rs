@@ -1,6 +1,7 @@
 //! The nodes of a cluster as the loop knows them: leases, orders on their way, attempts they run.
 
 use crate::ServerError;
+use crate::clock::now_ns;
 use crate::draining::Drain;
 use crate::event_loop::Reply;
 use crate::machines::Heard;
@@ -80,6 +81,8 @@ pub(crate) struct Node {
 pub(crate) struct Fleet {
     nodes: BTreeMap<NodeId, Node>,
     last_tick: Instant,
+    /// When a node was lost last, or this server began: the one before it may have known of a loss. In nanoseconds since 1970.
+    lost_ns: u64,
     /// The last that were drained and are gone, for people to see.
     drained: VecDeque<NodeStatus>,
     /// Counts how often something changed that every node must know of the others.
@@ -93,6 +96,7 @@ impl Default for Fleet {
         Self {
             nodes: BTreeMap::new(),
             last_tick: Instant::now(),
+            lost_ns: now_ns(),
             drained: VecDeque::new(),
             changes: 0,
             left_out: BTreeSet::new(),
@@ -184,6 +188,7 @@ impl Fleet {
             self.drained.truncate(DRAINED_SHOWN_MAX - 1);
             self.drained.push_front(status);
         }
+        self.lost_ns = now_ns();
         self.nodes.remove(&node)
     }
 
@@ -249,12 +254,17 @@ impl Fleet {
         self.nodes.iter().filter(|(_, node)| is_silent(node)).map(|(id, _)| *id).collect()
     }
 
-    /// Whether a node hung up and has not polled since: it may be dead, and then attempts elsewhere that need its data
-    /// fail through no fault of theirs.
-    pub fn any_suspect(&self) -> bool {
+    /// Whether an attempt that began then may have failed because a node is gone that it needed, through no fault of its own: a
+    /// node was lost since, or one may be. Whoever meets a dead node tries for a while, and gives up about when it is known to be lost.
+    pub fn may_excuse(&self, started_ns: u64) -> bool {
+        started_ns <= self.lost_ns || self.any_suspect()
+    }
+
+    /// Whether a node hung up and has not polled since, or not since this server began: it may be dead.
+    fn any_suspect(&self) -> bool {
         let suspect = |node: &Node| match &node.parked {
             Some((reply, _)) => reply.is_closed(),
-            None => node.last_heard.elapsed() > SUSPECT_AFTER,
+            None => node.restored || node.last_heard.elapsed() > SUSPECT_AFTER,
         };
         self.nodes.values().any(suspect)
     }
@@ -507,5 +517,52 @@ impl Node {
 
     pub fn runs_in(&self, slot: u32) -> bool {
         self.running.values().any(|(busy, _)| *busy == slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Fleet;
+    use crate::clock::now_ns;
+    use api::control::{NodeInfo, PROTOCOL_VERSION};
+    use ids::NodeId;
+
+    const NODE: NodeId = NodeId(1);
+
+    fn info() -> NodeInfo {
+        NodeInfo {
+            protocol: PROTOCOL_VERSION,
+            version: String::new(),
+            name: "node".to_string(),
+            rack: "rack".to_string(),
+            slots: 1,
+            memory_bytes: 1 << 30,
+            architecture: String::new(),
+            data_url: String::new(),
+        }
+    }
+
+    /// By the time that an attempt gives up on a dead node, the server may have given it up as well.
+    #[test]
+    fn a_loss_excuses_what_began_before_it() {
+        let mut fleet = Fleet::default();
+        fleet.add(NODE, "a".to_string(), info());
+        let started_ns = now_ns() + 1;
+        assert!(!fleet.may_excuse(started_ns));
+        while now_ns() <= started_ns {}
+        fleet.remove(NODE);
+        assert!(fleet.may_excuse(started_ns));
+        assert!(!fleet.may_excuse(now_ns() + 1), "each attempt is excused once");
+    }
+
+    #[test]
+    fn a_node_that_was_not_heard_of_since_the_server_began_may_be_gone() {
+        let mut fleet = Fleet::default();
+        let before_ns = now_ns();
+        fleet.restore(NODE, "a".to_string(), info(), &[]);
+        assert!(fleet.may_excuse(now_ns() + 1));
+        fleet.heard(NODE, "a").expect("it is known").met_again(0, &[]);
+        assert!(!fleet.may_excuse(now_ns() + 1));
+        assert!(!fleet.may_excuse(before_ns + 1_000_000_000));
     }
 }

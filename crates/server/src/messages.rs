@@ -55,14 +55,14 @@ impl ServerOptions {
     }
 }
 
-/// What every attempt of a job shares; on a node of a cluster each has a flag of its own in its copy.
+/// What every attempt of a job shares.
 #[derive(Clone, Debug)]
 pub struct JobRun {
     pub spec: Arc<JobSpec>,
     pub staging: PathBuf,
     /// On the node where the attempts run.
     pub disk_dirs: Vec<PathBuf>,
-    /// Turns true when the job is cancelled, fails, or the server goes: an attempt polls it and stops.
+    /// Turns true when the job is cancelled, fails, or the server goes.
     pub cancelled: Arc<AtomicBool>,
 }
 
@@ -100,4 +100,7 @@ pub struct Assignment {
     pub attempt: AttemptKey,
     pub task: Task,
     pub job: Arc<JobRun>,
+    /// Turns true when this attempt is to stop, with its job or alone: it polls this and stops. What outlives it on the node
+    /// goes by the flag of the job.
+    pub cancelled: Arc<AtomicBool>,
 }
