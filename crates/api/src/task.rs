@@ -341,6 +341,7 @@ fn is_false(flag: &bool) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceBooks {
+    pub ifile: IfileIndex,
     pub chunk: ChunkId,
     pub source: Source,
     pub sum: DataSum,
@@ -368,9 +369,9 @@ pub struct ReduceResult {
     /// merging and reducing are one stream.
     #[serde(default)]
     pub opened_ns: Option<u64>,
-    /// Of records that count, with their I-file.
+    /// Of records that count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub books: Vec<(IfileIndex, SourceBooks)>,
+    pub books: Vec<SourceBooks>,
 }
 
 /// A finished part file, still under the name its attempt gave it.

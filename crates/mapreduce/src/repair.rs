@@ -60,8 +60,11 @@ impl JobResults {
             }
         }
         let mut read: BTreeMap<(ChunkId, Source), DataSum> = BTreeMap::new();
-        for (_, books) in
-            self.reduces.values().flat_map(|reduce| &reduce.books).filter(|(ifile, _)| ifiles.contains(ifile))
+        for books in self
+            .reduces
+            .values()
+            .flat_map(|reduce| &reduce.books)
+            .filter(|books| ifiles.contains(&books.ifile))
         {
             read.entry((books.chunk, books.source)).or_default().add(&books.sum);
         }
@@ -100,8 +103,8 @@ mod tests {
         let mut result = crate::test_job::reduce_result(0, &[(0, sum(records + 3))]);
         for (map_task, records) in [(0, records), (1, 3)] {
             let source = Source { map_task: TaskIndex(map_task), attempt: AttemptNumber(0) };
-            let books = SourceBooks { chunk: ChunkId(0), source, sum: sum(records) };
-            result.books.push((IfileIndex(0), books));
+            let (ifile, chunk) = (IfileIndex(0), ChunkId(0));
+            result.books.push(SourceBooks { ifile, chunk, source, sum: sum(records) });
         }
         results.reduces.insert(TaskIndex(0), result);
     }

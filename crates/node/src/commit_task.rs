@@ -8,6 +8,7 @@ use faults::{CrashPoint, IoCall, crash_point, io_call};
 use objects::ObjectUrl;
 use objects::staging::Publication;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use serde_json::Value;
 use server::{Assignment, JobRun};
 use std::fs::File;
 use std::io::Write;
@@ -16,6 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const REPORT_NAME: &str = "_report.json";
 const SUCCESS_NAME: &str = "_SUCCESS";
+/// Of a fraction, as a part of it.
+const FRACTION_LOSS_MAX: f64 = 1e-12;
 
 /// Publishes the output. Every step may be repeated by a later attempt.
 pub(crate) fn run(assignment: &Assignment, task: &CommitTask) -> Result<CommitResult, TaskFailure> {
@@ -25,7 +28,7 @@ pub(crate) fn run(assignment: &Assignment, task: &CommitTask) -> Result<CommitRe
     let (job, cancelled) = (&*assignment.job, &*assignment.cancelled);
     match is_object_url(&job.staging) {
         true => publish_objects(job, cancelled, task, report),
-        false => publish_directory(job, cancelled, task, &report),
+        false => publish_directory(job, cancelled, &task.parts, &report),
     }
 }
 
@@ -49,28 +52,21 @@ fn publish_objects(
 fn publish_directory(
     job: &JobRun,
     cancelled: &AtomicBool,
-    task: &CommitTask,
+    parts: &[Part],
     report: &[u8],
 ) -> Result<CommitResult, TaskFailure> {
     let (spec, staging) = (&job.spec, &job.staging);
-    for part in &task.parts {
-        crash_point(CrashPoint::CommitBeforePartRename);
-        name_part(staging, part)?;
-        crash_point(CrashPoint::CommitAfterPartRename);
-    }
-    remove_strays(staging, &task.parts)?;
-    write_file(&staging.join(REPORT_NAME), report, spec.sync)?;
-    write_file(&staging.join(SUCCESS_NAME), b"", spec.sync)?;
-    crash_point(CrashPoint::CommitReportWritten);
-    crash_point(CrashPoint::CommitBeforeSync);
-    if spec.sync {
-        sync_dir(staging)?;
-    }
-    crash_point(CrashPoint::CommitAfterSync);
-    if cancelled.load(Ordering::Relaxed) {
-        return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
-    }
-    let replaced = publish(spec, staging)?;
+    let replaced = match is_published(&spec.output, report) {
+        // Nobody heard of the attempt that did. What stands under the staging name now, if anything, is the older output.
+        true => spec.overwrite && staging.exists(),
+        false => {
+            prepare(spec, staging, parts, report)?;
+            if cancelled.load(Ordering::Relaxed) {
+                return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
+            }
+            publish(spec, staging, report)?
+        }
+    };
     crash_point(CrashPoint::CommitAfterRename);
     if spec.sync
         && let Some(parent) = spec.output.parent()
@@ -89,6 +85,52 @@ fn publish_directory(
         let _ = std::fs::remove_dir_all(staging);
     }
     Ok(CommitResult { replaced })
+}
+
+/// Everything but the name of the output.
+fn prepare(spec: &JobSpec, staging: &Path, parts: &[Part], report: &[u8]) -> Result<(), TaskFailure> {
+    for part in parts {
+        crash_point(CrashPoint::CommitBeforePartRename);
+        name_part(staging, part)?;
+        crash_point(CrashPoint::CommitAfterPartRename);
+    }
+    remove_strays(staging, parts)?;
+    write_file(&staging.join(REPORT_NAME), report, spec.sync)?;
+    write_file(&staging.join(SUCCESS_NAME), b"", spec.sync)?;
+    crash_point(CrashPoint::CommitReportWritten);
+    crash_point(CrashPoint::CommitBeforeSync);
+    if spec.sync {
+        sync_dir(staging)?;
+    }
+    crash_point(CrashPoint::CommitAfterSync);
+    Ok(())
+}
+
+/// Whether the output is the one that this report is of: an earlier attempt came as far as that. The report is made once for all
+/// attempts, and it has the times of this very run.
+fn is_published(output: &Path, report: &[u8]) -> bool {
+    let read = |text: &[u8]| serde_json::from_slice::<Value>(text).ok();
+    let published = std::fs::read(output.join(REPORT_NAME)).ok().and_then(|text| read(&text));
+    published.zip(read(report)).is_some_and(|(published, ours)| is_same(&published, &ours))
+}
+
+/// Whether two values are equal, but for what fractions lose on their way as text.
+fn is_same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) if left.is_f64() && right.is_f64() => {
+            let (left, right) = (left.as_f64().unwrap_or_default(), right.as_f64().unwrap_or_default());
+            (left - right).abs() <= FRACTION_LOSS_MAX * left.abs().max(right.abs())
+        }
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| is_same(left, right))
+        }
+        (Value::Object(left), Value::Object(right)) => {
+            let same =
+                |(name, value): (&String, &Value)| right.get(name).is_some_and(|other| is_same(value, other));
+            left.len() == right.len() && left.iter().all(same)
+        }
+        _ => left == right,
+    }
 }
 
 fn name_part(staging: &Path, part: &Part) -> Result<(), TaskFailure> {
@@ -139,7 +181,7 @@ fn sync_dir(path: &Path) -> Result<(), TaskFailure> {
 }
 
 /// Renames the staging directory to the output; true when an older output was exchanged for it.
-fn publish(spec: &JobSpec, staging: &Path) -> Result<bool, TaskFailure> {
+fn publish(spec: &JobSpec, staging: &Path, report: &[u8]) -> Result<bool, TaskFailure> {
     io_call(IoCall::Rename, staging)
         .map_err(|error| file_failure("rename the output to", &spec.output, error))?;
     let renamed = renameat_with(CWD, staging, CWD, &spec.output, RenameFlags::NOREPLACE);
@@ -160,6 +202,10 @@ fn publish(spec: &JobSpec, staging: &Path) -> Result<bool, TaskFailure> {
             return Ok(false);
         }
         Err(error) => return Err(file_failure("rename the output to", &spec.output, error)),
+    }
+    // Two attempts at once, one of which was taken for dead: exchanging once more would bring the older output back.
+    if is_published(&spec.output, report) {
+        return Ok(true);
     }
     io_call(IoCall::Rename, staging)
         .and_then(|()| Ok(renameat_with(CWD, staging, CWD, &spec.output, RenameFlags::EXCHANGE)?))

@@ -172,14 +172,14 @@ fn groups<R: SortedRun>(task: &ReduceTask, cursors: Vec<R>) -> Result<Groups<R>,
 }
 
 /// What was read of each source in each chunk, where the task is to tell.
-fn books<R: SortedRun>(groups: &Groups<R>) -> Vec<(IfileIndex, SourceBooks)> {
+fn books<R: SortedRun>(groups: &Groups<R>) -> Vec<SourceBooks> {
     let mut sums: BTreeMap<(IfileIndex, ChunkId, Source), DataSum> = BTreeMap::new();
     for (run, rows) in groups.runs().iter().zip(groups.row_sums()) {
         for (row, sum) in run.sources().iter().zip(rows).filter(|(_, sum)| sum.records > 0) {
             sums.entry((run.ifile(), row.chunk, row.source)).or_default().add(sum);
         }
     }
-    let entry = |((ifile, chunk, source), sum)| (ifile, SourceBooks { chunk, source, sum });
+    let entry = |((ifile, chunk, source), sum)| SourceBooks { ifile, chunk, source, sum };
     sums.into_iter().map(entry).collect()
 }
 

@@ -1,10 +1,13 @@
 //! The steps of a commit, each also as a later attempt meets it.
 
-use super::{name_part, publish, remove_strays};
+use super::{name_part, publish, publish_directory, remove_strays};
 use api::task::Part;
 use api::{JobSpec, Layout};
+use server::JobRun;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 fn spec(output: &Path, overwrite: bool) -> JobSpec {
     JobSpec {
@@ -71,15 +74,62 @@ fn an_output_is_renamed_into_place_exchanged_or_refused() {
     let published = || fs::read_to_string(output.join("part-00000")).unwrap();
 
     stage("first");
-    assert!(!publish(&spec(&output, false), &staging).unwrap());
+    assert!(!publish(&spec(&output, false), &staging, b"{}").unwrap());
     assert_eq!((published().as_str(), staging.exists()), ("first", false));
 
     stage("second");
-    let refused = publish(&spec(&output, false), &staging).unwrap_err();
+    let refused = publish(&spec(&output, false), &staging, b"{}").unwrap_err();
     assert!(refused.message.contains("appeared while the job ran"), "{}", refused.message);
     assert_eq!((published().as_str(), staging.exists()), ("first", true));
 
-    assert!(publish(&spec(&output, true), &staging).unwrap());
+    assert!(publish(&spec(&output, true), &staging, b"{}").unwrap());
     assert_eq!(published(), "second");
     assert_eq!(fs::read_to_string(staging.join("part-00000")).unwrap(), "first");
+}
+
+/// The node died when the output was out, and before anybody heard of it.
+#[test]
+fn an_attempt_after_the_one_that_published_has_nothing_to_do() {
+    let check = |overwrite: bool| {
+        let dir = tempfile::tempdir().unwrap();
+        let (staging, output) = (dir.path().join(".out.sailfish-2"), dir.path().join("out"));
+        let run = JobRun {
+            spec: Arc::new(spec(&output, overwrite)),
+            staging: staging.clone(),
+            disk_dirs: Vec::new(),
+            cancelled: Arc::default(),
+        };
+        let part = Part {
+            name: "part-00000".to_string(),
+            attempt_name: ".part-00000.attempt-0".to_string(),
+            ..Part::default()
+        };
+        // The same job number may have had the same parts in another run, but at another time.
+        let report = |seconds: f64| {
+            format!("{{\"job\": 1, \"parts\": [{{\"bytes\": 5}}], \"seconds\": {seconds}}}").into_bytes()
+        };
+        let write_older = |path: &Path| {
+            fs::create_dir(path).unwrap();
+            fs::write(path.join("part-00000"), "older").unwrap();
+            fs::write(path.join("_report.json"), report(0.25)).unwrap();
+        };
+        if overwrite {
+            write_older(&output);
+        }
+        fs::create_dir(&staging).unwrap();
+        fs::write(staging.join(&part.attempt_name), "newer").unwrap();
+        let commit =
+            || publish_directory(&run, &AtomicBool::new(false), std::slice::from_ref(&part), &report(0.3));
+        assert_eq!(commit().unwrap().replaced, overwrite);
+        for older_left in [false, true] {
+            if overwrite && older_left {
+                write_older(&staging);
+            }
+            assert_eq!(commit().unwrap().replaced, overwrite && older_left);
+            assert_eq!(fs::read_to_string(output.join("part-00000")).unwrap(), "newer");
+            assert!(!staging.exists());
+        }
+    };
+    check(false);
+    check(true);
 }
