@@ -398,6 +398,11 @@ impl EventLoop {
     fn ended(&mut self, finished: Finished, outcome: Result<TaskResult, TaskFailure>) {
         let attempt = finished.attempt;
         let Some(job) = self.jobs.get_mut(&attempt.task.job) else { return };
+        // Nobody told the job to stop: another node did that has given it up, or the attempt was not needed any more.
+        let stopped_alone =
+            |failure: &TaskFailure| failure.blame == api::Blame::Cancelled && !job.is_stopping();
+        let stopped_alone = outcome.as_ref().is_err_and(stopped_alone);
+        let machine_lost = self.service == Service::Cluster && self.fleet.may_excuse(finished.started_ns);
         match outcome {
             Ok(result) => match job.refuse_stand_in(attempt, &result, &mut self.changes) {
                 None => {
@@ -414,14 +419,14 @@ impl EventLoop {
             },
             // Not counted: the lease of the node that may be gone ends the question, one way or the other.
             Err(failure)
-                if failure.blame == api::Blame::Environment
-                    && (self.fleet.may_excuse(finished.started_ns) || job.may_lack_data(attempt)) =>
+                if (failure.blame == api::Blame::Environment || stopped_alone)
+                    && (machine_lost || job.may_lack_data(attempt)) =>
             {
                 job.attempt_ended(&finished, AttemptState::Interrupted, Err(failure), &mut self.changes);
                 self.feed(Event::AttemptLost { attempt });
             }
             Err(failure) => {
-                let retryable = failure.retryable();
+                let retryable = failure.retryable() || stopped_alone;
                 let state = match failure.blame {
                     api::Blame::Cancelled => AttemptState::Cancelled,
                     _ => AttemptState::Failed,

@@ -131,6 +131,11 @@ impl Job {
         keeps.then(|| self.results.surviving_runs().iter().map(|run| run.run.node()).collect())
     }
 
+    /// Whether its attempts are told to stop, all of them.
+    pub fn is_stopping(&self) -> bool {
+        self.outcome.is_some() || self.run.cancelled.load(Ordering::Relaxed)
+    }
+
     /// Tells running attempts to stop.
     pub fn stop_attempts(&self) {
         self.run.cancelled.store(true, Ordering::Relaxed);
@@ -374,7 +379,7 @@ impl Job {
         if self.spec().map_only { 0 } else { self.spec().layout.ifile_count }
     }
 
-    fn proofs(&self, proof: &Proof) -> Change {
+    pub fn proofs(&self, proof: &Proof) -> Change {
         let row = |row: &mapreduce::IfileProof| ProofRow {
             ifile: row.ifile,
             committed: row.committed,

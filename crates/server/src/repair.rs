@@ -39,7 +39,10 @@ impl Job {
                 let reduce = self.reopen_reduces(&readers, changes)?;
                 let with = format!("what the proof found wrong ({found})");
                 match self.lose(&gone, &with, has_left, changes)? {
-                    Loss::ForGood(_) => Some(Event::StageRefused { job, stage }),
+                    Loss::ForGood(_) => {
+                        changes.push(self.proofs(proof));
+                        Some(Event::StageRefused { job, stage })
+                    }
                     Loss::Again(RunAgain { stage: to, tasks, .. }) => {
                         let stands = Some(Standing { stage: reduce, stops: Vec::new(), redo: readers });
                         Some(Event::StageSentBack { job, stage, to, tasks, stands })

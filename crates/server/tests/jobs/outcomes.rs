@@ -77,6 +77,21 @@ fn a_task_that_fails_twice_goes_again() {
     assert_eq!(failed, 4);
 }
 
+/// As where it appends to a node that has given the job up, because the server had given up the node.
+#[test]
+fn a_task_that_nobody_stopped_goes_again() {
+    let place = Place::new();
+    let server = place.open();
+    let behaviour: Arc<Behaviour> = Arc::new(|assignment| {
+        let stops = matches!(assignment.task, Task::Map(_)) && assignment.attempt.attempt.0 < 2;
+        stops.then(|| Err(failure(Blame::Cancelled)))
+    });
+    let job = server.submit(place.spec(), splits(2)).unwrap().job;
+    join(node(&server, 2, behaviour));
+    let JobOutcome::Succeeded(report) = server.wait(job).unwrap() else { panic!("no success") };
+    assert_eq!(report.map.attempts, 6);
+}
+
 /// One of two map tasks answers with the failure each time; the other one waits to be stopped.
 fn check_failure(blame: Blame, exit_code: Option<i32>, expected_exit_code: i32, expected_attempts: usize) {
     let place = Place::new();
