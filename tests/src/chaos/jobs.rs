@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// How often programs of one job are killed, at most: the third failure of a task ends a job, by contract.
 pub(super) const PROGRAM_KILLS_MAX: u64 = 2;
+/// What the next server says of a job whose row was written, and nothing more: its client had no answer.
+const NEVER_TAKEN_IN: &str = "the server died before it had the job";
 /// A job that the server did not take in is handed in again, so often at most.
 const HANDED_IN_MAX: u32 = 20;
 const SHOWN_CHARS_MAX: usize = 6000;
@@ -337,8 +339,10 @@ fn logs_of(world: &World, number: i64) -> String {
 
 /// The jobs of this name in the store with their states; None where it could not be asked.
 fn rows_of(world: &World, name: &str) -> Option<Vec<(i64, String)>> {
-    let statement =
-        format!("select job, state from jobs where name = '{name}' or output like '%/{name}' order by job");
+    let statement = format!(
+        "select job, state from jobs where (name = '{name}' or output like '%/{name}') \
+         and coalesce(error, '') <> '{NEVER_TAKEN_IN}' order by job"
+    );
     let row = |row: Vec<serde_json::Value>| Some((row.first()?.as_i64()?, row.get(1)?.as_str()?.to_string()));
     Some(world.ask(&statement)?.into_iter().filter_map(row).collect())
 }
