@@ -55,7 +55,7 @@ fn every_route_refuses_strangers_and_the_past() {
 #[test]
 fn an_unknown_run_is_an_error_and_no_empty_read() {
     let cluster = Cluster::start(&Case::plain());
-    let refused = |job: JobId, incarnation: u64| {
+    let asked = |job: JobId, incarnation: u64| {
         let mut peer = cluster.peer(0);
         peer.incarnation = incarnation;
         let options = ScanOptions {
@@ -67,13 +67,21 @@ fn an_unknown_run_is_an_error_and_no_empty_read() {
             cancelled: Arc::new(AtomicBool::new(false)),
         };
         let scan = RemoteScan::start(&cluster.client, &peer, options).expect("started");
-        match scan.into_runs().map(|runs| runs.len()) {
-            Err(ScanError::There(DataError::Refused { status, reason, .. })) => (status, reason),
-            other => panic!("{other:?}"),
-        }
+        scan.into_runs().map(|runs| runs.len())
     };
-    let unknown = ChunkServerError::UnknownRun(RunId::on(cluster.nodes[0].id, 55)).to_string();
-    assert_eq!(refused(JOB, 100), (410, unknown));
-    assert_eq!(refused(JobId(8), 100).0, 404);
-    assert_eq!(refused(JOB, 101).0, 410);
+    let refused = |job: JobId, incarnation: u64| match asked(job, incarnation) {
+        Err(ScanError::There(DataError::Refused { status, .. })) => status,
+        other => panic!("{other:?}"),
+    };
+    let unknown = RunId::on(cluster.nodes[0].id, 55);
+    match asked(JOB, 100) {
+        Err(error @ ScanError::Lost { .. }) => {
+            let failure = error.to_failure();
+            assert_eq!(failure.lost_runs, [unknown]);
+            assert!(failure.message.contains(&ChunkServerError::UnknownRun(unknown).to_string()));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(refused(JobId(8), 100), 404);
+    assert_eq!(refused(JOB, 101), 410);
 }
