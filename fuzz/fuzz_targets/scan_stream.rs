@@ -8,7 +8,7 @@
 
 #![no_main]
 
-use dataport::scan_wire::{ENTRY_HEAD_BYTES, Entry, EntryDecoder, EntryKind, RunEnd, RunSources};
+use dataport::scan_wire::{ENTRY_HEAD_BYTES, Entry, EntryDecoder, EntryKind, LostRuns, RunEnd, RunSources};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -54,6 +54,7 @@ fn check(stream: &[u8], piece_bytes: usize) {
                     assert_eq!(end.encode()[..], entry.body);
                 }
             }
+            EntryKind::Lost => drop(LostRuns::decode(&entry.body)),
             EntryKind::Block | EntryKind::End | EntryKind::Failed => {}
         }
     }
