@@ -77,7 +77,6 @@ impl Refusal {
             Self::WrongToken => StatusCode::FORBIDDEN,
             Self::UnknownJob(_) => StatusCode::NOT_FOUND,
             Self::OtherIncarnation | Self::Append(AppendError::Gone(_)) => StatusCode::GONE,
-            Self::Scan(ChunkServerError::UnknownRun(_)) => StatusCode::GONE,
             Self::Body(BodyError::TooLong) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Body(BodyError::Silent) => StatusCode::REQUEST_TIMEOUT,
             Self::Body(_) | Self::Damaged(_) | Self::Contradiction(_) => StatusCode::BAD_REQUEST,

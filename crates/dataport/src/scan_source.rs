@@ -39,12 +39,11 @@ pub(crate) async fn stream(
     let (sender, mut batches): (_, Receiver<VecDeque<Bytes>>) = channel(BATCHES_MAX);
     let opening = Arc::clone(&server);
     let opened = tokio::task::spawn_blocking(move || open_runs(&opening, &request)).await;
-    let runs = opened.map_err(|_| Refusal::Thread)?;
-    if let Err(error) = &runs
-        && error.lost_run().is_none()
-    {
-        return Err(runs.err().map_or(Refusal::Thread, Refusal::Scan));
-    }
+    let runs = match opened.map_err(|_| Refusal::Thread)? {
+        Err(error) if error.lost_run().is_none() => return Err(error.into()),
+        // What is lost is told in the stream.
+        runs => runs,
+    };
     tokio::task::spawn_blocking(move || {
         let _permit = permit;
         produce(&server, runs, sender);

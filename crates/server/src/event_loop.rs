@@ -11,12 +11,12 @@ use crate::owner::OwnerLock;
 pub(crate) use crate::requests::{Reply, Request, Submission};
 use crate::shared::Shared;
 use crate::users::Users;
-use crate::{Roots, ServerError, clock, kept_runs, placements, speculation};
+use crate::{Roots, ServerError, clock, kept_runs, placements, repair, speculation};
 use api::control::{JobOutcome, JobProgress, NodeOrder, StageProgress, SubmittedJob};
 use api::{Boundaries, KeyBytes, TaskFailure, TaskResult};
 use faults::{CrashPoint, crash_point};
 use ids::{AttemptKey, BoundariesVersion, JobId, StageIndex};
-use mapreduce::{ExpandError, Gone};
+use mapreduce::ExpandError;
 use metastore::{AttemptState, CLUSTER_OWNER, Change, JobState, Keep, Metastore, StoreError};
 use scheduler::{Action, Claim, Event, Slot, State, UnixNanos};
 use shipped::Depot;
@@ -363,46 +363,19 @@ impl EventLoop {
             Service::Embedded => Ok(result),
             Service::Cluster => self.fleet.check_homes(&result).map(|()| result),
         });
-        if let Some((gone, with)) = evidence(&checked) {
+        if let Some((gone, with)) = repair::evidence(&checked) {
             return self.found_lost(finished, checked, &gone, &with);
         }
         self.ended(finished, checked);
     }
 
-    /// An attempt found that data is gone. Where the job needs it, it is made again, and the attempt did not count.
-    fn found_lost(
-        &mut self,
-        finished: Finished,
-        outcome: Result<TaskResult, TaskFailure>,
-        gone: &Gone,
-        with: &str,
-    ) {
-        let attempt = finished.attempt;
-        let id = attempt.task.job;
-        if !self.data_gone(id, gone, with) {
-            return self.ended(finished, outcome);
-        }
-        self.with_job(id, |job, changes| {
-            job.attempt_ended(
-                &finished,
-                AttemptState::Interrupted,
-                outcome.as_ref().map(Some).map_err(Clone::clone),
-                changes,
-            );
-        });
-        // First its task is let go again, where it was not; then nothing more is expected of it.
-        self.feed(Event::AttemptLost { attempt });
-        self.feed(Event::AttemptFailed { attempt, retryable: true });
-    }
-
-    fn ended(&mut self, finished: Finished, outcome: Result<TaskResult, TaskFailure>) {
+    pub fn ended(&mut self, finished: Finished, outcome: Result<TaskResult, TaskFailure>) {
         let attempt = finished.attempt;
         let Some(job) = self.jobs.get_mut(&attempt.task.job) else { return };
         // Nobody told the job to stop: another node did that has given it up, or the attempt was not needed any more.
         let stopped_alone =
             |failure: &TaskFailure| failure.blame == api::Blame::Cancelled && !job.is_stopping();
         let stopped_alone = outcome.as_ref().is_err_and(stopped_alone);
-        let machine_lost = self.service == Service::Cluster && self.fleet.may_excuse(finished.started_ns);
         match outcome {
             Ok(result) => match job.refuse_stand_in(attempt, &result, &mut self.changes) {
                 None => {
@@ -420,7 +393,9 @@ impl EventLoop {
             // Not counted: the lease of the node that may be gone ends the question, one way or the other.
             Err(failure)
                 if (failure.blame == api::Blame::Environment || stopped_alone)
-                    && (machine_lost || job.may_lack_data(attempt)) =>
+                    && (job.may_lack_data(attempt)
+                        || (self.service == Service::Cluster
+                            && self.fleet.may_excuse(finished.started_ns))) =>
             {
                 job.attempt_ended(&finished, AttemptState::Interrupted, Err(failure), &mut self.changes);
                 self.feed(Event::AttemptLost { attempt });
@@ -519,7 +494,7 @@ impl EventLoop {
         None
     }
 
-    fn with_job(&mut self, id: JobId, change: impl FnOnce(&mut Job, &mut Vec<Change>)) {
+    pub fn with_job(&mut self, id: JobId, change: impl FnOnce(&mut Job, &mut Vec<Change>)) {
         let job = self.jobs.get_mut(&id).expect("the scheduler speaks of jobs that are not cleaned yet");
         change(job, &mut self.changes);
     }
@@ -744,18 +719,6 @@ impl EventLoop {
             if let Err(error) = job.directories().remove(false) {
                 tracing::warn!(job = %job.id, %error, "cannot remove the files of a job");
             }
-        }
-    }
-}
-
-/// What an attempt found gone, and with what.
-fn evidence(outcome: &Result<TaskResult, TaskFailure>) -> Option<(Gone, String)> {
-    match outcome {
-        Ok(result) => Job::lost_chunks(result),
-        Err(failure) if failure.lost_runs.is_empty() => None,
-        Err(failure) => {
-            let with = format!("{} runs ({})", failure.lost_runs.len(), failure.message);
-            Some((Gone::runs(&failure.lost_runs), with))
         }
     }
 }

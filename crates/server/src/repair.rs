@@ -1,12 +1,54 @@
-//! A proof that does not agree: what is wrong is found and made again, before the job fails.
+//! Data that an attempt found gone, and a proof that does not agree: what is wrong is made again, before the job fails.
 
 use crate::clock::now_ns;
+use crate::event_loop::EventLoop;
 use crate::job::{Job, Loss, RunAgain};
-use api::Task;
+use crate::messages::Finished;
+use api::{Task, TaskFailure, TaskResult};
 use ids::{NodeId, StageIndex, TaskIndex};
-use mapreduce::{Proof, Repair};
-use metastore::{Change, READ_AGAIN_NOTE};
+use mapreduce::{Gone, Proof, Repair};
+use metastore::{AttemptState, Change, READ_AGAIN_NOTE};
 use scheduler::{Event, Standing};
+
+/// What an attempt found gone, and with what.
+pub(crate) fn evidence(outcome: &Result<TaskResult, TaskFailure>) -> Option<(Gone, String)> {
+    match outcome {
+        Ok(result) => Job::lost_chunks(result),
+        Err(failure) if failure.lost_runs.is_empty() => None,
+        Err(failure) => {
+            let with = format!("{} runs ({})", failure.lost_runs.len(), failure.message);
+            Some((Gone::runs(&failure.lost_runs), with))
+        }
+    }
+}
+
+impl EventLoop {
+    /// An attempt found that data is gone. Where the job needs it, it is made again, and the attempt did not count.
+    pub fn found_lost(
+        &mut self,
+        finished: Finished,
+        outcome: Result<TaskResult, TaskFailure>,
+        gone: &Gone,
+        with: &str,
+    ) {
+        let attempt = finished.attempt;
+        let id = attempt.task.job;
+        if !self.data_gone(id, gone, with) {
+            return self.ended(finished, outcome);
+        }
+        self.with_job(id, |job, changes| {
+            job.attempt_ended(
+                &finished,
+                AttemptState::Interrupted,
+                outcome.as_ref().map(Some).map_err(Clone::clone),
+                changes,
+            );
+        });
+        // First its task is let go again, where it was not; then nothing more is expected of it.
+        self.feed(Event::AttemptLost { attempt });
+        self.feed(Event::AttemptFailed { attempt, retryable: true });
+    }
+}
 
 impl Job {
     /// What follows from a proof that does not agree, before the stage that would publish the output; None where nothing can be

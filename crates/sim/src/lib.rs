@@ -16,6 +16,7 @@
 //! It is a test itself; `tests/` says what must hold, and that the simulator notices where it does not.
 
 mod cluster;
+mod future;
 mod jobs;
 mod run;
 mod stragglers;

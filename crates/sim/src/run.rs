@@ -2,6 +2,7 @@
 
 use crate::World;
 use crate::cluster::Cluster;
+use crate::future::{Future, until_death_ns};
 use crate::jobs::{Job, STAGES};
 use fastrand::Rng;
 use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex};
@@ -11,7 +12,6 @@ use std::collections::{BTreeMap, VecDeque};
 /// How long a node is silent before it counts as dead.
 const LEASE_NS: u64 = 10_000_000_000;
 const TICK_NS: u64 = 100_000_000;
-const MINUTE_NS: f64 = 60e9;
 /// Simulated time after which a world that still has jobs has gone wrong.
 const END_NS: u64 = 100 * 3600 * 1_000_000_000;
 /// Chance that an attempt whose node was found dead succeeds all the same: the node was only cut off.
@@ -61,9 +61,7 @@ struct Simulation {
     world: World,
     random: Rng,
     now_ns: u64,
-    /// By time, and among equals in the order in which they were foreseen.
-    future: BTreeMap<(u64, u64), Happening>,
-    foreseen: u64,
+    future: Future<Happening>,
     state: State,
     outbox: VecDeque<Action>,
     cluster: Cluster,
@@ -90,8 +88,7 @@ pub fn run(world: World) -> Outcome {
         world,
         random,
         now_ns: 1,
-        future: BTreeMap::new(),
-        foreseen: 0,
+        future: Future::default(),
         state: State::default(),
         outbox: VecDeque::new(),
         cluster: Cluster::default(),
@@ -119,7 +116,7 @@ impl Simulation {
         self.foresee(TICK_NS, Happening::Tick);
         self.foresee_death();
         while self.jobs_left > 0 || has_jobs(&self.state) {
-            let Some(((at_ns, _), happening)) = self.future.pop_first() else {
+            let Some((at_ns, happening)) = self.future.pop() else {
                 panic!("nothing more happens and jobs are left: {:?}", self.world);
             };
             assert!(at_ns < END_NS, "jobs never end: {:?}", self.world);
@@ -130,14 +127,12 @@ impl Simulation {
     }
 
     fn foresee(&mut self, at_ns: u64, happening: Happening) {
-        self.foreseen += 1;
-        self.future.insert((at_ns, self.foreseen), happening);
+        self.future.foresee(at_ns, happening);
     }
 
     fn foresee_death(&mut self) {
-        if self.world.deaths_per_minute > 0.0 {
-            let wait_ns = -self.random.f64().max(1e-9).ln() * MINUTE_NS / self.world.deaths_per_minute;
-            self.foresee(self.now_ns + wait_ns as u64, Happening::Dies);
+        if let Some(wait_ns) = until_death_ns(&mut self.random, self.world.deaths_per_minute) {
+            self.foresee(self.now_ns + wait_ns, Happening::Dies);
         }
     }
 

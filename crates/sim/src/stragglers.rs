@@ -1,6 +1,7 @@
 //! Jobs with slow attempts whose cause is known: the real scheduler hears how far attempts are, and copies run against
 //! their originals. What an attempt takes follows from its data, its node, what it reads from and what it writes to.
 
+use crate::future::{Future, until_death_ns};
 use fastrand::Rng;
 use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 use scheduler::{Action, Claim, Event, FAILURES_MAX, Label, Placement, Slot, State, UnixNanos, Waits};
@@ -157,8 +158,7 @@ struct Simulation {
     world: Stragglers,
     random: Rng,
     now_ns: u64,
-    future: BTreeMap<(u64, u64), Happening>,
-    foreseen: u64,
+    future: Future<Happening>,
     ticks: u64,
     state: State,
     outbox: VecDeque<Action>,
@@ -186,8 +186,7 @@ pub fn race(world: Stragglers) -> Raced {
         world,
         random,
         now_ns: 1,
-        future: BTreeMap::new(),
-        foreseen: 0,
+        future: Future::default(),
         ticks: 0,
         state: State::default(),
         outbox: VecDeque::new(),
@@ -219,7 +218,7 @@ impl Simulation {
             self.feed(Event::MayCopy { job: JOB, stages: vec![StageIndex(0)] });
         }
         while has_jobs(&self.state) {
-            let Some(((at_ns, _), happening)) = self.future.pop_first() else {
+            let Some((at_ns, happening)) = self.future.pop() else {
                 panic!("nothing more happens: {:?}", self.world);
             };
             assert!(at_ns < END_NS, "the job never ends: {:?}", self.world);
@@ -230,14 +229,12 @@ impl Simulation {
     }
 
     fn foresee(&mut self, after_ns: u64, happening: Happening) {
-        self.foreseen += 1;
-        self.future.insert((self.now_ns + after_ns, self.foreseen), happening);
+        self.future.foresee(self.now_ns + after_ns, happening);
     }
 
     fn foresee_death(&mut self) {
-        if self.world.deaths_per_minute > 0.0 {
-            let minutes = -self.random.f64().max(1e-9).ln() / self.world.deaths_per_minute;
-            self.foresee((minutes * 60e9) as u64, Happening::Dies);
+        if let Some(wait_ns) = until_death_ns(&mut self.random, self.world.deaths_per_minute) {
+            self.foresee(wait_ns, Happening::Dies);
         }
     }
 

@@ -1,7 +1,10 @@
 //! Slow attempts and their copies: one winner whatever happens, the cause named, and little spent where nothing is slow.
 //! A failing seed is repeated by `SIM_SEED=N cargo test -p sim --test stragglers NAME`.
 
+mod seeds;
+
 use scheduler::Label;
+use seeds::{seeds, told};
 use sim::{Raced, Stragglers, Trouble, race};
 use std::collections::BTreeMap;
 
@@ -29,21 +32,8 @@ const COPIED: [Trouble; 6] = [
     Trouble::Stuck,
 ];
 
-fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match (number("SIM_SEED"), number("SIM_SEEDS")) {
-        (Some(seed), _) => seed..seed + 1,
-        (None, Some(count)) => 0..count,
-        (None, None) => 0..usual,
-    }
-}
-
 fn race_seed(world: Stragglers) -> Raced {
-    let raced = std::panic::catch_unwind(|| race(world));
-    raced.unwrap_or_else(|panic| {
-        eprintln!("SIM_SEED={} repeats it: {world:?}", world.seed);
-        std::panic::resume_unwind(panic)
-    })
+    told(world.seed, world, race)
 }
 
 /// A world with one trouble, as it is for that one.

@@ -1,25 +1,14 @@
 //! What must hold in every world. A failing seed is repeated by `SIM_SEED=N cargo test -p sim NAME`.
 
+mod seeds;
+
+use seeds::{seeds, told};
 use sim::{Outcome, World, run};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The seeds of a run: some fixed ones, one given, or as many as asked for (`SIM_SEEDS=1000`).
-fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match (number("SIM_SEED"), number("SIM_SEEDS")) {
-        (Some(seed), _) => seed..seed + 1,
-        (None, Some(count)) => 0..count,
-        (None, None) => 0..usual,
-    }
-}
-
 fn run_seed(world: World) -> Outcome {
-    let outcome = std::panic::catch_unwind(|| run(world));
-    outcome.unwrap_or_else(|panic| {
-        eprintln!("SIM_SEED={} repeats it", world.seed);
-        std::panic::resume_unwind(panic)
-    })
+    told(world.seed, world, run)
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::job::{Content, JOB, append, layout, merged, server, temporary_directo
 use api::task::{AdoptTask, KeptRun, RunSummary};
 use api::{Codec, DataSum};
 use chunkserver::{ChunkServer, ChunkServerError, Run};
+use fastrand::Rng;
 use ids::IfileIndex;
 use ifile::{BLOCK_HEADER_BYTES, BlockHeader, KeyShape, RunFile, block};
 use std::collections::BTreeMap;
@@ -20,31 +21,11 @@ const RAW_DAMAGES: u32 = 400;
 const CODECS: [Codec; 3] = [Codec::None, Codec::Lz4, Codec::Zstd];
 const READ_AHEAD_BYTES: usize = 4096;
 
-/// A stream of numbers made from a seed (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn new() -> Self {
-        let given = std::env::var("SAILFISH_SEED").ok().and_then(|text| text.parse().ok());
-        let seed = given.unwrap_or(5);
-        println!("SAILFISH_SEED={seed}");
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, count: usize) -> usize {
-        (self.next() % count as u64) as usize
-    }
-
-    fn one_in(&mut self, range: &Range<usize>) -> usize {
-        range.start + self.below(range.len())
-    }
+fn seeded() -> Rng {
+    let given = std::env::var("SAILFISH_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or(5);
+    println!("SAILFISH_SEED={seed}");
+    Rng::with_seed(seed)
 }
 
 /// What happens to the bytes of a file.
@@ -63,15 +44,15 @@ enum Damage {
 const DAMAGES: [Damage; 5] = [Damage::Flip, Damage::Cut, Damage::Misplaced, Damage::Doubled, Damage::Zeros];
 
 /// The same file with damage that begins in a region; None where it happens to be the same.
-fn damaged(bytes: &[u8], region: &Range<usize>, damage: Damage, random: &mut Random) -> Option<Vec<u8>> {
+fn damaged(bytes: &[u8], region: &Range<usize>, damage: Damage, random: &mut Rng) -> Option<Vec<u8>> {
     let mut changed = bytes.to_vec();
-    let at = random.one_in(region);
-    let len = (1 + random.below(600)).min(bytes.len() - at);
+    let at = random.usize(region.clone());
+    let len = (1 + random.usize(..600)).min(bytes.len() - at);
     match damage {
-        Damage::Flip => changed[at] ^= 1 << random.below(8),
+        Damage::Flip => changed[at] ^= 1 << random.usize(..8),
         Damage::Cut => changed.truncate(at),
         Damage::Misplaced => {
-            let from = random.below(bytes.len() - len + 1);
+            let from = random.usize(..bytes.len() - len + 1);
             changed.copy_within(from..from + len, at);
         }
         Damage::Doubled => drop(changed.splice(at..at, bytes[at..at + len].iter().copied())),
@@ -246,15 +227,15 @@ fn damaged_run_files_are_refused_or_read_as_they_were() {
         .map(|victim| READERS.map(|reader| victim.read(reader).expect("undamaged")).into())
         .collect();
     assert!(expected.iter().flatten().all(|content| content.records.len() > 40));
-    let mut random = Random::new();
+    let mut random = seeded();
     let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
     let mut by_kind = [0; DAMAGES.len()];
     let mut count = 0;
     while count < RUN_DAMAGES {
-        let (codec, reader) = (random.below(CODECS.len()), random.below(READERS.len()));
+        let (codec, reader) = (random.usize(..CODECS.len()), random.usize(..READERS.len()));
         let victim = &victims[codec];
-        let (name, region) = &victim.regions[random.below(victim.regions.len())];
-        let kind = random.below(DAMAGES.len());
+        let (name, region) = &victim.regions[random.usize(..victim.regions.len())];
+        let kind = random.usize(..DAMAGES.len());
         let Some(bytes) = damaged(&victim.bytes, region, DAMAGES[kind], &mut random) else { continue };
         std::fs::write(&victim.path, &bytes).expect("our own file is written");
         let case = format!("{:?} {name}, {:?} ({:?})", DAMAGES[kind], CODECS[codec], READERS[reader]);
@@ -313,7 +294,7 @@ fn raw_files(dir: &Path) -> Vec<PathBuf> {
 
 /// Damage in what was written so far of a raw chunk file, in place: the chunkserver may go on to add to it. None where it
 /// happens to be the same.
-fn damage_in_place(path: &Path, kind: Damage, random: &mut Random) -> Option<()> {
+fn damage_in_place(path: &Path, kind: Damage, random: &mut Rng) -> Option<()> {
     use std::os::unix::fs::FileExt;
     let bytes = std::fs::read(path).expect("a raw chunk file");
     // One that is being begun.
@@ -322,7 +303,7 @@ fn damage_in_place(path: &Path, kind: Damage, random: &mut Random) -> Option<()>
     }
     let file = std::fs::File::options().write(true).open(path).expect("our own file");
     if matches!(kind, Damage::Cut) {
-        file.set_len(random.below(bytes.len()) as u64).expect("our own file is cut");
+        file.set_len(random.usize(..bytes.len()) as u64).expect("our own file is cut");
         return Some(());
     }
     let mut changed = damaged(&bytes, &(0..bytes.len()), kind, random)?;
@@ -331,14 +312,14 @@ fn damage_in_place(path: &Path, kind: Damage, random: &mut Random) -> Option<()>
 }
 
 /// Spills chunks, damages one of the files, and has all sorted and read.
-fn spill_damage_and_read(kind: Option<Damage>, random: &mut Random) -> Option<Result<DataSum, String>> {
+fn spill_damage_and_read(kind: Option<Damage>, random: &mut Rng) -> Option<Result<DataSum, String>> {
     let place = temporary_directory();
     let server = server(layout(CROWD, 64 << 10, 3), Codec::Lz4, place.path(), false);
     append(&server, 0, CROWD_RECORDS).expect("disks are well");
     let raw = raw_files(place.path());
     assert!(!raw.is_empty(), "nothing was spilled");
     if let Some(kind) = kind {
-        damage_in_place(&raw[random.below(raw.len())], kind, random)?;
+        damage_in_place(&raw[random.usize(..raw.len())], kind, random)?;
     }
     let sealed = server.seal().expect("a chunkserver goes on without what is lost");
     if !sealed.lost.is_empty() {
@@ -359,13 +340,13 @@ fn spill_damage_and_read(kind: Option<Damage>, random: &mut Random) -> Option<Re
 
 #[test]
 fn damaged_raw_chunk_files_are_refused() {
-    let mut random = Random::new();
+    let mut random = seeded();
     let committed = spill_damage_and_read(None, &mut random).expect("it ran").expect("undamaged");
     assert_eq!(committed.records, u64::from(CROWD_RECORDS));
     let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
     let mut count = 0;
     while count < RAW_DAMAGES {
-        let kind = DAMAGES[random.below(DAMAGES.len())];
+        let kind = DAMAGES[random.usize(..DAMAGES.len())];
         let Some(read) = spill_damage_and_read(Some(kind), &mut random) else { continue };
         let tally = tallies.entry("raw chunk file").or_default();
         match read {

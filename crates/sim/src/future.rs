@@ -1,0 +1,36 @@
+//! What will happen in a world, in the order of its clock.
+
+use fastrand::Rng;
+use std::collections::BTreeMap;
+
+const MINUTE_NS: f64 = 60e9;
+
+/// Happenings to come. Those of one moment happen in the order in which they were foreseen.
+pub(crate) struct Future<H> {
+    happenings: BTreeMap<(u64, u64), H>,
+    foreseen: u64,
+}
+
+impl<H> Default for Future<H> {
+    fn default() -> Self {
+        Self { happenings: BTreeMap::new(), foreseen: 0 }
+    }
+}
+
+impl<H> Future<H> {
+    pub fn foresee(&mut self, at_ns: u64, happening: H) {
+        self.foreseen += 1;
+        self.happenings.insert((at_ns, self.foreseen), happening);
+    }
+
+    /// The next one, and when it happens.
+    pub fn pop(&mut self) -> Option<(u64, H)> {
+        self.happenings.pop_first().map(|((at_ns, _), happening)| (at_ns, happening))
+    }
+}
+
+/// How long it is until a node dies, of which so many do each minute on average; None where none does.
+pub(crate) fn until_death_ns(random: &mut Rng, deaths_per_minute: f64) -> Option<u64> {
+    let wait_ns = || -random.f64().max(1e-9).ln() * MINUTE_NS / deaths_per_minute;
+    (deaths_per_minute > 0.0).then(wait_ns).map(|wait_ns| wait_ns as u64)
+}
