@@ -2,8 +2,6 @@
 //! edges are cut, and what is in memory is encoded on the way.
 
 use crate::ChunkServer;
-use crate::cursor::damaged;
-use crate::disks::DiskFile;
 use crate::error::ChunkServerError;
 use crate::run::{DiskRun, MemoryRun, Place, Run};
 use api::Codec;
@@ -12,7 +10,7 @@ use diskfile::WindowReader;
 use ids::{AttemptNumber, RunId, TaskIndex};
 use ifile::key_index::index_key;
 use ifile::run_file::FILE_HEADER_BYTES;
-use ifile::{BLOCK_HEADER_BYTES, BlockHeader, FormatError, IndexEntry, Problem, RunFile, block, record};
+use ifile::{BLOCK_HEADER_BYTES, BlockHeader, FormatError, IndexEntry, Problem, block, record};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
@@ -43,6 +41,8 @@ pub struct BlockScan {
     place: ScanPlace,
     /// Raw bytes of a block that is made here.
     raw: Vec<u8>,
+    /// A block that was read to be left out and is more than that: the next one.
+    kept: Option<(ScanBlock, Vec<u8>)>,
 }
 
 enum ScanPlace {
@@ -55,6 +55,9 @@ enum ScanPlace {
         reader: WindowReader,
         /// Blocks of the range that were not read yet, last first, and whether each lies inside as a whole.
         unread: Vec<(IndexEntry, bool)>,
+        /// Where the last of them ends.
+        end: u64,
+        read_ahead_bytes: usize,
     },
 }
 
@@ -87,6 +90,7 @@ impl ChunkServer {
             block_bytes: self.shared.config.layout.block_bytes as usize,
             place,
             raw: Vec::new(),
+            kept: None,
         })
     }
 }
@@ -97,12 +101,7 @@ fn open_disk(
     upper: Option<&[u8]>,
     read_ahead_bytes: usize,
 ) -> Result<ScanPlace, ChunkServerError> {
-    let named = DiskFile::open(&disk.path).map_err(|source| ChunkServerError::Disk {
-        action: "open",
-        path: disk.path.clone(),
-        source,
-    })?;
-    let index = RunFile::open(&named).map_err(|source| damaged(disk, source))?.index;
+    let index = disk.read_index()?.index;
     let range = index.blocks_in_range(lower, upper);
     let offset = |block: usize| index.entries.get(block).map_or(disk.blocks_end, |entry| entry.offset_bytes);
     let stretch = offset(range.start).max(FILE_HEADER_BYTES as u64)..offset(range.end);
@@ -110,9 +109,9 @@ fn open_disk(
         let inside = index.is_wholly_inside(block, lower, upper);
         (index.entries[block].clone(), inside)
     });
-    let unread = unread.collect();
+    let (unread, end) = (unread.collect(), stretch.end);
     let reader = WindowReader::new(disk.open()?, Arc::clone(&disk.reads), stretch, read_ahead_bytes);
-    Ok(ScanPlace::Disk { reader, unread })
+    Ok(ScanPlace::Disk { reader, unread, end, read_ahead_bytes })
 }
 
 impl BlockScan {
@@ -126,15 +125,60 @@ impl BlockScan {
         &self.run
     }
 
+    /// Leaves out blocks at the front of the range as long as these have no more than `records` records together,
+    /// and says how many they had: a reader that has had so many elsewhere goes on behind them. Blocks on disk that
+    /// lie wholly inside the range are not even read. Before the first block is taken.
+    pub fn skip_records(&mut self, records: u64) -> Result<u64, ChunkServerError> {
+        let mut skipped = 0;
+        while skipped < records {
+            skipped += self.skip_unread(records - skipped).map_err(|error| error.of_run(self.run.id))?;
+            let mut encoded = Vec::new();
+            let Some(block) = self.next_block(&mut encoded)? else { break };
+            if u64::from(block.records) > records - skipped {
+                self.kept = Some((block, encoded));
+                break;
+            }
+            skipped += u64::from(block.records);
+        }
+        Ok(skipped)
+    }
+
+    /// Leaves out blocks by what the key index says of them.
+    fn skip_unread(&mut self, records: u64) -> Result<u64, ChunkServerError> {
+        let (ScanPlace::Disk { reader, unread, end, read_ahead_bytes }, Place::Disk(disk)) =
+            (&mut self.place, &self.run.place)
+        else {
+            return Ok(0);
+        };
+        let mut skipped = 0;
+        while let Some((entry, true)) = unread.last() {
+            if u64::from(entry.records) > records - skipped {
+                break;
+            }
+            skipped += u64::from(entry.records);
+            unread.pop();
+        }
+        if skipped > 0 {
+            let start = unread.last().map_or(*end, |(entry, _)| entry.offset_bytes);
+            let reads = Arc::clone(&disk.reads);
+            *reader = WindowReader::new(disk.open()?, reads, start..*end, *read_ahead_bytes);
+        }
+        Ok(skipped)
+    }
+
     /// Appends the next block to `out`, header and stored bytes; None at the end of the range. Blocks are never
     /// empty.
     pub fn next_block(&mut self, out: &mut Vec<u8>) -> Result<Option<ScanBlock>, ChunkServerError> {
+        if let Some((block, encoded)) = self.kept.take() {
+            out.extend_from_slice(&encoded);
+            return Ok(Some(block));
+        }
         let run = self.run.id;
         self.read_next_block(out).map_err(|error| error.of_run(run))
     }
 
     fn read_next_block(&mut self, out: &mut Vec<u8>) -> Result<Option<ScanBlock>, ChunkServerError> {
-        let Self { run, lower, upper, codec, block_bytes, place, raw } = self;
+        let Self { run, lower, upper, codec, block_bytes, place, raw, .. } = self;
         match (place, &run.place) {
             (ScanPlace::Memory { cursor, taken }, Place::Memory(memory)) => {
                 raw.clear();
@@ -144,7 +188,7 @@ impl BlockScan {
                 }
                 Ok(made)
             }
-            (ScanPlace::Disk { reader, unread }, Place::Disk(disk)) => {
+            (ScanPlace::Disk { reader, unread, .. }, Place::Disk(disk)) => {
                 while let Some((entry, inside)) = unread.pop() {
                     let (header, stored) = read_block(disk, reader, &entry, out)?;
                     if inside {
@@ -217,22 +261,32 @@ fn fill_block(
     }
 }
 
+/// The next bytes of a run file, which are those from `offset_bytes` on.
+pub(crate) fn take<'a>(
+    disk: &DiskRun,
+    reader: &'a mut WindowReader,
+    offset_bytes: u64,
+    count: usize,
+) -> Result<&'a [u8], ChunkServerError> {
+    reader.take(count).map_err(|source| match source.kind() {
+        std::io::ErrorKind::UnexpectedEof => {
+            let problem = Problem::Truncated { needed_bytes: count as u64, present_bytes: 0 };
+            disk.damaged(FormatError::at(offset_bytes, problem))
+        }
+        _ => ChunkServerError::Disk { action: "read", path: disk.path.clone(), source },
+    })
+}
+
 /// Appends a stored block to `out`; gives its header and where in `out` the stored bytes begin.
-fn read_block(
+pub(crate) fn read_block(
     disk: &DiskRun,
     reader: &mut WindowReader,
     entry: &IndexEntry,
     out: &mut Vec<u8>,
 ) -> Result<(BlockHeader, usize), ChunkServerError> {
-    let bytes = reader.take(entry.stored_bytes as usize).map_err(|source| match source.kind() {
-        std::io::ErrorKind::UnexpectedEof => {
-            let problem = Problem::Truncated { needed_bytes: entry.stored_bytes.into(), present_bytes: 0 };
-            damaged(disk, FormatError::at(entry.offset_bytes, problem))
-        }
-        _ => ChunkServerError::Disk { action: "read", path: disk.path.clone(), source },
-    })?;
+    let bytes = take(disk, reader, entry.offset_bytes, entry.stored_bytes as usize)?;
     let header =
-        BlockHeader::decode(bytes).map_err(|error| damaged(disk, error.shifted(entry.offset_bytes)))?;
+        BlockHeader::decode(bytes).map_err(|error| disk.damaged(error.shifted(entry.offset_bytes)))?;
     let present = entry.stored_bytes.saturating_sub(BLOCK_HEADER_BYTES as u32);
     if header.stored_bytes != present || header.records != entry.records {
         let problem = Problem::Disagreement {
@@ -240,7 +294,7 @@ fn read_block(
             here: header.stored_bytes.into(),
             there: present.into(),
         };
-        return Err(damaged(disk, FormatError::at(entry.offset_bytes, problem)));
+        return Err(disk.damaged(FormatError::at(entry.offset_bytes, problem)));
     }
     let stored = out.len() + BLOCK_HEADER_BYTES;
     out.extend_from_slice(bytes);
@@ -257,7 +311,7 @@ fn cut_block(
     (lower, upper): (Option<&[u8]>, Option<&[u8]>),
     raw: &mut Vec<u8>,
 ) -> Result<Option<ScanBlock>, ChunkServerError> {
-    let at_block = |error: FormatError| damaged(disk, error.shifted(entry.offset_bytes));
+    let at_block = |error: FormatError| disk.damaged(error.shifted(entry.offset_bytes));
     block::decode_into(header, stored, raw).map_err(at_block)?;
     let (mut start, mut end, mut next) = (None, 0, 0);
     let mut made: Option<ScanBlock> = None;

@@ -1,6 +1,7 @@
 //! The books of a chunkserver: chunks, queues, runs. Pure state changes; no I/O happens here.
 
 use crate::APPENDERS_PER_CHUNK_MAX;
+use crate::copying::ToCopy;
 use crate::error::ChunkServerError;
 use crate::run::Run;
 use api::task::{ChunkSummary, RunSummary};
@@ -87,6 +88,12 @@ pub(crate) struct Books {
     pub summaries: BTreeMap<RunId, RunSummary>,
     /// Runs only in memory, oldest first: the ones to write when room is needed.
     pub memory_runs: VecDeque<RunId>,
+    /// Copies of runs of other nodes.
+    pub copies: BTreeMap<RunId, (Arc<Run>, RunSummary)>,
+    /// Runs of which copies are being received.
+    pub receiving: BTreeSet<RunId>,
+    /// Runs of this node that want a copy elsewhere.
+    pub to_copy: ToCopy,
     /// Chunks whose data is gone.
     pub lost: BTreeSet<ChunkId>,
     /// Why, of the first of them.
@@ -113,6 +120,9 @@ impl Books {
             runs: BTreeMap::new(),
             summaries: BTreeMap::new(),
             memory_runs: VecDeque::new(),
+            copies: BTreeMap::new(),
+            receiving: BTreeSet::new(),
+            to_copy: ToCopy::default(),
             lost: BTreeSet::new(),
             lost_because: None,
             sealing: false,
@@ -123,6 +133,34 @@ impl Books {
             next_run: 0,
             disk_assigned_bytes: vec![0; disk_count],
         }
+    }
+
+    /// A run of this node, or a copy of another's.
+    pub fn run(&self, id: RunId) -> Option<&Arc<Run>> {
+        self.runs.get(&id).or_else(|| self.copies.get(&id).map(|(run, _)| run))
+    }
+
+    /// Takes in a run that was made here.
+    pub fn register(&mut self, run: Run, summary: RunSummary) {
+        if run.is_in_memory() {
+            self.memory_runs.push_back(run.id);
+        }
+        self.to_copy.add(run.id);
+        self.summaries.insert(run.id, summary);
+        self.runs.insert(run.id, Arc::new(run));
+    }
+
+    /// Forgets runs, and gives those that there were.
+    pub fn forget_runs(&mut self, ids: &[RunId]) -> Vec<Arc<Run>> {
+        self.to_copy.forget(ids);
+        self.memory_runs.retain(|each| !ids.contains(each));
+        let mut forgotten = Vec::with_capacity(ids.len());
+        for id in ids {
+            self.summaries.remove(id);
+            forgotten.extend(self.runs.remove(id));
+            forgotten.extend(self.copies.remove(id).map(|(run, _)| run));
+        }
+        forgotten
     }
 
     pub fn take_run_id(&mut self) -> RunId {

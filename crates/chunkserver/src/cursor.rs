@@ -1,6 +1,5 @@
 //! Cursors over a key range of a run; what a merge pulls from.
 
-use crate::disks::DiskFile;
 use crate::error::ChunkServerError;
 use crate::run::{DiskRun, MemoryRun, Place, Run};
 use chunksorter::{BATCH_RECORDS, OrderCursor};
@@ -8,7 +7,7 @@ use diskfile::WindowReader;
 use ids::IfileIndex;
 use ifile::record::{self, Record};
 use ifile::run_file::FILE_HEADER_BYTES;
-use ifile::{BLOCK_HEADER_BYTES, BlockHeader, FormatError, KeyShape, Problem, RunFile, SourceRow, block};
+use ifile::{BLOCK_HEADER_BYTES, BlockHeader, FormatError, KeyShape, Problem, SourceRow, block};
 use imerger::SortedRun;
 use std::ops::Range;
 use std::sync::Arc;
@@ -199,13 +198,7 @@ impl<'a> DiskCursor<'a> {
         let mut unread = FILE_HEADER_BYTES as u64..disk.blocks_end;
         if lower.is_some() || upper.is_some() {
             // The index is read for the range and let go: those of thousands of runs would not fit the budget.
-            let named = DiskFile::open(&disk.path);
-            let named = named.map_err(|source| ChunkServerError::Disk {
-                action: "open",
-                path: disk.path.clone(),
-                source,
-            })?;
-            let index = RunFile::open(&named).map_err(|source| damaged(disk, source))?.index;
+            let index = disk.read_index()?.index;
             let blocks = index.blocks_in_range(lower, upper);
             let start = index.entries.get(blocks.start).map_or(disk.blocks_end, |entry| entry.offset_bytes);
             let end = index.entries.get(blocks.end).map_or(disk.blocks_end, |entry| entry.offset_bytes);
@@ -269,15 +262,15 @@ impl<'a> DiskCursor<'a> {
         let read_error = |source: std::io::Error| match source.kind() {
             std::io::ErrorKind::UnexpectedEof => {
                 let problem = Problem::Truncated { needed_bytes: disk.blocks_end - offset, present_bytes: 0 };
-                damaged(disk, FormatError::at(offset, problem))
+                disk.damaged(FormatError::at(offset, problem))
             }
             _ => ChunkServerError::Disk { action: "read", path: disk.path.clone(), source },
         };
         let header = self.reader.take(BLOCK_HEADER_BYTES).map_err(read_error)?;
-        let header = BlockHeader::decode(header).map_err(|error| damaged(disk, error.shifted(offset)))?;
+        let header = BlockHeader::decode(header).map_err(|error| disk.damaged(error.shifted(offset)))?;
         let stored = self.reader.take(header.stored_bytes as usize).map_err(read_error)?;
         block::decode_into(&header, stored, &mut self.raw)
-            .map_err(|error| damaged(disk, error.shifted(offset + BLOCK_HEADER_BYTES as u64)))?;
+            .map_err(|error| disk.damaged(error.shifted(offset + BLOCK_HEADER_BYTES as u64)))?;
         self.block_offset += BLOCK_HEADER_BYTES as u64 + u64::from(header.stored_bytes);
         self.next_in_raw = 0;
         Ok(true)
@@ -285,10 +278,6 @@ impl<'a> DiskCursor<'a> {
 
     fn no_record(&self) -> ChunkServerError {
         let problem = Problem::Field { what: "a record of a block", value: self.next_in_raw as u64 };
-        damaged(self.disk, FormatError::at(self.block_offset, problem))
+        self.disk.damaged(FormatError::at(self.block_offset, problem))
     }
-}
-
-pub(crate) fn damaged(disk: &DiskRun, source: FormatError) -> ChunkServerError {
-    ChunkServerError::Damaged { path: disk.path.clone(), source }
 }

@@ -37,6 +37,16 @@ pub enum ChunkServerError {
     /// A run cannot be read, and reading it again would not help.
     #[error("{run} is lost")]
     LostRun { run: RunId, source: Box<ChunkServerError> },
+    /// A run lies on the node that made it: a copy there would be none.
+    #[error("{0} was made here")]
+    OwnRun(RunId),
+    #[error("a copy of {0} is being received already")]
+    BeingReceived(RunId),
+    #[error("a copy of {run} came with {present_bytes} of {bytes} bytes")]
+    CopyLength { run: RunId, bytes: u64, present_bytes: u64 },
+    /// A run never changes, so one of them is not what it is taken for.
+    #[error("a copy of {0} differs from the one that is here")]
+    OtherCopy(RunId),
     #[error("the job was told to stop")]
     Cancelled,
     #[error("a sorter thread panicked")]
@@ -51,10 +61,16 @@ impl ChunkServerError {
             | Self::Thread(_)
             | Self::Disk { .. }
             | Self::LostRun { .. }
-            | Self::UnknownRun(_) => Blame::Environment,
+            | Self::UnknownRun(_)
+            | Self::BeingReceived(_)
+            | Self::CopyLength { .. } => Blame::Environment,
             Self::Kept { .. } => Blame::UserData,
             Self::Cancelled => Blame::Cancelled,
-            Self::Damaged { .. } | Self::NoRecord { .. } | Self::SorterPanicked => Blame::Engine,
+            Self::Damaged { .. }
+            | Self::NoRecord { .. }
+            | Self::OwnRun(_)
+            | Self::OtherCopy(_)
+            | Self::SorterPanicked => Blame::Engine,
         };
         let mut message = self.to_string();
         let mut cause = std::error::Error::source(self);

@@ -10,10 +10,12 @@
 //! A chunk takes a source's frames in increasing order only; a repeated one is acknowledged and dropped. A chunk
 //! that closed never opens again, and says which sequence numbers stand. Frames and orders stay within the
 //! chunk share of the budget, sort scratch within the sort share. A run is written once, front to back, and
-//! never changed.
+//! never changed. A copy of another node's run is the same file under the same number; it is read like any run and
+//! counts for nothing until the seal is told that it stands.
 //!
 //! # Deliberately absent
-//! No network, no decision about attempts that win or lose, no plan: what is in a chunk is what was appended.
+//! No network, no decision about attempts that win or lose, no plan: what is in a chunk is what was appended. Where
+//! copies go and which of them stand is said from outside.
 //!
 //! # How it is tested
 //! Property tests in `tests/`: any interleaving of appenders, lost answers, rebinding, spills and killed attempts
@@ -25,6 +27,8 @@
 mod adopting;
 mod block_scan;
 mod books;
+mod copies;
+mod copying;
 mod cursor;
 mod disks;
 mod error;
@@ -38,6 +42,8 @@ mod service;
 mod sorting;
 
 pub use block_scan::{BlockScan, FirstRecord, ScanBlock};
+pub use copies::CopyWriter;
+pub use copying::{CopySource, RunToCopy};
 pub use cursor::{CursorReport, RunCursor};
 pub use disks::{DiskFile, run_file_name};
 pub use error::ChunkServerError;
@@ -114,6 +120,8 @@ struct Shared {
     changed: Condvar,
     /// There is work for sorters.
     work: Condvar,
+    /// There is a run that wants a copy.
+    to_copy: Condvar,
     progress: Arc<Progress>,
     parked: receiving::ParkedSlabs,
 }
@@ -168,7 +176,7 @@ impl Shared {
 /// let commits = appender.finish()?.commits;
 /// assert_eq!(commits[0].sum.records, 4);
 ///
-/// server.seal().map_err(|failure| failure.to_string())?;
+/// server.seal(&[]).map_err(|failure| failure.to_string())?;
 /// let runs = server.runs_of(&[IfileIndex(0)]);
 /// let (lower, upper) = (Some(&b"pear"[..]), Some(&b"plum"[..]));
 /// let cursors = runs.iter().map(|run| RunCursor::open(run, lower, upper, 64 << 10)).collect::<Result<_, _>>()?;
@@ -209,6 +217,7 @@ impl ChunkServer {
             disks,
             changed: Condvar::new(),
             work: Condvar::new(),
+            to_copy: Condvar::new(),
             progress: Arc::new(Progress::default()),
             parked: receiving::ParkedSlabs::default(),
         });
@@ -255,21 +264,25 @@ impl ChunkServer {
         self.shared.disks.set_usable(usable);
     }
 
-    /// A run by its number; None when it was merged away or never was.
+    /// A run by its number, also a copy of another node's; None when it was merged away or never was.
     pub fn run(&self, run: RunId) -> Option<Arc<Run>> {
-        self.shared.lock().runs.get(&run).cloned()
+        self.shared.lock().run(run).cloned()
     }
 
-    /// Runs whose files cannot even be opened: where one was lost with its disk, so were they.
+    /// Runs and copies whose files cannot even be opened: where one was lost with its disk, so were they.
     pub fn unreadable_runs(&self) -> Vec<RunId> {
-        let runs: Vec<Arc<Run>> = self.shared.lock().runs.values().cloned().collect();
+        let runs: Vec<Arc<Run>> = {
+            let books = self.shared.lock();
+            let copies = books.copies.values().map(|(run, _)| run);
+            books.runs.values().chain(copies).cloned().collect()
+        };
         let is_gone = |run: &&Arc<Run>| {
             run.path().is_some_and(|path| DiskFile::open(path).is_err_and(|error| is_of_the_file(&error)))
         };
         runs.iter().filter(is_gone).map(|run| run.id).collect()
     }
 
-    /// The runs of some I-files, in order of their numbers.
+    /// The runs of some I-files that are this node's own, in order of their numbers.
     pub fn runs_of(&self, ifiles: &[IfileIndex]) -> Vec<Arc<Run>> {
         self.shared.lock().runs.values().filter(|run| ifiles.contains(&run.ifile)).cloned().collect()
     }
@@ -280,6 +293,7 @@ impl Drop for ChunkServer {
         self.shared.lock().stopping = true;
         self.shared.work.notify_all();
         self.shared.changed.notify_all();
+        self.shared.to_copy.notify_all();
         for sorter in self.sorters.drain(..) {
             // A sorter that panicked has already left its failure in the books.
             let _ = sorter.join();

@@ -35,9 +35,7 @@ impl Shared {
     /// Gives up a run that is only in memory and cannot be written.
     pub(crate) fn give_up_run(&self, run: &Run, error: ChunkServerError) -> Result<(), ChunkServerError> {
         self.give_up(&run.chunks(), error)?;
-        let mut books = self.lock();
-        books.runs.remove(&run.id);
-        books.summaries.remove(&run.id);
+        self.lock().forget_runs(&[run.id]);
         Ok(())
     }
 }

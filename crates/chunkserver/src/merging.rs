@@ -43,7 +43,8 @@ impl ChunkServer {
     }
 
     /// The same with runs that may lie elsewhere: so they move here. `open` gives cursors over all of each run, in
-    /// their order, and is asked again where the disk fails that is written to. Runs of others are not removed.
+    /// their order, and is asked again where the disk fails that is written to. Runs of others are not removed, but
+    /// copies of them here are.
     pub fn merge_opened<R: SortedRun>(
         &self,
         ifile: IfileIndex,
@@ -90,16 +91,11 @@ impl ChunkServer {
     }
 
     fn replace(&self, old: &[RunId], new: Run, result: &MergeResult) {
-        let mut removed = Vec::new();
         let mut books = self.shared.lock();
-        for id in old {
-            books.summaries.remove(id);
-            books.memory_runs.retain(|each| each != id);
-            removed.extend(books.runs.remove(id));
-        }
-        books.summaries.insert(new.id, result.run.clone());
-        books.runs.insert(new.id, Arc::new(new));
+        let removed = books.forget_runs(old);
+        books.register(new, result.run.clone());
         drop(books);
+        self.shared.to_copy.notify_all();
         for run in removed {
             // An adopted run belongs to another job.
             if let Some(path) = run.path().filter(|path| self.owns(path)) {

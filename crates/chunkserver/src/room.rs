@@ -33,8 +33,9 @@ impl Shared {
         Ok(true)
     }
 
-    /// Writes a run that is only in memory to disk, under the same number.
-    fn evict(&self, run: &Arc<Run>) -> Result<(), ChunkServerError> {
+    /// Writes a run that is only in memory to disk, under the same number. Only for whoever took it from
+    /// `memory_runs`: two that write one file would spoil it.
+    pub(crate) fn evict(&self, run: &Arc<Run>) -> Result<(), ChunkServerError> {
         let Place::Memory(memory) = &run.place else { return Ok(()) };
         let disk = self.lock().summaries.get(&run.id).map_or(DiskIndex(0), |summary| summary.disk);
         let bytes: u64 = run.sources.iter().map(|row| row.sum.bytes).sum();
@@ -51,6 +52,11 @@ impl Shared {
         if books.runs.contains_key(&id) {
             books.summaries.insert(id, summary);
             books.runs.insert(id, Arc::new(written));
+            return;
+        }
+        drop(books);
+        if let Some(path) = written.path() {
+            let _ = std::fs::remove_file(path);
         }
     }
 

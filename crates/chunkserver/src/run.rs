@@ -1,5 +1,6 @@
 //! A sorted run: in memory (frames and their order) or on disk (a run file).
 
+use crate::disks::DiskFile;
 use crate::error::ChunkServerError;
 use api::KeyBytes;
 use api::task::{KeyWeight, RunSummary};
@@ -8,7 +9,7 @@ use chunksorter::Order;
 use diskfile::{ReadPool, open_direct};
 use iappender::AppendFrame;
 use ids::{ChunkId, DiskIndex, IfileIndex, RunId};
-use ifile::{KeyShape, RunFile, SourceRow};
+use ifile::{FormatError, KeyShape, RunFile, SourceRow};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -101,6 +102,20 @@ impl DiskRun {
         })?);
         *shared = Arc::downgrade(&file);
         Ok(file)
+    }
+
+    /// All of the file but its blocks, read and checked.
+    pub fn read_index(&self) -> Result<RunFile, ChunkServerError> {
+        let named = DiskFile::open(&self.path).map_err(|source| ChunkServerError::Disk {
+            action: "open",
+            path: self.path.clone(),
+            source,
+        })?;
+        RunFile::open(&named).map_err(|source| self.damaged(source))
+    }
+
+    pub fn damaged(&self, source: FormatError) -> ChunkServerError {
+        ChunkServerError::Damaged { path: self.path.clone(), source }
     }
 }
 

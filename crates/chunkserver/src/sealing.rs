@@ -1,16 +1,22 @@
 //! The end of the maps: every chunk is closed and sorted, and the inventory is handed over.
 
 use crate::ChunkServer;
+use crate::books::Books;
 use crate::error::ChunkServerError;
-use api::task::{RunSummary, SealResult};
-use ids::NodeId;
-use std::sync::PoisonError;
+use api::task::{ChunkSummary, RunSummary, SealResult};
+use api::{DataSum, Layout};
+use ids::{ChunkId, DiskIndex, IfileIndex, NodeId, RunId, Source};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 impl ChunkServer {
     /// Closes all open chunks, waits until everything is sorted, and lists chunks and runs. Calling it again
     /// gives the same list. No appender may be at work.
-    pub fn seal(&self) -> Result<SealResult, std::sync::Arc<ChunkServerError>> {
+    ///
+    /// `standing` are copies here that stand for runs of nodes that are gone: they are listed as well, with the books
+    /// of their chunks. One that is not here is the error.
+    pub fn seal(&self, standing: &[RunId]) -> Result<SealResult, Arc<ChunkServerError>> {
         let shared = &self.shared;
         shared.parked.clear();
         let mut books = shared.lock();
@@ -19,10 +25,10 @@ impl ChunkServer {
         shared.work.notify_all();
         loop {
             if let Some(failure) = &books.failure {
-                return Err(std::sync::Arc::clone(failure));
+                return Err(Arc::clone(failure));
             }
             if shared.is_cancelled() {
-                return Err(std::sync::Arc::new(ChunkServerError::Cancelled));
+                return Err(Arc::new(ChunkServerError::Cancelled));
             }
             if !books.has_stable_chunks() && books.busy_sorters == 0 {
                 break;
@@ -30,10 +36,12 @@ impl ChunkServer {
             let waited = shared.changed.wait_timeout(books, Duration::from_millis(100));
             books = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+        let stand = stand(&books, standing, &shared.config.layout).map_err(Arc::new)?;
+        // Runs that moved here from a node that left are told by the merge that moved them.
+        let made_here = books.summaries.values().filter(|run| is_of(run, shared.config.node)).cloned();
         Ok(SealResult {
-            chunks: books.chunk_summaries(),
-            // Runs that moved here from a node that left are told by the merge that moved them.
-            runs: books.summaries.values().filter(|run| is_of(run, shared.config.node)).cloned().collect(),
+            chunks: books.chunk_summaries().into_iter().chain(stand.chunks).collect(),
+            runs: made_here.chain(stand.runs).collect(),
             raw_spills: books.figures.raw_spills,
             raw_spill_bytes: books.figures.raw_spill_bytes,
             sort_seconds: books.figures.sort_seconds,
@@ -47,4 +55,40 @@ impl ChunkServer {
 /// Whether the chunks of a run were appended to on this node.
 fn is_of(run: &RunSummary, node: NodeId) -> bool {
     run.chunks.iter().all(|chunk| chunk.node() == node)
+}
+
+/// What copies bring that stand for runs of other nodes.
+struct Standing {
+    chunks: Vec<ChunkSummary>,
+    runs: Vec<RunSummary>,
+}
+
+/// Source tables say what was appended to each chunk: a chunk is in one run, and all of it is.
+fn stand(books: &Books, standing: &[RunId], layout: &Layout) -> Result<Standing, ChunkServerError> {
+    let mut sums: BTreeMap<(ChunkId, IfileIndex), (DiskIndex, BTreeMap<Source, DataSum>)> = BTreeMap::new();
+    let mut runs = Vec::with_capacity(standing.len());
+    for id in standing.iter().collect::<BTreeSet<_>>() {
+        let (run, summary) = books.copies.get(id).ok_or(ChunkServerError::UnknownRun(*id))?;
+        for row in &run.sources {
+            let (_, of_chunk) = sums.entry((row.chunk, run.ifile)).or_insert((summary.disk, BTreeMap::new()));
+            of_chunk.entry(row.source).or_default().add(&row.sum);
+        }
+        runs.push(summary.clone());
+    }
+    let chunk =
+        |((chunk, ifile), (disk, sources)): ((ChunkId, IfileIndex), (_, BTreeMap<Source, DataSum>))| {
+            let appended_bytes = sources.values().map(|sum| sum.bytes).sum();
+            ChunkSummary {
+                chunk,
+                ifile,
+                generation: 0,
+                disk,
+                // A chunk takes more than the job's chunks do where it was opened for one larger record.
+                capacity_bytes: layout.chunk_bytes.max(appended_bytes),
+                appended_bytes,
+                oversize: appended_bytes > layout.chunk_bytes,
+                sources: sources.into_iter().collect(),
+            }
+        };
+    Ok(Standing { chunks: sums.into_iter().map(chunk).collect(), runs })
 }

@@ -248,12 +248,8 @@ fn place_run(shared: &Shared, sorted: Sorted) -> Result<(), ChunkServerError> {
 }
 
 fn register(shared: &Shared, run: Run, summary: RunSummary) {
-    let mut books = shared.lock();
-    if run.is_in_memory() {
-        books.memory_runs.push_back(run.id);
-    }
-    books.summaries.insert(run.id, summary);
-    books.runs.insert(run.id, Arc::new(run));
+    shared.lock().register(run, summary);
+    shared.to_copy.notify_all();
 }
 
 fn write_sorted(shared: &Shared, id: RunId, sorted: &Sorted) -> Result<(Run, RunSummary), ChunkServerError> {
@@ -336,7 +332,7 @@ impl Shared {
     }
 }
 
-fn disk_run(
+pub(crate) fn disk_run(
     path: std::path::PathBuf,
     disk: DiskIndex,
     file: RunFile,

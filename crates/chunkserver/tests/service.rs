@@ -99,7 +99,7 @@ fn all_chunks_but_the_last_are_full() {
             });
         }
     });
-    let sealed = server.seal().unwrap();
+    let sealed = server.seal(&[]).unwrap();
     for ifile in (0..IFILES).map(IfileIndex) {
         let mut chunks: Vec<_> = sealed.chunks.iter().filter(|chunk| chunk.ifile == ifile).collect();
         let bytes: u64 = chunks.iter().map(|chunk| chunk.appended_bytes).sum();
@@ -127,7 +127,7 @@ fn a_record_larger_than_a_chunk_leaves_the_open_chunk_open() {
         appender.append(IFILE, b"key", value, 3).unwrap();
     }
     appender.finish().unwrap();
-    let sealed = server.seal().unwrap();
+    let sealed = server.seal(&[]).unwrap();
     let (oversize, plain): (Vec<_>, Vec<_>) = sealed.chunks.iter().partition(|chunk| chunk.oversize);
     assert_eq!((oversize.len(), plain.len()), (2, 1), "{:?}", sealed.chunks);
 }
@@ -170,7 +170,7 @@ fn frames_count_once_and_a_closed_chunk_says_what_stands() {
         AppendReply::Closed { standing_end: 2 }
     );
     assert_eq!(service.append(chunk, frame(second, 0, b"other")).unwrap(), AppendReply::Acked);
-    let sealed = server.seal().unwrap();
+    let sealed = server.seal(&[]).unwrap();
     let [chunk] = &sealed.chunks[..] else { panic!("{:?}", sealed.chunks) };
     assert_eq!(chunk.sources.iter().map(|(_, sum)| sum.records).collect::<Vec<_>>(), [2, 1]);
     let unknown = service.append(ChunkId(77), frame(first, 1, b"value"));
@@ -209,7 +209,7 @@ fn spill_and_read(disk_dirs: Vec<PathBuf>) -> Result<u64, Arc<ChunkServerError>>
     }
     // Where the disks are gone the appender may learn it at its end, the seal at any time.
     let _ = appender.finish();
-    server.seal()?;
+    server.seal(&[])?;
     let mut records = 0;
     for run in server.runs_of(&[IFILE]) {
         let mut cursor = RunCursor::open(&run, None, None, 4096).map_err(Arc::new)?;
@@ -241,7 +241,7 @@ fn a_damaged_run_is_named_with_its_offset() {
     config.keep = true;
     let server = ChunkServer::start(config).unwrap();
     append_records(&server, &mut WorkerSlabs::default(), source(0, 0), 1, 400);
-    server.seal().unwrap();
+    server.seal(&[]).unwrap();
     let runs = server.runs_of(&[IFILE]);
     let path = runs[0].path().unwrap();
     let mut bytes = std::fs::read(path).unwrap();

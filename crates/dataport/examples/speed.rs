@@ -160,7 +160,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     phase.end("append")?;
     let phase = Phase::start()?;
-    other.seal().map_err(|failure| failure.to_string())?;
+    other.seal(&[]).map_err(|failure| failure.to_string())?;
     phase.end("seal")?;
 
     let all: Vec<IfileIndex> = (0..IFILES).map(IfileIndex).collect();
@@ -169,7 +169,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut cursors = Vec::new();
     if there {
         let runs = runs.iter().map(|run| run.id).collect();
-        let options = ScanOptions { job: JOB, runs, lower: None, upper: None, compress: None, cancelled };
+        let (skip_records, copies) = Default::default();
+        let (lower, upper, compress) = (None, None, None);
+        let options = ScanOptions { job: JOB, runs, lower, upper, skip_records, copies, compress, cancelled };
         let scan = RemoteScan::start(&client, &peer, options)?;
         cursors.extend(scan.into_runs()?.into_iter().map(AnyRun::There));
     } else {

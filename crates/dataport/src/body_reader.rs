@@ -47,7 +47,7 @@ impl BodyReader {
     }
 
     /// The next bytes, at most `count` of them and at least one.
-    async fn some(&mut self, count: usize) -> Result<Bytes, BodyError> {
+    pub async fn some(&mut self, count: usize) -> Result<Bytes, BodyError> {
         if !self.next_piece().await? {
             return Err(BodyError::CutOff);
         }
@@ -86,6 +86,15 @@ impl BodyReader {
             self.piece.clear();
         }
         Ok(all)
+    }
+
+    /// Reads what is left and forgets it, up to `bytes_max`; where that cannot be read, so be it.
+    pub async fn pass_over(&mut self, bytes_max: u64) {
+        let mut passed = 0;
+        while passed < bytes_max && matches!(self.next_piece().await, Ok(true)) {
+            passed += self.piece.len() as u64;
+            self.piece.clear();
+        }
     }
 
     /// Whether everything was read.

@@ -20,7 +20,7 @@ use trust::Credentials;
 /// A node that does not even accept a connection for so long is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A node may be silent for so long: it waits for memory while it writes to its disks.
-const SILENCE_MAX: Duration = Duration::from_secs(120);
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(120);
 /// Pause before a request is sent again; doubles from try to try. All tries together take some two seconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(800);
@@ -52,6 +52,8 @@ impl Peer {
 #[derive(Clone)]
 pub struct DataClient {
     http: reqwest::Client,
+    /// For requests that may take as long as they like, as long as they go on.
+    patient: reqwest::Client,
     runtime: Handle,
     token: Option<Token>,
 }
@@ -65,12 +67,16 @@ impl DataClient {
 
     /// As [`Self::new`], for data ports with TLS that these credentials believe.
     pub fn with(runtime: Handle, token: Option<Token>, credentials: &Credentials) -> Result<Self, DataError> {
-        let tls = credentials.to_data_ports().map_err(DataError::Trust)?;
-        let builder = reqwest::Client::builder().tls_backend_preconfigured(tls);
-        let builder = builder.connect_timeout(CONNECT_TIMEOUT).read_timeout(SILENCE_MAX);
-        // A cluster's nodes are reached directly, whatever the environment says of proxies.
-        let builder = builder.tcp_nodelay(true).no_proxy().redirect(reqwest::redirect::Policy::none());
-        Ok(Self { http: builder.build().map_err(DataError::Client)?, runtime, token })
+        let builder = || -> Result<reqwest::ClientBuilder, DataError> {
+            let tls = credentials.to_data_ports().map_err(DataError::Trust)?;
+            let builder = reqwest::Client::builder().tls_backend_preconfigured(tls);
+            // A cluster's nodes are reached directly, whatever the environment says of proxies.
+            let builder = builder.tcp_nodelay(true).no_proxy().redirect(reqwest::redirect::Policy::none());
+            Ok(builder.connect_timeout(CONNECT_TIMEOUT))
+        };
+        let http = builder()?.read_timeout(SILENCE_MAX).build().map_err(DataError::Client)?;
+        let patient = builder()?.build().map_err(DataError::Client)?;
+        Ok(Self { http, patient, runtime, token })
     }
 
     pub(crate) fn runtime(&self) -> &Handle {
@@ -90,8 +96,19 @@ impl DataClient {
         what: &str,
         body: reqwest::Body,
     ) -> Result<reqwest::Response, DataError> {
+        self.post_with(&self.http, peer, job, what, body).await
+    }
+
+    async fn post_with(
+        &self,
+        http: &reqwest::Client,
+        peer: &Peer,
+        job: JobId,
+        what: &str,
+        body: reqwest::Body,
+    ) -> Result<reqwest::Response, DataError> {
         let url = format!("{}/data/v1/jobs/{job}/{what}", peer.url.trim_end_matches('/'));
-        let mut request = self.http.post(url).header(INCARNATION_HEADER, peer.incarnation).body(body);
+        let mut request = http.post(url).header(INCARNATION_HEADER, peer.incarnation).body(body);
         if let Some(token) = &self.token {
             request = request.header(reqwest::header::AUTHORIZATION, token.header_value());
         }
@@ -188,6 +205,16 @@ impl DataClient {
         request: &ReleaseRequest,
     ) -> Result<(), DataError> {
         self.post(peer, job, "release", request.encode().into()).await.map(|_| ())
+    }
+
+    /// Sends a copy of a run, once. Whoever fills the body sees to it that it goes on.
+    pub(crate) async fn send_copy(
+        &self,
+        peer: &Peer,
+        job: JobId,
+        body: reqwest::Body,
+    ) -> Result<(), DataError> {
+        self.post_with(&self.patient, peer, job, "copies", body).await.map(|_| ())
     }
 
     /// Starts a scan; its answer is read by the caller. Sent again only while nothing of it was answered.

@@ -24,6 +24,8 @@ pub enum DataError {
     Incomplete { node: NodeId, frames: usize, answers: usize },
     #[error("the attempt was told to stop")]
     Cancelled,
+    #[error("{node} at {url} took nothing for too long")]
+    Silent { node: NodeId, url: String },
     /// The runtime that carries requests is gone, so the process is about to end.
     #[error("the carrier of requests has stopped")]
     Stopped,
@@ -33,11 +35,19 @@ impl DataError {
     /// Whether another try may fare better.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Damaged { .. } | Self::Incomplete { .. } => true,
+            Self::Unreachable { .. }
+            | Self::Damaged { .. }
+            | Self::Incomplete { .. }
+            | Self::Silent { .. } => true,
             // Damaged on the way, too busy, or broken off.
             Self::Refused { status, .. } => matches!(status, 400 | 408 | 429 | 500 | 502 | 503 | 504),
             Self::Client(_) | Self::Trust(_) | Self::Cancelled | Self::Stopped => false,
         }
+    }
+
+    /// Whether it is about the other node, and not about this one.
+    fn is_about_there(&self) -> bool {
+        !matches!(self, Self::Client(_) | Self::Trust(_) | Self::Cancelled | Self::Stopped)
     }
 
     /// The same failure as an appender sees it.
@@ -100,6 +110,20 @@ impl ScanError {
         TaskFailure { lost_runs: self.lost_runs(), ..TaskFailure::new(blame, message) }
     }
 
+    /// Whether the same data may be had from another node.
+    pub(crate) fn is_about_there(&self) -> bool {
+        match self {
+            Self::There(error) => error.is_about_there(),
+            Self::Here(_) | Self::UnknownNode { .. } => false,
+            _ => true,
+        }
+    }
+
+    /// What to tell where a copy failed as well: what is lost for good, rather than what may pass.
+    pub(crate) fn or(self, of_copy: Self) -> Self {
+        if self.lost_runs().is_empty() { of_copy } else { self }
+    }
+
     /// Runs that are gone or damaged by what this says.
     fn lost_runs(&self) -> Vec<RunId> {
         match self {
@@ -108,6 +132,35 @@ impl ScanError {
             Self::DamagedRun { run, .. } => vec![*run],
             Self::Here(error) => error.lost_run().into_iter().collect(),
             _ => Vec::new(),
+        }
+    }
+}
+
+/// Why a run was not copied to another node.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// It cannot be read here; where [`ChunkServerError::lost_run`] says so, not later either.
+    #[error(transparent)]
+    Source(ChunkServerError),
+    /// The other node cannot be reached, or does not take it.
+    #[error(transparent)]
+    Peer(DataError),
+    #[error("the copy was given up")]
+    Cancelled,
+}
+
+impl CopyError {
+    /// Whether another node may take it.
+    pub fn is_about_peer(&self) -> bool {
+        matches!(self, Self::Peer(error) if error.is_about_there())
+    }
+}
+
+impl From<ChunkServerError> for CopyError {
+    fn from(error: ChunkServerError) -> Self {
+        match error {
+            ChunkServerError::Cancelled => Self::Cancelled,
+            error => Self::Source(error),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! # What it does
-//! Carries record data between nodes over HTTP: frames from appenders to chunks on other nodes, and key ranges of
-//! sorted runs from other nodes to merges. Bytes are in `docs/protocol-data.md`.
+//! Carries record data between nodes over HTTP: frames from appenders to chunks on other nodes, key ranges of sorted
+//! runs from other nodes to merges, and copies of whole runs. Bytes are in `docs/protocol-data.md`.
 //!
 //! # Where it sits
 //! iappender (frames) -> dataport -> chunkserver of another node; chunkserver of another node (blocks) -> dataport
@@ -10,7 +10,8 @@
 //! Of the frames of one attempt to one node, one request is under way at a time and is repeated as it was until it
 //! is answered, so that no frame overtakes an earlier one and none counts twice. What a scan gives is whole or an
 //! error: every entry is numbered and checked, every run says how many blocks and records it had, and the stream
-//! has an end mark. An unknown job, chunk or run, and a node that is another incarnation than the one meant, is an
+//! has an end mark. Where a stream breaks and the run has a copy, the reader goes on there behind the last record that
+//! it gave out. A copy is byte for byte the run, or nothing of it is left. An unknown job, chunk or run, and a node that is another incarnation than the one meant, is an
 //! error, never an empty answer. Every length is bounded before memory is made for it, on both sides.
 //!
 //! # Deliberately absent
@@ -23,25 +24,35 @@
 //!
 //! Source: Sailfish section 5 (batched retrieval of a key range from each chunkserver), section 4 (record append).
 
+mod any_run;
 mod append_lane;
 mod body_reader;
 mod client;
+mod copy_run;
 mod error;
+mod fallback;
 mod placement;
 mod receive;
+mod receive_copy;
 mod remote_chunks;
+mod remote_run;
 mod remote_scan;
 mod routes;
+mod scan_reader;
 mod scan_source;
 pub mod scan_wire;
 mod token;
 pub mod wire;
 
+pub use any_run::{AnyRun, CoveredCursor};
 pub use client::{DataClient, Peer};
-pub use error::{DataError, ScanError};
+pub use copy_run::CopiedRun;
+pub use error::{CopyError, DataError, ScanError};
+pub use fallback::Fallback;
 pub use placement::{Candidate, ChunkPlacement, SpreadByIfile};
 pub use remote_chunks::{RemoteChunks, RemoteChunksOptions};
-pub use remote_scan::{AnyRun, RemoteRun, RemoteScan, ScanOptions};
+pub use remote_run::RemoteRun;
+pub use remote_scan::{RemoteScan, ScanOptions};
 pub use routes::{Chunkservers, router};
 pub use token::Token;
 

@@ -1,32 +1,19 @@
 //! The reading side of a scan: runs of another node as cursors for a merge.
 
 use crate::client::{DataClient, Peer};
-use crate::error::{DataError, ScanError};
-use crate::scan_wire::{Entry, EntryDecoder, EntryKind, LostRuns, RunEnd, RunSources};
+use crate::error::ScanError;
+use crate::remote_run::RemoteRun;
+use crate::scan_reader::{Piece, Reader};
+use crate::scan_wire::{EntryKind, RunSources};
 use crate::wire::{BOUND_BYTES_MAX, RUNS_PER_SCAN_MAX, ScanRequest};
-use api::Codec;
-use bytes::Bytes;
-use chunkserver::{CursorReport, RunCursor};
-use ids::{IfileIndex, JobId, NodeId, RunId};
-use ifile::field::check_crc;
-use ifile::{
-    BLOCK_HEADER_BYTES, BlockHeader, FormatError, KeyShape, Problem, Record, SourceRow, block, record,
-};
-use imerger::SortedRun;
-use std::collections::VecDeque;
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-use tokio::sync::mpsc::{Receiver, channel};
+use ids::{JobId, NodeId, RunId};
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// Pieces of the stream that wait for the merge; the connection waits when there are more.
 const PIECES_MAX: usize = 4;
-/// Blocks of a run that may come before they are wanted. One does by the order of the stream; more than these would
-/// mean that it is in no order, and memory must not depend on that.
-const BLOCKS_AHEAD_MAX: usize = 2;
-/// How often a waiting reader looks whether its attempt is cancelled.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What to scan, and for whom.
 #[derive(Clone, Debug)]
@@ -37,21 +24,27 @@ pub struct ScanOptions {
     /// Records with lower <= partition key < upper.
     pub lower: Option<Vec<u8>>,
     pub upper: Option<Vec<u8>>,
+    /// Empty, or for each run how many records at the front of the range are not wanted.
+    pub skip_records: Vec<u64>,
+    /// Where else runs lie: there they are read on when the node cannot be read any more.
+    pub copies: BTreeMap<RunId, Peer>,
     /// Whether blocks that are made on the way are compressed; None: unless the node is on this machine.
     pub compress: Option<bool>,
     /// Set when the attempt is to stop.
     pub cancelled: Arc<AtomicBool>,
 }
 
-type Piece = Result<Bytes, ScanError>;
+/// What was asked for, and who asks.
+pub(crate) struct Scan {
+    pub client: DataClient,
+    pub options: ScanOptions,
+}
 
 /// A scan under way: one request, one stream, a cursor for each run.
 pub struct RemoteScan {
     pieces: Receiver<Piece>,
     node: NodeId,
-    runs: Vec<RunId>,
-    cancelled: Arc<AtomicBool>,
-    client: DataClient,
+    scan: Arc<Scan>,
 }
 
 impl RemoteScan {
@@ -64,51 +57,49 @@ impl RemoteScan {
         {
             return Err(ScanError::Unexpected { node, what: "more than one scan can be" });
         }
+        if !options.skip_records.is_empty() && options.skip_records.len() != options.runs.len() {
+            return Err(ScanError::Unexpected { node, what: "another number of runs" });
+        }
         let (sender, pieces) = channel(PIECES_MAX);
-        let (there, peer, job) = (client.clone(), peer.clone(), options.job);
-        let (runs, cancelled) = (options.runs.clone(), Arc::clone(&options.cancelled));
-        let ScanOptions { runs: wanted, lower, upper, .. } = options;
-        let compress = options.compress.unwrap_or(!peer.is_this_machine());
-        let request = ScanRequest { runs: wanted, lower, upper, compress };
-        client.runtime().spawn(async move {
-            let mut answer = match there.scan(&peer, job, &request).await {
-                Ok(answer) => answer,
-                Err(error) => {
-                    // Where nobody listens any more, nobody needs to know.
-                    let _ = sender.send(Err(error.into())).await;
-                    return;
-                }
-            };
-            loop {
-                let piece = match answer.chunk().await {
-                    Ok(Some(piece)) => Ok(piece),
-                    Ok(None) => return,
-                    Err(source) => Err(ScanError::CutOff { node, source: Some(source.without_url()) }),
-                };
-                let was_cut = piece.is_err();
-                if sender.send(piece).await.is_err() || was_cut {
-                    return;
-                }
-            }
-        });
-        Ok(Self { pieces, node, runs, cancelled, client: client.clone() })
+        let request = ScanRequest {
+            runs: options.runs.clone(),
+            skip_records: options.skip_records.clone(),
+            lower: options.lower.clone(),
+            upper: options.upper.clone(),
+            compress: options.compress.unwrap_or(!peer.is_this_machine()),
+        };
+        client.runtime().spawn(carry(client.clone(), peer.clone(), options.job, request, sender));
+        Ok(Self { pieces, node, scan: Arc::new(Scan { client: client.clone(), options }) })
     }
 
-    /// Waits for the source tables and gives a cursor for each run, in the order asked for.
+    /// Waits for the source tables and gives a cursor for each run, in the order asked for. Where the node cannot be
+    /// read and all of the runs have copies, these are opened.
     pub fn into_runs(self) -> Result<Vec<RemoteRun>, ScanError> {
-        let Self { pieces, node, runs, cancelled, client } = self;
-        let count = runs.len();
-        let mut reader = Reader {
-            pieces,
-            node,
-            cancelled,
-            client,
-            piece: Bytes::new(),
-            decoder: EntryDecoder::default(),
-            ahead: (0..count).map(|_| VecDeque::new()).collect(),
-            ends: vec![None; count],
-        };
-        let mut opened = Vec::with_capacity(count);
+        let scan = Arc::clone(&self.scan);
+        match self.open() {
+            Err(error) if error.is_about_there() => match open_copies(&scan.client, &scan.options) {
+                None => Err(error),
+                Some(opened) => opened.map_err(|second| error.or(second)),
+            },
+            opened => opened,
+        }
+    }
+
+    /// The runs of a node of which nobody says where it is, opened at their copies.
+    pub fn open_at_copies(
+        client: &DataClient,
+        node: NodeId,
+        options: &ScanOptions,
+    ) -> Result<Vec<RemoteRun>, ScanError> {
+        open_copies(client, options).unwrap_or(Err(ScanError::UnknownNode { node }))
+    }
+
+    fn open(self) -> Result<Vec<RemoteRun>, ScanError> {
+        let Self { pieces, node, scan } = self;
+        let runs = &scan.options.runs;
+        let cancelled = Arc::clone(&scan.options.cancelled);
+        let mut reader = Reader::new(pieces, node, runs.len(), cancelled, scan.client.clone());
+        let mut tables = Vec::with_capacity(runs.len());
         for (index, run) in runs.iter().enumerate() {
             let unexpected = |what| ScanError::Unexpected { node, what };
             let entry = reader.next_entry()?;
@@ -120,341 +111,64 @@ impl RemoteScan {
             if sources.run != *run {
                 return Err(unexpected("another run"));
             }
-            opened.push(sources);
+            tables.push(sources);
         }
         let reader = Arc::new(Mutex::new(reader));
-        let run = |(index, sources)| RemoteRun::new(Arc::clone(&reader), node, index, sources);
-        Ok(opened.into_iter().enumerate().map(run).collect())
+        let open =
+            |(index, sources)| RemoteRun::new(Arc::clone(&reader), node, index, sources, Arc::clone(&scan));
+        tables.into_iter().enumerate().map(open).collect()
     }
 }
 
-/// The stream of one scan, shared by the cursors of its runs.
-struct Reader {
-    pieces: Receiver<Piece>,
-    node: NodeId,
-    cancelled: Arc<AtomicBool>,
-    client: DataClient,
-    /// What is left of the piece that came last.
-    piece: Bytes,
-    decoder: EntryDecoder,
-    /// Blocks that came before they were wanted, for each run.
-    ahead: Vec<VecDeque<Vec<u8>>>,
-    ends: Vec<Option<RunEnd>>,
+/// Opens all runs at their copies, those of a node in one scan; None where one of them has no copy.
+fn open_copies(client: &DataClient, options: &ScanOptions) -> Option<Result<Vec<RemoteRun>, ScanError>> {
+    let mut by_node: BTreeMap<NodeId, (Peer, Vec<usize>)> = BTreeMap::new();
+    for (index, run) in options.runs.iter().enumerate() {
+        let peer = options.copies.get(run)?;
+        by_node.entry(peer.node).or_insert_with(|| (peer.clone(), Vec::new())).1.push(index);
+    }
+    let open = || {
+        let mut scans = Vec::with_capacity(by_node.len());
+        for (peer, of_node) in by_node.values() {
+            let skip = |index: &usize| options.skip_records.get(*index).copied();
+            let of_peer = ScanOptions {
+                runs: of_node.iter().map(|index| options.runs[*index]).collect(),
+                skip_records: of_node.iter().filter_map(skip).collect(),
+                copies: BTreeMap::new(),
+                ..options.clone()
+            };
+            scans.push((RemoteScan::start(client, peer, of_peer)?, of_node));
+        }
+        let mut opened: Vec<(usize, RemoteRun)> = Vec::with_capacity(options.runs.len());
+        for (scan, of_node) in scans {
+            opened.extend(of_node.iter().copied().zip(scan.open()?));
+        }
+        opened.sort_by_key(|(index, _)| *index);
+        Ok(opened.into_iter().map(|(_, run)| run).collect())
+    };
+    Some(open())
 }
 
-impl Reader {
-    /// The next piece of the stream; None at its end.
-    fn next_piece(&mut self) -> Result<Option<Bytes>, ScanError> {
-        if let Ok(piece) = self.pieces.try_recv() {
-            return piece.map(Some);
+/// Sends the request and hands on what is answered, until nobody listens any more.
+async fn carry(client: DataClient, peer: Peer, job: JobId, request: ScanRequest, sender: Sender<Piece>) {
+    let node = peer.node;
+    let mut answer = match client.scan(&peer, job, &request).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            // Where nobody listens any more, nobody needs to know.
+            let _ = sender.send(Err(error.into())).await;
+            return;
         }
-        let pieces = &mut self.pieces;
-        let cancelled = &self.cancelled;
-        self.client.runtime().block_on(async move {
-            loop {
-                match tokio::time::timeout(LOOK_AGAIN, pieces.recv()).await {
-                    Ok(piece) => return piece.transpose(),
-                    Err(_) if cancelled.load(Ordering::Relaxed) => return Err(DataError::Cancelled.into()),
-                    Err(_) => {}
-                }
-            }
-        })
-    }
-
-    fn next_entry(&mut self) -> Result<Entry, ScanError> {
-        let node = self.node;
-        loop {
-            let mut rest = &self.piece[..];
-            let taken = self.decoder.take(&mut rest);
-            let left = rest.len();
-            let used = self.piece.len() - left;
-            let _ = self.piece.split_to(used);
-            match taken.map_err(|source| ScanError::Damaged { node, source })? {
-                Some(entry) if entry.head.kind == EntryKind::Failed => {
-                    let reason = String::from_utf8_lossy(&entry.body).into_owned();
-                    return Err(ScanError::Failed { node, reason });
-                }
-                Some(entry) if entry.head.kind == EntryKind::Lost => {
-                    let lost = LostRuns::decode(&entry.body);
-                    let LostRuns { runs, reason } =
-                        lost.map_err(|source| ScanError::Damaged { node, source })?;
-                    return Err(ScanError::Lost { node, runs, reason });
-                }
-                Some(entry) => return Ok(entry),
-                None => match self.next_piece()? {
-                    Some(piece) => self.piece = piece,
-                    None => return Err(ScanError::CutOff { node, source: None }),
-                },
-            }
-        }
-    }
-
-    /// The next block of a run; None when it has no more.
-    fn next_block(&mut self, index: usize) -> Result<Option<Vec<u8>>, ScanError> {
-        let node = self.node;
-        let unexpected = |what| ScanError::Unexpected { node, what };
-        loop {
-            if let Some(block) = self.ahead[index].pop_front() {
-                return Ok(Some(block));
-            }
-            if self.ends[index].is_some() {
-                return Ok(None);
-            }
-            let entry = self.next_entry()?;
-            let run = entry.head.run_index as usize;
-            let is_open = self.ends.get(run).is_some_and(Option::is_none);
-            match entry.head.kind {
-                EntryKind::Block if is_open => {
-                    if self.ahead[run].len() == BLOCKS_AHEAD_MAX {
-                        return Err(unexpected("blocks are out of order"));
-                    }
-                    self.ahead[run].push_back(entry.body);
-                }
-                EntryKind::RunEnd if is_open => {
-                    let end = RunEnd::decode(&entry.body);
-                    self.ends[run] = Some(end.map_err(|source| ScanError::Damaged { node, source })?);
-                }
-                _ => return Err(unexpected("an entry out of turn")),
-            }
-        }
-    }
-
-    /// Called when a run is used up: the last one makes sure that the stream is whole.
-    fn check_end(&mut self) -> Result<(), ScanError> {
-        let all_ended = self.ends.iter().all(Option::is_some);
-        if !all_ended || self.decoder.is_at_end() || self.ahead.iter().any(|blocks| !blocks.is_empty()) {
-            return Ok(());
-        }
-        match self.next_entry()?.head.kind {
-            EntryKind::End => Ok(()),
-            _ => Err(ScanError::Unexpected { node: self.node, what: "an entry behind the last run" }),
-        }
-    }
-}
-
-/// A run of another node, read record by record.
-pub struct RemoteRun {
-    reader: Arc<Mutex<Reader>>,
-    node: NodeId,
-    index: usize,
-    sources: RunSources,
-    /// The current block, decompressed, or as it came where it was not compressed.
-    raw: Vec<u8>,
-    next_in_raw: usize,
-    row: u32,
-    record_in_raw: Range<usize>,
-    taken: RunEnd,
-    block_bytes: u64,
-    /// For blocks.
-    waited: Duration,
-    ended: bool,
-}
-
-impl RemoteRun {
-    fn new(reader: Arc<Mutex<Reader>>, node: NodeId, index: usize, sources: RunSources) -> Self {
-        Self {
-            reader,
-            node,
-            index,
-            sources,
-            raw: Vec::new(),
-            next_in_raw: 0,
-            row: 0,
-            record_in_raw: 0..0,
-            taken: RunEnd::default(),
-            block_bytes: 0,
-            waited: Duration::ZERO,
-            ended: false,
-        }
-    }
-
-    fn reader(&self) -> MutexGuard<'_, Reader> {
-        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The run.
-    pub fn id(&self) -> RunId {
-        self.sources.run
-    }
-
-    /// How long it was waited for data of the other node.
-    pub fn waited(&self) -> Duration {
-        self.waited
-    }
-
-    /// What the partition key of a stored key is.
-    pub fn key_shape(&self) -> KeyShape {
-        self.sources.key_shape
-    }
-
-    /// What was read so far. The scan of all runs of a node is one retrieval, counted with the first of them.
-    pub fn report(&self) -> CursorReport {
-        CursorReport { retrievals: u64::from(self.index == 0), retrieved_bytes: self.block_bytes }
-    }
-
-    fn damaged(&self, source: FormatError) -> ScanError {
-        ScanError::DamagedRun { node: self.node, run: self.sources.run, source }
-    }
-
-    fn no_record(&self) -> ScanError {
-        let problem = Problem::Field { what: "a record of a block", value: self.next_in_raw as u64 };
-        self.damaged(FormatError::at(self.next_in_raw as u64, problem))
-    }
-
-    /// Moves to the next block; false at the end of the range.
-    fn load_block(&mut self) -> Result<bool, ScanError> {
-        if self.ended {
-            return Ok(false);
-        }
-        let began = Instant::now();
-        let next = self.reader().next_block(self.index);
-        self.waited += began.elapsed();
-        let Some(encoded) = next? else {
-            self.ended = true;
-            return self.check_end().map(|()| false);
+    };
+    loop {
+        let piece = match answer.chunk().await {
+            Ok(Some(piece)) => Ok(piece),
+            Ok(None) => return,
+            Err(source) => Err(ScanError::CutOff { node, source: Some(source.without_url()) }),
         };
-        let header = BlockHeader::decode(&encoded).map_err(|error| self.damaged(error))?;
-        self.taken.blocks += 1;
-        self.block_bytes += encoded.len() as u64;
-        let stored = &encoded[BLOCK_HEADER_BYTES..];
-        if header.codec == Codec::None && header.stored_bytes as usize == stored.len() {
-            // It is what it will be: to be checked, not copied.
-            check_crc("block", 0, stored, header.stored_crc32c).map_err(|error| self.damaged(error))?;
-            self.raw = encoded;
-            self.next_in_raw = BLOCK_HEADER_BYTES;
-            return Ok(true);
-        }
-        block::decode_into(&header, stored, &mut self.raw).map_err(|error| self.damaged(error))?;
-        self.next_in_raw = 0;
-        Ok(true)
-    }
-
-    fn check_end(&self) -> Result<(), ScanError> {
-        let mut reader = self.reader();
-        if let Some(end) = reader.ends[self.index].filter(|end| *end != self.taken) {
-            let (here, there) = (self.taken.records, end.records);
-            let problem = Problem::Disagreement { what: "number of records of a run", here, there };
-            return Err(self.damaged(FormatError::at(0, problem)));
-        }
-        reader.check_end()
-    }
-}
-
-impl SortedRun for RemoteRun {
-    type Error = ScanError;
-
-    #[inline]
-    fn advance(&mut self) -> Result<bool, ScanError> {
-        while self.next_in_raw == self.raw.len() {
-            if !self.load_block()? {
-                return Ok(false);
-            }
-        }
-        let start = self.next_in_raw;
-        let Some((row, record, taken)) = block::decode_record(self.sources.key_shape, &self.raw[start..])
-        else {
-            return Err(self.no_record());
-        };
-        if row as usize >= self.sources.rows.len() {
-            return Err(self.no_record());
-        }
-        self.row = row;
-        self.record_in_raw = start + taken - record.encoded.len()..start + taken;
-        self.next_in_raw = start + taken;
-        self.taken.records += 1;
-        Ok(true)
-    }
-
-    #[inline]
-    fn record(&self) -> Record<'_> {
-        record::decode(self.sources.key_shape, &self.raw[self.record_in_raw.clone()])
-            .expect("the record decoded when the cursor moved to it")
-    }
-
-    #[inline]
-    fn source_row(&self) -> u32 {
-        self.row
-    }
-
-    fn sources(&self) -> &[SourceRow] {
-        &self.sources.rows
-    }
-
-    fn ifile(&self) -> IfileIndex {
-        self.sources.ifile
-    }
-}
-
-/// A run here or on another node: what a merge over both is made of.
-pub enum AnyRun<'a> {
-    Here(RunCursor<'a>),
-    There(RemoteRun),
-}
-
-impl AnyRun<'_> {
-    /// What was read so far.
-    pub fn report(&self) -> CursorReport {
-        match self {
-            Self::Here(run) => run.report(),
-            Self::There(run) => run.report(),
-        }
-    }
-
-    /// The other node from which it comes, and how long it was waited for that.
-    pub fn waited(&self) -> Option<(NodeId, Duration)> {
-        match self {
-            Self::Here(_) => None,
-            Self::There(run) => Some((run.node, run.waited())),
-        }
-    }
-}
-
-impl SortedRun for AnyRun<'_> {
-    type Error = ScanError;
-
-    #[inline]
-    fn advance(&mut self) -> Result<bool, ScanError> {
-        match self {
-            Self::Here(run) => Ok(run.advance()?),
-            Self::There(run) => run.advance(),
-        }
-    }
-
-    #[inline]
-    fn record(&self) -> Record<'_> {
-        match self {
-            Self::Here(run) => run.record(),
-            Self::There(run) => run.record(),
-        }
-    }
-
-    #[inline]
-    fn prefix(&self) -> u64 {
-        match self {
-            Self::Here(run) => run.prefix(),
-            Self::There(run) => run.prefix(),
-        }
-    }
-
-    #[inline]
-    fn source_row(&self) -> u32 {
-        match self {
-            Self::Here(run) => run.source_row(),
-            Self::There(run) => run.source_row(),
-        }
-    }
-
-    fn sources(&self) -> &[SourceRow] {
-        match self {
-            Self::Here(run) => run.sources(),
-            Self::There(run) => run.sources(),
-        }
-    }
-
-    fn ifile(&self) -> IfileIndex {
-        match self {
-            Self::Here(run) => run.ifile(),
-            Self::There(run) => run.ifile(),
+        let was_cut = piece.is_err();
+        if sender.send(piece).await.is_err() || was_cut {
+            return;
         }
     }
 }

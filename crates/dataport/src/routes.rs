@@ -3,7 +3,7 @@
 use crate::body_reader::{BodyError, BodyReader};
 use crate::token::{self, Admission, Token};
 use crate::wire::{BindReply, BindRequest, MESSAGE_BYTES_MAX, ReleaseRequest, ScanRequest};
-use crate::{INCARNATION_HEADER, receive, scan_source};
+use crate::{INCARNATION_HEADER, receive, receive_copy, scan_source};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -20,6 +20,10 @@ use tokio::sync::Semaphore;
 /// Scans that may be under way at once, each with a thread that mostly waits for its reader. More are sent away and
 /// come again: to make them wait here could make two nodes wait for each other.
 const SCANS_MAX: usize = 256;
+/// Copies of runs that may be received at once, each with a thread and a file of its own.
+const COPIES_MAX: usize = 4;
+/// What is still read of a copy that is refused. A sender that is refused in the middle of its sending may not see why.
+const REFUSED_BYTES_MAX: u64 = 1 << 20;
 
 /// The chunkservers of a node, as its data port sees them.
 pub trait Chunkservers: Send + Sync + 'static {
@@ -39,6 +43,7 @@ pub trait Chunkservers: Send + Sync + 'static {
 pub(crate) struct Port {
     chunkservers: Arc<dyn Chunkservers>,
     pub scans: Arc<Semaphore>,
+    pub copies: Arc<Semaphore>,
 }
 
 /// Why a request was not done. Each has one status, by which the other end knows whether to try again.
@@ -62,9 +67,11 @@ pub(crate) enum Refusal {
     Append(#[from] AppendError),
     #[error(transparent)]
     Scan(#[from] ChunkServerError),
-    #[error("this node is being emptied and takes no new chunk")]
+    #[error("the copy cannot be taken")]
+    Copy(#[source] ChunkServerError),
+    #[error("this node is being emptied and takes no new data")]
     Draining,
-    #[error("too many scans are under way")]
+    #[error("too many such requests are under way")]
     Busy,
     #[error("a thread of this node failed")]
     Thread,
@@ -86,8 +93,20 @@ impl Refusal {
             Self::Draining | Self::Append(AppendError::Spill { .. }) => StatusCode::INSUFFICIENT_STORAGE,
             Self::Append(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Copy(error) => copy_status(error),
             Self::Scan(_) | Self::Thread => StatusCode::INTERNAL_SERVER_ERROR,
         }
+    }
+}
+
+fn copy_status(error: &ChunkServerError) -> StatusCode {
+    match error {
+        ChunkServerError::Disk { .. } => StatusCode::INSUFFICIENT_STORAGE,
+        ChunkServerError::Damaged { .. } | ChunkServerError::CopyLength { .. } => StatusCode::BAD_REQUEST,
+        ChunkServerError::BeingReceived(_) => StatusCode::SERVICE_UNAVAILABLE,
+        ChunkServerError::OwnRun(_) | ChunkServerError::OtherCopy(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        ChunkServerError::Cancelled => StatusCode::CONFLICT,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 
@@ -106,12 +125,14 @@ impl IntoResponse for Refusal {
 
 /// The routes, below `/data/v1`. The caller binds them to a port, beside others if it likes.
 pub fn router(chunkservers: Arc<dyn Chunkservers>) -> Router {
-    let port = Port { chunkservers, scans: Arc::new(Semaphore::new(SCANS_MAX)) };
+    let (scans, copying) = (Semaphore::new(SCANS_MAX), Semaphore::new(COPIES_MAX));
+    let port = Port { chunkservers, scans: Arc::new(scans), copies: Arc::new(copying) };
     Router::new()
         .route("/data/v1/jobs/{job}/bind", post(bind))
         .route("/data/v1/jobs/{job}/frames", post(frames))
         .route("/data/v1/jobs/{job}/release", post(release))
         .route("/data/v1/jobs/{job}/scan", post(scan))
+        .route("/data/v1/jobs/{job}/copies", post(copies))
         .with_state(port)
 }
 
@@ -183,4 +204,22 @@ async fn scan(
     let server = port.admit(job, &headers)?;
     let request = ScanRequest::decode(&BodyReader::new(body).rest(MESSAGE_BYTES_MAX).await?)?;
     scan_source::stream(&port, server, request).await
+}
+
+async fn copies(
+    State(port): State<Port>,
+    Path(job): Path<i64>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<(), Refusal> {
+    let server = port.admit(job, &headers)?;
+    let mut body = BodyReader::new(body);
+    let received = match port.chunkservers.takes_chunks() {
+        true => receive_copy::copy(&port, server, &mut body).await,
+        false => Err(Refusal::Draining),
+    };
+    if received.is_err() {
+        body.pass_over(REFUSED_BYTES_MAX).await;
+    }
+    received
 }

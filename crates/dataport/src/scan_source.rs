@@ -69,11 +69,16 @@ fn open_runs(server: &ChunkServer, request: &ScanRequest) -> Result<Vec<RunScan>
     let each = layout.io_share_bytes / SHARE_OF_IO / (request.runs.len() as u64).max(1);
     let read_ahead = each.clamp(layout.block_bytes.min(READ_AHEAD_BYTES_MAX), READ_AHEAD_BYTES_MAX) as usize;
     let (lower, upper) = (request.lower.as_deref(), request.upper.as_deref());
-    let open = |run: &RunId| {
+    let open = |(index, run): (usize, &RunId)| {
         let scan = server.scan(*run, lower, upper, read_ahead)?;
-        Ok(RunScan::new(if request.compress { scan } else { scan.uncompressed() }))
+        let mut scan = if request.compress { scan } else { scan.uncompressed() };
+        let skipped_records = match request.skip_records.get(index) {
+            Some(records) => scan.skip_records(*records)?,
+            None => 0,
+        };
+        Ok(RunScan::new(scan, skipped_records))
     };
-    request.runs.iter().map(open).collect()
+    request.runs.iter().enumerate().map(open).collect()
 }
 
 /// The reader went away.
@@ -94,6 +99,7 @@ impl From<BrokeOff> for Stopped {
 /// One run of a scan.
 struct RunScan {
     scan: BlockScan,
+    skipped_records: u64,
     /// The block that was sent last: where the next one goes.
     block: Bytes,
     first_key: Vec<u8>,
@@ -103,9 +109,9 @@ struct RunScan {
 }
 
 impl RunScan {
-    fn new(scan: BlockScan) -> Self {
+    fn new(scan: BlockScan, skipped_records: u64) -> Self {
         let (block, first_key) = (Bytes::new(), Vec::new());
-        Self { scan, block, first_key, first_record: None, sent: RunEnd::default() }
+        Self { scan, skipped_records, block, first_key, first_record: None, sent: RunEnd::default() }
     }
 
     /// Moves to the next block; false when there is none.
@@ -202,7 +208,7 @@ fn produce(
 fn put_all(runs: &mut [RunScan], entries: &mut Entries) -> Result<(), Stopped> {
     for (index, run) in runs.iter().enumerate() {
         let mut body = Vec::new();
-        encode_sources(run.scan.run(), &mut body);
+        encode_sources(run.scan.run(), run.skipped_records, &mut body);
         entries.put(EntryKind::Sources, index, body.into())?;
     }
     // Runs by the first records of their last blocks, the least one last.

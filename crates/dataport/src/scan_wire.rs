@@ -15,8 +15,8 @@ pub const REASON_BYTES_MAX: usize = 4 << 10;
 const LOST_RUNS_MAX: usize = 4096;
 /// Room that is made for a body before its bytes arrive.
 const RESERVED_BYTES_MAX: usize = 1 << 20;
-const ENTRY_VERSION: u8 = 1;
-const SOURCES_HEAD_BYTES: usize = 16;
+const ENTRY_VERSION: u8 = 2;
+const SOURCES_HEAD_BYTES: usize = 24;
 
 /// What an entry holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,14 +126,17 @@ pub struct RunSources {
     pub run: RunId,
     pub ifile: IfileIndex,
     pub key_shape: KeyShape,
+    /// Records at the front of the range that were left out, as they were asked to be: no more than that.
+    pub skipped_records: u64,
     pub rows: Vec<SourceRow>,
 }
 
 /// Appends the body of a [`EntryKind::Sources`] entry to `out`.
-pub fn encode_sources(run: &chunkserver::Run, out: &mut Vec<u8>) {
+pub fn encode_sources(run: &chunkserver::Run, skipped_records: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&run.id.0.to_le_bytes());
     out.extend_from_slice(&run.ifile.0.to_le_bytes());
     out.extend_from_slice(&u32::from(run.key_shape == KeyShape::Prefix).to_le_bytes());
+    out.extend_from_slice(&skipped_records.to_le_bytes());
     source_table::encode(&run.sources, out);
 }
 
@@ -148,11 +151,12 @@ impl RunSources {
                 return Err(fields.problem(Problem::Field { what: "key shape", value: other.into() }));
             }
         };
+        let skipped_records = fields.u64()?;
         let rows = &bytes[SOURCES_HEAD_BYTES..];
         let row_count = (rows.len() / source_table::SOURCE_ROW_BYTES) as u64;
         let rows = source_table::decode(rows, row_count)
             .map_err(|error| error.shifted(SOURCES_HEAD_BYTES as u64))?;
-        Ok(Self { run, ifile, key_shape, rows })
+        Ok(Self { run, ifile, key_shape, skipped_records, rows })
     }
 }
 
@@ -298,7 +302,8 @@ mod tests {
 
     fn stream() -> Vec<u8> {
         let mut out = Vec::new();
-        let sources = [&5u64.to_le_bytes()[..], &1u32.to_le_bytes(), &0u32.to_le_bytes()].concat();
+        let shape = 0u32.to_le_bytes();
+        let sources = [&5u64.to_le_bytes()[..], &1u32.to_le_bytes(), &shape, &7u64.to_le_bytes()].concat();
         let end = RunEnd { blocks: 1, records: 3 }.encode();
         let entries = [
             (EntryKind::Sources, &sources[..]),
@@ -333,14 +338,16 @@ mod tests {
         for piece_bytes in 1..40 {
             assert_eq!(read(&bytes, piece_bytes).unwrap(), whole);
         }
-        assert_eq!(RunSources::decode(&whole[0].body).unwrap().run, RunId(5));
+        let sources = RunSources::decode(&whole[0].body).unwrap();
+        assert_eq!((sources.run, sources.skipped_records), (RunId(5), 7));
         assert_eq!(RunEnd::decode(&whole[2].body).unwrap(), RunEnd { blocks: 1, records: 3 });
     }
 
     #[test]
     fn flipped_bits_outside_of_blocks_are_found() {
         let bytes = stream();
-        let block = 2 * ENTRY_HEAD_BYTES + 16..2 * ENTRY_HEAD_BYTES + 16 + 100;
+        let block =
+            2 * ENTRY_HEAD_BYTES + SOURCES_HEAD_BYTES..2 * ENTRY_HEAD_BYTES + SOURCES_HEAD_BYTES + 100;
         for bit in (0..bytes.len() * 8).filter(|bit| !block.contains(&(bit / 8))) {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -351,7 +358,7 @@ mod tests {
     #[test]
     fn lost_and_doubled_entries_are_found() {
         let bytes = stream();
-        let block = ENTRY_HEAD_BYTES + 16..2 * ENTRY_HEAD_BYTES + 16 + 100;
+        let block = ENTRY_HEAD_BYTES + SOURCES_HEAD_BYTES..2 * ENTRY_HEAD_BYTES + SOURCES_HEAD_BYTES + 100;
         let lost = [&bytes[..block.start], &bytes[block.end..]].concat();
         assert!(read(&lost, 64).is_err());
         let doubled = [&bytes[..block.end], &bytes[block.start..]].concat();

@@ -9,7 +9,7 @@ use ifile::frame::FRAME_HEADER_BYTES;
 use ifile::{FormatError, FrameHeader, Problem};
 
 /// Version of every message; another one is refused.
-pub const WIRE_VERSION: u16 = 1;
+pub const WIRE_VERSION: u16 = 2;
 /// Frames in one request.
 pub const FRAMES_PER_REQUEST_MAX: u32 = 4096;
 /// Chunks in one release.
@@ -19,7 +19,12 @@ pub const RUNS_PER_SCAN_MAX: u32 = 1 << 16;
 /// A bound of a key range: the key indexes that ranges are cut from keep much less of a key.
 pub const BOUND_BYTES_MAX: usize = 64 << 10;
 /// Any message that is read as a whole.
-pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
+pub const MESSAGE_BYTES_MAX: usize = 2 << 20;
+// The longest is a scan that goes on within all its runs.
+const _: () = assert!(RUNS_PER_SCAN_MAX as usize * 16 + 2 * BOUND_BYTES_MAX + 64 < MESSAGE_BYTES_MAX);
+
+/// File of one run.
+pub const COPY_BYTES_MAX: u64 = 1 << 48;
 
 const BIND: [u8; 4] = *b"SFBD";
 const BOUND: [u8; 4] = *b"SFBR";
@@ -27,6 +32,7 @@ const APPEND: [u8; 4] = *b"SFAP";
 const APPENDED: [u8; 4] = *b"SFAR";
 const RELEASE: [u8; 4] = *b"SFRL";
 const SCAN: [u8; 4] = *b"SFSQ";
+const COPY: [u8; 4] = *b"SFCP";
 
 /// Bytes in front of the fields of a message, and of its checksum.
 const NAME_BYTES: usize = 8;
@@ -271,6 +277,9 @@ impl ReleaseRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanRequest {
     pub runs: Vec<RunId>,
+    /// Empty, or for each run how many records at the front of the range are not wanted. Only whole blocks can be left
+    /// out, so fewer may be.
+    pub skip_records: Vec<u64>,
     pub lower: Option<Vec<u8>>,
     pub upper: Option<Vec<u8>>,
     /// Whether blocks that are made on the way are compressed, as those on disk are. Where the line is faster than
@@ -285,6 +294,10 @@ impl ScanRequest {
         out.extend_from_slice(&(self.runs.len() as u32).to_le_bytes());
         for run in &self.runs {
             out.extend_from_slice(&run.0.to_le_bytes());
+        }
+        out.extend_from_slice(&(self.skip_records.len() as u32).to_le_bytes());
+        for records in &self.skip_records {
+            out.extend_from_slice(&records.to_le_bytes());
         }
         for bound in [&self.lower, &self.upper] {
             // An absent bound is not an empty one.
@@ -309,6 +322,15 @@ impl ScanRequest {
         for _ in 0..run_count {
             runs.push(RunId(fields.u64()?));
         }
+        let skip_count = fields.u32()?;
+        if skip_count != 0 && u64::from(skip_count) != run_count {
+            let problem = Problem::Field { what: "number of runs to go on in", value: skip_count.into() };
+            return Err(fields.problem(problem));
+        }
+        let mut skip_records = Vec::with_capacity((skip_count as usize).min(fields.remaining() / 8));
+        for _ in 0..skip_count {
+            skip_records.push(fields.u64()?);
+        }
         let mut bounds = [None, None];
         for bound in &mut bounds {
             let length = fields.u32()? as usize;
@@ -319,7 +341,37 @@ impl ScanRequest {
         }
         all_read(&fields)?;
         let [lower, upper] = bounds;
-        Ok(Self { runs, lower, upper, compress })
+        Ok(Self { runs, skip_records, lower, upper, compress })
+    }
+}
+
+/// What stands in front of the file of a run that is copied to another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyHead {
+    pub run: RunId,
+    /// Of the file.
+    pub bytes: u64,
+}
+
+/// Encoded size of a [`CopyHead`].
+pub const COPY_HEAD_BYTES: usize = NAME_BYTES + 16 + CRC_BYTES;
+/// Encoded size of the checksum behind the file.
+pub const COPY_CRC_BYTES: usize = CRC_BYTES;
+
+impl CopyHead {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = begin(COPY);
+        out.extend_from_slice(&self.run.0.to_le_bytes());
+        out.extend_from_slice(&self.bytes.to_le_bytes());
+        end(out)
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let mut fields = open(COPY, "head of a copy", bytes)?;
+        let head = Self { run: RunId(fields.u64()?), bytes: fields.u64()? };
+        all_read(&fields)?;
+        limited("bytes of a run file", head.bytes, COPY_BYTES_MAX)?;
+        Ok(head)
     }
 }
 
@@ -358,9 +410,14 @@ mod tests {
         check(release.clone(), &release.encode(), ReleaseRequest::decode);
         for (lower, upper) in [(None, None), (Some(vec![]), Some(vec![9; 20])), (None, Some(vec![]))] {
             let compress = lower.is_none();
-            let scan = ScanRequest { runs: vec![RunId(5), RunId(1 << 40)], lower, upper, compress };
+            let skip_records = if compress { vec![] } else { vec![0, 1 << 33] };
+            let runs = vec![RunId(5), RunId(1 << 40)];
+            let scan = ScanRequest { runs, skip_records, lower, upper, compress };
             check(scan.clone(), &scan.encode(), ScanRequest::decode);
         }
+        let copy = CopyHead { run: RunId(3 << 40), bytes: 1 << 33 };
+        assert_eq!(copy.encode().len(), COPY_HEAD_BYTES);
+        check(copy, &copy.encode(), CopyHead::decode);
     }
 
     #[test]
@@ -382,8 +439,13 @@ mod tests {
         let head = AppendHead { source: SOURCE, frame_count: FRAMES_PER_REQUEST_MAX + 1 };
         assert!(AppendHead::decode(&head.encode()).is_err());
         let lower = Some(vec![0; BOUND_BYTES_MAX + 1]);
-        let scan = ScanRequest { runs: vec![], lower, upper: None, compress: true };
+        let scan = ScanRequest { runs: vec![], skip_records: vec![], lower, upper: None, compress: true };
         assert!(ScanRequest::decode(&scan.encode()).is_err());
+        let two = vec![RunId(1), RunId(2)];
+        let scan = ScanRequest { runs: two, skip_records: vec![9], lower: None, upper: None, compress: true };
+        assert!(ScanRequest::decode(&scan.encode()).is_err());
+        let copy = CopyHead { run: RunId(1), bytes: COPY_BYTES_MAX + 1 };
+        assert!(CopyHead::decode(&copy.encode()).is_err());
         let mut claims = begin(SCAN);
         claims.extend_from_slice(&[0; 4]);
         claims.extend_from_slice(&RUNS_PER_SCAN_MAX.to_le_bytes());

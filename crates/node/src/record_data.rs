@@ -134,6 +134,8 @@ impl OtherNodes {
                 runs: of_node,
                 lower: lower.map(<[u8]>::to_vec),
                 upper: upper.map(<[u8]>::to_vec),
+                skip_records: Vec::new(),
+                copies: BTreeMap::new(),
                 compress: None,
                 cancelled: Arc::clone(&job.cancelled),
             };

@@ -17,7 +17,7 @@ const READ_AHEAD_BYTES_MAX: u64 = 2 << 20;
 const BLOCKS_PER_RUN: u64 = 2;
 
 pub(crate) fn seal(job: &JobData) -> Result<SealResult, TaskFailure> {
-    job.chunkserver()?.seal().map_err(|error| error.to_failure())
+    job.chunkserver()?.seal(&[]).map_err(|error| error.to_failure())
 }
 
 pub(crate) fn adopt(job: &JobData, task: &AdoptTask) -> Result<AdoptResult, TaskFailure> {

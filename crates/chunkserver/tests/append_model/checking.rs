@@ -64,8 +64,8 @@ pub fn check(case: &Case, run: fn(&Case, &dyn ChunkService) -> Outcome) -> Reach
     let server = ChunkServer::start(config).expect("a chunkserver");
     let service = FaultyService::new(server.service(), case.answers_lost_per_mille, case.seed);
     let outcome = run(case, &service);
-    let sealed = server.seal().expect("nothing fails here");
-    assert_eq!(server.seal().expect("sealing again is harmless"), sealed);
+    let sealed = server.seal(&[]).expect("nothing fails here");
+    assert_eq!(server.seal(&[]).expect("sealing again is harmless"), sealed);
 
     check_chunks(&sealed, &outcome);
     let runs: Vec<Arc<Run>> =

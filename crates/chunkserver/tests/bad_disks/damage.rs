@@ -117,7 +117,7 @@ impl Victim {
         let place = temporary_directory();
         let server = server(layout(1, 16 << 10, 8), codec, place.path(), true);
         (0..2).for_each(|map_task| append(&server, map_task, 140).expect("memory and disk take it"));
-        let sealed = server.seal().expect("sorted");
+        let sealed = server.seal(&[]).expect("sorted");
         let run = server.runs_of(&[IFILE]).swap_remove(0);
         let summary = sealed.runs.into_iter().find(|summary| summary.run == run.id).expect("a summary each");
         let path = run.path().expect("kept runs are on disk").to_path_buf();
@@ -321,7 +321,7 @@ fn spill_damage_and_read(kind: Option<Damage>, random: &mut Rng) -> Option<Resul
     if let Some(kind) = kind {
         damage_in_place(&raw[random.usize(..raw.len())], kind, random)?;
     }
-    let sealed = server.seal().expect("a chunkserver goes on without what is lost");
+    let sealed = server.seal(&[]).expect("a chunkserver goes on without what is lost");
     if !sealed.lost.is_empty() {
         let because = sealed.lost_because.expect("it says why");
         assert!(because.contains("is damaged"), "{because}");

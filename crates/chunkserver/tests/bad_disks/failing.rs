@@ -24,7 +24,7 @@ fn spill_and_read() -> String {
     if let Err(error) = append(&server, 0, RECORDS) {
         assert!(matches!(error, AppendError::Spill { .. }), "{error:?}");
     }
-    if let Err(error) = server.seal() {
+    if let Err(error) = server.seal(&[]) {
         assert!(matches!(*error, ChunkServerError::Disk { .. }), "{error:?}");
         return format!("{FAILED}{}", error.to_failure().message);
     }

@@ -27,7 +27,7 @@ fn status(cluster: &Cluster, path: &str, headers: &[(&str, &str)], body: &[u8]) 
 fn every_route_refuses_strangers_and_the_past() {
     let token = Token::new("secret".into()).expect("visible");
     let cluster = Cluster::start_with(&Case::plain(), Some(token));
-    for route in ["bind", "frames", "release", "scan"] {
+    for route in ["bind", "frames", "release", "scan", "copies"] {
         let check = |job: i64, headers: &[(&str, &str)], body: &[u8], expected: u16| {
             let path = format!("/data/v1/jobs/{job}/{route}");
             assert_eq!(status(&cluster, &path, headers, body), expected, "{route} {headers:?}");
@@ -63,6 +63,8 @@ fn an_unknown_run_is_an_error_and_no_empty_read() {
             runs: vec![RunId::on(peer.node, 55)],
             lower: None,
             upper: None,
+            skip_records: Vec::new(),
+            copies: Default::default(),
             compress: None,
             cancelled: Arc::new(AtomicBool::new(false)),
         };

@@ -135,7 +135,7 @@ impl Cluster {
     }
 
     pub fn seal(&self) -> Vec<SealResult> {
-        self.nodes.iter().map(|node| node.served.server().seal().expect("sealed")).collect()
+        self.nodes.iter().map(|node| node.served.server().seal(&[]).expect("sealed")).collect()
     }
 }
 

@@ -69,6 +69,8 @@ pub fn read(
             runs: runs.iter().map(|run| run.id).collect(),
             lower: lower.map(<[u8]>::to_vec),
             upper: upper.map(<[u8]>::to_vec),
+            skip_records: Vec::new(),
+            copies: Default::default(),
             compress: Some(node == 0),
             cancelled: Arc::new(AtomicBool::new(false)),
         };

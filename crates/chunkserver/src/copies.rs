@@ -1,0 +1,189 @@
+//! Copies of other nodes' runs: received piece by piece, kept under the number that the run has there.
+
+use crate::disks::{DiskFile, NewFile};
+use crate::error::ChunkServerError;
+use crate::run::Run;
+use crate::sorting::disk_run;
+use crate::{ChunkServer, Shared};
+use api::task::RunSummary;
+use ids::{DiskIndex, RunId};
+use ifile::{FormatError, Problem, ReadAt, RunFile};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Of each buffer of a copy that is received: several come at once, beside the sorters.
+const WRITE_BUFFER_BYTES_MAX: usize = 256 << 10;
+
+/// A copy that is being received. Dropped before it is finished it leaves nothing behind.
+pub struct CopyWriter {
+    shared: Arc<Shared>,
+    run: RunId,
+    bytes: u64,
+    present_bytes: u64,
+    target: Target,
+}
+
+enum Target {
+    New {
+        /// None once it is finished.
+        file: Option<NewFile>,
+        path: PathBuf,
+        disk: DiskIndex,
+    },
+    /// The copy is here; whoever sent it had no answer. What comes must be the same.
+    Present { file: DiskFile, path: PathBuf },
+}
+
+impl ChunkServer {
+    /// Begins to take in a copy of another node's run, a file of `bytes` bytes. One that is here already may come
+    /// again; while one is being received no other is.
+    pub fn receive_copy(&self, run: RunId, bytes: u64) -> Result<CopyWriter, ChunkServerError> {
+        let shared = &self.shared;
+        {
+            let mut books = shared.lock();
+            if run.node() == shared.config.node || books.runs.contains_key(&run) {
+                return Err(ChunkServerError::OwnRun(run));
+            }
+            if !books.receiving.insert(run) {
+                return Err(ChunkServerError::BeingReceived(run));
+            }
+        }
+        let target = shared.copy_target(run, bytes);
+        let target = target.inspect_err(|_| {
+            shared.lock().receiving.remove(&run);
+        })?;
+        Ok(CopyWriter { shared: Arc::clone(shared), run, bytes, present_bytes: 0, target })
+    }
+}
+
+impl Shared {
+    fn copy_target(&self, run: RunId, bytes: u64) -> Result<Target, ChunkServerError> {
+        let present = self.lock().copies.get(&run).and_then(|(run, _)| run.path().map(Path::to_path_buf));
+        if let Some(path) = present {
+            let opened = DiskFile::open(&path).ok().filter(|file| RunFile::open(file).is_ok());
+            if let Some(file) = opened {
+                return Ok(Target::Present { file, path });
+            }
+            // It is no copy any more, and may be made anew.
+            self.lock().copies.remove(&run);
+            let _ = std::fs::remove_file(path);
+        }
+        let buffer_bytes = self.write_buffer_bytes.min(WRITE_BUFFER_BYTES_MAX);
+        let preferred = DiskIndex((run.number() % self.config.disk_dirs.len() as u64) as u16);
+        let mut first_error = None;
+        for disk in self.disks.starting_with(preferred) {
+            let path = self.disks.run_path(disk, run);
+            match NewFile::create(path.clone(), bytes, buffer_bytes) {
+                Ok(file) => return Ok(Target::New { file: Some(file), path, disk }),
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        Err(first_error.expect("there is at least one disk"))
+    }
+
+    /// Checks all of a received file but its blocks, which are checked when they are read.
+    fn open_copy(
+        &self,
+        id: RunId,
+        path: &Path,
+        disk: DiskIndex,
+    ) -> Result<(Run, RunSummary), ChunkServerError> {
+        let damaged = |source| ChunkServerError::Damaged { path: path.to_path_buf(), source };
+        let file = DiskFile::open(path).map_err(|source| ChunkServerError::Disk {
+            action: "open",
+            path: path.to_path_buf(),
+            source,
+        })?;
+        let opened = RunFile::open(&file).map_err(damaged)?;
+        let (identity, config) = (&opened.identity, &self.config);
+        for (what, here, there) in [
+            ("the job's number", identity.job.0 as u64, config.job.0 as u64),
+            ("the run's number", identity.run.0, id.0),
+            ("the shape of keys", identity.key_shape as u64, config.key_shape as u64),
+        ] {
+            if here != there {
+                return Err(damaged(FormatError::at(0, Problem::Disagreement { what, here, there })));
+            }
+        }
+        if identity.ifile.0 >= config.layout.ifile_count {
+            let problem = Problem::Field { what: "the I-file's number", value: identity.ifile.0.into() };
+            return Err(damaged(FormatError::at(0, problem)));
+        }
+        Ok(disk_run(path.to_path_buf(), disk, opened, Arc::clone(&self.reads)))
+    }
+}
+
+impl CopyWriter {
+    /// Takes the next bytes of the file.
+    pub fn write(&mut self, piece: &[u8]) -> Result<(), ChunkServerError> {
+        let offset = self.present_bytes;
+        self.present_bytes += piece.len() as u64;
+        if self.present_bytes > self.bytes {
+            return Err(self.length_error());
+        }
+        match &mut self.target {
+            Target::New { file, path, .. } => {
+                let write = |out: &mut NewFile| out.write_all(piece);
+                let written = file.as_mut().map_or(Err(std::io::ErrorKind::BrokenPipe.into()), write);
+                written.map_err(|source| ChunkServerError::Disk {
+                    action: "write",
+                    path: path.clone(),
+                    source,
+                })
+            }
+            Target::Present { file, path } => {
+                let mut present = vec![0; piece.len()];
+                let disk = |source| ChunkServerError::Disk { action: "read", path: path.clone(), source };
+                let file_bytes = file.size_bytes().map_err(disk)?;
+                if offset + piece.len() as u64 > file_bytes {
+                    return Err(ChunkServerError::OtherCopy(self.run));
+                }
+                file.read_at(offset, &mut present).map_err(disk)?;
+                if present == piece { Ok(()) } else { Err(ChunkServerError::OtherCopy(self.run)) }
+            }
+        }
+    }
+
+    /// Makes sure that all has come, and that it is the run that it was said to be; then the copy is here.
+    pub fn finish(mut self) -> Result<(), ChunkServerError> {
+        if self.present_bytes != self.bytes {
+            return Err(self.length_error());
+        }
+        match &mut self.target {
+            Target::Present { file, path } => {
+                let disk = |source| ChunkServerError::Disk { action: "read", path: path.clone(), source };
+                match file.size_bytes().map_err(disk)? == self.bytes {
+                    true => Ok(()),
+                    false => Err(ChunkServerError::OtherCopy(self.run)),
+                }
+            }
+            Target::New { file, path, disk } => {
+                file.take().map_or(Ok(()), NewFile::finish)?;
+                let opened = self.shared.open_copy(self.run, path, *disk);
+                let (run, summary) = opened.inspect_err(|_| {
+                    let _ = std::fs::remove_file(&*path);
+                })?;
+                self.shared.lock().copies.insert(self.run, (Arc::new(run), summary));
+                Ok(())
+            }
+        }
+    }
+
+    fn length_error(&self) -> ChunkServerError {
+        let (run, bytes, present_bytes) = (self.run, self.bytes, self.present_bytes);
+        ChunkServerError::CopyLength { run, bytes, present_bytes }
+    }
+}
+
+impl Drop for CopyWriter {
+    fn drop(&mut self) {
+        if let Target::New { file, .. } = &mut self.target {
+            // Before the next one may come, which would have the same name.
+            *file = None;
+        }
+        self.shared.lock().receiving.remove(&self.run);
+    }
+}

@@ -1,0 +1,314 @@
+//! Runs of this node that want a copy on another one, and their files as a stream of pieces.
+//!
+//! A run that is only in memory is written first, as if room were needed: nothing of the budget is held while a copy
+//! travels, and what travels is the very file that a reader here would open.
+
+use crate::ChunkServer;
+use crate::block_scan::{read_block, take};
+use crate::error::ChunkServerError;
+use crate::run::{DiskRun, Place, Run};
+use diskfile::WindowReader;
+use ids::{ChunkId, IfileIndex, RunId};
+use ifile::field::check_crc;
+use ifile::run_file::FILE_HEADER_BYTES;
+use ifile::{BlockHeader, FormatError, Problem, RunFile};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bytes of a piece; a larger block is one of its own.
+const PIECE_BYTES: usize = 256 << 10;
+/// Read ahead of a piece.
+const READ_AHEAD_BYTES: usize = 2 * PIECE_BYTES;
+/// How often whoever waits looks whether the job was told to stop.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// A run that has no copy yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunToCopy {
+    pub run: RunId,
+    pub sorted_at: Instant,
+}
+
+/// Runs without a copy, oldest first. They are noted from the beginning: whether there will be copies is known later.
+#[derive(Default)]
+pub(crate) struct ToCopy {
+    begun: bool,
+    waiting: VecDeque<RunToCopy>,
+    /// Given out, and neither done nor given back.
+    under_way: BTreeSet<RunId>,
+}
+
+impl ToCopy {
+    /// A run was made.
+    pub fn add(&mut self, run: RunId) {
+        self.waiting.push_back(RunToCopy { run, sorted_at: Instant::now() });
+    }
+
+    /// Runs are gone, and with them the wish for copies.
+    pub fn forget(&mut self, runs: &[RunId]) {
+        self.waiting.retain(|each| !runs.contains(&each.run));
+        self.under_way.retain(|each| !runs.contains(each));
+    }
+
+    fn take(&mut self) -> Option<RunToCopy> {
+        if !self.begun {
+            return None;
+        }
+        let next = self.waiting.pop_front()?;
+        self.under_way.insert(next.run);
+        Some(next)
+    }
+
+    fn put_back(&mut self, again: RunToCopy) {
+        self.under_way.remove(&again.run);
+        if self.waiting.iter().all(|each| each.run != again.run) {
+            self.waiting.push_back(again);
+        }
+    }
+
+    fn count(&self) -> usize {
+        if self.begun { self.waiting.len() + self.under_way.len() } else { 0 }
+    }
+}
+
+impl ChunkServer {
+    /// From now on runs that are made here want copies, and so do those that are here already. Adopted ones have none:
+    /// they belong to another job. Calling it again changes nothing.
+    pub fn begin_copying(&self) {
+        self.shared.lock().to_copy.begun = true;
+        self.shared.to_copy.notify_all();
+    }
+
+    /// The oldest run without a copy; waits for one, at most so long. None also when the job is to stop.
+    pub fn next_to_copy(&self, wait: Duration) -> Option<RunToCopy> {
+        let shared = &self.shared;
+        let end = Instant::now() + wait;
+        let mut books = shared.lock();
+        loop {
+            if books.stopping || shared.is_cancelled() {
+                return None;
+            }
+            if let Some(next) = books.to_copy.take() {
+                return Some(next);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            let waited = shared.to_copy.wait_timeout(books, left.min(LOOK_AGAIN));
+            books = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The run wants a copy still, or again: it goes behind all others. One that was merged away is forgotten.
+    pub fn copy_again(&self, again: RunToCopy) {
+        let mut books = self.shared.lock();
+        if books.runs.contains_key(&again.run) {
+            books.to_copy.put_back(again);
+            drop(books);
+            self.shared.to_copy.notify_all();
+        }
+    }
+
+    /// The run has its copy.
+    pub fn copied(&self, run: RunId) {
+        self.shared.lock().to_copy.under_way.remove(&run);
+    }
+
+    /// Runs without a copy, those included whose copies are under way.
+    pub fn uncopied_count(&self) -> usize {
+        self.shared.lock().to_copy.count()
+    }
+
+    /// Opens a run for copying, byte for byte. One that is only in memory goes to disk.
+    pub fn copy_source(&self, run: RunId) -> Result<CopySource, ChunkServerError> {
+        let run = self.on_disk(run)?;
+        let id = run.id;
+        CopySource::open(run).map_err(|error| error.of_run(id))
+    }
+
+    /// The run, once it has a file. What it meets there is no damage of the run: that is still in memory.
+    fn on_disk(&self, id: RunId) -> Result<Arc<Run>, ChunkServerError> {
+        let shared = &self.shared;
+        let mut books = shared.lock();
+        loop {
+            let run = Arc::clone(books.run(id).ok_or(ChunkServerError::UnknownRun(id))?);
+            if !run.is_in_memory() {
+                return Ok(run);
+            }
+            if let Some(position) = books.memory_runs.iter().position(|each| *each == id) {
+                books.memory_runs.remove(position);
+                drop(books);
+                let evicted = shared.evict(&run);
+                books = shared.lock();
+                if evicted.is_err() && books.runs.contains_key(&id) {
+                    books.memory_runs.push_back(id);
+                }
+                shared.changed.notify_all();
+                evicted?;
+                continue;
+            }
+            // Somebody else took it to write it, and says so.
+            if books.stopping || books.failure.is_some() || shared.is_cancelled() {
+                return Err(ChunkServerError::Cancelled);
+            }
+            let waited = shared.changed.wait_timeout(books, LOOK_AGAIN);
+            books = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// Where in its file a copy stands.
+#[derive(Clone, Copy)]
+enum Next {
+    Header,
+    Block(usize),
+    /// In one of the parts behind the blocks.
+    Tail {
+        part: usize,
+    },
+    End,
+}
+
+/// A part behind the blocks: checked by a checksum that was read with it at the opening.
+#[derive(Clone, Copy)]
+struct TailPart {
+    what: &'static str,
+    end: u64,
+    crc32c: u32,
+}
+
+/// The file of a run, front to back. Everything is checked as it passes: a copy of a damaged run would be worse than
+/// none.
+pub struct CopySource {
+    run: Arc<Run>,
+    file: RunFile,
+    reader: WindowReader,
+    next: Next,
+    offset: u64,
+    tail: [TailPart; 3],
+    /// Over what has passed of the part of the tail that is passing.
+    crc32c: u32,
+}
+
+impl CopySource {
+    fn open(run: Arc<Run>) -> Result<Self, ChunkServerError> {
+        let disk = disk_of(&run);
+        let file = disk.read_index()?;
+        let footer = &file.footer;
+        let footer_offset = footer.sources_offset + footer.sources_bytes();
+        let tail = [
+            TailPart { what: "key index", end: footer.sources_offset, crc32c: footer.index_crc32c },
+            TailPart { what: "source table", end: footer_offset, crc32c: footer.sources_crc32c },
+            TailPart { what: "footer", end: file.file_bytes(), crc32c: crc32c::crc32c(&footer.encode()) },
+        ];
+        let stretch = 0..file.file_bytes();
+        let reader = WindowReader::new(disk.open()?, Arc::clone(&disk.reads), stretch, READ_AHEAD_BYTES);
+        Ok(Self { run, file, reader, next: Next::Header, offset: 0, tail, crc32c: 0 })
+    }
+
+    pub fn run(&self) -> RunId {
+        self.run.id
+    }
+
+    pub fn ifile(&self) -> IfileIndex {
+        self.run.ifile
+    }
+
+    /// The chunks that were sorted into it.
+    pub fn chunks(&self) -> Vec<ChunkId> {
+        self.run.chunks()
+    }
+
+    /// Of the whole file.
+    pub fn bytes(&self) -> u64 {
+        self.file.file_bytes()
+    }
+
+    /// The next bytes of the file, about 256 KiB or one larger block; None at its end.
+    pub fn next_piece(&mut self) -> Result<Option<Vec<u8>>, ChunkServerError> {
+        self.read_piece().map_err(|error| error.of_run(self.run.id))
+    }
+
+    fn read_piece(&mut self) -> Result<Option<Vec<u8>>, ChunkServerError> {
+        let mut piece = Vec::new();
+        while piece.len() < PIECE_BYTES {
+            match self.next {
+                Next::Header => self.read_header(&mut piece)?,
+                Next::Block(block) => {
+                    if !self.read_block(block, &mut piece)? {
+                        break;
+                    }
+                }
+                Next::Tail { part } => self.read_tail(part, &mut piece)?,
+                Next::End => break,
+            }
+        }
+        self.offset += piece.len() as u64;
+        Ok((!piece.is_empty()).then_some(piece))
+    }
+
+    fn read_header(&mut self, piece: &mut Vec<u8>) -> Result<(), ChunkServerError> {
+        let disk = disk_of(&self.run);
+        let header = take(disk, &mut self.reader, 0, FILE_HEADER_BYTES)?;
+        let expected = crc32c::crc32c(&self.file.identity.encode_header());
+        check_crc("file header", 0, header, expected).map_err(|source| disk.damaged(source))?;
+        piece.extend_from_slice(header);
+        self.next = Next::Block(0);
+        Ok(())
+    }
+
+    /// Adds a block; false where it has to wait for the next piece.
+    fn read_block(&mut self, block: usize, piece: &mut Vec<u8>) -> Result<bool, ChunkServerError> {
+        let Some(entry) = self.file.index.entries.get(block) else {
+            self.next = Next::Tail { part: 0 };
+            return Ok(true);
+        };
+        if !piece.is_empty() && piece.len() + entry.stored_bytes as usize > PIECE_BYTES {
+            return Ok(false);
+        }
+        let disk = disk_of(&self.run);
+        let (header, stored): (BlockHeader, usize) = read_block(disk, &mut self.reader, entry, piece)?;
+        let at_block = |error: FormatError| disk.damaged(error.shifted(entry.offset_bytes));
+        check_crc("block", 0, &piece[stored..], header.stored_crc32c).map_err(at_block)?;
+        if header.raw_bytes != entry.raw_bytes {
+            let (here, there) = (header.raw_bytes.into(), entry.raw_bytes.into());
+            let problem = Problem::Disagreement { what: "uncompressed size of a block", here, there };
+            return Err(at_block(FormatError::at(0, problem)));
+        }
+        self.next = Next::Block(block + 1);
+        Ok(true)
+    }
+
+    /// Adds as much of a part behind the blocks as fits.
+    fn read_tail(&mut self, part: usize, piece: &mut Vec<u8>) -> Result<(), ChunkServerError> {
+        let Some(TailPart { what, end, crc32c }) = self.tail.get(part).copied() else {
+            self.next = Next::End;
+            return Ok(());
+        };
+        let disk = disk_of(&self.run);
+        let offset = self.offset + piece.len() as u64;
+        let count = (end - offset).min((PIECE_BYTES - piece.len()) as u64);
+        let bytes = take(disk, &mut self.reader, offset, count as usize)?;
+        self.crc32c = crc32c::crc32c_append(self.crc32c, bytes);
+        piece.extend_from_slice(bytes);
+        if offset + count < end {
+            return Ok(());
+        }
+        let computed = std::mem::take(&mut self.crc32c);
+        if computed != crc32c {
+            let problem = Problem::Checksum { what, stored: crc32c, computed };
+            return Err(disk.damaged(FormatError::at(offset, problem)));
+        }
+        self.next = Next::Tail { part: part + 1 };
+        Ok(())
+    }
+}
+
+fn disk_of(run: &Run) -> &DiskRun {
+    match &run.place {
+        Place::Disk(disk) => disk,
+        Place::Memory(_) => unreachable!("a run is written before it is copied"),
+    }
+}
