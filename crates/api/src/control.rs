@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use utoipa::ToSchema;
 
 /// Version of these messages; server, nodes and clients must agree on it.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 /// Most attempts of a node that wait for a slot, or run and have waited.
 pub const PLACES_MAX: u32 = 256;
 /// Most bytes of a request body, and of an answer: a result that seals very many runs is the largest.
@@ -284,6 +284,8 @@ pub enum NodeOrder {
     StopAttempt { attempt: AttemptKey },
     /// The job is over: everything of it goes.
     Forget { job: JobId },
+    /// Sorted runs of the job get replicas on other nodes from now on.
+    Replicate { job: JobId },
     /// The node is being emptied: no new chunk may lie on it.
     Drain,
     /// Nobody needs the node any more: it says good-bye and ends.
@@ -321,6 +323,9 @@ pub struct JobBrief {
     pub spec: JobSpec,
     #[schema(value_type = String)]
     pub staging: PathBuf,
+    /// Its sorted runs get replicas on other nodes.
+    #[serde(default)]
+    pub replicates: bool,
 }
 
 /// A node as others see it.

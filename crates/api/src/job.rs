@@ -136,10 +136,40 @@ pub struct JobSpec {
     /// A slow attempt of a map or reduce task may get a second one beside it on another node.
     #[serde(default = "is_wanted", skip_serializing_if = "is_default")]
     pub speculation: bool,
+    /// In a cluster: whether sorted runs lie on a second node as well.
+    #[serde(default, skip_serializing_if = "Replication::is_default")]
+    pub replication: Replication,
     /// In a cluster: files of the client's machine that nodes fetch from the server; elsewhere in here they are named by
     /// their paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shipped: Vec<ShippedFile>,
+}
+
+/// Whether a second node has the intermediate data of a job as well, so that a node that is lost costs nothing that was there
+/// (ISS, section 4). On one machine there is no second node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Replication {
+    /// What is lost is made again.
+    None,
+    /// Each run goes to another node of the rack, or of another rack where there is none, while the job goes on.
+    Rack,
+    /// As `rack`, and no map task ends on a node, nor is anything sealed there, while a run of it waits for that. For comparison:
+    /// it costs what ISS avoids.
+    Sync,
+    /// As `rack`, from when what maps put out would take longer to make again than to send; the choice and its reason are kept.
+    #[default]
+    Auto,
+}
+
+impl Replication {
+    /// As users write it, in the order of help texts.
+    pub const WORDS: [(&'static str, Self); 4] =
+        [("none", Self::None), ("rack", Self::Rack), ("auto", Self::Auto), ("sync", Self::Sync)];
+
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How often lost data is made again unless the job says otherwise: far more often than machines fail during a job, and seldom
@@ -191,6 +221,7 @@ impl JobSpec {
             max_regenerations: MAX_REGENERATIONS,
             single: None,
             speculation: true,
+            replication: Replication::default(),
             shipped: Vec::new(),
         }
     }

@@ -13,7 +13,7 @@
 //! assert_eq!(file.input.unwrap().len(), 2);
 //! ```
 
-use crate::{Codec, is_object_url};
+use crate::{Codec, Replication, is_object_url};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -66,6 +66,7 @@ pub struct JobFile {
     pub max_regenerations: Option<u32>,
     pub no_sync: Option<bool>,
     pub speculation: Option<bool>,
+    pub replication: Option<Replication>,
     pub json: Option<bool>,
 }
 

@@ -42,8 +42,8 @@ pub use format::{
 };
 pub use function::Function;
 pub use job::{
-    Codec, FileLink, InputFile, InputFormat, JobSpec, MAX_REGENERATIONS, MapperInput, Partitioning, Segment,
-    Split, Streaming,
+    Codec, FileLink, InputFile, InputFormat, JobSpec, MAX_REGENERATIONS, MapperInput, Partitioning,
+    Replication, Segment, Split, Streaming,
 };
 pub use job_file::{JobFile, JobFileError, KeyOrder};
 pub use key_bytes::KeyBytes;

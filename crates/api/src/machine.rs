@@ -1,7 +1,7 @@
 //! What a node tells of its machine and of the programs that it runs. It rides along with polls; what is lost is told
 //! again, or not missed.
 
-use ids::{AttemptKey, NodeId};
+use ids::{AttemptKey, ChunkId, JobId, NodeId, RunId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -26,13 +26,37 @@ pub struct NodeReport {
     /// Of map and reduce tasks: at most one for each slot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub progress: Vec<AttemptProgress>,
+    /// Runs of this node that lie on another one as well by now. Told until a poll that carried them is answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replicated: Vec<ReplicatedRun>,
+}
+
+/// A run of a node that has a replica on another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplicatedRun {
+    pub job: JobId,
+    pub run: RunId,
+    /// What is in it.
+    pub chunks: Vec<ChunkId>,
+    pub to: NodeId,
+    /// That were sent.
+    pub bytes: u64,
+    /// Since it was sorted: so long it lay on one node only.
+    pub single_ns: u64,
+    /// Of which it was on its way.
+    pub sending_ns: u64,
 }
 
 impl NodeReport {
     /// Whether it tells nothing.
     pub fn is_empty(&self) -> bool {
-        let Self { samples, disks, said, progress } = self;
-        samples.is_empty() && disks.is_empty() && said.is_empty() && progress.is_empty()
+        let Self { samples, disks, said, progress, replicated } = self;
+        samples.is_empty()
+            && disks.is_empty()
+            && said.is_empty()
+            && progress.is_empty()
+            && replicated.is_empty()
     }
 }
 

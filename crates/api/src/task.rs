@@ -167,6 +167,29 @@ pub struct SealTask {
     /// The node whose chunks these are; it runs the task.
     #[serde(default)]
     pub node: NodeId,
+    /// Replicas there that stand for runs of nodes which are gone; they belong to its inventory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub standing: Vec<RunId>,
+}
+
+/// Where a run lies, where that is not only the node that made it. Tasks have them in order of the runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunPlace {
+    pub run: RunId,
+    /// To be read there.
+    pub node: NodeId,
+    /// It lies there as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replica: Option<NodeId>,
+}
+
+impl RunPlace {
+    /// The place of a run among those of a task.
+    pub fn of(run: RunId, places: &[Self]) -> Option<&Self> {
+        let index = places.binary_search_by_key(&run, |place| place.run).ok()?;
+        places.get(index)
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -295,6 +318,9 @@ pub struct MergeTask {
     /// are merged where they lie.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<NodeId>,
+    /// Of those of its runs that do not only lie with the node that made them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<RunPlace>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -317,6 +343,9 @@ pub struct ReduceTask {
     /// I-files to read: one under `hash`, all that have data under `range`.
     pub ifiles: Vec<IfileIndex>,
     pub runs: Vec<RunId>,
+    /// Of those of its runs that do not only lie with the node that made them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<RunPlace>,
     /// Keys >= this; None from the first.
     pub lower_key: Option<KeyBytes>,
     /// Keys < this; None to the last.

@@ -1,11 +1,11 @@
 //! Messages go through JSON and back unchanged, and refuse what they do not know.
 
 use api::task::{
-    AdoptResult, KeyWeight, MapAgain, MapResult, MapTask, Part, ReduceResult, ReduceTask, RunSummary,
-    SealResult, SealTask,
+    AdoptResult, KeyWeight, MapAgain, MapResult, MapTask, Part, ReduceResult, ReduceTask, RunPlace,
+    RunSummary, SealResult, SealTask,
 };
 use api::{Blame, DataSum, KeyBytes, Segment, SourceCommit, Split, Task, TaskFailure, TaskResult};
-use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, PlanVersion, RunId, TaskIndex};
+use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, NodeId, PlanVersion, RunId, TaskIndex};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -27,6 +27,7 @@ fn reduce_task() -> ReduceTask {
         part_index: 3,
         ifiles: vec![IfileIndex(0), IfileIndex(7)],
         runs: vec![RunId(9)],
+        places: vec![RunPlace { run: RunId(9), node: NodeId(1), replica: Some(NodeId(2)) }],
         lower_key: Some(binary_key()),
         upper_key: None,
         valid_attempts: vec![(TaskIndex(0), AttemptNumber(2))],

@@ -9,7 +9,7 @@ use crate::shuffle_bench::BenchCommand;
 use crate::submit::SubmitArgs;
 use crate::tera_jobs::TeraCommand;
 use crate::tokens::TokenCommand;
-use api::Codec;
+use api::{Codec, Replication};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use client::Blocking;
 use std::path::PathBuf;
@@ -334,10 +334,21 @@ pub struct RunArgs {
     /// [default: on]
     #[arg(long, value_name = "on|off", value_parser = on_or_off)]
     pub speculation: Option<bool>,
+    /// In a cluster: whether a second node gets the sorted data between map and reduce as well: none, rack (another
+    /// node of the rack, while the job goes on), auto (as rack, from when making it again would take longer than sending
+    /// it), or sync (the job waits for it; to compare with) [default: auto]
+    #[arg(long, value_name = "MODE", value_parser = replication_mode)]
+    pub replication: Option<Replication>,
     /// Print the report as JSON on standard output
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
     pub json: Option<bool>,
+}
+
+fn replication_mode(text: &str) -> Result<Replication, String> {
+    let known = Replication::WORDS.iter().find(|(word, _)| *word == text);
+    let words = || Replication::WORDS.map(|(word, _)| word).join(", ");
+    known.map(|(_, mode)| *mode).ok_or_else(|| format!("give one of {}", words()))
 }
 
 fn on_or_off(text: &str) -> Result<bool, &'static str> {

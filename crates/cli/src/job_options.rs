@@ -5,7 +5,7 @@ use crate::connect::Site;
 use crate::key_options::KeyOptions;
 use crate::record_formats::FormatOptions;
 use anyhow::Context;
-use api::{Codec, JobFile, KeyOrder};
+use api::{Codec, JobFile, KeyOrder, Replication};
 use std::path::{Path, PathBuf};
 
 /// The options of a run, not checked yet. Paths from a job file count from its directory, the others from
@@ -38,6 +38,7 @@ pub struct JobOptions {
     pub max_regenerations: Option<u32>,
     pub no_sync: bool,
     pub speculation: Option<bool>,
+    pub replication: Option<Replication>,
     pub json: bool,
     /// What a job of Hadoop Streaming has besides.
     pub streaming: Option<Box<::streaming::StreamingJob>>,
@@ -128,6 +129,7 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
         max_regenerations: args.max_regenerations.or(file.max_regenerations),
         no_sync: flag(args.no_sync, file.no_sync),
         speculation: args.speculation.or(file.speculation),
+        replication: args.replication.or(file.replication),
         json: flag(args.json, file.json),
         streaming: None,
         start_dir,

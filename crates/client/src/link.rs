@@ -4,7 +4,7 @@ use crate::poller::Poller;
 use crate::{Blocking, ClientError};
 use api::control::{AttemptEnd, JobBrief, NodeAddress, NodeInfo, NodeWelcome};
 use api::kept::{KeptAnnouncement, KeptDir};
-use api::machine::NodeReport;
+use api::machine::{NodeReport, ReplicatedRun};
 use api::{Boundaries, ContentHash, KeyBytes, Task};
 use ids::{AttemptKey, JobId, NodeId};
 use std::sync::mpsc as blocking;
@@ -36,6 +36,8 @@ pub enum Notice {
     TellKept,
     /// Kept directories of these names go.
     DropKept(Vec<String>),
+    /// Runs of the job get replicas on other nodes.
+    Replicate(JobId),
     /// No new chunk may lie here.
     Drain,
     /// Nobody needs this node any more: it says good-bye and ends.
@@ -121,6 +123,13 @@ impl NodeLink {
     pub fn report(&self, report: NodeReport) {
         // The channel is full for a moment, or closed for good.
         let _ = self.up.try_send(Up::Report(Box::new(report)));
+    }
+
+    /// Tells that a run has a replica. Not dropped: it waits for its place.
+    pub fn replicated(&self, run: ReplicatedRun) {
+        let report = NodeReport { replicated: vec![run], ..NodeReport::default() };
+        // Closed for good: nobody is told anything any more.
+        let _ = self.up.blocking_send(Up::Report(Box::new(report)));
     }
 
     /// The nodes that live, as the server told last.

@@ -10,7 +10,11 @@ pub(crate) struct PendingReport(NodeReport);
 impl PendingReport {
     /// True where the server must hear of it at once: samples can wait for the next poll.
     pub fn add(&mut self, later: NodeReport) -> bool {
-        let is_news = !later.disks.is_empty() || !later.said.is_empty() || !later.progress.is_empty();
+        let is_news = !later.disks.is_empty()
+            || !later.said.is_empty()
+            || !later.progress.is_empty()
+            || !later.replicated.is_empty();
+        self.0.replicated.extend(later.replicated);
         self.0.samples.extend(later.samples);
         self.drop_oldest();
         if !later.disks.is_empty() {

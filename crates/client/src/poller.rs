@@ -281,6 +281,7 @@ impl Poller {
                 NodeOrder::Keep { job } => self.tell(Notice::Keep(job)),
                 NodeOrder::TellKept => self.tell(Notice::TellKept),
                 NodeOrder::DropKept { names } => self.tell(Notice::DropKept(names)),
+                NodeOrder::Replicate { job } => self.tell(Notice::Replicate(job)),
                 NodeOrder::Drain => self.tell(Notice::Drain),
                 NodeOrder::Leave => self.tell(Notice::Leave),
             }

@@ -3,7 +3,9 @@
 use crate::proof::{Proof, prove};
 use crate::report::job_report;
 use crate::{JobResults, merge_tasks};
-use api::task::{CommitTask, KeyWeight, MapTask, Part, ReduceTask, RunSummary, SealResult, SealTask};
+use api::task::{
+    CommitTask, KeyWeight, MapTask, Part, ReduceTask, RunPlace, RunSummary, SealResult, SealTask,
+};
 use api::{JobSpec, KeyBytes, Partitioning, Task};
 use ids::{IfileIndex, NodeId, RunId};
 use keys::{PARTITIONS_MAX, ifile_of_partition, lower_bound_of_partition};
@@ -62,6 +64,11 @@ pub fn stages(spec: &JobSpec) -> Vec<&'static str> {
 
 /// The tasks of a stage, from the results of those before it. The reduce plan is remembered in `results`.
 pub fn expand(stage: &str, spec: &JobSpec, results: &mut JobResults) -> Result<Vec<Task>, ExpandError> {
+    let tasks = stage_tasks(stage, spec, results)?;
+    Ok(tasks.into_iter().map(|task| results.placed_now(task)).collect())
+}
+
+fn stage_tasks(stage: &str, spec: &JobSpec, results: &mut JobResults) -> Result<Vec<Task>, ExpandError> {
     match stage {
         "map" => Ok(map_tasks(spec, results)),
         "run" => Ok(spec.single.iter().cloned().map(Task::Run).collect()),
@@ -74,7 +81,9 @@ pub fn expand(stage: &str, spec: &JobSpec, results: &mut JobResults) -> Result<V
         }
         "merge" => {
             let seal = results.seal.as_ref().ok_or(ExpandError::NoResult { stage: "seal" })?;
-            let tasks = merge_tasks(&seal.runs, &spec.layout, spec.partitioning, &results.leaving);
+            let tasks = merge_tasks(&seal.runs, &spec.layout, spec.partitioning, &results.leaving, |run| {
+                results.replicas.home(run)
+            });
             Ok(tasks.into_iter().map(Task::Merge).collect())
         }
         "reduce" => {
@@ -94,10 +103,13 @@ pub fn expand(stage: &str, spec: &JobSpec, results: &mut JobResults) -> Result<V
 /// One for each node that holds what a winner appended. Nothing else will be read.
 fn seal_tasks(results: &mut JobResults) -> Vec<Task> {
     let commits = results.maps.values().flat_map(|(_, map)| &map.commits);
-    let nodes: BTreeSet<NodeId> = commits.map(|commit| commit.chunk.node()).collect();
+    let replicas = &results.replicas;
+    let nodes: BTreeSet<NodeId> = commits.map(|commit| replicas.chunk_home(commit.chunk)).collect();
+    let seal = |node| Task::Seal(SealTask { node, standing: replicas.standing_on(node) });
+    let tasks = nodes.into_iter().map(seal).collect();
     // The results of the tasks are added up.
     results.seal = Some(SealResult::default());
-    nodes.into_iter().map(|node| Task::Seal(SealTask { node })).collect()
+    tasks
 }
 
 /// Where a task must or should run.
@@ -111,13 +123,18 @@ pub enum Place {
 /// The place of a task: chunks are sealed and runs opened and merged where they are, unless they move; a reduce task whose runs all lie on one
 /// node reads them best there.
 pub fn place(task: &Task) -> Place {
-    let nodes = |runs: &[ids::RunId]| -> BTreeSet<NodeId> { runs.iter().map(|run| run.node()).collect() };
+    let nodes = |runs: &[RunId], places: &[RunPlace]| -> BTreeSet<NodeId> {
+        let home = |run: &RunId| RunPlace::of(*run, places).map_or(run.node(), |place| place.node);
+        runs.iter().map(home).collect()
+    };
     match task {
         Task::Seal(seal) => Place::On(seal.node),
         Task::Adopt(adopt) => Place::On(adopt.node),
         Task::Merge(merge) if !merge.to.is_empty() => Place::Near(merge.to.clone()),
-        Task::Merge(merge) => nodes(&merge.runs).first().map_or(Place::Anywhere, |node| Place::On(*node)),
-        Task::Reduce(reduce) => match nodes(&reduce.runs) {
+        Task::Merge(merge) => {
+            nodes(&merge.runs, &merge.places).first().map_or(Place::Anywhere, |node| Place::On(*node))
+        }
+        Task::Reduce(reduce) => match nodes(&reduce.runs, &reduce.places) {
             nodes if nodes.len() == 1 => Place::Near(nodes.into_iter().collect()),
             _ => Place::Anywhere,
         },
@@ -173,6 +190,7 @@ fn reduce_tasks(spec: &JobSpec, results: &JobResults) -> Vec<ReduceTask> {
         part_index: index as u32,
         ifiles: range.ifiles,
         runs: range.runs,
+        places: Vec::new(),
         lower_key: range.lower_key.map(KeyBytes),
         upper_key: range.upper_key.map(KeyBytes),
         valid_attempts: valid_attempts.clone(),
@@ -217,6 +235,7 @@ fn partition_tasks(count: u32, ifile_count: u32, results: &JobResults) -> Vec<Re
             part_index: partition,
             ifiles: vec![ifile],
             runs: runs.iter().map(|run| run.run).collect(),
+            places: Vec::new(),
             lower_key: bound(partition),
             upper_key: bound(partition + 1),
             valid_attempts: valid_attempts.clone(),
@@ -288,7 +307,7 @@ mod tests {
         assert!(matches!(&maps[..], [Task::Map(first), Task::Map(_)] if first.part_index.is_none()));
         let sealed = results.seal.take();
         let seals = expand("seal", &spec, &mut results).unwrap();
-        assert_eq!(seals, [Task::Seal(SealTask { node: NodeId(0) })]);
+        assert_eq!(seals, [Task::Seal(SealTask { node: NodeId(0), standing: Vec::new() })]);
         assert_eq!(place(&seals[0]), Place::On(NodeId(0)));
         results.seal = sealed;
         assert_eq!(expand("merge", &spec, &mut results).unwrap(), []);

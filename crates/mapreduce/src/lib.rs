@@ -22,6 +22,7 @@ mod losses;
 mod passes;
 mod proof;
 mod repair;
+mod replicas;
 mod report;
 mod results;
 #[cfg(test)]
@@ -33,4 +34,5 @@ pub use losses::{Gone, Verdict};
 pub use passes::merge_tasks;
 pub use proof::{Finding, IfileProof, Proof, prove};
 pub use repair::Repair;
+pub use replicas::{FallenBack, Replica, Replicas};
 pub use results::{AttemptTime, JobResults};

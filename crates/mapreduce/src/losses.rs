@@ -5,7 +5,7 @@
 //! stands in for the earlier one in those I-files, what the earlier one put into the others stands, and so does every reduce task
 //! that has ended. Where it is not, the task gives other data each time it runs: it runs in full, and all reduce tasks with it.
 
-use crate::JobResults;
+use crate::{JobResults, Replicas};
 use api::DataSum;
 use api::task::{MapAgain, MapResult, RunSummary, SealResult};
 use ids::{AttemptNumber, ChunkId, IfileIndex, NodeId, RunId, TaskIndex};
@@ -33,17 +33,17 @@ impl Gone {
         Self { chunks: chunks.iter().copied().collect(), ..Self::default() }
     }
 
-    /// Whether a run is gone, as far as its number tells.
-    pub fn takes(&self, run: RunId) -> bool {
-        Some(run.node()) == self.node || self.runs.contains(&run)
+    /// Whether a run is gone, as far as its number and its place tell.
+    pub fn takes(&self, run: RunId, replicas: &Replicas) -> bool {
+        Some(replicas.home(run)) == self.node || self.runs.contains(&run)
     }
 
-    fn takes_run(&self, run: &RunSummary) -> bool {
-        self.takes(run.run) || run.chunks.iter().any(|chunk| self.chunks.contains(chunk))
+    fn takes_run(&self, run: &RunSummary, replicas: &Replicas) -> bool {
+        self.takes(run.run, replicas) || run.chunks.iter().any(|chunk| self.chunks.contains(chunk))
     }
 
-    fn takes_chunk(&self, chunk: ChunkId) -> bool {
-        Some(chunk.node()) == self.node || self.chunks.contains(&chunk)
+    fn takes_chunk(&self, chunk: ChunkId, replicas: &Replicas) -> bool {
+        Some(replicas.chunk_home(chunk)) == self.node || self.chunks.contains(&chunk)
     }
 }
 
@@ -69,11 +69,12 @@ impl JobResults {
     pub fn needs_any(&self, gone: &Gone, sealed: bool) -> bool {
         match sealed {
             true => {
-                let mut there = self.surviving_runs().into_iter().filter(|run| gone.takes_run(run));
+                let is_there = |run: &&RunSummary| gone.takes_run(run, &self.replicas);
+                let mut there = self.surviving_runs().into_iter().filter(is_there);
                 there.any(|run| self.is_read(run.ifile))
                     || self.all_chunks().any(|chunk| gone.chunks.contains(&chunk))
             }
-            false => self.all_chunks().any(|chunk| gone.takes_chunk(chunk)),
+            false => self.all_chunks().any(|chunk| gone.takes_chunk(chunk, &self.replicas)),
         }
     }
 
@@ -94,33 +95,49 @@ impl JobResults {
 
     /// Data is gone: the map tasks that must run again, for as much as is lost. That is what was in the runs that are gone,
     /// or before there are runs in the chunks, and what was appended on nodes that left before. Reduce tasks that have ended stand,
-    /// and so do the ranges of the plan. None, and nothing forgotten, where nobody needs it.
+    /// and so do the ranges of the plan. None, and nothing forgotten, where nobody needs it, unless what is there is to be told
+    /// anew all the same (`seals_again`): then there may be no such tasks.
+    ///
+    /// Replicas have taken the place of what they can before ([`Self::fall_back`]).
     pub fn lose(
         &mut self,
         gone: &Gone,
         sealed: bool,
         has_left: impl Fn(NodeId) -> bool,
+        seals_again: bool,
     ) -> Option<Vec<TaskIndex>> {
-        if !self.needs_any(gone, sealed) {
+        if !self.needs_any(gone, sealed) && !seals_again {
             return None;
         }
         self.regenerations += 1;
+        let replicas = std::mem::take(&mut self.replicas);
         let in_lost_runs: BTreeSet<ChunkId> = match sealed {
             true => {
-                let lost = self.surviving_runs().into_iter().filter(|run| gone.takes_run(run));
+                let is_gone = |run: &&RunSummary| gone.takes_run(run, &replicas);
+                let lost = self.surviving_runs().into_iter().filter(is_gone);
                 lost.flat_map(|run| run.chunks.iter().copied()).collect()
             }
             false => BTreeSet::new(),
         };
         let is_lost = |chunk: ChunkId| {
             gone.chunks.contains(&chunk)
-                || (!sealed && gone.takes_chunk(chunk))
+                || (!sealed && gone.takes_chunk(chunk, &replicas))
                 || in_lost_runs.contains(&chunk)
-                || has_left(chunk.node())
+                || has_left(replicas.chunk_home(chunk))
         };
         let mut victims = self.lose_standing(&is_lost);
         victims.extend(self.lose_commits(&is_lost));
         victims.sort_unstable();
+        if victims.is_empty() {
+            self.regenerations -= 1;
+        }
+        let of_lost_data: BTreeSet<RunId> = replicas
+            .iter()
+            .filter(|(_, replica)| replica.chunks.iter().any(|chunk| is_lost(*chunk)))
+            .map(|(run, _)| run)
+            .collect();
+        self.replicas = replicas;
+        self.replicas.forget(|run, _| of_lost_data.contains(&run));
         self.seal = None;
         self.merges.clear();
         if !self.plan.is_empty() {
@@ -165,11 +182,18 @@ impl JobResults {
     }
 
     /// Leaves out of an inventory what nobody committed anything to that counts: attempts that lost, and data that was lost and
-    /// made again elsewhere. What is damaged must not be read for nothing.
+    /// made again elsewhere. What is damaged must not be read for nothing. What another node told of stays as it said: it has a
+    /// replica of a run that is damaged.
     pub fn retain_committed(&self, seal: &mut SealResult) {
         let committed: BTreeSet<ChunkId> = self.all_chunks().collect();
-        seal.chunks.retain(|chunk| committed.contains(&chunk.chunk));
-        seal.runs.retain(|run| run.chunks.iter().any(|chunk| committed.contains(chunk)));
+        let told = self.seal.as_ref();
+        let chunks: BTreeSet<ChunkId> =
+            told.into_iter().flat_map(|told| told.chunks.iter().map(|chunk| chunk.chunk)).collect();
+        let runs: BTreeSet<RunId> =
+            told.into_iter().flat_map(|told| told.runs.iter().map(|run| run.run)).collect();
+        seal.chunks.retain(|chunk| committed.contains(&chunk.chunk) && !chunks.contains(&chunk.chunk));
+        let is_new = |run: &RunSummary| !runs.contains(&run.run);
+        seal.runs.retain(|run| is_new(run) && run.chunks.iter().any(|chunk| committed.contains(chunk)));
     }
 
     /// A map task gave other data than before: nothing stands of it, nor of what was made of it.
@@ -268,10 +292,10 @@ mod tests {
         results.record(attempt, TaskResult::Seal(seal));
         assert_eq!(results.surviving_runs().len(), 6);
         let nobody = |_| false;
-        assert_eq!(results.lose(&Gone::node(NodeId(3)), false, nobody), None);
+        assert_eq!(results.lose(&Gone::node(NodeId(3)), false, nobody, false), None);
         assert!(results.seal.is_some());
         assert_eq!(
-            results.lose(&Gone::node(NodeId(1)), false, nobody),
+            results.lose(&Gone::node(NodeId(1)), false, nobody, false),
             Some(vec![TaskIndex(0), TaskIndex(2)])
         );
         assert!(results.seal.is_none() && results.maps.len() == 1);
@@ -301,9 +325,9 @@ mod tests {
         assert!(!results.needs(NodeId(1), true) && results.needs(NodeId(3), true));
         assert!(results.needs(NodeId(1), false) && !results.needs(NodeId(3), false));
         // The node that was emptied goes, and takes nothing with it.
-        assert_eq!(results.lose(&Gone::node(NodeId(1)), true, |_| false), None);
+        assert_eq!(results.lose(&Gone::node(NodeId(1)), true, |_| false, false), None);
         let left = |node| node == NodeId(1);
-        assert_eq!(results.lose(&Gone::node(NodeId(3)), true, left), Some(vec![TaskIndex(0)]));
+        assert_eq!(results.lose(&Gone::node(NodeId(3)), true, left, false), Some(vec![TaskIndex(0)]));
         assert!(results.merges.is_empty() && results.maps.contains_key(&TaskIndex(1)));
     }
 
@@ -344,7 +368,7 @@ mod tests {
     fn the_same_data_stands_in_for_what_was_lost() {
         let mut results = reducing();
         let before = results.plan.clone();
-        assert_eq!(results.lose(&Gone::node(NodeId(1)), true, |_| false), Some(vec![TaskIndex(0)]));
+        assert_eq!(results.lose(&Gone::node(NodeId(1)), true, |_| false, false), Some(vec![TaskIndex(0)]));
         let again = results.again[&TaskIndex(0)].clone();
         assert_eq!(again.ifiles, [IfileIndex(0)]);
         assert_eq!(again.standing, [(AttemptNumber(0), on(2, 1, 1))]);
@@ -379,31 +403,31 @@ mod tests {
         assert_eq!(results.reduces[&TaskIndex(1)], standing[&TaskIndex(1)]);
         assert!(prove(&results, IFILES).agrees(), "{:?}", prove(&results, IFILES).findings);
         // Nobody reads any more what all have read.
-        assert_eq!(results.lose(&Gone::node(NodeId(2)), true, |_| false), None);
+        assert_eq!(results.lose(&Gone::node(NodeId(2)), true, |_| false, false), None);
         results.keeps_runs = true;
         let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
-        assert_eq!(results.lose(&Gone::node(NodeId(2)), true, |_| false), both);
+        assert_eq!(results.lose(&Gone::node(NodeId(2)), true, |_| false, false), both);
     }
 
     #[test]
     fn more_is_lost_while_what_was_lost_is_made_again() {
         let mut results = reducing();
-        results.lose(&Gone::node(NodeId(1)), true, |_| false).unwrap();
+        results.lose(&Gone::node(NodeId(1)), true, |_| false, false).unwrap();
         // Now what stood of the first, and all of the second.
         let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
-        assert_eq!(results.lose(&Gone::node(NodeId(2)), false, |_| false), both);
+        assert_eq!(results.lose(&Gone::node(NodeId(2)), false, |_| false, false), both);
         for again in results.again.values() {
             assert_eq!((again.ifiles.len(), again.standing.len(), again.expected.len()), (2, 0, 2));
         }
         let late = stand_in(&[on(3, 0, 0)], &[(1, 4)]);
         assert_eq!(results.verdict(TaskIndex(0), &late), Verdict::Stale);
-        assert_eq!(results.lose(&Gone::node(NodeId(3)), false, |_| false), None);
+        assert_eq!(results.lose(&Gone::node(NodeId(3)), false, |_| false, false), None);
     }
 
     #[test]
     fn other_data_ends_what_stood() {
         let mut results = reducing();
-        results.lose(&Gone::node(NodeId(1)), true, |_| false).unwrap();
+        results.lose(&Gone::node(NodeId(1)), true, |_| false, false).unwrap();
         results.run_in_full(TaskIndex(0));
         assert!(results.again.is_empty() && results.planned_before.is_empty() && results.reduces.is_empty());
         let other = stand_in(&[on(2, 2, 0), on(2, 3, 1)], &[]);

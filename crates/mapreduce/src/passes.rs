@@ -3,7 +3,7 @@
 
 use api::task::{MergeTask, RunSummary};
 use api::{Layout, Partitioning};
-use ids::{IfileIndex, NodeId};
+use ids::{IfileIndex, NodeId, RunId};
 use std::collections::BTreeMap;
 
 /// A merge holds the current block of a run and the next one.
@@ -18,17 +18,18 @@ const FAN_IN_MIN: usize = 2;
 /// reduce merges run one at a time. Under range partitioning a task reads all I-files, so each gets its part
 /// of the share.
 ///
-/// All runs on a node of `leaving` are merged, by one of the nodes that stand beside it: so they move there.
+/// `home` says on which node a run lies. All runs on a node of `leaving` are merged, by one of the nodes that stand beside it: so they move there.
 pub fn merge_tasks(
     runs: &[RunSummary],
     layout: &Layout,
     partitioning: Partitioning,
     leaving: &BTreeMap<NodeId, Vec<NodeId>>,
+    home: impl Fn(RunId) -> NodeId,
 ) -> Vec<MergeTask> {
     // A run is merged where it lies; a reduce task opens the runs of all nodes.
     let mut by_place: BTreeMap<(IfileIndex, NodeId), Vec<&RunSummary>> = BTreeMap::new();
     for run in runs {
-        by_place.entry((run.ifile, run.run.node())).or_default().push(run);
+        by_place.entry((run.ifile, home(run.run))).or_default().push(run);
     }
     let mut nodes: BTreeMap<IfileIndex, u64> = BTreeMap::new();
     for (ifile, _) in by_place.keys() {
@@ -72,7 +73,7 @@ fn moves_of_ifile(ifile: IfileIndex, runs: &[&RunSummary], layout: &Layout, to: 
                 needed += need;
             }
             _ => {
-                tasks.push(MergeTask { ifile, runs: vec![run.run], to: to.to_vec() });
+                tasks.push(MergeTask { ifile, runs: vec![run.run], to: to.to_vec(), places: Vec::new() });
                 needed = need;
             }
         }
@@ -109,7 +110,7 @@ fn merges_of_ifile(
         }
         let (group, others) = rest.split_at(count);
         let runs = group.iter().map(|run| run.run).collect();
-        tasks.push(MergeTask { ifile, runs, to: Vec::new() });
+        tasks.push(MergeTask { ifile, runs, to: Vec::new(), places: Vec::new() });
         needed = needed - group_needed + group_need_max;
         left = left - count + 1;
         rest = others;
@@ -131,7 +132,7 @@ mod tests {
         let mut layout = layout();
         layout.sort_share_bytes = 1 << 20;
         layout.block_bytes = 1 << 16;
-        merge_tasks(runs, &layout, partitioning, &BTreeMap::new())
+        merge_tasks(runs, &layout, partitioning, &BTreeMap::new(), RunId::node)
             .iter()
             .map(|task| task.runs.len())
             .collect()
@@ -164,7 +165,7 @@ mod tests {
         layout.sort_share_bytes = 1 << 20;
         let mut all = runs(9, 1, 1 << 16);
         all.reverse();
-        let tasks = merge_tasks(&all, &layout, Partitioning::Hash, &BTreeMap::new());
+        let tasks = merge_tasks(&all, &layout, Partitioning::Hash, &BTreeMap::new(), RunId::node);
         assert_eq!(tasks[0].runs, [ids::RunId(0), ids::RunId(1)]);
     }
 
@@ -190,7 +191,7 @@ mod tests {
         all.extend([on(1, 20, 1), on(2, 0, 0), on(3, 0, 1)]);
         let to = vec![NodeId(2), NodeId(3)];
         let leaving = BTreeMap::from([(NodeId(1), to.clone()), (NodeId(3), Vec::new())]);
-        let tasks = merge_tasks(&all, &layout, Partitioning::Hash, &leaving);
+        let tasks = merge_tasks(&all, &layout, Partitioning::Hash, &leaving, RunId::node);
         let counts: Vec<(u32, usize)> = tasks.iter().map(|task| (task.ifile.0, task.runs.len())).collect();
         // Eight fit the share. What has nowhere to go stays.
         assert_eq!(counts, [(0, 8), (0, 2), (1, 1)]);

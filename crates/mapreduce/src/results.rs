@@ -1,5 +1,6 @@
 //! What the stages of a job gave so far.
 
+use crate::Replicas;
 use api::task::{
     AdoptTask, MapAgain, MapResult, MergeResult, ReduceResult, ReduceTask, RunSummary, SealResult,
 };
@@ -39,6 +40,8 @@ pub struct JobResults {
     pub attempts: Vec<AttemptTime>,
     /// Nodes that leave, with those that take over their runs. For the next merges; the server knows it.
     pub leaving: BTreeMap<NodeId, Vec<NodeId>>,
+    /// Runs that lie on a second node.
+    pub replicas: Replicas,
 }
 
 /// When an attempt ran, for the report.

@@ -182,7 +182,7 @@ pub enum Change {
         attempt: AttemptKey,
         reason: String,
     },
-    /// Where copies of runs are and how they stand; replaces what was known of the same (run, node).
+    /// Runs that lie on a second node, and how they stand there now; of a known (run, node) only that changes.
     Replicas {
         job: JobId,
         replicas: Vec<ReplicaRow>,

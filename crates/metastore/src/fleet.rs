@@ -5,7 +5,7 @@ use crate::apply::ApplyError;
 use crate::change::Change;
 use crate::database::{Row, Rows, Session};
 use crate::{Metastore, StoreError};
-use ids::{AttemptKey, DiskIndex, JobId, NodeId, RunId};
+use ids::{AttemptKey, ChunkId, DiskIndex, JobId, NodeId, RunId};
 use std::path::PathBuf;
 
 /// A machine that runs tasks, as it registered last.
@@ -80,19 +80,27 @@ pub struct SampleRow {
     pub appended_bytes: u64,
 }
 
-/// A copy of a run on another node than its first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A run on another node than the one that made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaRow {
     pub run: RunId,
     pub node: NodeId,
-    pub disk: DiskIndex,
     pub state: ReplicaState,
+    /// What is in the run.
+    pub chunks: Vec<ChunkId>,
+    /// Of the file.
+    pub bytes: u64,
+    /// Since it was sorted, until it lay on two nodes.
+    pub single_ns: u64,
+    /// Of which it was on its way.
+    pub sending_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicaState {
-    Copying,
     Complete,
+    /// It is read in place of a run that is gone.
+    Standing,
     Lost,
 }
 
@@ -115,7 +123,7 @@ macro_rules! words {
 
 words!(NodeState: Up = "up", Draining = "draining", Drained = "drained", Dead = "dead", Left = "left");
 words!(DiskState: Usable = "usable", Full = "full", ReadOnly = "read-only", Failed = "failed");
-words!(ReplicaState: Copying = "copying", Complete = "complete", Lost = "lost");
+words!(ReplicaState: Complete = "complete", Standing = "standing", Lost = "lost");
 
 impl Metastore {
     /// Takes the number of a node that was never seen before. Numbers count from 1: 0 is the embedded node.
@@ -197,7 +205,7 @@ impl Metastore {
         self.rows(statement, [node.0.into(), count_max.into()]).await?.iter().map(sample_row).collect()
     }
 
-    /// The copies of the runs of a job.
+    /// The runs of a job that lie on a second node.
     pub async fn replicas(&self, job: JobId) -> Result<Vec<ReplicaRow>, StoreError> {
         let rows =
             self.rows("SELECT * FROM replicas WHERE job = $1 ORDER BY run, node", [job.0.into()]).await?;
@@ -208,8 +216,11 @@ impl Metastore {
         Ok(ReplicaRow {
             run: RunId(self.number(row, "run")?),
             node: NodeId(self.number(row, "node")?),
-            disk: DiskIndex(self.number(row, "disk")?),
             state: self.word(row, "state", ReplicaState::parse)?,
+            chunks: self.json(row, "chunks")?,
+            bytes: self.number(row, "bytes")?,
+            single_ns: self.number(row, "single_ns")?,
+            sending_ns: self.number(row, "sending_ns")?,
         })
     }
 

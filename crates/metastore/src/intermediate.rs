@@ -18,7 +18,8 @@ pub(crate) struct Data {
     runs: Rows,
     run_chunks: Rows,
     runs_replaced: Rows,
-    replicas: BTreeMap<(JobId, RunId, NodeId), ReplicaRow>,
+    /// With the text of their chunks.
+    replicas: BTreeMap<(JobId, RunId, NodeId), (ReplicaRow, String)>,
     boundaries: Rows,
     plans: Rows,
     plan_tasks: Rows,
@@ -36,7 +37,13 @@ impl Data {
             Change::Chunks { job, chunks } => self.chunks(*job, chunks),
             Change::Runs { job, runs, replaced } => self.runs(*job, runs, replaced),
             Change::Replicas { job, replicas } => {
-                self.replicas.extend(replicas.iter().map(|row| ((*job, row.run, row.node), *row)));
+                for row in replicas {
+                    let chunks = json(&row.chunks)?;
+                    let known = self.replicas.entry((*job, row.run, row.node));
+                    known
+                        .and_modify(|(known, _)| known.state = row.state)
+                        .or_insert_with(|| (row.clone(), chunks));
+                }
             }
             Change::Boundaries { job, boundaries, now_ns } => self.boundaries.push([
                 job.0.into(),
@@ -216,10 +223,15 @@ impl Data {
         let after = "ON CONFLICT (job, stage, task) DO UPDATE SET attempt = excluded.attempt, result = excluded.result";
         db.insert("results", "job, stage, task, attempt, result", after, results.collect()).await?;
         db.insert("placements", "job, stage, task, attempt, reason", "", of.placements).await?;
-        let replicas = of.replicas.into_iter().map(|((job, run, node), row)| {
-            [job.0.into(), run.0.into(), node.0.into(), row.disk.0.into(), row.state.word().into()]
+        let replicas = of.replicas.into_iter().map(|((job, run, node), (row, chunks))| {
+            let (job, run, node) = (job.0.into(), run.0.into(), node.0.into());
+            let (bytes, single_ns, sending_ns) =
+                (row.bytes.into(), row.single_ns.into(), row.sending_ns.into());
+            [job, run, node, row.state.word().into(), chunks.into(), bytes, single_ns, sending_ns]
         });
-        let after = "ON CONFLICT (job, run, node) DO UPDATE SET disk = excluded.disk, state = excluded.state";
-        db.insert("replicas", "job, run, node, disk, state", after, replicas.collect()).await
+        let columns = "job, run, node, state, chunks, bytes, single_ns, sending_ns";
+        // What becomes of one later; the rest does not change.
+        let after = "ON CONFLICT (job, run, node) DO UPDATE SET state = excluded.state";
+        db.insert("replicas", columns, after, replicas.collect()).await
     }
 }

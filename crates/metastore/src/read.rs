@@ -15,6 +15,9 @@ use std::path::PathBuf;
 
 /// The kind of the events that tell which attempts were slow, why, and what was done about it.
 pub const SPECULATION_NOTE: &str = "speculation";
+/// That sorted runs of a job get replicas, or none, and why; and that replicas were read in place of runs.
+pub const REPLICATION_NOTE: &str = "replication";
+pub const FELL_BACK_NOTE: &str = "replicas stand in";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskRow {
@@ -105,7 +108,12 @@ impl Metastore {
 
     /// What was lost of a job's data and what was done about it, as sentences: the first so many.
     pub async fn losses(&self, job: JobId, count_max: u32) -> Result<Vec<String>, StoreError> {
-        self.sentences(job, &[DATA_LOST_NOTE, STAND_IN_REFUSED_NOTE, READ_AGAIN_NOTE], count_max).await
+        self.sentences(
+            job,
+            &[DATA_LOST_NOTE, STAND_IN_REFUSED_NOTE, READ_AGAIN_NOTE, REPLICATION_NOTE, FELL_BACK_NOTE],
+            count_max,
+        )
+        .await
     }
 
     /// Which attempts of a job were slow, why, and what was done about it, as sentences: the first so many.
@@ -113,17 +121,19 @@ impl Metastore {
         self.sentences(job, &[SPECULATION_NOTE], count_max).await
     }
 
-    /// The events of up to three kinds.
+    /// The events of up to five kinds.
     async fn sentences(
         &self,
         job: JobId,
         kinds: &[&'static str],
         count_max: u32,
     ) -> Result<Vec<String>, StoreError> {
-        let statement = "SELECT detail FROM events WHERE job = $1 AND kind IN ($2, $3, $4) AND detail IS NOT NULL \
-                         ORDER BY event LIMIT $5";
-        let [first, second, third] = std::array::from_fn(|index| kinds[index.min(kinds.len() - 1)].into());
-        let rows = self.rows(statement, [job.0.into(), first, second, third, count_max.into()]).await?;
+        let statement = "SELECT detail FROM events WHERE job = $1 AND kind IN ($2, $3, $4, $5, $6) AND detail IS NOT NULL \
+                         ORDER BY event LIMIT $7";
+        let [first, second, third, fourth, fifth] =
+            std::array::from_fn(|index| kinds[index.min(kinds.len() - 1)].into());
+        let values = [job.0.into(), first, second, third, fourth, fifth, count_max.into()];
+        let rows = self.rows(statement, values).await?;
         rows.iter().map(|row| self.get(row, "detail")).collect()
     }
 

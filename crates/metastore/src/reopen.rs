@@ -23,9 +23,8 @@ const REOPEN: &[&str] = &[
      WHERE job = $1 AND stage > $2",
     "UPDATE stages SET state = 'running', ended_ns = NULL WHERE job = $1 AND stage = $2",
 ];
-/// The next seal tells them all.
+/// The next seal tells them all. Replicas are told once, and stay.
 const STRIKE_INVENTORY: &[&str] = &[
-    "DELETE FROM replicas WHERE job = $1",
     "DELETE FROM run_chunks WHERE job = $1",
     "DELETE FROM runs WHERE job = $1",
     "DELETE FROM chunks WHERE job = $1",

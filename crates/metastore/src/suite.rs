@@ -255,6 +255,7 @@ fn reduce_task() -> ReduceTask {
         part_index: 0,
         ifiles: vec![IfileIndex(1)],
         runs: vec![RunId(6)],
+        places: Vec::new(),
         lower_key: None,
         upper_key: Some(KeyBytes(b"m".to_vec())),
         valid_attempts: vec![(TaskIndex(0), AttemptNumber(0))],
@@ -552,7 +553,8 @@ pub(crate) async fn people_come_by_their_tokens(store: &Metastore) {
 }
 
 fn replica(state: ReplicaState) -> ReplicaRow {
-    ReplicaRow { run: RunId(5), node: NodeId(2), disk: DiskIndex(0), state }
+    let chunks = vec![ChunkId(2), ChunkId(3)];
+    ReplicaRow { run: RunId(5), node: NodeId(2), state, chunks, bytes: 77, single_ns: 9, sending_ns: 4 }
 }
 
 fn map_commits() -> Vec<SourceCommit> {
@@ -613,8 +615,8 @@ fn half_run(job: JobId) -> Vec<Change> {
         started(attempt(job, 1, 1, 0)),
         Change::Chunks { job, chunks: vec![chunk()] },
         Change::Runs { job, runs: vec![run(5)], replaced: Vec::new() },
-        Change::Replicas { job, replicas: vec![replica(ReplicaState::Copying)] },
         Change::Replicas { job, replicas: vec![replica(ReplicaState::Complete)] },
+        Change::Replicas { job, replicas: vec![replica(ReplicaState::Standing)] },
     ]);
     changes.extend(won(attempt(job, 1, 0, 0), seal_result()));
     changes
@@ -669,9 +671,12 @@ pub(crate) async fn a_half_run_job_comes_back(store: &Metastore) {
     assert_eq!(back.boundaries, Some(first_boundaries()));
     assert_eq!(back.commits, BTreeMap::from([(TaskIndex(0), own_commits())]));
     assert_eq!((back.chunks.len(), back.runs.len()), (1, 1));
-    let complete = replica(ReplicaState::Complete);
-    assert_eq!((&back.run_chunks[..], &back.replicas[..]), (&[(RunId(5), ChunkId(2))][..], &[complete][..]));
-    assert_eq!(store.replicas(job).await.unwrap(), [complete]);
+    let standing = replica(ReplicaState::Standing);
+    assert_eq!(
+        (&back.run_chunks[..], &back.replicas[..]),
+        (&[(RunId(5), ChunkId(2))][..], &[standing.clone()][..])
+    );
+    assert_eq!(store.replicas(job).await.unwrap(), [standing]);
     let placed = store.placements(job).await.unwrap();
     assert_eq!(placed, [(attempt(job, 0, 0, 0), "{\"rack\":\"r1\"}".to_string())]);
 }

@@ -15,6 +15,8 @@ pub enum Notice {
     Forget(JobId),
     /// The job is over, and its runs on disk stay.
     Keep(JobId),
+    /// Runs of the job get replicas on other nodes.
+    Replicate(JobId),
     /// No new chunk may lie here.
     Drain,
     /// Every job goes: the server does not know this node any more.

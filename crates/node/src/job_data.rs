@@ -8,7 +8,7 @@ use ifile::KeyShape;
 use reducer::PartPlace;
 use server::JobRun;
 use std::ops::Deref;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Buffers of one attempt besides the merge: input, pipes, output.
@@ -32,6 +32,8 @@ pub(crate) struct JobData {
     /// Range boundaries, once they are fixed.
     pub boundaries: OnceLock<Boundaries>,
     chunkserver: Mutex<Option<Arc<ChunkServer>>>,
+    /// A thread replicates its runs.
+    is_replicating: AtomicBool,
 }
 
 /// One attempt of a job: what the job has here, and a flag of its own.
@@ -64,7 +66,8 @@ impl JobData {
         };
         let (boundaries, chunkserver) = (OnceLock::new(), Mutex::new(None));
         let slots = slots.max(1);
-        Self { job, run, node, slots, elsewhere, gate, key_shape, boundaries, chunkserver }
+        let is_replicating = AtomicBool::new(false);
+        Self { job, run, node, slots, elsewhere, gate, key_shape, boundaries, chunkserver, is_replicating }
     }
 
     /// The chunkserver of the job, started when it is first needed.
@@ -89,6 +92,16 @@ impl JobData {
         let server = Arc::new(ChunkServer::start(config).map_err(|error| error.to_failure())?);
         *started = Some(Arc::clone(&server));
         Ok(server)
+    }
+
+    /// True once, when its runs are to be replicated.
+    pub fn begins_to_replicate(&self) -> bool {
+        self.run.replicates.load(Ordering::Relaxed) && !self.is_replicating.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether a thread replicates its runs.
+    pub fn is_replicating(&self) -> bool {
+        self.is_replicating.load(Ordering::Relaxed)
     }
 
     /// The chunkserver, where anybody has needed it yet.

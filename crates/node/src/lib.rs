@@ -31,6 +31,7 @@ mod progress;
 mod record_data;
 mod reduce_task;
 mod remote;
+mod replicator;
 mod run_task;
 mod said;
 mod sampler;
@@ -155,7 +156,7 @@ impl Shared {
     }
 
     /// What this node has of a job, begun when it is first asked for.
-    fn job_data(&self, job: JobId, run: &Arc<JobRun>) -> Arc<JobData> {
+    fn job_data(self: &Arc<Self>, job: JobId, run: &Arc<JobRun>) -> Arc<JobData> {
         let mut jobs = self.jobs();
         let data = jobs.entry(job).or_insert_with(|| {
             let input_bytes = run.spec.input_bytes();
@@ -164,16 +165,35 @@ impl Shared {
             let elsewhere = self.record_data.get().is_some();
             Arc::new(JobData::new(job, Arc::clone(run), node, slots, elsewhere))
         });
-        Arc::clone(data)
+        let data = Arc::clone(data);
+        drop(jobs);
+        self.replicate(&data);
+        data
+    }
+
+    /// Lets a thread replicate the runs of a job, where it is to be done and is not.
+    fn replicate(self: &Arc<Self>, job: &Arc<JobData>) {
+        if job.begins_to_replicate() {
+            let (shared, id) = (Arc::clone(self), job.job);
+            let thread = std::thread::Builder::new().name("replicator".to_string());
+            // Without it runs lie on one node: less safe, and as right.
+            if let Err(error) = thread.spawn(move || replicator::replicate_runs(&shared, id)) {
+                tracing::warn!(job = %id, %error, "cannot replicate runs");
+            }
+        }
     }
 
     /// Acts on what the server says, until it says no more.
-    fn keep_jobs(&self) {
+    fn keep_jobs(self: &Arc<Self>) {
         while let Some(notice) = self.control.next_notice() {
             // Their flags are set.
             self.options.programs.kill_cancelled();
             match notice {
                 Notice::Stop(_) => {}
+                Notice::Replicate(job) => {
+                    let known = self.jobs().get(&job).map(Arc::clone);
+                    known.iter().for_each(|job| self.replicate(job));
+                }
                 Notice::Drain => self.draining.store(true, Ordering::Relaxed),
                 Notice::Forget(job) => self.forget(job, false),
                 Notice::Keep(job) => self.forget(job, true),

@@ -5,6 +5,7 @@ use crate::emit::{AppendEmitter, EncodingEmitter};
 use crate::job_data::AttemptData;
 use crate::meters::{Meter, MeteredChunks};
 use crate::progress::Counters;
+use crate::shuffle_tasks::wait_for_replicas;
 use crate::slot::SlotState;
 use crate::streaming_env::TaskPlace;
 use crate::streaming_input::{PresentedInput, shape_for};
@@ -135,7 +136,9 @@ fn map_to_ifiles(
         let mut encoded = EncodingEmitter::new(encoder, &mut output, &task.split);
         map_and_combine(spec, context, input, &mut encoded)?
     };
-    Ok((counts, output.finish()?))
+    let appended = output.finish()?;
+    wait_for_replicas(shared, job)?;
+    Ok((counts, appended))
 }
 
 /// Combining sees the user's keys, so it comes before they are encoded.

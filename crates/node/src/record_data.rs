@@ -5,11 +5,12 @@ use crate::job_data::{AttemptData, JobData};
 use crate::{Node, Shared};
 use api::TaskFailure;
 use api::control::NodeAddress;
-use api::task::ReduceTask;
+use api::machine::ReplicatedRun;
+use api::task::{ReduceTask, RunPlace};
 use chunkserver::{ChunkServer, ChunkServerError, Run, RunCursor};
 use dataport::{
-    AnyRun, Chunkservers, DataClient, Peer, RemoteChunks, RemoteChunksOptions, RemoteScan, ScanError,
-    ScanOptions, SpreadByIfile, Token,
+    AnyRun, Chunkservers, DataClient, Fallback, Peer, RemoteChunks, RemoteChunksOptions, RemoteScan,
+    ScanError, ScanOptions, SpreadByIfile, Token,
 };
 use ids::{JobId, NodeId, RunId, Source};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +31,8 @@ pub struct OtherNodes {
     pub peers: Vec<Peer>,
     /// The nodes on which map tasks of this node may open chunks.
     pub hosts: BTreeSet<NodeId>,
+    /// The nodes on which runs of this one may get replicas.
+    pub replica_hosts: BTreeSet<NodeId>,
 }
 
 /// Where map tasks of a node open chunks: on the nodes of its rack, so that the wires between racks carry a record
@@ -45,8 +48,20 @@ pub(crate) fn chunk_hosts(here: NodeId, nodes: &[NodeAddress]) -> BTreeSet<NodeI
     choices.into_iter().find(|hosts| !hosts.is_empty()).unwrap_or_else(|| BTreeSet::from([here]))
 }
 
+/// Where runs of a node get replicas: on another node of its rack, or where there is none, of another rack (ISS section 4.2).
+pub(crate) fn replica_hosts(here: NodeId, nodes: &[NodeAddress]) -> BTreeSet<NodeId> {
+    let rack = nodes.iter().find(|node| node.node == here).map(|node| node.rack.as_str());
+    let others = || nodes.iter().filter(|node| node.node != here && node.takes_chunks);
+    let near: BTreeSet<NodeId> =
+        others().filter(|node| rack == Some(node.rack.as_str())).map(|node| node.node).collect();
+    if near.is_empty() { others().map(|node| node.node).collect() } else { near }
+}
+
 /// Knows the nodes that host data of a job; asked at the start of each attempt.
 pub trait RecordData: Send + Sync {
+    /// Tells the server of a replica.
+    fn replicated(&self, run: ReplicatedRun);
+
     /// None where all data of the job is here.
     fn other_nodes(&self, job: JobId) -> Option<OtherNodes>;
 }
@@ -89,9 +104,29 @@ impl OtherNodes {
         RemoteChunks::new(&self.client, &PLACEMENT, options)
     }
 
+    /// Where a run is to be read: here, if it lies here.
+    fn home(&self, run: RunId, places: &[RunPlace]) -> NodeId {
+        match RunPlace::of(run, places) {
+            Some(place) if place.replica == Some(self.here) => self.here,
+            Some(place) => place.node,
+            None => run.node(),
+        }
+    }
+
     /// Whether a run is not on this node.
-    pub(crate) fn is_away(&self, run: RunId) -> bool {
-        run.node() != self.here
+    pub(crate) fn is_away(&self, run: RunId, places: &[RunPlace]) -> bool {
+        self.home(run, places) != self.here
+    }
+
+    /// Where runs lie as well that are read elsewhere first.
+    fn second_homes(&self, runs: &[RunId], places: &[RunPlace]) -> BTreeMap<RunId, Peer> {
+        let second = |run: &RunId| {
+            let place = RunPlace::of(*run, places)?;
+            let home = self.home(*run, places);
+            let node = [Some(place.node), place.replica].into_iter().flatten().find(|node| *node != home)?;
+            Some((*run, self.peers.iter().find(|peer| peer.node == node)?.clone()))
+        };
+        runs.iter().filter_map(second).collect()
     }
 
     /// Memory that a merge needs for `away_count` runs of other nodes.
@@ -109,41 +144,48 @@ impl OtherNodes {
     ) -> Result<Vec<AnyRun<'a>>, ScanError> {
         let lower = task.lower_key.as_ref().map(|key| key.0.as_slice());
         let upper = task.upper_key.as_ref().map(|key| key.0.as_slice());
-        self.open_range(job, &task.runs, (lower, upper), here, read_ahead_bytes)
+        self.open_range(job, (&task.runs, &task.places), (lower, upper), here, read_ahead_bytes)
     }
 
     /// Opens a range of keys of runs, those that are `here` and those elsewhere, in the order of `runs`.
     pub(crate) fn open_range<'a>(
         &self,
         job: &AttemptData,
-        runs: &[RunId],
+        (runs, places): (&[RunId], &[RunPlace]),
         (lower, upper): (Option<&[u8]>, Option<&[u8]>),
         here: &'a [Arc<Run>],
         read_ahead_bytes: usize,
     ) -> Result<Vec<AnyRun<'a>>, ScanError> {
         let mut by_node: BTreeMap<NodeId, Vec<RunId>> = BTreeMap::new();
-        for run in runs.iter().filter(|run| self.is_away(**run)) {
-            by_node.entry(run.node()).or_default().push(*run);
-        }
-        let mut scans = Vec::with_capacity(by_node.len());
-        for (node, of_node) in by_node {
-            let peer = self.peers.iter().find(|peer| peer.node == node);
-            let peer = peer.ok_or(ScanError::UnknownNode { node })?;
-            let options = ScanOptions {
-                job: job.job,
-                runs: of_node,
-                lower: lower.map(<[u8]>::to_vec),
-                upper: upper.map(<[u8]>::to_vec),
-                skip_records: Vec::new(),
-                copies: BTreeMap::new(),
-                compress: None,
-                cancelled: Arc::clone(&job.cancelled),
-            };
-            scans.push(RemoteScan::start(&self.client, peer, options)?);
+        for run in runs.iter().filter(|run| self.is_away(**run, places)) {
+            by_node.entry(self.home(*run, places)).or_default().push(*run);
         }
         let mut opened: BTreeMap<RunId, AnyRun<'a>> = BTreeMap::new();
+        let mut scans = Vec::with_capacity(by_node.len());
+        let options_of = |runs: Vec<RunId>| ScanOptions {
+            job: job.job,
+            copies: self.second_homes(&runs, places),
+            runs,
+            lower: lower.map(<[u8]>::to_vec),
+            upper: upper.map(<[u8]>::to_vec),
+            skip_records: Vec::new(),
+            compress: None,
+            cancelled: Arc::clone(&job.cancelled),
+        };
+        for (node, of_node) in by_node {
+            let options = options_of(of_node);
+            match self.peers.iter().find(|peer| peer.node == node) {
+                Some(peer) => scans.push(RemoteScan::start(&self.client, peer, options)?),
+                None => {
+                    let runs = RemoteScan::open_at_copies(&self.client, node, &options)?;
+                    opened.extend(runs.into_iter().map(|run| (run.id(), AnyRun::There(run))));
+                }
+            }
+        }
         for run in here {
-            opened.insert(run.id, AnyRun::Here(RunCursor::open(run, lower, upper, read_ahead_bytes)?));
+            let fallback = Fallback::of(&self.client, &options_of(vec![run.id]), run.id);
+            let cursor = RunCursor::open(run, lower, upper, read_ahead_bytes);
+            opened.insert(run.id, AnyRun::here(cursor, fallback)?);
         }
         for scan in scans {
             opened.extend(scan.into_runs()?.into_iter().map(|run| (run.id(), AnyRun::There(run))));

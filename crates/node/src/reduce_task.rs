@@ -39,7 +39,7 @@ pub(crate) fn run(
     let meter = &*metering.meter;
     let chunkserver = job.chunkserver()?;
     let others = shared.other_nodes(job.job);
-    let is_away = |run: &RunId| others.as_ref().is_some_and(|others| others.is_away(*run));
+    let is_away = |run: &RunId| others.as_ref().is_some_and(|others| others.is_away(*run, &task.places));
     let mut runs: Vec<Arc<Run>> = Vec::with_capacity(task.runs.len());
     for id in task.runs.iter().filter(|run| !is_away(run)) {
         let run = chunkserver.run(*id);

@@ -2,11 +2,11 @@
 
 use crate::control::{Control, Notice, boundaries_failure, never_began};
 use crate::disks::Disks;
-use crate::record_data::{OtherNodes, RecordData, chunk_hosts};
+use crate::record_data::{OtherNodes, RecordData, chunk_hosts, replica_hosts};
 use crate::shipped_files::JobFiles;
 use api::control::AttemptEnd;
 use api::kept::KeptDir;
-use api::machine::NodeReport;
+use api::machine::{NodeReport, ReplicatedRun};
 use api::task::RunTask;
 use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure};
 use client::NodeLink;
@@ -125,6 +125,7 @@ impl Remote {
             staging: brief.staging,
             disk_dirs,
             cancelled: Arc::default(),
+            replicates: Arc::new(AtomicBool::new(brief.replicates)),
         });
         let known = Known { run, files: Arc::new(files) };
         jobs.known.insert(job, known.clone());
@@ -165,7 +166,8 @@ impl Remote {
         let spec = Arc::clone(&self.single_spec);
         let cancelled = self.jobs().attempts.entry(attempt).or_default().clone();
         let of_run = Arc::clone(&cancelled);
-        let run = Arc::new(JobRun { spec, staging: PathBuf::new(), disk_dirs, cancelled: of_run });
+        let (staging, replicates) = (PathBuf::new(), Arc::default());
+        let run = Arc::new(JobRun { spec, staging, disk_dirs, cancelled: of_run, replicates });
         self.jobs().known.insert(id, Known { run: Arc::clone(&run), files: Arc::clone(&files) });
         files.put_into_task(&mut task);
         files.bring(&self.link, &self.cache, &run.cancelled).inspect_err(|_| self.forget_single(id))?;
@@ -299,6 +301,12 @@ impl Control for Remote {
                 self.is_over(job);
                 Notice::Keep(job)
             }
+            client::Notice::Replicate(job) => {
+                if let Some(known) = self.jobs().known.get(&job) {
+                    known.run.replicates.store(true, Ordering::Relaxed);
+                }
+                Notice::Replicate(job)
+            }
             client::Notice::Drain => Notice::Drain,
             client::Notice::Leave => {
                 self.left.store(true, Ordering::Relaxed);
@@ -340,13 +348,18 @@ impl RecordData for Remote {
         let here = self.link.node();
         let nodes = self.link.peers();
         let hosts = chunk_hosts(here, &nodes);
+        let replica_hosts = replica_hosts(here, &nodes);
         let others = nodes.into_iter().filter(|peer| peer.node != here && !peer.data_url.is_empty());
         let peers = others.map(|peer| Peer {
             node: peer.node,
             url: peer.data_url,
             incarnation: data_incarnation(peer.node),
         });
-        Some(OtherNodes { here, client: self.data.clone(), peers: peers.collect(), hosts })
+        Some(OtherNodes { here, client: self.data.clone(), peers: peers.collect(), hosts, replica_hosts })
+    }
+
+    fn replicated(&self, run: ReplicatedRun) {
+        self.link.replicated(run);
     }
 }
 

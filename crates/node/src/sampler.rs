@@ -47,6 +47,7 @@ fn sample(shared: &Shared, remote: &Remote, ends: &Receiver<()>) {
             disks: if is_news { disks } else { Vec::new() },
             said: shared.saying.news(),
             progress: shared.meters.told(),
+            ..NodeReport::default()
         });
     }
 }

@@ -4,20 +4,43 @@ use crate::Shared;
 use crate::job_data::{AttemptData, JobData};
 use crate::record_data::{OtherNodes, RunFailure};
 use crate::reduce_task::with_lost_beside;
-use api::TaskFailure;
-use api::task::{AdoptResult, AdoptTask, MergeResult, MergeTask, SealResult};
+use api::task::{AdoptResult, AdoptTask, MergeResult, MergeTask, SealResult, SealTask};
+use api::{Blame, Replication, TaskFailure};
 use chunkserver::{MergeFailure, Run};
 use dataport::AnyRun;
 use ids::RunId;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Most bytes read ahead of a merge from one run: past this, longer reads gain nothing.
 const READ_AHEAD_BYTES_MAX: u64 = 2 << 20;
+/// How often is looked whether all runs have replicas, where a job waits for that.
+const REPLICAS_LOOK_EVERY: Duration = Duration::from_millis(10);
 /// The current block of a run, decompressed, and the bytes read ahead.
 const BLOCKS_PER_RUN: u64 = 2;
 
-pub(crate) fn seal(job: &JobData) -> Result<SealResult, TaskFailure> {
-    job.chunkserver()?.seal(&[]).map_err(|error| error.to_failure())
+pub(crate) fn seal(shared: &Shared, job: &AttemptData, task: &SealTask) -> Result<SealResult, TaskFailure> {
+    let chunkserver = job.chunkserver()?;
+    let sealed = chunkserver.seal(&task.standing).map_err(|error| error.to_failure())?;
+    wait_for_replicas(shared, job)?;
+    Ok(sealed)
+}
+
+/// In a job that waits for that: until all runs of this node lie on a second one as well, or there is none.
+pub(crate) fn wait_for_replicas(shared: &Shared, job: &AttemptData) -> Result<(), TaskFailure> {
+    if job.run.spec.replication != Replication::Sync {
+        return Ok(());
+    }
+    let chunkserver = job.chunkserver()?;
+    let has_second = || shared.other_nodes(job.job).is_some_and(|others| !others.replica_hosts.is_empty());
+    while job.is_replicating() && chunkserver.uncopied_count() > 0 && has_second() {
+        if job.cancelled.load(Ordering::Relaxed) {
+            return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
+        }
+        std::thread::sleep(REPLICAS_LOOK_EVERY);
+    }
+    Ok(())
 }
 
 pub(crate) fn adopt(job: &JobData, task: &AdoptTask) -> Result<AdoptResult, TaskFailure> {
@@ -31,7 +54,8 @@ pub(crate) fn merge(
 ) -> Result<MergeResult, TaskFailure> {
     let chunkserver = job.chunkserver()?;
     let others = shared.other_nodes(job.job);
-    let is_away = |run: &RunId| others.as_ref().is_some_and(|others| others.is_away(*run));
+    let places = &task.places[..];
+    let is_away = |run: &RunId| others.as_ref().is_some_and(|others| others.is_away(*run, places));
     let away_count = task.runs.iter().filter(|run| is_away(run)).count();
     let runs: Vec<Arc<Run>> = task.runs.iter().filter_map(|run| chunkserver.run(*run)).collect();
     let need = merge_need_bytes(job, &runs) + OtherNodes::need_bytes(job, away_count);
@@ -41,7 +65,7 @@ pub(crate) fn merge(
         Some(others) if away_count > 0 => {
             let here_bytes = pass.bytes().saturating_sub(OtherNodes::need_bytes(job, away_count));
             let read_ahead = read_ahead_bytes(job, &runs, here_bytes);
-            let open = || others.open_range(job, &task.runs, (None, None), &runs, read_ahead);
+            let open = || others.open_range(job, (&task.runs, places), (None, None), &runs, read_ahead);
             let merged = chunkserver.merge_opened(task.ifile, &task.runs, open, AnyRun::report);
             merged.map_err(|failure| match failure {
                 MergeFailure::Read(error) => error.to_task_failure(),

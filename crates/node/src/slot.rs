@@ -20,7 +20,7 @@ pub(crate) struct SlotState {
 }
 
 /// Runs attempts until the server says stop, or cannot be reached.
-pub(crate) fn slot_loop(shared: &Shared, slot: u32) {
+pub(crate) fn slot_loop(shared: &Arc<Shared>, slot: u32) {
     let mut state = SlotState::default();
     let mut finished = None;
     while let Some(assignment) = shared.control.pull(slot, finished.take()) {
@@ -33,7 +33,7 @@ pub(crate) fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
-fn run(shared: &Shared, state: &mut SlotState, assignment: &Assignment) -> Finished {
+fn run(shared: &Arc<Shared>, state: &mut SlotState, assignment: &Assignment) -> Finished {
     let started_ns = now_ns();
     if let Task::Run(task) = &assignment.task {
         let outcome = run_task::run(shared, assignment, task).map(TaskResult::Run);
@@ -69,7 +69,7 @@ fn run_task(
     match &assignment.task {
         Task::Map(task) => map_task::run(shared, state, job, attempt, task).map(TaskResult::Map),
         Task::Adopt(task) => shuffle_tasks::adopt(job, task).map(TaskResult::Adopt),
-        Task::Seal(_) => shuffle_tasks::seal(job).map(TaskResult::Seal),
+        Task::Seal(task) => shuffle_tasks::seal(shared, job, task).map(TaskResult::Seal),
         Task::Merge(task) => shuffle_tasks::merge(shared, job, task).map(TaskResult::Merge),
         Task::Reduce(task) => reduce_task::run(shared, job, attempt, task).map(TaskResult::Reduce),
         Task::Run(task) => run_task::run(shared, assignment, task).map(TaskResult::Run),

@@ -96,6 +96,8 @@ impl EventLoop {
         self.changes.push(Change::NodeRegistered { node: row, disks: Vec::new() });
         self.node_came(node, info.memory_bytes, &info.architecture);
         let welcome = self.fleet.add(node, incarnation, info);
+        let replicating = self.jobs.values().filter(|job| job.replicating.is_on).map(|job| job.id);
+        self.fleet.may_hold(node, replicating);
         self.let_nodes_rest();
         self.fleet.nodes_changed();
         self.replies.push(Box::new(move || drop(reply.send(Ok(welcome)))));
@@ -172,6 +174,7 @@ impl EventLoop {
                 job: id,
                 spec: job.run.spec.as_ref().clone(),
                 staging: job.run.staging.clone(),
+                replicates: job.replicating.is_on,
             }),
         };
         drop(reply.send(answer));

@@ -263,9 +263,11 @@ impl EventLoop {
             staging: directories.staging.clone(),
             disk_dirs: directories.disk_dirs.clone(),
             cancelled: self.shared.add_job(job),
+            replicates: Arc::default(),
         });
         let mut new = Job::new(job, run, results);
         new.hold = hold;
+        self.begins_to_replicate(&mut new);
         let needs = self.needs_of(&new.run.spec);
         let (stages, failures_max) = (new.stage_names.clone(), new.failures_max());
         let may_copy = speculation::allowed(&new);
@@ -361,7 +363,7 @@ impl EventLoop {
         let checked = outcome.and_then(|result| job.check_result(attempt, &result).map(|()| result));
         let checked = checked.and_then(|result| match self.service {
             Service::Embedded => Ok(result),
-            Service::Cluster => self.fleet.check_homes(&result).map(|()| result),
+            Service::Cluster => self.fleet.check_homes(&result, &job.results.replicas).map(|()| result),
         });
         if let Some((gone, with)) = repair::evidence(&checked) {
             return self.found_lost(finished, checked, &gone, &with);
@@ -380,6 +382,7 @@ impl EventLoop {
             Ok(result) => match job.refuse_stand_in(attempt, &result, &mut self.changes) {
                 None => {
                     self.all_done(attempt, &result);
+                    self.weigh_replication(&finished, &result);
                     self.in_hand = Some((finished, Some(result)));
                     self.feed(Event::AttemptSucceeded { attempt });
                 }
@@ -501,9 +504,12 @@ impl EventLoop {
 
     fn expand(&mut self, id: JobId, stage: StageIndex) -> Option<Event> {
         let job = self.jobs.get_mut(&id)?;
-        if job.stage_names[usize::from(stage.0)] == "merge" {
-            job.results.leaving = self.fleet.leaving();
+        match job.stage_names[usize::from(stage.0)] {
+            "merge" => job.results.leaving = self.fleet.leaving(),
+            "seal" => self.settle_replication(id),
+            _ => {}
         }
+        let job = self.jobs.get_mut(&id)?;
         let error = match job.expand_stage(stage, &mut self.changes) {
             Ok(tasks) => return Some(Event::StageExpanded { job: id, stage, tasks }),
             Err(error) => error,
@@ -524,6 +530,7 @@ impl EventLoop {
         self.touched.insert(attempt.task.job);
         let job = &self.jobs[&attempt.task.job];
         let task = job.task(attempt).expect("the scheduler starts tasks of expanded stages").clone();
+        let task = job.results.placed_now(task);
         let now_ns = now_ns();
         self.changes.push(Change::AttemptStarted { attempt, node: slot.node, slot: slot.slot, now_ns });
         if self.service == Service::Cluster {

@@ -12,6 +12,7 @@ use api::control::{
 use api::machine::{DiskReport, DiskState, MachineSample};
 use api::{Blame, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, JobId, NodeId};
+use mapreduce::Replicas;
 use scheduler::Slot;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -206,6 +207,11 @@ impl Fleet {
         self.drained.iter().find(is_meant).cloned()
     }
 
+    /// Whether a node is there and has not been told to leave: what is asked of one that was may come too late.
+    pub fn stays(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|node| node.drain.as_ref().is_none_or(|drain| !drain.is_done))
+    }
+
     pub fn draining(&self) -> Vec<NodeId> {
         self.nodes.iter().filter(|(_, node)| node.drain.is_some()).map(|(id, _)| *id).collect()
     }
@@ -303,6 +309,26 @@ impl Fleet {
         node.order(NodeOrder::Start { attempt, slot: slot.slot, task: Box::new(task) });
     }
 
+    /// How many nodes there are, and slots.
+    pub fn nodes_and_slots(&self) -> (usize, u64) {
+        (self.nodes.len(), self.nodes.values().map(|node| u64::from(node.info.slots)).sum())
+    }
+
+    /// Tells every node, whether it has to do with the job or not; from now on it has.
+    pub fn order_everybody(&mut self, job: JobId, order: NodeOrder) {
+        for node in self.nodes.values_mut() {
+            node.jobs.insert(job);
+            node.order(order.clone());
+        }
+    }
+
+    /// Data of these jobs may come to a node that runs nothing of them.
+    pub fn may_hold(&mut self, node: NodeId, jobs: impl Iterator<Item = JobId>) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.jobs.extend(jobs);
+        }
+    }
+
     /// Tells every node that has to do with a job.
     pub fn order_all(&mut self, job: JobId, order: NodeOrder) {
         let forget = matches!(order, NodeOrder::Forget { .. });
@@ -330,10 +356,10 @@ impl Fleet {
 
     /// A map result counts only where all its chunks are on nodes that live: a chunkserver that died in between took
     /// what was appended with it. The task runs again.
-    pub fn check_homes(&self, result: &TaskResult) -> Result<(), TaskFailure> {
+    pub fn check_homes(&self, result: &TaskResult, replicas: &Replicas) -> Result<(), TaskFailure> {
         let TaskResult::Map(map) = result else { return Ok(()) };
-        let gone =
-            map.commits.iter().map(|commit| commit.chunk.node()).find(|node| !self.nodes.contains_key(node));
+        let mut homes = map.commits.iter().map(|commit| replicas.chunk_home(commit.chunk));
+        let gone = homes.find(|node| !self.nodes.contains_key(node));
         match gone {
             None => Ok(()),
             Some(node) => {

@@ -4,6 +4,7 @@ use crate::clock::now_ns;
 use crate::directories::Directories;
 use crate::keeping::Keeping;
 use crate::messages::{Finished, Service};
+use crate::replication::Replicating;
 use crate::{JobRun, plausible};
 use api::control::JobOutcome;
 use api::task::{ChunkSummary, MapResult, MapTask, Part, RunResult, RunSummary};
@@ -55,6 +56,7 @@ pub(crate) struct Job {
     pub user: u64,
     /// Set while nodes make its intermediate data theirs to keep, and when they have.
     pub keeping: Option<Keeping>,
+    pub replicating: Replicating,
 }
 
 impl Job {
@@ -75,6 +77,7 @@ impl Job {
             hold: None,
             user: 0,
             keeping: None,
+            replicating: Replicating::default(),
         }
     }
 
@@ -128,7 +131,8 @@ impl Job {
     /// The nodes on which lies what is to be kept; None where nothing is, or the maps had not come to their end.
     pub fn keepers(&self) -> Option<BTreeSet<NodeId>> {
         let keeps = self.keeps_ifiles() && !self.spec().map_only && self.is_sealed();
-        keeps.then(|| self.results.surviving_runs().iter().map(|run| run.run.node()).collect())
+        let home = |run: &&RunSummary| self.results.replicas.home(run.run);
+        keeps.then(|| self.results.surviving_runs().iter().map(home).collect())
     }
 
     /// Whether its attempts are told to stop, all of them.
@@ -183,6 +187,7 @@ impl Job {
         }
         if let [Task::Commit(commit)] = &tasks[..] {
             self.report = Some(commit.report.clone());
+            changes.extend(self.replication_told());
             let (report, counters) = (commit.report.clone(), self.results.counters());
             changes.push(Change::Counters { job, counters });
             changes.push(Change::JobCommitting { job, report, now_ns: now_ns() });
@@ -213,9 +218,18 @@ impl Job {
                 .lose_kept_runs(gone, with, source)
                 .then_some(Loss::ForGood(StageIndex(current as u16)));
         }
+        let (gone, fallen) = self.results.fall_back(gone, self.is_sealed());
+        self.fallen_back(&fallen, with, changes);
+        // Tasks that are bound to a node whose runs are read elsewhere now would wait for it.
+        let is_bound = matches!(*self.stage_names.get(current)?, "seal" | "merge");
+        let seals_again = is_bound && !fallen.standing.is_empty();
         let reduces_done = self.results.reduces.len();
-        let stops = self.readers_of(gone);
-        let victims = self.results.lose(gone, self.is_sealed(), has_left)?;
+        let stops = self.readers_of(&gone);
+        let held: Vec<(RunId, NodeId)> = self.results.replicas.held().collect();
+        let victims = self.results.lose(&gone, self.is_sealed(), has_left, seals_again)?;
+        let dropped: Vec<_> =
+            held.into_iter().filter(|(run, _)| self.results.replicas.get(*run).is_none()).collect();
+        self.replicas_dropped(&dropped, changes);
         let regenerations_max = self.spec().max_regenerations;
         if self.results.regenerations > regenerations_max {
             let message = format!(
@@ -225,8 +239,10 @@ impl Job {
             self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
             return Some(Loss::ForGood(StageIndex(current as u16)));
         }
-        let detail = self.told_of(with, &victims, reduces_done);
-        changes.push(Change::Note { job: Some(self.id), kind: DATA_LOST_NOTE, detail, now_ns: now_ns() });
+        if !victims.is_empty() {
+            let detail = self.told_of(with, &victims, reduces_done);
+            changes.push(Change::Note { job: Some(self.id), kind: DATA_LOST_NOTE, detail, now_ns: now_ns() });
+        }
         let stands = self.stage_index("reduce").map(|stage| Standing { stage, stops, redo: Vec::new() });
         self.reopen_maps(&victims, stands.as_ref(), changes);
         Some(Loss::Again(RunAgain { stage: self.stage_index("map")?, tasks: victims, stands }))
@@ -235,7 +251,7 @@ impl Job {
     /// The reduce tasks that read what is gone.
     fn readers_of(&self, gone: &Gone) -> Vec<TaskIndex> {
         let reads = |task: &Task| match task {
-            Task::Reduce(reduce) => reduce.runs.iter().any(|run| gone.takes(*run)),
+            Task::Reduce(reduce) => reduce.runs.iter().any(|run| gone.takes(*run, &self.results.replicas)),
             _ => false,
         };
         let reduces = self.stage_index("reduce").and_then(|stage| self.stage_tasks(stage));
@@ -498,6 +514,8 @@ impl Job {
                 changes.push(Change::Runs { job, runs, replaced: Vec::new() });
             }
             TaskResult::Merge(merge) => {
+                let dropped = self.results.forget_merged(&merge.replaced);
+                self.replicas_dropped(&dropped, changes);
                 let (runs, replaced) = (vec![without_weights(&merge.run)], merge.replaced.clone());
                 changes.push(Change::Runs { job, runs, replaced });
             }
@@ -561,9 +579,12 @@ impl Job {
                 (self.problem_of_map(task, map), task.part_index.zip(map.part.as_ref()))
             }
             (Some(Task::Seal(task)), TaskResult::Seal(seal)) => {
-                let chunks = seal.chunks.iter().map(|chunk| chunk.chunk.node());
-                let mut nodes = chunks.chain(seal.runs.iter().map(|run| run.run.node()));
-                let foreign = nodes.any(|node| node != task.node);
+                let replicas = &self.results.replicas;
+                let is_own = |made_by, home| made_by == task.node || home == task.node;
+                let chunks = seal.chunks.iter().map(|chunk| chunk.chunk);
+                let mut chunks = chunks.map(|chunk| is_own(chunk.node(), replicas.chunk_home(chunk)));
+                let mut runs = seal.runs.iter().map(|run| is_own(run.run.node(), replicas.home(run.run)));
+                let foreign = !chunks.all(|own| own) || !runs.all(|own| own);
                 let foreign = foreign.then_some("chunks or runs of another node than its own");
                 (foreign.or_else(|| self.problem_of_inventory(&seal.chunks, &seal.runs)), None)
             }

@@ -3,6 +3,7 @@
 use crate::ServerError;
 use crate::directories::check_output_against;
 use crate::fleet::Fleet;
+use crate::replication;
 use api::kept::KeptPlace;
 use api::task::{AdoptTask, ChunkSummary, KeptRun};
 use api::{JobSpec, Split};
@@ -123,7 +124,7 @@ async fn adopts_of_nodes(
     fleet: &Fleet,
 ) -> Result<Vec<AdoptTask>, ServerError> {
     let places = store.kept_places(source).await?;
-    if let Some(away) = places.iter().find(|place| !fleet.has(place.node)) {
+    if let Some(away) = places.iter().find(|place| !fleet.stays(place.node)) {
         return Err(NotReducible::NodeAway { job: source, node: away.node_name.clone() }.into());
     }
     let mut tasks: BTreeMap<(NodeId, NodeId), AdoptTask> = BTreeMap::new();
@@ -141,8 +142,10 @@ async fn adopts_of_nodes(
         task.dirs[disk].clone_from(&place.dir.path);
     }
     let (mut numbers, mut homes) = (BTreeMap::<NodeId, u64>::new(), BTreeMap::new());
+    let standing = replication::standing(&store.replicas(source).await?);
     for run in runs(store, source).await? {
-        let is_there = |place: &&KeptPlace| place.made_by == run.run.node() && place.dir.disk == run.disk;
+        let kept_by = standing.get(&run.run).copied().unwrap_or(run.run.node());
+        let is_there = |place: &&KeptPlace| place.made_by == kept_by && place.dir.disk == run.disk;
         let place = places.iter().find(is_there);
         let place = place.ok_or(NotReducible::Incomplete { job: source, run: run.run })?;
         let (key, number) = ((place.node, place.made_by), numbers.entry(place.node).or_default());

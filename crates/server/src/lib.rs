@@ -39,6 +39,7 @@ mod placements;
 mod plausible;
 mod recovery;
 mod repair;
+mod replication;
 mod requests;
 mod roots;
 mod shared;

@@ -74,6 +74,7 @@ impl EventLoop {
             self.let_nodes_rest();
         }
         self.progressed(node, report.progress);
+        self.replicated(node, report.replicated);
     }
 
     /// A node that cannot write gets nothing that others could do.

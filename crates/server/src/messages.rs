@@ -64,6 +64,8 @@ pub struct JobRun {
     pub disk_dirs: Vec<PathBuf>,
     /// Turns true when the job is cancelled, fails, or the server goes.
     pub cancelled: Arc<AtomicBool>,
+    /// On a node of a cluster: turns true when the server says that its runs get replicas.
+    pub replicates: Arc<AtomicBool>,
 }
 
 /// A slot asks for work, and hands in what it finished since it last asked.

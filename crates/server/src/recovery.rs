@@ -7,7 +7,7 @@ use crate::directories::Directories;
 use crate::event_loop::EventLoop;
 use crate::job::{Job, placement};
 use crate::messages::JobRun;
-use crate::{shipping, speculation};
+use crate::{replication, shipping, speculation};
 use api::control::{JobOutcome, NodeInfo, NodeOrder, PROTOCOL_VERSION};
 use api::task::MapTask;
 use api::{Blame, Split, Task, TaskFailure};
@@ -94,6 +94,7 @@ impl EventLoop {
             staging: recovered.row.staging.clone(),
             disk_dirs: Vec::new(),
             cancelled: self.shared.add_job(recovered.row.job),
+            replicates: Arc::default(),
         }
     }
 
@@ -102,7 +103,9 @@ impl EventLoop {
         let id = recovered.row.job;
         let run = Arc::new(self.job_run(&recovered));
         let surviving = recovered.runs.iter().filter(|run| run.replaced_by.is_none());
-        let keepers = surviving.map(|run| run.run.node()).collect();
+        let standing = replication::standing(&recovered.replicas);
+        let keepers = surviving.map(|run| standing.get(&run.run).copied().unwrap_or(run.run.node()));
+        let keepers = keepers.collect();
         let mut job = Job::new(id, run, JobResults::new(id, Vec::new()));
         job.user = self.users.job_begins(recovered.row.user.clone().unwrap_or_default());
         job.outcome = Some(past_outcome(recovered));
@@ -119,6 +122,8 @@ impl EventLoop {
             needs: self.needs_of(&recovered.spec),
         };
         let mut job = rebuilt(&recovered, run, commits);
+        replication::restore(&recovered, &mut job.results, |node| self.fleet.has(node));
+        self.begins_to_replicate(&mut job);
         job.user = claim.user;
         let contents = shipping::contents(&recovered.spec);
         job.hold = self.depot.as_ref().map(|depot| Arc::new(depot.hold_what_is_here(&contents)));

@@ -97,6 +97,7 @@ fn an_attempt_after_the_one_that_published_has_nothing_to_do() {
             spec: Arc::new(spec(&output, overwrite)),
             staging: staging.clone(),
             disk_dirs: Vec::new(),
+            replicates: Arc::default(),
             cancelled: Arc::default(),
         };
         let part = Part {

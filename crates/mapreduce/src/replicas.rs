@@ -1,0 +1,317 @@
+//! Runs that lie on a second node as well (design section 3, "Replication"; ISS section 4): where each is to be read, and what a
+//! node that is gone takes with it.
+//!
+//! A replica is the same file under the same number. While the run lies with the node that made it, the replica is only a second
+//! choice for readers. When that node is gone, or its file damaged, the replica *stands* for the run: it is read in its place, and
+//! sealed by the node that has it.
+
+use crate::JobResults;
+use crate::losses::Gone;
+use api::task::{RunPlace, Task};
+use ids::{ChunkId, NodeId, RunId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A run on another node than the one that made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replica {
+    pub node: NodeId,
+    /// What is in the run.
+    pub chunks: Vec<ChunkId>,
+    /// How long it lay on one node only.
+    pub single_ns: u64,
+    /// The run is not with the node that made it any more.
+    pub stands: bool,
+}
+
+/// The replicas of a job: at most one for each run.
+#[derive(Clone, Debug, Default)]
+pub struct Replicas {
+    by_run: BTreeMap<RunId, Replica>,
+    /// The run of each chunk that has a replica.
+    run_of: BTreeMap<ChunkId, RunId>,
+}
+
+impl Replicas {
+    /// Takes a replica in. Refused, as false: one of a run that has one, or of chunks that another replica holds.
+    pub fn add(&mut self, run: RunId, replica: Replica) -> bool {
+        let is_known = |chunk: &ChunkId| self.run_of.get(chunk).is_some_and(|known| *known != run);
+        if self.by_run.contains_key(&run) || replica.chunks.iter().any(is_known) {
+            return false;
+        }
+        self.run_of.extend(replica.chunks.iter().map(|chunk| (*chunk, run)));
+        self.by_run.insert(run, replica);
+        true
+    }
+
+    pub fn get(&self, run: RunId) -> Option<&Replica> {
+        self.by_run.get(&run)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (RunId, &Replica)> {
+        self.by_run.iter().map(|(run, replica)| (*run, replica))
+    }
+
+    /// Each, and where it is.
+    pub fn held(&self) -> impl Iterator<Item = (RunId, NodeId)> {
+        self.by_run.iter().map(|(run, replica)| (*run, replica.node))
+    }
+
+    /// Forgets the replicas for which this holds; which they were, and where.
+    pub fn forget(&mut self, is_gone: impl Fn(RunId, &Replica) -> bool) -> Vec<(RunId, NodeId)> {
+        let gone = self.iter().filter(|(run, replica)| is_gone(*run, replica));
+        let gone: Vec<(RunId, NodeId)> = gone.map(|(run, replica)| (run, replica.node)).collect();
+        for (run, _) in &gone {
+            let replica = self.by_run.remove(run);
+            replica.iter().flat_map(|replica| &replica.chunks).for_each(|chunk| {
+                self.run_of.remove(chunk);
+            });
+        }
+        gone
+    }
+
+    /// The node on which a run is to be read.
+    pub fn home(&self, run: RunId) -> NodeId {
+        match self.by_run.get(&run) {
+            Some(replica) if replica.stands => replica.node,
+            _ => run.node(),
+        }
+    }
+
+    /// The node on which what was appended to a chunk is to be read.
+    pub fn chunk_home(&self, chunk: ChunkId) -> NodeId {
+        match self.run_of.get(&chunk).and_then(|run| self.by_run.get(run)) {
+            Some(replica) if replica.stands => replica.node,
+            _ => chunk.node(),
+        }
+    }
+
+    /// The replicas on a node that stand for runs of others.
+    pub fn standing_on(&self, node: NodeId) -> Vec<RunId> {
+        self.iter()
+            .filter(|(_, replica)| replica.stands && replica.node == node)
+            .map(|(run, _)| run)
+            .collect()
+    }
+
+    /// What readers of these runs must know besides the numbers, in order of the runs.
+    pub fn places(&self, runs: &[RunId]) -> Vec<RunPlace> {
+        let place = |run: &RunId| {
+            let replica = self.by_run.get(run)?;
+            Some(match replica.stands {
+                true => RunPlace { run: *run, node: replica.node, replica: None },
+                false => RunPlace { run: *run, node: run.node(), replica: Some(replica.node) },
+            })
+        };
+        let mut places: Vec<RunPlace> = runs.iter().filter_map(place).collect();
+        places.sort_unstable_by_key(|place| place.run);
+        places
+    }
+}
+
+/// What came of replicas when data was gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FallenBack {
+    /// Replicas that stand for their runs from now on.
+    pub standing: Vec<RunId>,
+    /// Replicas that are gone themselves, or of no use, and where they were.
+    pub dropped: Vec<(RunId, NodeId)>,
+}
+
+impl JobResults {
+    /// Lets replicas stand for runs that are gone, and forgets those that are gone themselves. What is left of `gone` is lost.
+    /// `sealed`: runs count, and not yet chunks.
+    pub fn fall_back(&mut self, gone: &Gone, sealed: bool) -> (Gone, FallenBack) {
+        let mut lost = gone.clone();
+        let is_gone = |run: RunId, replica: &Replica| {
+            Some(replica.node) == gone.node
+                || (replica.stands && gone.runs.contains(&run))
+                || replica.chunks.iter().any(|chunk| gone.chunks.contains(chunk))
+        };
+        // Their home is not the node that is gone any more once they are forgotten, so they are named.
+        let gone_for_good: Vec<(RunId, Vec<ChunkId>)> = self
+            .replicas
+            .iter()
+            .filter(|(run, replica)| replica.stands && is_gone(*run, replica))
+            .map(|(run, replica)| (run, replica.chunks.clone()))
+            .collect();
+        for (run, chunks) in gone_for_good {
+            lost.runs.insert(run);
+            if !sealed {
+                lost.chunks.extend(chunks);
+            }
+        }
+        let dropped = self.replicas.forget(is_gone);
+        let falls_back = |run: RunId| Some(run.node()) == gone.node || gone.runs.contains(&run);
+        let mut standing = Vec::new();
+        for (run, replica) in &mut self.replicas.by_run {
+            if !replica.stands && falls_back(*run) {
+                replica.stands = true;
+                lost.runs.remove(run);
+                standing.push(*run);
+            }
+        }
+        (lost, FallenBack { standing, dropped })
+    }
+
+    /// A replica that a node tells of. False where it is of no use: the run was merged away since, or is known already.
+    pub fn add_replica(&mut self, run: RunId, replica: Replica) -> bool {
+        let is_there = match &self.seal {
+            Some(seal) if !seal.runs.is_empty() => {
+                let replaced = self.merges.values().any(|merge| merge.replaced.contains(&run));
+                let is_made = seal.runs.iter().any(|sealed| sealed.run == run)
+                    || self.merges.values().any(|merge| merge.run.run == run);
+                !replaced && is_made
+            }
+            _ => true,
+        };
+        is_there && self.replicas.add(run, replica)
+    }
+
+    /// Replicas of runs that were merged into others.
+    pub fn forget_merged(&mut self, replaced: &[RunId]) -> Vec<(RunId, NodeId)> {
+        let replaced: BTreeSet<RunId> = replaced.iter().copied().collect();
+        self.replicas.forget(|run, _| replaced.contains(&run))
+    }
+
+    /// A task as it is given to a node, with what is known now of where its runs lie.
+    pub fn placed_now(&self, mut task: Task) -> Task {
+        match &mut task {
+            Task::Reduce(reduce) => reduce.places = self.replicas.places(&reduce.runs),
+            Task::Merge(merge) => merge.places = self.replicas.places(&merge.runs),
+            _ => {}
+        }
+        task
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FallenBack, Replica};
+    use crate::test_job::{map_result, run, seal_of, spec, split, sum};
+    use crate::{Gone, JobResults, expand};
+    use api::task::{MergeResult, RunPlace, RunSummary, SealTask};
+    use api::{SourceCommit, Task};
+    use ids::*;
+
+    fn chunk(node: u32, number: u64) -> ChunkId {
+        ChunkId::on(NodeId(node), number)
+    }
+
+    fn run_on(node: u32, number: u64) -> RunId {
+        RunId::on(NodeId(node), number)
+    }
+
+    /// A replica of the run of one chunk with the same number.
+    fn replica(run: RunId, node: u32) -> (RunId, Replica) {
+        let chunks = vec![ChunkId::on(run.node(), run.number())];
+        (run, Replica { node: NodeId(node), chunks, single_ns: 0, stands: false })
+    }
+
+    /// A map for each of nodes 1 and 2, whose data lies there.
+    fn mapped() -> JobResults {
+        let mut results = JobResults::new(JobId(7), vec![split(), split()]);
+        for task in 0..2 {
+            let commit = SourceCommit { ifile: IfileIndex(0), chunk: chunk(task + 1, 0), sum: sum(3) };
+            results.maps.insert(TaskIndex(task), (AttemptNumber(0), map_result(&[commit])));
+        }
+        results
+    }
+
+    /// The same, sealed and planned.
+    fn planned() -> JobResults {
+        let mut results = mapped();
+        results.seal = Some(seal_of(&results));
+        expand("reduce", &spec(), &mut results).unwrap();
+        results
+    }
+
+    /// What is lost when a node is gone: the map tasks that run again, and the runs that replicas stand for.
+    fn lose(results: &mut JobResults, node: u32, sealed: bool) -> (Option<Vec<TaskIndex>>, FallenBack) {
+        let (gone, fallen) = results.fall_back(&Gone::node(NodeId(node)), sealed);
+        (results.lose(&gone, sealed, |left| left == NodeId(node), false), fallen)
+    }
+
+    #[test]
+    fn a_replica_stands_for_a_run_whose_node_is_gone() {
+        let mut results = planned();
+        let (first, second) = (run_on(1, 0), run_on(2, 0));
+        assert!(results.add_replica(first, replica(first, 3).1));
+        let Task::Reduce(before) = results.placed_now(Task::Reduce(results.plan[0].clone())) else {
+            panic!()
+        };
+        let place = RunPlace { run: first, node: NodeId(1), replica: Some(NodeId(3)) };
+        assert_eq!((before.places, before.runs), (vec![place], vec![first, second]));
+        let stands = FallenBack { standing: vec![first], dropped: Vec::new() };
+        assert_eq!(lose(&mut results, 1, true), (None, stands));
+        assert!(results.needs(NodeId(3), true) && !results.needs(NodeId(1), true));
+        let place = RunPlace { run: first, node: NodeId(3), replica: None };
+        assert_eq!(results.replicas.places(&[second, first]), [place]);
+        // Now it is gone for good.
+        let gone = FallenBack { standing: Vec::new(), dropped: vec![(first, NodeId(3))] };
+        assert_eq!(lose(&mut results, 3, true), (Some(vec![TaskIndex(0)]), gone));
+        assert_eq!(results.replicas.held().count(), 0);
+    }
+
+    #[test]
+    fn before_the_seal_chunks_stand_in_replicas() {
+        let mut results = mapped();
+        let first = run_on(1, 0);
+        results.add_replica(first, replica(first, 2).1);
+        assert_eq!(lose(&mut results, 1, false).0, None);
+        let seals = expand("seal", &spec(), &mut results).unwrap();
+        assert_eq!(seals, [Task::Seal(SealTask { node: NodeId(2), standing: vec![first] })]);
+        // With the node that has both, both are lost.
+        let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
+        assert_eq!(lose(&mut results, 2, false).0, both);
+    }
+
+    #[test]
+    fn a_replica_that_is_gone_costs_nothing() {
+        let mut results = planned();
+        let first = run_on(1, 0);
+        results.add_replica(first, replica(first, 3).1);
+        let gone = FallenBack { standing: Vec::new(), dropped: vec![(first, NodeId(3))] };
+        assert_eq!(lose(&mut results, 3, true), (None, gone));
+        assert_eq!(lose(&mut results, 1, true).0, Some(vec![TaskIndex(0)]));
+    }
+
+    #[test]
+    fn a_damaged_run_is_read_from_its_replica_and_then_lost() {
+        let mut results = planned();
+        let first = run_on(1, 0);
+        results.add_replica(first, replica(first, 2).1);
+        let damaged = Gone::runs(&[first]);
+        let (gone, fallen) = results.fall_back(&damaged, true);
+        assert_eq!((gone, fallen.standing), (Gone::default(), vec![first]));
+        let (gone, fallen) = results.fall_back(&damaged, true);
+        assert_eq!((gone, fallen.dropped.len()), (damaged, 1));
+    }
+
+    #[test]
+    fn tasks_bound_to_a_node_that_is_gone_are_made_anew() {
+        let mut results = planned();
+        let first = run_on(1, 0);
+        results.add_replica(first, replica(first, 2).1);
+        let (gone, _) = results.fall_back(&Gone::node(NodeId(1)), true);
+        assert_eq!(results.lose(&gone, true, |_| false, true), Some(Vec::new()));
+        assert!(results.seal.is_none() && results.regenerations == 0 && results.maps.len() == 2);
+    }
+
+    #[test]
+    fn only_one_replica_of_each_run_and_chunk_counts() {
+        let mut results = planned();
+        let first = run_on(1, 0);
+        assert!(results.add_replica(first, replica(first, 2).1));
+        assert!(!results.add_replica(first, replica(first, 3).1));
+        // Merged from it, with the same chunk in it; then it is the one that counts.
+        let merged = run_on(1, 9);
+        let chunks = vec![chunk(1, 0)];
+        let of_merged = Replica { node: NodeId(2), chunks, single_ns: 0, stands: false };
+        assert!(!results.add_replica(merged, of_merged.clone()));
+        let summary = RunSummary { run: merged, ..run(0, 0, 1 << 16, 30) };
+        let merge = MergeResult { replaced: vec![first], run: summary, retrievals: 1, retrieved_bytes: 30 };
+        results.merges.insert(TaskIndex(0), merge);
+        assert_eq!(results.forget_merged(&[first]), [(first, NodeId(2))]);
+        assert!(results.add_replica(merged, of_merged) && !results.add_replica(first, replica(first, 2).1));
+    }
+}

@@ -1,0 +1,186 @@
+//! Sends sorted runs of a job to a second node, one after the other, oldest first, while the job goes on (design section 3,
+//! "Replication"; ISS section 4).
+//!
+//! It yields: while map tasks append here it sends slowly, but the faster the longer a run has lain on one node only.
+
+use crate::Shared;
+use crate::record_data::OtherNodes;
+use api::machine::ReplicatedRun;
+use chunkserver::{ChunkServer, Progress, RunToCopy};
+use dataport::{CopyError, Peer};
+use ids::{JobId, NodeId, RunId};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long is waited for the next run before it is looked whether the job is over.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Where no other node took a run, it is offered again after so long.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+/// What is sent each second while map tasks append here, and for how long a run lies on one node before that is doubled: as
+/// much again for each such time.
+const YIELDING_BYTES_PER_SECOND: f64 = 32e6;
+const YIELDING_GROWS_EVERY: Duration = Duration::from_secs(10);
+
+/// Until the job is over.
+pub(crate) fn replicate_runs(shared: &Arc<Shared>, job: JobId) {
+    let mut replicas = BTreeMap::new();
+    while let Some(server) = server_of(shared, job) {
+        server.begin_copying();
+        send_again(shared, job, &server, &mut replicas);
+        let Some(run) = server.next_to_copy(LOOK_EVERY) else { continue };
+        let Some(others) = shared.other_nodes(job) else { continue };
+        match send(shared, job, &others, &server, &run) {
+            Sent::To(node) => {
+                server.copied(run.run);
+                replicas.insert(run.run, (node, run));
+            }
+            Sent::Never => server.copied(run.run),
+            Sent::NotNow => {
+                server.copy_again(run);
+                drop(server);
+                std::thread::sleep(REFUSED_PAUSE);
+            }
+        }
+    }
+}
+
+/// None when the job is over here.
+fn server_of(shared: &Shared, job: JobId) -> Option<Arc<ChunkServer>> {
+    let data = shared.jobs().get(&job).map(Arc::clone)?;
+    if data.run.cancelled.load(Ordering::Relaxed) {
+        return None;
+    }
+    // Where it cannot be started, attempts here say why.
+    data.chunkserver().ok()
+}
+
+/// Runs whose replica was on a node that is gone get another.
+fn send_again(
+    shared: &Shared,
+    job: JobId,
+    server: &ChunkServer,
+    replicas: &mut BTreeMap<RunId, (NodeId, RunToCopy)>,
+) {
+    let Some(others) = shared.other_nodes(job) else { return };
+    let lives = |node: NodeId| others.peers.iter().any(|peer| peer.node == node);
+    let gone: Vec<RunId> =
+        replicas.iter().filter(|(_, (node, _))| !lives(*node)).map(|(run, _)| *run).collect();
+    for run in gone {
+        if let Some((_, run)) = replicas.remove(&run) {
+            server.copy_again(run);
+        }
+    }
+}
+
+/// What became of a run.
+enum Sent {
+    To(NodeId),
+    /// No other node takes it for the moment.
+    NotNow,
+    /// It cannot be read, or nobody wants it any more.
+    Never,
+}
+
+fn send(
+    shared: &Shared,
+    job: JobId,
+    others: &OtherNodes,
+    server: &Arc<ChunkServer>,
+    run: &RunToCopy,
+) -> Sent {
+    let pace = Pace::new(server.progress(), run.sorted_at);
+    let may_go_on = |bytes: usize| {
+        pace.wait(bytes);
+        shared.jobs().contains_key(&job)
+    };
+    for peer in candidates(others, run.run) {
+        let began = Instant::now();
+        match others.client.copy_run(peer, job, server, run.run, &may_go_on) {
+            Ok(copied) => {
+                let told = ReplicatedRun {
+                    job,
+                    run: run.run,
+                    chunks: copied.chunks,
+                    to: peer.node,
+                    bytes: copied.bytes,
+                    single_ns: run.sorted_at.elapsed().as_nanos() as u64,
+                    sending_ns: began.elapsed().as_nanos() as u64,
+                };
+                if let Some(record_data) = shared.record_data.get() {
+                    record_data.replicated(told);
+                }
+                return Sent::To(peer.node);
+            }
+            Err(CopyError::Cancelled) => return Sent::Never,
+            Err(error) if error.is_about_peer() => {
+                tracing::debug!(%job, run = %run.run, peer = %peer.node, %error, "a node did not take a replica");
+            }
+            Err(error) => {
+                // Whoever reads it finds it so too, and then it is made again.
+                tracing::warn!(%job, run = %run.run, %error, "a run cannot be replicated");
+                return Sent::Never;
+            }
+        }
+    }
+    Sent::NotNow
+}
+
+/// The nodes that may take a run, in an order of its own for each run, so that they get even shares.
+fn candidates(others: &OtherNodes, run: RunId) -> Vec<&Peer> {
+    let mut peers: Vec<&Peer> =
+        others.peers.iter().filter(|peer| others.replica_hosts.contains(&peer.node)).collect();
+    peers.sort_by_key(|peer| {
+        let mut hasher = DefaultHasher::new();
+        (run, peer.node).hash(&mut hasher);
+        hasher.finish()
+    });
+    peers
+}
+
+/// How fast a run may go.
+struct Pace {
+    progress: Arc<Progress>,
+    sorted: Instant,
+    /// Bytes that had been appended here when it was looked last.
+    appended: AtomicU64,
+}
+
+impl Pace {
+    fn new(progress: Arc<Progress>, sorted: Instant) -> Self {
+        let appended = AtomicU64::new(progress.appended_bytes.load(Ordering::Relaxed));
+        Self { progress, sorted, appended }
+    }
+
+    /// Waits until so many bytes may go, where others need the disks and the line as well.
+    fn wait(&self, bytes: usize) {
+        let appended = self.progress.appended_bytes.load(Ordering::Relaxed);
+        if self.appended.swap(appended, Ordering::Relaxed) != appended {
+            std::thread::sleep(yielding(bytes, self.sorted.elapsed()));
+        }
+    }
+}
+
+/// What so many bytes must take, of a run that has lain on one node for `age`.
+fn yielding(bytes: usize, age: Duration) -> Duration {
+    let rate = YIELDING_BYTES_PER_SECOND * (1.0 + age.as_secs_f64() / YIELDING_GROWS_EVERY.as_secs_f64());
+    Duration::from_secs_f64(bytes as f64 / rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{YIELDING_GROWS_EVERY, yielding};
+    use std::time::Duration;
+
+    #[test]
+    fn a_run_goes_faster_the_longer_it_waits() {
+        let check = |age: Duration, expected_ms: u128| {
+            assert_eq!(yielding(3_200_000, age).as_millis(), expected_ms, "{age:?}");
+        };
+        check(Duration::ZERO, 100);
+        check(YIELDING_GROWS_EVERY, 50);
+        check(3 * YIELDING_GROWS_EVERY, 25);
+    }
+}

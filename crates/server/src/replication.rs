@@ -1,0 +1,249 @@
+//! Runs that lie on a second node: which jobs get them, what nodes tell of them, and what is remembered.
+//!
+//! Nodes copy by themselves, run by run, to a node of their choice (`crates/node/src/replicator.rs`). Here it is decided whether a
+//! job is worth it, and where its runs are to be read.
+
+use crate::clock::now_ns;
+use crate::event_loop::EventLoop;
+use crate::job::Job;
+use crate::messages::{Finished, Service};
+use api::control::NodeOrder;
+use api::machine::ReplicatedRun;
+use api::{Replication, TaskResult};
+use ids::{JobId, NodeId, RunId};
+use mapreduce::{FallenBack, JobResults, Replica};
+use metastore::{Change, FELL_BACK_NOTE, REPLICATION_NOTE, RecoveredJob, ReplicaRow, ReplicaState};
+use std::collections::BTreeMap;
+
+/// A second home is not worth having for data that is made again in less.
+const REMAKE_MIN_SECONDS: f64 = 10.0;
+/// How much longer making it again must take than sending it: data is lost seldom, and sent always.
+const REMAKE_PER_SEND_MIN: f64 = 2.0;
+/// What a node is taken to send: a link of 1 Gb/s, as in ISS section 6.
+const SEND_BYTES_PER_SECOND: f64 = 125e6;
+const NANOS_PER_SECOND: f64 = 1e9;
+
+/// Whether the runs of a job are replicated, and what speaks for it.
+#[derive(Debug, Default)]
+pub(crate) struct Replicating {
+    /// Nodes have been told to.
+    pub is_on: bool,
+    /// By the maps that have ended.
+    map_seconds: f64,
+    map_bytes: u64,
+    maps: u32,
+    /// It has been said why not.
+    is_settled: bool,
+}
+
+impl Replicating {
+    /// As a job begins: the modes that leave no choice.
+    fn from_the_start(mode: Replication) -> Self {
+        let is_on = matches!(mode, Replication::Rack | Replication::Sync);
+        Self { is_on, is_settled: is_on, ..Self::default() }
+    }
+
+    fn add(&mut self, took_ns: u64, bytes: u64) {
+        self.map_seconds += took_ns as f64 / NANOS_PER_SECOND;
+        self.map_bytes += bytes;
+        self.maps += 1;
+    }
+
+    /// Whether what lies on one of `nodes` would take much longer to make again, in all `slots`, than to send, by what maps have
+    /// put out so far; and why.
+    fn weigh(&self, nodes: usize, slots: u64) -> (bool, String) {
+        if nodes < 2 {
+            return (false, "there is no second node".to_string());
+        }
+        let average_seconds = self.map_seconds / f64::from(self.maps.max(1));
+        let share_seconds = self.map_seconds / nodes as f64 / slots.max(1) as f64;
+        // Nothing is faster than the map that runs again.
+        let remake_seconds = share_seconds.max(average_seconds);
+        let send_seconds = self.map_bytes as f64 / nodes as f64 / SEND_BYTES_PER_SECOND;
+        let pays =
+            remake_seconds >= REMAKE_MIN_SECONDS && remake_seconds >= REMAKE_PER_SEND_MIN * send_seconds;
+        let why = format!(
+            "the share of one of {nodes} nodes in what {} maps have put out so far ({} bytes) would take {remake_seconds:.1} s to \
+             make again and {send_seconds:.1} s to send",
+            self.maps, self.map_bytes
+        );
+        (pays, why)
+    }
+}
+
+impl EventLoop {
+    /// A job begins, or goes on under this server: where its user wants it, its runs are replicated from now on.
+    pub fn begins_to_replicate(&mut self, job: &mut Job) {
+        let spec = &job.run.spec;
+        if self.service == Service::Embedded || spec.map_only || spec.reduce_again.is_some() {
+            return;
+        }
+        job.replicating = Replicating::from_the_start(spec.replication);
+        if job.replicating.is_on {
+            self.fleet.order_everybody(job.id, NodeOrder::Replicate { job: job.id });
+        }
+    }
+
+    /// A map has ended: with mode `auto` it may be worth now to send what maps put out to a second node.
+    pub fn weigh_replication(&mut self, finished: &Finished, result: &TaskResult) {
+        let TaskResult::Map(map) = result else { return };
+        let id = finished.attempt.task.job;
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let spec = &job.run.spec;
+        let is_open = spec.replication == Replication::Auto && !job.replicating.is_on && !spec.map_only;
+        if self.service == Service::Embedded || !is_open {
+            return;
+        }
+        let took_ns = finished.ended_ns.saturating_sub(finished.started_ns);
+        let bytes = map.commits.iter().map(|commit| commit.sum.bytes).sum();
+        job.replicating.add(took_ns, bytes);
+        let (nodes, slots) = self.fleet.nodes_and_slots();
+        let (pays, why) = job.replicating.weigh(nodes, slots);
+        if pays {
+            job.replicating.is_on = true;
+            job.replicating.is_settled = true;
+            self.changes.push(note(id, REPLICATION_NOTE, format!("auto: runs get replicas: {why}")));
+            self.fleet.order_everybody(id, NodeOrder::Replicate { job: id });
+        }
+    }
+
+    /// The maps are over: a job for which it was never worth it says so.
+    pub fn settle_replication(&mut self, id: JobId) {
+        let (nodes, slots) = self.fleet.nodes_and_slots();
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let is_asked = job.run.spec.replication == Replication::Auto && job.replicating.maps > 0;
+        if self.service == Service::Cluster && is_asked && !job.replicating.is_settled {
+            job.replicating.is_settled = true;
+            let (_, why) = job.replicating.weigh(nodes, slots);
+            self.changes.push(note(id, REPLICATION_NOTE, format!("auto: runs get no replicas: {why}")));
+        }
+    }
+
+    /// A node tells that runs of it lie on others as well.
+    pub fn replicated(&mut self, from: NodeId, told: Vec<ReplicatedRun>) {
+        for told in told {
+            let Some(job) = self.jobs.get_mut(&told.job) else { continue };
+            let is_own = told.run.node() == from && told.to != from;
+            // The run that it is told of may stand for another, and then its maker is gone.
+            if job.outcome.is_some() || !is_own || !self.fleet.has(told.to) {
+                continue;
+            }
+            let replica = Replica {
+                node: told.to,
+                chunks: told.chunks.clone(),
+                single_ns: told.single_ns,
+                stands: false,
+            };
+            if job.results.add_replica(told.run, replica) {
+                let row = ReplicaRow {
+                    run: told.run,
+                    node: told.to,
+                    state: ReplicaState::Complete,
+                    chunks: told.chunks,
+                    bytes: told.bytes,
+                    single_ns: told.single_ns,
+                    sending_ns: told.sending_ns,
+                };
+                self.changes.push(Change::Replicas { job: told.job, replicas: vec![row] });
+            }
+        }
+    }
+}
+
+impl Job {
+    /// Remembers which replicas stand for runs now, and which are gone.
+    pub fn fallen_back(&self, fallen: &FallenBack, with: &str, changes: &mut Vec<Change>) {
+        let standing = fallen.standing.iter().filter_map(|run| {
+            let replica = self.results.replicas.get(*run)?;
+            Some(state_row(*run, replica.node, ReplicaState::Standing))
+        });
+        let rows: Vec<ReplicaRow> = standing.chain(lost_rows(&fallen.dropped)).collect();
+        if !rows.is_empty() {
+            changes.push(Change::Replicas { job: self.id, replicas: rows });
+        }
+        if !fallen.standing.is_empty() {
+            let detail = format!("with {with}: {} runs are read from their replicas", fallen.standing.len());
+            changes.push(note(self.id, FELL_BACK_NOTE, detail));
+        }
+    }
+
+    /// Replicas that are of no use any more.
+    pub fn replicas_dropped(&self, dropped: &[(RunId, NodeId)], changes: &mut Vec<Change>) {
+        if !dropped.is_empty() {
+            changes.push(Change::Replicas { job: self.id, replicas: lost_rows(dropped).collect() });
+        }
+    }
+
+    /// What replication did, for the history, when nothing will be read any more.
+    pub fn replication_told(&self) -> Option<Change> {
+        let mut single_ns: Vec<u64> =
+            self.results.replicas.iter().map(|(_, replica)| replica.single_ns).collect();
+        single_ns.sort_unstable();
+        let (median, most) = (*single_ns.get(single_ns.len() / 2)?, *single_ns.last()?);
+        let seconds = |ns: u64| ns as f64 / NANOS_PER_SECOND;
+        let (count, runs) = (single_ns.len(), self.results.surviving_runs().len());
+        let detail = format!(
+            "{count} of {runs} runs lay on two nodes; on one only for {:.1} s (median), {:.1} s at most",
+            seconds(median),
+            seconds(most)
+        );
+        Some(note(self.id, REPLICATION_NOTE, detail))
+    }
+}
+
+fn note(job: JobId, kind: &'static str, detail: String) -> Change {
+    Change::Note { job: Some(job), kind, detail, now_ns: now_ns() }
+}
+
+/// Of one that the table knows: only its state changes.
+fn state_row(run: RunId, node: NodeId, state: ReplicaState) -> ReplicaRow {
+    ReplicaRow { run, node, state, chunks: Vec::new(), bytes: 0, single_ns: 0, sending_ns: 0 }
+}
+
+fn lost_rows(dropped: &[(RunId, NodeId)]) -> impl Iterator<Item = ReplicaRow> {
+    dropped.iter().map(|(run, node)| state_row(*run, *node, ReplicaState::Lost))
+}
+
+/// Where replicas are that stand for runs.
+pub(crate) fn standing(rows: &[ReplicaRow]) -> BTreeMap<RunId, NodeId> {
+    let standing = rows.iter().filter(|row| row.state == ReplicaState::Standing);
+    standing.map(|row| (row.run, row.node)).collect()
+}
+
+/// The replicas of a job as the rows tell; those on nodes that are gone are gone.
+pub(crate) fn restore(recovered: &RecoveredJob, results: &mut JobResults, lives: impl Fn(NodeId) -> bool) {
+    let there = recovered.replicas.iter().filter(|row| row.state != ReplicaState::Lost && lives(row.node));
+    for row in there {
+        let replica = Replica {
+            node: row.node,
+            chunks: row.chunks.clone(),
+            single_ns: row.single_ns,
+            stands: row.state == ReplicaState::Standing,
+        };
+        results.replicas.add(row.run, replica);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Replicating;
+
+    #[test]
+    fn what_is_dear_to_make_and_cheap_to_send_is_replicated() {
+        let check = |maps: u32, seconds: u64, bytes: u64, nodes, slots, expected: bool| {
+            let mut replicating = Replicating::default();
+            (0..maps).for_each(|_| replicating.add(seconds * 1_000_000_000, bytes));
+            let (pays, why) = replicating.weigh(nodes, slots);
+            assert_eq!(pays, expected, "{why}");
+        };
+        let (mb, gb) = (1_000_000, 1_000_000_000);
+        check(8, 20, 100 * mb, 4, 8, true);
+        // Made again at once.
+        check(8, 2, 100 * mb, 4, 8, false);
+        check(800, 2, 100 * mb, 4, 8, true);
+        // Longer to send than to make.
+        check(8, 20, 5 * gb, 4, 8, false);
+        check(8, 20, 100 * mb, 1, 2, false);
+        check(0, 0, 0, 4, 8, false);
+    }
+}

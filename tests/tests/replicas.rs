@@ -1,0 +1,212 @@
+//! Runs that lie on a second node: a node that is lost costs no map, and readers go on where they were.
+
+use blackbox::{CLUSTER_MEMORY, Cluster, Running, corpus};
+
+/// Reads the first of what it is given, says so, waits until everybody is let go, and hands all on.
+const REDUCER: &str = "#!/bin/sh
+IFS= read -r line
+until [ -e HERE/go ]; do sleep 0.05; done
+printf '%s\\n' \"$line\"
+exec cat
+";
+/// Hands on what it reads, which the others do at once and the one with the last file when it is let go.
+const LAST_MAPPER: &str = "#!/bin/sh
+case \"$mapreduce_map_input_file$map_input_file\" in *last*) until [ -e HERE/go ]; do sleep 0.05; done;; esac
+exec cat
+";
+const ALL_RUNS_LIE_ON_TWO: &str = "select count(*) > 0 and count(*) = \
+     (select count(*) from runs where replaced_by is null) as whole from replicas where state = 'complete'";
+
+/// The answer to a question that gives one number.
+fn number(cluster: &Cluster, question: &str) -> i64 {
+    let asked = Running::start(&mut cluster.sailfish(&["state", "--json", question])).wait().expect_success();
+    let json = asked.json();
+    let number = json[0].as_object().and_then(|row| row.values().next()).and_then(|value| value.as_i64());
+    number.unwrap_or_else(|| panic!("{question} gives {json}"))
+}
+
+/// Until the answer is 1.
+fn wait_for(cluster: &Cluster, question: &str) {
+    cluster
+        .ask_until(&["state", "--json", question], |answer| answer.contains(": 1") || answer.contains(":1"));
+}
+
+fn program(cluster: &Cluster, name: &str, text: &str) -> String {
+    let here = cluster.sandbox.path("");
+    let text = text.replace("HERE", here.to_str().expect("a sandbox has a plain path"));
+    let program = cluster.sandbox.script(name, &text);
+    program.to_str().expect("a sandbox has a plain path").to_string()
+}
+
+/// A job whose reducers have begun to read and wait, and all of whose runs lie on two nodes.
+struct Reducing {
+    cluster: Cluster,
+    job: Running,
+    reducer: String,
+}
+
+impl Reducing {
+    fn start(nodes: u32, text_bytes: usize) -> Reducing {
+        let cluster = Cluster::start(nodes);
+        write_text(&cluster, text_bytes);
+        let reducer = program(&cluster, "reducer.sh", REDUCER);
+        let job = Running::start(&mut cluster.job(&arguments(&reducer, &["--replication", "rack"])));
+        wait_for(&cluster, "select count(*) > 0 as one from attempts where stage = 3 and state = 'running'");
+        wait_for(&cluster, ALL_RUNS_LIE_ON_TWO);
+        Reducing { cluster, job, reducer }
+    }
+
+    /// Lets all go on, until the job is over. The output is right, whatever happened.
+    fn finish(self) -> Cluster {
+        self.cluster.sandbox.write("go", "");
+        self.job.wait().expect_success();
+        assert_right(&self.cluster, &self.reducer);
+        self.cluster
+    }
+}
+
+fn write_text(cluster: &Cluster, bytes: usize) {
+    let text = corpus(bytes);
+    for (number, piece) in text.chunks(bytes / 4 + 1).enumerate() {
+        cluster.sandbox.write(&format!("in/{number}.txt"), piece);
+    }
+}
+
+fn arguments<'a>(reducer: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let own = ["--input", "in", "--mapper", "builtin:words", "--reducer", reducer, "--output", "out"];
+    [&own[..], more].concat()
+}
+
+fn assert_right(cluster: &Cluster, reducer: &str) {
+    let own = ["--memory", CLUSTER_MEMORY, "--slots", "2", "--input", "in", "--mapper", "builtin:words"];
+    let rest = ["--reducer", reducer, "--output", "embedded"];
+    cluster.sandbox.run_job(&[&own[..], &rest].concat()).expect_success();
+    let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
+    assert!(whole("out") == whole("embedded"), "the outputs differ");
+}
+
+/// No map task was run twice.
+fn assert_no_map_ran_again(cluster: &Cluster) {
+    let again = "select count(*) as n from attempts where job = 1 and stage = 0 and attempt > 0";
+    assert_eq!(number(cluster, again), 0);
+    assert_eq!(number(cluster, "select count(*) as n from events where kind = 'data lost'"), 0);
+}
+
+/// The node with most runs.
+fn node_with_runs(cluster: &Cluster) -> usize {
+    let node = "select n.name from runs r join nodes n on n.node = r.run / 1099511627776 \
+                group by n.name order by count(*) desc limit 1";
+    let asked = Running::start(&mut cluster.sailfish(&["state", "--json", node])).wait().expect_success();
+    let json = asked.json();
+    let name = json[0]["name"].as_str().unwrap_or_else(|| panic!("no node has runs: {json}"));
+    name.trim_start_matches("node-").parse().expect("nodes of tests are numbered")
+}
+
+/// So much is read that it does not fit what lies between a run and the reducer: the rest comes from the replica.
+#[test]
+fn readers_go_on_with_the_replicas_of_a_node_that_is_killed() {
+    let mut reducing = Reducing::start(3, 48 << 20);
+    let doomed = node_with_runs(&reducing.cluster);
+    reducing.cluster.take_node(doomed).signal(rustix::process::Signal::KILL);
+    wait_for(&reducing.cluster, "select count(*) > 0 as one from replicas where state = 'standing'");
+    let cluster = reducing.finish();
+    assert_no_map_ran_again(&cluster);
+    // Those that ran elsewhere read on where they were.
+    let broken_off = format!(
+        "select count(*) as n from attempts a join nodes n on n.node = a.node \
+         where a.stage = 3 and a.state <> 'succeeded' and n.name <> 'node-{doomed}'"
+    );
+    assert_eq!(number(&cluster, &broken_off), 0);
+    let told = Running::start(&mut cluster.sailfish(&["explain", "1"])).wait().expect_success().text();
+    assert!(told.contains("runs are read from their replicas"), "{told}");
+}
+
+/// The server dies with the node: the next one knows the replicas.
+#[test]
+fn replicas_outlive_the_server() {
+    let mut reducing = Reducing::start(3, 6 << 20);
+    let doomed = node_with_runs(&reducing.cluster);
+    reducing.cluster.take_node(doomed).signal(rustix::process::Signal::KILL);
+    reducing.cluster.restart_server();
+    wait_for(&reducing.cluster, "select count(*) > 0 as one from replicas where state = 'standing'");
+    reducing.cluster.restart_server();
+    assert_no_map_ran_again(&reducing.finish());
+}
+
+/// With the replicas as well, what lay on two nodes is made again.
+#[test]
+fn what_is_lost_twice_is_made_again() {
+    let mut reducing = Reducing::start(4, 6 << 20);
+    let (first, second) = (
+        "select run / 1099511627776 as node from replicas where state = 'complete' order by run limit 1",
+        "select node from replicas where state = 'complete' order by run limit 1",
+    );
+    let named = |question: &str| {
+        let name = format!(
+            "select cast(replace(name, 'node-', '') as integer) as n from nodes where node = ({question})"
+        );
+        number(&reducing.cluster, &name) as usize
+    };
+    let mut doomed = [named(first), named(second)];
+    doomed.sort_unstable();
+    for number in doomed.into_iter().rev() {
+        reducing.cluster.take_node(number).signal(rustix::process::Signal::KILL);
+    }
+    wait_for(&reducing.cluster, "select count(*) > 0 as one from events where kind = 'data lost'");
+    reducing.finish();
+}
+
+/// Before the maps are over: what was sorted and sent by then is sealed by the node that has it now.
+#[test]
+fn a_node_that_dies_before_the_maps_end_costs_only_what_was_not_replicated() {
+    let mut cluster = Cluster::start(3);
+    write_text(&cluster, 64 << 20);
+    cluster.sandbox.write("in/last.txt", "the last words\n");
+    let mapper = program(&cluster, "mapper.sh", LAST_MAPPER);
+    let sizes = ["--memory", "64M", "--slots", "2"];
+    let own = ["--input", "in", "--mapper", &mapper, "--reducer", "cat"];
+    let mut job = cluster.sailfish(&["run"]);
+    job.args(&sizes[..]).args(own).args(["--output", "out", "--replication", "rack"]);
+    let job = Running::start(&mut job);
+    wait_for(&cluster, "select count(*) > 2 as one from replicas where state = 'complete'");
+    let doomed = number(
+        &cluster,
+        "select cast(replace(n.name, 'node-', '') as integer) as n from replicas r join nodes n \
+         on n.node = r.run / 1099511627776 group by n.name order by count(*) desc limit 1",
+    );
+    cluster.take_node(doomed as usize).signal(rustix::process::Signal::KILL);
+    wait_for(&cluster, "select count(*) > 0 as one from replicas where state = 'standing'");
+    cluster.sandbox.write("go", "");
+    job.wait().expect_success();
+    // They are read, not made again.
+    assert!(
+        number(
+            &cluster,
+            "select count(*) as n from runs r join replicas p on p.run = r.run and p.state = 'standing'"
+        ) > 0
+    );
+    cluster.sandbox.run_job(&[&sizes[..], &own, &["--output", "embedded"]].concat()).expect_success();
+    let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
+    assert!(whole("out") == whole("embedded"), "the outputs differ");
+}
+
+/// For comparison: the maps wait for it. And where nobody asks for it, a small job is not worth it, which is said.
+#[test]
+fn the_mode_is_the_jobs() {
+    let cluster = Cluster::start(2);
+    write_text(&cluster, 6 << 20);
+    let run = |more: &[&str]| {
+        let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", "builtin:sum"];
+        Running::start(&mut cluster.job(&[&args[..], more].concat())).wait()
+    };
+    run(&["--output", "sync", "--replication", "sync"]).expect_success();
+    assert!(number(&cluster, "select count(*) as n from replicas where job = 1 and state = 'complete'") > 0);
+    run(&["--output", "auto"]).expect_success();
+    run(&["--output", "none", "--replication", "none"]).expect_success();
+    assert_eq!(number(&cluster, "select count(*) as n from replicas where job > 1"), 0);
+    let told = |job| Running::start(&mut cluster.sailfish(&["explain", job])).wait().expect_success().text();
+    assert!(told("1").contains("runs lay on two nodes"), "{}", told("1"));
+    assert!(told("2").contains("auto: runs get no replicas"), "{}", told("2"));
+    assert!(!told("3").contains("replicas"), "{}", told("3"));
+    run(&["--output", "other", "--replication", "twice"]).expect_failure(2, &["give one of none, rack"]);
+}
