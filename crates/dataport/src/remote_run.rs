@@ -89,7 +89,7 @@ impl RemoteRun {
         self.node
     }
 
-    /// Whether its beginning came from elsewhere, where it could not be read any further.
+    /// Whether it is read at a copy, since it could not be read where it lies, or no further.
     pub fn resumed(&self) -> bool {
         self.earlier.is_some()
     }

@@ -6,6 +6,7 @@ use crate::remote_run::RemoteRun;
 use crate::scan_reader::{Piece, Reader};
 use crate::scan_wire::{EntryKind, RunSources};
 use crate::wire::{BOUND_BYTES_MAX, RUNS_PER_SCAN_MAX, ScanRequest};
+use chunkserver::CursorReport;
 use ids::{JobId, NodeId, RunId};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -141,7 +142,8 @@ fn open_copies(client: &DataClient, options: &ScanOptions) -> Option<Result<Vec<
         }
         let mut opened: Vec<(usize, RemoteRun)> = Vec::with_capacity(options.runs.len());
         for (scan, of_node) in scans {
-            opened.extend(of_node.iter().copied().zip(scan.open()?));
+            let runs = scan.open()?.into_iter().map(|run| run.after(CursorReport::default()));
+            opened.extend(of_node.iter().copied().zip(runs));
         }
         opened.sort_by_key(|(index, _)| *index);
         Ok(opened.into_iter().map(|(_, run)| run).collect())
