@@ -32,6 +32,8 @@ pub(crate) struct Reader {
     /// Blocks that came before they were wanted, for each run.
     ahead: Vec<VecDeque<Vec<u8>>>,
     ends: Vec<Option<RunEnd>>,
+    /// Runs that are read elsewhere now: their blocks go.
+    given_up: Vec<bool>,
     /// Nothing behind an error can be believed.
     broken: bool,
 }
@@ -54,6 +56,7 @@ impl Reader {
             decoder: EntryDecoder::default(),
             ahead: (0..run_count).map(|_| VecDeque::new()).collect(),
             ends: vec![None; run_count],
+            given_up: vec![false; run_count],
             broken: false,
         }
     }
@@ -61,6 +64,12 @@ impl Reader {
     /// What was sent of a run, once that is known.
     pub fn end_of(&self, index: usize) -> Option<RunEnd> {
         self.ends[index]
+    }
+
+    /// Nobody reads the run from this stream any more.
+    pub fn give_up(&mut self, index: usize) {
+        self.given_up[index] = true;
+        self.ahead[index].clear();
     }
 
     /// The next piece of the stream; None at its end.
@@ -131,6 +140,7 @@ impl Reader {
             let run = entry.head.run_index as usize;
             let is_open = self.ends.get(run).is_some_and(Option::is_none);
             match entry.head.kind {
+                EntryKind::Block if is_open && self.given_up[run] => {}
                 EntryKind::Block if is_open => {
                     if self.ahead[run].len() == BLOCKS_AHEAD_MAX {
                         return Err(unexpected("blocks are out of order"));

@@ -193,6 +193,32 @@ fn damaged_and_missing_files_are_read_at_their_copies() {
     assert_eq!(lost.to_failure().lost_runs, [run.id]);
 }
 
+/// A run that leaves the stream in the middle does not stand in the way of the others, which have no copies.
+#[test]
+fn one_run_goes_on_elsewhere_and_the_others_stay() {
+    let case = Case { keep: true, ifile_count: 6, ..Case::plain() };
+    let (cluster, outcome) = sealed(&case);
+    let expected = case.expected(&outcome, (None, None));
+    let runs = cluster.runs(1);
+    assert!(runs.len() > 1);
+    let copies = copies(&cluster);
+    for run in runs {
+        let path = run.path().expect("kept runs are on disk");
+        let whole = std::fs::read(path).expect("a file");
+        // Behind a block's header, which the other node looks at.
+        let blocks = ifile::RunFile::open(&whole[..]).expect("a run file").index.entries;
+        assert!(blocks.len() > 3, "{} blocks", blocks.len());
+        let mut damaged = whole.clone();
+        damaged[blocks[blocks.len() / 3].offset_bytes as usize + ifile::BLOCK_HEADER_BYTES + 9] ^= 1;
+        std::fs::write(path, damaged).expect("written");
+        let only = BTreeMap::from([(run.id, copies[&run.id].clone())]);
+        let read = read_with(&cluster, &outcome, 0, (None, None), &only);
+        let ((records, _), resumed) = read.expect("of this run there is a copy");
+        assert!(records == expected && resumed == 1);
+        std::fs::write(path, whole).expect("written");
+    }
+}
+
 #[test]
 fn a_cancelled_read_does_not_go_on_elsewhere() {
     let case = Case { keep: true, ..Case::plain() };
