@@ -36,6 +36,9 @@ pub(crate) struct Reader {
     given_up: Vec<bool>,
     /// Nothing behind an error can be believed.
     broken: bool,
+    /// What the other node said that it has lost: all who read the stream are told, as some may go on elsewhere and
+    /// others not.
+    lost: Option<LostRuns>,
 }
 
 impl Reader {
@@ -58,6 +61,7 @@ impl Reader {
             ends: vec![None; run_count],
             given_up: vec![false; run_count],
             broken: false,
+            lost: None,
         }
     }
 
@@ -91,10 +95,14 @@ impl Reader {
     }
 
     pub fn next_entry(&mut self) -> Result<Entry, ScanError> {
-        if self.broken {
-            return Err(ScanError::CutOff { node: self.node, source: None });
+        let node = self.node;
+        match &self.lost {
+            Some(LostRuns { runs, reason }) => {
+                Err(ScanError::Lost { node, runs: runs.clone(), reason: reason.clone() })
+            }
+            None if self.broken => Err(ScanError::CutOff { node, source: None }),
+            None => self.read_entry().inspect_err(|_| self.broken = true),
         }
-        self.read_entry().inspect_err(|_| self.broken = true)
     }
 
     fn read_entry(&mut self) -> Result<Entry, ScanError> {
@@ -112,8 +120,8 @@ impl Reader {
                 }
                 Some(entry) if entry.head.kind == EntryKind::Lost => {
                     let lost = LostRuns::decode(&entry.body);
-                    let LostRuns { runs, reason } =
-                        lost.map_err(|source| ScanError::Damaged { node, source })?;
+                    let lost = lost.map_err(|source| ScanError::Damaged { node, source })?;
+                    let LostRuns { runs, reason } = self.lost.insert(lost).clone();
                     return Err(ScanError::Lost { node, runs, reason });
                 }
                 Some(entry) => return Ok(entry),

@@ -220,6 +220,28 @@ fn one_run_goes_on_elsewhere_and_the_others_stay() {
     }
 }
 
+/// The other node cannot read a block at all and breaks the stream off: runs without copies fail, and what they are told is
+/// the run that is lost.
+#[test]
+fn who_cannot_go_on_is_told_what_is_lost() {
+    let mut case = Case { keep: true, ifile_count: 6, ..Case::plain() };
+    case.tasks = vec![(0..1200u32).map(|number| (number.to_be_bytes().to_vec(), 50)).collect(); 3];
+    let (cluster, outcome) = sealed(&case);
+    let copies = copies(&cluster);
+    for run in cluster.runs(1) {
+        let path = run.path().expect("kept runs are on disk");
+        let whole = std::fs::read(path).expect("a file");
+        let blocks = ifile::RunFile::open(&whole[..]).expect("a run file").index.entries;
+        let mut damaged = whole.clone();
+        damaged[blocks[blocks.len() / 2].offset_bytes as usize + 8] ^= 1;
+        std::fs::write(path, damaged).expect("written");
+        let only = BTreeMap::from([(run.id, copies[&run.id].clone())]);
+        let lost = read_with(&cluster, &outcome, 0, (None, None), &only).expect_err("others have no copy");
+        assert_eq!(lost.to_failure().lost_runs, [run.id], "{lost:?}");
+        std::fs::write(path, whole).expect("written");
+    }
+}
+
 #[test]
 fn a_cancelled_read_does_not_go_on_elsewhere() {
     let case = Case { keep: true, ..Case::plain() };
