@@ -1,4 +1,4 @@
-//! Fuzzes the messages between nodes: bind, append, frame heads, answers, release, scan.
+//! Fuzzes the messages between nodes: bind, append, frame heads, answers, release, scan, heads of copies.
 //!
 //! Invariants:
 //! - no input makes a decoder panic or make more room than the input is long;
@@ -8,8 +8,9 @@
 #![no_main]
 
 use dataport::wire::{
-    AppendAnswers, AppendHead, BOUND_BYTES_MAX, BindReply, BindRequest, CHUNKS_PER_RELEASE_MAX,
-    FRAME_HEAD_BYTES, FRAMES_PER_REQUEST_MAX, FrameHead, RUNS_PER_SCAN_MAX, ReleaseRequest, ScanRequest,
+    AppendAnswers, AppendHead, BOUND_BYTES_MAX, BindReply, BindRequest, CHUNKS_PER_RELEASE_MAX, COPY_BYTES_MAX,
+    COPY_HEAD_BYTES, CopyHead, FRAME_HEAD_BYTES, FRAMES_PER_REQUEST_MAX, FrameHead, RUNS_PER_SCAN_MAX,
+    ReleaseRequest, ScanRequest,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -46,7 +47,12 @@ fn check(bytes: &[u8]) {
     if let Ok(scan) = ScanRequest::decode(bytes) {
         assert_eq!(scan.encode(), bytes);
         assert!(scan.runs.len() <= RUNS_PER_SCAN_MAX as usize);
+        assert!(scan.skip_records.is_empty() || scan.skip_records.len() == scan.runs.len());
         assert!([scan.lower, scan.upper].into_iter().flatten().all(|bound| bound.len() <= BOUND_BYTES_MAX));
+    }
+    if let Ok(head) = CopyHead::decode(bytes) {
+        assert_eq!((head.encode().as_slice(), bytes.len()), (bytes, COPY_HEAD_BYTES));
+        assert!(head.bytes <= COPY_BYTES_MAX);
     }
     if let Ok(head) = FrameHead::decode(bytes) {
         assert_eq!(bytes.len(), FRAME_HEAD_BYTES);

@@ -43,7 +43,7 @@ impl<'a> AnyRun<'a> {
         }
     }
 
-    /// Whether it was begun at one place and went on at another.
+    /// Whether it is read at a copy, since it could not be read where it lies, or no further.
     pub fn resumed(&self) -> bool {
         matches!(self, Self::There(run) if run.resumed())
     }

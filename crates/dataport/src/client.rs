@@ -223,13 +223,14 @@ impl DataClient {
         peer: &Peer,
         job: JobId,
         request: &ScanRequest,
+        tries_max: u32,
     ) -> Result<reqwest::Response, DataError> {
         let mut pause = FIRST_PAUSE;
         let mut tries = 0;
         loop {
             tries += 1;
             match self.post(peer, job, "scan", request.encode().into()).await {
-                Err(error) if error.is_passing() && tries < APPEND_TRIES_MAX => {
+                Err(error) if error.is_passing() && tries < tries_max => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }

@@ -89,7 +89,7 @@ impl RemoteRun {
         self.node
     }
 
-    /// Whether its beginning came from elsewhere, where it could not be read any further.
+    /// Whether it is read at a copy, since it could not be read where it lies, or no further.
     pub fn resumed(&self) -> bool {
         self.earlier.is_some()
     }
@@ -149,10 +149,9 @@ impl RemoteRun {
             self.raw = encoded;
             self.next_in_raw = BLOCK_HEADER_BYTES;
         } else {
-            // Until it is whole there is nothing in it.
-            self.next_in_raw = 0;
             let decoded = block::decode_into(&header, stored, &mut self.raw);
             decoded.map_err(|error| self.damaged(error))?;
+            self.next_in_raw = 0;
         }
         self.discard_front()?;
         Ok(true)
@@ -212,9 +211,12 @@ impl RemoteRun {
         let run = self.sources.run;
         let fallback = Fallback::of(&scan.client, &scan.options, run);
         let Some(fallback) = fallback.filter(|_| error.is_about_there()) else { return Err(error) };
+        // Other runs may still be read from the stream.
+        self.reader().give_up(self.index);
+        let began = Instant::now();
         match fallback.resume(self.position(), self.report(), Some(&self.sources.rows)) {
             Ok(copy) => {
-                let waited = self.waited + copy.waited;
+                let waited = self.waited + began.elapsed();
                 *self = Self { waited, ..copy };
                 self.advance_here()
             }

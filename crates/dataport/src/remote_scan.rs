@@ -6,6 +6,8 @@ use crate::remote_run::RemoteRun;
 use crate::scan_reader::{Piece, Reader};
 use crate::scan_wire::{EntryKind, RunSources};
 use crate::wire::{BOUND_BYTES_MAX, RUNS_PER_SCAN_MAX, ScanRequest};
+use chunkserver::CursorReport;
+use iappender::APPEND_TRIES_MAX;
 use ids::{JobId, NodeId, RunId};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -14,6 +16,10 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// Pieces of the stream that wait for the merge; the connection waits when there are more.
 const PIECES_MAX: usize = 4;
+
+/// Tries to start a scan whose runs can all be had elsewhere: one more than a request needs that met a connection which was
+/// about to close.
+const TRIES_BEFORE_COPIES: u32 = 3;
 
 /// What to scan, and for whom.
 #[derive(Clone, Debug)]
@@ -32,6 +38,13 @@ pub struct ScanOptions {
     pub compress: Option<bool>,
     /// Set when the attempt is to stop.
     pub cancelled: Arc<AtomicBool>,
+}
+
+impl ScanOptions {
+    /// Whether all of it can be had from other nodes.
+    fn is_elsewhere(&self) -> bool {
+        !self.runs.is_empty() && self.runs.iter().all(|run| self.copies.contains_key(run))
+    }
 }
 
 /// What was asked for, and who asks.
@@ -68,7 +81,9 @@ impl RemoteScan {
             upper: options.upper.clone(),
             compress: options.compress.unwrap_or(!peer.is_this_machine()),
         };
-        client.runtime().spawn(carry(client.clone(), peer.clone(), options.job, request, sender));
+        let tries_max = if options.is_elsewhere() { TRIES_BEFORE_COPIES } else { APPEND_TRIES_MAX };
+        let carried = Carried { client: client.clone(), peer: peer.clone(), job: options.job, tries_max };
+        client.runtime().spawn(carried.carry(request, sender));
         Ok(Self { pieces, node, scan: Arc::new(Scan { client: client.clone(), options }) })
     }
 
@@ -122,6 +137,9 @@ impl RemoteScan {
 
 /// Opens all runs at their copies, those of a node in one scan; None where one of them has no copy.
 fn open_copies(client: &DataClient, options: &ScanOptions) -> Option<Result<Vec<RemoteRun>, ScanError>> {
+    if !options.is_elsewhere() {
+        return None;
+    }
     let mut by_node: BTreeMap<NodeId, (Peer, Vec<usize>)> = BTreeMap::new();
     for (index, run) in options.runs.iter().enumerate() {
         let peer = options.copies.get(run)?;
@@ -141,7 +159,8 @@ fn open_copies(client: &DataClient, options: &ScanOptions) -> Option<Result<Vec<
         }
         let mut opened: Vec<(usize, RemoteRun)> = Vec::with_capacity(options.runs.len());
         for (scan, of_node) in scans {
-            opened.extend(of_node.iter().copied().zip(scan.open()?));
+            let runs = scan.open()?.into_iter().map(|run| run.after(CursorReport::default()));
+            opened.extend(of_node.iter().copied().zip(runs));
         }
         opened.sort_by_key(|(index, _)| *index);
         Ok(opened.into_iter().map(|(_, run)| run).collect())
@@ -149,26 +168,36 @@ fn open_copies(client: &DataClient, options: &ScanOptions) -> Option<Result<Vec<
     Some(open())
 }
 
-/// Sends the request and hands on what is answered, until nobody listens any more.
-async fn carry(client: DataClient, peer: Peer, job: JobId, request: ScanRequest, sender: Sender<Piece>) {
-    let node = peer.node;
-    let mut answer = match client.scan(&peer, job, &request).await {
-        Ok(answer) => answer,
-        Err(error) => {
-            // Where nobody listens any more, nobody needs to know.
-            let _ = sender.send(Err(error.into())).await;
-            return;
-        }
-    };
-    loop {
-        let piece = match answer.chunk().await {
-            Ok(Some(piece)) => Ok(piece),
-            Ok(None) => return,
-            Err(source) => Err(ScanError::CutOff { node, source: Some(source.without_url()) }),
+/// A stream on its way.
+struct Carried {
+    client: DataClient,
+    peer: Peer,
+    job: JobId,
+    tries_max: u32,
+}
+
+impl Carried {
+    /// Sends the request and hands on what is answered, until nobody listens any more.
+    async fn carry(self, request: ScanRequest, sender: Sender<Piece>) {
+        let node = self.peer.node;
+        let mut answer = match self.client.scan(&self.peer, self.job, &request, self.tries_max).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                // Where nobody listens any more, nobody needs to know.
+                let _ = sender.send(Err(error.into())).await;
+                return;
+            }
         };
-        let was_cut = piece.is_err();
-        if sender.send(piece).await.is_err() || was_cut {
-            return;
+        loop {
+            let piece = match answer.chunk().await {
+                Ok(Some(piece)) => Ok(piece),
+                Ok(None) => return,
+                Err(source) => Err(ScanError::CutOff { node, source: Some(source.without_url()) }),
+            };
+            let was_cut = piece.is_err();
+            if sender.send(piece).await.is_err() || was_cut {
+                return;
+            }
         }
     }
 }

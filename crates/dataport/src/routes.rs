@@ -15,6 +15,7 @@ use iappender::AppendError;
 use ids::JobId;
 use ifile::FormatError;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// Scans that may be under way at once, each with a thread that mostly waits for its reader. More are sent away and
@@ -22,8 +23,10 @@ use tokio::sync::Semaphore;
 const SCANS_MAX: usize = 256;
 /// Copies of runs that may be received at once, each with a thread and a file of its own.
 const COPIES_MAX: usize = 4;
-/// What is still read of a copy that is refused. A sender that is refused in the middle of its sending may not see why.
+/// What is still read of a copy that is refused, and for how long: a sender that is refused in the middle of its sending
+/// may not see why.
 const REFUSED_BYTES_MAX: u64 = 1 << 20;
+const REFUSED_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The chunkservers of a node, as its data port sees them.
 pub trait Chunkservers: Send + Sync + 'static {
@@ -219,7 +222,8 @@ async fn copies(
         false => Err(Refusal::Draining),
     };
     if received.is_err() {
-        body.pass_over(REFUSED_BYTES_MAX).await;
+        let rest = body.pass_over(REFUSED_BYTES_MAX);
+        let _ = tokio::time::timeout(REFUSED_WAIT_MAX, rest).await;
     }
     received
 }

@@ -32,8 +32,13 @@ pub(crate) struct Reader {
     /// Blocks that came before they were wanted, for each run.
     ahead: Vec<VecDeque<Vec<u8>>>,
     ends: Vec<Option<RunEnd>>,
+    /// Runs that are read elsewhere now: their blocks go.
+    given_up: Vec<bool>,
     /// Nothing behind an error can be believed.
     broken: bool,
+    /// What the other node said that it has lost: all who read the stream are told, as some may go on elsewhere and
+    /// others not.
+    lost: Option<LostRuns>,
 }
 
 impl Reader {
@@ -54,13 +59,21 @@ impl Reader {
             decoder: EntryDecoder::default(),
             ahead: (0..run_count).map(|_| VecDeque::new()).collect(),
             ends: vec![None; run_count],
+            given_up: vec![false; run_count],
             broken: false,
+            lost: None,
         }
     }
 
     /// What was sent of a run, once that is known.
     pub fn end_of(&self, index: usize) -> Option<RunEnd> {
         self.ends[index]
+    }
+
+    /// Nobody reads the run from this stream any more.
+    pub fn give_up(&mut self, index: usize) {
+        self.given_up[index] = true;
+        self.ahead[index].clear();
     }
 
     /// The next piece of the stream; None at its end.
@@ -82,10 +95,14 @@ impl Reader {
     }
 
     pub fn next_entry(&mut self) -> Result<Entry, ScanError> {
-        if self.broken {
-            return Err(ScanError::CutOff { node: self.node, source: None });
+        let node = self.node;
+        match &self.lost {
+            Some(LostRuns { runs, reason }) => {
+                Err(ScanError::Lost { node, runs: runs.clone(), reason: reason.clone() })
+            }
+            None if self.broken => Err(ScanError::CutOff { node, source: None }),
+            None => self.read_entry().inspect_err(|_| self.broken = true),
         }
-        self.read_entry().inspect_err(|_| self.broken = true)
     }
 
     fn read_entry(&mut self) -> Result<Entry, ScanError> {
@@ -103,8 +120,8 @@ impl Reader {
                 }
                 Some(entry) if entry.head.kind == EntryKind::Lost => {
                     let lost = LostRuns::decode(&entry.body);
-                    let LostRuns { runs, reason } =
-                        lost.map_err(|source| ScanError::Damaged { node, source })?;
+                    let lost = lost.map_err(|source| ScanError::Damaged { node, source })?;
+                    let LostRuns { runs, reason } = self.lost.insert(lost).clone();
                     return Err(ScanError::Lost { node, runs, reason });
                 }
                 Some(entry) => return Ok(entry),
@@ -131,6 +148,7 @@ impl Reader {
             let run = entry.head.run_index as usize;
             let is_open = self.ends.get(run).is_some_and(Option::is_none);
             match entry.head.kind {
+                EntryKind::Block if is_open && self.given_up[run] => {}
                 EntryKind::Block if is_open => {
                     if self.ahead[run].len() == BLOCKS_AHEAD_MAX {
                         return Err(unexpected("blocks are out of order"));

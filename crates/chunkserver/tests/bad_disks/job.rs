@@ -47,9 +47,13 @@ pub fn temporary_directory() -> tempfile::TempDir {
 }
 
 pub fn server(layout: Layout, codec: Codec, dir: &Path, keep: bool) -> ChunkServer {
+    server_on(ids::NodeId(0), layout, codec, dir, keep)
+}
+
+pub fn server_on(node: ids::NodeId, layout: Layout, codec: Codec, dir: &Path, keep: bool) -> ChunkServer {
     let config = Config {
         job: JOB,
-        node: ids::NodeId(0),
+        node,
         layout,
         codec,
         key_shape: KeyShape::Whole,

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-fn status(cluster: &Cluster, path: &str, headers: &[(&str, &str)], body: &[u8]) -> u16 {
+pub fn status(cluster: &Cluster, path: &str, headers: &[(&str, &str)], body: &[u8]) -> u16 {
     let mut stream = std::net::TcpStream::connect(cluster.nodes[0].line.address).expect("a connection");
     let mut request = format!("POST {path} HTTP/1.1\r\nhost: node\r\nconnection: close\r\n");
     for (name, value) in headers {

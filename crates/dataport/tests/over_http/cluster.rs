@@ -3,9 +3,11 @@
 use crate::line::{self, Line};
 use crate::model::Case;
 use api::task::SealResult;
-use chunkserver::{ChunkServer, Config};
+use chunkserver::{ChunkServer, Config, Run};
 use dataport::{Chunkservers, DataClient, Peer, RemoteChunks, RemoteChunksOptions, SpreadByIfile, Token};
-use ids::{JobId, NodeId, Source};
+use ids::{IfileIndex, JobId, NodeId, RunId, Source};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::runtime::Runtime;
@@ -18,6 +20,7 @@ static PLACEMENT: SpreadByIfile = SpreadByIfile { free_bytes_min: 0 };
 pub struct Served {
     server: Mutex<Arc<ChunkServer>>,
     incarnation: AtomicU64,
+    pub draining: AtomicBool,
     pub token: Option<Token>,
 }
 
@@ -30,6 +33,10 @@ impl Served {
 impl Chunkservers for Served {
     fn chunkserver(&self, job: JobId) -> Option<Arc<ChunkServer>> {
         (job == JOB).then(|| self.server())
+    }
+
+    fn takes_chunks(&self) -> bool {
+        !self.draining.load(Ordering::Relaxed)
     }
 
     fn incarnation(&self) -> u64 {
@@ -80,6 +87,7 @@ impl Cluster {
                 let served = Arc::new(Served {
                     server: Mutex::new(server),
                     incarnation: AtomicU64::new(100),
+                    draining: AtomicBool::new(false),
                     token: token.clone(),
                 });
                 let seed = case.seed.wrapping_add(index as u64);
@@ -132,6 +140,42 @@ impl Cluster {
 
     pub fn stop_line(&self, node: usize) {
         self.nodes[node].line.state.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// The line carries again.
+    pub fn mend_line(&self, node: usize) {
+        let state = &self.nodes[node].line.state;
+        state.stop_at.store(u64::MAX, Ordering::Relaxed);
+        state.flip_at.store(u64::MAX, Ordering::Relaxed);
+        state.stopped.store(false, Ordering::Relaxed);
+    }
+
+    /// The runs of a node.
+    pub fn runs(&self, node: usize) -> Vec<Arc<Run>> {
+        let all: Vec<IfileIndex> = (0..8).map(IfileIndex).collect();
+        self.nodes[node].served.server().runs_of(&all)
+    }
+
+    /// Copies all runs of a node to another one; says where each is then.
+    pub fn copy_all(&self, from: usize, to: usize) -> BTreeMap<RunId, Peer> {
+        let (server, peer) = (self.nodes[from].served.server(), self.peer(to));
+        let copy = |run: Arc<Run>| {
+            self.client.copy_run(&peer, JOB, &server, run.id, &|_| true).expect("copied");
+            (run.id, peer.clone())
+        };
+        self.runs(from).into_iter().map(copy).collect()
+    }
+
+    /// The files in the directory of a node.
+    pub fn files(&self, node: usize) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.directory(node)).expect("a disk directory");
+        let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+        files.sort();
+        files
+    }
+
+    pub fn directory(&self, node: usize) -> &Path {
+        &self.nodes[node].config.disk_dirs[0]
     }
 
     pub fn seal(&self) -> Vec<SealResult> {

@@ -17,6 +17,9 @@ pub struct LineState {
     /// Which byte of what comes back gets a bit flipped, counted over all connections; u64::MAX for none.
     pub flip_at: AtomicU64,
     pub stopped: AtomicBool,
+    /// After how many bytes of what comes back the line is stopped for good, counted over all connections; u64::MAX
+    /// for never.
+    pub stop_at: AtomicU64,
     pub cuts: AtomicU64,
     draws: AtomicU64,
     seed: u64,
@@ -37,6 +40,20 @@ impl LineState {
             self.stopped.load(Ordering::Relaxed) || self.draw() < self.cut_per_mille.load(Ordering::Relaxed);
         self.cuts.fetch_add(u64::from(cut), Ordering::Relaxed);
         cut
+    }
+
+    /// How many of `count` bytes that come back still pass.
+    fn passing(&self, count: usize) -> usize {
+        let left = self.stop_at.load(Ordering::Relaxed);
+        if left == u64::MAX {
+            return count;
+        }
+        let passing = left.min(count as u64);
+        self.stop_at.store(left - passing, Ordering::Relaxed);
+        if passing < count as u64 {
+            self.stopped.store(true, Ordering::Relaxed);
+        }
+        passing as usize
     }
 
     fn flip(&self, piece: &mut [u8]) {
@@ -61,6 +78,7 @@ pub async fn start(target: std::net::SocketAddr, cut_per_mille: u64, seed: u64) 
         cut_per_mille: AtomicU64::new(cut_per_mille),
         flip_at: AtomicU64::new(u64::MAX),
         stopped: AtomicBool::new(false),
+        stop_at: AtomicU64::new(u64::MAX),
         cuts: AtomicU64::new(0),
         draws: AtomicU64::new(0),
         seed,
@@ -92,8 +110,11 @@ async fn one_way(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, state: &LineSt
     let mut buffer = vec![0; 8 << 10];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
         let mut sent = count;
+        let passing = if is_back { state.passing(count) } else { count };
         let cut = state.is_cut();
-        if cut {
+        if passing < count {
+            sent = passing;
+        } else if cut {
             // Some of it may still arrive.
             sent = count * state.draw() as usize / 1000;
         }

@@ -3,10 +3,12 @@
 
 mod auth;
 mod cluster;
+mod copying;
 mod damage;
 mod line;
 mod model;
 mod reading;
+mod resuming;
 
 use cluster::Cluster;
 use model::{Case, cases};

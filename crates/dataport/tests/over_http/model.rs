@@ -177,7 +177,7 @@ pub fn frame(source: Source, sequence: u64, value: &[u8]) -> AppendFrame {
 }
 
 /// Bit by bit: the tests need it once.
-fn crc32c(bytes: &[u8]) -> u32 {
+pub fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg()))
     })

@@ -4,8 +4,8 @@ use crate::cluster::{Cluster, JOB};
 use crate::model::{Case, Outcome};
 use api::DataSum;
 use chunkserver::{Run, RunCursor};
-use dataport::{AnyRun, RemoteScan, ScanError, ScanOptions};
-use ids::IfileIndex;
+use dataport::{AnyRun, Fallback, Peer, RemoteScan, ScanError, ScanOptions};
+use ids::{IfileIndex, RunId};
 use imerger::{Groups, Merge, SortedRun, Winners};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,32 +53,48 @@ fn check_range(case: &Case, cluster: &Cluster, outcome: &Outcome, here: usize, r
 }
 
 /// The records of a range as node `here` sees them.
-pub fn read(
+pub fn read(cluster: &Cluster, outcome: &Outcome, here: usize, range: Range<'_>) -> Result<Read, ScanError> {
+    read_with(cluster, outcome, here, range, &BTreeMap::new()).map(|(read, _)| read)
+}
+
+/// The same with copies to go on with, and how many runs did.
+pub fn read_with(
     cluster: &Cluster,
     outcome: &Outcome,
     here: usize,
     (lower, upper): Range<'_>,
-) -> Result<Read, ScanError> {
-    let all: Vec<IfileIndex> = (0..8).map(IfileIndex).collect();
-    let local: Vec<Arc<Run>> = cluster.nodes[here].served.server().runs_of(&all);
+    copies: &BTreeMap<RunId, Peer>,
+) -> Result<(Read, usize), ScanError> {
+    let local: Vec<Arc<Run>> = cluster.runs(here);
     let mut scans = Vec::new();
     for node in (0..cluster.nodes.len()).filter(|node| *node != here) {
-        let runs = cluster.nodes[node].served.server().runs_of(&all);
+        let runs = cluster.runs(node);
         let options = ScanOptions {
             job: JOB,
             runs: runs.iter().map(|run| run.id).collect(),
             lower: lower.map(<[u8]>::to_vec),
             upper: upper.map(<[u8]>::to_vec),
             skip_records: Vec::new(),
-            copies: Default::default(),
+            copies: copies.clone(),
             compress: Some(node == 0),
             cancelled: Arc::new(AtomicBool::new(false)),
         };
         scans.push(RemoteScan::start(&cluster.client, &cluster.peer(node), options)?);
     }
     let mut runs = Vec::new();
+    let here = ScanOptions {
+        job: JOB,
+        runs: Vec::new(),
+        lower: lower.map(<[u8]>::to_vec),
+        upper: upper.map(<[u8]>::to_vec),
+        skip_records: Vec::new(),
+        copies: copies.clone(),
+        compress: None,
+        cancelled: Arc::new(AtomicBool::new(false)),
+    };
     for run in &local {
-        runs.push(AnyRun::Here(RunCursor::open(run, lower, upper, 4096)?));
+        let fallback = Fallback::of(&cluster.client, &here, run.id);
+        runs.push(AnyRun::here(RunCursor::open(run, lower, upper, 4096), fallback)?);
     }
     for scan in scans {
         runs.extend(scan.into_runs()?.into_iter().map(AnyRun::There));
@@ -91,5 +107,6 @@ pub fn read(
     while let Some(record) = groups.advance()? {
         records.push((record.key.to_vec(), record.value.to_vec()));
     }
-    Ok((records, groups.report().merged.into_iter().collect()))
+    let resumed = groups.runs().iter().filter(|run| run.resumed()).count();
+    Ok(((records, groups.report().merged.into_iter().collect()), resumed))
 }
