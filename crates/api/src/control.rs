@@ -1,9 +1,9 @@
 //! Messages of the control port: between a server, its nodes and its clients. Documented in docs/protocol.md.
 
 use crate::machine::{DiskReport, MachineSample, NodeReport};
-use crate::task::RunTask;
+use crate::task::{RunPlace, RunTask};
 use crate::{Boundaries, JobReport, JobSpec, KeyBytes, Split, Task, TaskFailure, TaskResult};
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, RunId};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;
@@ -326,6 +326,20 @@ pub struct JobBrief {
     /// Its sorted runs get replicas on other nodes.
     #[serde(default)]
     pub replicates: bool,
+}
+
+/// A reader asks where runs of a job lie by now, because it cannot go on where it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlacesQuestion {
+    pub runs: Vec<RunId>,
+}
+
+/// Of those of the runs that do not only lie with the node that made them, in order of the runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlacesAnswer {
+    pub places: Vec<RunPlace>,
 }
 
 /// A node as others see it.

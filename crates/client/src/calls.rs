@@ -5,14 +5,14 @@ use crate::addresses::Addresses;
 use api::control::{
     BODY_BYTES_MAX, BoundariesProposal, CancelRequest, ClusterStatus, ErrorAnswer, ErrorCode, JobBatch,
     JobBrief, JobLogs, JobOutcome, JobProgress, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus,
-    NodeWelcome, POLL_MS_MAX, SubmittedBatch, SubmittedJob, WaitAnswer,
+    NodeWelcome, POLL_MS_MAX, PlacesAnswer, PlacesQuestion, SubmittedBatch, SubmittedJob, WaitAnswer,
 };
 use api::history::{JobDetails, JobList, StateQuestion, Table};
 use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
 use api::people::{Admission, AdmissionRequest, IssuedToken, TokenList, TokenRequest};
 use api::placement::JobPlacements;
 use api::{Boundaries, JobReport, KeyBytes};
-use ids::{JobId, NodeId};
+use ids::{JobId, NodeId, RunId};
 use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::Serialize;
@@ -279,6 +279,12 @@ impl Client {
     /// What a node must know of a job.
     pub async fn brief(&self, job: JobId) -> Result<JobBrief, ClientError> {
         self.patiently(async || self.get(&format!("/v1/jobs/{job}/brief")).await).await
+    }
+
+    /// Where runs of a job lie by now.
+    pub async fn places(&self, job: JobId, runs: Vec<RunId>) -> Result<PlacesAnswer, ClientError> {
+        let question = PlacesQuestion { runs };
+        self.patiently(async || self.post(&format!("/v1/jobs/{job}/places"), &question).await).await
     }
 
     /// Proposes range boundaries; the answer is what stands.

@@ -2,11 +2,11 @@
 
 use crate::poller::Poller;
 use crate::{Blocking, ClientError};
-use api::control::{AttemptEnd, JobBrief, NodeAddress, NodeInfo, NodeWelcome};
+use api::control::{AttemptEnd, JobBrief, NodeAddress, NodeInfo, NodeWelcome, PlacesAnswer};
 use api::kept::{KeptAnnouncement, KeptDir};
 use api::machine::{NodeReport, ReplicatedRun};
 use api::{Boundaries, ContentHash, KeyBytes, Task};
-use ids::{AttemptKey, JobId, NodeId};
+use ids::{AttemptKey, JobId, NodeId, RunId};
 use std::sync::mpsc as blocking;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc as asynchronous;
@@ -140,6 +140,11 @@ impl NodeLink {
     /// What there is to know of a job.
     pub fn brief(&self, job: JobId) -> Result<JobBrief, ClientError> {
         self.blocking.run(async |client| client.brief(job).await)
+    }
+
+    /// Where runs of a job lie by now.
+    pub fn places(&self, job: JobId, runs: Vec<RunId>) -> Result<PlacesAnswer, ClientError> {
+        self.blocking.run(async |client| client.places(job, runs).await)
     }
 
     /// Fetches a file that a job needs, piece by piece.

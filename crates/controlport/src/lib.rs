@@ -146,6 +146,7 @@ fn described() -> (Router<Port>, OpenApi) {
         .routes(routes!(files::missing))
         .routes(routes!(files::send, files::receive))
         .routes(routes!(nodes::brief))
+        .routes(routes!(nodes::places))
         .routes(routes!(nodes::propose))
         .routes(routes!(nodes::list, nodes::register))
         .routes(routes!(nodes::poll))

@@ -5,6 +5,7 @@ use crate::answer::{Message, Named, Problem, Refusal};
 use api::Boundaries;
 use api::control::{
     BoundariesProposal, ClusterStatus, JobBrief, NodeInfo, NodeOrders, NodePoll, NodeStatus, NodeWelcome,
+    PlacesAnswer, PlacesQuestion,
 };
 use api::kept::KeptAnnouncement;
 use axum::extract::State;
@@ -111,6 +112,22 @@ pub(crate) async fn brief(
     Named(job): Named<i64>,
 ) -> Result<Message<JobBrief>, Problem> {
     Ok(Message(port.server.job_brief(JobId(job)).await?))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/jobs/{job}/places",
+    tag = "nodes",
+    params(("job" = i64, Path, description = "Number of the job")),
+    request_body = PlacesQuestion,
+    responses((status = 200, description = "Where these runs of the job lie by now, for a reader that cannot go on", body = PlacesAnswer), (status = "default", response = Refusal))
+)]
+pub(crate) async fn places(
+    State(port): State<Port>,
+    Named(job): Named<i64>,
+    Message(question): Message<PlacesQuestion>,
+) -> Result<Message<PlacesAnswer>, Problem> {
+    Ok(Message(port.server.places(JobId(job), question).await?))
 }
 
 #[utoipa::path(

@@ -68,6 +68,7 @@ pub(crate) const RULES: &[Rule] = &[
     looks("POST", "/v1/nodes/{node}/poll", NODES),
     looks("POST", "/v1/nodes/{node}/kept", NODES),
     looks("GET", "/v1/jobs/{job}/brief", NODES),
+    looks("POST", "/v1/jobs/{job}/places", NODES),
     looks("POST", "/v1/jobs/{job}/boundaries", NODES),
 ];
 

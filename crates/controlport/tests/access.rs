@@ -32,6 +32,7 @@ const MATRIX: &[(&str, &str, [bool; 4])] = &[
     ("get", "/v1/jobs/{job}/report", [true, true, true, false]),
     ("post", "/v1/jobs/{job}/cancel", [true, true, false, false]),
     ("get", "/v1/jobs/{job}/brief", [true, false, false, true]),
+    ("post", "/v1/jobs/{job}/places", [true, false, false, true]),
     ("post", "/v1/jobs/{job}/boundaries", [true, false, false, true]),
     ("post", "/v1/gc", [true, true, false, false]),
     ("post", "/v1/files/missing", [true, true, false, false]),

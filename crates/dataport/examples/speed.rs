@@ -171,7 +171,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         let runs = runs.iter().map(|run| run.id).collect();
         let (skip_records, copies) = Default::default();
         let (lower, upper, compress) = (None, None, None);
-        let options = ScanOptions { job: JOB, runs, lower, upper, skip_records, copies, compress, cancelled };
+        let options = ScanOptions {
+            job: JOB,
+            runs,
+            lower,
+            upper,
+            skip_records,
+            copies,
+            places: None,
+            compress,
+            cancelled,
+        };
         let scan = RemoteScan::start(&client, &peer, options)?;
         cursors.extend(scan.into_runs()?.into_iter().map(AnyRun::There));
     } else {

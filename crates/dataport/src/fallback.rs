@@ -5,9 +5,15 @@ use crate::error::ScanError;
 use crate::remote_run::RemoteRun;
 use crate::remote_scan::{RemoteScan, ScanOptions};
 use chunkserver::CursorReport;
-use ids::RunId;
+use ids::{NodeId, RunId};
 use ifile::SourceRow;
 use std::collections::BTreeMap;
+
+/// Knows where runs lie, when a reader asks that cannot go on where it is. Asked on the thread that reads.
+pub trait Places: Send + Sync {
+    /// Where else than on that node, of those that are somewhere else.
+    fn elsewhere(&self, runs: &[RunId], than: NodeId) -> BTreeMap<RunId, Peer>;
+}
 
 /// The copy of one run, and what of it is read.
 #[derive(Clone)]
@@ -20,7 +26,11 @@ pub struct Fallback {
 impl Fallback {
     /// The copy of `run` that `options` know, with their range of keys; None where they know none.
     pub fn of(client: &DataClient, options: &ScanOptions, run: RunId) -> Option<Self> {
-        let peer = options.copies.get(&run)?.clone();
+        Some(Self::at(client, options, run, options.copies.get(&run)?.clone()))
+    }
+
+    /// A copy of `run` on a node.
+    pub(crate) fn at(client: &DataClient, options: &ScanOptions, run: RunId, peer: Peer) -> Self {
         let options = ScanOptions {
             job: options.job,
             runs: vec![run],
@@ -29,10 +39,11 @@ impl Fallback {
             skip_records: Vec::new(),
             // There is no third place.
             copies: BTreeMap::new(),
+            places: None,
             compress: options.compress,
             cancelled: options.cancelled.clone(),
         };
-        Some(Self { client: client.clone(), peer, options })
+        Self { client: client.clone(), peer, options }
     }
 
     /// Opens the copy behind so many records of the range. Where its sources are not those of the run that was being

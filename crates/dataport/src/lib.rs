@@ -48,7 +48,7 @@ pub use any_run::{AnyRun, CoveredCursor};
 pub use client::{DataClient, Peer};
 pub use copy_run::CopiedRun;
 pub use error::{CopyError, DataError, ScanError};
-pub use fallback::Fallback;
+pub use fallback::{Fallback, Places};
 pub use placement::{Candidate, ChunkPlacement, SpreadByIfile};
 pub use remote_chunks::{RemoteChunks, RemoteChunksOptions};
 pub use remote_run::RemoteRun;

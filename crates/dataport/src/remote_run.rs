@@ -209,8 +209,11 @@ impl RemoteRun {
     fn go_on(&mut self, error: ScanError) -> Result<bool, ScanError> {
         let Some(scan) = self.scan.take() else { return Err(error) };
         let run = self.sources.run;
-        let fallback = Fallback::of(&scan.client, &scan.options, run);
-        let Some(fallback) = fallback.filter(|_| error.is_about_there()) else { return Err(error) };
+        if !error.is_about_there() {
+            return Err(error);
+        }
+        let Some(peer) = scan.elsewhere(run, self.node) else { return Err(error) };
+        let fallback = Fallback::at(&scan.client, &scan.options, run, peer);
         // Other runs may still be read from the stream.
         self.reader().give_up(self.index);
         let began = Instant::now();

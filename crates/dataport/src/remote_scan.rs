@@ -2,6 +2,7 @@
 
 use crate::client::{DataClient, Peer};
 use crate::error::ScanError;
+use crate::fallback::Places;
 use crate::remote_run::RemoteRun;
 use crate::scan_reader::{Piece, Reader};
 use crate::scan_wire::{EntryKind, RunSources};
@@ -11,7 +12,7 @@ use iappender::APPEND_TRIES_MAX;
 use ids::{JobId, NodeId, RunId};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// Pieces of the stream that wait for the merge; the connection waits when there are more.
@@ -22,7 +23,7 @@ const PIECES_MAX: usize = 4;
 const TRIES_BEFORE_COPIES: u32 = 3;
 
 /// What to scan, and for whom.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ScanOptions {
     pub job: JobId,
     /// Runs of that node, in the order of their cursors.
@@ -34,6 +35,8 @@ pub struct ScanOptions {
     pub skip_records: Vec<u64>,
     /// Where else runs lie: there they are read on when the node cannot be read any more.
     pub copies: BTreeMap<RunId, Peer>,
+    /// Knows where those lie by then of which `copies` knows nothing.
+    pub places: Option<Arc<dyn Places>>,
     /// Whether blocks that are made on the way are compressed; None: unless the node is on this machine.
     pub compress: Option<bool>,
     /// Set when the attempt is to stop.
@@ -45,12 +48,39 @@ impl ScanOptions {
     fn is_elsewhere(&self) -> bool {
         !self.runs.is_empty() && self.runs.iter().all(|run| self.copies.contains_key(run))
     }
+
+    /// Where else than on that node runs lie by now.
+    fn ask(&self, than: NodeId) -> BTreeMap<RunId, Peer> {
+        self.places.as_ref().map(|places| places.elsewhere(&self.runs, than)).unwrap_or_default()
+    }
+
+    /// The same scan, with what is known by now of where runs lie.
+    fn by_now(&self, than: NodeId) -> Self {
+        let mut copies = self.copies.clone();
+        if !self.is_elsewhere() {
+            for (run, peer) in self.ask(than) {
+                copies.entry(run).or_insert(peer);
+            }
+        }
+        Self { copies, ..self.clone() }
+    }
 }
 
 /// What was asked for, and who asks.
 pub(crate) struct Scan {
     pub client: DataClient,
     pub options: ScanOptions,
+    /// Where runs were by the time one of them could not be read any more.
+    found: OnceLock<BTreeMap<RunId, Peer>>,
+}
+
+impl Scan {
+    /// Where else than on that node a run lies: as was known at first, or is known by now. It is asked once for all runs.
+    pub fn elsewhere(&self, run: RunId, than: NodeId) -> Option<Peer> {
+        let known = self.options.copies.get(&run);
+        let found = || self.found.get_or_init(|| self.options.ask(than)).get(&run);
+        known.or_else(found).cloned()
+    }
 }
 
 /// A scan under way: one request, one stream, a cursor for each run.
@@ -84,18 +114,24 @@ impl RemoteScan {
         let tries_max = if options.is_elsewhere() { TRIES_BEFORE_COPIES } else { APPEND_TRIES_MAX };
         let carried = Carried { client: client.clone(), peer: peer.clone(), job: options.job, tries_max };
         client.runtime().spawn(carried.carry(request, sender));
-        Ok(Self { pieces, node, scan: Arc::new(Scan { client: client.clone(), options }) })
+        Ok(Self {
+            pieces,
+            node,
+            scan: Arc::new(Scan { client: client.clone(), options, found: OnceLock::new() }),
+        })
     }
 
     /// Waits for the source tables and gives a cursor for each run, in the order asked for. Where the node cannot be
     /// read and all of the runs have copies, these are opened.
     pub fn into_runs(self) -> Result<Vec<RemoteRun>, ScanError> {
-        let scan = Arc::clone(&self.scan);
+        let (scan, node) = (Arc::clone(&self.scan), self.node);
         match self.open() {
-            Err(error) if error.is_about_there() => match open_copies(&scan.client, &scan.options) {
-                None => Err(error),
-                Some(opened) => opened.map_err(|second| error.or(second)),
-            },
+            Err(error) if error.is_about_there() => {
+                match open_copies(&scan.client, &scan.options.by_now(node)) {
+                    None => Err(error),
+                    Some(opened) => opened.map_err(|second| error.or(second)),
+                }
+            }
             opened => opened,
         }
     }
@@ -106,7 +142,7 @@ impl RemoteScan {
         node: NodeId,
         options: &ScanOptions,
     ) -> Result<Vec<RemoteRun>, ScanError> {
-        open_copies(client, options).unwrap_or(Err(ScanError::UnknownNode { node }))
+        open_copies(client, &options.by_now(node)).unwrap_or(Err(ScanError::UnknownNode { node }))
     }
 
     fn open(self) -> Result<Vec<RemoteRun>, ScanError> {
@@ -153,6 +189,7 @@ fn open_copies(client: &DataClient, options: &ScanOptions) -> Option<Result<Vec<
                 runs: of_node.iter().map(|index| options.runs[*index]).collect(),
                 skip_records: of_node.iter().filter_map(skip).collect(),
                 copies: BTreeMap::new(),
+                places: None,
                 ..options.clone()
             };
             scans.push((RemoteScan::start(client, peer, of_peer)?, of_node));

@@ -9,7 +9,7 @@ use api::machine::ReplicatedRun;
 use api::task::{ReduceTask, RunPlace};
 use chunkserver::{ChunkServer, ChunkServerError, Run, RunCursor};
 use dataport::{
-    AnyRun, Chunkservers, DataClient, Fallback, Peer, RemoteChunks, RemoteChunksOptions, RemoteScan,
+    AnyRun, Chunkservers, DataClient, Fallback, Peer, Places, RemoteChunks, RemoteChunksOptions, RemoteScan,
     ScanError, ScanOptions, SpreadByIfile, Token,
 };
 use ids::{JobId, NodeId, RunId, Source};
@@ -33,6 +33,8 @@ pub struct OtherNodes {
     pub hosts: BTreeSet<NodeId>,
     /// The nodes on which runs of this one may get replicas.
     pub replica_hosts: BTreeSet<NodeId>,
+    /// Knows where runs of the job lie, when it is asked.
+    pub places: Option<Arc<dyn Places>>,
 }
 
 /// Where map tasks of a node open chunks: on the nodes of its rack, so that the wires between racks carry a record
@@ -169,6 +171,7 @@ impl OtherNodes {
             lower: lower.map(<[u8]>::to_vec),
             upper: upper.map(<[u8]>::to_vec),
             skip_records: Vec::new(),
+            places: self.places.clone(),
             compress: None,
             cancelled: Arc::clone(&job.cancelled),
         };

@@ -4,14 +4,14 @@ use crate::control::{Control, Notice, boundaries_failure, never_began};
 use crate::disks::Disks;
 use crate::record_data::{OtherNodes, RecordData, chunk_hosts, replica_hosts};
 use crate::shipped_files::JobFiles;
-use api::control::AttemptEnd;
+use api::control::{AttemptEnd, NodeAddress};
 use api::kept::KeptDir;
 use api::machine::{NodeReport, ReplicatedRun};
-use api::task::RunTask;
+use api::task::{RunPlace, RunTask};
 use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure};
 use client::NodeLink;
-use dataport::{DataClient, Peer};
-use ids::{AttemptKey, JobId, NodeId};
+use dataport::{DataClient, Peer, Places};
+use ids::{AttemptKey, JobId, NodeId, RunId};
 use server::{Assignment, Finished, JobRun, OutsideRoots, Roots};
 use shipped::Depot;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ const FORGOTTEN_MAX: usize = 4096;
 
 /// The node's side of a cluster.
 pub struct Remote {
-    link: NodeLink,
+    link: Arc<NodeLink>,
     disks: Disks,
     data: DataClient,
     /// Files that jobs brought along.
@@ -67,7 +67,7 @@ impl Remote {
         let roots = link.roots().map(|texts| Roots::of_server(texts.to_vec()));
         let roots = roots.into_iter().chain(own_roots).collect();
         let single_spec = Arc::new(JobSpec::of_one_task(String::new(), RunTask::default()));
-        let left = AtomicBool::new(false);
+        let (left, link) = (AtomicBool::new(false), Arc::new(link));
         Self { link, disks, data, cache, roots, jobs: Mutex::default(), single_spec, left }
     }
 
@@ -343,19 +343,52 @@ pub fn data_incarnation(node: NodeId) -> u64 {
     u64::from(node.0)
 }
 
+/// Asks the server where runs of a job lie.
+struct AskServer {
+    job: JobId,
+    link: Arc<NodeLink>,
+}
+
+impl Places for AskServer {
+    fn elsewhere(&self, runs: &[RunId], than: NodeId) -> BTreeMap<RunId, Peer> {
+        let answer = match self.link.places(self.job, runs.to_vec()) {
+            Ok(answer) => answer,
+            Err(error) => {
+                tracing::warn!(job = %self.job, %error, "cannot learn where runs lie as well");
+                return BTreeMap::new();
+            }
+        };
+        let peers = peers(&self.link.peers());
+        let other = |place: RunPlace| {
+            let nodes = [Some(place.node), place.replica].into_iter().flatten();
+            let peer = nodes.filter(|node| *node != than).find_map(|node| peers.get(&node));
+            Some((place.run, peer?.clone()))
+        };
+        answer.places.into_iter().filter_map(other).collect()
+    }
+}
+
+/// The nodes that have data, by number.
+fn peers(nodes: &[NodeAddress]) -> BTreeMap<NodeId, Peer> {
+    let with_data = nodes.iter().filter(|peer| !peer.data_url.is_empty());
+    let peer = |peer: &NodeAddress| Peer {
+        node: peer.node,
+        url: peer.data_url.clone(),
+        incarnation: data_incarnation(peer.node),
+    };
+    with_data.map(|address| (address.node, peer(address))).collect()
+}
+
 impl RecordData for Remote {
-    fn other_nodes(&self, _job: JobId) -> Option<OtherNodes> {
+    fn other_nodes(&self, job: JobId) -> Option<OtherNodes> {
         let here = self.link.node();
         let nodes = self.link.peers();
         let hosts = chunk_hosts(here, &nodes);
         let replica_hosts = replica_hosts(here, &nodes);
-        let others = nodes.into_iter().filter(|peer| peer.node != here && !peer.data_url.is_empty());
-        let peers = others.map(|peer| Peer {
-            node: peer.node,
-            url: peer.data_url,
-            incarnation: data_incarnation(peer.node),
-        });
-        Some(OtherNodes { here, client: self.data.clone(), peers: peers.collect(), hosts, replica_hosts })
+        let peers = peers(&nodes).into_values().filter(|peer| peer.node != here).collect();
+        let (client, link) = (self.data.clone(), Arc::clone(&self.link));
+        let places = Some(Arc::new(AskServer { job, link }) as Arc<dyn Places>);
+        Some(OtherNodes { here, client, peers, hosts, replica_hosts, places })
     }
 
     fn replicated(&self, run: ReplicatedRun) {

@@ -325,6 +325,7 @@ impl EventLoop {
             Request::Leave { node, incarnation, reply } => self.leave(node, &incarnation, reply),
             Request::Drain { name, reply } => self.drain(&name, reply),
             Request::Brief { job, reply } => self.brief(job, reply),
+            Request::Places { job, question, reply } => self.places(job, &question, reply),
             Request::Audit { rows } => {
                 self.changes.extend(rows.into_iter().map(|row| Change::Audit { row }));
             }

@@ -51,7 +51,7 @@ mod users;
 
 use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus,
-    NodeWelcome, SubmittedBatch,
+    NodeWelcome, PlacesAnswer, PlacesQuestion, SubmittedBatch,
 };
 use api::kept::{GcAnswer, KeptAnnouncement};
 use api::{Boundaries, JobSpec, KeyBytes, Split};
@@ -411,6 +411,11 @@ impl Server {
     /// What a node must know of a job that runs.
     pub async fn job_brief(&self, job: JobId) -> Result<JobBrief, ServerError> {
         self.ask_later(|reply| Request::Brief { job, reply }).await
+    }
+
+    /// Where runs of a job that runs lie by now.
+    pub async fn places(&self, job: JobId, question: PlacesQuestion) -> Result<PlacesAnswer, ServerError> {
+        self.ask_later(|reply| Request::Places { job, question, reply }).await
     }
 
     /// What a job waits for besides a slot; None for one that runs, could, or is over.

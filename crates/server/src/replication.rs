@@ -3,11 +3,12 @@
 //! Nodes copy by themselves, run by run, to a node of their choice (`crates/node/src/replicator.rs`). Here it is decided whether a
 //! job is worth it, and where its runs are to be read.
 
+use crate::ServerError;
 use crate::clock::now_ns;
-use crate::event_loop::EventLoop;
+use crate::event_loop::{EventLoop, Reply};
 use crate::job::Job;
 use crate::messages::{Finished, Service};
-use api::control::NodeOrder;
+use api::control::{NodeOrder, PlacesAnswer, PlacesQuestion};
 use api::machine::ReplicatedRun;
 use api::{Replication, TaskResult};
 use ids::{JobId, NodeId, RunId};
@@ -117,6 +118,15 @@ impl EventLoop {
             let (_, why) = job.replicating.weigh(nodes, slots);
             self.changes.push(note(id, REPLICATION_NOTE, format!("auto: runs get no replicas: {why}")));
         }
+    }
+
+    /// Where runs lie by now, for a reader whose node is gone and who began before there were replicas.
+    pub fn places(&self, id: JobId, question: &PlacesQuestion, reply: Reply<PlacesAnswer>) {
+        let answer = match self.jobs.get(&id) {
+            None => Err(ServerError::UnknownJob { job: id }),
+            Some(job) => Ok(PlacesAnswer { places: job.results.replicas.places(&question.runs) }),
+        };
+        drop(reply.send(answer));
     }
 
     /// A node tells that runs of it lie on others as well.

@@ -5,7 +5,7 @@ use crate::messages::{PullReply, PullRequest};
 use crate::users::NewToken;
 use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobOutcome, NodeInfo, NodeOrders, NodePoll, NodeStatus,
-    NodeWelcome, SubmittedBatch, SubmittedJob,
+    NodeWelcome, PlacesAnswer, PlacesQuestion, SubmittedBatch, SubmittedJob,
 };
 use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
 use api::{Boundaries, JobSpec, KeyBytes};
@@ -69,6 +69,11 @@ pub(crate) enum Request {
     Drain {
         name: String,
         reply: Reply<NodeStatus>,
+    },
+    Places {
+        job: JobId,
+        question: PlacesQuestion,
+        reply: Reply<PlacesAnswer>,
     },
     Brief {
         job: JobId,

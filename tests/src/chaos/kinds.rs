@@ -216,8 +216,8 @@ fn sorted_rows(rows: &[u8]) -> Vec<u8> {
     rows.concat()
 }
 
-/// `sailfish run` with these options. Some jobs keep their I-files for a moment: so all of their runs lie on disks, where
-/// they can be damaged.
+/// `sailfish run` with these options. Most jobs keep their I-files for a moment: so all of their runs lie on disks, where
+/// they can be damaged. Of many, runs lie on a second node.
 fn run(random: &mut Random, input: &str, options: &[&str], expected: Arc<Vec<u8>>) -> PlannedRun {
     let own = [
         "run",
@@ -231,7 +231,12 @@ fn run(random: &mut Random, input: &str, options: &[&str], expected: Arc<Vec<u8>
         input,
     ];
     let keeps: &[&str] = if random.chance(75) { &["--keep-for", "1s"] } else { &[] };
-    let args = own.iter().chain(options).chain(keeps).map(ToString::to_string).collect();
+    let replication: &[&str] = match random.below(10) {
+        0..5 => &["--replication", "rack"],
+        5 => &["--replication", "sync"],
+        _ => &[],
+    };
+    let args = own.iter().chain(options).chain(keeps).chain(replication).map(ToString::to_string).collect();
     PlannedRun { args, words: Vec::new(), output_option: "--output", expected: Expected::Parts(expected) }
 }
 

@@ -65,6 +65,7 @@ fn an_unknown_run_is_an_error_and_no_empty_read() {
             upper: None,
             skip_records: Vec::new(),
             copies: Default::default(),
+            places: None,
             compress: None,
             cancelled: Arc::new(AtomicBool::new(false)),
         };

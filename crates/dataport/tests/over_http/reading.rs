@@ -76,6 +76,7 @@ pub fn read_with(
             upper: upper.map(<[u8]>::to_vec),
             skip_records: Vec::new(),
             copies: copies.clone(),
+            places: None,
             compress: Some(node == 0),
             cancelled: Arc::new(AtomicBool::new(false)),
         };
@@ -89,6 +90,7 @@ pub fn read_with(
         upper: upper.map(<[u8]>::to_vec),
         skip_records: Vec::new(),
         copies: copies.clone(),
+        places: None,
         compress: None,
         cancelled: Arc::new(AtomicBool::new(false)),
     };

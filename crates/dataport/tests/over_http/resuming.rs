@@ -20,6 +20,7 @@ fn options(runs: Vec<RunId>, (lower, upper): Range<'_>, skip_records: Vec<u64>) 
         upper: upper.map(<[u8]>::to_vec),
         skip_records,
         copies: BTreeMap::new(),
+        places: None,
         compress: None,
         cancelled: Arc::new(AtomicBool::new(false)),
     }
