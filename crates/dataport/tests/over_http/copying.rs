@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Requests before a test gives up that waits for other requests to have come or gone.
 const TRIES_MAX: u32 = 100_000;
+/// The same where it only looks.
+const LOOKS_MAX: u32 = 10_000_000;
 
 fn sealed(case: &Case) -> Cluster {
     let cluster = Cluster::start(case);
@@ -111,19 +113,21 @@ fn no_more_than_a_few_copies_come_at_once() {
             stream
         })
         .collect();
-    let until = |wanted: u16| {
-        let copy = || status(&cluster, &path(), &headers(), &request(run, file.len() as u64, &file, 0));
-        assert!((0..TRIES_MAX).any(|_| copy() == wanted), "never answered {wanted}");
+    let until_files = |count: usize| {
+        let is_so = |_| {
+            std::thread::yield_now();
+            cluster.files(0).len() == count
+        };
+        assert!((0..LOOKS_MAX).any(is_so), "never {count} files");
     };
-    until(503);
+    // Each has its file when it has been let in.
+    until_files(files.len() + 4);
+    let copy = || status(&cluster, &path(), &headers(), &request(run, file.len() as u64, &file, 0));
+    assert_eq!(copy(), 503);
     // Those that broke off make room, and leave no file.
     drop(begun);
-    until(200);
-    let none_is_left = || cluster.files(0).len() == files.len() + 1;
-    assert!((0..TRIES_MAX).any(|_| {
-        std::thread::yield_now();
-        none_is_left()
-    }));
+    assert!((0..TRIES_MAX).any(|_| copy() == 200), "there is no room again");
+    until_files(files.len() + 1);
 }
 
 #[test]
@@ -172,11 +176,10 @@ fn a_copy_that_is_given_up_or_turns_out_damaged_leaves_nothing() {
     assert!(matches!(given_up, Err(CopyError::Cancelled)), "{given_up:?}");
     let until_nothing_is_left = || {
         let receive = || cluster.nodes[0].served.server().receive_copy(run, 10).is_ok();
-        assert!((0..TRIES_MAX).any(|_| {
+        assert!((0..LOOKS_MAX).any(|_| {
             std::thread::yield_now();
-            receive()
+            receive() && cluster.files(0) == files
         }));
-        assert_eq!(cluster.files(0), files);
     };
     until_nothing_is_left();
 
