@@ -269,13 +269,10 @@ impl ChunkServer {
         self.shared.lock().run(run).cloned()
     }
 
-    /// Runs and copies whose files cannot even be opened: where one was lost with its disk, so were they.
+    /// Runs whose files cannot even be opened: where one was lost with its disk, so were they. Copies are not named: what they are copies
+    /// of is not lost with them.
     pub fn unreadable_runs(&self) -> Vec<RunId> {
-        let runs: Vec<Arc<Run>> = {
-            let books = self.shared.lock();
-            let copies = books.copies.values().map(|(run, _)| run);
-            books.runs.values().chain(copies).cloned().collect()
-        };
+        let runs: Vec<Arc<Run>> = self.shared.lock().runs.values().cloned().collect();
         let is_gone = |run: &&Arc<Run>| {
             run.path().is_some_and(|path| DiskFile::open(path).is_err_and(|error| is_of_the_file(&error)))
         };
