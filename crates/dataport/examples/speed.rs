@@ -16,7 +16,7 @@ use dataport::{
     SpreadByIfile, Token,
 };
 use iappender::{ChunkService, IAppender, WorkerSlabs};
-use ids::{AttemptNumber, IfileIndex, JobId, NodeId, Source, TaskIndex};
+use ids::{AttemptNumber, IfileIndex, JobId, NodeId, RunId, Source, TaskIndex};
 use ifile::KeyShape;
 use imerger::{Merge, SortedRun};
 use std::error::Error;
@@ -123,6 +123,13 @@ fn append(service: &dyn ChunkService, source: Source, records: u64) -> Result<()
     Ok(())
 }
 
+/// Runs as a whole, from where they lie.
+fn whole(runs: Vec<RunId>, cancelled: Arc<AtomicBool>) -> ScanOptions {
+    let (skip_records, copies) = Default::default();
+    let (lower, upper, compress, places) = (None, None, None, None);
+    ScanOptions { job: JOB, runs, lower, upper, skip_records, copies, places, compress, cancelled }
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let there = arguments.get(1).is_some_and(|place| place == "there");
@@ -168,20 +175,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let phase = Phase::start()?;
     let mut cursors = Vec::new();
     if there {
-        let runs = runs.iter().map(|run| run.id).collect();
-        let (skip_records, copies) = Default::default();
-        let (lower, upper, compress) = (None, None, None);
-        let options = ScanOptions {
-            job: JOB,
-            runs,
-            lower,
-            upper,
-            skip_records,
-            copies,
-            places: None,
-            compress,
-            cancelled,
-        };
+        let options = whole(runs.iter().map(|run| run.id).collect(), cancelled);
         let scan = RemoteScan::start(&client, &peer, options)?;
         cursors.extend(scan.into_runs()?.into_iter().map(AnyRun::There));
     } else {
