@@ -47,10 +47,16 @@ struct Reducing {
 
 impl Reducing {
     fn start(nodes: u32, text_bytes: usize) -> Reducing {
+        Self::start_with(nodes, text_bytes, &[])
+    }
+
+    fn start_with(nodes: u32, text_bytes: usize, more: &[&str]) -> Reducing {
         let cluster = Cluster::start(nodes);
         write_text(&cluster, text_bytes);
         let reducer = program(&cluster, "reducer.sh", REDUCER);
-        let job = Running::start(&mut cluster.job(&arguments(&reducer, &["--replication", "rack"])));
+        let job = Running::start(
+            &mut cluster.job(&arguments(&reducer, &[&["--replication", "rack"], more].concat())),
+        );
         wait_for(&cluster, "select count(*) > 0 as one from attempts where stage = 3 and state = 'running'");
         wait_for(&cluster, ALL_RUNS_LIE_ON_TWO);
         Reducing { cluster, job, reducer }
@@ -188,6 +194,20 @@ fn a_node_that_dies_before_the_maps_end_costs_only_what_was_not_replicated() {
     cluster.sandbox.run_job(&[&sizes[..], &own, &["--output", "embedded"]].concat()).expect_success();
     let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
     assert!(whole("out") == whole("embedded"), "the outputs differ");
+}
+
+/// What a job keeps is there, though a node that made some of it is gone: with the replicas.
+#[test]
+fn replicas_are_kept_in_place_of_runs_that_are_gone() {
+    let mut reducing = Reducing::start_with(3, 6 << 20, &["--keep-ifiles"]);
+    let doomed = node_with_runs(&reducing.cluster);
+    reducing.cluster.take_node(doomed).signal(rustix::process::Signal::KILL);
+    wait_for(&reducing.cluster, "select count(*) > 0 as one from replicas where state = 'standing'");
+    let cluster = reducing.finish();
+    let args = ["rerun-reduce", "1", "--output", "again", "--memory", CLUSTER_MEMORY];
+    Running::start(&mut cluster.sailfish(&args)).wait().expect_success();
+    let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
+    assert!(whole("out") == whole("again"), "the outputs differ");
 }
 
 /// For comparison: the maps wait for it. And where nobody asks for it, a small job is not worth it, which is said.

@@ -65,13 +65,23 @@ impl ChunkServer {
     }
 }
 
+/// Where the file of a run should be; where it is, if that is on another disk: a replica of a run that is gone may lie on any.
+fn kept_path(task: &AdoptTask, kept: &KeptRun) -> PathBuf {
+    let name = run_file_name(kept.run);
+    let expected = task.dirs.get(usize::from(kept.disk.0)).cloned().unwrap_or_default().join(&name);
+    let elsewhere = || {
+        let dirs = task.dirs.iter().filter(|dir| !dir.as_os_str().is_empty());
+        dirs.map(|dir| dir.join(&name)).find(|path| path.exists())
+    };
+    if expected.exists() { expected } else { elsewhere().unwrap_or(expected) }
+}
+
 fn open_kept(
     task: &AdoptTask,
     kept: &KeptRun,
     reads: &Arc<ReadPool>,
 ) -> Result<(Run, RunSummary), ChunkServerError> {
-    let dir = task.dirs.get(usize::from(kept.disk.0)).cloned().unwrap_or_default();
-    let path: PathBuf = dir.join(run_file_name(kept.run));
+    let path = kept_path(task, kept);
     let file = match DiskFile::open(&path) {
         Ok(file) => file,
         Err(source) => return Err(ChunkServerError::Kept { path, job: task.source, source }),

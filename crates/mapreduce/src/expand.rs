@@ -7,7 +7,7 @@ use api::task::{
     CommitTask, KeyWeight, MapTask, Part, ReduceTask, RunPlace, RunSummary, SealResult, SealTask,
 };
 use api::{JobSpec, KeyBytes, Partitioning, Task};
-use ids::{IfileIndex, NodeId, RunId};
+use ids::{ChunkId, IfileIndex, NodeId, RunId};
 use keys::{PARTITIONS_MAX, ifile_of_partition, lower_bound_of_partition};
 use std::collections::{BTreeMap, BTreeSet};
 use workbuilder::{CutRequest, RunWeights, TaskRange, cut};
@@ -103,9 +103,10 @@ fn stage_tasks(stage: &str, spec: &JobSpec, results: &mut JobResults) -> Result<
 /// One for each node that holds what a winner appended. Nothing else will be read.
 fn seal_tasks(results: &mut JobResults) -> Vec<Task> {
     let commits = results.maps.values().flat_map(|(_, map)| &map.commits);
+    let chunks: BTreeSet<ChunkId> = commits.map(|commit| commit.chunk).collect();
     let replicas = &results.replicas;
-    let nodes: BTreeSet<NodeId> = commits.map(|commit| replicas.chunk_home(commit.chunk)).collect();
-    let seal = |node| Task::Seal(SealTask { node, standing: replicas.standing_on(node) });
+    let nodes: BTreeSet<NodeId> = chunks.iter().map(|chunk| replicas.chunk_home(*chunk)).collect();
+    let seal = |node| Task::Seal(SealTask { node, standing: replicas.standing_on(node, &chunks) });
     let tasks = nodes.into_iter().map(seal).collect();
     // The results of the tasks are added up.
     results.seal = Some(SealResult::default());

@@ -85,10 +85,11 @@ impl Replicas {
         }
     }
 
-    /// The replicas on a node that stand for runs of others.
-    pub fn standing_on(&self, node: NodeId) -> Vec<RunId> {
+    /// The replicas on a node that stand for runs of others with any of these chunks.
+    pub fn standing_on(&self, node: NodeId, chunks: &BTreeSet<ChunkId>) -> Vec<RunId> {
+        let is_read = |replica: &Replica| replica.chunks.iter().any(|chunk| chunks.contains(chunk));
         self.iter()
-            .filter(|(_, replica)| replica.stands && replica.node == node)
+            .filter(|(_, replica)| replica.stands && replica.node == node && is_read(replica))
             .map(|(run, _)| run)
             .collect()
     }

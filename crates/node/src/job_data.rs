@@ -99,6 +99,11 @@ impl JobData {
         self.run.replicates.load(Ordering::Relaxed) && !self.is_replicating.swap(true, Ordering::Relaxed)
     }
 
+    /// There is no such thread.
+    pub fn replicates_no_more(&self) {
+        self.is_replicating.store(false, Ordering::Relaxed);
+    }
+
     /// Whether a thread replicates its runs.
     pub fn is_replicating(&self) -> bool {
         self.is_replicating.load(Ordering::Relaxed)

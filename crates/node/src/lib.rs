@@ -178,6 +178,7 @@ impl Shared {
             let thread = std::thread::Builder::new().name("replicator".to_string());
             // Without it runs lie on one node: less safe, and as right.
             if let Err(error) = thread.spawn(move || replicator::replicate_runs(&shared, id)) {
+                job.replicates_no_more();
                 tracing::warn!(job = %id, %error, "cannot replicate runs");
             }
         }

@@ -220,9 +220,9 @@ impl Job {
         }
         let (gone, fallen) = self.results.fall_back(gone, self.is_sealed());
         self.fallen_back(&fallen, with, changes);
-        // Tasks that are bound to a node whose runs are read elsewhere now would wait for it.
+        // Tasks that are bound to a node whose runs are read elsewhere now would wait for it, or ask it for replicas that it has not.
         let is_bound = matches!(*self.stage_names.get(current)?, "seal" | "merge");
-        let seals_again = is_bound && !fallen.standing.is_empty();
+        let seals_again = is_bound && (!fallen.standing.is_empty() || !fallen.dropped.is_empty());
         let reduces_done = self.results.reduces.len();
         let stops = self.readers_of(&gone);
         let held: Vec<(RunId, NodeId)> = self.results.replicas.held().collect();

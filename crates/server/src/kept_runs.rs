@@ -144,8 +144,12 @@ async fn adopts_of_nodes(
     let (mut numbers, mut homes) = (BTreeMap::<NodeId, u64>::new(), BTreeMap::new());
     let standing = replication::standing(&store.replicas(source).await?);
     for run in runs(store, source).await? {
-        let kept_by = standing.get(&run.run).copied().unwrap_or(run.run.node());
-        let is_there = |place: &&KeptPlace| place.made_by == kept_by && place.dir.disk == run.disk;
+        // Of a replica that stands for a run nobody said on which disk of its node it lies: it is looked for there.
+        let replica = standing.get(&run.run).copied();
+        let kept_by = replica.unwrap_or(run.run.node());
+        let is_there = |place: &&KeptPlace| {
+            place.made_by == kept_by && (place.dir.disk == run.disk || replica.is_some())
+        };
         let place = places.iter().find(is_there);
         let place = place.ok_or(NotReducible::Incomplete { job: source, run: run.run })?;
         let (key, number) = ((place.node, place.made_by), numbers.entry(place.node).or_default());
