@@ -250,7 +250,7 @@ mod tests {
         check(8, 20, 100 * mb, 4, 8, true);
         // Made again at once.
         check(8, 2, 100 * mb, 4, 8, false);
-        check(800, 2, 100 * mb, 4, 8, true);
+        check(800, 2, mb, 4, 8, true);
         // Longer to send than to make.
         check(8, 20, 5 * gb, 4, 8, false);
         check(8, 20, 100 * mb, 1, 2, false);
