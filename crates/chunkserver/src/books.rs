@@ -90,6 +90,8 @@ pub(crate) struct Books {
     pub memory_runs: VecDeque<RunId>,
     /// Copies of runs of other nodes.
     pub copies: BTreeMap<RunId, (Arc<Run>, RunSummary)>,
+    /// Those that were sealed here in place of runs of nodes that are gone.
+    pub standing: BTreeSet<RunId>,
     /// Runs of which copies are being received.
     pub receiving: BTreeSet<RunId>,
     /// Runs of this node that want a copy elsewhere.
@@ -121,6 +123,7 @@ impl Books {
             summaries: BTreeMap::new(),
             memory_runs: VecDeque::new(),
             copies: BTreeMap::new(),
+            standing: BTreeSet::new(),
             receiving: BTreeSet::new(),
             to_copy: ToCopy::default(),
             lost: BTreeSet::new(),
@@ -150,7 +153,8 @@ impl Books {
         self.runs.insert(run.id, Arc::new(run));
     }
 
-    /// Forgets runs, and gives those that there were.
+    /// Forgets runs that were merged, and gives those that there were. Copies stay until the job is over, but for those that stand for
+    /// their runs: should the merge not count, nothing may be there twice.
     pub fn forget_runs(&mut self, ids: &[RunId]) -> Vec<Arc<Run>> {
         self.to_copy.forget(ids);
         self.memory_runs.retain(|each| !ids.contains(each));
@@ -158,7 +162,9 @@ impl Books {
         for id in ids {
             self.summaries.remove(id);
             forgotten.extend(self.runs.remove(id));
-            forgotten.extend(self.copies.remove(id).map(|(run, _)| run));
+            if self.standing.remove(id) {
+                forgotten.extend(self.copies.remove(id).map(|(run, _)| run));
+            }
         }
         forgotten
     }

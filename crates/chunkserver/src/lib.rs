@@ -269,10 +269,14 @@ impl ChunkServer {
         self.shared.lock().run(run).cloned()
     }
 
-    /// Runs whose files cannot even be opened: where one was lost with its disk, so were they. Copies are not named: what they are copies
-    /// of is not lost with them.
+    /// Runs whose files cannot even be opened: where one was lost with its disk, so were they. Of copies only those are named that
+    /// stand for their runs: what the others are copies of is not lost with them.
     pub fn unreadable_runs(&self) -> Vec<RunId> {
-        let runs: Vec<Arc<Run>> = self.shared.lock().runs.values().cloned().collect();
+        let runs: Vec<Arc<Run>> = {
+            let books = self.shared.lock();
+            let standing = books.standing.iter().filter_map(|run| books.copies.get(run));
+            books.runs.values().chain(standing.map(|(run, _)| run)).cloned().collect()
+        };
         let is_gone = |run: &&Arc<Run>| {
             run.path().is_some_and(|path| DiskFile::open(path).is_err_and(|error| is_of_the_file(&error)))
         };

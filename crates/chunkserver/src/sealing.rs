@@ -37,6 +37,7 @@ impl ChunkServer {
             books = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         let stand = stand(&books, standing, &shared.config.layout).map_err(Arc::new)?;
+        books.standing.extend(standing);
         // Runs that moved here from a node that left are told by the merge that moved them.
         let made_here = books.summaries.values().filter(|run| is_of(run, shared.config.node)).cloned();
         Ok(SealResult {
@@ -52,9 +53,9 @@ impl ChunkServer {
     }
 }
 
-/// Whether the chunks of a run were appended to on this node.
+/// Whether any chunk of a run was appended to on this node. Merged with it may be what stood for a run of another, and is made again.
 fn is_of(run: &RunSummary, node: NodeId) -> bool {
-    run.chunks.iter().all(|chunk| chunk.node() == node)
+    run.chunks.iter().any(|chunk| chunk.node() == node)
 }
 
 /// What copies bring that stand for runs of other nodes.

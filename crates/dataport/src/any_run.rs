@@ -37,7 +37,7 @@ impl<'a> AnyRun<'a> {
             Ok(cursor) => Ok(Self::Covered(CoveredCursor { cursor, given: 0, fallback: Box::new(fallback) })),
             Err(error) if error.lost_run().is_some() => {
                 let copy = fallback.resume(0, CursorReport::default(), None);
-                Ok(Self::There(copy.map_err(|second| ScanError::from(error).or(second))?))
+                Ok(Self::There(copy.map_err(|_| ScanError::from(error))?))
             }
             Err(error) => Err(error.into()),
         }
@@ -61,7 +61,7 @@ impl<'a> AnyRun<'a> {
                 *self = Self::There(copy);
                 self.advance()
             }
-            Err(second) => Err(ScanError::from(error).or(second)),
+            Err(_) => Err(error.into()),
         }
     }
 }

@@ -119,11 +119,6 @@ impl ScanError {
         }
     }
 
-    /// What to tell where a copy failed as well: what is lost for good, rather than what may pass.
-    pub(crate) fn or(self, of_copy: Self) -> Self {
-        if self.lost_runs().is_empty() { of_copy } else { self }
-    }
-
     /// Runs that are gone or damaged by what this says.
     fn lost_runs(&self) -> Vec<RunId> {
         match self {

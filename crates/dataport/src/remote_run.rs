@@ -223,7 +223,7 @@ impl RemoteRun {
                 *self = Self { waited, ..copy };
                 self.advance_here()
             }
-            Err(second) => Err(error.or(second)),
+            Err(_) => Err(error),
         }
     }
 

@@ -129,7 +129,7 @@ impl RemoteScan {
             Err(error) if error.is_about_there() => {
                 match open_copies(&scan.client, &scan.options.by_now(node)) {
                     None => Err(error),
-                    Some(opened) => opened.map_err(|second| error.or(second)),
+                    Some(opened) => opened.map_err(|_| error),
                 }
             }
             opened => opened,

@@ -156,16 +156,8 @@ impl JobResults {
 
     /// A replica that a node tells of. False where it is of no use: the run was merged away since, or is known already.
     pub fn add_replica(&mut self, run: RunId, replica: Replica) -> bool {
-        let is_there = match &self.seal {
-            Some(seal) if !seal.runs.is_empty() => {
-                let replaced = self.merges.values().any(|merge| merge.replaced.contains(&run));
-                let is_made = seal.runs.iter().any(|sealed| sealed.run == run)
-                    || self.merges.values().any(|merge| merge.run.run == run);
-                !replaced && is_made
-            }
-            _ => true,
-        };
-        is_there && self.replicas.add(run, replica)
+        let is_merged_away = self.merges.values().any(|merge| merge.replaced.contains(&run));
+        !is_merged_away && self.replicas.add(run, replica)
     }
 
     /// Replicas of runs that were merged into others.
@@ -264,6 +256,17 @@ mod tests {
         // With the node that has both, both are lost.
         let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
         assert_eq!(lose(&mut results, 2, false).0, both);
+    }
+
+    /// One node has said what it has, the other not yet: the replica of a run that nobody knows counts.
+    #[test]
+    fn replicas_count_that_are_told_while_nodes_seal() {
+        let mut results = mapped();
+        let mut seal = seal_of(&results);
+        seal.runs.retain(|run| run.run.node() == NodeId(2));
+        results.seal = Some(seal);
+        let first = run_on(1, 0);
+        assert!(results.add_replica(first, replica(first, 3).1));
     }
 
     #[test]

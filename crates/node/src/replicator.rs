@@ -31,8 +31,11 @@ pub(crate) fn replicate_runs(shared: &Arc<Shared>, job: JobId) {
         server.begin_copying();
         send_again(shared, job, &server, &mut replicas);
         let Some(run) = server.next_to_copy(LOOK_EVERY) else { continue };
-        let Some(others) = shared.other_nodes(job) else { continue };
-        match send(shared, job, &others, &server, &run) {
+        let sent = match shared.other_nodes(job) {
+            Some(others) => send(shared, job, &others, &server, &run),
+            None => Sent::NotNow,
+        };
+        match sent {
             Sent::To(node) => {
                 server.copied(run.run);
                 replicas.insert(run.run, (node, run));

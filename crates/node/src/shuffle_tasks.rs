@@ -6,17 +6,19 @@ use crate::record_data::{OtherNodes, RunFailure};
 use crate::reduce_task::with_lost_beside;
 use api::task::{AdoptResult, AdoptTask, MergeResult, MergeTask, SealResult, SealTask};
 use api::{Blame, Replication, TaskFailure};
-use chunkserver::{MergeFailure, Run};
+use chunkserver::{ChunkServerError, MergeFailure, Run};
 use dataport::AnyRun;
 use ids::RunId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most bytes read ahead of a merge from one run: past this, longer reads gain nothing.
 const READ_AHEAD_BYTES_MAX: u64 = 2 << 20;
 /// How often is looked whether all runs have replicas, where a job waits for that.
 const REPLICAS_LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long it waits while no run gets any.
+const REPLICAS_STALLED_MAX: Duration = Duration::from_secs(30);
 /// The current block of a run, decompressed, and the bytes read ahead.
 const BLOCKS_PER_RUN: u64 = 2;
 
@@ -34,9 +36,17 @@ pub(crate) fn wait_for_replicas(shared: &Shared, job: &AttemptData) -> Result<()
     }
     let chunkserver = job.chunkserver()?;
     let has_second = || shared.other_nodes(job.job).is_some_and(|others| !others.replica_hosts.is_empty());
-    while job.is_replicating() && chunkserver.uncopied_count() > 0 && has_second() {
+    let (mut left, mut since) = (usize::MAX, Instant::now());
+    while job.is_replicating() && has_second() {
         if job.cancelled.load(Ordering::Relaxed) {
             return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
+        }
+        match chunkserver.uncopied_count() {
+            0 => break,
+            // Nobody takes them: the job goes on as if there were no second node.
+            count if count == left && since.elapsed() > REPLICAS_STALLED_MAX => break,
+            count if count != left => (left, since) = (count, Instant::now()),
+            _ => {}
         }
         std::thread::sleep(REPLICAS_LOOK_EVERY);
     }
@@ -57,7 +67,11 @@ pub(crate) fn merge(
     let places = &task.places[..];
     let is_away = |run: &RunId| others.as_ref().is_some_and(|others| others.is_away(*run, places));
     let away_count = task.runs.iter().filter(|run| is_away(run)).count();
-    let runs: Vec<Arc<Run>> = task.runs.iter().filter_map(|run| chunkserver.run(*run)).collect();
+    let mut runs: Vec<Arc<Run>> = Vec::with_capacity(task.runs.len() - away_count);
+    for id in task.runs.iter().filter(|run| !is_away(run)) {
+        let run = chunkserver.run(*id);
+        runs.push(run.ok_or_else(|| ChunkServerError::UnknownRun(*id).to_failure())?);
+    }
     let need = merge_need_bytes(job, &runs) + OtherNodes::need_bytes(job, away_count);
     let pass = job.gate.enter(need, &job.cancelled)?;
     let merged = match others {

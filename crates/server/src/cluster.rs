@@ -230,6 +230,7 @@ impl EventLoop {
         let Some(job) = self.jobs.get_mut(&id) else { return false };
         match job.lose(gone, with, has_left, changes) {
             None => return false,
+            Some(Loss::FellBack) => {}
             Some(Loss::ForGood(stage)) => self.feed(Event::StageRefused { job: id, stage }),
             Some(Loss::Again(again)) => self.run_again(id, again),
         }

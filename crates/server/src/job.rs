@@ -220,13 +220,15 @@ impl Job {
         }
         let (gone, fallen) = self.results.fall_back(gone, self.is_sealed());
         self.fallen_back(&fallen, with, changes);
-        // Tasks that are bound to a node whose runs are read elsewhere now would wait for it, or ask it for replicas that it has not.
+        // Tasks that are bound to a node whose runs are read elsewhere now would wait for it.
         let is_bound = matches!(*self.stage_names.get(current)?, "seal" | "merge");
-        let seals_again = is_bound && (!fallen.standing.is_empty() || !fallen.dropped.is_empty());
+        let seals_again = is_bound && !fallen.standing.is_empty();
         let reduces_done = self.results.reduces.len();
         let stops = self.readers_of(&gone);
         let held: Vec<(RunId, NodeId)> = self.results.replicas.held().collect();
-        let victims = self.results.lose(&gone, self.is_sealed(), has_left, seals_again)?;
+        let Some(victims) = self.results.lose(&gone, self.is_sealed(), has_left, seals_again) else {
+            return (!fallen.standing.is_empty()).then_some(Loss::FellBack);
+        };
         let dropped: Vec<_> =
             held.into_iter().filter(|(run, _)| self.results.replicas.get(*run).is_none()).collect();
         self.replicas_dropped(&dropped, changes);
@@ -680,6 +682,8 @@ impl Job {
 pub(crate) enum Loss {
     /// These tasks of a stage run again.
     Again(RunAgain),
+    /// Replicas stand for all of it that is needed.
+    FellBack,
     /// The job cannot go on from this stage; its last failure says why.
     ForGood(StageIndex),
 }

@@ -81,7 +81,7 @@ impl Job {
                 let reduce = self.reopen_reduces(&readers, changes)?;
                 let with = format!("what the proof found wrong ({found})");
                 match self.lose(&gone, &with, has_left, changes)? {
-                    Loss::ForGood(_) => {
+                    Loss::FellBack | Loss::ForGood(_) => {
                         changes.push(self.proofs(proof));
                         Some(Event::StageRefused { job, stage })
                     }

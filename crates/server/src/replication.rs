@@ -80,6 +80,10 @@ impl EventLoop {
             return;
         }
         job.replicating = Replicating::from_the_start(spec.replication);
+        // With `auto` the server before this one had decided.
+        if job.results.replicas.held().next().is_some() {
+            (job.replicating.is_on, job.replicating.is_settled) = (true, true);
+        }
         if job.replicating.is_on {
             self.fleet.order_everybody(job.id, NodeOrder::Replicate { job: job.id });
         }
