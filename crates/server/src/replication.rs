@@ -138,7 +138,7 @@ impl EventLoop {
         for told in told {
             let Some(job) = self.jobs.get_mut(&told.job) else { continue };
             let is_own = told.run.node() == from && told.to != from;
-            // The run that it is told of may stand for another, and then its maker is gone.
+            // A node speaks for the runs that it made, and a node that is gone holds nothing.
             if job.outcome.is_some() || !is_own || !self.fleet.has(told.to) {
                 continue;
             }
