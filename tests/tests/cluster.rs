@@ -299,3 +299,42 @@ fn of_two_clients_with_one_output_one_wins() {
     let hidden: Vec<String> = names.filter(|name| name.starts_with(".out")).collect();
     assert_eq!(hidden, [""; 0], "left of those that lost");
 }
+
+/// A node that cannot answer does not hear that a job is over, and the server that would tell it is killed.
+#[test]
+fn what_a_node_holds_of_a_job_goes_though_the_server_that_ended_it_is_gone() {
+    let mut cluster = Cluster::start(2);
+    let mut here = cluster.sandbox.fifo("here");
+    let nodes = [cluster.node(0).id(), cluster.node(1).id()];
+    let mut go = nodes.map(|id| cluster.sandbox.fifo(&format!("go-{id}")));
+    let dir = cluster.sandbox.path("").display().to_string();
+    let text = format!("#!/bin/sh\necho $PPID > '{dir}/here'\nread line < '{dir}/go-'$PPID\nexec cat\n");
+    let program = cluster.sandbox.script("waits.sh", &text);
+    let program = program.to_str().expect("a sandbox has a plain path");
+    // Two of them are too much for one map task.
+    let lines = "a\t1\n".repeat(200_000);
+    (0..4).for_each(|number| drop(cluster.sandbox.write(&format!("in/{number}.txt"), &lines)));
+    let args = ["--input", "in", "--map-only", "--mapper", program, "--output", "out"];
+    let job = Running::start(&mut cluster.job(&args));
+    // Two on each.
+    (0..4).for_each(|_| drop(here.read_line()));
+    (0..2).for_each(|_| go[0].write_line("go on"));
+    // These take all places that are free now, so that the first job ends without the node that is stopped.
+    let mut submit = cluster.sailfish(&["submit", "--wait", "--count", "12"]);
+    let others = Running::start(submit.args(["--", program]));
+    (0..2).for_each(|_| assert_eq!(here.read_line(), nodes[0].to_string()));
+    cluster.node(0).signal(Signal::STOP);
+    (0..14).for_each(|_| go[1].write_line("go on"));
+    job.wait().expect_success();
+    let held = |cluster: &Cluster, number| {
+        let entries = std::fs::read_dir(cluster.node_disk(number)).expect("a disk can be listed");
+        let names = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.ends_with("-job1")).count()
+    };
+    assert_eq!(held(&cluster, 0), 1, "the stopped node holds nothing of the job: the test tests nothing");
+    cluster.restart_server();
+    cluster.node(0).signal(Signal::CONT);
+    (0..12).for_each(|_| go[0].write_line("go on"));
+    others.wait().expect_success();
+    cluster.ask_until(&["nodes"], |_| held(&cluster, 0) + held(&cluster, 1) == 0);
+}

@@ -71,6 +71,10 @@ pub struct KeptAnnouncement {
     /// Why it could not keep the job.
     #[serde(default)]
     pub problem: Option<String>,
+    /// With all that it found: jobs of which it holds something that is not kept. The server before this one may have
+    /// died with the order that they go.
+    #[serde(default)]
+    pub held: Vec<JobId>,
 }
 
 /// Whose kept files go.

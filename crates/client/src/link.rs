@@ -3,7 +3,7 @@
 use crate::poller::Poller;
 use crate::{Blocking, ClientError};
 use api::control::{AttemptEnd, JobBrief, NodeAddress, NodeInfo, NodeWelcome, PlacesAnswer};
-use api::kept::{KeptAnnouncement, KeptDir};
+use api::kept::KeptAnnouncement;
 use api::machine::{NodeReport, ReplicatedRun};
 use api::{Boundaries, ContentHash, KeyBytes, Task};
 use ids::{AttemptKey, JobId, NodeId, RunId};
@@ -168,15 +168,9 @@ impl NodeLink {
         self.blocking.run(async |client| client.propose(job, keys).await)
     }
 
-    /// Tells the server what is kept on the disks of this node.
-    pub fn announce(
-        &self,
-        job: Option<JobId>,
-        dirs: Vec<KeptDir>,
-        problem: Option<String>,
-    ) -> Result<(), ClientError> {
-        let incarnation = self.welcome.incarnation.clone();
-        let announcement = KeptAnnouncement { incarnation, job, dirs, problem };
+    /// Tells the server what is on the disks of this node, whose incarnation is put in.
+    pub fn announce(&self, mut announcement: KeptAnnouncement) -> Result<(), ClientError> {
+        announcement.incarnation.clone_from(&self.welcome.incarnation);
         self.blocking.run(async |client| client.announce(self.welcome.node, &announcement).await)
     }
 

@@ -5,7 +5,7 @@ use crate::disks::Disks;
 use crate::record_data::{OtherNodes, RecordData, chunk_hosts, replica_hosts};
 use crate::shipped_files::JobFiles;
 use api::control::{AttemptEnd, NodeAddress};
-use api::kept::KeptDir;
+use api::kept::KeptAnnouncement;
 use api::machine::{NodeReport, ReplicatedRun};
 use api::task::{RunPlace, RunTask};
 use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure};
@@ -211,20 +211,25 @@ impl Remote {
             Ok(dirs) => (dirs, None),
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
-        self.announce(Some(job), dirs, problem);
+        self.announce(KeptAnnouncement { job: Some(job), dirs, problem, ..KeptAnnouncement::default() });
     }
 
-    /// Tells the server what jobs that are over keep on the disks of this node.
+    /// Tells the server what jobs that are over keep on the disks of this node, and of which jobs it holds anything else.
     pub fn tell_kept(&self) {
-        match self.disks.kept() {
-            Ok(dirs) => self.announce(None, dirs, None),
-            Err(error) => tracing::warn!(%error, "cannot look for kept I-files"),
-        }
+        let dirs = self.disks.kept().unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot look for kept I-files");
+            Vec::new()
+        });
+        let jobs = self.jobs();
+        let held = jobs.known.iter().filter(|(_, known)| known.run.spec.single.is_none());
+        let held = held.map(|(job, _)| *job).collect();
+        drop(jobs);
+        self.announce(KeptAnnouncement { dirs, held, ..KeptAnnouncement::default() });
     }
 
-    fn announce(&self, job: Option<JobId>, dirs: Vec<KeptDir>, problem: Option<String>) {
+    fn announce(&self, announcement: KeptAnnouncement) {
         // A server that begins again, or takes the node in again, asks for it.
-        if let Err(error) = self.link.announce(job, dirs, problem) {
+        if let Err(error) = self.link.announce(announcement) {
             tracing::warn!(%error, "cannot tell the server which I-files are kept here");
         }
     }

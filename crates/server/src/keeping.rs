@@ -96,7 +96,8 @@ impl EventLoop {
         }
         // The store is asked below: what was decided before must stand in it.
         self.write_and_reply().await?;
-        let KeptAnnouncement { job, dirs, problem, .. } = announcement;
+        let KeptAnnouncement { job, dirs, problem, held, .. } = announcement;
+        self.forget_what_is_over(node, held);
         let dirs: Vec<KeptDir> = dirs.into_iter().take(DIRS_MAX).filter(is_ours).collect();
         match job {
             Some(id) if self.awaits_part(id, node) => self.part_kept(id, node, dirs, problem),
@@ -104,6 +105,15 @@ impl EventLoop {
         }
         self.replies.push(Box::new(move || drop(reply.send(Ok::<(), ServerError>(())))));
         Ok(())
+    }
+
+    /// The order that these jobs go died with the server before this one, where they are known no more.
+    fn forget_what_is_over(&mut self, node: NodeId, held: Vec<JobId>) {
+        let Some(known) = self.fleet.get_mut(node) else { return };
+        for job in held.into_iter().take(DIRS_MAX).filter(|job| !self.jobs.contains_key(job)) {
+            tracing::info!(%node, %job, "what a node holds of a job that is over goes");
+            known.order(NodeOrder::Forget { job });
+        }
     }
 
     fn awaits_part(&self, id: JobId, node: NodeId) -> bool {
