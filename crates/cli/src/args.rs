@@ -345,7 +345,8 @@ pub struct RunArgs {
     pub json: Option<bool>,
 }
 
-fn replication_mode(text: &str) -> Result<Replication, String> {
+/// The mode of `--replication`; the error says what may be given.
+pub fn replication_mode(text: &str) -> Result<Replication, String> {
     let known = Replication::WORDS.iter().find(|(word, _)| *word == text);
     let words = || Replication::WORDS.map(|(word, _)| word).join(", ");
     known.map(|(_, mode)| *mode).ok_or_else(|| format!("give one of {}", words()))

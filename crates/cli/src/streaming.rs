@@ -1,6 +1,6 @@
 //! `sailfish streaming`: a command line of Hadoop Streaming, planned and run as any other job.
 
-use crate::args::StreamingArgs;
+use crate::args::{StreamingArgs, replication_mode};
 use crate::connect::{CA_VARIABLE, CredentialArgs, Site, TOKEN_FILE_VARIABLE};
 use crate::exit::Failure;
 use crate::job_options::{FunctionText, JobOptions};
@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::run;
 use crate::terminal::{print, tell};
 use ::streaming::{OwnOptions, PartitionChoice, Request, StreamingJob};
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use api::{Codec, FileLink, Function, InputFile, JobSpec, PartitionRule, Partitioning, Split, is_object_url};
 use rustix::fs::Access;
 use std::path::{Path, PathBuf};
@@ -47,6 +47,9 @@ fn options(mut job: StreamingJob, start_dir: PathBuf) -> anyhow::Result<JobOptio
         Some("zstd") => Some(Codec::Zstd),
         Some(other) => bail!("--codec {other}: there are lz4, zstd and none"),
     };
+    let replication = job.own.replication.as_deref();
+    let mode = |word| replication_mode(word).map_err(|error| anyhow!("--replication {word}: {error}"));
+    let replication = replication.map(mode).transpose()?;
     let function = |function: &Option<Function>| {
         let text = function.as_ref().map(Function::display);
         text.map(|text| FunctionText { text, dir: start_dir.clone() })
@@ -65,6 +68,7 @@ fn options(mut job: StreamingJob, start_dir: PathBuf) -> anyhow::Result<JobOptio
         disk: job.own.disk.clone(),
         env: job.env.clone(),
         codec,
+        replication,
         map_only: job.map_only,
         overwrite: job.own.overwrite,
         keep_ifiles: job.own.keep_ifiles.then_some(true),

@@ -10,6 +10,7 @@ use server::JobRun;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 /// Buffers of one attempt besides the merge: input, pipes, output.
 const BUFFERS_PER_SLOT: u64 = 4;
@@ -22,6 +23,8 @@ pub(crate) struct JobData {
     pub job: JobId,
     pub run: Arc<JobRun>,
     node: NodeId,
+    /// When this node first heard of it.
+    pub began: Instant,
     /// Attempts that run at once on this node.
     pub slots: u32,
     /// There are other nodes, which can make data again that the disks here cannot take.
@@ -66,8 +69,20 @@ impl JobData {
         };
         let (boundaries, chunkserver) = (OnceLock::new(), Mutex::new(None));
         let slots = slots.max(1);
-        let is_replicating = AtomicBool::new(false);
-        Self { job, run, node, slots, elsewhere, gate, key_shape, boundaries, chunkserver, is_replicating }
+        let (began, is_replicating) = (Instant::now(), AtomicBool::new(false));
+        Self {
+            job,
+            run,
+            node,
+            began,
+            slots,
+            elsewhere,
+            gate,
+            key_shape,
+            boundaries,
+            chunkserver,
+            is_replicating,
+        }
     }
 
     /// The chunkserver of the job, started when it is first needed.

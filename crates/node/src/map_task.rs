@@ -11,7 +11,7 @@ use crate::streaming_env::TaskPlace;
 use crate::streaming_input::{PresentedInput, shape_for};
 use crate::work_dir::{WorkDir, function_context};
 use api::task::{MapResult, MapTask};
-use api::{Blame, Function, InputFormat, JobSpec, RecordFormat, Segment, Split, TaskFailure};
+use api::{Blame, Function, InputFormat, JobSpec, RecordFormat, Replication, Segment, Split, TaskFailure};
 use iappender::{Appended, ChunkService, IAppender};
 use ids::{AttemptKey, Source};
 use keys::KeyEncoder;
@@ -137,7 +137,9 @@ fn map_to_ifiles(
         map_and_combine(spec, context, input, &mut encoded)?
     };
     let appended = output.finish()?;
-    wait_for_replicas(shared, job)?;
+    if spec.replication == Replication::Sync {
+        wait_for_replicas(shared, job, Duration::MAX)?;
+    }
     Ok((counts, appended))
 }
 

@@ -19,25 +19,33 @@ const READ_AHEAD_BYTES_MAX: u64 = 2 << 20;
 const REPLICAS_LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long it waits while no run gets any.
 const REPLICAS_STALLED_MAX: Duration = Duration::from_secs(30);
+/// For the last runs a seal waits a moment in every job that replicates, at most this part of the time since the job began here: what
+/// is lost when reducers have just begun costs most.
+const SEAL_WAITS_PART: u32 = 50;
+const SEAL_WAITS_MAX: Duration = Duration::from_secs(2);
 /// The current block of a run, decompressed, and the bytes read ahead.
 const BLOCKS_PER_RUN: u64 = 2;
 
 pub(crate) fn seal(shared: &Shared, job: &AttemptData, task: &SealTask) -> Result<SealResult, TaskFailure> {
     let chunkserver = job.chunkserver()?;
     let sealed = chunkserver.seal(&task.standing).map_err(|error| error.to_failure())?;
-    wait_for_replicas(shared, job)?;
+    let for_the_last = (job.began.elapsed() / SEAL_WAITS_PART).min(SEAL_WAITS_MAX);
+    let limit = if job.run.spec.replication == Replication::Sync { Duration::MAX } else { for_the_last };
+    wait_for_replicas(shared, job, limit)?;
     Ok(sealed)
 }
 
-/// In a job that waits for that: until all runs of this node lie on a second one as well, or there is none.
-pub(crate) fn wait_for_replicas(shared: &Shared, job: &AttemptData) -> Result<(), TaskFailure> {
-    if job.run.spec.replication != Replication::Sync {
-        return Ok(());
-    }
+/// Where runs of this node are replicated: until all lie on a second one as well, or there is none, or it took this long.
+pub(crate) fn wait_for_replicas(
+    shared: &Shared,
+    job: &AttemptData,
+    limit: Duration,
+) -> Result<(), TaskFailure> {
+    let began = Instant::now();
     let chunkserver = job.chunkserver()?;
     let has_second = || shared.other_nodes(job.job).is_some_and(|others| !others.replica_hosts.is_empty());
     let (mut left, mut since) = (usize::MAX, Instant::now());
-    while job.is_replicating() && has_second() {
+    while job.is_replicating() && has_second() && began.elapsed() < limit {
         if job.cancelled.load(Ordering::Relaxed) {
             return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
         }

@@ -65,6 +65,7 @@ const OWN_OPTIONS: &[(&str, Takes)] = &[
     ("ca", Takes::One),
     ("disk", Takes::One),
     ("codec", Takes::One),
+    ("replication", Takes::One),
     ("name", Takes::One),
     ("overwrite", Takes::Nothing),
     ("no-sync", Takes::Nothing),

@@ -231,13 +231,17 @@ fn run(random: &mut Random, input: &str, options: &[&str], expected: Arc<Vec<u8>
         input,
     ];
     let keeps: &[&str] = if random.chance(75) { &["--keep-for", "1s"] } else { &[] };
-    let replication: &[&str] = match random.below(10) {
+    let replication = replication(random);
+    let args = own.iter().chain(options).chain(keeps).chain(replication).map(ToString::to_string).collect();
+    PlannedRun { args, words: Vec::new(), output_option: "--output", expected: Expected::Parts(expected) }
+}
+
+fn replication(random: &mut Random) -> &'static [&'static str] {
+    match random.below(10) {
         0..5 => &["--replication", "rack"],
         5 => &["--replication", "sync"],
         _ => &[],
-    };
-    let args = own.iter().chain(options).chain(keeps).chain(replication).map(ToString::to_string).collect();
-    PlannedRun { args, words: Vec::new(), output_option: "--output", expected: Expected::Parts(expected) }
+    }
 }
 
 fn words(inputs: &Inputs, random: &mut Random) -> PlannedRun {
@@ -274,7 +278,7 @@ fn streaming(inputs: &Inputs, random: &mut Random) -> PlannedRun {
     let own = ["streaming", "-D", &reduces, "--memory", MEMORY, "-input", "in"];
     let functions = ["-mapper", inputs.script("mark"), "-reducer", inputs.script("copy")];
     PlannedRun {
-        args: own.into_iter().chain(functions).map(str::to_string).collect(),
+        args: own.iter().chain(&functions).chain(replication(random)).map(ToString::to_string).collect(),
         words: Vec::new(),
         output_option: "-output",
         expected: Expected::Parts(Arc::new(expected)),
@@ -299,10 +303,10 @@ fn map_only(inputs: &Inputs, random: &mut Random) -> PlannedRun {
     planned
 }
 
-fn tera(inputs: &Inputs, _: &mut Random) -> PlannedRun {
+fn tera(inputs: &Inputs, random: &mut Random) -> PlannedRun {
     let args = ["tera", "sort", "--memory", MEMORY, "--slots", "8", "--input", "rows"];
     PlannedRun {
-        args: args.map(str::to_string).to_vec(),
+        args: args.iter().chain(replication(random)).map(ToString::to_string).collect(),
         words: Vec::new(),
         output_option: "--output",
         expected: Expected::Parts(Arc::clone(&inputs.tera)),

@@ -1,6 +1,7 @@
 //! The options of `sailfish tera`.
 
-use crate::args::{CodecArg, StateArgs};
+use crate::args::{CodecArg, StateArgs, replication_mode};
+use api::Replication;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use tera::{Layout, Rows, StartRow};
@@ -101,6 +102,9 @@ pub struct SortArgs {
     /// Compression of intermediate data [default: none]
     #[arg(long, value_enum)]
     pub codec: Option<CodecArg>,
+    /// In a cluster: whether a second node gets the sorted data as well, as for `sailfish run` [default: auto]
+    #[arg(long, value_name = "MODE", value_parser = replication_mode)]
+    pub replication: Option<Replication>,
     #[command(flatten)]
     pub engine: EngineArgs,
 }

@@ -38,6 +38,7 @@ fn plan_of(args: &SortArgs) -> anyhow::Result<plan::Plan> {
     spec.partitioning = Partitioning::Range;
     spec.overwrite = args.overwrite;
     spec.sync = !args.no_sync;
+    spec.replication = args.replication.unwrap_or_default();
     // Modern rows are random bytes: compressing them costs time and gains nothing.
     spec.codec = args.codec.map_or(Codec::None, Codec::from);
     let splits = mapper::split::plan(&spec.inputs, spec.layout.split_bytes, spec.formats.input);
