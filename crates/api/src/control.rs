@@ -17,6 +17,8 @@ pub const BODY_BYTES_MAX: usize = 256 << 20;
 /// Longest that the server holds a poll back while there is nothing to say, in milliseconds.
 pub const POLL_MS_MAX: u64 = 5_000;
 
+/// Most keys of an order to end earlier.
+pub const END_KEYS_MAX: usize = 16;
 /// Most slots of a node, and of a job.
 pub const SLOTS_MAX: u32 = 1024;
 /// Longest name of a node.
@@ -282,6 +284,9 @@ pub enum NodeOrder {
     /// This attempt stops as soon as it can: what it works on is no more, or another has done its work. Nobody wants to hear how it
     /// ends.
     StopAttempt { attempt: AttemptKey },
+    /// This reduce attempt ends before one of these keys, the first that it has not come to: another attempt reads from there.
+    /// Where it is beyond all of them it goes on as it is. In order; at most [`END_KEYS_MAX`].
+    EndBefore { attempt: AttemptKey, keys: Vec<KeyBytes> },
     /// The job is over: everything of it goes.
     Forget { job: JobId },
     /// Sorted runs of the job get replicas on other nodes from now on.

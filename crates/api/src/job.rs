@@ -136,6 +136,10 @@ pub struct JobSpec {
     /// A slow attempt of a map or reduce task may get a second one beside it on another node.
     #[serde(default = "is_wanted", skip_serializing_if = "is_default")]
     pub speculation: bool,
+    /// The unread end of a reduce task's range may go to a new task where slots are idle. Never where the user has set the
+    /// partitions.
+    #[serde(default = "is_wanted", skip_serializing_if = "is_default")]
+    pub elastic: bool,
     /// In a cluster: whether sorted runs lie on a second node as well.
     #[serde(default, skip_serializing_if = "Replication::is_default")]
     pub replication: Replication,
@@ -221,6 +225,7 @@ impl JobSpec {
             max_regenerations: MAX_REGENERATIONS,
             single: None,
             speculation: true,
+            elastic: true,
             replication: Replication::default(),
             shipped: Vec::new(),
         }

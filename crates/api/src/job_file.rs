@@ -66,6 +66,7 @@ pub struct JobFile {
     pub max_regenerations: Option<u32>,
     pub no_sync: Option<bool>,
     pub speculation: Option<bool>,
+    pub elastic: Option<bool>,
     pub replication: Option<Replication>,
     pub json: Option<bool>,
 }

@@ -1,6 +1,7 @@
 //! What a node tells of its machine and of the programs that it runs. It rides along with polls; what is lost is told
 //! again, or not missed.
 
+use crate::KeyBytes;
 use ids::{AttemptKey, ChunkId, JobId, NodeId, RunId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -29,6 +30,19 @@ pub struct NodeReport {
     /// Runs of this node that lie on another one as well by now. Told until a poll that carried them is answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicated: Vec<ReplicatedRun>,
+    /// Reduce attempts that end earlier than their tasks say from now on, as they were asked to. What is not told in time, or not
+    /// heard, the attempt's result says again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shortened: Vec<ShortenedAttempt>,
+}
+
+/// A reduce attempt that gave up the tail of its range, of which it had read nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShortenedAttempt {
+    pub attempt: AttemptKey,
+    /// The first key that is not its own any more.
+    pub upper_key: KeyBytes,
 }
 
 /// A run of a node that has a replica on another one.
@@ -51,12 +65,13 @@ pub struct ReplicatedRun {
 impl NodeReport {
     /// Whether it tells nothing.
     pub fn is_empty(&self) -> bool {
-        let Self { samples, disks, said, progress, replicated } = self;
+        let Self { samples, disks, said, progress, replicated, shortened } = self;
         samples.is_empty()
             && disks.is_empty()
             && said.is_empty()
             && progress.is_empty()
             && replicated.is_empty()
+            && shortened.is_empty()
     }
 }
 

@@ -401,6 +401,9 @@ pub struct ReduceResult {
     /// Of records that count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub books: Vec<SourceBooks>,
+    /// Where its range ended: that of its task, or an earlier key before which the attempt was asked to end.
+    #[serde(default)]
+    pub upper_key: Option<KeyBytes>,
 }
 
 /// A finished part file, still under the name its attempt gave it.

@@ -334,6 +334,10 @@ pub struct RunArgs {
     /// [default: on]
     #[arg(long, value_name = "on|off", value_parser = on_or_off)]
     pub speculation: Option<bool>,
+    /// In a cluster: whether the unread end of a reduce task that takes long may go to a new task where slots are idle, which
+    /// makes one more output part [default: on]
+    #[arg(long, value_name = "on|off", value_parser = on_or_off)]
+    pub elastic: Option<bool>,
     /// In a cluster: whether a second node gets the sorted data between map and reduce as well: none, rack (another
     /// node of the rack, while the job goes on), auto (as rack, from when making it again would take longer than sending
     /// it), or sync (the job waits for it; to compare with) [default: auto]

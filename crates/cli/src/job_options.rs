@@ -38,6 +38,7 @@ pub struct JobOptions {
     pub max_regenerations: Option<u32>,
     pub no_sync: bool,
     pub speculation: Option<bool>,
+    pub elastic: Option<bool>,
     pub replication: Option<Replication>,
     pub json: bool,
     /// What a job of Hadoop Streaming has besides.
@@ -129,6 +130,7 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
         max_regenerations: args.max_regenerations.or(file.max_regenerations),
         no_sync: flag(args.no_sync, file.no_sync),
         speculation: args.speculation.or(file.speculation),
+        elastic: args.elastic.or(file.elastic),
         replication: args.replication.or(file.replication),
         json: flag(args.json, file.json),
         streaming: None,

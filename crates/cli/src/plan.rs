@@ -88,6 +88,7 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         keep_seconds,
         max_regenerations: options.max_regenerations.unwrap_or(api::MAX_REGENERATIONS),
         speculation: options.speculation.unwrap_or(true),
+        elastic: options.elastic.unwrap_or(true),
         replication: options.replication.unwrap_or_default(),
         // What is printed and removed need not reach the disk.
         sync: !options.no_sync && standard_output.is_none(),

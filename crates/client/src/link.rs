@@ -28,6 +28,8 @@ pub enum Notice {
     Stop(JobId),
     /// One attempt stops.
     StopAttempt(AttemptKey),
+    /// A reduce attempt ends before one of these keys.
+    EndBefore(AttemptKey, Vec<KeyBytes>),
     /// Everything of the job goes.
     Forget(JobId),
     /// The job is over, and its runs on disk stay.

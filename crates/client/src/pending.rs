@@ -13,8 +13,10 @@ impl PendingReport {
         let is_news = !later.disks.is_empty()
             || !later.said.is_empty()
             || !later.progress.is_empty()
-            || !later.replicated.is_empty();
+            || !later.replicated.is_empty()
+            || !later.shortened.is_empty();
         self.0.replicated.extend(later.replicated);
+        self.0.shortened.extend(later.shortened);
         self.0.samples.extend(later.samples);
         self.drop_oldest();
         if !later.disks.is_empty() {

@@ -274,6 +274,7 @@ impl Poller {
                     self.drop_order(attempt);
                     self.tell(Notice::StopAttempt(attempt));
                 }
+                NodeOrder::EndBefore { attempt, keys } => self.tell(Notice::EndBefore(attempt, keys)),
                 NodeOrder::Forget { job } => {
                     self.drop_orders_of(job);
                     self.tell(Notice::Forget(job));

@@ -37,6 +37,8 @@ pub struct Groups<R: SortedRun> {
     group: GroupKey,
     groups: u64,
     dropped_records: u64,
+    /// Partition keys at or beyond this one are left out.
+    end: Option<Vec<u8>>,
 }
 
 /// The partition key of the group that is being put out.
@@ -75,7 +77,7 @@ impl<R: SortedRun> Groups<R> {
         assert_eq!(merge.runs().len(), valid.len(), "one list of rows for each run");
         let sums = vec![DataSum::default(); valid.len()];
         let (row_sums, group) = (Vec::new(), GroupKey::default());
-        Self { merge, valid, sums, row_sums, group, groups: 0, dropped_records: 0 }
+        Self { merge, valid, sums, row_sums, group, groups: 0, dropped_records: 0, end: None }
     }
 
     /// Adds up what is put out of each row of the source tables as well ([`Self::row_sums`]).
@@ -89,6 +91,27 @@ impl<R: SortedRun> Groups<R> {
         &self.row_sums
     }
 
+    /// From now on the stream ends before the first record whose partition key is `key` or beyond. False where it stands there
+    /// already, or at its end: nothing has changed then.
+    pub fn end_before(&mut self, key: &[u8]) -> bool {
+        // Before the first record nothing has been handed out.
+        let is_ahead = match self.merge.position() {
+            Some(run) => run.record().partition_key() < key,
+            None => self.groups == 0 && self.dropped_records == 0,
+        };
+        let is_less = self.end.as_deref().is_none_or(|end| key < end);
+        if is_ahead && is_less {
+            self.end = Some(key.to_vec());
+        }
+        is_ahead && is_less
+    }
+
+    #[cold]
+    fn is_beyond(&self, index: usize) -> bool {
+        let key = self.merge.run(index).record().partition_key();
+        self.end.as_deref().is_some_and(|end| key >= end)
+    }
+
     /// The next record that counts, or None at the end.
     #[inline]
     pub fn advance(&mut self) -> Result<Option<Grouped<'_>>, R::Error> {
@@ -96,6 +119,9 @@ impl<R: SortedRun> Groups<R> {
             let Some(index) = self.merge.advance()? else {
                 return Ok(None);
             };
+            if self.end.is_some() && self.is_beyond(index) {
+                return Ok(None);
+            }
             let row = self.merge.run(index).source_row() as usize;
             if self.valid[index][row] {
                 if !self.row_sums.is_empty() {

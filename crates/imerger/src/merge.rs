@@ -137,6 +137,11 @@ impl<R: SortedRun> Merge<R> {
         Ok(Some(self.tree[0]))
     }
 
+    /// The run whose record was handed out last; None before the first and behind the last one.
+    pub fn position(&self) -> Option<&R> {
+        (self.winner_is_spent && self.live > 0).then(|| &self.runs[self.tree[0]])
+    }
+
     /// One of the runs.
     #[inline]
     pub fn run(&self, index: usize) -> &R {

@@ -147,6 +147,53 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Ended earlier at any moment, the stream is what lies before the key, and a stream from there is the rest; or, where it
+    /// was too late, nothing has changed.
+    #[test]
+    fn a_stream_that_ends_earlier_leaves_the_rest(
+        runs in proptest::collection::vec(proptest::collection::vec((0u8..12, 0u8..4), 0..30), 1..5),
+        key in 0u8..12,
+        taken in 0usize..60,
+        again in 0u8..12,
+    ) {
+        let source = Source { map_task: TaskIndex(0), attempt: AttemptNumber(0) };
+        let input = |(first, second): &(u8, u8)| Input { key: vec![0, *first, *second], value: vec![], source };
+        let runs: Vec<Vec<Input>> = runs.iter().map(|run| run.iter().map(input).collect()).collect();
+        let mut model: Vec<Vec<u8>> = runs.iter().flatten().map(|input| input.key.clone()).collect();
+        model.sort();
+        let cursors: Vec<VecRun> =
+            runs.into_iter().enumerate().map(|(index, inputs)| run(0, index as u64, inputs)).collect();
+        let valid = cursors.iter().map(|cursor| vec![true; cursor.sources.len()]).collect();
+        let mut groups = Groups::new(Merge::new(cursors).unwrap(), valid);
+        let mut actual = Vec::new();
+        while actual.len() < taken && let Some(record) = groups.advance().unwrap() {
+            actual.push(record.key.to_vec());
+        }
+        let mut end = vec![0, key];
+        // Whoever has come to the end has nothing to give up.
+        let is_over = actual.len() < taken;
+        let is_ahead = actual.last().is_none_or(|last| last[..2] < end[..]);
+        let has_ended = groups.end_before(&end);
+        if !(is_over || actual.len() == model.len()) {
+            prop_assert_eq!(has_ended, is_ahead);
+        }
+        prop_assert!(is_ahead || !has_ended);
+        if has_ended && groups.end_before(&[0, again]) {
+            prop_assert!(again < key);
+            end = vec![0, again];
+        }
+        while let Some(record) = groups.advance().unwrap() {
+            actual.push(record.key.to_vec());
+        }
+        prop_assert!(groups.advance().unwrap().is_none());
+        let expected: Vec<Vec<u8>> =
+            model.into_iter().filter(|key| !has_ended || key[..2] < end[..]).collect();
+        prop_assert_eq!(groups.report().merged.iter().map(|(_, sum)| sum.records).sum::<u64>(), expected.len() as u64);
+        prop_assert_eq!(actual, expected);
+    }
+}
+
 #[test]
 fn void_chunks_are_dropped() {
     let source = Source { map_task: TaskIndex(0), attempt: AttemptNumber(0) };

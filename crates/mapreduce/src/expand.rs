@@ -7,7 +7,7 @@ use api::task::{
     CommitTask, KeyWeight, MapTask, Part, ReduceTask, RunPlace, RunSummary, SealResult, SealTask,
 };
 use api::{JobSpec, KeyBytes, Partitioning, Task};
-use ids::{ChunkId, IfileIndex, NodeId, RunId};
+use ids::{ChunkId, IfileIndex, NodeId, RunId, TaskIndex};
 use keys::{PARTITIONS_MAX, ifile_of_partition, lower_bound_of_partition};
 use std::collections::{BTreeMap, BTreeSet};
 use workbuilder::{CutRequest, RunWeights, TaskRange, cut};
@@ -22,7 +22,7 @@ const TARGET_BYTES_MAX: u64 = 128 * MIB;
 const RETRIEVAL_BYTES_MIN: u64 = MIB;
 const RETRIEVAL_TARGET_BYTES_MAX: u64 = 1024 * MIB;
 /// Most reduce tasks of a plan: five digits number a part.
-const REDUCE_TASKS_MAX: u32 = 50_000;
+pub const REDUCE_TASKS_MAX: u32 = 50_000;
 const _: () = assert!(PARTITIONS_MAX <= REDUCE_TASKS_MAX);
 /// Findings of the proof that fit in a message.
 const FINDINGS_SHOWN_MAX: usize = 4;
@@ -263,6 +263,29 @@ fn partition_bytes(runs: &[&RunSummary], partition: u32) -> u64 {
     runs.iter().map(of_run).sum()
 }
 
+/// The parts of the reduce tasks. Tasks that were added while others ran are the last of the plan, but their keys lie between those of
+/// others: then parts are numbered anew, in order of I-file and key.
+fn reduced_parts(spec: &JobSpec, results: &JobResults) -> Vec<Part> {
+    let part = |index: TaskIndex| results.reduces.get(&index).map(|result| result.part.clone());
+    let mut order: Vec<TaskIndex> = (0..results.plan.len() as u32).map(TaskIndex).collect();
+    if spec.keys.partitions.is_none() {
+        order.sort_by_key(|index| {
+            let task = &results.plan[index.0 as usize];
+            let ifile = (spec.partitioning != Partitioning::Range).then(|| task.ifiles.first());
+            (ifile, task.lower_key.as_ref().map(|key| &key.0))
+        });
+    }
+    let is_moved = order.iter().enumerate().any(|(place, index)| place as u32 != index.0);
+    let parts = order.into_iter().filter_map(part);
+    match is_moved {
+        true => (0..)
+            .zip(parts)
+            .map(|(place, part)| Part { name: spec.formats.part_name(place), ..part })
+            .collect(),
+        false => parts.collect(),
+    }
+}
+
 fn commit_task(spec: &JobSpec, results: &JobResults) -> Result<CommitTask, ExpandError> {
     let ifile_count = if spec.map_only { 0 } else { spec.layout.ifile_count };
     let proof = prove(results, ifile_count);
@@ -271,7 +294,7 @@ fn commit_task(spec: &JobSpec, results: &JobResults) -> Result<CommitTask, Expan
     }
     let parts: Vec<Part> = match spec.map_only {
         true => results.maps.values().filter_map(|(_, result)| result.part.clone()).collect(),
-        false => results.reduces.values().map(|result| result.part.clone()).collect(),
+        false => reduced_parts(spec, results),
     };
     let lazy = spec.streaming.as_ref().is_some_and(|streaming| streaming.lazy_output);
     let parts: Vec<Part> = parts.into_iter().filter(|part| !lazy || part.records > 0).collect();

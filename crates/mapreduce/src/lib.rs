@@ -16,6 +16,7 @@
 //! Unit tests with rows of examples beside each step, a property test of the proof in `tests/`.
 
 mod check;
+mod elastic;
 mod expand;
 pub mod layout;
 mod losses;
@@ -29,6 +30,7 @@ mod results;
 mod test_job;
 
 pub use check::{SpecError, check};
+pub use elastic::{Split, may_split};
 pub use expand::{ExpandError, Place, expand, place, stages};
 pub use losses::{Gone, Verdict};
 pub use passes::merge_tasks;

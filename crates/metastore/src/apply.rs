@@ -5,7 +5,7 @@ use crate::batch::Batch;
 use crate::change::Change;
 use crate::database::{Connection, Session};
 use crate::writer::Writer;
-use crate::{Metastore, StoreError, fleet, kept, people, reopen, sqlite};
+use crate::{Metastore, StoreError, fleet, intermediate, kept, people, reopen, sqlite};
 use ids::JobId;
 use sqlx::Connection as _;
 
@@ -164,6 +164,10 @@ async fn write_all(db: &mut Session<'_>, changes: &[Change]) -> Result<(), Apply
                 std::mem::take(&mut batch).write(db).await?;
                 reopen::stage_reopened(db, *job, *stage, tasks, *stands).await?;
                 batch.stage_reopened(*job, *stage, tasks.len(), *now_ns);
+            }
+            Change::PartsRenamed { job, stage, names } => {
+                std::mem::take(&mut batch).write(db).await?;
+                intermediate::rename_parts(db, *job, *stage, names).await?;
             }
             Change::KeptDirs { job, places } => kept::keep_dirs(db, *job, places).await?,
             Change::KeptFilesRemoved { job, .. } => {

@@ -162,6 +162,12 @@ impl Batch {
             Change::StageExpanded { job, stage, tasks, now_ns } => {
                 self.stage_expanded(*job, *stage, tasks, *now_ns)?;
             }
+            Change::TaskSplit { key, task, added_key, added } => {
+                self.new_tasks.insert(*key, json(task)?);
+                self.new_tasks.insert(*added_key, json(added)?);
+                let patch = self.stages.entry((key.job, key.stage)).or_default();
+                patch.task_count = Some(u64::from(added_key.task.0) + 1);
+            }
             Change::StageEnded { job, stage, now_ns } => {
                 let patch = self.stages.entry((*job, *stage)).or_default();
                 (patch.state, patch.ended_ns) = (Some("done"), Some(*now_ns));

@@ -107,6 +107,20 @@ pub enum Change {
         stands: Option<StageIndex>,
         now_ns: u64,
     },
+    /// The range of a task was cut: the task as it is now, and the one that was added behind all others of its stage for
+    /// the rest.
+    TaskSplit {
+        key: TaskKey,
+        task: Box<Task>,
+        added_key: TaskKey,
+        added: Box<Task>,
+    },
+    /// Parts of this stage get other names than their attempts thought: each task's.
+    PartsRenamed {
+        job: JobId,
+        stage: StageIndex,
+        names: Vec<(TaskIndex, String)>,
+    },
     AttemptStarted {
         attempt: AttemptKey,
         node: NodeId,

@@ -8,7 +8,7 @@ use crate::database::{Rows, Session};
 use crate::fleet::ReplicaRow;
 use api::SourceCommit;
 use api::task::{ChunkSummary, ReduceTask, RunSummary};
-use ids::{AttemptKey, JobId, NodeId, PlanVersion, RunId, TaskKey};
+use ids::{AttemptKey, JobId, NodeId, PlanVersion, RunId, StageIndex, TaskIndex, TaskKey};
 use std::collections::BTreeMap;
 
 #[derive(Default)]
@@ -234,4 +234,22 @@ impl Data {
         let after = "ON CONFLICT (job, run, node) DO UPDATE SET state = excluded.state";
         db.insert("replicas", columns, after, replicas.collect()).await
     }
+}
+
+/// Names of other parts may be among the new ones: so first all get names that nobody has.
+pub(crate) async fn rename_parts(
+    db: &mut Session<'_>,
+    job: JobId,
+    stage: StageIndex,
+    names: &[(TaskIndex, String)],
+) -> Result<(), sqlx::Error> {
+    let away = "UPDATE parts SET name = '~' || name WHERE job = $1 AND stage = $2 AND task = $3";
+    let back = "UPDATE parts SET name = $4 WHERE job = $1 AND stage = $2 AND task = $3";
+    for (task, _) in names {
+        db.execute(away, [job.0.into(), stage.0.into(), task.0.into()]).await?;
+    }
+    for (task, name) in names {
+        db.execute(back, [job.0.into(), stage.0.into(), task.0.into(), name.as_str().into()]).await?;
+    }
+    Ok(())
 }

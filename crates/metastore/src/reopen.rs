@@ -12,6 +12,9 @@ pub const STAND_IN_REFUSED_NOTE: &str = "stand-in refused";
 /// And that data was read again because the proof did not agree.
 pub const READ_AGAIN_NOTE: &str = "read again";
 
+/// And that the unread end of a reduce task's range went to another task.
+pub const RANGE_SPLIT_NOTE: &str = "range split";
+
 /// What belongs to the stages after the one that runs again, but for `$3`. Attempts, plans and events are history and stay.
 const STRIKE_LATER: &[&str] = &[
     "UPDATE tasks SET state = 'dropped', winner = NULL WHERE job = $1 AND stage > $2 AND stage <> $3",

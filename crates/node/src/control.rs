@@ -2,15 +2,17 @@
 
 use crate::slot::now_ns;
 use api::{Blame, Boundaries, KeyBytes, TaskFailure};
-use ids::{JobId, NodeId};
+use ids::{AttemptKey, JobId, NodeId};
 use server::{Assignment, Finished, JobRun, PullReply, PullRequest, Server};
 use std::sync::Arc;
 
 /// What the server says besides attempts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// Attempts of the job stop as soon as they can.
     Stop(JobId),
+    /// A reduce attempt ends before the first of these keys that it has not come to.
+    EndBefore(AttemptKey, Vec<KeyBytes>),
     /// The job is over: everything of it goes.
     Forget(JobId),
     /// The job is over, and its runs on disk stay.
@@ -41,6 +43,9 @@ pub trait Control: Send + Sync {
     /// Waits for the next notice. None: there will be none.
     fn next_notice(&self) -> Option<Notice>;
 
+    /// A reduce attempt ends before this key, which lies before the end of its task.
+    fn shortened(&self, attempt: AttemptKey, upper_key: KeyBytes);
+
     /// The node has nothing of a job any more but what is on disk, of which `keep` says whether its runs stay.
     fn forgotten(&self, job: JobId, keep: bool);
 }
@@ -70,6 +75,10 @@ impl Control for Server {
 
     fn next_notice(&self) -> Option<Notice> {
         None
+    }
+
+    fn shortened(&self, _attempt: AttemptKey, _upper_key: KeyBytes) {
+        unreachable!("no server in this process asks for it");
     }
 
     fn forgotten(&self, _job: JobId, _keep: bool) {}

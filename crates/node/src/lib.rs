@@ -191,6 +191,7 @@ impl Shared {
             self.options.programs.kill_cancelled();
             match notice {
                 Notice::Stop(_) => {}
+                Notice::EndBefore(attempt, keys) => self.meters.end_before(attempt, keys),
                 Notice::Replicate(job) => {
                     let known = self.jobs().get(&job).map(Arc::clone);
                     known.iter().for_each(|job| self.replicate(job));

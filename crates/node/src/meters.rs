@@ -1,13 +1,14 @@
 //! How far the attempts of map and reduce tasks on this node are, and what they waited for: who decides about slow ones
 //! is told.
 
+use api::KeyBytes;
 use api::machine::AttemptProgress;
 use arena::{Charge, SlabWriter};
 use iappender::{AppendAnswer, AppendError, AppendFrame, AppendReply, ChunkService};
 use ids::{AttemptKey, ChunkId, IfileIndex, NodeId, Source};
 use program::Reports;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,9 @@ pub(crate) struct Meter {
     read_from: AtomicU32,
     append_ns: AtomicU64,
     append_to: AtomicU32,
+    /// Before one of these keys it is to end, where it can.
+    end_keys: Mutex<Vec<KeyBytes>>,
+    is_to_end: AtomicBool,
 }
 
 impl Meter {
@@ -41,7 +45,20 @@ impl Meter {
             read_from: AtomicU32::new(NOBODY),
             append_ns: AtomicU64::new(0),
             append_to: AtomicU32::new(NOBODY),
+            end_keys: Mutex::default(),
+            is_to_end: AtomicBool::new(false),
         }
+    }
+
+    /// Whether somebody wants it to end earlier: [`Self::take_end_keys`] says where.
+    #[inline]
+    pub fn is_to_end(&self) -> bool {
+        self.is_to_end.load(Ordering::Relaxed)
+    }
+
+    pub fn take_end_keys(&self) -> Vec<KeyBytes> {
+        self.is_to_end.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *self.end_keys.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// So much of its data has passed in all.
@@ -111,6 +128,14 @@ impl Meters {
         let meter = Arc::new(Meter::new(total_bytes));
         self.running().insert(attempt, Arc::clone(&meter));
         Metering { meters: self, attempt, meter }
+    }
+
+    /// A reduce attempt is to end before the first of these keys that it has not come to.
+    pub fn end_before(&self, attempt: AttemptKey, keys: Vec<KeyBytes>) {
+        if let Some(meter) = self.running().get(&attempt) {
+            *meter.end_keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
+            meter.is_to_end.store(true, Ordering::Relaxed);
+        }
     }
 
     /// How far they are.

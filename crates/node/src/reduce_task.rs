@@ -3,14 +3,13 @@
 use crate::Shared;
 use crate::job_data::{AttemptData, JobData};
 use crate::meters::Meter;
-use crate::progress::Counters;
 use crate::record_data::{OtherNodes, RunFailure};
 use crate::shuffle_tasks::{merge_need_bytes, read_ahead_bytes};
 use crate::slot::now_ns;
 use crate::streaming_env::TaskPlace;
 use crate::work_dir::{WorkDir, function_context};
 use api::task::{ReduceResult, ReduceTask, SourceBooks};
-use api::{Blame, DataSum, Function, JobSpec, TaskFailure};
+use api::{Blame, DataSum, Function, JobSpec, KeyBytes, TaskFailure};
 use chunkserver::{ChunkServer, ChunkServerError, CursorReport, Run, RunCursor};
 use dataport::AnyRun;
 use faults::{PlantedFault, planted};
@@ -90,9 +89,11 @@ fn reduce<R: SortedRun<Error: RunFailure>>(
     let groups = groups.map_err(|error| error.to_task_failure())?;
     let mut input = GroupsInput {
         groups,
-        counters: &shared.counters,
+        shared,
+        attempt,
         meter,
         waited_of,
+        upper_key: task.upper_key.clone(),
         done_bytes: 0,
         cancelled: &job.cancelled,
         until_look: RECORDS_PER_LOOK,
@@ -137,6 +138,7 @@ fn reduce<R: SortedRun<Error: RunFailure>>(
         status: context.reports.status(),
         opened_ns,
         books: books(&input.groups),
+        upper_key: input.upper_key,
     })
 }
 
@@ -186,9 +188,12 @@ fn books<R: SortedRun>(groups: &Groups<R>) -> Vec<SourceBooks> {
 /// The merge as a reduce function sees it, watched.
 struct GroupsInput<'a, R: SortedRun> {
     groups: Groups<R>,
-    counters: &'a Counters,
+    shared: &'a Shared,
+    attempt: AttemptKey,
     meter: &'a Meter,
     waited_of: WaitedOf<R>,
+    /// Where its range ends.
+    upper_key: Option<KeyBytes>,
     /// About what its records have in runs.
     done_bytes: u64,
     cancelled: &'a AtomicBool,
@@ -208,6 +213,17 @@ impl<R: SortedRun> GroupsInput<'_, R> {
         Ok(())
     }
 
+    /// Gives up the end of its range, where somebody wants it and it has not come there (design section 3, "Elastic").
+    #[cold]
+    fn end_earlier(&mut self) {
+        let keys = self.meter.take_end_keys();
+        let taken = keys.into_iter().find(|key| self.groups.end_before(&key.0));
+        if let Some(key) = taken {
+            self.upper_key = Some(key.clone());
+            self.shared.control.shortened(self.attempt, key);
+        }
+    }
+
     fn count_waits(&self) {
         let mut by_node: BTreeMap<NodeId, Duration> = BTreeMap::new();
         for (node, waited) in self.groups.runs().iter().filter_map(self.waited_of) {
@@ -218,7 +234,7 @@ impl<R: SortedRun> GroupsInput<'_, R> {
     }
 
     fn count_rest(&mut self) {
-        self.counters.reduced_bytes.fetch_add(self.bytes, Ordering::Relaxed);
+        self.shared.counters.reduced_bytes.fetch_add(self.bytes, Ordering::Relaxed);
         self.bytes = 0;
     }
 }
@@ -229,6 +245,9 @@ impl<R: SortedRun<Error: RunFailure>> GroupedRecords for GroupsInput<'_, R> {
         self.until_look -= 1;
         if self.until_look == 0 {
             self.look()?;
+        }
+        if self.meter.is_to_end() {
+            self.end_earlier();
         }
         let Some(record) = self.groups.advance().map_err(|error| error.to_task_failure())? else {
             return Ok(None);

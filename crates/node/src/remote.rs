@@ -6,7 +6,7 @@ use crate::record_data::{OtherNodes, RecordData, chunk_hosts, replica_hosts};
 use crate::shipped_files::JobFiles;
 use api::control::{AttemptEnd, NodeAddress};
 use api::kept::KeptAnnouncement;
-use api::machine::{NodeReport, ReplicatedRun};
+use api::machine::{NodeReport, ReplicatedRun, ShortenedAttempt};
 use api::task::{RunPlace, RunTask};
 use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure};
 use client::NodeLink;
@@ -298,6 +298,7 @@ impl Control for Remote {
                 self.stop_attempt(attempt);
                 Notice::Stop(attempt.task.job)
             }
+            client::Notice::EndBefore(attempt, keys) => Notice::EndBefore(attempt, keys),
             client::Notice::Forget(job) => {
                 self.is_over(job);
                 Notice::Forget(job)
@@ -328,6 +329,12 @@ impl Control for Remote {
                 Notice::ForgetAll
             }
         })
+    }
+
+    fn shortened(&self, attempt: AttemptKey, upper_key: KeyBytes) {
+        // Where it is dropped the result of the attempt says so.
+        let shortened = vec![ShortenedAttempt { attempt, upper_key }];
+        self.link.report(NodeReport { shortened, ..NodeReport::default() });
     }
 
     fn forgotten(&self, job: JobId, keep: bool) {

@@ -40,6 +40,9 @@ pub(crate) struct Watch {
     wasted_ns: u64,
     /// Somebody said something since the attempts were judged last.
     has_news: bool,
+    /// The stage whose ranges may be cut, and when attempts of it were asked last.
+    pub(crate) splits: Option<StageIndex>,
+    pub(crate) asked: BTreeMap<AttemptKey, UnixNanos>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +65,18 @@ struct Progress {
     grew: UnixNanos,
     longest_gap_ns: u64,
     largest_step: u64,
+}
+
+/// How fast an attempt is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub attempt: AttemptKey,
+    /// From when it is measured until it was heard of last, and the units that it did in that time.
+    pub took_ns: u64,
+    pub did: u64,
+    /// Since its start, and what it has left.
+    pub done: u64,
+    pub left: u64,
 }
 
 /// An attempt that has left the books.
@@ -132,6 +147,28 @@ impl Watch {
         self.stages.extend(stages);
     }
 
+    /// Ranges of this stage may be cut.
+    pub fn allow_splits(&mut self, stage: StageIndex) {
+        self.splits = Some(stage);
+    }
+
+    /// Whether what attempts of a stage say is of use.
+    fn listens_to(&self, stage: StageIndex) -> bool {
+        self.stages.contains(&stage) || self.splits == Some(stage)
+    }
+
+    /// Attempts of a stage that have said how far they are: when each was measured from, what it has done since, and what it has left.
+    pub fn paces(&self, stage: StageIndex) -> impl Iterator<Item = Pace> {
+        let of_stage = self.progress.iter().filter(move |(attempt, _)| attempt.task.stage == stage);
+        of_stage.map(|(attempt, said)| Pace {
+            attempt: *attempt,
+            took_ns: said.until.0.saturating_sub(said.since.0),
+            did: said.done - said.first_done,
+            done: said.done,
+            left: said.total.saturating_sub(said.done),
+        })
+    }
+
     /// An attempt is off the books; [`Self::won`] follows where it won.
     pub fn leave(&mut self, attempt: AttemptKey, running: &Running, now: UnixNanos) -> Left {
         let ran_ns = now.0.saturating_sub(running.started.0);
@@ -141,6 +178,7 @@ impl Watch {
             self.wasted_ns = self.wasted_ns.saturating_add(ran_ns);
         }
         self.copied.remove(&attempt);
+        self.asked.remove(&attempt);
         self.told.retain(|(told, _)| *told != attempt);
         Left { progress: self.progress.remove(&attempt), node: running.slot.node, ran_ns, original }
     }
@@ -173,7 +211,7 @@ impl Watch {
 
     /// Attempts of which something is kept; these run.
     pub fn attempts(&self) -> impl Iterator<Item = AttemptKey> {
-        let copied = self.copied.iter().copied();
+        let copied = self.copied.iter().chain(self.asked.keys()).copied();
         self.progress.keys().copied().chain(self.copies.keys().copied()).chain(copied)
     }
 }
@@ -248,7 +286,7 @@ pub(crate) fn on_progress(
 ) {
     let Some(job) = state.jobs.get_mut(&attempt.task.job) else { return };
     let Some(running) = job.running.get(&attempt) else { return };
-    if total == 0 || !job.watch.stages.contains(&attempt.task.stage) {
+    if total == 0 || !job.watch.listens_to(attempt.task.stage) {
         return;
     }
     let done = done.min(total);

@@ -21,6 +21,7 @@ mod check;
 mod claims;
 mod copies;
 mod dispatch;
+mod elastic;
 mod losses;
 mod memory;
 mod reactor;
@@ -32,6 +33,7 @@ mod state;
 
 pub use check::sanity_check;
 pub use copies::{COPIES_MIN, COPIES_PER_TASK, SLOW_NODE_NS, WASTE_PER_TASK_TIME};
+pub use elastic::{ASKED_AGAIN_AFTER_NS, SPLIT_AFTER_NS, SPLIT_LEFT_NS_MIN};
 pub use memory::{MEMORY_PATIENCE_NS, left_out, wait_of};
 pub use reactor::handle;
 pub use speculation::{COMPARED_MIN, Inputs, JUDGED_AFTER_NS, Label, NO_PROGRESS_NS, Waits, WhyLeft};
@@ -186,6 +188,18 @@ pub enum Event {
         job: JobId,
         stages: Vec<StageIndex>,
     },
+    /// The range of a running attempt of this stage may be cut, and its unread end become a task of its own, where slots are
+    /// idle. After the job came; without it none is.
+    MaySplit {
+        job: JobId,
+        stage: StageIndex,
+    },
+    /// What [`Action::SplitTask`] asked for was done: the stage has one more task.
+    TaskAdded {
+        job: JobId,
+        stage: StageIndex,
+        placement: Placement,
+    },
     /// How far an attempt is: units that it has done of all that its task has, and what it has spent its time on, both
     /// since its start. Bytes, or whatever all tasks of the stage count alike.
     Progress {
@@ -336,6 +350,13 @@ pub enum Action {
         label: Label,
         left: WhyLeft,
         inputs: Inputs,
+    },
+    /// Slots are idle that the unread end of what this attempt has would keep busy. It may say no: nothing follows then.
+    SplitTask {
+        attempt: AttemptKey,
+        slot: Slot,
+        /// Units of its data that it had done by what it said last.
+        done: u64,
     },
     /// The task runs again.
     TaskRetried {

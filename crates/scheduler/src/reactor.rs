@@ -2,6 +2,7 @@
 
 use crate::copies::{Left, SLOW_NODE_NS, on_progress, speculate};
 use crate::dispatch::dispatch;
+use crate::elastic::{lend_to_tails, on_task_added};
 use crate::losses::{on_node_lost, on_results_lost};
 use crate::recovery::{Recovered, on_job_recovered};
 use crate::state::{Job, Phase, Stage, State};
@@ -47,6 +48,12 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
                 job.watch.allow(stages);
             }
         }
+        Event::MaySplit { job, stage } => {
+            if let Some(job) = state.jobs.get_mut(&job) {
+                job.watch.allow_splits(stage);
+            }
+        }
+        Event::TaskAdded { job, stage, placement } => on_task_added(state, now, job, stage, placement),
         Event::Progress { attempt, done, total, waits } => {
             return on_progress(state, now, attempt, done, total, waits);
         }
@@ -77,6 +84,7 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
     state.admit(now);
     dispatch(state, outbox, now);
     if judges {
+        lend_to_tails(state, outbox, now);
         speculate(state, outbox, now);
     }
 }

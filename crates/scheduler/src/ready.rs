@@ -105,6 +105,13 @@ impl Stage {
         }
     }
 
+    /// One more task, which waits from now on.
+    pub fn add(&mut self, placement: Placement) {
+        let index = TaskIndex(self.task_count());
+        self.tasks.push(Task { placement, attempts_started: self.attempts_base, ..Task::default() });
+        self.enqueue(index, VecDeque::push_back);
+    }
+
     /// A task that goes again goes before all others.
     pub fn go_again(&mut self, index: TaskIndex) {
         self.enqueue(index, VecDeque::push_front);

@@ -11,7 +11,7 @@ use crate::owner::OwnerLock;
 pub(crate) use crate::requests::{Reply, Request, Submission};
 use crate::shared::Shared;
 use crate::users::Users;
-use crate::{Roots, ServerError, clock, kept_runs, placements, repair, speculation};
+use crate::{Roots, ServerError, clock, elastic, kept_runs, placements, repair, speculation};
 use api::control::{JobOutcome, JobProgress, NodeOrder, StageProgress, SubmittedJob};
 use api::{Boundaries, KeyBytes, TaskFailure, TaskResult};
 use faults::{CrashPoint, crash_point};
@@ -270,14 +270,14 @@ impl EventLoop {
         self.begins_to_replicate(&mut new);
         let needs = self.needs_of(&new.run.spec);
         let (stages, failures_max) = (new.stage_names.clone(), new.failures_max());
-        let may_copy = speculation::allowed(&new);
+        let (may_copy, may_split) = (speculation::allowed(&new), elastic::allowed(&new));
         let user = self.users.job_begins(user);
         new.user = user;
         self.jobs.insert(job, new);
         self.any_job_yet = true;
         let claim = Claim { user, priority, needs };
         self.feed(Event::JobSubmitted { job, claim, stages, failures_max });
-        may_copy.into_iter().for_each(|event| self.feed(event));
+        may_copy.into_iter().chain(may_split).for_each(|event| self.feed(event));
         let answer = SubmittedJob { job, staging: directories.staging, disk_dirs: directories.disk_dirs };
         self.replies.push(Box::new(move || drop(reply.send(Ok(answer)))));
         Ok(())
@@ -374,12 +374,18 @@ impl EventLoop {
 
     pub fn ended(&mut self, finished: Finished, outcome: Result<TaskResult, TaskFailure>) {
         let attempt = finished.attempt;
+        let is_whole = outcome.as_ref().is_ok_and(|result| self.covers_task(attempt, result));
         let Some(job) = self.jobs.get_mut(&attempt.task.job) else { return };
         // Nobody told the job to stop: another node did that has given it up, or the attempt was not needed any more.
         let stopped_alone =
             |failure: &TaskFailure| failure.blame == api::Blame::Cancelled && !job.is_stopping();
         let stopped_alone = outcome.as_ref().is_err_and(stopped_alone);
         match outcome {
+            Ok(result) if !is_whole => {
+                let state = AttemptState::Discarded;
+                job.attempt_ended(&finished, state, Ok(Some(&result)), &mut self.changes);
+                self.feed(Event::AttemptLost { attempt });
+            }
             Ok(result) => match job.refuse_stand_in(attempt, &result, &mut self.changes) {
                 None => {
                     self.all_done(attempt, &result);
@@ -480,6 +486,7 @@ impl EventLoop {
             Action::TaskDone { attempt } => self.task_done(attempt),
             Action::AttemptDiscarded { attempt } => self.discarded(attempt),
             Action::StopAttempt { attempt, slot } => self.stop_attempt(attempt, slot),
+            Action::SplitTask { attempt, slot, done } => self.ask_to_split(attempt, slot, done),
             decision @ (Action::Speculated { .. } | Action::SlowTask { .. }) => self.decided(decision),
             Action::TaskRetried { task } => {
                 self.changes.push(Change::TaskRetried { task, now_ns: now_ns() });
@@ -741,6 +748,8 @@ fn job_of(event: &Event) -> Option<JobId> {
         | Event::StageSentBack { job, .. }
         | Event::ResultsLost { job, .. }
         | Event::MayCopy { job, .. }
+        | Event::MaySplit { job, .. }
+        | Event::TaskAdded { job, .. }
         | Event::JobCancelled { job } => Some(*job),
         Event::AttemptSucceeded { attempt }
         | Event::AttemptFailed { attempt, .. }

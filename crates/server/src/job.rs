@@ -187,6 +187,7 @@ impl Job {
         }
         if let [Task::Commit(commit)] = &tasks[..] {
             self.report = Some(commit.report.clone());
+            changes.extend(self.renamed_parts(&commit.parts));
             changes.extend(self.replication_told());
             let (report, counters) = (commit.report.clone(), self.results.counters());
             changes.push(Change::Counters { job, counters });

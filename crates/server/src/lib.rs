@@ -23,6 +23,7 @@ mod cluster;
 mod collecting;
 mod directories;
 mod draining;
+mod elastic;
 mod error;
 mod event_loop;
 mod fleet;

@@ -75,6 +75,7 @@ impl EventLoop {
         }
         self.progressed(node, report.progress);
         self.replicated(node, report.replicated);
+        self.shortened(node, report.shortened);
     }
 
     /// A node that cannot write gets nothing that others could do.

@@ -7,7 +7,7 @@ use crate::directories::Directories;
 use crate::event_loop::EventLoop;
 use crate::job::{Job, placement};
 use crate::messages::JobRun;
-use crate::{replication, shipping, speculation};
+use crate::{elastic, replication, shipping, speculation};
 use api::control::{JobOutcome, NodeInfo, NodeOrder, PROTOCOL_VERSION};
 use api::task::MapTask;
 use api::{Blame, Split, Task, TaskFailure};
@@ -149,11 +149,11 @@ impl EventLoop {
             attempts_used: attempts_used(&recovered, job.tasks.len()),
             standing: standing(&recovered, job.tasks.len()),
         };
-        let may_copy = speculation::allowed(&job);
+        let (may_copy, may_split) = (speculation::allowed(&job), elastic::allowed(&job));
         self.jobs.insert(id, job);
         self.any_job_yet = true;
         self.feed(event);
-        may_copy.into_iter().for_each(|event| self.feed(event));
+        may_copy.into_iter().chain(may_split).for_each(|event| self.feed(event));
         if let Some(reason) = recovered.cancel_asked {
             self.stop(id, reason);
         }

@@ -6,7 +6,7 @@ use crate::event_loop::EventLoop;
 use crate::job::Job;
 use api::control::NodeOrder;
 use api::machine::AttemptProgress;
-use api::{JobSpec, TaskResult};
+use api::{JobSpec, Task, TaskResult};
 use ids::{AttemptKey, JobId, NodeId, StageIndex};
 use metastore::{Change, SPECULATION_NOTE};
 use scheduler::{Action, Event, Inputs, Label, Slot, Waits, WhyLeft};
@@ -39,8 +39,17 @@ impl EventLoop {
                 read_from: told.read_from,
                 append_to: told.append_to,
             };
-            let (attempt, done, total) = (told.attempt, told.done_bytes, told.total_bytes);
+            let (attempt, done) = (told.attempt, told.done_bytes);
+            let total = told.total_bytes.min(self.expected_bytes(attempt));
             self.feed(Event::Progress { attempt, done, total, waits: Some(waits) });
+        }
+    }
+
+    /// What a reduce task has, which has become less where it was cut since the attempt began.
+    fn expected_bytes(&self, attempt: AttemptKey) -> u64 {
+        match self.jobs.get(&attempt.task.job).and_then(|job| job.task(attempt)) {
+            Some(Task::Reduce(task)) => task.expected_bytes,
+            _ => u64::MAX,
         }
     }
 

@@ -288,6 +288,7 @@ impl Simulation {
             Action::JobFailed { job, .. } => self.close(job, false),
             Action::JobCancelled { job } => panic!("nobody cancelled job {job}: {:?}", self.world),
             Action::StopAttempt { .. } | Action::Speculated { .. } | Action::SlowTask { .. } => {}
+            Action::SplitTask { attempt, .. } => panic!("nobody allowed it: {attempt}"),
             Action::TaskDone { .. } | Action::Placed { .. } | Action::AttemptDiscarded { .. } => {}
             Action::JobDrained { job } => {
                 let job = &self.jobs[&job];

@@ -384,6 +384,7 @@ impl Simulation {
                 self.say(of, label, true);
             }
             Action::SlowTask { attempt, label, .. } => self.say(attempt, label, false),
+            Action::SplitTask { attempt, .. } => panic!("nobody allowed it: {attempt}"),
             Action::JobSucceeded { .. } => self.raced.succeeded = true,
             Action::JobFailed { .. }
             | Action::JobCancelled { .. }

@@ -76,19 +76,24 @@ pub fn cut(request: &CutRequest<'_>) -> Vec<TaskRange> {
     spaces.into_values().flat_map(|runs| cut_space(&runs, target_bytes)).collect()
 }
 
-fn cut_space(runs: &[RunWeights<'_>], target_bytes: u64) -> Vec<TaskRange> {
-    let mut weights: Vec<(&[u8], u64)> = runs
-        .iter()
-        .flat_map(|run| run.weights)
-        .map(|weight| (weight.first_key.0.as_slice(), weight.bytes))
-        .collect();
+/// In order, one of each key: all weights of a key lie on one side of a cut.
+fn by_key(mut weights: Vec<(&[u8], u64)>) -> Vec<(&[u8], u64)> {
     weights.sort_unstable();
-    // All weights of a key lie on one side of a cut.
     weights.dedup_by(|next, kept| {
         let same = next.0 == kept.0;
         kept.1 += if same { next.1 } else { 0 };
         same
     });
+    weights
+}
+
+fn cut_space(runs: &[RunWeights<'_>], target_bytes: u64) -> Vec<TaskRange> {
+    let weights: Vec<(&[u8], u64)> = runs
+        .iter()
+        .flat_map(|run| run.weights)
+        .map(|weight| (weight.first_key.0.as_slice(), weight.bytes))
+        .collect();
+    let weights = by_key(weights);
     let total: u64 = weights.iter().map(|(_, bytes)| bytes).sum();
     // Even shares: three tasks of 70 rather than two of 100 and one of 10.
     let share = total.div_ceil(total.div_ceil(target_bytes).max(1)).max(1);
@@ -121,6 +126,58 @@ fn cut_space(runs: &[RunWeights<'_>], target_bytes: u64) -> Vec<TaskRange> {
     }
     ranges.push(range(lower, None, since_cut));
     ranges
+}
+
+/// Where the end of a range may be cut off from what is unread of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TailCut {
+    /// First key of the tail.
+    pub key: Vec<u8>,
+    /// Bytes from there to the end of the range, by the weights.
+    pub tail_bytes: u64,
+}
+
+/// At most `cuts_max` keys of a range, in order, the first of which leaves to each side about half of what is unread. Nothing is read for
+/// that, and no group is split. `runs` are the weights of each run in key order; `range` is lower <= key < upper; of it, the
+/// first `done_bytes` have been read. Empty where nothing can be cut off. Source: design section 3, "Elastic".
+pub fn tail_cuts(
+    runs: &[&[KeyWeight]],
+    (lower, upper): (Option<&[u8]>, Option<&[u8]>),
+    done_bytes: u64,
+    cuts_max: usize,
+) -> Vec<TailCut> {
+    let mut weights: Vec<(&[u8], u64)> = Vec::new();
+    for run in runs {
+        let first =
+            run.partition_point(|weight| lower.is_some_and(|lower| weight.first_key.0.as_slice() < lower));
+        let end =
+            run.partition_point(|weight| upper.is_none_or(|upper| weight.first_key.0.as_slice() < upper));
+        let inside = run.get(first..end).unwrap_or_default();
+        weights.extend(inside.iter().map(|weight| (weight.first_key.0.as_slice(), weight.bytes)));
+    }
+    let weights = by_key(weights);
+    let total_bytes: u64 = weights.iter().map(|(_, bytes)| bytes).sum();
+    let goal_bytes = done_bytes.saturating_add(total_bytes.saturating_sub(done_bytes) / 2);
+    let smallest = lower.or(weights.first().map(|(key, _)| *key)).unwrap_or_default();
+    let (mut keys, mut passed_bytes): (Vec<(&[u8], u64)>, u64) = (Vec::new(), 0);
+    for (key, bytes) in &weights {
+        if *key > smallest && passed_bytes > done_bytes {
+            keys.push((key, passed_bytes));
+        }
+        passed_bytes += bytes;
+    }
+    // The nearest to the goal, from either side.
+    let beyond = keys.partition_point(|(_, passed)| *passed < goal_bytes);
+    let is_nearer = |before: usize| {
+        let short_bytes = goal_bytes - keys[before].1;
+        keys.get(beyond).is_none_or(|(_, passed)| short_bytes < passed - goal_bytes)
+    };
+    let first = beyond.checked_sub(1).filter(|before| is_nearer(*before)).unwrap_or(beyond);
+    let cut = |(key, passed): &(&[u8], u64)| TailCut { key: key.to_vec(), tail_bytes: total_bytes - passed };
+    let cuts: Vec<TailCut> = keys[first..].iter().map(cut).collect();
+    // The first, and of the others as many as may be, evenly.
+    let step = cuts.len().div_ceil(cuts_max.max(1)).max(1);
+    cuts.into_iter().step_by(step).collect()
 }
 
 #[cfg(test)]
@@ -190,6 +247,44 @@ mod tests {
             10,
             &["0 ..z", "0 z.."],
         );
+    }
+
+    fn check_tail(
+        runs: &[&[(&str, u64)]],
+        range: (&str, &str),
+        done: u64,
+        most: usize,
+        expected: &[(&str, u64)],
+    ) {
+        let lists: Vec<Vec<KeyWeight>> = runs.iter().map(|list| weights(list)).collect();
+        let lists: Vec<&[KeyWeight]> = lists.iter().map(Vec::as_slice).collect();
+        let bound = |text: &'static str| (!text.is_empty()).then_some(text.as_bytes());
+        let (lower, upper) = (range.0.to_string().leak(), range.1.to_string().leak());
+        let cuts = tail_cuts(&lists, (bound(lower), bound(upper)), done, most);
+        let cuts: Vec<(String, u64)> =
+            cuts.into_iter().map(|cut| (String::from_utf8(cut.key).unwrap(), cut.tail_bytes)).collect();
+        let cuts: Vec<(&str, u64)> = cuts.iter().map(|(key, bytes)| (key.as_str(), *bytes)).collect();
+        assert_eq!(cuts, expected, "{runs:?} {range:?} {done}");
+    }
+
+    #[test]
+    fn half_of_what_is_unread_is_the_tail() {
+        let runs: &[&[(&str, u64)]] =
+            &[&[("a", 10), ("c", 10), ("e", 10)], &[("b", 10), ("d", 10), ("f", 10)]];
+        check_tail(runs, ("", ""), 0, 9, &[("d", 30), ("e", 20), ("f", 10)]);
+        check_tail(runs, ("", ""), 20, 9, &[("e", 20), ("f", 10)]);
+        check_tail(runs, ("", ""), 20, 1, &[("e", 20)]);
+        check_tail(runs, ("", ""), 60, 9, &[]);
+        check_tail(runs, ("", ""), 600, 9, &[]);
+        // Within its own range only.
+        check_tail(runs, ("b", "e"), 0, 9, &[("d", 10)]);
+        check_tail(runs, ("d", "e"), 0, 9, &[]);
+        check_tail(runs, ("x", ""), 0, 9, &[]);
+        // A key is not cut in two.
+        check_tail(&[&[("a", 9), ("h", 50), ("h", 50), ("z", 1)]], ("", ""), 0, 9, &[("h", 101), ("z", 1)]);
+        check_tail(&[&[("a", 9), ("h", 50), ("h", 50), ("z", 1)]], ("", ""), 9, 9, &[("z", 1)]);
+        check_tail(&[&[("h", 50), ("h", 50)]], ("", ""), 0, 9, &[]);
+        check_tail(&[], ("", ""), 0, 9, &[]);
     }
 
     proptest! {

@@ -31,6 +31,9 @@ struct Random {
     copies: u32,
     copies_won: BTreeSet<AttemptKey>,
     copied: BTreeSet<AttemptKey>,
+    /// Attempts that were asked to give up what they have left, and how many did.
+    asked: Vec<AttemptKey>,
+    added: u32,
 }
 
 const SLOTS: u32 = 12;
@@ -76,6 +79,16 @@ impl Random {
                     self.copies_won.extend(self.copied.contains(&attempt).then_some(attempt));
                 }
                 Action::AttemptDiscarded { .. } | Action::SlowTask { .. } => {}
+                Action::SplitTask { attempt, slot, done } => {
+                    assert_eq!(self.running.get(&attempt), Some(&slot), "{attempt} does not run there");
+                    assert_eq!(self.live(attempt.task).count(), 1, "{attempt} is not alone");
+                    assert_eq!(
+                        self.done.get(&attempt).map(|done| (*done).min(1000)),
+                        Some(done),
+                        "{attempt}"
+                    );
+                    self.asked.push(attempt);
+                }
                 Action::Speculated { attempt, of, .. } => {
                     assert!(self.live(of.task).any(|live| live == of), "{of} does not run");
                     self.announced = Some(attempt);
@@ -187,6 +200,19 @@ impl Random {
             self.may_copy.insert(job);
             self.feed(Event::MayCopy { job, stages: all });
         }
+        if !pick.is_multiple_of(5) {
+            self.feed(Event::MaySplit { job, stage: StageIndex(0) });
+        }
+    }
+
+    /// What was asked of an attempt comes true, where it still runs.
+    fn split(&mut self, pick: usize) {
+        let Some(attempt) = self.asked.pop().filter(|attempt| self.running.contains_key(attempt)) else {
+            return;
+        };
+        self.added += 1;
+        let placement = placements(pick, 1).remove(0);
+        self.feed(Event::TaskAdded { job: attempt.task.job, stage: attempt.task.stage, placement });
     }
 
     fn step(&mut self, what: u8, pick: usize) {
@@ -251,6 +277,7 @@ impl Random {
                 self.feed(Event::PlacesFree { node, places });
             }
             (20..=25, _) => self.progress(pick),
+            (26, _) => self.split(pick),
             _ => {}
         }
     }
@@ -294,7 +321,7 @@ impl Random {
 proptest! {
     #[test]
     fn any_order_of_events_ends_every_job_once(
-        steps in proptest::collection::vec((0u8..26, 0usize..1000), 0..300),
+        steps in proptest::collection::vec((0u8..27, 0usize..1000), 0..300),
     ) {
         let mut random = Random::default();
         for (what, pick) in steps {

@@ -2,6 +2,7 @@
 
 mod any_order;
 mod copies;
+mod elastic;
 
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 use scheduler::{

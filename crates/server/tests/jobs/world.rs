@@ -196,7 +196,8 @@ fn reduce(task: &ReduceTask, number: AttemptNumber, books: &Books) -> ReduceResu
         }
     }
     let part = part(task.part_index, number);
-    ReduceResult { part, merged: merged.into_iter().collect(), ..ReduceResult::default() }
+    let (merged, upper_key) = (merged.into_iter().collect(), task.upper_key.clone());
+    ReduceResult { part, merged, upper_key, ..ReduceResult::default() }
 }
 
 fn part(index: u32, number: AttemptNumber) -> Part {

@@ -1,0 +1,92 @@
+//! Idle slots and long ranges: what a running attempt has not read yet can become a task of its own (design section 3,
+//! "Elastic"; Sailfish section 4 has the reduce tasks cut from the data, here they are cut once more while they run).
+//!
+//! Asked is only where a slot is free that nothing else waits for, and for the attempt that needs longest to its end.
+
+use crate::dispatch::choose;
+use crate::state::{Phase, State};
+use crate::{Action, Outbox, Placement, UnixNanos};
+use ids::{AttemptKey, JobId, NodeId, StageIndex};
+use std::cmp::Reverse;
+
+/// An attempt that has run for less is not asked: nobody knows yet how fast it is.
+pub const SPLIT_AFTER_NS: u64 = 1_000_000_000;
+/// Nor one that ends sooner than this: a new task costs about a tenth of it.
+pub const SPLIT_LEFT_NS_MIN: u64 = 2_000_000_000;
+/// An attempt is asked again after so long.
+pub const ASKED_AGAIN_AFTER_NS: u64 = 2_000_000_000;
+
+/// Asks for tasks where slots are idle.
+pub(crate) fn lend_to_tails(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos) {
+    // Tasks that wait for a slot near their data would soon take any.
+    if state.has_progress.is_empty() || !state.far_due.is_empty() || state.free_slots.is_empty() {
+        return;
+    }
+    let mut idle = idle_nodes(state, now);
+    let heard: Vec<JobId> = state.has_progress.iter().copied().collect();
+    for id in heard {
+        let Some(job) = state.jobs.get_mut(&id).filter(|job| job.phase == Phase::Running) else { continue };
+        // Their memory is that of the job.
+        let needs_nothing_more = job.claim.needs.everywhere || job.claim.needs.is_nothing();
+        if job.watch.splits != Some(job.current) || !needs_nothing_more {
+            continue;
+        }
+        let is_recent = |asked: &UnixNanos| now.0.saturating_sub(asked.0) < ASKED_AGAIN_AFTER_NS;
+        job.watch.asked.retain(|_, asked| is_recent(asked));
+        // Those that were asked a moment ago may be on their way to filling a slot.
+        idle = idle.saturating_sub(job.watch.asked.len());
+        for (attempt, done) in longest(job).into_iter().take(idle) {
+            idle -= 1;
+            let slot = job.running[&attempt].slot;
+            job.watch.asked.insert(attempt, now);
+            outbox.push(Action::SplitTask { attempt, slot, done });
+        }
+    }
+}
+
+/// Nodes with a slot that nothing waits for.
+fn idle_nodes(state: &mut State, now: UnixNanos) -> usize {
+    let nodes: Vec<NodeId> = state.free_slots.nodes().filter(|node| state.shares(*node)).collect();
+    nodes.into_iter().filter(|node| choose(state, *node, now).is_none()).count()
+}
+
+/// Attempts of the stage that runs which are worth being cut, those that need longest first, with what each has done.
+fn longest(job: &crate::state::Job) -> Vec<(AttemptKey, u64)> {
+    let mut found = Vec::new();
+    for pace in job.watch.paces(job.current) {
+        let attempt = pace.attempt;
+        let Some(running) = job.running.get(&attempt).filter(|running| !running.is_told_to_stop) else {
+            continue;
+        };
+        let task = &job.stages[usize::from(job.current.0)].tasks[attempt.task.task.0 as usize];
+        // Of two attempts one would go on to the old end.
+        let is_alone = job.live(attempt.task).count() == 1 && !task.queued && task.winner.is_none();
+        let is_lost = job.lost.iter().any(|lost| lost.task == attempt.task);
+        let was_asked = job.watch.asked.contains_key(&attempt);
+        if !is_alone || is_lost || was_asked || running.is_taken_over || pace.took_ns < SPLIT_AFTER_NS {
+            continue;
+        }
+        let cost_ns = pace.took_ns as f64 / pace.did.max(1) as f64;
+        let left_ns = (pace.left as f64 * cost_ns) as u64;
+        if pace.did > 0 && left_ns >= SPLIT_LEFT_NS_MIN {
+            found.push((left_ns, attempt, pace.done));
+        }
+    }
+    found.sort_by_key(|(left_ns, attempt, _)| (Reverse(*left_ns), *attempt));
+    found.into_iter().map(|(_, attempt, done)| (attempt, done)).collect()
+}
+
+/// A stage that runs has one more task, behind all others.
+pub(crate) fn on_task_added(
+    state: &mut State,
+    now: UnixNanos,
+    id: JobId,
+    stage: StageIndex,
+    placement: Placement,
+) {
+    let Some(job) = state.jobs.get_mut(&id) else { return };
+    if job.phase == Phase::Running && job.current == stage && job.stage(stage).expanded {
+        job.stage(stage).add(placement);
+        state.claim(id, now);
+    }
+}

@@ -1,0 +1,92 @@
+//! Ranges that are cut for idle slots, told by hand.
+
+use crate::{JOB, World, attempt, expanded, failed, succeeded};
+use ids::{NodeId, StageIndex};
+use scheduler::{ASKED_AGAIN_AFTER_NS, Action, Claim, Event, FAILURES_MAX, Placement, Slot};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+fn on(node: u32) -> Slot {
+    Slot { node: NodeId(node), slot: 0 }
+}
+
+/// Two tasks run on nodes 0 and 1. The stage may be split.
+fn two_running() -> World {
+    let mut world = World::default();
+    let stages = vec!["reduce", "commit"];
+    world.feed(Event::JobSubmitted { job: JOB, claim: Claim::default(), stages, failures_max: FAILURES_MAX });
+    world.feed(Event::MaySplit { job: JOB, stage: StageIndex(0) });
+    (0..2).for_each(|node| world.feed(Event::SlotFree { slot: on(node) }));
+    world.feed(expanded(0, 2));
+    world.outbox.clear();
+    world
+}
+
+/// After so many seconds the two have done so much of 1000.
+fn report(world: &mut World, seconds: u64, done: [u64; 2]) {
+    world.clock = seconds * SECOND_NS;
+    for (task, done) in (0..).zip(done) {
+        world.feed(Event::Progress { attempt: attempt(0, task, 0), done, total: 1000, waits: None });
+    }
+    world.feed(Event::Tick);
+}
+
+fn asked(task: u32, done: u64) -> Action {
+    Action::SplitTask { attempt: attempt(0, task, 0), slot: on(task), done }
+}
+
+#[test]
+fn an_idle_slot_takes_the_end_of_the_longest_range() {
+    let mut world = two_running();
+    report(&mut world, 4, [400, 200]);
+    world.expect(&[]);
+    world.feed(Event::SlotFree { slot: on(2) });
+    report(&mut world, 5, [500, 250]);
+    world.expect(&[asked(1, 250)]);
+    let placement = Placement::Anywhere;
+    world.feed(Event::TaskAdded { job: JOB, stage: StageIndex(0), placement });
+    world.expect(&[Action::StartAttempt { attempt: attempt(0, 2, 0), slot: on(2) }]);
+    // The stage has three tasks now.
+    (0..2).for_each(|task| world.feed(succeeded(attempt(0, task, 0))));
+    let done = |task| Action::TaskDone { attempt: attempt(0, task, 0) };
+    world.expect(&[done(0), done(1)]);
+    world.feed(succeeded(attempt(0, 2, 0)));
+    world.expect(&[done(2), Action::ExpandStage { job: JOB, stage: StageIndex(1) }]);
+}
+
+#[test]
+fn nobody_is_asked_without_need() {
+    // What ends soon.
+    let mut world = two_running();
+    world.feed(Event::SlotFree { slot: on(2) });
+    report(&mut world, 5, [900, 800]);
+    world.expect(&[]);
+    // Nor where work waits for the slot.
+    let mut world = two_running();
+    world.feed(failed(attempt(0, 0, 0), true));
+    world.outbox.clear();
+    report(&mut world, 5, [500, 250]);
+    world.expect(&[]);
+    // Nor of a job that does not allow it.
+    let mut world = World::default();
+    let stages = vec!["reduce", "commit"];
+    world.feed(Event::JobSubmitted { job: JOB, claim: Claim::default(), stages, failures_max: FAILURES_MAX });
+    (0..3).for_each(|node| world.feed(Event::SlotFree { slot: on(node) }));
+    world.feed(expanded(0, 2));
+    world.outbox.clear();
+    report(&mut world, 5, [500, 250]);
+    world.expect(&[]);
+}
+
+#[test]
+fn one_that_said_no_is_asked_again_later() {
+    let mut world = two_running();
+    world.feed(Event::SlotFree { slot: on(2) });
+    report(&mut world, 5, [500, 250]);
+    world.expect(&[asked(1, 250)]);
+    // The one slot may be filled by what was asked for.
+    report(&mut world, 6, [510, 260]);
+    world.expect(&[]);
+    report(&mut world, 5 + ASKED_AGAIN_AFTER_NS / SECOND_NS + 1, [520, 270]);
+    world.expect(&[asked(1, 270)]);
+}

@@ -1,0 +1,138 @@
+//! Reduce tasks that are cut while they run, where slots are idle: the attempt is asked, and what it gives up becomes a task when it
+//! says so, or at the latest with its result (design section 3, "Elastic").
+
+use crate::clock::now_ns;
+use crate::event_loop::EventLoop;
+use crate::job::{Job, placement};
+use api::control::{END_KEYS_MAX, NodeOrder};
+use api::machine::ShortenedAttempt;
+use api::{KeyBytes, Task, TaskResult};
+use ids::{AttemptKey, NodeId, StageIndex, TaskIndex, TaskKey};
+use metastore::{Change, RANGE_SPLIT_NOTE};
+use scheduler::{Event, Placement, Slot};
+
+/// What the result of a reduce attempt covers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Covers {
+    Task,
+    /// As much of it as lies before this key: nobody heard yet that it was cut there.
+    Before(KeyBytes),
+    /// Something else, from before the task was cut.
+    Other,
+}
+
+/// The event by which the reduce tasks of a job may be cut; None for a job where they may not.
+pub(crate) fn allowed(job: &Job) -> Option<Event> {
+    let stage = job.stage_index("reduce")?;
+    mapreduce::may_split(&job.run.spec).then_some(Event::MaySplit { job: job.id, stage })
+}
+
+impl EventLoop {
+    /// Slots are idle: asks an attempt to give up half of what it has not read.
+    pub fn ask_to_split(&mut self, attempt: AttemptKey, slot: Slot, done_bytes: u64) {
+        let Some(job) = self.jobs.get(&attempt.task.job).filter(|job| job.runs_reduces().is_some()) else {
+            return;
+        };
+        let keys = job.results.split_keys(attempt.task.task, done_bytes, END_KEYS_MAX);
+        if let Some(node) = self.fleet.get_mut(slot.node).filter(|_| !keys.is_empty()) {
+            node.order(NodeOrder::EndBefore { attempt, keys });
+        }
+    }
+
+    /// A node tells which of its attempts end earlier.
+    pub fn shortened(&mut self, node: NodeId, told: Vec<ShortenedAttempt>) {
+        for ShortenedAttempt { attempt, upper_key } in told {
+            let runs_there = |known: &mut crate::fleet::Node| known.running.contains_key(&attempt);
+            if self.fleet.get_mut(node).is_some_and(runs_there) {
+                self.split(attempt, &upper_key);
+            }
+        }
+    }
+
+    /// Makes a task of what an attempt gave up; false where nothing can come of it.
+    fn split(&mut self, attempt: AttemptKey, key: &KeyBytes) -> bool {
+        let Some(job) = self.jobs.get_mut(&attempt.task.job) else { return false };
+        let Some((stage, placement)) = job.split(attempt, key, &mut self.changes) else { return false };
+        self.feed(Event::TaskAdded { job: attempt.task.job, stage, placement });
+        true
+    }
+
+    /// Whether the result of an attempt is that of its task. It is when the attempt gave up the rest, which is a task of its own then.
+    pub fn covers_task(&mut self, attempt: AttemptKey, result: &TaskResult) -> bool {
+        let Some(job) = self.jobs.get(&attempt.task.job) else { return false };
+        match job.covered_by(attempt, result) {
+            Covers::Task => true,
+            Covers::Before(key) => self.split(attempt, &key),
+            Covers::Other => false,
+        }
+    }
+}
+
+impl Job {
+    /// The reduce stage, where it runs: not while data before it is made again.
+    fn runs_reduces(&self) -> Option<StageIndex> {
+        let stage = self.stage_index("reduce")?;
+        let is_last = self.tasks.len() == usize::from(stage.0) + 1;
+        (is_last && self.standing.is_none() && !self.is_stopping() && mapreduce::may_split(&self.run.spec))
+            .then_some(stage)
+    }
+
+    fn covered_by(&self, attempt: AttemptKey, result: &TaskResult) -> Covers {
+        let (Some(Task::Reduce(task)), TaskResult::Reduce(reduce)) = (self.task(attempt), result) else {
+            return Covers::Task;
+        };
+        match (&reduce.upper_key, &task.upper_key) {
+            (of_result, of_task) if of_result == of_task => Covers::Task,
+            (Some(key), of_task) if of_task.as_ref().is_none_or(|upper| key < upper) => {
+                Covers::Before(key.clone())
+            }
+            _ => Covers::Other,
+        }
+    }
+
+    fn split(
+        &mut self,
+        attempt: AttemptKey,
+        key: &KeyBytes,
+        changes: &mut Vec<Change>,
+    ) -> Option<(StageIndex, Placement)> {
+        let stage = self.runs_reduces().filter(|stage| *stage == attempt.task.stage)?;
+        let mapreduce::Split { head, tail } = self.results.split(attempt.task.task, key)?;
+        let tasks = &mut self.tasks[usize::from(stage.0)];
+        let Some(Task::Reduce(task)) = tasks.get_mut(attempt.task.task.0 as usize) else {
+            unreachable!("the plan has a task that the stage has not");
+        };
+        // Where its runs lie stays as it was told.
+        task.upper_key.clone_from(&head.upper_key);
+        (task.expected_bytes, task.plan_version) = (head.expected_bytes, head.plan_version);
+        let task = Box::new(Task::Reduce(task.clone()));
+        let added = self.results.placed_now(Task::Reduce(tail.clone()));
+        let added_key = TaskKey { task: TaskIndex(tasks.len() as u32), ..attempt.task };
+        tasks.push(added.clone());
+        let detail = format!(
+            "{attempt} gave up the end of its range, about {} of {} bytes that it had left to itself, for idle slots: task {}",
+            tail.expected_bytes,
+            head.expected_bytes + tail.expected_bytes,
+            added_key.task.0,
+        );
+        let (job, now_ns, target_bytes) = (self.id, now_ns(), self.results.target_bytes);
+        let version = self.results.plan_version;
+        let where_to = placement(&added);
+        changes.push(Change::Note { job: Some(job), kind: RANGE_SPLIT_NOTE, detail, now_ns });
+        changes.push(Change::Plan { job, version, target_bytes, tasks: vec![head, tail], now_ns });
+        changes.push(Change::TaskSplit { key: attempt.task, task, added_key, added: Box::new(added) });
+        Some((stage, where_to))
+    }
+
+    /// The names that parts get at the commit, where they are not those that their attempts thought.
+    pub fn renamed_parts(&self, parts: &[api::task::Part]) -> Option<Change> {
+        let stage = self.stage_index("reduce")?;
+        let new_name = |attempt_name: &str| parts.iter().find(|part| part.attempt_name == attempt_name);
+        let renamed = self.results.reduces.iter().filter_map(|(task, result)| {
+            let part = new_name(&result.part.attempt_name)?;
+            (part.name != result.part.name).then(|| (*task, part.name.clone()))
+        });
+        let names: Vec<(TaskIndex, String)> = renamed.collect();
+        (!names.is_empty()).then_some(Change::PartsRenamed { job: self.id, stage, names })
+    }
+}

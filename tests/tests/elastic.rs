@@ -1,0 +1,159 @@
+//! A reduce task that takes long gives up the end of its range where slots are idle: the same output, in the same order, in more
+//! parts, whatever dies meanwhile.
+
+use blackbox::{Cluster, Running};
+use std::path::Path;
+
+/// Hands on what it reads, slowly.
+const REDUCER: &str = "#!/bin/sh\nexec awk '{ print } NR % 2000 == 0 { fflush(); system(\"sleep 0.2\") }'\n";
+const FILES: usize = 4;
+const LINES: usize = 30_000;
+
+/// Some megabytes, all of which one task would reduce in about twelve seconds; what the output must be.
+fn write_numbers(cluster: &Cluster) -> String {
+    let mut lines = Vec::with_capacity(FILES * LINES);
+    for file in 0..FILES {
+        let mut text = String::new();
+        for line in 0..LINES {
+            let number = (line * FILES + file) * 7919 % (FILES * LINES);
+            let line = format!("{number:08}\t{line:030}\n");
+            text.push_str(&line);
+            lines.push(line);
+        }
+        cluster.sandbox.write(&format!("in/{file}.txt"), text);
+    }
+    lines.sort_unstable();
+    lines.concat()
+}
+
+fn reducer(cluster: &Cluster) -> String {
+    let path = cluster.sandbox.script("reducer.sh", REDUCER);
+    path.to_str().expect("a sandbox has a plain path").to_string()
+}
+
+fn start(cluster: &Cluster, more: &[&str]) -> Running {
+    let reducer = reducer(cluster);
+    let args = ["--input", "in", "--reducer", &reducer, "--output", "out"];
+    Running::start(&mut cluster.job(&[&args[..], more].concat()))
+}
+
+/// The answer to a question with one number.
+fn number(cluster: &Cluster, question: &str) -> i64 {
+    let asked = Running::start(&mut cluster.sailfish(&["state", "--json", question])).wait().expect_success();
+    let json = asked.json();
+    let number = json[0].as_object().and_then(|row| row.values().next()).and_then(|value| value.as_i64());
+    number.unwrap_or_else(|| panic!("{question} gives {json}"))
+}
+
+const SPLITS: &str = "select count(*) as n from events where kind = 'range split'";
+
+/// Until a range has been split.
+fn wait_for_split(cluster: &Cluster) {
+    let question = "select count(*) > 0 as one from events where kind = 'range split'";
+    cluster
+        .ask_until(&["state", "--json", question], |answer| answer.contains(": 1") || answer.contains(":1"));
+}
+
+/// The parts, by what the files are called and by what the store says, are as many as the tasks; they verify.
+fn assert_parts(cluster: &Cluster, tasks: i64) {
+    let out = cluster.sandbox.path("out");
+    let names = cluster.sandbox.part_names(&out);
+    let expected: Vec<String> = (0..tasks).map(|number| format!("part-{number:05}")).collect();
+    assert_eq!(names, expected);
+    for (name, bytes) in names.iter().map(|name| (name, size(&out.join(name)))) {
+        let stored = number(cluster, &format!("select bytes from parts where name = '{name}'"));
+        assert_eq!(stored, bytes, "{name}");
+    }
+    cluster.sandbox.sailfish_with(&["verify", "out"]).expect_success();
+}
+
+fn size(path: &Path) -> i64 {
+    path.metadata().expect("a part is there").len() as i64
+}
+
+fn assert_sorted(cluster: &Cluster, expected: &str) {
+    let output = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
+    assert!(output == expected.as_bytes(), "the output differs");
+}
+
+#[test]
+fn idle_slots_take_the_end_of_a_long_range() {
+    let cluster = Cluster::start(2);
+    let expected = write_numbers(&cluster);
+    start(&cluster, &["--total-order"]).wait().expect_success();
+    assert_sorted(&cluster, &expected);
+    let splits = number(&cluster, SPLITS);
+    assert!(splits >= 2, "four slots, and {splits} splits");
+    let explained = Running::start(&mut cluster.sailfish(&["explain", "1"])).wait().expect_success().text();
+    assert!(explained.contains("gave up the end of its range"), "{explained}");
+    assert_eq!(
+        number(&cluster, "select task_count from stages where job = 1 and name = 'reduce'"),
+        1 + splits
+    );
+    assert_parts(&cluster, 1 + splits);
+    assert_eq!(number(&cluster, "select max(version) from plans where job = 1"), 1 + splits);
+}
+
+/// By hash each I-file has its own order, so the lines are compared as a set.
+#[test]
+fn ranges_within_i_files_are_cut_as_well() {
+    let cluster = Cluster::start(2);
+    let expected = write_numbers(&cluster);
+    start(&cluster, &[]).wait().expect_success();
+    let lines = |bytes: &[u8]| {
+        let mut lines: Vec<Vec<u8>> =
+            bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+        lines.sort_unstable();
+        lines
+    };
+    let output = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
+    assert!(lines(&output) == lines(expected.as_bytes()), "the output differs");
+    let tasks = number(&cluster, "select task_count from stages where job = 1 and name = 'reduce'");
+    assert!(number(&cluster, SPLITS) >= 1);
+    assert_parts(&cluster, tasks);
+}
+
+#[test]
+fn a_job_that_wants_it_otherwise_stays_whole() {
+    for (number_of, more) in
+        [("1", &["--total-order", "--elastic", "off"][..]), ("2", &["--partitions", "2"][..])]
+    {
+        let cluster = Cluster::start(2);
+        write_numbers(&cluster);
+        start(&cluster, more).wait().expect_success();
+        assert_eq!(number(&cluster, SPLITS), 0, "{more:?}");
+        assert_eq!(cluster.sandbox.part_names(&cluster.sandbox.path("out")).len().to_string(), number_of);
+    }
+}
+
+#[test]
+fn what_was_cut_stays_cut_whatever_dies() {
+    let mut cluster = Cluster::start(3);
+    let expected = write_numbers(&cluster);
+    let job = start(&cluster, &["--total-order", "--replication", "rack"]);
+    wait_for_split(&cluster);
+    cluster.restart_server();
+    let before = number(&cluster, SPLITS);
+    assert!(before >= 1);
+    cluster.kill_node();
+    job.wait().expect_success();
+    assert_sorted(&cluster, &expected);
+    let tasks = number(&cluster, "select task_count from stages where job = 1 and name = 'reduce'");
+    assert_eq!(tasks, 1 + number(&cluster, SPLITS));
+    assert_parts(&cluster, tasks);
+}
+
+/// Both replicas are gone: maps run again, and the ranges are as they were cut.
+#[test]
+fn what_was_cut_stays_cut_when_data_is_made_again() {
+    let mut cluster = Cluster::start(3);
+    let expected = write_numbers(&cluster);
+    let job = start(&cluster, &["--total-order", "--replication", "none"]);
+    wait_for_split(&cluster);
+    cluster.kill_node();
+    job.wait().expect_success();
+    assert_sorted(&cluster, &expected);
+    let tasks = number(&cluster, "select task_count from stages where job = 1 and name = 'reduce'");
+    assert_eq!(tasks, 1 + number(&cluster, SPLITS));
+    assert_parts(&cluster, tasks);
+}
