@@ -183,8 +183,8 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         running.join();
         serving.abort();
         current.lock().unwrap_or_else(PoisonError::into_inner).take();
+        remote.end();
         if remote.has_left() {
-            remote.end();
             tell(&format!("sailfish: {} was drained and has left", info.name));
             return Ok(());
         }

@@ -90,3 +90,100 @@ impl JobResults {
         own.map(|run| of_run(&run.weights)).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expand;
+    use crate::test_job::{commit, finish_reduces, map_result, seal_of, spec, split, sum};
+    use api::task::KeyWeight;
+    use api::{Partitioning, Task};
+    use ids::*;
+
+    fn key(text: &str) -> KeyBytes {
+        KeyBytes(text.as_bytes().to_vec())
+    }
+
+    /// Two I-files with a task each, of keys from a to h.
+    fn planned() -> (JobSpec, JobResults) {
+        let spec = spec();
+        let mut results = JobResults::new(JobId(7), vec![split()]);
+        let first = map_result(&[commit(0, 0, sum(3)), commit(1, 1, sum(4))]);
+        results.maps.insert(TaskIndex(0), (AttemptNumber(0), first));
+        let mut seal = seal_of(&results);
+        for run in &mut seal.runs {
+            let weight = |letter: &str| KeyWeight { first_key: key(letter), bytes: 100 << 10, records: 1 };
+            run.weights = ["a", "b", "c", "d", "e", "f", "g", "h"].map(weight).to_vec();
+        }
+        results.seal = Some(seal);
+        assert_eq!(expand("reduce", &spec, &mut results).unwrap().len(), 2);
+        (spec, results)
+    }
+
+    #[test]
+    fn a_range_is_cut_within_what_is_left() {
+        let (_, mut results) = planned();
+        let first = TaskIndex(0);
+        assert_eq!(results.split_keys(first, 0, 1), [key("e")]);
+        assert_eq!(results.split_keys(first, 400 << 10, 9), [key("g"), key("h")]);
+        assert_eq!(results.split_keys(first, 800 << 10, 9), []);
+        let Split { head, tail } = results.split(first, &key("e")).unwrap();
+        assert_eq!((&head.lower_key, &head.upper_key, head.part_index), (&None, &Some(key("e")), 0));
+        assert_eq!((&tail.lower_key, &tail.upper_key, tail.part_index), (&Some(key("e")), &None, 2));
+        assert_eq!((head.expected_bytes, tail.expected_bytes), (400 << 10, 400 << 10));
+        assert_eq!(
+            (results.plan_version, head.plan_version, tail.plan_version.0),
+            (PlanVersion(2), PlanVersion(2), 2)
+        );
+        assert_eq!(results.plan, [head, results.plan[1].clone(), tail]);
+        // Not what lies outside.
+        for outside in ["e", "f"] {
+            assert_eq!(results.split(first, &key(outside)), None);
+        }
+        assert_eq!(results.split(TaskIndex(2), &key("e")), None);
+        assert_eq!(results.split(TaskIndex(9), &key("b")), None);
+        assert!(results.split(TaskIndex(2), &key("g")).is_some());
+        // Nor what is done.
+        finish_reduces(&mut results);
+        assert_eq!(results.split(first, &key("b")), None);
+    }
+
+    #[test]
+    fn parts_are_numbered_by_key_at_the_end() {
+        let check = |partitioning: Partitioning, expected: &[&str]| {
+            let (mut spec, mut results) = planned();
+            spec.partitioning = partitioning;
+            results.split(TaskIndex(0), &key("e")).unwrap();
+            results.split(TaskIndex(2), &key("g")).unwrap();
+            results.split(TaskIndex(0), &key("c")).unwrap();
+            finish_reduces(&mut results);
+            for (task, result) in &mut results.reduces {
+                result.part.attempt_name = task.0.to_string();
+            }
+            let commit = expand("commit", &spec, &mut results).unwrap();
+            let [Task::Commit(commit)] = &commit[..] else { panic!("one commit task") };
+            let tasks: Vec<&str> = commit.parts.iter().map(|part| part.attempt_name.as_str()).collect();
+            assert_eq!(tasks, expected);
+            let names: Vec<&str> = commit.parts.iter().map(|part| part.name.as_str()).collect();
+            assert_eq!(names, ["part-00000", "part-00001", "part-00002", "part-00003", "part-00004"]);
+        };
+        check(Partitioning::Hash, &["0", "4", "2", "3", "1"]);
+    }
+
+    #[test]
+    fn where_parts_are_the_users_nothing_is_cut() {
+        let check = |change: fn(&mut JobSpec), expected| {
+            let mut spec = spec();
+            change(&mut spec);
+            assert_eq!(may_split(&spec), expected);
+        };
+        check(|_| {}, true);
+        check(|spec| spec.elastic = false, false);
+        check(|spec| spec.map_only = true, false);
+        check(|spec| spec.output = "s3://bucket/out".into(), false);
+        check(
+            |spec| spec.keys.partitions = Some(api::PartitionRule { count: 2, stretches: Vec::new() }),
+            false,
+        );
+    }
+}

@@ -163,10 +163,7 @@ impl Batch {
                 self.stage_expanded(*job, *stage, tasks, *now_ns)?;
             }
             Change::TaskSplit { key, task, added_key, added } => {
-                self.new_tasks.insert(*key, json(task)?);
-                self.new_tasks.insert(*added_key, json(added)?);
-                let patch = self.stages.entry((key.job, key.stage)).or_default();
-                patch.task_count = Some(u64::from(added_key.task.0) + 1);
+                self.task_split((*key, task), (*added_key, added))?;
             }
             Change::StageEnded { job, stage, now_ns } => {
                 let patch = self.stages.entry((*job, *stage)).or_default();
@@ -324,6 +321,18 @@ impl Batch {
             let detail = format!("{} tasks", tasks.len());
             self.event(Subject::stage(job, stage), "stage expanded", now_ns, Some(&detail));
         }
+        Ok(())
+    }
+
+    fn task_split(
+        &mut self,
+        (key, task): (TaskKey, &Task),
+        (added_key, added): (TaskKey, &Task),
+    ) -> Result<(), StoreError> {
+        self.new_tasks.insert(key, json(task)?);
+        self.new_tasks.insert(added_key, json(added)?);
+        let patch = self.stages.entry((key.job, key.stage)).or_default();
+        patch.task_count = Some(u64::from(added_key.task.0) + 1);
         Ok(())
     }
 

@@ -100,9 +100,12 @@ impl Disks {
         }
     }
 
-    /// The process ends and runs no destructors: its lock files go.
+    /// Nobody uses the disks under this name any more: whatever job directories are left go, and the lock files.
     pub(crate) fn release(&self) {
-        self.disks.iter().for_each(|disk| drop(std::fs::remove_file(&disk.lock_path)));
+        for disk in &self.disks {
+            let _ = remove_of(&disk.path, &self.name);
+            let _ = std::fs::remove_file(&disk.lock_path);
+        }
     }
 
     /// Removes the directories of a job.
@@ -114,11 +117,7 @@ impl Disks {
 
 impl Drop for Disks {
     fn drop(&mut self) {
-        for disk in &self.disks {
-            // Whatever job directory is left goes with the process that made it.
-            let _ = remove_of(&disk.path, &self.name);
-            let _ = std::fs::remove_file(&disk.lock_path);
-        }
+        self.release();
     }
 }
 

@@ -44,6 +44,8 @@ struct Jobs {
     /// Attempts in the slots, or on their way there, with the flag that stops each.
     attempts: BTreeMap<AttemptKey, Arc<AtomicBool>>,
     forgotten: BTreeSet<JobId>,
+    /// The server knows this node no more: what comes now, data for a job perhaps, comes too late.
+    ended: bool,
 }
 
 /// A job of which something lies here.
@@ -86,14 +88,20 @@ impl Remote {
         &self.disks
     }
 
-    /// The process ends now: what lies on the disks goes.
+    /// The process ends, or comes back under another number: what lies on the disks goes, and nothing comes after it, though requests of
+    /// other nodes may be at work still.
     pub fn end(&self) {
-        let jobs: Vec<JobId> = self.jobs().known.keys().copied().collect();
-        for job in jobs {
-            self.stop(job);
-            self.disks.remove(job);
-        }
+        self.take_no_more();
         self.disks.release();
+    }
+
+    /// Stops what runs; no job begins here from now on.
+    fn take_no_more(&self) {
+        let mut jobs = self.jobs();
+        jobs.ended = true;
+        let known: Vec<JobId> = jobs.known.keys().copied().collect();
+        drop(jobs);
+        known.into_iter().for_each(|job| self.stop(job));
     }
 
     fn jobs(&self) -> MutexGuard<'_, Jobs> {
@@ -107,7 +115,7 @@ impl Remote {
         if let Some(known) = jobs.known.get(&job) {
             return Ok(known.clone());
         }
-        if jobs.forgotten.contains(&job) {
+        if jobs.ended || jobs.forgotten.contains(&job) {
             return Err(TaskFailure::new(Blame::Cancelled, "the job is over"));
         }
         let mut brief = self.link.brief(job).map_err(|error| {
@@ -324,8 +332,7 @@ impl Control for Remote {
                 unreachable!("they were acted on above")
             }
             client::Notice::Expelled => {
-                let jobs: Vec<JobId> = self.jobs().known.keys().copied().collect();
-                jobs.into_iter().for_each(|job| self.stop(job));
+                self.take_no_more();
                 Notice::ForgetAll
             }
         })

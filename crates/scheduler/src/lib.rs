@@ -256,6 +256,10 @@ pub enum Event {
     SlotGone {
         slot: Slot,
     },
+    /// Nor does any of a node, and none of its places takes anything. All at once: what happens to one slot gives work to others.
+    SlotsGone {
+        node: NodeId,
+    },
     AttemptSucceeded {
         attempt: AttemptKey,
     },

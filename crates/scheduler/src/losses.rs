@@ -1,15 +1,13 @@
 //! What follows when a node goes, and when data goes with it.
 
-use crate::reactor::{advance, on_attempt_lost, take_off};
+use crate::reactor::{advance, on_attempt_lost, on_slots_gone, take_off};
 use crate::state::{Phase, State};
 use crate::{Action, Outbox, Standing, UnixNanos};
 use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 
 pub(crate) fn on_node_lost(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, node: NodeId) {
     state.remove_room(node);
-    state.free_slots.remove_node(node);
-    state.draining_slots.remove_node(node);
-    state.places.remove_node(node);
+    on_slots_gone(state, node);
     state.slow_nodes.remove(&node);
     let on_it = |job: &crate::state::Job| -> Vec<AttemptKey> {
         let running = job.running.iter().filter(|(_, running)| running.slot.node == node);

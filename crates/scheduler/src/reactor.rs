@@ -1,6 +1,6 @@
 //! One function per event.
 
-use crate::copies::{Left, SLOW_NODE_NS, on_progress, speculate};
+use crate::copies::{Left, SLOW_NODE_NS, Watch, on_progress, speculate};
 use crate::dispatch::dispatch;
 use crate::elastic::{lend_to_tails, on_task_added};
 use crate::losses::{on_node_lost, on_results_lost};
@@ -43,16 +43,9 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
             state.free_slots.remove(slot);
             state.draining_slots.remove(slot);
         }
-        Event::MayCopy { job, stages } => {
-            if let Some(job) = state.jobs.get_mut(&job) {
-                job.watch.allow(stages);
-            }
-        }
-        Event::MaySplit { job, stage } => {
-            if let Some(job) = state.jobs.get_mut(&job) {
-                job.watch.allow_splits(stage);
-            }
-        }
+        Event::SlotsGone { node } => on_slots_gone(state, node),
+        Event::MayCopy { job, stages } => with_watch(state, job, |watch| watch.allow(stages)),
+        Event::MaySplit { job, stage } => with_watch(state, job, |watch| watch.allow_splits(stage)),
         Event::TaskAdded { job, stage, placement } => on_task_added(state, now, job, stage, placement),
         Event::Progress { attempt, done, total, waits } => {
             return on_progress(state, now, attempt, done, total, waits);
@@ -86,6 +79,12 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
     if judges {
         lend_to_tails(state, outbox, now);
         speculate(state, outbox, now);
+    }
+}
+
+fn with_watch(state: &mut State, job: JobId, change: impl FnOnce(&mut Watch)) {
+    if let Some(job) = state.jobs.get_mut(&job) {
+        change(&mut job.watch);
     }
 }
 
@@ -148,6 +147,12 @@ fn on_slot_free(state: &mut State, slot: Slot) {
         false => state.free_slots.insert(slot),
     }
     state.woken.insert(slot.node);
+}
+
+pub(crate) fn on_slots_gone(state: &mut State, node: NodeId) {
+    state.places.remove_node(node);
+    state.free_slots.remove_node(node);
+    state.draining_slots.remove_node(node);
 }
 
 fn on_places_free(state: &mut State, node: NodeId, places: Vec<u32>) {

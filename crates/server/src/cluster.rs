@@ -207,12 +207,9 @@ impl EventLoop {
         for (attempt, (_, started_ns)) in &gone.running {
             self.attempt_lost(*attempt, *started_ns, AttemptState::Interrupted);
         }
-        self.feed(Event::PlacesFree { node, places: Vec::new() });
         // First its slots, so that nothing is given to them; then the data, so that no task of a stage that goes
         // starts once more; then the attempts.
-        for slot in 0..gone.info.slots {
-            self.feed(Event::SlotGone { slot: Slot { node, slot } });
-        }
+        self.feed(Event::SlotsGone { node });
         let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
         for id in jobs {
             self.data_gone(id, &Gone::node(node), &format!("the node {}", gone.info.name));

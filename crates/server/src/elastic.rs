@@ -11,13 +11,13 @@ use ids::{AttemptKey, NodeId, StageIndex, TaskIndex, TaskKey};
 use metastore::{Change, RANGE_SPLIT_NOTE};
 use scheduler::{Event, Placement, Slot};
 
-/// What the result of a reduce attempt covers.
+/// What the result of an attempt covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Covers {
     Task,
     /// As much of it as lies before this key: nobody heard yet that it was cut there.
     Before(KeyBytes),
-    /// Something else, from before the task was cut.
+    /// Something else, from before the task became another one.
     Other,
 }
 
@@ -78,6 +78,12 @@ impl Job {
     }
 
     fn covered_by(&self, attempt: AttemptKey, result: &TaskResult) -> Covers {
+        if let TaskResult::Map(map) = result {
+            // It began as one of those that make again what was lost, and since then the task is to run in full.
+            let withheld_too_much =
+                !map.withheld.is_empty() && !self.results.again.contains_key(&attempt.task.task);
+            return if withheld_too_much { Covers::Other } else { Covers::Task };
+        }
         let (Some(Task::Reduce(task)), TaskResult::Reduce(reduce)) = (self.task(attempt), result) else {
             return Covers::Task;
         };

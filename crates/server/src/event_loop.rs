@@ -758,6 +758,7 @@ fn job_of(event: &Event) -> Option<JobId> {
         | Event::Progress { .. }
         | Event::SlotFree { .. }
         | Event::SlotGone { .. }
+        | Event::SlotsGone { .. }
         | Event::PlacesFree { .. }
         | Event::NodeDraining { .. }
         | Event::NodeResumes { .. }

@@ -639,15 +639,15 @@ impl Job {
         let appended: BTreeSet<IfileIndex> = map.commits.iter().map(|commit| commit.ifile).collect();
         let withheld: BTreeSet<IfileIndex> = map.withheld.iter().map(|(ifile, _)| *ifile).collect();
         let is_as_asked = match &task.again {
-            // One that began before anything was lost withholds nothing.
-            _ if withheld.is_empty() => true,
-            None => false,
-            Some(again) => {
+            Some(again) if !withheld.is_empty() => {
                 let is_own = |ifile: &IfileIndex| again.ifiles.contains(ifile);
                 withheld.len() == map.withheld.len()
                     && appended.is_disjoint(&withheld)
                     && appended.iter().all(is_own)
             }
+            // One that began before anything was lost withholds nothing. Of one that withheld something, and is to run in full since then,
+            // see `covers_task`.
+            _ => true,
         };
         if !is_as_asked {
             return Some("that it withheld other data than it was to");

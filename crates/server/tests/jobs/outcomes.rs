@@ -219,6 +219,47 @@ fn a_result_of_another_kind_is_not_believed() {
     assert!(failure.message.contains("the result of another kind of task"), "{}", failure.message);
 }
 
+/// An attempt whose result says that it gave up the end of its range, of which nobody had heard: the rest is a task of its own. Its
+/// first attempt says that it ended before it began, which is no result of that task.
+#[test]
+fn what_an_attempt_gave_up_becomes_a_task_with_its_result() {
+    let place = Place::new();
+    let server = place.open();
+    let key = |text: &str| Some(KeyBytes(text.as_bytes().to_vec()));
+    let behaviour: Arc<Behaviour> = Arc::new(move |assignment| {
+        let Task::Reduce(task) = &assignment.task else { return None };
+        let mut result = reduce_honestly(task, assignment.attempt.attempt);
+        match (&task.lower_key, task.part_index) {
+            (None, 1) => result.upper_key = key("k5"),
+            (None, _) => {}
+            (Some(_), _) => {
+                assert_eq!((task.part_index, &task.lower_key, &task.upper_key), (IFILES, &key("k5"), &None));
+                result.merged.clear();
+                result.upper_key = if assignment.attempt.attempt.0 == 0 { key("a") } else { None };
+            }
+        }
+        Some(Ok(TaskResult::Reduce(result)))
+    });
+    let job = server.submit(place.spec(), splits(2)).unwrap().job;
+    join(node(&server, 2, behaviour));
+    let JobOutcome::Succeeded(report) = server.wait(job).unwrap() else { panic!("no success") };
+    assert!(report.proof.agrees);
+    let names: Vec<&str> = report.parts.iter().map(|part| part.name.as_str()).collect();
+    assert_eq!(names, ["part-00000", "part-00001", "part-00002", "part-00003", "part-00004"]);
+    let history = History::open(&place.path("state")).unwrap();
+    // The task that came last has its part behind the one from which it was cut.
+    let parts = history.read(async |store| store.parts(job).await).unwrap();
+    let tasks: Vec<u32> = parts.iter().map(|part| part.attempt.task.task.0).collect();
+    assert_eq!(tasks, [0, 1, 4, 2, 3]);
+    assert_eq!(parts[2].name, "part-00002");
+    let attempts = history.read(async |store| store.attempts(job).await).unwrap();
+    let of_tail = attempts.iter().filter(|row| row.attempt.task.task.0 == IFILES);
+    let states: Vec<AttemptState> = of_tail.map(|row| row.state).collect();
+    assert_eq!(states, [AttemptState::Discarded, AttemptState::Succeeded]);
+    let stages = history.read(async |store| store.stages(job).await).unwrap();
+    assert_eq!(stages[3].task_count, Some(5));
+}
+
 #[test]
 fn the_first_boundaries_stand() {
     let place = Place::new();
