@@ -72,44 +72,46 @@ pub(crate) struct Figures {
     pub write_seconds: f64,
 }
 
-pub(crate) struct Books {
+/// What a chunkserver knows of its chunks, queues and runs. The simulator drives it without the threads and files around it.
+pub struct Books {
     node: NodeId,
     layout: Layout,
-    pub chunks: BTreeMap<ChunkId, Chunk>,
+    pub(crate) chunks: BTreeMap<ChunkId, Chunk>,
     /// Open chunks per I-file, in order of opening.
     open: BTreeMap<IfileIndex, Vec<ChunkId>>,
     /// Stable chunks per disk, in order of closing.
-    pub queues: Vec<VecDeque<ChunkId>>,
+    pub(crate) queues: Vec<VecDeque<ChunkId>>,
     /// Sorters at work.
-    pub busy_sorters: usize,
+    pub(crate) busy_sorters: usize,
     /// Appenders that wait for memory.
-    pub memory_waiters: usize,
-    pub runs: BTreeMap<RunId, Arc<Run>>,
-    pub summaries: BTreeMap<RunId, RunSummary>,
+    pub(crate) memory_waiters: usize,
+    pub(crate) runs: BTreeMap<RunId, Arc<Run>>,
+    pub(crate) summaries: BTreeMap<RunId, RunSummary>,
     /// Runs only in memory, oldest first: the ones to write when room is needed.
-    pub memory_runs: VecDeque<RunId>,
+    pub(crate) memory_runs: VecDeque<RunId>,
     /// Copies of runs of other nodes.
-    pub copies: BTreeMap<RunId, (Arc<Run>, RunSummary)>,
+    pub(crate) copies: BTreeMap<RunId, (Arc<Run>, RunSummary)>,
     /// Those that were sealed here in place of runs of nodes that are gone.
-    pub standing: BTreeSet<RunId>,
+    pub(crate) standing: BTreeSet<RunId>,
     /// Runs of which copies are being received.
-    pub receiving: BTreeSet<RunId>,
+    pub(crate) receiving: BTreeSet<RunId>,
     /// Runs of this node that want a copy elsewhere.
-    pub to_copy: ToCopy,
+    pub(crate) to_copy: ToCopy,
     /// Chunks whose data is gone.
-    pub lost: BTreeSet<ChunkId>,
+    pub(crate) lost: BTreeSet<ChunkId>,
     /// Why, of the first of them.
-    pub lost_because: Option<String>,
-    pub sealing: bool,
-    pub stopping: bool,
-    pub failure: Option<Arc<ChunkServerError>>,
-    pub figures: Figures,
+    pub(crate) lost_because: Option<String>,
+    pub(crate) sealing: bool,
+    pub(crate) stopping: bool,
+    pub(crate) failure: Option<Arc<ChunkServerError>>,
+    pub(crate) figures: Figures,
     next_chunk: u64,
     next_run: u64,
     disk_assigned_bytes: Vec<u64>,
 }
 
 impl Books {
+    /// Of a job on a node that has so many disks.
     pub fn new(node: NodeId, layout: Layout, disk_count: usize) -> Self {
         Self {
             node,
@@ -169,6 +171,7 @@ impl Books {
         forgotten
     }
 
+    /// A number for a run to be made here.
     pub fn take_run_id(&mut self) -> RunId {
         self.next_run += 1;
         RunId::on(self.node, self.next_run - 1)
@@ -340,6 +343,48 @@ impl Books {
         None
     }
 
+    /// The frames of chunks that a sorter has taken, with the I-file and disk that they share.
+    pub fn take_frames(
+        &mut self,
+        chunks: &[ChunkId],
+    ) -> (IfileIndex, DiskIndex, Vec<(ChunkId, AppendFrame)>) {
+        let (mut ifile, mut disk, mut frames) = (IfileIndex(0), DiskIndex(0), Vec::new());
+        for id in chunks {
+            let Some(chunk) = self.chunks.get_mut(id) else { continue };
+            (ifile, disk) = (chunk.ifile, chunk.disk);
+            frames.extend(chunk.frames.drain(..).map(|frame| (*id, frame)));
+            chunk.memory_bytes = 0;
+        }
+        (ifile, disk, frames)
+    }
+
+    /// These chunks are in a run now.
+    pub fn sorted(&mut self, chunks: &[ChunkId]) {
+        for id in chunks {
+            if let Some(chunk) = self.chunks.get_mut(id) {
+                chunk.state = ChunkState::Sorted;
+                chunk.raw = None;
+            }
+        }
+    }
+
+    /// Whether what was in a chunk is in a run, or gone.
+    pub fn is_sorted(&self, id: ChunkId) -> bool {
+        self.chunks.get(&id).is_some_and(|chunk| chunk.state == ChunkState::Sorted)
+    }
+
+    /// The end of the maps: every open chunk closes, and small ones are sorted together.
+    pub fn begin_seal(&mut self) {
+        self.sealing = true;
+        self.close_all();
+    }
+
+    /// Chunks whose data is gone, in order.
+    pub fn lost(&self) -> Vec<ChunkId> {
+        self.lost.iter().copied().collect()
+    }
+
+    /// Whether closed chunks wait for a sorter.
     pub fn has_stable_chunks(&self) -> bool {
         self.queues.iter().any(|queue| !queue.is_empty())
     }
@@ -364,6 +409,7 @@ impl Books {
             .max_by_key(|id| self.chunks[id].memory_bytes)
     }
 
+    /// The chunks that hold anything, with what each source put into them.
     pub fn chunk_summaries(&self) -> Vec<ChunkSummary> {
         let is_there = |id: &ChunkId, chunk: &Chunk| chunk.appended_bytes > 0 && !self.lost.contains(id);
         let filled = self.chunks.iter().filter(|(id, chunk)| is_there(id, chunk));

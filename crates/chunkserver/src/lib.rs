@@ -42,6 +42,7 @@ mod service;
 mod sorting;
 
 pub use block_scan::{BlockScan, FirstRecord, ScanBlock};
+pub use books::Books;
 pub use copies::CopyWriter;
 pub use copying::{CopySource, RunToCopy};
 pub use cursor::{CursorReport, RunCursor};
@@ -52,7 +53,6 @@ pub use run::Run;
 
 use api::{Codec, Layout};
 use arena::Arena;
-use books::Books;
 use diskfile::ReadPool;
 use disks::Disks;
 use error::is_of_the_file;

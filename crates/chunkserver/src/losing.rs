@@ -42,7 +42,7 @@ impl Shared {
 
 impl Books {
     /// Forgets what is in a chunk. It takes nothing more, and is in no inventory.
-    fn lose(&mut self, id: ChunkId) {
+    pub fn lose(&mut self, id: ChunkId) {
         self.close_one(id);
         for queue in &mut self.queues {
             queue.retain(|each| *each != id);

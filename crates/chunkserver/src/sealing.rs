@@ -20,8 +20,7 @@ impl ChunkServer {
         let shared = &self.shared;
         shared.parked.clear();
         let mut books = shared.lock();
-        books.sealing = true;
-        books.close_all();
+        books.begin_seal();
         shared.work.notify_all();
         loop {
             if let Some(failure) = &books.failure {

@@ -1,7 +1,7 @@
 //! The sorter threads: stable chunks in, sorted runs out, and room made when appenders wait.
 
 use crate::Shared;
-use crate::books::{ChunkState, RawFile};
+use crate::books::RawFile;
 use crate::disks::{DiskFile, NewFile};
 use crate::error::ChunkServerError;
 use crate::run::{DiskRun, MemoryRun, Place, Run, summarize_disk, summarize_memory};
@@ -118,15 +118,13 @@ fn sort_chunks(
     let mut raw_files = Vec::new();
     let (ifile, disk) = {
         let mut books = shared.lock();
-        let mut place = (IfileIndex(0), DiskIndex(0));
+        let (ifile, disk, taken) = books.take_frames(chunks);
+        frames.extend(taken.into_iter().map(|(chunk, frame)| ChunkFrame { chunk, frame }));
         for id in chunks {
-            let Some(chunk) = books.chunks.get_mut(id) else { continue };
-            place = (chunk.ifile, chunk.disk);
-            frames.extend(chunk.frames.drain(..).map(|frame| ChunkFrame { chunk: *id, frame }));
-            chunk.memory_bytes = 0;
-            raw_files.extend(chunk.raw.clone().map(|raw| (*id, raw)));
+            let raw = books.chunks.get(id).and_then(|chunk| chunk.raw.clone());
+            raw_files.extend(raw.map(|raw| (*id, raw)));
         }
-        place
+        (ifile, disk)
     };
     for (id, raw) in &raw_files {
         read_raw_chunk(shared, *id, raw, &mut frames)?;
@@ -157,14 +155,7 @@ fn sort_chunks(
         frames: frames.into_iter().map(|each| each.frame).collect(),
     };
     place_run(shared, sorted)?;
-    let mut books = shared.lock();
-    for id in chunks {
-        if let Some(chunk) = books.chunks.get_mut(id) {
-            chunk.state = ChunkState::Sorted;
-            chunk.raw = None;
-        }
-    }
-    drop(books);
+    shared.lock().sorted(chunks);
     for (_, raw) in raw_files {
         let _ = std::fs::remove_file(&raw.path);
     }
