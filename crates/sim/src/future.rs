@@ -23,6 +23,11 @@ impl<H> Future<H> {
         self.happenings.insert((at_ns, self.foreseen), happening);
     }
 
+    /// When the next one happens.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.happenings.first_key_value().map(|((at_ns, _), _)| *at_ns)
+    }
+
     /// The next one, and when it happens.
     pub fn pop(&mut self) -> Option<(u64, H)> {
         self.happenings.pop_first().map(|((at_ns, _), happening)| (at_ns, happening))

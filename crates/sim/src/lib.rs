@@ -1,27 +1,38 @@
 //! # What it does
 //! Runs the real scheduler over made-up nodes, users and jobs: a thousand nodes for an hour of their time in seconds of
 //! ours. Nodes die and join, results go with them, attempts fail and come back late. In [`Stragglers`] attempts are slow for
-//! known causes, and are raced by copies.
+//! known causes, and are raced by copies. [`shuffle`] runs whole jobs at the level of records, while processes die, messages are
+//! lost, late or repeated, and disks lose what was not synced: the output must hold each record once.
 //!
 //! # Where it sits
-//! Beside the road: scheduler -> sim -> tests and measurements. Nothing of the engine depends on it.
+//! Beside the road: scheduler -> sim -> tests and measurements. Nothing of the engine depends on it. What is real in [`shuffle`]:
+//! scheduler, `mapreduce` (plan, losses, replicas, proof), workbuilder, appender, books of chunks, order of frames, merge and winners.
+//! What is written again in few lines, because the original stands on threads, sockets, files or a database: the glue of the server
+//! around these (`src/shuffle/{job,server,rows}.rs`), the frames on their way (`lane.rs`), runs without files (`run.rs`), the
+//! steps of attempts (`node.rs`).
 //!
 //! # Invariants
-//! A world follows from its [`World`] and seed alone: a run that went wrong is repeated by its seed.
+//! A world follows from its [`World`], [`Stragglers`] or [`ShuffleWorld`], with its seed, alone: a run that went wrong is repeated by its seed.
 //!
 //! # Deliberately absent
-//! No record data, no files, no threads, no wall clock. What a task does is how long it takes.
+//! No files, no threads, no wall clock. But for [`shuffle`] no record data: what a task does is how long it takes. There no byte is ever
+//! altered, so the proof must always agree; nodes do not drain, nothing is kept, outputs are no objects.
 //!
 //! # How it is tested
-//! It is a test itself; `tests/` says what must hold, and that the simulator notices where it does not.
+//! It is a test itself; `tests/` says what must hold, and that the simulator notices where it does not: [`Planted`] errors are found,
+//! and each [`Situation`] comes up.
 
 mod cluster;
 mod future;
 mod jobs;
 mod run;
+mod shuffle;
 mod stragglers;
 
 pub use run::{Outcome, run};
+pub use shuffle::{
+    FaultRates, Planted, ShuffleOutcome, ShuffleWorld, Situation, Sometimes, Violation, shuffle,
+};
 pub use stragglers::{Raced, Said, Stragglers, Trouble, race};
 
 /// What is simulated. Times are nanoseconds of the simulated clock.

@@ -22,7 +22,6 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("workbuilder", &["ids", "api"]),
     ("imerger", &["ids", "api", "ifile"]),
     ("scheduler", &["ids"]),
-    ("sim", &["ids", "scheduler"]),
     ("streaming", &["ids", "api", "keys"]),
     ("iappender", &["ids", "api", "ifile", "arena", "faults"]),
     ("program", &["ids", "api", "faults"]),
@@ -35,12 +34,26 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("dataport", &["ids", "api", "ifile", "arena", "iappender", "imerger", "chunkserver", "trust"]),
     ("mapreduce", &["ids", "api", "keys", "workbuilder"]),
+    ("sim", SIM_BELOW),
     ("metastore", &["ids", "api", "faults"]),
     ("server", &["ids", "api", "shipped", "scheduler", "metastore", "mapreduce", "faults", "objects"]),
     ("client", &["ids", "api", "shipped", "trust"]),
     ("controlport", &["ids", "api", "shipped", "client", "metastore", "server", "trust"]),
     ("node", NODE_BELOW),
     ("cli", CLI_BELOW),
+];
+
+const SIM_BELOW: &[&str] = &[
+    "ids",
+    "api",
+    "ifile",
+    "arena",
+    "chunksorter",
+    "iappender",
+    "imerger",
+    "chunkserver",
+    "mapreduce",
+    "scheduler",
 ];
 
 const NODE_BELOW: &[&str] = &[

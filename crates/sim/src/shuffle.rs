@@ -1,0 +1,25 @@
+//! Whole shuffle jobs at the level of records, while everything around them fails (design section 3: append, proof, loss,
+//! replication, "What a promise means").
+//!
+//! Safety: the output of a job that is said to be done holds what each map task put out, each record once, after a power cut too; no
+//! job that was handed in is forgotten; none that ended runs again; the proof never disagrees, as no byte is altered here. Liveness:
+//! once nothing fails any more every job ends. Worlds like these, with errors planted to see that they are found, are how
+//! FoundationDB is tested (Zhou et al., SIGMOD 2021, section 4); counted situations are its "sometimes" assertions.
+//!
+//! One attempt's step is the smallest thing that happens; where an appender waits for answers, only packets travel meanwhile.
+
+mod data_plane;
+mod disk;
+mod job;
+mod lane;
+mod node;
+mod plan;
+mod process;
+mod rows;
+mod run;
+mod server;
+mod simulation;
+mod world;
+
+pub use simulation::shuffle;
+pub use world::{FaultRates, Planted, ShuffleOutcome, ShuffleWorld, Situation, Sometimes, Violation};

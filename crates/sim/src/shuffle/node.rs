@@ -1,0 +1,319 @@
+//! A process that runs attempts: what `crates/node` does with a task, step by step, so that anything may happen in between.
+
+use super::data_plane::{DataPlane, ReadError};
+use super::job::COMMIT;
+use super::lane::SenderId;
+use super::plan::{JobPlan, PlannedRecord, RecordName};
+use super::run::{Cursor, ShuffleRun};
+use super::world::{Planted, Situation};
+use api::task::{
+    ChunkSummary, CommitTask, MapResult, MergeResult, MergeTask, Part, ReduceResult, ReduceTask, RunPlace,
+    SealResult, SealTask, SourceBooks,
+};
+use api::{Blame, DataSum, TaskFailure, TaskResult};
+use iappender::{AppendError, IAppender};
+use ids::{AttemptKey, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, RunId, Source};
+use imerger::{Groups, Merge, SortedRun, Winners};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Times a run is asked for that nobody can be reached for, before the attempt gives up.
+const READ_TRIES_MAX: u32 = 6;
+const RECORDS_PER_STEP_MAX: usize = 4;
+
+/// A task in the middle.
+pub(crate) enum Work<'a> {
+    Map(Box<MapWork<'a>>),
+    Seal(SealTask),
+    Merge(MergeTask, Reading),
+    Reduce(Box<ReduceTask>, Reading),
+    /// The part is written and has to be synced.
+    Sync(Box<ReduceResult>),
+    Commit(Box<CommitTask>),
+    /// The output is there under its name, and has to be synced.
+    SyncOutput,
+}
+
+pub(crate) struct MapWork<'a> {
+    pub appender: IAppender<'a>,
+    pub records: Vec<PlannedRecord>,
+    pub next: usize,
+}
+
+/// The runs that were read so far, in the order of the task.
+#[derive(Default)]
+pub(crate) struct Reading {
+    pub runs: Vec<Arc<ShuffleRun>>,
+    tries: u32,
+}
+
+pub(crate) struct Running<'a> {
+    pub slot: u32,
+    /// None while a step is being made.
+    pub work: Option<Work<'a>>,
+    /// Of a map attempt.
+    pub sender: Option<SenderId>,
+    /// So many times longer takes each step than it should.
+    pub slower: u64,
+    pub is_told_to_stop: bool,
+}
+
+/// What comes of a step.
+pub(crate) enum Step<'a> {
+    GoesOn(Work<'a>),
+    /// A reduce task has its records; they are to be written as a part.
+    WritesPart(Box<ReduceResult>, Vec<RecordName>),
+    Publishes(Box<CommitTask>),
+    SyncsPart(Box<ReduceResult>),
+    SyncsOutput,
+    Ends(Result<TaskResult, TaskFailure>),
+}
+
+/// Where a step is made.
+pub(crate) struct Here<'w> {
+    pub node: NodeId,
+    pub job: JobId,
+    pub attempt: AttemptKey,
+    pub plan: &'w JobPlan,
+}
+
+pub(crate) fn environment(message: &str) -> TaskFailure {
+    TaskFailure::new(Blame::Environment, message)
+}
+
+fn lost(message: &str, runs: Vec<RunId>) -> TaskFailure {
+    TaskFailure { lost_runs: runs, ..environment(message) }
+}
+
+impl<'a> MapWork<'a> {
+    /// Appends a few records, or hands over what is left. Must not hold the lock of the data plane.
+    pub fn step(mut self: Box<Self>, count: usize) -> Step<'a> {
+        let end = (self.next + count.min(RECORDS_PER_STEP_MAX)).min(self.records.len());
+        for record in &self.records[self.next..end] {
+            let key_bytes = record.key.len();
+            if let Err(error) = self.appender.append(record.ifile, &record.key, &record.value, key_bytes) {
+                return Step::Ends(Err(append_failure(&error)));
+            }
+        }
+        self.next = end;
+        if end < self.records.len() {
+            return Step::GoesOn(Work::Map(self));
+        }
+        match self.appender.finish() {
+            Ok(appended) => {
+                let (commits, withheld) = (appended.commits, appended.withheld);
+                Step::Ends(Ok(TaskResult::Map(MapResult { commits, withheld, ..MapResult::default() })))
+            }
+            Err(error) => Step::Ends(Err(append_failure(&error))),
+        }
+    }
+}
+
+fn append_failure(error: &AppendError) -> TaskFailure {
+    let blame = match error {
+        AppendError::Refused { .. } | AppendError::TooLarge { .. } => Blame::Engine,
+        _ => Blame::Environment,
+    };
+    TaskFailure::new(blame, error.to_string())
+}
+
+/// Where a run is to be read, and where it lies as well.
+fn homes(here: NodeId, run: RunId, places: &[RunPlace]) -> (NodeId, Option<NodeId>) {
+    match RunPlace::of(run, places) {
+        None => (run.node(), None),
+        Some(place) if place.replica == Some(here) => (here, Some(place.node)),
+        Some(place) => (place.node, place.replica),
+    }
+}
+
+impl Reading {
+    /// Reads the next run. None where it is to be tried again.
+    fn read_next(
+        &mut self,
+        plane: &mut DataPlane,
+        here: &Here<'_>,
+        run: RunId,
+        places: &[RunPlace],
+    ) -> Result<Option<()>, TaskFailure> {
+        let (home, second) = homes(here.node, run, places);
+        let mut read = plane.read((here.node, home), here.job, run);
+        if let (Err(_), Some(second)) = (&read, second) {
+            let other = plane.read((here.node, second), here.job, run);
+            if other.is_ok() {
+                plane.sometimes.saw(Situation::ReplicaReadInstead);
+                read = other;
+            }
+        }
+        match read {
+            Ok(found) => self.runs.push(found),
+            Err(ReadError::Stale) if plane.planted == Some(Planted::StaleChunkReadAsEmpty) => {
+                self.runs.push(Arc::new(ShuffleRun::empty(run)));
+            }
+            Err(ReadError::Unreachable | ReadError::Stale) => {
+                self.tries += 1;
+                if self.tries < READ_TRIES_MAX {
+                    return Ok(None);
+                }
+                return Err(environment("a node with a run cannot be reached"));
+            }
+            Err(ReadError::Unknown) => return Err(lost("a run is not known where it lies", vec![run])),
+            Err(ReadError::Damaged) => {
+                let data = plane.job_data(home, here.job).filter(|_| home == here.node);
+                let mut runs: BTreeSet<RunId> =
+                    data.into_iter().flat_map(|data| data.damaged.clone()).collect();
+                runs.insert(run);
+                return Err(lost("a run is damaged", runs.into_iter().collect()));
+            }
+        }
+        self.tries = 0;
+        Ok(Some(()))
+    }
+}
+
+/// One step of a task that is no map. The caller holds the lock of the data plane.
+pub(crate) fn step<'a>(plane: &mut DataPlane, here: &Here<'_>, work: Work<'a>) -> Step<'a> {
+    match work {
+        Work::Map(_) => unreachable!("map attempts make their own steps"),
+        Work::Seal(task) => Step::Ends(seal(plane, here, &task).map(TaskResult::Seal)),
+        Work::Merge(task, mut reading) => match task.runs.get(reading.runs.len()) {
+            Some(run) => match reading.read_next(plane, here, *run, &task.places) {
+                Ok(_) => Step::GoesOn(Work::Merge(task, reading)),
+                Err(failure) => Step::Ends(Err(failure)),
+            },
+            None => Step::Ends(merge(plane, here, &task, &reading.runs).map(TaskResult::Merge)),
+        },
+        Work::Reduce(task, mut reading) => match task.runs.get(reading.runs.len()) {
+            Some(run) => match reading.read_next(plane, here, *run, &task.places) {
+                Ok(_) => Step::GoesOn(Work::Reduce(task, reading)),
+                Err(failure) => Step::Ends(Err(failure)),
+            },
+            None => {
+                let (result, output) = reduce(here, &task, &reading.runs, plane.planted);
+                Step::WritesPart(Box::new(result), output)
+            }
+        },
+        Work::Sync(result) => Step::SyncsPart(result),
+        Work::Commit(task) => {
+            debug_assert_eq!(here.attempt.task.stage, COMMIT);
+            Step::Publishes(task)
+        }
+        Work::SyncOutput => Step::SyncsOutput,
+    }
+}
+
+/// Closes and sorts what is left of a job, and lists all of it with the replicas that stand.
+fn seal(plane: &mut DataPlane, here: &Here<'_>, task: &SealTask) -> Result<SealResult, TaskFailure> {
+    let gone = || environment("the job is over");
+    plane.job_data(here.node, here.job).ok_or_else(gone)?.books.begin_seal();
+    while plane.sort_some(here.node, here.job) {}
+    let data = plane.job_data(here.node, here.job).ok_or_else(gone)?;
+    let mut chunks = data.books.chunk_summaries();
+    let is_own = |run: &&Arc<ShuffleRun>| run.chunks().iter().any(|chunk| chunk.node() == here.node);
+    let mut runs: Vec<_> = data.runs.values().filter(is_own).map(|run| run.summary()).collect();
+    for id in &task.standing {
+        let run = data.copies.get(id).ok_or_else(|| lost("a replica is not here", vec![*id]))?;
+        chunks.extend(chunks_of(run, here.plan));
+        runs.push(run.summary());
+    }
+    data.standing.extend(&task.standing);
+    let lost = data.books.lost();
+    Ok(SealResult { chunks, runs, lost, ..SealResult::default() })
+}
+
+/// The books of the chunks of a replica, by its source table.
+fn chunks_of(run: &ShuffleRun, plan: &JobPlan) -> Vec<ChunkSummary> {
+    let mut sums: BTreeMap<ChunkId, BTreeMap<Source, DataSum>> = BTreeMap::new();
+    for row in &run.sources {
+        sums.entry(row.chunk).or_default().entry(row.source).or_default().add(&row.sum);
+    }
+    let capacity_bytes = plan.spec().layout.chunk_bytes;
+    let summary = |(chunk, sources): (ChunkId, BTreeMap<Source, DataSum>)| ChunkSummary {
+        chunk,
+        ifile: run.ifile,
+        generation: 0,
+        disk: DiskIndex(0),
+        capacity_bytes,
+        appended_bytes: sources.values().map(|sum| sum.bytes).sum(),
+        oversize: false,
+        sources: sources.into_iter().collect(),
+    };
+    sums.into_iter().map(summary).collect()
+}
+
+fn merge(
+    plane: &mut DataPlane,
+    here: &Here<'_>,
+    task: &MergeTask,
+    runs: &[Arc<ShuffleRun>],
+) -> Result<MergeResult, TaskFailure> {
+    let data = plane.job_data(here.node, here.job).ok_or_else(|| environment("the job is over"))?;
+    let run = Arc::new(ShuffleRun::merge(data.books.take_run_id(), runs));
+    for old in &task.runs {
+        data.runs.remove(old);
+        if data.standing.remove(old) {
+            data.copies.remove(old);
+        }
+    }
+    data.runs.insert(run.id, Arc::clone(&run));
+    let replaced = task.runs.clone();
+    Ok(MergeResult { replaced, run: run.summary(), retrievals: 0, retrieved_bytes: 0 })
+}
+
+/// Merges, drops what did not win, and gives the records in order.
+fn reduce(
+    here: &Here<'_>,
+    task: &ReduceTask,
+    runs: &[Arc<ShuffleRun>],
+    planted: Option<Planted>,
+) -> (ReduceResult, Vec<RecordName>) {
+    let bound = |key: &Option<api::KeyBytes>| key.as_ref().map(|key| key.0.clone());
+    let (lower, upper) = (bound(&task.lower_key), bound(&task.upper_key));
+    let cursors: Vec<Cursor> =
+        runs.iter().map(|run| Cursor::open(run, lower.as_deref(), upper.as_deref())).collect();
+    let winners =
+        Winners::new(task.valid_attempts.iter().copied(), []).with_older(task.older_attempts.iter().copied());
+    let valid = runs.iter().map(|run| match planted {
+        Some(Planted::AttemptMixUp) => vec![true; run.sources.len()],
+        _ => winners.valid_rows(run.ifile, &run.sources),
+    });
+    let valid: Vec<Vec<bool>> = valid.collect();
+    let Ok(merge) = Merge::new(cursors);
+    let mut groups = Groups::new(merge, valid);
+    if task.keeps_books {
+        groups = groups.keeping_books();
+    }
+    let mut output = Vec::new();
+    while let Ok(Some(record)) = groups.advance() {
+        output.push(JobPlan::name_of(record.value));
+    }
+    let part = Part {
+        name: format!("part-{:05}", task.part_index),
+        attempt_name: format!(
+            "job-{}-part-{:05}-attempt-{}",
+            here.job, task.part_index, here.attempt.attempt.0
+        ),
+        records: output.len() as u64,
+        ..Part::default()
+    };
+    let report = groups.report();
+    let result = ReduceResult {
+        part,
+        merged: report.merged,
+        groups: report.groups,
+        dropped_records: report.dropped_records,
+        books: books(&groups),
+        ..ReduceResult::default()
+    };
+    (result, output)
+}
+
+fn books(groups: &Groups<Cursor>) -> Vec<SourceBooks> {
+    let mut sums: BTreeMap<(IfileIndex, ChunkId, Source), DataSum> = BTreeMap::new();
+    for (run, rows) in groups.runs().iter().zip(groups.row_sums()) {
+        for (row, sum) in run.sources().iter().zip(rows).filter(|(_, sum)| sum.records > 0) {
+            sums.entry((run.ifile(), row.chunk, row.source)).or_default().add(sum);
+        }
+    }
+    let entry = |((ifile, chunk, source), sum)| SourceBooks { ifile, chunk, source, sum };
+    sums.into_iter().map(entry).collect()
+}

@@ -1,0 +1,127 @@
+//! The jobs of a world, and their records.
+
+use super::world::ShuffleWorld;
+use api::{JobSpec, Layout, Segment, Split};
+use fastrand::Rng;
+use ids::{IfileIndex, TaskIndex};
+use std::collections::BTreeSet;
+
+/// Of a slab, which is the smallest there is; a few records fill one.
+const FRAME_BYTES: u64 = 4 << 10;
+const CHUNK_BYTES: u64 = 5 * FRAME_BYTES;
+const RECORD_BYTES: usize = 900;
+const OVERSIZE_BYTES: usize = CHUNK_BYTES as usize + 100;
+/// So low that some I-files need merges before they are reduced.
+const SORT_SHARE_BYTES: u64 = 10 << 10;
+const BLOCK_BYTES: u64 = 1 << 10;
+
+/// A job as it is handed in.
+#[derive(Clone, Debug)]
+pub(crate) struct JobPlan {
+    /// Which of the world's jobs.
+    pub index: u32,
+    pub ifiles: u32,
+    /// Records of each map task.
+    pub maps: Vec<u32>,
+    /// Each attempt of a map gives its records other keys.
+    pub gives_other_data: bool,
+    pub replicates: bool,
+    pub hands_in_at_ns: u64,
+}
+
+/// One record: what its map task puts out as its `sequence`th.
+pub(crate) struct PlannedRecord {
+    pub ifile: IfileIndex,
+    pub key: Vec<u8>,
+    pub value: Vec<u8>,
+}
+
+/// (map task, sequence): what the output must hold once.
+pub(crate) type RecordName = (u32, u32);
+
+impl JobPlan {
+    pub fn all(world: &ShuffleWorld, random: &mut Rng) -> Vec<Self> {
+        let job = |index| Self {
+            index,
+            ifiles: random.u32(1..=4),
+            maps: (0..random.u32(1..=world.maps_max)).map(|_| random.u32(0..=world.records_max)).collect(),
+            gives_other_data: random.u32(0..5) == 0,
+            replicates: random.bool(),
+            hands_in_at_ns: random.u64(1..3_000_000_000),
+        };
+        (0..world.jobs).map(job).collect()
+    }
+
+    pub fn spec(&self) -> JobSpec {
+        JobSpec {
+            slots: 2,
+            sync: true,
+            layout: Layout {
+                ifile_count: self.ifiles,
+                chunk_bytes: CHUNK_BYTES,
+                frame_bytes: FRAME_BYTES,
+                block_bytes: BLOCK_BYTES,
+                record_bytes_max: 1 << 20,
+                combine_window_bytes: 0,
+                split_bytes: 1,
+                chunk_share_bytes: 1 << 30,
+                sort_share_bytes: SORT_SHARE_BYTES,
+                io_share_bytes: 1 << 20,
+            },
+            max_regenerations: u32::MAX,
+            ..JobSpec::named(format!("job {}", self.index))
+        }
+    }
+
+    pub fn splits(&self) -> Vec<Split> {
+        let split =
+            |_: &u32| Split { segments: vec![Segment { file_index: 0, offset_bytes: 0, length_bytes: 1 }] };
+        self.maps.iter().map(split).collect()
+    }
+
+    /// The records of a map attempt, in order.
+    pub fn records(&self, task: TaskIndex, attempt: u32) -> Vec<PlannedRecord> {
+        let count = self.maps.get(task.0 as usize).copied().unwrap_or(0);
+        let salt = if self.gives_other_data { attempt } else { 0 };
+        (0..count).map(|sequence| self.record(task.0, sequence, salt)).collect()
+    }
+
+    fn record(&self, task: u32, sequence: u32, salt: u32) -> PlannedRecord {
+        let mixed = Rng::with_seed(
+            u64::from(self.index) << 48 ^ u64::from(salt) << 40 ^ u64::from(task) << 20 ^ u64::from(sequence),
+        )
+        .u64(..);
+        let ifile = IfileIndex((mixed % u64::from(self.ifiles)) as u32);
+        // Few keys, so that most come from several maps.
+        let key = format!("{:03}", mixed >> 32 & 0x3f).into_bytes();
+        let mut value = [task.to_be_bytes(), sequence.to_be_bytes()].concat();
+        value.resize(if mixed >> 56 < 2 { OVERSIZE_BYTES } else { RECORD_BYTES }, 0);
+        PlannedRecord { ifile, key, value }
+    }
+
+    /// Which record a value is.
+    pub fn name_of(value: &[u8]) -> RecordName {
+        let number = |at: usize| u32::from_be_bytes(std::array::from_fn(|index| value[at + index]));
+        (number(0), number(4))
+    }
+
+    /// What is wrong with an output; None where it holds each record once.
+    pub fn problem_of(&self, output: &[RecordName]) -> Option<String> {
+        let mut missing: BTreeSet<RecordName> = BTreeSet::new();
+        for (task, count) in self.maps.iter().enumerate() {
+            missing.extend((0..*count).map(|sequence| (task as u32, sequence)));
+        }
+        let expected = missing.len();
+        let doubled: Vec<&RecordName> = output.iter().filter(|name| !missing.remove(name)).collect();
+        if missing.is_empty() && doubled.is_empty() {
+            return None;
+        }
+        let first = missing.first();
+        Some(format!(
+            "of {expected} records {} are missing (first {first:?}), and {} are there twice (first {:?})",
+            missing.len(),
+            doubled.len(),
+            doubled.first()
+        ))
+    }
+}

@@ -1,0 +1,111 @@
+//! The processes of nodes as the clock sees them: slots, orders, polls, replicas.
+
+use super::node::Running;
+use super::server::{Order, Poll};
+use api::{Task, TaskFailure, TaskResult};
+use ids::{AttemptKey, ChunkId, JobId, NodeId, RunId};
+use std::collections::{BTreeMap, BTreeSet};
+
+type Ended = (AttemptKey, Result<TaskResult, TaskFailure>);
+type Replicated = (JobId, RunId, NodeId, Vec<ChunkId>);
+
+/// A process; its number is never used again.
+pub(crate) struct Process<'a> {
+    pub number: u64,
+    pub address: u32,
+    /// Its number in the cluster, once it has been taken in.
+    pub node: Option<NodeId>,
+    pub slots: u32,
+    pub running: BTreeMap<AttemptKey, Running<'a>>,
+    /// Ordered, and not begun: their slots are busy still.
+    pub waiting: Vec<(AttemptKey, u32, Box<Task>)>,
+    pub peers: Vec<NodeId>,
+    pub replicating: BTreeSet<JobId>,
+    /// Runs that have a replica, and where.
+    pub replicas: BTreeMap<(JobId, RunId), NodeId>,
+    finished: Vec<Ended>,
+    replicated: Vec<Replicated>,
+    received: u64,
+    /// Of the last poll, and what it carries.
+    poll: u64,
+    carried: (usize, usize),
+    /// When the last poll was sent that has no answer.
+    polled_ns: Option<u64>,
+}
+
+impl<'a> Process<'a> {
+    pub fn new(number: u64, address: u32, slots: u32) -> Self {
+        Self {
+            number,
+            address,
+            node: None,
+            slots,
+            running: BTreeMap::new(),
+            waiting: Vec::new(),
+            peers: Vec::new(),
+            replicating: BTreeSet::new(),
+            replicas: BTreeMap::new(),
+            finished: Vec::new(),
+            replicated: Vec::new(),
+            received: 0,
+            poll: 0,
+            carried: (0, 0),
+            polled_ns: None,
+        }
+    }
+
+    pub fn is_free(&self, slot: u32) -> bool {
+        !self.running.values().any(|running| running.slot == slot)
+    }
+
+    /// An attempt has ended here; told until a poll that carries it is answered.
+    pub fn end(&mut self, attempt: AttemptKey, outcome: Result<TaskResult, TaskFailure>) {
+        self.running.remove(&attempt);
+        self.finished.push((attempt, outcome));
+    }
+
+    pub fn has_replica(&mut self, job: JobId, run: RunId, to: NodeId, chunks: Vec<ChunkId>) {
+        self.replicas.insert((job, run), to);
+        self.replicated.push((job, run, to, chunks));
+    }
+
+    /// Since when a poll waits for its answer.
+    pub fn polled_ns(&self) -> Option<u64> {
+        self.polled_ns
+    }
+
+    pub fn next_poll(&mut self, now_ns: u64, progress: Vec<(AttemptKey, u64, u64)>) -> Poll {
+        self.poll += 1;
+        self.polled_ns = Some(now_ns);
+        self.carried = (self.finished.len(), self.replicated.len());
+        let here = self.running.keys().chain(self.waiting.iter().map(|(attempt, _, _)| attempt));
+        let ended = self.finished.iter().map(|(attempt, _)| attempt);
+        let is_idle =
+            |slot: &u32| self.is_free(*slot) && !self.waiting.iter().any(|(_, other, _)| other == slot);
+        Poll {
+            process: self.number,
+            number: self.poll,
+            received: self.received,
+            held: here.chain(ended).copied().collect(),
+            finished: self.finished.clone(),
+            free_slots: (0..self.slots).filter(is_idle).collect(),
+            replicated: self.replicated.clone(),
+            progress,
+        }
+    }
+
+    /// Takes the answer to the last poll: the orders that are new, and how many were not. None for a late answer.
+    pub fn answered(&mut self, number: u64, orders: Vec<(u64, Order)>) -> Option<(Vec<Order>, usize)> {
+        if number != self.poll || self.polled_ns.take().is_none() {
+            return None;
+        }
+        self.finished.drain(..self.carried.0);
+        self.replicated.drain(..self.carried.1);
+        self.carried = (0, 0);
+        let received = self.received;
+        let repeated = orders.iter().filter(|(number, _)| *number <= received).count();
+        let fresh: Vec<(u64, Order)> = orders.into_iter().filter(|(number, _)| *number > received).collect();
+        self.received = fresh.last().map_or(received, |(number, _)| *number);
+        Some((fresh.into_iter().map(|(_, order)| order).collect(), repeated))
+    }
+}

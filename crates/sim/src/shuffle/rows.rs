@@ -1,0 +1,133 @@
+//! What the store knows of jobs and nodes: of the tables of `metastore` those from which a server that starts again goes on.
+
+use super::plan::JobPlan;
+use api::task::MapTask;
+use api::{Task, TaskResult};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, RunId, StageIndex, TaskIndex};
+use mapreduce::Replica;
+use scheduler::Slot;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Everything, as of one transaction.
+#[derive(Clone, Default)]
+pub(crate) struct Rows {
+    pub jobs: BTreeMap<JobId, JobRows>,
+    /// The process of each node that is up.
+    pub nodes: BTreeMap<NodeId, u64>,
+}
+
+#[derive(Clone)]
+pub(crate) struct JobRows {
+    pub plan: JobPlan,
+    /// Stages that have their tasks.
+    pub expanded: usize,
+    pub tasks: BTreeMap<(StageIndex, TaskIndex), TaskRow>,
+    pub attempts: BTreeMap<AttemptKey, AttemptRow>,
+    pub results: BTreeMap<(StageIndex, TaskIndex), (AttemptKey, Arc<TaskResult>)>,
+    /// None: gone.
+    pub replicas: BTreeMap<(RunId, NodeId), Option<Replica>>,
+    pub plan_version: u32,
+    /// How it ended.
+    pub succeeded: Option<bool>,
+}
+
+#[derive(Clone)]
+pub(crate) struct TaskRow {
+    pub payload: Arc<Task>,
+    pub winner: Option<AttemptNumber>,
+    /// Struck with the data it worked on.
+    pub is_dropped: bool,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct AttemptRow {
+    pub slot: Slot,
+    pub assigned_ns: u64,
+    pub runs: bool,
+    pub failed: bool,
+}
+
+impl JobRows {
+    pub fn new(plan: JobPlan) -> Self {
+        Self {
+            plan,
+            expanded: 0,
+            tasks: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            results: BTreeMap::new(),
+            replicas: BTreeMap::new(),
+            plan_version: 0,
+            succeeded: None,
+        }
+    }
+
+    /// What is done still stands; all else was struck.
+    pub fn stage_expanded(&mut self, stage: StageIndex, tasks: &[Task]) {
+        self.expanded = usize::from(stage.0) + 1;
+        for (index, task) in tasks.iter().enumerate() {
+            let payload = Arc::new(task.clone());
+            let key = (stage, TaskIndex(index as u32));
+            let row = self.tasks.entry(key).or_insert_with(|| TaskRow {
+                payload: Arc::clone(&payload),
+                winner: None,
+                is_dropped: false,
+            });
+            (row.payload, row.is_dropped) = (payload, false);
+        }
+    }
+
+    /// These tasks of a stage run again, and what was made after it is struck, but for the tasks of `stands`.
+    pub fn stage_reopened(
+        &mut self,
+        stage: StageIndex,
+        tasks: &[(TaskIndex, Task)],
+        stands: Option<StageIndex>,
+    ) {
+        let is_struck = |other: StageIndex| other > stage && Some(other) != stands;
+        for ((_, _), row) in self.tasks.iter_mut().filter(|((other, _), _)| is_struck(*other)) {
+            (row.is_dropped, row.winner) = (true, None);
+        }
+        self.results.retain(|(other, _), _| !is_struck(*other));
+        self.expanded = usize::from(stage.0) + 1;
+        for (index, task) in tasks {
+            if let Some(row) = self.tasks.get_mut(&(stage, *index)) {
+                (row.payload, row.winner) = (Arc::new(task.clone()), None);
+            }
+            self.results.remove(&(stage, *index));
+        }
+    }
+
+    pub fn task_done(&mut self, attempt: AttemptKey, result: &TaskResult) {
+        let key = (attempt.task.stage, attempt.task.task);
+        if let Some(row) = self.tasks.get_mut(&key) {
+            row.winner = Some(attempt.attempt);
+        }
+        self.results.insert(key, (attempt, Arc::new(result.clone())));
+    }
+
+    pub fn attempt_ended(&mut self, attempt: AttemptKey, failed: bool) {
+        if let Some(row) = self.attempts.get_mut(&attempt) {
+            (row.runs, row.failed) = (false, failed);
+        }
+    }
+
+    /// Tasks that were not struck, in order.
+    pub fn live_tasks(&self) -> impl Iterator<Item = (StageIndex, TaskIndex, &TaskRow)> {
+        let live = self.tasks.iter().filter(|(_, row)| !row.is_dropped);
+        live.map(|((stage, task), row)| (*stage, *task, row))
+    }
+
+    /// The number after the highest of the attempts of a stage.
+    pub fn attempts_used(&self, stage: StageIndex) -> u32 {
+        let own = self.attempts.keys().filter(|attempt| attempt.task.stage == stage);
+        own.map(|attempt| attempt.attempt.0 + 1).max().unwrap_or(0)
+    }
+
+    pub fn maps_again(&self) -> impl Iterator<Item = (TaskIndex, &api::task::MapAgain)> {
+        self.live_tasks().filter_map(|(_, task, row)| match &*row.payload {
+            Task::Map(MapTask { again: Some(again), .. }) => Some((task, again)),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,113 @@
+//! What fails: processes, machines, links, disks.
+
+use super::{Happening, MILLISECOND_NS, Simulation, TICK_NS};
+use crate::shuffle::data_plane::Host;
+use crate::shuffle::process::Process;
+use crate::shuffle::world::Situation;
+use ids::{JobId, NodeId};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Simulation<'_> {
+    /// A process begins where none lives.
+    pub(super) fn start_node(&mut self, address: u32) {
+        if self.processes.values().any(|process| process.address == address) {
+            return;
+        }
+        self.next_process += 1;
+        let number = self.next_process;
+        self.processes.insert(number, Process::new(number, address, self.world.slots_per_node));
+        self.after(1, Happening::Polls { process: number });
+        self.after(TICK_NS / 4, Happening::Sorts { process: number });
+        self.after(TICK_NS, Happening::Replicates { process: number });
+    }
+
+    /// The server has taken a process in; from now on it hosts chunks under that number.
+    pub(super) fn welcome(&mut self, number: u64, node: NodeId) {
+        let Some(process) = self.processes.get_mut(&number).filter(|process| process.node.is_none()) else {
+            return;
+        };
+        process.node = Some(node);
+        let address = process.address;
+        let mut plane = self.plane();
+        plane.addresses.insert(node, address);
+        plane.hosts.insert(node, Host { address, jobs: BTreeMap::new(), forgotten: BTreeSet::new() });
+        drop(plane);
+        self.after(1, Happening::Polls { process: number });
+    }
+
+    /// A process is gone, with all that it had.
+    pub(super) fn end_process(&mut self, number: u64) {
+        let Some(process) = self.processes.remove(&number) else { return };
+        // Appenders say good-bye to their chunks, so their process is still there then.
+        let senders: Vec<_> = process.running.values().filter_map(|running| running.sender).collect();
+        drop(process.running);
+        senders.into_iter().for_each(|sender| drop(self.plane().senders.remove(&sender)));
+        if let Some(node) = process.node {
+            let mut plane = self.plane();
+            plane.hosts.remove(&node);
+            plane.cut_off.remove(&node);
+        }
+    }
+
+    /// Half of them lose their power, and with it what they had not synced.
+    pub(super) fn node_dies(&mut self) {
+        self.foresee_fault(self.faults.node_deaths_per_minute, Happening::NodeDies);
+        let number = self.processes.keys().nth(self.random.usize(..self.processes.len().max(1))).copied();
+        let Some(number) = number.filter(|_| self.faults.node_deaths_per_minute > 0.0) else { return };
+        let Some(address) = self.processes.get(&number).map(|process| process.address) else { return };
+        self.end_process(number);
+        if self.random.bool() {
+            let lost =
+                self.parts.crash(number, &mut self.random) + self.outputs.crash(number, &mut self.random);
+            (0..lost).for_each(|_| self.saw(Situation::UnsyncedLost));
+        }
+        let down_ns = self.random.u64(10 * MILLISECOND_NS..4_000 * MILLISECOND_NS);
+        self.after(down_ns, Happening::NodeStarts { address });
+    }
+
+    /// A node lives, and nobody reaches it for a while.
+    pub(super) fn cut_off(&mut self) {
+        self.foresee_fault(self.faults.partitions_per_minute, Happening::CutOff);
+        let nodes: Vec<NodeId> = self.processes.values().filter_map(|process| process.node).collect();
+        if nodes.is_empty() || self.faults.partitions_per_minute == 0.0 {
+            return;
+        }
+        let node = nodes[self.random.usize(..nodes.len())];
+        self.plane().cut_off.insert(node);
+        let heals_ns = self.random.u64(100 * MILLISECOND_NS..5_000 * MILLISECOND_NS);
+        self.after(heals_ns, Happening::Heals(node));
+    }
+
+    /// The disk of a node that lives loses a run, or a chunk that is no run yet.
+    pub(super) fn disk_loses(&mut self) {
+        self.foresee_fault(self.faults.losses_per_minute, Happening::DiskLoses);
+        if self.faults.losses_per_minute == 0.0 {
+            return;
+        }
+        let mut plane = self.plane();
+        let of_host = |node: &NodeId, jobs: &BTreeMap<JobId, _>| -> Vec<(NodeId, JobId)> {
+            jobs.keys().map(|job| (*node, *job)).collect()
+        };
+        let places: Vec<(NodeId, JobId)> =
+            plane.hosts.iter().flat_map(|(node, host)| of_host(node, &host.jobs)).collect();
+        if places.is_empty() {
+            return;
+        }
+        let (node, job) = places[self.random.usize(..places.len())];
+        let Some(data) = plane.job_data(node, job) else { return };
+        let runs: Vec<_> = data.runs.keys().chain(data.copies.keys()).copied().collect();
+        let in_runs: BTreeSet<_> = data.runs.values().flat_map(|run| run.chunks()).collect();
+        let chunks = data.books.chunk_summaries().into_iter().map(|chunk| chunk.chunk);
+        let chunks: Vec<_> = chunks.filter(|chunk| !in_runs.contains(chunk)).collect();
+        // A chunk whose run was merged away is in no run here, and in no memory either.
+        let merged_away = |chunk| data.books.is_sorted(chunk);
+        let chunks: Vec<_> = chunks.into_iter().filter(|chunk| !merged_away(*chunk)).collect();
+        match (runs.is_empty(), chunks.is_empty()) {
+            (false, _) if self.random.bool() => {
+                data.damaged.insert(runs[self.random.usize(..runs.len())]);
+            }
+            (_, false) => data.books.lose(chunks[self.random.usize(..chunks.len())]),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! What processes do: polls, attempts, sorting, replicas.
+
+use super::{Happening, MILLISECOND_NS, POLL_AGAIN_NS, POLL_WITHIN_NS, Simulation, TICK_NS};
+use crate::shuffle::data_plane::ReadError;
+use crate::shuffle::lane::SenderId;
+use crate::shuffle::node::{Here, MapWork, Reading, Running, Step, Work, environment, step};
+use crate::shuffle::plan::RecordName;
+use crate::shuffle::server::{Message, Order};
+use crate::shuffle::world::Situation;
+use api::task::{CommitTask, ReduceResult};
+use api::{Blame, Task, TaskFailure, TaskResult};
+use iappender::IAppender;
+use ids::{AttemptKey, JobId, NodeId, RunId, Source};
+use ifile::KeyShape;
+use std::sync::Arc;
+
+/// At most so many times longer takes each step of a slow attempt.
+const SLOWER_MAX: u64 = 12;
+/// How often an attempt looks whether it was told to stop: at one step of so many.
+const STEPS_PER_LOOK: u32 = 2;
+const STEP_NS_MAX: u64 = 120 * MILLISECOND_NS;
+
+impl<'a> Simulation<'a> {
+    pub(super) fn poll(&mut self, number: u64) {
+        let now_ns = self.now_ns;
+        let Some(process) = self.processes.get_mut(&number) else { return };
+        let Some(node) = process.node else {
+            self.after(2 * POLL_WITHIN_NS, Happening::Polls { process: number });
+            return self.send(Message::Join { process: number });
+        };
+        if let Some(polled_ns) = process.polled_ns().filter(|polled_ns| now_ns < polled_ns + POLL_WITHIN_NS) {
+            let wait_ns = polled_ns + POLL_WITHIN_NS - now_ns;
+            return self.after(wait_ns.max(1), Happening::Polls { process: number });
+        }
+        let of_maps = process.running.iter().filter_map(|(attempt, running)| match &running.work {
+            Some(Work::Map(map)) => Some((*attempt, map.next as u64, map.records.len() as u64)),
+            _ => None,
+        });
+        let progress = of_maps.collect();
+        let poll = process.next_poll(now_ns, progress);
+        let is_cut_off = self.plane().cut_off.contains(&node);
+        if !is_cut_off {
+            self.send(Message::Poll { node, poll });
+        }
+        self.after(POLL_WITHIN_NS, Happening::Polls { process: number });
+    }
+
+    pub(super) fn orders(&mut self, number: u64, poll: u64, orders: Vec<(u64, Order)>, peers: Vec<NodeId>) {
+        let Some(process) = self.processes.get_mut(&number) else { return };
+        let is_cut_off = {
+            let plane = self.plane.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            process.node.is_some_and(|node| plane.cut_off.contains(&node))
+        };
+        if is_cut_off {
+            return;
+        }
+        let Some((fresh, repeated)) = process.answered(poll, orders) else { return };
+        process.peers = peers;
+        if repeated > 0 {
+            self.saw(Situation::OrderRepeated);
+        }
+        fresh.into_iter().for_each(|order| self.obey(number, order));
+        self.after(POLL_AGAIN_NS, Happening::Polls { process: number });
+    }
+
+    fn obey(&mut self, number: u64, order: Order) {
+        let Some(process) = self.processes.get_mut(&number) else { return };
+        match order {
+            Order::Start { attempt, slot, task } => {
+                process.waiting.push((attempt, slot, task));
+                self.begin_waiting(number);
+            }
+            Order::StopAttempt { attempt } => {
+                // One that runs looks for that now and then.
+                if let Some(running) = process.running.get_mut(&attempt) {
+                    running.is_told_to_stop = true;
+                }
+                let waits = process.waiting.iter().any(|(waiting, _, _)| *waiting == attempt);
+                process.waiting.retain(|(waiting, _, _)| *waiting != attempt);
+                if waits {
+                    let failure = TaskFailure::new(Blame::Cancelled, "the attempt was cancelled");
+                    self.end(number, attempt, Err(failure));
+                }
+            }
+            Order::Replicate { job } => {
+                process.replicating.insert(job);
+            }
+            Order::Forget { job } => {
+                process.replicating.remove(&job);
+                let stale = process.running.keys().chain(process.waiting.iter().map(|(key, _, _)| key));
+                let stale: Vec<AttemptKey> = stale.filter(|key| key.task.job == job).copied().collect();
+                let node = process.node;
+                stale.into_iter().for_each(|attempt| self.obey(number, Order::StopAttempt { attempt }));
+                let mut plane = self.plane();
+                if let Some(host) = node.and_then(|node| plane.hosts.get_mut(&node)) {
+                    host.jobs.remove(&job);
+                    host.forgotten.insert(job);
+                }
+            }
+        }
+    }
+
+    /// Attempts whose slots are free begin.
+    fn begin_waiting(&mut self, number: u64) {
+        let Some(process) = self.processes.get_mut(&number) else { return };
+        let waiting = std::mem::take(&mut process.waiting);
+        for (attempt, slot, task) in waiting {
+            let Some(process) = self.processes.get_mut(&number) else { return };
+            if process.is_free(slot) {
+                self.begin(number, attempt, slot, *task);
+            } else {
+                process.waiting.push((attempt, slot, task));
+            }
+        }
+    }
+
+    fn begin(&mut self, number: u64, attempt: AttemptKey, slot: u32, task: Task) {
+        let work = match task {
+            Task::Map(map) => self.begin_map(number, attempt, map.again),
+            Task::Seal(task) => Some(Work::Seal(task)),
+            Task::Merge(task) => Some(Work::Merge(task, Reading::default())),
+            Task::Reduce(task) => Some(Work::Reduce(Box::new(task), Reading::default())),
+            Task::Commit(task) => Some(Work::Commit(Box::new(task))),
+            Task::Adopt(_) | Task::Run(_) => None,
+        };
+        let is_slow = self.plane().chance(self.faults.attempt_slow);
+        let slower = if is_slow { self.random.u64(2..SLOWER_MAX) } else { 1 };
+        let sender = matches!(work, Some(Work::Map(_))).then_some(self.senders);
+        let Some(process) = self.processes.get_mut(&number) else { return };
+        process.running.insert(attempt, Running { slot, work, sender, slower, is_told_to_stop: false });
+        self.works_again(number, attempt);
+    }
+
+    fn begin_map(
+        &mut self,
+        number: u64,
+        attempt: AttemptKey,
+        again: Option<api::task::MapAgain>,
+    ) -> Option<Work<'a>> {
+        let process = self.processes.get(&number)?;
+        let (here, job) = (process.node?, attempt.task.job);
+        let mut candidates = process.peers.clone();
+        candidates.push(here);
+        candidates.sort_unstable();
+        candidates.dedup();
+        let plan = self.plans.get(&job)?;
+        let source = Source { map_task: attempt.task.task, attempt: attempt.attempt };
+        let records = plan.records(source.map_task, source.attempt.0);
+        self.senders += 1;
+        let sender: SenderId = self.senders;
+        let (port, slabs) = (self.ports.next(), self.slabs.next());
+        let (port, slabs) = port.zip(slabs).expect("a world has fewer map attempts");
+        port.take(sender, here, job, candidates);
+        let mut appender = IAppender::new(port, slabs, source, KeyShape::Whole, plan.ifiles);
+        if let Some(again) = again {
+            appender = appender.only_to(again.ifiles);
+        }
+        Some(Work::Map(Box::new(MapWork { appender, records, next: 0 })))
+    }
+
+    fn works_again(&mut self, number: u64, attempt: AttemptKey) {
+        let running = self.processes.get(&number).and_then(|process| process.running.get(&attempt));
+        let slower = running.map_or(1, |running| running.slower);
+        let wait_ns = self.random.u64(MILLISECOND_NS..STEP_NS_MAX) * slower;
+        self.after(wait_ns, Happening::Works { process: number, attempt });
+    }
+
+    /// One step of an attempt.
+    pub(super) fn work(&mut self, number: u64, attempt: AttemptKey) {
+        let fails = self.plane().chance(self.faults.attempt_fails);
+        let Some(process) = self.processes.get_mut(&number) else { return };
+        let (Some(node), Some(running)) = (process.node, process.running.get_mut(&attempt)) else { return };
+        if running.is_told_to_stop && self.random.u32(..STEPS_PER_LOOK) == 0 {
+            let failure = TaskFailure::new(Blame::Cancelled, "the attempt was cancelled");
+            return self.end(number, attempt, Err(failure));
+        }
+        let Some(work) = running.work.take().filter(|_| !fails) else {
+            return self.end(number, attempt, Err(environment("the machine had enough")));
+        };
+        let Some(plan) = self.plans.get(&attempt.task.job) else { return };
+        let made = match work {
+            Work::Map(map) => map.step(self.random.usize(1..5)),
+            other => {
+                let mut plane = self.plane.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                step(&mut plane, &Here { node, job: attempt.task.job, attempt, plan }, other)
+            }
+        };
+        self.now_ns = self.now_ns.max(self.plane().now_ns);
+        let next = match made {
+            Step::GoesOn(work) => Some(work),
+            Step::WritesPart(result, output) => Some(self.write_part(number, result, output)),
+            Step::SyncsPart(result) => {
+                self.parts.sync(&result.part.attempt_name);
+                self.end(number, attempt, Ok(TaskResult::Reduce(*result)));
+                None
+            }
+            Step::Publishes(task) => self.publish(number, attempt, &task),
+            Step::SyncsOutput => {
+                self.outputs.sync(&attempt.task.job.to_string());
+                self.end(number, attempt, Ok(TaskResult::Commit(Default::default())));
+                None
+            }
+            Step::Ends(outcome) => {
+                self.end(number, attempt, outcome);
+                None
+            }
+        };
+        let running = self.processes.get_mut(&number).and_then(|process| process.running.get_mut(&attempt));
+        if let (Some(running), Some(next)) = (running, next) {
+            running.work = Some(next);
+            self.works_again(number, attempt);
+        }
+    }
+
+    fn write_part(&mut self, number: u64, result: Box<ReduceResult>, output: Vec<RecordName>) -> Work<'a> {
+        self.parts.write(number, &result.part.attempt_name, output);
+        Work::Sync(result)
+    }
+
+    /// The parts become the output, all of them by one rename. None where that cannot be.
+    fn publish(&mut self, number: u64, attempt: AttemptKey, task: &CommitTask) -> Option<Work<'a>> {
+        let name = attempt.task.job.to_string();
+        if self.outputs.read(&name).is_some() {
+            self.saw(Situation::CommitRanTwice);
+            return Some(Work::SyncOutput);
+        }
+        let mut output: Vec<RecordName> = Vec::new();
+        for part in &task.parts {
+            match self.parts.read(&part.attempt_name) {
+                Some(records) => output.extend(records),
+                None => {
+                    self.breaks(format!("{} was told and is not there", part.attempt_name));
+                    return None;
+                }
+            }
+        }
+        if let Some(what) = self.plans.get(&attempt.task.job).and_then(|plan| plan.problem_of(&output)) {
+            self.breaks(format!("job {name} publishes what it must not: {what}"));
+        }
+        self.outputs.write(number, &name, output);
+        Some(Work::SyncOutput)
+    }
+
+    fn end(&mut self, number: u64, attempt: AttemptKey, outcome: Result<TaskResult, TaskFailure>) {
+        if let Err(failure) = &outcome
+            && failure.blame == Blame::Engine
+        {
+            self.breaks(format!("{attempt}: {}", failure.message));
+        }
+        if let Some(process) = self.processes.get_mut(&number) {
+            let sender = process.running.get(&attempt).and_then(|running| running.sender);
+            process.end(attempt, outcome);
+            // What it sent may arrive; it sends nothing again.
+            sender.map(|sender| self.plane().senders.remove(&sender));
+            self.begin_waiting(number);
+        }
+    }
+
+    /// Sorters take closed chunks in the background.
+    pub(super) fn sort(&mut self, number: u64) {
+        let Some(process) = self.processes.get(&number) else { return };
+        if let Some(node) = process.node {
+            let mut plane = self.plane();
+            let jobs: Vec<JobId> =
+                plane.hosts.get(&node).into_iter().flat_map(|host| host.jobs.keys().copied()).collect();
+            for job in jobs {
+                plane.sort_some(node, job);
+            }
+        }
+        let wait_ns = self.random.u64(MILLISECOND_NS..TICK_NS);
+        self.after(wait_ns, Happening::Sorts { process: number });
+    }
+
+    /// Sends one run of each job to a second node, where the job asks for that.
+    pub(super) fn replicate(&mut self, number: u64) {
+        let Some(process) = self.processes.get_mut(&number) else { return };
+        let Some(here) = process.node else {
+            return self.after(TICK_NS, Happening::Replicates { process: number });
+        };
+        let peers: Vec<NodeId> = process.peers.iter().copied().filter(|peer| *peer != here).collect();
+        // Runs whose replica was on a node that is gone get another.
+        process.replicas.retain(|_, node| peers.contains(node));
+        let mut plane = self.plane.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for job in process.replicating.iter().copied().collect::<Vec<JobId>>() {
+            let runs: Vec<RunId> =
+                plane.job_data(here, job).into_iter().flat_map(|data| data.runs.keys().copied()).collect();
+            let single = runs.into_iter().find(|run| !process.replicas.contains_key(&(job, *run)));
+            let (Some(run), false) = (single, peers.is_empty()) else { continue };
+            let to = peers[plane.random.usize(..peers.len())];
+            let read: Result<_, ReadError> = plane.read((here, here), job, run);
+            if let (Ok(read), true) = (read, plane.connects(here, to))
+                && let Some(there) = plane.job_data(to, job)
+            {
+                let chunks = read.chunks();
+                there.copies.insert(run, Arc::clone(&read));
+                process.has_replica(job, run, to, chunks);
+            }
+        }
+        drop(plane);
+        let wait_ns = self.random.u64(MILLISECOND_NS..TICK_NS);
+        self.after(wait_ns, Happening::Replicates { process: number });
+    }
+}
