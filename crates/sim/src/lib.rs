@@ -31,7 +31,8 @@ mod stragglers;
 
 pub use run::{Outcome, run};
 pub use shuffle::{
-    FaultRates, Planted, ShuffleOutcome, ShuffleWorld, Situation, Sometimes, Violation, shuffle,
+    FAILED_BY_CHANCE, FaultRates, Planted, ShuffleOutcome, ShuffleWorld, Situation, Sometimes, Violation,
+    shuffle,
 };
 pub use stragglers::{Raced, Said, Stragglers, Trouble, race};
 

@@ -188,6 +188,9 @@ pub(crate) fn step<'a>(plane: &mut DataPlane, here: &Here<'_>, work: Work<'a>) -
                 Err(failure) => Step::Ends(Err(failure)),
             },
             None => {
+                if task.lower_key.is_some() {
+                    plane.sometimes.saw(Situation::IfileCutInRanges);
+                }
                 let (result, output) = reduce(here, &task, &reading.runs, plane.planted);
                 Step::WritesPart(Box::new(result), output)
             }

@@ -134,6 +134,8 @@ pub(crate) struct Server {
     pub planted: Option<Planted>,
     pub sometimes: Sometimes,
     pub attempts: u64,
+    /// Why jobs failed.
+    pub failures: Vec<String>,
     /// What must never be.
     pub broken: Vec<String>,
 }
@@ -155,6 +157,7 @@ impl Server {
             planted,
             sometimes: Sometimes::default(),
             attempts: 0,
+            failures: Vec::new(),
             broken: Vec::new(),
         };
         for (node, process) in &rows.nodes {
@@ -340,18 +343,20 @@ impl Server {
         let may_excuse = assigned_ns <= self.lost_ns || self.any_suspect();
         let Some((job, rows)) = self.jobs.get_mut(&id).zip(self.rows.jobs.get_mut(&id)) else { return };
         match outcome {
-            Ok(result) => match job.refuse_stand_in(attempt, &result, rows, &mut self.sometimes) {
-                None => {
-                    self.in_hand = Some(result);
-                    self.feed(Event::AttemptSucceeded { attempt });
-                    self.in_hand = None;
+            Ok(result) => {
+                match job.refuse_stand_in(attempt, &result, rows, self.planted, &mut self.sometimes) {
+                    None => {
+                        self.in_hand = Some(result);
+                        self.feed(Event::AttemptSucceeded { attempt });
+                        self.in_hand = None;
+                    }
+                    Some(again) => {
+                        self.attempt_over(attempt, false);
+                        self.feed(Event::AttemptLost { attempt });
+                        self.run_again(id, again);
+                    }
                 }
-                Some(again) => {
-                    self.attempt_over(attempt, false);
-                    self.feed(Event::AttemptLost { attempt });
-                    self.run_again(id, again);
-                }
-            },
+            }
             Err(failure) => {
                 job.last_failure = failure.message.clone();
                 let alone = failure.blame == Blame::Cancelled && job.succeeded.is_none();
@@ -414,13 +419,16 @@ impl Server {
     }
 
     fn lose_node(&mut self, node: NodeId) {
-        // Its slots go one by one, and a task whose time near its data is over may still be given to the last of them: so the node
-        // must be there until then, and what it was given is lost with it. `crates/server/src/cluster.rs` forgets the node first,
-        // and panics over such a task; this simulator found it (seed 98).
+        // Its slots go one by one, and a task that need not wait any more for a node near its data may still be given to the last of
+        // them: so the node must be there until then, and what it was given is lost with it.
+        let gone_before = match self.planted {
+            Some(Planted::NodeGoneBeforeItsSlots) => self.members.remove(&node),
+            _ => None,
+        };
         for slot in 0..self.slots_per_node {
             self.feed(Event::SlotGone { slot: Slot { node, slot } });
         }
-        let Some(gone) = self.members.remove(&node) else { return };
+        let Some(gone) = gone_before.or_else(|| self.members.remove(&node)) else { return };
         self.lost_ns = self.now_ns;
         self.rows.nodes.remove(&node);
         for attempt in gone.running.keys() {
@@ -457,7 +465,12 @@ impl Server {
                 }
             }
             Action::JobSucceeded { job } => self.over(job, true),
-            Action::JobFailed { job, .. } => self.over(job, false),
+            Action::JobFailed { job: id, because } => {
+                if let Some(job) = self.jobs.get(&id) {
+                    self.failures.push(format!("job {id}, by {because:?}: {}", job.last_failure));
+                }
+                self.over(id, false);
+            }
             Action::JobCancelled { job } => self.broken.push(format!("nobody cancelled job {job}")),
             Action::JobDrained { job } => {
                 self.order_all(&Order::Forget { job });
@@ -492,7 +505,9 @@ impl Server {
         let task = Box::new(job.results.placed_now(task));
         let row = AttemptRow { slot, assigned_ns: self.now_ns, runs: true, failed: false };
         rows.attempts.insert(attempt, row);
-        let member = self.members.get_mut(&slot.node).expect("slots of nodes that are gone ask no more");
+        let Some(member) = self.members.get_mut(&slot.node) else {
+            return self.broken.push(format!("{attempt} is given to {}, which is gone", slot.node));
+        };
         member.running.insert(attempt, (slot.slot, self.now_ns));
         member.order(Order::Start { attempt, slot: slot.slot, task });
     }

@@ -412,6 +412,7 @@ impl<'a> Simulation<'a> {
         if let Some(server) = self.server.take() {
             self.outcome.sometimes.add(&server.sometimes);
             self.outcome.attempts += server.attempts;
+            self.outcome.failures.extend(server.failures);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::shuffle::lane::SenderId;
 use crate::shuffle::node::{Here, MapWork, Reading, Running, Step, Work, environment, step};
 use crate::shuffle::plan::RecordName;
 use crate::shuffle::server::{Message, Order};
-use crate::shuffle::world::Situation;
+use crate::shuffle::world::{FAILED_BY_CHANCE, Situation};
 use api::task::{CommitTask, ReduceResult};
 use api::{Blame, Task, TaskFailure, TaskResult};
 use iappender::IAppender;
@@ -175,7 +175,7 @@ impl<'a> Simulation<'a> {
             return self.end(number, attempt, Err(failure));
         }
         let Some(work) = running.work.take().filter(|_| !fails) else {
-            return self.end(number, attempt, Err(environment("the machine had enough")));
+            return self.end(number, attempt, Err(environment(FAILED_BY_CHANCE)));
         };
         let Some(plan) = self.plans.get(&attempt.task.job) else { return };
         let made = match work {
