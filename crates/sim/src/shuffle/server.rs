@@ -419,16 +419,16 @@ impl Server {
     }
 
     fn lose_node(&mut self, node: NodeId) {
-        // Its slots go one by one, and a task that need not wait any more for a node near its data may still be given to the last of
-        // them: so the node must be there until then, and what it was given is lost with it.
-        let gone_before = match self.planted {
-            Some(Planted::NodeGoneBeforeItsSlots) => self.members.remove(&node),
-            _ => None,
-        };
-        for slot in 0..self.slots_per_node {
-            self.feed(Event::SlotGone { slot: Slot { node, slot } });
+        let Some(gone) = self.members.remove(&node) else { return };
+        match self.planted {
+            // A task that need not wait any more for a node near its data is given to the last of them.
+            Some(Planted::NodeGoneBeforeItsSlots) => {
+                for slot in 0..self.slots_per_node {
+                    self.feed(Event::SlotGone { slot: Slot { node, slot } });
+                }
+            }
+            _ => self.feed(Event::SlotsGone { node }),
         }
-        let Some(gone) = gone_before.or_else(|| self.members.remove(&node)) else { return };
         self.lost_ns = self.now_ns;
         self.rows.nodes.remove(&node);
         for attempt in gone.running.keys() {
@@ -478,6 +478,9 @@ impl Server {
             }
             Action::Placed { .. } | Action::Speculated { .. } => {}
             Action::SlowTask { .. } | Action::TaskRetried { .. } => {}
+            Action::SplitTask { attempt, .. } => {
+                self.broken.push(format!("nobody allowed that {attempt} is split"))
+            }
         }
         None
     }

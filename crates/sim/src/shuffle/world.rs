@@ -107,12 +107,12 @@ pub enum Planted {
     DoubleCommit,
     /// A chunk that closed says of a frame that it holds that the frame must go elsewhere.
     FrameInTwoChunks,
-    /// The server forgets a dead node before its slots are gone, and gives an attempt to one of them. Not made up: the real server
-    /// did so when this was written (`lose_node` in `crates/server/src/cluster.rs`), and panics.
+    /// The slots of a dead node go one by one, and an attempt is given to one that has not gone yet. Not made up: the real server did
+    /// so until this was found here (`lose_node` in `crates/server/src/cluster.rs`), and panicked.
     NodeGoneBeforeItsSlots,
-    /// A map attempt that left out what stood when it began counts though nothing stands any more. Not made up either: when this
-    /// was written `JobResults::verdict` called it good, and the real server, which looks itself, failed the job where the task should
-    /// run again (`problem_of_map` in `crates/server/src/job.rs`).
+    /// A map attempt that left out what stood when it began counts though nothing stands any more. `JobResults::verdict` calls it
+    /// good; until this was found here the real server failed the job where the task should run again (`covers_task` in
+    /// `crates/server/src/elastic.rs` sees to it).
     PartOfMapCounts,
 }
 
