@@ -18,6 +18,7 @@ pub mod boundaries;
 pub mod control;
 pub mod failure;
 pub mod format;
+pub mod fsck;
 pub mod function;
 pub mod history;
 pub mod job;

@@ -7,7 +7,7 @@ use crate::run::{DiskRun, Place, Run, summarize_disk};
 use api::DataSum;
 use api::task::{AdoptResult, AdoptTask, ChunkSummary, KeptRun, RunSummary};
 use diskfile::ReadPool;
-use ids::{ChunkId, IfileIndex, Source};
+use ids::{ChunkId, IfileIndex, JobId, Source};
 use ifile::{FormatError, Problem, RunFile};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -66,11 +66,11 @@ impl ChunkServer {
 }
 
 /// Where the file of a run should be; where it is, if that is on another disk: a replica of a run that is gone may lie on any.
-fn kept_path(task: &AdoptTask, kept: &KeptRun) -> PathBuf {
+pub(crate) fn kept_path(dirs: &[PathBuf], kept: &KeptRun) -> PathBuf {
     let name = run_file_name(kept.run);
-    let expected = task.dirs.get(usize::from(kept.disk.0)).cloned().unwrap_or_default().join(&name);
+    let expected = dirs.get(usize::from(kept.disk.0)).cloned().unwrap_or_default().join(&name);
     let elsewhere = || {
-        let dirs = task.dirs.iter().filter(|dir| !dir.as_os_str().is_empty());
+        let dirs = dirs.iter().filter(|dir| !dir.as_os_str().is_empty());
         dirs.map(|dir| dir.join(&name)).find(|path| path.exists())
     };
     if expected.exists() { expected } else { elsewhere().unwrap_or(expected) }
@@ -81,14 +81,14 @@ fn open_kept(
     kept: &KeptRun,
     reads: &Arc<ReadPool>,
 ) -> Result<(Run, RunSummary), ChunkServerError> {
-    let path = kept_path(task, kept);
+    let path = kept_path(&task.dirs, kept);
     let file = match DiskFile::open(&path) {
         Ok(file) => file,
         Err(source) => return Err(ChunkServerError::Kept { path, job: task.source, source }),
     };
     let damaged = |source| ChunkServerError::Damaged { path: path.clone(), source };
     let opened = RunFile::open(&file).map_err(damaged)?;
-    check_identity(task, kept, &opened).map_err(damaged)?;
+    check_identity(task.source, kept, &opened).map_err(damaged)?;
     let run = Run {
         id: kept.number(),
         ifile: kept.ifile,
@@ -101,10 +101,10 @@ fn open_kept(
 }
 
 /// A whole file of another run would be read without complaint: the store knows which one belongs here.
-fn check_identity(task: &AdoptTask, kept: &KeptRun, file: &RunFile) -> Result<(), FormatError> {
+pub(crate) fn check_identity(source: JobId, kept: &KeptRun, file: &RunFile) -> Result<(), FormatError> {
     let (identity, footer) = (&file.identity, &file.footer);
     for (what, here, there) in [
-        ("the job's number", identity.job.0 as u64, task.source.0 as u64),
+        ("the job's number", identity.job.0 as u64, source.0 as u64),
         ("the run's number", identity.run.0, kept.run.0),
         ("the I-file's number", identity.ifile.0.into(), kept.ifile.0.into()),
         ("number of records", footer.sum.records, kept.records),

@@ -27,6 +27,7 @@
 mod adopting;
 mod block_scan;
 mod books;
+mod checking;
 mod copies;
 mod copying;
 mod cursor;
@@ -43,6 +44,7 @@ mod sorting;
 
 pub use block_scan::{BlockScan, FirstRecord, ScanBlock};
 pub use books::Books;
+pub use checking::{Checking, check_kept};
 pub use copies::CopyWriter;
 pub use copying::{CopySource, RunToCopy};
 pub use cursor::{CursorReport, RunCursor};

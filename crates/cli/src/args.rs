@@ -193,6 +193,9 @@ pub enum Command {
     Gc(GcArgs),
     /// Check an output directory against its report
     Verify(VerifyArgs),
+    /// Check the kept I-files of a job: every run and replica, and the proof
+    #[command(after_help = FSCK_EXIT_CODES)]
+    Fsck(FsckArgs),
     /// Ask the state a read-only SQL statement
     #[command(
         after_help = "Examples:\n  sailfish state \"select name from sqlite_master where type = 'table'\"\n  \
@@ -218,6 +221,12 @@ Examples:
   sailfish run --input logs/ --mapper 'python3 map.py' --file map.py --keep-for 2d --output pairs
   sailfish rerun-reduce 1 --reducer 'python3 reduce.py' --file reduce.py --output first-try
   sailfish rerun-reduce 1 --reducer builtin:list --output lists";
+
+const FSCK_EXIT_CODES: &str = "\
+Exit codes:
+  0    every file is whole and the proof agrees
+  1    there is damage, or the proof does not agree; what is printed names all of it
+  2    nobody could look: there is no such job, it kept nothing, or a node that has a part of it is away";
 
 /// How blocks of intermediate data are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -485,6 +494,17 @@ pub struct ReportArgs {
 pub struct VerifyArgs {
     /// Output directory of a job
     pub output: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct FsckArgs {
+    /// Number of the job whose I-files are kept, or of one that reduced these again
+    pub job: i64,
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

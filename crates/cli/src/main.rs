@@ -23,6 +23,7 @@ mod engine;
 mod escape;
 mod exit;
 mod explain;
+mod fsck;
 mod gc;
 mod ifile_files;
 mod interrupt;
@@ -117,6 +118,7 @@ fn start(cli: Cli) -> Result<(), Failure> {
         Command::Show(args) => show::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Verify(args) => verify::run(&args),
+        Command::Fsck(args) => fsck::run(&args),
         Command::State(args) => state::run(&args),
         Command::Tera(command) => tera_jobs::run(command),
         Command::Bench(command) => shuffle_bench::run(command),

@@ -44,12 +44,99 @@ pub fn walk_run<F: ReadAt + ?Sized>(
     run: &RunFile,
     mut each: impl FnMut(u32, &Record<'_>),
 ) -> Result<(), FormatError> {
-    let mut sums = vec![DataSum::default(); run.sources.len()];
-    let mut total = DataSum::default();
-    let mut raw = Vec::new();
-    let mut previous_key: Option<(Vec<u8>, u32)> = None;
+    let mut walk = Walk::new(run);
     for entry in &run.index.entries {
-        read_block(file, entry, &mut raw)?;
+        walk.block(file, entry, &mut each)?;
+    }
+    check_sums(run, &walk.sums, &walk.total)
+}
+
+/// What [`find_damage`] met.
+#[derive(Debug)]
+pub enum Met<'a> {
+    /// A block that is whole.
+    Block(&'a IndexEntry),
+    /// A block that is not, by its position among all.
+    DamagedBlock(u64, FormatError),
+    /// All blocks are whole, and their sums are others than source table or footer say.
+    Sums(FormatError),
+}
+
+/// Reads every block of a run, also behind damaged ones, and checks what [`walk_run`] checks; sums only where all
+/// blocks are whole. Ends early where `met` gives false, which it is asked after each block.
+pub fn find_damage<F: ReadAt + ?Sized>(file: &F, run: &RunFile, mut met: impl FnMut(Met<'_>) -> bool) {
+    let mut walk = Walk::new(run);
+    let mut all_whole = true;
+    for (position, entry) in run.index.entries.iter().enumerate() {
+        let goes_on = match walk.block(file, entry, &mut |_, _| {}) {
+            Ok(()) => met(Met::Block(entry)),
+            Err(error) => {
+                all_whole = false;
+                // What comes next can be in order with nothing that is known.
+                walk.previous_key = None;
+                met(Met::DamagedBlock(position as u64, error))
+            }
+        };
+        if !goes_on {
+            return;
+        }
+    }
+    if all_whole && let Err(error) = check_sums(run, &walk.sums, &walk.total) {
+        met(Met::Sums(error));
+    }
+}
+
+/// A number that tells the bytes of a file from those of any other one (XXH3-128 over windows, each with the number of
+/// what stood before it).
+pub fn content_hash<F: ReadAt + ?Sized>(
+    file: &F,
+    mut goes_on: impl FnMut(u64) -> bool,
+) -> Result<u128, FormatError> {
+    const WINDOW_BYTES: u64 = 1 << 20;
+    let read_error = |offset| move |source| FormatError::at(offset, Problem::Read(source));
+    let file_bytes = file.size_bytes().map_err(read_error(0))?;
+    let mut hash = u128::from(file_bytes);
+    let mut window = Vec::new();
+    let mut offset = 0;
+    while offset < file_bytes {
+        let window_bytes = WINDOW_BYTES.min(file_bytes - offset);
+        window.clear();
+        window.extend_from_slice(&hash.to_le_bytes());
+        window.resize(size_of::<u128>() + window_bytes as usize, 0);
+        file.read_at(offset, &mut window[size_of::<u128>()..]).map_err(read_error(offset))?;
+        hash = record_hash(&window);
+        offset += window_bytes;
+        if !goes_on(window_bytes) {
+            break;
+        }
+    }
+    Ok(hash)
+}
+
+/// Where a walk over the blocks of a run stands.
+struct Walk<'a> {
+    run: &'a RunFile,
+    sums: Vec<DataSum>,
+    total: DataSum,
+    raw: Vec<u8>,
+    previous_key: Option<(Vec<u8>, u32)>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(run: &'a RunFile) -> Self {
+        let sums = vec![DataSum::default(); run.sources.len()];
+        Self { run, sums, total: DataSum::default(), raw: Vec::new(), previous_key: None }
+    }
+
+    /// Checks a block and its records.
+    fn block<F: ReadAt + ?Sized>(
+        &mut self,
+        file: &F,
+        entry: &IndexEntry,
+        each: &mut impl FnMut(u32, &Record<'_>),
+    ) -> Result<(), FormatError> {
+        let (run, raw) = (self.run, &mut self.raw);
+        read_block(file, entry, raw)?;
         let at_block = |problem| FormatError::at(entry.offset_bytes, problem);
         let mut offset = 0;
         let mut records = 0;
@@ -67,20 +154,20 @@ pub fn walk_run<F: ReadAt + ?Sized>(
             if offset == 0 && index_key(&record) != (entry.first_key.clone(), entry.key_is_cut) {
                 return Err(at_block(Problem::Field { what: "the first key in the index", value: 0 }));
             }
-            if let Some((key, previous_row)) = &previous_key {
+            if let Some((key, previous_row)) = &self.previous_key {
                 let ranks = (run.sources[*previous_row as usize].rank(), run.sources[row as usize].rank());
                 if (key.as_slice(), ranks.0) > (record.key, ranks.1) {
                     return Err(at_block(Problem::Order));
                 }
             }
             let hash = record_hash(record.encoded);
-            sums[row as usize].add_record(record.encoded.len() as u64, hash);
-            total.add_record(record.encoded.len() as u64, hash);
+            self.sums[row as usize].add_record(record.encoded.len() as u64, hash);
+            self.total.add_record(record.encoded.len() as u64, hash);
             each(row, &record);
-            let (mut key, _) = previous_key.take().unwrap_or_default();
+            let (mut key, _) = self.previous_key.take().unwrap_or_default();
             key.clear();
             key.extend_from_slice(record.key);
-            previous_key = Some((key, row));
+            self.previous_key = Some((key, row));
             offset += taken;
             records += 1;
         }
@@ -88,8 +175,8 @@ pub fn walk_run<F: ReadAt + ?Sized>(
             let (here, there) = (records.into(), entry.records.into());
             return Err(at_block(Problem::Disagreement { what: "records of a block", here, there }));
         }
+        Ok(())
     }
-    check_sums(run, &sums, &total)
 }
 
 fn check_sums(run: &RunFile, sums: &[DataSum], total: &DataSum) -> Result<(), FormatError> {

@@ -105,7 +105,7 @@ pub(crate) async fn results(
     check_output_against(spec, &source.disk_dirs)?;
     let adopts = match (fleet, source.owner == CLUSTER_OWNER) {
         (None, false) => {
-            let (runs, chunks) = (runs(store, source.job).await?, chunks(store, source.job).await?);
+            let (runs, chunks) = (surviving_runs(store, source.job).await?, chunks(store, source.job).await?);
             let dirs = source.disk_dirs.clone();
             vec![AdoptTask { source: source.job, node: NodeId(0), dirs, runs, chunks }]
         }
@@ -143,7 +143,7 @@ async fn adopts_of_nodes(
     }
     let (mut numbers, mut homes) = (BTreeMap::<NodeId, u64>::new(), BTreeMap::new());
     let standing = replication::standing(&store.replicas(source).await?);
-    for run in runs(store, source).await? {
+    for run in surviving_runs(store, source).await? {
         // Of a replica that stands for a run nobody said on which disk of its node it lies: it is looked for there.
         let replica = standing.get(&run.run).copied();
         let kept_by = replica.unwrap_or(run.run.node());
@@ -175,7 +175,8 @@ async fn adopts_of_nodes(
     Ok(tasks.into_values().filter(|task| !task.runs.is_empty() || !task.chunks.is_empty()).collect())
 }
 
-async fn runs(store: &Metastore, job: JobId) -> Result<Vec<KeptRun>, StoreError> {
+/// The runs of which the I-files of a job consist.
+pub(crate) async fn surviving_runs(store: &Metastore, job: JobId) -> Result<Vec<KeptRun>, StoreError> {
     let rows = store.runs(job).await?;
     let surviving = rows.iter().filter(|row| row.replaced_by.is_none());
     Ok(surviving

@@ -27,6 +27,7 @@ mod elastic;
 mod error;
 mod event_loop;
 mod fleet;
+mod fsck;
 mod gc;
 mod history;
 mod job;
@@ -71,6 +72,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use api::control::{JobOutcome, JobProgress, StageProgress, SubmittedJob};
 pub use error::ServerError;
+pub use fsck::{KeptCheck, check_here};
 pub use gc::{Collected, GcOptions, GcOutcome, GcSelection, collect_garbage, kept_bytes};
 pub use history::History;
 pub use job::{STDERR_NOTE, STDOUT_NOTE};

@@ -1,0 +1,180 @@
+//! What a job kept, verified: every file that is not as it was is named, with its place, and what is wrong with it.
+
+use blackbox::{Finished, Sandbox};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+const DAMAGE: i32 = 1;
+const CANNOT_LOOK: i32 = 2;
+const LINES: u32 = 60_000;
+const FILE_HEADER_BYTES: u64 = 64;
+const FOOTER_BYTES: usize = 128;
+
+/// Enough for some blocks.
+fn lines() -> String {
+    let mut text = String::new();
+    for line in 0..LINES {
+        let key = line.wrapping_mul(2_654_435_761) % 7000;
+        writeln!(text, "key{key:04}\tthe value of line {line}").expect("a string takes all");
+    }
+    text
+}
+
+fn run(sandbox: &Sandbox, output: &str, more: &[&str]) -> Finished {
+    let base = ["--input", "in", "--memory", "64M", "--slots", "2", "--no-sync", "--output", output];
+    sandbox.run_job(&[&base[..], more].concat())
+}
+
+fn fsck(sandbox: &Sandbox, job: &str) -> Finished {
+    sandbox.look(&["fsck", job])
+}
+
+/// All files of runs below a directory.
+fn run_files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        match path.is_dir() {
+            true => found.extend(run_files(&path)),
+            false if path.extension().is_some_and(|extension| extension == "ifile") => found.push(path),
+            false => {}
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A number in the footer of a run file (docs/formats/ifile.md).
+fn footer_field(bytes: &[u8], offset: usize) -> u64 {
+    let at = bytes.len() - FOOTER_BYTES + offset;
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn flipped(bytes: &[u8], at: u64) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[at as usize] ^= 0x10;
+    bytes
+}
+
+#[test]
+fn whole_files_are_whole() {
+    let sandbox = Sandbox::new();
+    sandbox.write("in", lines());
+    run(&sandbox, "first", &["--keep-ifiles"]).expect_success();
+    let told = fsck(&sandbox, "1").expect_success().text();
+    assert!(told.contains("every file is whole; the proof of 1 I-file agrees"), "{told}");
+    let json = sandbox.look(&["fsck", "1", "--json"]).expect_success().json();
+    assert_eq!(json["runs"], run_files(&sandbox.disk()).len(), "{json}");
+    assert_eq!((&json["damaged_count"], &json["disagreeing_count"]), (&0.into(), &0.into()));
+    assert!(json["blocks"].as_u64() > Some(3), "{json}");
+    // A job that reduced them again reads the same files.
+    sandbox.look(&["rerun-reduce", "1", "--output", "again"]).expect_success();
+    let told = fsck(&sandbox, "2").expect_success().text();
+    assert!(told.starts_with("job 1: "), "{told}");
+}
+
+#[test]
+fn every_damage_is_named() {
+    let sandbox = Sandbox::new();
+    sandbox.write("in", lines());
+    run(&sandbox, "first", &["--keep-ifiles"]).expect_success();
+    run(&sandbox, "second", &["--keep-ifiles"]).expect_success();
+    let files = run_files(&sandbox.disk());
+    let (of_first, of_second): (Vec<_>, Vec<_>) =
+        files.into_iter().partition(|path| path.to_string_lossy().contains("-job1"));
+    let path = of_first[0].clone();
+    let whole = std::fs::read(&path).expect("a run");
+    let name = path.to_str().expect("a plain path").to_string();
+    let check = |bytes: Option<Vec<u8>>, texts: &[&str]| {
+        match bytes {
+            Some(bytes) => std::fs::write(&path, bytes).expect("a run is replaced"),
+            None => std::fs::remove_file(&path).expect("a run is removed"),
+        }
+        let texts = [texts, &[&name, "no intact copy", "1 run without an intact copy", "does not agree"]];
+        fsck(&sandbox, "1").expect_failure(DAMAGE, &texts.concat());
+        // The other job is not concerned.
+        fsck(&sandbox, "2").expect_success();
+        std::fs::write(&path, &whole).expect("a run is put back");
+    };
+    let (index, sources) = (footer_field(&whole, 16), footer_field(&whole, 40));
+    let size = whole.len() as u64;
+    check(Some(flipped(&whole, 5)), &["not an I-file"]);
+    check(Some(flipped(&whole, FILE_HEADER_BYTES + 200)), &["block 0 at byte", "checksum"]);
+    check(Some(flipped(&whole, index - 1)), &["  block ", "checksum"]);
+    check(Some(flipped(&whole, index + 1)), &["damaged key index: checksum"]);
+    check(Some(flipped(&whole, sources + 1)), &["damaged source table: checksum"]);
+    check(Some(flipped(&whole, size - 60)), &["damaged footer: checksum"]);
+    check(Some(whole[..whole.len() / 2].to_vec()), &["end mark is missing"]);
+    check(Some(whole[..20].to_vec()), &["truncated"]);
+    check(Some(Vec::new()), &["truncated"]);
+    check(None, &["the file is missing"]);
+    // A whole file of the same number, made by another job.
+    let other =
+        of_second.iter().find(|other| other.file_name() == path.file_name()).expect("the same number");
+    let other = std::fs::read(other).expect("a run");
+    check(Some(other), &["not the file that was kept", "the job's number is 2 here and 1 elsewhere"]);
+    fsck(&sandbox, "1").expect_success();
+}
+
+/// Blocks behind a damaged one are looked at too.
+#[test]
+fn every_damaged_block_is_named() {
+    let sandbox = Sandbox::new();
+    sandbox.write("in", lines());
+    run(&sandbox, "first", &["--keep-ifiles"]).expect_success();
+    let path = run_files(&sandbox.disk())[0].clone();
+    let whole = std::fs::read(&path).expect("a run");
+    let index = footer_field(&whole, 16);
+    let twice = flipped(&flipped(&whole, FILE_HEADER_BYTES + 100), index - 1);
+    std::fs::write(&path, twice).expect("a run is replaced");
+    let json = sandbox.look(&["fsck", "1", "--json"]).expect_failure(DAMAGE, &[]).json();
+    let file = &json["damaged"][0];
+    let blocks: Vec<_> =
+        file["damages"].as_array().into_iter().flatten().map(|damage| &damage["block"]).collect();
+    assert_eq!(blocks, [0, footer_field(&whole, 32) - 1], "{json}");
+    assert_eq!((&file["damage_count"], &file["intact"], &file["node"]), (&2.into(), &().into(), &().into()));
+    assert_eq!((&json["lost_runs"], &json["disagreeing_count"]), (&1.into(), &1.into()));
+    let row = &json["disagreeing"][0];
+    assert!(row["committed"]["records"].as_u64() > row["held"]["records"].as_u64(), "{json}");
+}
+
+/// What was committed is compared with what is held: also where each file is whole by itself.
+#[test]
+fn a_proof_that_does_not_agree_is_damage() {
+    let sandbox = Sandbox::new();
+    sandbox.write("in", lines());
+    run(&sandbox, "first", &["--keep-ifiles"]).expect_success();
+    let database = sandbox.state().join("sailfish.db");
+    let statement = "update sources set records = records + 1 where rowid = 1";
+    let changed = std::process::Command::new("python3")
+        .args([
+            "-c",
+            "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute(sys.argv[2]); c.commit()",
+        ])
+        .arg(database)
+        .arg(statement)
+        .status();
+    match changed {
+        Ok(status) if status.success() => {}
+        _ => return blackbox::could_not_run("a proof that does not agree", "there is no python3"),
+    }
+    fsck(&sandbox, "1").expect_failure(
+        DAMAGE,
+        &["every file is whole", "the proof of 1 of 1 I-file does not agree", "of which intact runs hold"],
+    );
+}
+
+#[test]
+fn where_nobody_can_look_it_says_why() {
+    let sandbox = Sandbox::new();
+    fsck(&sandbox, "1").expect_failure(CANNOT_LOOK, &["no job has run in"]);
+    sandbox.write("in", lines());
+    run(&sandbox, "first", &[]).expect_success();
+    run(&sandbox, "second", &["--map-only"]).expect_success();
+    run(&sandbox, "third", &["--keep-ifiles"]).expect_success();
+    fsck(&sandbox, "1").expect_failure(CANNOT_LOOK, &["kept no I-files", "--keep-ifiles"]);
+    fsck(&sandbox, "2").expect_failure(CANNOT_LOOK, &["had no shuffle"]);
+    fsck(&sandbox, "4").expect_failure(CANNOT_LOOK, &["there is no job 4"]);
+    sandbox.look(&["gc", "3"]).expect_success();
+    fsck(&sandbox, "3").expect_failure(CANNOT_LOOK, &["have been removed"]);
+}
