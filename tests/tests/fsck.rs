@@ -1,6 +1,6 @@
 //! What a job kept, verified: every file that is not as it was is named, with its place, and what is wrong with it.
 
-use blackbox::{Finished, Sandbox};
+use blackbox::{Cluster, Finished, Running, Sandbox, corpus};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -177,4 +177,124 @@ fn where_nobody_can_look_it_says_why() {
     fsck(&sandbox, "4").expect_failure(CANNOT_LOOK, &["there is no job 4"]);
     sandbox.look(&["gc", "3"]).expect_success();
     fsck(&sandbox, "3").expect_failure(CANNOT_LOOK, &["have been removed"]);
+    let server = ["fsck", "1", "--server", "http://127.0.0.1:1"];
+    Running::start(sandbox.sailfish().args(server)).wait().expect_failure(CANNOT_LOOK, &["127.0.0.1:1"]);
+}
+
+/// Two nodes in racks of their own, so that each has what its own maps put out, and job 1 that kept its I-files.
+fn cluster_with_kept_job(more: &[&str]) -> Cluster {
+    let mut cluster = Cluster::start(0);
+    cluster.add_node_in("left");
+    cluster.add_node_in("right");
+    let text = corpus(6 << 20);
+    for (number, piece) in text.chunks(text.len() / 8 + 1).enumerate() {
+        cluster.sandbox.write(&format!("in/{number}.txt"), piece);
+    }
+    let args = ["--input", "in", "--mapper", "builtin:words", "--output", "pairs", "--keep-ifiles"];
+    Running::start(&mut cluster.job(&[&args[..], more].concat())).wait().expect_success();
+    cluster
+}
+
+fn fsck_at(cluster: &Cluster, words: &[&str]) -> Finished {
+    Running::start(&mut cluster.sailfish(&[&["fsck"][..], words].concat())).wait()
+}
+
+/// The files of a run that lies on both nodes: its own, and the replica.
+fn file_and_replica(cluster: &Cluster) -> [(u32, PathBuf); 2] {
+    let question = "select r.run as run, n.name as name from replicas p join runs r on r.job = p.job and r.run = p.run \
+                    join nodes n on n.node = p.node where p.state = 'complete' and r.replaced_by is null limit 1";
+    let asked = Running::start(&mut cluster.sailfish(&["state", "--json", question])).wait().expect_success();
+    let json = asked.json();
+    let name = format!("run-{:06}.ifile", json[0]["run"].as_u64().expect("a run with a replica"));
+    let there = u32::from(json[0]["name"] == "node-1");
+    [1 - there, there].map(|node| {
+        let files = run_files(&cluster.node_disk(node));
+        let file = files.into_iter().find(|path| path.file_name().is_some_and(|own| *own == *name));
+        (node, file.unwrap_or_else(|| panic!("node-{node} has no {name}")))
+    })
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a plain path")
+}
+
+#[test]
+fn nodes_look_and_name_what_is_intact_elsewhere() {
+    let cluster = cluster_with_kept_job(&["--replication", "sync"]);
+    fsck_at(&cluster, &["1"]).expect_success();
+    let json = fsck_at(&cluster, &["1", "--json"]).expect_success().json();
+    assert!(json["replicas"].as_u64() > Some(0) && json["blocks"].as_u64() > Some(2), "{json}");
+    let [(own_node, own), (replica_node, replica)] = file_and_replica(&cluster);
+    let whole = std::fs::read(&own).expect("a run");
+    assert!(whole == std::fs::read(&replica).expect("a replica"), "a replica is another file");
+    let (own_node, replica_node) = (format!("node-{own_node}"), format!("node-{replica_node}"));
+    let damaged = flipped(&whole, FILE_HEADER_BYTES + 200);
+    let whole_elsewhere = "1 damaged file; there is an intact copy of each run; the proof of";
+    let copy = |path: &Path, node: &str| format!("an intact copy: {} on {node}", path.display());
+
+    std::fs::write(&own, &damaged).expect("a run is replaced");
+    let found = fsck_at(&cluster, &["1"]).expect_failure(
+        DAMAGE,
+        &[&format!("{} on {own_node}", text(&own)), "block 0 at byte 88", &copy(&replica, &replica_node)],
+    );
+    assert!(
+        found.text().contains(whole_elsewhere) && !found.text().contains("does not agree"),
+        "{}",
+        found.story()
+    );
+
+    // Both: then it is lost, and the proof says how much.
+    std::fs::remove_file(&replica).expect("a replica is removed");
+    fsck_at(&cluster, &["1"]).expect_failure(
+        DAMAGE,
+        &[
+            "the file is missing",
+            "no intact copy",
+            "2 damaged files; 1 run without an intact copy",
+            "does not agree",
+        ],
+    );
+
+    std::fs::write(&own, &whole).expect("a run is put back");
+    std::fs::write(&replica, &whole[..whole.len() - 1]).expect("a replica is cut");
+    let found = fsck_at(&cluster, &["1", "--json"]).expect_failure(DAMAGE, &[]).json();
+    let file = &found["damaged"][0];
+    assert_eq!(
+        (&file["is_replica"], &file["node"]),
+        (&true.into(), &replica_node.as_str().into()),
+        "{found}"
+    );
+    assert_eq!(
+        (&file["intact"]["path"], &file["intact"]["node"]),
+        (&text(&own).into(), &own_node.as_str().into())
+    );
+    // As the documentation says how it is mended.
+    std::fs::copy(&own, &replica).expect("a copy is mended");
+    fsck_at(&cluster, &["1"]).expect_success();
+}
+
+#[test]
+fn what_nodes_keep_outlives_them_and_is_found_where_it_is() {
+    let mut cluster = cluster_with_kept_job(&["--replication", "none"]);
+    fsck_at(&cluster, &["1"]).expect_success();
+    let mut near = cluster.sandbox.sailfish();
+    near.args(["fsck", "1", "--state"]).arg(cluster.sandbox.path("server-state"));
+    Running::start(&mut near).wait().expect_failure(CANNOT_LOOK, &["name their server with --server"]);
+    fsck_at(&cluster, &["7"]).expect_failure(CANNOT_LOOK, &["there is no job 7"]);
+    let plain = ["--input", "in", "--mapper", "builtin:words", "--output", "plain"];
+    Running::start(&mut cluster.job(&plain)).wait().expect_success();
+    fsck_at(&cluster, &["2"]).expect_failure(CANNOT_LOOK, &["kept no I-files", "--keep-ifiles"]);
+
+    cluster.stop_node();
+    fsck_at(&cluster, &["1"]).expect_failure(CANNOT_LOOK, &["the node node-0 has I-files that job 1 kept"]);
+    cluster.restart_node(0);
+    cluster.restart_server();
+    fsck_at(&cluster, &["1"]).expect_success();
+    // On the node that came again on the disk of the one that made it.
+    let path = run_files(&cluster.node_disk(0)).into_iter().next().expect("a run");
+    std::fs::remove_file(&path).expect("a run is removed");
+    let expected = format!("{} on node-0", path.display());
+    fsck_at(&cluster, &["1"]).expect_failure(DAMAGE, &[&expected, "the file is missing", "does not agree"]);
+    Running::start(&mut cluster.sailfish(&["gc", "1"])).wait().expect_success();
+    fsck_at(&cluster, &["1"]).expect_failure(CANNOT_LOOK, &["have been removed"]);
 }

@@ -1,5 +1,6 @@
 //! Messages of the control port: between a server, its nodes and its clients. Documented in docs/protocol.md.
 
+use crate::fsck::CheckTask;
 use crate::machine::{DiskReport, MachineSample, NodeReport};
 use crate::task::{RunPlace, RunTask};
 use crate::{Boundaries, JobReport, JobSpec, KeyBytes, Split, Task, TaskFailure, TaskResult};
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 use utoipa::ToSchema;
 
 /// Version of these messages; server, nodes and clients must agree on it.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 /// Most attempts of a node that wait for a slot, or run and have waited.
 pub const PLACES_MAX: u32 = 256;
 /// Most bytes of a request body, and of an answer: a result that seals very many runs is the largest.
@@ -302,6 +303,8 @@ pub enum NodeOrder {
     TellKept,
     /// Kept directories of these names go.
     DropKept { names: Vec<String> },
+    /// The node reads kept files and tells what it finds ([`crate::fsck::CheckNews`]).
+    CheckKept { check: String, task: Box<CheckTask> },
 }
 
 /// Where the record data of a node is.

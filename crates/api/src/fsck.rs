@@ -149,3 +149,53 @@ pub struct DisagreeingIfile {
     /// The first chunk and map of which it is so, in one sentence.
     pub first: String,
 }
+
+/// A client asks for a check, or how far one is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FsckRequest {
+    /// The name of a check that goes on; without it one begins, unless one of this job goes on already.
+    #[serde(default)]
+    pub check: Option<String>,
+}
+
+/// How far a check is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FsckAnswer {
+    /// Its name, to ask again with. A check that nobody asks about for a minute is given up.
+    pub check: String,
+    /// Of the files, so far.
+    pub read_bytes: u64,
+    /// Of all files, as the store remembers them.
+    pub total_bytes: u64,
+    /// Once all files are read.
+    pub report: Option<FsckReport>,
+}
+
+/// A node tells what it has read for a check. What is told twice counts once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckNews {
+    pub incarnation: String,
+    /// The name of the check.
+    pub check: String,
+    /// Whose directories these are, as in the order.
+    pub made_by: NodeId,
+    /// Of its files, so far.
+    pub read_bytes: u64,
+    /// What was found since it told last.
+    #[serde(default)]
+    pub files: Vec<CheckedFile>,
+    /// Why it cannot go on.
+    #[serde(default)]
+    pub problem: Option<String>,
+}
+
+/// Whether a node goes on with a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckAnswer {
+    /// False where nobody wants to hear more.
+    pub goes_on: bool,
+}

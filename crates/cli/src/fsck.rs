@@ -6,8 +6,9 @@ use crate::quantity::{bytes, count, counted};
 use crate::terminal::{self, print};
 use crate::{escape, progress, store};
 use api::DataSum;
-use api::fsck::{Damage, DamagedFile, DisagreeingIfile, FsckReport};
+use api::fsck::{Damage, DamagedFile, DisagreeingIfile, FsckAnswer, FsckReport, FsckRequest};
 use chunkserver::{Checking, check_kept};
+use client::Blocking;
 use ids::JobId;
 use indicatif::ProgressBar;
 use server::{KeptCheck, check_here, kept_source};
@@ -35,16 +36,15 @@ pub fn run(args: &FsckArgs) -> Result<(), Failure> {
 
 fn look(args: &FsckArgs) -> Result<FsckReport, Failure> {
     let job = JobId(args.job);
-    if args.state.server.is_some() {
-        let why = "fsck looks at what a job kept on this machine; what nodes keep it cannot look at yet";
-        return Err(Failure::refused(anyhow::anyhow!(why)));
-    }
     let bar = progress::bar("fsck");
     if args.json || !std::io::stderr().is_terminal() {
         bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
     }
     let bar = terminal::bars().add(bar);
-    let report = of_this_machine(args, job, &bar);
+    let report = match args.state.connection()? {
+        Some(connection) => of_cluster(&connection, job, &bar),
+        None => of_this_machine(args, job, &bar),
+    };
     bar.finish_and_clear();
     report
 }
@@ -57,6 +57,22 @@ fn of_this_machine(args: &FsckArgs, job: JobId, bar: &ProgressBar) -> Result<Fsc
     // What was collected in between is missing and not damaged.
     store::look(state, async |store| kept_source(&store, job).await.map_err(Failure::from_server))?;
     Ok(check.report())
+}
+
+/// The nodes read; here it is asked how far they are.
+fn of_cluster(connection: &Blocking, job: JobId, bar: &ProgressBar) -> Result<FsckReport, Failure> {
+    let mut request = FsckRequest::default();
+    loop {
+        let answer = connection.run(async |client| client.fsck(job, &request).await);
+        let FsckAnswer { check, read_bytes, total_bytes, report } = answer.map_err(Failure::from_client)?;
+        if let Some(report) = report {
+            return Ok(report);
+        }
+        bar.set_length(total_bytes.max(1));
+        bar.set_position(read_bytes);
+        request.check = Some(check);
+        std::thread::sleep(LOOK_EVERY);
+    }
 }
 
 fn check_files(check: &mut KeptCheck, bar: &ProgressBar) -> Result<(), Failure> {

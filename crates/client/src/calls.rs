@@ -7,6 +7,7 @@ use api::control::{
     JobBrief, JobLogs, JobOutcome, JobProgress, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus,
     NodeWelcome, POLL_MS_MAX, PlacesAnswer, PlacesQuestion, SubmittedBatch, SubmittedJob, WaitAnswer,
 };
+use api::fsck::{CheckAnswer, CheckNews, FsckAnswer, FsckRequest};
 use api::history::{JobDetails, JobList, StateQuestion, Table};
 use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
 use api::people::{Admission, AdmissionRequest, IssuedToken, TokenList, TokenRequest};
@@ -260,6 +261,11 @@ impl Client {
         self.post("/v1/gc", options).await
     }
 
+    /// Begins to check what a job kept on the disks of nodes; with the name of a check, asks how far that is.
+    pub async fn fsck(&self, job: JobId, request: &FsckRequest) -> Result<FsckAnswer, ClientError> {
+        self.patiently(async || self.post(&format!("/v1/jobs/{job}/fsck"), request).await).await
+    }
+
     /// The nodes that live.
     pub async fn cluster(&self) -> Result<ClusterStatus, ClientError> {
         self.once(async || self.get("/v1/nodes").await).await
@@ -357,6 +363,11 @@ impl Client {
     /// Tells what is kept on the disks of a node.
     pub async fn announce(&self, node: NodeId, kept: &KeptAnnouncement) -> Result<(), ClientError> {
         self.patiently(async || self.post(&format!("/v1/nodes/{}/kept", node.0), kept).await).await
+    }
+
+    /// Tells what a node has read for a check.
+    pub async fn tell_check(&self, node: NodeId, news: &CheckNews) -> Result<CheckAnswer, ClientError> {
+        self.patiently(async || self.post(&format!("/v1/nodes/{}/checked", node.0), news).await).await
     }
 
     /// Says good-bye as a node.

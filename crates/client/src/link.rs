@@ -3,6 +3,7 @@
 use crate::poller::Poller;
 use crate::{Blocking, ClientError};
 use api::control::{AttemptEnd, JobBrief, NodeAddress, NodeInfo, NodeWelcome, PlacesAnswer};
+use api::fsck::{CheckAnswer, CheckNews, CheckTask};
 use api::kept::KeptAnnouncement;
 use api::machine::{NodeReport, ReplicatedRun};
 use api::{Boundaries, ContentHash, KeyBytes, Task};
@@ -38,6 +39,8 @@ pub enum Notice {
     TellKept,
     /// Kept directories of these names go.
     DropKept(Vec<String>),
+    /// Kept files are to be read for a check of this name.
+    CheckKept(String, Box<CheckTask>),
     /// Runs of the job get replicas on other nodes.
     Replicate(JobId),
     /// No new chunk may lie here.
@@ -174,6 +177,12 @@ impl NodeLink {
     pub fn announce(&self, mut announcement: KeptAnnouncement) -> Result<(), ClientError> {
         announcement.incarnation.clone_from(&self.welcome.incarnation);
         self.blocking.run(async |client| client.announce(self.welcome.node, &announcement).await)
+    }
+
+    /// Tells what was read for a check; the incarnation of this node is put in.
+    pub fn tell_check(&self, mut news: CheckNews) -> Result<CheckAnswer, ClientError> {
+        news.incarnation.clone_from(&self.welcome.incarnation);
+        self.blocking.run(async |client| client.tell_check(self.welcome.node, &news).await)
     }
 
     /// Says good-bye: the server gives what this node ran to others, and slots that wait are sent home.

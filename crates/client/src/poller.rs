@@ -282,6 +282,7 @@ impl Poller {
                 NodeOrder::Keep { job } => self.tell(Notice::Keep(job)),
                 NodeOrder::TellKept => self.tell(Notice::TellKept),
                 NodeOrder::DropKept { names } => self.tell(Notice::DropKept(names)),
+                NodeOrder::CheckKept { check, task } => self.tell(Notice::CheckKept(check, task)),
                 NodeOrder::Replicate { job } => self.tell(Notice::Replicate(job)),
                 NodeOrder::Drain => self.tell(Notice::Drain),
                 NodeOrder::Leave => self.tell(Notice::Leave),

@@ -118,6 +118,7 @@ impl From<ServerError> for Problem {
             | ServerError::Plan(_)
             | ServerError::NotReducible(_)
             | ServerError::NotCollectable { .. }
+            | ServerError::CheckFailed { .. }
             | ServerError::NameTaken { .. }
             | ServerError::UnusableNode { .. }
             | ServerError::Spec(_)
@@ -128,10 +129,11 @@ impl From<ServerError> for Problem {
             | ServerError::TooManyFiles { .. }
             | ServerError::NotShipped { .. }
             | ServerError::RoleDiffers { .. } => ErrorCode::Refused,
-            ServerError::TooManyJobs { .. } => ErrorCode::TooMany,
+            ServerError::TooManyJobs { .. } | ServerError::TooManyChecks { .. } => ErrorCode::TooMany,
             ServerError::Shipped(error) => code_of(error),
             ServerError::UnknownJob { .. }
             | ServerError::NoSuchNode { .. }
+            | ServerError::UnknownCheck
             | ServerError::UnknownToken { .. } => ErrorCode::NotFound,
             ServerError::UnknownNode { .. } => ErrorCode::UnknownNode,
             ServerError::ProtocolDiffers { .. } => ErrorCode::VersionMismatch,

@@ -7,6 +7,7 @@ use api::control::{
     CancelRequest, ErrorCode, JobBatch, JobLogs, JobOutcome, JobProgress, JobSubmission, POLL_MS_MAX,
     SubmittedBatch, SubmittedJob, WaitAnswer,
 };
+use api::fsck::{FsckAnswer, FsckRequest};
 use api::kept::{GcAnswer, GcOptions, GcSelection};
 use api::people::Role;
 use api::{Blame, JobReport, TaskFailure};
@@ -76,6 +77,25 @@ pub(crate) async fn collect(
         _ => Some(caller.owner_name().to_string()),
     };
     Ok(Message(port.server.collect(options, only_of).await?))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/jobs/{job}/fsck",
+    tag = "clients",
+    params(("job" = i64, Path, description = "Number of the job")),
+    request_body = FsckRequest,
+    responses((status = 200, description = "How far the check of what the job kept is, and in the end what was found", body = FsckAnswer), (status = "default", response = Refusal))
+)]
+pub(crate) async fn fsck(
+    State(port): State<Port>,
+    caller: Caller,
+    Named(job): Named<i64>,
+    Message(request): Message<FsckRequest>,
+) -> Result<Message<FsckAnswer>, Problem> {
+    let job = JobId(job);
+    check_owner(&port, &caller, job).await?;
+    Ok(Message(port.server.fsck(job, request.check).await?))
 }
 
 #[utoipa::path(

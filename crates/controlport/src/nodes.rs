@@ -7,6 +7,7 @@ use api::control::{
     BoundariesProposal, ClusterStatus, JobBrief, NodeInfo, NodeOrders, NodePoll, NodeStatus, NodeWelcome,
     PlacesAnswer, PlacesQuestion,
 };
+use api::fsck::{CheckAnswer, CheckNews};
 use api::kept::KeptAnnouncement;
 use axum::extract::State;
 use ids::{JobId, NodeId};
@@ -67,6 +68,22 @@ pub(crate) async fn kept(
 ) -> Result<Message<()>, Problem> {
     port.server.kept(NodeId(node), announcement).await?;
     Ok(Message(()))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/nodes/{node}/checked",
+    tag = "nodes",
+    params(("node" = u32, Path, description = "Number of the node")),
+    request_body = CheckNews,
+    responses((status = 200, description = "The server knows what was found in kept files, and says whether the check goes on", body = CheckAnswer), (status = "default", response = Refusal))
+)]
+pub(crate) async fn checked(
+    State(port): State<Port>,
+    Named(node): Named<u32>,
+    Message(news): Message<CheckNews>,
+) -> Result<Message<CheckAnswer>, Problem> {
+    Ok(Message(port.server.check_news(NodeId(node), news).await?))
 }
 
 #[utoipa::path(

@@ -34,6 +34,7 @@ const MATRIX: &[(&str, &str, [bool; 4])] = &[
     ("get", "/v1/jobs/{job}/brief", [true, false, false, true]),
     ("post", "/v1/jobs/{job}/places", [true, false, false, true]),
     ("post", "/v1/jobs/{job}/boundaries", [true, false, false, true]),
+    ("post", "/v1/jobs/{job}/fsck", [true, true, false, false]),
     ("post", "/v1/gc", [true, true, false, false]),
     ("post", "/v1/files/missing", [true, true, false, false]),
     ("put", "/v1/files/{sha256}", [true, true, false, false]),
@@ -43,6 +44,7 @@ const MATRIX: &[(&str, &str, [bool; 4])] = &[
     ("post", "/v1/nodes/admission", [true, false, false, true]),
     ("post", "/v1/nodes/{node}/poll", [true, false, false, true]),
     ("post", "/v1/nodes/{node}/kept", [true, false, false, true]),
+    ("post", "/v1/nodes/{node}/checked", [true, false, false, true]),
     ("post", "/v1/nodes/{node}/leave", [true, false, false, true]),
     ("post", "/v1/nodes/{node}/drain", [true, false, false, false]),
     ("get", "/v1/jobs/{job}/placements", [true, true, true, false]),
@@ -240,6 +242,21 @@ fn a_user_cancels_only_their_own_jobs() {
     assert_eq!(cancel(job.0, &ann), None);
     assert_eq!(cancel(job.0 + 1, &root), None);
     assert_eq!(cancel(job.0 + 2, &bob), Some(ErrorCode::NotFound));
+}
+
+#[test]
+fn a_user_checks_only_what_their_own_jobs_kept() {
+    let place = Place::new(true, UserLimits::default());
+    let token = |user, role| place.token(user, role, None).token;
+    let (ann, bob, root) = (token("ann", Role::User), token("bob", Role::User), token("root", Role::Admin));
+    let job = place.submit(&ann, 1).expect("a job").first;
+    let fsck = |job: i64, token: &str| place.code("post", &format!("/v1/jobs/{job}/fsck"), Some(token), "{}");
+    assert_eq!(fsck(job.0, &bob), Some(ErrorCode::Forbidden));
+    // It keeps nothing.
+    assert_eq!(fsck(job.0, &ann), Some(ErrorCode::Refused));
+    assert_eq!(fsck(job.0, &root), Some(ErrorCode::Refused));
+    let unknown = place.code("post", &format!("/v1/jobs/{job}/fsck"), Some(&ann), "{\"check\": \"x\"}");
+    assert_eq!(unknown, Some(ErrorCode::NotFound));
 }
 
 #[test]

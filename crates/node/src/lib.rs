@@ -22,6 +22,7 @@ mod disks;
 mod emit;
 mod failure;
 mod job_data;
+mod kept_checks;
 mod kept_dirs;
 mod machine;
 mod map_task;

@@ -2,6 +2,7 @@
 
 use crate::control::{Control, Notice, boundaries_failure, never_began};
 use crate::disks::Disks;
+use crate::kept_checks::KeptChecks;
 use crate::record_data::{OtherNodes, RecordData, chunk_hosts, replica_hosts};
 use crate::shipped_files::JobFiles;
 use api::control::{AttemptEnd, NodeAddress};
@@ -36,6 +37,7 @@ pub struct Remote {
     single_spec: Arc<JobSpec>,
     /// The server said that nobody needs this node.
     left: AtomicBool,
+    checks: KeptChecks,
 }
 
 #[derive(Default)]
@@ -70,7 +72,8 @@ impl Remote {
         let roots = roots.into_iter().chain(own_roots).collect();
         let single_spec = Arc::new(JobSpec::of_one_task(String::new(), RunTask::default()));
         let (left, link) = (AtomicBool::new(false), Arc::new(link));
-        Self { link, disks, data, cache, roots, jobs: Mutex::default(), single_spec, left }
+        let (jobs, checks) = (Mutex::default(), KeptChecks::default());
+        Self { link, disks, data, cache, roots, jobs, single_spec, left, checks }
     }
 
     /// The link, to say good-bye by.
@@ -294,6 +297,7 @@ impl Control for Remote {
             match self.link.next_notice()? {
                 client::Notice::TellKept => self.tell_kept(),
                 client::Notice::DropKept(names) => self.disks.drop_kept(&names),
+                client::Notice::CheckKept(check, task) => self.checks.begin(&self.link, check, *task),
                 other => break other,
             }
         };
@@ -328,7 +332,7 @@ impl Control for Remote {
                 let _ = self.link.leave();
                 Notice::ForgetAll
             }
-            client::Notice::TellKept | client::Notice::DropKept(_) => {
+            client::Notice::TellKept | client::Notice::DropKept(_) | client::Notice::CheckKept(..) => {
                 unreachable!("they were acted on above")
             }
             client::Notice::Expelled => {

@@ -36,6 +36,14 @@ pub enum ServerError {
     NotReducible(#[from] crate::NotReducible),
     #[error("job {job} is {state}: its files are not removed while it runs")]
     NotCollectable { job: JobId, state: &'static str },
+    #[error("the I-files of job {job} cannot be checked: {reason}")]
+    CheckFailed { job: JobId, reason: String },
+    #[error(
+        "there is no such check: nobody asked about it for too long, or the server began anew; begin again"
+    )]
+    UnknownCheck,
+    #[error("{checks_max} checks of I-files go on already: begin this one when one of them is done")]
+    TooManyChecks { checks_max: usize },
     #[error("the output: {0}")]
     Object(#[from] objects::ObjectError),
     #[error(transparent)]

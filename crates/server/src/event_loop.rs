@@ -1,5 +1,6 @@
 //! The loop: drain requests, ask the scheduler, write one transaction, reply.
 
+use crate::checks::Checks;
 use crate::clock::now_ns;
 use crate::directories::Directories;
 use crate::fleet::Fleet;
@@ -57,6 +58,7 @@ pub(crate) struct EventLoop {
     /// Files that clients have shipped.
     pub depot: Option<Arc<Depot>>,
     pub roots: Option<Arc<Roots>>,
+    pub checks: Checks,
     pub telemetry: Telemetry,
     pub users: Users,
     pub architectures: Architectures,
@@ -101,6 +103,7 @@ impl EventLoop {
             fleet: Fleet::default(),
             depot: None,
             roots: None,
+            checks: Checks::default(),
             telemetry: Telemetry::default(),
             users: Users::default(),
             architectures: Architectures::default(),
@@ -152,6 +155,7 @@ impl EventLoop {
                         self.announced(node, *announcement, reply).await
                     }
                     Request::Collect { options, user, reply } => self.collect(*options, user, reply).await,
+                    Request::Fsck { job, check, reply } => self.fsck(job, check, reply).await,
                     other => {
                         self.take(other);
                         Ok(())
@@ -329,6 +333,7 @@ impl EventLoop {
             Request::Audit { rows } => {
                 self.changes.extend(rows.into_iter().map(|row| Change::Audit { row }));
             }
+            Request::CheckNews { node, news, reply } => self.check_news(node, *news, reply),
             Request::Said { job, reply } => self.said(job, reply),
             Request::WaitsFor { job, reply } => self.waits_for(job, reply),
             Request::Cluster { reply } => drop(reply.send(Ok(self.fleet.status()))),
@@ -339,6 +344,7 @@ impl EventLoop {
             | Request::Register { .. }
             | Request::Kept { .. }
             | Request::Collect { .. }
+            | Request::Fsck { .. }
             | Request::Shutdown { .. } => {
                 unreachable!("the loop takes these itself");
             }

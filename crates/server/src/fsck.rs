@@ -1,20 +1,23 @@
 //! Which files a job kept, what was found of each, and what that says of its I-files: `sailfish fsck`. Who reads the files
 //! is not decided here: a thread of the same process, or the nodes that have them.
 
-use crate::kept_runs::{KeptSource, kept_source, surviving_runs};
+use crate::fleet::Fleet;
+use crate::kept_runs::{KeptSource, kept_source, present_places, surviving_runs};
 use crate::{NotReducible, ServerError};
 use api::DataSum;
 use api::fsck::{
     CheckTask, CheckedFile, DAMAGES_PER_FILE_MAX, Damage, DamagedFile, DisagreeingIfile, FINDINGS_MAX,
     FileToCheck, FsckReport, IntactCopy,
 };
+use api::kept::KeptPlace;
 use api::task::KeptRun;
-use ids::{ChunkId, IfileIndex, JobId, NodeId, RunId, Source};
-use metastore::{CLUSTER_OWNER, Metastore};
+use ids::{ChunkId, DiskIndex, IfileIndex, JobId, NodeId, RunId, Source};
+use metastore::{CLUSTER_OWNER, Metastore, ReplicaRow, ReplicaState};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Longest path, and longest sentence about a damage, that is told.
-const TEXT_BYTES_MAX: usize = 4096;
+pub(crate) const TEXT_BYTES_MAX: usize = 4096;
 
 /// A file of a run: whose directory it lies in tells copies of a run apart.
 type CopyKey = (RunId, NodeId);
@@ -29,8 +32,8 @@ pub struct KeptCheck {
     runs: BTreeMap<RunId, KeptRun>,
     /// None until it is known what is wrong with it.
     copies: BTreeMap<CopyKey, Option<CheckedFile>>,
-    /// The nodes that have the directories, by who made them; empty on one machine.
-    node_names: BTreeMap<NodeId, String>,
+    /// The nodes that have them now; empty on one machine.
+    node_names: BTreeMap<CopyKey, String>,
     /// What the maps committed, and what intact runs hold of it.
     sums: BTreeMap<(IfileIndex, ChunkId, Source), (DataSum, DataSum)>,
     ifile_count: u32,
@@ -54,6 +57,87 @@ pub async fn check_here(store: &Metastore, job: JobId) -> Result<KeptCheck, Serv
     }
     check.tasks.push((made_by, task));
     Ok(check)
+}
+
+/// The files that a job of a cluster kept, with the nodes that have them: of each run its own file, or the replica that stands
+/// for it, and every other replica that was kept.
+///
+/// An error where there is no such job, it kept nothing, or a node that has some of it is away.
+pub(crate) async fn check_on_nodes(
+    store: &Metastore,
+    job: JobId,
+    fleet: &Fleet,
+) -> Result<KeptCheck, ServerError> {
+    let kept = kept_source(store, job).await?;
+    let source = kept.row.job;
+    if kept.row.owner != CLUSTER_OWNER {
+        return Err(NotReducible::OfOneMachine { job: source }.into());
+    }
+    let places = present_places(store, source, fleet).await?;
+    let mut check = KeptCheck::of(store, &kept).await?;
+    let mut replicas: BTreeMap<RunId, Vec<ReplicaRow>> = BTreeMap::new();
+    for row in store.replicas(source).await? {
+        replicas.entry(row.run).or_default().push(row);
+    }
+    check.on_nodes(&places, &replicas);
+    Ok(check)
+}
+
+impl KeptCheck {
+    fn on_nodes(&mut self, places: &[KeptPlace], replicas: &BTreeMap<RunId, Vec<ReplicaRow>>) {
+        let (mut tasks, mut names) = (BTreeMap::<Home, CheckTask>::new(), BTreeMap::new());
+        for place in places {
+            names.insert(place.node, place.node_name.clone());
+            let (source, made_by) = (self.source, place.made_by);
+            let new = || CheckTask { source, made_by, dirs: Vec::new(), files: Vec::new() };
+            let task = tasks.entry((made_by, place.node)).or_insert_with(new);
+            let disk = usize::from(place.dir.disk.0);
+            task.dirs.resize(task.dirs.len().max(disk + 1), PathBuf::new());
+            task.dirs[disk].clone_from(&place.dir.path);
+        }
+        for run in self.runs.values() {
+            let rows = replicas.get(&run.run).map(Vec::as_slice).unwrap_or_default();
+            let is_gone = rows.iter().any(|row| row.state == ReplicaState::Standing);
+            let own = (!is_gone).then(|| own_home(&tasks, run)).flatten();
+            let there = rows.iter().filter(|row| row.state != ReplicaState::Lost);
+            let there = there.filter_map(|row| replica_home(&tasks, row));
+            let homes: Vec<(Home, DiskIndex)> = own.into_iter().chain(there).collect();
+            for (home, disk) in &homes {
+                let run = KeptRun { disk: *disk, ..*run };
+                if let Some(task) = tasks.get_mut(home) {
+                    task.files.push(FileToCheck { run, has_other_copy: homes.len() > 1 });
+                    let (made_by, node) = *home;
+                    self.copies.insert((run.run, made_by), None);
+                    self.node_names.extend(names.get(&node).map(|name| ((run.run, made_by), name.clone())));
+                }
+            }
+        }
+        let with_files = tasks.into_iter().filter(|(_, task)| !task.files.is_empty());
+        self.tasks = with_files.map(|((_, node), task)| (node, task)).collect();
+    }
+}
+
+/// Who made directories, and the node that has them now.
+type Home = (NodeId, NodeId);
+
+/// The homes of what a process kept: one, but where its disks went to several nodes.
+fn homes_of(tasks: &BTreeMap<Home, CheckTask>, made_by: NodeId) -> impl Iterator<Item = (&Home, &CheckTask)> {
+    tasks.range((made_by, NodeId(0))..=(made_by, NodeId(u32::MAX)))
+}
+
+/// Where the file of a run should be, if its disk is there.
+fn own_home(tasks: &BTreeMap<Home, CheckTask>, run: &KeptRun) -> Option<(Home, DiskIndex)> {
+    let has_disk =
+        |dirs: &[PathBuf]| dirs.get(usize::from(run.disk.0)).is_some_and(|dir| !dir.as_os_str().is_empty());
+    let (home, _) = homes_of(tasks, run.run.node()).find(|(_, task)| has_disk(&task.dirs))?;
+    Some((*home, run.disk))
+}
+
+/// Where a replica should be: nobody said on which disk of its node, so the first there is stands for all.
+fn replica_home(tasks: &BTreeMap<Home, CheckTask>, replica: &ReplicaRow) -> Option<(Home, DiskIndex)> {
+    let (home, task) = homes_of(tasks, replica.node).next()?;
+    let disk = task.dirs.iter().position(|dir| !dir.as_os_str().is_empty())?;
+    Some((*home, DiskIndex(disk as u16)))
 }
 
 impl KeptCheck {
@@ -95,9 +179,11 @@ impl KeptCheck {
         let key = (checked.run, made_by);
         let Some(run) = self.runs.get(&checked.run) else { return };
         let is_asked_for = self.copies.get(&key).is_some_and(Option::is_none);
-        let is_bounded = checked.path.as_os_str().len() <= TEXT_BYTES_MAX;
-        if !is_asked_for || !is_bounded {
+        if !is_asked_for {
             return;
+        }
+        if checked.path.as_os_str().len() > TEXT_BYTES_MAX {
+            checked.path = PathBuf::new();
         }
         let books = std::mem::take(&mut checked.books);
         // Of a run that lies twice the first intact copy tells what it holds: the others have the same bytes, or are damaged.
@@ -120,7 +206,7 @@ impl KeptCheck {
     }
 
     /// What is known by now.
-    pub fn report(mut self) -> FsckReport {
+    pub fn report(&mut self) -> FsckReport {
         self.compare_copies();
         let files: Vec<&CheckedFile> = self.copies.values().flatten().collect();
         let (blocks, bytes) =
@@ -182,9 +268,11 @@ impl KeptCheck {
             let copies = self.copies.range((run.run, NodeId(0))..=(run.run, NodeId(u32::MAX)));
             let known = copies.filter_map(|((_, made_by), checked)| Some((*made_by, checked.as_ref()?)));
             let known: Vec<(NodeId, &CheckedFile)> = known.collect();
-            let intact = known.iter().find(|(_, checked)| is_whole(checked)).map(|(made_by, checked)| {
-                IntactCopy { node: self.node_names.get(made_by).cloned(), path: checked.path.clone() }
-            });
+            let intact =
+                known.iter().find(|(_, checked)| is_whole(checked)).map(|(made_by, checked)| IntactCopy {
+                    node: self.node_names.get(&(run.run, *made_by)).cloned(),
+                    path: checked.path.clone(),
+                });
             let of = |is_replica, node, path, damages, damage_count| DamagedFile {
                 run: run.run,
                 ifile: run.ifile,
@@ -198,7 +286,7 @@ impl KeptCheck {
             for (made_by, checked) in known.iter().filter(|(_, checked)| !is_whole(checked)) {
                 damaged.push(of(
                     *made_by != run.run.node(),
-                    self.node_names.get(made_by).cloned(),
+                    self.node_names.get(&(run.run, *made_by)).cloned(),
                     Some(checked.path.clone()),
                     checked.damages.clone(),
                     checked.damage_count,
@@ -236,4 +324,149 @@ impl KeptCheck {
 
 fn is_whole(checked: &CheckedFile) -> bool {
     checked.damage_count == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KeptCheck;
+    use api::DataSum;
+    use api::fsck::{CheckedFile, Damage, FileToCheck};
+    use api::kept::{KeptDir, KeptPlace};
+    use api::task::{KeptRun, SourceBooks};
+    use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, RunId, Source, TaskIndex};
+    use metastore::{ReplicaRow, ReplicaState};
+    use std::collections::BTreeMap;
+
+    const SOURCE: Source = Source { map_task: TaskIndex(0), attempt: AttemptNumber(0) };
+    const CHUNK: ChunkId = ChunkId(5);
+    const IFILE: IfileIndex = IfileIndex(0);
+
+    fn sum() -> DataSum {
+        DataSum { records: 3, bytes: 30, hash_sum: 7 }
+    }
+
+    fn run() -> RunId {
+        RunId::on(NodeId(1), 0)
+    }
+
+    /// One run of node 1 whose replica node 2 has, in this state.
+    fn check(state: ReplicaState) -> KeptCheck {
+        let (disk, stored_bytes) = (DiskIndex(0), 100);
+        let kept = KeptRun {
+            run: run(),
+            adopted: None,
+            ifile: IFILE,
+            disk,
+            records: 3,
+            record_bytes: 30,
+            stored_bytes,
+        };
+        let mut check = KeptCheck {
+            source: JobId(4),
+            tasks: Vec::new(),
+            runs: BTreeMap::from([(run(), kept)]),
+            copies: BTreeMap::new(),
+            node_names: BTreeMap::new(),
+            sums: BTreeMap::from([((IFILE, CHUNK, SOURCE), (sum(), DataSum::default()))]),
+            ifile_count: 1,
+        };
+        let place = |node: u32, disk: u16| {
+            let path = format!("/{node}/{disk}").into();
+            let dir =
+                KeptDir { job: JobId(4), incarnation: "x".into(), disk: DiskIndex(disk), path, bytes: 0 };
+            KeptPlace {
+                made_by: NodeId(node),
+                node: NodeId(node + 10),
+                node_name: format!("node-{node}"),
+                dir,
+            }
+        };
+        let chunks = vec![CHUNK];
+        let row = ReplicaRow {
+            run: run(),
+            node: NodeId(2),
+            state,
+            chunks,
+            bytes: 100,
+            single_ns: 0,
+            sending_ns: 0,
+        };
+        check.on_nodes(&[place(1, 0), place(2, 1)], &BTreeMap::from([(run(), vec![row])]));
+        check
+    }
+
+    fn found(hash: &str, why: Option<&str>) -> CheckedFile {
+        let damages: Vec<Damage> =
+            why.map(|why| Damage { why: why.into(), ..Damage::default() }).into_iter().collect();
+        let book = SourceBooks { ifile: IFILE, chunk: CHUNK, source: SOURCE, sum: sum() };
+        let (damage_count, content_hash) = (damages.len() as u64, hash.to_string());
+        CheckedFile {
+            run: run(),
+            damages,
+            damage_count,
+            content_hash,
+            books: vec![book],
+            ..CheckedFile::default()
+        }
+    }
+
+    #[test]
+    fn each_copy_is_read_where_it_is_kept() {
+        let homes = |state| {
+            let check = check(state);
+            let tasks = check.tasks.iter();
+            let files = |files: &[FileToCheck]| {
+                files.iter().map(|file| (file.run.disk.0, file.has_other_copy)).collect()
+            };
+            tasks
+                .map(|(node, task)| (node.0, task.made_by.0, files(&task.files)))
+                .collect::<Vec<(u32, u32, Vec<_>)>>()
+        };
+        let own = |other| (11, 1, vec![(0, other)]);
+        let replica = |other| (12, 2, vec![(1, other)]);
+        assert_eq!(homes(ReplicaState::Complete), [own(true), replica(true)]);
+        // Of a run that is gone nobody looks for the file.
+        assert_eq!(homes(ReplicaState::Standing), [replica(false)]);
+        assert_eq!(homes(ReplicaState::Lost), [own(false)]);
+    }
+
+    #[test]
+    fn what_lies_twice_counts_once() {
+        let mut check = check(ReplicaState::Complete);
+        check.found(NodeId(1), found("a", None));
+        assert!(!check.is_complete());
+        check.found(NodeId(2), found("a", None));
+        // Told again, and by somebody whom nobody asked.
+        check.found(NodeId(2), found("b", Some("bad")));
+        check.found(NodeId(3), found("b", Some("bad")));
+        assert!(check.is_complete());
+        let report = check.report();
+        assert!(report.is_whole(), "{report:?}");
+        assert_eq!((report.runs, report.replicas), (1, 1));
+    }
+
+    #[test]
+    fn a_replica_of_other_bytes_is_damaged() {
+        let mut check = check(ReplicaState::Complete);
+        check.found(NodeId(2), found("b", None));
+        check.found(NodeId(1), found("a", None));
+        let report = check.report();
+        let [file] = &report.damaged[..] else { panic!("{report:?}") };
+        assert!(file.is_replica && file.damages[0].why.contains("other bytes"), "{file:?}");
+        assert_eq!(file.intact.as_ref().and_then(|copy| copy.node.as_deref()), Some("node-1"));
+        assert_eq!((report.lost_runs, report.disagreeing_count), (0, 0));
+    }
+
+    #[test]
+    fn what_is_damaged_everywhere_is_lost() {
+        let mut check = check(ReplicaState::Complete);
+        check.found(NodeId(1), found("", Some("bad")));
+        check.found(NodeId(2), found("", Some("bad too")));
+        let report = check.report();
+        assert_eq!((report.damaged_count, report.lost_runs, report.disagreeing_count), (2, 1, 1));
+        assert_eq!(
+            (report.disagreeing[0].committed, report.disagreeing[0].held),
+            (sum(), DataSum::default())
+        );
+    }
 }

@@ -55,6 +55,7 @@ impl EventLoop {
 
     /// A node that was to keep something is gone.
     pub fn keeper_lost(&mut self, node: NodeId, name: &str) {
+        self.checks.node_lost(node, name);
         let waits = |job: &&Job| job.keeping.as_ref().is_some_and(|keeping| keeping.waiting.contains(&node));
         let jobs: Vec<JobId> = self.jobs.values().filter(waits).map(|job| job.id).collect();
         for id in jobs {

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 pub enum NotReducible {
     #[error("there is no job {job}: `sailfish jobs` lists those there are")]
     UnknownJob { job: JobId },
-    #[error("job {job} is {state}: it can be reduced again once it is over")]
+    #[error("job {job} is {state}: its I-files can be read once it is over")]
     NotOver { job: JobId, state: &'static str },
     #[error("job {job} was {state}: nothing is kept of a job that did not come to its end")]
     Stopped { job: JobId, state: &'static str },
@@ -36,7 +36,7 @@ pub enum NotReducible {
     Lost { job: JobId },
     #[error("nodes of a cluster have the I-files of job {job}: name their server with --server")]
     OfCluster { job: JobId },
-    #[error("job {job} kept its I-files on the machine on which it ran: reduce it again there, with --state")]
+    #[error("job {job} kept its I-files on the machine on which it ran: ask there, with --state")]
     OfOneMachine { job: JobId },
     #[error(
         "the node {node} has I-files that job {job} kept and does not work now: start it again on its disks \
@@ -116,6 +116,19 @@ pub(crate) async fn results(
     Ok(JobResults::reducing_again(job, adopts, store.winning_commits(source.job).await?))
 }
 
+/// The directories that nodes keep of a job; an error where one of these is away.
+pub(crate) async fn present_places(
+    store: &Metastore,
+    source: JobId,
+    fleet: &Fleet,
+) -> Result<Vec<KeptPlace>, ServerError> {
+    let places = store.kept_places(source).await?;
+    match places.iter().find(|place| !fleet.stays(place.node)) {
+        Some(away) => Err(NotReducible::NodeAway { job: source, node: away.node_name.clone() }.into()),
+        None => Ok(places),
+    }
+}
+
 /// A task for each node that has kept runs, and for each older node whose disks it has now: runs are known by the node
 /// and the disk on which they were made. They get numbers of the node that serves them from now on.
 async fn adopts_of_nodes(
@@ -123,10 +136,7 @@ async fn adopts_of_nodes(
     source: JobId,
     fleet: &Fleet,
 ) -> Result<Vec<AdoptTask>, ServerError> {
-    let places = store.kept_places(source).await?;
-    if let Some(away) = places.iter().find(|place| !fleet.stays(place.node)) {
-        return Err(NotReducible::NodeAway { job: source, node: away.node_name.clone() }.into());
-    }
+    let places = present_places(store, source, fleet).await?;
     let mut tasks: BTreeMap<(NodeId, NodeId), AdoptTask> = BTreeMap::new();
     for place in &places {
         let task = tasks.entry((place.node, place.made_by)).or_insert_with(|| AdoptTask {

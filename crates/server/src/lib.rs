@@ -18,6 +18,7 @@
 //! `tests/` drives it with a made-up node over the real SQLite store.
 
 mod cancels;
+mod checks;
 mod clock;
 mod cluster;
 mod collecting;
@@ -55,6 +56,7 @@ use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus,
     NodeWelcome, PlacesAnswer, PlacesQuestion, SubmittedBatch,
 };
+use api::fsck::{CheckAnswer, CheckNews, FsckAnswer};
 use api::kept::{GcAnswer, KeptAnnouncement};
 use api::{Boundaries, JobSpec, KeyBytes, Split};
 use event_loop::{EventLoop, REQUESTS_MAX, Reply, Request, Submission};
@@ -409,6 +411,17 @@ impl Server {
     pub async fn collect(&self, options: GcOptions, user: Option<String>) -> Result<GcAnswer, ServerError> {
         let options = Box::new(options);
         self.ask_later(|reply| Request::Collect { options, user, reply }).await
+    }
+
+    /// Begins to check what a job kept on the disks of nodes; with the name of a check, says how far that is.
+    pub async fn fsck(&self, job: JobId, check: Option<String>) -> Result<FsckAnswer, ServerError> {
+        self.ask_later(|reply| Request::Fsck { job, check, reply }).await
+    }
+
+    /// A node tells what it has read for a check.
+    pub async fn check_news(&self, node: NodeId, news: CheckNews) -> Result<CheckAnswer, ServerError> {
+        let news = Box::new(news);
+        self.ask_later(|reply| Request::CheckNews { node, news, reply }).await
     }
 
     /// What a node must know of a job that runs.

@@ -7,6 +7,7 @@ use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobOutcome, NodeInfo, NodeOrders, NodePoll, NodeStatus,
     NodeWelcome, PlacesAnswer, PlacesQuestion, SubmittedBatch, SubmittedJob,
 };
+use api::fsck::{CheckAnswer, CheckNews, FsckAnswer};
 use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
 use api::{Boundaries, JobSpec, KeyBytes};
 use ids::{JobId, NodeId};
@@ -117,6 +118,18 @@ pub(crate) enum Request {
         /// Only of jobs of this user; None: of all.
         user: Option<String>,
         reply: Reply<GcAnswer>,
+    },
+    /// What a job kept is to be checked; or, with the name of a check, how far that is.
+    Fsck {
+        job: JobId,
+        check: Option<String>,
+        reply: Reply<FsckAnswer>,
+    },
+    /// A node tells what it has read for a check.
+    CheckNews {
+        node: NodeId,
+        news: Box<CheckNews>,
+        reply: Reply<CheckAnswer>,
     },
     /// From the thread that removed a job's directories.
     Cleaned {
