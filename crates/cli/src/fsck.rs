@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(lines.len(), 5, "{text}");
         assert!(lines[0].starts_with("damaged: replica of ") && lines[0].ends_with("/d/run on node-1"));
         assert!(lines[1].starts_with("  block 4 at byte 64: damaged block: no"), "{text}");
-        assert_eq!(lines[2], "  and 2 more damages");
+        assert_eq!(lines[2], "  and 2 damages more");
         assert_eq!(lines[3], "  an intact copy: /e/run on node-0");
         assert!(lines[4].contains("1 damaged file; there is an intact copy of each run"), "{text}");
     }
