@@ -4,7 +4,9 @@
 use crate::change::ProofRow;
 use crate::convert::Reader;
 use crate::database::{Readable, Row};
-use crate::{DATA_LOST_NOTE, Metastore, READ_AGAIN_NOTE, STAND_IN_REFUSED_NOTE, StoreError};
+use crate::{
+    DATA_LOST_NOTE, Metastore, RANGE_SPLIT_NOTE, READ_AGAIN_NOTE, STAND_IN_REFUSED_NOTE, StoreError,
+};
 use api::history::{AttemptRow, AttemptState, EventRow, JobDetails, JobRow, JobState, KeptFiles, StageRow};
 use api::{Boundaries, DataSum, JobReport, JobSpec, KeyBytes, Task};
 use ids::{
@@ -116,9 +118,9 @@ impl Metastore {
         .await
     }
 
-    /// Which attempts of a job were slow, why, and what was done about it, as sentences: the first so many.
+    /// Which attempts of a job were slow or had long to go, why, and what was done about it, as sentences: the first so many.
     pub async fn slow_attempts(&self, job: JobId, count_max: u32) -> Result<Vec<String>, StoreError> {
-        self.sentences(job, &[SPECULATION_NOTE], count_max).await
+        self.sentences(job, &[SPECULATION_NOTE, RANGE_SPLIT_NOTE], count_max).await
     }
 
     /// The events of up to five kinds.
