@@ -2,13 +2,16 @@
 
 use crate::JobResults;
 use crate::expand::REDUCE_TASKS_MAX;
-use api::task::ReduceTask;
+use api::task::{ReduceTask, RunSummary};
 use api::{JobSpec, KeyBytes, is_object_url};
-use ids::TaskIndex;
+use ids::{RunId, TaskIndex};
+use std::collections::BTreeSet;
 use workbuilder::{TailCut, tail_cuts};
 
 /// A tail with less than this is not worth a task.
 const TAIL_BYTES_MIN: u64 = 64 << 10;
+/// So many tasks below the most that there may be, nobody is asked any more.
+const TASKS_LEFT_FREE: u32 = 4096;
 
 /// Whether reduce tasks of a job may be cut. Not where its user has set the partitions, for each is one part; nor where parts are objects,
 /// which keep the names that they were begun with.
@@ -31,6 +34,10 @@ pub struct Split {
 impl JobResults {
     /// Where a task of the plan may be cut, of which so much has been read: in order, the best first.
     pub fn split_keys(&self, task: TaskIndex, done_bytes: u64, keys_max: usize) -> Vec<KeyBytes> {
+        // An attempt that gave something up cannot take it back: there must be room for what was asked for before, too.
+        if self.plan.len() as u32 >= REDUCE_TASKS_MAX - TASKS_LEFT_FREE {
+            return Vec::new();
+        }
         let cuts = self.cuts(task, done_bytes, keys_max);
         let worth_it = cuts.into_iter().filter(|cut| cut.tail_bytes >= TAIL_BYTES_MIN);
         worth_it.map(|cut| KeyBytes(cut.key)).collect()
@@ -38,9 +45,8 @@ impl JobResults {
 
     fn cuts(&self, task: TaskIndex, done_bytes: u64, cuts_max: usize) -> Vec<TailCut> {
         let Some(task) = self.plan.get(task.0 as usize) else { return Vec::new() };
-        let runs = self.surviving_runs();
-        let own = runs.iter().filter(|run| task.runs.contains(&run.run));
-        let weights: Vec<_> = own.map(|run| run.weights.as_slice()).collect();
+        let runs = self.runs_of(task);
+        let weights: Vec<_> = runs.iter().map(|run| run.weights.as_slice()).collect();
         let bound = |key: &Option<KeyBytes>| key.as_ref().map(|key| key.0.clone());
         let (lower, upper) = (bound(&task.lower_key), bound(&task.upper_key));
         tail_cuts(&weights, (lower.as_deref(), upper.as_deref()), done_bytes, cuts_max)
@@ -77,8 +83,7 @@ impl JobResults {
 
     fn tail_bytes(&self, task: TaskIndex, key: &KeyBytes) -> u64 {
         let Some(task) = self.plan.get(task.0 as usize) else { return 0 };
-        let runs = self.surviving_runs();
-        let own = runs.iter().filter(|run| task.runs.contains(&run.run));
+        let runs = self.runs_of(task);
         let of_run = |weights: &[api::task::KeyWeight]| -> u64 {
             let first = weights.partition_point(|weight| weight.first_key < *key);
             let is_before = |weight: &api::task::KeyWeight| {
@@ -87,7 +92,12 @@ impl JobResults {
             let end = weights.partition_point(is_before);
             weights.get(first..end).unwrap_or_default().iter().map(|weight| weight.bytes).sum()
         };
-        own.map(|run| of_run(&run.weights)).sum()
+        runs.iter().map(|run| of_run(&run.weights)).sum()
+    }
+
+    fn runs_of(&self, task: &ReduceTask) -> Vec<&RunSummary> {
+        let own: BTreeSet<RunId> = task.runs.iter().copied().collect();
+        self.surviving_runs().into_iter().filter(|run| own.contains(&run.run)).collect()
     }
 }
 

@@ -263,10 +263,9 @@ fn partition_bytes(runs: &[&RunSummary], partition: u32) -> u64 {
     runs.iter().map(of_run).sum()
 }
 
-/// The parts of the reduce tasks. Tasks that were added while others ran are the last of the plan, but their keys lie between those of
-/// others: then parts are numbered anew, in order of I-file and key.
-fn reduced_parts(spec: &JobSpec, results: &JobResults) -> Vec<Part> {
-    let part = |index: TaskIndex| results.reduces.get(&index).map(|result| result.part.clone());
+/// The tasks of the plan in the order of their parts: by I-file and key. Tasks that were added while others ran are the last of the
+/// plan, but their keys lie between those of others.
+pub(crate) fn part_order(spec: &JobSpec, results: &JobResults) -> Vec<TaskIndex> {
     let mut order: Vec<TaskIndex> = (0..results.plan.len() as u32).map(TaskIndex).collect();
     if spec.keys.partitions.is_none() {
         order.sort_by_key(|index| {
@@ -275,6 +274,13 @@ fn reduced_parts(spec: &JobSpec, results: &JobResults) -> Vec<Part> {
             (ifile, task.lower_key.as_ref().map(|key| &key.0))
         });
     }
+    order
+}
+
+/// The parts of the reduce tasks, numbered anew where tasks were added.
+fn reduced_parts(spec: &JobSpec, results: &JobResults) -> Vec<Part> {
+    let part = |index: TaskIndex| results.reduces.get(&index).map(|result| result.part.clone());
+    let order = part_order(spec, results);
     let is_moved = order.iter().enumerate().any(|(place, index)| place as u32 != index.0);
     let parts = order.into_iter().filter_map(part);
     match is_moved {

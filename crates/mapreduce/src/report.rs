@@ -1,5 +1,6 @@
 //! The report of a job, from its results (`_report.json`).
 
+use crate::expand::part_order;
 use crate::proof::Proof;
 use crate::{JobResults, stages};
 use api::report::{
@@ -50,7 +51,7 @@ pub(crate) fn job_report(spec: &JobSpec, results: &JobResults, proof: &Proof, pa
             bytes: total.bytes,
             hash_sum: format!("{:032x}", total.hash_sum),
         },
-        plan: plan_rows(results),
+        plan: plan_rows(spec, results),
         parts: parts.to_vec(),
         counters: results.counters(),
         reduce_again: spec.reduce_again,
@@ -155,7 +156,7 @@ fn reduce_report(spec: &JobSpec, results: &JobResults) -> ReduceReport {
     ReduceReport {
         tasks: results.plan.len() as u64,
         attempts: attempts_of(spec, results, "reduce"),
-        plan_version: results.plan.first().map_or(1, |task| task.plan_version.0),
+        plan_version: results.plan.iter().map(|task| task.plan_version.0).max().unwrap_or(1),
         target_bytes: results.target_bytes,
         groups: reduces().map(|reduce| reduce.groups).sum(),
         dropped_records: reduces().map(|reduce| reduce.dropped_records).sum(),
@@ -201,21 +202,25 @@ fn seconds(started_ns: u64, ended_ns: u64) -> f64 {
     ended_ns.saturating_sub(started_ns) as f64 / NANOS_PER_SECOND
 }
 
-fn plan_rows(results: &JobResults) -> Vec<PlanRow> {
-    let merged_bytes = |part: u32| {
-        let result = results.reduces.get(&ids::TaskIndex(part));
+/// In the order of the parts, under their final numbers.
+fn plan_rows(spec: &JobSpec, results: &JobResults) -> Vec<PlanRow> {
+    let merged_bytes = |task: ids::TaskIndex| {
+        let result = results.reduces.get(&task);
         result.map_or(0, |result| result.merged.iter().map(|(_, sum)| sum.bytes).sum())
     };
-    let row = |task: &api::task::ReduceTask| PlanRow {
-        part: task.part_index,
-        ifiles: task.ifiles.clone(),
-        lower_key: task.lower_key.clone(),
-        upper_key: task.upper_key.clone(),
-        runs: task.runs.len() as u64,
-        expected_bytes: task.expected_bytes,
-        merged_bytes: merged_bytes(task.part_index),
+    let row = |(part, index): (u32, ids::TaskIndex)| {
+        let task = &results.plan[index.0 as usize];
+        PlanRow {
+            part,
+            ifiles: task.ifiles.clone(),
+            lower_key: task.lower_key.clone(),
+            upper_key: task.upper_key.clone(),
+            runs: task.runs.len() as u64,
+            expected_bytes: task.expected_bytes,
+            merged_bytes: merged_bytes(index),
+        }
     };
-    results.plan.iter().map(row).collect()
+    (0..).zip(part_order(spec, results)).map(row).collect()
 }
 
 #[cfg(test)]

@@ -172,6 +172,14 @@ pub enum Change {
         tasks: Vec<ReduceTask>,
         now_ns: u64,
     },
+    /// A version that differs from the one before it in these tasks alone.
+    PlanCut {
+        job: JobId,
+        version: PlanVersion,
+        target_bytes: u64,
+        tasks: Vec<ReduceTask>,
+        now_ns: u64,
+    },
     Proofs {
         job: JobId,
         rows: Vec<ProofRow>,

@@ -51,7 +51,8 @@ impl Data {
                 json(&boundaries.keys)?.into(),
                 (*now_ns).into(),
             ]),
-            Change::Plan { job, version, target_bytes, tasks, now_ns } => {
+            Change::Plan { job, version, target_bytes, tasks, now_ns }
+            | Change::PlanCut { job, version, target_bytes, tasks, now_ns } => {
                 self.plan(*job, *version, *target_bytes, tasks, *now_ns)?;
             }
             Change::Proofs { job, rows } => self.proofs(*job, rows),
@@ -243,13 +244,13 @@ pub(crate) async fn rename_parts(
     stage: StageIndex,
     names: &[(TaskIndex, String)],
 ) -> Result<(), sqlx::Error> {
-    let away = "UPDATE parts SET name = '~' || name WHERE job = $1 AND stage = $2 AND task = $3";
-    let back = "UPDATE parts SET name = $4 WHERE job = $1 AND stage = $2 AND task = $3";
-    for (task, _) in names {
-        db.execute(away, [job.0.into(), stage.0.into(), task.0.into()]).await?;
-    }
-    for (task, name) in names {
-        db.execute(back, [job.0.into(), stage.0.into(), task.0.into(), name.as_str().into()]).await?;
-    }
-    Ok(())
+    let rows = || {
+        let row = |(task, name): &(TaskIndex, String)| {
+            [job.0.into(), stage.0.into(), task.0.into(), name.as_str().into()]
+        };
+        names.iter().map(row).collect::<Rows>()
+    };
+    let tail = "WHERE parts.job = v.column1 AND parts.stage = v.column2 AND parts.task = v.column3";
+    db.update("UPDATE parts SET name = '~' || v.column4", tail, rows()).await?;
+    db.update("UPDATE parts SET name = v.column4", tail, rows()).await
 }

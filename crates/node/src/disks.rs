@@ -103,8 +103,10 @@ impl Disks {
     /// Nobody uses the disks under this name any more: whatever job directories are left go, and the lock files.
     pub(crate) fn release(&self) {
         for disk in &self.disks {
-            let _ = remove_of(&disk.path, &self.name);
-            let _ = std::fs::remove_file(&disk.lock_path);
+            // What could not be removed is found by the lock file when a node uses the disk again.
+            if remove_of(&disk.path, &self.name).is_ok() {
+                let _ = std::fs::remove_file(&disk.lock_path);
+            }
         }
     }
 

@@ -169,10 +169,15 @@ impl Remote {
         let id = attempt.task.job;
         self.check_roots(|roots| roots.check_task(&task))?;
         // Most ship nothing, and there are very many of them.
+        let jobs = self.jobs();
+        if jobs.ended {
+            return Err(TaskFailure::new(Blame::Cancelled, "this node was given up"));
+        }
         let disk_dirs = match task.shipped.is_empty() {
             true => Vec::new(),
             false => self.disks.create(id)?,
         };
+        drop(jobs);
         let files = Arc::new(JobFiles::new(&task.shipped, &disk_dirs));
         let spec = Arc::clone(&self.single_spec);
         let cancelled = self.jobs().attempts.entry(attempt).or_default().clone();

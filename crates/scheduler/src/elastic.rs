@@ -8,22 +8,29 @@ use crate::state::{Phase, State};
 use crate::{Action, Outbox, Placement, UnixNanos};
 use ids::{AttemptKey, JobId, NodeId, StageIndex};
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 /// An attempt that has run for less is not asked: nobody knows yet how fast it is.
 pub const SPLIT_AFTER_NS: u64 = 1_000_000_000;
 /// Nor one that ends sooner than this: a new task costs about a tenth of it.
 pub const SPLIT_LEFT_NS_MIN: u64 = 2_000_000_000;
+/// At a time.
+const ASKED_AT_ONCE_MAX: usize = 8;
 /// An attempt is asked again after so long.
 pub const ASKED_AGAIN_AFTER_NS: u64 = 2_000_000_000;
 
-/// Asks for tasks where slots are idle.
-pub(crate) fn lend_to_tails(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos) {
+/// Asks for tasks where slots are idle, of the jobs that were heard of.
+pub(crate) fn lend_to_tails(
+    state: &mut State,
+    outbox: &mut impl Outbox,
+    now: UnixNanos,
+    heard: BTreeSet<JobId>,
+) {
     // Tasks that wait for a slot near their data would soon take any.
-    if state.has_progress.is_empty() || !state.far_due.is_empty() || state.free_slots.is_empty() {
+    if heard.is_empty() || !state.far_due.is_empty() || state.free_slots.is_empty() {
         return;
     }
-    let mut idle = idle_nodes(state, now);
-    let heard: Vec<JobId> = state.has_progress.iter().copied().collect();
+    let mut idle = idle_nodes(state, now).min(ASKED_AT_ONCE_MAX);
     for id in heard {
         let Some(job) = state.jobs.get_mut(&id).filter(|job| job.phase == Phase::Running) else { continue };
         // Their memory is that of the job.

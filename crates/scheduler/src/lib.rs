@@ -178,7 +178,7 @@ pub enum Event {
         tasks: Vec<Vec<RecoveredTask>>,
         /// Attempts of the last expanded stage that run, as far as anybody knows.
         running: Vec<(AttemptKey, Slot)>,
-        /// Numbers of attempts that stages which are not expanded have used before.
+        /// Numbers of attempts that stages have used before, also for tasks that are no more.
         attempts_used: Vec<(StageIndex, u32)>,
         /// Winners of tasks that are done in stages which are not expanded.
         standing: Vec<(StageIndex, TaskIndex, AttemptNumber)>,

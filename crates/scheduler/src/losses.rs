@@ -56,7 +56,7 @@ pub(crate) fn on_results_lost(
             continue;
         }
         let started = later.tasks.iter().map(|task| task.attempts_started).max();
-        later.attempts_base = later.attempts_base.max(started.unwrap_or(0));
+        later.attempts_base = later.attempts_base.max(started.unwrap_or(0)).max(later.attempts_used);
         (later.expanded, later.stands) = (false, false);
         later.fill(Vec::new());
     }

@@ -77,9 +77,15 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
     state.admit(now);
     dispatch(state, outbox, now);
     if judges {
-        lend_to_tails(state, outbox, now);
-        speculate(state, outbox, now);
+        lend_idle_slots(state, outbox, now);
     }
+}
+
+fn lend_idle_slots(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos) {
+    let heard = state.has_progress.clone();
+    // First copies: of two attempts one would go on to the old end of a range.
+    speculate(state, outbox, now);
+    lend_to_tails(state, outbox, now, heard);
 }
 
 fn with_watch(state: &mut State, job: JobId, change: impl FnOnce(&mut Watch)) {

@@ -108,7 +108,8 @@ impl Stage {
     /// One more task, which waits from now on.
     pub fn add(&mut self, placement: Placement) {
         let index = TaskIndex(self.task_count());
-        self.tasks.push(Task { placement, attempts_started: self.attempts_base, ..Task::default() });
+        let attempts_started = self.attempts_base.max(self.attempts_used);
+        self.tasks.push(Task { placement, attempts_started, ..Task::default() });
         self.enqueue(index, VecDeque::push_back);
     }
 

@@ -29,7 +29,11 @@ pub(crate) fn on_job_recovered(
     let mut stages: Vec<Stage> =
         recovered.stages.iter().map(|name| Stage { name, ..Stage::default() }).collect();
     for (stage, used) in recovered.attempts_used {
-        stages[usize::from(stage.0)].attempts_base = used;
+        let index = usize::from(stage.0);
+        stages[index].attempts_used = used;
+        if index > current {
+            stages[index].attempts_base = used;
+        }
     }
     for (stage, task, winner) in recovered.standing {
         stages[usize::from(stage.0)].stand_done(task, winner);

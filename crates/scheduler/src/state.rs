@@ -122,6 +122,8 @@ pub(crate) struct Stage {
     pub done: u32,
     /// Attempts below this number belong to tasks that this stage had before its data was lost.
     pub attempts_base: u32,
+    /// Below this number were all attempts that another server knew, also of tasks that are no more.
+    pub attempts_used: u32,
     /// Its tasks stand as they are until it is expanded again.
     pub stands: bool,
 }

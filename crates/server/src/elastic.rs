@@ -10,6 +10,7 @@ use api::{KeyBytes, Task, TaskResult};
 use ids::{AttemptKey, NodeId, StageIndex, TaskIndex, TaskKey};
 use metastore::{Change, RANGE_SPLIT_NOTE};
 use scheduler::{Event, Placement, Slot};
+use std::collections::BTreeMap;
 
 /// What the result of an attempt covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +43,15 @@ impl EventLoop {
     /// A node tells which of its attempts end earlier.
     pub fn shortened(&mut self, node: NodeId, told: Vec<ShortenedAttempt>) {
         for ShortenedAttempt { attempt, upper_key } in told {
-            let runs_there = |known: &mut crate::fleet::Node| known.running.contains_key(&attempt);
-            if self.fleet.get_mut(node).is_some_and(runs_there) {
+            let runs_there = self.fleet.get_mut(node).is_some_and(|node| node.running.contains_key(&attempt));
+            // Another one began with the whole range since this one was asked: if it is first it has won. If not, the result of this
+            // one says it again.
+            let is_raced = self
+                .fleet
+                .all()
+                .flat_map(|node| node.running.keys())
+                .any(|other| other.task == attempt.task && *other != attempt);
+            if runs_there && !is_raced {
                 self.split(attempt, &upper_key);
             }
         }
@@ -125,7 +133,7 @@ impl Job {
         let version = self.results.plan_version;
         let where_to = placement(&added);
         changes.push(Change::Note { job: Some(job), kind: RANGE_SPLIT_NOTE, detail, now_ns });
-        changes.push(Change::Plan { job, version, target_bytes, tasks: vec![head, tail], now_ns });
+        changes.push(Change::PlanCut { job, version, target_bytes, tasks: vec![head, tail], now_ns });
         changes.push(Change::TaskSplit { key: attempt.task, task, added_key, added: Box::new(added) });
         Some((stage, where_to))
     }
@@ -133,10 +141,11 @@ impl Job {
     /// The names that parts get at the commit, where they are not those that their attempts thought.
     pub fn renamed_parts(&self, parts: &[api::task::Part]) -> Option<Change> {
         let stage = self.stage_index("reduce")?;
-        let new_name = |attempt_name: &str| parts.iter().find(|part| part.attempt_name == attempt_name);
+        let named: BTreeMap<&str, &str> =
+            parts.iter().map(|part| (part.attempt_name.as_str(), part.name.as_str())).collect();
         let renamed = self.results.reduces.iter().filter_map(|(task, result)| {
-            let part = new_name(&result.part.attempt_name)?;
-            (part.name != result.part.name).then(|| (*task, part.name.clone()))
+            let name = *named.get(result.part.attempt_name.as_str())?;
+            (name != result.part.name).then(|| (*task, name.to_string()))
         });
         let names: Vec<(TaskIndex, String)> = renamed.collect();
         (!names.is_empty()).then_some(Change::PartsRenamed { job: self.id, stage, names })

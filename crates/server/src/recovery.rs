@@ -146,7 +146,7 @@ impl EventLoop {
             failures_max: job.failures_max(),
             tasks: tasks(&recovered, &job),
             running,
-            attempts_used: attempts_used(&recovered, job.tasks.len()),
+            attempts_used: attempts_used(&recovered),
             standing: standing(&recovered, job.tasks.len()),
         };
         let (may_copy, may_split) = (speculation::allowed(&job), elastic::allowed(&job));
@@ -320,13 +320,11 @@ fn standing(recovered: &RecoveredJob, expanded: usize) -> Vec<(StageIndex, TaskI
     later.filter_map(|row| Some((row.task.stage, row.task.task, row.winner?))).collect()
 }
 
-/// Numbers that attempts of stages had before these were struck.
-fn attempts_used(recovered: &RecoveredJob, expanded: usize) -> Vec<(StageIndex, u32)> {
-    let stages =
-        recovered.stages.iter().map(|stage| stage.stage).filter(|stage| usize::from(stage.0) >= expanded);
+/// Numbers that attempts of stages had, also those of tasks that were struck.
+fn attempts_used(recovered: &RecoveredJob) -> Vec<(StageIndex, u32)> {
     let used = |stage: StageIndex| {
         let own = recovered.attempts.iter().filter(|row| row.attempt.task.stage == stage);
         own.map(|row| row.attempt.attempt.0 + 1).max().unwrap_or(0)
     };
-    stages.map(|stage| (stage, used(stage))).collect()
+    recovered.stages.iter().map(|stage| (stage.stage, used(stage.stage))).collect()
 }

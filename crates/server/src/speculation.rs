@@ -48,7 +48,8 @@ impl EventLoop {
     /// What a reduce task has, which has become less where it was cut since the attempt began.
     fn expected_bytes(&self, attempt: AttemptKey) -> u64 {
         match self.jobs.get(&attempt.task.job).and_then(|job| job.task(attempt)) {
-            Some(Task::Reduce(task)) => task.expected_bytes,
+            // With none of it nobody could say how far the attempt is.
+            Some(Task::Reduce(task)) => task.expected_bytes.max(1),
             _ => u64::MAX,
         }
     }
