@@ -1,7 +1,7 @@
 //! Why an attempt failed, in the three answers a caller needs: retryable, whose fault, what to tell the user.
 
 use crate::task::RunResult;
-use ids::RunId;
+use ids::{NodeId, RunId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -40,6 +40,9 @@ pub struct TaskFailure {
     /// Runs that the attempt found gone or damaged: what lies in them must be made again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_runs: Vec<RunId>,
+    /// The node that the attempt could not reach: it may be dead, which others may not know yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreachable: Option<NodeId>,
 }
 
 impl TaskFailure {
@@ -54,6 +57,7 @@ impl TaskFailure {
             stderr_tail: Vec::new(),
             said: None,
             lost_runs: Vec::new(),
+            unreachable: None,
         }
     }
 

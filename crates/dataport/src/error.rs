@@ -107,7 +107,18 @@ impl ScanError {
             message.push_str(&error.to_string());
             cause = error.source();
         }
-        TaskFailure { lost_runs: self.lost_runs(), ..TaskFailure::new(blame, message) }
+        let (lost_runs, unreachable) = (self.lost_runs(), self.unreachable());
+        TaskFailure { lost_runs, unreachable, ..TaskFailure::new(blame, message) }
+    }
+
+    /// The node that did not answer, or did not go on.
+    fn unreachable(&self) -> Option<NodeId> {
+        match self {
+            Self::There(DataError::Unreachable { node, .. } | DataError::Silent { node, .. })
+            | Self::UnknownNode { node }
+            | Self::CutOff { node, .. } => Some(*node),
+            _ => None,
+        }
     }
 
     /// Whether the same data may be had from another node.
@@ -157,5 +168,25 @@ impl From<ChunkServerError> for CopyError {
             ChunkServerError::Cancelled => Self::Cancelled,
             error => Self::Source(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DataError, ScanError};
+    use ids::{NodeId, RunId};
+
+    #[test]
+    fn who_could_not_be_reached_is_named() {
+        let (node, url) = (NodeId(3), "http://there".to_string());
+        let check = |error: ScanError, expected| {
+            assert_eq!(error.to_failure().unreachable, expected, "{error}");
+        };
+        check(ScanError::There(DataError::Silent { node, url }), Some(node));
+        check(ScanError::UnknownNode { node }, Some(node));
+        check(ScanError::CutOff { node, source: None }, Some(node));
+        let (runs, reason) = (vec![RunId(1)], "gone".to_string());
+        check(ScanError::Lost { node, runs, reason }, None);
+        check(ScanError::There(DataError::Cancelled), None);
     }
 }

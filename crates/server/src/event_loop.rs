@@ -411,7 +411,7 @@ impl EventLoop {
                 if (failure.blame == api::Blame::Environment || stopped_alone)
                     && (job.may_lack_data(attempt)
                         || (self.service == Service::Cluster
-                            && self.fleet.may_excuse(finished.started_ns))) =>
+                            && self.fleet.may_excuse(finished.started_ns, failure.unreachable))) =>
             {
                 job.attempt_ended(&finished, AttemptState::Interrupted, Err(failure), &mut self.changes);
                 self.feed(Event::AttemptLost { attempt });

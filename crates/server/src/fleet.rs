@@ -262,8 +262,11 @@ impl Fleet {
 
     /// Whether an attempt that began then may have failed because a node is gone that it needed, through no fault of its own: a
     /// node was lost since, or one may be. Whoever meets a dead node tries for a while, and gives up about when it is known to be lost.
-    pub fn may_excuse(&self, started_ns: u64) -> bool {
-        started_ns <= self.lost_ns || self.any_suspect()
+    /// Who says which node it could not reach is believed unless that one waits here for something to do.
+    pub fn may_excuse(&self, started_ns: u64, unreachable: Option<NodeId>) -> bool {
+        let waits_here = |node: &Node| node.parked.as_ref().is_some_and(|(reply, _)| !reply.is_closed());
+        let is_away = |node: NodeId| self.nodes.get(&node).is_some_and(|node| !waits_here(node));
+        started_ns <= self.lost_ns || self.any_suspect() || unreachable.is_some_and(is_away)
     }
 
     /// Whether a node hung up and has not polled since, or not since this server began: it may be dead.
@@ -552,6 +555,7 @@ mod tests {
     use crate::clock::now_ns;
     use api::control::{NodeInfo, PROTOCOL_VERSION};
     use ids::NodeId;
+    use std::time::Instant;
 
     const NODE: NodeId = NodeId(1);
 
@@ -574,11 +578,27 @@ mod tests {
         let mut fleet = Fleet::default();
         fleet.add(NODE, "a".to_string(), info());
         let started_ns = now_ns() + 1;
-        assert!(!fleet.may_excuse(started_ns));
+        assert!(!fleet.may_excuse(started_ns, None));
         while now_ns() <= started_ns {}
         fleet.remove(NODE);
-        assert!(fleet.may_excuse(started_ns));
-        assert!(!fleet.may_excuse(now_ns() + 1), "each attempt is excused once");
+        assert!(fleet.may_excuse(started_ns, None));
+        assert!(!fleet.may_excuse(now_ns() + 1, None), "each attempt is excused once");
+    }
+
+    #[test]
+    fn who_could_not_reach_a_node_is_believed_unless_it_waits_here() {
+        let mut fleet = Fleet::default();
+        fleet.add(NODE, "a".to_string(), info());
+        let (reply, poll) = tokio::sync::oneshot::channel();
+        fleet.get_mut(NODE).expect("it was added").parked = Some((reply, Instant::now()));
+        let later_ns = now_ns() + 1_000_000_000;
+        assert!(!fleet.may_excuse(later_ns, Some(NODE)));
+        fleet.get_mut(NODE).expect("it was added").parked = None;
+        assert!(fleet.may_excuse(later_ns, Some(NODE)));
+        assert!(!fleet.may_excuse(later_ns, None));
+        // Of one that is not here any more all is known.
+        assert!(!fleet.may_excuse(later_ns, Some(NodeId(7))));
+        drop(poll);
     }
 
     #[test]
@@ -586,9 +606,9 @@ mod tests {
         let mut fleet = Fleet::default();
         let before_ns = now_ns();
         fleet.restore(NODE, "a".to_string(), info(), &[]);
-        assert!(fleet.may_excuse(now_ns() + 1));
+        assert!(fleet.may_excuse(now_ns() + 1, None));
         fleet.heard(NODE, "a").expect("it is known").met_again(0, &[]);
-        assert!(!fleet.may_excuse(now_ns() + 1));
-        assert!(!fleet.may_excuse(before_ns + 1_000_000_000));
+        assert!(!fleet.may_excuse(now_ns() + 1, None));
+        assert!(!fleet.may_excuse(before_ns + 1_000_000_000, None));
     }
 }
