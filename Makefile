@@ -11,6 +11,9 @@ SKIPPED := $(TARGET)/skipped.txt
 RUNS ?= 5
 ROWS ?=
 SCALE ?= 1
+# Runs of each kind and rows (all) of bench-failures.
+FAILURE_RUNS ?= 3
+ROW ?=
 # Jobs of the rates of bench-cluster.
 JOBS ?= 1000000
 # Chaos: jobs, kills and stops, damaged files; SEED=N chooses the same ones again.
@@ -24,7 +27,7 @@ CASES ?= 4096
 FUZZ_SECONDS ?= 600
 FUZZ_SECONDS_IN_TEST ?= 5
 
-.PHONY: help demo cluster-demo test bench bench-cluster nightly chaos fmt release lint postgres strace tests fuzz
+.PHONY: help demo cluster-demo test bench bench-cluster bench-failures nightly chaos fmt release lint postgres strace tests fuzz
 
 help:
 	@echo "make demo      build, count the words of our dependencies' sources, sort 1 GB of TeraSort data, print reports"
@@ -32,6 +35,7 @@ help:
 	@echo "make test      what CI runs: format, lints, tidy, all tests, each fuzz target for a few seconds"
 	@echo "make bench     the speed table against references and peers (RUNS=$(RUNS), ROWS=tera,words,... for some of it)"
 	@echo "make bench-cluster  jobs per second, submit to start, restart of a server (JOBS=$(JOBS))"
+	@echo "make bench-failures  what failures cost, and to be ready for them: nodes in two racks are killed, cut off, slow (ROW=killed for one row, FAILURE_RUNS=$(FAILURE_RUNS))"
 	@echo "make chaos     half an hour of jobs on a cluster whose processes are killed and stopped and whose files are damaged (CHAOS_JOBS=$(CHAOS_JOBS), CHAOS_FAULTS=$(CHAOS_FAULTS), CHAOS_CORRUPTIONS=$(CHAOS_CORRUPTIONS), SEED=N)"
 	@echo "make nightly   the long versions: CASES=$(CASES) a property test, FUZZ_SECONDS=$(FUZZ_SECONDS) a fuzz target"
 	@echo "make fmt       format the sources"
@@ -122,6 +126,13 @@ fuzz:
 
 bench-cluster: release postgres
 	SAILFISH=$(SAILFISH) bench/cluster.sh --jobs $(JOBS)
+
+# Jobs of three minutes; each row can be made by itself, and what is there already is not measured again.
+bench-failures: release
+	SAILFISH=$(SAILFISH) bench/failures.sh --runs $(FAILURE_RUNS) $(if $(ROW),--rows $(ROW))
+
+bench-failures-%:
+	@$(MAKE) --no-print-directory bench-failures ROW=$*
 
 bench: release
 	SAILFISH=$(SAILFISH) XTASK=$(XTASK) bench/speed.sh --runs $(RUNS) --scale $(SCALE) $(if $(ROWS),--rows $(ROWS))

@@ -1,154 +1,99 @@
 #!/usr/bin/env bash
-# What failures cost, and what it costs to be ready for them: real processes, user programs that mostly wait, so that a few cores are
-# enough for all nodes. Each row is a median of jobs beside each other's like, in turn. bench/README.md says what is not here yet.
+# What failures cost, and what it costs to be ready for them: real processes in two racks of five nodes with capped links, user programs
+# that mostly wait, so that a few cores are enough for all. bench/README.md says how to read it.
 set -euo pipefail
 
-modes_all="none rack sync"
+. "$(dirname "$0")/failures/rows.sh"
 usage() {
     cat >&2 <<TEXT
-usage: bench/failures.sh [--runs N] [--modes MODE,...] [--maps N]
-  --runs N      jobs of each kind (default 3)
-  --modes LIST  of: $modes_all (none is always run: the others are compared with it)
-  --maps N      map tasks of a job, each of 8 s, on six nodes of two slots (default 72, a job of 65 s)
-Environment: SAILFISH (binary), BENCH_DIR (state and data; 2 GB)
+usage: bench/failures.sh [--runs N] [--rows ROW,...] [--seconds N] [--beside N] [--fresh] [--table]
+  --runs N      runs of each kind; medians are taken (default 3)
+  --rows LIST   only these rows: $rows_all
+  --seconds N   how long a job without failures takes (default 180; less makes a trial, whose runs are kept apart)
+  --beside N    clusters that run at the same time (default 3; the table says how busy the machine was)
+  --fresh       forget what was measured today
+  --table       run nothing: print the table of what was measured today
+Environment: SAILFISH (binary), BENCH_DIR (state and data; 3 GB), NODE_RATE and UPLINK_RATE (links, as tc writes rates)
 TEXT
     exit 2
 }
-runs=3 modes=$modes_all maps=72
+runs=3 rows=$rows_all seconds=180 beside=3 fresh='' table=''
 while [ $# -gt 0 ]; do
-    [ $# -ge 2 ] || usage
     case $1 in
-        --runs) runs=$2 ;;
-        --modes) modes="none ${2//,/ }" ;;
-        --maps) maps=$2 ;;
+        --runs | --rows | --seconds | --beside)
+            [ $# -ge 2 ] || usage
+            case $1 in
+                --runs) runs=$2 ;;
+                --rows) rows=${2//,/ } ;;
+                --seconds) seconds=$2 ;;
+                --beside) beside=$2 ;;
+            esac
+            shift ;;
+        --fresh) fresh=yes ;;
+        --table) table=yes ;;
         *) usage ;;
     esac
-    shift 2
+    shift
 done
-case $runs$maps in *[!0-9]*) usage ;; esac
-for mode in $modes; do
-    case " $modes_all " in *" $mode "*) ;; *) echo "failures.sh: there is no mode $mode" >&2; usage ;; esac
+case $runs$seconds$beside in *[!0-9]*) usage ;; esac
+for row in $rows; do
+    case " $rows_all " in *" $row "*) ;; *) echo "failures.sh: there is no row $row" >&2; usage ;; esac
 done
-modes=$(printf '%s\n' $modes | awk '!seen[$0]++' | tr '\n' ' ')
 
-readonly NODES=6 MAP_SECONDS=8 REDUCE_SECONDS=5 PARTITIONS=36 LINES_PER_MAP=40000
 root=$(cd "$(dirname "$0")/.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
 sailfish=$(realpath "${SAILFISH:-$target/release/sailfish}")
-mkdir -p "${BENCH_DIR:-$target/bench}"
-work=$(mktemp -d "$(cd "${BENCH_DIR:-$target/bench}" && pwd)/failures-XXXXXX")
-results=$root/bench/results/$(date -u +%Y-%m-%d)-failures.tsv
-commit=$(git -C "$root" rev-parse --short=12 HEAD 2> /dev/null || echo unknown)
-[ -s "$results" ] || printf 'time\tcommit\trow\tvalue\tunit\tmust\tverdict\truns\n' > "$results"
-echo "# $(date -u +%H:%M:%S) failures.sh --runs $runs --maps $maps; $(nproc) cores, Linux $(uname -r), load $(cut -d ' ' -f 1 /proc/loadavg)" >> "$results"
+mkdir -p "${BENCH_DIR:-$target/bench}/failures"
+bench_dir=$(cd "${BENCH_DIR:-$target/bench}/failures" && pwd)
+told=$bench_dir/told plain=$bench_dir/plain zipf=$bench_dir/zipf
+mkdir -p "$told"
+. "$root/bench/failures/racks.sh"
+. "$root/bench/failures/world.sh"
+. "$root/bench/failures/jobs.sh"
 
-server='' nodes=()
-stop_all() {
-    for pid in "${nodes[@]}" $server; do kill "$pid" 2> /dev/null || true; done
-    for pid in "${nodes[@]}" $server; do wait "$pid" 2> /dev/null || true; done
-    server='' nodes=()
-}
-trap 'exit 130' INT TERM
-trap 'stop_all; rm -rf "$work"' EXIT
-
-start_all() {
-    rm -rf "$work"/state "$work"/disk-* "$work"/out
-    : > "$work/url"
-    "$sailfish" server --listen 127.0.0.1:0 --state "$work/state" > "$work/url" 2> "$work/server.log" &
-    server=$!
-    until [ -s "$work/url" ]; do
-        kill -0 "$server" 2> /dev/null || { cat "$work/server.log" >&2; exit 1; }
-        sleep 0.02
-    done
-    url=$(cat "$work/url")
-    local number
-    for number in $(seq "$NODES"); do
-        : > "$work/node-$number.log"
-        "$sailfish" node --server "$url" --name "node-$number" --slots 2 --memory 1G --disk "$work/disk-$number" 2> "$work/node-$number.log" &
-        nodes+=($!)
-        until grep -q joined "$work/node-$number.log"; do sleep 0.02; done
-    done
+open_results() {
+    local dir=$root/bench/results
+    [ "$seconds" = 180 ] || dir=$bench_dir/trial-$seconds
+    mkdir -p "$dir"
+    results=$dir/$(date -u +%Y-%m-%d)-failures-runs.tsv
+    table_of=$dir/$(date -u +%Y-%m-%d)-failures.txt
+    commit=$(git -C "$root" rev-parse --short=12 HEAD 2> /dev/null || echo unknown)
+    build=$(sha256sum "$sailfish" | cut -c 1-12)
+    profile=${BENCH_PROFILE:-$(case $sailfish in */debug/*) echo debug ;; *) echo release ;; esac)}
+    [ -s "$results" ] || echo $COLUMNS_OF_RUNS | tr ' ' '\t' > "$results"
+    [ -n "$table" ] || echo "# $(date -u +%H:%M:%S) failures.sh --runs $runs --seconds $seconds --beside $beside; nodes $NODE_RATE, racks" \
+        "$UPLINK_RATE; $(nproc) cores, Linux $(uname -r), load $(cut -d ' ' -f 1 /proc/loadavg)" >> "$results"
+    [ -z "$fresh" ] || printf '# fresh\t-\t%s\n' "$build" >> "$results"
 }
 
-asks() { "$sailfish" state --server "$url" --json "$1" | tr -dc '0-9'; }
-
-cpu_seconds() { # of the server and the nodes that live
-    local pid
-    for pid in $server "${nodes[@]}"; do cut -d ')' -f 2 "/proc/$pid/stat" 2> /dev/null || true; done |
-        awk -v hertz="$(getconf CLK_TCK)" '{ sum += $12 + $13 } END { printf "%.2f\n", sum / hertz }'
+run_or_tell() {
+    run_one "$1" "$2" || echo "failures.sh: $1, run $2: no figure" >&2
 }
 
-run() { # run MODE FAULT: seconds, CPU seconds and bytes of replicas, to files of that kind
-    start_all
-    local began job
-    began=$(date +%s.%N)
-    "$sailfish" run --server "$url" --memory 512M --replication "$1" --partitions $PARTITIONS --input "$work/in" \
-        --mapper "$work/mapper.sh" --reducer "$work/reducer.sh" --output "$work/out" > "$work/log.txt" 2>&1 &
-    job=$!
-    if [ "$2" = killed ]; then
-        # After the last map and the merges, when the first reducers are in the middle.
-        until [ "$(asks "select count(*) > 0 as one from attempts where stage = 3 and state = 'running'" || true)" = 1 ]; do sleep 0.1; done
-        sleep 3
-        kill -9 "${nodes[0]}"
-        nodes=("${nodes[@]:1}")
-    fi
-    wait "$job" || { cat "$work/log.txt" >&2; return 1; }
-    echo "$(date +%s.%N) $began" | awk '{ printf "%.3f\n", $1 - $2 }' >> "$work/$1-$2.seconds"
-    cpu_seconds >> "$work/$1-$2.cpu"
-    asks "select coalesce(sum(bytes), 0) as n from replicas" >> "$work/$1-$2.sent"
-    asks "select count(*) as n from attempts where stage = 0 and attempt > 0 and state = 'succeeded'" >> "$work/$1-$2.again"
-    cat "$work"/out/part-* | LC_ALL=C sort | sha256sum >> "$work/outputs"
-    stop_all
-}
-
-median() { sort -g "$1" | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'; }
-
-row() { # row NAME VALUE UNIT MUST: at most; `-`: nothing is asked
-    local verdict
-    verdict=$(awk -v value="$2" -v must="$4" 'BEGIN { print must == "-" ? "report" : (value <= must ? "met" : "MISSED") }')
-    printf '%-66s %12s %-7s must %-5s %s\n' "$1" "$2" "$3" "$4" "$verdict"
-    printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$(date -u +%H:%M:%S)" "$commit" "$1" "$2" "$3" "$4" "$verdict" "$runs" >> "$results"
-}
-
-ratio() { echo "$(median "$1") $(median "$2")" | awk '{ printf "%.3f\n", $1 / $2 }'; }
-
-mkdir "$work/in"
-for map in $(seq "$maps"); do
-    awk -v map="$map" -v lines="$LINES_PER_MAP" \
-        'BEGIN { for (line = 0; line < lines; line++) print (line * 7919 + map) % 100003 "\t" map "-" line }' > "$work/in/$map.txt"
-done
-printf '#!/bin/sh\ncat\nsleep %s\n' "$MAP_SECONDS" > "$work/mapper.sh"
-printf '#!/bin/sh\ncat\nsleep %s\n' "$REDUCE_SECONDS" > "$work/reducer.sh"
-chmod +x "$work"/*.sh
-
-faults="healthy killed"
-for round in $(seq "$runs"); do
-    for mode in $modes; do
-        for fault in $faults; do
-            # For comparison only while nothing happens.
-            if [ "$mode" = sync ] && [ "$fault" = killed ]; then continue; fi
-            echo "round $round: $mode, $fault" >&2
-            run "$mode" "$fault"
+measure_rows() {
+    local why kinds='' kind repeat row running=0
+    why=$(missing_for_racks)
+    [ -z "$why" ] || { echo "failures.sh: nothing can be measured here: $why" >&2; exit 1; }
+    for row in $rows; do kinds="$kinds $(kinds_of "$row")"; done
+    make_input "$plain"
+    case $kinds in *zipf*) make_zipf_input "$zipf" ;; esac
+    for kind in $(printf '%s\n' $kinds | awk '!seen[$0]++'); do
+        for repeat in $(seq "$runs"); do
+            [ "$(measured "$kind" "$repeat")" = 0 ] || continue
+            if [ "$running" -ge "$beside" ]; then wait -n || true; running=$((running - 1)); fi
+            echo "$(date -u +%H:%M:%S) $kind, $repeat of $runs" >&2
+            run_or_tell "$kind" "$repeat" &
+            running=$((running + 1))
         done
     done
-done
-[ "$(sort -u "$work/outputs" | wc -l)" = 1 ] || { echo "failures.sh: the outputs differ" >&2; exit 1; }
+    wait
+}
 
-row "no failure, none: job" "$(median "$work/none-healthy.seconds")" s -
-for mode in $modes; do
-    row "no failure, $mode: CPU of server and nodes" "$(median "$work/$mode-healthy.cpu")" s -
-    [ "$mode" = none ] && continue
-    must=1.15
-    [ "$mode" = sync ] && must=-
-    row "no failure, $mode: bytes sent to replicas" "$(median "$work/$mode-healthy.sent")" bytes -
-    row "no failure: $mode / none" "$(ratio "$work/$mode-healthy.seconds" "$work/none-healthy.seconds")" ratio "$must"
-done
-for mode in $modes; do
-    [ "$mode" = sync ] && continue
-    must=1.18
-    [ "$mode" = none ] && must=1.4
-    row "node killed 3 s into the reduce phase, $mode / no failure, $mode" \
-        "$(ratio "$work/$mode-killed.seconds" "$work/$mode-healthy.seconds")" ratio "$must"
-    row "node killed 3 s into the reduce phase, $mode: maps that ran again" "$(median "$work/$mode-killed.again")" tasks -
-done
-echo "Raw rows: ${results#"$root"/}"
+open_results
+if [ -z "$table" ]; then
+    trap 'kill $(jobs -p) 2> /dev/null; wait; exit 130' INT TERM
+    measure_rows
+fi
+# The table of some rows is shown, that of all is kept.
+[ "$rows" = "$rows_all" ] || table_of=/dev/null
+for row in $rows; do "row_$row"; done | tee "$table_of"

@@ -47,6 +47,8 @@ for target in $targets; do
     if [ "$target" = job_file ]; then
         seeds=seeds/job_file
         dictionary=-dict=job_file.dict
+    elif [ "$target" = stage_file ]; then
+        seeds=../crates/stagefile/test_data/v1
     fi
     fuzz "$target" "$seconds" "corpus/$target" "$seeds" > "$log" 2>&1 || {
         tail -n 30 "$log" >&2

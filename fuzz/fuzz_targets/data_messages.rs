@@ -1,4 +1,4 @@
-//! Fuzzes the messages between nodes: bind, append, frame heads, answers, release, scan, heads of copies.
+//! Fuzzes the messages between nodes: bind, append, frame heads, answers, release, scan, heads of copies, stage files.
 //!
 //! Invariants:
 //! - no input makes a decoder panic or make more room than the input is long;
@@ -7,10 +7,11 @@
 
 #![no_main]
 
+use dataport::stage_wire::{BLOCKS_PER_READ_MAX, STAGE_COPY_HEAD_BYTES, StageCopyHead, StageReadRequest};
 use dataport::wire::{
-    AppendAnswers, AppendHead, BOUND_BYTES_MAX, BindReply, BindRequest, CHUNKS_PER_RELEASE_MAX, COPY_BYTES_MAX,
-    COPY_HEAD_BYTES, CopyHead, FRAME_HEAD_BYTES, FRAMES_PER_REQUEST_MAX, FrameHead, RUNS_PER_SCAN_MAX,
-    ReleaseRequest, ScanRequest,
+    AppendAnswers, AppendHead, BOUND_BYTES_MAX, BindReply, BindRequest, CHUNKS_PER_RELEASE_MAX,
+    COPY_BYTES_MAX, COPY_HEAD_BYTES, CopyHead, FRAME_HEAD_BYTES, FRAMES_PER_REQUEST_MAX, FrameHead,
+    RUNS_PER_SCAN_MAX, ReleaseRequest, ScanRequest,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -53,6 +54,15 @@ fn check(bytes: &[u8]) {
     if let Ok(head) = CopyHead::decode(bytes) {
         assert_eq!((head.encode().as_slice(), bytes.len()), (bytes, COPY_HEAD_BYTES));
         assert!(head.bytes <= COPY_BYTES_MAX);
+    }
+    if let Ok(read) = StageReadRequest::decode(bytes) {
+        assert_eq!(read.encode(), bytes);
+        assert_eq!(read.raw().blocks, u64::from(read.blocks));
+        assert!((1..=BLOCKS_PER_READ_MAX).contains(&read.blocks));
+        assert!(!read.file.name.as_str().contains(['/', '\\', '\0']));
+    }
+    if let Ok(head) = StageCopyHead::decode(bytes) {
+        assert_eq!((head.encode().as_slice(), bytes.len()), (bytes, STAGE_COPY_HEAD_BYTES));
     }
     if let Ok(head) = FrameHead::decode(bytes) {
         assert_eq!(bytes.len(), FRAME_HEAD_BYTES);

@@ -30,6 +30,12 @@ const FOOTER_BLOCK_MAX_OFFSET: usize = 56;
 const FOOTER_SUM_OFFSET: usize = 64;
 const FOOTER_INDEX_CRC_OFFSET: usize = 96;
 const FOOTER_SOURCES_CRC_OFFSET: usize = 100;
+/// Of a stage file, as in `docs/formats/stage-file.md`.
+const STAGE_HEADER_BYTES: usize = 32;
+const STAGE_BLOCK_HEADER_BYTES: usize = 8;
+const STAGE_BLOCK_PAYLOAD_BYTES: usize = 65536;
+const STAGE_FOOTER_BYTES: usize = 40;
+const STAGE_FOOTER_PAYLOAD_CRC_OFFSET: usize = 24;
 
 /// Writes the CRC32C of all but the last four bytes into these. Nothing happens to fewer than four bytes.
 pub fn mend_last_crc(bytes: &mut [u8]) {
@@ -76,6 +82,31 @@ pub fn mend_scan_stream(bytes: &mut [u8]) {
         offset += body_end;
         ordinal += 1;
     }
+}
+
+/// Mends a stage file: header, blocks as long as its length makes them, lengths and checksums of payload and footer.
+pub fn mend_stage_file(bytes: &mut [u8]) {
+    if bytes.len() < STAGE_HEADER_BYTES + STAGE_FOOTER_BYTES {
+        return;
+    }
+    mend_last_crc(&mut bytes[..STAGE_HEADER_BYTES]);
+    let footer = bytes.len() - STAGE_FOOTER_BYTES;
+    let (mut payload_crc, mut payload_bytes, mut blocks) = (0, 0, 0u64);
+    let stored = STAGE_BLOCK_HEADER_BYTES + STAGE_BLOCK_PAYLOAD_BYTES;
+    for block in bytes[STAGE_HEADER_BYTES..footer].chunks_mut(stored) {
+        let Some(length) = block.len().checked_sub(STAGE_BLOCK_HEADER_BYTES) else { break };
+        block[..4].copy_from_slice(&(length as u32).to_le_bytes());
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&blocks.to_le_bytes()), &block[..4]);
+        put_crc(block, 4, crc32c::crc32c_append(crc, &block[STAGE_BLOCK_HEADER_BYTES..]));
+        payload_crc = crc32c::crc32c_append(payload_crc, &block[STAGE_BLOCK_HEADER_BYTES..]);
+        payload_bytes += length as u64;
+        blocks += 1;
+    }
+    let footer = &mut bytes[footer..];
+    put_u64(footer, 8, payload_bytes);
+    put_u64(footer, 16, blocks);
+    put_crc(footer, STAGE_FOOTER_PAYLOAD_CRC_OFFSET, payload_crc);
+    mend_last_crc(footer);
 }
 
 fn put_crc(bytes: &mut [u8], offset: usize, crc: u32) {

@@ -3,9 +3,11 @@
 use ifile::block::{self, BLOCK_HEADER_BYTES, BlockHeader};
 use ifile::raw_chunk::read_frames;
 use ifile::{FRAME_HEADER_BYTES, FrameHeader, RunFile, verify};
+use stagefile::{FOOTER_BYTES, Footer, RawVerifier};
 
 fn golden(name: &str) -> Vec<u8> {
-    let path = std::path::Path::new("../crates/ifile/test_data/v1").join(name);
+    let home = if name.ends_with(".stage") { "stagefile" } else { "ifile" };
+    let path = std::path::Path::new("../crates").join(home).join("test_data/v1").join(name);
     std::fs::read(&path).unwrap_or_else(|error| panic!("read {}: {error}", path.display()))
 }
 
@@ -25,6 +27,14 @@ fn frame_is_read(bytes: &[u8]) -> bool {
 fn block_is_read(bytes: &[u8]) -> bool {
     let stored = bytes.get(BLOCK_HEADER_BYTES..).unwrap_or_default();
     BlockHeader::decode(bytes).and_then(|header| block::decode_into(&header, stored, &mut Vec::new())).is_ok()
+}
+
+fn stage_file_is_read(bytes: &[u8]) -> bool {
+    let footer = &bytes[bytes.len() - FOOTER_BYTES..];
+    Footer::decode(footer).is_ok_and(|footer| {
+        let mut verifier = RawVerifier::new(footer.payload);
+        verifier.push(bytes).and_then(|()| verifier.finish()).is_ok()
+    })
 }
 
 /// Flips one bit of each byte in turn. All flips are refused as they are; of the mended ones at least
@@ -54,4 +64,5 @@ fn mended_files_are_accepted() {
     check("chunk.raw", 50, mending::mend_raw_chunk, chunk_is_read);
     check("frame.part", 50, mending::mend_frame, frame_is_read);
     check("block-none.part", 50, mending::mend_block, block_is_read);
+    check("line.stage", 50, mending::mend_stage_file, stage_file_is_read);
 }

@@ -285,6 +285,23 @@ impl Cluster {
         }
     }
 
+    /// The answer to a question in SQL that gives one number.
+    #[track_caller]
+    pub fn number(&self, question: &str) -> i64 {
+        let asked =
+            Running::start(&mut self.sailfish(&["state", "--json", question])).wait().expect_success();
+        let json = asked.json();
+        let number = json[0].as_object().and_then(|row| row.values().next()).and_then(|value| value.as_i64());
+        number.unwrap_or_else(|| panic!("{question} gives {json}"))
+    }
+
+    /// Asks again and again until the answer is 1.
+    #[track_caller]
+    pub fn wait_for(&self, question: &str) {
+        let is_one = |answer: &str| answer.contains(": 1") || answer.contains(":1");
+        self.ask_until(&["state", "--json", question], is_one);
+    }
+
     /// `sailfish run` on the cluster with memory and slots set, so that its sizes are those of an embedded run.
     pub fn job(&self, args: &[&str]) -> Command {
         let mut command = self.sailfish(&["run", "--memory", CLUSTER_MEMORY, "--slots", "2"]);

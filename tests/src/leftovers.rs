@@ -38,3 +38,17 @@ fn entries(dir: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     entries.map(|entry| entry.expect("a sandbox can be listed").path()).collect()
 }
+
+/// All files of runs below a directory, in order.
+pub fn run_files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in entries(dir) {
+        match path.is_dir() {
+            true => found.extend(run_files(&path)),
+            false if path.extension().is_some_and(|extension| extension == "ifile") => found.push(path),
+            false => {}
+        }
+    }
+    found.sort();
+    found
+}

@@ -67,6 +67,24 @@ impl Sandbox {
         path
     }
 
+    /// Writes so many files below `in` with so many lines each: numbers in no order, each once, and values of so many bytes. The answer
+    /// is all lines in order.
+    pub fn write_numbers(&self, files: usize, lines: usize, value_bytes: usize) -> String {
+        let mut all = Vec::with_capacity(files * lines);
+        for file in 0..files {
+            let mut text = String::new();
+            for line in 0..lines {
+                let number = (line * files + file) * 7919 % (files * lines);
+                let line = format!("{number:08}\t{line:0value_bytes$}\n");
+                text.push_str(&line);
+                all.push(line);
+            }
+            self.write(&format!("in/{file}.txt"), text);
+        }
+        all.sort_unstable();
+        all.concat()
+    }
+
     /// Writes an executable script with its `#!` line.
     pub fn script(&self, name: &str, text: &str) -> PathBuf {
         let path = self.write(name, text);

@@ -1,7 +1,7 @@
 //! Intermediate data that lies on a disk is flipped, cut short, overwritten or taken away before it is read: the map tasks behind it
 //! run again, and the output is what it would have been.
 
-use blackbox::{Cluster, Random, Running, Sandbox, WAIT_MAX};
+use blackbox::{Cluster, Random, Running, Sandbox, WAIT_MAX, run_files};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs::OpenOptions;
@@ -57,21 +57,6 @@ impl Damage {
 }
 
 const ARGS: [&str; 7] = ["--input", "in.txt", "--keep-ifiles", "--memory", "64M", "--slots", "2"];
-
-/// All files of runs below a directory.
-fn run_files(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let path = entry.path();
-        match path.is_dir() {
-            true => found.extend(run_files(&path)),
-            false if path.extension().is_some_and(|extension| extension == "ifile") => found.push(path),
-            false => {}
-        }
-    }
-    found.sort();
-    found
-}
 
 fn write_input(sandbox: &Sandbox) {
     let mut text = String::new();

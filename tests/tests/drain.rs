@@ -23,21 +23,13 @@ fn hangs_once(cluster: &Cluster, name: &str) -> (Fifo, Fifo, String) {
     (here, go, program.to_str().expect("a sandbox has a plain path").to_string())
 }
 
-/// The answer to a question that gives one number.
-fn number(cluster: &Cluster, question: &str) -> i64 {
-    let asked = Running::start(&mut cluster.sailfish(&["state", "--json", question])).wait().expect_success();
-    let json = asked.json();
-    let number = json[0].as_object().and_then(|row| row.values().next()).and_then(|value| value.as_i64());
-    number.unwrap_or_else(|| panic!("{question} gives {json}"))
-}
-
 /// Every map task was run once, whatever happened to the node.
 fn assert_no_map_ran_again(cluster: &Cluster) {
-    let attempts = number(cluster, "select count(*) as n from attempts where job = 1 and stage = 0");
-    let tasks = number(cluster, "select count(*) as n from tasks where job = 1 and stage = 0");
+    let attempts = cluster.number("select count(*) as n from attempts where job = 1 and stage = 0");
+    let tasks = cluster.number("select count(*) as n from tasks where job = 1 and stage = 0");
     assert_eq!(attempts, tasks);
     let lost = "select count(*) as n from events where kind in ('task retried', 'stage reopened')";
-    assert_eq!(number(cluster, lost), 0);
+    assert_eq!(cluster.number(lost), 0);
 }
 
 /// The job gives what it gives on one machine.
@@ -80,7 +72,7 @@ fn a_node_is_emptied_while_maps_run() {
     job.wait().expect_success();
     assert_no_map_ran_again(&cluster);
     assert!(
-        number(&cluster, "select count(*) as n from tasks where job = 1 and stage = 2") > 0,
+        cluster.number("select count(*) as n from tasks where job = 1 and stage = 2") > 0,
         "nothing moved"
     );
     let nodes = Running::start(&mut cluster.sailfish(&["nodes"])).wait().expect_success().text();
@@ -99,10 +91,10 @@ fn a_node_serves_reducers_before_it_goes() {
     assert_eq!(here.read_line(), "here");
     // So little text is one run, for one reducer.
     let runs = "select count(*) as n from runs";
-    assert_eq!(number(&cluster, runs), 1);
+    assert_eq!(cluster.number(runs), 1);
     let on_first =
         format!("{runs} where run / 1099511627776 = (select node from nodes where name = 'node-0')");
-    let (serving, other) = if number(&cluster, &on_first) == 1 { (0, 1) } else { (1, 0) };
+    let (serving, other) = if cluster.number(&on_first) == 1 { (0, 1) } else { (1, 0) };
     let name = |number: u32| format!("node-{number}");
     let drain = Running::start(&mut cluster.sailfish(&["nodes", "drain", &name(serving), "--wait"]));
     cluster.ask_until(&["nodes", "--json"], |answer| answer.contains("\"draining\""));
@@ -145,10 +137,10 @@ fn a_drain_goes_on_under_the_next_server() {
     job.wait().expect_success();
     assert_no_map_ran_again(&cluster);
     let moved = "select count(*) as n from tasks where job = 1 and stage = 2";
-    assert!(number(&cluster, moved) > 0, "nothing moved");
+    assert!(cluster.number(moved) > 0, "nothing moved");
     assert_right(&cluster, &args);
     let came = "select count(*) as n from nodes where name = 'node-0'";
-    assert_eq!(number(&cluster, came), 1, "the node that was drained came back");
+    assert_eq!(cluster.number(came), 1, "the node that was drained came back");
 }
 
 /// The node does not hear that it may leave before the server dies. The next one tells it again, in place of taking it for
@@ -163,7 +155,7 @@ fn a_node_that_was_drained_does_not_come_back_with_the_next_server() {
     cluster.restart_server();
     cluster.node(0).signal(Signal::CONT);
     cluster.wait_for_node(0);
-    assert_eq!(number(&cluster, "select count(*) as n from nodes where name = 'node-0'"), 1);
+    assert_eq!(cluster.number("select count(*) as n from nodes where name = 'node-0'"), 1);
     let told = Running::start(&mut cluster.sailfish(&["nodes", "drain", "node-0", "--wait"])).wait();
     assert!(told.expect_success().text().contains("drained"));
 }
@@ -184,6 +176,6 @@ fn chunks_stay_in_their_rack() {
                  and a.attempt = s.attempt join nodes m on m.node = a.node \
                  join nodes c on c.node = s.chunk / 1099511627776 where s.job = 1";
     let crossing = format!("select count(*) as n {pairs} and m.rack <> c.rack");
-    assert_eq!(number(&cluster, &crossing), 0);
-    assert!(number(&cluster, &format!("select count(*) as n {pairs}")) > 0);
+    assert_eq!(cluster.number(&crossing), 0);
+    assert!(cluster.number(&format!("select count(*) as n {pairs}")) > 0);
 }

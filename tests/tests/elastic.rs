@@ -11,19 +11,7 @@ const LINES: usize = 30_000;
 
 /// Some megabytes, all of which one task would reduce in about twelve seconds; what the output must be.
 fn write_numbers(cluster: &Cluster) -> String {
-    let mut lines = Vec::with_capacity(FILES * LINES);
-    for file in 0..FILES {
-        let mut text = String::new();
-        for line in 0..LINES {
-            let number = (line * FILES + file) * 7919 % (FILES * LINES);
-            let line = format!("{number:08}\t{line:030}\n");
-            text.push_str(&line);
-            lines.push(line);
-        }
-        cluster.sandbox.write(&format!("in/{file}.txt"), text);
-    }
-    lines.sort_unstable();
-    lines.concat()
+    cluster.sandbox.write_numbers(FILES, LINES, 30)
 }
 
 fn reducer(cluster: &Cluster) -> String {
@@ -37,21 +25,11 @@ fn start(cluster: &Cluster, more: &[&str]) -> Running {
     Running::start(&mut cluster.job(&[&args[..], more].concat()))
 }
 
-/// The answer to a question with one number.
-fn number(cluster: &Cluster, question: &str) -> i64 {
-    let asked = Running::start(&mut cluster.sailfish(&["state", "--json", question])).wait().expect_success();
-    let json = asked.json();
-    let number = json[0].as_object().and_then(|row| row.values().next()).and_then(|value| value.as_i64());
-    number.unwrap_or_else(|| panic!("{question} gives {json}"))
-}
-
 const SPLITS: &str = "select count(*) as n from events where kind = 'range split'";
 
 /// Until a range has been split.
 fn wait_for_split(cluster: &Cluster) {
-    let question = "select count(*) > 0 as one from events where kind = 'range split'";
-    cluster
-        .ask_until(&["state", "--json", question], |answer| answer.contains(": 1") || answer.contains(":1"));
+    cluster.wait_for("select count(*) > 0 as one from events where kind = 'range split'");
 }
 
 /// The parts, by what the files are called and by what the store says, are as many as the tasks; they verify.
@@ -61,7 +39,7 @@ fn assert_parts(cluster: &Cluster, tasks: i64) {
     let expected: Vec<String> = (0..tasks).map(|number| format!("part-{number:05}")).collect();
     assert_eq!(names, expected);
     for (name, bytes) in names.iter().map(|name| (name, size(&out.join(name)))) {
-        let stored = number(cluster, &format!("select bytes from parts where name = '{name}'"));
+        let stored = cluster.number(&format!("select bytes from parts where name = '{name}'"));
         assert_eq!(stored, bytes, "{name}");
     }
     cluster.sandbox.sailfish_with(&["verify", "out"]).expect_success();
@@ -76,22 +54,27 @@ fn assert_sorted(cluster: &Cluster, expected: &str) {
     assert!(output == expected.as_bytes(), "the output differs");
 }
 
+/// The output is right, in one part more than there were cuts.
+fn assert_cut(cluster: &Cluster, expected: &str) {
+    assert_sorted(cluster, expected);
+    let tasks = cluster.number("select task_count from stages where job = 1 and name = 'reduce'");
+    assert_eq!(tasks, 1 + cluster.number(SPLITS));
+    assert_parts(cluster, tasks);
+}
+
 #[test]
 fn idle_slots_take_the_end_of_a_long_range() {
     let cluster = Cluster::start(2);
     let expected = write_numbers(&cluster);
     start(&cluster, &["--total-order"]).wait().expect_success();
     assert_sorted(&cluster, &expected);
-    let splits = number(&cluster, SPLITS);
+    let splits = cluster.number(SPLITS);
     assert!(splits >= 2, "four slots, and {splits} splits");
     let explained = Running::start(&mut cluster.sailfish(&["explain", "1"])).wait().expect_success().text();
     assert!(explained.contains("gave up the end of its range"), "{explained}");
-    assert_eq!(
-        number(&cluster, "select task_count from stages where job = 1 and name = 'reduce'"),
-        1 + splits
-    );
+    assert_eq!(cluster.number("select task_count from stages where job = 1 and name = 'reduce'"), 1 + splits);
     assert_parts(&cluster, 1 + splits);
-    assert_eq!(number(&cluster, "select max(version) from plans where job = 1"), 1 + splits);
+    assert_eq!(cluster.number("select max(version) from plans where job = 1"), 1 + splits);
 }
 
 /// By hash each I-file has its own order, so the lines are compared as a set.
@@ -108,8 +91,8 @@ fn ranges_within_i_files_are_cut_as_well() {
     };
     let output = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
     assert!(lines(&output) == lines(expected.as_bytes()), "the output differs");
-    let tasks = number(&cluster, "select task_count from stages where job = 1 and name = 'reduce'");
-    assert!(number(&cluster, SPLITS) >= 1);
+    let tasks = cluster.number("select task_count from stages where job = 1 and name = 'reduce'");
+    assert!(cluster.number(SPLITS) >= 1);
     assert_parts(&cluster, tasks);
 }
 
@@ -121,7 +104,7 @@ fn a_job_that_wants_it_otherwise_stays_whole() {
         let cluster = Cluster::start(2);
         write_numbers(&cluster);
         start(&cluster, more).wait().expect_success();
-        assert_eq!(number(&cluster, SPLITS), 0, "{more:?}");
+        assert_eq!(cluster.number(SPLITS), 0, "{more:?}");
         assert_eq!(cluster.sandbox.part_names(&cluster.sandbox.path("out")).len().to_string(), number_of);
     }
 }
@@ -133,14 +116,11 @@ fn what_was_cut_stays_cut_whatever_dies() {
     let job = start(&cluster, &["--total-order", "--replication", "rack"]);
     wait_for_split(&cluster);
     cluster.restart_server();
-    let before = number(&cluster, SPLITS);
+    let before = cluster.number(SPLITS);
     assert!(before >= 1);
     cluster.kill_node();
     job.wait().expect_success();
-    assert_sorted(&cluster, &expected);
-    let tasks = number(&cluster, "select task_count from stages where job = 1 and name = 'reduce'");
-    assert_eq!(tasks, 1 + number(&cluster, SPLITS));
-    assert_parts(&cluster, tasks);
+    assert_cut(&cluster, &expected);
 }
 
 /// Both replicas are gone: maps run again, and the ranges are as they were cut.
@@ -152,8 +132,5 @@ fn what_was_cut_stays_cut_when_data_is_made_again() {
     wait_for_split(&cluster);
     cluster.kill_node();
     job.wait().expect_success();
-    assert_sorted(&cluster, &expected);
-    let tasks = number(&cluster, "select task_count from stages where job = 1 and name = 'reduce'");
-    assert_eq!(tasks, 1 + number(&cluster, SPLITS));
-    assert_parts(&cluster, tasks);
+    assert_cut(&cluster, &expected);
 }

@@ -1,6 +1,6 @@
 //! What a job kept, verified: every file that is not as it was is named, with its place, and what is wrong with it.
 
-use blackbox::{Cluster, Finished, Running, Sandbox, corpus};
+use blackbox::{Cluster, Finished, Running, Sandbox, corpus, run_files};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -27,21 +27,6 @@ fn run(sandbox: &Sandbox, output: &str, more: &[&str]) -> Finished {
 
 fn fsck(sandbox: &Sandbox, job: &str) -> Finished {
     sandbox.look(&["fsck", job])
-}
-
-/// All files of runs below a directory.
-fn run_files(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let path = entry.path();
-        match path.is_dir() {
-            true => found.extend(run_files(&path)),
-            false if path.extension().is_some_and(|extension| extension == "ifile") => found.push(path),
-            false => {}
-        }
-    }
-    found.sort();
-    found
 }
 
 /// A number in the footer of a run file (docs/formats/ifile.md).

@@ -62,25 +62,18 @@ fn whole(cluster: &Cluster, output: &str, args: &[&str]) -> Vec<u8> {
     cluster.sandbox.concatenated(&cluster.sandbox.path(output))
 }
 
-fn number(cluster: &Cluster, question: &str) -> i64 {
-    let asked = run(&mut cluster.sailfish(&["state", "--json", question])).expect_success();
-    let json = asked.json();
-    let number = json[0].as_object().and_then(|row| row.values().next()).and_then(|value| value.as_i64());
-    number.unwrap_or_else(|| panic!("{question} gives {json}"))
-}
-
 /// The last job reduced what job 1 kept, without a map.
 fn assert_no_map_ran(cluster: &Cluster, output: &str) {
     let report = cluster.sandbox.report(&cluster.sandbox.path(output));
     assert_eq!((&report["proof"]["agrees"], &report["reduce_again"]), (&true.into(), &1.into()));
     let last = "(select max(job) from jobs)";
     let maps = format!("select count(*) as n from stages where name = 'map' and job = {last}");
-    assert_eq!(number(cluster, &maps), 0);
+    assert_eq!(cluster.number(&maps), 0);
     let adopts = format!(
         "select count(*) as n from attempts a join stages s on s.job = a.job and s.stage = a.stage \
          where s.name = 'adopt' and a.job = {last}"
     );
-    assert_eq!(number(cluster, &adopts), 2);
+    assert_eq!(cluster.number(&adopts), 2);
 }
 
 #[test]

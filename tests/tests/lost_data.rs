@@ -42,10 +42,9 @@ impl Reducing {
         let mapper = script("mapper.sh", &MAPPER.replace("WORD", word));
         let reducer = script("reducer.sh", &REDUCER.replace("HERE", here.to_str().expect("a plain path")));
         let job = Running::start(&mut cluster.sailfish(&streaming(&mapper, &reducer, "out")));
-        wait_for(
-            &cluster,
-            &format!("select count(*) = {PARTITIONS} from attempts where stage = 3 and state = 'running'"),
-        );
+        cluster.wait_for(&format!(
+            "select count(*) = {PARTITIONS} from attempts where stage = 3 and state = 'running'"
+        ));
         let all = numbers(&cluster, "select distinct ifile from sources");
         let lost_ifiles: BTreeSet<i64> =
             numbers(&cluster, &format!("select distinct ifile from sources where {ON_DOOMED}"))
@@ -70,12 +69,12 @@ impl Reducing {
         for part in [self.lost[0], self.safe[0]] {
             self.cluster.sandbox.write(&format!("go-{part}"), "");
         }
-        wait_for(&self.cluster, "select count(*) = 2 from tasks where stage = 3 and state = 'done'");
+        self.cluster.wait_for("select count(*) = 2 from tasks where stage = 3 and state = 'done'");
     }
 
     fn lose_the_node(&mut self) {
         self.cluster.kill_node();
-        wait_for(&self.cluster, "select count(*) > 0 from events where kind = 'data lost'");
+        self.cluster.wait_for("select count(*) > 0 from events where kind = 'data lost'");
     }
 
     /// Lets all go on, until the job is over.
@@ -119,16 +118,6 @@ fn numbers(cluster: &Cluster, question: &str) -> Vec<i64> {
     rows.iter().map(|row| number(row).unwrap_or_else(|| panic!("{question} gives {json}"))).collect()
 }
 
-fn number(cluster: &Cluster, question: &str) -> i64 {
-    numbers(cluster, question)[0]
-}
-
-/// Until the answer is 1.
-fn wait_for(cluster: &Cluster, question: &str) {
-    cluster
-        .ask_until(&["state", "--json", question], |answer| answer.contains(": 1") || answer.contains(":1"));
-}
-
 /// The numbers of the attempts of a reduce task in a state.
 fn attempts(cluster: &Cluster, part: i64, state: &str) -> Vec<i64> {
     let of_part =
@@ -166,7 +155,7 @@ fn only_what_was_lost_is_made_again_and_reducers_of_other_data_go_on() {
     if hang {
         let again =
             "select count(*) > 0 from attempts where stage = 0 and attempt > 0 and state = 'succeeded'";
-        wait_for(&reducing.cluster, again);
+        reducing.cluster.wait_for(again);
     }
     let (lost, safe, lost_ifiles) =
         (reducing.lost.clone(), reducing.safe.clone(), reducing.lost_ifiles.clone());
@@ -208,15 +197,15 @@ fn maps_that_give_other_data_are_told_apart() {
     reducing.end_one_of_each();
     reducing.lose_the_node();
     let (cluster, _) = reducing.finish();
-    assert!(number(&cluster, "select count(*) from events where kind = 'stand-in refused'") > 0);
+    assert!(cluster.number("select count(*) from events where kind = 'stand-in refused'") > 0);
     let reduces = "select count(*) from attempts where stage = 3 and state = 'succeeded'";
-    assert!(number(&cluster, reduces) > PARTITIONS, "what was reduced of other data stands");
+    assert!(cluster.number(reduces) > PARTITIONS, "what was reduced of other data stands");
     // Each line once, and all lines of one map of one run of it.
     let lines = cluster.sandbox.output_lines(&cluster.sandbox.path("out"));
     let word =
         |place| lines.iter().filter_map(|line| line.split_whitespace().nth(place)).collect::<BTreeSet<_>>();
     assert_eq!((lines.len(), word(0).len()), (NUMBERS, NUMBERS));
-    let maps = number(&cluster, "select count(distinct map_task) from sources");
+    let maps = cluster.number("select count(distinct map_task) from sources");
     assert_eq!(word(2).len() as i64, maps);
 }
 
@@ -250,11 +239,11 @@ fn a_node_whose_first_attempts_are_stopped_works_on() {
     cluster.add_node();
     (0..slots).for_each(|_| assert_eq!(here.read_line(), "here"));
     cluster.kill_node();
-    wait_for(&cluster, "select count(*) > 0 from events where kind = 'data lost'");
+    cluster.wait_for("select count(*) > 0 from events where kind = 'data lost'");
     cluster.sandbox.write("go", "");
     job.wait().expect_success();
     assert_eq!(
-        number(&cluster, "select count(*) from attempts where stage = 3 and state = 'discarded'"),
+        cluster.number("select count(*) from attempts where stage = 3 and state = 'discarded'"),
         slots
     );
     assert_right(&cluster, &mapper);

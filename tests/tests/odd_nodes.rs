@@ -76,7 +76,7 @@ fn nodes_that_are_refused_harm_no_job() {
     Running::start(&mut cluster.sailfish(&namesake)).wait().expect_failure(2, &texts);
     let register = |change: &dyn Fn(&mut serde_json::Value)| {
         let mut info = json!({
-            "protocol": 6, "version": "0", "name": "other", "rack": "r", "slots": 1,
+            "protocol": 7, "version": "0", "name": "other", "rack": "r", "slots": 1,
             "memory_bytes": 268_435_456_u64, "architecture": "other",
         });
         change(&mut info);

@@ -41,7 +41,7 @@ fn post(cluster: &Cluster, path: &str, body: &Value) -> (u16, Value) {
 
 fn node_info(name: &str) -> Value {
     json!({
-        "protocol": 6, "version": "0", "name": name, "rack": "r", "slots": 1,
+        "protocol": 7, "version": "0", "name": name, "rack": "r", "slots": 1,
         "memory_bytes": 268_435_456_u64, "architecture": "other",
     })
 }

@@ -17,20 +17,6 @@ exec cat
 const ALL_RUNS_LIE_ON_TWO: &str = "select count(*) > 0 and count(*) = \
      (select count(*) from runs where replaced_by is null) as whole from replicas where state = 'complete'";
 
-/// The answer to a question that gives one number.
-fn number(cluster: &Cluster, question: &str) -> i64 {
-    let asked = Running::start(&mut cluster.sailfish(&["state", "--json", question])).wait().expect_success();
-    let json = asked.json();
-    let number = json[0].as_object().and_then(|row| row.values().next()).and_then(|value| value.as_i64());
-    number.unwrap_or_else(|| panic!("{question} gives {json}"))
-}
-
-/// Until the answer is 1.
-fn wait_for(cluster: &Cluster, question: &str) {
-    cluster
-        .ask_until(&["state", "--json", question], |answer| answer.contains(": 1") || answer.contains(":1"));
-}
-
 fn program(cluster: &Cluster, name: &str, text: &str) -> String {
     let here = cluster.sandbox.path("");
     let text = text.replace("HERE", here.to_str().expect("a sandbox has a plain path"));
@@ -57,8 +43,8 @@ impl Reducing {
         let job = Running::start(
             &mut cluster.job(&arguments(&reducer, &[&["--replication", "rack"], more].concat())),
         );
-        wait_for(&cluster, "select count(*) > 0 as one from attempts where stage = 3 and state = 'running'");
-        wait_for(&cluster, ALL_RUNS_LIE_ON_TWO);
+        cluster.wait_for("select count(*) > 0 as one from attempts where stage = 3 and state = 'running'");
+        cluster.wait_for(ALL_RUNS_LIE_ON_TWO);
         Reducing { cluster, job, reducer }
     }
 
@@ -94,8 +80,8 @@ fn assert_right(cluster: &Cluster, reducer: &str) {
 /// No map task was run twice.
 fn assert_no_map_ran_again(cluster: &Cluster) {
     let again = "select count(*) as n from attempts where job = 1 and stage = 0 and attempt > 0";
-    assert_eq!(number(cluster, again), 0);
-    assert_eq!(number(cluster, "select count(*) as n from events where kind = 'data lost'"), 0);
+    assert_eq!(cluster.number(again), 0);
+    assert_eq!(cluster.number("select count(*) as n from events where kind = 'data lost'"), 0);
 }
 
 /// The node with most runs.
@@ -114,7 +100,7 @@ fn readers_go_on_with_the_replicas_of_a_node_that_is_killed() {
     let mut reducing = Reducing::start(3, 48 << 20);
     let doomed = node_with_runs(&reducing.cluster);
     reducing.cluster.take_node(doomed).signal(rustix::process::Signal::KILL);
-    wait_for(&reducing.cluster, "select count(*) > 0 as one from replicas where state = 'standing'");
+    reducing.cluster.wait_for("select count(*) > 0 as one from replicas where state = 'standing'");
     let cluster = reducing.finish();
     assert_no_map_ran_again(&cluster);
     // Those that ran elsewhere read on where they were.
@@ -122,7 +108,7 @@ fn readers_go_on_with_the_replicas_of_a_node_that_is_killed() {
         "select count(*) as n from attempts a join nodes n on n.node = a.node \
          where a.stage = 3 and a.state <> 'succeeded' and n.name <> 'node-{doomed}'"
     );
-    assert_eq!(number(&cluster, &broken_off), 0);
+    assert_eq!(cluster.number(&broken_off), 0);
     let told = Running::start(&mut cluster.sailfish(&["explain", "1"])).wait().expect_success().text();
     assert!(told.contains("runs are read from their replicas"), "{told}");
 }
@@ -134,7 +120,7 @@ fn replicas_outlive_the_server() {
     let doomed = node_with_runs(&reducing.cluster);
     reducing.cluster.take_node(doomed).signal(rustix::process::Signal::KILL);
     reducing.cluster.restart_server();
-    wait_for(&reducing.cluster, "select count(*) > 0 as one from replicas where state = 'standing'");
+    reducing.cluster.wait_for("select count(*) > 0 as one from replicas where state = 'standing'");
     reducing.cluster.restart_server();
     assert_no_map_ran_again(&reducing.finish());
 }
@@ -151,14 +137,14 @@ fn what_is_lost_twice_is_made_again() {
         let name = format!(
             "select cast(replace(name, 'node-', '') as integer) as n from nodes where node = ({question})"
         );
-        number(&reducing.cluster, &name) as usize
+        reducing.cluster.number(&name) as usize
     };
     let mut doomed = [named(first), named(second)];
     doomed.sort_unstable();
     for number in doomed.into_iter().rev() {
         reducing.cluster.take_node(number).signal(rustix::process::Signal::KILL);
     }
-    wait_for(&reducing.cluster, "select count(*) > 0 as one from events where kind = 'data lost'");
+    reducing.cluster.wait_for("select count(*) > 0 as one from events where kind = 'data lost'");
     reducing.finish();
 }
 
@@ -174,20 +160,18 @@ fn a_node_that_dies_before_the_maps_end_costs_only_what_was_not_replicated() {
     let mut job = cluster.sailfish(&["run"]);
     job.args(&sizes[..]).args(own).args(["--output", "out", "--replication", "rack"]);
     let job = Running::start(&mut job);
-    wait_for(&cluster, "select count(*) > 2 as one from replicas where state = 'complete'");
-    let doomed = number(
-        &cluster,
+    cluster.wait_for("select count(*) > 2 as one from replicas where state = 'complete'");
+    let doomed = cluster.number(
         "select cast(replace(n.name, 'node-', '') as integer) as n from replicas r join nodes n \
          on n.node = r.run / 1099511627776 group by n.name order by count(*) desc limit 1",
     );
     cluster.take_node(doomed as usize).signal(rustix::process::Signal::KILL);
-    wait_for(&cluster, "select count(*) > 0 as one from replicas where state = 'standing'");
+    cluster.wait_for("select count(*) > 0 as one from replicas where state = 'standing'");
     cluster.sandbox.write("go", "");
     job.wait().expect_success();
     // They are read, not made again.
     assert!(
-        number(
-            &cluster,
+        cluster.number(
             "select count(*) as n from runs r join replicas p on p.run = r.run and p.state = 'standing'"
         ) > 0
     );
@@ -202,7 +186,7 @@ fn replicas_are_kept_in_place_of_runs_that_are_gone() {
     let mut reducing = Reducing::start_with(3, 6 << 20, &["--keep-ifiles"]);
     let doomed = node_with_runs(&reducing.cluster);
     reducing.cluster.take_node(doomed).signal(rustix::process::Signal::KILL);
-    wait_for(&reducing.cluster, "select count(*) > 0 as one from replicas where state = 'standing'");
+    reducing.cluster.wait_for("select count(*) > 0 as one from replicas where state = 'standing'");
     let cluster = reducing.finish();
     let args = ["rerun-reduce", "1", "--output", "again", "--memory", CLUSTER_MEMORY];
     Running::start(&mut cluster.sailfish(&args)).wait().expect_success();
@@ -220,10 +204,10 @@ fn the_mode_is_the_jobs() {
         Running::start(&mut cluster.job(&[&args[..], more].concat())).wait()
     };
     run(&["--output", "sync", "--replication", "sync"]).expect_success();
-    assert!(number(&cluster, "select count(*) as n from replicas where job = 1 and state = 'complete'") > 0);
+    assert!(cluster.number("select count(*) as n from replicas where job = 1 and state = 'complete'") > 0);
     run(&["--output", "auto"]).expect_success();
     run(&["--output", "none", "--replication", "none"]).expect_success();
-    assert_eq!(number(&cluster, "select count(*) as n from replicas where job > 1"), 0);
+    assert_eq!(cluster.number("select count(*) as n from replicas where job > 1"), 0);
     let told = |job| Running::start(&mut cluster.sailfish(&["explain", job])).wait().expect_success().text();
     assert!(told("1").contains("runs lay on two nodes"), "{}", told("1"));
     assert!(told("2").contains("auto: runs get no replicas"), "{}", told("2"));

@@ -18,37 +18,17 @@ fn script(cluster: &Cluster, name: &str, text: &str) -> String {
 
 /// Files of a mebibyte, a map task each; what the output must be.
 fn write_numbers(cluster: &Cluster) -> String {
-    let mut lines = Vec::with_capacity(FILES * LINES);
-    for file in 0..FILES {
-        let mut text = String::new();
-        for line in 0..LINES {
-            let number = (line * FILES + file) * 7919 % (FILES * LINES);
-            let line = format!("{number:08}\t{:54}\n", line);
-            text.push_str(&line);
-            lines.push(line);
-        }
-        cluster.sandbox.write(&format!("in/{file}.txt"), text);
-    }
-    lines.sort_unstable();
-    lines.concat()
+    cluster.sandbox.write_numbers(FILES, LINES, 54)
 }
 
 fn explained(cluster: &Cluster) -> String {
     Running::start(&mut cluster.sailfish(&["explain", "1"])).wait().expect_success().text()
 }
 
-/// The answer to a question with one number.
-fn number(cluster: &Cluster, question: &str) -> i64 {
-    let asked = Running::start(&mut cluster.sailfish(&["state", "--json", question])).wait().expect_success();
-    let json = asked.json();
-    let value = json.get(0).and_then(|row| row.as_object()?.values().next()?.as_i64());
-    value.unwrap_or_else(|| panic!("{question} gives {json}"))
-}
-
 fn expect_one_winner_each(cluster: &Cluster) {
     let twice = "select count(*) from (select 1 from attempts where job = 1 and state = 'succeeded' \
                  group by stage, task having count(*) > 1) as doubles";
-    assert_eq!(number(cluster, twice), 0, "{}", explained(cluster));
+    assert_eq!(cluster.number(twice), 0, "{}", explained(cluster));
 }
 
 #[test]
@@ -68,7 +48,7 @@ fn a_node_that_is_slow_at_the_program_is_overtaken() {
     assert!(text.contains("beside an attempt that was slow elsewhere"), "{text}");
     // Who was overtaken stopped when it was told to.
     let stopped = "select count(*) from attempts where job = 1 and stage = 0 and state = 'cancelled'";
-    assert!(number(&cluster, stopped) >= 1, "{text}");
+    assert!(cluster.number(stopped) >= 1, "{text}");
     expect_one_winner_each(&cluster);
 }
 
@@ -83,8 +63,8 @@ fn a_job_that_wants_no_copies_has_none() {
     Running::start(&mut { job }).wait().expect_success();
     let output = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
     assert!(output == expected.as_bytes(), "the output differs");
-    assert_eq!(number(&cluster, "select count(*) from attempts where job = 1 and attempt > 0"), 0);
-    assert_eq!(number(&cluster, "select count(*) from events where kind = 'speculation'"), 0);
+    assert_eq!(cluster.number("select count(*) from attempts where job = 1 and attempt > 0"), 0);
+    assert_eq!(cluster.number("select count(*) from events where kind = 'speculation'"), 0);
 }
 
 /// One key has more than half of all, which one task must have.

@@ -1,5 +1,6 @@
 //! Messages of the control port: between a server, its nodes and its clients. Documented in docs/protocol.md.
 
+use crate::drill::DrillFault;
 use crate::fsck::CheckTask;
 use crate::machine::{DiskReport, MachineSample, NodeReport};
 use crate::task::{RunPlace, RunTask};
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 use utoipa::ToSchema;
 
 /// Version of these messages; server, nodes and clients must agree on it.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 /// Most attempts of a node that wait for a slot, or run and have waited.
 pub const PLACES_MAX: u32 = 256;
 /// Most bytes of a request body, and of an answer: a result that seals very many runs is the largest.
@@ -125,6 +126,9 @@ pub struct JobProgress {
     pub stages: Vec<StageProgress>,
     /// True once the last attempt has ended.
     pub over: bool,
+    /// Of a stage of a flow: its parts are there, and wait for the stages that read them.
+    #[serde(default)]
+    pub rests: bool,
 }
 
 /// Where a stage stands.
@@ -305,6 +309,8 @@ pub enum NodeOrder {
     DropKept { names: Vec<String> },
     /// The node reads kept files and tells what it finds ([`crate::fsck::CheckNews`]).
     CheckKept { check: String, task: Box<CheckTask> },
+    /// A fault strikes the node, where it was started for drills; it tells what became of it ([`crate::drill::DrillNews`]).
+    Drill { strike: String, fault: DrillFault },
 }
 
 /// Where the record data of a node is.

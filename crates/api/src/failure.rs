@@ -1,5 +1,6 @@
 //! Why an attempt failed, in the three answers a caller needs: retryable, whose fault, what to tell the user.
 
+use crate::StageFile;
 use crate::task::RunResult;
 use ids::{NodeId, RunId};
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,20 @@ pub struct TaskFailure {
     /// The node that the attempt could not reach: it may be dead, which others may not know yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreachable: Option<NodeId>,
+    /// The intermediate file that the attempt could not read anywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_input: Option<Box<LostInput>>,
+}
+
+/// An intermediate file that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LostInput {
+    pub file: StageFile,
+    /// Of the file that was looked for: it tells the attempt that made it.
+    pub name: String,
+    /// Where it was found gone or damaged. Empty: it was being made again, and was not there in time.
+    pub nodes: Vec<NodeId>,
 }
 
 impl TaskFailure {
@@ -58,6 +73,7 @@ impl TaskFailure {
             said: None,
             lost_runs: Vec::new(),
             unreachable: None,
+            lost_input: None,
         }
     }
 

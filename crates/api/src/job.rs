@@ -1,7 +1,9 @@
 //! A MapReduce job as submitted: everything the user chose, with defaults filled in, and the pinned inputs.
 
 use crate::task::RunTask;
-use crate::{Formats, Function, GeneratedRows, KeyRules, Layout, ObjectPin, ShippedFile};
+use crate::{
+    FlowStage, Formats, Function, GeneratedRows, KeyRules, Layout, ObjectPin, ShippedFile, StageFile,
+};
 use ids::JobId;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -32,6 +34,9 @@ pub struct InputFile {
     /// Set for an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<ObjectPin>,
+    /// Set for an intermediate file of a stage before; its path is only a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage_file: Option<StageFile>,
 }
 
 /// A stretch of one input file. For plain files the reader moves both ends to line ends: a line belongs to
@@ -147,6 +152,9 @@ pub struct JobSpec {
     /// their paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shipped: Vec<ShippedFile>,
+    /// Set for a stage of a flow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<FlowStage>,
 }
 
 /// Whether a second node has the intermediate data of a job as well, so that a node that is lost costs nothing that was there
@@ -228,12 +236,23 @@ impl JobSpec {
             elastic: true,
             replication: Replication::default(),
             shipped: Vec::new(),
+            stage: None,
         }
     }
 
     /// A job of one task.
     pub fn of_one_task(name: String, task: RunTask) -> Self {
         Self { map_only: true, single: Some(task), ..Self::named(name) }
+    }
+
+    /// Whether later stages of a flow read its output, so that its parts are intermediate files.
+    pub fn feeds(&self) -> bool {
+        self.stage.as_ref().is_some_and(|stage| stage.feeds)
+    }
+
+    /// The jobs whose output it reads.
+    pub fn reads(&self) -> &[JobId] {
+        self.stage.as_ref().map_or(&[], |stage| &stage.reads)
     }
 
     /// Bytes of all inputs as stored, or of the rows that are made in their place.

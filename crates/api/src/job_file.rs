@@ -69,6 +69,12 @@ pub struct JobFile {
     pub elastic: Option<bool>,
     pub replication: Option<Replication>,
     pub json: Option<bool>,
+    /// Stages that follow one another, in place of one job: each is written as a job of its own, and what stands outside of them
+    /// counts for all.
+    pub stage: Option<Vec<JobFile>>,
+    /// Of a stage: the names of those whose output it reads, behind its `input`. One or a list.
+    #[serde(default, deserialize_with = "one_or_more")]
+    pub from: Option<Vec<String>>,
 }
 
 /// How whole keys are compared (`order`).
@@ -99,6 +105,49 @@ impl JobFile {
         })
     }
 
+    /// A stage with what the file says of all stages where it says nothing itself.
+    pub fn stage_of(self, all: &JobFile) -> JobFile {
+        let all = all.clone();
+        JobFile {
+            name: self.name,
+            input: self.input,
+            mapper: self.mapper,
+            combiner: self.combiner,
+            reducer: self.reducer,
+            output: self.output,
+            memory: self.memory.or(all.memory),
+            slots: self.slots.or(all.slots),
+            state: self.state.or(all.state),
+            disk: self.disk.or(all.disk),
+            file: self.file.or(all.file),
+            env: self.env.or(all.env),
+            codec: self.codec.or(all.codec),
+            input_format: self.input_format.or(all.input_format),
+            output_format: self.output_format.or(all.output_format),
+            separator: self.separator.or(all.separator),
+            key_fields: self.key_fields.or(all.key_fields),
+            compress: self.compress.or(all.compress),
+            order: self.order.or(all.order),
+            reverse: self.reverse.or(all.reverse),
+            sort_keys: self.sort_keys.or(all.sort_keys),
+            partitions: self.partitions.or(all.partitions),
+            partition_fields: self.partition_fields.or(all.partition_fields),
+            total_order: self.total_order.or(all.total_order),
+            map_only: self.map_only.or(all.map_only),
+            overwrite: self.overwrite.or(all.overwrite),
+            keep_ifiles: self.keep_ifiles.or(all.keep_ifiles),
+            keep_for: self.keep_for.or(all.keep_for),
+            max_regenerations: self.max_regenerations.or(all.max_regenerations),
+            no_sync: self.no_sync.or(all.no_sync),
+            speculation: self.speculation.or(all.speculation),
+            elastic: self.elastic.or(all.elastic),
+            replication: self.replication.or(all.replication),
+            json: self.json.or(all.json),
+            stage: self.stage,
+            from: self.from,
+        }
+    }
+
     /// Makes relative paths relative to `dir`, the directory of the job file: a job file means the same
     /// wherever it is started from. Command lines are left alone, and neither `-`, which stands for standard input or
     /// output, nor a URL is a path.
@@ -115,6 +164,7 @@ impl JobFile {
                 *path = dir.join(&*path).to_string_lossy().into_owned();
             }
         }
+        self.stage.iter_mut().flatten().for_each(|stage| stage.resolve_paths(dir));
     }
 }
 

@@ -16,7 +16,9 @@
 
 pub mod boundaries;
 pub mod control;
+pub mod drill;
 pub mod failure;
+pub mod flow;
 pub mod format;
 pub mod fsck;
 pub mod function;
@@ -37,7 +39,8 @@ pub mod shipping;
 pub mod task;
 
 pub use boundaries::Boundaries;
-pub use failure::{Blame, TaskFailure};
+pub use failure::{Blame, LostInput, TaskFailure};
+pub use flow::{FlowStage, StageFile, StageFilePlace};
 pub use format::{
     FieldSplit, Formats, GeneratedRows, OutputCodec, OutputFormat, RecordFormat, TERA_ROW_BYTES, TeraLayout,
 };

@@ -2,7 +2,7 @@
 //! again, or not missed.
 
 use crate::KeyBytes;
-use ids::{AttemptKey, ChunkId, JobId, NodeId, RunId};
+use ids::{AttemptKey, ChunkId, JobId, NodeId, RunId, TaskIndex};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -30,6 +30,9 @@ pub struct NodeReport {
     /// Runs of this node that lie on another one as well by now. Told until a poll that carried them is answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicated: Vec<ReplicatedRun>,
+    /// The same of parts that later stages read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replicated_parts: Vec<ReplicatedPart>,
     /// Reduce attempts that end earlier than their tasks say from now on, as they were asked to. What is not told in time, or not
     /// heard, the attempt's result says again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -43,6 +46,23 @@ pub struct ShortenedAttempt {
     pub attempt: AttemptKey,
     /// The first key that is not its own any more.
     pub upper_key: KeyBytes,
+}
+
+/// A part that later stages read, which lies on another node as well.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplicatedPart {
+    pub job: JobId,
+    pub task: TaskIndex,
+    /// Of its file: it tells the attempt that made it.
+    pub name: String,
+    pub to: NodeId,
+    /// That were sent.
+    pub bytes: u64,
+    /// Since it was written: so long it lay on one node only.
+    pub single_ns: u64,
+    /// Of which it was on its way.
+    pub sending_ns: u64,
 }
 
 /// A run of a node that has a replica on another one.
@@ -65,12 +85,13 @@ pub struct ReplicatedRun {
 impl NodeReport {
     /// Whether it tells nothing.
     pub fn is_empty(&self) -> bool {
-        let Self { samples, disks, said, progress, replicated, shortened } = self;
+        let Self { samples, disks, said, progress, replicated, replicated_parts, shortened } = self;
         samples.is_empty()
             && disks.is_empty()
             && said.is_empty()
             && progress.is_empty()
             && replicated.is_empty()
+            && replicated_parts.is_empty()
             && shortened.is_empty()
     }
 }

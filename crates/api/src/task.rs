@@ -4,7 +4,7 @@
 //! A map-only job has `map` -> `commit`; one that reduces the kept I-files of another job again has
 //! `adopt` -> `merge` -> `reduce` -> `commit`.
 
-use crate::{DataSum, KeyBytes, ShippedFile, SourceCommit, Split};
+use crate::{DataSum, KeyBytes, ShippedFile, SourceCommit, Split, StageFilePlace};
 use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, PlanVersion, RunId, Source};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -117,6 +117,9 @@ pub struct MapTask {
     /// Set where some of what an earlier attempt had appended was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<MapAgain>,
+    /// Of those of its inputs that are intermediate files, in order of their numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<StageFilePlace>,
 }
 
 /// A map task that runs once more because a part of its data was lost. Where it puts out the same data as before, in all I-files,
@@ -418,6 +421,9 @@ pub struct Part {
     /// Lines of text, or records of a binary format, before compression.
     pub records: u64,
     pub crc32c: u32,
+    /// Of a stage that feeds others: the node on whose disk it lies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeId>,
 }
 
 /// Publishes the output directory.

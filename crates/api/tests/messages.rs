@@ -41,7 +41,7 @@ fn reduce_task() -> ReduceTask {
 fn tasks_come_back_as_they_were() {
     let segment = Segment { file_index: 1, offset_bytes: 1 << 40, length_bytes: 5 };
     let split = Split { segments: vec![segment] };
-    check(&Task::Map(MapTask { split: split.clone(), part_index: Some(0), again: None }));
+    check(&Task::Map(MapTask { split: split.clone(), part_index: Some(0), again: None, places: Vec::new() }));
     let commit = SourceCommit { ifile: IfileIndex(2), chunk: ChunkId(1), sum: SUM };
     let again = Some(MapAgain {
         round: 2,
@@ -49,7 +49,7 @@ fn tasks_come_back_as_they_were() {
         expected: vec![(IfileIndex(0), SUM), (IfileIndex(2), SUM)],
         standing: vec![(AttemptNumber(3), commit)],
     });
-    check(&Task::Map(MapTask { split, part_index: None, again }));
+    check(&Task::Map(MapTask { split, part_index: None, again, places: Vec::new() }));
     check(&Task::Seal(SealTask::default()));
     check(&Task::Reduce(reduce_task()));
 }

@@ -140,6 +140,15 @@ impl Arena {
         Some(SlabWriter { slab: Arc::new(Slab { index, arena: self.clone() }), start: 0, end: 0 })
     }
 
+    /// Gives the pages of all free slabs back to the system.
+    pub fn give_back_idle(&self) {
+        let mut books = self.inner.lock();
+        while let Some(index) = books.free_touched.pop() {
+            self.inner.mapping.give_back(index as usize * self.inner.slab_bytes, self.inner.slab_bytes);
+            books.free_untouched.push(index);
+        }
+    }
+
     /// Takes `bytes` from the budget for memory allocated elsewhere, or None when they are not there.
     /// Free slabs give their pages back first, so that resident memory stays within the budget too.
     pub fn try_charge(&self, bytes: u64) -> Option<Charge> {

@@ -296,6 +296,12 @@ impl Books {
         }
     }
 
+    /// Chunks that take frames, and have some.
+    pub fn begun_chunks(&self) -> Vec<ChunkId> {
+        let open = self.open.values().flatten().copied();
+        open.filter(|id| self.chunks[id].appended_bytes > 0).collect()
+    }
+
     /// Closes every open chunk: no map attempt appends any more.
     pub fn close_all(&mut self) {
         let open: Vec<ChunkId> = self.open.values().flatten().copied().collect();

@@ -80,6 +80,19 @@ impl ChunkServer {
         self.shared.to_copy.notify_all();
     }
 
+    /// Chunks that take frames, and have some: nothing of them can be copied yet.
+    pub fn begun_chunks(&self) -> Vec<ChunkId> {
+        self.shared.lock().begun_chunks()
+    }
+
+    /// Closes chunks that are not full, so that they are sorted and can be copied. Who appends goes on with others.
+    pub fn close_chunks(&self, chunks: &[ChunkId]) {
+        let mut books = self.shared.lock();
+        chunks.iter().for_each(|chunk| books.close_one(*chunk));
+        drop(books);
+        self.shared.work.notify_all();
+    }
+
     /// The oldest run without a copy; waits for one, at most so long. None also when the job is to stop.
     pub fn next_to_copy(&self, wait: Duration) -> Option<RunToCopy> {
         let shared = &self.shared;

@@ -260,6 +260,11 @@ impl ChunkServer {
         self.shared.arena.peak_bytes()
     }
 
+    /// Gives memory back to the system that nothing of the job is in.
+    pub fn give_back_idle(&self) {
+        self.shared.arena.give_back_idle();
+    }
+
     /// Says which of the disks can take new files, in their order; those not named stay as they are. The others are
     /// tried last.
     pub fn use_disks(&self, usable: &[bool]) {

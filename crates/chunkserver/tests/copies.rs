@@ -387,6 +387,28 @@ fn runs_wait_for_their_copies_in_order_of_age() {
     assert_eq!((here.uncopied_count(), here.next_to_copy(Duration::ZERO)), (0, None));
 }
 
+/// What has not filled a chunk is sorted and copied all the same, and appenders go on with another chunk.
+#[test]
+fn a_chunk_that_waits_is_closed_for_its_copy() {
+    let place = temporary_directory();
+    let here = server(layout(1, CHUNK_BYTES, 8), Codec::Lz4, place.path(), false);
+    here.begin_copying();
+    assert_eq!(here.begun_chunks(), []);
+    append(&here, 0, 20).expect("memory takes it");
+    let begun = here.begun_chunks();
+    assert_eq!((begun.len(), here.next_to_copy(Duration::ZERO)), (1, None));
+    here.close_chunks(&begun);
+    let first = here.next_to_copy(LONG).expect("it is sorted");
+    assert_eq!(here.begun_chunks(), []);
+    append(&here, 1, 20).expect("another chunk takes it");
+    // One that is closed already stays so.
+    here.close_chunks(&begun);
+    assert_eq!(here.begun_chunks().len(), 1);
+    let sealed = here.seal(&[]).expect("sorted");
+    assert_eq!((sealed.runs.len(), sealed.runs.iter().map(|run| run.records).sum::<u64>()), (2, 40));
+    assert!(sealed.runs.iter().any(|run| run.run == first.run && run.chunks == begun));
+}
+
 /// Several copies of a run that is only in memory, while appenders want its memory.
 #[test]
 fn a_run_in_memory_is_written_once() {

@@ -2,6 +2,7 @@
 
 use crate::cluster::{LocalArgs, NodeArgs, ServerArgs};
 use crate::connect::{CredentialArgs, Site};
+use crate::drill::{self, DrillArgs};
 use crate::exit::Failure;
 use crate::explain::ExplainArgs;
 use crate::key_options::KeyArgs;
@@ -196,6 +197,9 @@ pub enum Command {
     /// Check the kept I-files of a job: every run and replica, and the proof
     #[command(after_help = FSCK_EXIT_CODES)]
     Fsck(FsckArgs),
+    /// Let faults strike a cluster while jobs with known answers run on it, and say what was lost: nothing
+    #[command(after_help = drill::EXAMPLES)]
+    Drill(DrillArgs),
     /// Ask the state a read-only SQL statement
     #[command(
         after_help = "Examples:\n  sailfish state \"select name from sqlite_master where type = 'table'\"\n  \
@@ -247,7 +251,7 @@ impl From<CodecArg> for Codec {
 }
 
 /// Options without a value may still be given one: `--overwrite=false` wins over a job file.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct RunArgs {
     /// Read the job from a TOML file; options given here win over it
     #[arg(long, value_name = "FILE")]

@@ -3,9 +3,10 @@
 use crate::args::RunArgs;
 use crate::connect::Site;
 use crate::key_options::KeyOptions;
+use crate::paths;
 use crate::record_formats::FormatOptions;
-use anyhow::Context;
-use api::{Codec, JobFile, KeyOrder, Replication};
+use anyhow::{Context, bail, ensure};
+use api::{Codec, FlowStage, JobFile, KeyOrder, Replication};
 use std::path::{Path, PathBuf};
 
 /// The options of a run, not checked yet. Paths from a job file count from its directory, the others from
@@ -41,8 +42,35 @@ pub struct JobOptions {
     pub elastic: Option<bool>,
     pub replication: Option<Replication>,
     pub json: bool,
+    /// Set for a stage of a flow.
+    pub stage: Option<StagePlace>,
     /// What a job of Hadoop Streaming has besides.
     pub streaming: Option<Box<::streaming::StreamingJob>>,
+}
+
+/// A stage among those of its job file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StagePlace {
+    pub name: String,
+    /// Positions of the stages that it reads, all before its own.
+    pub reads: Vec<u32>,
+    /// Others read it: it has no output of its own.
+    pub feeds: bool,
+}
+
+impl StagePlace {
+    /// As its job is handed in; the server knows the numbers of the others.
+    pub fn of_job(&self) -> FlowStage {
+        FlowStage { name: self.name.clone(), feeds: self.feeds, ..FlowStage::default() }
+    }
+}
+
+/// What a job file asks for.
+#[derive(Debug)]
+pub enum Asked {
+    Job(Box<JobOptions>),
+    /// Stages, each behind those that it reads.
+    Flow(Vec<JobOptions>),
 }
 
 /// A function as written, and the directory from which a relative path of its program counts.
@@ -53,13 +81,132 @@ pub struct FunctionText {
 }
 
 /// Reads the job file, where one is named, and lays the command line over it.
-pub fn collect(args: RunArgs) -> anyhow::Result<JobOptions> {
+pub fn collect(args: RunArgs) -> anyhow::Result<Asked> {
     let start_dir = std::env::current_dir().context("finding the current directory")?;
-    let (file, file_dir) = match &args.job {
+    let (mut file, file_dir) = match &args.job {
         Some(path) => read_job_file(path, &start_dir)?,
         None => (JobFile::default(), start_dir.clone()),
     };
-    merge(args, file, &file_dir, start_dir)
+    match file.stage.take() {
+        None => {
+            ensure!(
+                file.from.is_none(),
+                "`from` belongs into a [[stage]]: a job of one stage has only `input`"
+            );
+            Ok(Asked::Job(Box::new(merge(args, file, &file_dir, start_dir)?)))
+        }
+        Some(stages) => Ok(Asked::Flow(flow(&args, &file, stages, &file_dir, &start_dir)?)),
+    }
+}
+
+/// The stages of a job file with the options that count for all of them.
+fn flow(
+    args: &RunArgs,
+    all: &JobFile,
+    stages: Vec<JobFile>,
+    file_dir: &Path,
+    start_dir: &Path,
+) -> anyhow::Result<Vec<JobOptions>> {
+    let of_one_stage = [
+        ("--input", !args.input.is_empty()),
+        ("--mapper", args.mapper.is_some()),
+        ("--combiner", args.combiner.is_some()),
+        ("--reducer", args.reducer.is_some()),
+    ];
+    if let Some((option, _)) = of_one_stage.into_iter().find(|(_, given)| *given) {
+        bail!(
+            "{option} is of one stage, and the job file has several: write it into the [[stage]] it is meant for"
+        );
+    }
+    let outside = [
+        ("input", all.input.is_some()),
+        ("output", all.output.is_some()),
+        ("mapper", all.mapper.is_some()),
+        ("combiner", all.combiner.is_some()),
+        ("reducer", all.reducer.is_some()),
+        ("from", all.from.is_some()),
+    ];
+    if let Some((key, _)) = outside.into_iter().find(|(_, given)| *given) {
+        bail!("`{key}` stands outside of the stages: write it into the [[stage]] it is meant for");
+    }
+    ensure!(!stages.is_empty(), "`stage` is an empty list: write each stage under [[stage]]");
+    let places = places(&stages)?;
+    let ends = places.iter().filter(|place| !place.feeds).count();
+    ensure!(
+        args.output.is_none() || ends == 1,
+        "--output is of one stage, and {ends} of the job file have an output: write it into the [[stage]] it is meant for"
+    );
+    let flow_name = flow_name(args, all, &stages);
+    let mut options = Vec::with_capacity(stages.len());
+    for (stage, place) in stages.into_iter().zip(places) {
+        let name = place.name.clone();
+        // Output and name of the command line are those of the whole.
+        let output = args.output.clone().filter(|_| !place.feeds);
+        let name_of_job = Some(format!("{flow_name}.{name}"));
+        let args = RunArgs { output, name: name_of_job, ..args.clone() };
+        let written = stage.clone();
+        let stage = merge(args, stage.stage_of(all), file_dir, start_dir.to_path_buf());
+        let mut stage = stage.with_context(|| format!("the stage {name:?}"))?;
+        if place.feeds {
+            check_feeding(&written).with_context(|| format!("the stage {name:?}"))?;
+            // What counts for all is meant for outputs.
+            (stage.overwrite, stage.keep_ifiles, stage.keep_for) = (false, None, None);
+            stage.formats.compress = None;
+        }
+        options.push(JobOptions { stage: Some(place), ..stage });
+    }
+    Ok(options)
+}
+
+/// What the jobs of a flow are called, each with the name of its stage behind it: as it is named, or as its last output.
+fn flow_name(args: &RunArgs, all: &JobFile, stages: &[JobFile]) -> String {
+    let named = args.name.clone().or_else(|| all.name.clone());
+    let output = args.output.as_ref().or_else(|| stages.iter().rev().find_map(|stage| stage.output.as_ref()));
+    named.or_else(|| output.map(|output| paths::name_of(output))).unwrap_or_else(|| "flow".to_string())
+}
+
+/// What a stage that others read cannot have of its own.
+fn check_feeding(stage: &JobFile) -> anyhow::Result<()> {
+    let none = [
+        ("output", stage.output.is_some(), "its output goes to the stages that read it"),
+        ("overwrite", stage.overwrite.is_some(), "it replaces nothing"),
+        ("compress", stage.compress.is_some(), "its output is cut into pieces for the stages that read it"),
+        ("keep_ifiles", stage.keep_ifiles.is_some(), "only a last stage keeps its I-files"),
+        ("keep_for", stage.keep_for.is_some(), "only a last stage keeps its I-files"),
+    ];
+    match none.into_iter().find(|(_, given, _)| *given) {
+        Some((key, _, reason)) => bail!("`{key}` has no meaning in a stage that others read: {reason}"),
+        None => Ok(()),
+    }
+}
+
+/// Who reads whom.
+fn places(stages: &[JobFile]) -> anyhow::Result<Vec<StagePlace>> {
+    let mut places: Vec<StagePlace> = Vec::with_capacity(stages.len());
+    for (index, stage) in stages.iter().enumerate() {
+        let number = index + 1;
+        let name = stage.name.clone().filter(|name| !name.is_empty());
+        let name =
+            name.with_context(|| format!("stage {number} has no `name`, by which others could read it"))?;
+        ensure!(places.iter().all(|before| before.name != name), "two stages have the name {name:?}");
+        ensure!(
+            stage.stage.is_none(),
+            "the stage {name:?} has stages in it: write them one behind the other"
+        );
+        let mut reads = Vec::new();
+        for from in stage.from.iter().flatten() {
+            let known = places.iter().position(|before| before.name == *from);
+            let known = known.with_context(|| {
+                format!(
+                    "the stage {name:?} reads {from:?}, and no stage before it has that name: write it above"
+                )
+            })?;
+            places[known].feeds = true;
+            reads.push(known as u32);
+        }
+        places.push(StagePlace { name, reads, feeds: false });
+    }
+    Ok(places)
 }
 
 fn read_job_file(path: &Path, start_dir: &Path) -> anyhow::Result<(JobFile, PathBuf)> {
@@ -133,6 +280,7 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
         elastic: args.elastic.or(file.elastic),
         replication: args.replication.or(file.replication),
         json: flag(args.json, file.json),
+        stage: None,
         streaming: None,
         start_dir,
     })

@@ -18,11 +18,13 @@
 mod args;
 mod cluster;
 mod connect;
+mod drill;
 mod duration;
 mod engine;
 mod escape;
 mod exit;
 mod explain;
+mod flow;
 mod fsck;
 mod gc;
 mod ifile_files;
@@ -119,6 +121,7 @@ fn start(cli: Cli) -> Result<(), Failure> {
         Command::Report(args) => report::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Fsck(args) => fsck::run(&args),
+        Command::Drill(args) => drill::run(&args),
         Command::State(args) => state::run(&args),
         Command::Tera(command) => tera_jobs::run(command),
         Command::Bench(command) => shuffle_bench::run(command),

@@ -2,7 +2,7 @@
 
 use crate::connect::Site;
 use crate::exit::Failure;
-use crate::job_options::{FunctionText, JobOptions};
+use crate::job_options::{FunctionText, JobOptions, StagePlace};
 use crate::paths;
 use crate::record_formats::{self, Functions};
 use crate::standard_input::{self, StandardInput};
@@ -62,7 +62,7 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
     // Its error names the option.
     let layout = layout::derive(&LayoutRequest { memory_bytes, slots, input_bytes, combines })?;
     check_record_fits(&formats, &layout)?;
-    let splits = mapper::split::plan(&inputs, layout.split_bytes, formats.input);
+    let splits = mapreduce::splits::plan(&inputs, layout.split_bytes, formats.input);
     let (output, standard_output) = standard_output::unless_named(output_dir, &disks[0])?;
     let name = options.name.clone().unwrap_or_else(|| standard_output::name_of(&output));
     let separator = &formats.map_output.separator;
@@ -93,6 +93,7 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         // What is printed and removed need not reach the disk.
         sync: !options.no_sync && standard_output.is_none(),
         layout,
+        stage: options.stage.as_ref().map(StagePlace::of_job),
         ..JobSpec::named(name)
     };
     let (start_dir, json, server) = (options.start_dir, options.json, options.server);
@@ -140,6 +141,9 @@ pub(crate) fn resources(
 
 /// The output directory; None where the output is to be printed.
 fn output_dir(options: &JobOptions, inputs: &[InputFile]) -> anyhow::Result<Option<PathBuf>> {
+    if options.stage.as_ref().is_some_and(|stage| stage.feeds) {
+        return Ok(Some(PathBuf::new()));
+    }
     let output = options.output.as_deref().context("no output: name a directory with --output DIR")?;
     if output.as_os_str() == standard_output::ARGUMENT {
         return Ok(None);
@@ -200,7 +204,12 @@ fn check_record_fits(formats: &Formats, layout: &Layout) -> anyhow::Result<()> {
 }
 
 fn check_conflicts(options: &JobOptions) -> anyhow::Result<()> {
-    ensure!(!options.input.is_empty(), "no input: name files, directories or globs with --input PATH");
+    let reads_others = options.stage.as_ref().is_some_and(|stage| !stage.reads.is_empty());
+    ensure!(
+        reads_others || !options.input.is_empty(),
+        "no input: name files, directories or globs with --input PATH"
+    );
+    check_stage(options)?;
     if options.map_only {
         let shuffles = [
             ("--combiner", options.combiner.is_some()),
@@ -228,6 +237,21 @@ fn check_conflicts(options: &JobOptions) -> anyhow::Result<()> {
     if options.combiner.is_some() && options.reducer.is_none() {
         bail!("--combiner without --reducer would write partial results: add a --reducer");
     }
+    Ok(())
+}
+
+/// What a stage of a flow cannot have.
+fn check_stage(options: &JobOptions) -> anyhow::Result<()> {
+    if options.stage.is_none() {
+        return Ok(());
+    }
+    let is_dash = |text: &str| text == standard_output::ARGUMENT;
+    let prints = options.output.as_deref().and_then(Path::to_str).is_some_and(is_dash);
+    ensure!(!prints, "`output = \"-\"`: a stage prints nothing: name a directory");
+    ensure!(
+        !options.input.iter().any(|input| is_dash(input)),
+        "`input = \"-\"`: a stage reads no standard input"
+    );
     Ok(())
 }
 

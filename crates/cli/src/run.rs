@@ -3,18 +3,21 @@
 use crate::args::RunArgs;
 use crate::engine::{self, Ended};
 use crate::exit::{FAILED, Failure, INTERRUPTED, REFUSED, SIGNAL_BASE};
-use crate::job_options::JobOptions;
+use crate::job_options::{Asked, JobOptions};
 use crate::plan::Plan;
 use crate::progress::Display;
 use crate::terminal::{print, tell};
-use crate::{job_options, machine, plan, standard_output, summary};
+use crate::{flow, job_options, machine, plan, standard_output, summary};
 use api::{Blame, JobReport, TaskFailure};
 use ids::AttemptKey;
 use server::JobOutcome;
 
 /// Checks, submits and waits; ends with the code that the job deserves.
 pub fn run(args: RunArgs) -> Result<(), Failure> {
-    run_job(job_options::collect(args).map_err(Failure::refused)?)
+    match job_options::collect(args).map_err(Failure::refused)? {
+        Asked::Job(options) => run_job(*options),
+        Asked::Flow(stages) => flow::run(stages),
+    }
 }
 
 /// Runs the job of these options.

@@ -7,6 +7,8 @@ use api::control::{
     JobBrief, JobLogs, JobOutcome, JobProgress, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus,
     NodeWelcome, POLL_MS_MAX, PlacesAnswer, PlacesQuestion, SubmittedBatch, SubmittedJob, WaitAnswer,
 };
+use api::drill::{DrillFault, DrillNews, DrillOutcome};
+use api::flow::{FlowSubmission, SubmittedFlow};
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer, FsckRequest};
 use api::history::{JobDetails, JobList, StateQuestion, Table};
 use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
@@ -219,6 +221,11 @@ impl Client {
         self.once(async || self.post("/v1/jobs", submission).await).await
     }
 
+    /// Hands in the stages of a flow. Sent once, as [`Self::submit`].
+    pub async fn submit_flow(&self, flow: &FlowSubmission) -> Result<SubmittedFlow, ClientError> {
+        self.once(async || self.post("/v1/flows", flow).await).await
+    }
+
     /// Hands in jobs of one task each. Sent once, as [`Self::submit`].
     pub async fn submit_batch(&self, batch: &JobBatch) -> Result<SubmittedBatch, ClientError> {
         self.once(async || self.post("/v1/jobs/batch", batch).await).await
@@ -271,15 +278,27 @@ impl Client {
         self.once(async || self.get("/v1/nodes").await).await
     }
 
-    /// Begins to empty a node, given by its name or number.
-    pub async fn drain(&self, node: &str) -> Result<NodeStatus, ClientError> {
+    /// The path of a route about a node, given by its name or number.
+    fn path_of_node(&self, node: &str, route: &str) -> Result<String, ClientError> {
         let mut path = self.addresses.current().clone();
         let segments = path.path_segments_mut();
         segments
             .map_err(|()| ClientError::BadUrl { url: self.url().to_string() })?
             .clear()
-            .extend(["v1", "nodes", node, "drain"]);
-        self.patiently(async || self.post(path.path(), &()).await).await
+            .extend(["v1", "nodes", node, route]);
+        Ok(path.path().to_string())
+    }
+
+    /// Begins to empty a node, given by its name or number.
+    pub async fn drain(&self, node: &str) -> Result<NodeStatus, ClientError> {
+        let path = self.path_of_node(node, "drain")?;
+        self.patiently(async || self.post(&path, &()).await).await
+    }
+
+    /// Has a fault strike a node, given by its name or number. Sent once: a fault must not strike twice.
+    pub async fn drill(&self, node: &str, fault: &DrillFault) -> Result<DrillOutcome, ClientError> {
+        let path = self.path_of_node(node, "drill")?;
+        self.once(async || self.post(&path, fault).await).await
     }
 
     /// What a node must know of a job.
@@ -368,6 +387,11 @@ impl Client {
     /// Tells what a node has read for a check.
     pub async fn tell_check(&self, node: NodeId, news: &CheckNews) -> Result<CheckAnswer, ClientError> {
         self.patiently(async || self.post(&format!("/v1/nodes/{}/checked", node.0), news).await).await
+    }
+
+    /// Tells what became of a fault. Sent once: a node that dies of it does not wait for a server.
+    pub async fn tell_drill(&self, node: NodeId, news: &DrillNews) -> Result<(), ClientError> {
+        self.once(async || self.post(&format!("/v1/nodes/{}/struck", node.0), news).await).await
     }
 
     /// Says good-bye as a node.

@@ -3,9 +3,10 @@
 use crate::poller::Poller;
 use crate::{Blocking, ClientError};
 use api::control::{AttemptEnd, JobBrief, NodeAddress, NodeInfo, NodeWelcome, PlacesAnswer};
+use api::drill::{DrillFault, DrillNews, DrillOutcome};
 use api::fsck::{CheckAnswer, CheckNews, CheckTask};
 use api::kept::KeptAnnouncement;
-use api::machine::{NodeReport, ReplicatedRun};
+use api::machine::{NodeReport, ReplicatedPart, ReplicatedRun};
 use api::{Boundaries, ContentHash, KeyBytes, Task};
 use ids::{AttemptKey, JobId, NodeId, RunId};
 use std::sync::mpsc as blocking;
@@ -41,6 +42,8 @@ pub enum Notice {
     DropKept(Vec<String>),
     /// Kept files are to be read for a check of this name.
     CheckKept(String, Box<CheckTask>),
+    /// A fault of a drill is to strike; with the name to tell of it by.
+    Drill(String, DrillFault),
     /// Runs of the job get replicas on other nodes.
     Replicate(JobId),
     /// No new chunk may lie here.
@@ -130,7 +133,14 @@ impl NodeLink {
         let _ = self.up.try_send(Up::Report(Box::new(report)));
     }
 
-    /// Tells that a run has a replica. Not dropped: it waits for its place.
+    /// Tells that a part has a replica. Not dropped: it waits for its place.
+    pub fn replicated_part(&self, part: ReplicatedPart) {
+        let report = NodeReport { replicated_parts: vec![part], ..NodeReport::default() };
+        // Closed for good: nobody is told anything any more.
+        let _ = self.up.blocking_send(Up::Report(Box::new(report)));
+    }
+
+    /// The same of a run.
     pub fn replicated(&self, run: ReplicatedRun) {
         let report = NodeReport { replicated: vec![run], ..NodeReport::default() };
         // Closed for good: nobody is told anything any more.
@@ -183,6 +193,12 @@ impl NodeLink {
     pub fn tell_check(&self, mut news: CheckNews) -> Result<CheckAnswer, ClientError> {
         news.incarnation.clone_from(&self.welcome.incarnation);
         self.blocking.run(async |client| client.tell_check(self.welcome.node, &news).await)
+    }
+
+    /// Tells what became of a fault.
+    pub fn tell_drill(&self, strike: String, outcome: DrillOutcome) -> Result<(), ClientError> {
+        let news = DrillNews { incarnation: self.welcome.incarnation.clone(), strike, outcome };
+        self.blocking.run(async |client| client.tell_drill(self.welcome.node, &news).await)
     }
 
     /// Says good-bye: the server gives what this node ran to others, and slots that wait are sent home.

@@ -283,6 +283,7 @@ impl Poller {
                 NodeOrder::TellKept => self.tell(Notice::TellKept),
                 NodeOrder::DropKept { names } => self.tell(Notice::DropKept(names)),
                 NodeOrder::CheckKept { check, task } => self.tell(Notice::CheckKept(check, task)),
+                NodeOrder::Drill { strike, fault } => self.tell(Notice::Drill(strike, fault)),
                 NodeOrder::Replicate { job } => self.tell(Notice::Replicate(job)),
                 NodeOrder::Drain => self.tell(Notice::Drain),
                 NodeOrder::Leave => self.tell(Notice::Leave),

@@ -119,9 +119,13 @@ impl From<ServerError> for Problem {
             | ServerError::NotReducible(_)
             | ServerError::NotCollectable { .. }
             | ServerError::CheckFailed { .. }
+            | ServerError::DrillUnanswered { .. }
+            | ServerError::LastNode { .. }
+            | ServerError::NotOfDrill { .. }
             | ServerError::NameTaken { .. }
             | ServerError::UnusableNode { .. }
             | ServerError::Spec(_)
+            | ServerError::Flow(_)
             | ServerError::NowhereToMove { .. }
             | ServerError::BatchSize { .. }
             | ServerError::TooManyRetries { .. }
@@ -129,7 +133,9 @@ impl From<ServerError> for Problem {
             | ServerError::TooManyFiles { .. }
             | ServerError::NotShipped { .. }
             | ServerError::RoleDiffers { .. } => ErrorCode::Refused,
-            ServerError::TooManyJobs { .. } | ServerError::TooManyChecks { .. } => ErrorCode::TooMany,
+            ServerError::TooManyJobs { .. }
+            | ServerError::TooManyChecks { .. }
+            | ServerError::TooManyStrikes { .. } => ErrorCode::TooMany,
             ServerError::Shipped(error) => code_of(error),
             ServerError::UnknownJob { .. }
             | ServerError::NoSuchNode { .. }

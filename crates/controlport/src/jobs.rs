@@ -7,6 +7,7 @@ use api::control::{
     CancelRequest, ErrorCode, JobBatch, JobLogs, JobOutcome, JobProgress, JobSubmission, POLL_MS_MAX,
     SubmittedBatch, SubmittedJob, WaitAnswer,
 };
+use api::flow::{FlowSubmission, SubmittedFlow};
 use api::fsck::{FsckAnswer, FsckRequest};
 use api::kept::{GcAnswer, GcOptions, GcSelection};
 use api::people::Role;
@@ -34,6 +35,25 @@ pub(crate) async fn submit(
     }
     submission.user = caller.job_user(submission.user);
     Ok(Message(port.server.submit_job(submission, &caller.submitter()).await?))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/flows",
+    tag = "clients",
+    request_body = FlowSubmission,
+    responses((status = 200, description = "The stages are in the store, each a job", body = SubmittedFlow), (status = "default", response = Refusal))
+)]
+pub(crate) async fn submit_flow(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(mut flow): Message<FlowSubmission>,
+) -> Result<Message<SubmittedFlow>, Problem> {
+    for source in flow.stages.iter().filter_map(|stage| stage.spec.reduce_again) {
+        check_owner(&port, &caller, source).await?;
+    }
+    flow.user = caller.job_user(flow.user);
+    Ok(Message(port.server.submit_stages(flow, &caller.submitter()).await?))
 }
 
 /// Refuses a job of somebody else, or one that reads what such a job kept; administrators may have all. What is not

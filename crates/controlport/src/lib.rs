@@ -20,6 +20,7 @@
 mod answer;
 mod audit;
 mod caller;
+mod drills;
 mod files;
 mod gate;
 mod history;
@@ -40,6 +41,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum::routing::get;
+use axum::serve::ListenerExt as _;
 use files::Passages;
 use keyring::{Keyring, now_ns};
 use limits::Meters;
@@ -49,7 +51,7 @@ use server::Server;
 use std::sync::Arc;
 use std::time::Instant;
 use tls::TlsListener;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use trust::{Authority, Secret, ServerConfig};
 use utoipa::OpenApi as _;
@@ -137,6 +139,7 @@ fn described() -> (Router<Port>, OpenApi) {
         .routes(routes!(history::placements))
         .routes(routes!(history::ask))
         .routes(routes!(jobs::submit_batch))
+        .routes(routes!(jobs::submit_flow))
         .routes(routes!(jobs::logs))
         .routes(routes!(jobs::wait))
         .routes(routes!(jobs::progress))
@@ -154,10 +157,12 @@ fn described() -> (Router<Port>, OpenApi) {
         .routes(routes!(nodes::leave))
         .routes(routes!(nodes::kept))
         .routes(routes!(nodes::checked))
+        .routes(routes!(drills::struck))
         .routes(routes!(tokens::admission))
         .routes(routes!(tokens::list_tokens, tokens::create))
         .routes(routes!(tokens::revoke))
         .routes(routes!(nodes::drain))
+        .routes(routes!(drills::drill))
         .routes(routes!(status::health))
         .routes(routes!(status::metrics))
         .split_for_parts()
@@ -205,7 +210,11 @@ pub async fn serve(
 pub async fn serve_data(listener: TcpListener, tls: Option<Arc<ServerConfig>>, routes: Router) {
     let served = match tls {
         Some(tls) => axum::serve(TlsListener::new(listener, tls), routes).await,
-        None => axum::serve(listener, routes).await,
+        None => {
+            // The end of an answer does not wait until its beginning is acknowledged. What cannot be set costs only speed.
+            let at_once = |stream: &mut TcpStream| drop(stream.set_nodelay(true));
+            axum::serve(listener.tap_io(at_once), routes).await
+        }
     };
     if let Err(error) = served {
         tracing::error!(%error, "the data port stopped");

@@ -2,6 +2,7 @@
 
 use crate::INCARNATION_HEADER;
 use crate::error::DataError;
+use crate::stage_wire::StageReadRequest;
 use crate::token::Token;
 use crate::wire::{
     AppendAnswers, AppendHead, BindReply, BindRequest, FrameHead, ReleaseRequest, ScanRequest,
@@ -127,7 +128,7 @@ impl DataClient {
         Err(DataError::Refused { node: peer.node, status: status.as_u16(), reason })
     }
 
-    /// Sends a request until it is answered, with pauses, a limited number of times.
+    /// Sends a request until it is answered by a message, with pauses, a limited number of times.
     async fn again_and_again<T>(
         &self,
         peer: &Peer,
@@ -136,13 +137,25 @@ impl DataClient {
         body: impl Fn() -> reqwest::Body,
         decode: impl Fn(&[u8]) -> Result<T, DataError>,
     ) -> Result<T, DataError> {
+        let limits = Limits { tries_max: APPEND_TRIES_MAX, answer_bytes_max: ANSWER_BYTES_MAX };
+        self.until_answered((peer, job, what), limits, body, |bytes| decode(&bytes)).await
+    }
+
+    async fn until_answered<T>(
+        &self,
+        (peer, job, what): (&Peer, JobId, &str),
+        limits: Limits,
+        body: impl Fn() -> reqwest::Body,
+        decode: impl Fn(Vec<u8>) -> Result<T, DataError>,
+    ) -> Result<T, DataError> {
         let mut pause = FIRST_PAUSE;
         let mut tries = 0;
         loop {
             tries += 1;
             let answered = match self.post(peer, job, what, body()).await {
                 Ok(answer) => {
-                    limited(answer, ANSWER_BYTES_MAX).await.map_err(|source| DataError::Unreachable {
+                    let answer = limited(answer, limits.answer_bytes_max).await;
+                    answer.map_err(|source| DataError::Unreachable {
                         node: peer.node,
                         url: peer.url.clone(),
                         source: source.without_url(),
@@ -150,8 +163,8 @@ impl DataClient {
                 }
                 Err(error) => Err(error),
             };
-            match answered.and_then(|bytes| decode(&bytes)) {
-                Err(error) if error.is_passing() && tries < APPEND_TRIES_MAX => {
+            match answered.and_then(&decode) {
+                Err(error) if error.is_passing() && tries < limits.tries_max => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
@@ -207,14 +220,34 @@ impl DataClient {
         self.post(peer, job, "release", request.encode().into()).await.map(|_| ())
     }
 
-    /// Sends a copy of a run, once. Whoever fills the body sees to it that it goes on.
+    /// Sends a copy of a file, once. Whoever fills the body sees to it that it goes on.
     pub(crate) async fn send_copy(
         &self,
         peer: &Peer,
         job: JobId,
+        route: &str,
         body: reqwest::Body,
     ) -> Result<(), DataError> {
-        self.post_with(&self.patient, peer, job, "copies", body).await.map(|_| ())
+        self.post_with(&self.patient, peer, job, route, body).await.map(|_| ())
+    }
+
+    /// Reads blocks of a stage file, as they are stored.
+    pub(crate) async fn stage_blocks(
+        &self,
+        peer: &Peer,
+        job: JobId,
+        request: &StageReadRequest,
+        tries_max: u32,
+    ) -> Result<Vec<u8>, DataError> {
+        let raw = request.raw().stored;
+        let expected_bytes = (raw.end - raw.start) as usize;
+        // One more shows an answer that is too long.
+        let limits = Limits { tries_max, answer_bytes_max: expected_bytes + 1 };
+        let decode = |bytes: Vec<u8>| match bytes.len() == expected_bytes {
+            true => Ok(bytes),
+            false => Err(DataError::Length { node: peer.node, expected_bytes, present_bytes: bytes.len() }),
+        };
+        self.until_answered((peer, job, "stage-blocks"), limits, || request.encode().into(), decode).await
     }
 
     /// Starts a scan; its answer is read by the caller. Sent again only while nothing of it was answered.
@@ -238,6 +271,13 @@ impl DataClient {
             }
         }
     }
+}
+
+/// How often a request is sent, and how much of its answer is read.
+#[derive(Clone, Copy)]
+struct Limits {
+    tries_max: u32,
+    answer_bytes_max: usize,
 }
 
 /// The first bytes of an answer, so that a node gone mad cannot fill the memory of this one.

@@ -1,25 +1,12 @@
 //! A run of this node on its way to another one.
 
-use crate::client::{DataClient, Peer, SILENCE_MAX};
-use crate::error::{CopyError, DataError};
-use crate::wire::{COPY_CRC_BYTES, CopyHead};
-use bytes::Bytes;
+use crate::client::{DataClient, Peer};
+use crate::error::CopyError;
+use crate::send_file::{FilePieces, Pace};
+use crate::wire::CopyHead;
 use chunkserver::{ChunkServer, CopySource};
-use crossbeam_channel::{RecvTimeoutError, bounded};
-use http_body::{Frame, SizeHint};
 use ids::{ChunkId, IfileIndex, JobId, RunId};
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
-use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::task::AbortHandle;
-
-/// Pieces that were read and wait for the connection.
-const PIECES_MAX: usize = 2;
-/// How often whoever waits for the other node asks whether the copy is still wanted.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A run that has a copy now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,9 +18,15 @@ pub struct CopiedRun {
     pub bytes: u64,
 }
 
-/// Asked before each piece with its bytes, and with 0 while the other node is waited for: waits until the piece may
-/// go, and says whether the copy is still wanted.
-type Pace<'a> = &'a (dyn Fn(usize) -> bool + Send + Sync);
+impl FilePieces for CopySource {
+    fn bytes(&self) -> u64 {
+        Self::bytes(self)
+    }
+
+    fn next_piece(&mut self) -> Result<Option<Vec<u8>>, CopyError> {
+        Ok(Self::next_piece(self)?)
+    }
+}
 
 impl DataClient {
     /// Copies a run of `server` to another node, and waits until it is there. Once only: whether it is tried again,
@@ -49,125 +42,7 @@ impl DataClient {
     ) -> Result<CopiedRun, CopyError> {
         let source = server.copy_source(run)?;
         let copied = CopiedRun { ifile: source.ifile(), chunks: source.chunks(), bytes: source.bytes() };
-        let (sender, pieces) = channel(PIECES_MAX);
-        let (answer, answered) = bounded(1);
-        let (client, to) = (self.clone(), peer.clone());
         let head = CopyHead { run, bytes: source.bytes() }.encode();
-        let bytes_left = head.len() as u64 + source.bytes() + COPY_CRC_BYTES as u64;
-        let body = reqwest::Body::wrap(CopyBody { pieces, bytes_left });
-        let task = self.runtime().spawn(async move {
-            // Where nobody waits any more, the copy was given up.
-            let _ = answer.send(client.send_copy(&to, job, body).await);
-        });
-        let _request = Request(task.abort_handle());
-        let sending = Sending { client: self, peer, sender, pace };
-        let sent_all = sending.send(head.into(), source)?;
-        let silent_from = Instant::now();
-        loop {
-            match answered.recv_timeout(LOOK_AGAIN) {
-                Ok(Ok(())) if !sent_all => return Err(CopyError::Peer(self.too_early(peer))),
-                Ok(answer) => return answer.map(|()| copied).map_err(CopyError::Peer),
-                Err(RecvTimeoutError::Disconnected) => return Err(CopyError::Peer(DataError::Stopped)),
-                Err(RecvTimeoutError::Timeout) if !pace(0) => return Err(CopyError::Cancelled),
-                Err(RecvTimeoutError::Timeout) if silent_from.elapsed() > SILENCE_MAX => {
-                    return Err(CopyError::Peer(silent(peer)));
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-        }
-    }
-
-    fn too_early(&self, peer: &Peer) -> DataError {
-        let reason = "it answered before it had all".to_string();
-        DataError::Refused { node: peer.node, status: 200, reason }
-    }
-}
-
-fn silent(peer: &Peer) -> DataError {
-    DataError::Silent { node: peer.node, url: peer.url.clone() }
-}
-
-/// A request under way. One that is given up breaks off, and the other node keeps nothing of it.
-struct Request(AbortHandle);
-
-impl Drop for Request {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-struct Sending<'a> {
-    client: &'a DataClient,
-    peer: &'a Peer,
-    sender: Sender<Bytes>,
-    pace: Pace<'a>,
-}
-
-impl Sending<'_> {
-    /// Hands everything to the request; false where that has ended before.
-    fn send(self, head: Bytes, mut source: CopySource) -> Result<bool, CopyError> {
-        if !self.put(head)? {
-            return Ok(false);
-        }
-        let mut crc32c = 0;
-        while let Some(piece) = source.next_piece()? {
-            if !(self.pace)(piece.len()) {
-                return Err(CopyError::Cancelled);
-            }
-            crc32c = crc32c::crc32c_append(crc32c, &piece);
-            if !self.put(piece.into())? {
-                return Ok(false);
-            }
-        }
-        self.put(Bytes::copy_from_slice(&crc32c.to_le_bytes()))
-    }
-
-    fn put(&self, piece: Bytes) -> Result<bool, CopyError> {
-        let silent_from = Instant::now();
-        loop {
-            let reserve = async { tokio::time::timeout(LOOK_AGAIN, self.sender.reserve()).await };
-            match self.client.runtime().block_on(reserve) {
-                Ok(Ok(place)) => {
-                    place.send(piece);
-                    return Ok(true);
-                }
-                Ok(Err(_)) => return Ok(false),
-                Err(_) if !(self.pace)(0) => return Err(CopyError::Cancelled),
-                Err(_) if silent_from.elapsed() > SILENCE_MAX => {
-                    return Err(CopyError::Peer(silent(self.peer)));
-                }
-                Err(_) => {}
-            }
-        }
-    }
-}
-
-/// The body of the request, whose length is known before. One that is given up ends early, which no length hides.
-struct CopyBody {
-    pieces: Receiver<Bytes>,
-    bytes_left: u64,
-}
-
-impl http_body::Body for CopyBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        self.pieces.poll_recv(context).map(|piece| {
-            let piece = piece?;
-            self.bytes_left = self.bytes_left.saturating_sub(piece.len() as u64);
-            Some(Ok(Frame::data(piece)))
-        })
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.bytes_left == 0
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.bytes_left)
+        self.send_file((peer, job, "copies"), head, source, pace).map(|()| copied)
     }
 }

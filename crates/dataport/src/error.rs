@@ -5,6 +5,7 @@ use chunkserver::ChunkServerError;
 use iappender::AppendError;
 use ids::{ChunkId, IfileIndex, NodeId, RunId, Source};
 use ifile::FormatError;
+use stagefile::StageFileError;
 
 /// Why a request to another node came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +23,8 @@ pub enum DataError {
     Damaged { node: NodeId, source: FormatError },
     #[error("{node} answered {answers} of {frames} frames")]
     Incomplete { node: NodeId, frames: usize, answers: usize },
+    #[error("{node} answered with {present_bytes} bytes in place of {expected_bytes}")]
+    Length { node: NodeId, expected_bytes: usize, present_bytes: usize },
     #[error("the attempt was told to stop")]
     Cancelled,
     #[error("{node} at {url} took nothing for too long")]
@@ -38,6 +41,7 @@ impl DataError {
             Self::Unreachable { .. }
             | Self::Damaged { .. }
             | Self::Incomplete { .. }
+            | Self::Length { .. }
             | Self::Silent { .. } => true,
             // Damaged on the way, too busy, or broken off.
             Self::Refused { status, .. } => matches!(status, 400 | 408 | 429 | 500 | 502 | 503 | 504),
@@ -46,7 +50,7 @@ impl DataError {
     }
 
     /// Whether it is about the other node, and not about this one.
-    fn is_about_there(&self) -> bool {
+    pub(crate) fn is_about_there(&self) -> bool {
         !matches!(self, Self::Client(_) | Self::Trust(_) | Self::Cancelled | Self::Stopped)
     }
 
@@ -142,12 +146,15 @@ impl ScanError {
     }
 }
 
-/// Why a run was not copied to another node.
+/// Why a run or a stage file was not copied to another node.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// It cannot be read here; where [`ChunkServerError::lost_run`] says so, not later either.
+    /// The run cannot be read here; where [`ChunkServerError::lost_run`] says so, not later either.
     #[error(transparent)]
     Source(ChunkServerError),
+    /// The stage file cannot be read here; where [`StageFileError::damage`] says so, not later either.
+    #[error(transparent)]
+    StageFile(StageFileError),
     /// The other node cannot be reached, or does not take it.
     #[error(transparent)]
     Peer(DataError),

@@ -1,17 +1,18 @@
 //! # What it does
 //! Carries record data between nodes over HTTP: frames from appenders to chunks on other nodes, key ranges of sorted
-//! runs from other nodes to merges, and copies of whole runs. Bytes are in `docs/protocol-data.md`.
+//! runs from other nodes to merges, ranges of stage files to map tasks, and copies of whole runs and stage files. Bytes are
+//! in `docs/protocol-data.md`.
 //!
 //! # Where it sits
 //! iappender (frames) -> dataport -> chunkserver of another node; chunkserver of another node (blocks) -> dataport
-//! -> imerger (cursors).
+//! -> imerger (cursors); stage file of this node or another one (blocks) -> dataport -> mapper (bytes).
 //!
 //! # Invariants
 //! Of the frames of one attempt to one node, one request is under way at a time and is repeated as it was until it
 //! is answered, so that no frame overtakes an earlier one and none counts twice. What a scan gives is whole or an
 //! error: every entry is numbered and checked, every run says how many blocks and records it had, and the stream
 //! has an end mark. Where a stream breaks and the run has a copy, the reader goes on there behind the last record that
-//! it gave out. A copy is byte for byte the run, or nothing of it is left. An unknown job, chunk or run, and a node that is another incarnation than the one meant, is an
+//! it gave out; so does the reader of a stage file, block by block. A copy is byte for byte the run or stage file, or nothing of it is left. An unknown job, chunk, run or stage file, and a node that is another incarnation than the one meant, is an
 //! error, never an empty answer. Every length is bounded before memory is made for it, on both sides.
 //!
 //! # Deliberately absent
@@ -29,11 +30,13 @@ mod append_lane;
 mod body_reader;
 mod client;
 mod copy_run;
+mod copy_stage_file;
 mod error;
 mod fallback;
 mod placement;
 mod receive;
 mod receive_copy;
+mod receive_file;
 mod remote_chunks;
 mod remote_run;
 mod remote_scan;
@@ -41,6 +44,11 @@ mod routes;
 mod scan_reader;
 mod scan_source;
 pub mod scan_wire;
+mod send_file;
+mod stage_files;
+mod stage_name;
+mod stage_reader;
+pub mod stage_wire;
 mod token;
 pub mod wire;
 
@@ -54,6 +62,12 @@ pub use remote_chunks::{RemoteChunks, RemoteChunksOptions};
 pub use remote_run::RemoteRun;
 pub use remote_scan::{RemoteScan, ScanOptions};
 pub use routes::{Chunkservers, router};
+pub use stage_files::{StageFileHere, StageFiles};
+pub use stage_name::{STAGE_FILE_NAME_BYTES_MAX, StageFileName};
+pub use stage_reader::{
+    AnyStageFile, CopyFailure, CopyProblem, StageFileCopy, StageFileOptions, StageReadError,
+};
+pub use stage_wire::StageFileRef;
 pub use token::Token;
 
 /// The header that names the incarnation of the node that is meant.

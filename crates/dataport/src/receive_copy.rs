@@ -1,92 +1,158 @@
-//! The file of another node's run, from a connection to a disk of this one.
+//! Copies of other nodes' runs, and of their stage files.
 
 use crate::body_reader::BodyReader;
+use crate::receive_file::{FileTarget, permit, receive};
 use crate::routes::{Port, Refusal};
-use crate::wire::{COPY_CRC_BYTES, COPY_HEAD_BYTES, CopyHead};
-use bytes::Bytes;
-use chunkserver::ChunkServer;
-use ifile::{FormatError, Problem};
-use std::sync::Arc;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use crate::stage_files::StageFiles;
+use crate::stage_name::StageFileName;
+use crate::stage_wire::{STAGE_COPY_HEAD_BYTES, StageCopyHead, StageFileRef};
+use crate::wire::{COPY_HEAD_BYTES, CopyHead};
+use chunkserver::{ChunkServer, CopyWriter};
+use ids::JobId;
+use stagefile::{Layout, RawFile, RawVerifier, RawWriter, StageFileError};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Pieces that wait for the disk, and the most bytes of each.
-const PIECES_MAX: usize = 4;
-const PIECE_BYTES_MAX: u64 = 256 << 10;
+impl FileTarget for CopyWriter {
+    fn write(&mut self, piece: &[u8]) -> Result<(), Refusal> {
+        Self::write(self, piece).map_err(Refusal::Copy)
+    }
 
-/// What the thread that writes is told. Without the end there is no copy, however much has come.
-enum Piece {
-    Bytes(Bytes),
-    End { crc32c: u32 },
+    fn finish(self) -> Result<(), Refusal> {
+        Self::finish(self).map_err(Refusal::Copy)
+    }
 }
 
-/// The thread that writes has ended before it was told to, and says why itself.
-struct Stopped;
-
-/// Receives one copy. When it comes back the copy is here, or nothing of it is.
+/// Receives the copy of a run. When it comes back the copy is here, or nothing of it is.
 pub(crate) async fn copy(
     port: &Port,
     server: Arc<ChunkServer>,
     body: &mut BodyReader,
 ) -> Result<(), Refusal> {
-    let permit = Arc::clone(&port.copies).try_acquire_owned().map_err(|_| Refusal::Busy)?;
+    let permit = permit(port)?;
     let mut head = [0; COPY_HEAD_BYTES];
     body.fill(&mut head).await?;
     let head = CopyHead::decode(&head)?;
-    let (sender, pieces) = channel(PIECES_MAX);
-    // It keeps the permit: where the request is broken off, it is done when its file is gone.
-    let writing = tokio::task::spawn_blocking(move || {
-        let written = write(&server, head, pieces);
-        drop(permit);
-        written
-    });
-    let sent = send(body, head, sender).await;
-    let written = writing.await.map_err(|_| Refusal::Thread)?;
-    match sent {
-        Ok(Ok(()) | Err(Stopped)) => written,
-        Err(refusal) => Err(refusal),
+    let begin = move || server.receive_copy(head.run, head.bytes).map_err(Refusal::Copy);
+    receive(body, head.bytes, permit, begin).await
+}
+
+/// Stage files of which a copy is being received.
+#[derive(Default)]
+pub(crate) struct Receiving {
+    files: Mutex<BTreeSet<(JobId, StageFileName)>>,
+}
+
+/// The right to be the one that receives a file.
+struct Turn {
+    receiving: Arc<Receiving>,
+    file: (JobId, StageFileName),
+}
+
+impl Receiving {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<(JobId, StageFileName)>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// None while somebody else has it.
+    fn turn(self: &Arc<Self>, job: JobId, name: &StageFileName) -> Option<Turn> {
+        let file = (job, name.clone());
+        let is_free = self.lock().insert(file.clone());
+        is_free.then(|| Turn { receiving: Arc::clone(self), file })
     }
 }
 
-async fn send(
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.receiving.lock().remove(&self.file);
+    }
+}
+
+/// The copy of a stage file that is coming.
+struct StageTarget {
+    target: Target,
+    file: StageFileRef,
+    files: Arc<dyn StageFiles>,
+    /// Given back when the file is known, or gone.
+    _turn: Turn,
+}
+
+enum Target {
+    New {
+        writer: RawWriter,
+        path: PathBuf,
+    },
+    /// The copy is here; whoever sent it had no answer. What comes must be the same.
+    Present(RawVerifier),
+}
+
+/// Receives the copy of a stage file. When it comes back the copy is here, or nothing of it is.
+pub(crate) async fn stage_copy(
+    port: &Port,
+    job: JobId,
+    files: Arc<dyn StageFiles>,
     body: &mut BodyReader,
-    head: CopyHead,
-    sender: Sender<Piece>,
-) -> Result<Result<(), Stopped>, Refusal> {
-    let mut left = head.bytes;
-    while left > 0 {
-        let piece = body.some(left.min(PIECE_BYTES_MAX) as usize).await?;
-        left -= piece.len() as u64;
-        if sender.send(Piece::Bytes(piece)).await.is_err() {
-            return Ok(Err(Stopped));
+) -> Result<(), Refusal> {
+    let permit = permit(port)?;
+    let mut head = [0; STAGE_COPY_HEAD_BYTES];
+    body.fill(&mut head).await?;
+    let StageCopyHead { file } = StageCopyHead::decode(&head)?;
+    let bytes = Layout::of(file.payload.bytes).stored_bytes();
+    let receiving = Arc::clone(&port.receiving);
+    let begin = move || {
+        let turn = receiving.turn(job, &file.name).ok_or(Refusal::Busy)?;
+        let target = stage_target(&*files, &file)?;
+        Ok(StageTarget { target, file, files, _turn: turn })
+    };
+    receive(body, bytes, permit, begin).await
+}
+
+fn stage_target(files: &dyn StageFiles, file: &StageFileRef) -> Result<Target, Refusal> {
+    if let Some(present) = files.find(&file.name) {
+        // A copy where the file was made would be none, and a file never changes.
+        if present.is_own || present.payload != file.payload {
+            return Err(Refusal::OtherStageFile(file.name.clone()));
+        }
+        if RawFile::open(&present.path, file.payload).is_ok() {
+            return Ok(Target::Present(RawVerifier::new(file.payload)));
+        }
+        // It is no copy any more, and is made anew.
+    }
+    let mut first_error = None;
+    for path in files.places(&file.name) {
+        match RawWriter::create(&path, file.payload) {
+            Ok(writer) => return Ok(Target::New { writer, path }),
+            Err(error) => {
+                first_error.get_or_insert(error);
+            }
         }
     }
-    let mut crc = [0; COPY_CRC_BYTES];
-    body.fill(&mut crc).await?;
-    if !body.is_at_end().await? {
-        return Err(Refusal::Contradiction("bytes after the end of a copy"));
-    }
-    let end = Piece::End { crc32c: u32::from_le_bytes(crc) };
-    Ok(sender.send(end).await.map_err(|_| Stopped))
+    Err(first_error.map_or(Refusal::Draining, Refusal::StageCopy))
 }
 
-fn write(server: &ChunkServer, head: CopyHead, mut pieces: Receiver<Piece>) -> Result<(), Refusal> {
-    let mut writer = server.receive_copy(head.run, head.bytes).map_err(Refusal::Copy)?;
-    let mut computed = 0;
-    loop {
-        match pieces.blocking_recv() {
-            Some(Piece::Bytes(piece)) => {
-                computed = crc32c::crc32c_append(computed, &piece);
-                writer.write(&piece).map_err(Refusal::Copy)?;
+impl FileTarget for StageTarget {
+    fn write(&mut self, piece: &[u8]) -> Result<(), Refusal> {
+        match &mut self.target {
+            Target::New { writer, .. } => writer.write(piece).map_err(Refusal::StageCopy),
+            Target::Present(verifier) => verifier.push(piece).map_err(|source| {
+                let path = self.file.name.as_str().into();
+                Refusal::StageCopy(StageFileError::Damaged { path, source })
+            }),
+        }
+    }
+
+    fn finish(self) -> Result<(), Refusal> {
+        match self.target {
+            Target::New { writer, path } => {
+                let summary = writer.finish().map_err(Refusal::StageCopy)?;
+                self.files.received(self.file.name, path, summary);
+                Ok(())
             }
-            Some(Piece::End { crc32c: stored }) if stored == computed => {
-                return writer.finish().map_err(Refusal::Copy);
-            }
-            Some(Piece::End { crc32c: stored }) => {
-                let problem = Problem::Checksum { what: "copy of a run", stored, computed };
-                return Err(FormatError::at(head.bytes, problem).into());
-            }
-            // Whoever broke it off knows.
-            None => return Err(Refusal::Contradiction("no end")),
+            Target::Present(verifier) => verifier.finish().map_err(|source| {
+                let path = self.file.name.as_str().into();
+                Refusal::StageCopy(StageFileError::Damaged { path, source })
+            }),
         }
     }
 }

@@ -1,9 +1,13 @@
 //! The routes of the data port, and what each answers when it cannot do what it was asked.
 
 use crate::body_reader::{BodyError, BodyReader};
+use crate::receive_copy::Receiving;
+use crate::stage_files::StageFiles;
+use crate::stage_name::StageFileName;
+use crate::stage_wire::StageReadRequest;
 use crate::token::{self, Admission, Token};
 use crate::wire::{BindReply, BindRequest, MESSAGE_BYTES_MAX, ReleaseRequest, ScanRequest};
-use crate::{INCARNATION_HEADER, receive, receive_copy, scan_source};
+use crate::{INCARNATION_HEADER, receive, receive_copy, scan_source, stage_files};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -14,6 +18,7 @@ use chunkserver::{ChunkServer, ChunkServerError};
 use iappender::AppendError;
 use ids::JobId;
 use ifile::FormatError;
+use stagefile::StageFileError;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -21,8 +26,10 @@ use tokio::sync::Semaphore;
 /// Scans that may be under way at once, each with a thread that mostly waits for its reader. More are sent away and
 /// come again: to make them wait here could make two nodes wait for each other.
 const SCANS_MAX: usize = 256;
-/// Copies of runs that may be received at once, each with a thread and a file of its own.
+/// Copies of runs and stage files that may be received at once, each with a thread and a file of its own.
 const COPIES_MAX: usize = 4;
+/// Answers with blocks of stage files that may be under way at once, each with a megabyte.
+const STAGE_READS_MAX: usize = 32;
 /// What is still read of a copy that is refused, and for how long: a sender that is refused in the middle of its sending
 /// may not see why.
 const REFUSED_BYTES_MAX: u64 = 1 << 20;
@@ -32,6 +39,10 @@ const REFUSED_WAIT_MAX: Duration = Duration::from_secs(1);
 pub trait Chunkservers: Send + Sync + 'static {
     /// The chunkserver of a job; None where the job is not known here.
     fn chunkserver(&self, job: JobId) -> Option<Arc<ChunkServer>>;
+    /// The stage files of a job; None where the job is not known here.
+    fn stage_files(&self, _: JobId) -> Option<Arc<dyn StageFiles>> {
+        None
+    }
     /// Whether new chunks may lie here; a node that is being emptied takes none.
     fn takes_chunks(&self) -> bool {
         true
@@ -47,6 +58,8 @@ pub(crate) struct Port {
     chunkservers: Arc<dyn Chunkservers>,
     pub scans: Arc<Semaphore>,
     pub copies: Arc<Semaphore>,
+    pub stage_reads: Arc<Semaphore>,
+    pub receiving: Arc<Receiving>,
 }
 
 /// Why a request was not done. Each has one status, by which the other end knows whether to try again.
@@ -72,6 +85,14 @@ pub(crate) enum Refusal {
     Scan(#[from] ChunkServerError),
     #[error("the copy cannot be taken")]
     Copy(#[source] ChunkServerError),
+    #[error("the stage file {0} is not known here")]
+    UnknownStageFile(StageFileName),
+    #[error("the stage file cannot be read")]
+    StageRead(#[source] StageFileError),
+    #[error("the copy of a stage file cannot be taken")]
+    StageCopy(#[source] StageFileError),
+    #[error("the stage file {0} was made here, or is another one here")]
+    OtherStageFile(StageFileName),
     #[error("this node is being emptied and takes no new data")]
     Draining,
     #[error("too many such requests are under way")]
@@ -85,7 +106,7 @@ impl Refusal {
         match self {
             Self::NoToken => StatusCode::UNAUTHORIZED,
             Self::WrongToken => StatusCode::FORBIDDEN,
-            Self::UnknownJob(_) => StatusCode::NOT_FOUND,
+            Self::UnknownJob(_) | Self::UnknownStageFile(_) => StatusCode::NOT_FOUND,
             Self::OtherIncarnation | Self::Append(AppendError::Gone(_)) => StatusCode::GONE,
             Self::Body(BodyError::TooLong) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Body(BodyError::Silent) => StatusCode::REQUEST_TIMEOUT,
@@ -94,9 +115,13 @@ impl Refusal {
                 StatusCode::CONFLICT
             }
             Self::Draining | Self::Append(AppendError::Spill { .. }) => StatusCode::INSUFFICIENT_STORAGE,
-            Self::Append(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Append(_) | Self::OtherStageFile(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Self::Copy(error) => copy_status(error),
+            Self::StageRead(error) if error.is_of_the_file() => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::StageRead(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::StageCopy(error) if error.damage().is_some() => StatusCode::BAD_REQUEST,
+            Self::StageCopy(_) => StatusCode::INSUFFICIENT_STORAGE,
             Self::Scan(_) | Self::Thread => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -128,20 +153,40 @@ impl IntoResponse for Refusal {
 
 /// The routes, below `/data/v1`. The caller binds them to a port, beside others if it likes.
 pub fn router(chunkservers: Arc<dyn Chunkservers>) -> Router {
-    let (scans, copying) = (Semaphore::new(SCANS_MAX), Semaphore::new(COPIES_MAX));
-    let port = Port { chunkservers, scans: Arc::new(scans), copies: Arc::new(copying) };
+    let at_most = |count| Arc::new(Semaphore::new(count));
+    let port = Port {
+        chunkservers,
+        scans: at_most(SCANS_MAX),
+        copies: at_most(COPIES_MAX),
+        stage_reads: at_most(STAGE_READS_MAX),
+        receiving: Arc::default(),
+    };
     Router::new()
         .route("/data/v1/jobs/{job}/bind", post(bind))
         .route("/data/v1/jobs/{job}/frames", post(frames))
         .route("/data/v1/jobs/{job}/release", post(release))
         .route("/data/v1/jobs/{job}/scan", post(scan))
         .route("/data/v1/jobs/{job}/copies", post(copies))
+        .route("/data/v1/jobs/{job}/stage-blocks", post(stage_blocks))
+        .route("/data/v1/jobs/{job}/stage-copies", post(stage_copies))
         .with_state(port)
 }
 
 impl Port {
     /// The chunkserver that a request means, if it may have it.
     fn admit(&self, job: i64, headers: &HeaderMap) -> Result<Arc<ChunkServer>, Refusal> {
+        let job = self.check(job, headers)?;
+        self.chunkservers.chunkserver(job).ok_or(Refusal::UnknownJob(job))
+    }
+
+    /// The stage files that a request means, if it may have them.
+    fn admit_to_stage_files(&self, job: i64, headers: &HeaderMap) -> Result<Arc<dyn StageFiles>, Refusal> {
+        let job = self.check(job, headers)?;
+        self.chunkservers.stage_files(job).ok_or(Refusal::UnknownJob(job))
+    }
+
+    /// Whether a request may come, and means this process.
+    fn check(&self, job: i64, headers: &HeaderMap) -> Result<JobId, Refusal> {
         let job = JobId(job);
         match token::check(self.chunkservers.token(job).as_ref(), headers) {
             Admission::Admitted => {}
@@ -152,7 +197,7 @@ impl Port {
         if given.and_then(|text| text.parse().ok()) != Some(self.chunkservers.incarnation()) {
             return Err(Refusal::OtherIncarnation);
         }
-        self.chunkservers.chunkserver(job).ok_or(Refusal::UnknownJob(job))
+        Ok(job)
     }
 }
 
@@ -221,6 +266,37 @@ async fn copies(
         true => receive_copy::copy(&port, server, &mut body).await,
         false => Err(Refusal::Draining),
     };
+    pass_over_refused(received, body).await
+}
+
+async fn stage_blocks(
+    State(port): State<Port>,
+    Path(job): Path<i64>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Body, Refusal> {
+    let files = port.admit_to_stage_files(job, &headers)?;
+    let request = StageReadRequest::decode(&BodyReader::new(body).rest(MESSAGE_BYTES_MAX).await?)?;
+    stage_files::blocks(&port, files, request).await
+}
+
+async fn stage_copies(
+    State(port): State<Port>,
+    Path(job): Path<i64>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<(), Refusal> {
+    let files = port.admit_to_stage_files(job, &headers)?;
+    let mut body = BodyReader::new(body);
+    let received = match port.chunkservers.takes_chunks() {
+        true => receive_copy::stage_copy(&port, JobId(job), files, &mut body).await,
+        false => Err(Refusal::Draining),
+    };
+    pass_over_refused(received, body).await
+}
+
+/// Reads a little more of a copy that was refused.
+async fn pass_over_refused(received: Result<(), Refusal>, mut body: BodyReader) -> Result<(), Refusal> {
     if received.is_err() {
         let rest = body.pass_over(REFUSED_BYTES_MAX);
         let _ = tokio::time::timeout(REFUSED_WAIT_MAX, rest).await;

@@ -35,10 +35,10 @@ const SCAN: [u8; 4] = *b"SFSQ";
 const COPY: [u8; 4] = *b"SFCP";
 
 /// Bytes in front of the fields of a message, and of its checksum.
-const NAME_BYTES: usize = 8;
-const CRC_BYTES: usize = 4;
+pub(crate) const NAME_BYTES: usize = 8;
+pub(crate) const CRC_BYTES: usize = 4;
 
-fn begin(name: [u8; 4]) -> Vec<u8> {
+pub(crate) fn begin(name: [u8; 4]) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     out.extend_from_slice(&name);
     out.extend_from_slice(&WIRE_VERSION.to_le_bytes());
@@ -46,14 +46,18 @@ fn begin(name: [u8; 4]) -> Vec<u8> {
     out
 }
 
-fn end(mut out: Vec<u8>) -> Vec<u8> {
+pub(crate) fn end(mut out: Vec<u8>) -> Vec<u8> {
     let crc = crc32c::crc32c(&out);
     out.extend_from_slice(&crc.to_le_bytes());
     out
 }
 
 /// Checks name, version and checksum of a whole message and gives its fields.
-fn open<'a>(name: [u8; 4], what: &'static str, bytes: &'a [u8]) -> Result<FieldReader<'a>, FormatError> {
+pub(crate) fn open<'a>(
+    name: [u8; 4],
+    what: &'static str,
+    bytes: &'a [u8],
+) -> Result<FieldReader<'a>, FormatError> {
     let Some((covered, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
         return Err(too_short(bytes));
     };
@@ -78,14 +82,14 @@ fn too_short(bytes: &[u8]) -> FormatError {
     FormatError::at(0, Problem::Truncated { needed_bytes, present_bytes: bytes.len() as u64 })
 }
 
-fn all_read(fields: &FieldReader<'_>) -> Result<(), FormatError> {
+pub(crate) fn all_read(fields: &FieldReader<'_>) -> Result<(), FormatError> {
     match fields.remaining() as u64 {
         0 => Ok(()),
         value => Err(fields.problem(Problem::Field { what: "bytes after a message", value })),
     }
 }
 
-fn limited(what: &'static str, value: u64, max: u64) -> Result<u64, FormatError> {
+pub(crate) fn limited(what: &'static str, value: u64, max: u64) -> Result<u64, FormatError> {
     if value <= max { Ok(value) } else { Err(FormatError::at(0, Problem::Field { what, value })) }
 }
 
@@ -376,14 +380,18 @@ impl CopyHead {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::fmt::Debug;
 
     const SOURCE: Source = Source { map_task: TaskIndex(7), attempt: AttemptNumber(2) };
 
     /// Reads back what was written, and nothing that differs from it in one bit or is cut.
-    fn check<M: PartialEq + Debug>(message: M, bytes: &[u8], decode: fn(&[u8]) -> Result<M, FormatError>) {
+    pub(crate) fn check<M: PartialEq + Debug>(
+        message: M,
+        bytes: &[u8],
+        decode: fn(&[u8]) -> Result<M, FormatError>,
+    ) {
         assert_eq!(decode(bytes).unwrap(), message);
         for cut in 0..bytes.len() {
             assert!(decode(&bytes[..cut]).is_err(), "{message:?} cut at {cut}");

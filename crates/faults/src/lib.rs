@@ -6,10 +6,11 @@
 //! Below every crate that touches a disk, the store or a chunk.
 //!
 //! # Invariants
-//! Nothing fires unless the environment names it when the process starts: `SAILFISH_CRASH_AT=NAME[:N]` aborts
+//! Nothing fires unless the environment names it when the process starts, but for a crash point that a drill arms in a node that
+//! was started for drills ([`arm`]). `SAILFISH_CRASH_AT=NAME[:N]` aborts
 //! the process at the N-th passing of a point, `SAILFISH_PLANT=NAME[:N]` plants one fault at its N-th chance, with `:*` at every one,
 //! `SAILFISH_IO_FAULT=CALL:FAULT:N` makes the N-th call of a kind (create, write, sync, rename) fail or take long ([`io_call`]).
-//! Where nothing is named, a passing is one load.
+//! Where nothing is named, a passing is two loads.
 //! A name that does not exist is an error at start-up ([`check_environment`]), so that no test passes by a typo.
 //!
 //! # Deliberately absent
@@ -20,7 +21,7 @@
 //! of a small job.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)* }) => {
@@ -78,6 +79,26 @@ named! {
         GcAfterRemove = "gc-after-remove",
     }
 }
+
+/// Those that a node of a cluster passes; the others are places of the server.
+pub const POINTS_OF_NODES: &[CrashPoint] = &[
+    CrashPoint::FrameBeforeHandOver,
+    CrashPoint::FrameAfterHandOver,
+    CrashPoint::ChunkClosed,
+    CrashPoint::RawSpillBeforeWrite,
+    CrashPoint::RawSpillAfterWrite,
+    CrashPoint::RunBeforeWrite,
+    CrashPoint::RunAfterWrite,
+    CrashPoint::PartBeforeSync,
+    CrashPoint::PartAfterSync,
+    CrashPoint::CommitBeforePartRename,
+    CrashPoint::CommitAfterPartRename,
+    CrashPoint::CommitReportWritten,
+    CrashPoint::CommitBeforeSync,
+    CrashPoint::CommitAfterSync,
+    CrashPoint::CommitAfterRename,
+    CrashPoint::CommitAfterParentSync,
+];
 
 named! {
     /// A fault of the kind the proof exists to find. What it spoils is made again; where it strikes every time, the job must fail loudly.
@@ -155,10 +176,27 @@ pub fn check_environment() -> Result<(), String> {
     io_calls::check_environment()
 }
 
-/// Passes a crash point: aborts the process where the environment says so.
+/// What a drill has armed: the place of a point in [`CrashPoint::ALL`], counted from 1. 0: nothing.
+static ARMED_BY_DRILL: AtomicUsize = AtomicUsize::new(0);
+
+/// Arms a crash point of nodes, in place of the one that was armed so before: the process aborts when it comes there. None where
+/// there is no such point.
+pub fn arm(name: &str) -> Option<CrashPoint> {
+    let point = POINTS_OF_NODES.iter().copied().find(|point| point.name() == name)?;
+    ARMED_BY_DRILL.store(point as usize + 1, Ordering::Relaxed);
+    Some(point)
+}
+
+/// Undoes [`arm`].
+pub fn disarm() {
+    ARMED_BY_DRILL.store(0, Ordering::Relaxed);
+}
+
+/// Passes a crash point: aborts the process where the environment, or a drill, says so.
 #[inline]
 pub fn crash_point(point: CrashPoint) {
-    if fires(armed_crash(), point) {
+    let is_armed = ARMED_BY_DRILL.load(Ordering::Relaxed) == point as usize + 1;
+    if is_armed || fires(armed_crash(), point) {
         eprintln!("sailfish: aborting at crash point {}", point.name());
         std::process::abort();
     }

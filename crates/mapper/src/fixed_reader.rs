@@ -4,6 +4,7 @@
 use crate::function::BlockPlace;
 use crate::input;
 use crate::reader::{ReaderLimits, Segments};
+use crate::source::Elsewhere;
 use crate::stored::StoredFile;
 use api::{Blame, InputFile, InputFormat, TaskFailure};
 
@@ -23,7 +24,7 @@ pub(crate) struct FixedReader {
     current: Option<OpenSegment>,
     record_bytes: u32,
     record_bytes_max: u64,
-    object_buffer_bytes: usize,
+    elsewhere: Elsewhere,
     /// A multiple of the record length.
     buffer: Vec<u8>,
     place: BlockPlace,
@@ -33,7 +34,12 @@ pub(crate) struct FixedReader {
 }
 
 impl FixedReader {
-    pub(crate) fn new(segments: Segments, record_bytes: u32, limits: ReaderLimits) -> FixedReader {
+    pub(crate) fn new(
+        segments: Segments,
+        record_bytes: u32,
+        limits: ReaderLimits,
+        elsewhere: Elsewhere,
+    ) -> FixedReader {
         let record_bytes = record_bytes.max(1);
         let records = (limits.buffer_bytes / record_bytes as usize).max(1);
         let fits = u64::from(record_bytes) <= limits.record_bytes_max;
@@ -42,7 +48,7 @@ impl FixedReader {
             current: None,
             record_bytes,
             record_bytes_max: limits.record_bytes_max,
-            object_buffer_bytes: limits.object_buffer_bytes,
+            elsewhere,
             buffer: if fits { vec![0; records * record_bytes as usize] } else { Vec::new() },
             place: BlockPlace::default(),
             block_bytes: 0,
@@ -105,7 +111,7 @@ impl FixedReader {
             if compressed { (0, u64::MAX) } else { (segment.offset_bytes, segment.length_bytes) };
         self.place = BlockPlace { file_index: segment.file_index, offset_bytes };
         let planned = offset_bytes..input.size_bytes.min(offset_bytes.saturating_add(left));
-        let stored = StoredFile::open(&input, planned, self.object_buffer_bytes)?;
+        let stored = StoredFile::open(&input, planned, &self.elsewhere)?;
         self.current = Some(OpenSegment { stored, input, file_index: segment.file_index, compressed, left });
         Ok(true)
     }

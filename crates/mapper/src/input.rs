@@ -1,6 +1,6 @@
 //! Listing the inputs of a job: what the user named becomes a list of files, each pinned as it is now.
 
-use crate::source::Source;
+use crate::source::{Elsewhere, Source};
 use api::{InputFile, InputFormat, RecordFormat, is_object_url};
 use objects::{Found, ObjectError, ObjectUrl};
 use std::fs::{File, Metadata};
@@ -125,7 +125,8 @@ pub fn list(args: &[String]) -> Result<Vec<InputFile>, InputError> {
 
 /// The stored bytes of an input from its start, to look at them.
 pub fn open(input: &InputFile) -> std::io::Result<impl Read> {
-    Source::open(input, 0..input.size_bytes, LOOK_BUFFER_BYTES)
+    let elsewhere = Elsewhere { object_buffer_bytes: LOOK_BUFFER_BYTES, stage_files: None };
+    Source::open(input, 0..input.size_bytes, &elsewhere)
 }
 
 fn unreadable(path: PathBuf, source: std::io::Error) -> InputError {
@@ -196,6 +197,7 @@ fn pinned_object(found: Found) -> InputFile {
         mtime_ns: found.modified_ns,
         format: format_of(&found.first_bytes),
         object: Some(found.pin),
+        stage_file: None,
     }
 }
 
@@ -275,7 +277,7 @@ fn pin(path: &Path, metadata: &Metadata) -> Result<InputFile, InputError> {
     let format = format_of(&first_bytes);
     let metadata = file.metadata().map_err(unreadable)?;
     let (size_bytes, mtime_ns) = pinned_facts(&metadata);
-    Ok(InputFile { path: path.to_path_buf(), size_bytes, mtime_ns, format, object: None })
+    Ok(InputFile { path: path.to_path_buf(), size_bytes, mtime_ns, format, object: None, stage_file: None })
 }
 
 fn format_of(first_bytes: &[u8]) -> InputFormat {

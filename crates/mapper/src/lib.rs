@@ -33,7 +33,6 @@ mod line_splits;
 pub mod reader;
 mod sorted_window;
 mod source;
-pub mod split;
 mod stored;
 mod task_input;
 mod tera_sum;
@@ -47,4 +46,5 @@ pub use function::{
 };
 pub use line_splits::{LINE_SPLITS_MAX, LineSplitError, plan_lines};
 pub use reader::{ReaderLimits, SplitReader};
+pub use source::{StageFileFailure, StageFiles};
 pub use task_input::TaskInput;

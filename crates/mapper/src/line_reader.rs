@@ -10,6 +10,7 @@
 use crate::function::BlockPlace;
 use crate::input;
 use crate::reader::{ReaderLimits, Segments};
+use crate::source::Elsewhere;
 use crate::stored::StoredFile;
 use api::{Blame, InputFormat, TaskFailure};
 use memchr::{memchr, memchr_iter, memrchr};
@@ -42,7 +43,7 @@ pub(crate) struct LineReader {
     /// Size of the buffer for the longest line.
     buffer_bytes_max: usize,
     record_bytes_max: u64,
-    object_buffer_bytes: usize,
+    elsewhere: Elsewhere,
     buffer: Vec<u8>,
     filled: usize,
     /// Bytes at the start of the buffer that the last call handed out.
@@ -54,7 +55,12 @@ pub(crate) struct LineReader {
 }
 
 impl LineReader {
-    pub(crate) fn new(segments: Segments, terminator: u8, limits: ReaderLimits) -> LineReader {
+    pub(crate) fn new(
+        segments: Segments,
+        terminator: u8,
+        limits: ReaderLimits,
+        elsewhere: Elsewhere,
+    ) -> LineReader {
         // One byte more than the longest line has room for its end: a full buffer without one is an error.
         let buffer_bytes_max =
             usize::try_from(limits.record_bytes_max).unwrap_or(usize::MAX).saturating_add(1);
@@ -65,7 +71,7 @@ impl LineReader {
             block_bytes: limits.buffer_bytes.clamp(1, buffer_bytes_max),
             buffer_bytes_max,
             record_bytes_max: limits.record_bytes_max,
-            object_buffer_bytes: limits.object_buffer_bytes,
+            elsewhere,
             buffer: Vec::new(),
             filled: 0,
             handed_out: 0,
@@ -111,7 +117,7 @@ impl LineReader {
         let position = start.saturating_sub(1);
         self.buffer_position = position;
         self.current = Some(OpenSegment {
-            stored: StoredFile::open(&input, position..end.min(input.size_bytes), self.object_buffer_bytes)?,
+            stored: StoredFile::open(&input, position..end.min(input.size_bytes), &self.elsewhere)?,
             name: input::name(&input),
             file_index: segment.file_index,
             compressed,

@@ -3,7 +3,9 @@
 use crate::fixed_reader::FixedReader;
 use crate::function::{BlockPlace, RecordInput};
 use crate::line_reader::LineReader;
+use crate::source::{Elsewhere, StageFiles};
 use api::{Blame, InputFile, RecordFormat, Segment, Split, TaskFailure};
+use std::sync::Arc;
 
 /// Limits of a reader.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +41,18 @@ impl SplitReader {
         format: RecordFormat,
         limits: ReaderLimits,
     ) -> Result<SplitReader, TaskFailure> {
+        Self::open_with(inputs, split, format, limits, None)
+    }
+
+    /// The same where inputs may be intermediate files.
+    pub fn open_with(
+        inputs: &[InputFile],
+        split: &Split,
+        format: RecordFormat,
+        limits: ReaderLimits,
+        stage_files: Option<Arc<dyn StageFiles>>,
+    ) -> Result<SplitReader, TaskFailure> {
+        let elsewhere = Elsewhere { object_buffer_bytes: limits.object_buffer_bytes, stage_files };
         let mut segments = Vec::with_capacity(split.segments.len());
         for segment in &split.segments {
             let input = inputs.get(segment.file_index as usize).ok_or_else(|| {
@@ -50,10 +64,10 @@ impl SplitReader {
         let segments = segments.into_iter();
         let reader = match format {
             RecordFormat::Lines { terminator } => {
-                Reader::Lines(LineReader::new(segments, terminator, limits))
+                Reader::Lines(LineReader::new(segments, terminator, limits, elsewhere))
             }
             RecordFormat::Fixed { record_bytes, .. } => {
-                Reader::Fixed(FixedReader::new(segments, record_bytes, limits))
+                Reader::Fixed(FixedReader::new(segments, record_bytes, limits, elsewhere))
             }
         };
         Ok(SplitReader { format, reader })

@@ -1,14 +1,36 @@
 //! The stored bytes of an input, from a file or from an object.
 
-use api::InputFile;
+use api::{InputFile, TaskFailure};
 use objects::{ObjectReader, ObjectUrl};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::sync::Arc;
+
+/// Opens intermediate files of stages before: the node knows where they lie.
+pub trait StageFiles: Send + Sync {
+    /// The bytes of such an input from `start` on, verified as they are read. Its errors, also later ones, may hold a
+    /// [`StageFileFailure`].
+    fn open(&self, input: &InputFile, start: u64) -> std::io::Result<Box<dyn Read + Send>>;
+}
+
+/// Why an intermediate file cannot be read, as its attempt is to say it.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.message)]
+pub struct StageFileFailure(pub TaskFailure);
+
+/// Where inputs are read that are no files of this machine.
+#[derive(Clone)]
+pub(crate) struct Elsewhere {
+    /// What reading an object ahead may take.
+    pub object_buffer_bytes: usize,
+    pub stage_files: Option<Arc<dyn StageFiles>>,
+}
 
 pub(crate) enum Source {
     File(File),
     Object(Box<ObjectReader>),
+    StageFile(Box<dyn Read + Send>),
 }
 
 impl Source {
@@ -16,8 +38,14 @@ impl Source {
     pub(crate) fn open(
         input: &InputFile,
         planned: Range<u64>,
-        object_buffer_bytes: usize,
+        elsewhere: &Elsewhere,
     ) -> std::io::Result<Source> {
+        if input.stage_file.is_some() {
+            let files = elsewhere.stage_files.as_ref();
+            let files =
+                files.ok_or_else(|| std::io::Error::other("nobody knows where intermediate files lie"))?;
+            return Ok(Source::StageFile(files.open(input, planned.start)?));
+        }
         let Some(pin) = &input.object else {
             let mut file = File::open(&input.path)?;
             if planned.start > 0 {
@@ -26,7 +54,7 @@ impl Source {
             return Ok(Source::File(file));
         };
         let url = ObjectUrl::from_path(&input.path)?;
-        let reader = ObjectReader::open(&url, input.size_bytes, pin, planned, object_buffer_bytes)?;
+        let reader = ObjectReader::open(&url, input.size_bytes, pin, planned, elsewhere.object_buffer_bytes)?;
         Ok(Source::Object(Box::new(reader)))
     }
 }
@@ -37,6 +65,7 @@ impl Read for Source {
         match self {
             Source::File(file) => file.read(buffer),
             Source::Object(reader) => reader.read(buffer),
+            Source::StageFile(reader) => reader.read(buffer),
         }
     }
 }

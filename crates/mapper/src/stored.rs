@@ -2,7 +2,7 @@
 //! pinned at submit.
 
 use crate::input::{self, pinned_facts};
-use crate::source::Source;
+use crate::source::{Elsewhere, Source, StageFileFailure};
 use api::{Blame, InputFile, InputFormat, TaskFailure};
 use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
@@ -56,19 +56,19 @@ pub(crate) struct StoredFile {
 
 impl StoredFile {
     /// Opens a file (a plain one at the start of `planned`; compressed ones are planned whole) and checks that it is
-    /// the one that was pinned. An object is read ahead up to the end of `planned`, within `object_buffer_bytes`.
+    /// the one that was pinned. An object is read ahead up to the end of `planned`.
     pub(crate) fn open(
         input: &InputFile,
         planned: Range<u64>,
-        object_buffer_bytes: usize,
+        elsewhere: &Elsewhere,
     ) -> Result<StoredFile, TaskFailure> {
-        let source =
-            Source::open(input, planned, object_buffer_bytes).map_err(|error| match error.kind() {
-                _ if object_error(&error).is_some() => read_failure(input, Blame::Environment, &error),
-                ErrorKind::NotFound => changed(input),
-                ErrorKind::PermissionDenied => read_failure(input, Blame::UserData, &error),
-                _ => read_failure(input, Blame::Environment, &error),
-            })?;
+        let source = Source::open(input, planned, elsewhere).map_err(|error| match error.kind() {
+            _ if object_error(&error).is_some() => read_failure(input, Blame::Environment, &error),
+            _ if input.stage_file.is_some() => read_failure(input, Blame::Environment, &error),
+            ErrorKind::NotFound => changed(input),
+            ErrorKind::PermissionDenied => read_failure(input, Blame::UserData, &error),
+            _ => read_failure(input, Blame::Environment, &error),
+        })?;
         check_pinned(input, &source)?;
         let environment = |error: std::io::Error| read_failure(input, Blame::Environment, &error);
         let counted = |source| CountedReader {
@@ -169,6 +169,9 @@ fn object_error(error: &std::io::Error) -> Option<&ObjectError> {
 
 /// What went wrong with an object says by itself whose fault it is, and names the object.
 fn read_failure(input: &InputFile, blame: Blame, error: &std::io::Error) -> TaskFailure {
+    if let Some(StageFileFailure(failure)) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
+        return failure.clone();
+    }
     match object_error(error) {
         Some(error) => TaskFailure::new(error.blame(), format!("input: {error}")),
         None => TaskFailure::new(blame, format!("input {} cannot be read: {error}", input::name(input))),

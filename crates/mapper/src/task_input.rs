@@ -3,7 +3,9 @@
 use crate::function::{BlockPlace, RecordInput};
 use crate::generate::GeneratedInput;
 use crate::reader::{ReaderLimits, SplitReader};
+use crate::source::StageFiles;
 use api::{JobSpec, RecordFormat, Split, TaskFailure};
+use std::sync::Arc;
 
 /// What a job's map task reads: its split of the inputs, or rows that are made in their place.
 pub enum TaskInput {
@@ -13,14 +15,20 @@ pub enum TaskInput {
 
 impl TaskInput {
     /// Opens the split of a task; files are opened when their turn comes.
-    pub fn open(spec: &JobSpec, split: &Split, limits: ReaderLimits) -> Result<TaskInput, TaskFailure> {
+    pub fn open(
+        spec: &JobSpec,
+        split: &Split,
+        limits: ReaderLimits,
+        stage_files: Option<Arc<dyn StageFiles>>,
+    ) -> Result<TaskInput, TaskFailure> {
         Ok(match &spec.generate {
             Some(rows) => TaskInput::Generated(GeneratedInput::open(rows, split, limits.buffer_bytes)?),
-            None => TaskInput::Stored(Box::new(SplitReader::open(
+            None => TaskInput::Stored(Box::new(SplitReader::open_with(
                 &spec.inputs,
                 split,
                 spec.formats.input,
                 limits,
+                stage_files,
             )?)),
         })
     }

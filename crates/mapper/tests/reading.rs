@@ -2,7 +2,8 @@
 //! gives each line exactly once and in order.
 
 use api::{Blame, InputFile, InputFormat, RecordFormat, TaskFailure};
-use mapper::{BlockPlace, ReaderLimits, RecordInput, SplitReader, input, split};
+use mapper::{BlockPlace, ReaderLimits, RecordInput, SplitReader, input};
+use mapreduce::splits as split;
 use proptest::prelude::*;
 use std::io::Write;
 use std::path::Path;
@@ -185,7 +186,7 @@ proptest! {
         split_bytes in 1u64..100,
     ) {
         let file = |(size_bytes, format): &(u64, InputFormat)| InputFile {
-            path: "/f".into(), size_bytes: *size_bytes, mtime_ns: 0, format: *format, object: None,
+            path: "/f".into(), size_bytes: *size_bytes, mtime_ns: 0, format: *format, object: None, stage_file: None,
         };
         let inputs: Vec<InputFile> = sizes.iter().map(file).collect();
         let splits = split::plan(&inputs, split_bytes, RecordFormat::TEXT);

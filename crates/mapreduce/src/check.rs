@@ -25,6 +25,8 @@ pub enum SpecError {
         "a split reads {length_bytes} bytes at {offset_bytes} of input {file_index}, which are not there"
     )]
     Segment { file_index: u32, offset_bytes: u64, length_bytes: u64 },
+    #[error("its input {path:?} is an intermediate file: only the server names those of stages before")]
+    StageFile { path: PathBuf },
     #[error("its keys: {0}")]
     Keys(#[from] KeyRulesError),
 }
@@ -34,8 +36,11 @@ pub fn check(spec: &JobSpec, splits: &[Split]) -> Result<(), SpecError> {
     if spec.single.is_some() {
         return Err(SpecError::NotMapReduce);
     }
-    if !is_object_url(&spec.output) {
+    if !spec.feeds() && !is_object_url(&spec.output) {
         check_path("output", &spec.output)?;
+    }
+    if let Some(input) = spec.inputs.iter().find(|input| input.stage_file.is_some()) {
+        return Err(SpecError::StageFile { path: input.path.clone() });
     }
     let mut files = spec.inputs.iter().filter(|input| input.object.is_none());
     files.try_for_each(|input| check_path("input", &input.path))?;
@@ -123,7 +128,8 @@ mod tests {
         let request = LayoutRequest { memory_bytes: 64 << 20, slots: 2, input_bytes: 10, combines: true };
         spec.layout = derive(&request).unwrap();
         let (path, format) = ("/a/in".into(), InputFormat::Plain);
-        spec.inputs = vec![InputFile { path, size_bytes: 10, mtime_ns: 1, format, object: None }];
+        spec.inputs =
+            vec![InputFile { path, size_bytes: 10, mtime_ns: 1, format, object: None, stage_file: None }];
         let segments = vec![Segment { file_index: 0, offset_bytes: 4, length_bytes: 6 }];
         (spec, vec![Split { segments }])
     }

@@ -6,7 +6,7 @@ use api::task::{ReduceTask, RunSummary};
 use api::{JobSpec, KeyBytes, is_object_url};
 use ids::{RunId, TaskIndex};
 use std::collections::BTreeSet;
-use workbuilder::{TailCut, tail_cuts};
+use workbuilder::{TailCut, tail_cuts, within};
 
 /// A tail with less than this is not worth a task.
 const TAIL_BYTES_MIN: u64 = 64 << 10;
@@ -47,9 +47,9 @@ impl JobResults {
         let Some(task) = self.plan.get(task.0 as usize) else { return Vec::new() };
         let runs = self.runs_of(task);
         let weights: Vec<_> = runs.iter().map(|run| run.weights.as_slice()).collect();
-        let bound = |key: &Option<KeyBytes>| key.as_ref().map(|key| key.0.clone());
-        let (lower, upper) = (bound(&task.lower_key), bound(&task.upper_key));
-        tail_cuts(&weights, (lower.as_deref(), upper.as_deref()), done_bytes, cuts_max)
+        let lower = task.lower_key.as_ref().map(|key| key.0.as_slice());
+        let upper = task.upper_key.as_ref().map(|key| key.0.as_slice());
+        tail_cuts(&weights, (lower, upper), done_bytes, cuts_max)
     }
 
     /// Cuts a task of the plan, which is not done, at a key: its attempt ends there. None where the key does not lie within its
@@ -84,15 +84,9 @@ impl JobResults {
     fn tail_bytes(&self, task: TaskIndex, key: &KeyBytes) -> u64 {
         let Some(task) = self.plan.get(task.0 as usize) else { return 0 };
         let runs = self.runs_of(task);
-        let of_run = |weights: &[api::task::KeyWeight]| -> u64 {
-            let first = weights.partition_point(|weight| weight.first_key < *key);
-            let is_before = |weight: &api::task::KeyWeight| {
-                task.upper_key.as_ref().is_none_or(|upper| weight.first_key < *upper)
-            };
-            let end = weights.partition_point(is_before);
-            weights.get(first..end).unwrap_or_default().iter().map(|weight| weight.bytes).sum()
-        };
-        runs.iter().map(|run| of_run(&run.weights)).sum()
+        let upper = task.upper_key.as_ref().map(|key| key.0.as_slice());
+        let inside = runs.iter().flat_map(|run| within(&run.weights, (Some(&key.0), upper)));
+        inside.map(|weight| weight.bytes).sum()
     }
 
     fn runs_of(&self, task: &ReduceTask) -> Vec<&RunSummary> {

@@ -3,14 +3,12 @@
 use crate::proof::{Proof, prove};
 use crate::report::job_report;
 use crate::{JobResults, merge_tasks};
-use api::task::{
-    CommitTask, KeyWeight, MapTask, Part, ReduceTask, RunPlace, RunSummary, SealResult, SealTask,
-};
+use api::task::{CommitTask, MapTask, Part, ReduceTask, RunPlace, RunSummary, SealResult, SealTask};
 use api::{JobSpec, KeyBytes, Partitioning, Task};
 use ids::{ChunkId, IfileIndex, NodeId, RunId, TaskIndex};
 use keys::{PARTITIONS_MAX, ifile_of_partition, lower_bound_of_partition};
 use std::collections::{BTreeMap, BTreeSet};
-use workbuilder::{CutRequest, RunWeights, TaskRange, cut};
+use workbuilder::{CutRequest, RunWeights, TaskRange, cut, within};
 
 const MIB: u64 = 1 << 20;
 /// Reduce tasks per slot aimed at, so that the last ones to finish wait little for each other.
@@ -34,6 +32,8 @@ pub enum ExpandError {
     NoSuchStage { stage: String },
     #[error("the stage {stage:?} has no result, but the stage after it begins")]
     NoResult { stage: &'static str },
+    #[error("the reduce task {task} has no result, but the job is to be committed")]
+    NoPart { task: TaskIndex },
     #[error("the job reduces I-files again, but nobody told which")]
     NothingToAdopt,
     #[error("the proof failed, the output is not published: {}", findings_text(.0))]
@@ -146,7 +146,7 @@ pub fn place(task: &Task) -> Place {
 fn map_tasks(spec: &JobSpec, results: &JobResults) -> Vec<Task> {
     let map_task = |(index, split): (usize, &api::Split)| {
         let part_index = spec.map_only.then_some(index as u32);
-        Task::Map(MapTask { split: split.clone(), part_index, again: None })
+        Task::Map(MapTask { split: split.clone(), part_index, again: None, places: Vec::new() })
     };
     results.splits.iter().enumerate().map(map_task).collect()
 }
@@ -248,19 +248,11 @@ fn partition_tasks(count: u32, ifile_count: u32, results: &JobResults) -> Vec<Re
     (0..count).map(partition_task).collect()
 }
 
-/// Bytes of a partition by the weights of the runs. A block of records that begins in a partition may end in
-/// another, so this is an estimate, as everywhere.
+/// Bytes of a partition by the weights of the runs.
 fn partition_bytes(runs: &[&RunSummary], partition: u32) -> u64 {
-    let starts_before = |bound: u32| {
-        let bound = lower_bound_of_partition(bound);
-        move |weight: &KeyWeight| weight.first_key.0.as_slice() < bound.as_slice()
-    };
-    let of_run = |run: &&RunSummary| -> u64 {
-        let first = run.weights.partition_point(starts_before(partition));
-        let end = run.weights.partition_point(starts_before(partition + 1));
-        run.weights[first..end].iter().map(|weight| weight.bytes).sum()
-    };
-    runs.iter().map(of_run).sum()
+    let (lower, upper) = (lower_bound_of_partition(partition), lower_bound_of_partition(partition + 1));
+    let inside = runs.iter().flat_map(|run| within(&run.weights, (Some(&lower), Some(&upper))));
+    inside.map(|weight| weight.bytes).sum()
 }
 
 /// The tasks of the plan in the order of their parts: by I-file and key. Tasks that were added while others ran are the last of the
@@ -297,6 +289,11 @@ fn commit_task(spec: &JobSpec, results: &JobResults) -> Result<CommitTask, Expan
     let proof = prove(results, ifile_count);
     if !proof.agrees() {
         return Err(ExpandError::Proof(Box::new(proof)));
+    }
+    let planned = (0..results.plan.len() as u32).map(TaskIndex);
+    if let Some(task) = planned.into_iter().find(|task| !spec.map_only && !results.reduces.contains_key(task))
+    {
+        return Err(ExpandError::NoPart { task });
     }
     let parts: Vec<Part> = match spec.map_only {
         true => results.maps.values().filter_map(|(_, result)| result.part.clone()).collect(),

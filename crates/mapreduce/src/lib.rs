@@ -26,6 +26,8 @@ mod repair;
 mod replicas;
 mod report;
 mod results;
+pub mod splits;
+mod stage_files;
 #[cfg(test)]
 mod test_job;
 
@@ -38,3 +40,4 @@ pub use proof::{Finding, IfileProof, Proof, prove};
 pub use repair::Repair;
 pub use replicas::{FallenBack, Replica, Replicas};
 pub use results::{AttemptTime, JobResults};
+pub use stage_files::{StageFiles, with_inputs};

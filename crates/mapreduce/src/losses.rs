@@ -181,6 +181,11 @@ impl JobResults {
         if sums(result) == again.expected { Verdict::Good } else { Verdict::Differs }
     }
 
+    /// Whether a map task that runs again gives other data than before.
+    pub fn differs(&self, task: TaskIndex, result: &MapResult) -> bool {
+        self.verdict(task, result) == Verdict::Differs
+    }
+
     /// Leaves out of an inventory what nobody committed anything to that counts: attempts that lost, and data that was lost and
     /// made again elsewhere. What is damaged must not be read for nothing. What another node told of stays as it said: it has a
     /// replica of a run that is damaged.
@@ -205,6 +210,9 @@ impl JobResults {
 
     /// Takes the result of the winner of a map task, which is good.
     pub(crate) fn record_map(&mut self, task: TaskIndex, attempt: AttemptNumber, mut result: MapResult) {
+        if result.part.is_some() {
+            self.part_is_new(task);
+        }
         if let Some(again) = self.again.remove(&task) {
             // One that ran in full, because it began before anything was lost, needs nothing of the others.
             let withheld: BTreeSet<IfileIndex> = result.withheld.iter().map(|(ifile, _)| *ifile).collect();

@@ -1,6 +1,6 @@
 //! What the stages of a job gave so far.
 
-use crate::Replicas;
+use crate::{Replicas, StageFiles};
 use api::task::{
     AdoptTask, MapAgain, MapResult, MergeResult, ReduceResult, ReduceTask, RunSummary, SealResult,
 };
@@ -42,6 +42,8 @@ pub struct JobResults {
     pub leaving: BTreeMap<NodeId, Vec<NodeId>>,
     /// Runs that lie on a second node.
     pub replicas: Replicas,
+    /// What is known of its parts where later stages read them.
+    pub stage_files: StageFiles,
 }
 
 /// When an attempt ran, for the report.
@@ -97,7 +99,10 @@ impl JobResults {
                 self.add_seal(SealResult { chunks, runs, ..SealResult::default() });
             }
             TaskResult::Merge(result) => drop(self.merges.insert(task, result)),
-            TaskResult::Reduce(result) => drop(self.reduces.insert(task, result)),
+            TaskResult::Reduce(result) => {
+                self.part_is_new(task);
+                self.reduces.insert(task, result);
+            }
             TaskResult::Commit(_) | TaskResult::Run(_) => {}
         }
     }

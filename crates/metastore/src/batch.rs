@@ -23,6 +23,8 @@ pub(crate) struct Batch {
     jobs_over: Vec<JobId>,
     reports: Rows,
     ifiles: Rows,
+    /// Specifications in place of those that were handed in.
+    whole_specs: BTreeMap<JobId, String>,
     new_stages: BTreeMap<(JobId, StageIndex), &'static str>,
     stages: BTreeMap<(JobId, StageIndex), StagePatch>,
     new_tasks: BTreeMap<TaskKey, String>,
@@ -146,6 +148,7 @@ impl Batch {
     pub fn take(&mut self, change: &Change) -> Result<(), StoreError> {
         match change {
             Change::JobSubmitted { .. } => self.job_submitted(change)?,
+            Change::JobInputs { job, spec } => self.job_inputs(*job, spec)?,
             Change::JobCommitting { job, report, now_ns } => {
                 self.jobs.entry(*job).or_default().state = Some(JobState::Committing.word());
                 self.reports.push([job.0.into(), json(report.as_ref())?.into()]);
@@ -247,11 +250,24 @@ impl Batch {
         for (index, name) in stages.iter().enumerate() {
             self.new_stages.insert((*job, StageIndex(index as u16)), name);
         }
-        for ifile in 0..if spec.map_only { 0 } else { spec.layout.ifile_count } {
-            self.ifiles.push([job.0.into(), ifile.into()]);
+        // The sizes of a stage that reads others follow from what these put out.
+        if spec.reads().is_empty() {
+            self.new_ifiles(*job, spec);
         }
         self.event(*job, "job submitted", *now_ns, Some(&spec.name));
         Ok(())
+    }
+
+    fn job_inputs(&mut self, job: JobId, spec: &JobSpec) -> Result<(), StoreError> {
+        self.whole_specs.insert(job, json(spec)?);
+        self.new_ifiles(job, spec);
+        Ok(())
+    }
+
+    fn new_ifiles(&mut self, job: JobId, spec: &JobSpec) {
+        for ifile in 0..if spec.map_only { 0 } else { spec.layout.ifile_count } {
+            self.ifiles.push([job.0.into(), ifile.into()]);
+        }
     }
 
     fn job_ended(
@@ -410,6 +426,9 @@ impl Batch {
         });
         let columns = "job, stage, name, state, task_count, expanded_ns, ended_ns";
         db.insert("stages", columns, "", stages.collect()).await?;
+        for (job, spec) in std::mem::take(&mut self.whole_specs) {
+            db.execute("UPDATE specs SET spec = $2 WHERE job = $1", [job.0.into(), spec.into()]).await?;
+        }
         db.insert("ifiles", "job, ifile", "", std::mem::take(&mut self.ifiles)).await?;
         // Only a stage that is made again can have tasks already.
         let (mut tasks, mut tasks_again) = (Rows::default(), Rows::default());

@@ -1,6 +1,6 @@
 //! What can change in the store. Times are nanoseconds since 1970.
 
-use crate::fleet::{DiskRow, NodeRow, NodeState, ReplicaRow, SampleRow};
+use crate::fleet::{DiskRow, NodeRow, NodeState, PartReplicaRow, ReplicaRow, SampleRow};
 use crate::people::{AuditRow, TokenRow};
 use api::history::{AttemptState, JobState};
 use api::kept::KeptPlace;
@@ -53,6 +53,11 @@ pub enum Change {
         /// Larger goes first.
         priority: i32,
         now_ns: u64,
+    },
+    /// The inputs of a stage of a flow are there: its specification, and what follows from it, is whole now.
+    JobInputs {
+        job: JobId,
+        spec: Arc<JobSpec>,
     },
     /// The commit task is about to exist; the report is what it will publish.
     JobCommitting {
@@ -159,6 +164,11 @@ pub enum Change {
         job: JobId,
         runs: Vec<RunSummary>,
         replaced: Vec<RunId>,
+    },
+    /// Parts that later stages read lie on second nodes; each in place of what was known of its part before.
+    PartReplicas {
+        job: JobId,
+        replicas: Vec<PartReplicaRow>,
     },
     Boundaries {
         job: JobId,

@@ -5,7 +5,7 @@ use crate::apply::ApplyError;
 use crate::change::Change;
 use crate::database::{Row, Rows, Session};
 use crate::{Metastore, StoreError};
-use ids::{AttemptKey, ChunkId, DiskIndex, JobId, NodeId, RunId};
+use ids::{AttemptKey, ChunkId, DiskIndex, JobId, NodeId, RunId, TaskIndex};
 use std::path::PathBuf;
 
 /// A machine that runs tasks, as it registered last.
@@ -78,6 +78,19 @@ pub struct SampleRow {
     pub network_received_bytes: u64,
     pub network_sent_bytes: u64,
     pub appended_bytes: u64,
+}
+
+/// A part of a stage of a flow that lies on a second node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartReplicaRow {
+    pub task: TaskIndex,
+    pub node: NodeId,
+    /// Of the file.
+    pub bytes: u64,
+    /// So long it lay on one node only.
+    pub single_ns: u64,
+    /// Of which it was on its way.
+    pub sending_ns: u64,
 }
 
 /// A run on another node than the one that made it.
@@ -210,6 +223,16 @@ impl Metastore {
         let rows =
             self.rows("SELECT * FROM replicas WHERE job = $1 ORDER BY run, node", [job.0.into()]).await?;
         rows.iter().map(|row| self.replica_row(row)).collect()
+    }
+
+    pub(crate) fn part_replica_row(&self, row: &Row) -> Result<PartReplicaRow, StoreError> {
+        Ok(PartReplicaRow {
+            task: TaskIndex(self.number(row, "task")?),
+            node: NodeId(self.number(row, "node")?),
+            bytes: self.number(row, "bytes")?,
+            single_ns: self.number(row, "single_ns")?,
+            sending_ns: self.number(row, "sending_ns")?,
+        })
     }
 
     pub(crate) fn replica_row(&self, row: &Row) -> Result<ReplicaRow, StoreError> {

@@ -5,7 +5,7 @@ use crate::StoreError;
 use crate::change::{Change, ProofRow};
 use crate::convert::{hash_sum_bytes, json};
 use crate::database::{Rows, Session};
-use crate::fleet::ReplicaRow;
+use crate::fleet::{PartReplicaRow, ReplicaRow};
 use api::SourceCommit;
 use api::task::{ChunkSummary, ReduceTask, RunSummary};
 use ids::{AttemptKey, JobId, NodeId, PlanVersion, RunId, StageIndex, TaskIndex, TaskKey};
@@ -20,6 +20,7 @@ pub(crate) struct Data {
     runs_replaced: Rows,
     /// With the text of their chunks.
     replicas: BTreeMap<(JobId, RunId, NodeId), (ReplicaRow, String)>,
+    part_replicas: BTreeMap<(JobId, TaskIndex), PartReplicaRow>,
     boundaries: Rows,
     plans: Rows,
     plan_tasks: Rows,
@@ -44,6 +45,9 @@ impl Data {
                         .and_modify(|(known, _)| known.state = row.state)
                         .or_insert_with(|| (row.clone(), chunks));
                 }
+            }
+            Change::PartReplicas { job, replicas } => {
+                self.part_replicas.extend(replicas.iter().map(|row| ((*job, row.task), *row)));
             }
             Change::Boundaries { job, boundaries, now_ns } => self.boundaries.push([
                 job.0.into(),
@@ -233,7 +237,16 @@ impl Data {
         let columns = "job, run, node, state, chunks, bytes, single_ns, sending_ns";
         // What becomes of one later; the rest does not change.
         let after = "ON CONFLICT (job, run, node) DO UPDATE SET state = excluded.state";
-        db.insert("replicas", columns, after, replicas.collect()).await
+        db.insert("replicas", columns, after, replicas.collect()).await?;
+        let parts = of.part_replicas.into_iter().map(|((job, task), row)| {
+            let times = [row.bytes.into(), row.single_ns.into(), row.sending_ns.into()];
+            let [bytes, single_ns, sending_ns] = times;
+            [job.0.into(), task.0.into(), row.node.0.into(), bytes, single_ns, sending_ns]
+        });
+        let columns = "job, task, node, bytes, single_ns, sending_ns";
+        let after = "ON CONFLICT (job, task) DO UPDATE SET node = excluded.node, bytes = excluded.bytes, \
+                     single_ns = excluded.single_ns, sending_ns = excluded.sending_ns";
+        db.insert("part_replicas", columns, after, parts.collect()).await
     }
 }
 

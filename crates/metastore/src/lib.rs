@@ -46,7 +46,9 @@ pub use api::people::Role;
 pub use change::{Change, Keep, ProofRow};
 pub use console::{QueryError, QueryLimits, query_read_only};
 pub use error::StoreError;
-pub use fleet::{DiskRow, DiskState, NodeRow, NodeState, ReplicaRow, ReplicaState, SampleRow};
+pub use fleet::{
+    DiskRow, DiskState, NodeRow, NodeState, PartReplicaRow, ReplicaRow, ReplicaState, SampleRow,
+};
 pub use kept::WinningCommits;
 pub use open::Metastore;
 pub use people::{AuditRow, TokenRow, UserRow};

@@ -2,13 +2,13 @@
 //! not read, so that the time this takes follows the work in hand and not the years before it.
 
 use crate::database::Row;
-use crate::fleet::{DiskRow, NodeRow, ReplicaRow};
+use crate::fleet::{DiskRow, NodeRow, PartReplicaRow, ReplicaRow};
 use crate::kept::WinningCommits;
 use crate::read::{ChunkRow, PlanTaskRow, RunRow, TaskRow};
 use crate::{Metastore, StoreError};
 use api::history::{AttemptRow, JobRow, JobState, StageRow};
 use api::{Boundaries, JobReport, JobSpec, TaskResult};
-use ids::{AttemptKey, ChunkId, JobId, NodeId, RunId};
+use ids::{AttemptKey, ChunkId, JobId, NodeId, PlanVersion, RunId};
 use std::collections::BTreeMap;
 
 /// The owner of the jobs of `sailfish server`, whichever process serves the store. Its row is there from the first.
@@ -43,6 +43,8 @@ pub struct RecoveredJob {
     /// What winners gave back, as far as it was stored ([`crate::Change::Result`]).
     pub results: Vec<(AttemptKey, TaskResult)>,
     pub boundaries: Option<Boundaries>,
+    /// Every version of the plan, also those without tasks.
+    pub plan_versions: Vec<PlanVersion>,
     /// The tasks of every version of the plan.
     pub plan: Vec<PlanTaskRow>,
     pub commits: WinningCommits,
@@ -51,6 +53,7 @@ pub struct RecoveredJob {
     /// Which chunks each run holds.
     pub run_chunks: Vec<(RunId, ChunkId)>,
     pub replicas: Vec<ReplicaRow>,
+    pub part_replicas: Vec<PartReplicaRow>,
 }
 
 type HotJobs = BTreeMap<JobId, RecoveredJob>;
@@ -76,12 +79,14 @@ impl RecoveredJob {
             attempts: Vec::new(),
             results: Vec::new(),
             boundaries: None,
+            plan_versions: Vec::new(),
             plan: Vec::new(),
             commits: WinningCommits::new(),
             chunks: Vec::new(),
             runs: Vec::new(),
             run_chunks: Vec::new(),
             replicas: Vec::new(),
+            part_replicas: Vec::new(),
         }
     }
 
@@ -274,6 +279,12 @@ impl Metastore {
             Ok(())
         })
         .await?;
+        let table = of_hot_jobs_with_data!("plans.job, plans.version", "plans", ", plans.version");
+        self.each(jobs, table, spans, |job, row| {
+            job.plan_versions.push(PlanVersion(self.number(row, "version")?));
+            Ok(())
+        })
+        .await?;
         let table =
             of_hot_jobs_with_data!("plan_tasks.*", "plan_tasks", ", plan_tasks.version, plan_tasks.part");
         self.each(jobs, table, spans, |job, row| {
@@ -309,6 +320,12 @@ impl Metastore {
         let table = of_hot_jobs_with_data!("replicas.*", "replicas", ", replicas.run, replicas.node");
         self.each(jobs, table, spans, |job, row| {
             job.replicas.push(self.replica_row(row)?);
+            Ok(())
+        })
+        .await?;
+        let table = of_hot_jobs_with_data!("part_replicas.*", "part_replicas", ", part_replicas.task");
+        self.each(jobs, table, spans, |job, row| {
+            job.part_replicas.push(self.part_replica_row(row)?);
             Ok(())
         })
         .await

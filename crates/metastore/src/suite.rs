@@ -3,7 +3,8 @@
 
 use crate::{
     AttemptState, AuditRow, CANCEL_ASKED_NOTE, CLUSTER_OWNER, Change, DiskRow, DiskState, JobState, Keep,
-    KeptFiles, Metastore, NodeRow, NodeState, ProofRow, ReplicaRow, ReplicaState, Role, SampleRow, TokenRow,
+    KeptFiles, Metastore, NodeRow, NodeState, PartReplicaRow, ProofRow, ReplicaRow, ReplicaState, Role,
+    SampleRow, TokenRow,
 };
 use api::TaskResult;
 use api::kept::{KeptDir, KeptPlace};
@@ -11,7 +12,8 @@ use api::task::{
     ChunkSummary, KeyWeight, MapAgain, MapResult, MapTask, Part, ReduceTask, RunSummary, SealResult, SealTask,
 };
 use api::{
-    Blame, Boundaries, Codec, DataSum, JobSpec, KeyBytes, Layout, SourceCommit, Split, Task, TaskFailure,
+    Blame, Boundaries, Codec, DataSum, FlowStage, JobSpec, KeyBytes, Layout, SourceCommit, Split, Task,
+    TaskFailure,
 };
 use ids::*;
 use std::collections::BTreeMap;
@@ -180,6 +182,7 @@ pub(crate) async fn data_between_the_stages_is_remembered(store: &Metastore) {
         bytes: 12,
         records: 2,
         crc32c: u32::MAX,
+        node: None,
     };
     let counters = BTreeMap::from([("lines".to_string(), 4)]);
     store
@@ -552,6 +555,11 @@ pub(crate) async fn people_come_by_their_tokens(store: &Metastore) {
     assert!(store.apply(&[issued(token("t4", 1))]).await.is_err());
 }
 
+fn part_replica(node: u32) -> PartReplicaRow {
+    let (task, node) = (TaskIndex(7), NodeId(node));
+    PartReplicaRow { task, node, bytes: 80, single_ns: 6, sending_ns: 5 }
+}
+
 fn replica(state: ReplicaState) -> ReplicaRow {
     let chunks = vec![ChunkId(2), ChunkId(3)];
     ReplicaRow { run: RunId(5), node: NodeId(2), state, chunks, bytes: 77, single_ns: 9, sending_ns: 4 }
@@ -563,7 +571,7 @@ fn map_commits() -> Vec<SourceCommit> {
 }
 
 fn map_task(again: Option<MapAgain>) -> Task {
-    Task::Map(MapTask { split: Split { segments: Vec::new() }, part_index: None, again })
+    Task::Map(MapTask { split: Split { segments: Vec::new() }, part_index: None, again, places: Vec::new() })
 }
 
 fn own_commits() -> Vec<(AttemptNumber, SourceCommit)> {
@@ -615,6 +623,8 @@ fn half_run(job: JobId) -> Vec<Change> {
         started(attempt(job, 1, 1, 0)),
         Change::Chunks { job, chunks: vec![chunk()] },
         Change::Runs { job, runs: vec![run(5)], replaced: Vec::new() },
+        Change::Plan { job, version: PlanVersion(3), target_bytes: 0, tasks: Vec::new(), now_ns: 8 },
+        Change::PartReplicas { job, replicas: vec![part_replica(1), part_replica(4)] },
         Change::Replicas { job, replicas: vec![replica(ReplicaState::Complete)] },
         Change::Replicas { job, replicas: vec![replica(ReplicaState::Standing)] },
     ]);
@@ -677,8 +687,34 @@ pub(crate) async fn a_half_run_job_comes_back(store: &Metastore) {
         (&[(RunId(5), ChunkId(2))][..], &[standing.clone()][..])
     );
     assert_eq!(store.replicas(job).await.unwrap(), [standing]);
+    // A plan without tasks had its number all the same; of the replicas of a part the last is known.
+    assert_eq!(
+        (&back.plan_versions[..], &back.part_replicas[..]),
+        (&[PlanVersion(3)][..], &[part_replica(4)][..])
+    );
     let placed = store.placements(job).await.unwrap();
     assert_eq!(placed, [(attempt(job, 0, 0, 0), "{\"rack\":\"r1\"}".to_string())]);
+}
+
+pub(crate) async fn a_stage_gets_its_inputs_when_those_before_it_are_done(store: &Metastore) {
+    let (before, job) = (store.reserve_job_id().await.unwrap(), store.reserve_job_id().await.unwrap());
+    let stage = FlowStage { flow: before, name: "second".into(), reads: vec![before], feeds: false };
+    let as_handed_in = JobSpec { stage: Some(stage), ..spec() };
+    let mut change = submitted(job, "me");
+    if let Change::JobSubmitted { spec, .. } = &mut change {
+        *spec = Arc::new(as_handed_in.clone());
+    }
+    store.apply(&[owner("me"), change]).await.unwrap();
+    let ifiles = async || {
+        let rows = store.rows("SELECT ifile FROM ifiles WHERE job = $1", [job.0.into()]).await;
+        rows.unwrap().len()
+    };
+    assert_eq!(ifiles().await, 0);
+    let mut whole = as_handed_in;
+    whole.layout.ifile_count = 3;
+    store.apply(&[Change::JobInputs { job, spec: Arc::new(whole.clone()) }]).await.unwrap();
+    assert_eq!(store.job_spec(job).await.unwrap(), Some(whole));
+    assert_eq!(ifiles().await, 3);
 }
 
 /// So far apart that they are looked up one by one.
@@ -746,6 +782,7 @@ on_every_back_end!(
     machines_are_remembered,
     people_come_by_their_tokens,
     a_half_run_job_comes_back,
+    a_stage_gets_its_inputs_when_those_before_it_are_done,
     what_is_not_done_with_is_recovered,
     half_run_jobs_far_apart_come_back,
     lost_data_is_made_again,

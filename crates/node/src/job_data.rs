@@ -1,12 +1,17 @@
 //! What a node keeps for a job while it runs: its chunkserver, its boundaries, its share for merging.
 
 use crate::merge_gate::MergeGate;
+use crate::stage_files::StageFiles;
+use api::flow::stage_file_name;
+use api::task::Part;
 use api::{Boundaries, TaskFailure};
 use chunkserver::{ChunkServer, Config};
-use ids::{AttemptNumber, JobId, NodeId};
+use dataport::StageFileName;
+use ids::{AttemptNumber, JobId, NodeId, TaskIndex};
 use ifile::KeyShape;
 use reducer::PartPlace;
 use server::JobRun;
+use stagefile::Payload;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -34,6 +39,8 @@ pub(crate) struct JobData {
     pub key_shape: KeyShape,
     /// Range boundaries, once they are fixed.
     pub boundaries: OnceLock<Boundaries>,
+    /// What its tasks leave for those of later stages.
+    pub stage_files: Arc<StageFiles>,
     chunkserver: Mutex<Option<Arc<ChunkServer>>>,
     /// A thread replicates its runs.
     is_replicating: AtomicBool,
@@ -68,6 +75,7 @@ impl JobData {
             false => KeyShape::Whole,
         };
         let (boundaries, chunkserver) = (OnceLock::new(), Mutex::new(None));
+        let stage_files = Arc::new(StageFiles::new(run.disk_dirs.clone()));
         let slots = slots.max(1);
         let (began, is_replicating) = (Instant::now(), AtomicBool::new(false));
         Self {
@@ -80,6 +88,7 @@ impl JobData {
             gate,
             key_shape,
             boundaries,
+            stage_files,
             chunkserver,
             is_replicating,
         }
@@ -100,7 +109,8 @@ impl JobData {
             key_shape: self.key_shape,
             disk_dirs: self.run.disk_dirs.clone(),
             slots: self.slots,
-            keep: spec.keep_ifiles,
+            // A stage that later ones read rests for long, and its memory goes to them.
+            keep: spec.keep_ifiles || spec.feeds(),
             elsewhere: self.elsewhere,
             cancelled: Arc::clone(&self.run.cancelled),
         };
@@ -152,11 +162,28 @@ impl JobData {
         self.run.spec.layout.io_share_bytes / (u64::from(self.slots) * BUFFERS_PER_SLOT)
     }
 
+    /// A part as its attempt tells of it: one that later stages read, with the node that has it. From now on they find it.
+    pub fn told(&self, part: Part) -> Part {
+        if !self.run.spec.feeds() {
+            return part;
+        }
+        if let Some(name) = StageFileName::new(part.attempt_name.as_str()) {
+            let payload = Payload { bytes: part.bytes, crc32c: part.crc32c };
+            let path = self.stage_files.disk_of(&part.attempt_name).map(|disk| disk.join(name.as_str()));
+            path.into_iter().for_each(|path| self.stage_files.register(name.clone(), path, payload.into()));
+        }
+        Part { node: Some(self.node), ..part }
+    }
+
     /// Where an attempt writes an output part.
     pub fn part_place(&self, part_index: u32, attempt: AttemptNumber) -> PartPlace<'_> {
         let buffer_bytes = self.buffer_share_bytes().clamp(BUFFER_BYTES_MIN, PART_BUFFER_BYTES_MAX);
+        // Later stages read it where it was made.
+        let is_stage_file = self.run.spec.feeds();
+        let disk = self.stage_files.disk_of(&stage_file_name(TaskIndex(part_index), attempt));
         PartPlace {
-            staging: &self.run.staging,
+            staging: disk.filter(|_| is_stage_file).unwrap_or(&self.run.staging),
+            is_stage_file,
             part_index,
             attempt,
             buffer_bytes: buffer_bytes as usize,

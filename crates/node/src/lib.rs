@@ -19,6 +19,7 @@
 mod commit_task;
 mod control;
 mod disks;
+mod drill;
 mod emit;
 mod failure;
 mod job_data;
@@ -28,6 +29,8 @@ mod machine;
 mod map_task;
 mod merge_gate;
 mod meters;
+mod part_replicator;
+mod pause;
 mod progress;
 mod record_data;
 mod reduce_task;
@@ -39,15 +42,19 @@ mod sampler;
 mod shipped_files;
 mod shuffle_tasks;
 mod slot;
+mod stage_files;
+mod stage_input;
 mod streaming_env;
 mod streaming_input;
 mod work_dir;
 
 pub use control::{Control, Notice};
 pub use disks::Disks;
+pub use drill::Drill;
 pub use progress::NodeProgress;
 pub use record_data::{OtherNodes, RecordData};
 pub use remote::{Remote, data_incarnation};
+pub use stage_files::{StageFileAt, StageFiles, StageRead};
 
 use ids::JobId;
 use job_data::JobData;
@@ -159,6 +166,12 @@ impl Shared {
     /// What this node has of a job, begun when it is first asked for.
     fn job_data(self: &Arc<Self>, job: JobId, run: &Arc<JobRun>) -> Arc<JobData> {
         let mut jobs = self.jobs();
+        if !jobs.contains_key(&job) {
+            // Those that rest do not need it.
+            jobs.values()
+                .filter_map(|other| other.started_chunkserver())
+                .for_each(|other| other.give_back_idle());
+        }
         let data = jobs.entry(job).or_insert_with(|| {
             let input_bytes = run.spec.input_bytes();
             self.counters.input_bytes_total.fetch_add(input_bytes, Ordering::Relaxed);

@@ -7,6 +7,7 @@ use crate::meters::{Meter, MeteredChunks};
 use crate::progress::Counters;
 use crate::shuffle_tasks::wait_for_replicas;
 use crate::slot::SlotState;
+use crate::stage_input::StageInput;
 use crate::streaming_env::TaskPlace;
 use crate::streaming_input::{PresentedInput, shape_for};
 use crate::work_dir::{WorkDir, function_context};
@@ -25,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) fn run(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     state: &mut SlotState,
     job: &AttemptData,
     attempt: AttemptKey,
@@ -44,7 +45,7 @@ pub(crate) fn run(
         metering.meter.is_done_by(&context.reports);
     }
     let mut input = CountedInput {
-        reader: TaskInput::open(spec, &task.split, limits)?,
+        reader: TaskInput::open(spec, &task.split, limits, StageInput::of(shared, job, attempt, task))?,
         counters: &shared.counters,
         meter: &metering.meter,
         waited: Duration::ZERO,
@@ -64,7 +65,7 @@ pub(crate) fn run(
             let (formats, place) = (&spec.formats, job.part_place(part_index, attempt.attempt));
             let mut part = PartWriter::create(place, formats)?;
             let counts = mapper::run_map_only(spec.mapper.as_ref(), &context, formats, records, &mut part)?;
-            result.part = Some(part.finish()?);
+            result.part = Some(job.told(part.finish()?));
             counts
         }
         None => {

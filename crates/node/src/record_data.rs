@@ -5,12 +5,12 @@ use crate::job_data::{AttemptData, JobData};
 use crate::{Node, Shared};
 use api::TaskFailure;
 use api::control::NodeAddress;
-use api::machine::ReplicatedRun;
+use api::machine::{ReplicatedPart, ReplicatedRun};
 use api::task::{ReduceTask, RunPlace};
 use chunkserver::{ChunkServer, ChunkServerError, Run, RunCursor};
 use dataport::{
     AnyRun, Chunkservers, DataClient, Fallback, Peer, Places, RemoteChunks, RemoteChunksOptions, RemoteScan,
-    ScanError, ScanOptions, SpreadByIfile, Token,
+    ScanError, ScanOptions, SpreadByIfile, StageFiles, Token,
 };
 use ids::{JobId, NodeId, RunId, Source};
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,6 +63,9 @@ pub(crate) fn replica_hosts(here: NodeId, nodes: &[NodeAddress]) -> BTreeSet<Nod
 pub trait RecordData: Send + Sync {
     /// Tells the server of a replica.
     fn replicated(&self, run: ReplicatedRun);
+
+    /// The same of a part that later stages read.
+    fn replicated_part(&self, part: ReplicatedPart);
 
     /// None where all data of the job is here.
     fn other_nodes(&self, job: JobId) -> Option<OtherNodes>;
@@ -204,17 +207,28 @@ struct Served {
     token: Option<Token>,
 }
 
-impl Chunkservers for Served {
-    fn chunkserver(&self, job: JobId) -> Option<Arc<ChunkServer>> {
+impl Served {
+    /// What this node has of a job; None where that is over, or was never.
+    fn job(&self, job: JobId) -> Option<Arc<JobData>> {
         let known = self.shared.jobs().get(&job).map(Arc::clone);
         // Data may come before the first attempt does. Asked on a thread of its own: this one answers requests, and
         // must not wait for another runtime.
-        let known = known.or_else(|| {
+        known.or_else(|| {
             let ask = || self.shared.control.job_run(job).map(|run| self.shared.job_data(job, &run));
             std::thread::scope(|scope| scope.spawn(ask).join().ok().flatten())
-        });
+        })
+    }
+}
+
+impl Chunkservers for Served {
+    fn chunkserver(&self, job: JobId) -> Option<Arc<ChunkServer>> {
         // Where it cannot be started, attempts on this node say why; for others it is not there.
-        known?.chunkserver().ok()
+        self.job(job)?.chunkserver().ok()
+    }
+
+    fn stage_files(&self, job: JobId) -> Option<Arc<dyn StageFiles>> {
+        let files: Arc<dyn StageFiles> = Arc::<crate::StageFiles>::clone(&self.job(job)?.stage_files);
+        Some(files)
     }
 
     fn takes_chunks(&self) -> bool {

@@ -45,9 +45,9 @@ pub(crate) fn run(
         runs.push(run.ok_or_else(|| ChunkServerError::UnknownRun(*id).to_failure())?);
     }
     let away_count = task.runs.len() - runs.len();
-    let need_bytes = merge_need_bytes(job, &runs) + OtherNodes::need_bytes(job, away_count);
-    let pass = job.gate.enter(need_bytes, &job.cancelled)?;
-    let here_bytes = pass.bytes().saturating_sub(OtherNodes::need_bytes(job, away_count));
+    let away_bytes = OtherNodes::need_bytes(job, away_count);
+    let pass = job.gate.enter(merge_need_bytes(job, &runs, away_bytes), &job.cancelled)?;
+    let here_bytes = pass.bytes().saturating_sub(away_bytes);
     let read_ahead = read_ahead_bytes(job, &runs, here_bytes);
     let reduced = match others {
         Some(others) if away_count > 0 => {
@@ -119,7 +119,7 @@ fn reduce<R: SortedRun<Error: RunFailure>>(
         drop(part);
         part = PartWriter::create(job.part_place(task.part_index, attempt.attempt), &spec.formats)?;
     }
-    let part = part.finish()?;
+    let part = job.told(part.finish()?);
     input.count_rest();
     let report = input.groups.report();
     let reads = input.groups.runs().iter().map(report_of);

@@ -2,12 +2,13 @@
 
 use crate::control::{Control, Notice, boundaries_failure, never_began};
 use crate::disks::Disks;
+use crate::drill::Drill;
 use crate::kept_checks::KeptChecks;
 use crate::record_data::{OtherNodes, RecordData, chunk_hosts, replica_hosts};
 use crate::shipped_files::JobFiles;
 use api::control::{AttemptEnd, NodeAddress};
 use api::kept::KeptAnnouncement;
-use api::machine::{NodeReport, ReplicatedRun, ShortenedAttempt};
+use api::machine::{NodeReport, ReplicatedPart, ReplicatedRun, ShortenedAttempt};
 use api::task::{RunPlace, RunTask};
 use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure};
 use client::NodeLink;
@@ -38,6 +39,7 @@ pub struct Remote {
     /// The server said that nobody needs this node.
     left: AtomicBool,
     checks: KeptChecks,
+    drill: Drill,
 }
 
 #[derive(Default)]
@@ -60,20 +62,21 @@ struct Known {
 impl Remote {
     /// A node that has joined, with the directories for its intermediate data, with what it speaks to the data
     /// ports of others by, with the cache for files of jobs, and with its own roots for what jobs may name. Those of the
-    /// server hold as well, but as this machine sees them: its paths may lead elsewhere.
+    /// server hold as well, but as this machine sees them: its paths may lead elsewhere. And whether it takes part in drills.
     pub fn new(
         link: NodeLink,
         disks: Disks,
         data: DataClient,
         cache: Arc<Depot>,
         own_roots: Option<Roots>,
+        drill: Drill,
     ) -> Self {
         let roots = link.roots().map(|texts| Roots::of_server(texts.to_vec()));
         let roots = roots.into_iter().chain(own_roots).collect();
         let single_spec = Arc::new(JobSpec::of_one_task(String::new(), RunTask::default()));
         let (left, link) = (AtomicBool::new(false), Arc::new(link));
         let (jobs, checks) = (Mutex::default(), KeptChecks::default());
-        Self { link, disks, data, cache, roots, jobs, single_spec, left, checks }
+        Self { link, disks, data, cache, roots, jobs, single_spec, left, checks, drill }
     }
 
     /// The link, to say good-bye by.
@@ -126,7 +129,7 @@ impl Remote {
         })?;
         self.check_roots(|roots| {
             roots.check_job(&brief.spec)?;
-            roots.check_staging(&brief.staging)
+            if brief.spec.feeds() { Ok(()) } else { roots.check_staging(&brief.staging) }
         })?;
         let disk_dirs = self.disks.create(job)?;
         let mut files = JobFiles::new(&brief.spec.shipped, &disk_dirs);
@@ -250,6 +253,13 @@ impl Remote {
         }
     }
 
+    /// What attempts of a job here are stopped by.
+    pub(crate) fn stop_flags(&self, job: JobId) -> Vec<Arc<AtomicBool>> {
+        let jobs = self.jobs();
+        let of_job = jobs.attempts.iter().filter(|(attempt, _)| attempt.task.job == job);
+        of_job.map(|(_, cancelled)| Arc::clone(cancelled)).collect()
+    }
+
     fn stop(&self, job: JobId) {
         let jobs = self.jobs();
         if let Some(known) = jobs.known.get(&job) {
@@ -303,6 +313,7 @@ impl Control for Remote {
                 client::Notice::TellKept => self.tell_kept(),
                 client::Notice::DropKept(names) => self.disks.drop_kept(&names),
                 client::Notice::CheckKept(check, task) => self.checks.begin(&self.link, check, *task),
+                client::Notice::Drill(strike, fault) => self.drill.strike(self, strike, fault),
                 other => break other,
             }
         };
@@ -337,7 +348,10 @@ impl Control for Remote {
                 let _ = self.link.leave();
                 Notice::ForgetAll
             }
-            client::Notice::TellKept | client::Notice::DropKept(_) | client::Notice::CheckKept(..) => {
+            client::Notice::TellKept
+            | client::Notice::DropKept(_)
+            | client::Notice::CheckKept(..)
+            | client::Notice::Drill(..) => {
                 unreachable!("they were acted on above")
             }
             client::Notice::Expelled => {
@@ -421,6 +435,10 @@ impl RecordData for Remote {
 
     fn replicated(&self, run: ReplicatedRun) {
         self.link.replicated(run);
+    }
+
+    fn replicated_part(&self, part: ReplicatedPart) {
+        self.link.replicated_part(part);
     }
 }
 

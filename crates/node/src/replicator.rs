@@ -4,11 +4,12 @@
 //! It yields: while map tasks append here it sends slowly, but the faster the longer a run has lain on one node only.
 
 use crate::Shared;
+use crate::part_replicator::{SentParts, send_parts};
 use crate::record_data::OtherNodes;
 use api::machine::ReplicatedRun;
 use chunkserver::{ChunkServer, Progress, RunToCopy};
 use dataport::{CopyError, Peer};
-use ids::{JobId, NodeId, RunId};
+use ids::{ChunkId, JobId, NodeId, RunId};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -24,13 +25,30 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 const YIELDING_BYTES_PER_SECOND: f64 = 32e6;
 const YIELDING_GROWS_EVERY: Duration = Duration::from_secs(10);
 
+/// A chunk that is not full is sorted all the same when it has waited for this part of the time since the job began here, and for no
+/// less than this: what maps put out lies on one node only until then. The longer a job has run the more a chunk may cost to make
+/// again, and the longer it may wait; so there are few such chunks, however long it runs.
+const WAITS_PART: u32 = 8;
+const WAITS_MIN: Duration = Duration::from_secs(5);
+
 /// Until the job is over.
 pub(crate) fn replicate_runs(shared: &Arc<Shared>, job: JobId) {
-    let mut replicas = BTreeMap::new();
+    let (mut replicas, mut parts) = (BTreeMap::new(), SentParts::new());
+    let mut waiting = Waiting::default();
     while let Some(server) = server_of(shared, job) {
         server.begin_copying();
+        if let Some(began) = shared.jobs().get(&job).map(|data| data.began) {
+            waiting.close_old(&server, (began.elapsed() / WAITS_PART).max(WAITS_MIN));
+        }
         send_again(shared, job, &server, &mut replicas);
-        let Some(run) = server.next_to_copy(LOOK_EVERY) else { continue };
+        let parts_wait = send_parts(shared, job, &mut parts);
+        let Some(run) = server.next_to_copy(LOOK_EVERY) else {
+            drop(server);
+            if parts_wait {
+                std::thread::sleep(REFUSED_PAUSE);
+            }
+            continue;
+        };
         let sent = match shared.other_nodes(job) {
             Some(others) => send(shared, job, &others, &server, &run),
             None => Sent::NotNow,
@@ -46,6 +64,29 @@ pub(crate) fn replicate_runs(shared: &Arc<Shared>, job: JobId) {
                 drop(server);
                 std::thread::sleep(REFUSED_PAUSE);
             }
+        }
+    }
+}
+
+/// Since when chunks have waited to be full.
+#[derive(Default)]
+struct Waiting {
+    since: BTreeMap<ChunkId, Instant>,
+}
+
+impl Waiting {
+    fn close_old(&mut self, server: &ChunkServer, waits_max: Duration) {
+        let begun = server.begun_chunks();
+        self.since.retain(|chunk, _| begun.contains(chunk));
+        let now = Instant::now();
+        for chunk in begun {
+            self.since.entry(chunk).or_insert(now);
+        }
+        let is_old = |since: &Instant| now.duration_since(*since) >= waits_max;
+        let old: Vec<ChunkId> =
+            self.since.iter().filter(|(_, since)| is_old(since)).map(|(chunk, _)| *chunk).collect();
+        if !old.is_empty() {
+            server.close_chunks(&old);
         }
     }
 }
@@ -78,8 +119,8 @@ fn send_again(
     }
 }
 
-/// What became of a run.
-enum Sent {
+/// What became of a run, or of a part.
+pub(crate) enum Sent {
     To(NodeId),
     /// No other node takes it for the moment.
     NotNow,
@@ -131,13 +172,13 @@ fn send(
     Sent::NotNow
 }
 
-/// The nodes that may take a run, in an order of its own for each run, so that they get even shares.
-fn candidates(others: &OtherNodes, run: RunId) -> Vec<&Peer> {
+/// The nodes that may take a file, in an order of its own for each, so that they get even shares.
+pub(crate) fn candidates(others: &OtherNodes, file: impl Hash) -> Vec<&Peer> {
     let mut peers: Vec<&Peer> =
         others.peers.iter().filter(|peer| others.replica_hosts.contains(&peer.node)).collect();
     peers.sort_by_key(|peer| {
         let mut hasher = DefaultHasher::new();
-        (run, peer.node).hash(&mut hasher);
+        (&file, peer.node).hash(&mut hasher);
         hasher.finish()
     });
     peers

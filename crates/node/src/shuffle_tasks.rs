@@ -80,7 +80,7 @@ pub(crate) fn merge(
         let run = chunkserver.run(*id);
         runs.push(run.ok_or_else(|| ChunkServerError::UnknownRun(*id).to_failure())?);
     }
-    let need = merge_need_bytes(job, &runs) + OtherNodes::need_bytes(job, away_count);
+    let need = merge_need_bytes(job, &runs, OtherNodes::need_bytes(job, away_count));
     let pass = job.gate.enter(need, &job.cancelled)?;
     let merged = match others {
         // Runs that move here are merged on their way.
@@ -107,14 +107,18 @@ fn disk_runs(runs: &[Arc<Run>]) -> impl Iterator<Item = &Arc<Run>> {
     runs.iter().filter(|run| !run.is_in_memory())
 }
 
-/// What an attempt that merges these runs asks of the share: what it must have, or, where that is little, an
-/// even part of the share, so that reads are long.
-pub(crate) fn merge_need_bytes(job: &JobData, runs: &[Arc<Run>]) -> u64 {
+/// What an attempt that merges these runs, and others of other nodes that need `away_bytes`, asks of the share: what it must have,
+/// or, where that is little, an even part of the share, so that reads are long and all slots can merge at once.
+pub(crate) fn merge_need_bytes(job: &JobData, runs: &[Arc<Run>], away_bytes: u64) -> u64 {
     let layout = &job.run.spec.layout;
     let must: u64 =
         disk_runs(runs).map(|run| BLOCKS_PER_RUN * run.block_bytes_max().max(layout.block_bytes)).sum();
     let even_part = layout.sort_share_bytes / u64::from(job.slots);
     let useful = disk_runs(runs).count() as u64 * (READ_AHEAD_BYTES_MAX + layout.block_bytes);
+    even_need_bytes(must + away_bytes, useful + away_bytes, even_part)
+}
+
+fn even_need_bytes(must: u64, useful: u64, even_part: u64) -> u64 {
     must.max(even_part.min(useful))
 }
 
@@ -123,4 +127,18 @@ pub(crate) fn read_ahead_bytes(job: &JobData, runs: &[Arc<Run>], bytes: u64) -> 
     let block_bytes = job.run.spec.layout.block_bytes;
     let each = bytes / (disk_runs(runs).count() as u64).max(1);
     each.saturating_sub(block_bytes).clamp(block_bytes, READ_AHEAD_BYTES_MAX) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::even_need_bytes;
+
+    #[test]
+    fn all_slots_can_merge_at_once_unless_they_must_have_more() {
+        let check = |must, useful, expected| assert_eq!(even_need_bytes(must, useful, 100), expected);
+        check(10, 50, 50);
+        // Whatever comes from other nodes is within the even part.
+        check(10 + 30, 500 + 30, 100);
+        check(120, 500, 120);
+    }
 }

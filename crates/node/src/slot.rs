@@ -60,7 +60,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 fn run_task(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     state: &mut SlotState,
     job: &AttemptData,
     assignment: &Assignment,

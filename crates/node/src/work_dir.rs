@@ -4,7 +4,7 @@ use crate::Shared;
 use crate::failure::file_failure;
 use crate::job_data::{AttemptData, JobData};
 use crate::streaming_env::{self, TaskPlace};
-use api::{Blame, FileLink, Function, JobSpec, TaskFailure};
+use api::{Blame, FileLink, Function, InputFile, JobSpec, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::AttemptKey;
 use program::FunctionContext;
@@ -99,8 +99,9 @@ const INPUT_RULES_MAX: usize = 64;
 
 /// What the programs of a job may read: its inputs and its files.
 fn readable(spec: &JobSpec) -> Vec<PathBuf> {
-    // Objects are read by the engine alone.
-    let inputs = spec.inputs.iter().filter(|input| input.object.is_none()).map(|input| input.path.as_path());
+    // Objects and what stages before put out are read by the engine alone.
+    let is_file = |input: &&InputFile| input.object.is_none() && input.stage_file.is_none();
+    let inputs = spec.inputs.iter().filter(is_file).map(|input| input.path.as_path());
     let mut paths: BTreeSet<PathBuf> = match spec.inputs.len() > INPUT_RULES_MAX {
         true => inputs.filter_map(Path::parent).map(Path::to_path_buf).collect(),
         false => inputs.map(Path::to_path_buf).collect(),

@@ -80,6 +80,16 @@ impl Programs {
         }
     }
 
+    /// Kills the process group of the first of these attempts, each told by its `cancelled` flag, that has one; whether any had. The
+    /// attempt fails as if its program had been killed by somebody else.
+    pub fn kill_one_of(&self, attempts: &[Arc<AtomicBool>]) -> bool {
+        let groups = self.lock();
+        let of = |attempt: &Arc<AtomicBool>| groups.iter().find(|(_, flag)| Arc::ptr_eq(flag, attempt));
+        let group = attempts.iter().find_map(of).map(|(group, _)| *group);
+        group.into_iter().for_each(kill_group);
+        group.is_some()
+    }
+
     /// Number of process groups that live.
     pub fn live_count(&self) -> usize {
         self.lock().len()

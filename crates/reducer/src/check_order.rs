@@ -74,6 +74,7 @@ mod tests {
             buffer_bytes: 100,
             object_buffer_bytes: 0,
             sync: false,
+            is_stage_file: false,
         };
         let formats = Formats { output: OutputFormat::Discard, ..Formats::default() };
         let mut part = PartWriter::create(place, &formats).unwrap();

@@ -2,11 +2,12 @@
 //! way to the file.
 
 use crate::part_file::{PartFile, PartSink};
+use api::flow::stage_file_name;
 use api::task::Part;
 use api::{Blame, Formats, OutputFormat, TaskFailure};
 use arena::append_piece;
 use faults::{CrashPoint, crash_point};
-use ids::AttemptNumber;
+use ids::{AttemptNumber, TaskIndex};
 use objects::{ObjectError, ObjectUrl, Upload};
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,8 @@ pub struct PartPlace<'a> {
     pub object_buffer_bytes: usize,
     /// Sync the file when it is finished.
     pub sync: bool,
+    /// The part is for later stages: an intermediate file in `staging`, which is a directory of this node.
+    pub is_stage_file: bool,
 }
 
 /// A part while it is written. Dropped before [`PartWriter::finish`] it removes its file, or takes back its upload.
@@ -48,7 +51,10 @@ impl PartWriter {
     /// directory. Error: [`Blame::Environment`], as for all of this type, naming the path.
     pub fn create(place: PartPlace<'_>, formats: &Formats) -> Result<PartWriter, TaskFailure> {
         let name = formats.part_name(place.part_index);
-        let attempt_name = format!(".{name}.attempt-{}", place.attempt.0);
+        let attempt_name = match place.is_stage_file {
+            true => stage_file_name(TaskIndex(place.part_index), place.attempt),
+            false => format!(".{name}.attempt-{}", place.attempt.0),
+        };
         let path = place.staging.join(&attempt_name);
         let file = part_file(&place, &path, &name, &attempt_name);
         let file = file.map_err(|error| failure("create", &path, &error))?;
@@ -212,6 +218,7 @@ impl PartWriter {
             bytes,
             records,
             crc32c,
+            node: None,
         })
     }
 
@@ -250,6 +257,9 @@ fn part_file(
     name: &str,
     attempt_name: &str,
 ) -> std::io::Result<PartFile> {
+    if place.is_stage_file {
+        return PartFile::for_later_stages(path);
+    }
     if !api::is_object_url(place.staging) {
         return PartFile::create(path, place.sync, place.buffer_bytes);
     }
@@ -300,6 +310,7 @@ mod tests {
             buffer_bytes,
             object_buffer_bytes: 0,
             sync: false,
+            is_stage_file: false,
         }
     }
 

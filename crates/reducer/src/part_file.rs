@@ -7,6 +7,7 @@ use faults::{IoCall, io_call};
 use flate2::write::GzEncoder;
 use liblzma::write::XzEncoder;
 use objects::Upload;
+use stagefile::StageFileWriter;
 use std::fs::File;
 use std::io::{BufWriter, IntoInnerError, Write};
 use std::path::{Path, PathBuf};
@@ -29,6 +30,8 @@ enum Target {
     Upload(Box<Upload>),
     /// Through the page cache, from the caller's own buffer.
     PageCache(File, PathBuf),
+    /// An intermediate file.
+    StageFile(Box<StageFileWriter>),
     /// Past it, in the background: for what must be on the disk before anybody may see it.
     Durable(SequentialWriter),
 }
@@ -46,6 +49,12 @@ impl PartFile {
         Ok(PartFile { file, bytes: 0, crc32c: 0 })
     }
 
+    /// A part that later stages read.
+    pub(crate) fn for_later_stages(path: &Path) -> std::io::Result<PartFile> {
+        let file = Target::StageFile(Box::new(StageFileWriter::create(path)?));
+        Ok(PartFile { file, bytes: 0, crc32c: 0 })
+    }
+
     /// A part that is uploaded.
     pub(crate) fn uploading(upload: Upload) -> PartFile {
         PartFile { file: Target::Upload(Box::new(upload)), bytes: 0, crc32c: 0 }
@@ -55,6 +64,8 @@ impl PartFile {
     pub(crate) fn close(self) -> std::io::Result<()> {
         match self.file {
             Target::Upload(upload) => Ok(upload.finish()?),
+            // What is lost with a machine is made again.
+            Target::StageFile(file) => file.finish(false).map(drop).map_err(std::io::Error::from),
             Target::PageCache(..) => Ok(()),
             Target::Durable(file) => file.finish(true).map(drop),
         }
@@ -65,6 +76,7 @@ impl Write for PartFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let written = match &mut self.file {
             Target::Upload(upload) => upload.write(bytes)?,
+            Target::StageFile(file) => file.write(bytes)?,
             Target::PageCache(file, path) => {
                 io_call(IoCall::Write, path)?;
                 file.write(bytes)?

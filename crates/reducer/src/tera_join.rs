@@ -109,6 +109,7 @@ mod tests {
             buffer_bytes: 1000,
             object_buffer_bytes: 0,
             sync: false,
+            is_stage_file: false,
         };
         let formats = Formats { output: OutputFormat::Raw, ..Formats::default() };
         let mut part = PartWriter::create(place, &formats).unwrap();

@@ -73,6 +73,7 @@ fn reduce_formats(
         buffer_bytes: 4096,
         object_buffer_bytes: 0,
         sync: false,
+        is_stage_file: false,
     };
     let mut part = PartWriter::create(place, formats)?;
     let mut input = Sorted { pairs, next: 0 };

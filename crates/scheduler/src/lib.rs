@@ -223,6 +223,11 @@ pub enum Event {
         job: JobId,
         stage: StageIndex,
     },
+    /// The tasks of the stage that the job asked for last will come later, perhaps much later: others may have its memory. Where what
+    /// came before must run again meanwhile ([`Event::StageSentBack`]), it takes the memory back at once: others wait for it.
+    JobRests {
+        job: JobId,
+    },
     /// The third answer to [`Action::ExpandStage`]: what came before is not as it should be. As [`Event::ResultsLost`] from
     /// there on.
     StageSentBack {

@@ -28,6 +28,7 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
         Event::StageExpanded { job, stage, tasks } => {
             on_stage_expanded(state, outbox, now, job, stage, tasks);
         }
+        Event::JobRests { job } => on_job_rests(state, job),
         Event::StageRefused { job, stage } => on_stage_refused(state, outbox, job, stage),
         Event::StageSentBack { job, stage, to, tasks, stands } => {
             on_stage_sent_back(state, job, stage);
@@ -144,6 +145,17 @@ fn on_stage_sent_back(state: &mut State, id: JobId, stage: StageIndex) {
     let Some(job) = state.jobs.get_mut(&id) else { return };
     if job.phase == Phase::Expanding && job.current == stage {
         job.phase = Phase::Running;
+        if std::mem::take(&mut job.rests) {
+            state.take_memory(id);
+        }
+    }
+}
+
+fn on_job_rests(state: &mut State, id: JobId) {
+    let Some(job) = state.jobs.get_mut(&id) else { return };
+    if job.phase == Phase::Expanding {
+        job.rests = true;
+        state.give_memory_back(id);
     }
 }
 

@@ -80,6 +80,8 @@ pub(crate) struct Job {
     pub waits_since: Option<UnixNanos>,
     /// Holds its memory on all nodes.
     pub has_memory: bool,
+    /// It has given its memory back until its next stage.
+    pub rests: bool,
     /// Since when it has waited for that.
     pub in_line_since: UnixNanos,
     pub watch: Watch,
@@ -173,6 +175,7 @@ impl Job {
             far_due: None,
             waits_since: None,
             has_memory: false,
+            rests: false,
             in_line_since: UnixNanos(0),
             watch: Watch::default(),
         }

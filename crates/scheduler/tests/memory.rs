@@ -106,6 +106,34 @@ fn jobs_on_all_nodes_begin_while_their_memory_fits() {
 }
 
 #[test]
+fn a_job_that_rests_gives_its_memory_to_others_and_has_it_back_at_once() {
+    let mut world = World::with_nodes(&[100]);
+    let (job, first, last) = (JobId(1), StageIndex(0), StageIndex(1));
+    let claim = Claim { needs: everywhere(60), ..Claim::default() };
+    world.feed(Event::JobSubmitted { job, claim, stages: vec!["map", "commit"], failures_max: 1 });
+    world.feed(Event::StageExpanded { job, stage: first, tasks: vec![Placement::Anywhere] });
+    world.submit(2, everywhere(60), 2);
+    let map = world.expect_started(&[(1, 1)]);
+    world.end(map[0]);
+    // Between two stages it keeps what it has, unless it says that this will take long.
+    assert!(world.waits(2));
+    world.feed(Event::JobRests { job });
+    let readers = world.expect_started(&[(2, 1), (2, 1)]);
+    // Who reads waits for what is made again: that must not wait for whoever reads.
+    let tasks = vec![TaskIndex(0)];
+    world.feed(Event::StageSentBack { job, stage: last, to: first, tasks, stands: None });
+    let again = world.expect_started(&[(1, 1)]);
+    world.end(again[0]);
+    world.feed(Event::JobRests { job });
+    readers.into_iter().for_each(|start| world.end(start));
+    world.feed(Event::StageExpanded { job, stage: last, tasks: Vec::new() });
+    let ended = |action: &Action| *action == Action::JobSucceeded { job };
+    assert_eq!(world.outbox.iter().filter(|action| ended(action)).count(), 1);
+    world.submit(3, everywhere(100), 1);
+    world.expect_started(&[(3, 1)]);
+}
+
+#[test]
 fn a_job_that_needs_nothing_does_not_wait() {
     let mut world = World::with_nodes(&[100]);
     world.submit(1, everywhere(100), 1);

@@ -110,7 +110,7 @@ impl EventLoop {
         self.write_and_reply().await?;
         let answer = match check {
             None => self.begin_check(job).await,
-            Some(name) => self.look_at_check(&name).await,
+            Some(name) => self.look_at_check(job, &name).await,
         };
         match answer {
             Err(ServerError::Store(error)) if !error.retryable() => Err(error),
@@ -151,15 +151,19 @@ impl EventLoop {
         answer
     }
 
-    async fn look_at_check(&mut self, name: &str) -> Result<FsckAnswer, ServerError> {
+    async fn look_at_check(&mut self, job: JobId, name: &str) -> Result<FsckAnswer, ServerError> {
         self.checks.give_up_unasked();
-        let check = self.checks.0.get_mut(name).ok_or(ServerError::UnknownCheck)?;
+        if !self.checks.0.contains_key(name) {
+            return Err(ServerError::UnknownCheck);
+        }
+        // What was collected in between is missing and not damaged.
+        let source = kept_source(&self.store, job).await?.row.job;
+        let check = self.checks.0.get_mut(name).filter(|check| check.source == source);
+        let check = check.ok_or(ServerError::UnknownCheck)?;
         check.asked = Instant::now();
         if let Standing::Reading(kept) = &mut check.standing
             && kept.is_complete()
         {
-            // What was collected in between is missing and not damaged.
-            kept_source(&self.store, check.source).await?;
             check.standing = Standing::Done(Box::new(kept.report()));
         }
         check.answer(name)

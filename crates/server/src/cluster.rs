@@ -186,6 +186,7 @@ impl EventLoop {
         for node in self.fleet.silent() {
             self.lose_node(node, NodeState::Dead, "it was not heard of for too long");
         }
+        self.drills.tick();
         self.end_drains();
         self.write_telemetry();
         self.feed(Event::Tick);
@@ -215,8 +216,11 @@ impl EventLoop {
             self.data_gone(id, &Gone::node(node), &format!("the node {}", gone.info.name));
         }
         self.feed(Event::NodeLost { node });
+        self.parts_gone(node);
+        self.mend_flows(&format!("the node {}", gone.info.name));
         self.let_nodes_rest();
         self.keeper_lost(node, &gone.info.name);
+        self.drills.node_lost(node);
     }
 
     /// Data of a job is gone, `with` what; whether the job needed it.

@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 
 /// In the name of every directory we make, so that nothing else is ever removed.
 const MARK: &str = "sailfish-";
+/// In place of a staging directory, of a job whose parts are for later stages. Jobs of one task have none at all.
+pub(crate) const NOT_STAGED: &str = "/.sailfish-not-staged";
 /// A task that stops late may add a file while its directory is being removed; then it is removed again.
 const REMOVE_TRIES_MAX: u32 = 200;
 
-/// The directories of one job.
+/// The directories of one job. `staging` is [`NOT_STAGED`] where its parts stay on the disks, for later stages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Directories {
     pub staging: PathBuf,
@@ -24,6 +26,9 @@ pub(crate) struct Directories {
 /// Refuses an output that exists, or one whose replacement would take the job's own input away.
 pub(crate) fn check_output(spec: &JobSpec, state_dir: &Path) -> Result<(), ServerError> {
     let output = &spec.output;
+    if spec.feeds() {
+        return Ok(());
+    }
     if is_object_url(output) {
         return check_object_output(spec);
     }
@@ -93,6 +98,9 @@ impl Directories {
             Service::Cluster => Vec::new(),
         };
         let output = &spec.output;
+        if spec.feeds() {
+            return Ok(Self { staging: PathBuf::from(NOT_STAGED), disk_dirs });
+        }
         if is_object_url(output) {
             let staging =
                 staging::staging_of(&ObjectUrl::from_path(output)?, &format!("{owner_uuid}-job{job}"))?;
@@ -116,7 +124,8 @@ impl Directories {
     /// Creates them, and the directories they lie in. A prefix of objects needs no creating. Where there are roots, the
     /// staging directory must really lie below one: a directory above it may have become a link since it was looked at.
     pub fn create(&self, roots: Option<&Roots>) -> Result<(), ServerError> {
-        let staging = Some(&self.staging).filter(|staging| !is_object_url(staging));
+        let is_dir = |staging: &&PathBuf| !is_object_url(staging) && *staging != Path::new(NOT_STAGED);
+        let staging = Some(&self.staging).filter(is_dir);
         for path in staging.into_iter().chain(&self.disk_dirs) {
             let wrong = |source| ServerError::DirectoryUnwritable { path: path.clone(), source };
             if let Some(parent) = path.parent() {
@@ -141,7 +150,8 @@ impl Directories {
         crash_point(CrashPoint::CleanupBeforeRemove);
         let kept: &[PathBuf] = if keep_disk_dirs { &[] } else { &self.disk_dirs };
         let mut first_error = None;
-        for path in std::iter::once(&self.staging).chain(kept) {
+        let staging = Some(&self.staging).filter(|staging| *staging != Path::new(NOT_STAGED));
+        for path in staging.into_iter().chain(kept) {
             if let Err(error) = remove_tree(path) {
                 let named = std::io::Error::new(error.kind(), format!("{}: {error}", path.display()));
                 first_error.get_or_insert(named);

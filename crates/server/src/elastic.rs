@@ -81,7 +81,9 @@ impl Job {
     fn runs_reduces(&self) -> Option<StageIndex> {
         let stage = self.stage_index("reduce")?;
         let is_last = self.tasks.len() == usize::from(stage.0) + 1;
-        (is_last && self.standing.is_none() && !self.is_stopping() && mapreduce::may_split(&self.run.spec))
+        // Those who read its parts were told which there are.
+        let may_grow = is_last && !self.is_read;
+        (may_grow && self.standing.is_none() && !self.is_stopping() && mapreduce::may_split(&self.run.spec))
             .then_some(stage)
     }
 

@@ -44,6 +44,17 @@ pub enum ServerError {
     UnknownCheck,
     #[error("{checks_max} checks of I-files go on already: begin this one when one of them is done")]
     TooManyChecks { checks_max: usize },
+    #[error(
+        "{node} did not say what became of the fault: it was struck by it, or something else has struck it"
+    )]
+    DrillUnanswered { node: NodeId },
+    #[error("{node} is the only node that works: a drill does not end it")]
+    LastNode { node: NodeId },
+    #[error("job {job} is not of a drill: only data and programs of jobs are struck whose name begins with {prefix}",
+        prefix = api::drill::DRILL_JOB_PREFIX)]
+    NotOfDrill { job: JobId },
+    #[error("{strikes_max} faults are under way already: wait until nodes have said what became of them")]
+    TooManyStrikes { strikes_max: usize },
     #[error("the output: {0}")]
     Object(#[from] objects::ObjectError),
     #[error(transparent)]
@@ -64,6 +75,8 @@ pub enum ServerError {
     UnusableNode { what: String },
     #[error("the job cannot be taken: {0}")]
     Spec(#[from] mapreduce::SpecError),
+    #[error("the flow cannot be taken: {0}")]
+    Flow(crate::FlowError),
     #[error("this server speaks version {server} of its protocol, the caller version {caller}")]
     ProtocolDiffers { server: u32, caller: u32 },
     #[error("{count} jobs were handed in together; give 1 to {max}", max = api::control::BATCH_JOBS_MAX)]

@@ -2,24 +2,24 @@
 
 use crate::checks::Checks;
 use crate::clock::now_ns;
-use crate::directories::Directories;
+use crate::drills::Drills;
 use crate::fleet::Fleet;
 use crate::job::Job;
 use crate::machines::Telemetry;
-use crate::messages::{Assignment, Finished, JobRun, PullReply, PullRequest, Service};
+use crate::messages::{Assignment, Finished, PullReply, PullRequest, Service};
 use crate::needs::Architectures;
 use crate::owner::OwnerLock;
 pub(crate) use crate::requests::{Reply, Request, Submission};
 use crate::shared::Shared;
 use crate::users::Users;
-use crate::{Roots, ServerError, clock, elastic, kept_runs, placements, repair, speculation};
-use api::control::{JobOutcome, JobProgress, NodeOrder, StageProgress, SubmittedJob};
+use crate::{Roots, ServerError, clock, placements, repair};
+use api::control::{JobOutcome, JobProgress, NodeOrder, StageProgress};
 use api::{Boundaries, KeyBytes, TaskFailure, TaskResult};
 use faults::{CrashPoint, crash_point};
 use ids::{AttemptKey, BoundariesVersion, JobId, StageIndex};
 use mapreduce::ExpandError;
-use metastore::{AttemptState, CLUSTER_OWNER, Change, JobState, Keep, Metastore, StoreError};
-use scheduler::{Action, Claim, Event, Slot, State, UnixNanos};
+use metastore::{AttemptState, CLUSTER_OWNER, Change, JobState, Metastore, StoreError};
+use scheduler::{Action, Event, Slot, State, UnixNanos};
 use shipped::Depot;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -59,6 +59,7 @@ pub(crate) struct EventLoop {
     pub depot: Option<Arc<Depot>>,
     pub roots: Option<Arc<Roots>>,
     pub checks: Checks,
+    pub drills: Drills,
     pub telemetry: Telemetry,
     pub users: Users,
     pub architectures: Architectures,
@@ -73,6 +74,12 @@ pub(crate) struct EventLoop {
     touched: BTreeSet<JobId>,
     /// Numbers for jobs, taken from the store and not used yet.
     pub job_ids: Range<JobId>,
+    /// The jobs of each flow, as far as they are not cleaned.
+    pub flows: BTreeMap<JobId, Vec<JobId>>,
+    /// Parts that later stages want may be gone.
+    pub flows_hurt: bool,
+    /// Jobs come back one after the other: those that are not there yet may be.
+    pub is_recovering: bool,
     cleaners: Vec<JoinHandle<()>>,
     /// When it was last looked for kept files whose time is over.
     pub collected: Option<Instant>,
@@ -104,6 +111,7 @@ impl EventLoop {
             depot: None,
             roots: None,
             checks: Checks::default(),
+            drills: Drills::default(),
             telemetry: Telemetry::default(),
             users: Users::default(),
             architectures: Architectures::default(),
@@ -114,6 +122,9 @@ impl EventLoop {
             to_clean: Vec::new(),
             touched: BTreeSet::new(),
             job_ids: JobId(0)..JobId(0),
+            flows: BTreeMap::new(),
+            flows_hurt: false,
+            is_recovering: false,
             cleaners: Vec::new(),
             collected: None,
             last_written: Instant::now(),
@@ -145,6 +156,7 @@ impl EventLoop {
                     }
                     // Its row must stand before its directories do, so it does not wait for the batch.
                     Request::Submit { submission, reply } => self.submit(*submission, reply).await,
+                    Request::SubmitFlow { stages, reply } => self.submit_flow(stages, reply).await,
                     Request::SubmitBatch { batch, hold, jobs_max, reply } => {
                         self.submit_batch(*batch, hold, jobs_max, reply).await
                     }
@@ -214,108 +226,12 @@ impl EventLoop {
         }
     }
 
-    /// Stores a job, then makes its directories, then lets the scheduler have it. An error of the store ends the
-    /// server; all others go to whoever submitted.
-    async fn submit(&mut self, submission: Submission, reply: Reply<SubmittedJob>) -> Result<(), StoreError> {
-        let Submission { spec, splits, hold, user, priority, jobs_max } = submission;
-        let has_room = self.users.check_room(&user, 1, jobs_max).and_then(|()| self.check_fits(&spec));
-        if let Err(error) = has_room {
-            drop(reply.send(Err(error)));
-            return Ok(());
-        }
-        let job = self.store.reserve_job_id().await?;
-        let directories = match Directories::choose(&spec, job, &self.lock.uuid, self.service) {
-            Ok(directories) => directories,
-            Err(error) => {
-                let _ = reply.send(Err(error));
-                return Ok(());
-            }
-        };
-        let submitted = Change::JobSubmitted {
-            job,
-            owner: self.owner(),
-            spec: Arc::clone(&spec),
-            stages: mapreduce::stages(&spec),
-            staging: directories.staging.clone(),
-            disk_dirs: directories.disk_dirs.clone(),
-            user: Some(user.clone()).filter(|user| !user.is_empty()),
-            priority,
-            now_ns: now_ns(),
-        };
-        crash_point(CrashPoint::SubmitBeforeTransaction);
-        match self.store.apply(&[submitted]).await {
-            Ok(()) => {}
-            Err(error @ (StoreError::PathNotText { .. } | StoreError::Json(_))) => {
-                let _ = reply.send(Err(error.into()));
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        }
-        crash_point(CrashPoint::SubmitAfterTransaction);
-        // Only now: from here on nobody begins to remove what this job reads.
-        let fleet = (self.service == Service::Cluster).then_some(&self.fleet);
-        let results = match kept_runs::results(&self.store, &spec, job, splits, fleet).await {
-            Ok(results) => results,
-            Err(ServerError::Store(error)) => return Err(error),
-            Err(error) => return self.withdraw(job, &directories, error, reply).await,
-        };
-        if let Err(error) = directories.create(self.roots.as_deref()) {
-            return self.withdraw(job, &directories, error, reply).await;
-        }
-        let run = Arc::new(JobRun {
-            spec,
-            staging: directories.staging.clone(),
-            disk_dirs: directories.disk_dirs.clone(),
-            cancelled: self.shared.add_job(job),
-            replicates: Arc::default(),
-        });
-        let mut new = Job::new(job, run, results);
-        new.hold = hold;
-        self.begins_to_replicate(&mut new);
-        let needs = self.needs_of(&new.run.spec);
-        let (stages, failures_max) = (new.stage_names.clone(), new.failures_max());
-        let (may_copy, may_split) = (speculation::allowed(&new), elastic::allowed(&new));
-        let user = self.users.job_begins(user);
-        new.user = user;
-        self.jobs.insert(job, new);
-        self.any_job_yet = true;
-        let claim = Claim { user, priority, needs };
-        self.feed(Event::JobSubmitted { job, claim, stages, failures_max });
-        may_copy.into_iter().chain(may_split).for_each(|event| self.feed(event));
-        let answer = SubmittedJob { job, staging: directories.staging, disk_dirs: directories.disk_dirs };
-        self.replies.push(Box::new(move || drop(reply.send(Ok(answer)))));
-        Ok(())
-    }
-
     /// Who has the jobs of this server, in the store.
     pub fn owner(&self) -> String {
         match self.service {
             Service::Embedded => self.lock.uuid.clone(),
             Service::Cluster => CLUSTER_OWNER.to_string(),
         }
-    }
-
-    /// The directories of a stored job cannot be made: it has failed before it began.
-    async fn withdraw(
-        &mut self,
-        job: JobId,
-        directories: &Directories,
-        error: ServerError,
-        reply: Reply<SubmittedJob>,
-    ) -> Result<(), StoreError> {
-        let mut changes = vec![Change::JobEnded {
-            job,
-            state: JobState::Failed,
-            exit_code: None,
-            error: Some(error.to_string()),
-            now_ns: now_ns(),
-        }];
-        if directories.remove(false).is_ok() {
-            changes.push(Change::JobCleaned { job, kept: Keep::Nothing, now_ns: now_ns() });
-        }
-        self.store.apply(&changes).await?;
-        let _ = reply.send(Err(error));
-        Ok(())
     }
 
     fn take(&mut self, request: Request) {
@@ -334,10 +250,12 @@ impl EventLoop {
                 self.changes.extend(rows.into_iter().map(|row| Change::Audit { row }));
             }
             Request::CheckNews { node, news, reply } => self.check_news(node, *news, reply),
+            Request::Drill(request) => self.drill(request),
             Request::Said { job, reply } => self.said(job, reply),
             Request::WaitsFor { job, reply } => self.waits_for(job, reply),
             Request::Cluster { reply } => drop(reply.send(Ok(self.fleet.status()))),
             Request::Submit { .. }
+            | Request::SubmitFlow { .. }
             | Request::SubmitBatch { .. }
             | Request::IssueToken { .. }
             | Request::RevokeToken { .. }
@@ -372,6 +290,7 @@ impl EventLoop {
             Service::Embedded => Ok(result),
             Service::Cluster => self.fleet.check_homes(&result, &job.results.replicas).map(|()| result),
         });
+        let checked = checked.and_then(|result| self.check_same_part(attempt, &result).map(|()| result));
         if let Some((gone, with)) = repair::evidence(&checked) {
             return self.found_lost(finished, checked, &gone, &with);
         }
@@ -381,6 +300,12 @@ impl EventLoop {
     pub fn ended(&mut self, finished: Finished, outcome: Result<TaskResult, TaskFailure>) {
         let attempt = finished.attempt;
         let is_whole = outcome.as_ref().is_ok_and(|result| self.covers_task(attempt, result));
+        if let Err(failure) = &outcome
+            && let Some(lost) = failure.lost_input.clone()
+        {
+            let failure = failure.clone();
+            return self.input_lost(finished, failure, &lost);
+        }
         let Some(job) = self.jobs.get_mut(&attempt.task.job) else { return };
         // Nobody told the job to stop: another node did that has given it up, or the attempt was not needed any more.
         let stopped_alone =
@@ -449,6 +374,7 @@ impl EventLoop {
 
     fn cleaned(&mut self, id: JobId, problem: Option<String>) {
         let Some(job) = self.jobs.remove(&id) else { return };
+        self.leaves_flow(&job);
         self.users.job_over(job.user);
         match problem {
             None => {
@@ -482,9 +408,12 @@ impl EventLoop {
                 events.extend(self.execute(action));
             }
         }
+        if std::mem::take(&mut self.flows_hurt) {
+            self.mend_flows("what was lost before");
+        }
     }
 
-    fn execute(&mut self, action: Action) -> Option<Event> {
+    fn execute(&mut self, action: Action) -> Vec<Event> {
         match action {
             Action::ExpandStage { job, stage } => return self.expand(job, stage),
             Action::Placed { attempt, why } => self.changes.push(placements::placed(attempt, why)),
@@ -500,15 +429,22 @@ impl EventLoop {
             Action::JobFailed { job, because } => {
                 self.with_job(job, |job, changes| job.failed(because, changes));
                 self.fleet.order_all(job, NodeOrder::Stop { job });
+                return self.flow_goes_on(job);
             }
-            Action::JobSucceeded { job } => self.with_job(job, Job::succeeded),
-            Action::JobCancelled { job } => self.with_job(job, Job::cancelled),
+            Action::JobSucceeded { job } => {
+                self.with_job(job, Job::succeeded);
+                return self.flow_goes_on(job);
+            }
+            Action::JobCancelled { job } => {
+                self.with_job(job, Job::cancelled);
+                return self.flow_goes_on(job);
+            }
             Action::JobDrained { job } if self.jobs.get(&job).is_some_and(Job::is_single) => {
                 self.cleaned(job, None);
             }
             Action::JobDrained { job } => self.let_go(job),
         }
-        None
+        Vec::new()
     }
 
     pub fn with_job(&mut self, id: JobId, change: impl FnOnce(&mut Job, &mut Vec<Change>)) {
@@ -516,35 +452,59 @@ impl EventLoop {
         change(job, &mut self.changes);
     }
 
-    fn expand(&mut self, id: JobId, stage: StageIndex) -> Option<Event> {
-        let job = self.jobs.get_mut(&id)?;
+    pub fn expand(&mut self, id: JobId, stage: StageIndex) -> Vec<Event> {
+        match self.waits_for_inputs(id) {
+            Ok(false) => {}
+            Ok(true) => {
+                self.with_job(id, |job, _| job.is_asked = true);
+                return Vec::new();
+            }
+            Err(failure) => {
+                self.with_job(id, |job, _| job.last_failure = Some(failure));
+                return vec![Event::StageRefused { job: id, stage }];
+            }
+        }
+        let Some(job) = self.jobs.get_mut(&id) else { return Vec::new() };
         match job.stage_names[usize::from(stage.0)] {
             "merge" => job.results.leaving = self.fleet.leaving(),
             "seal" => self.settle_replication(id),
             _ => {}
         }
-        let job = self.jobs.get_mut(&id)?;
-        let error = match job.expand_stage(stage, &mut self.changes) {
-            Ok(tasks) => return Some(Event::StageExpanded { job: id, stage, tasks }),
+        let Some(job) = self.jobs.get_mut(&id) else { return Vec::new() };
+        let is_to_rest = job.run.spec.feeds() && job.stage_names[usize::from(stage.0)] == "commit";
+        let expanded = match is_to_rest {
+            true => job.prove_parts().map(|()| None),
+            false => job.expand_stage(stage, &mut self.changes).map(Some),
+        };
+        let error = match expanded {
+            Ok(None) => return self.rests(id, stage),
+            Ok(Some(mut tasks)) => {
+                if stage == StageIndex(0) {
+                    self.near_stage_files(id, &mut tasks);
+                }
+                return vec![Event::StageExpanded { job: id, stage, tasks }];
+            }
             Err(error) => error,
         };
+        let Some(job) = self.jobs.get_mut(&id) else { return Vec::new() };
         if let ExpandError::Proof(proof) = &error {
             let (fleet, service) = (&self.fleet, self.service);
             let has_left = |node| service == Service::Cluster && !fleet.has(node);
             let repaired = job.repair(proof, stage, has_left, &mut self.changes);
-            if repaired.is_some() {
-                return repaired;
+            if let Some(repaired) = repaired {
+                return vec![repaired];
             }
         }
         job.stage_failed(&error, &mut self.changes);
-        Some(Event::StageRefused { job: id, stage })
+        vec![Event::StageRefused { job: id, stage }]
     }
 
     fn start(&mut self, attempt: AttemptKey, slot: Slot) {
         self.touched.insert(attempt.task.job);
         let job = &self.jobs[&attempt.task.job];
         let task = job.task(attempt).expect("the scheduler starts tasks of expanded stages").clone();
-        let task = job.results.placed_now(task);
+        let task = self.with_stage_files(attempt.task.job, job.results.placed_now(task));
+        let job = &self.jobs[&attempt.task.job];
         let now_ns = now_ns();
         self.changes.push(Change::AttemptStarted { attempt, node: slot.node, slot: slot.slot, now_ns });
         if self.service == Service::Cluster {
@@ -569,6 +529,7 @@ impl EventLoop {
             }
             job.task_done(attempt, result, changes);
         });
+        self.part_is_there(attempt);
     }
 
     fn discarded(&mut self, attempt: AttemptKey) {
@@ -638,7 +599,7 @@ impl EventLoop {
                     .collect(),
                 None => last_progress(job),
             };
-            self.shared.set_progress(*id, JobProgress { stages, over });
+            self.shared.set_progress(*id, JobProgress { stages, over, rests: job.rests });
         }
     }
 
@@ -750,6 +711,7 @@ fn job_of(event: &Event) -> Option<JobId> {
         Event::JobSubmitted { job, .. }
         | Event::JobRecovered { job, .. }
         | Event::StageExpanded { job, .. }
+        | Event::JobRests { job }
         | Event::StageRefused { job, .. }
         | Event::StageSentBack { job, .. }
         | Event::ResultsLost { job, .. }

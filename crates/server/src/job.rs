@@ -11,10 +11,12 @@ use api::task::{ChunkSummary, MapResult, MapTask, Part, RunResult, RunSummary};
 use api::{Blame, Boundaries, JobSpec, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, IfileIndex, JobId, NodeId, RunId, StageIndex, TaskIndex, TaskKey};
 use mapreduce::{AttemptTime, ExpandError, Gone, JobResults, Place, Proof, Verdict, expand, prove};
-use metastore::{AttemptState, Change, DATA_LOST_NOTE, JobState, Keep, ProofRow, STAND_IN_REFUSED_NOTE};
+use metastore::{
+    AttemptState, Change, DATA_LOST_NOTE, JobState, Keep, PartReplicaRow, ProofRow, STAND_IN_REFUSED_NOTE,
+};
 use scheduler::{FAILURES_MAX, FailureCause, Placement, Standing};
 use shipped::Hold;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -57,6 +59,18 @@ pub(crate) struct Job {
     /// Set while nodes make its intermediate data theirs to keep, and when they have.
     pub keeping: Option<Keeping>,
     pub replicating: Replicating,
+    /// The scheduler waits for the first tasks of a stage that reads others.
+    pub is_asked: bool,
+    /// The inputs of a stage that reads others are known.
+    pub has_inputs: bool,
+    /// Since when runs are read from their replicas.
+    pub fell_back_ns: BTreeMap<RunId, u64>,
+    /// Its parts are there and wait for those who read them.
+    pub rests: bool,
+    /// Somebody has begun to read its parts: those that are made again must be the same.
+    pub is_read: bool,
+    /// Replicas of parts whose attempts have not ended as far as anybody knows, by the names of their files; and whose they are.
+    pub early_replicas: BTreeMap<(TaskIndex, String), (NodeId, PartReplicaRow)>,
 }
 
 impl Job {
@@ -78,6 +92,12 @@ impl Job {
             user: 0,
             keeping: None,
             replicating: Replicating::default(),
+            is_asked: false,
+            has_inputs: false,
+            rests: false,
+            is_read: false,
+            early_replicas: BTreeMap::new(),
+            fell_back_ns: BTreeMap::new(),
         }
     }
 
@@ -193,6 +213,9 @@ impl Job {
             changes.push(Change::Counters { job, counters });
             changes.push(Change::JobCommitting { job, report, now_ns: now_ns() });
         }
+        // What a stage puts out for others has no other name to get.
+        let publishes = name != "commit" || !run.spec.feeds();
+        let tasks = if publishes { tasks } else { Vec::new() };
         changes.push(Change::StageExpanded { job, stage, tasks: tasks.clone(), now_ns: now_ns() });
         let placements = tasks.iter().map(placement).collect();
         self.standing.take_if(|(standing, _)| *standing == stage);
@@ -220,6 +243,7 @@ impl Job {
                 .then_some(Loss::ForGood(StageIndex(current as u16)));
         }
         let (gone, fallen) = self.results.fall_back(gone, self.is_sealed());
+        self.fell_back_ns.extend(fallen.standing.iter().map(|run| (*run, now_ns())));
         self.fallen_back(&fallen, with, changes);
         // Tasks that are bound to a node whose runs are read elsewhere now would wait for it.
         let is_bound = matches!(*self.stage_names.get(current)?, "seal" | "merge");
@@ -278,7 +302,7 @@ impl Job {
     }
 
     /// These map tasks run again, each for what `results` says; the stages after them are made anew.
-    fn reopen_maps(&mut self, tasks: &[TaskIndex], stands: Option<&Standing>, changes: &mut Vec<Change>) {
+    pub fn reopen_maps(&mut self, tasks: &[TaskIndex], stands: Option<&Standing>, changes: &mut Vec<Change>) {
         let Some(stage) = self.stage_index("map") else { return };
         let maps = usize::from(stage.0);
         let stands = stands.map(|standing| standing.stage);
@@ -381,6 +405,8 @@ impl Job {
         }
         match current {
             Some("commit") => false,
+            // Nothing of it lies anywhere.
+            None => false,
             _ if self.is_sealed() => self.results.needs(node, true),
             _ => true,
         }

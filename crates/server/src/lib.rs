@@ -24,10 +24,12 @@ mod cluster;
 mod collecting;
 mod directories;
 mod draining;
+mod drills;
 mod elastic;
 mod error;
 mod event_loop;
 mod fleet;
+mod flows;
 mod fsck;
 mod gc;
 mod history;
@@ -49,6 +51,7 @@ mod shared;
 mod shipping;
 mod singles;
 mod speculation;
+mod submitting;
 mod sweep;
 mod users;
 
@@ -56,9 +59,12 @@ use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus,
     NodeWelcome, PlacesAnswer, PlacesQuestion, SubmittedBatch,
 };
+use api::drill::{DrillFault, DrillNews, DrillOutcome};
+use api::flow::{FlowSubmission, StageSubmission, SubmittedFlow};
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer};
 use api::kept::{GcAnswer, KeptAnnouncement};
 use api::{Boundaries, JobSpec, KeyBytes, Split};
+use drills::DrillRequest;
 use event_loop::{EventLoop, REQUESTS_MAX, Reply, Request, Submission};
 use ids::{JobId, NodeId};
 use metastore::{AuditRow, Change, Metastore};
@@ -74,6 +80,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use api::control::{JobOutcome, JobProgress, StageProgress, SubmittedJob};
 pub use error::ServerError;
+pub use flows::FlowError;
 pub use fsck::{KeptCheck, check_here};
 pub use gc::{Collected, GcOptions, GcOutcome, GcSelection, collect_garbage, kept_bytes};
 pub use history::History;
@@ -165,10 +172,35 @@ impl Server {
     /// Stores a job and creates its staging and disk directories. Refuses an output that exists (unless it may
     /// be overwritten) and directories that cannot be written.
     pub fn submit(&self, spec: JobSpec, splits: Vec<Split>) -> Result<SubmittedJob, ServerError> {
+        let spec = JobSpec { stage: None, ..spec };
         let submission = JobSubmission { spec, splits, user: String::new(), priority: 0 };
         let submission = self.checked(submission, &Submitter::default())?;
         directories::check_output(&submission.spec, &self.state_dir)?;
         self.ask(|reply| Request::Submit { submission, reply })
+    }
+
+    /// Stores the stages of a flow in one transaction; each begins when those that it reads are done.
+    pub fn submit_flow(&self, flow: FlowSubmission) -> Result<SubmittedFlow, ServerError> {
+        let stages = self.checked_flow(flow, &Submitter::default())?;
+        for stage in &stages {
+            directories::check_output(&stage.spec, &self.state_dir)?;
+        }
+        self.ask(|reply| Request::SubmitFlow { stages, reply })
+    }
+
+    fn checked_flow(
+        &self,
+        flow: FlowSubmission,
+        submitter: &Submitter,
+    ) -> Result<Vec<Submission>, ServerError> {
+        flows::check(&flow)?;
+        let FlowSubmission { stages, user, priority } = flow;
+        let mut checked = Vec::with_capacity(stages.len());
+        for StageSubmission { spec, splits, reads } in stages {
+            let submission = JobSubmission { spec, splits, user: user.clone(), priority };
+            checked.push(Submission { reads, ..*self.checked(submission, submitter)? });
+        }
+        Ok(checked)
     }
 
     /// Stores jobs of one task each, in one transaction.
@@ -187,7 +219,8 @@ impl Server {
         shipping::check(&spec)?;
         let hold = shipping::hold(self.depot.as_ref(), &submitter.files_of, &shipping::contents(&spec))?;
         let jobs_max = submitter.jobs_max;
-        Ok(Box::new(Submission { spec: Arc::new(spec), splits, hold, user, priority, jobs_max }))
+        let (spec, reads) = (Arc::new(spec), Vec::new());
+        Ok(Box::new(Submission { spec, splits, hold, user, priority, jobs_max, reads }))
     }
 
     fn checked_batch(
@@ -293,23 +326,46 @@ impl Server {
     /// Stores a job and creates its staging directory. With a limit, the user has at most so many jobs then.
     pub async fn submit_job(
         &self,
-        submission: JobSubmission,
+        mut submission: JobSubmission,
         submitter: &Submitter,
     ) -> Result<SubmittedJob, ServerError> {
+        // Stages come with their flow.
+        submission.spec.stage = None;
         mapreduce::check(&submission.spec, &submission.splits)?;
         let submission = self.checked(submission, submitter)?;
-        let spec = Arc::clone(&submission.spec);
-        self.within_roots(move |roots| roots.check_job(&spec)).await?;
-        let (spec, state_dir) = (Arc::clone(&submission.spec), self.state_dir.clone());
+        self.check_place(&submission.spec).await?;
+        self.ask_later(|reply| Request::Submit { submission, reply }).await
+    }
+
+    /// Stores the stages of a flow in one transaction. With a limit, the user has at most so many jobs then.
+    pub async fn submit_stages(
+        &self,
+        flow: FlowSubmission,
+        submitter: &Submitter,
+    ) -> Result<SubmittedFlow, ServerError> {
+        for stage in &flow.stages {
+            mapreduce::check(&stage.spec, &stage.splits)?;
+        }
+        let stages = self.checked_flow(flow, submitter)?;
+        for stage in &stages {
+            self.check_place(&stage.spec).await?;
+        }
+        self.ask_later(|reply| Request::SubmitFlow { stages, reply }).await
+    }
+
+    /// Whether a job may read what it names and write its output.
+    async fn check_place(&self, spec: &Arc<JobSpec>) -> Result<(), ServerError> {
+        let of_roots = Arc::clone(spec);
+        self.within_roots(move |roots| roots.check_job(&of_roots)).await?;
+        let (spec, state_dir) = (Arc::clone(spec), self.state_dir.clone());
         match api::is_object_url(&spec.output) {
-            false => directories::check_output(&spec, &state_dir)?,
+            false => directories::check_output(&spec, &state_dir),
             // An object store may take its time; nobody else waits for it.
             true => {
                 let check = move || directories::check_output(&spec, &state_dir);
-                tokio::task::spawn_blocking(check).await.map_err(|_| ServerError::ShutDown)??;
+                tokio::task::spawn_blocking(check).await.map_err(|_| ServerError::ShutDown)?
             }
         }
-        self.ask_later(|reply| Request::Submit { submission, reply }).await
     }
 
     /// Stores jobs of one task each, in one transaction. With a limit, the user has at most so many jobs then.
@@ -422,6 +478,16 @@ impl Server {
     pub async fn check_news(&self, node: NodeId, news: CheckNews) -> Result<CheckAnswer, ServerError> {
         let news = Box::new(news);
         self.ask_later(|reply| Request::CheckNews { node, news, reply }).await
+    }
+
+    /// Has a fault strike a node, given by its name or number, and waits until that says what became of it.
+    pub async fn drill_node(&self, node: String, fault: DrillFault) -> Result<DrillOutcome, ServerError> {
+        self.ask_later(|reply| Request::Drill(DrillRequest::Strike { node, fault, reply })).await
+    }
+
+    /// A node tells what became of a fault.
+    pub async fn drill_news(&self, node: NodeId, news: DrillNews) -> Result<(), ServerError> {
+        self.ask_later(|reply| Request::Drill(DrillRequest::News { node, news, reply })).await
     }
 
     /// What a node must know of a job that runs.

@@ -75,6 +75,7 @@ impl EventLoop {
         }
         self.progressed(node, report.progress);
         self.replicated(node, report.replicated);
+        self.parts_replicated(node, report.replicated_parts);
         self.shortened(node, report.shortened);
     }
 

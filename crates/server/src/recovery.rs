@@ -7,7 +7,7 @@ use crate::directories::Directories;
 use crate::event_loop::EventLoop;
 use crate::job::{Job, placement};
 use crate::messages::JobRun;
-use crate::{elastic, replication, shipping, speculation};
+use crate::{elastic, flows, replication, shipping, speculation};
 use api::control::{JobOutcome, NodeInfo, NodeOrder, PROTOCOL_VERSION};
 use api::task::MapTask;
 use api::{Blame, Split, Task, TaskFailure};
@@ -18,6 +18,7 @@ use metastore::{
     WinningCommits,
 };
 use scheduler::{Claim, Event, RecoveredTask, Slot};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,9 +45,17 @@ impl EventLoop {
         }
         // What was ordered about kept files may not have arrived.
         self.fleet.all_mut().for_each(|node| node.order(NodeOrder::TellKept));
+        // A first stage without tasks: nobody knows of the whole flow.
+        let has_none = |job: &&RecoveredJob| !has_begun(job) && job.spec.reads().is_empty();
+        let flow = |job: &RecoveredJob| Some(job.spec.stage.as_ref()?.flow);
+        let unanswered: BTreeSet<JobId> = recovered.jobs.values().filter(has_none).filter_map(flow).collect();
+        self.is_recovering = true;
         for job in recovered.jobs.into_values() {
             // One without tasks was never answered: nobody knows of it.
-            match job.goes_on() && !job.tasks.is_empty() {
+            let is_unanswered = job.spec.stage.as_ref().is_some_and(|stage| unanswered.contains(&stage.flow));
+            let waits = !has_begun(&job) && !job.spec.reads().is_empty() && !is_unanswered;
+            match job.goes_on() && (waits || has_begun(&job)) {
+                true if waits => self.wait_again(job),
                 true => {
                     let commits = match job.spec.reduce_again {
                         Some(source) => self.store.winning_commits(source).await?,
@@ -58,6 +67,8 @@ impl EventLoop {
                 false => self.clean_up(&job),
             }
         }
+        self.is_recovering = false;
+        self.mend_recovered_flows();
         draining.into_iter().for_each(|node| self.begin_drain(node));
         drained.into_iter().for_each(|node| self.drained_before(node));
         self.write_and_reply().await?;
@@ -98,6 +109,53 @@ impl EventLoop {
         }
     }
 
+    /// A stage of a flow that had not begun.
+    fn wait_again(&mut self, recovered: RecoveredJob) {
+        let id = recovered.row.job;
+        let claim = Claim {
+            user: self.users.job_begins(recovered.row.user.clone().unwrap_or_default()),
+            priority: recovered.row.priority,
+            needs: self.needs_of(&recovered.spec),
+        };
+        let mut job = Job::new(id, Arc::new(self.job_run(&recovered)), JobResults::new(id, Vec::new()));
+        job.user = claim.user;
+        let contents = shipping::contents(&recovered.spec);
+        job.hold = self.depot.as_ref().map(|depot| Arc::new(depot.hold_what_is_here(&contents)));
+        let (stages, failures_max) = (job.stage_names.clone(), job.failures_max());
+        let (may_copy, may_split) = (speculation::allowed(&job), elastic::allowed(&job));
+        self.joins_flow(&job);
+        self.jobs.insert(id, job);
+        self.any_job_yet = true;
+        self.feed(Event::JobSubmitted { job: id, claim, stages, failures_max });
+        may_copy.into_iter().chain(may_split).for_each(|event| self.feed(event));
+        if let Some(reason) = recovered.cancel_asked {
+            self.stop(id, reason);
+        }
+    }
+
+    /// A flow of which a stage was over, or never came, while another waits for it, cannot go on.
+    fn mend_recovered_flows(&mut self) {
+        let goes_on = |id: &JobId| self.jobs.get(id).is_some_and(|job| job.outcome.is_none());
+        let cut_off = |id: &JobId| {
+            let job = self.jobs.get(id).filter(|job| job.outcome.is_none());
+            job.is_some_and(|job| !job.run.spec.reads().iter().all(goes_on))
+        };
+        let cut_off: Vec<JobId> = self.flows.values().flatten().filter(|id| cut_off(id)).copied().collect();
+        for id in self.flows.values().flatten().copied().collect::<Vec<JobId>>() {
+            self.tells_those_it_reads(id);
+        }
+        for id in cut_off {
+            self.stop(id, "stopped: a stage that it reads is over".to_string());
+        }
+        self.mend_flows("what was lost while there was no server");
+        // Their readers were over before.
+        let rest: Vec<JobId> = self.flows.values().flatten().copied().collect();
+        for id in rest {
+            let event = self.may_end(id);
+            event.into_iter().for_each(|event| self.feed(event));
+        }
+    }
+
     /// The server before this one did not hear from all nodes that they keep what the job left.
     fn keep_again(&mut self, recovered: RecoveredJob) {
         let id = recovered.row.job;
@@ -123,6 +181,7 @@ impl EventLoop {
         };
         let mut job = rebuilt(&recovered, run, commits);
         replication::restore(&recovered, &mut job.results, |node| self.fleet.has(node));
+        flows::restore(&recovered, &mut job.results, |node| self.fleet.has(node));
         self.begins_to_replicate(&mut job);
         job.user = claim.user;
         let contents = shipping::contents(&recovered.spec);
@@ -150,6 +209,7 @@ impl EventLoop {
             standing: standing(&recovered, job.tasks.len()),
         };
         let (may_copy, may_split) = (speculation::allowed(&job), elastic::allowed(&job));
+        self.joins_flow(&job);
         self.jobs.insert(id, job);
         self.any_job_yet = true;
         self.feed(event);
@@ -158,6 +218,11 @@ impl EventLoop {
             self.stop(id, reason);
         }
     }
+}
+
+/// Whether its first stage was made. It may have no tasks.
+fn has_begun(job: &RecoveredJob) -> bool {
+    job.stages.iter().any(|stage| stage.task_count.is_some())
 }
 
 /// Whether nodes have what the job was told to keep, as far as the rows tell.
@@ -229,6 +294,7 @@ fn rebuilt(recovered: &RecoveredJob, run: JobRun, commits: WinningCommits) -> Jo
         None => JobResults::new(id, splits),
     };
     let mut job = Job::new(id, Arc::new(run), results);
+    job.has_inputs = true;
     job.boundaries = recovered.boundaries.clone();
     job.report = recovered.report.clone().map(Box::new);
     // A stage without tasks was expanded all the same.
@@ -251,7 +317,7 @@ fn rebuilt(recovered: &RecoveredJob, run: JobRun, commits: WinningCommits) -> Jo
     }
     let times = recovered.attempts.iter().filter_map(attempt_time);
     job.results.attempts = times.collect();
-    let versions = recovered.plan.iter().map(|row| row.version);
+    let versions = recovered.plan_versions.iter().copied();
     job.results.plan_version = versions.max().unwrap_or_default();
     plan_again(recovered, &mut job);
     job

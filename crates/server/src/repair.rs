@@ -5,7 +5,7 @@ use crate::event_loop::EventLoop;
 use crate::job::{Job, Loss, RunAgain};
 use crate::messages::Finished;
 use api::{Task, TaskFailure, TaskResult};
-use ids::{NodeId, StageIndex, TaskIndex};
+use ids::{NodeId, RunId, StageIndex, TaskIndex};
 use mapreduce::{Gone, Proof, Repair};
 use metastore::{AttemptState, Change, READ_AGAIN_NOTE};
 use scheduler::{Event, Standing};
@@ -33,7 +33,9 @@ impl EventLoop {
     ) {
         let attempt = finished.attempt;
         let id = attempt.task.job;
-        if !self.data_gone(id, gone, with) {
+        let told_late = self.jobs.get(&id).and_then(|job| job.fell_back_since(gone, finished.started_ns));
+        let is_news = told_late.as_ref().is_none_or(|rest| !rest.runs.is_empty());
+        if is_news && !self.data_gone(id, told_late.as_ref().unwrap_or(gone), with) {
             return self.ended(finished, outcome);
         }
         self.with_job(id, |job, changes| {
@@ -51,6 +53,14 @@ impl EventLoop {
 }
 
 impl Job {
+    /// Where an attempt tells of runs that are read from their replicas since it began, it met the files that all know to be lost, and
+    /// says nothing of the replicas: what is left of it then. None where it tells of nothing such.
+    fn fell_back_since(&self, gone: &Gone, started_ns: u64) -> Option<Gone> {
+        let is_late = |run: &RunId| self.fell_back_ns.get(run).is_some_and(|since_ns| *since_ns > started_ns);
+        let rest = gone.runs.iter().filter(|run| !is_late(run)).copied().collect();
+        gone.runs.iter().any(is_late).then(|| Gone { runs: rest, ..gone.clone() })
+    }
+
     /// What follows from a proof that does not agree, before the stage that would publish the output; None where nothing can be
     /// done about it.
     pub fn repair(
@@ -95,7 +105,7 @@ impl Job {
     }
 
     /// These reduce tasks run again as they are planned now.
-    fn reopen_reduces(&mut self, tasks: &[TaskIndex], changes: &mut Vec<Change>) -> Option<StageIndex> {
+    pub fn reopen_reduces(&mut self, tasks: &[TaskIndex], changes: &mut Vec<Change>) -> Option<StageIndex> {
         let stage = self.stage_index("reduce")?;
         let planned = self.tasks.get_mut(usize::from(stage.0))?;
         let mut payloads = Vec::with_capacity(tasks.len());

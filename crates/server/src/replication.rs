@@ -10,6 +10,7 @@ use crate::job::Job;
 use crate::messages::{Finished, Service};
 use api::control::{NodeOrder, PlacesAnswer, PlacesQuestion};
 use api::machine::ReplicatedRun;
+use api::task::Part;
 use api::{Replication, TaskResult};
 use ids::{JobId, NodeId, RunId};
 use mapreduce::{FallenBack, JobResults, Replica};
@@ -64,7 +65,7 @@ impl Replicating {
         let pays =
             remake_seconds >= REMAKE_MIN_SECONDS && remake_seconds >= REMAKE_PER_SEND_MIN * send_seconds;
         let why = format!(
-            "the share of one of {nodes} nodes in what {} maps have put out so far ({} bytes) would take {remake_seconds:.1} s to \
+            "the share of one of {nodes} nodes in what {} tasks have put out so far ({} bytes) would take {remake_seconds:.1} s to \
              make again and {send_seconds:.1} s to send",
             self.maps, self.map_bytes
         );
@@ -76,12 +77,13 @@ impl EventLoop {
     /// A job begins, or goes on under this server: where its user wants it, its runs are replicated from now on.
     pub fn begins_to_replicate(&mut self, job: &mut Job) {
         let spec = &job.run.spec;
-        if self.service == Service::Embedded || spec.map_only || spec.reduce_again.is_some() {
+        let has_none = spec.map_only && !spec.feeds();
+        if self.service == Service::Embedded || has_none || spec.reduce_again.is_some() || job.waits() {
             return;
         }
         job.replicating = Replicating::from_the_start(spec.replication);
         // With `auto` the server before this one had decided.
-        if job.results.replicas.held().next().is_some() {
+        if job.results.replicas.held().next().is_some() || job.results.replicated_parts().next().is_some() {
             (job.replicating.is_on, job.replicating.is_settled) = (true, true);
         }
         if job.replicating.is_on {
@@ -91,16 +93,26 @@ impl EventLoop {
 
     /// A map has ended: with mode `auto` it may be worth now to send what maps put out to a second node.
     pub fn weigh_replication(&mut self, finished: &Finished, result: &TaskResult) {
-        let TaskResult::Map(map) = result else { return };
+        let bytes = match result {
+            TaskResult::Map(map) if map.part.is_none() => {
+                map.commits.iter().map(|commit| commit.sum.bytes).sum()
+            }
+            TaskResult::Map(map) => feeding_bytes(map.part.as_ref()),
+            TaskResult::Reduce(reduce) => feeding_bytes(Some(&reduce.part)),
+            _ => 0,
+        };
+        if bytes == 0 {
+            return;
+        }
         let id = finished.attempt.task.job;
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let spec = &job.run.spec;
-        let is_open = spec.replication == Replication::Auto && !job.replicating.is_on && !spec.map_only;
+        let has_data = !spec.map_only || spec.feeds();
+        let is_open = spec.replication == Replication::Auto && !job.replicating.is_on && has_data;
         if self.service == Service::Embedded || !is_open {
             return;
         }
         let took_ns = finished.ended_ns.saturating_sub(finished.started_ns);
-        let bytes = map.commits.iter().map(|commit| commit.sum.bytes).sum();
         job.replicating.add(took_ns, bytes);
         let (nodes, slots) = self.fleet.nodes_and_slots();
         let (pays, why) = job.replicating.weigh(nodes, slots);
@@ -203,6 +215,11 @@ impl Job {
         );
         Some(note(self.id, REPLICATION_NOTE, detail))
     }
+}
+
+/// What later stages would lack.
+fn feeding_bytes(part: Option<&Part>) -> u64 {
+    part.filter(|part| part.node.is_some()).map_or(0, |part| part.bytes)
 }
 
 fn note(job: JobId, kind: &'static str, detail: String) -> Change {

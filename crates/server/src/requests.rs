@@ -1,12 +1,14 @@
 //! What may be asked of the loop.
 
 use crate::ServerError;
+use crate::drills::DrillRequest;
 use crate::messages::{PullReply, PullRequest};
 use crate::users::NewToken;
 use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobOutcome, NodeInfo, NodeOrders, NodePoll, NodeStatus,
     NodeWelcome, PlacesAnswer, PlacesQuestion, SubmittedBatch, SubmittedJob,
 };
+use api::flow::SubmittedFlow;
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer};
 use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
 use api::{Boundaries, JobSpec, KeyBytes};
@@ -23,6 +25,11 @@ pub(crate) enum Request {
     Submit {
         submission: Box<Submission>,
         reply: Reply<SubmittedJob>,
+    },
+    /// The stages of a flow, each behind those that it reads.
+    SubmitFlow {
+        stages: Vec<Submission>,
+        reply: Reply<SubmittedFlow>,
     },
     SubmitBatch {
         batch: Box<JobBatch>,
@@ -131,6 +138,8 @@ pub(crate) enum Request {
         news: Box<CheckNews>,
         reply: Reply<CheckAnswer>,
     },
+    /// A fault for a node, or what became of one.
+    Drill(DrillRequest),
     /// From the thread that removed a job's directories.
     Cleaned {
         job: JobId,
@@ -151,4 +160,6 @@ pub(crate) struct Submission {
     pub priority: i32,
     /// Jobs that the user may have at once, this one with them.
     pub jobs_max: Option<u32>,
+    /// Of a stage of a flow: which of those before it this one reads.
+    pub reads: Vec<u32>,
 }

@@ -128,6 +128,19 @@ fn cut_space(runs: &[RunWeights<'_>], target_bytes: u64) -> Vec<TaskRange> {
     ranges
 }
 
+/// The weights of a run, which are in key order, whose blocks begin at lower <= key < upper. A block that begins in a range may end in
+/// another, so what they add up to is an estimate, as everywhere.
+pub fn within<'a>(
+    weights: &'a [KeyWeight],
+    (lower, upper): (Option<&[u8]>, Option<&[u8]>),
+) -> &'a [KeyWeight] {
+    let starts_before =
+        |bound: &[u8]| weights.partition_point(|weight| weight.first_key.0.as_slice() < bound);
+    let first = lower.map_or(0, starts_before);
+    let end = upper.map_or(weights.len(), starts_before);
+    weights.get(first..end).unwrap_or_default()
+}
+
 /// Where the end of a range may be cut off from what is unread of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TailCut {
@@ -148,12 +161,8 @@ pub fn tail_cuts(
 ) -> Vec<TailCut> {
     let mut weights: Vec<(&[u8], u64)> = Vec::new();
     for run in runs {
-        let first =
-            run.partition_point(|weight| lower.is_some_and(|lower| weight.first_key.0.as_slice() < lower));
-        let end =
-            run.partition_point(|weight| upper.is_none_or(|upper| weight.first_key.0.as_slice() < upper));
-        let inside = run.get(first..end).unwrap_or_default();
-        weights.extend(inside.iter().map(|weight| (weight.first_key.0.as_slice(), weight.bytes)));
+        let inside = within(run, (lower, upper)).iter();
+        weights.extend(inside.map(|weight| (weight.first_key.0.as_slice(), weight.bytes)));
     }
     let weights = by_key(weights);
     let total_bytes: u64 = weights.iter().map(|(_, bytes)| bytes).sum();

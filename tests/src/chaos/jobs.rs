@@ -248,7 +248,7 @@ impl Jobs {
             }
             Expected::Parts(bytes) => bytes,
         };
-        if rows.len() != 1 {
+        if rows.len() != job.planned.kind.jobs {
             return Err(format!("there are {} jobs of this output", rows.len()));
         }
         let output = world.cluster.sandbox.path(&job.name);
@@ -340,7 +340,7 @@ fn logs_of(world: &World, number: i64) -> String {
 /// The jobs of this name in the store with their states; None where it could not be asked.
 fn rows_of(world: &World, name: &str) -> Option<Vec<(i64, String)>> {
     let statement = format!(
-        "select job, state from jobs where (name = '{name}' or output like '%/{name}') \
+        "select job, state from jobs where (name = '{name}' or name like '{name}.%' or output like '%/{name}') \
          and coalesce(error, '') <> '{NEVER_TAKEN_IN}' order by job"
     );
     let row = |row: Vec<serde_json::Value>| Some((row.first()?.as_i64()?, row.get(1)?.as_str()?.to_string()));

@@ -40,22 +40,49 @@ const SUM: &str = "#!/bin/sh\nexec awk -F '\\t' 'NR > 1 && $1 \"\" != key { prin
 const SINGLE: &str =
     "#!/bin/sh\nfor line in 1 2 3 4; do echo \"$1 task $SAILFISH_INDEX line $line\"; sleep 0.2; done\n";
 
+/// How often each key is there, in so many parts; marked; in total order.
+const STAGES: &str = r#"
+[[stage]]
+name = "count"
+input = "in"
+mapper = "ONES"
+reducer = "SUM"
+partitions = PARTITIONS
+
+[[stage]]
+name = "mark"
+from = "count"
+map_only = true
+mapper = "MARK"
+
+[[stage]]
+name = "sort"
+from = "mark"
+total_order = true
+mapper = "COPY"
+reducer = "COPY"
+"#;
+const STAGES_PARTITIONS: std::ops::Range<u64> = 3..8;
+
 /// A kind of job.
 pub(super) struct Kind {
     pub name: &'static str,
+    /// That a run hands in; of single tasks one each.
+    pub jobs: usize,
     plan: fn(&Inputs, &mut Random) -> PlannedRun,
 }
 
-pub(super) const KINDS: [Kind; 9] = [
-    Kind { name: "words, built-in sum", plan: words },
-    Kind { name: "pairs in total order", plan: sorted },
-    Kind { name: "program, values listed in order", plan: listed },
-    Kind { name: "streaming, 2 programs", plan: streaming },
-    Kind { name: "3 programs, combined", plan: combined },
-    Kind { name: "map only", plan: map_only },
-    Kind { name: "TeraSort", plan: tera },
-    Kind { name: "larger than memory", plan: bulky },
-    Kind { name: "single tasks", plan: singles },
+pub(super) const KINDS: [Kind; 10] = [
+    Kind { name: "words, built-in sum", jobs: 1, plan: words },
+    Kind { name: "pairs in total order", jobs: 1, plan: sorted },
+    Kind { name: "program, values listed in order", jobs: 1, plan: listed },
+    Kind { name: "streaming, 2 programs", jobs: 1, plan: streaming },
+    Kind { name: "3 programs, combined", jobs: 1, plan: combined },
+    Kind { name: "map only", jobs: 1, plan: map_only },
+    Kind { name: "TeraSort", jobs: 1, plan: tera },
+    Kind { name: "larger than memory", jobs: 1, plan: bulky },
+    Kind { name: "single tasks", jobs: SINGLES as usize, plan: singles },
+    Kind { name: "3 stages", jobs: 3, plan: stages },
 ];
 
 /// A command line without its output, and what is promised of it.
@@ -135,6 +162,13 @@ impl Inputs {
             let path = sandbox.script(&format!("{name}.sh"), &text);
             (name, path.to_str().expect("a sandbox has a plain path").to_string())
         };
+        let scripts: BTreeMap<&'static str, String> = scripts.into_iter().map(written).collect();
+        for partitions in STAGES_PARTITIONS {
+            let text =
+                STAGES.replace("PARTITIONS", &partitions.to_string()).replace("ONES", &scripts["ones"]);
+            let text = text.replace("SUM", &scripts["sum"]).replace("MARK", &scripts["mark"]);
+            sandbox.write(&format!("stages-{partitions}.toml"), text.replace("COPY", &scripts["copy"]));
+        }
         Inputs {
             words: Arc::new(counted(&text_pieces(&text, text.len() / 10 + 1))),
             sorted: Arc::new(in_order_of_key(&lines, "")),
@@ -142,7 +176,7 @@ impl Inputs {
             tera: Arc::new(sorted_rows(&rows)),
             bulky: Arc::new(in_order_of_key(&bulky, &padding)),
             lines,
-            scripts: scripts.into_iter().map(written).collect(),
+            scripts,
         }
     }
 
@@ -317,6 +351,22 @@ fn bulky(inputs: &Inputs, random: &mut Random) -> PlannedRun {
     let mapper = ["--total-order", "--mapper", inputs.script("pad")];
     let reducer = ["--reducer", inputs.script("copy-bulky")];
     run(random, "bulky", &[&mapper[..], &reducer].concat(), Arc::clone(&inputs.bulky))
+}
+
+fn stages(inputs: &Inputs, random: &mut Random) -> PlannedRun {
+    let text =
+        |(key, values): (&Vec<u8>, &Vec<Vec<u8>>)| line(key, values.len().to_string().as_bytes(), " m");
+    let expected = group_lines(&inputs.lines).iter().flat_map(text).collect();
+    let partitions = STAGES_PARTITIONS.start + random.below(STAGES_PARTITIONS.end - STAGES_PARTITIONS.start);
+    let file = format!("stages-{partitions}.toml");
+    let own = ["run", "--job", &file, "--memory", MEMORY, "--slots", "8"];
+    let more = ["--max-regenerations", REGENERATIONS_MAX];
+    PlannedRun {
+        args: own.iter().chain(&more).chain(replication(random)).map(ToString::to_string).collect(),
+        words: Vec::new(),
+        output_option: "--output",
+        expected: Expected::Parts(Arc::new(expected)),
+    }
 }
 
 /// Its failures count from the first one on, so that it has as many runs more as it may be killed.

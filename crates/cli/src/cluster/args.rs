@@ -106,6 +106,10 @@ pub struct NodeArgs {
     /// drained or is refused
     #[arg(long)]
     pub supervise: bool,
+    /// Take part in fault drills (`sailfish drill`): an administrator may end this process, let it stand still for a while, and
+    /// damage data and kill programs of jobs of drills
+    #[arg(long)]
+    pub drills: bool,
     /// Comes after one that crashed
     #[arg(long, hide = true)]
     pub again: bool,

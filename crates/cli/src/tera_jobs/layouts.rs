@@ -93,6 +93,7 @@ mod tests {
             mtime_ns: 0,
             format: InputFormat::Plain,
             object: None,
+            stage_file: None,
         };
         check(&[input], wanted).map_err(|error| error.to_string())
     }

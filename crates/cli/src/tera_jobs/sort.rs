@@ -41,6 +41,6 @@ fn plan_of(args: &SortArgs) -> anyhow::Result<plan::Plan> {
     spec.replication = args.replication.unwrap_or_default();
     // Modern rows are random bytes: compressing them costs time and gains nothing.
     spec.codec = args.codec.map_or(Codec::None, Codec::from);
-    let splits = mapper::split::plan(&spec.inputs, spec.layout.split_bytes, spec.formats.input);
+    let splits = mapreduce::splits::plan(&spec.inputs, spec.layout.split_bytes, spec.formats.input);
     Ok(resources.plan(spec, splits))
 }

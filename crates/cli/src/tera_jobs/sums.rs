@@ -72,7 +72,7 @@ pub fn figures(
     spec.mapper = Some(Function::Builtin { name: "tera-sum".to_string(), argument: None });
     spec.reducer = Some(Function::Builtin { name: "tera-join".to_string(), argument: None });
     spec.partitioning = Partitioning::Range;
-    let splits = mapper::split::plan(&spec.inputs, spec.layout.split_bytes, spec.formats.input);
+    let splits = mapreduce::splits::plan(&spec.inputs, spec.layout.split_bytes, spec.formats.input);
     let ended = engine::execute(resources.plan(spec, splits), Display::choose(engine.json))?;
     read_results(report_of(&ended)?, &private.output(), &mut files)?;
     Ok(Figures { files, elapsed: ended.elapsed })

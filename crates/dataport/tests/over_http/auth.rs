@@ -27,7 +27,7 @@ pub fn status(cluster: &Cluster, path: &str, headers: &[(&str, &str)], body: &[u
 fn every_route_refuses_strangers_and_the_past() {
     let token = Token::new("secret".into()).expect("visible");
     let cluster = Cluster::start_with(&Case::plain(), Some(token));
-    for route in ["bind", "frames", "release", "scan", "copies"] {
+    for route in ["bind", "frames", "release", "scan", "copies", "stage-blocks", "stage-copies"] {
         let check = |job: i64, headers: &[(&str, &str)], body: &[u8], expected: u16| {
             let path = format!("/data/v1/jobs/{job}/{route}");
             assert_eq!(status(&cluster, &path, headers, body), expected, "{route} {headers:?}");

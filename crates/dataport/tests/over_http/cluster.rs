@@ -2,9 +2,12 @@
 
 use crate::line::{self, Line};
 use crate::model::Case;
+use crate::stage_files::Files;
 use api::task::SealResult;
 use chunkserver::{ChunkServer, Config, Run};
-use dataport::{Chunkservers, DataClient, Peer, RemoteChunks, RemoteChunksOptions, SpreadByIfile, Token};
+use dataport::{
+    Chunkservers, DataClient, Peer, RemoteChunks, RemoteChunksOptions, SpreadByIfile, StageFiles, Token,
+};
 use ids::{IfileIndex, JobId, NodeId, RunId, Source};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,6 +25,7 @@ pub struct Served {
     incarnation: AtomicU64,
     pub draining: AtomicBool,
     pub token: Option<Token>,
+    pub stage_files: Arc<Files>,
 }
 
 impl Served {
@@ -33,6 +37,11 @@ impl Served {
 impl Chunkservers for Served {
     fn chunkserver(&self, job: JobId) -> Option<Arc<ChunkServer>> {
         (job == JOB).then(|| self.server())
+    }
+
+    fn stage_files(&self, job: JobId) -> Option<Arc<dyn StageFiles>> {
+        let files: Arc<dyn StageFiles> = Arc::<Files>::clone(&self.stage_files);
+        (job == JOB).then_some(files)
     }
 
     fn takes_chunks(&self) -> bool {
@@ -89,6 +98,7 @@ impl Cluster {
                     incarnation: AtomicU64::new(100),
                     draining: AtomicBool::new(false),
                     token: token.clone(),
+                    stage_files: Arc::new(Files::start(place.path().join(format!("stage-{index}")))),
                 });
                 let seed = case.seed.wrapping_add(index as u64);
                 let line = runtime.block_on(serve(Arc::clone(&served), case.lines_cut_per_mille, seed));

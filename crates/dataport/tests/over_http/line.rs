@@ -90,6 +90,8 @@ pub async fn start(target: std::net::SocketAddr, cut_per_mille: u64, seed: u64) 
                 continue;
             }
             let Ok(far) = TcpStream::connect(target).await else { continue };
+            // As a wire: it carries what it gets at once.
+            let _ = (near.set_nodelay(true), far.set_nodelay(true));
             tokio::spawn(carry(near, far, Arc::clone(&shared)));
         }
     });

@@ -9,6 +9,9 @@ mod line;
 mod model;
 mod reading;
 mod resuming;
+mod stage_copies;
+mod stage_files;
+mod stage_reading;
 
 use cluster::Cluster;
 use model::{Case, cases};

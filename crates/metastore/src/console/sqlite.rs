@@ -97,6 +97,7 @@ const TABLES: &[&str] = &[
     "leads",
     "nodes",
     "owners",
+    "part_replicas",
     "parts",
     "pipelines",
     "placements",

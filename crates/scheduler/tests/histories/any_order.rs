@@ -220,6 +220,10 @@ impl Random {
         let attempt = self.running.keys().nth(pick % self.running.len().max(1)).copied();
         match (what, attempt) {
             (0, _) if self.submitted < JOBS_MAX => self.submit(pick),
+            (1, _) if !self.to_expand.is_empty() && pick.is_multiple_of(13) => {
+                let (job, _) = self.to_expand[pick % self.to_expand.len()];
+                self.feed(Event::JobRests { job });
+            }
             (1..=2, _) if !self.to_expand.is_empty() => {
                 let (job, stage) = self.to_expand.remove(pick % self.to_expand.len());
                 let refused = pick.is_multiple_of(17);

@@ -1,8 +1,10 @@
 use super::Roots;
 use api::task::RunTask;
 use api::{
-    ContentHash, FileLink, Function, InputFile, InputFormat, JobSpec, ObjectPin, ShippedFile, Streaming,
+    ContentHash, FileLink, FlowStage, Function, InputFile, InputFormat, JobSpec, ObjectPin, ShippedFile,
+    StageFile, Streaming,
 };
+use ids::{JobId, TaskIndex};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -38,7 +40,7 @@ impl Place {
 }
 
 fn file(path: PathBuf, object: Option<ObjectPin>) -> InputFile {
-    InputFile { path, size_bytes: 1, mtime_ns: 1, format: InputFormat::Plain, object }
+    InputFile { path, size_bytes: 1, mtime_ns: 1, format: InputFormat::Plain, object, stage_file: None }
 }
 
 fn command(word: &str) -> Option<Function> {
@@ -164,6 +166,13 @@ fn everything_that_a_job_names_is_looked_at() {
     check("combiner", JobSpec { combiner: command(&word), ..good.clone() }, false);
     check("reducer", JobSpec { reducer: command(&word), ..good.clone() }, false);
     check("relative", JobSpec { reducer: command("../other/text"), ..good.clone() }, false);
+    // Between stages nothing has a place on a file system.
+    let feeds = Some(FlowStage { feeds: true, ..FlowStage::default() });
+    let between = StageFile { job: JobId(1), task: TaskIndex(0), crc32c: 0 };
+    let part = InputFile { stage_file: Some(between), ..file("stage".into(), None) };
+    let stage = JobSpec { inputs: vec![part], output: PathBuf::new(), stage: feeds, ..good.clone() };
+    check("stage", stage.clone(), true);
+    check("input of a stage", JobSpec { inputs: vec![file(outside.clone(), None)], ..stage }, false);
     let link = |name: &str| FileLink { name: name.to_string(), path: outside.clone() };
     let streaming = Some(Streaming { links: vec![link("run")], ..Streaming::default() });
     check("link", JobSpec { streaming: streaming.clone(), ..good.clone() }, false);

@@ -35,6 +35,7 @@ fn overwriting_never_takes_the_input_away() {
         mtime_ns: 0,
         format: InputFormat::Plain,
         object: None,
+        stage_file: None,
     }];
     let refused = server.submit(spec, splits(1));
     assert!(

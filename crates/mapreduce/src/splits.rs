@@ -81,6 +81,7 @@ mod tests {
             mtime_ns: 0,
             format: *format,
             object: None,
+            stage_file: None,
         };
         let inputs: Vec<InputFile> = files.iter().map(file).collect();
         let splits = plan(&inputs, split_bytes, format);

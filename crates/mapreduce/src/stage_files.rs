@@ -1,0 +1,240 @@
+//! Parts that later stages of a flow read: intermediate files on the disks of nodes (ISS, section 4; design section 3).
+//!
+//! A part lies on the node that made it and, replicated, on a second one. Where neither has it any more and somebody has yet to read
+//! it, its task runs again, with as much before it as that takes; what it gives then must be the same bytes, because others have
+//! read some of them already.
+
+use crate::layout::{self, LayoutError, LayoutRequest};
+use crate::{JobResults, expand::part_order, splits};
+use api::task::Part;
+use api::{InputFile, InputFormat, JobSpec, Split, StageFile, StageFilePlace};
+use ids::{NodeId, RunId, TaskIndex};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is known of the intermediate files of a stage besides the parts themselves.
+#[derive(Clone, Debug, Default)]
+pub struct StageFiles {
+    /// Second homes.
+    replicas: BTreeMap<TaskIndex, NodeId>,
+}
+
+impl JobResults {
+    /// The part that a task of the stage has put out, if it has.
+    pub fn part(&self, task: TaskIndex) -> Option<&Part> {
+        let of_map = || self.maps.get(&task).and_then(|(_, map)| map.part.as_ref());
+        self.reduces.get(&task).map(|reduce| &reduce.part).or_else(of_map)
+    }
+
+    fn part_mut(&mut self, task: TaskIndex) -> Option<&mut Part> {
+        match self.reduces.get_mut(&task) {
+            Some(reduce) => Some(&mut reduce.part),
+            None => self.maps.get_mut(&task).and_then(|(_, map)| map.part.as_mut()),
+        }
+    }
+
+    /// The tasks that have put out parts by now.
+    pub fn parts(&self) -> impl Iterator<Item = (TaskIndex, &Part)> {
+        let of_maps = self.maps.iter().filter_map(|(task, (_, map))| Some((*task, map.part.as_ref()?)));
+        of_maps.chain(self.reduces.iter().map(|(task, reduce)| (*task, &reduce.part)))
+    }
+
+    /// Its parts as inputs of a later stage, in their order; empty ones are left out.
+    pub fn as_inputs(&self, spec: &JobSpec) -> Vec<InputFile> {
+        let order: Vec<TaskIndex> = match spec.map_only {
+            true => self.maps.keys().copied().collect(),
+            false => part_order(spec, self),
+        };
+        let stage = spec.stage.as_ref().map_or("", |stage| stage.name.as_str());
+        let input = |(place, task): (usize, TaskIndex)| {
+            let part = self.part(task).filter(|part| part.bytes > 0)?;
+            Some(InputFile {
+                path: format!("stage {stage}, part {place}").into(),
+                size_bytes: part.bytes,
+                mtime_ns: 0,
+                format: InputFormat::Plain,
+                object: None,
+                stage_file: Some(StageFile { job: self.job, task, crc32c: part.crc32c }),
+            })
+        };
+        order.into_iter().enumerate().filter_map(input).collect()
+    }
+
+    /// Where the part of a task is to be read, as input `file_index` of somebody. Nowhere while it is made again.
+    pub fn part_place(&self, task: TaskIndex, file_index: u32) -> StageFilePlace {
+        let part = self.part(task);
+        StageFilePlace {
+            file_index,
+            name: part.map(|part| part.attempt_name.clone()).unwrap_or_default(),
+            node: part.and_then(|part| part.node),
+            replica: self.stage_files.replicas.get(&task).copied(),
+        }
+    }
+
+    /// A node has sent the part of a task to another one. False where that is of no use: it is not its own, or there is a replica.
+    pub fn add_part_replica(&mut self, task: TaskIndex, from: NodeId, to: NodeId) -> bool {
+        let is_its_own = self.part(task).is_some_and(|part| part.node == Some(from));
+        let is_new = from != to && !self.stage_files.replicas.contains_key(&task);
+        if is_its_own && is_new {
+            self.stage_files.replicas.insert(task, to);
+        }
+        is_its_own && is_new
+    }
+
+    /// Parts with a second home.
+    pub fn replicated_parts(&self) -> impl Iterator<Item = (TaskIndex, NodeId)> {
+        self.stage_files.replicas.iter().map(|(task, node)| (*task, *node))
+    }
+
+    /// What a node has of these parts, or of all, is gone: replicas take their place where there are any. Which did.
+    pub fn parts_gone(&mut self, node: NodeId, only: Option<TaskIndex>) -> Vec<TaskIndex> {
+        let is_meant = |task: &TaskIndex| only.is_none_or(|only| only == *task);
+        self.stage_files.replicas.retain(|task, replica| !(*replica == node && is_meant(task)));
+        let at_home =
+            |(task, part): (TaskIndex, &Part)| (part.node == Some(node) && is_meant(&task)).then_some(task);
+        let gone: Vec<TaskIndex> = self.parts().filter_map(at_home).collect();
+        let mut fallen = Vec::new();
+        for task in gone {
+            let replica = self.stage_files.replicas.remove(&task);
+            if let Some(part) = self.part_mut(task) {
+                part.node = replica;
+            }
+            fallen.extend(replica.map(|_| task));
+        }
+        fallen
+    }
+
+    /// The parts that lie nowhere any more.
+    pub fn parts_lost(&self, has_left: impl Fn(NodeId) -> bool) -> BTreeSet<TaskIndex> {
+        let is_lost = |(_, part): &(TaskIndex, &Part)| part.bytes > 0 && part.node.is_none_or(&has_left);
+        self.parts().filter(is_lost).map(|(task, _)| task).collect()
+    }
+
+    /// These parts are to be made again.
+    pub fn forget_parts(&mut self, tasks: &[TaskIndex]) {
+        for task in tasks {
+            self.part_is_new(*task);
+            self.reduces.remove(task);
+            if self.maps.get(task).is_some_and(|(_, map)| map.part.is_some()) {
+                self.maps.remove(task);
+            }
+        }
+    }
+
+    /// Of a part that is put out anew no replica is known.
+    pub(crate) fn part_is_new(&mut self, task: TaskIndex) {
+        self.stage_files.replicas.remove(&task);
+    }
+
+    /// The runs that lie on nodes which have left.
+    pub fn runs_left_behind(&self, has_left: impl Fn(NodeId) -> bool) -> Vec<RunId> {
+        let runs = self.surviving_runs().into_iter().map(|run| run.run);
+        runs.filter(|run| has_left(self.replicas.home(*run))).collect()
+    }
+
+    /// The intermediate files that map tasks of this stage have yet to read.
+    pub fn files_to_read(&self, spec: &JobSpec) -> BTreeSet<StageFile> {
+        let is_open = |(index, _): &(usize, &Split)| !self.maps.contains_key(&TaskIndex(*index as u32));
+        let open = self.splits.iter().enumerate().filter(is_open);
+        let segments = open.flat_map(|(_, split)| &split.segments);
+        segments.filter_map(|segment| spec.inputs.get(segment.file_index as usize)?.stage_file).collect()
+    }
+}
+
+/// A stage whose inputs are all there now: its specification with them, with the sizes that follow, and its splits.
+pub fn with_inputs(spec: &JobSpec, more: Vec<InputFile>) -> Result<(JobSpec, Vec<Split>), LayoutError> {
+    let mut spec = spec.clone();
+    spec.inputs.extend(more);
+    spec.layout = layout::derive(&LayoutRequest {
+        memory_bytes: spec.memory_bytes,
+        slots: spec.slots,
+        input_bytes: spec.input_bytes(),
+        combines: spec.combiner.is_some(),
+    })?;
+    let splits = splits::plan(&spec.inputs, spec.layout.split_bytes, spec.formats.input);
+    Ok((spec, splits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_inputs;
+    use crate::JobResults;
+    use crate::test_job::spec;
+    use api::FlowStage;
+    use api::task::{Part, ReduceResult, ReduceTask};
+    use ids::*;
+
+    fn part(task: u32, node: u32, bytes: u64) -> ReduceResult {
+        let part = Part {
+            name: format!("part-{task:05}"),
+            attempt_name: format!("part-{task:05}.attempt-0.stage"),
+            bytes,
+            records: bytes / 2,
+            crc32c: 7 + task,
+            node: Some(NodeId(node)),
+        };
+        ReduceResult { part, ..ReduceResult::default() }
+    }
+
+    fn results() -> (api::JobSpec, JobResults) {
+        let mut spec = spec();
+        let stage = FlowStage { name: "first".into(), feeds: true, ..FlowStage::default() };
+        spec.stage = Some(stage);
+        let mut results = JobResults::new(JobId(4), Vec::new());
+        for (task, node, bytes) in [(0, 1, 100), (1, 2, 0), (2, 2, 50)] {
+            results.reduces.insert(TaskIndex(task), part(task, node, bytes));
+            let planned =
+                ReduceTask { part_index: task, ifiles: vec![IfileIndex(task)], ..task_of_nothing() };
+            results.plan.push(planned);
+        }
+        (spec, results)
+    }
+
+    fn task_of_nothing() -> ReduceTask {
+        ReduceTask {
+            plan_version: PlanVersion(1),
+            part_index: 0,
+            ifiles: Vec::new(),
+            runs: Vec::new(),
+            places: Vec::new(),
+            lower_key: None,
+            upper_key: None,
+            valid_attempts: Vec::new(),
+            older_attempts: Vec::new(),
+            expected_bytes: 0,
+            keeps_books: false,
+        }
+    }
+
+    #[test]
+    fn parts_become_the_inputs_of_the_next_stage() {
+        let (first, results) = results();
+        let inputs = results.as_inputs(&first);
+        let named: Vec<(&str, u64)> =
+            inputs.iter().map(|input| (input.path.to_str().unwrap(), input.size_bytes)).collect();
+        assert_eq!(named, [("stage first, part 0", 100), ("stage first, part 2", 50)]);
+        let mut second = spec();
+        second.memory_bytes = 64 << 20;
+        let (second, splits) = with_inputs(&second, inputs).unwrap();
+        assert_eq!((second.inputs.len(), splits.len()), (2, 1));
+        let mut reader = JobResults::new(JobId(5), splits);
+        assert_eq!(reader.files_to_read(&second).len(), 2);
+        reader.maps.insert(TaskIndex(0), Default::default());
+        assert!(reader.files_to_read(&second).is_empty());
+    }
+
+    #[test]
+    fn a_replica_takes_the_place_of_a_part_that_is_gone() {
+        let (_, mut results) = results();
+        let left = |node| node == NodeId(2);
+        assert!(results.add_part_replica(TaskIndex(2), NodeId(2), NodeId(3)));
+        assert!(!results.add_part_replica(TaskIndex(2), NodeId(2), NodeId(1)), "it has one");
+        assert!(!results.add_part_replica(TaskIndex(0), NodeId(2), NodeId(3)), "of another node");
+        assert_eq!(results.parts_gone(NodeId(2), None), [TaskIndex(2)]);
+        assert!(results.parts_lost(left).is_empty(), "what is empty is never read");
+        assert_eq!(results.part_place(TaskIndex(2), 9).node, Some(NodeId(3)));
+        results.parts_gone(NodeId(3), None);
+        assert_eq!(results.parts_lost(left).into_iter().collect::<Vec<_>>(), [TaskIndex(2)]);
+        results.forget_parts(&[TaskIndex(2)]);
+        assert_eq!(results.part_place(TaskIndex(2), 9).node, None);
+    }
+}

@@ -1,0 +1,45 @@
+//! A stage file as it is, front to back, for a copy elsewhere.
+
+use crate::Payload;
+use crate::error::StageFileError;
+use crate::layout::STORED_BLOCK_BYTES;
+use crate::reader::RawFile;
+use crate::verifier::RawVerifier;
+use std::path::Path;
+
+/// Bytes of a piece.
+const PIECE_BYTES: usize = 4 * STORED_BLOCK_BYTES;
+
+/// The file in pieces. Each is verified before it is given out: a copy of a damaged file would be worse than none.
+pub struct RawPieces {
+    file: RawFile,
+    verifier: RawVerifier,
+    offset: u64,
+}
+
+impl RawPieces {
+    /// Of a file that is to hold `expected`.
+    pub fn open(path: &Path, expected: Payload) -> Result<Self, StageFileError> {
+        let file = RawFile::open(path, expected)?;
+        Ok(Self { file, verifier: RawVerifier::new(expected), offset: 0 })
+    }
+
+    /// Of the whole file.
+    pub fn stored_bytes(&self) -> u64 {
+        self.file.layout().stored_bytes()
+    }
+
+    /// The next bytes of the file, about 256 KiB; None at its end. Where a block reaches over the end of a piece, its damage
+    /// is found with the next one.
+    pub fn next_piece(&mut self) -> Result<Option<Vec<u8>>, StageFileError> {
+        let count = (self.stored_bytes() - self.offset).min(PIECE_BYTES as u64) as usize;
+        if count == 0 {
+            return Ok(None);
+        }
+        let mut piece = vec![0; count];
+        self.file.read_exact(self.offset, &mut piece)?;
+        self.verifier.push(&piece).map_err(|damage| self.file.damaged(damage))?;
+        self.offset += count as u64;
+        Ok(Some(piece))
+    }
+}

@@ -1,0 +1,138 @@
+//! What can be wrong with a stage file.
+
+use rustix::io::Errno;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Why a stage file was not written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum StageFileError {
+    /// The operating system refused; the file may be whole, missing, or on a disk that fails.
+    #[error("cannot {action} {path}", path = path.display())]
+    Io { action: &'static str, path: PathBuf, source: std::io::Error },
+    /// The file was read, and holds something else than it should. Reading it again would not help: another copy must be
+    /// read, or the data made again.
+    #[error("{path} is damaged", path = path.display())]
+    Damaged { path: PathBuf, source: Damage },
+    /// What was asked for is no part of the payload. The asker's mistake.
+    #[error("bytes {offset} to {end} were asked for of a stage file with {bytes}", end = .offset.saturating_add(*.length))]
+    OutOfRange { bytes: u64, offset: u64, length: u64 },
+}
+
+impl StageFileError {
+    /// What is wrong with the bytes of the file; None where it is something else.
+    pub fn damage(&self) -> Option<&Damage> {
+        match self {
+            Self::Damaged { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Whether the file would fare no better in a moment: it is damaged, gone, or its disk does not give it. Where the process has
+    /// no more files or memory it may.
+    pub fn is_of_the_file(&self) -> bool {
+        const PASSING: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::AGAIN];
+        match self {
+            Self::Damaged { .. } => true,
+            Self::Io { source, .. } => {
+                !PASSING.iter().any(|errno| source.raw_os_error() == Some(errno.raw_os_error()))
+            }
+            Self::OutOfRange { .. } => false,
+        }
+    }
+
+    /// The error behind one that came out of [`std::io::Read`] or [`std::io::Write`] of this crate.
+    pub fn of(error: &std::io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+}
+
+impl From<StageFileError> for std::io::Error {
+    /// Keeps the error within, where [`StageFileError::of`] finds it.
+    fn from(error: StageFileError) -> Self {
+        let kind = match &error {
+            StageFileError::Io { source, .. } => source.kind(),
+            StageFileError::Damaged { .. } => std::io::ErrorKind::InvalidData,
+            StageFileError::OutOfRange { .. } => std::io::ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// Bytes that are not those of the stage file which they claim to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {problem}")]
+pub struct Damage {
+    pub place: Place,
+    pub problem: Problem,
+}
+
+impl Damage {
+    pub(crate) fn at(place: Place, problem: Problem) -> Self {
+        Self { place, problem }
+    }
+}
+
+/// Where in a stage file something is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The file as a whole.
+    File,
+    Header,
+    /// Counts from 0.
+    Block(u64),
+    Footer,
+    /// All blocks together, each of which is right in itself.
+    Payload,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File => write!(f, "file"),
+            Self::Header => write!(f, "header"),
+            Self::Block(number) => write!(f, "block {number}"),
+            Self::Footer => write!(f, "footer"),
+            Self::Payload => write!(f, "payload"),
+        }
+    }
+}
+
+/// What is wrong there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// Not a stage file.
+    Foreign,
+    /// Of a version that this program does not know.
+    Version(u16),
+    /// Too few bytes, or too many.
+    Length { present_bytes: u64, expected_bytes: u64 },
+    /// The mark with which a complete file ends is not where the end is.
+    NoEndMark,
+    /// Bytes do not match the checksum that stands with them.
+    Checksum { stored: u32, computed: u32 },
+    /// A field has a value that it cannot have.
+    Field { what: &'static str, value: u64 },
+    /// A field is not what the reader was told.
+    Unexpected { what: &'static str, present: u64, expected: u64 },
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreign => write!(f, "not a stage file (the first bytes are foreign)"),
+            Self::Version(version) => write!(f, "format version {version} is not known to this program"),
+            Self::Length { present_bytes, expected_bytes } => {
+                write!(f, "{present_bytes} bytes where {expected_bytes} should be")
+            }
+            Self::NoEndMark => write!(f, "the end mark is missing: the file is not complete, or cut off"),
+            Self::Checksum { stored, computed } => {
+                write!(f, "checksum {stored:08x} stored, {computed:08x} computed")
+            }
+            Self::Field { what, value } => write!(f, "{what} cannot be {value}"),
+            Self::Unexpected { what, present, expected } => {
+                write!(f, "{what} is {present}, and {expected} was expected")
+            }
+        }
+    }
+}

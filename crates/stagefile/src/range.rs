@@ -1,0 +1,92 @@
+//! A range of the payload, decoded from blocks as they are stored, wherever these come from.
+
+use crate::Payload;
+use crate::error::{Damage, Place, Problem, StageFileError};
+use crate::format::{BLOCK_HEADER_BYTES, check_block};
+use crate::layout::{BLOCK_PAYLOAD_BYTES, Layout, RawRange, STORED_BLOCK_BYTES};
+use std::ops::Range;
+
+/// Knows which block comes next and what of it is wanted. It holds no bytes, so that a reader whose copy fails goes on
+/// with it at another one.
+#[derive(Clone, Debug)]
+pub struct RangeDecoder {
+    layout: Layout,
+    expected_crc32c: u32,
+    /// In the payload: the next byte that is wanted, and the end of the range.
+    next: u64,
+    end: u64,
+    /// Over all that was decoded, where that is the whole payload in the end.
+    crc32c: Option<u32>,
+}
+
+/// A block that was verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// What of its raw bytes is wanted payload.
+    pub wanted: Range<usize>,
+    /// Raw bytes of the block: the next one is behind them.
+    pub stored_bytes: usize,
+}
+
+impl RangeDecoder {
+    /// Of bytes [offset, offset + length) of a payload.
+    pub fn new(payload: Payload, offset: u64, length: u64) -> Result<Self, StageFileError> {
+        let layout = Layout::of(payload.bytes);
+        let end = layout.end_of(offset, length)?;
+        let is_whole = offset == 0 && end == payload.bytes;
+        let crc32c = is_whole.then_some(0);
+        Ok(Self { layout, expected_crc32c: payload.crc32c, next: offset, end, crc32c })
+    }
+
+    /// The payload of the file.
+    pub fn payload(&self) -> Payload {
+        Payload { bytes: self.layout.bytes(), crc32c: self.expected_crc32c }
+    }
+
+    /// The place in the payload of the next byte that is wanted.
+    pub fn position(&self) -> u64 {
+        self.next
+    }
+
+    /// Bytes that are still wanted.
+    pub fn left(&self) -> u64 {
+        self.end - self.next
+    }
+
+    /// The blocks to decode next, as many as have `stored_bytes_max` bytes and one at least; None at the end.
+    pub fn next_raw(&self, stored_bytes_max: usize) -> Option<RawRange> {
+        let raw = self.layout.raw_range(self.next, self.left()).ok()?;
+        let blocks_max = (stored_bytes_max / STORED_BLOCK_BYTES).max(1) as u64;
+        (raw.blocks > 0).then(|| self.layout.raw_blocks(raw.first_block, raw.blocks.min(blocks_max)))
+    }
+
+    /// The blocks behind those, for whoever asks for them before those are decoded; None where the range ends with them.
+    pub fn raw_after(&self, raw: &RawRange, stored_bytes_max: usize) -> Option<RawRange> {
+        let all = self.layout.raw_range(self.next, self.left()).ok()?;
+        let next = raw.first_block + raw.blocks;
+        let left = (all.first_block + all.blocks).checked_sub(next).filter(|left| *left > 0)?;
+        let blocks_max = (stored_bytes_max / STORED_BLOCK_BYTES).max(1) as u64;
+        Some(self.layout.raw_blocks(next, left.min(blocks_max)))
+    }
+
+    /// Verifies the next block, with which `raw` begins, and moves behind it. After an error it stands where it stood.
+    pub fn decode(&mut self, raw: &[u8]) -> Result<Decoded, Damage> {
+        let size = u64::from(BLOCK_PAYLOAD_BYTES);
+        let number = self.next / size;
+        let payload = check_block(self.layout, number, raw)?;
+        let first = (self.next - number * size) as usize;
+        let end = (self.end - number * size).min(payload.len() as u64) as usize;
+        let next = number * size + end as u64;
+        if let Some(before) = self.crc32c {
+            let computed = crc32c::crc32c_append(before, &payload[first..end]);
+            if next == self.end && computed != self.expected_crc32c {
+                let stored = self.expected_crc32c;
+                return Err(Damage::at(Place::Payload, Problem::Checksum { stored, computed }));
+            }
+            self.crc32c = Some(computed);
+        }
+        self.next = next;
+        let wanted = BLOCK_HEADER_BYTES + first..BLOCK_HEADER_BYTES + end;
+        Ok(Decoded { wanted, stored_bytes: BLOCK_HEADER_BYTES + payload.len() })
+    }
+}

@@ -1,0 +1,204 @@
+//! Reading a stage file.
+
+use crate::error::{Damage, Place, Problem, StageFileError};
+use crate::format::{FOOTER_BYTES, Footer, HEADER_BYTES, check_header};
+use crate::layout::{Layout, STORED_BLOCK_BYTES};
+use crate::range::RangeDecoder;
+use crate::verifier::RawVerifier;
+use crate::{Payload, StageFileSummary};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Read at once.
+const WINDOW_BYTES: usize = 4 * STORED_BLOCK_BYTES;
+
+/// A complete stage file, of which header, footer and length are what they should be. Its blocks are not looked at.
+pub struct RawFile {
+    path: PathBuf,
+    file: File,
+    payload: Payload,
+}
+
+impl RawFile {
+    /// Opens a file that is to hold `expected`.
+    pub fn open(path: &Path, expected: Payload) -> Result<Self, StageFileError> {
+        let (raw, file_bytes) = Self::open_any(path)?;
+        let raw = Self { payload: expected, ..raw };
+        let expected_bytes = Layout::of(expected.bytes).stored_bytes();
+        if file_bytes != expected_bytes {
+            let problem = Problem::Length { present_bytes: file_bytes, expected_bytes };
+            return Err(raw.damaged(Damage::at(Place::File, problem)));
+        }
+        let footer = raw.read_footer(file_bytes)?;
+        Footer::check(&footer, expected).map_err(|damage| raw.damaged(damage))?;
+        Ok(raw)
+    }
+
+    /// Opens a file and believes what its footer says of its payload.
+    pub fn open_unknown(path: &Path) -> Result<Self, StageFileError> {
+        let (raw, file_bytes) = Self::open_any(path)?;
+        let footer = raw.read_footer(file_bytes)?;
+        let Footer { payload } = Footer::decode(&footer).map_err(|damage| raw.damaged(damage))?;
+        let raw = Self { payload, ..raw };
+        let expected_bytes = Layout::of(payload.bytes).stored_bytes();
+        match file_bytes == expected_bytes {
+            true => Ok(raw),
+            false => {
+                let problem = Problem::Length { present_bytes: file_bytes, expected_bytes };
+                Err(raw.damaged(Damage::at(Place::File, problem)))
+            }
+        }
+    }
+
+    /// Opens a file that is long enough and begins as a stage file does; gives its length too.
+    fn open_any(path: &Path) -> Result<(Self, u64), StageFileError> {
+        let io = |action| move |source| StageFileError::Io { action, path: path.to_path_buf(), source };
+        let file = File::open(path).map_err(io("open"))?;
+        let present_bytes = file.metadata().map_err(io("look at"))?.len();
+        let raw = Self { path: path.to_path_buf(), file, payload: Payload::default() };
+        let expected_bytes = (HEADER_BYTES + FOOTER_BYTES) as u64;
+        if present_bytes < expected_bytes {
+            let problem = Problem::Length { present_bytes, expected_bytes };
+            return Err(raw.damaged(Damage::at(Place::File, problem)));
+        }
+        let mut header = [0; HEADER_BYTES];
+        raw.read_exact(0, &mut header)?;
+        check_header(&header).map_err(|damage| raw.damaged(damage))?;
+        Ok((raw, present_bytes))
+    }
+
+    fn read_footer(&self, file_bytes: u64) -> Result<[u8; FOOTER_BYTES], StageFileError> {
+        let mut footer = [0; FOOTER_BYTES];
+        self.read_exact(file_bytes - FOOTER_BYTES as u64, &mut footer)?;
+        Ok(footer)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it holds.
+    pub fn payload(&self) -> Payload {
+        self.payload
+    }
+
+    pub fn layout(&self) -> Layout {
+        Layout::of(self.payload.bytes)
+    }
+
+    /// Fills `buffer` from the bytes of the file at `offset`, unverified. That they have ended there meanwhile is damage.
+    pub fn read_exact(&self, offset: u64, buffer: &mut [u8]) -> Result<(), StageFileError> {
+        self.file.read_exact_at(buffer, offset).map_err(|source| {
+            if source.kind() != ErrorKind::UnexpectedEof {
+                return StageFileError::Io { action: "read", path: self.path.clone(), source };
+            }
+            let expected_bytes = offset + buffer.len() as u64;
+            let present_bytes = self.file.metadata().map_or(offset, |metadata| metadata.len());
+            self.damaged(Damage::at(Place::File, Problem::Length { present_bytes, expected_bytes }))
+        })
+    }
+
+    /// The damage as one of this file.
+    pub fn damaged(&self, source: Damage) -> StageFileError {
+        StageFileError::Damaged { path: self.path.clone(), source }
+    }
+}
+
+/// A range of the payload of a file.
+pub struct StageFileReader {
+    file: RawFile,
+    decoder: RangeDecoder,
+    /// Blocks as they are stored, and where in it the next one begins that was not decoded.
+    window: Vec<u8>,
+    next_block: usize,
+    /// What was decoded and not given out.
+    given: Range<usize>,
+}
+
+impl StageFileReader {
+    /// Bytes [offset, offset + length) of the payload of a file that is to hold `expected`.
+    pub fn open(path: &Path, expected: Payload, offset: u64, length: u64) -> Result<Self, StageFileError> {
+        Self::resume(path, RangeDecoder::new(expected, offset, length)?)
+    }
+
+    /// The rest of a range whose beginning was read from another copy.
+    pub fn resume(path: &Path, decoder: RangeDecoder) -> Result<Self, StageFileError> {
+        let file = RawFile::open(path, decoder.payload())?;
+        Ok(Self { file, decoder, window: Vec::new(), next_block: 0, given: 0..0 })
+    }
+
+    /// The next bytes of the range, never more than a block; empty at its end. They count as read when
+    /// [`Self::consume`] says so.
+    pub fn fill(&mut self) -> Result<&[u8], StageFileError> {
+        if self.given.is_empty() {
+            self.next_block()?;
+        }
+        Ok(&self.window[self.given.clone()])
+    }
+
+    /// So many bytes of what [`Self::fill`] gave are done with.
+    pub fn consume(&mut self, bytes: usize) {
+        self.given.start = (self.given.start + bytes).min(self.given.end);
+    }
+
+    fn next_block(&mut self) -> Result<(), StageFileError> {
+        if self.next_block == self.window.len() {
+            let Some(raw) = self.decoder.next_raw(WINDOW_BYTES) else { return Ok(()) };
+            self.next_block = 0;
+            self.window.resize((raw.stored.end - raw.stored.start) as usize, 0);
+            let read = self.file.read_exact(raw.stored.start, &mut self.window);
+            read.inspect_err(|_| self.window.clear())?;
+        }
+        match self.decoder.decode(&self.window[self.next_block..]) {
+            Ok(decoded) => {
+                self.given = self.next_block + decoded.wanted.start..self.next_block + decoded.wanted.end;
+                self.next_block += decoded.stored_bytes;
+                Ok(())
+            }
+            Err(damage) => {
+                (self.given, self.next_block) = (0..0, 0);
+                self.window.clear();
+                Err(self.file.damaged(damage))
+            }
+        }
+    }
+
+    /// What was not read yet, for another copy to go on with: where [`Self::fill`] failed, from the block where it did.
+    pub fn into_rest(self) -> RangeDecoder {
+        self.decoder
+    }
+}
+
+impl Read for StageFileReader {
+    /// Errors hold a [`StageFileError`].
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let bytes = self.fill()?;
+        let count = bytes.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&bytes[..count]);
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+/// Reads a whole file and checks all of it; its footer says what it is to hold.
+pub fn verify(path: &Path) -> Result<StageFileSummary, StageFileError> {
+    let file = RawFile::open_unknown(path)?;
+    let mut verifier = RawVerifier::new(file.payload());
+    let stored_bytes = file.layout().stored_bytes();
+    let mut window = vec![0; WINDOW_BYTES.min(stored_bytes as usize)];
+    let mut offset = 0;
+    while offset < stored_bytes {
+        let count = (stored_bytes - offset).min(WINDOW_BYTES as u64) as usize;
+        file.read_exact(offset, &mut window[..count])?;
+        verifier.push(&window[..count]).map_err(|damage| file.damaged(damage))?;
+        offset += count as u64;
+    }
+    verifier.finish().map_err(|damage| file.damaged(damage))?;
+    Ok(file.payload().into())
+}

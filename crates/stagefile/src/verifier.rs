@@ -1,0 +1,123 @@
+//! A whole stage file, verified as it passes by.
+
+use crate::Payload;
+use crate::error::{Damage, Place, Problem};
+use crate::format::{BLOCK_HEADER_BYTES, FOOTER_BYTES, Footer, HEADER_BYTES, check_block, check_header};
+use crate::layout::Layout;
+
+/// Takes a file front to back, in pieces of any size. What it has accepted in the end is, byte for byte, the file that a
+/// writer makes of that payload. Holds one block at most.
+#[derive(Clone, Debug)]
+pub struct RawVerifier {
+    expected: Payload,
+    layout: Layout,
+    part: Part,
+    /// The beginning of that part, where it came without its end.
+    partial: Vec<u8>,
+    /// Over the payload of the blocks so far.
+    crc32c: u32,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Header,
+    Block(u64),
+    Footer,
+    End,
+}
+
+impl RawVerifier {
+    /// Of a file with this payload.
+    pub fn new(expected: Payload) -> Self {
+        let layout = Layout::of(expected.bytes);
+        Self { expected, layout, part: Part::Header, partial: Vec::new(), crc32c: 0 }
+    }
+
+    /// Takes the next bytes of the file. After an error nothing more is to be asked of it.
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), Damage> {
+        while !bytes.is_empty() {
+            let needed = self.part_bytes();
+            if needed == 0 {
+                return Err(self.wrong_length(self.layout.stored_bytes() + bytes.len() as u64));
+            }
+            if self.partial.is_empty() && bytes.len() >= needed {
+                let (part, rest) = bytes.split_at(needed);
+                self.take(part)?;
+                bytes = rest;
+                continue;
+            }
+            let count = bytes.len().min(needed - self.partial.len());
+            self.partial.extend_from_slice(&bytes[..count]);
+            bytes = &bytes[count..];
+            if self.partial.len() == needed {
+                let mut part = std::mem::take(&mut self.partial);
+                self.take(&part)?;
+                part.clear();
+                self.partial = part;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that all has come.
+    pub fn finish(self) -> Result<(), Damage> {
+        match self.part {
+            Part::End => Ok(()),
+            _ => Err(self.wrong_length(self.taken_bytes() + self.partial.len() as u64)),
+        }
+    }
+
+    fn wrong_length(&self, present_bytes: u64) -> Damage {
+        let expected_bytes = self.layout.stored_bytes();
+        Damage::at(Place::File, Problem::Length { present_bytes, expected_bytes })
+    }
+
+    /// Bytes of the part that comes next.
+    fn part_bytes(&self) -> usize {
+        match self.part {
+            Part::Header => HEADER_BYTES,
+            Part::Block(number) => BLOCK_HEADER_BYTES + self.layout.payload_of(number) as usize,
+            Part::Footer => FOOTER_BYTES,
+            Part::End => 0,
+        }
+    }
+
+    /// Bytes of the parts before it.
+    fn taken_bytes(&self) -> u64 {
+        match self.part {
+            Part::Header => 0,
+            Part::Block(number) => self.layout.raw_blocks(0, number).stored.end,
+            Part::Footer => self.layout.footer_offset(),
+            Part::End => self.layout.stored_bytes(),
+        }
+    }
+
+    fn take(&mut self, part: &[u8]) -> Result<(), Damage> {
+        self.part = match self.part {
+            Part::Header => {
+                check_header(part)?;
+                self.after_block(0)
+            }
+            Part::Block(number) => {
+                let payload = check_block(self.layout, number, part)?;
+                self.crc32c = crc32c::crc32c_append(self.crc32c, payload);
+                self.after_block(number + 1)
+            }
+            Part::Footer => {
+                Footer::check(part, self.expected)?;
+                let (stored, computed) = (self.expected.crc32c, self.crc32c);
+                if stored != computed {
+                    return Err(Damage::at(Place::Payload, Problem::Checksum { stored, computed }));
+                }
+                Part::End
+            }
+            Part::End => return Err(self.wrong_length(self.layout.stored_bytes() + part.len() as u64)),
+        };
+        Ok(())
+    }
+
+    fn after_block(&self, next: u64) -> Part {
+        if next < self.layout.blocks() { Part::Block(next) } else { Part::Footer }
+    }
+}

@@ -1,0 +1,173 @@
+//! Writing a stage file.
+
+use crate::error::StageFileError;
+use crate::format::{BLOCK_HEADER_BYTES, Footer, block_header, encode_header};
+use crate::layout::{BLOCK_PAYLOAD_BYTES, PAYLOAD_BYTES_MAX, STORED_BLOCK_BYTES};
+use crate::{Payload, StageFileSummary};
+use faults::{IoCall, io_call};
+use std::fs::File;
+use std::io::{Error, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Stored bytes gathered before they go to the file.
+const GATHERED_BYTES: usize = 4 * STORED_BLOCK_BYTES;
+
+/// A stage file that is being written: by one writer, front to back, once. Dropped before it is finished, or where that
+/// fails, the file is removed.
+pub struct StageFileWriter {
+    path: PathBuf,
+    file: File,
+    /// Blocks that did not go to the file yet; the last of them is open.
+    gathered: Vec<u8>,
+    /// Where the open block begins in `gathered`.
+    open_block: usize,
+    block_number: u64,
+    payload: Payload,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Writing,
+    /// Something did not reach the file: what comes later must not either.
+    Failed,
+    Finished,
+}
+
+impl StageFileWriter {
+    /// Creates the file. One of that name that an earlier attempt left is replaced, without a change to what readers of
+    /// it see.
+    pub fn create(path: &Path) -> Result<Self, StageFileError> {
+        let create = || {
+            io_call(IoCall::Create, path)?;
+            match std::fs::remove_file(path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            File::options().write(true).create_new(true).open(path)
+        };
+        let file = create().map_err(|source| StageFileError::Io {
+            action: "create",
+            path: path.to_path_buf(),
+            source,
+        })?;
+        let mut gathered = Vec::with_capacity(GATHERED_BYTES + STORED_BLOCK_BYTES);
+        gathered.extend_from_slice(&encode_header());
+        let mut writer = Self {
+            path: path.to_path_buf(),
+            file,
+            open_block: 0,
+            gathered,
+            block_number: 0,
+            payload: Payload::default(),
+            state: State::Writing,
+        };
+        writer.begin_block();
+        Ok(writer)
+    }
+
+    /// Bytes of the payload so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.payload.bytes
+    }
+
+    /// Completes the file: from now on it may be read, and never changes. With `sync` it is on the disk when this comes
+    /// back; that its name is there as well is for whoever made the directory to see to.
+    pub fn finish(mut self, sync: bool) -> Result<StageFileSummary, StageFileError> {
+        match self.complete(sync) {
+            Ok(()) => {
+                self.state = State::Finished;
+                Ok(self.payload.into())
+            }
+            Err(source) => Err(StageFileError::Io { action: "write", path: self.path.clone(), source }),
+        }
+    }
+
+    fn complete(&mut self, sync: bool) -> std::io::Result<()> {
+        if self.state != State::Writing {
+            return Err(after_failure());
+        }
+        match self.open_bytes() {
+            0 => self.gathered.truncate(self.open_block),
+            _ => self.close_block(),
+        }
+        self.gathered.extend_from_slice(&Footer { payload: self.payload }.encode());
+        self.write_out()?;
+        if sync {
+            io_call(IoCall::Sync, &self.path)?;
+            self.file.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// Leaves room for the header of the next block.
+    fn begin_block(&mut self) {
+        self.open_block = self.gathered.len();
+        self.gathered.extend_from_slice(&[0; BLOCK_HEADER_BYTES]);
+    }
+
+    /// Payload in the open block.
+    fn open_bytes(&self) -> usize {
+        self.gathered.len() - self.open_block - BLOCK_HEADER_BYTES
+    }
+
+    fn close_block(&mut self) {
+        let (header, payload) = self.gathered[self.open_block..].split_at_mut(BLOCK_HEADER_BYTES);
+        header.copy_from_slice(&block_header(self.block_number, payload));
+        self.block_number += 1;
+    }
+
+    fn write_out(&mut self) -> std::io::Result<()> {
+        let write = || {
+            io_call(IoCall::Write, &self.path)?;
+            (&self.file).write_all(&self.gathered)
+        };
+        write().inspect_err(|_| self.state = State::Failed)?;
+        self.gathered.clear();
+        Ok(())
+    }
+}
+
+impl Write for StageFileWriter {
+    /// Takes as much as fits the open block.
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.state != State::Writing {
+            return Err(after_failure());
+        }
+        // A block that is full is closed when the next byte comes: the last one is never empty.
+        if self.open_bytes() == BLOCK_PAYLOAD_BYTES as usize && !bytes.is_empty() {
+            self.close_block();
+            if self.gathered.len() >= GATHERED_BYTES {
+                self.write_out()?;
+            }
+            self.begin_block();
+        }
+        let count = bytes.len().min(BLOCK_PAYLOAD_BYTES as usize - self.open_bytes());
+        if self.payload.bytes + count as u64 > PAYLOAD_BYTES_MAX {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
+        self.gathered.extend_from_slice(&bytes[..count]);
+        self.payload.crc32c = crc32c::crc32c_append(self.payload.crc32c, &bytes[..count]);
+        self.payload.bytes += count as u64;
+        Ok(count)
+    }
+
+    /// Does nothing: a stage file is read when it is finished.
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for StageFileWriter {
+    fn drop(&mut self) {
+        if self.state != State::Finished {
+            // Where it stays, its missing footer says that it is none.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn after_failure() -> Error {
+    Error::new(ErrorKind::BrokenPipe, "an earlier write of this file failed")
+}
