@@ -73,7 +73,7 @@ impl Interrupt {
         }
         let again = std::mem::replace(&mut self.lock().signalled, true);
         if again {
-            self.programs.kill_all();
+            self.programs.end_all();
             tell("sailfish: stopped at once; the next run removes what this one left");
             std::process::exit(i32::from(INTERRUPTED));
         }

@@ -31,9 +31,11 @@ fn run_inner(
     spec: &ProgramSpec,
     mut on_output: impl FnMut(&[u8]),
 ) -> Result<(), TaskFailure> {
+    let starting = context.programs.starting()?;
     let Started { pid, stdin, stdout, stderr } = start(spec)?;
     drop(stdin);
     context.programs.register(pid.as_raw_pid(), &context.cancelled);
+    drop(starting);
     let mut lives = Lives { programs: &context.programs, pid, ended: false };
     let mut drain = Drain::new(spec.stderr_log.as_deref(), &context.reports);
     let watched = |error: Errno| {

@@ -7,7 +7,8 @@ use rustix::process::{Pid, Signal};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// What the node gives to the functions of one attempt.
 #[derive(Clone, Debug)]
@@ -50,11 +51,36 @@ pub(crate) fn cancelled_failure() -> TaskFailure {
     TaskFailure::new(Blame::Cancelled, "the attempt was cancelled")
 }
 
+/// How long the end of the process waits for programs that are being started.
+const STARTING_MAX: Duration = Duration::from_secs(2);
+
 /// The live process groups of a node, so that Ctrl-C and cancelled attempts can end them.
 #[derive(Debug, Default)]
 pub struct Programs {
+    live: Mutex<Live>,
+    /// A program that was being started stands among the groups, or could not be started.
+    started: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Live {
     /// By process group, which has the id of its first process.
-    groups: Mutex<BTreeMap<i32, Arc<AtomicBool>>>,
+    groups: BTreeMap<i32, Arc<AtomicBool>>,
+    /// Programs that may run already and do not stand among the groups yet.
+    starting: usize,
+    /// The process is about to end: no program is started any more.
+    closed: bool,
+}
+
+/// Held while a program is started, until its group is registered.
+#[derive(Debug)]
+pub(crate) struct Starting<'a>(&'a Programs);
+
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        self.0.lock().starting -= 1;
+        self.0.started.notify_all();
+    }
 }
 
 impl Programs {
@@ -66,14 +92,33 @@ impl Programs {
     /// Kills every live process group. An attempt whose `cancelled` flag is set then ends as cancelled,
     /// the others as failed by a signal: set the flags first.
     pub fn kill_all(&self) {
-        for group in self.lock().keys() {
-            kill_group(*group);
+        self.lock().groups.keys().copied().for_each(kill_group);
+    }
+
+    /// Kills every live process group because this process is about to end, those too that are being started at this
+    /// moment: the death of its parent would end such a program, but not the children that it has made by then. No
+    /// program is started from here on.
+    pub fn end_all(&self) {
+        let mut live = self.lock();
+        live.closed = true;
+        let waited = self.started.wait_timeout_while(live, STARTING_MAX, |live| live.starting > 0);
+        let (live, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        live.groups.keys().copied().for_each(kill_group);
+    }
+
+    /// To be held from before a program is started until its group is registered. Err once the process ends.
+    pub(crate) fn starting(&self) -> Result<Starting<'_>, TaskFailure> {
+        let mut live = self.lock();
+        if live.closed {
+            return Err(cancelled_failure());
         }
+        live.starting += 1;
+        Ok(Starting(self))
     }
 
     /// Kills the process groups of the attempts whose `cancelled` flag is set.
     pub fn kill_cancelled(&self) {
-        for (group, cancelled) in self.lock().iter() {
+        for (group, cancelled) in &self.lock().groups {
             if cancelled.load(Ordering::Relaxed) {
                 kill_group(*group);
             }
@@ -83,7 +128,8 @@ impl Programs {
     /// Kills the process group of the first of these attempts, each told by its `cancelled` flag, that has one; whether any had. The
     /// attempt fails as if its program had been killed by somebody else.
     pub fn kill_one_of(&self, attempts: &[Arc<AtomicBool>]) -> bool {
-        let groups = self.lock();
+        let live = self.lock();
+        let groups = &live.groups;
         let of = |attempt: &Arc<AtomicBool>| groups.iter().find(|(_, flag)| Arc::ptr_eq(flag, attempt));
         let group = attempts.iter().find_map(of).map(|(group, _)| *group);
         group.into_iter().for_each(kill_group);
@@ -92,14 +138,14 @@ impl Programs {
 
     /// Number of process groups that live.
     pub fn live_count(&self) -> usize {
-        self.lock().len()
+        self.lock().groups.len()
     }
 
     /// Takes a new group in. A flag that was set before the group stood here is obeyed at once, so that no
     /// process slips between the setting of the flag and the killing.
     pub(crate) fn register(&self, group: i32, cancelled: &Arc<AtomicBool>) {
-        let mut groups = self.lock();
-        groups.insert(group, cancelled.clone());
+        let mut live = self.lock();
+        live.groups.insert(group, cancelled.clone());
         if cancelled.load(Ordering::Relaxed) {
             kill_group(group);
         }
@@ -108,20 +154,21 @@ impl Programs {
     /// Kills what is left of a group and forgets it. The caller reaps the leader afterwards, not before:
     /// until then the id cannot belong to anybody else.
     pub(crate) fn kill_and_forget(&self, group: i32) {
-        let mut groups = self.lock();
+        let mut live = self.lock();
         kill_group(group);
-        groups.remove(&group);
+        live.groups.remove(&group);
     }
 
     /// Kills a group if it still stands here.
     pub(crate) fn kill(&self, group: i32) {
-        if self.lock().contains_key(&group) {
+        let live = self.lock();
+        if live.groups.contains_key(&group) {
             kill_group(group);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<i32, Arc<AtomicBool>>> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -129,5 +176,30 @@ fn kill_group(group: i32) {
     if let Some(pid) = Pid::from_raw(group) {
         // The only error possible is that nobody is left, which is what we want.
         let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    use std::process::Command;
+
+    #[test]
+    fn the_end_waits_for_a_program_that_is_being_started() {
+        let programs = Programs::new();
+        let starting = programs.starting().unwrap();
+        let mut program = Command::new("sleep").arg("3600").process_group(0).spawn().unwrap();
+        let status = std::thread::scope(|scope| {
+            scope.spawn(|| programs.end_all());
+            while !programs.lock().closed {
+                std::thread::yield_now();
+            }
+            programs.register(Pid::from_child(&program).as_raw_pid(), &Arc::default());
+            drop(starting);
+            program.wait().unwrap()
+        });
+        assert_eq!(status.signal(), Some(Signal::KILL.as_raw()));
+        assert_eq!(programs.starting().unwrap_err().blame, Blame::Cancelled);
     }
 }

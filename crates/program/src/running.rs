@@ -214,9 +214,11 @@ where
     OnThread: FnOnce() -> Result<T, TaskFailure> + Send,
     OnCaller: FnOnce() -> Result<C, TaskFailure>,
 {
+    let starting = context.programs.starting()?;
     let Started { pid, stdin, stdout, stderr } = start(spec)?;
     let group = pid.as_raw_pid();
     context.programs.register(group, &context.cancelled);
+    drop(starting);
     let run = Run {
         programs: &context.programs,
         group,
