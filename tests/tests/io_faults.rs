@@ -45,6 +45,24 @@ struct Embedded {
 
 /// Every run goes to the disk, parts are synced.
 const KEEPING: &[&str] = &["--keep-for", "0s"];
+/// Two jobs, one of which reads what the other wrote: stage files lie between them.
+const STAGED: &[&str] = &["--job", "flow.toml"];
+/// Its stages; what the second reads is what the first was given.
+const STAGES: &str = r#"
+memory = "64M"
+slots = 2
+partitions = 3
+
+[[stage]]
+name = "first"
+input = "in"
+mapper = "./map.sh"
+file = ["map.sh", "beside.txt"]
+
+[[stage]]
+name = "second"
+from = "first"
+"#;
 /// Parts go through the page cache, compressed.
 const COMPRESSING: &[&str] = &["--compress", "gzip", "--no-sync"];
 
@@ -54,10 +72,14 @@ impl Embedded {
         let text = write_input(&sandbox, LINES);
         sandbox.script("map.sh", "#!/bin/sh\nexec cat - beside.txt\n");
         sandbox.write("beside.txt", "");
+        sandbox.write("flow.toml", STAGES);
         Self { sandbox, options, expected: blackbox::sorted_lines(&text) }
     }
 
     fn command(&self) -> Command {
+        if self.options == STAGED {
+            return self.sandbox.job(self.options);
+        }
         let args = ["--input", "in", "--partitions", "3", "--memory", "64M", "--slots", "2"];
         let functions = ["--mapper", "./map.sh", "--file", "map.sh", "--file", "beside.txt"];
         self.sandbox.job(&[&args, &functions[..], self.options].concat())
@@ -177,6 +199,17 @@ fn other_ways_to_write_survive_too() {
     let job = Embedded::new(COMPRESSING);
     job.walk("enospc", "", 3);
     job.walk("eio", "+", 4);
+}
+
+#[test]
+fn stages_survive_each_call_that_fails_once() {
+    let ends = Embedded::new(STAGED).walk("eio", "", 1);
+    assert_eq!(ends.failed, 0, "what fails once is tried again");
+}
+
+#[test]
+fn stages_survive_a_disk_that_is_full_from_some_call_on() {
+    Embedded::new(STAGED).walk("enospc", "+", 2);
 }
 
 #[test]

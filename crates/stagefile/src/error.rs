@@ -1,6 +1,7 @@
 //! What can be wrong with a stage file.
 
 use rustix::io::Errno;
+use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -43,9 +44,25 @@ impl StageFileError {
 
     /// The error behind one that came out of [`std::io::Read`] or [`std::io::Write`] of this crate.
     pub fn of(error: &std::io::Error) -> Option<&Self> {
-        error.get_ref()?.downcast_ref()
+        error.get_ref()?.downcast_ref::<Told>().map(|told| &told.0)
     }
 }
+
+/// One of ours within an error of input or output, told with its cause: who prints such an error prints no chain.
+#[derive(Debug)]
+struct Told(StageFileError);
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.source() {
+            Some(cause) => write!(f, "{}: {cause}", self.0),
+            None => self.0.fmt(f),
+        }
+    }
+}
+
+/// Without a source, which it has told already.
+impl Error for Told {}
 
 impl From<StageFileError> for std::io::Error {
     /// Keeps the error within, where [`StageFileError::of`] finds it.
@@ -55,7 +72,7 @@ impl From<StageFileError> for std::io::Error {
             StageFileError::Damaged { .. } => std::io::ErrorKind::InvalidData,
             StageFileError::OutOfRange { .. } => std::io::ErrorKind::InvalidInput,
         };
-        Self::new(kind, error)
+        Self::new(kind, Told(error))
     }
 }
 

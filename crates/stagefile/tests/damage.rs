@@ -180,9 +180,11 @@ fn what_is_said_names_the_file_the_block_and_what_differs() {
             .map_err(std::io::Error::from)
             .and_then(|mut reader| std::io::copy(&mut reader, &mut std::io::sink()));
         let error = found.expect_err("refused");
+        let text = text.replace("PATH", &path.display().to_string());
+        assert_eq!(error.to_string(), text);
         let error = StageFileError::of(&error).expect("ours");
         let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-        assert_eq!(format!("{error}: {cause}"), text.replace("PATH", &path.display().to_string()));
+        assert_eq!(format!("{error}: {cause}"), text);
     };
     let other = Payload { crc32c: sample.expected.crc32c ^ 1, ..sample.expected };
     let (present, wanted) = (sample.expected.crc32c, other.crc32c);
