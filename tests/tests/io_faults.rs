@@ -63,6 +63,18 @@ file = ["map.sh", "beside.txt"]
 name = "second"
 from = "first"
 "#;
+/// The same where each job brings its program.
+const STAGES_OF_CLUSTER: &str = r#"
+[[stage]]
+name = "first"
+input = "in"
+mapper = "ship/map.sh"
+partitions = 3
+
+[[stage]]
+name = "second"
+from = "first"
+"#;
 /// Parts go through the page cache, compressed.
 const COMPRESSING: &[&str] = &["--compress", "gzip", "--no-sync"];
 
@@ -254,12 +266,15 @@ struct Struck {
     cluster: Cluster,
     expected: Vec<u8>,
     jobs: u32,
+    /// Its jobs are two, one of which reads what the other wrote.
+    staged: bool,
 }
 
 impl Struck {
     fn new(cluster: Cluster) -> Self {
         let text = write_input(&cluster.sandbox, LINES_OF_CLUSTER);
-        Self { cluster, expected: blackbox::sorted_lines(&text), jobs: 0 }
+        cluster.sandbox.write("flow.toml", STAGES_OF_CLUSTER);
+        Self { cluster, expected: blackbox::sorted_lines(&text), jobs: 0, staged: false }
     }
 
     fn add_node(&mut self, variable: &str, value: &str) {
@@ -282,8 +297,9 @@ impl Struck {
         self.jobs += 1;
         let output = format!("out-{}", self.jobs);
         self.cluster.sandbox.script("ship/map.sh", &format!("#!/bin/sh\n# {}\nexec cat\n", self.jobs));
-        let args = ["--input", "in", "--partitions", "3", "--mapper", "ship/map.sh", "--keep-for", "0s"];
-        let ran = Running::start(self.cluster.job(&args).args(["--output", &output])).wait();
+        let plain = ["--input", "in", "--partitions", "3", "--mapper", "ship/map.sh", "--keep-for", "0s"];
+        let args = if self.staged { STAGED } else { &plain };
+        let ran = Running::start(self.cluster.job(args).args(["--output", &output])).wait();
         (ran, self.cluster.sandbox.path(&output))
     }
 
@@ -316,10 +332,14 @@ impl Struck {
 
 /// A node fails at some of its calls: `ending` stands behind their numbers. Its jobs, and one when it has gone.
 fn survive_a_bad_node(healthy_nodes: u32, fault: &str, ending: &str, step: usize) -> Ends {
+    survive_with(false, healthy_nodes, fault, ending, step)
+}
+
+fn survive_with(staged: bool, healthy_nodes: u32, fault: &str, ending: &str, step: usize) -> Ends {
     let mut cluster = Cluster::start(0);
     // In a rack of their own, so that each keeps what its own maps put out.
     (0..healthy_nodes).for_each(|_| cluster.add_node_in("elsewhere"));
-    let mut struck = Struck::new(cluster);
+    let mut struck = Struck { staged, ..Struck::new(cluster) };
     let log = struck.cluster.sandbox.path("calls");
     struck.add_node("SAILFISH_IO_LOG", log.to_str().expect("a sandbox has a plain path"));
     let before = counts(&log);
@@ -328,7 +348,8 @@ fn survive_a_bad_node(healthy_nodes: u32, fault: &str, ending: &str, step: usize
     assert_eq!(ends.right, 1);
     struck.end_node(healthy_nodes as usize);
     let told = std::fs::read_to_string(&log).unwrap_or_default();
-    assert!(told.contains("/run-") && told.contains("/.part-"), "a node that does little:\n{told}");
+    let kept = if staged { ".stage" } else { "/run-" };
+    assert!(told.contains(kept) && told.contains("/.part-"), "a node that does little:\n{told}");
     let (mut ends, mut reached) = (Ends::default(), 0);
     let calls = later_calls(&before, &counts(&log), step);
     for (call, number) in &calls {
@@ -354,9 +375,20 @@ fn a_cluster_survives_calls_of_its_only_node_that_fail_once() {
 }
 
 #[test]
+fn stages_survive_calls_of_the_only_node_that_fail_once() {
+    let ends = survive_with(true, 0, "eio", "", 2);
+    assert_eq!(ends.failed, 0, "what fails once is tried again");
+}
+
+#[test]
 fn a_cluster_survives_a_node_whose_disk_is_full_from_some_call_on() {
     survive_a_bad_node(1, "enospc", "+", 2);
     survive_a_bad_node(0, "enospc", "+", 3);
+}
+
+#[test]
+fn stages_survive_a_node_whose_disk_is_full_from_some_call_on() {
+    survive_with(true, 1, "enospc", "+", 4);
 }
 
 #[test]
