@@ -382,13 +382,15 @@ fn stages_survive_calls_of_the_only_node_that_fail_once() {
 
 #[test]
 fn a_cluster_survives_a_node_whose_disk_is_full_from_some_call_on() {
-    survive_a_bad_node(1, "enospc", "+", 2);
+    let ends = survive_a_bad_node(1, "enospc", "+", 2);
+    assert_eq!(ends.failed, 0, "what fails on one node goes to the other");
     survive_a_bad_node(0, "enospc", "+", 3);
 }
 
 #[test]
 fn stages_survive_a_node_whose_disk_is_full_from_some_call_on() {
-    survive_with(true, 1, "enospc", "+", 4);
+    let ends = survive_with(true, 1, "enospc", "+", 4);
+    assert_eq!(ends.failed, 0, "what fails on one node goes to the other");
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub enum PlacementKind {
     NoNearerSlot,
     /// Another attempt of the task was slow on another node.
     BesideSlow,
+    /// The task failed for a reason of its node, and this is another one.
+    NotWhereItFailed,
 }
 
 /// The attempts of a job and why each ran where it did.

@@ -91,6 +91,7 @@ fn why(reason: &PlacementReason) -> String {
         PlacementKind::OnlyHere => "what it needs is on this node alone",
         PlacementKind::NearData => "near its data",
         PlacementKind::BesideSlow => "beside an attempt that was slow elsewhere",
+        PlacementKind::NotWhereItFailed => "not where an attempt failed for a reason of the node",
         PlacementKind::NoNearerSlot => "far from its data: no slot near it asked in time",
     };
     let mut text = place.to_string();

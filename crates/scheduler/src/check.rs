@@ -17,6 +17,9 @@ pub fn sanity_check(state: &State) {
         let waits = |task: &Task| match &task.placement {
             _ if job.phase != Phase::Running || !task.queued || task.winner.is_some() => false,
             _ if state.line.contains(id) => false,
+            _ if task.only.is_some() => {
+                task.only.iter().flatten().any(|node| state.free_slots.first_of(*node).is_some())
+            }
             // Whether it may have one of them depends on who else waits, and how long.
             Placement::Anywhere if !job.claim.needs.is_nothing() && !job.claim.needs.everywhere => false,
             Placement::Anywhere if !job.claim.needs.everywhere => !state.free_slots.is_empty(),

@@ -22,6 +22,7 @@ mod claims;
 mod copies;
 mod dispatch;
 mod elastic;
+mod elsewhere;
 mod losses;
 mod memory;
 mod reactor;
@@ -111,6 +112,8 @@ pub enum WhyHere {
     NoNearerSlot,
     /// Another attempt of the task is slow elsewhere.
     BesideSlow,
+    /// The task failed for a reason of its node, and this is another one.
+    NotWhereItFailed,
 }
 
 /// Whose a job is and how urgent. Jobs of the highest priority go first; among these the user with the fewest
@@ -271,6 +274,8 @@ pub enum Event {
     AttemptFailed {
         attempt: AttemptKey,
         retryable: bool,
+        /// The reason may be one of its node: the task goes to another one, where there is any.
+        of_node: bool,
     },
     /// Nobody knows what became of the attempt. The task runs again and this does not count as a failure;
     /// if the lost attempt succeeds after all, it wins or loses like any other.

@@ -18,6 +18,7 @@ pub(crate) fn on_node_lost(state: &mut State, outbox: &mut impl Outbox, now: Uni
         on_attempt_lost(state, outbox, now, attempt);
         state.claim(attempt.task.job, now);
     }
+    state.free_those_kept_away(now);
 }
 
 pub(crate) fn on_results_lost(

@@ -52,15 +52,18 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
             return on_progress(state, now, attempt, done, total, waits);
         }
         Event::AttemptSucceeded { attempt } => on_attempt_succeeded(state, outbox, now, attempt),
-        Event::AttemptFailed { attempt, retryable } => {
-            on_attempt_failed(state, outbox, now, attempt, retryable);
+        Event::AttemptFailed { attempt, retryable, of_node } => {
+            on_attempt_failed(state, outbox, now, attempt, retryable, of_node);
             state.claim(attempt.task.job, now);
         }
         Event::AttemptLost { attempt } => {
             on_attempt_lost(state, outbox, now, attempt);
             state.claim(attempt.task.job, now);
         }
-        Event::NodeDraining { node } => on_node_draining(state, node),
+        Event::NodeDraining { node } => {
+            on_node_draining(state, node);
+            state.free_those_kept_away(now);
+        }
         Event::NodeResumes { node } => on_node_resumes(state, node),
         Event::NodeLost { node } => on_node_lost(state, outbox, now, node),
         Event::ResultsLost { job, stage, tasks, stands } => {
@@ -270,9 +273,11 @@ fn on_attempt_failed(
     now: UnixNanos,
     attempt: AttemptKey,
     retryable: bool,
+    of_node: bool,
 ) {
     let id = attempt.task.job;
     let Some(job) = state.jobs.get(&id) else { return };
+    let node = job.running.get(&attempt).map(|running| running.slot.node).filter(|_| of_node);
     let was_lost = job.lost.contains(&attempt);
     let is_copy = job.watch.is_copy(attempt);
     let counts = take_off(state, attempt, now).is_some() && !was_lost;
@@ -290,6 +295,8 @@ fn on_attempt_failed(
                 end_job(state, outbox, id, Action::JobFailed { job: id, because });
                 return;
             }
+            node.into_iter().for_each(|node| state.keep_away(attempt.task, node));
+            let job = state.jobs.get_mut(&id).expect("the job was looked at a moment ago");
             go_again_where_idle(job, outbox, attempt.task);
         }
     }

@@ -118,6 +118,24 @@ impl Stage {
         self.enqueue(index, VecDeque::push_front);
     }
 
+    /// From when it waits again, a task that waits nowhere now waits for these nodes alone; None: for those of its placement.
+    pub fn keep_to(&mut self, index: TaskIndex, only: Option<Vec<NodeId>>) {
+        self.tasks[index.0 as usize].only = only;
+        // Entries of a task that was taken stay in the queues, and would count again.
+        let ready = &mut self.ready;
+        let queues = [&mut ready.anywhere, &mut ready.far].into_iter().chain(ready.by_node.values_mut());
+        queues.for_each(|queue| queue.retain(|each| *each != index));
+    }
+
+    /// It no longer waits for a few nodes alone; where it waits, it goes before all others.
+    pub fn go_anywhere(&mut self, index: TaskIndex) {
+        let task = &mut self.tasks[index.0 as usize];
+        task.only = None;
+        if std::mem::take(&mut task.queued) {
+            self.enqueue(index, VecDeque::push_front);
+        }
+    }
+
     fn enqueue(&mut self, index: TaskIndex, put: fn(&mut VecDeque<TaskIndex>, TaskIndex)) {
         let task = &mut self.tasks[index.0 as usize];
         // One that stands in its queues since it waited last keeps its places there.
@@ -129,6 +147,12 @@ impl Stage {
                 put(tasks, index);
             }
         };
+        if let Some(nodes) = &task.only {
+            for node in nodes {
+                open(Queue::Of(*node), ready.by_node.entry(*node).or_default());
+            }
+            return;
+        }
         match &task.placement {
             Placement::Anywhere => open(Queue::Anywhere, &mut ready.anywhere),
             Placement::On(node) => open(Queue::Of(*node), ready.by_node.entry(*node).or_default()),
@@ -173,6 +197,7 @@ impl Stage {
     pub fn refill(&mut self, node: NodeId) -> bool {
         let waits_there = |task: &Task| match &task.placement {
             _ if !task.queued || task.winner.is_some() => false,
+            _ if task.only.is_some() => task.only.iter().flatten().any(|only| *only == node),
             Placement::Anywhere => false,
             Placement::On(bound) => *bound == node,
             Placement::Near(nodes) => nodes.contains(&node),
@@ -207,6 +232,9 @@ impl Stage {
         let task = &mut self.tasks[index.0 as usize];
         if !std::mem::take(&mut task.queued) {
             return WhyHere::BesideSlow;
+        }
+        if task.only.is_some() {
+            return WhyHere::NotWhereItFailed;
         }
         match &task.placement {
             Placement::Anywhere => WhyHere::Any,

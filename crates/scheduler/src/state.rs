@@ -84,6 +84,8 @@ pub(crate) struct Job {
     pub rests: bool,
     /// Since when it has waited for that.
     pub in_line_since: UnixNanos,
+    /// Some of its tasks do not wait for all nodes for which they were placed.
+    pub keeps_away: bool,
     pub watch: Watch,
 }
 
@@ -140,6 +142,10 @@ pub(crate) struct Task {
     /// Attempts running now, but for those that were told to stop.
     pub running: u32,
     pub winner: Option<AttemptNumber>,
+    /// Where it failed for a reason of the node.
+    pub failed_on: Vec<NodeId>,
+    /// Because of that: it waits for these nodes alone, wherever it was placed.
+    pub only: Option<Vec<NodeId>>,
 }
 
 /// How far a stage is.
@@ -177,6 +183,7 @@ impl Job {
             has_memory: false,
             rests: false,
             in_line_since: UnixNanos(0),
+            keeps_away: false,
             watch: Watch::default(),
         }
     }

@@ -282,7 +282,7 @@ fn what_dies_gives_back_what_it_had() {
     world.feed(Event::JobCancelled { job: JobId(1) });
     for number in 0..2 {
         let attempt = AttemptKey { task: task(number), attempt: AttemptNumber(0) };
-        world.feed(Event::AttemptFailed { attempt, retryable: true });
+        world.feed(Event::AttemptFailed { attempt, retryable: true, of_node: false });
     }
     world.expect_started(&[(2, 2)]);
     world.feed(Event::JobCancelled { job: JobId(2) });

@@ -343,12 +343,13 @@ impl EventLoop {
             }
             Err(failure) => {
                 let retryable = failure.retryable() || stopped_alone;
+                let of_node = failure.blame == api::Blame::Environment;
                 let state = match failure.blame {
                     api::Blame::Cancelled => AttemptState::Cancelled,
                     _ => AttemptState::Failed,
                 };
                 job.attempt_ended(&finished, state, Err(failure), &mut self.changes);
-                self.feed(Event::AttemptFailed { attempt, retryable });
+                self.feed(Event::AttemptFailed { attempt, retryable, of_node });
             }
         }
         self.in_hand = None;

@@ -373,7 +373,7 @@ impl EventLoop {
             job.attempt_ended(&finished, AttemptState::Interrupted, Err(failure), changes);
         });
         self.feed(Event::AttemptLost { attempt });
-        self.feed(Event::AttemptFailed { attempt, retryable: true });
+        self.feed(Event::AttemptFailed { attempt, retryable: true, of_node: false });
         self.mend_flows(&with);
     }
 

@@ -20,6 +20,7 @@ pub(crate) fn placed(attempt: AttemptKey, why: Why) -> Change {
             WhyHere::NearData => PlacementKind::NearData,
             WhyHere::NoNearerSlot => PlacementKind::NoNearerSlot,
             WhyHere::BesideSlow => PlacementKind::BesideSlow,
+            WhyHere::NotWhereItFailed => PlacementKind::NotWhereItFailed,
         },
         waited_ns: why.waited_ns,
         slots_free: why.slots_free,

@@ -48,7 +48,7 @@ impl EventLoop {
         });
         // First its task is let go again, where it was not; then nothing more is expected of it.
         self.feed(Event::AttemptLost { attempt });
-        self.feed(Event::AttemptFailed { attempt, retryable: true });
+        self.feed(Event::AttemptFailed { attempt, retryable: true, of_node: false });
     }
 }
 

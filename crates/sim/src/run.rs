@@ -198,7 +198,7 @@ impl Simulation {
                 }
                 self.feed(Event::AttemptSucceeded { attempt });
             }
-            false => self.feed(Event::AttemptFailed { attempt, retryable: true }),
+            false => self.feed(Event::AttemptFailed { attempt, retryable: true, of_node: false }),
         }
         self.feed(Event::SlotFree { slot });
     }

@@ -329,7 +329,11 @@ impl Simulation {
         self.feed(match succeeds {
             true => Event::AttemptSucceeded { attempt },
             // Who was told to stop does not want to be tried again.
-            false => Event::AttemptFailed { attempt, retryable: !self.told_to_stop.contains(&attempt) },
+            false => Event::AttemptFailed {
+                attempt,
+                retryable: !self.told_to_stop.contains(&attempt),
+                of_node: false,
+            },
         });
         self.feed(Event::SlotFree { slot: ended.slot });
     }

@@ -4,7 +4,8 @@ use crate::{World, anywhere};
 use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 use proptest::prelude::*;
 use scheduler::{
-    Action, Claim, Event, FAILURES_MAX, LOCALITY_DELAY_NS, Placement, Slot, Standing, Waits, has_jobs,
+    Action, Claim, Event, FAILURES_MAX, LOCALITY_DELAY_NS, Placement, Slot, Standing, Waits, WhyHere,
+    has_jobs,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -249,7 +250,11 @@ impl Random {
             }
             (9..=10, Some(attempt)) => {
                 self.running.remove(&attempt);
-                self.feed(Event::AttemptFailed { attempt, retryable: !pick.is_multiple_of(7) });
+                self.feed(Event::AttemptFailed {
+                    attempt,
+                    retryable: !pick.is_multiple_of(7),
+                    of_node: pick.is_multiple_of(2),
+                });
             }
             (11, Some(attempt)) => {
                 self.running.remove(&attempt);
@@ -264,6 +269,11 @@ impl Random {
             (13, _) if pick.is_multiple_of(5) => {
                 self.feed(Event::JobCancelled { job: JobId(pick as i64 % JOBS_MAX + 1) });
             }
+            (14, _) if pick.is_multiple_of(3) => self.feed(Event::NodeCame {
+                node: NodeId(pick as u32 % NODES),
+                memory_bytes: 1 << 30,
+                architecture: 0,
+            }),
             (14, _) => self.feed(Event::SlotGone { slot: any_slot(pick as u32 % SLOTS) }),
             (15, _) => {
                 let node = NodeId(pick as u32 % NODES);
@@ -341,7 +351,7 @@ proptest! {
 /// The same worlds, to see that copies are among what happens there, and win, and lose.
 #[test]
 fn copies_run_and_win_and_lose_in_these_worlds() {
-    let (mut copies, mut won, mut stopped) = (0, 0, 0);
+    let (mut copies, mut won, mut stopped, mut kept_away) = (0, 0, 0, 0);
     for seed in 0u64..1000 {
         let mut random = Random::default();
         let mut number = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -362,7 +372,10 @@ fn copies_run_and_win_and_lose_in_these_worlds() {
         random.finish();
         assert!(!has_jobs(&random.world.state), "seed {seed}");
         copies += random.copies;
+        let places = random.world.placed.iter().map(|(_, why)| why.place);
+        kept_away += places.filter(|place| *place == WhyHere::NotWhereItFailed).count();
         (won, stopped) = (won + random.copies_won.len(), stopped + random.stopped.len());
     }
+    assert!(kept_away > 50, "{kept_away} tasks went elsewhere");
     assert!(copies > 200 && won > 50 && stopped > 200, "{copies} copies, {won} won, {stopped} stopped");
 }

@@ -3,6 +3,7 @@
 mod any_order;
 mod copies;
 mod elastic;
+mod elsewhere;
 
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 use scheduler::{
@@ -79,7 +80,7 @@ fn anywhere(task_count: u32) -> Vec<Placement> {
 }
 
 fn failed(attempt: AttemptKey, retryable: bool) -> Event {
-    Event::AttemptFailed { attempt, retryable }
+    Event::AttemptFailed { attempt, retryable, of_node: false }
 }
 
 fn succeeded(attempt: AttemptKey) -> Event {

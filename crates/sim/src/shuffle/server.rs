@@ -333,7 +333,7 @@ impl Server {
             self.attempt_over(attempt, false);
             // First its task is let go again, where it was not; then nothing more is expected of it.
             self.feed(Event::AttemptLost { attempt });
-            return self.feed(Event::AttemptFailed { attempt, retryable: true });
+            return self.feed(Event::AttemptFailed { attempt, retryable: true, of_node: false });
         }
         self.ended(attempt, outcome, assigned_ns);
     }
@@ -366,7 +366,9 @@ impl Server {
                     return self.feed(Event::AttemptLost { attempt });
                 }
                 self.attempt_over(attempt, true);
-                self.feed(Event::AttemptFailed { attempt, retryable: failure.retryable() || alone });
+                let of_node = failure.blame == Blame::Environment;
+                let retryable = failure.retryable() || alone;
+                self.feed(Event::AttemptFailed { attempt, retryable, of_node });
             }
         }
     }

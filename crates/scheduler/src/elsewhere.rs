@@ -1,0 +1,52 @@
+//! A task that failed for a reason of its node goes to another one. A node with a full disk fails an attempt within
+//! milliseconds and asks for the next: it would get the same task again, until the job fails, while others are busy.
+
+use crate::state::{State, Task};
+use crate::{Placement, UnixNanos};
+use ids::{JobId, NodeId, TaskKey};
+
+impl State {
+    /// An attempt failed for a reason of its node. As long as there are nodes where the task has not failed, it waits for these
+    /// alone; each of its failures is then one of another node. Before it is put into a queue.
+    pub(crate) fn keep_away(&mut self, key: TaskKey, node: NodeId) {
+        let Some(job) = self.jobs.get_mut(&key.job) else { return };
+        let needs = job.claim.needs;
+        // Where the node must have something, which one does is found when it asks.
+        let picks_nodes = !needs.everywhere && !needs.is_nothing();
+        let Some(task) = job.task(key).filter(|task| !matches!(task.placement, Placement::On(_))) else {
+            return;
+        };
+        if picks_nodes || task.queued {
+            return;
+        }
+        task.failed_on.push(node);
+        let failed_on = task.failed_on.clone();
+        let others = self.rooms.iter().filter(|(other, room)| {
+            (room.shares || !needs.everywhere) && !self.draining.contains(other) && !failed_on.contains(other)
+        });
+        let others: Vec<NodeId> = others.map(|(other, _)| *other).collect();
+        let Some(job) = self.jobs.get_mut(&key.job) else { return };
+        job.keeps_away |= !others.is_empty();
+        job.stage(key.stage).keep_to(key.task, Some(others).filter(|others| !others.is_empty()));
+    }
+
+    /// A node went, or is being emptied: tasks that waited for none but such may go anywhere again.
+    pub(crate) fn free_those_kept_away(&mut self, now: UnixNanos) {
+        let Self { jobs, rooms, draining, .. } = self;
+        let works = |node: &NodeId| rooms.contains_key(node) && !draining.contains(node);
+        let is_left = |task: &Task| task.only.as_ref().is_some_and(|only| !only.iter().any(works));
+        let mut freed: Vec<JobId> = Vec::new();
+        for (id, job) in jobs.iter_mut().filter(|(_, job)| job.keeps_away) {
+            for stage in &mut job.stages {
+                let left: Vec<_> = (0..stage.task_count()).map(ids::TaskIndex).collect();
+                let left = left.into_iter().filter(|index| is_left(&stage.tasks[index.0 as usize]));
+                for index in left.collect::<Vec<_>>() {
+                    stage.go_anywhere(index);
+                    freed.push(*id);
+                }
+            }
+        }
+        freed.dedup();
+        freed.into_iter().for_each(|id| self.claim(id, now));
+    }
+}
