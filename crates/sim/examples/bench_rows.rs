@@ -24,23 +24,22 @@ fn window() {
         for (programs, map_seconds) in
             [("as in the paper", MAP_SECONDS), ("that do nothing", MAP_SECONDS_FAST)]
         {
-            window_of(
-                &format!("window (sim), 80 nodes, {link}, programs {programs}"),
-                bits_per_second,
-                map_seconds,
-            );
+            let name = format!("window (sim), 80 nodes, {link}, programs {programs}");
+            // Asked for where programs are as in the paper.
+            let must = if map_seconds == MAP_SECONDS { ">1" } else { "-" };
+            window_of(&name, must, bits_per_second, map_seconds);
         }
     }
 }
 
-fn window_of(name: &str, bits_per_second: f64, map_seconds: f64) {
+fn window_of(name: &str, must: &str, bits_per_second: f64, map_seconds: f64) {
     let seen = copies(Racks::of_the_paper(bits_per_second, map_seconds));
     let share = |by_s: f64| format!("{:.3}", seen.share_copied(by_s));
     row(
         format_args!("{name}: runs on two nodes before the reduce phase ends"),
         share(seen.job_s),
         "ratio",
-        ">1",
+        must,
         "-",
         "all",
     );
