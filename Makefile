@@ -129,6 +129,7 @@ bench-cluster: release postgres
 
 # Jobs of three minutes; each row can be made by itself, and what is there already is not measured again.
 bench-failures: release
+	cargo build --release --workspace --locked --example bench_rows
 	SAILFISH=$(SAILFISH) bench/failures.sh --runs $(FAILURE_RUNS) $(if $(ROW),--rows $(ROW))
 
 bench-failures-%:

@@ -29,6 +29,7 @@ mod block_scan;
 mod books;
 mod checking;
 mod copies;
+pub mod copy_pace;
 mod copying;
 mod cursor;
 mod disks;

@@ -27,7 +27,7 @@ use tokio::sync::Semaphore;
 /// come again: to make them wait here could make two nodes wait for each other.
 const SCANS_MAX: usize = 256;
 /// Copies of runs and stage files that may be received at once, each with a thread and a file of its own.
-const COPIES_MAX: usize = 4;
+pub const COPIES_MAX: usize = 4;
 /// Answers with blocks of stage files that may be under way at once, each with a megabyte.
 const STAGE_READS_MAX: usize = 32;
 /// What is still read of a copy that is refused, and for how long: a sender that is refused in the middle of its sending

@@ -4,7 +4,6 @@
 use crate::job_data::{AttemptData, JobData};
 use crate::{Node, Shared};
 use api::TaskFailure;
-use api::control::NodeAddress;
 use api::machine::{ReplicatedPart, ReplicatedRun};
 use api::task::{ReduceTask, RunPlace};
 use chunkserver::{ChunkServer, ChunkServerError, Run, RunCursor};
@@ -35,28 +34,6 @@ pub struct OtherNodes {
     pub replica_hosts: BTreeSet<NodeId>,
     /// Knows where runs of the job lie, when it is asked.
     pub places: Option<Arc<dyn Places>>,
-}
-
-/// Where map tasks of a node open chunks: on the nodes of its rack, so that the wires between racks carry a record
-/// once, when it is reduced. Where none of these takes chunks (full disks, a node that is being emptied), on the nodes
-/// of other racks; where nobody does, somebody must.
-pub(crate) fn chunk_hosts(here: NodeId, nodes: &[NodeAddress]) -> BTreeSet<NodeId> {
-    let rack = nodes.iter().find(|node| node.node == here).map(|node| node.rack.as_str());
-    let of = |is_host: &dyn Fn(&NodeAddress) -> bool| -> BTreeSet<NodeId> {
-        nodes.iter().filter(|node| is_host(node)).map(|node| node.node).collect()
-    };
-    let near = |node: &NodeAddress| rack.is_none_or(|rack| node.rack == rack);
-    let choices = [of(&|node| near(node) && node.takes_chunks), of(&|node| node.takes_chunks), of(&near)];
-    choices.into_iter().find(|hosts| !hosts.is_empty()).unwrap_or_else(|| BTreeSet::from([here]))
-}
-
-/// Where runs of a node get replicas: on another node of its rack, or where there is none, of another rack (ISS section 4.2).
-pub(crate) fn replica_hosts(here: NodeId, nodes: &[NodeAddress]) -> BTreeSet<NodeId> {
-    let rack = nodes.iter().find(|node| node.node == here).map(|node| node.rack.as_str());
-    let others = || nodes.iter().filter(|node| node.node != here && node.takes_chunks);
-    let near: BTreeSet<NodeId> =
-        others().filter(|node| rack == Some(node.rack.as_str())).map(|node| node.node).collect();
-    if near.is_empty() { others().map(|node| node.node).collect() } else { near }
 }
 
 /// Knows the nodes that host data of a job; asked at the start of each attempt.
@@ -260,33 +237,5 @@ impl Shared {
     /// The other nodes with data of a job; None where all of it is here.
     pub(crate) fn other_nodes(&self, job: JobId) -> Option<OtherNodes> {
         self.record_data.get()?.other_nodes(job).filter(|others| !others.peers.is_empty())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::chunk_hosts;
-    use api::control::NodeAddress;
-    use ids::NodeId;
-
-    #[test]
-    fn chunks_stay_in_the_rack_as_long_as_it_takes_any() {
-        let check = |nodes: &[(&str, bool)], expected: &[u32]| {
-            let address = |(index, (rack, takes_chunks)): (usize, &(&str, bool))| NodeAddress {
-                node: NodeId(index as u32),
-                rack: rack.to_string(),
-                data_url: String::new(),
-                takes_chunks: *takes_chunks,
-            };
-            let nodes: Vec<NodeAddress> = nodes.iter().enumerate().map(address).collect();
-            let hosts: Vec<u32> = chunk_hosts(NodeId(0), &nodes).iter().map(|node| node.0).collect();
-            assert_eq!(hosts, expected, "{nodes:?}");
-        };
-        check(&[], &[0]);
-        check(&[("a", true)], &[0]);
-        check(&[("a", true), ("b", true), ("a", true)], &[0, 2]);
-        check(&[("a", false), ("b", true), ("a", true)], &[2]);
-        check(&[("a", false), ("b", true), ("a", false)], &[1]);
-        check(&[("a", false), ("b", false), ("a", false)], &[0, 2]);
     }
 }

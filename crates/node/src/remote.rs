@@ -4,7 +4,7 @@ use crate::control::{Control, Notice, boundaries_failure, never_began};
 use crate::disks::Disks;
 use crate::drill::Drill;
 use crate::kept_checks::KeptChecks;
-use crate::record_data::{OtherNodes, RecordData, chunk_hosts, replica_hosts};
+use crate::record_data::{OtherNodes, RecordData};
 use crate::shipped_files::JobFiles;
 use api::control::{AttemptEnd, NodeAddress};
 use api::kept::KeptAnnouncement;
@@ -425,8 +425,8 @@ impl RecordData for Remote {
     fn other_nodes(&self, job: JobId) -> Option<OtherNodes> {
         let here = self.link.node();
         let nodes = self.link.peers();
-        let hosts = chunk_hosts(here, &nodes);
-        let replica_hosts = replica_hosts(here, &nodes);
+        let hosts = dataport::chunk_hosts(here, &nodes);
+        let replica_hosts = dataport::replica_hosts(here, &nodes);
         let peers = peers(&nodes).into_values().filter(|peer| peer.node != here).collect();
         let (client, link) = (self.data.clone(), Arc::clone(&self.link));
         let places = Some(Arc::new(AskServer { job, link }) as Arc<dyn Places>);

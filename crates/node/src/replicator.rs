@@ -7,29 +7,14 @@ use crate::Shared;
 use crate::part_replicator::{SentParts, send_parts};
 use crate::record_data::OtherNodes;
 use api::machine::ReplicatedRun;
-use chunkserver::{ChunkServer, Progress, RunToCopy};
+use chunkserver::{ChunkServer, Progress, RunToCopy, copy_pace};
 use dataport::{CopyError, Peer};
 use ids::{ChunkId, JobId, NodeId, RunId};
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// How long is waited for the next run before it is looked whether the job is over.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Where no other node took a run, it is offered again after so long.
-const REFUSED_PAUSE: Duration = Duration::from_secs(1);
-/// What is sent each second while map tasks append here, and for how long a run lies on one node before that is doubled: as
-/// much again for each such time.
-const YIELDING_BYTES_PER_SECOND: f64 = 32e6;
-const YIELDING_GROWS_EVERY: Duration = Duration::from_secs(10);
-
-/// A chunk that is not full is sorted all the same when it has waited for this part of the time since the job began here, and for no
-/// less than this: what maps put out lies on one node only until then. The longer a job has run the more a chunk may cost to make
-/// again, and the longer it may wait; so there are few such chunks, however long it runs.
-const WAITS_PART: u32 = 8;
-const WAITS_MIN: Duration = Duration::from_secs(5);
 
 /// Until the job is over.
 pub(crate) fn replicate_runs(shared: &Arc<Shared>, job: JobId) {
@@ -38,14 +23,14 @@ pub(crate) fn replicate_runs(shared: &Arc<Shared>, job: JobId) {
     while let Some(server) = server_of(shared, job) {
         server.begin_copying();
         if let Some(began) = shared.jobs().get(&job).map(|data| data.began) {
-            waiting.close_old(&server, (began.elapsed() / WAITS_PART).max(WAITS_MIN));
+            waiting.close_old(&server, copy_pace::open_chunk_waits_max(began.elapsed()));
         }
         send_again(shared, job, &server, &mut replicas);
         let parts_wait = send_parts(shared, job, &mut parts);
-        let Some(run) = server.next_to_copy(LOOK_EVERY) else {
+        let Some(run) = server.next_to_copy(copy_pace::LOOK_EVERY) else {
             drop(server);
             if parts_wait {
-                std::thread::sleep(REFUSED_PAUSE);
+                std::thread::sleep(copy_pace::REFUSED_PAUSE);
             }
             continue;
         };
@@ -62,7 +47,7 @@ pub(crate) fn replicate_runs(shared: &Arc<Shared>, job: JobId) {
             Sent::NotNow => {
                 server.copy_again(run);
                 drop(server);
-                std::thread::sleep(REFUSED_PAUSE);
+                std::thread::sleep(copy_pace::REFUSED_PAUSE);
             }
         }
     }
@@ -176,11 +161,7 @@ fn send(
 pub(crate) fn candidates(others: &OtherNodes, file: impl Hash) -> Vec<&Peer> {
     let mut peers: Vec<&Peer> =
         others.peers.iter().filter(|peer| others.replica_hosts.contains(&peer.node)).collect();
-    peers.sort_by_key(|peer| {
-        let mut hasher = DefaultHasher::new();
-        (&file, peer.node).hash(&mut hasher);
-        hasher.finish()
-    });
+    peers.sort_by_key(|peer| copy_pace::turn(&file, peer.node));
     peers
 }
 
@@ -202,29 +183,7 @@ impl Pace {
     fn wait(&self, bytes: usize) {
         let appended = self.progress.appended_bytes.load(Ordering::Relaxed);
         if self.appended.swap(appended, Ordering::Relaxed) != appended {
-            std::thread::sleep(yielding(bytes, self.sorted.elapsed()));
+            std::thread::sleep(copy_pace::yielding(bytes, self.sorted.elapsed()));
         }
-    }
-}
-
-/// What so many bytes must take, of a run that has lain on one node for `age`.
-fn yielding(bytes: usize, age: Duration) -> Duration {
-    let rate = YIELDING_BYTES_PER_SECOND * (1.0 + age.as_secs_f64() / YIELDING_GROWS_EVERY.as_secs_f64());
-    Duration::from_secs_f64(bytes as f64 / rate)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{YIELDING_GROWS_EVERY, yielding};
-    use std::time::Duration;
-
-    #[test]
-    fn a_run_goes_faster_the_longer_it_waits() {
-        let check = |age: Duration, expected_ms: u128| {
-            assert_eq!(yielding(3_200_000, age).as_millis(), expected_ms, "{age:?}");
-        };
-        check(Duration::ZERO, 100);
-        check(YIELDING_GROWS_EVERY, 50);
-        check(3 * YIELDING_GROWS_EVERY, 25);
     }
 }

@@ -1,8 +1,9 @@
 //! # What it does
 //! Runs the real scheduler over made-up nodes, users and jobs: a thousand nodes for an hour of their time in seconds of
 //! ours. Nodes die and join, results go with them, attempts fail and come back late. In [`Stragglers`] attempts are slow for
-//! known causes, and are raced by copies. [`shuffle`] runs whole jobs at the level of records, while processes die, messages are
-//! lost, late or repeated, and disks lose what was not synced: the output must hold each record once.
+//! known causes, and are raced by copies. [`copies`] runs a job over the links and disks of [`Racks`]. [`shuffle`] runs whole jobs
+//! at the level of records, while processes die, messages are lost, late or repeated, and disks lose what was not synced: the
+//! output must hold each record once.
 //!
 //! # Where it sits
 //! Beside the road: scheduler -> sim -> tests and measurements. Nothing of the engine depends on it. What is real in [`shuffle`]:
@@ -12,7 +13,8 @@
 //! steps of attempts (`node.rs`).
 //!
 //! # Invariants
-//! A world follows from its [`World`], [`Stragglers`] or [`ShuffleWorld`], with its seed, alone: a run that went wrong is repeated by its seed.
+//! A world follows from its [`World`], [`Stragglers`], [`Racks`] or [`ShuffleWorld`], with its seed, alone: a run that went wrong
+//! is repeated by its seed.
 //!
 //! # Deliberately absent
 //! No files, no threads, no wall clock. But for [`shuffle`] no record data: what a task does is how long it takes. There no byte is ever
@@ -25,10 +27,12 @@
 mod cluster;
 mod future;
 mod jobs;
+mod racks;
 mod run;
 mod shuffle;
 mod stragglers;
 
+pub use racks::{Copies, Copying, Racks, copies};
 pub use run::{Outcome, run};
 pub use shuffle::{
     FAILED_BY_CHANCE, FaultRates, Planted, ShuffleOutcome, ShuffleWorld, Situation, Sometimes, Violation,

@@ -56,6 +56,7 @@ const SIM_BELOW: &[&str] = &[
     "iappender",
     "imerger",
     "chunkserver",
+    "dataport",
     "mapreduce",
     "scheduler",
 ];

@@ -1,0 +1,65 @@
+//! How fast copies of runs go to other nodes, and in which order: the pure part of it, which `node` acts on and `sim` measures.
+
+use ids::NodeId;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+/// How long is waited for the next run before it is looked whether the job is over.
+pub const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Where no other node took a run, it is offered again after so long.
+pub const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+/// What is sent each second while map tasks append here, and for how long a run lies on one node before that is doubled: as
+/// much again for each such time.
+const YIELDING_BYTES_PER_SECOND: f64 = 32e6;
+const YIELDING_GROWS_EVERY: Duration = Duration::from_secs(10);
+
+/// A chunk that is not full is sorted all the same when it has waited for this part of the time since the job began here, and for no
+/// less than this: what maps put out lies on one node only until then. The longer a job has run the more a chunk may cost to make
+/// again, and the longer it may wait; so there are few such chunks, however long it runs.
+const WAITS_PART: u32 = 8;
+const WAITS_MIN: Duration = Duration::from_secs(5);
+
+/// What so many bytes must take while others append here, of a run that has lain on one node for `age`.
+pub fn yielding(bytes: usize, age: Duration) -> Duration {
+    let rate = YIELDING_BYTES_PER_SECOND * (1.0 + age.as_secs_f64() / YIELDING_GROWS_EVERY.as_secs_f64());
+    Duration::from_secs_f64(bytes as f64 / rate)
+}
+
+/// How long a begun chunk may wait to be full before it is closed all the same, in a job that began here so long ago.
+pub fn open_chunk_waits_max(job_age: Duration) -> Duration {
+    (job_age / WAITS_PART).max(WAITS_MIN)
+}
+
+/// Nodes are offered a file in the order of this, which is another one for each file, so that they get even shares.
+pub fn turn(file: impl Hash, node: NodeId) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&file, node).hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{YIELDING_GROWS_EVERY, open_chunk_waits_max, yielding};
+    use std::time::Duration;
+
+    #[test]
+    fn a_run_goes_faster_the_longer_it_waits() {
+        let check = |age: Duration, expected_ms: u128| {
+            assert_eq!(yielding(3_200_000, age).as_millis(), expected_ms, "{age:?}");
+        };
+        check(Duration::ZERO, 100);
+        check(YIELDING_GROWS_EVERY, 50);
+        check(3 * YIELDING_GROWS_EVERY, 25);
+    }
+
+    #[test]
+    fn a_chunk_waits_longer_in_a_long_job() {
+        let check = |job_seconds: u64, expected_seconds: u64| {
+            let waits = open_chunk_waits_max(Duration::from_secs(job_seconds));
+            assert_eq!(waits.as_secs(), expected_seconds, "{job_seconds} s");
+        };
+        check(0, 5);
+        check(40, 5);
+        check(400, 50);
+    }
+}
