@@ -222,6 +222,8 @@ impl JobResults {
                 result.commits.push(*commit);
                 older.insert(commit.ifile, *number);
             }
+            // What it withheld is among its commits from now on: were it told twice, the next stand-in could never give the same.
+            result.withheld.clear();
             if !older.is_empty() {
                 self.older.insert(task, older);
             }
@@ -280,6 +282,28 @@ mod tests {
     use api::task::{MapResult, MergeResult, ReduceTask, RunSummary, SealResult};
     use api::{SourceCommit, TaskResult};
     use ids::*;
+
+    #[test]
+    fn what_stands_is_expected_once_however_often_more_is_lost() {
+        let on = |node, ifile| SourceCommit {
+            ifile: IfileIndex(ifile),
+            chunk: ChunkId::on(NodeId(node), ifile.into()),
+            sum: sum(1),
+        };
+        let mut results = JobResults::default();
+        results.maps.insert(TaskIndex(0), (AttemptNumber(0), map_result(&[on(1, 0), on(2, 1)])));
+        let task = TaskKey { job: JobId(1), stage: StageIndex(0), task: TaskIndex(0) };
+        // Each stand-in appends where the one before it did, and that node dies as well.
+        for (lost, next) in [(1, 3), (3, 4), (4, 5)] {
+            let victims = results.lose(&Gone::node(NodeId(lost)), false, |_| false, false);
+            assert_eq!(victims, Some(vec![TaskIndex(0)]));
+            let stand_in =
+                MapResult { withheld: vec![(IfileIndex(1), sum(1))], ..map_result(&[on(next, 0)]) };
+            assert_eq!(results.verdict(TaskIndex(0), &stand_in), Verdict::Good, "after node {lost}");
+            results.record(AttemptKey { task, attempt: AttemptNumber(next) }, TaskResult::Map(stand_in));
+        }
+        assert_eq!(results.older_attempts(), [(IfileIndex(1), TaskIndex(0), AttemptNumber(0))]);
+    }
 
     #[test]
     fn what_lay_on_a_lost_node_is_made_again() {

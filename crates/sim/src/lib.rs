@@ -9,8 +9,8 @@
 //! Beside the road: scheduler -> sim -> tests and measurements. Nothing of the engine depends on it. What is real in [`shuffle`]:
 //! scheduler, `mapreduce` (plan, losses, replicas, proof), workbuilder, appender, books of chunks, order of frames, merge and winners.
 //! What is written again in few lines, because the original stands on threads, sockets, files or a database: the glue of the server
-//! around these (`src/shuffle/{job,server,rows}.rs`), the frames on their way (`lane.rs`), runs without files (`run.rs`), the
-//! steps of attempts (`node.rs`).
+//! around these (`src/shuffle/{job,server,flows,rows}.rs`), the frames on their way (`lane.rs`), runs and parts without files
+//! (`run.rs`, `parts.rs`), the steps of attempts (`node.rs`).
 //!
 //! # Invariants
 //! A world follows from its [`World`], [`Stragglers`], [`Racks`] or [`ShuffleWorld`], with its seed, alone: a run that went wrong

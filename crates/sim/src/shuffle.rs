@@ -10,9 +10,11 @@
 
 mod data_plane;
 mod disk;
+mod flows;
 mod job;
 mod lane;
 mod node;
+mod parts;
 mod plan;
 mod process;
 mod rows;

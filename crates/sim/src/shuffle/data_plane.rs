@@ -2,6 +2,7 @@
 //! for sockets and threads delays, loses, repeats and cuts off what is sent.
 
 use super::lane::{Sender, SenderId};
+use super::plan::RecordName;
 use super::run::ShuffleRun;
 use super::world::{FaultRates, Planted, Situation, Sometimes};
 use crate::future::Future;
@@ -30,6 +31,9 @@ pub(crate) struct JobData {
     pub standing: BTreeSet<RunId>,
     /// Runs that the disk lost.
     pub damaged: BTreeSet<RunId>,
+    /// Parts that rest here, by name: those that were made here, and replicas of others.
+    pub parts: BTreeMap<String, Arc<[RecordName]>>,
+    pub part_copies: BTreeMap<String, Arc<[RecordName]>>,
 }
 
 /// A process that lives.
@@ -135,6 +139,8 @@ impl DataPlane {
             copies: BTreeMap::new(),
             standing: BTreeSet::new(),
             damaged: BTreeSet::new(),
+            parts: BTreeMap::new(),
+            part_copies: BTreeMap::new(),
         }))
     }
 
@@ -324,13 +330,7 @@ impl DataPlane {
         true
     }
 
-    /// Reads a run that lies on a node, from another one.
-    pub fn read(
-        &mut self,
-        (here, node): (NodeId, NodeId),
-        job: JobId,
-        run: RunId,
-    ) -> Result<Arc<ShuffleRun>, ReadError> {
+    fn reaches(&mut self, here: NodeId, node: NodeId) -> Result<(), ReadError> {
         if !self.connects(here, node) {
             return Err(ReadError::Unreachable);
         }
@@ -338,9 +338,33 @@ impl DataPlane {
             self.sometimes.saw(Situation::StaleRunRefused);
             return Err(ReadError::Stale);
         }
-        if !self.hosts.contains_key(&node) {
-            return Err(ReadError::Unreachable);
+        match self.hosts.contains_key(&node) {
+            true => Ok(()),
+            false => Err(ReadError::Unreachable),
         }
+    }
+
+    /// Reads a part that rests on a node, from another one.
+    pub fn read_part(
+        &mut self,
+        (here, node): (NodeId, NodeId),
+        job: JobId,
+        name: &str,
+    ) -> Result<Arc<[RecordName]>, ReadError> {
+        self.reaches(here, node)?;
+        let data = self.job_data(node, job).ok_or(ReadError::Unknown)?;
+        let part = data.parts.get(name).or_else(|| data.part_copies.get(name));
+        part.cloned().ok_or(ReadError::Unknown)
+    }
+
+    /// Reads a run that lies on a node, from another one.
+    pub fn read(
+        &mut self,
+        (here, node): (NodeId, NodeId),
+        job: JobId,
+        run: RunId,
+    ) -> Result<Arc<ShuffleRun>, ReadError> {
+        self.reaches(here, node)?;
         let data = self.job_data(node, job).ok_or(ReadError::Unknown)?;
         if data.damaged.contains(&run) {
             return Err(ReadError::Damaged);

@@ -8,6 +8,7 @@ use api::{JobSpec, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, JobId, NodeId, RunId, StageIndex, TaskIndex};
 use mapreduce::{ExpandError, Gone, JobResults, Place, Replica, Verdict, expand};
 use scheduler::{Event, FAILURES_MAX, Placement, RecoveredTask, Slot, Standing};
+use std::collections::BTreeMap;
 
 /// The stages of a job in which it can lose data, by number.
 pub(crate) const MAP: StageIndex = StageIndex(0);
@@ -24,6 +25,14 @@ pub(crate) struct Job {
     pub results: JobResults,
     /// The reduce tasks as they were, while data that they read is made again.
     pub standing: Option<(StageIndex, Vec<Task>)>,
+    /// Of a flow: its parts are there, and who reads them is not done.
+    pub rests: bool,
+    /// What it reads is known; its first stage was asked for; others know what its parts hold.
+    pub has_inputs: bool,
+    pub is_asked: bool,
+    pub is_read: bool,
+    /// Replicas of parts that were told of before the ends of their attempts: from, to.
+    pub early_replicas: BTreeMap<(TaskIndex, String), (NodeId, NodeId)>,
     pub succeeded: Option<bool>,
     /// Why a stage could not be made, or the last attempt failed.
     pub last_failure: String,
@@ -69,6 +78,11 @@ impl Job {
             plan,
             tasks: Vec::new(),
             standing: None,
+            rests: false,
+            has_inputs: false,
+            is_asked: false,
+            is_read: false,
+            early_replicas: BTreeMap::new(),
             succeeded: None,
             last_failure: String::new(),
         }
@@ -96,7 +110,11 @@ impl Job {
         stage: StageIndex,
         rows: &mut JobRows,
     ) -> Result<Vec<Placement>, ExpandError> {
-        let tasks = expand(self.names[usize::from(stage.0)], &self.spec, &mut self.results)?;
+        let mut tasks = expand(self.names[usize::from(stage.0)], &self.spec, &mut self.results)?;
+        if self.plan.feeds && stage == COMMIT {
+            // What it puts out has no other name to get.
+            tasks.clear();
+        }
         rows.plan_version = self.results.plan_version.0;
         rows.stage_expanded(stage, &tasks);
         self.standing.take_if(|(standing, _)| *standing == stage);
@@ -207,6 +225,8 @@ impl Job {
             }
             Verdict::Stale => sometimes.saw(Situation::StandInStale),
             Verdict::Differs => {
+                let may_differ = self.plan.gives_other_data || planted.is_some();
+                assert!(may_differ, "{attempt} gives the same each time, and is said to differ");
                 sometimes.saw(Situation::StandInDiffers);
                 self.results.run_in_full(task);
                 self.reopen_maps(&[task], None, rows);
@@ -254,6 +274,9 @@ impl Job {
         lives: impl Fn(NodeId) -> bool,
     ) -> (Self, Vec<(AttemptKey, Slot, u64)>, Event) {
         let mut job = Self::new(id, rows.plan.clone());
+        if let Some((inputs, splits)) = rows.inputs.clone() {
+            job.take_inputs(inputs, splits);
+        }
         for stage in 0..rows.expanded {
             let own = rows.live_tasks().filter(|(other, _, _)| usize::from(other.0) == stage);
             job.tasks.push(own.map(|(_, _, row)| (*row.payload).clone()).collect());
@@ -283,6 +306,7 @@ impl Job {
                 job.results.replicas.add(*run, Replica { ..replica.clone() });
             }
         }
+        job.restore_parts(rows, &lives);
         let in_hand = rows.attempts.iter().filter(|(attempt, row)| {
             row.runs && usize::from(attempt.task.stage.0) + 1 == job.tasks.len() && lives(row.slot.node)
         });

@@ -3,6 +3,7 @@
 use super::data_plane::{DataPlane, ReadError};
 use super::job::COMMIT;
 use super::lane::SenderId;
+use super::parts::{FetchWork, fetch, part_of};
 use super::plan::{JobPlan, PlannedRecord, RecordName};
 use super::run::{Cursor, ShuffleRun};
 use super::world::{Planted, Situation};
@@ -18,12 +19,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Times a run is asked for that nobody can be reached for, before the attempt gives up.
-const READ_TRIES_MAX: u32 = 6;
+pub(crate) const READ_TRIES_MAX: u32 = 6;
 const RECORDS_PER_STEP_MAX: usize = 4;
 
 /// A task in the middle.
 pub(crate) enum Work<'a> {
     Map(Box<MapWork<'a>>),
+    /// A map attempt that reads parts of the stage before.
+    Fetch(Box<FetchWork>),
     Seal(SealTask),
     Merge(MergeTask, Reading),
     Reduce(Box<ReduceTask>, Reading),
@@ -61,6 +64,8 @@ pub(crate) struct Running<'a> {
 /// What comes of a step.
 pub(crate) enum Step<'a> {
     GoesOn(Work<'a>),
+    /// A map attempt has read what it maps.
+    Maps(Box<FetchWork>),
     /// A reduce task has its records; they are to be written as a part.
     WritesPart(Box<ReduceResult>, Vec<RecordName>),
     Publishes(Box<CommitTask>),
@@ -174,6 +179,7 @@ impl Reading {
 pub(crate) fn step<'a>(plane: &mut DataPlane, here: &Here<'_>, work: Work<'a>) -> Step<'a> {
     match work {
         Work::Map(_) => unreachable!("map attempts make their own steps"),
+        Work::Fetch(work) => fetch(plane, here, work),
         Work::Seal(task) => Step::Ends(seal(plane, here, &task).map(TaskResult::Seal)),
         Work::Merge(task, mut reading) => match task.runs.get(reading.runs.len()) {
             Some(run) => match reading.read_next(plane, here, *run, &task.places) {
@@ -289,14 +295,17 @@ fn reduce(
     while let Ok(Some(record)) = groups.advance() {
         output.push(JobPlan::name_of(record.value));
     }
-    let part = Part {
-        name: format!("part-{:05}", task.part_index),
-        attempt_name: format!(
-            "job-{}-part-{:05}-attempt-{}",
-            here.job, task.part_index, here.attempt.attempt.0
-        ),
-        records: output.len() as u64,
-        ..Part::default()
+    let part = match here.plan.feeds {
+        true => part_of(here, &output),
+        false => Part {
+            name: format!("part-{:05}", task.part_index),
+            attempt_name: format!(
+                "job-{}-part-{:05}-attempt-{}",
+                here.job, task.part_index, here.attempt.attempt.0
+            ),
+            records: output.len() as u64,
+            ..Part::default()
+        },
     };
     let report = groups.report();
     let result = ReduceResult {

@@ -1,9 +1,9 @@
 //! The jobs of a world, and their records.
 
 use super::world::ShuffleWorld;
-use api::{JobSpec, Layout, Segment, Split};
+use api::{FlowStage, JobSpec, Layout, RecordFormat, Segment, Split};
 use fastrand::Rng;
-use ids::{IfileIndex, TaskIndex};
+use ids::{IfileIndex, JobId, TaskIndex};
 use std::collections::BTreeSet;
 
 /// Of a slab, which is the smallest there is; a few records fill one.
@@ -14,6 +14,13 @@ const OVERSIZE_BYTES: usize = CHUNK_BYTES as usize + 100;
 /// So low that some I-files need merges before they are reduced.
 const SORT_SHARE_BYTES: u64 = 10 << 10;
 const BLOCK_BYTES: u64 = 1 << 10;
+/// What a record of a part counts for where splits are made of it, so that a split has few.
+pub(crate) const PART_RECORD_BYTES: u32 = 256 << 10;
+/// The least that sizes are made for; splits follow from it, and all other sizes are those above.
+const MEMORY_BYTES: u64 = 64 << 20;
+
+/// Second stages are numbered from here, so that keys are others than in the first.
+const SECOND_STAGES: u32 = 1000;
 
 /// A job as it is handed in.
 #[derive(Clone, Debug)]
@@ -26,6 +33,10 @@ pub(crate) struct JobPlan {
     /// Each attempt of a map gives its records other keys.
     pub gives_other_data: bool,
     pub replicates: bool,
+    /// Its parts are read by another job, and by nobody else.
+    pub feeds: bool,
+    /// It reads the parts of that one; then `maps` are those of that one.
+    pub reads: Option<JobId>,
     pub hands_in_at_ns: u64,
 }
 
@@ -47,36 +58,83 @@ impl JobPlan {
             maps: (0..random.u32(1..=world.maps_max)).map(|_| random.u32(0..=world.records_max)).collect(),
             gives_other_data: random.u32(0..5) == 0,
             replicates: random.bool(),
+            feeds: false,
+            reads: None,
             hands_in_at_ns: random.u64(1..3_000_000_000),
         };
         (0..world.jobs).map(job).collect()
     }
 
-    pub fn spec(&self) -> JobSpec {
-        JobSpec {
-            slots: 2,
-            sync: true,
-            layout: Layout {
-                ifile_count: self.ifiles,
-                chunk_bytes: CHUNK_BYTES,
-                frame_bytes: FRAME_BYTES,
-                block_bytes: BLOCK_BYTES,
-                record_bytes_max: 1 << 20,
-                combine_window_bytes: 0,
-                split_bytes: 1,
-                chunk_share_bytes: 1 << 30,
-                sort_share_bytes: SORT_SHARE_BYTES,
-                io_share_bytes: 1 << 20,
-            },
-            max_regenerations: u32::MAX,
-            ..JobSpec::named(format!("job {}", self.index))
+    /// The two stages of each flow. The number of what the second reads is known when they are handed in.
+    pub fn flows(world: &ShuffleWorld, random: &mut Rng) -> Vec<(Self, Self)> {
+        let flow = |index| {
+            let maps: Vec<u32> =
+                (0..random.u32(1..=world.maps_max)).map(|_| random.u32(0..=world.records_max)).collect();
+            let first = Self {
+                index,
+                ifiles: random.u32(1..=4),
+                maps: maps.clone(),
+                // What is made again must be the same: others have read it.
+                gives_other_data: false,
+                replicates: random.bool(),
+                feeds: true,
+                reads: None,
+                hands_in_at_ns: random.u64(1..3_000_000_000),
+            };
+            let second = Self {
+                index: SECOND_STAGES + index,
+                ifiles: random.u32(1..=4),
+                gives_other_data: random.u32(0..5) == 0,
+                replicates: random.bool(),
+                feeds: false,
+                ..first.clone()
+            };
+            (first, second)
+        };
+        (world.jobs..world.jobs + world.flows).map(flow).collect()
+    }
+
+    pub fn layout(&self) -> Layout {
+        Layout {
+            ifile_count: self.ifiles,
+            chunk_bytes: CHUNK_BYTES,
+            frame_bytes: FRAME_BYTES,
+            block_bytes: BLOCK_BYTES,
+            record_bytes_max: 1 << 20,
+            combine_window_bytes: 0,
+            split_bytes: 1,
+            chunk_share_bytes: 1 << 30,
+            sort_share_bytes: SORT_SHARE_BYTES,
+            io_share_bytes: 1 << 20,
         }
     }
 
+    pub fn spec(&self) -> JobSpec {
+        let stage = FlowStage {
+            name: format!("stage {}", self.index),
+            reads: self.reads.into_iter().collect(),
+            feeds: self.feeds,
+            ..FlowStage::default()
+        };
+        let mut spec = JobSpec {
+            slots: 2,
+            sync: true,
+            layout: self.layout(),
+            memory_bytes: MEMORY_BYTES,
+            max_regenerations: u32::MAX,
+            stage: self.is_stage().then_some(stage),
+            ..JobSpec::named(format!("job {}", self.index))
+        };
+        spec.formats.input = RecordFormat::Fixed { record_bytes: PART_RECORD_BYTES, key_bytes: 1 };
+        spec
+    }
+
     pub fn splits(&self) -> Vec<Split> {
+        // Those of one that reads another are made when that is done.
+        let maps = if self.reads.is_some() { &[][..] } else { &self.maps };
         let split =
             |_: &u32| Split { segments: vec![Segment { file_index: 0, offset_bytes: 0, length_bytes: 1 }] };
-        self.maps.iter().map(split).collect()
+        maps.iter().map(split).collect()
     }
 
     /// The records of a map attempt, in order.
@@ -84,6 +142,12 @@ impl JobPlan {
         let count = self.maps.get(task.0 as usize).copied().unwrap_or(0);
         let salt = if self.gives_other_data { attempt } else { 0 };
         (0..count).map(|sequence| self.record(task.0, sequence, salt)).collect()
+    }
+
+    /// What a map attempt makes of records that it has read.
+    pub fn records_of(&self, names: &[RecordName], attempt: u32) -> Vec<PlannedRecord> {
+        let salt = if self.gives_other_data { attempt } else { 0 };
+        names.iter().map(|(task, sequence)| self.record(*task, *sequence, salt)).collect()
     }
 
     fn record(&self, task: u32, sequence: u32, salt: u32) -> PlannedRecord {

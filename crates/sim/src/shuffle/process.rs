@@ -1,13 +1,18 @@
 //! The processes of nodes as the clock sees them: slots, orders, polls, replicas.
 
+use super::flows::SentPart;
 use super::node::Running;
 use super::server::{Order, Poll};
-use api::{Task, TaskFailure, TaskResult};
+use api::{InputFile, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, JobId, NodeId, RunId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 type Ended = (AttemptKey, Result<TaskResult, TaskFailure>);
 type Replicated = (JobId, RunId, NodeId, Vec<ChunkId>);
+
+/// An attempt that was ordered: its slot, its task and the inputs of its job.
+pub(crate) type Waiting = (AttemptKey, u32, Box<Task>, Arc<[InputFile]>);
 
 /// A process; its number is never used again.
 pub(crate) struct Process<'a> {
@@ -18,17 +23,20 @@ pub(crate) struct Process<'a> {
     pub slots: u32,
     pub running: BTreeMap<AttemptKey, Running<'a>>,
     /// Ordered, and not begun: their slots are busy still.
-    pub waiting: Vec<(AttemptKey, u32, Box<Task>)>,
+    pub waiting: Vec<Waiting>,
     pub peers: Vec<NodeId>,
     pub replicating: BTreeSet<JobId>,
     /// Runs that have a replica, and where.
     pub replicas: BTreeMap<(JobId, RunId), NodeId>,
+    /// Parts of its own that have a replica, and where.
+    pub part_replicas: BTreeMap<(JobId, String), NodeId>,
     finished: Vec<Ended>,
     replicated: Vec<Replicated>,
+    parts_replicated: Vec<SentPart>,
     received: u64,
     /// Of the last poll, and what it carries.
     poll: u64,
-    carried: (usize, usize),
+    carried: (usize, usize, usize),
     /// When the last poll was sent that has no answer.
     polled_ns: Option<u64>,
 }
@@ -45,11 +53,13 @@ impl<'a> Process<'a> {
             peers: Vec::new(),
             replicating: BTreeSet::new(),
             replicas: BTreeMap::new(),
+            part_replicas: BTreeMap::new(),
             finished: Vec::new(),
             replicated: Vec::new(),
+            parts_replicated: Vec::new(),
             received: 0,
             poll: 0,
-            carried: (0, 0),
+            carried: (0, 0, 0),
             polled_ns: None,
         }
     }
@@ -69,6 +79,12 @@ impl<'a> Process<'a> {
         self.replicated.push((job, run, to, chunks));
     }
 
+    pub fn has_part_replica(&mut self, sent: SentPart) {
+        let (job, _, name, to) = sent.clone();
+        self.part_replicas.insert((job, name), to);
+        self.parts_replicated.push(sent);
+    }
+
     /// Since when a poll waits for its answer.
     pub fn polled_ns(&self) -> Option<u64> {
         self.polled_ns
@@ -77,11 +93,11 @@ impl<'a> Process<'a> {
     pub fn next_poll(&mut self, now_ns: u64, progress: Vec<(AttemptKey, u64, u64)>) -> Poll {
         self.poll += 1;
         self.polled_ns = Some(now_ns);
-        self.carried = (self.finished.len(), self.replicated.len());
-        let here = self.running.keys().chain(self.waiting.iter().map(|(attempt, _, _)| attempt));
+        self.carried = (self.finished.len(), self.replicated.len(), self.parts_replicated.len());
+        let here = self.running.keys().chain(self.waiting.iter().map(|(attempt, ..)| attempt));
         let ended = self.finished.iter().map(|(attempt, _)| attempt);
         let is_idle =
-            |slot: &u32| self.is_free(*slot) && !self.waiting.iter().any(|(_, other, _)| other == slot);
+            |slot: &u32| self.is_free(*slot) && !self.waiting.iter().any(|(_, other, ..)| other == slot);
         Poll {
             process: self.number,
             number: self.poll,
@@ -90,6 +106,7 @@ impl<'a> Process<'a> {
             finished: self.finished.clone(),
             free_slots: (0..self.slots).filter(is_idle).collect(),
             replicated: self.replicated.clone(),
+            parts_replicated: self.parts_replicated.clone(),
             progress,
         }
     }
@@ -101,7 +118,8 @@ impl<'a> Process<'a> {
         }
         self.finished.drain(..self.carried.0);
         self.replicated.drain(..self.carried.1);
-        self.carried = (0, 0);
+        self.parts_replicated.drain(..self.carried.2);
+        self.carried = (0, 0, 0);
         let received = self.received;
         let repeated = orders.iter().filter(|(number, _)| *number <= received).count();
         let fresh: Vec<(u64, Order)> = orders.into_iter().filter(|(number, _)| *number > received).collect();

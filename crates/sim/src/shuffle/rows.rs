@@ -2,7 +2,7 @@
 
 use super::plan::JobPlan;
 use api::task::MapTask;
-use api::{Task, TaskResult};
+use api::{InputFile, Split, Task, TaskResult};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, RunId, StageIndex, TaskIndex};
 use mapreduce::Replica;
 use scheduler::Slot;
@@ -27,6 +27,10 @@ pub(crate) struct JobRows {
     pub results: BTreeMap<(StageIndex, TaskIndex), (AttemptKey, Arc<TaskResult>)>,
     /// None: gone.
     pub replicas: BTreeMap<(RunId, NodeId), Option<Replica>>,
+    /// Of parts that rest.
+    pub part_replicas: BTreeMap<TaskIndex, NodeId>,
+    /// Of one that reads another, once that is done.
+    pub inputs: Option<(Vec<InputFile>, Vec<Split>)>,
     pub plan_version: u32,
     /// How it ended.
     pub succeeded: Option<bool>,
@@ -57,6 +61,8 @@ impl JobRows {
             attempts: BTreeMap::new(),
             results: BTreeMap::new(),
             replicas: BTreeMap::new(),
+            part_replicas: BTreeMap::new(),
+            inputs: None,
             plan_version: 0,
             succeeded: None,
         }

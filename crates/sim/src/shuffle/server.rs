@@ -1,15 +1,17 @@
 //! The server: the real scheduler over jobs, and what `crates/server/src/{cluster,fleet,event_loop}.rs` do around it: nodes with their
 //! leases, numbered orders, and no answer before its transaction.
 
-use super::job::{Job, Loss, RunAgain};
+use super::flows::SentPart;
+use super::job::{COMMIT, Job, Loss, RunAgain};
 use super::plan::JobPlan;
 use super::rows::{AttemptRow, JobRows, Rows};
 use super::world::{Planted, Situation, Sometimes};
-use api::{Blame, Task, TaskFailure, TaskResult};
+use api::{Blame, InputFile, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, JobId, NodeId, RunId, StageIndex};
 use mapreduce::{Gone, Replica};
 use scheduler::{Action, Event, Slot, State, UnixNanos, handle, sanity_check};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 /// A node that is silent for so long is dead. Shorter than the real one, so that more happens in a world.
 pub(crate) const LEASE_NS: u64 = 2_000_000_000;
@@ -19,10 +21,23 @@ const SUSPECT_AFTER_NS: u64 = 300_000_000;
 /// What is said to the server.
 #[derive(Clone)]
 pub(crate) enum Message {
-    HandIn { plan: JobPlan },
-    Ask { index: u32, question: u64, job: JobId },
-    Join { process: u64 },
-    Poll { node: NodeId, poll: Poll },
+    /// One job, or the two of a flow.
+    HandIn {
+        plan: JobPlan,
+        then: Option<JobPlan>,
+    },
+    Ask {
+        index: u32,
+        question: u64,
+        job: JobId,
+    },
+    Join {
+        process: u64,
+    },
+    Poll {
+        node: NodeId,
+        poll: Poll,
+    },
 }
 
 #[derive(Clone)]
@@ -36,6 +51,7 @@ pub(crate) struct Poll {
     pub free_slots: Vec<u32>,
     /// Replicas that were made since.
     pub replicated: Vec<(JobId, RunId, NodeId, Vec<ChunkId>)>,
+    pub parts_replicated: Vec<SentPart>,
     /// Of what runs: done of all.
     pub progress: Vec<(AttemptKey, u64, u64)>,
 }
@@ -71,13 +87,25 @@ pub(crate) enum Reply {
 
 #[derive(Clone)]
 pub(crate) enum Order {
-    Start { attempt: AttemptKey, slot: u32, task: Box<Task> },
-    StopAttempt { attempt: AttemptKey },
-    Replicate { job: JobId },
-    Forget { job: JobId },
+    /// With the inputs of the job that are parts of another one.
+    Start {
+        attempt: AttemptKey,
+        slot: u32,
+        task: Box<Task>,
+        inputs: Arc<[InputFile]>,
+    },
+    StopAttempt {
+        attempt: AttemptKey,
+    },
+    Replicate {
+        job: JobId,
+    },
+    Forget {
+        job: JobId,
+    },
 }
 
-struct Member {
+pub(crate) struct Member {
     process: u64,
     heard_ns: u64,
     orders: VecDeque<(u64, Order)>,
@@ -124,7 +152,7 @@ pub(crate) struct Server {
     pub state: State,
     outbox: VecDeque<Action>,
     pub jobs: BTreeMap<JobId, Job>,
-    members: BTreeMap<NodeId, Member>,
+    pub members: BTreeMap<NodeId, Member>,
     slots_per_node: u32,
     lost_ns: u64,
     pub rows: Rows,
@@ -138,6 +166,10 @@ pub(crate) struct Server {
     pub failures: Vec<String>,
     /// What must never be.
     pub broken: Vec<String>,
+    /// Parts may be gone that somebody has yet to read.
+    pub flows_hurt: bool,
+    /// Not all jobs of the store are there yet.
+    pub is_recovering: bool,
 }
 
 impl Server {
@@ -159,22 +191,19 @@ impl Server {
             attempts: 0,
             failures: Vec::new(),
             broken: Vec::new(),
+            flows_hurt: false,
+            is_recovering: false,
         };
         for (node, process) in &rows.nodes {
             let mut member = Member::new(*process, now_ns);
             member.restored = true;
             server.members.insert(*node, member);
         }
-        for (id, job_rows) in rows.jobs {
-            match job_rows.succeeded {
-                None if job_rows.expanded > 0 => server.take_up(id, &job_rows),
-                _ => server.order_all(&Order::Forget { job: id }),
-            }
-        }
+        server.take_up_all(rows);
         server
     }
 
-    fn take_up(&mut self, id: JobId, rows: &JobRows) {
+    pub fn take_up(&mut self, id: JobId, rows: &JobRows) {
         let members = &self.members;
         let (job, in_hand, event) = Job::rebuilt(id, rows, |node| members.contains_key(&node));
         let running: BTreeSet<AttemptKey> = in_hand.iter().map(|(attempt, _, _)| *attempt).collect();
@@ -196,13 +225,13 @@ impl Server {
         self.feed(Event::MayCopy { job: id, stages: vec![StageIndex(0), StageIndex(3)] });
     }
 
-    fn order_all(&mut self, order: &Order) {
+    pub fn order_all(&mut self, order: &Order) {
         self.members.values_mut().for_each(|member| member.order(order.clone()));
     }
 
     pub fn take(&mut self, message: Message, numbers: &mut Numbers) {
         match message {
-            Message::HandIn { plan } => self.submit(plan, numbers),
+            Message::HandIn { plan, then } => self.submit(plan, then, numbers),
             Message::Ask { index, question, job } => {
                 let rows = self.rows.jobs.get(&job);
                 let succeeded = rows.and_then(|rows| rows.succeeded);
@@ -213,10 +242,21 @@ impl Server {
         }
     }
 
-    fn submit(&mut self, plan: JobPlan, numbers: &mut Numbers) {
-        numbers.jobs += 1;
-        let (id, index, replicates) = (JobId(numbers.jobs), plan.index, plan.replicates);
-        self.rows.jobs.insert(id, JobRows::new(plan.clone()));
+    fn submit(&mut self, plan: JobPlan, then: Option<JobPlan>, numbers: &mut Numbers) {
+        let index = plan.index;
+        for plan in std::iter::once(plan).chain(then) {
+            numbers.jobs += 1;
+            let id = JobId(numbers.jobs);
+            self.rows.jobs.insert(id, JobRows::new(plan.clone()));
+            self.begin(id, plan);
+        }
+        // Who hands in a flow asks for its end.
+        self.replies.push(Reply::Submitted { index, job: JobId(numbers.jobs) });
+    }
+
+    /// A job that has nothing yet.
+    pub fn begin(&mut self, id: JobId, plan: JobPlan) {
+        let replicates = plan.replicates;
         let job = Job::new(id, plan);
         let stages = job.names.clone();
         self.jobs.insert(id, job);
@@ -226,7 +266,6 @@ impl Server {
         let claim = scheduler::Claim::default();
         self.feed(Event::JobSubmitted { job: id, claim, stages, failures_max: scheduler::FAILURES_MAX });
         self.feed(Event::MayCopy { job: id, stages: vec![StageIndex(0), StageIndex(3)] });
-        self.replies.push(Reply::Submitted { index, job: id });
     }
 
     fn join(&mut self, process: u64, numbers: &mut Numbers) {
@@ -262,6 +301,9 @@ impl Server {
         }
         for (job, run, to, chunks) in poll.replicated {
             self.replicated(node, job, run, to, chunks);
+        }
+        for part in poll.parts_replicated {
+            self.part_replicated(node, part);
         }
         for (attempt, done, total) in poll.progress {
             let runs = self.members.get(&node).is_some_and(|member| member.running.contains_key(&attempt));
@@ -335,6 +377,12 @@ impl Server {
             self.feed(Event::AttemptLost { attempt });
             return self.feed(Event::AttemptFailed { attempt, retryable: true, of_node: false });
         }
+        if let Ok(result) = &outcome {
+            self.check_same_part(attempt, result);
+        }
+        if let Some(lost) = outcome.as_ref().err().and_then(|failure| failure.lost_input.clone()) {
+            return self.input_lost(attempt, &lost);
+        }
         self.ended(attempt, outcome, assigned_ns);
     }
 
@@ -378,7 +426,7 @@ impl Server {
         self.members.values().any(|member| member.restored || silent(member))
     }
 
-    fn attempt_over(&mut self, attempt: AttemptKey, failed: bool) {
+    pub fn attempt_over(&mut self, attempt: AttemptKey, failed: bool) {
         if let Some(rows) = self.rows.jobs.get_mut(&attempt.task.job) {
             rows.attempt_ended(attempt, failed);
         }
@@ -396,7 +444,7 @@ impl Server {
         true
     }
 
-    fn run_again(&mut self, id: JobId, again: RunAgain) {
+    pub fn run_again(&mut self, id: JobId, again: RunAgain) {
         let mut stale: Vec<AttemptKey> = Vec::new();
         for member in self.members.values_mut() {
             let own = member.running.keys().filter(|attempt| attempt.task.job == id && again.ends(**attempt));
@@ -442,9 +490,11 @@ impl Server {
             self.data_gone(id, &Gone::node(node));
         }
         self.feed(Event::NodeLost { node });
+        self.parts_gone(node);
+        self.mend_flows();
     }
 
-    fn feed(&mut self, event: Event) {
+    pub fn feed(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             handle(&mut self.state, &mut self.outbox, UnixNanos(self.now_ns), event);
@@ -453,9 +503,12 @@ impl Server {
                 events.extend(self.execute(action));
             }
         }
+        if std::mem::take(&mut self.flows_hurt) {
+            self.mend_flows();
+        }
     }
 
-    fn execute(&mut self, action: Action) -> Option<Event> {
+    fn execute(&mut self, action: Action) -> Vec<Event> {
         match action {
             Action::ExpandStage { job, stage } => return self.expand(job, stage),
             Action::StartAttempt { attempt, slot } => self.start_attempt(attempt, slot),
@@ -466,12 +519,20 @@ impl Server {
                     member.order(Order::StopAttempt { attempt });
                 }
             }
-            Action::JobSucceeded { job } => self.over(job, true),
+            Action::JobSucceeded { job } => {
+                self.over(job, true);
+                return self.flow_goes_on(job);
+            }
             Action::JobFailed { job: id, because } => {
                 if let Some(job) = self.jobs.get(&id) {
                     self.failures.push(format!("job {id}, by {because:?}: {}", job.last_failure));
                 }
                 self.over(id, false);
+                return self.flow_goes_on(id);
+            }
+            Action::JobCancelled { job } if self.jobs.get(&job).is_some_and(|job| job.plan.is_stage()) => {
+                self.over(job, false);
+                return self.flow_goes_on(job);
             }
             Action::JobCancelled { job } => self.broken.push(format!("nobody cancelled job {job}")),
             Action::JobDrained { job } => {
@@ -484,37 +545,52 @@ impl Server {
                 self.broken.push(format!("nobody allowed that {attempt} is split"))
             }
         }
-        None
+        Vec::new()
     }
 
-    fn expand(&mut self, id: JobId, stage: StageIndex) -> Option<Event> {
-        let (job, rows) = self.jobs.get_mut(&id).zip(self.rows.jobs.get_mut(&id))?;
-        match job.expand_stage(stage, rows) {
-            Ok(tasks) => Some(Event::StageExpanded { job: id, stage, tasks }),
+    pub fn expand(&mut self, id: JobId, stage: StageIndex) -> Vec<Event> {
+        if self.waits_for_inputs(id) {
+            self.jobs.get_mut(&id).into_iter().for_each(|job| job.is_asked = true);
+            return Vec::new();
+        }
+        let Some((job, rows)) = self.jobs.get_mut(&id).zip(self.rows.jobs.get_mut(&id)) else {
+            return Vec::new();
+        };
+        let is_to_rest = job.plan.feeds && stage == COMMIT;
+        let expanded = match is_to_rest {
+            true => job.prove_parts().map(|()| None),
+            false => job.expand_stage(stage, rows).map(Some),
+        };
+        match expanded {
+            Ok(None) => self.rests(id, stage),
+            Ok(Some(mut tasks)) => {
+                if stage == StageIndex(0) {
+                    self.near_stage_files(id, &mut tasks);
+                }
+                vec![Event::StageExpanded { job: id, stage, tasks }]
+            }
             Err(error) => {
                 // The real server would mend it. Here no byte is ever altered, so there must be nothing to mend.
                 self.broken.push(format!("job {id}: {error}"));
-                Some(Event::StageRefused { job: id, stage })
+                vec![Event::StageRefused { job: id, stage }]
             }
         }
     }
 
     fn start_attempt(&mut self, attempt: AttemptKey, slot: Slot) {
         self.attempts += 1;
-        let Some((job, rows)) =
-            self.jobs.get(&attempt.task.job).zip(self.rows.jobs.get_mut(&attempt.task.job))
-        else {
-            return;
-        };
+        let Some(job) = self.jobs.get(&attempt.task.job) else { return };
         let task = job.task(attempt).expect("the scheduler starts tasks of expanded stages").clone();
-        let task = Box::new(job.results.placed_now(task));
+        let (task, inputs) = (job.results.placed_now(task), Arc::from(job.spec.inputs.clone()));
+        let task = Box::new(self.with_stage_files(attempt.task.job, task));
+        let Some(rows) = self.rows.jobs.get_mut(&attempt.task.job) else { return };
         let row = AttemptRow { slot, assigned_ns: self.now_ns, runs: true, failed: false };
         rows.attempts.insert(attempt, row);
         let Some(member) = self.members.get_mut(&slot.node) else {
             return self.broken.push(format!("{attempt} is given to {}, which is gone", slot.node));
         };
         member.running.insert(attempt, (slot.slot, self.now_ns));
-        member.order(Order::Start { attempt, slot: slot.slot, task });
+        member.order(Order::Start { attempt, slot: slot.slot, task, inputs });
     }
 
     fn task_done(&mut self, attempt: AttemptKey) {
@@ -526,6 +602,7 @@ impl Server {
         if let Some((job, rows)) = self.jobs.get_mut(&id).zip(self.rows.jobs.get_mut(&id)) {
             job.task_done(attempt, result, rows, &mut self.sometimes);
         }
+        self.part_is_there(attempt);
     }
 
     fn discarded(&mut self, attempt: AttemptKey) {

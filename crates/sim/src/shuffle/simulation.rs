@@ -62,6 +62,8 @@ enum Happening {
 /// Who handed a job in.
 struct Client {
     plan: JobPlan,
+    /// Of a flow: the second stage.
+    then: Option<JobPlan>,
     job: Option<JobId>,
     /// The last question; answers to earlier ones are late.
     question: u64,
@@ -104,8 +106,12 @@ pub fn shuffle(world: ShuffleWorld) -> Result<ShuffleOutcome, Violation> {
     let ports: Vec<Port<'_>> = (0..APPENDERS_MAX).map(|_| Port::new(&plane, &arena)).collect();
     let mut slabs: Vec<WorkerSlabs> = (0..APPENDERS_MAX).map(|_| WorkerSlabs::default()).collect();
     let mut random = Rng::with_seed(world.seed);
-    let client = |plan| Client { plan, job: None, question: 0, told: None, asks_left: ASKS_AFTER_END };
-    let clients = JobPlan::all(&world, &mut random).into_iter().map(client).collect();
+    let client =
+        |(plan, then)| Client { plan, then, job: None, question: 0, told: None, asks_left: ASKS_AFTER_END };
+    let jobs = JobPlan::all(&world, &mut random).into_iter().map(|plan| (plan, None));
+    let mut handed_in: Vec<(JobPlan, Option<JobPlan>)> = jobs.collect();
+    handed_in.extend(JobPlan::flows(&world, &mut random).into_iter().map(|(plan, then)| (plan, Some(then))));
+    let clients = handed_in.into_iter().map(client).collect();
     let mut simulation = Simulation {
         world,
         random,
@@ -291,7 +297,7 @@ impl<'a> Simulation<'a> {
             return;
         }
         // Not repeated by the network: who hands a job in twice has two jobs.
-        let message = Message::HandIn { plan: client.plan.clone() };
+        let message = Message::HandIn { plan: client.plan.clone(), then: client.then.clone() };
         let server = self.server_number;
         self.after(MILLISECOND_NS, Happening::Arrives { server, message });
         self.after(3 * ASK_AGAIN_NS, Happening::HandsIn(index));
@@ -311,11 +317,15 @@ impl<'a> Simulation<'a> {
     fn serve(&mut self) {
         let Some(server) = self.server.as_mut().filter(|_| self.writing.is_none()) else { return };
         server.now_ns = self.now_ns;
-        for message in std::mem::take(&mut self.inbox) {
-            if let Message::HandIn { plan } = &message {
-                self.plans.insert(JobId(self.numbers.jobs + 1), plan.clone());
+        for mut message in std::mem::take(&mut self.inbox) {
+            if let Message::HandIn { plan, then } = &mut message {
+                let first = JobId(self.numbers.jobs + 1);
+                then.iter_mut().for_each(|then| then.reads = Some(first));
                 let mut plane = self.plane.lock().unwrap_or_else(PoisonError::into_inner);
-                plane.layouts.insert(JobId(self.numbers.jobs + 1), plan.spec().layout);
+                for (id, plan) in (first.0..).zip(std::iter::once(&*plan).chain(then.as_ref())) {
+                    self.plans.insert(JobId(id), plan.clone());
+                    plane.layouts.insert(JobId(id), plan.layout());
+                }
             }
             server.take(message, &mut self.numbers);
         }

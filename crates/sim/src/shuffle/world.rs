@@ -10,6 +10,8 @@ pub struct ShuffleWorld {
     pub nodes: u32,
     pub slots_per_node: u32,
     pub jobs: u32,
+    /// Pairs of jobs besides: the second reads the parts of the first, which rest on the disks of nodes.
+    pub flows: u32,
     /// Map tasks of a job at most, and records that each puts out at most.
     pub maps_max: u32,
     pub records_max: u32,
@@ -84,6 +86,7 @@ impl Default for ShuffleWorld {
             nodes: 5,
             slots_per_node: 2,
             jobs: 2,
+            flows: 0,
             maps_max: 9,
             records_max: 40,
             faults: FaultRates::default(),
@@ -105,6 +108,8 @@ pub enum Planted {
     StaleChunkReadAsEmpty,
     /// What an attempt appended that ended second, or whose end is told twice, counts beside what the winner did.
     DoubleCommit,
+    /// A node that has not the part which is asked for says that there is nothing in it.
+    LostPartReadAsEmpty,
     /// A chunk that closed says of a frame that it holds that the frame must go elsewhere.
     FrameInTwoChunks,
     /// The slots of a dead node go one by one, and an attempt is given to one that has not gone yet. Not made up: the real server did
@@ -145,9 +150,18 @@ pub enum Situation {
     OrderRepeated,
     CommitRanTwice,
     UnsyncedLost,
+    /// Of a stage before.
+    PartReadFromReplica,
+    PartMadeAgain,
+    ReaderWaited,
+    NodeLostUnderReader,
 }
 
 impl Situation {
+    /// Those that come up where there are flows.
+    pub const OF_FLOWS: [Self; 4] =
+        [Self::PartReadFromReplica, Self::PartMadeAgain, Self::ReaderWaited, Self::NodeLostUnderReader];
+    /// Those that come up in all worlds.
     pub const ALL: [Self; 26] = [
         Self::ChunkClosedUnderAppender,
         Self::ReboundAfterFence,

@@ -95,6 +95,13 @@ impl Simulation<'_> {
         }
         let (node, job) = places[self.random.usize(..places.len())];
         let Some(data) = plane.job_data(node, job) else { return };
+        let parts: Vec<String> = data.parts.keys().chain(data.part_copies.keys()).cloned().collect();
+        if !parts.is_empty() && self.random.bool() {
+            let name = &parts[self.random.usize(..parts.len())];
+            data.parts.remove(name);
+            data.part_copies.remove(name);
+            return;
+        }
         let runs: Vec<_> = data.runs.keys().chain(data.copies.keys()).copied().collect();
         let in_runs: BTreeSet<_> = data.runs.values().flat_map(|run| run.chunks()).collect();
         let chunks = data.books.chunk_summaries().into_iter().map(|chunk| chunk.chunk);

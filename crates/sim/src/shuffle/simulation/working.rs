@@ -1,16 +1,18 @@
 //! What processes do: polls, attempts, sorting, replicas.
 
 use super::{Happening, MILLISECOND_NS, POLL_AGAIN_NS, POLL_WITHIN_NS, Simulation, TICK_NS};
-use crate::shuffle::data_plane::ReadError;
+use crate::shuffle::data_plane::{DataPlane, ReadError};
 use crate::shuffle::lane::SenderId;
 use crate::shuffle::node::{Here, MapWork, Reading, Running, Step, Work, environment, step};
-use crate::shuffle::plan::RecordName;
+use crate::shuffle::parts::FetchWork;
+use crate::shuffle::plan::{PlannedRecord, RecordName};
+use crate::shuffle::process::Process;
 use crate::shuffle::server::{Message, Order};
 use crate::shuffle::world::{FAILED_BY_CHANCE, Situation};
 use api::task::{CommitTask, ReduceResult};
-use api::{Blame, Task, TaskFailure, TaskResult};
+use api::{Blame, InputFile, Task, TaskFailure, TaskResult};
 use iappender::IAppender;
-use ids::{AttemptKey, JobId, NodeId, RunId, Source};
+use ids::{AttemptKey, JobId, NodeId, RunId, Source, TaskIndex};
 use ifile::KeyShape;
 use std::sync::Arc;
 
@@ -66,8 +68,8 @@ impl<'a> Simulation<'a> {
     fn obey(&mut self, number: u64, order: Order) {
         let Some(process) = self.processes.get_mut(&number) else { return };
         match order {
-            Order::Start { attempt, slot, task } => {
-                process.waiting.push((attempt, slot, task));
+            Order::Start { attempt, slot, task, inputs } => {
+                process.waiting.push((attempt, slot, task, inputs));
                 self.begin_waiting(number);
             }
             Order::StopAttempt { attempt } => {
@@ -75,8 +77,8 @@ impl<'a> Simulation<'a> {
                 if let Some(running) = process.running.get_mut(&attempt) {
                     running.is_told_to_stop = true;
                 }
-                let waits = process.waiting.iter().any(|(waiting, _, _)| *waiting == attempt);
-                process.waiting.retain(|(waiting, _, _)| *waiting != attempt);
+                let waits = process.waiting.iter().any(|(waiting, ..)| *waiting == attempt);
+                process.waiting.retain(|(waiting, ..)| *waiting != attempt);
                 if waits {
                     let failure = TaskFailure::new(Blame::Cancelled, "the attempt was cancelled");
                     self.end(number, attempt, Err(failure));
@@ -87,7 +89,7 @@ impl<'a> Simulation<'a> {
             }
             Order::Forget { job } => {
                 process.replicating.remove(&job);
-                let stale = process.running.keys().chain(process.waiting.iter().map(|(key, _, _)| key));
+                let stale = process.running.keys().chain(process.waiting.iter().map(|(key, ..)| key));
                 let stale: Vec<AttemptKey> = stale.filter(|key| key.task.job == job).copied().collect();
                 let node = process.node;
                 stale.into_iter().for_each(|attempt| self.obey(number, Order::StopAttempt { attempt }));
@@ -104,19 +106,30 @@ impl<'a> Simulation<'a> {
     fn begin_waiting(&mut self, number: u64) {
         let Some(process) = self.processes.get_mut(&number) else { return };
         let waiting = std::mem::take(&mut process.waiting);
-        for (attempt, slot, task) in waiting {
+        for (attempt, slot, task, inputs) in waiting {
             let Some(process) = self.processes.get_mut(&number) else { return };
             if process.is_free(slot) {
-                self.begin(number, attempt, slot, *task);
+                self.begin(number, (attempt, slot), *task, inputs);
             } else {
-                process.waiting.push((attempt, slot, task));
+                process.waiting.push((attempt, slot, task, inputs));
             }
         }
     }
 
-    fn begin(&mut self, number: u64, attempt: AttemptKey, slot: u32, task: Task) {
+    fn begin(
+        &mut self,
+        number: u64,
+        (attempt, slot): (AttemptKey, u32),
+        task: Task,
+        inputs: Arc<[InputFile]>,
+    ) {
         let work = match task {
-            Task::Map(map) => self.begin_map(number, attempt, map.again),
+            Task::Map(map) if inputs.is_empty() => {
+                let plan = self.plans.get(&attempt.task.job);
+                let records = plan.map(|plan| plan.records(attempt.task.task, attempt.attempt.0));
+                self.begin_map(number, attempt, map.again, records.unwrap_or_default())
+            }
+            Task::Map(map) => Some(Work::Fetch(Box::new(FetchWork::new(map, inputs)))),
             Task::Seal(task) => Some(Work::Seal(task)),
             Task::Merge(task) => Some(Work::Merge(task, Reading::default())),
             Task::Reduce(task) => Some(Work::Reduce(Box::new(task), Reading::default())),
@@ -136,6 +149,7 @@ impl<'a> Simulation<'a> {
         number: u64,
         attempt: AttemptKey,
         again: Option<api::task::MapAgain>,
+        records: Vec<PlannedRecord>,
     ) -> Option<Work<'a>> {
         let process = self.processes.get(&number)?;
         let (here, job) = (process.node?, attempt.task.job);
@@ -145,7 +159,6 @@ impl<'a> Simulation<'a> {
         candidates.dedup();
         let plan = self.plans.get(&job)?;
         let source = Source { map_task: attempt.task.task, attempt: attempt.attempt };
-        let records = plan.records(source.map_task, source.attempt.0);
         self.senders += 1;
         let sender: SenderId = self.senders;
         let (port, slabs) = (self.ports.next(), self.slabs.next());
@@ -188,7 +201,8 @@ impl<'a> Simulation<'a> {
         self.now_ns = self.now_ns.max(self.plane().now_ns);
         let next = match made {
             Step::GoesOn(work) => Some(work),
-            Step::WritesPart(result, output) => Some(self.write_part(number, result, output)),
+            Step::Maps(fetched) => self.map_what_was_read(number, attempt, *fetched),
+            Step::WritesPart(result, output) => Some(self.write_part(number, attempt, result, output)),
             Step::SyncsPart(result) => {
                 self.parts.sync(&result.part.attempt_name);
                 self.end(number, attempt, Ok(TaskResult::Reduce(*result)));
@@ -212,8 +226,38 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn write_part(&mut self, number: u64, result: Box<ReduceResult>, output: Vec<RecordName>) -> Work<'a> {
-        self.parts.write(number, &result.part.attempt_name, output);
+    /// A map attempt that had to read parts goes on as any other.
+    fn map_what_was_read(
+        &mut self,
+        number: u64,
+        attempt: AttemptKey,
+        fetched: FetchWork,
+    ) -> Option<Work<'a>> {
+        let plan = self.plans.get(&attempt.task.job)?;
+        let records = plan.records_of(&fetched.records, attempt.attempt.0);
+        let work = self.begin_map(number, attempt, fetched.task.again, records);
+        let sender = self.senders;
+        let running = self.processes.get_mut(&number).and_then(|process| process.running.get_mut(&attempt));
+        running.into_iter().for_each(|running| running.sender = Some(sender));
+        work
+    }
+
+    fn write_part(
+        &mut self,
+        number: u64,
+        attempt: AttemptKey,
+        result: Box<ReduceResult>,
+        output: Vec<RecordName>,
+    ) -> Work<'a> {
+        let name = &result.part.attempt_name;
+        match result.part.node {
+            None => self.parts.write(number, name, output),
+            Some(node) => {
+                if let Some(data) = self.plane().job_data(node, attempt.task.job) {
+                    data.parts.insert(name.clone(), output.into());
+                }
+            }
+        }
         Work::Sync(result)
     }
 
@@ -296,8 +340,31 @@ impl<'a> Simulation<'a> {
                 process.has_replica(job, run, to, chunks);
             }
         }
+        replicate_parts(process, &mut plane, here, &peers);
         drop(plane);
         let wait_ns = self.random.u64(MILLISECOND_NS..TICK_NS);
         self.after(wait_ns, Happening::Replicates { process: number });
+    }
+}
+
+/// Sends one part of each job to a second node, where the job asks for that.
+fn replicate_parts(process: &mut Process<'_>, plane: &mut DataPlane, here: NodeId, peers: &[NodeId]) {
+    process.part_replicas.retain(|_, node| peers.contains(node));
+    if peers.is_empty() {
+        return;
+    }
+    for job in process.replicating.iter().copied().collect::<Vec<JobId>>() {
+        let parts = plane.job_data(here, job).into_iter().flat_map(|data| data.parts.clone());
+        let single =
+            parts.into_iter().find(|(name, _)| !process.part_replicas.contains_key(&(job, name.clone())));
+        let Some((name, part)) = single else { continue };
+        let to = peers[plane.random.usize(..peers.len())];
+        let task = name.strip_prefix("part-").and_then(|rest| rest.split('.').next()?.parse().ok());
+        if let (Some(task), true) = (task, plane.connects(here, to))
+            && let Some(there) = plane.job_data(to, job)
+        {
+            there.part_copies.insert(name.clone(), part);
+            process.has_part_replica((job, TaskIndex(task), name, to));
+        }
     }
 }
