@@ -1,6 +1,6 @@
 //! Jobs of two stages while processes, disks and messages fail: what the first puts out rests on the disks of nodes, is replicated,
 //! lost and made again, and the output of the second holds each record once. A failing seed is repeated by
-//! `SIM_SEED=N cargo test -p sim --test flows NAME`.
+//! `SIM_SEED=N cargo test -p sim --test two_stages NAME`.
 
 mod seeds;
 
