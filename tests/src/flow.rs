@@ -142,9 +142,14 @@ impl Damage {
 
 /// A gated flow on three nodes, its first stage at rest.
 pub fn start_gated(cluster: &Cluster, mode: &str, output: &str) -> (Running, i64) {
+    start_at_gate(cluster, &GATED.replace("MODE", mode), output)
+}
+
+/// The same of a changed text.
+pub fn start_at_gate(cluster: &Cluster, text: &str, output: &str) -> (Running, i64) {
     let _ = std::fs::remove_file(cluster.sandbox.path("go"));
     let before = cluster.number("select coalesce(max(job), 0) from jobs");
-    write_flow(&cluster.sandbox, "flow.toml", &GATED.replace("MODE", mode), output);
+    write_flow(&cluster.sandbox, "flow.toml", text, output);
     let flow = Running::start(&mut cluster.sailfish(&["run", "--job", "flow.toml"]));
     flow.wait_for_stderr("stage words is done");
     let gate = before + 2;
@@ -159,13 +164,14 @@ pub fn wait_for_replicas(cluster: &Cluster, job: i64) {
     cluster.wait_for(&format!("select count(*) >= {} from part_replicas", 6 * flows));
 }
 
-/// The place among the nodes, and the name, of one that has parts of a job and runs nothing.
+/// The place among the nodes, and the name, of one that has parts of a job, and runs nothing where there is such a one.
 pub fn idle_with_parts(cluster: &Cluster, job: i64) -> (usize, String) {
     let name = "select name from nodes where node in (select a.node from tasks t join attempts a using (job, stage, task) \
-                where a.attempt = t.winner and t.job = JOB and t.stage = 3) order by name limit 1";
+                where a.attempt = t.winner and t.job = JOB and t.stage = 3) \
+                order by node in (select node from attempts where state = 'running'), name limit 1";
     let asked = cluster.sailfish(&["state", "--json", &name.replace("JOB", &job.to_string())]);
     let rows = Running::start(&mut { asked }).wait().expect_success().json();
-    let name = rows[0]["name"].as_str().expect("one of three nodes has parts and no gate").to_string();
+    let name = rows[0]["name"].as_str().expect("parts lie on nodes").to_string();
     (name.trim_start_matches("node-").parse().expect("nodes are numbered"), name)
 }
 

@@ -1,7 +1,9 @@
 //! Tasks that are slow for a reason that the test knows: the label that the server gives them is right in nine of ten. The simulator
 //! has 180 (`crates/sim`); these are real.
 
-use blackbox::{Cluster, Finished, NODE_MEMORY, ObjectServer, Racks, Running, Sandbox, SlowProxy, Verdict};
+use blackbox::{
+    Cluster, Finished, NODE_MEMORY, ObjectServer, Racks, Random, Running, Sandbox, SlowProxy, Verdict,
+};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::Command;
@@ -18,14 +20,14 @@ const PROGRAM: &str = "#!/bin/sh
 rest=0.1
 task=HERE/slow/$SAILFISH_JOB-$SAILFISH_TASK
 node=${PWD%/sailfish-*}
-pieces=piece
+hand_on() { cat piece; }
 TROUBLE
-while head -c 65536 > piece && [ -s piece ]; do cat $pieces; sleep $rest; done
+while head -c 65536 > piece && [ -s piece ]; do hand_on; sleep $rest; done
 ";
 /// Of the tasks that begin when each node has had some, one on each node is slow, and was so wherever it ran.
 const SLOW_RECORDS: &str =
     "if [ $SAILFISH_TASK -ge 6 ] && mkdir $node/heavy 2> /dev/null; then touch $task; rest=0.9; fi";
-/// Of two nodes.
+/// Whatever one node is given first.
 const SLOW_NODE: &str =
     "case $PWD in */node-disk-2/*) [ $SAILFISH_TASK -lt 6 ] && touch $task; rest=0.9 ;; esac";
 /// Three attempts stop in the middle.
@@ -111,14 +113,25 @@ impl Client<'_> {
     }
 }
 
-fn lines(bytes: usize, mut key: impl FnMut(usize) -> String) -> String {
-    let mut text = String::with_capacity(bytes + LINE_BYTES);
-    for line in 0..bytes / LINE_BYTES {
-        let key = key(line);
-        writeln!(text, "{key}\t{line:0width$}", width = LINE_BYTES - 2 - key.len())
-            .expect("a string takes all");
+/// So many bytes in lines of one length.
+fn lines_of(bytes: usize, mut line: impl FnMut(usize) -> String) -> String {
+    let mut text = String::with_capacity(bytes);
+    for number in 0..bytes / LINE_BYTES {
+        writeln!(text, "{}", line(number)).expect("a string takes all");
     }
     text
+}
+
+fn lines(bytes: usize, mut key: impl FnMut(usize) -> String) -> String {
+    lines_of(bytes, |line| {
+        let key = key(line);
+        format!("{key}\t{line:0width$}", width = LINE_BYTES - 2 - key.len())
+    })
+}
+
+fn hex_of(random: &mut Random) -> String {
+    let digits: String = (0..3).map(|_| format!("{:016x}", random.next_bits())).collect();
+    digits[..LINE_BYTES - 18].to_string()
 }
 
 fn write_files(sandbox: &Sandbox) {
@@ -210,11 +223,15 @@ fn slow_link() -> Option<Vec<Slow>> {
         nodes.push(Running::start(&mut racks.machine(machine, &sandbox, &command)));
         nodes[machine as usize].wait_for_stderr("joined");
     }
-    racks.cap(2, "1mbit");
-    write_files(&sandbox);
+    racks.cap(2, "4mbit");
+    // What is not compressed, and more than may be under way, so that the program is held up.
+    let mut random = Random::new(1);
+    let text = lines_of(FILE_BYTES, |_| format!("{:016x}\t{}", random.next_bits(), hex_of(&mut random)));
+    (0..FILES).for_each(|file| drop(sandbox.write(&format!("in/{file:02}.txt"), &text)));
     // The only I-file lies on the first node.
-    let program =
-        client.program("case $PWD in */node-disk-2/*) [ $SAILFISH_TASK -lt 6 ] && touch $task ;; esac");
+    let text = "hand_on() { for to in 0-9a-f f0-9a-e ef0-9a-d def0-9a-c; do tr 0-9a-f $to < piece; done; }
+        case $PWD in */node-disk-2/*) [ $SAILFISH_TASK -lt 6 ] && touch $task ;; esac";
+    let program = client.program(text);
     client.run(&["--input", "in", "--mapper", &program, "--total-order"]);
     Some(client.told("a slow link", "slow-append", "map", &client.slow_tasks(client.job())))
 }

@@ -2,8 +2,8 @@
 //! parts lie on them, and two flows at once.
 
 use blackbox::flow::{
-    Damage, GATED, assert_as_embedded, idle_with_parts, nothing_of_stages_is_left, stage_files, start_gated,
-    start_here, wait_for_replicas, write_flow, write_input,
+    Damage, GATED, assert_as_embedded, idle_with_parts, nothing_of_stages_is_left, stage_files,
+    start_at_gate, start_gated, start_here, wait_for_replicas, write_flow, write_input,
 };
 use blackbox::{Cluster, Fifo, Random, Running, Sandbox, Watched};
 use rustix::process::Signal;
@@ -52,10 +52,10 @@ fn a_job_file_that_cannot_be_is_refused_by_file_line_and_key() {
         &["\"words\"", "`output`"],
     );
     refused(&second("name = \"lines\"\nfrom = \"words\""), &["line 8", "\"lines\"", "`output`"]);
-    let nested = "[[stage]]\nname = \"c\"\nfrom = \"words\"\noutput = \"out/within\"\n";
-    let nested = second(&format!("name = \"b\"\nfrom = \"words\"\noutput = \"out\"\n{nested}"));
-    sandbox.write("bad.toml", nested);
-    start_here(&sandbox, "bad.toml").wait().expect_failure(REFUSED, &["one in the other", "out/within"]);
+    let same = "[[stage]]\nname = \"c\"\nfrom = \"words\"\noutput = \"out\"\n";
+    let same = second(&format!("name = \"b\"\nfrom = \"words\"\noutput = \"out\"\n{same}"));
+    sandbox.write("bad.toml", same);
+    start_here(&sandbox, "bad.toml").wait().expect_failure(REFUSED, &["one in the other", "/out"]);
     sandbox.assert_nothing_left();
 }
 
@@ -179,13 +179,18 @@ fn a_program_that_fails_in_the_last_stage_ends_the_flow() {
     sandbox.assert_nothing_left();
 }
 
+/// Not all parts lie where the first of them was made.
+const SPREADS: &str = "#!/bin/sh\nsleep 1\nexec cat\n";
+
 /// A drain does not wait for parts: with replicas nothing is made again, without they are.
 #[test]
 fn a_node_with_parts_is_emptied() {
     for mode in ["rack", "none"] {
         let mut cluster = Cluster::start(3);
         write_input(&cluster.sandbox);
-        let (flow, first) = start_gated(&cluster, mode, "out");
+        cluster.sandbox.script("spreads.sh", SPREADS);
+        let text = GATED.replace("MODE", mode).replacen("builtin:sum", "HERE/spreads.sh", 1);
+        let (flow, first) = start_at_gate(&cluster, &text, "out");
         if mode == "rack" {
             wait_for_replicas(&cluster, first);
         }
