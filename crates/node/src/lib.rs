@@ -46,6 +46,7 @@ mod stage_files;
 mod stage_input;
 mod streaming_env;
 mod streaming_input;
+mod unanswered;
 mod work_dir;
 
 pub use control::{Control, Notice};

@@ -183,8 +183,8 @@ impl EventLoop {
     /// Time has passed.
     pub fn tick(&mut self) {
         self.fleet.ticked();
-        for node in self.fleet.silent() {
-            self.lose_node(node, NodeState::Dead, "it was not heard of for too long");
+        for (node, why) in self.fleet.silent() {
+            self.lose_node(node, NodeState::Dead, &why);
         }
         self.drills.tick();
         self.end_drains();
@@ -211,13 +211,14 @@ impl EventLoop {
         // First its slots, so that nothing is given to them; then the data, so that no task of a stage that goes
         // starts once more; then the attempts.
         self.feed(Event::SlotsGone { node });
+        let with = format!("the node {} ({why})", gone.info.name);
         let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
         for id in jobs {
-            self.data_gone(id, &Gone::node(node), &format!("the node {}", gone.info.name));
+            self.data_gone(id, &Gone::node(node), &with);
         }
         self.feed(Event::NodeLost { node });
         self.parts_gone(node);
-        self.mend_flows(&format!("the node {}", gone.info.name));
+        self.mend_flows(&with);
         self.let_nodes_rest();
         self.keeper_lost(node, &gone.info.name);
         self.drills.node_lost(node);

@@ -42,6 +42,7 @@ mod needs;
 mod owner;
 mod placements;
 mod plausible;
+mod presence;
 mod recovery;
 mod repair;
 mod replication;
