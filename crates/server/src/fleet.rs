@@ -1,6 +1,7 @@
 //! The nodes of a cluster as the loop knows them: leases, orders on their way, attempts they run.
 
 use crate::ServerError;
+use crate::away::Away;
 use crate::clock::now_ns;
 use crate::draining::Drain;
 use crate::event_loop::Reply;
@@ -60,6 +61,8 @@ pub(crate) struct Node {
     pub rests: bool,
     /// Jobs that keep something on its disks.
     pub kept: BTreeSet<JobId>,
+    /// Set when its process has ended, while what it held is not given up.
+    pub away: Option<Away>,
     /// The change of [`Fleet::changes`] of which it knows.
     told_changes: u64,
 }
@@ -96,7 +99,7 @@ impl Fleet {
     pub fn add(&mut self, node: NodeId, incarnation: String, info: NodeInfo) -> NodeWelcome {
         self.nodes.insert(node, Node::new(info, incarnation.clone()));
         let lease_ms = LEASE.as_millis() as u64;
-        NodeWelcome { node, incarnation, lease_ms, sandbox: false, roots: None }
+        NodeWelcome { node, incarnation, lease_ms, sandbox: false, roots: None, readmitted: Vec::new() }
     }
 
     /// Takes a node in that the server before this one knew, with a new lease. It may have heard of these jobs.
@@ -109,7 +112,8 @@ impl Fleet {
 
     /// The node, where it is the one it says it is; it was heard of just now.
     pub fn heard(&mut self, node: NodeId, incarnation: &str) -> Result<&mut Node, ServerError> {
-        let known = self.nodes.get_mut(&node).filter(|known| known.incarnation == incarnation);
+        let is_it = |known: &&mut Node| known.incarnation == incarnation && known.away.is_none();
+        let known = self.nodes.get_mut(&node).filter(is_it);
         let known = known.ok_or(ServerError::UnknownNode { node })?;
         known.presence.heard(Instant::now());
         Ok(known)
@@ -239,11 +243,29 @@ impl Fleet {
         Some((*id, connected))
     }
 
+    /// The node of an incarnation, where it is not given up.
+    pub fn of_incarnation(&self, incarnation: &str) -> Option<NodeId> {
+        self.nodes.iter().find(|(_, node)| node.incarnation == incarnation).map(|(id, _)| *id)
+    }
+
     /// Nodes that are taken for dead, and why.
     pub fn silent(&mut self) -> Vec<(NodeId, String)> {
         let now = Instant::now();
         self.nodes.values_mut().for_each(|node| node.look_for_poll(now));
-        self.nodes.iter().filter_map(|(id, node)| Some((*id, node.presence.is_gone(now)?))).collect()
+        let here = self.nodes.iter().filter(|(_, node)| node.away.is_none());
+        here.filter_map(|(id, node)| Some((*id, node.presence.is_gone(now)?))).collect()
+    }
+
+    /// Nodes that are away, with their names.
+    pub fn away(&self) -> Vec<(NodeId, String)> {
+        let away = self.nodes.iter().filter(|(_, node)| node.away.is_some());
+        away.map(|(id, node)| (*id, node.info.name.clone())).collect()
+    }
+
+    /// A node is not here any more: what fails now may fail of that.
+    pub fn lost_one(&mut self) {
+        self.lost_ns = now_ns();
+        self.changes += 1;
     }
 
     /// A node could not reach others. What it says of those that are gone, or of itself, is no news.
@@ -309,7 +331,8 @@ impl Fleet {
 
     /// How many nodes there are, and slots.
     pub fn nodes_and_slots(&self) -> (usize, u64) {
-        (self.nodes.len(), self.nodes.values().map(|node| u64::from(node.info.slots)).sum())
+        let here = || self.nodes.values().filter(|node| node.away.is_none());
+        (here().count(), here().map(|node| u64::from(node.info.slots)).sum())
     }
 
     /// Tells every node, whether it has to do with the job or not; from now on it has.
@@ -354,10 +377,15 @@ impl Fleet {
 
     /// A map result counts only where all its chunks are on nodes that live: a chunkserver that died in between took
     /// what was appended with it. The task runs again.
-    pub fn check_homes(&self, result: &TaskResult, replicas: &Replicas) -> Result<(), TaskFailure> {
+    pub fn check_homes(
+        &self,
+        result: &TaskResult,
+        replicas: &Replicas,
+        given_up: &BTreeSet<NodeId>,
+    ) -> Result<(), TaskFailure> {
         let TaskResult::Map(map) = result else { return Ok(()) };
         let mut homes = map.commits.iter().map(|commit| replicas.chunk_home(commit.chunk));
-        let gone = homes.find(|node| !self.nodes.contains_key(node));
+        let gone = homes.find(|node| !self.nodes.contains_key(node) || given_up.contains(node));
         match gone {
             None => Ok(()),
             Some(node) => {
@@ -452,6 +480,7 @@ impl Node {
             drain: None,
             rests: false,
             kept: BTreeSet::new(),
+            away: None,
             told_changes: 0,
         }
     }
@@ -459,7 +488,7 @@ impl Node {
     /// Whether new chunks may lie there: not where no disk takes anything, nor where all must go.
     pub fn takes_chunks(&self) -> bool {
         let has_room = self.disks.is_empty() || self.disks.iter().any(|disk| disk.state == DiskState::Usable);
-        self.drain.is_none() && has_room
+        self.drain.is_none() && self.away.is_none() && has_room
     }
 
     /// Whether it can make files, as far as it told. On a full disk it can.
@@ -553,6 +582,7 @@ mod tests {
             memory_bytes: 1 << 30,
             architecture: String::new(),
             data_url: String::new(),
+            left: Vec::new(),
         }
     }
 

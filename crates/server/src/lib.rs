@@ -17,6 +17,7 @@
 //! # How it is tested
 //! `tests/` drives it with a made-up node over the real SQLite store.
 
+mod away;
 mod cancels;
 mod checks;
 mod clock;
@@ -43,6 +44,7 @@ mod owner;
 mod placements;
 mod plausible;
 mod presence;
+mod readmission;
 mod recovery;
 mod repair;
 mod replication;

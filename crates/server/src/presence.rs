@@ -120,6 +120,11 @@ impl Presence {
         })
     }
 
+    /// Whether all shows that its process has ended, while its machine goes on: another process may come on its disks.
+    pub fn process_ended(&self) -> bool {
+        self.hung_up || self.reports.values().any(|how| *how == Unreached::Refused)
+    }
+
     fn reporters(&self) -> String {
         let each = self.reports.iter().map(|(by, how)| format!("{by}: {}", how.words()));
         each.collect::<Vec<_>>().join(", ")
