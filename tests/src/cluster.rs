@@ -120,6 +120,13 @@ impl Cluster {
         self.add_node_with(rack, &[]);
     }
 
+    /// One more that reaches the server at another address, as `127.0.0.1:5432`.
+    pub fn add_node_by(&mut self, address: &str) {
+        let direct = std::mem::replace(&mut self.url, format!("http://{address}"));
+        self.add_node();
+        self.url = direct;
+    }
+
     /// One more, with changes to its command.
     pub fn add_changed_node(&mut self, change: impl FnOnce(&mut Command)) {
         self.add_node_as("rack-0", &[], change);

@@ -118,10 +118,11 @@ impl SlowProxy {
 fn pass_on(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
     let mut block = vec![0; 64 << 10];
     while let Ok(count) = from.read(&mut block) {
+        // The end of a connection waits as well.
+        shared.pass();
         if count == 0 {
             break;
         }
-        shared.pass();
         if to.write_all(&block[..count]).is_err() {
             break;
         }

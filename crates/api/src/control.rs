@@ -2,6 +2,7 @@
 
 use crate::drill::DrillFault;
 use crate::fsck::CheckTask;
+use crate::left::LeftBehind;
 use crate::machine::{DiskReport, MachineSample, NodeReport};
 use crate::task::{RunPlace, RunTask};
 use crate::{Boundaries, JobReport, JobSpec, KeyBytes, Split, Task, TaskFailure, TaskResult};
@@ -182,6 +183,9 @@ pub struct NodeInfo {
     /// Where other nodes reach its data port; empty where it has none.
     #[serde(default)]
     pub data_url: String,
+    /// What processes that are dead left on its disks; told when it joins, and never after.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<LeftBehind>,
 }
 
 /// A node that is known from now on. A process that comes again is a new node: what it had in memory is gone.
@@ -199,6 +203,10 @@ pub struct NodeWelcome {
     /// Directories and prefixes of objects below which jobs may name paths and objects; without them, any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roots: Option<Vec<String>>,
+    /// Jobs that read again what was left of them on the disks of this node: it is this process's from now on. All else that was
+    /// left is of no use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub readmitted: Vec<JobId>,
 }
 
 /// Finished work goes up, new work comes down. The server answers at once where it has anything to say, else after

@@ -29,6 +29,7 @@ pub mod kept;
 pub mod key_bytes;
 pub mod key_rules;
 pub mod layout;
+pub mod left;
 pub mod machine;
 pub mod object;
 pub mod people;

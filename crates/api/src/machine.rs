@@ -8,6 +8,8 @@ use utoipa::ToSchema;
 
 /// Most samples of a report: those of a minute. Older ones are dropped while a server is away.
 pub const SAMPLES_MAX: usize = 60;
+/// Most nodes that a report says could not be reached.
+pub const UNREACHED_MAX: usize = 64;
 /// Most disks of a node.
 pub const DISKS_MAX: usize = 256;
 
@@ -37,6 +39,43 @@ pub struct NodeReport {
     /// heard, the attempt's result says again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shortened: Vec<ShortenedAttempt>,
+    /// Other nodes that could not be reached, or did not go on, lately; at most [`UNREACHED_MAX`], and each once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreached: Vec<UnreachedNode>,
+}
+
+/// A node from which another one wanted something, and what that one met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UnreachedNode {
+    pub node: NodeId,
+    pub how: Unreached,
+}
+
+/// What somebody met that could not reach a node; what says more about that node is greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unreached {
+    /// It has not answered yet: it may be busy.
+    Silent,
+    /// No connection came about in time, or there is no way there.
+    TimedOut,
+    /// A connection ended in the middle.
+    CutOff,
+    /// Its machine says that nobody listens there.
+    Refused,
+}
+
+impl Unreached {
+    /// For people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Silent => "no answer",
+            Self::TimedOut => "connection timed out",
+            Self::CutOff => "connection cut off",
+            Self::Refused => "connection refused",
+        }
+    }
 }
 
 /// A reduce attempt that gave up the tail of its range, of which it had read nothing.
@@ -85,7 +124,8 @@ pub struct ReplicatedRun {
 impl NodeReport {
     /// Whether it tells nothing.
     pub fn is_empty(&self) -> bool {
-        let Self { samples, disks, said, progress, replicated, replicated_parts, shortened } = self;
+        let Self { samples, disks, said, progress, replicated, replicated_parts, shortened, unreached } =
+            self;
         samples.is_empty()
             && disks.is_empty()
             && said.is_empty()
@@ -93,6 +133,7 @@ impl NodeReport {
             && replicated.is_empty()
             && replicated_parts.is_empty()
             && shortened.is_empty()
+            && unreached.is_empty()
     }
 }
 

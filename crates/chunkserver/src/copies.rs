@@ -1,12 +1,13 @@
 //! Copies of other nodes' runs: received piece by piece, kept under the number that the run has there.
 
-use crate::disks::{DiskFile, NewFile};
+use crate::disks::{DiskFile, NewFile, run_of_file};
 use crate::error::ChunkServerError;
 use crate::run::Run;
 use crate::sorting::disk_run;
 use crate::{ChunkServer, Shared};
+use api::left::LeftRun;
 use api::task::RunSummary;
-use ids::{DiskIndex, RunId};
+use ids::{ChunkId, DiskIndex, JobId, RunId};
 use ifile::{FormatError, Problem, ReadAt, RunFile};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -114,6 +115,51 @@ impl Shared {
         }
         Ok(disk_run(path.to_path_buf(), disk, opened, Arc::clone(&self.reads)))
     }
+}
+
+impl Shared {
+    /// Runs of other nodes that lie in the directories of the job when this server begins are copies like those that are received:
+    /// what a process before this one on these disks made, or was sent. One that is not whole is left alone.
+    pub(crate) fn take_in_found(&self) {
+        for (index, dir) in self.config.disk_dirs.iter().enumerate() {
+            // A disk that cannot be read has nothing for anybody.
+            for path in std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()) {
+                let Some(id) = run_of_file(&path).filter(|id| id.node() != self.config.node) else {
+                    continue;
+                };
+                if let Ok((run, summary)) = self.open_copy(id, &path, DiskIndex(index as u16)) {
+                    self.lock().copies.insert(id, (Arc::new(run), summary));
+                }
+            }
+        }
+    }
+}
+
+/// What a run file holds that another process left, where all of it is whole but the blocks, which are verified when they are read.
+/// It must be of that job, and be called as it is numbered.
+pub fn left_run(path: &Path, job: JobId) -> Result<LeftRun, ChunkServerError> {
+    let damaged = |source| ChunkServerError::Damaged { path: path.to_path_buf(), source };
+    let disk = |source| ChunkServerError::Disk { action: "open", path: path.to_path_buf(), source };
+    let opened = RunFile::open(&DiskFile::open(path).map_err(disk)?).map_err(damaged)?;
+    let named = run_of_file(path).map_or(u64::MAX, |run| run.0);
+    for (what, here, there) in [
+        ("the job's number", opened.identity.job.0 as u64, job.0 as u64),
+        ("the run's number", opened.identity.run.0, named),
+    ] {
+        if here != there {
+            return Err(damaged(FormatError::at(0, Problem::Disagreement { what, here, there })));
+        }
+    }
+    let mut chunks: Vec<ChunkId> = opened.sources.iter().map(|row| row.chunk).collect();
+    chunks.sort_unstable();
+    chunks.dedup();
+    Ok(LeftRun {
+        run: opened.identity.run,
+        chunks,
+        records: opened.footer.sum.records,
+        record_bytes: opened.footer.sum.bytes,
+        stored_bytes: opened.file_bytes(),
+    })
 }
 
 impl CopyWriter {

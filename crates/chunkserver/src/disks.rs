@@ -58,6 +58,14 @@ pub fn run_file_name(run: RunId) -> String {
     format!("run-{:06}.ifile", run.0)
 }
 
+/// The run whose file this is by its name.
+pub fn run_of_file(path: &Path) -> Option<RunId> {
+    let name = path.file_name()?.to_str()?;
+    let number = name.strip_prefix("run-")?.strip_suffix(".ifile")?;
+    let run = RunId(number.parse().ok()?);
+    (run_file_name(run) == name).then_some(run)
+}
+
 /// A file of ours, read at offsets.
 #[derive(Debug)]
 pub struct DiskFile {
@@ -134,8 +142,18 @@ impl Drop for NewFile {
 
 #[cfg(test)]
 mod tests {
-    use super::Disks;
-    use ids::DiskIndex;
+    use super::{Disks, run_file_name, run_of_file};
+    use ids::{DiskIndex, NodeId, RunId};
+    use std::path::Path;
+
+    #[test]
+    fn a_run_is_known_by_the_name_of_its_file() {
+        let run = RunId::on(NodeId(3), 7);
+        assert_eq!(run_of_file(&Path::new("d").join(run_file_name(run))), Some(run));
+        for other in ["run-7.ifile", "run-000007.raw", "chunk-000007.ifile", "run-+00007.ifile", ".."] {
+            assert_eq!(run_of_file(Path::new(other)), None, "{other}");
+        }
+    }
 
     #[test]
     fn disks_that_take_nothing_come_last() {

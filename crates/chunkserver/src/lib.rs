@@ -11,7 +11,8 @@
 //! that closed never opens again, and says which sequence numbers stand. Frames and orders stay within the
 //! chunk share of the budget, sort scratch within the sort share. A run is written once, front to back, and
 //! never changed. A copy of another node's run is the same file under the same number; it is read like any run and
-//! counts for nothing until the seal is told that it stands.
+//! counts for nothing until the seal is told that it stands. What lies in the directories of the job when the server starts, and is a
+//! whole run of another node, is such a copy.
 //!
 //! # Deliberately absent
 //! No network, no decision about attempts that win or lose, no plan: what is in a chunk is what was appended. Where
@@ -46,10 +47,10 @@ mod sorting;
 pub use block_scan::{BlockScan, FirstRecord, ScanBlock};
 pub use books::Books;
 pub use checking::{Checking, check_kept};
-pub use copies::CopyWriter;
+pub use copies::{CopyWriter, left_run};
 pub use copying::{CopySource, RunToCopy};
 pub use cursor::{CursorReport, RunCursor};
-pub use disks::{DiskFile, run_file_name};
+pub use disks::{DiskFile, run_file_name, run_of_file};
 pub use error::ChunkServerError;
 pub use merging::MergeFailure;
 pub use run::Run;
@@ -224,6 +225,7 @@ impl ChunkServer {
             progress: Arc::new(Progress::default()),
             parked: receiving::ParkedSlabs::default(),
         });
+        shared.take_in_found();
         let mut server = Self { shared, sorters: Vec::new() };
         for index in 0..sorter_count {
             let shared = Arc::clone(&server.shared);

@@ -9,7 +9,7 @@ use api::shipping::SHIPPED_FILE_BYTES_MAX;
 use client::{Blocking, NodeLink};
 use data_port::DataPort;
 use metastore::Metastore;
-use node::{Disks, Drill, Node, NodeOptions, Remote};
+use node::{Disks, Drill, LeftOnDisks, Node, NodeOptions, Remote};
 use program::{Programs, Sandbox};
 use server::{Roots, Server, ServerOptions};
 use shipped::{Depot, Limits};
@@ -159,11 +159,14 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     })?;
     let mut again = args.again;
     while !stopping.load(Ordering::Relaxed) {
+        let left = LeftOnDisks::find(&disks, again);
+        info.left = left.told();
         let link = join(args, &credentials, &info, again)?;
         again = true;
         let (node, incarnation) = (link.node(), link.incarnation().to_string());
         let sandbox = sandbox(args, link.must_sandbox()).map_err(Failure::refused)?;
         let disks = Disks::open(&disks, &incarnation).context("--disk").map_err(Failure::refused)?;
+        left.give_to(&disks, link.readmitted());
         let (data, drill) = (data_port.client.clone(), Drill::new(args.drills, &programs));
         let remote = Arc::new(Remote::new(link, disks, data, Arc::clone(&cache), roots.clone(), drill));
         remote.tell_kept();
@@ -284,5 +287,6 @@ fn node_info(args: &NodeArgs) -> anyhow::Result<NodeInfo> {
         memory_bytes,
         architecture: std::env::consts::ARCH.to_string(),
         data_url: String::new(),
+        left: Vec::new(),
     })
 }

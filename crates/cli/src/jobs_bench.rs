@@ -189,6 +189,7 @@ impl Puller {
             memory_bytes: 0,
             architecture: std::env::consts::ARCH.to_string(),
             data_url: String::new(),
+            left: Vec::new(),
         };
         let welcome = client.register(&info).await?;
         let free_slots = (0..args.slots).collect();

@@ -110,6 +110,11 @@ impl NodeLink {
         self.welcome.sandbox
     }
 
+    /// The jobs that read again what was left of them on the disks of this node.
+    pub fn readmitted(&self) -> &[JobId] {
+        &self.welcome.readmitted
+    }
+
     /// Below which the server lets jobs name paths and objects; None: anywhere.
     pub fn roots(&self) -> Option<&[String]> {
         self.welcome.roots.as_deref()

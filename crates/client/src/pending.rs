@@ -1,6 +1,6 @@
 //! What a node has to tell of itself and no poll has carried yet.
 
-use api::machine::{NodeReport, ProgramSaid, SAMPLES_MAX, SaidText};
+use api::machine::{NodeReport, ProgramSaid, SAMPLES_MAX, SaidText, UNREACHED_MAX, UnreachedNode};
 use api::task::RUN_OUTPUT_BYTES_MAX;
 
 /// Reports of several seconds as one, within the limits of one.
@@ -15,7 +15,8 @@ impl PendingReport {
             || !later.progress.is_empty()
             || !later.replicated.is_empty()
             || !later.replicated_parts.is_empty()
-            || !later.shortened.is_empty();
+            || !later.shortened.is_empty()
+            || !later.unreached.is_empty();
         self.0.replicated.extend(later.replicated);
         self.0.replicated_parts.extend(later.replicated_parts);
         self.0.shortened.extend(later.shortened);
@@ -33,6 +34,7 @@ impl PendingReport {
                 None => self.0.said.push(piece),
             }
         }
+        later.unreached.into_iter().for_each(|report| self.unreached(report));
         is_news
     }
 
@@ -42,11 +44,21 @@ impl PendingReport {
     }
 
     /// A poll has been lost: what it carried is told again. What programs wrote is not: a program that ends tells it
-    /// all.
+    /// all. Nor is who could not be reached: that may have changed.
     pub fn put_back(&mut self, earlier: NodeReport) {
         let later = self.take();
-        self.0 = NodeReport { said: Vec::new(), ..earlier };
+        self.0 = NodeReport { said: Vec::new(), unreached: Vec::new(), ..earlier };
         self.add(later);
+    }
+
+    fn unreached(&mut self, report: UnreachedNode) {
+        let told = &mut self.0.unreached;
+        let has_room = told.len() < UNREACHED_MAX;
+        match told.iter_mut().find(|told| told.node == report.node) {
+            Some(told) => told.how = told.how.max(report.how),
+            None if has_room => told.push(report),
+            None => {}
+        }
     }
 
     fn drop_oldest(&mut self) {
@@ -77,9 +89,10 @@ fn join_text(said: &mut SaidText, later: SaidText) {
 mod tests {
     use super::PendingReport;
     use api::machine::{
-        DiskReport, DiskState, MachineSample, NodeReport, ProgramSaid, SAMPLES_MAX, SaidText,
+        DiskReport, DiskState, MachineSample, NodeReport, ProgramSaid, SAMPLES_MAX, SaidText, Unreached,
+        UnreachedNode,
     };
-    use ids::{AttemptKey, AttemptNumber, JobId, StageIndex, TaskIndex, TaskKey};
+    use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 
     fn samples(times: std::ops::Range<u64>) -> NodeReport {
         let sample = |time_ns| MachineSample { time_ns, ..MachineSample::default() };
@@ -110,6 +123,23 @@ mod tests {
         assert_eq!(pending.take().disks[0].state, DiskState::Full);
         pending.put_back(disks(DiskState::Usable));
         assert_eq!(pending.take().disks[0].state, DiskState::Usable);
+    }
+
+    #[test]
+    fn who_could_not_be_reached_is_told_once_by_the_worst_and_not_again_later() {
+        let unreached = |node, how| {
+            let unreached = vec![UnreachedNode { node: NodeId(node), how }];
+            NodeReport { unreached, ..NodeReport::default() }
+        };
+        let mut pending = PendingReport::default();
+        assert!(pending.add(unreached(1, Unreached::Refused)));
+        pending.add(unreached(1, Unreached::Silent));
+        pending.add(unreached(2, Unreached::CutOff));
+        let told = pending.take();
+        let pairs: Vec<_> = told.unreached.iter().map(|each| (each.node.0, each.how)).collect();
+        assert_eq!(pairs, [(1, Unreached::Refused), (2, Unreached::CutOff)]);
+        pending.put_back(told);
+        assert!(pending.take().is_empty());
     }
 
     #[test]

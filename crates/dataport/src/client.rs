@@ -7,6 +7,7 @@ use crate::token::Token;
 use crate::wire::{
     AppendAnswers, AppendHead, BindReply, BindRequest, FrameHead, ReleaseRequest, ScanRequest,
 };
+use api::machine::Unreached;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use iappender::{APPEND_TRIES_MAX, AppendFrame};
@@ -22,6 +23,8 @@ use trust::Credentials;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A node may be silent for so long: it waits for memory while it writes to its disks.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(120);
+/// Whoever hears nothing for so long says so, and goes on waiting.
+const SILENT_AFTER: Duration = Duration::from_secs(1);
 /// Pause before a request is sent again; doubles from try to try. All tries together take some two seconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(800);
@@ -49,6 +52,9 @@ impl Peer {
     }
 }
 
+/// Hears which nodes do not answer, and how that showed. Called from the threads that carry requests: it must not wait.
+pub type Unanswered = Arc<dyn Fn(NodeId, Unreached) + Send + Sync>;
+
 /// Sends requests to other nodes. Cheap to clone; connections are kept and shared.
 #[derive(Clone)]
 pub struct DataClient {
@@ -57,6 +63,7 @@ pub struct DataClient {
     patient: reqwest::Client,
     runtime: Handle,
     token: Option<Token>,
+    unanswered: Option<Unanswered>,
 }
 
 impl DataClient {
@@ -77,7 +84,7 @@ impl DataClient {
         };
         let http = builder()?.read_timeout(SILENCE_MAX).build().map_err(DataError::Client)?;
         let patient = builder()?.build().map_err(DataError::Client)?;
-        Ok(Self { http, patient, runtime, token })
+        Ok(Self { http, patient, runtime, token, unanswered: None })
     }
 
     pub(crate) fn runtime(&self) -> &Handle {
@@ -89,6 +96,36 @@ impl DataClient {
         Self { token, ..self.clone() }
     }
 
+    /// The same client, which tells of every node that does not answer.
+    pub fn telling(&self, unanswered: Unanswered) -> Self {
+        Self { unanswered: Some(unanswered), ..self.clone() }
+    }
+
+    fn tell(&self, node: NodeId, how: Unreached) {
+        if let Some(unanswered) = &self.unanswered {
+            unanswered(node, how);
+        }
+    }
+
+    /// Waits for something that a node sends, and tells how it fails to.
+    pub(crate) async fn heard<T>(
+        &self,
+        node: NodeId,
+        coming: impl Future<Output = Result<T, reqwest::Error>>,
+    ) -> Result<T, reqwest::Error> {
+        let mut coming = std::pin::pin!(coming);
+        let come = loop {
+            match tokio::time::timeout(SILENT_AFTER, &mut coming).await {
+                Ok(come) => break come,
+                Err(_) => self.tell(node, Unreached::Silent),
+            }
+        };
+        if let Err(error) = &come {
+            self.tell(node, unreached(error));
+        }
+        come
+    }
+
     /// Sends one request; an answer that is no success is an error.
     async fn post(
         &self,
@@ -97,35 +134,24 @@ impl DataClient {
         what: &str,
         body: reqwest::Body,
     ) -> Result<reqwest::Response, DataError> {
-        self.post_with(&self.http, peer, job, what, body).await
+        let request = self.request(&self.http, peer, job, what, body);
+        answer_of(peer, self.heard(peer.node, request.send()).await).await
     }
 
-    async fn post_with(
+    fn request(
         &self,
         http: &reqwest::Client,
         peer: &Peer,
         job: JobId,
         what: &str,
         body: reqwest::Body,
-    ) -> Result<reqwest::Response, DataError> {
+    ) -> reqwest::RequestBuilder {
         let url = format!("{}/data/v1/jobs/{job}/{what}", peer.url.trim_end_matches('/'));
-        let mut request = http.post(url).header(INCARNATION_HEADER, peer.incarnation).body(body);
-        if let Some(token) = &self.token {
-            request = request.header(reqwest::header::AUTHORIZATION, token.header_value());
+        let request = http.post(url).header(INCARNATION_HEADER, peer.incarnation).body(body);
+        match &self.token {
+            Some(token) => request.header(reqwest::header::AUTHORIZATION, token.header_value()),
+            None => request,
         }
-        let unreachable = |source: reqwest::Error| DataError::Unreachable {
-            node: peer.node,
-            url: peer.url.clone(),
-            source: source.without_url(),
-        };
-        let answer = request.send().await.map_err(unreachable)?;
-        let status = answer.status();
-        if status.is_success() {
-            return Ok(answer);
-        }
-        let reason = limited(answer, REASON_BYTES_MAX).await.unwrap_or_default();
-        let reason = String::from_utf8_lossy(&reason).into_owned();
-        Err(DataError::Refused { node: peer.node, status: status.as_u16(), reason })
     }
 
     /// Sends a request until it is answered by a message, with pauses, a limited number of times.
@@ -154,8 +180,8 @@ impl DataClient {
             tries += 1;
             let answered = match self.post(peer, job, what, body()).await {
                 Ok(answer) => {
-                    let answer = limited(answer, limits.answer_bytes_max).await;
-                    answer.map_err(|source| DataError::Unreachable {
+                    let answer = limited(answer, limits.answer_bytes_max);
+                    self.heard(peer.node, answer).await.map_err(|source| DataError::Unreachable {
                         node: peer.node,
                         url: peer.url.clone(),
                         source: source.without_url(),
@@ -228,7 +254,11 @@ impl DataClient {
         route: &str,
         body: reqwest::Body,
     ) -> Result<(), DataError> {
-        self.post_with(&self.patient, peer, job, route, body).await.map(|_| ())
+        let sent = self.request(&self.patient, peer, job, route, body).send().await;
+        if let Err(error) = &sent {
+            self.tell(peer.node, unreached(error));
+        }
+        answer_of(peer, sent).await.map(|_| ())
     }
 
     /// Reads blocks of a stage file, as they are stored.
@@ -271,6 +301,40 @@ impl DataClient {
             }
         }
     }
+}
+
+/// An answer that is no success is an error.
+async fn answer_of(
+    peer: &Peer,
+    sent: Result<reqwest::Response, reqwest::Error>,
+) -> Result<reqwest::Response, DataError> {
+    let unreachable = |source: reqwest::Error| DataError::Unreachable {
+        node: peer.node,
+        url: peer.url.clone(),
+        source: source.without_url(),
+    };
+    let answer = sent.map_err(unreachable)?;
+    let status = answer.status();
+    if status.is_success() {
+        return Ok(answer);
+    }
+    let reason = limited(answer, REASON_BYTES_MAX).await.unwrap_or_default();
+    let reason = String::from_utf8_lossy(&reason).into_owned();
+    Err(DataError::Refused { node: peer.node, status: status.as_u16(), reason })
+}
+
+/// What an error of a request says of the node.
+fn unreached(error: &reqwest::Error) -> Unreached {
+    use std::io::ErrorKind;
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+            Some(ErrorKind::ConnectionRefused) => return Unreached::Refused,
+            Some(ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable) => return Unreached::TimedOut,
+            _ => cause = error.source(),
+        }
+    }
+    if error.is_timeout() || error.is_connect() { Unreached::TimedOut } else { Unreached::CutOff }
 }
 
 /// How often a request is sent, and how much of its answer is read.

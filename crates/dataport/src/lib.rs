@@ -54,7 +54,7 @@ mod token;
 pub mod wire;
 
 pub use any_run::{AnyRun, CoveredCursor};
-pub use client::{DataClient, Peer};
+pub use client::{DataClient, Peer, Unanswered};
 pub use copy_run::CopiedRun;
 pub use error::{CopyError, DataError, ScanError};
 pub use fallback::{Fallback, Places};

@@ -226,7 +226,7 @@ impl Carried {
             }
         };
         loop {
-            let piece = match answer.chunk().await {
+            let piece = match self.client.heard(node, answer.chunk()).await {
                 Ok(Some(piece)) => Ok(piece),
                 Ok(None) => return,
                 Err(source) => Err(ScanError::CutOff { node, source: Some(source.without_url()) }),

@@ -7,8 +7,9 @@
 
 use crate::JobResults;
 use crate::losses::Gone;
-use api::task::{RunPlace, Task};
-use ids::{ChunkId, NodeId, RunId};
+use api::left::LeftRun;
+use api::task::{MapResult, RunPlace, Task};
+use ids::{ChunkId, NodeId, RunId, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A run on another node than the one that made it.
@@ -154,6 +155,53 @@ impl JobResults {
         (lost, FallenBack { standing, dropped })
     }
 
+    /// A file that a process left on disks on which another one came, under the number `node`: a run that `before` made is a replica there
+    /// from now on, which stands as soon as `before` is gone; a replica that lay there is one again. False where the job needs no
+    /// such file, or knows another under its number. `sealed`: runs count, and not yet chunks.
+    pub fn readmit_run(&mut self, before: NodeId, node: NodeId, left: &LeftRun, sealed: bool) -> bool {
+        if let Some(replica) = self.replicas.by_run.get_mut(&left.run) {
+            let mut chunks = replica.chunks.clone();
+            chunks.sort_unstable();
+            let is_it = replica.node == before && chunks == left.chunks;
+            if is_it {
+                replica.node = node;
+            }
+            return is_it;
+        }
+        let known = self.surviving_runs().into_iter().find(|run| run.run == left.run);
+        let counts = match known {
+            Some(known) => {
+                let mut chunks = known.chunks.clone();
+                chunks.sort_unstable();
+                let is_long = (known.records, known.record_bytes) == (left.records, left.record_bytes);
+                is_long && chunks == left.chunks
+            }
+            None => !sealed,
+        };
+        let (chunks, single_ns) = (left.chunks.clone(), 0);
+        counts
+            && left.run.node() == before
+            && self.add_replica(left.run, Replica { node, chunks, single_ns, stands: false })
+    }
+
+    /// The map tasks of which anything lies on that node and nowhere else, by what they committed.
+    pub fn maps_on(&self, node: NodeId) -> BTreeSet<TaskIndex> {
+        let is_only_there = |chunk: ChunkId| {
+            let run = self.replicas.run_of.get(&chunk).and_then(|run| self.replicas.by_run.get(run));
+            match run {
+                Some(replica) if replica.stands || replica.node == node => {
+                    self.replicas.chunk_home(chunk) == node
+                }
+                Some(_) => false,
+                None => chunk.node() == node,
+            }
+        };
+        let has_any = |(_, (_, map)): &(&TaskIndex, &(_, MapResult))| {
+            map.commits.iter().any(|commit| is_only_there(commit.chunk))
+        };
+        self.maps.iter().filter(has_any).map(|(task, _)| *task).collect()
+    }
+
     /// A replica that a node tells of. False where it is of no use: the run was merged away since, or is known already.
     pub fn add_replica(&mut self, run: RunId, replica: Replica) -> bool {
         let is_merged_away = self.merges.values().any(|merge| merge.replaced.contains(&run));
@@ -182,6 +230,7 @@ mod tests {
     use super::{FallenBack, Replica};
     use crate::test_job::{map_result, run, seal_of, spec, split, sum};
     use crate::{Gone, JobResults, expand};
+    use api::left::LeftRun;
     use api::task::{MergeResult, RunPlace, RunSummary, SealTask};
     use api::{SourceCommit, Task};
     use ids::*;
@@ -299,6 +348,56 @@ mod tests {
         let (gone, _) = results.fall_back(&Gone::node(NodeId(1)), true);
         assert_eq!(results.lose(&gone, true, |_| false, true), Some(Vec::new()));
         assert!(results.seal.is_none() && results.regenerations == 0 && results.maps.len() == 2);
+    }
+
+    fn left(run: RunId, chunks: Vec<ChunkId>, records: u64) -> LeftRun {
+        LeftRun { run, chunks, records, record_bytes: 30 * records, stored_bytes: 1000 }
+    }
+
+    /// The node 1 died, and comes back as 4.
+    #[test]
+    fn what_a_node_brings_back_is_not_made_again() {
+        let mut results = planned();
+        let known = results.surviving_runs()[0].clone();
+        let first = known.run;
+        let is_back = LeftRun {
+            record_bytes: known.record_bytes,
+            stored_bytes: known.stored_bytes,
+            ..left(first, known.chunks.clone(), known.records)
+        };
+        let (before, node) = (NodeId(1), NodeId(4));
+        for wrong in [
+            LeftRun { records: known.records + 1, ..is_back.clone() },
+            LeftRun { chunks: vec![chunk(1, 9)], ..is_back.clone() },
+            LeftRun { run: run_on(1, 77), ..is_back.clone() },
+            LeftRun { run: run_on(2, 0), ..is_back.clone() },
+        ] {
+            assert!(!results.readmit_run(before, node, &wrong, true), "{wrong:?}");
+        }
+        assert!(results.readmit_run(before, node, &is_back, true));
+        assert!(!results.readmit_run(before, node, &is_back, true), "it is known by now");
+        let (none, fallen) = lose(&mut results, 1, true);
+        assert_eq!((none, fallen.standing), (None, vec![first]));
+        assert_eq!(results.replicas.places(&[first]), [RunPlace { run: first, node, replica: None }]);
+        // Once more, under the number 5; it stands all the same.
+        assert!(results.readmit_run(node, NodeId(5), &is_back, true));
+        assert_eq!((lose(&mut results, 4, true).0, results.replicas.home(first)), (None, NodeId(5)));
+        assert_eq!(lose(&mut results, 5, true).0, Some(vec![TaskIndex(0)]));
+        // It was given up.
+        assert!(!results.replicas.held().any(|(run, _)| run == first));
+    }
+
+    /// Of two chunks one is in a run on disk when the node dies, while maps run.
+    #[test]
+    fn before_the_seal_only_what_was_sorted_is_back() {
+        let mut results = JobResults::new(JobId(7), vec![split(), split()]);
+        for task in 0..2 {
+            let commit = SourceCommit { ifile: IfileIndex(0), chunk: chunk(1, task), sum: sum(3) };
+            results.maps.insert(TaskIndex(task as u32), (AttemptNumber(0), map_result(&[commit])));
+        }
+        assert!(results.readmit_run(NodeId(1), NodeId(4), &left(run_on(1, 6), vec![chunk(1, 1)], 3), false));
+        assert_eq!(lose(&mut results, 1, false).0, Some(vec![TaskIndex(0)]));
+        assert_eq!(results.replicas.chunk_home(chunk(1, 1)), NodeId(4));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use crate::layout::{self, LayoutError, LayoutRequest};
 use crate::{JobResults, expand::part_order, splits};
+use api::left::LeftPart;
 use api::task::Part;
 use api::{InputFile, InputFormat, JobSpec, Split, StageFile, StageFilePlace};
 use ids::{NodeId, RunId, TaskIndex};
@@ -78,6 +79,31 @@ impl JobResults {
             self.stage_files.replicas.insert(task, to);
         }
         is_its_own && is_new
+    }
+
+    /// The parts that lie on that node and nowhere else.
+    pub fn parts_on(&self, node: NodeId) -> BTreeSet<TaskIndex> {
+        let is_only_there = |(task, part): &(TaskIndex, &Part)| {
+            part.node == Some(node) && part.bytes > 0 && !self.stage_files.replicas.contains_key(task)
+        };
+        self.parts().filter(is_only_there).map(|(task, _)| task).collect()
+    }
+
+    /// Another process has found parts on the disks of a node that is about to be given up: each lies on `node` from now on, as its replica
+    /// where the other one made it. Which they are.
+    pub fn readmit_parts(&mut self, before: NodeId, node: NodeId, left: &[LeftPart]) -> Vec<TaskIndex> {
+        let is_left = |part: &Part| {
+            let same = |left: &&LeftPart| (left.bytes, left.crc32c) == (part.bytes, part.crc32c);
+            left.iter().filter(same).any(|left| left.name == part.attempt_name)
+        };
+        let back = self.parts().filter(|(_, part)| is_left(part)).filter(|(task, part)| {
+            let replica = self.stage_files.replicas.get(task).copied();
+            // Of one that another node has as well nothing changes.
+            replica == Some(before) || (replica.is_none() && part.node == Some(before))
+        });
+        let back: Vec<TaskIndex> = back.map(|(task, _)| task).collect();
+        self.stage_files.replicas.extend(back.iter().map(|task| (*task, node)));
+        back
     }
 
     /// Parts with a second home.
@@ -160,6 +186,7 @@ mod tests {
     use crate::JobResults;
     use crate::test_job::spec;
     use api::FlowStage;
+    use api::left::LeftPart;
     use api::task::{Part, ReduceResult, ReduceTask};
     use ids::*;
 
@@ -220,6 +247,28 @@ mod tests {
         assert_eq!(reader.files_to_read(&second).len(), 2);
         reader.maps.insert(TaskIndex(0), Default::default());
         assert!(reader.files_to_read(&second).is_empty());
+    }
+
+    /// The node 2 died, and comes back as 5; of task 1 there was nothing to read.
+    #[test]
+    fn parts_that_come_back_are_read_there() {
+        let (_, mut results) = results();
+        let whole = |task: u32, bytes| LeftPart {
+            name: format!("part-{task:05}.attempt-0.stage"),
+            bytes,
+            crc32c: 7 + task,
+        };
+        let (before, node) = (NodeId(2), NodeId(5));
+        assert_eq!(results.parts_on(before), [TaskIndex(2)].into());
+        let other = LeftPart { crc32c: 1, ..whole(2, 50) };
+        assert!(results.readmit_parts(before, node, &[other, whole(0, 100)]).is_empty());
+        assert_eq!(results.readmit_parts(before, node, &[whole(2, 50)]), [TaskIndex(2)]);
+        assert_eq!(results.parts_gone(before, None), [TaskIndex(2)]);
+        assert_eq!(results.part_place(TaskIndex(2), 0).node, Some(node));
+        // As a second home it comes back as one.
+        assert!(results.add_part_replica(TaskIndex(0), NodeId(1), before));
+        assert_eq!(results.readmit_parts(before, NodeId(6), &[whole(0, 100)]), [TaskIndex(0)]);
+        assert_eq!(results.part_place(TaskIndex(0), 0).replica, Some(NodeId(6)));
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub const SPECULATION_NOTE: &str = "speculation";
 /// That sorted runs of a job get replicas, or none, and why; and that replicas were read in place of runs.
 pub const REPLICATION_NOTE: &str = "replication";
 pub const FELL_BACK_NOTE: &str = "replicas stand in";
+/// That a node came back with data of a job that is whole.
+pub const READMITTED_NOTE: &str = "data is back";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskRow {
@@ -112,7 +114,14 @@ impl Metastore {
     pub async fn losses(&self, job: JobId, count_max: u32) -> Result<Vec<String>, StoreError> {
         self.sentences(
             job,
-            &[DATA_LOST_NOTE, STAND_IN_REFUSED_NOTE, READ_AGAIN_NOTE, REPLICATION_NOTE, FELL_BACK_NOTE],
+            &[
+                DATA_LOST_NOTE,
+                STAND_IN_REFUSED_NOTE,
+                READ_AGAIN_NOTE,
+                REPLICATION_NOTE,
+                FELL_BACK_NOTE,
+                READMITTED_NOTE,
+            ],
             count_max,
         )
         .await
@@ -130,11 +139,11 @@ impl Metastore {
         kinds: &[&'static str],
         count_max: u32,
     ) -> Result<Vec<String>, StoreError> {
-        let statement = "SELECT detail FROM events WHERE job = $1 AND kind IN ($2, $3, $4, $5, $6) AND detail IS NOT NULL \
-                         ORDER BY event LIMIT $7";
-        let [first, second, third, fourth, fifth] =
+        let statement = "SELECT detail FROM events WHERE job = $1 AND kind IN ($2, $3, $4, $5, $6, $7) AND detail IS NOT NULL \
+                         ORDER BY event LIMIT $8";
+        let [first, second, third, fourth, fifth, sixth] =
             std::array::from_fn(|index| kinds[index.min(kinds.len() - 1)].into());
-        let values = [job.0.into(), first, second, third, fourth, fifth, count_max.into()];
+        let values = [job.0.into(), first, second, third, fourth, fifth, sixth, count_max.into()];
         let rows = self.rows(statement, values).await?;
         rows.iter().map(|row| self.get(row, "detail")).collect()
     }

@@ -9,7 +9,8 @@ use faults::{IoCall, io_call};
 use ids::JobId;
 use rustix::fs::Access;
 use rustix::io::Errno;
-use std::fs::File;
+use std::ffi::OsStr;
+use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -100,6 +101,48 @@ impl Disks {
         }
     }
 
+    /// Processes whose directories lie on a disk and that are dead, each with its lock, which is ours now.
+    pub(crate) fn dead_on(disk: &Path) -> Vec<(String, File)> {
+        let entries = std::fs::read_dir(disk).into_iter().flatten().flatten();
+        let locked = entries.filter_map(|entry| {
+            let name = owner_of_lock(&entry.file_name())?;
+            let lock = File::options().write(true).open(entry.path()).ok()?;
+            // Locked: it lives, or another process looks at what it left.
+            lock.try_lock().is_ok().then_some((name, lock))
+        });
+        locked.collect()
+    }
+
+    /// Whether any process lives that uses the disk.
+    pub(crate) fn any_alive_on(disk: &Path) -> bool {
+        let mut entries = std::fs::read_dir(disk).into_iter().flatten().flatten();
+        entries.any(|entry| {
+            let is_lock = owner_of_lock(&entry.file_name()).is_some();
+            let opened = is_lock.then(|| File::options().write(true).open(entry.path()).ok()).flatten();
+            opened.is_some_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
+        })
+    }
+
+    /// The directories of a process on a disk, and their jobs.
+    pub(crate) fn job_dirs_of(disk: &Path, name: &str) -> Vec<(JobId, PathBuf)> {
+        let prefix = format!("{MARK}{name}-job");
+        let entries = std::fs::read_dir(disk).into_iter().flatten().flatten();
+        let of_jobs = entries.filter_map(|entry| {
+            let job = entry.file_name().to_str()?.strip_prefix(&prefix)?.parse().ok()?;
+            Some((JobId(job), entry.path()))
+        });
+        of_jobs.collect()
+    }
+
+    /// Removes what nodes that are gone have left, as far as nobody else looks at it.
+    pub(crate) fn sweep_all(&self) {
+        for disk in &self.disks {
+            if let Err(error) = sweep(&disk.path, &self.name) {
+                tracing::warn!(disk = %disk.path.display(), %error, "cannot remove what dead nodes left");
+            }
+        }
+    }
+
     /// Nobody uses the disks under this name any more: whatever job directories are left go, and the lock files.
     pub(crate) fn release(&self) {
         for disk in &self.disks {
@@ -154,20 +197,21 @@ pub(crate) fn named(path: &Path, error: std::io::Error) -> std::io::Error {
 fn sweep(path: &Path, own_name: &str) -> std::io::Result<()> {
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
-        let file_name = entry.file_name();
-        let name = file_name.to_str().and_then(|name| name.strip_prefix(&format!(".{MARK}")));
-        let Some(name) = name.and_then(|name| name.strip_suffix(LOCK_SUFFIX)) else { continue };
-        if name == own_name {
-            continue;
-        }
+        let Some(name) = owner_of_lock(&entry.file_name()).filter(|name| name != own_name) else { continue };
         let Ok(lock) = File::options().write(true).open(entry.path()) else { continue };
         // Locked: it lives.
         if lock.try_lock().is_ok() {
-            remove_of(path, name)?;
+            remove_of(path, &name)?;
             let _ = std::fs::remove_file(entry.path());
         }
     }
     Ok(())
+}
+
+/// The process whose lock file is called so.
+fn owner_of_lock(file_name: &OsStr) -> Option<String> {
+    let name = file_name.to_str()?.strip_prefix(&format!(".{MARK}"))?;
+    Some(name.strip_suffix(LOCK_SUFFIX)?.to_string())
 }
 
 /// Removes the job directories of a process.

@@ -6,6 +6,7 @@ use crate::drill::Drill;
 use crate::kept_checks::KeptChecks;
 use crate::record_data::{OtherNodes, RecordData};
 use crate::shipped_files::JobFiles;
+use crate::unanswered;
 use api::control::{AttemptEnd, NodeAddress};
 use api::kept::KeptAnnouncement;
 use api::machine::{NodeReport, ReplicatedPart, ReplicatedRun, ShortenedAttempt};
@@ -75,6 +76,7 @@ impl Remote {
         let roots = roots.into_iter().chain(own_roots).collect();
         let single_spec = Arc::new(JobSpec::of_one_task(String::new(), RunTask::default()));
         let (left, link) = (AtomicBool::new(false), Arc::new(link));
+        let data = data.telling(unanswered::tell_by(&link));
         let (jobs, checks) = (Mutex::default(), KeptChecks::default());
         Self { link, disks, data, cache, roots, jobs, single_spec, left, checks, drill }
     }

@@ -1,6 +1,7 @@
 //! The stage files of a job on this node: those that its tasks wrote, and copies of other nodes'. What a task of a later
 //! stage reads is found here, or on the nodes that its place names.
 
+use crate::left_behind::left_part;
 use crate::record_data::OtherNodes;
 use api::{Blame, TaskFailure};
 use dataport::{AnyStageFile, StageFileCopy, StageFileHere, StageFileName, StageFileOptions, StageFileRef};
@@ -45,9 +46,17 @@ pub struct StageRead<'a> {
 }
 
 impl StageFiles {
-    /// None yet.
+    /// Those that lie there already: a process before this one on these disks made them, or was sent them.
     pub fn new(disk_dirs: Vec<PathBuf>) -> Self {
-        Self { disk_dirs, known: Mutex::default() }
+        let mut known = BTreeMap::new();
+        let entries = disk_dirs.iter().filter_map(|dir| std::fs::read_dir(dir).ok()).flatten().flatten();
+        for path in entries.map(|entry| entry.path()) {
+            let Some(part) = left_part(&path) else { continue };
+            let payload = Payload { bytes: part.bytes, crc32c: part.crc32c };
+            let name = StageFileName::new(part.name);
+            known.extend(name.map(|name| (name, StageFileHere { path, payload, is_own: false })));
+        }
+        Self { disk_dirs, known: Mutex::new(known) }
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<StageFileName, StageFileHere>> {

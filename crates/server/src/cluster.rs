@@ -53,7 +53,11 @@ fn in_our_time(mut finished: Finished, assigned_ns: u64, now_ns: u64) -> Finishe
 
 impl EventLoop {
     /// Takes a node in. An error of the store ends the server; all others go to the node.
-    pub async fn register(&mut self, info: NodeInfo, reply: Reply<NodeWelcome>) -> Result<(), StoreError> {
+    pub async fn register(
+        &mut self,
+        mut info: NodeInfo,
+        reply: Reply<NodeWelcome>,
+    ) -> Result<(), StoreError> {
         if info.protocol != PROTOCOL_VERSION {
             let (server, caller) = (PROTOCOL_VERSION, info.protocol);
             drop(reply.send(Err(ServerError::ProtocolDiffers { server, caller })));
@@ -63,15 +67,16 @@ impl EventLoop {
             drop(reply.send(Err(ServerError::UnusableNode { what })));
             return Ok(());
         }
-        match self.fleet.namesake(&info.name) {
+        let left = std::mem::take(&mut info.left);
+        // Their locks were free, so their processes are dead, whatever their connections seem to say.
+        let mut forerunners = self.forerunners(&left);
+        match self.fleet.namesake(&info.name).filter(|(node, _)| !forerunners.contains(node)) {
             Some((node, true)) => {
                 let name = info.name;
                 drop(reply.send(Err(ServerError::NameTaken { name, node })));
                 return Ok(());
             }
-            Some((older, false)) => {
-                self.lose_node(older, NodeState::Dead, "another process came under its name");
-            }
+            Some((older, false)) => forerunners.push(older),
             None => {}
         }
         let node = self.store.reserve_node_id().await?;
@@ -96,6 +101,12 @@ impl EventLoop {
         self.changes.push(Change::NodeRegistered { node: row, disks: Vec::new() });
         self.node_came(node, info.memory_bytes, &info.architecture);
         let welcome = self.fleet.add(node, incarnation, info);
+        let readmitted = self.readmit(node, left);
+        for older in forerunners {
+            let why = format!("{node} came in its place");
+            self.lose_node(older, NodeState::Dead, &why);
+        }
+        let welcome = NodeWelcome { readmitted, ..welcome };
         let replicating = self.jobs.values().filter(|job| job.replicating.is_on).map(|job| job.id);
         self.fleet.may_hold(node, replicating);
         self.let_nodes_rest();
@@ -183,9 +194,10 @@ impl EventLoop {
     /// Time has passed.
     pub fn tick(&mut self) {
         self.fleet.ticked();
-        for node in self.fleet.silent() {
-            self.lose_node(node, NodeState::Dead, "it was not heard of for too long");
+        for (node, why) in self.fleet.silent() {
+            self.miss(node, why);
         }
+        self.give_up_away();
         self.drills.tick();
         self.end_drains();
         self.write_telemetry();
@@ -193,7 +205,7 @@ impl EventLoop {
     }
 
     /// A node is gone, with the attempts that it ran and the data that it held.
-    fn lose_node(&mut self, node: NodeId, state: NodeState, why: &str) {
+    pub fn lose_node(&mut self, node: NodeId, state: NodeState, why: &str) {
         let Some(mut gone) = self.fleet.remove(node) else { return };
         self.fleet.nodes_changed();
         tracing::info!(%node, name = gone.info.name, why, "a node is gone");
@@ -211,13 +223,14 @@ impl EventLoop {
         // First its slots, so that nothing is given to them; then the data, so that no task of a stage that goes
         // starts once more; then the attempts.
         self.feed(Event::SlotsGone { node });
+        let with = format!("the node {} ({why})", gone.info.name);
         let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
         for id in jobs {
-            self.data_gone(id, &Gone::node(node), &format!("the node {}", gone.info.name));
+            self.data_gone(id, &Gone::node(node), &with);
         }
         self.feed(Event::NodeLost { node });
         self.parts_gone(node);
-        self.mend_flows(&format!("the node {}", gone.info.name));
+        self.mend_flows(&with);
         self.let_nodes_rest();
         self.keeper_lost(node, &gone.info.name);
         self.drills.node_lost(node);
@@ -229,6 +242,8 @@ impl EventLoop {
         // On one machine there is nobody who could have left.
         let has_left = |node| self.service == Service::Cluster && !fleet.has(node);
         let Some(job) = self.jobs.get_mut(&id) else { return false };
+        let given_up = job.given_up.clone();
+        let has_left = |node| has_left(node) || given_up.contains(&node);
         match job.lose(gone, with, has_left, changes) {
             None => return false,
             Some(Loss::FellBack) => {}
@@ -250,14 +265,14 @@ impl EventLoop {
         }
     }
 
-    fn attempt_lost(&mut self, attempt: AttemptKey, started_ns: u64, state: AttemptState) {
+    pub fn attempt_lost(&mut self, attempt: AttemptKey, started_ns: u64, state: AttemptState) {
         let Some(job) = self.jobs.get_mut(&attempt.task.job) else { return };
         let outcome = Err(api::TaskFailure::new(api::Blame::Environment, "its node is gone"));
         let finished = Finished { attempt, outcome, started_ns, ended_ns: now_ns() };
         job.attempt_ended(&finished, state, Ok(None), &mut self.changes);
     }
 
-    fn note(&mut self, kind: &'static str, detail: String) {
+    pub fn note(&mut self, kind: &'static str, detail: String) {
         self.changes.push(Change::Note { job: None, kind, detail, now_ns: now_ns() });
     }
 }

@@ -288,7 +288,9 @@ impl EventLoop {
         let checked = outcome.and_then(|result| job.check_result(attempt, &result).map(|()| result));
         let checked = checked.and_then(|result| match self.service {
             Service::Embedded => Ok(result),
-            Service::Cluster => self.fleet.check_homes(&result, &job.results.replicas).map(|()| result),
+            Service::Cluster => {
+                self.fleet.check_homes(&result, &job.results.replicas, &job.given_up).map(|()| result)
+            }
         });
         let checked = checked.and_then(|result| self.check_same_part(attempt, &result).map(|()| result));
         if let Some((gone, with)) = repair::evidence(&checked) {

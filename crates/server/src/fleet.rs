@@ -1,15 +1,17 @@
 //! The nodes of a cluster as the loop knows them: leases, orders on their way, attempts they run.
 
 use crate::ServerError;
+use crate::away::Away;
 use crate::clock::now_ns;
 use crate::draining::Drain;
 use crate::event_loop::Reply;
 use crate::machines::Heard;
+use crate::presence::{LEASE, Presence};
 use api::control::{
     ClusterStatus, NodeAddress, NodeInfo, NodeOrder, NodeOrders, NodeState, NodeStatus, NodeWelcome,
     NumberedOrder, POLL_MS_MAX,
 };
-use api::machine::{DiskReport, DiskState, MachineSample};
+use api::machine::{DiskReport, DiskState, MachineSample, UNREACHED_MAX, UnreachedNode};
 use api::{Blame, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, JobId, NodeId};
 use mapreduce::Replicas;
@@ -17,15 +19,6 @@ use scheduler::Slot;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// A node that is silent for so long is dead: what it ran goes to others.
-pub(crate) const LEASE: Duration = Duration::from_secs(10);
-/// A node has a poll here nearly always. One that hung up and has had none for so long is dead already; so is one whose poll was
-/// answered, for so long; either for so many times as long as it ever was without one lately: a machine that is slow is not dead.
-const HUNG_UP_MIN: Duration = Duration::from_secs(2);
-const ABSENT_MIN: Duration = Duration::from_secs(5);
-const ABSENT_FACTOR: u32 = 5;
-/// Of the longest absence, so much is remembered at each new poll, in percent.
-const ABSENT_REMEMBERED: u32 = 99;
 /// A node polls again at once; one that has no poll here for so long may be gone.
 const SUSPECT_AFTER: Duration = Duration::from_secs(1);
 /// Between two looks at the clock: below the time that tasks wait for a node near their data.
@@ -43,15 +36,9 @@ const _: () = assert!(POLL_MS_MAX * 2 <= LEASE.as_millis() as u64);
 pub(crate) struct Node {
     pub info: NodeInfo,
     pub incarnation: String,
-    last_heard: Instant,
+    pub presence: Presence,
     /// The poll that waits for something to say, and since when.
     parked: Option<(Reply<NodeOrders>, Instant)>,
-    /// Since when it has no poll here that somebody waits for; None while it has one, or never had.
-    absent_since: Option<Instant>,
-    /// Whether it went without an answer.
-    hung_up: bool,
-    /// The longest time that it was so lately.
-    absent_max: Duration,
     /// Orders whose arrival the node has not confirmed.
     orders: VecDeque<NumberedOrder>,
     last_number: u64,
@@ -74,6 +61,8 @@ pub(crate) struct Node {
     pub rests: bool,
     /// Jobs that keep something on its disks.
     pub kept: BTreeSet<JobId>,
+    /// Set when its process has ended, while what it held is not given up.
+    pub away: Option<Away>,
     /// The change of [`Fleet::changes`] of which it knows.
     told_changes: u64,
 }
@@ -110,7 +99,7 @@ impl Fleet {
     pub fn add(&mut self, node: NodeId, incarnation: String, info: NodeInfo) -> NodeWelcome {
         self.nodes.insert(node, Node::new(info, incarnation.clone()));
         let lease_ms = LEASE.as_millis() as u64;
-        NodeWelcome { node, incarnation, lease_ms, sandbox: false, roots: None }
+        NodeWelcome { node, incarnation, lease_ms, sandbox: false, roots: None, readmitted: Vec::new() }
     }
 
     /// Takes a node in that the server before this one knew, with a new lease. It may have heard of these jobs.
@@ -123,9 +112,10 @@ impl Fleet {
 
     /// The node, where it is the one it says it is; it was heard of just now.
     pub fn heard(&mut self, node: NodeId, incarnation: &str) -> Result<&mut Node, ServerError> {
-        let known = self.nodes.get_mut(&node).filter(|known| known.incarnation == incarnation);
+        let is_it = |known: &&mut Node| known.incarnation == incarnation && known.away.is_none();
+        let known = self.nodes.get_mut(&node).filter(is_it);
         let known = known.ok_or(ServerError::UnknownNode { node })?;
-        known.last_heard = Instant::now();
+        known.presence.heard(Instant::now());
         Ok(known)
     }
 
@@ -140,7 +130,8 @@ impl Fleet {
 
     /// When nodes were heard of last that were heard of in the last while.
     pub fn seen_within(&self, since: Duration, now_ns: u64) -> Vec<(NodeId, u64)> {
-        let seen = self.nodes.iter().map(|(node, known)| (*node, known.last_heard.elapsed()));
+        let now = Instant::now();
+        let seen = self.nodes.iter().map(|(node, known)| (*node, known.presence.silent_for(now)));
         let fresh = seen.filter(|(_, silent)| *silent <= since);
         fresh.map(|(node, silent)| (node, now_ns.saturating_sub(silent.as_nanos() as u64))).collect()
     }
@@ -252,12 +243,38 @@ impl Fleet {
         Some((*id, connected))
     }
 
-    /// Nodes whose lease is over, and those that hung up and did not come back.
-    pub fn silent(&mut self) -> Vec<NodeId> {
+    /// The node of an incarnation, where it is not given up.
+    pub fn of_incarnation(&self, incarnation: &str) -> Option<NodeId> {
+        self.nodes.iter().find(|(_, node)| node.incarnation == incarnation).map(|(id, _)| *id)
+    }
+
+    /// Nodes that are taken for dead, and why.
+    pub fn silent(&mut self) -> Vec<(NodeId, String)> {
         let now = Instant::now();
-        let is_silent = |node: &Node| now.duration_since(node.last_heard) > LEASE || node.is_gone(now);
         self.nodes.values_mut().for_each(|node| node.look_for_poll(now));
-        self.nodes.iter().filter(|(_, node)| is_silent(node)).map(|(id, _)| *id).collect()
+        let here = self.nodes.iter().filter(|(_, node)| node.away.is_none());
+        here.filter_map(|(id, node)| Some((*id, node.presence.is_gone(now)?))).collect()
+    }
+
+    /// Nodes that are away, with their names.
+    pub fn away(&self) -> Vec<(NodeId, String)> {
+        let away = self.nodes.iter().filter(|(_, node)| node.away.is_some());
+        away.map(|(id, node)| (*id, node.info.name.clone())).collect()
+    }
+
+    /// A node is not here any more: what fails now may fail of that.
+    pub fn lost_one(&mut self) {
+        self.lost_ns = now_ns();
+        self.changes += 1;
+    }
+
+    /// A node could not reach others. What it says of those that are gone, or of itself, is no news.
+    pub fn unreached(&mut self, by: NodeId, unreached: &[UnreachedNode]) {
+        for report in unreached.iter().filter(|report| report.node != by).take(UNREACHED_MAX) {
+            if let Some(node) = self.nodes.get_mut(&report.node) {
+                node.presence.reported(by, report.how);
+            }
+        }
     }
 
     /// Whether an attempt that began then may have failed because a node is gone that it needed, through no fault of its own: a
@@ -271,9 +288,10 @@ impl Fleet {
 
     /// Whether a node hung up and has not polled since, or not since this server began: it may be dead.
     fn any_suspect(&self) -> bool {
+        let now = Instant::now();
         let suspect = |node: &Node| match &node.parked {
             Some((reply, _)) => reply.is_closed(),
-            None => node.restored || node.last_heard.elapsed() > SUSPECT_AFTER,
+            None => node.restored || node.presence.silent_for(now) > SUSPECT_AFTER,
         };
         self.nodes.values().any(suspect)
     }
@@ -281,10 +299,9 @@ impl Fleet {
     /// The loop stood still (its store was away, the machine slept): nobody could be heard in that time, so it counts
     /// against no lease.
     fn forgive(&mut self, stood_still: Duration) {
+        let now = Instant::now();
         for node in self.nodes.values_mut() {
-            let now = Instant::now();
-            node.last_heard = (node.last_heard + stood_still).min(now);
-            node.absent_since = node.absent_since.map(|since| (since + stood_still).min(now));
+            node.presence.forgive(stood_still, now);
         }
     }
 
@@ -314,7 +331,8 @@ impl Fleet {
 
     /// How many nodes there are, and slots.
     pub fn nodes_and_slots(&self) -> (usize, u64) {
-        (self.nodes.len(), self.nodes.values().map(|node| u64::from(node.info.slots)).sum())
+        let here = || self.nodes.values().filter(|node| node.away.is_none());
+        (here().count(), here().map(|node| u64::from(node.info.slots)).sum())
     }
 
     /// Tells every node, whether it has to do with the job or not; from now on it has.
@@ -359,10 +377,15 @@ impl Fleet {
 
     /// A map result counts only where all its chunks are on nodes that live: a chunkserver that died in between took
     /// what was appended with it. The task runs again.
-    pub fn check_homes(&self, result: &TaskResult, replicas: &Replicas) -> Result<(), TaskFailure> {
+    pub fn check_homes(
+        &self,
+        result: &TaskResult,
+        replicas: &Replicas,
+        given_up: &BTreeSet<NodeId>,
+    ) -> Result<(), TaskFailure> {
         let TaskResult::Map(map) = result else { return Ok(()) };
         let mut homes = map.commits.iter().map(|commit| replicas.chunk_home(commit.chunk));
-        let gone = homes.find(|node| !self.nodes.contains_key(node));
+        let gone = homes.find(|node| !self.nodes.contains_key(node) || given_up.contains(node));
         match gone {
             None => Ok(()),
             Some(node) => {
@@ -383,7 +406,8 @@ impl Fleet {
         let has_news = |node: &Node| node.last_number > node.sent || node.told_changes != changes;
         let has_waited = |node: &Node| {
             let since = node.parked.as_ref().map(|(_, since)| since.elapsed());
-            since.is_some_and(|waited| waited >= Duration::from_millis(POLL_MS_MAX))
+            let poll_max = node.presence.poll_max(Duration::from_millis(POLL_MS_MAX));
+            since.is_some_and(|waited| waited >= poll_max)
         };
         if !self.nodes.values().any(|node| node.parked.is_some() && (has_news(node) || has_waited(node))) {
             return;
@@ -391,7 +415,7 @@ impl Fleet {
         let peers = self.addresses();
         for node in self.nodes.values_mut().filter(|node| has_news(node) || has_waited(node)) {
             if let Some((reply, _)) = node.parked.take() {
-                node.absent_since.get_or_insert_with(Instant::now);
+                node.presence.answered(Instant::now());
                 node.sent = node.last_number;
                 node.told_changes = changes;
                 let orders =
@@ -424,7 +448,7 @@ impl Fleet {
             node,
             info: known.info.clone(),
             running: known.running.len() as u32,
-            silent_ms: known.last_heard.elapsed().as_millis() as u64,
+            silent_ms: known.presence.silent_for(Instant::now()).as_millis() as u64,
             disks: known.disks.clone(),
             sample: known.sample,
             kept_jobs: known.kept.iter().copied().collect(),
@@ -442,11 +466,8 @@ impl Node {
         Self {
             info,
             incarnation,
-            last_heard: Instant::now(),
+            presence: Presence::new(Instant::now()),
             parked: None,
-            absent_since: None,
-            hung_up: false,
-            absent_max: Duration::ZERO,
             orders: VecDeque::new(),
             last_number: 0,
             sent: 0,
@@ -459,6 +480,7 @@ impl Node {
             drain: None,
             rests: false,
             kept: BTreeSet::new(),
+            away: None,
             told_changes: 0,
         }
     }
@@ -466,7 +488,7 @@ impl Node {
     /// Whether new chunks may lie there: not where no disk takes anything, nor where all must go.
     pub fn takes_chunks(&self) -> bool {
         let has_room = self.disks.is_empty() || self.disks.iter().any(|disk| disk.state == DiskState::Usable);
-        self.drain.is_none() && has_room
+        self.drain.is_none() && self.away.is_none() && has_room
     }
 
     /// Whether it can make files, as far as it told. On a full disk it can.
@@ -507,9 +529,7 @@ impl Node {
 
     /// Lets a poll wait for orders; one that waited before is answered with nothing.
     pub fn park(&mut self, reply: Reply<NodeOrders>) {
-        let absent = self.absent_since.take().map_or(Duration::ZERO, |since| since.elapsed());
-        self.absent_max = absent.max(self.absent_max * ABSENT_REMEMBERED / 100);
-        self.hung_up = false;
+        self.presence.polls(Instant::now());
         if let Some((older, _)) = self.parked.replace((reply, Instant::now())) {
             let _ = older.send(Ok(NodeOrders::default()));
         }
@@ -518,15 +538,8 @@ impl Node {
     /// Notes when its poll is answered, or nobody waits for it any more.
     fn look_for_poll(&mut self, now: Instant) {
         if self.parked.as_ref().is_some_and(|(reply, _)| reply.is_closed()) {
-            self.absent_since.get_or_insert(now);
-            self.hung_up = true;
+            self.presence.hangs_up(now);
         }
-    }
-
-    fn is_gone(&self, now: Instant) -> bool {
-        let least = if self.hung_up { HUNG_UP_MIN } else { ABSENT_MIN };
-        let patience = (self.absent_max * ABSENT_FACTOR).clamp(least, LEASE);
-        self.absent_since.is_some_and(|since| now.duration_since(since) > patience)
     }
 
     /// The poll that waits, to be refused.
@@ -569,6 +582,7 @@ mod tests {
             memory_bytes: 1 << 30,
             architecture: String::new(),
             data_url: String::new(),
+            left: Vec::new(),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::messages::{Finished, Service};
 use crate::replication::Replicating;
 use crate::{JobRun, plausible};
 use api::control::JobOutcome;
+use api::left::LeftBehind;
 use api::task::{ChunkSummary, MapResult, MapTask, Part, RunResult, RunSummary};
 use api::{Blame, Boundaries, JobSpec, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, IfileIndex, JobId, NodeId, RunId, StageIndex, TaskIndex, TaskKey};
@@ -65,6 +66,8 @@ pub(crate) struct Job {
     pub has_inputs: bool,
     /// Since when runs are read from their replicas.
     pub fell_back_ns: BTreeMap<RunId, u64>,
+    /// Nodes that are away, whose data it makes again.
+    pub given_up: BTreeSet<NodeId>,
     /// Its parts are there and wait for those who read them.
     pub rests: bool,
     /// Somebody has begun to read its parts: those that are made again must be the same.
@@ -98,6 +101,7 @@ impl Job {
             is_read: false,
             early_replicas: BTreeMap::new(),
             fell_back_ns: BTreeMap::new(),
+            given_up: BTreeSet::new(),
         }
     }
 
@@ -273,6 +277,16 @@ impl Job {
         let stands = self.stage_index("reduce").map(|stage| Standing { stage, stops, redo: Vec::new() });
         self.reopen_maps(&victims, stands.as_ref(), changes);
         Some(Loss::Again(RunAgain { stage: self.stage_index("map")?, tasks: victims, stands }))
+    }
+
+    /// Another process has found runs on the disks of a node that is about to be given up: those that count.
+    pub fn readmit_runs(&mut self, before: NodeId, node: NodeId, left: &LeftBehind) -> Vec<RunId> {
+        let is_sealed = self.is_sealed();
+        let found = left.runs.iter();
+        found
+            .filter(|run| self.results.readmit_run(before, node, run, is_sealed))
+            .map(|left| left.run)
+            .collect()
     }
 
     /// The reduce tasks that read what is gone.

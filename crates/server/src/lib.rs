@@ -17,6 +17,7 @@
 //! # How it is tested
 //! `tests/` drives it with a made-up node over the real SQLite store.
 
+mod away;
 mod cancels;
 mod checks;
 mod clock;
@@ -42,6 +43,8 @@ mod needs;
 mod owner;
 mod placements;
 mod plausible;
+mod presence;
+mod readmission;
 mod recovery;
 mod repair;
 mod replication;

@@ -73,6 +73,7 @@ impl EventLoop {
             }
             self.let_nodes_rest();
         }
+        self.fleet.unreached(node, &report.unreached);
         self.progressed(node, report.progress);
         self.replicated(node, report.replicated);
         self.parts_replicated(node, report.replicated_parts);

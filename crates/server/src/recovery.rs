@@ -258,6 +258,7 @@ fn node_info(row: NodeRow) -> NodeInfo {
         memory_bytes: row.memory_bytes,
         architecture: row.arch,
         data_url: row.url,
+        left: Vec::new(),
     }
 }
 

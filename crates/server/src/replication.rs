@@ -204,6 +204,8 @@ impl Job {
     pub fn replication_told(&self) -> Option<Change> {
         let mut single_ns: Vec<u64> =
             self.results.replicas.iter().map(|(_, replica)| replica.single_ns).collect();
+        // Runs that a node brought back lie there alone.
+        single_ns.retain(|single_ns| *single_ns > 0);
         single_ns.sort_unstable();
         let (median, most) = (*single_ns.get(single_ns.len() / 2)?, *single_ns.last()?);
         let seconds = |ns: u64| ns as f64 / NANOS_PER_SECOND;

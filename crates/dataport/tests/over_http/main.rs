@@ -12,6 +12,7 @@ mod resuming;
 mod stage_copies;
 mod stage_files;
 mod stage_reading;
+mod telling;
 
 use cluster::Cluster;
 use model::{Case, cases};

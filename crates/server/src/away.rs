@@ -1,0 +1,119 @@
+//! A node whose process has ended is *away* for a while before what it held is given up: another process may come on its disks at
+//! once, and bring back what is whole (`readmission.rs`).
+//!
+//! What it ran goes to others at once. What it held each job gives up after as long as it would take to make that again, and after
+//! [`AWAY_MAX`] at the latest: who waits so long loses at most as much again, whatever comes. A node that fell silent without a
+//! sign that its process ended, and one that said good-bye, is not waited for; nor is one whose data lies elsewhere as well.
+
+use crate::event_loop::EventLoop;
+use crate::job::Job;
+use ids::{JobId, NodeId, StageIndex, TaskIndex};
+use mapreduce::{AttemptTime, Gone};
+use metastore::{AttemptState, NodeState};
+use scheduler::Event;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// A process that is started again has come by then.
+const AWAY_MAX: Duration = Duration::from_secs(15);
+/// What is made again in less is not worth waiting for.
+const WORTH_MIN: Duration = Duration::from_secs(1);
+
+/// Of a node that is away.
+pub(crate) struct Away {
+    since: Instant,
+    why: String,
+    /// How long each job that needs what it held waits for it.
+    patience: BTreeMap<JobId, Duration>,
+}
+
+impl EventLoop {
+    /// A node is taken for dead.
+    pub fn miss(&mut self, node: NodeId, why: String) {
+        let patience = self.patience_for(node);
+        let Some(known) = self.fleet.get_mut(node) else { return };
+        if patience.is_empty() || !known.presence.process_ended() {
+            return self.lose_node(node, NodeState::Dead, &why);
+        }
+        let running = std::mem::take(&mut known.running);
+        known.heard.clear();
+        drop(known.take_parked());
+        tracing::info!(%node, name = known.info.name, why, "a node is away");
+        let longest = patience.values().max().copied().unwrap_or_default();
+        let detail = format!(
+            "{node} ({}): {why}; what it held is waited for, {} ms at most",
+            known.info.name,
+            longest.as_millis()
+        );
+        known.away = Some(Away { since: Instant::now(), why, patience });
+        self.note("node away", detail);
+        self.fleet.lost_one();
+        for (attempt, (_, started_ns)) in running {
+            self.attempt_lost(attempt, started_ns, AttemptState::Interrupted);
+        }
+        self.feed(Event::SlotsGone { node });
+        self.feed(Event::NodeLost { node });
+        self.let_nodes_rest();
+    }
+
+    /// How long each job would wait for what it has there.
+    fn patience_for(&self, node: NodeId) -> BTreeMap<JobId, Duration> {
+        let (_, slots) = self.fleet.nodes_and_slots();
+        let needed = self.jobs.values().filter(|job| job.misses(node));
+        let each = needed.map(|job| (job.id, job.remake_time(node, slots).min(AWAY_MAX)));
+        each.filter(|(_, patience)| *patience >= WORTH_MIN).collect()
+    }
+
+    /// Gives up what has been waited for long enough.
+    pub fn give_up_away(&mut self) {
+        for (node, name) in self.fleet.away() {
+            let Some(away) = self.fleet.get_mut(node).and_then(|known| known.away.as_ref()) else { continue };
+            let (waited, why) = (away.since.elapsed(), away.why.clone());
+            let patience = away.patience.clone();
+            let with = format!("the node {name} ({why})");
+            let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
+            let mut is_waited_for = false;
+            for id in jobs {
+                let Some(job) = self.jobs.get_mut(&id) else { continue };
+                if job.given_up.contains(&node) || !job.misses(node) {
+                    continue;
+                }
+                if patience.get(&id).is_some_and(|patience| waited < *patience) {
+                    is_waited_for = true;
+                    continue;
+                }
+                job.given_up.insert(node);
+                self.data_gone(id, &Gone::node(node), &with);
+            }
+            if !is_waited_for {
+                let why = format!("{why}; it did not come back within {} ms", waited.as_millis());
+                self.lose_node(node, NodeState::Dead, &why);
+            }
+        }
+    }
+}
+
+impl Job {
+    /// Whether it, or a stage that reads its parts, may lack what lies there.
+    fn misses(&self, node: NodeId) -> bool {
+        self.may_need(node) || (self.outcome.is_none() && !self.results.parts_on(node).is_empty())
+    }
+
+    /// How long making again would take what lies on a node and nowhere else, in so many slots: no less than the longest of its tasks.
+    fn remake_time(&self, node: NodeId, slots: u64) -> Duration {
+        let (maps, parts) = (self.results.maps_on(node), self.results.parts_on(node));
+        let (map, last) = (self.stage_index("map"), self.stage_index("reduce").or(self.stage_index("map")));
+        let is_victim = |attempt: &&AttemptTime| {
+            let (stage, task) = (Some(attempt.stage), &attempt.task);
+            attempt.won && ((stage == map && maps.contains(task)) || (stage == last && parts.contains(task)))
+        };
+        let mut took: BTreeMap<(StageIndex, TaskIndex), u64> = BTreeMap::new();
+        for attempt in self.results.attempts.iter().filter(is_victim) {
+            let ran_ns = attempt.ended_ns.saturating_sub(attempt.started_ns);
+            took.insert((attempt.stage, attempt.task), ran_ns);
+        }
+        let longest_ns = took.values().max().copied().unwrap_or_default();
+        let shared_ns = took.values().sum::<u64>() / slots.max(1);
+        Duration::from_nanos(shared_ns.max(longest_ns))
+    }
+}

@@ -1,0 +1,257 @@
+//! Whether a node is still there: by its polls, and by what others tell that could not reach it.
+//!
+//! A node has a poll at the server nearly always, so the time without one is what tells. How long that may be depends on how it
+//! came about, on how long the node was ever without one lately, and on what other nodes met that wanted something of it. Their
+//! word alone never makes a node dead: it makes the server answer the poll that waits, and a node that lives polls again at once,
+//! whoever else cannot reach it.
+
+use api::machine::Unreached;
+use ids::NodeId;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// A node that is silent for so long is dead: what it ran goes to others.
+pub(crate) const LEASE: Duration = Duration::from_secs(10);
+/// One that hung up and has had no poll here for so long is dead already; so is one whose poll was answered, for so long;
+/// either for so many times as long as it ever was without one lately: a machine that is slow is not dead.
+const HUNG_UP_MIN: Duration = Duration::from_secs(2);
+const ABSENT_MIN: Duration = Duration::from_secs(5);
+const ABSENT_FACTOR: u32 = 5;
+/// What others tell divides these times by one more than what it weighs, but not below these.
+const EVIDENCE_MIN: Duration = Duration::from_millis(300);
+const EVIDENCE_FACTOR_MIN: u32 = 2;
+/// Of the longest absence, so much is remembered at each new poll, in percent.
+const ABSENT_REMEMBERED: u32 = 99;
+/// The poll of a node that others could not reach waits no longer than this.
+const DOUBTED_POLL_MAX: Duration = Duration::from_millis(500);
+/// Reporters that are remembered; more say nothing new.
+const REPORTERS_MAX: usize = 16;
+
+/// What the server knows of the presence of a node.
+pub(crate) struct Presence {
+    last_heard: Instant,
+    /// Since when it has no poll here that somebody waits for; None while it has one, or never had.
+    absent_since: Option<Instant>,
+    /// Whether it went without an answer.
+    hung_up: bool,
+    /// The longest time that it was so lately.
+    absent_max: Duration,
+    /// Who could not reach it since it polled last, and what they met.
+    reports: BTreeMap<NodeId, Unreached>,
+}
+
+impl Presence {
+    pub fn new(now: Instant) -> Self {
+        Self {
+            last_heard: now,
+            absent_since: None,
+            hung_up: false,
+            absent_max: Duration::ZERO,
+            reports: BTreeMap::new(),
+        }
+    }
+
+    /// For how long nothing was heard of it.
+    pub fn silent_for(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.last_heard)
+    }
+
+    /// It said something.
+    pub fn heard(&mut self, now: Instant) {
+        self.last_heard = now;
+    }
+
+    /// Its poll waits here: it lives, whatever others met before.
+    pub fn polls(&mut self, now: Instant) {
+        let absent =
+            self.absent_since.take().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        self.absent_max = absent.max(self.absent_max * ABSENT_REMEMBERED / 100);
+        self.hung_up = false;
+        self.reports.clear();
+    }
+
+    /// Its poll was answered.
+    pub fn answered(&mut self, now: Instant) {
+        self.absent_since.get_or_insert(now);
+    }
+
+    /// Nobody waits for the answer to its poll any more.
+    pub fn hangs_up(&mut self, now: Instant) {
+        self.absent_since.get_or_insert(now);
+        self.hung_up = true;
+    }
+
+    /// Another node could not reach it.
+    pub fn reported(&mut self, by: NodeId, how: Unreached) {
+        if self.reports.len() < REPORTERS_MAX || self.reports.contains_key(&by) {
+            let worst = self.reports.entry(by).or_insert(how);
+            *worst = how.max(*worst);
+        }
+    }
+
+    /// How long its poll may wait: where others could not reach it, it is asked whether it is there.
+    pub fn poll_max(&self, otherwise: Duration) -> Duration {
+        if self.reports.is_empty() { otherwise } else { otherwise.min(DOUBTED_POLL_MAX) }
+    }
+
+    /// Nobody could be heard for so long.
+    pub fn forgive(&mut self, stood_still: Duration, now: Instant) {
+        self.last_heard = (self.last_heard + stood_still).min(now);
+        self.absent_since = self.absent_since.map(|since| (since + stood_still).min(now));
+    }
+
+    /// Why the node is taken for dead, if it is.
+    pub fn is_gone(&self, now: Instant) -> Option<String> {
+        let absent = self.absent_since.map(|since| now.saturating_duration_since(since));
+        let is_absent = absent.is_some_and(|absent| absent > self.patience());
+        if !is_absent && self.silent_for(now) <= LEASE {
+            return None;
+        }
+        let silence = match absent {
+            Some(absent) if self.hung_up => {
+                format!("it hung up, and did not ask again for {} ms", absent.as_millis())
+            }
+            Some(absent) if is_absent => format!("it did not ask again for {} ms", absent.as_millis()),
+            _ => "it was not heard of for too long".to_string(),
+        };
+        Some(match self.reports.len() {
+            0 => silence,
+            count => format!("reported by {count} peers ({}), and {silence}", self.reporters()),
+        })
+    }
+
+    /// Whether all shows that its process has ended, while its machine goes on: another process may come on its disks.
+    pub fn process_ended(&self) -> bool {
+        self.hung_up || self.reports.values().any(|how| *how == Unreached::Refused)
+    }
+
+    fn reporters(&self) -> String {
+        let each = self.reports.iter().map(|(by, how)| format!("{by}: {}", how.words()));
+        each.collect::<Vec<_>>().join(", ")
+    }
+
+    /// How long it may be without a poll.
+    fn patience(&self) -> Duration {
+        let least = if self.hung_up { HUNG_UP_MIN } else { ABSENT_MIN };
+        let divisor = 1 + self.reports.values().map(|how| weight(*how)).sum::<u32>();
+        let factor = (ABSENT_FACTOR / divisor).max(EVIDENCE_FACTOR_MIN);
+        (self.absent_max * factor).clamp((least / divisor).max(EVIDENCE_MIN), LEASE)
+    }
+}
+
+/// A machine that refuses a connection has no such process any more. All else may have other causes: a line that is cut, or
+/// a node that is busy; whoever is only slow to answer gives a reason to ask it, and none to be less patient.
+fn weight(how: Unreached) -> u32 {
+    match how {
+        Unreached::Silent => 0,
+        Unreached::TimedOut | Unreached::CutOff => 1,
+        Unreached::Refused => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LEASE, Presence, Unreached};
+    use ids::NodeId;
+    use std::time::{Duration, Instant};
+
+    const POLL_MAX: Duration = Duration::from_secs(5);
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    /// When a node that polled at `start` is given up, in steps of the clock; with what is said of it.
+    fn given_up(presence: &Presence, start: Instant) -> (Duration, String) {
+        let steps = (0..=LEASE.as_millis() as u64 + 100).step_by(10);
+        let given_up = steps.map(ms).find_map(|after| Some((after, presence.is_gone(start + after)?)));
+        given_up.expect("a lease ends")
+    }
+
+    /// A node that polled, and whose poll ended at once, one way or the other.
+    fn away(hung_up: bool, reports: &[(u32, Unreached)]) -> (Presence, Instant) {
+        let start = Instant::now();
+        let mut presence = Presence::new(start);
+        presence.polls(start);
+        if hung_up {
+            presence.hangs_up(start)
+        } else {
+            presence.answered(start)
+        }
+        reports.iter().for_each(|(by, how)| presence.reported(NodeId(*by), *how));
+        (presence, start)
+    }
+
+    #[test]
+    fn the_more_peers_tell_the_sooner_a_node_is_given_up() {
+        let check = |hung_up, reports: &[(u32, Unreached)], expected_ms: u64| {
+            let (presence, start) = away(hung_up, reports);
+            let (after, why) = given_up(&presence, start);
+            assert_eq!(after, ms(expected_ms + 10), "{reports:?}: {why}");
+            let told = format!("reported by {} peers", reports.len());
+            assert_eq!(why.contains(&told), !reports.is_empty(), "{why}");
+        };
+        use Unreached::{CutOff, Refused, Silent, TimedOut};
+        check(false, &[], 5000);
+        check(false, &[(2, Silent), (3, Silent), (4, Silent)], 5000);
+        check(false, &[(2, TimedOut)], 2500);
+        check(false, &[(2, TimedOut), (3, CutOff)], 1660);
+        check(false, &[(2, Refused)], 1250);
+        check(false, &[(2, Refused), (3, Refused)], 710);
+        check(true, &[], 2000);
+        check(true, &[(2, CutOff)], 1000);
+        check(true, &[(2, Refused)], 500);
+        check(true, &[(2, Refused), (3, Refused), (4, Refused)], 300);
+        // The same one twice is one, by the worst it met.
+        let (mut presence, start) = away(false, &[(2, Refused)]);
+        presence.reported(NodeId(2), TimedOut);
+        assert_eq!(given_up(&presence, start).0, ms(1260));
+    }
+
+    #[test]
+    fn one_that_was_slow_before_gets_more_time_whatever_peers_tell() {
+        let start = Instant::now();
+        let mut presence = Presence::new(start);
+        presence.answered(start);
+        presence.polls(start + ms(1500));
+        presence.answered(start + ms(1500));
+        (2..9).for_each(|by| presence.reported(NodeId(by), Unreached::Refused));
+        assert_eq!(given_up(&presence, start + ms(1500)).0, ms(3010));
+    }
+
+    #[test]
+    fn one_that_goes_on_polling_is_never_given_up() {
+        let start = Instant::now();
+        let mut presence = Presence::new(start);
+        let mut now = start;
+        for round in 0..1000 {
+            presence.heard(now);
+            presence.polls(now);
+            assert_eq!(presence.poll_max(POLL_MAX), POLL_MAX);
+            presence.reported(NodeId(2 + round % 7), Unreached::Refused);
+            // Its poll waits, and it is asked whether it is there.
+            let asked_after = presence.poll_max(POLL_MAX);
+            assert!(asked_after < POLL_MAX);
+            now += asked_after;
+            assert_eq!(presence.is_gone(now), None);
+            presence.answered(now);
+            now += ms(100);
+            assert_eq!(presence.is_gone(now), None);
+        }
+    }
+
+    #[test]
+    fn silence_ends_with_the_lease_and_a_server_that_stood_still_forgives() {
+        let start = Instant::now();
+        let mut presence = Presence::new(start);
+        presence.polls(start);
+        let (after, why) = given_up(&presence, start);
+        assert_eq!((after, why.as_str()), (LEASE + ms(10), "it was not heard of for too long"));
+        presence.forgive(ms(4000), start + LEASE);
+        assert_eq!(presence.is_gone(start + LEASE + ms(4000)), None);
+        let (mut presence, start) = away(true, &[(2, Unreached::Refused)]);
+        presence.forgive(ms(600), start + ms(700));
+        assert_eq!(presence.is_gone(start + ms(1100)), None);
+        assert!(presence.is_gone(start + ms(1101)).is_some());
+    }
+}

@@ -1,0 +1,98 @@
+//! A process died and another one comes on its disks: what of its runs and parts is whole there is read again.
+//!
+//! The rule: what a job still counts on is taken back, and what it has given up stays given up. A job counts on what a node holds
+//! until its loss is decided (`away.rs` says when), and that is one transaction with the map tasks that run again. So a
+//! run is never both taken back and made again, and no record counts twice. A process that comes while its forerunner is not
+//! given up yet ends the wait for that one: it brings what is whole, and all else of it is lost from then on.
+//!
+//! A run keeps its number, which names the node that made it: it becomes a replica on the node that comes, and stands for itself. Where it
+//! lay as a replica before, it is one again. Raw chunks, and runs that were only in memory, are gone.
+
+use crate::clock::now_ns;
+use crate::event_loop::EventLoop;
+use api::left::LeftBehind;
+use ids::{JobId, NodeId, RunId, TaskIndex};
+use metastore::{Change, PartReplicaRow, READMITTED_NOTE, ReplicaRow, ReplicaState};
+
+impl EventLoop {
+    /// Nodes that are not given up yet, and of which these say that their processes are dead.
+    pub fn forerunners(&self, left: &[LeftBehind]) -> Vec<NodeId> {
+        let known = left.iter().filter_map(|left| self.fleet.of_incarnation(&left.incarnation));
+        let mut nodes: Vec<NodeId> = known.collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+
+    /// A node has come on the disks of others that are about to be given up. The jobs that read again what it found there.
+    pub fn readmit(&mut self, node: NodeId, left: Vec<LeftBehind>) -> Vec<JobId> {
+        let mut jobs = Vec::new();
+        for left in left {
+            let before = self.fleet.of_incarnation(&left.incarnation);
+            let Some(before) = before.filter(|before| *before != node) else { continue };
+            if self.readmit_of_job(before, node, &left) {
+                jobs.push(left.job);
+            }
+        }
+        jobs.sort_unstable();
+        jobs.dedup();
+        self.fleet.may_hold(node, jobs.iter().copied());
+        jobs
+    }
+
+    fn readmit_of_job(&mut self, before: NodeId, node: NodeId, left: &LeftBehind) -> bool {
+        let name = self.fleet.status_of(before).map(|status| status.info.name).unwrap_or_default();
+        let Some(job) = self.jobs.get_mut(&left.job).filter(|job| job.outcome.is_none()) else {
+            return false;
+        };
+        // What such a job reads lies in other directories.
+        if job.run.spec.reduce_again.is_some() || job.is_single() || job.given_up.contains(&before) {
+            return false;
+        }
+        let runs = job.readmit_runs(before, node, left);
+        let parts = job.results.readmit_parts(before, node, &left.parts);
+        if runs.is_empty() && parts.is_empty() {
+            return false;
+        }
+        let row = |run: &RunId| {
+            let replica = job.results.replicas.get(*run)?;
+            let state = if replica.stands { ReplicaState::Standing } else { ReplicaState::Complete };
+            let bytes = left.runs.iter().find(|left| left.run == *run).map_or(0, |left| left.stored_bytes);
+            let (chunks, single_ns) = (replica.chunks.clone(), replica.single_ns);
+            Some(ReplicaRow { run: *run, node, state, chunks, bytes, single_ns, sending_ns: 0 })
+        };
+        let lost = |run: &RunId| ReplicaRow {
+            run: *run,
+            node: before,
+            state: ReplicaState::Lost,
+            chunks: Vec::new(),
+            bytes: 0,
+            single_ns: 0,
+            sending_ns: 0,
+        };
+        // Of a run that the node had made there is no replica there.
+        let moved = runs.iter().filter(|run| run.node() != before).map(lost);
+        let replicas = runs.iter().filter_map(row).chain(moved).collect();
+        self.changes.push(Change::Replicas { job: left.job, replicas });
+        let part_row = |task: &TaskIndex| {
+            let bytes = job.results.part(*task).map_or(0, |part| part.bytes);
+            PartReplicaRow { task: *task, node, bytes, single_ns: 0, sending_ns: 0 }
+        };
+        if !parts.is_empty() {
+            let replicas = parts.iter().map(part_row).collect();
+            self.changes.push(Change::PartReplicas { job: left.job, replicas });
+        }
+        let detail = format!(
+            "the node {name} came back as {node}: {} runs and {} parts on its disks are whole and are read again",
+            runs.len(),
+            parts.len()
+        );
+        self.changes.push(Change::Note {
+            job: Some(left.job),
+            kind: READMITTED_NOTE,
+            detail,
+            now_ns: now_ns(),
+        });
+        true
+    }
+}
