@@ -1,6 +1,7 @@
 //! Requests to the data ports of other nodes.
 
 use crate::INCARNATION_HEADER;
+use crate::data_of::DataOf;
 use crate::error::DataError;
 use crate::stage_wire::StageReadRequest;
 use crate::token::Token;
@@ -90,25 +91,25 @@ impl DataClient {
     }
 
     /// Sends one request; an answer that is no success is an error.
-    async fn post(
+    pub(crate) async fn post(
         &self,
         peer: &Peer,
-        job: JobId,
+        of: DataOf,
         what: &str,
         body: reqwest::Body,
     ) -> Result<reqwest::Response, DataError> {
-        self.post_with(&self.http, peer, job, what, body).await
+        self.post_with(&self.http, peer, of, what, body).await
     }
 
     async fn post_with(
         &self,
         http: &reqwest::Client,
         peer: &Peer,
-        job: JobId,
+        of: DataOf,
         what: &str,
         body: reqwest::Body,
     ) -> Result<reqwest::Response, DataError> {
-        let url = format!("{}/data/v1/jobs/{job}/{what}", peer.url.trim_end_matches('/'));
+        let url = format!("{}/data/v1/{of}/{what}", peer.url.trim_end_matches('/'));
         let mut request = http.post(url).header(INCARNATION_HEADER, peer.incarnation).body(body);
         if let Some(token) = &self.token {
             request = request.header(reqwest::header::AUTHORIZATION, token.header_value());
@@ -138,12 +139,12 @@ impl DataClient {
         decode: impl Fn(&[u8]) -> Result<T, DataError>,
     ) -> Result<T, DataError> {
         let limits = Limits { tries_max: APPEND_TRIES_MAX, answer_bytes_max: ANSWER_BYTES_MAX };
-        self.until_answered((peer, job, what), limits, body, |bytes| decode(&bytes)).await
+        self.until_answered((peer, job.into(), what), limits, body, |bytes| decode(&bytes)).await
     }
 
-    async fn until_answered<T>(
+    pub(crate) async fn until_answered<T>(
         &self,
-        (peer, job, what): (&Peer, JobId, &str),
+        (peer, of, what): (&Peer, DataOf, &str),
         limits: Limits,
         body: impl Fn() -> reqwest::Body,
         decode: impl Fn(Vec<u8>) -> Result<T, DataError>,
@@ -152,7 +153,7 @@ impl DataClient {
         let mut tries = 0;
         loop {
             tries += 1;
-            let answered = match self.post(peer, job, what, body()).await {
+            let answered = match self.post(peer, of, what, body()).await {
                 Ok(answer) => {
                     let answer = limited(answer, limits.answer_bytes_max).await;
                     answer.map_err(|source| DataError::Unreachable {
@@ -217,25 +218,25 @@ impl DataClient {
         job: JobId,
         request: &ReleaseRequest,
     ) -> Result<(), DataError> {
-        self.post(peer, job, "release", request.encode().into()).await.map(|_| ())
+        self.post(peer, job.into(), "release", request.encode().into()).await.map(|_| ())
     }
 
     /// Sends a copy of a file, once. Whoever fills the body sees to it that it goes on.
     pub(crate) async fn send_copy(
         &self,
         peer: &Peer,
-        job: JobId,
+        of: DataOf,
         route: &str,
         body: reqwest::Body,
     ) -> Result<(), DataError> {
-        self.post_with(&self.patient, peer, job, route, body).await.map(|_| ())
+        self.post_with(&self.patient, peer, of, route, body).await.map(|_| ())
     }
 
     /// Reads blocks of a stage file, as they are stored.
     pub(crate) async fn stage_blocks(
         &self,
         peer: &Peer,
-        job: JobId,
+        of: DataOf,
         request: &StageReadRequest,
         tries_max: u32,
     ) -> Result<Vec<u8>, DataError> {
@@ -247,7 +248,7 @@ impl DataClient {
             true => Ok(bytes),
             false => Err(DataError::Length { node: peer.node, expected_bytes, present_bytes: bytes.len() }),
         };
-        self.until_answered((peer, job, "stage-blocks"), limits, || request.encode().into(), decode).await
+        self.until_answered((peer, of, "stage-blocks"), limits, || request.encode().into(), decode).await
     }
 
     /// Starts a scan; its answer is read by the caller. Sent again only while nothing of it was answered.
@@ -262,7 +263,7 @@ impl DataClient {
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.post(peer, job, "scan", request.encode().into()).await {
+            match self.post(peer, job.into(), "scan", request.encode().into()).await {
                 Err(error) if error.is_passing() && tries < tries_max => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
@@ -275,9 +276,9 @@ impl DataClient {
 
 /// How often a request is sent, and how much of its answer is read.
 #[derive(Clone, Copy)]
-struct Limits {
-    tries_max: u32,
-    answer_bytes_max: usize,
+pub(crate) struct Limits {
+    pub tries_max: u32,
+    pub answer_bytes_max: usize,
 }
 
 /// The first bytes of an answer, so that a node gone mad cannot fill the memory of this one.

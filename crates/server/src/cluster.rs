@@ -187,6 +187,7 @@ impl EventLoop {
             self.lose_node(node, NodeState::Dead, "it was not heard of for too long");
         }
         self.drills.tick();
+        self.end_files();
         self.end_drains();
         self.write_telemetry();
         self.feed(Event::Tick);
@@ -220,6 +221,7 @@ impl EventLoop {
         self.mend_flows(&format!("the node {}", gone.info.name));
         self.let_nodes_rest();
         self.keeper_lost(node, &gone.info.name);
+        self.files_gone(node, &gone.info.name);
         self.drills.node_lost(node);
     }
 
