@@ -110,6 +110,47 @@ fn files(dir: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>) {
     }
 }
 
+/// Over TLS to the data ports too, with a grant for the one file.
+#[test]
+fn intermediate_files_belong_to_their_user() {
+    let mut guarded = Guarded::start();
+    guarded.add_node();
+    guarded.add_node();
+    let text: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
+    guarded.sandbox.write("text", &text);
+    let put = |token_file: &str, more: &[&str]| {
+        let text = std::fs::File::open(guarded.sandbox.path("text")).expect("it was written");
+        let args = [&["ifile", "put", "mine"], more].concat();
+        Running::start_with_stdin(&mut guarded.command(token_file, &args), text).wait()
+    };
+    put("ann.token", &[]).expect_success();
+    let read = ["ifile", "read", "mine"];
+    assert!(guarded.by("ann.token", &read).expect_success().stdout == text);
+    let replicated = "select count(*) as n from intermediate_replicas";
+    let deadline = std::time::Instant::now() + blackbox::WAIT_MAX;
+    while guarded.by("ann.token", &["state", "--json", replicated]).expect_success().json()[0]["n"] != 1 {
+        assert!(std::time::Instant::now() < deadline, "it gets no replica");
+    }
+    // Each user has names of their own.
+    guarded.by("bob.token", &read).expect_failure(2, &["there is no intermediate file"]);
+    let of_ann = |verb: &str, token: &str| guarded.by(token, &["ifile", verb, "mine", "--user", "ann"]);
+    for verb in ["read", "stat", "rm"] {
+        of_ann(verb, "bob.token").expect_failure(2, &["\"ann\" belong to another user"]);
+        of_ann(verb, "eve.token").expect_failure(2, &["read-only may not"]);
+        of_ann(verb, "rack.token").expect_failure(2, &["node may not"]);
+    }
+    put("bob.token", &["--user", "ann", "--replace"]).expect_failure(2, &["belong to another user"]);
+    put("bob.token", &[]).expect_success();
+    let listed = |token: &str| {
+        let listed = guarded.by(token, &["ifile", "list", "--json"]).expect_success().json();
+        listed.as_array().map(Vec::len)
+    };
+    assert_eq!((listed("bob.token"), listed(&guarded.admin_token())), (Some(1), Some(2)));
+    assert!(of_ann("read", &guarded.admin_token()).expect_success().stdout == text);
+    of_ann("rm", &guarded.admin_token()).expect_success();
+    guarded.by("ann.token", &read).expect_failure(2, &["there is no intermediate file"]);
+}
+
 #[test]
 fn users_do_what_their_role_lets_them() {
     let mut guarded = Guarded::start();

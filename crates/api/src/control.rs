@@ -6,7 +6,7 @@ use crate::left::LeftBehind;
 use crate::machine::{DiskReport, MachineSample, NodeReport};
 use crate::task::{RunPlace, RunTask};
 use crate::{Boundaries, JobReport, JobSpec, KeyBytes, Split, Task, TaskFailure, TaskResult};
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId, RunId};
+use ids::{AttemptKey, AttemptNumber, IntermediateId, JobId, NodeId, RunId};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;
@@ -317,6 +317,12 @@ pub enum NodeOrder {
     DropKept { names: Vec<String> },
     /// The node reads kept files and tells what it finds ([`crate::fsck::CheckNews`]).
     CheckKept { check: String, task: Box<CheckTask> },
+    /// An intermediate file of a user will be written on the node; the writer is given up when nothing is heard of it for so long.
+    BeginIntermediate { file: IntermediateId, silence_seconds: u32 },
+    /// Intermediate files of users go, also where they are being written.
+    DropIntermediates { files: Vec<IntermediateId> },
+    /// What the node has of these files is the first copy from now on: it sees that there is a second one.
+    AdoptIntermediates { files: Vec<IntermediateId> },
     /// A fault strikes the node, where it was started for drills; it tells what became of it ([`crate::drill::DrillNews`]).
     Drill { strike: String, fault: DrillFault },
 }

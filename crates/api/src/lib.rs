@@ -23,6 +23,7 @@ pub mod format;
 pub mod fsck;
 pub mod function;
 pub mod history;
+pub mod intermediate;
 pub mod job;
 pub mod job_file;
 pub mod kept;

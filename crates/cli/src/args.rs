@@ -5,6 +5,7 @@ use crate::connect::{CredentialArgs, Site};
 use crate::drill::{self, DrillArgs};
 use crate::exit::Failure;
 use crate::explain::ExplainArgs;
+use crate::intermediate_files::FileCommand;
 use crate::key_options::KeyArgs;
 use crate::shuffle_bench::BenchCommand;
 use crate::submit::SubmitArgs;
@@ -212,7 +213,8 @@ pub enum Command {
     /// Measure parts of the engine
     #[command(subcommand)]
     Bench(BenchCommand),
-    /// Look into the files of I-files (runs and raw chunks), kept with `run --keep-ifiles`
+    /// Intermediate files of a cluster for any program; and a look into the files of I-files (runs and raw chunks), kept with
+    /// `run --keep-ifiles`
     #[command(subcommand)]
     Ifile(IfileCommand),
 }
@@ -527,6 +529,8 @@ pub struct QueryArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum IfileCommand {
+    #[command(flatten)]
+    File(FileCommand),
     /// Show header, blocks, sources and sums
     Inspect {
         /// Run files (.ifile) or raw chunk files (.raw)

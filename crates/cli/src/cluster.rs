@@ -2,7 +2,7 @@
 
 use crate::exit::{FAILED, Failure};
 use crate::terminal::{print, tell};
-use crate::{machine, memory_size, store};
+use crate::{connect, machine, memory_size, store};
 use anyhow::{Context, anyhow, ensure};
 use api::control::{ErrorCode, NodeInfo, PROTOCOL_VERSION};
 use api::shipping::SHIPPED_FILE_BYTES_MAX;
@@ -170,6 +170,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         let (data, drill) = (data_port.client.clone(), Drill::new(args.drills, &programs));
         let remote = Arc::new(Remote::new(link, disks, data, Arc::clone(&cache), roots.clone(), drill));
         remote.tell_kept();
+        remote.keep_files().context("starting a thread")?;
         tell(&format!("sailfish: {} joined {} as {node}", info.name, args.server));
         *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&remote));
         let options = NodeOptions {
@@ -177,6 +178,10 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             start_dir: start_dir.clone(),
             programs: Arc::clone(&programs),
             sandbox,
+            program_env: vec![
+                (connect::SERVER_VARIABLE.to_string(), args.server.clone()),
+                (connect::NODE_VARIABLE.to_string(), info.name.clone()),
+            ],
         };
         let mut running = Node::start(remote.clone(), options).map_err(anyhow::Error::from)?;
         running.share_record_data(remote.clone());

@@ -8,6 +8,9 @@ use trust::Credentials;
 
 /// Name the files where no option does.
 pub const TOKEN_FILE_VARIABLE: &str = "SAILFISH_TOKEN_FILE";
+/// In the environment of programs of jobs of a cluster: the server, and the name of the node that runs them.
+pub const SERVER_VARIABLE: &str = "SAILFISH_SERVER";
+pub const NODE_VARIABLE: &str = "SAILFISH_NODE";
 pub const CA_VARIABLE: &str = "SAILFISH_CA";
 
 /// Given with every `--server`, also behind a subcommand such as `nodes drain`.

@@ -36,7 +36,13 @@ pub fn execute(plan: Plan, display: Display) -> Result<Ended, Failure> {
     let interrupt = Interrupt::listen(Arc::clone(&programs))?;
     let server = Server::open(ServerOptions::embedded(plan.state_dir)).map_err(Failure::from_server)?;
     let server = Arc::new(server);
-    let options = NodeOptions { slots: plan.spec.slots, start_dir: plan.start_dir, programs, sandbox: None };
+    let options = NodeOptions {
+        slots: plan.spec.slots,
+        start_dir: plan.start_dir,
+        programs,
+        sandbox: None,
+        program_env: Vec::new(),
+    };
     let started = Node::start(server.clone(), options).map_err(anyhow::Error::from);
     let begin = Instant::now();
     let ended = started.map_err(Failure::from).and_then(|node| {

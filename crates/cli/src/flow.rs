@@ -124,7 +124,7 @@ fn embedded(stages: &[Stage], display: Display) -> Result<Run, Failure> {
     let server = Arc::new(server);
     let start_dir = first.start_dir.clone();
     let slots = stages.iter().map(|stage| stage.plan.spec.slots).max().unwrap_or(1);
-    let options = NodeOptions { slots, start_dir, programs, sandbox: None };
+    let options = NodeOptions { slots, start_dir, programs, sandbox: None, program_env: Vec::new() };
     let started = Node::start(server.clone(), options).map_err(anyhow::Error::from);
     let ended = started.map_err(Failure::from).and_then(|node| {
         let submitted = server.submit_flow(submission(stages)).map_err(Failure::from_server);

@@ -3,6 +3,7 @@
 use crate::args::IfileCommand;
 use crate::escape;
 use crate::exit::{FAILED, Failure, sentence};
+use crate::intermediate_files;
 use crate::quantity::{bytes, count, counted};
 use crate::tables::{Column, facts, left, right, table};
 use crate::terminal::{print, print_with, tell};
@@ -26,9 +27,10 @@ const SOURCES_SHOWN_MAX: usize = 20;
 /// Bytes of a key that are shown.
 const KEY_BYTES_SHOWN_MAX: usize = 64;
 
-/// Runs one of the three commands.
+/// Runs one of the commands.
 pub fn run(command: IfileCommand) -> Result<(), Failure> {
     match command {
+        IfileCommand::File(command) => intermediate_files::run(&command),
         IfileCommand::Inspect { paths } => each(&paths, inspect),
         IfileCommand::Verify { paths } => each(&paths, verify),
         IfileCommand::Scan { path, lower, upper } => {

@@ -28,6 +28,7 @@ mod flow;
 mod fsck;
 mod gc;
 mod ifile_files;
+mod intermediate_files;
 mod interrupt;
 mod job_options;
 mod jobs;

@@ -166,7 +166,13 @@ fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Fail
         jobs.iter().for_each(|job| cancelling.cancel(*job, "stopped by a signal"));
     }));
     let start_dir = std::env::current_dir().context("finding the current directory")?;
-    let options = NodeOptions { slots: machine::default_slots(), start_dir, programs, sandbox: None };
+    let options = NodeOptions {
+        slots: machine::default_slots(),
+        start_dir,
+        programs,
+        sandbox: None,
+        program_env: Vec::new(),
+    };
     let node = Node::start(server.clone(), options).map_err(anyhow::Error::from)?;
     // Slots go home when every job is over.
     node.join();

@@ -11,6 +11,10 @@ use api::drill::{DrillFault, DrillNews, DrillOutcome};
 use api::flow::{FlowSubmission, SubmittedFlow};
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer, FsckRequest};
 use api::history::{JobDetails, JobList, StateQuestion, Table};
+use api::intermediate::{
+    CreatedIntermediate, IntermediateAnswer, IntermediateList, IntermediateNews, NewIntermediate,
+    OpenIntermediate, OpenedIntermediate, RemoveIntermediate,
+};
 use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
 use api::people::{Admission, AdmissionRequest, IssuedToken, TokenList, TokenRequest};
 use api::placement::JobPlacements;
@@ -387,6 +391,42 @@ impl Client {
     /// Tells what a node has read for a check.
     pub async fn tell_check(&self, node: NodeId, news: &CheckNews) -> Result<CheckAnswer, ClientError> {
         self.patiently(async || self.post(&format!("/v1/nodes/{}/checked", node.0), news).await).await
+    }
+
+    /// Tells of intermediate files of users on a node.
+    pub async fn tell_intermediates(
+        &self,
+        node: NodeId,
+        news: &IntermediateNews,
+    ) -> Result<IntermediateAnswer, ClientError> {
+        self.patiently(async || self.post(&format!("/v1/nodes/{}/ifiles", node.0), news).await).await
+    }
+
+    /// Makes an intermediate file. Sent once: where the answer is lost, the file is given up after a while, or may be removed.
+    pub async fn create_intermediate(
+        &self,
+        new: &NewIntermediate,
+    ) -> Result<CreatedIntermediate, ClientError> {
+        self.once(async || self.post("/v1/ifiles", new).await).await
+    }
+
+    /// Where an intermediate file is to be read, as soon as it is complete; one that is not within five seconds is answered without
+    /// places.
+    pub async fn open_intermediate(
+        &self,
+        open: &OpenIntermediate,
+    ) -> Result<OpenedIntermediate, ClientError> {
+        self.patiently(async || self.post("/v1/ifiles/open", open).await).await
+    }
+
+    /// The intermediate files of the caller; of all, for an administrator.
+    pub async fn intermediates(&self) -> Result<IntermediateList, ClientError> {
+        self.patiently(async || self.get("/v1/ifiles").await).await
+    }
+
+    /// Removes an intermediate file. Sent once: asked again it would not be there.
+    pub async fn remove_intermediate(&self, remove: &RemoveIntermediate) -> Result<(), ClientError> {
+        self.once(async || self.post("/v1/ifiles/remove", remove).await).await
     }
 
     /// Tells what became of a fault. Sent once: a node that dies of it does not wait for a server.

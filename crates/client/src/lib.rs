@@ -1,9 +1,9 @@
 //! # What it does
-//! Speaks to a server over HTTP: typed calls of the control port for front ends, and the link of a node, which hands
-//! finished work up and takes new work down.
+//! Speaks to a server over HTTP: typed calls of the control port for front ends, the calls by which programs write and read
+//! intermediate files, and the link of a node, which hands finished work up and takes new work down.
 //!
 //! # Where it sits
-//! api (messages) -> client -> node, cli.
+//! api (messages), dataport (bytes of intermediate files) -> client -> node, cli, programs of users.
 //!
 //! # Invariants
 //! What may be repeated is repeated while the server cannot be reached; what may not arrives once at most. Of several
@@ -11,7 +11,7 @@
 //! server is carried out once, however often it arrives, and the end of an attempt is kept until it is confirmed.
 //!
 //! # Deliberately absent
-//! No record data, no decision about work, no files.
+//! No record data of jobs, no decision about work, no place for files.
 //!
 //! # How it is tested
 //! Against a server's own routes in `controlport`, and by the black-box tests of a cluster in `tests/`.
@@ -21,6 +21,7 @@ mod ahead;
 mod calls;
 mod error;
 mod files;
+mod intermediate;
 mod link;
 mod pending;
 mod poller;
@@ -28,4 +29,5 @@ mod poller;
 pub use calls::{Blocking, Client};
 pub use error::ClientError;
 pub use files::Fetched;
+pub use intermediate::{IntermediateError, IntermediateReader, IntermediateWriter, Intermediates};
 pub use link::{NodeLink, Notice, Order};

@@ -5,10 +5,11 @@ use crate::{Blocking, ClientError};
 use api::control::{AttemptEnd, JobBrief, NodeAddress, NodeInfo, NodeWelcome, PlacesAnswer};
 use api::drill::{DrillFault, DrillNews, DrillOutcome};
 use api::fsck::{CheckAnswer, CheckNews, CheckTask};
+use api::intermediate::{IntermediateAnswer, IntermediateNews, IntermediateNote};
 use api::kept::KeptAnnouncement;
 use api::machine::{NodeReport, ReplicatedPart, ReplicatedRun};
 use api::{Boundaries, ContentHash, KeyBytes, Task};
-use ids::{AttemptKey, JobId, NodeId, RunId};
+use ids::{AttemptKey, IntermediateId, JobId, NodeId, RunId};
 use std::sync::mpsc as blocking;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc as asynchronous;
@@ -44,6 +45,12 @@ pub enum Notice {
     CheckKept(String, Box<CheckTask>),
     /// A fault of a drill is to strike; with the name to tell of it by.
     Drill(String, DrillFault),
+    /// An intermediate file of a user will be written here, by a writer that is given up when it is silent for so many seconds.
+    BeginIntermediate(IntermediateId, u32),
+    /// Intermediate files of users go.
+    DropIntermediates(Vec<IntermediateId>),
+    /// What is here of these is the first copy from now on.
+    AdoptIntermediates(Vec<IntermediateId>),
     /// Runs of the job get replicas on other nodes.
     Replicate(JobId),
     /// No new chunk may lie here.
@@ -192,6 +199,15 @@ impl NodeLink {
     pub fn announce(&self, mut announcement: KeptAnnouncement) -> Result<(), ClientError> {
         announcement.incarnation.clone_from(&self.welcome.incarnation);
         self.blocking.run(async |client| client.announce(self.welcome.node, &announcement).await)
+    }
+
+    /// Tells of intermediate files of users on this node.
+    pub fn tell_intermediates(
+        &self,
+        notes: Vec<IntermediateNote>,
+    ) -> Result<IntermediateAnswer, ClientError> {
+        let news = IntermediateNews { incarnation: self.welcome.incarnation.clone(), notes };
+        self.blocking.run(async |client| client.tell_intermediates(self.welcome.node, &news).await)
     }
 
     /// Tells what was read for a check; the incarnation of this node is put in.

@@ -285,6 +285,11 @@ impl Poller {
                 NodeOrder::CheckKept { check, task } => self.tell(Notice::CheckKept(check, task)),
                 NodeOrder::Drill { strike, fault } => self.tell(Notice::Drill(strike, fault)),
                 NodeOrder::Replicate { job } => self.tell(Notice::Replicate(job)),
+                NodeOrder::BeginIntermediate { file, silence_seconds } => {
+                    self.tell(Notice::BeginIntermediate(file, silence_seconds));
+                }
+                NodeOrder::DropIntermediates { files } => self.tell(Notice::DropIntermediates(files)),
+                NodeOrder::AdoptIntermediates { files } => self.tell(Notice::AdoptIntermediates(files)),
                 NodeOrder::Drain => self.tell(Notice::Drain),
                 NodeOrder::Leave => self.tell(Notice::Leave),
             }

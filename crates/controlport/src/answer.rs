@@ -122,6 +122,11 @@ impl From<ServerError> for Problem {
             | ServerError::DrillUnanswered { .. }
             | ServerError::LastNode { .. }
             | ServerError::NotOfDrill { .. }
+            | ServerError::IntermediateExists { .. }
+            | ServerError::BadIntermediateName { .. }
+            | ServerError::BadSilence { .. }
+            | ServerError::TooManyIntermediates { .. }
+            | ServerError::NoNodeForFile
             | ServerError::NameTaken { .. }
             | ServerError::UnusableNode { .. }
             | ServerError::Spec(_)
@@ -135,11 +140,13 @@ impl From<ServerError> for Problem {
             | ServerError::RoleDiffers { .. } => ErrorCode::Refused,
             ServerError::TooManyJobs { .. }
             | ServerError::TooManyChecks { .. }
+            | ServerError::TooManyReaders { .. }
             | ServerError::TooManyStrikes { .. } => ErrorCode::TooMany,
             ServerError::Shipped(error) => code_of(error),
             ServerError::UnknownJob { .. }
             | ServerError::NoSuchNode { .. }
             | ServerError::UnknownCheck
+            | ServerError::UnknownIntermediate { .. }
             | ServerError::UnknownToken { .. } => ErrorCode::NotFound,
             ServerError::UnknownNode { .. } => ErrorCode::UnknownNode,
             ServerError::ProtocolDiffers { .. } => ErrorCode::VersionMismatch,

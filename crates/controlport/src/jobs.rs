@@ -58,7 +58,7 @@ pub(crate) async fn submit_flow(
 
 /// Refuses a job of somebody else, or one that reads what such a job kept; administrators may have all. What is not
 /// there is told by whoever looks for it.
-async fn check_owner(port: &Port, caller: &Caller, job: JobId) -> Result<(), Problem> {
+pub(crate) async fn check_owner(port: &Port, caller: &Caller, job: JobId) -> Result<(), Problem> {
     if caller.role == Role::Admin {
         return Ok(());
     }

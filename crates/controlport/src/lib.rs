@@ -24,6 +24,7 @@ mod drills;
 mod files;
 mod gate;
 mod history;
+mod intermediates;
 mod jobs;
 mod keyring;
 mod limits;
@@ -158,6 +159,10 @@ fn described() -> (Router<Port>, OpenApi) {
         .routes(routes!(nodes::kept))
         .routes(routes!(nodes::checked))
         .routes(routes!(drills::struck))
+        .routes(routes!(intermediates::list, intermediates::create))
+        .routes(routes!(intermediates::open))
+        .routes(routes!(intermediates::remove))
+        .routes(routes!(intermediates::news))
         .routes(routes!(tokens::admission))
         .routes(routes!(tokens::list_tokens, tokens::create))
         .routes(routes!(tokens::revoke))

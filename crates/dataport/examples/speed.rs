@@ -12,8 +12,8 @@
 use api::{Codec, Layout};
 use chunkserver::{ChunkServer, Config, RunCursor};
 use dataport::{
-    AnyRun, Chunkservers, DataClient, Peer, RemoteChunks, RemoteChunksOptions, RemoteScan, ScanOptions,
-    SpreadByIfile, Token,
+    AnyRun, Chunkservers, DataClient, DataOf, Peer, RemoteChunks, RemoteChunksOptions, RemoteScan,
+    ScanOptions, SpreadByIfile, Token,
 };
 use iappender::{ChunkService, IAppender, WorkerSlabs};
 use ids::{AttemptNumber, IfileIndex, JobId, NodeId, RunId, Source, TaskIndex};
@@ -42,7 +42,7 @@ impl Chunkservers for OneServer {
         1
     }
 
-    fn token(&self, _: JobId) -> Option<Token> {
+    fn token(&self, _: DataOf) -> Option<Token> {
         None
     }
 }

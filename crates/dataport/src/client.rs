@@ -1,6 +1,7 @@
 //! Requests to the data ports of other nodes.
 
 use crate::INCARNATION_HEADER;
+use crate::data_of::DataOf;
 use crate::error::DataError;
 use crate::stage_wire::StageReadRequest;
 use crate::token::Token;
@@ -127,14 +128,14 @@ impl DataClient {
     }
 
     /// Sends one request; an answer that is no success is an error.
-    async fn post(
+    pub(crate) async fn post(
         &self,
         peer: &Peer,
-        job: JobId,
+        of: DataOf,
         what: &str,
         body: reqwest::Body,
     ) -> Result<reqwest::Response, DataError> {
-        let request = self.request(&self.http, peer, job, what, body);
+        let request = self.request(&self.http, peer, of, what, body);
         answer_of(peer, self.heard(peer.node, request.send()).await).await
     }
 
@@ -142,11 +143,11 @@ impl DataClient {
         &self,
         http: &reqwest::Client,
         peer: &Peer,
-        job: JobId,
+        of: DataOf,
         what: &str,
         body: reqwest::Body,
     ) -> reqwest::RequestBuilder {
-        let url = format!("{}/data/v1/jobs/{job}/{what}", peer.url.trim_end_matches('/'));
+        let url = format!("{}/data/v1/{of}/{what}", peer.url.trim_end_matches('/'));
         let request = http.post(url).header(INCARNATION_HEADER, peer.incarnation).body(body);
         match &self.token {
             Some(token) => request.header(reqwest::header::AUTHORIZATION, token.header_value()),
@@ -164,12 +165,12 @@ impl DataClient {
         decode: impl Fn(&[u8]) -> Result<T, DataError>,
     ) -> Result<T, DataError> {
         let limits = Limits { tries_max: APPEND_TRIES_MAX, answer_bytes_max: ANSWER_BYTES_MAX };
-        self.until_answered((peer, job, what), limits, body, |bytes| decode(&bytes)).await
+        self.until_answered((peer, job.into(), what), limits, body, |bytes| decode(&bytes)).await
     }
 
-    async fn until_answered<T>(
+    pub(crate) async fn until_answered<T>(
         &self,
-        (peer, job, what): (&Peer, JobId, &str),
+        (peer, of, what): (&Peer, DataOf, &str),
         limits: Limits,
         body: impl Fn() -> reqwest::Body,
         decode: impl Fn(Vec<u8>) -> Result<T, DataError>,
@@ -178,7 +179,7 @@ impl DataClient {
         let mut tries = 0;
         loop {
             tries += 1;
-            let answered = match self.post(peer, job, what, body()).await {
+            let answered = match self.post(peer, of, what, body()).await {
                 Ok(answer) => {
                     let answer = limited(answer, limits.answer_bytes_max);
                     self.heard(peer.node, answer).await.map_err(|source| DataError::Unreachable {
@@ -243,18 +244,18 @@ impl DataClient {
         job: JobId,
         request: &ReleaseRequest,
     ) -> Result<(), DataError> {
-        self.post(peer, job, "release", request.encode().into()).await.map(|_| ())
+        self.post(peer, job.into(), "release", request.encode().into()).await.map(|_| ())
     }
 
     /// Sends a copy of a file, once. Whoever fills the body sees to it that it goes on.
     pub(crate) async fn send_copy(
         &self,
         peer: &Peer,
-        job: JobId,
+        of: DataOf,
         route: &str,
         body: reqwest::Body,
     ) -> Result<(), DataError> {
-        let sent = self.request(&self.patient, peer, job, route, body).send().await;
+        let sent = self.request(&self.patient, peer, of, route, body).send().await;
         if let Err(error) = &sent {
             self.tell(peer.node, unreached(error));
         }
@@ -265,7 +266,7 @@ impl DataClient {
     pub(crate) async fn stage_blocks(
         &self,
         peer: &Peer,
-        job: JobId,
+        of: DataOf,
         request: &StageReadRequest,
         tries_max: u32,
     ) -> Result<Vec<u8>, DataError> {
@@ -277,7 +278,7 @@ impl DataClient {
             true => Ok(bytes),
             false => Err(DataError::Length { node: peer.node, expected_bytes, present_bytes: bytes.len() }),
         };
-        self.until_answered((peer, job, "stage-blocks"), limits, || request.encode().into(), decode).await
+        self.until_answered((peer, of, "stage-blocks"), limits, || request.encode().into(), decode).await
     }
 
     /// Starts a scan; its answer is read by the caller. Sent again only while nothing of it was answered.
@@ -292,7 +293,7 @@ impl DataClient {
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.post(peer, job, "scan", request.encode().into()).await {
+            match self.post(peer, job.into(), "scan", request.encode().into()).await {
                 Err(error) if error.is_passing() && tries < tries_max => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
@@ -339,9 +340,9 @@ fn unreached(error: &reqwest::Error) -> Unreached {
 
 /// How often a request is sent, and how much of its answer is read.
 #[derive(Clone, Copy)]
-struct Limits {
-    tries_max: u32,
-    answer_bytes_max: usize,
+pub(crate) struct Limits {
+    pub tries_max: u32,
+    pub answer_bytes_max: usize,
 }
 
 /// The first bytes of an answer, so that a node gone mad cannot fill the memory of this one.

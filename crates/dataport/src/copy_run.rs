@@ -43,6 +43,6 @@ impl DataClient {
         let source = server.copy_source(run)?;
         let copied = CopiedRun { ifile: source.ifile(), chunks: source.chunks(), bytes: source.bytes() };
         let head = CopyHead { run, bytes: source.bytes() }.encode();
-        self.send_file((peer, job, "copies"), head, source, pace).map(|()| copied)
+        self.send_file((peer, job.into(), "copies"), head, source, pace).map(|()| copied)
     }
 }

@@ -1,10 +1,10 @@
 //! A stage file of this node on its way to another one.
 
 use crate::client::{DataClient, Peer};
+use crate::data_of::DataOf;
 use crate::error::CopyError;
 use crate::send_file::{FilePieces, Pace};
 use crate::stage_wire::{StageCopyHead, StageFileRef};
-use ids::JobId;
 use stagefile::RawPieces;
 use std::path::Path;
 
@@ -25,7 +25,7 @@ impl DataClient {
     pub fn copy_stage_file(
         &self,
         peer: &Peer,
-        job: JobId,
+        of: impl Into<DataOf>,
         file: &StageFileRef,
         path: &Path,
         pace: Pace<'_>,
@@ -33,6 +33,6 @@ impl DataClient {
         let source = RawPieces::open(path, file.payload).map_err(CopyError::StageFile)?;
         let bytes = source.stored_bytes();
         let head = StageCopyHead { file: file.clone() }.encode();
-        self.send_file((peer, job, "stage-copies"), head, source, pace).map(|()| bytes)
+        self.send_file((peer, of.into(), "stage-copies"), head, source, pace).map(|()| bytes)
     }
 }

@@ -1,7 +1,7 @@
 //! # What it does
 //! Carries record data between nodes over HTTP: frames from appenders to chunks on other nodes, key ranges of sorted
-//! runs from other nodes to merges, ranges of stage files to map tasks, and copies of whole runs and stage files. Bytes are
-//! in `docs/protocol-data.md`.
+//! runs from other nodes to merges, ranges of stage files to map tasks, and copies of whole runs and stage files; and
+//! intermediate files of users, as their writers write them. Bytes are in `docs/protocol-data.md`.
 //!
 //! # Where it sits
 //! iappender (frames) -> dataport -> chunkserver of another node; chunkserver of another node (blocks) -> dataport
@@ -31,6 +31,7 @@ mod body_reader;
 mod client;
 mod copy_run;
 mod copy_stage_file;
+mod data_of;
 mod error;
 mod fallback;
 mod hosts;
@@ -51,11 +52,14 @@ mod stage_name;
 mod stage_reader;
 pub mod stage_wire;
 mod token;
+mod user_client;
+mod user_files;
 pub mod wire;
 
 pub use any_run::{AnyRun, CoveredCursor};
 pub use client::{DataClient, Peer, Unanswered};
 pub use copy_run::CopiedRun;
+pub use data_of::DataOf;
 pub use error::{CopyError, DataError, ScanError};
 pub use fallback::{Fallback, Places};
 pub use hosts::{chunk_hosts, replica_hosts};
@@ -71,6 +75,7 @@ pub use stage_reader::{
 };
 pub use stage_wire::StageFileRef;
 pub use token::Token;
+pub use user_files::{Told, UserFileError, UserFiles};
 
 /// The header that names the incarnation of the node that is meant.
 pub const INCARNATION_HEADER: &str = "sailfish-incarnation";

@@ -1,6 +1,7 @@
 //! Copies of other nodes' runs, and of their stage files.
 
 use crate::body_reader::BodyReader;
+use crate::data_of::DataOf;
 use crate::receive_file::{FileTarget, permit, receive};
 use crate::routes::{Port, Refusal};
 use crate::stage_files::StageFiles;
@@ -8,7 +9,6 @@ use crate::stage_name::StageFileName;
 use crate::stage_wire::{STAGE_COPY_HEAD_BYTES, StageCopyHead, StageFileRef};
 use crate::wire::{COPY_HEAD_BYTES, CopyHead};
 use chunkserver::{ChunkServer, CopyWriter};
-use ids::JobId;
 use stagefile::{Layout, RawFile, RawVerifier, RawWriter, StageFileError};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -41,23 +41,23 @@ pub(crate) async fn copy(
 /// Stage files of which a copy is being received.
 #[derive(Default)]
 pub(crate) struct Receiving {
-    files: Mutex<BTreeSet<(JobId, StageFileName)>>,
+    files: Mutex<BTreeSet<(DataOf, StageFileName)>>,
 }
 
 /// The right to be the one that receives a file.
 struct Turn {
     receiving: Arc<Receiving>,
-    file: (JobId, StageFileName),
+    file: (DataOf, StageFileName),
 }
 
 impl Receiving {
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<(JobId, StageFileName)>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<(DataOf, StageFileName)>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// None while somebody else has it.
-    fn turn(self: &Arc<Self>, job: JobId, name: &StageFileName) -> Option<Turn> {
-        let file = (job, name.clone());
+    fn turn(self: &Arc<Self>, of: DataOf, name: &StageFileName) -> Option<Turn> {
+        let file = (of, name.clone());
         let is_free = self.lock().insert(file.clone());
         is_free.then(|| Turn { receiving: Arc::clone(self), file })
     }
@@ -90,7 +90,7 @@ enum Target {
 /// Receives the copy of a stage file. When it comes back the copy is here, or nothing of it is.
 pub(crate) async fn stage_copy(
     port: &Port,
-    job: JobId,
+    of: DataOf,
     files: Arc<dyn StageFiles>,
     body: &mut BodyReader,
 ) -> Result<(), Refusal> {
@@ -101,7 +101,7 @@ pub(crate) async fn stage_copy(
     let bytes = Layout::of(file.payload.bytes).stored_bytes();
     let receiving = Arc::clone(&port.receiving);
     let begin = move || {
-        let turn = receiving.turn(job, &file.name).ok_or(Refusal::Busy)?;
+        let turn = receiving.turn(of, &file.name).ok_or(Refusal::Busy)?;
         let target = stage_target(&*files, &file)?;
         Ok(StageTarget { target, file, files, _turn: turn })
     };

@@ -1,13 +1,15 @@
 //! The routes of the data port, and what each answers when it cannot do what it was asked.
 
 use crate::body_reader::{BodyError, BodyReader};
+use crate::data_of::DataOf;
 use crate::receive_copy::Receiving;
 use crate::stage_files::StageFiles;
 use crate::stage_name::StageFileName;
 use crate::stage_wire::StageReadRequest;
 use crate::token::{self, Admission, Token};
+use crate::user_files::{UserFileError, UserFiles};
 use crate::wire::{BindReply, BindRequest, MESSAGE_BYTES_MAX, ReleaseRequest, ScanRequest};
-use crate::{INCARNATION_HEADER, receive, receive_copy, scan_source, stage_files};
+use crate::{INCARNATION_HEADER, receive, receive_copy, scan_source, stage_files, user_files};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -16,12 +18,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use chunkserver::{ChunkServer, ChunkServerError};
 use iappender::AppendError;
-use ids::JobId;
+use ids::{IntermediateId, JobId};
 use ifile::FormatError;
 use stagefile::StageFileError;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use trust::FileRight;
 
 /// Scans that may be under way at once, each with a thread that mostly waits for its reader. More are sent away and
 /// come again: to make them wait here could make two nodes wait for each other.
@@ -49,8 +52,12 @@ pub trait Chunkservers: Send + Sync + 'static {
     }
     /// Tells this process from earlier ones of the same node.
     fn incarnation(&self) -> u64;
-    /// What a request for the job must bring; None lets everybody in.
-    fn token(&self, job: JobId) -> Option<Token>;
+    /// The intermediate files of users; None where there are none.
+    fn user_files(&self) -> Option<Arc<dyn UserFiles>> {
+        None
+    }
+    /// What a request for such data must bring; None lets everybody in.
+    fn token(&self, of: DataOf) -> Option<Token>;
 }
 
 #[derive(Clone)]
@@ -93,6 +100,12 @@ pub(crate) enum Refusal {
     StageCopy(#[source] StageFileError),
     #[error("the stage file {0} was made here, or is another one here")]
     OtherStageFile(StageFileName),
+    #[error("intermediate files of users are not known here")]
+    NoUserFiles,
+    #[error("the parameter {0} is missing, or no number")]
+    NoNumber(&'static str),
+    #[error(transparent)]
+    UserFile(#[from] UserFileError),
     #[error("this node is being emptied and takes no new data")]
     Draining,
     #[error("too many such requests are under way")]
@@ -106,11 +119,14 @@ impl Refusal {
         match self {
             Self::NoToken => StatusCode::UNAUTHORIZED,
             Self::WrongToken => StatusCode::FORBIDDEN,
-            Self::UnknownJob(_) | Self::UnknownStageFile(_) => StatusCode::NOT_FOUND,
+            Self::UnknownJob(_) | Self::UnknownStageFile(_) | Self::NoUserFiles => StatusCode::NOT_FOUND,
+            Self::UserFile(error) => error.status(),
             Self::OtherIncarnation | Self::Append(AppendError::Gone(_)) => StatusCode::GONE,
             Self::Body(BodyError::TooLong) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Body(BodyError::Silent) => StatusCode::REQUEST_TIMEOUT,
-            Self::Body(_) | Self::Damaged(_) | Self::Contradiction(_) => StatusCode::BAD_REQUEST,
+            Self::Body(_) | Self::Damaged(_) | Self::Contradiction(_) | Self::NoNumber(_) => {
+                StatusCode::BAD_REQUEST
+            }
             Self::Append(AppendError::Cancelled) | Self::Scan(ChunkServerError::Cancelled) => {
                 StatusCode::CONFLICT
             }
@@ -169,6 +185,7 @@ pub fn router(chunkservers: Arc<dyn Chunkservers>) -> Router {
         .route("/data/v1/jobs/{job}/copies", post(copies))
         .route("/data/v1/jobs/{job}/stage-blocks", post(stage_blocks))
         .route("/data/v1/jobs/{job}/stage-copies", post(stage_copies))
+        .merge(user_files::routes())
         .with_state(port)
 }
 
@@ -188,16 +205,54 @@ impl Port {
     /// Whether a request may come, and means this process.
     fn check(&self, job: i64, headers: &HeaderMap) -> Result<JobId, Refusal> {
         let job = JobId(job);
-        match token::check(self.chunkservers.token(job).as_ref(), headers) {
+        match token::check(self.chunkservers.token(job.into()).as_ref(), headers) {
             Admission::Admitted => {}
             Admission::NoToken => return Err(Refusal::NoToken),
             Admission::WrongToken => return Err(Refusal::WrongToken),
         }
+        self.check_incarnation(headers)?;
+        Ok(job)
+    }
+
+    /// The files of users, for whoever has the token of the data ports: another node.
+    pub(crate) fn admit_to_user_files(&self, headers: &HeaderMap) -> Result<Arc<dyn UserFiles>, Refusal> {
+        match token::check(self.chunkservers.token(DataOf::Users).as_ref(), headers) {
+            Admission::Admitted => {}
+            Admission::NoToken => return Err(Refusal::NoToken),
+            Admission::WrongToken => return Err(Refusal::WrongToken),
+        }
+        self.check_incarnation(headers)?;
+        self.chunkservers.user_files().ok_or(Refusal::NoUserFiles)
+    }
+
+    /// The same for whoever may do this with the one file.
+    pub(crate) fn admit_to_user_file(
+        &self,
+        file: IntermediateId,
+        right: FileRight,
+        headers: &HeaderMap,
+    ) -> Result<Arc<dyn UserFiles>, Refusal> {
+        let token = self.chunkservers.token(DataOf::Users);
+        match token {
+            Some(token) if token::is_granted(&token, file, right, headers) => {
+                self.check_incarnation(headers)?;
+                self.chunkservers.user_files().ok_or(Refusal::NoUserFiles)
+            }
+            _ => self.admit_to_user_files(headers),
+        }
+    }
+
+    /// Whether new data may come.
+    pub(crate) fn takes_chunks(&self) -> bool {
+        self.chunkservers.takes_chunks()
+    }
+
+    fn check_incarnation(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let given = headers.get(INCARNATION_HEADER).and_then(|value| value.to_str().ok());
         if given.and_then(|text| text.parse().ok()) != Some(self.chunkservers.incarnation()) {
             return Err(Refusal::OtherIncarnation);
         }
-        Ok(job)
+        Ok(())
     }
 }
 
@@ -289,14 +344,17 @@ async fn stage_copies(
     let files = port.admit_to_stage_files(job, &headers)?;
     let mut body = BodyReader::new(body);
     let received = match port.chunkservers.takes_chunks() {
-        true => receive_copy::stage_copy(&port, JobId(job), files, &mut body).await,
+        true => receive_copy::stage_copy(&port, JobId(job).into(), files, &mut body).await,
         false => Err(Refusal::Draining),
     };
     pass_over_refused(received, body).await
 }
 
 /// Reads a little more of a copy that was refused.
-async fn pass_over_refused(received: Result<(), Refusal>, mut body: BodyReader) -> Result<(), Refusal> {
+pub(crate) async fn pass_over_refused(
+    received: Result<(), Refusal>,
+    mut body: BodyReader,
+) -> Result<(), Refusal> {
     if received.is_err() {
         let rest = body.pass_over(REFUSED_BYTES_MAX);
         let _ = tokio::time::timeout(REFUSED_WAIT_MAX, rest).await;

@@ -1,12 +1,12 @@
 //! A file of this node on its way to another one: behind a head that says what it is, before a checksum.
 
 use crate::client::{DataClient, Peer, SILENCE_MAX};
+use crate::data_of::DataOf;
 use crate::error::{CopyError, DataError};
 use crate::wire::COPY_CRC_BYTES;
 use bytes::Bytes;
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use http_body::{Frame, SizeHint};
-use ids::JobId;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -35,7 +35,7 @@ impl DataClient {
     /// Sends a file, once, and waits until the other node has it.
     pub(crate) fn send_file(
         &self,
-        (peer, job, route): (&Peer, JobId, &'static str),
+        (peer, of, route): (&Peer, DataOf, &'static str),
         head: Vec<u8>,
         source: impl FilePieces,
         pace: Pace<'_>,
@@ -47,7 +47,7 @@ impl DataClient {
         let body = reqwest::Body::wrap(FileBody { pieces, bytes_left });
         let task = self.runtime().spawn(async move {
             // Where nobody waits any more, the copy was given up.
-            let _ = answer.send(client.send_copy(&to, job, route, body).await);
+            let _ = answer.send(client.send_copy(&to, of, route, body).await);
         });
         let _request = Request(task.abort_handle());
         let sending = Sending { client: self, peer, sender, pace };

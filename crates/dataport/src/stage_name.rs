@@ -1,7 +1,7 @@
 //! Names of stage files within their job.
 
 use api::flow::stage_file_name;
-use ids::{AttemptNumber, TaskIndex};
+use ids::{AttemptNumber, IntermediateId, TaskIndex};
 use std::fmt;
 
 /// Bytes of the longest name, and of the field that carries one.
@@ -10,6 +10,7 @@ pub const STAGE_FILE_NAME_BYTES_MAX: usize = 64;
 const WORDS_MAX: usize = 4;
 const DIGITS_MAX: usize = 10;
 const EXTENSION: &str = "stage";
+const USER_FILE: &str = "file-";
 
 /// The name of a stage file, as `part-00003.attempt-0.stage`: up to four words with a number each, and the extension. So it
 /// is one component of a path wherever it comes from, hidden by nothing and leading nowhere else.
@@ -30,6 +31,17 @@ impl StageFileName {
     /// The file that an attempt writes in place of a part.
     pub fn of_part(part_index: u32, attempt: AttemptNumber) -> Self {
         Self(stage_file_name(TaskIndex(part_index), attempt))
+    }
+
+    /// An intermediate file of a user.
+    pub fn of_user_file(file: IntermediateId) -> Self {
+        Self(format!("{USER_FILE}{file}.{EXTENSION}"))
+    }
+
+    /// The intermediate file that has this name.
+    pub fn user_file(&self) -> Option<IntermediateId> {
+        let file = self.0.strip_prefix(USER_FILE)?.split('.').next()?.parse().ok().map(IntermediateId)?;
+        (Self::of_user_file(file) == *self).then_some(file)
     }
 
     pub fn as_str(&self) -> &str {
@@ -62,7 +74,7 @@ impl fmt::Debug for StageFileName {
 #[cfg(test)]
 mod tests {
     use super::StageFileName;
-    use ids::AttemptNumber;
+    use ids::{AttemptNumber, IntermediateId};
 
     #[test]
     fn a_name_is_one_component_of_a_path_of_ours() {
@@ -108,5 +120,11 @@ mod tests {
         let longest = StageFileName::of_part(u32::MAX, AttemptNumber(u32::MAX));
         assert_eq!(StageFileName::new(longest.as_str()), Some(longest));
         assert_eq!(StageFileName::of_part(3, AttemptNumber(0)).as_str(), "part-00003.attempt-0.stage");
+        let of_user = StageFileName::of_user_file(IntermediateId(9_999_999_999));
+        assert_eq!(StageFileName::new(of_user.as_str()), Some(of_user.clone()));
+        assert_eq!(of_user.user_file(), Some(IntermediateId(9_999_999_999)));
+        for other in ["file-07.stage", "file-7.attempt-0.stage", "part-7.stage"] {
+            assert_eq!(StageFileName::new(other).and_then(|name| name.user_file()), None, "{other}");
+        }
     }
 }

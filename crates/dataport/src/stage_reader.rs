@@ -2,12 +2,13 @@
 //! fails.
 
 use crate::client::{DataClient, Peer, SILENCE_MAX};
+use crate::data_of::DataOf;
 use crate::error::DataError;
 use crate::stage_name::StageFileName;
 use crate::stage_wire::{BLOCKS_PER_READ_MAX, StageFileRef, StageReadRequest};
 use api::{Blame, TaskFailure};
 use iappender::APPEND_TRIES_MAX;
-use ids::{JobId, NodeId};
+use ids::NodeId;
 use stagefile::{Damage, RangeDecoder, RawFile, RawRange, STORED_BLOCK_BYTES, StageFileError};
 use std::io::Read;
 use std::ops::Range;
@@ -62,7 +63,7 @@ impl StageFileCopy {
 /// What to read, and for whom.
 #[derive(Clone)]
 pub struct StageFileOptions {
-    pub job: JobId,
+    pub of: DataOf,
     pub file: StageFileRef,
     /// In the order in which they are to be tried.
     pub copies: Vec<StageFileCopy>,
@@ -385,9 +386,9 @@ impl AnyStageFile {
         let file = self.options.file.clone();
         let request = StageReadRequest { file, first_block: raw.first_block, blocks: raw.blocks as u32 };
         let (sender, answer) = oneshot::channel();
-        let (client_of_task, peer, job) = (client.clone(), peer.clone(), self.options.job);
+        let (client_of_task, peer, of) = (client.clone(), peer.clone(), self.options.of);
         let task = client.runtime().spawn(async move {
-            let blocks = client_of_task.stage_blocks(&peer, job, &request, tries_max).await;
+            let blocks = client_of_task.stage_blocks(&peer, of, &request, tries_max).await;
             // Where nobody waits any more, nobody needs to know.
             let _ = sender.send(blocks);
         });

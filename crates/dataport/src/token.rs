@@ -2,7 +2,10 @@
 
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
+use ids::IntermediateId;
+use std::time::{SystemTime, UNIX_EPOCH};
 use subtle::ConstantTimeEq;
+use trust::{FileGrant, FileRight};
 
 /// A secret that both ends know. What it is and for which jobs it is good is not known here.
 #[derive(Clone)]
@@ -52,6 +55,15 @@ pub(crate) fn check(expected: Option<&Token>, headers: &HeaderMap) -> Admission 
         },
         _ => Admission::NoToken,
     }
+}
+
+/// Whether the header holds a grant of this right to a file, signed with the token of the data ports.
+pub(crate) fn is_granted(token: &Token, file: IntermediateId, right: FileRight, headers: &HeaderMap) -> bool {
+    let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let given = given.and_then(|value| value.split_at_checked(7));
+    let Some((scheme, text)) = given else { return false };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    scheme.eq_ignore_ascii_case("bearer ") && FileGrant::is_given(file.0, right, text, &token.0, now)
 }
 
 #[cfg(test)]

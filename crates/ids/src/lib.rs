@@ -75,6 +75,11 @@ id!(
     NodeId(u32), "node-"
 );
 id!(
+    /// An intermediate file of a user, unique within one store; counts from 1, and none is ever given twice. Shown as a bare
+    /// number.
+    IntermediateId(i64), ""
+);
+id!(
     /// A version of the reduce plan; the first is 1.
     PlanVersion(u32), "plan-"
 );

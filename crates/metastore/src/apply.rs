@@ -5,7 +5,7 @@ use crate::batch::Batch;
 use crate::change::Change;
 use crate::database::{Connection, Session};
 use crate::writer::Writer;
-use crate::{Metastore, StoreError, fleet, intermediate, kept, people, reopen, sqlite};
+use crate::{Metastore, StoreError, fleet, intermediate, kept, people, reopen, sqlite, user_files};
 use ids::JobId;
 use sqlx::Connection as _;
 
@@ -159,6 +159,10 @@ async fn write_all(db: &mut Session<'_>, changes: &[Change]) -> Result<(), Apply
             | Change::UserChanged { .. }
             | Change::TokenIssued { .. }
             | Change::TokenRevoked { .. } => people::apply_one(db, change).await?,
+            Change::Intermediate { .. }
+            | Change::IntermediateReplica { .. }
+            | Change::IntermediateReplicaGone { .. }
+            | Change::IntermediateRemoved { .. } => user_files::apply_one(db, change).await?,
             Change::StageReopened { job, stage, tasks, stands, now_ns } => {
                 // It strikes rows by what they are, so that all before it must stand.
                 std::mem::take(&mut batch).write(db).await?;

@@ -2,12 +2,16 @@
 
 use crate::fleet::{DiskRow, NodeRow, NodeState, PartReplicaRow, ReplicaRow, SampleRow};
 use crate::people::{AuditRow, TokenRow};
+use crate::user_files::IntermediateReplicaRow;
 use api::history::{AttemptState, JobState};
+use api::intermediate::IntermediateStatus;
 use api::kept::KeptPlace;
 use api::people::Role;
 use api::task::{ChunkSummary, Part, ReduceTask, RunSummary, TaskResult};
 use api::{Boundaries, DataSum, JobReport, JobSpec, SourceCommit, Task, TaskFailure};
-use ids::{AttemptKey, IfileIndex, JobId, NodeId, PlanVersion, RunId, StageIndex, TaskIndex, TaskKey};
+use ids::{
+    AttemptKey, IfileIndex, IntermediateId, JobId, NodeId, PlanVersion, RunId, StageIndex, TaskIndex, TaskKey,
+};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -265,6 +269,21 @@ pub enum Change {
     },
     Audit {
         row: AuditRow,
+    },
+    /// An intermediate file of a user, as it is from now on; its replica has a row of its own.
+    Intermediate {
+        row: Box<IntermediateStatus>,
+    },
+    /// One lies on a second node; in place of what was known of that before.
+    IntermediateReplica {
+        row: IntermediateReplicaRow,
+    },
+    IntermediateReplicaGone {
+        file: IntermediateId,
+    },
+    /// Nobody knows of it any more.
+    IntermediateRemoved {
+        file: IntermediateId,
     },
     /// Something worth remembering that changes no other row.
     Note {

@@ -37,6 +37,7 @@ mod reopen;
 mod sqlite;
 #[cfg(test)]
 mod suite;
+mod user_files;
 mod writer;
 
 pub use api::history::{
@@ -56,3 +57,4 @@ pub use read::{ChunkRow, PartRow, PlanTaskRow, RunRow, TaskRow};
 pub use read::{FELL_BACK_NOTE, READMITTED_NOTE, REPLICATION_NOTE, SPECULATION_NOTE};
 pub use recover::{CANCEL_ASKED_NOTE, CLUSTER_OWNER, Recovered, RecoveredJob};
 pub use reopen::{DATA_LOST_NOTE, RANGE_SPLIT_NOTE, READ_AGAIN_NOTE, STAND_IN_REFUSED_NOTE};
+pub use user_files::IntermediateReplicaRow;

@@ -21,8 +21,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 mod lost_data;
+mod user_files;
 
 use lost_data::{lost_data_is_made_again, what_is_done_stands_while_lost_data_is_made_again};
+use user_files::intermediate_files_are_remembered;
 
 pub(crate) fn spec() -> JobSpec {
     JobSpec {
@@ -781,6 +783,7 @@ on_every_back_end!(
     what_begins_and_ends_in_one_transaction_is_whole,
     machines_are_remembered,
     people_come_by_their_tokens,
+    intermediate_files_are_remembered,
     a_half_run_job_comes_back,
     a_stage_gets_its_inputs_when_those_before_it_are_done,
     what_is_not_done_with_is_recovered,

@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 /// In the name of every directory we make, so that nothing else is ever removed.
 const MARK: &str = "sailfish-";
 const LOCK_SUFFIX: &str = ".lock";
+/// Behind the name of a process: the directory of the intermediate files of users.
+const USER_FILES: &str = "intermediate";
 /// Less than this part of a disk, and less than [`FREE_BYTES_ENOUGH`], is too little.
 const FREE_PART_MIN: u64 = 50;
 const FREE_BYTES_ENOUGH: u64 = 1 << 30;
@@ -79,6 +81,11 @@ impl Disks {
 
     pub(crate) fn dirs(&self, job: JobId) -> Vec<PathBuf> {
         self.disks.iter().map(|disk| disk.path.join(format!("{MARK}{}-job{job}", self.name))).collect()
+    }
+
+    /// Where intermediate files of users lie, one a disk. They are made when the first file comes, and go with the process.
+    pub(crate) fn user_dirs(&self) -> Vec<PathBuf> {
+        self.disks.iter().map(|disk| disk.path.join(format!("{MARK}{}-{USER_FILES}", self.name))).collect()
     }
 
     /// Makes the directories of a job.
@@ -214,12 +221,14 @@ fn owner_of_lock(file_name: &OsStr) -> Option<String> {
     Some(name.strip_suffix(LOCK_SUFFIX)?.to_string())
 }
 
-/// Removes the job directories of a process.
+/// Removes the directories of a process: those of jobs, and that of files of users.
 fn remove_of(path: &Path, name: &str) -> std::io::Result<()> {
-    let prefix = format!("{MARK}{name}-job");
+    let of_jobs = format!("{MARK}{name}-job");
+    let of_users = format!("{MARK}{name}-{USER_FILES}");
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
-        if entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)) {
+        let is_of_it = |name: &str| name.starts_with(&of_jobs) || name == of_users;
+        if entry.file_name().to_str().is_some_and(is_of_it) {
             remove_tree(&entry.path())?;
         }
     }
@@ -256,9 +265,12 @@ mod tests {
         let left = dir.path().join("a/sailfish-dead-job7");
         std::fs::create_dir(&left).unwrap();
         std::fs::write(left.join("run"), "x").unwrap();
+        std::fs::create_dir(dir.path().join("a/sailfish-dead-intermediate")).unwrap();
+        let of_users = living.user_dirs().remove(0);
+        std::fs::create_dir(&of_users).unwrap();
         std::fs::write(dir.path().join("a/.sailfish-dead.lock"), "").unwrap();
         let other = Disks::open(&paths[..1], "other").unwrap();
-        assert!(!left.exists() && kept[0].is_dir());
+        assert!(!left.exists() && kept[0].is_dir() && of_users.is_dir());
         drop(living);
         assert!(!kept[0].exists());
         drop(other);

@@ -22,6 +22,7 @@ mod disks;
 mod drill;
 mod emit;
 mod failure;
+mod file_keeper;
 mod job_data;
 mod kept_checks;
 mod kept_dirs;
@@ -48,6 +49,7 @@ mod stage_input;
 mod streaming_env;
 mod streaming_input;
 mod unanswered;
+mod user_files;
 mod work_dir;
 
 pub use control::{Control, Notice};
@@ -58,6 +60,7 @@ pub use progress::NodeProgress;
 pub use record_data::{OtherNodes, RecordData};
 pub use remote::{Remote, data_incarnation};
 pub use stage_files::{StageFileAt, StageFiles, StageRead};
+pub use user_files::UserFiles;
 
 use ids::JobId;
 use job_data::JobData;
@@ -89,6 +92,8 @@ pub struct NodeOptions {
     pub programs: Arc<Programs>,
     /// What user programs may reach besides what their job names; None: whatever the node may.
     pub sandbox: Option<Sandbox>,
+    /// In the environment of every user program: how it reaches the server, where there is one.
+    pub program_env: Vec<(String, String)>,
 }
 
 /// The node could not start its threads.

@@ -76,7 +76,7 @@ fn send(
 }
 
 /// Since it was complete, by the clock of the file system.
-fn age(here: &StageFileHere) -> Duration {
+pub(crate) fn age(here: &StageFileHere) -> Duration {
     let modified = std::fs::metadata(&here.path).and_then(|metadata| metadata.modified());
     modified.ok().and_then(|modified| SystemTime::now().duration_since(modified).ok()).unwrap_or_default()
 }

@@ -2,14 +2,15 @@
 //! to them.
 
 use crate::job_data::{AttemptData, JobData};
+use crate::user_files::UserFiles;
 use crate::{Node, Shared};
 use api::TaskFailure;
 use api::machine::{ReplicatedPart, ReplicatedRun};
 use api::task::{ReduceTask, RunPlace};
 use chunkserver::{ChunkServer, ChunkServerError, Run, RunCursor};
 use dataport::{
-    AnyRun, Chunkservers, DataClient, Fallback, Peer, Places, RemoteChunks, RemoteChunksOptions, RemoteScan,
-    ScanError, ScanOptions, SpreadByIfile, StageFiles, Token,
+    AnyRun, Chunkservers, DataClient, DataOf, Fallback, Peer, Places, RemoteChunks, RemoteChunksOptions,
+    RemoteScan, ScanError, ScanOptions, SpreadByIfile, StageFiles, Token,
 };
 use ids::{JobId, NodeId, RunId, Source};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +47,11 @@ pub trait RecordData: Send + Sync {
 
     /// None where all data of the job is here.
     fn other_nodes(&self, job: JobId) -> Option<OtherNodes>;
+
+    /// The intermediate files of users that lie here.
+    fn user_files(&self) -> Option<Arc<UserFiles>> {
+        None
+    }
 }
 
 /// How an attempt fails whose run cannot be read.
@@ -208,6 +214,11 @@ impl Chunkservers for Served {
         Some(files)
     }
 
+    fn user_files(&self) -> Option<Arc<dyn dataport::UserFiles>> {
+        let files: Arc<dyn dataport::UserFiles> = self.shared.record_data.get()?.user_files()?;
+        Some(files)
+    }
+
     fn takes_chunks(&self) -> bool {
         !self.shared.draining.load(Ordering::Relaxed)
     }
@@ -216,7 +227,7 @@ impl Chunkservers for Served {
         self.incarnation
     }
 
-    fn token(&self, _: JobId) -> Option<Token> {
+    fn token(&self, _: DataOf) -> Option<Token> {
         self.token.clone()
     }
 }

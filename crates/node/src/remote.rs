@@ -3,10 +3,12 @@
 use crate::control::{Control, Notice, boundaries_failure, never_began};
 use crate::disks::Disks;
 use crate::drill::Drill;
+use crate::file_keeper;
 use crate::kept_checks::KeptChecks;
 use crate::record_data::{OtherNodes, RecordData};
 use crate::shipped_files::JobFiles;
 use crate::unanswered;
+use crate::user_files::UserFiles;
 use api::control::{AttemptEnd, NodeAddress};
 use api::kept::KeptAnnouncement;
 use api::machine::{NodeReport, ReplicatedPart, ReplicatedRun, ShortenedAttempt};
@@ -21,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Jobs that were forgotten and are remembered as such: an order of theirs may still lie with a slot.
 const FORGOTTEN_MAX: usize = 4096;
@@ -41,6 +44,8 @@ pub struct Remote {
     left: AtomicBool,
     checks: KeptChecks,
     drill: Drill,
+    /// Intermediate files of users.
+    files: Arc<UserFiles>,
 }
 
 #[derive(Default)]
@@ -78,7 +83,25 @@ impl Remote {
         let (left, link) = (AtomicBool::new(false), Arc::new(link));
         let data = data.telling(unanswered::tell_by(&link));
         let (jobs, checks) = (Mutex::default(), KeptChecks::default());
-        Self { link, disks, data, cache, roots, jobs, single_spec, left, checks, drill }
+        let tells = Arc::clone(&link);
+        let tell = move |notes| tells.tell_intermediates(notes).map_err(|error| error.to_string());
+        let files = Arc::new(UserFiles::new(disks.user_dirs(), tell));
+        Self { link, disks, data, cache, roots, jobs, single_spec, left, checks, drill, files }
+    }
+
+    /// Starts the threads that look after intermediate files of users; they end with it.
+    pub fn keep_files(self: &Arc<Self>) -> std::io::Result<()> {
+        let thread = |name: &str| std::thread::Builder::new().name(name.to_string());
+        let files = Arc::clone(&self.files);
+        thread("file-writers").spawn(move || file_keeper::look_after_writers(&files))?;
+        let remote = Arc::downgrade(self);
+        thread("file-replicas").spawn(move || file_keeper::replicate_files(&remote))?;
+        Ok(())
+    }
+
+    /// The intermediate files of users on this node.
+    pub(crate) fn files(&self) -> Arc<UserFiles> {
+        Arc::clone(&self.files)
     }
 
     /// The link, to say good-bye by.
@@ -105,6 +128,7 @@ impl Remote {
 
     /// Stops what runs; no job begins here from now on.
     fn take_no_more(&self) {
+        self.files.end();
         let mut jobs = self.jobs();
         jobs.ended = true;
         let known: Vec<JobId> = jobs.known.keys().copied().collect();
@@ -246,6 +270,7 @@ impl Remote {
         let held = held.map(|(job, _)| *job).collect();
         drop(jobs);
         self.announce(KeptAnnouncement { dirs, held, ..KeptAnnouncement::default() });
+        self.files.tell_all();
     }
 
     fn announce(&self, announcement: KeptAnnouncement) {
@@ -316,6 +341,11 @@ impl Control for Remote {
                 client::Notice::DropKept(names) => self.disks.drop_kept(&names),
                 client::Notice::CheckKept(check, task) => self.checks.begin(&self.link, check, *task),
                 client::Notice::Drill(strike, fault) => self.drill.strike(self, strike, fault),
+                client::Notice::BeginIntermediate(file, seconds) => {
+                    self.files.begin(file, Duration::from_secs(seconds.into()));
+                }
+                client::Notice::DropIntermediates(files) => self.files.drop_files(&files),
+                client::Notice::AdoptIntermediates(files) => self.files.adopt(&files),
                 other => break other,
             }
         };
@@ -343,7 +373,10 @@ impl Control for Remote {
                 }
                 Notice::Replicate(job)
             }
-            client::Notice::Drain => Notice::Drain,
+            client::Notice::Drain => {
+                self.files.drain();
+                Notice::Drain
+            }
             client::Notice::Leave => {
                 self.left.store(true, Ordering::Relaxed);
                 // A server that is gone learns it from the silence; the slots are sent home in any case.
@@ -353,7 +386,10 @@ impl Control for Remote {
             client::Notice::TellKept
             | client::Notice::DropKept(_)
             | client::Notice::CheckKept(..)
-            | client::Notice::Drill(..) => {
+            | client::Notice::Drill(..)
+            | client::Notice::BeginIntermediate(..)
+            | client::Notice::DropIntermediates(_)
+            | client::Notice::AdoptIntermediates(_) => {
                 unreachable!("they were acted on above")
             }
             client::Notice::Expelled => {
@@ -423,16 +459,26 @@ fn peers(nodes: &[NodeAddress]) -> BTreeMap<NodeId, Peer> {
     with_data.map(|address| (address.node, peer(address))).collect()
 }
 
-impl RecordData for Remote {
-    fn other_nodes(&self, job: JobId) -> Option<OtherNodes> {
+impl Remote {
+    /// The other nodes, as the server told last.
+    pub(crate) fn others(&self, places: Option<Arc<dyn Places>>) -> OtherNodes {
         let here = self.link.node();
         let nodes = self.link.peers();
         let hosts = dataport::chunk_hosts(here, &nodes);
         let replica_hosts = dataport::replica_hosts(here, &nodes);
         let peers = peers(&nodes).into_values().filter(|peer| peer.node != here).collect();
-        let (client, link) = (self.data.clone(), Arc::clone(&self.link));
-        let places = Some(Arc::new(AskServer { job, link }) as Arc<dyn Places>);
-        Some(OtherNodes { here, client, peers, hosts, replica_hosts, places })
+        OtherNodes { here, client: self.data.clone(), peers, hosts, replica_hosts, places }
+    }
+}
+
+impl RecordData for Remote {
+    fn other_nodes(&self, job: JobId) -> Option<OtherNodes> {
+        let link = Arc::clone(&self.link);
+        Some(self.others(Some(Arc::new(AskServer { job, link }))))
+    }
+
+    fn user_files(&self) -> Option<Arc<UserFiles>> {
+        Some(self.files())
     }
 
     fn replicated(&self, run: ReplicatedRun) {

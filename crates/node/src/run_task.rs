@@ -59,6 +59,7 @@ pub(crate) fn run(
         ("SAILFISH_JOB".to_string(), attempt.task.job.to_string()),
         ("SAILFISH_ATTEMPT".to_string(), attempt.attempt.0.to_string()),
     ];
+    env.extend(shared.options.program_env.iter().cloned());
     // The directory is one that the job names; what is temporary does not go there.
     let needs_own = shared.options.sandbox.is_some() || !task.files.is_empty();
     let temporary = needs_own.then(|| TemporaryDir::create(attempt)).transpose()?;

@@ -88,6 +88,23 @@ impl StageFiles {
         self.known().insert(name, here);
     }
 
+    /// The file is not found any more; gives what it was.
+    pub(crate) fn forget(&self, name: &StageFileName) -> Option<StageFileHere> {
+        self.known().remove(name)
+    }
+
+    /// A copy is the first one from now on. Whether there is one.
+    pub(crate) fn adopt(&self, name: &StageFileName) -> bool {
+        let mut known = self.known();
+        let here = known.get_mut(name);
+        here.map(|here| here.is_own = true).is_some()
+    }
+
+    /// Names of all that is here.
+    pub(crate) fn names(&self) -> Vec<StageFileName> {
+        self.known().keys().cloned().collect()
+    }
+
     /// The complete file of that name.
     pub fn find(&self, name: &StageFileName) -> Option<StageFileHere> {
         self.known().get(name).cloned()
@@ -111,7 +128,7 @@ impl StageFiles {
         let here = self.find(&name).filter(|here| here.payload == payload);
         let copies = copies(place, here.as_ref().map(|here| here.path.as_path()), read);
         let options = StageFileOptions {
-            job: read.job,
+            of: read.job.into(),
             file: StageFileRef { name, payload },
             copies,
             window_bytes: read.window_bytes,

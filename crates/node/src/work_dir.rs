@@ -126,6 +126,7 @@ pub(crate) fn function_context(
         ("SAILFISH_TASK".to_string(), attempt.task.task.0.to_string()),
         ("SAILFISH_ATTEMPT".to_string(), attempt.attempt.0.to_string()),
     ];
+    env.extend(shared.options.program_env.iter().cloned());
     if let Some(streaming) = &spec.streaming {
         env.extend(streaming_env::variables(job, streaming, attempt, place, work_dir.path()));
     }

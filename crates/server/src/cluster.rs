@@ -199,6 +199,7 @@ impl EventLoop {
         }
         self.give_up_away();
         self.drills.tick();
+        self.end_files();
         self.end_drains();
         self.write_telemetry();
         self.feed(Event::Tick);
@@ -233,6 +234,7 @@ impl EventLoop {
         self.mend_flows(&with);
         self.let_nodes_rest();
         self.keeper_lost(node, &gone.info.name);
+        self.files_gone(node, &gone.info.name);
         self.drills.node_lost(node);
     }
 

@@ -70,7 +70,7 @@ impl EventLoop {
             let Some(drain) = known.drain.as_mut().filter(|drain| !drain.is_done) else { continue };
             let jobs = &self.jobs;
             drain.jobs.retain(|job| jobs.get(job).is_some_and(|job| job.may_need(node)));
-            if !drain.jobs.is_empty() || !known.running.is_empty() {
+            if !drain.jobs.is_empty() || !known.running.is_empty() || self.intermediates.need(node) {
                 continue;
             }
             drain.is_done = true;

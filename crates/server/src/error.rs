@@ -55,6 +55,23 @@ pub enum ServerError {
     NotOfDrill { job: JobId },
     #[error("{strikes_max} faults are under way already: wait until nodes have said what became of them")]
     TooManyStrikes { strikes_max: usize },
+    #[error("there is no intermediate file {name:?}: `sailfish ifile list` lists those there are")]
+    UnknownIntermediate { name: String },
+    #[error(
+        "there is an intermediate file {name:?} already, which is {state}: it has one writer, and never changes; remove it first"
+    )]
+    IntermediateExists { name: String, state: &'static str },
+    #[error("{name:?} is no name of an intermediate file: give 1 to {max} bytes that can be printed",
+        max = api::intermediate::INTERMEDIATE_NAME_BYTES_MAX)]
+    BadIntermediateName { name: String },
+    #[error("a writer may be silent for 1 to {max} seconds, not for {seconds}", max = api::intermediate::SILENCE_SECONDS_MAX)]
+    BadSilence { seconds: u32 },
+    #[error("there are {max} intermediate files of this user, or too many of all: remove some first")]
+    TooManyIntermediates { max: usize },
+    #[error("{max} readers wait for files already: ask again in a moment")]
+    TooManyReaders { max: usize },
+    #[error("no node takes intermediate files now: none works, or their disks are full")]
+    NoNodeForFile,
     #[error("the output: {0}")]
     Object(#[from] objects::ObjectError),
     #[error(transparent)]

@@ -4,6 +4,7 @@ use crate::checks::Checks;
 use crate::clock::now_ns;
 use crate::drills::Drills;
 use crate::fleet::Fleet;
+use crate::intermediates::Intermediates;
 use crate::job::Job;
 use crate::machines::Telemetry;
 use crate::messages::{Assignment, Finished, PullReply, PullRequest, Service};
@@ -60,6 +61,7 @@ pub(crate) struct EventLoop {
     pub roots: Option<Arc<Roots>>,
     pub checks: Checks,
     pub drills: Drills,
+    pub intermediates: Intermediates,
     pub telemetry: Telemetry,
     pub users: Users,
     pub architectures: Architectures,
@@ -112,6 +114,7 @@ impl EventLoop {
             roots: None,
             checks: Checks::default(),
             drills: Drills::default(),
+            intermediates: Intermediates::default(),
             telemetry: Telemetry::default(),
             users: Users::default(),
             architectures: Architectures::default(),
@@ -168,6 +171,7 @@ impl EventLoop {
                     }
                     Request::Collect { options, user, reply } => self.collect(*options, user, reply).await,
                     Request::Fsck { job, check, reply } => self.fsck(job, check, reply).await,
+                    Request::Intermediate(request) => self.intermediate(*request).await,
                     other => {
                         self.take(other);
                         Ok(())
@@ -263,6 +267,7 @@ impl EventLoop {
             | Request::Kept { .. }
             | Request::Collect { .. }
             | Request::Fsck { .. }
+            | Request::Intermediate(_)
             | Request::Shutdown { .. } => {
                 unreachable!("the loop takes these itself");
             }

@@ -170,6 +170,14 @@ impl Fleet {
         self.nodes.values_mut()
     }
 
+    pub fn each(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.nodes.iter().map(|(id, node)| (*id, node))
+    }
+
+    pub fn get(&self, node: NodeId) -> Option<&Node> {
+        self.nodes.get(&node)
+    }
+
     pub fn get_mut(&mut self, node: NodeId) -> Option<&mut Node> {
         self.nodes.get_mut(&node)
     }

@@ -34,6 +34,7 @@ mod flows;
 mod fsck;
 mod gc;
 mod history;
+mod intermediates;
 mod job;
 mod keeping;
 mod kept_runs;
@@ -65,11 +66,16 @@ use api::control::{
 use api::drill::{DrillFault, DrillNews, DrillOutcome};
 use api::flow::{FlowSubmission, StageSubmission, SubmittedFlow};
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer};
+use api::intermediate::{
+    CreatedIntermediate, IntermediateAnswer, IntermediateList, IntermediateNews, NewIntermediate,
+    OpenedIntermediate,
+};
 use api::kept::{GcAnswer, KeptAnnouncement};
 use api::{Boundaries, JobSpec, KeyBytes, Split};
 use drills::DrillRequest;
 use event_loop::{EventLoop, REQUESTS_MAX, Reply, Request, Submission};
 use ids::{JobId, NodeId};
+use intermediates::FileRequest;
 use metastore::{AuditRow, Change, Metastore};
 use owner::OwnerLock;
 use shared::Shared;
@@ -491,6 +497,50 @@ impl Server {
     /// A node tells what became of a fault.
     pub async fn drill_news(&self, node: NodeId, news: DrillNews) -> Result<(), ServerError> {
         self.ask_later(|reply| Request::Drill(DrillRequest::News { node, news, reply })).await
+    }
+
+    /// Makes an intermediate file of a user, to be written on a node.
+    pub async fn create_intermediate(
+        &self,
+        user: String,
+        new: NewIntermediate,
+    ) -> Result<CreatedIntermediate, ServerError> {
+        let request = |reply| FileRequest::Create { user, new, reply };
+        self.ask_later(|reply| Request::Intermediate(Box::new(request(reply)))).await
+    }
+
+    /// How an intermediate file stands, and where it is read; with `wait`, once it is not being written any more. Dropping the future
+    /// ends the wait.
+    pub async fn open_intermediate(
+        &self,
+        user: String,
+        name: String,
+        wait: bool,
+    ) -> Result<OpenedIntermediate, ServerError> {
+        let request = |reply| FileRequest::Open { user, name, wait, reply };
+        self.ask_later(|reply| Request::Intermediate(Box::new(request(reply)))).await
+    }
+
+    /// The intermediate files of a user, or of all.
+    pub async fn intermediates(&self, user: Option<String>) -> Result<IntermediateList, ServerError> {
+        let request = |reply| FileRequest::List { user, reply };
+        self.ask_later(|reply| Request::Intermediate(Box::new(request(reply)))).await
+    }
+
+    /// Removes an intermediate file, also one that is being written.
+    pub async fn remove_intermediate(&self, user: String, name: String) -> Result<(), ServerError> {
+        let request = |reply| FileRequest::Remove { user, name, reply };
+        self.ask_later(|reply| Request::Intermediate(Box::new(request(reply)))).await
+    }
+
+    /// A node tells of intermediate files; the answer names those that it drops.
+    pub async fn intermediate_news(
+        &self,
+        node: NodeId,
+        news: IntermediateNews,
+    ) -> Result<IntermediateAnswer, ServerError> {
+        let request = |reply| FileRequest::News { node, news, reply };
+        self.ask_later(|reply| Request::Intermediate(Box::new(request(reply)))).await
     }
 
     /// What a node must know of a job that runs.

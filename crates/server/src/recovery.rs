@@ -69,6 +69,7 @@ impl EventLoop {
         }
         self.is_recovering = false;
         self.mend_recovered_flows();
+        self.recover_files().await?;
         draining.into_iter().for_each(|node| self.begin_drain(node));
         drained.into_iter().for_each(|node| self.drained_before(node));
         self.write_and_reply().await?;

@@ -2,6 +2,7 @@
 
 use crate::ServerError;
 use crate::drills::DrillRequest;
+use crate::intermediates::FileRequest;
 use crate::messages::{PullReply, PullRequest};
 use crate::users::NewToken;
 use api::control::{
@@ -140,6 +141,8 @@ pub(crate) enum Request {
     },
     /// A fault for a node, or what became of one.
     Drill(DrillRequest),
+    /// About intermediate files of users.
+    Intermediate(Box<FileRequest>),
     /// From the thread that removed a job's directories.
     Cleaned {
         job: JobId,

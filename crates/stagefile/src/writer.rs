@@ -1,12 +1,13 @@
 //! Writing a stage file.
 
 use crate::error::StageFileError;
-use crate::format::{BLOCK_HEADER_BYTES, Footer, block_header, encode_header};
-use crate::layout::{BLOCK_PAYLOAD_BYTES, PAYLOAD_BYTES_MAX, STORED_BLOCK_BYTES};
+use crate::format::{BLOCK_HEADER_BYTES, Footer, block_header, check_block, encode_header};
+use crate::layout::{BLOCK_PAYLOAD_BYTES, Layout, PAYLOAD_BYTES_MAX, STORED_BLOCK_BYTES};
 use crate::{Payload, StageFileSummary};
 use faults::{IoCall, io_call};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Stored bytes gathered before they go to the file.
@@ -17,6 +18,8 @@ const GATHERED_BYTES: usize = 4 * STORED_BLOCK_BYTES;
 pub struct StageFileWriter {
     path: PathBuf,
     file: File,
+    /// Bytes that went to the file.
+    stored_bytes: u64,
     /// Blocks that did not go to the file yet; the last of them is open.
     gathered: Vec<u8>,
     /// Where the open block begins in `gathered`.
@@ -44,7 +47,7 @@ impl StageFileWriter {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
-            File::options().write(true).create_new(true).open(path)
+            File::options().read(true).write(true).create_new(true).open(path)
         };
         let file = create().map_err(|source| StageFileError::Io {
             action: "create",
@@ -56,6 +59,7 @@ impl StageFileWriter {
         let mut writer = Self {
             path: path.to_path_buf(),
             file,
+            stored_bytes: 0,
             open_block: 0,
             gathered,
             block_number: 0,
@@ -69,6 +73,49 @@ impl StageFileWriter {
     /// Bytes of the payload so far.
     pub fn written_bytes(&self) -> u64 {
         self.payload.bytes
+    }
+
+    /// The payload so far.
+    pub fn payload(&self) -> Payload {
+        self.payload
+    }
+
+    /// Whether the payload that was written so far holds `bytes` at `offset`; false also where it does not reach so far. What went
+    /// to the file is read back and verified.
+    pub fn holds(&self, offset: u64, bytes: &[u8]) -> Result<bool, StageFileError> {
+        let end = offset.checked_add(bytes.len() as u64);
+        if end.is_none_or(|end| end > self.payload.bytes) {
+            return Ok(false);
+        }
+        let mut rest = bytes;
+        let mut block = Vec::new();
+        while !rest.is_empty() {
+            let at = offset + (bytes.len() - rest.len()) as u64;
+            let (number, within) = (at / u64::from(BLOCK_PAYLOAD_BYTES), at % u64::from(BLOCK_PAYLOAD_BYTES));
+            let payload = self.read_back(number, &mut block)?;
+            let held = &payload[within as usize..];
+            let count = held.len().min(rest.len());
+            if held[..count] != rest[..count] {
+                return Ok(false);
+            }
+            rest = &rest[count..];
+        }
+        Ok(true)
+    }
+
+    /// The payload of a block, the last of which may be open.
+    fn read_back<'a>(&'a self, number: u64, block: &'a mut Vec<u8>) -> Result<&'a [u8], StageFileError> {
+        let layout = Layout::of(self.payload.bytes);
+        let stored = layout.raw_blocks(number, 1).stored;
+        if let Some(begin) = stored.start.checked_sub(self.stored_bytes) {
+            let begin = begin as usize + BLOCK_HEADER_BYTES;
+            return Ok(&self.gathered[begin..begin + layout.payload_of(number) as usize]);
+        }
+        block.resize((stored.end - stored.start) as usize, 0);
+        let read = self.file.read_exact_at(block, stored.start);
+        read.map_err(|source| StageFileError::Io { action: "read back", path: self.path.clone(), source })?;
+        check_block(layout, number, block)
+            .map_err(|source| StageFileError::Damaged { path: self.path.clone(), source })
     }
 
     /// Completes the file: from now on it may be read, and never changes. With `sync` it is on the disk when this comes
@@ -123,6 +170,7 @@ impl StageFileWriter {
             (&self.file).write_all(&self.gathered)
         };
         write().inspect_err(|_| self.state = State::Failed)?;
+        self.stored_bytes += self.gathered.len() as u64;
         self.gathered.clear();
         Ok(())
     }

@@ -186,3 +186,35 @@ fn a_file_that_is_replaced_stays_as_it_is_for_its_readers() {
     let mut reader = StageFileReader::open(&path, new, 0, new.bytes).expect("opened");
     assert!(read(&mut reader, 1 << 20) == second);
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_writer_knows_what_it_holds(
+        bytes in sizes(),
+        piece_bytes in 1..3 * BLOCK,
+        (from, count, flip) in (0..6 * BLOCK, 0..3 * BLOCK, any::<prop::sample::Index>()),
+    ) {
+        let (_dir, path) = file();
+        let all = payload(bytes, 3);
+        let mut writer = StageFileWriter::create(&path).expect("created");
+        for piece in all.chunks(piece_bytes) {
+            writer.write_all(piece).expect("written");
+        }
+        let (begin, end) = (from.min(bytes), (from + count).min(bytes));
+        let held = &all[begin.min(end)..end];
+        prop_assert!(writer.holds(begin as u64, held).expect("read back"));
+        let longer = [&all[begin..], &[0]].concat();
+        prop_assert!(!writer.holds(begin as u64, &longer).expect("read back"));
+        prop_assert!(!writer.holds(u64::MAX, &[0]).expect("read back"));
+        if !held.is_empty() {
+            let mut other = held.to_vec();
+            other[flip.index(held.len())] ^= 1;
+            prop_assert!(!writer.holds(begin as u64, &other).expect("read back"));
+        }
+        // To look changes nothing.
+        let summary = writer.finish(false).expect("finished");
+        prop_assert_eq!(verify(&path).expect("intact"), summary);
+    }
+}

@@ -1,6 +1,6 @@
 //! # What it does
 //! Says who may speak with whom: the authority of a cluster and the certificates it signs, what each end of a
-//! connection believes, and the tokens by which callers show who they are.
+//! connection believes, the tokens by which callers show who they are, and the grants by which they reach one file.
 //!
 //! # Where it sits
 //! rustls, rcgen -> trust -> client, dataport, controlport, cli.
@@ -20,6 +20,7 @@ mod authority;
 mod credentials;
 mod error;
 mod files;
+mod grant;
 mod identity;
 mod secret;
 mod verifier;
@@ -28,6 +29,7 @@ pub use authority::Authority;
 pub use credentials::Credentials;
 pub use error::TrustError;
 pub use files::{data_secret, write_private};
+pub use grant::{FileGrant, FileRight};
 pub use identity::DataIdentity;
 pub use secret::{AuthorityHash, Secret, TokenText};
 pub use verifier::distrust;

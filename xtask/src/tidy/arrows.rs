@@ -41,7 +41,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sim", SIM_BELOW),
     ("metastore", &["ids", "api", "faults"]),
     ("server", &["ids", "api", "shipped", "scheduler", "metastore", "mapreduce", "faults", "objects"]),
-    ("client", &["ids", "api", "shipped", "trust"]),
+    ("client", &["ids", "api", "shipped", "trust", "stagefile", "dataport"]),
     ("controlport", &["ids", "api", "shipped", "client", "metastore", "server", "trust"]),
     ("node", NODE_BELOW),
     ("cli", CLI_BELOW),

@@ -6,7 +6,8 @@ use crate::stage_files::Files;
 use api::task::SealResult;
 use chunkserver::{ChunkServer, Config, Run};
 use dataport::{
-    Chunkservers, DataClient, Peer, RemoteChunks, RemoteChunksOptions, SpreadByIfile, StageFiles, Token,
+    Chunkservers, DataClient, DataOf, Peer, RemoteChunks, RemoteChunksOptions, SpreadByIfile, StageFiles,
+    Token,
 };
 use ids::{IfileIndex, JobId, NodeId, RunId, Source};
 use std::collections::BTreeMap;
@@ -52,7 +53,7 @@ impl Chunkservers for Served {
         self.incarnation.load(Ordering::Relaxed)
     }
 
-    fn token(&self, _: JobId) -> Option<Token> {
+    fn token(&self, _: DataOf) -> Option<Token> {
         self.token.clone()
     }
 }

@@ -114,7 +114,7 @@ impl Sample {
 
     pub fn options(&self, copies: Vec<StageFileCopy>) -> StageFileOptions {
         StageFileOptions {
-            job: JOB,
+            of: JOB.into(),
             file: self.file.clone(),
             copies,
             window_bytes: 1 << 20,

@@ -158,7 +158,7 @@ fn where_no_copy_is_the_error_says_why() {
     let peer = Peer { incarnation: 99, ..sample.cluster.peer(1) };
     assert_eq!(refused(problem(vec![StageFileCopy::There { client, peer }])), 410);
     let mut options = sample.options(vec![sample.there(1)]);
-    options.job = JobId(8);
+    options.of = JobId(8).into();
     let error = read(&mut AnyStageFile::open(options, 0, 5).expect("within the file")).expect_err("no job");
     assert!(error.to_string().contains("job 8 is not known here"), "{error}");
     // Whatever is read of it, it stays an error, and becomes data when the copy does.

@@ -92,6 +92,8 @@ const TABLES: &[&str] = &[
     "disks",
     "events",
     "ifiles",
+    "intermediate_files",
+    "intermediate_replicas",
     "jobs",
     "kept_dirs",
     "leads",

@@ -1,0 +1,434 @@
+//! Intermediate files of a user, for any program: the calls of ISS Table 2 (create, write at an offset, open with offset and length,
+//! read, close). The server says where a file lies; bytes go to and come from the data ports of nodes, in both directions with
+//! checksums.
+//!
+//! ```no_run
+//! use api::intermediate::NewIntermediate;
+//! use client::Intermediates;
+//! use std::io::Read;
+//! use std::time::Duration;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let files = Intermediates::with("http://127.0.0.1:7070", &trust::Credentials::none())?;
+//! let new = NewIntermediate { name: "edges".into(), silence_seconds: 60, ..NewIntermediate::default() };
+//! let mut writer = files.create_intermediate(&new)?;
+//! writer.write_at(0, b"a b\n")?;
+//! writer.write_at(4, b"b c\n")?;
+//! writer.close()?;
+//! // In another program, which may have begun before the first one was done:
+//! let mut text = String::new();
+//! files.open("edges", 4, None, Duration::from_secs(30))?.read_to_string(&mut text)?;
+//! assert_eq!(text, "b c\n");
+//! # Ok(())
+//! # }
+//! ```
+
+use crate::{Blocking, ClientError};
+use api::control::POLL_MS_MAX;
+use api::intermediate::{
+    INTERMEDIATE_PIECE_BYTES_MAX, IntermediatePlace, IntermediateState, IntermediateStatus, NewIntermediate,
+    OpenIntermediate, OpenedIntermediate, RemoveIntermediate,
+};
+use bytes::Bytes;
+use dataport::{
+    AnyStageFile, DataClient, DataError, DataOf, Peer, StageFileCopy, StageFileName, StageFileOptions,
+    StageFileRef, StageReadError, Token,
+};
+use ids::IntermediateId;
+use stagefile::Payload;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::AbortHandle;
+use trust::Credentials;
+
+/// Read at once; twice as much is in memory.
+const WINDOW_BYTES: usize = 1 << 20;
+/// Where no copy can be read, the server may learn within this time that a node is gone, and another copy take its place.
+const NO_COPY_MAX: Duration = Duration::from_secs(30);
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(250);
+/// How often a writer is heard of while it writes nothing: so many times in the time for which it may be silent.
+const HEARD_PER_SILENCE: u64 = 4;
+
+/// Why a file was not made, written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum IntermediateError {
+    /// What the server says, or that it cannot be reached.
+    #[error(transparent)]
+    Server(#[from] ClientError),
+    /// The node that the file is written on.
+    #[error("the intermediate file {name:?} cannot be written: {}", sentence(.source))]
+    Write { name: String, source: DataError },
+    #[error(
+        "the intermediate file {name:?} is not complete after {seconds} seconds: its writer has not closed it"
+    )]
+    NotComplete { name: String, seconds: u64 },
+    #[error("the intermediate file {name:?} is {}: {problem}", .state.word())]
+    Failed { name: String, state: IntermediateState, problem: String },
+    /// Removed and made anew while it was read.
+    #[error("the intermediate file {name:?} is another one by now")]
+    Replaced { name: String },
+    #[error("the intermediate file {name:?} has {bytes} bytes: there is nothing at {offset}")]
+    OutOfRange { name: String, bytes: u64, offset: u64 },
+    #[error("the intermediate file {name:?} cannot be read: {}", sentence(.source))]
+    Read { name: String, source: StageReadError },
+    #[error("the server says what cannot be of the intermediate file {name:?}: {what}")]
+    Nonsense { name: String, what: &'static str },
+}
+
+impl From<IntermediateError> for std::io::Error {
+    fn from(error: IntermediateError) -> Self {
+        Self::other(error)
+    }
+}
+
+/// An error with what is behind it.
+fn sentence(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// The intermediate files of a cluster, by one server. Cheap to clone. Calls block, and may not be made from async code.
+#[derive(Clone)]
+pub struct Intermediates {
+    connection: Arc<Blocking>,
+    data: DataClient,
+    /// Whose files are meant; None: those of whoever the credentials show.
+    user: Option<String>,
+    /// The node on which this program runs.
+    near: Option<String>,
+}
+
+impl Intermediates {
+    /// Names a server, and what it and the nodes are shown and believed by; connects to nothing yet.
+    pub fn with(url: &str, credentials: &Credentials) -> Result<Self, ClientError> {
+        let connection = Arc::new(Blocking::with(url, credentials)?);
+        let runtime = connection.parts().0.handle().clone();
+        let data = DataClient::with(runtime, None, credentials).map_err(|error| match error {
+            DataError::Trust(error) => ClientError::Trust(error),
+            DataError::Client(source) => ClientError::Unreachable { url: url.to_string(), source },
+            other => ClientError::Runtime(std::io::Error::other(other)),
+        })?;
+        Ok(Self { connection, data, user: None, near: None })
+    }
+
+    /// The same with the files of another user, which only an administrator may do.
+    #[must_use]
+    pub fn of_user(self, user: Option<String>) -> Self {
+        Self { user, ..self }
+    }
+
+    /// The same from a node, given by its name: new files lie there if they can, and what lies there is read there.
+    #[must_use]
+    pub fn near(self, node: Option<String>) -> Self {
+        Self { near: node, ..self }
+    }
+
+    /// Makes a file and becomes its one writer. The name must be free: a file is never written twice. Until it is closed nobody can
+    /// read it, and it goes when this process does.
+    pub fn create_intermediate(
+        &self,
+        new: &NewIntermediate,
+    ) -> Result<IntermediateWriter, IntermediateError> {
+        let user = new.user.clone().or_else(|| self.user.clone());
+        let near = new.near.clone().or_else(|| self.near.clone());
+        let new = NewIntermediate { user, near, ..new.clone() };
+        let created = self.connection.run(async |client| client.create_intermediate(&new).await)?;
+        let peer = peer_of(&created.place);
+        let data = self.data.with_token(created.grant.and_then(Token::new));
+        let (file, silence_seconds) = (created.file, created.silence_seconds);
+        let alive = self.stay_alive(data.clone(), peer.clone(), file, silence_seconds);
+        Ok(IntermediateWriter {
+            connection: Arc::clone(&self.connection),
+            data,
+            peer,
+            file,
+            name: new.name,
+            silence_seconds,
+            written: Payload::default(),
+            alive,
+            is_closed: false,
+        })
+    }
+
+    /// Lets the node hear of a writer that has nothing to write, as long as its process lives.
+    fn stay_alive(&self, data: DataClient, peer: Peer, file: IntermediateId, seconds: u32) -> AbortHandle {
+        let every = Duration::from_millis(u64::from(seconds) * 1000 / HEARD_PER_SILENCE);
+        let task = self.connection.parts().0.spawn(async move {
+            loop {
+                tokio::time::sleep(every).await;
+                // No bytes at the beginning stand always. What is wrong the next write says.
+                let _ = data.write_user_file(&peer, file, 0, Bytes::new(), seconds).await;
+            }
+        });
+        task.abort_handle()
+    }
+
+    /// Opens at most `length` bytes of a file from `offset` on; None: to its end. Waits for `wait` until the first copy is complete,
+    /// which is an error where it is not by then.
+    pub fn open(
+        &self,
+        name: &str,
+        offset: u64,
+        length: Option<u64>,
+        wait: Duration,
+    ) -> Result<IntermediateReader, IntermediateError> {
+        let began = Instant::now();
+        loop {
+            let left = wait.saturating_sub(began.elapsed());
+            let wait_ms = (left.as_millis() as u64).min(POLL_MS_MAX);
+            let opened = self.ask(name, wait_ms)?;
+            if opened.status.state != IntermediateState::Writing {
+                return IntermediateReader::begin(self.clone(), opened, offset, length);
+            }
+            if began.elapsed() >= wait {
+                let (name, seconds) = (name.to_string(), wait.as_secs());
+                return Err(IntermediateError::NotComplete { name, seconds });
+            }
+        }
+    }
+
+    fn ask(&self, name: &str, wait_ms: u64) -> Result<OpenedIntermediate, IntermediateError> {
+        let open = OpenIntermediate { name: name.to_string(), user: self.user.clone(), wait_ms };
+        Ok(self.connection.run(async |client| client.open_intermediate(&open).await)?)
+    }
+
+    /// How a file stands.
+    pub fn stat(&self, name: &str) -> Result<IntermediateStatus, IntermediateError> {
+        Ok(self.ask(name, 0)?.status)
+    }
+
+    /// The caller's files; those of all, for an administrator.
+    pub fn list(&self) -> Result<Vec<IntermediateStatus>, IntermediateError> {
+        Ok(self.connection.run(async |client| client.intermediates().await)?.files)
+    }
+
+    /// Removes a file, also one that is being written: its writer then fails.
+    pub fn remove(&self, name: &str) -> Result<(), IntermediateError> {
+        let remove = RemoveIntermediate { name: name.to_string(), user: self.user.clone() };
+        Ok(self.connection.run(async |client| client.remove_intermediate(&remove).await)?)
+    }
+}
+
+fn peer_of(place: &IntermediatePlace) -> Peer {
+    Peer { node: place.node, url: place.data_url.clone(), incarnation: place.incarnation }
+}
+
+/// The one writer of a file. Dropped before it is closed, nothing of the file stays.
+pub struct IntermediateWriter {
+    connection: Arc<Blocking>,
+    data: DataClient,
+    peer: Peer,
+    file: IntermediateId,
+    name: String,
+    silence_seconds: u32,
+    written: Payload,
+    /// Lets the node hear of this writer.
+    alive: AbortHandle,
+    is_closed: bool,
+}
+
+impl IntermediateWriter {
+    /// The number of the file.
+    pub fn file(&self) -> IntermediateId {
+        self.file
+    }
+
+    /// Bytes written so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.written.bytes
+    }
+
+    /// Writes bytes at an offset, and gives how many the file has then. A file is written front to back: the offset is where it ends,
+    /// or lies before, where the same bytes must stand (a write that is repeated), and changes nothing. Anything else is an error.
+    pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<u64, IntermediateError> {
+        let (runtime, _) = self.connection.parts();
+        let mut at = offset;
+        for piece in bytes.chunks(INTERMEDIATE_PIECE_BYTES_MAX) {
+            let sent = Bytes::copy_from_slice(piece);
+            let write = self.data.write_user_file(&self.peer, self.file, at, sent, self.silence_seconds);
+            let name = || self.name.clone();
+            let there = runtime.block_on(write);
+            let there = there.map_err(|source| IntermediateError::Write { name: name(), source })?;
+            if at == self.written.bytes {
+                self.written.crc32c = crc32c::crc32c_append(self.written.crc32c, piece);
+                self.written.bytes += piece.len() as u64;
+            }
+            if there != self.written.bytes {
+                let what = "the node has not as many bytes as were written";
+                return Err(IntermediateError::Nonsense { name: name(), what });
+            }
+            at += piece.len() as u64;
+        }
+        Ok(self.written.bytes)
+    }
+
+    /// Completes the file: from now on it can be read, and never changes. When this comes back it is on the disk of its node, the
+    /// server knows it, and a replica is on its way. Gives its bytes.
+    pub fn close(mut self) -> Result<u64, IntermediateError> {
+        let (runtime, _) = self.connection.parts();
+        let closed = runtime.block_on(self.data.close_user_file(&self.peer, self.file, self.written));
+        let name = self.name.clone();
+        let bytes = closed.map_err(|source| IntermediateError::Write { name, source })?;
+        self.is_closed = true;
+        Ok(bytes)
+    }
+}
+
+impl Write for IntermediateWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let piece = &bytes[..bytes.len().min(INTERMEDIATE_PIECE_BYTES_MAX)];
+        self.write_at(self.written.bytes, piece)?;
+        Ok(piece.len())
+    }
+
+    /// Does nothing: nobody can read the file before it is closed.
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for IntermediateWriter {
+    fn drop(&mut self) {
+        self.alive.abort();
+        // In async code nobody may wait; the node notices the silence.
+        if !self.is_closed && tokio::runtime::Handle::try_current().is_err() {
+            let reason = "its writer gave it up";
+            let abandoned = self.data.abandon_user_file(&self.peer, self.file, reason);
+            let _ = self.connection.parts().0.block_on(abandoned);
+        }
+    }
+}
+
+/// A range of a complete file. Every block is verified before a byte of it is given out; where a copy cannot be read any further, it
+/// goes on with the other one.
+pub struct IntermediateReader {
+    files: Intermediates,
+    status: IntermediateStatus,
+    payload: Payload,
+    file: AnyStageFile,
+    /// Of the payload: where it is, and ends.
+    position: u64,
+    end: u64,
+    /// Since when no copy could be read.
+    failing_since: Option<Instant>,
+}
+
+impl IntermediateReader {
+    fn begin(
+        files: Intermediates,
+        opened: OpenedIntermediate,
+        offset: u64,
+        length: Option<u64>,
+    ) -> Result<Self, IntermediateError> {
+        let (status, payload) = complete(&opened)?;
+        let name = status.name.clone();
+        if offset > payload.bytes {
+            return Err(IntermediateError::OutOfRange { name, bytes: payload.bytes, offset });
+        }
+        let left = payload.bytes - offset;
+        let end = offset + length.map_or(left, |length| length.min(left));
+        let file = any_copy(&files, &opened, payload, offset, end)?;
+        Ok(Self { files, status, payload, file, position: offset, end, failing_since: None })
+    }
+
+    /// What is known of the file.
+    pub fn status(&self) -> &IntermediateStatus {
+        &self.status
+    }
+
+    /// Bytes that are to be read yet.
+    pub fn left(&self) -> u64 {
+        self.end - self.position
+    }
+
+    /// Asks where the file lies by now, and goes on there.
+    fn look_again(&mut self) -> Result<(), IntermediateError> {
+        let opened = self.files.ask(&self.status.name, 0)?;
+        let name = || self.status.name.clone();
+        if opened.status.file != self.status.file {
+            return Err(IntermediateError::Replaced { name: name() });
+        }
+        let (status, payload) = complete(&opened)?;
+        if payload != self.payload {
+            let what = "it holds other bytes than before";
+            return Err(IntermediateError::Nonsense { name: name(), what });
+        }
+        self.file = any_copy(&self.files, &opened, payload, self.position, self.end)?;
+        self.status = status;
+        Ok(())
+    }
+}
+
+impl Read for IntermediateReader {
+    /// Errors hold an [`IntermediateError`].
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            let error = match self.file.read(buffer) {
+                Ok(count) => {
+                    self.position += count as u64;
+                    self.failing_since = None;
+                    return Ok(count);
+                }
+                Err(error) => error,
+            };
+            let since = *self.failing_since.get_or_insert_with(Instant::now);
+            let is_no_copy = matches!(StageReadError::of(&error), Some(StageReadError::NoCopy { .. }));
+            if !is_no_copy || since.elapsed() > NO_COPY_MAX {
+                let inner = error.into_inner().and_then(|inner| inner.downcast::<StageReadError>().ok());
+                let source = inner.map_or(StageReadError::Cancelled, |inner| *inner);
+                return Err(IntermediateError::Read { name: self.status.name.clone(), source }.into());
+            }
+            std::thread::sleep(ASK_AGAIN_AFTER);
+            self.look_again()?;
+        }
+    }
+}
+
+/// What a complete file holds; an error of one that never will be.
+fn complete(opened: &OpenedIntermediate) -> Result<(IntermediateStatus, Payload), IntermediateError> {
+    let status = &opened.status;
+    let name = status.name.clone();
+    match (status.state, status.bytes, status.crc32c) {
+        (IntermediateState::Complete, Some(bytes), Some(crc32c)) if bytes <= stagefile::PAYLOAD_BYTES_MAX => {
+            Ok((status.clone(), Payload { bytes, crc32c }))
+        }
+        (IntermediateState::Complete, ..) => {
+            Err(IntermediateError::Nonsense { name, what: "how much it holds" })
+        }
+        (state, ..) => {
+            let problem = status.problem.clone().unwrap_or_default();
+            Err(IntermediateError::Failed { name, state, problem })
+        }
+    }
+}
+
+fn any_copy(
+    files: &Intermediates,
+    opened: &OpenedIntermediate,
+    payload: Payload,
+    begin: u64,
+    end: u64,
+) -> Result<AnyStageFile, IntermediateError> {
+    let client = files.data.with_token(opened.grant.clone().and_then(Token::new));
+    let mut places: Vec<&IntermediatePlace> = opened.places.iter().collect();
+    places.sort_by_key(|place| files.near.as_deref() != Some(&place.node_name));
+    let there =
+        |place: &IntermediatePlace| StageFileCopy::There { client: client.clone(), peer: peer_of(place) };
+    let name = StageFileName::of_user_file(opened.status.file);
+    let options = StageFileOptions {
+        of: DataOf::Users,
+        file: StageFileRef { name, payload },
+        copies: places.into_iter().map(there).collect(),
+        window_bytes: WINDOW_BYTES,
+        cancelled: Arc::default(),
+    };
+    let name = opened.status.name.clone();
+    AnyStageFile::open(options, begin, end - begin).map_err(|source| IntermediateError::Read { name, source })
+}

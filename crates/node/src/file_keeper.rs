@@ -1,0 +1,84 @@
+//! Looks after the intermediate files of users on this node: gives silent writers up, and sends complete files to a second node, as
+//! `part_replicator` does with parts.
+
+use crate::part_replicator::age;
+use crate::record_data::OtherNodes;
+use crate::remote::Remote;
+use crate::replicator::{Sent, candidates};
+use crate::user_files::{SentFile, UserFiles};
+use dataport::{CopyError, DataOf, StageFileHere, StageFileName, StageFileRef};
+use ids::IntermediateId;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How often it is looked for silent writers, and for files that lie on one node only.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Where no other node took a file, it is offered again after so long.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+
+/// Until the node ends.
+pub(crate) fn look_after_writers(files: &UserFiles) {
+    while !files.has_ended() {
+        std::thread::sleep(LOOK_EVERY);
+        files.look_after_writers();
+    }
+}
+
+/// Until the node ends.
+pub(crate) fn replicate_files(remote: &Weak<Remote>) {
+    loop {
+        let Some(remote) = remote.upgrade().filter(|remote| !remote.files().has_ended()) else { return };
+        let waits = send_files(&remote);
+        drop(remote);
+        std::thread::sleep(if waits { REFUSED_PAUSE } else { LOOK_EVERY });
+    }
+}
+
+/// Sends what lies here only. Whether any could not go now.
+fn send_files(remote: &Remote) -> bool {
+    let files = remote.files();
+    let lives = |node| remote.link().peers().iter().any(|peer| peer.node == node);
+    let single = files.single(lives);
+    if single.is_empty() {
+        return false;
+    }
+    let others = remote.others(None);
+    let mut waits = false;
+    for (file, here) in single {
+        match send(&files, &others, file, &here) {
+            Sent::To(to) => {
+                let bytes = crate::user_files::stored_bytes(here.payload);
+                let single_ns = age(&here).as_nanos() as u64;
+                files.was_sent(file, SentFile { to, bytes, single_ns });
+            }
+            Sent::NotNow => waits = true,
+            Sent::Never => {}
+        }
+    }
+    waits
+}
+
+fn send(files: &Arc<UserFiles>, others: &OtherNodes, file: IntermediateId, here: &StageFileHere) -> Sent {
+    let name = StageFileName::of_user_file(file);
+    let of_file = StageFileRef { name: name.clone(), payload: here.payload };
+    let may_go_on = |_: usize| files.knows(file) && !files.has_ended();
+    let began = Instant::now();
+    for peer in candidates(others, &name) {
+        match others.client.copy_stage_file(peer, DataOf::Users, &of_file, &here.path, &may_go_on) {
+            Ok(bytes) => {
+                tracing::debug!(%name, to = %peer.node, bytes, took = ?began.elapsed(), "a file has a replica");
+                return Sent::To(peer.node);
+            }
+            Err(CopyError::Cancelled) => return Sent::Never,
+            Err(error) if error.is_about_peer() => {
+                tracing::debug!(%name, peer = %peer.node, %error, "a node did not take a file");
+            }
+            Err(error) => {
+                // Whoever reads it finds it so too. It is tried again, rarely: a disk may come back.
+                tracing::warn!(%name, %error, "an intermediate file cannot be replicated");
+                return Sent::NotNow;
+            }
+        }
+    }
+    Sent::NotNow
+}
