@@ -1,16 +1,16 @@
 //! Requests to the data ports of other nodes.
 
-use crate::INCARNATION_HEADER;
 use crate::error::DataError;
 use crate::stage_wire::StageReadRequest;
 use crate::token::Token;
 use crate::wire::{
     AppendAnswers, AppendHead, BindReply, BindRequest, FrameHead, ReleaseRequest, ScanRequest,
 };
+use crate::{ATTEMPT_HEADER, INCARNATION_HEADER};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use iappender::{APPEND_TRIES_MAX, AppendFrame};
-use ids::{ChunkId, JobId, NodeId, Source};
+use ids::{AttemptKey, ChunkId, JobId, NodeId, Source};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -97,7 +97,8 @@ impl DataClient {
         what: &str,
         body: reqwest::Body,
     ) -> Result<reqwest::Response, DataError> {
-        self.post_with(&self.http, peer, job, what, body).await
+        let url = url(peer, job, what);
+        self.send(self.http.post(url).body(body), peer).await
     }
 
     async fn post_with(
@@ -108,8 +109,15 @@ impl DataClient {
         what: &str,
         body: reqwest::Body,
     ) -> Result<reqwest::Response, DataError> {
-        let url = format!("{}/data/v1/jobs/{job}/{what}", peer.url.trim_end_matches('/'));
-        let mut request = http.post(url).header(INCARNATION_HEADER, peer.incarnation).body(body);
+        self.send(http.post(url(peer, job, what)).body(body), peer).await
+    }
+
+    async fn send(
+        &self,
+        request: reqwest::RequestBuilder,
+        peer: &Peer,
+    ) -> Result<reqwest::Response, DataError> {
+        let mut request = request.header(INCARNATION_HEADER, peer.incarnation);
         if let Some(token) = &self.token {
             request = request.header(reqwest::header::AUTHORIZATION, token.header_value());
         }
@@ -256,13 +264,18 @@ impl DataClient {
         peer: &Peer,
         job: JobId,
         request: &ScanRequest,
-        tries_max: u32,
+        (attempt, tries_max): (Option<AttemptKey>, u32),
     ) -> Result<reqwest::Response, DataError> {
         let mut pause = FIRST_PAUSE;
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.post(peer, job, "scan", request.encode().into()).await {
+            let mut post = self.http.post(url(peer, job, "scan")).body(request.encode());
+            if let Some(AttemptKey { task, attempt }) = attempt {
+                let value = format!("{}-{}-{}", task.stage.0, task.task.0, attempt.0);
+                post = post.header(ATTEMPT_HEADER, value);
+            }
+            match self.send(post, peer).await {
                 Err(error) if error.is_passing() && tries < tries_max => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
@@ -271,6 +284,10 @@ impl DataClient {
             }
         }
     }
+}
+
+fn url(peer: &Peer, job: JobId, what: &str) -> String {
+    format!("{}/data/v1/jobs/{job}/{what}", peer.url.trim_end_matches('/'))
 }
 
 /// How often a request is sent, and how much of its answer is read.
