@@ -42,6 +42,14 @@ impl Mounts {
         self.run(&["mount", "-o", "remount,bind,ro", &dir]);
     }
 
+    /// Takes a disk away: what is open there comes to nothing, and nothing that was there can be opened any more.
+    #[track_caller]
+    pub fn lose(&self, dir: &Path) {
+        let dir = text(dir);
+        self.run(&["find", &dir, "-type", "f", "-exec", "truncate", "--size", "0", "{}", "+"]);
+        self.run(&["mount", "-t", "tmpfs", "-o", "ro,size=4k", "tmpfs", &dir]);
+    }
+
     /// Fills a file system to its last byte.
     #[track_caller]
     pub fn fill(&self, dir: &Path) {

@@ -1,7 +1,8 @@
-//! Nodes of a cluster whose disks are full, or become read-only while a job runs: other disks and other nodes do the work,
-//! or the job fails and names the disk. Nothing half-written is ever published.
+//! Nodes of a cluster whose disks are full, or become read-only while a job runs, or are lost: other disks and other nodes do the
+//! work, or the job fails and names the disk. Nothing half-written is ever published.
 
 use blackbox::{Cluster, Fifo, Mounts, Random, Running};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// More than the memory for chunks of a job with `--memory 64M`.
@@ -168,4 +169,178 @@ fn a_cluster_whose_only_disk_becomes_read_only_fails_the_job_and_names_it() {
     failing.go.write_line("go on");
     failing.job.wait().expect_failure(1, &["Read-only file system", "failing/"]);
     assert_nothing_published(&failing.cluster, "out");
+}
+
+/// The first column of the rows that a question gives, in order.
+fn numbers(cluster: &Cluster, question: &str) -> BTreeSet<i64> {
+    let asked = Running::start(&mut cluster.sailfish(&["state", "--json", question])).wait().expect_success();
+    let json = asked.json();
+    let rows = json.as_array().unwrap_or_else(|| panic!("{question} gives {json}"));
+    let number = |row: &serde_json::Value| row.as_object()?.values().next()?.as_i64();
+    rows.iter().map(|row| number(row).unwrap_or_else(|| panic!("{question} gives {json}"))).collect()
+}
+
+/// No attempt failed in a way that counts, and the disk is known to have failed.
+#[track_caller]
+fn assert_nobody_was_blamed(cluster: &Cluster) {
+    assert_eq!(cluster.number("select count(*) from attempts where state = 'failed'"), 0);
+    let disks = Running::start(&mut cluster.sailfish(&["nodes", "--json"])).wait().expect_success().text();
+    assert!(disks.contains("\"failed\""), "{disks}");
+}
+
+/// The disk with the programs that came with the job is lost while one of them runs, with runs of maps that are over: these run again
+/// at once, the programs are brought to the other disk, and the user is not blamed.
+#[test]
+fn the_first_disk_lost_among_the_maps_costs_its_data_and_nothing_else() {
+    let Some(mounts) = Mounts::start("a first disk that is lost among maps") else { return };
+    let (mut cluster, text) = set_up(LARGE_BYTES);
+    let failing = cluster.sandbox.path("failing");
+    mounts.small_disk(&failing, "size=400m");
+    add_node(&mut cluster, &mounts, &[&failing], true);
+    let (mut here, mut go, program) = hangs_once(&cluster);
+    let job = start(&cluster, "out", &["--mapper", &program, "--keep-ifiles"]);
+    assert_eq!(here.read_line(), "here");
+    cluster.wait_for("select count(*) >= 3 from tasks where stage = 0 and state = 'done'");
+    // Chunks that are full are written in the background.
+    while !mounts.files(&failing).iter().any(|file| file.ends_with(".ifile")) {}
+    mounts.lose(&failing);
+    cluster.wait_for("select count(*) > 0 from events where kind = 'data lost'");
+    go.write_line("go on");
+    job.wait().expect_success();
+    assert_sorted(&cluster, "out", &text);
+    assert_nobody_was_blamed(&cluster);
+    // Found by the node itself: not by the seal, nor by who reads.
+    let later = "select count(*) from attempts where stage > 0 and state <> 'succeeded'";
+    assert_eq!(cluster.number(later), 0);
+}
+
+/// The same while reducers run that read a file beside them after that: they fail, and the user is not blamed.
+#[test]
+fn the_first_disk_lost_among_the_reducers_costs_its_data_and_nothing_else() {
+    let Some(mounts) = Mounts::start("a first disk that is lost among reducers") else { return };
+    let (mut cluster, text) = set_up(SMALL_BYTES);
+    let failing = cluster.sandbox.path("failing");
+    mounts.small_disk(&failing, "size=400m");
+    add_node(&mut cluster, &mounts, &[&failing], true);
+    let mut here = cluster.sandbox.fifo("here");
+    let go = cluster.sandbox.path("go");
+    cluster.sandbox.write("words", "of the user's\n");
+    let waits = format!(
+        "[ -e '{0}' ] || echo here > '{1}'\nuntil [ -e '{0}' ]; do sleep 0.05; done",
+        go.display(),
+        here.text()
+    );
+    let program =
+        format!("#!/bin/sh\nset -e\ncat > all\n{waits}\ncat words > /dev/null\nsed 's/\\t$//' all\n");
+    let program = cluster.sandbox.script("reduce.sh", &program);
+    let program = program.to_str().expect("a sandbox has a plain path");
+    let job = start(&cluster, "out", &["--reducer", program, "--file", "words"]);
+    assert_eq!(here.read_line(), "here");
+    mounts.lose(&failing);
+    cluster.ask_until(&["nodes", "--json"], |nodes| nodes.contains("\"failed\""));
+    cluster.sandbox.write("go", "");
+    job.wait().expect_success();
+    assert_sorted(&cluster, "out", &text);
+    assert_nobody_was_blamed(&cluster);
+}
+
+/// Reads all it is given, or one line of it, says so, and goes on when it may.
+const READER: &str = "#!/bin/sh
+if [ \"$1\" = all ] || [ $(( SAILFISH_TASK % 2 )) = 1 ]; then cat > all; else head -c 200 > all; fi
+[ -e GO ] || echo here > 'HERE'
+until [ -e GO ]; do sleep 0.05; done
+# A line without a value comes with the TAB before it.
+cat all - | sed 's/\t$//'
+";
+
+/// A job whose four reducers run, two on the node with all runs on two disks, and two on another one.
+struct Reading {
+    cluster: Cluster,
+    mounts: Mounts,
+    text: Vec<u8>,
+    job: Running,
+}
+
+impl Reading {
+    fn start(what: &str, words: &str, more: &[&str]) -> Option<Reading> {
+        let mounts = Mounts::start(what)?;
+        let (mut cluster, text) = set_up(LARGE_BYTES);
+        let failing = cluster.sandbox.path("failing");
+        mounts.small_disk(&failing, "size=400m");
+        cluster.add_node_inside(&mounts, |args| {
+            args.extend(["--disk".into(), failing.into_os_string()]);
+        });
+        let mut here = cluster.sandbox.fifo("here");
+        let go = cluster.sandbox.path("go");
+        let program = READER.replace("GO", &format!("'{}'", go.display())).replace("HERE", here.text());
+        let program = cluster.sandbox.script("reduce.sh", &program);
+        let program = format!("{} {words}", program.display());
+        let partitions = ["--reducer", program.trim(), "--partitions", "4"];
+        let args = ["run", "--memory", "64M", "--slots", "2", "--codec", "none", "--input", "in"];
+        let args = [&args[..], &["--output", "out"], &partitions, more].concat();
+        let job = Running::start(&mut cluster.sailfish(&args));
+        (0..2).for_each(|_| assert_eq!(here.read_line(), "here"));
+        cluster.add_node();
+        (0..2).for_each(|_| assert_eq!(here.read_line(), "here"));
+        Some(Reading { cluster, mounts, text, job })
+    }
+
+    /// The maps with data on the second disk.
+    fn predicted(&self) -> BTreeSet<i64> {
+        numbers(
+            &self.cluster,
+            "select distinct s.map_task from sources s join run_chunks c on c.job = s.job and c.chunk = s.chunk
+             join runs r on r.job = c.job and r.run = c.run where r.disk = 1 and r.in_memory = 0 and r.replaced_by is null",
+        )
+    }
+
+    fn lose_the_second_disk(&self) {
+        self.mounts.lose(&self.cluster.sandbox.path("failing"));
+        self.cluster.wait_for("select count(*) > 0 from events where kind = 'data lost'");
+    }
+
+    fn finish(self) -> Cluster {
+        self.cluster.sandbox.write("go", "");
+        self.job.wait().expect_success();
+        let mut lines = self.cluster.sandbox.output_lines(&self.cluster.sandbox.path("out"));
+        lines.sort_unstable();
+        let expected = String::from_utf8(blackbox::sorted_lines(&self.text)).expect("text");
+        assert!(lines.iter().map(String::as_str).eq(expected.lines()), "the output is wrong");
+        self.cluster
+    }
+}
+
+fn reduces(cluster: &Cluster, state: &str) -> BTreeSet<i64> {
+    numbers(
+        cluster,
+        &format!("select task from attempts where stage = 3 and attempt = 0 and state = '{state}'"),
+    )
+}
+
+/// Of reducers that run, those that have read all they need of what is lost go on, wherever they run; the others begin again.
+#[test]
+fn who_has_read_all_of_a_lost_disk_goes_on() {
+    let what = "a second disk that is lost among reducers";
+    let Some(reading) = Reading::start(what, "", &["--keep-ifiles"]) else { return };
+    let predicted = reading.predicted();
+    assert!(!predicted.is_empty());
+    reading.lose_the_second_disk();
+    let cluster = reading.finish();
+    let again = "select distinct task from attempts where stage = 0 and attempt > 0 and state = 'succeeded'";
+    assert_eq!(numbers(&cluster, again), predicted);
+    assert_eq!(reduces(&cluster, "succeeded"), BTreeSet::from([1, 3]));
+    assert_eq!(reduces(&cluster, "discarded"), BTreeSet::from([0, 2]));
+    assert_nobody_was_blamed(&cluster);
+}
+
+/// Where all reducers have read what they need, and nobody else wants it, nothing runs again.
+#[test]
+fn what_all_have_read_is_not_made_again() {
+    let what = "a second disk that is lost when all have read it";
+    let Some(reading) = Reading::start(what, "all", &[]) else { return };
+    assert!(!reading.predicted().is_empty());
+    reading.lose_the_second_disk();
+    let cluster = reading.finish();
+    assert_eq!(cluster.number("select count(*) from attempts where attempt > 0"), 0);
+    assert_eq!(reduces(&cluster, "succeeded"), BTreeSet::from([0, 1, 2, 3]));
 }

@@ -10,6 +10,8 @@ use utoipa::ToSchema;
 pub const SAMPLES_MAX: usize = 60;
 /// Most nodes that a report says could not be reached.
 pub const UNREACHED_MAX: usize = 64;
+/// Most runs that attempts are said to have read, in [`LostOnDisk::read`].
+pub const READS_TOLD_MAX: usize = 16_384;
 /// Most disks of a node.
 pub const DISKS_MAX: usize = 256;
 
@@ -35,6 +37,9 @@ pub struct NodeReport {
     /// The same of parts that later stages read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicated_parts: Vec<ReplicatedPart>,
+    /// Runs on disks of this node that have failed, found before anybody asked for them. Told until a poll that carried them is answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<LostOnDisk>,
     /// Reduce attempts that end earlier than their tasks say from now on, as they were asked to. What is not told in time, or not
     /// heard, the attempt's result says again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -76,6 +81,29 @@ impl Unreached {
             Self::Refused => "connection refused",
         }
     }
+}
+
+/// What of a job is lost with a disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LostOnDisk {
+    pub job: JobId,
+    pub runs: Vec<RunId>,
+    /// What was in them.
+    pub chunks: Vec<ChunkId>,
+    /// One sentence.
+    pub why: String,
+    /// Attempts, here and on other nodes, that have no need of some of these runs any more, because all that they read of them has been
+    /// read from the disk: [`READS_TOLD_MAX`] runs in all at most.
+    pub read: Vec<AttemptRead>,
+}
+
+/// Runs that an attempt has read as far as it reads them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttemptRead {
+    pub attempt: AttemptKey,
+    pub runs: Vec<RunId>,
 }
 
 /// A reduce attempt that gave up the tail of its range, of which it had read nothing.
@@ -124,7 +152,7 @@ pub struct ReplicatedRun {
 impl NodeReport {
     /// Whether it tells nothing.
     pub fn is_empty(&self) -> bool {
-        let Self { samples, disks, said, progress, replicated, replicated_parts, shortened, unreached } =
+        let Self { samples, disks, said, progress, replicated, replicated_parts, lost, shortened, unreached } =
             self;
         samples.is_empty()
             && disks.is_empty()
@@ -132,6 +160,7 @@ impl NodeReport {
             && progress.is_empty()
             && replicated.is_empty()
             && replicated_parts.is_empty()
+            && lost.is_empty()
             && shortened.is_empty()
             && unreached.is_empty()
     }

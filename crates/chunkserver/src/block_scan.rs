@@ -3,6 +3,7 @@
 
 use crate::ChunkServer;
 use crate::error::ChunkServerError;
+use crate::readers::AllRead;
 use crate::run::{DiskRun, MemoryRun, Place, Run};
 use api::Codec;
 use chunksorter::{BATCH_RECORDS, OrderCursor, Position};
@@ -123,6 +124,14 @@ impl BlockScan {
     /// The run being scanned.
     pub fn run(&self) -> &Arc<Run> {
         &self.run
+    }
+
+    /// The run and whether all that is wanted of it was read from its file; None in memory. After [`Self::skip_records`].
+    pub fn read_mark(&self) -> Option<(RunId, AllRead)> {
+        match &self.place {
+            ScanPlace::Memory { .. } => None,
+            ScanPlace::Disk { reader, .. } => Some((self.run.id, reader.all_read())),
+        }
     }
 
     /// Leaves out blocks at the front of the range as long as these have no more than `records` records together,

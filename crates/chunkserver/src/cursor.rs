@@ -1,10 +1,11 @@
 //! Cursors over a key range of a run; what a merge pulls from.
 
 use crate::error::ChunkServerError;
+use crate::readers::AllRead;
 use crate::run::{DiskRun, MemoryRun, Place, Run};
 use chunksorter::{BATCH_RECORDS, OrderCursor};
 use diskfile::WindowReader;
-use ids::IfileIndex;
+use ids::{IfileIndex, RunId};
 use ifile::record::{self, Record};
 use ifile::run_file::FILE_HEADER_BYTES;
 use ifile::{BLOCK_HEADER_BYTES, BlockHeader, FormatError, KeyShape, Problem, SourceRow, block};
@@ -64,6 +65,16 @@ impl<'a> RunCursor<'a> {
                 let (retrievals, retrieved_bytes) = disk.reader.report();
                 CursorReport { retrievals, retrieved_bytes }
             }
+        }
+    }
+}
+
+impl RunCursor<'_> {
+    /// The run and whether all that is wanted of it was read from its file; None in memory.
+    pub fn read_mark(&self) -> Option<(RunId, AllRead)> {
+        match &self.place {
+            CursorPlace::Memory(_) => None,
+            CursorPlace::Disk(disk) => Some((self.run.id, disk.reader.all_read())),
         }
     }
 }

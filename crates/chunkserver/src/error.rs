@@ -11,7 +11,7 @@ use std::path::PathBuf;
 const PASSING: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::AGAIN];
 
 /// Whether a file that cannot be read would fare no better in a moment.
-pub(crate) fn is_of_the_file(error: &std::io::Error) -> bool {
+pub fn is_of_the_file(error: &std::io::Error) -> bool {
     !PASSING.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 

@@ -37,6 +37,7 @@ mod disks;
 mod error;
 mod losing;
 mod merging;
+mod readers;
 mod receiving;
 mod room;
 mod run;
@@ -51,15 +52,16 @@ pub use copies::{CopyWriter, left_run};
 pub use copying::{CopySource, RunToCopy};
 pub use cursor::{CursorReport, RunCursor};
 pub use disks::{DiskFile, run_file_name, run_of_file};
-pub use error::ChunkServerError;
+pub use error::{ChunkServerError, is_of_the_file};
+pub use losing::LostOnDisk;
 pub use merging::MergeFailure;
+pub use readers::{AllRead, Reading};
 pub use run::Run;
 
 use api::{Codec, Layout};
 use arena::Arena;
 use diskfile::ReadPool;
 use disks::Disks;
-use error::is_of_the_file;
 use ids::{IfileIndex, JobId, NodeId, RunId};
 use ifile::KeyShape;
 use std::path::PathBuf;
@@ -127,6 +129,7 @@ struct Shared {
     /// There is a run that wants a copy.
     to_copy: Condvar,
     progress: Arc<Progress>,
+    readers: Arc<readers::Readers>,
     parked: receiving::ParkedSlabs,
 }
 
@@ -223,6 +226,7 @@ impl ChunkServer {
             work: Condvar::new(),
             to_copy: Condvar::new(),
             progress: Arc::new(Progress::default()),
+            readers: Arc::default(),
             parked: receiving::ParkedSlabs::default(),
         });
         shared.take_in_found();

@@ -1,11 +1,48 @@
 //! Data of chunks that is lost: it could not be written, or did not come back from the disk as it was. The chunkserver goes on
 //! without it and says so when it is sealed; whoever appended it makes it again.
 
-use crate::Shared;
 use crate::books::{Books, ChunkState};
 use crate::error::ChunkServerError;
 use crate::run::Run;
-use ids::ChunkId;
+use crate::{ChunkServer, Shared};
+use ids::{ChunkId, DiskIndex, RunId};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What cannot be read any more of a disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LostOnDisk {
+    /// Of this node, and copies that stand for runs of others.
+    pub runs: BTreeSet<RunId>,
+    /// What is in them.
+    pub chunks: BTreeSet<ChunkId>,
+}
+
+impl ChunkServer {
+    /// Looks at the files of runs on a disk that does not answer as it should: those that cannot be read. Before the seal begins they are
+    /// forgotten, and what was in them is lost (a seal says so).
+    pub fn look_for_losses(&self, disk: DiskIndex) -> LostOnDisk {
+        let there: Vec<(Arc<Run>, DiskIndex)> = {
+            let books = self.shared.lock();
+            let disk_of = |run: &RunId| books.summaries.get(run).map(|summary| summary.disk);
+            let own = books.runs.iter().filter_map(|(id, run)| Some((Arc::clone(run), disk_of(id)?)));
+            let standing = books.standing.iter().filter_map(|run| books.copies.get(run));
+            own.chain(standing.map(|(run, summary)| (Arc::clone(run), summary.disk))).collect()
+        };
+        let on_disk = there.iter().filter(|(_, place)| *place == disk).map(|(run, _)| run);
+        let lost: Vec<&Arc<Run>> = on_disk.filter(|run| run.is_gone()).collect();
+        let runs: BTreeSet<RunId> = lost.iter().map(|run| run.id).collect();
+        let chunks: BTreeSet<ChunkId> = lost.iter().flat_map(|run| run.chunks()).collect();
+        let mut books = self.shared.lock();
+        if !books.sealing && !runs.is_empty() {
+            books.lost.extend(&chunks);
+            books.lost_because.get_or_insert_with(|| "the disk that they were on failed".to_string());
+            let own: Vec<RunId> = runs.iter().filter(|run| books.runs.contains_key(run)).copied().collect();
+            books.forget_runs(&own);
+        }
+        LostOnDisk { runs, chunks }
+    }
+}
 
 impl Shared {
     /// Gives up chunks that met an error; an error that is not theirs comes back.

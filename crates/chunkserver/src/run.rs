@@ -1,16 +1,17 @@
 //! A sorted run: in memory (frames and their order) or on disk (a run file).
 
 use crate::disks::DiskFile;
-use crate::error::ChunkServerError;
+use crate::error::{ChunkServerError, is_of_the_file};
 use api::KeyBytes;
 use api::task::{KeyWeight, RunSummary};
 use arena::Charge;
 use chunksorter::Order;
-use diskfile::{ReadPool, open_direct};
+use diskfile::{AlignedBuffer, ReadPool, open_direct};
 use iappender::AppendFrame;
 use ids::{ChunkId, DiskIndex, IfileIndex, RunId};
 use ifile::{FormatError, KeyShape, RunFile, SourceRow};
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -70,6 +71,7 @@ pub(crate) struct DiskRun {
     pub path: PathBuf,
     pub records: u64,
     pub blocks_end: u64,
+    pub file_bytes: u64,
     pub block_bytes_max: u64,
     /// Open files are shared by the readers of a run and closed with the last of them.
     file: Mutex<Weak<File>>,
@@ -82,6 +84,7 @@ impl DiskRun {
             path,
             records: file.footer.sum.records,
             blocks_end: file.footer.index_offset,
+            file_bytes: file.file_bytes(),
             block_bytes_max: file.footer.block_bytes_max,
             file: Mutex::new(Weak::new()),
             reads,
@@ -102,6 +105,17 @@ impl DiskRun {
         })?);
         *shared = Arc::downgrade(&file);
         Ok(file)
+    }
+
+    /// Whether the file can be read no more, as far as a look at its length and its beginning tells.
+    pub fn is_gone(&self) -> bool {
+        let look = || -> std::io::Result<bool> {
+            let file = open_direct(&self.path)?;
+            let mut buffer = AlignedBuffer::new(1);
+            let is_whole = file.metadata()?.len() == self.file_bytes;
+            Ok(!is_whole || file.read_at(&mut buffer, 0)? == 0)
+        };
+        look().unwrap_or_else(|error| is_of_the_file(&error))
     }
 
     /// All of the file but its blocks, read and checked.
@@ -146,6 +160,14 @@ impl Run {
         match &self.place {
             Place::Memory(memory) => memory.order.len() as u64,
             Place::Disk(disk) => disk.records,
+        }
+    }
+
+    /// Whether it is a file that cannot be read any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        match &self.place {
+            Place::Memory(_) => false,
+            Place::Disk(disk) => disk.is_gone(),
         }
     }
 

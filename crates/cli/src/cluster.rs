@@ -15,6 +15,7 @@ use server::{Roots, Server, ServerOptions};
 use shipped::{Depot, Limits};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -136,11 +137,15 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     let credentials = args.credentials.read()?;
     let data_port = DataPort::open(args, &credentials).map_err(Failure::refused)?;
     info.data_url = data_port.url.clone();
-    let disks: Vec<PathBuf> = match args.disk.is_empty() {
+    let mut disks: Vec<PathBuf> = match args.disk.is_empty() {
         true => vec![store::state_dir(None).map_err(Failure::refused)?.join("disk")],
         false => args.disk.clone(),
     };
-    let cache = file_cache(args, &disks[0]).map_err(Failure::refused)?;
+    // One that is given twice is one.
+    let mut seen = BTreeSet::new();
+    disks.retain(|disk| seen.insert(disk.clone()));
+    let caches = disks.iter().map(|disk| file_cache(args, disk)).collect::<anyhow::Result<Vec<_>>>();
+    let caches = caches.map_err(Failure::refused)?;
     let roots = own_roots(args).map_err(Failure::refused)?;
     let start_dir = std::env::current_dir().context("finding the current directory")?;
     let current: Arc<Mutex<Option<Arc<Remote>>>> = Arc::default();
@@ -168,7 +173,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         let disks = Disks::open(&disks, &incarnation).context("--disk").map_err(Failure::refused)?;
         left.give_to(&disks, link.readmitted());
         let (data, drill) = (data_port.client.clone(), Drill::new(args.drills, &programs));
-        let remote = Arc::new(Remote::new(link, disks, data, Arc::clone(&cache), roots.clone(), drill));
+        let remote = Arc::new(Remote::new(link, disks, data, caches.clone(), roots.clone(), drill));
         remote.tell_kept();
         remote.keep_files().context("starting a thread")?;
         tell(&format!("sailfish: {} joined {} as {node}", info.name, args.server));
@@ -238,7 +243,7 @@ fn own_roots(args: &NodeArgs) -> anyhow::Result<Option<Roots>> {
     given.map(|roots| Roots::of_operator(roots)).transpose().context("--allow-root")
 }
 
-/// Files of jobs that this node, or one before it on the same disk, has fetched.
+/// Files of jobs that this node, or one before it on the same disk, has fetched. What is on the others is for when the first one fails.
 fn file_cache(args: &NodeArgs, disk: &Path) -> anyhow::Result<Arc<Depot>> {
     let text = args.shipped_max.as_deref();
     let bytes_max = text.map(memory_size::parse).transpose().context("--shipped-max")?;

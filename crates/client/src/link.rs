@@ -7,7 +7,7 @@ use api::drill::{DrillFault, DrillNews, DrillOutcome};
 use api::fsck::{CheckAnswer, CheckNews, CheckTask};
 use api::intermediate::{IntermediateAnswer, IntermediateNews, IntermediateNote};
 use api::kept::KeptAnnouncement;
-use api::machine::{NodeReport, ReplicatedPart, ReplicatedRun};
+use api::machine::{LostOnDisk, NodeReport, ReplicatedPart, ReplicatedRun};
 use api::{Boundaries, ContentHash, KeyBytes, Task};
 use ids::{AttemptKey, IntermediateId, JobId, NodeId, RunId};
 use std::sync::mpsc as blocking;
@@ -155,6 +155,13 @@ impl NodeLink {
     /// The same of a run.
     pub fn replicated(&self, run: ReplicatedRun) {
         let report = NodeReport { replicated: vec![run], ..NodeReport::default() };
+        // Closed for good: nobody is told anything any more.
+        let _ = self.up.blocking_send(Up::Report(Box::new(report)));
+    }
+
+    /// Tells what is lost with a disk. Not dropped: it waits for its place.
+    pub fn lost_on_disk(&self, lost: LostOnDisk) {
+        let report = NodeReport { lost: vec![lost], ..NodeReport::default() };
         // Closed for good: nobody is told anything any more.
         let _ = self.up.blocking_send(Up::Report(Box::new(report)));
     }

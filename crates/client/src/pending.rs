@@ -15,10 +15,12 @@ impl PendingReport {
             || !later.progress.is_empty()
             || !later.replicated.is_empty()
             || !later.replicated_parts.is_empty()
+            || !later.lost.is_empty()
             || !later.shortened.is_empty()
             || !later.unreached.is_empty();
         self.0.replicated.extend(later.replicated);
         self.0.replicated_parts.extend(later.replicated_parts);
+        self.0.lost.extend(later.lost);
         self.0.shortened.extend(later.shortened);
         self.0.samples.extend(later.samples);
         self.drop_oldest();

@@ -127,7 +127,18 @@ fn append(service: &dyn ChunkService, source: Source, records: u64) -> Result<()
 fn whole(runs: Vec<RunId>, cancelled: Arc<AtomicBool>) -> ScanOptions {
     let (skip_records, copies) = Default::default();
     let (lower, upper, compress, places) = (None, None, None, None);
-    ScanOptions { job: JOB, runs, lower, upper, skip_records, copies, places, compress, cancelled }
+    ScanOptions {
+        job: JOB,
+        runs,
+        lower,
+        upper,
+        skip_records,
+        copies,
+        places,
+        compress,
+        attempt: None,
+        cancelled,
+    }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -160,7 +171,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             slots: 2,
             cancelled: Arc::clone(&cancelled),
         };
-        let placement = SpreadByIfile::default();
+        let placement = SpreadByIfile::by_number(0);
         append(&RemoteChunks::new(&client, &placement, options), source, bytes / 100)?;
     } else {
         append(here.service(), source, bytes / 100)?;

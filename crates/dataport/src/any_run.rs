@@ -3,8 +3,8 @@
 use crate::error::ScanError;
 use crate::fallback::Fallback;
 use crate::remote_run::RemoteRun;
-use chunkserver::{ChunkServerError, CursorReport, RunCursor};
-use ids::{IfileIndex, NodeId};
+use chunkserver::{AllRead, ChunkServerError, CursorReport, RunCursor};
+use ids::{IfileIndex, NodeId, RunId};
 use ifile::{Record, SourceRow};
 use imerger::SortedRun;
 use std::time::Duration;
@@ -73,6 +73,15 @@ impl AnyRun<'_> {
             Self::Here(run) => run.report(),
             Self::Covered(run) => run.cursor.report(),
             Self::There(run) => run.report(),
+        }
+    }
+
+    /// Of a run in a file here: whether all that is wanted of it was read from there.
+    pub fn read_mark(&self) -> Option<(RunId, AllRead)> {
+        match self {
+            Self::Here(run) => run.read_mark(),
+            Self::Covered(run) => run.cursor.read_mark(),
+            Self::There(_) => None,
         }
     }
 

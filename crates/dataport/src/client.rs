@@ -1,6 +1,5 @@
 //! Requests to the data ports of other nodes.
 
-use crate::INCARNATION_HEADER;
 use crate::data_of::DataOf;
 use crate::error::DataError;
 use crate::stage_wire::StageReadRequest;
@@ -9,10 +8,11 @@ use crate::wire::{
     AppendAnswers, AppendHead, BindReply, BindRequest, FrameHead, ReleaseRequest, ScanRequest,
 };
 use api::machine::Unreached;
+use crate::{ATTEMPT_HEADER, INCARNATION_HEADER};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use iappender::{APPEND_TRIES_MAX, AppendFrame};
-use ids::{ChunkId, JobId, NodeId, Source};
+use ids::{AttemptKey, ChunkId, JobId, NodeId, Source};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -287,13 +287,18 @@ impl DataClient {
         peer: &Peer,
         job: JobId,
         request: &ScanRequest,
-        tries_max: u32,
+        (attempt, tries_max): (Option<AttemptKey>, u32),
     ) -> Result<reqwest::Response, DataError> {
         let mut pause = FIRST_PAUSE;
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.post(peer, job.into(), "scan", request.encode().into()).await {
+            let mut post = self.request(&self.http, peer, job.into(), "scan", request.encode().into());
+            if let Some(AttemptKey { task, attempt }) = attempt {
+                let value = format!("{}-{}-{}", task.stage.0, task.task.0, attempt.0);
+                post = post.header(ATTEMPT_HEADER, value);
+            }
+            match answer_of(peer, self.heard(peer.node, post.send()).await).await {
                 Err(error) if error.is_passing() && tries < tries_max => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);

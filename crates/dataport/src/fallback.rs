@@ -41,6 +41,7 @@ impl Fallback {
             copies: BTreeMap::new(),
             places: None,
             compress: options.compress,
+            attempt: options.attempt,
             cancelled: options.cancelled.clone(),
         };
         Self { client: client.clone(), peer, options }

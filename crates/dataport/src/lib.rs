@@ -79,3 +79,6 @@ pub use user_files::{Told, UserFileError, UserFiles};
 
 /// The header that names the incarnation of the node that is meant.
 pub const INCARNATION_HEADER: &str = "sailfish-incarnation";
+/// The header that names the attempt for which runs are scanned, as `STAGE-TASK-ATTEMPT`: should a disk fail, its node can tell who has
+/// read all. A scan without it is served all the same.
+pub const ATTEMPT_HEADER: &str = "sailfish-attempt";

@@ -1,6 +1,7 @@
 //! Which node gets the next chunk of an I-file.
 
-use ids::{IfileIndex, NodeId};
+use api::Layout;
+use ids::{IfileIndex, NodeId, Source};
 
 /// A node that can host a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,21 +18,47 @@ pub struct Candidate {
 /// Chooses a node for a chunk. Appenders that choose alike share chunks, so that these fill up.
 pub trait ChunkPlacement: Send + Sync {
     /// The position of the chosen one in `candidates`, which are in order of their nodes and never empty.
-    fn choose(&self, ifile: IfileIndex, candidates: &[Candidate]) -> usize;
+    fn choose(&self, ifile: IfileIndex, source: Source, candidates: &[Candidate]) -> usize;
 }
 
-/// Spreads I-files over nodes by their number, past nodes that are full or have twice the queue of the others.
+/// Spreads I-files over nodes by their number, past nodes that are full or have twice the queue of the others. Where there are fewer
+/// I-files than nodes, each lies on several of them, a map task's part of it on one: else some nodes would hold all, and behind each of
+/// these, and each of their disks, stood nearly all maps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpreadByIfile {
     /// What a node must have free, usually a chunk.
     pub free_bytes_min: u64,
+    ifile_count: u32,
+    nodes_per_ifile_max: u32,
+}
+
+impl SpreadByIfile {
+    /// Each I-file on one node.
+    pub const fn by_number(free_bytes_min: u64) -> Self {
+        Self { free_bytes_min, ifile_count: 1, nodes_per_ifile_max: 1 }
+    }
+
+    /// Of a job with so much input, as much of it on each node as makes a chunk.
+    pub fn for_job(layout: &Layout, input_bytes: u64) -> Self {
+        let ifile_count = layout.ifile_count.max(1);
+        let chunks_of_ifile = input_bytes / u64::from(ifile_count) / layout.chunk_bytes.max(1);
+        let nodes_per_ifile_max = u32::try_from(chunks_of_ifile).unwrap_or(u32::MAX);
+        Self { free_bytes_min: 0, ifile_count, nodes_per_ifile_max }
+    }
+
+    /// The preferred one.
+    fn first(&self, ifile: IfileIndex, source: Source, count: usize) -> usize {
+        let nodes_per_ifile =
+            (count / self.ifile_count.max(1) as usize).min(self.nodes_per_ifile_max as usize).max(1);
+        (ifile.0 as usize * nodes_per_ifile + source.map_task.0 as usize % nodes_per_ifile) % count
+    }
 }
 
 impl ChunkPlacement for SpreadByIfile {
-    fn choose(&self, ifile: IfileIndex, candidates: &[Candidate]) -> usize {
+    fn choose(&self, ifile: IfileIndex, source: Source, candidates: &[Candidate]) -> usize {
         let count = candidates.len();
         let queued: u64 = candidates.iter().map(|candidate| candidate.queued_bytes / count as u64).sum();
-        let first = ifile.0 as usize % count;
+        let first = self.first(ifile, source, count);
         let in_turn = (0..count).map(|step| (first + step) % count);
         let has_room = |index: &usize| candidates[*index].free_bytes >= self.free_bytes_min;
         let mut roomy = in_turn.filter(has_room).peekable();
@@ -43,6 +70,11 @@ impl ChunkPlacement for SpreadByIfile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ids::{AttemptNumber, TaskIndex};
+
+    fn source(task: u32) -> Source {
+        Source { map_task: TaskIndex(task), attempt: AttemptNumber(0) }
+    }
 
     fn check(loads: &[(u64, u64)], ifile: u32, expected: usize) {
         let candidates: Vec<Candidate> = loads
@@ -55,7 +87,7 @@ mod tests {
                 queued_bytes: *queued_bytes,
             })
             .collect();
-        let chosen = SpreadByIfile { free_bytes_min: 10 }.choose(IfileIndex(ifile), &candidates);
+        let chosen = SpreadByIfile::by_number(10).choose(IfileIndex(ifile), source(7), &candidates);
         assert_eq!(chosen, expected, "{loads:?}");
     }
 
@@ -68,5 +100,24 @@ mod tests {
         check(&[(100, 50), (100, 60), (100, 70)], 5, 2);
         // All are full: somebody has to take it.
         check(&[(5, 0), (5, 0)], 1, 1);
+    }
+
+    #[test]
+    fn few_ifiles_lie_on_all_nodes() {
+        let check = |(ifile_count, chunks), nodes, ifile, expected: &[usize]| {
+            let (ifile_count, nodes_per_ifile_max) = (ifile_count, chunks);
+            let spread = SpreadByIfile { free_bytes_min: 0, ifile_count, nodes_per_ifile_max };
+            let chosen: Vec<usize> =
+                (0..6).map(|task| spread.first(IfileIndex(ifile), source(task), nodes)).collect();
+            assert_eq!(chosen, expected, "{spread:?}");
+        };
+        check((1, 9), 5, 0, &[0, 1, 2, 3, 4, 0]);
+        check((2, 9), 5, 1, &[2, 3, 2, 3, 2, 3]);
+        // As many I-files as nodes, or more: each on one.
+        check((5, 9), 5, 4, &[4, 4, 4, 4, 4, 4]);
+        check((7, 9), 5, 6, &[1, 1, 1, 1, 1, 1]);
+        // Not enough for a chunk on each.
+        check((1, 2), 5, 0, &[0, 1, 0, 1, 0, 1]);
+        check((1, 0), 5, 0, &[0, 0, 0, 0, 0, 0]);
     }
 }

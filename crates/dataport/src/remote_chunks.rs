@@ -150,7 +150,7 @@ impl ChunkService for RemoteChunks<'_> {
                         tries: lanes.by_node.len() as u32,
                     });
                 }
-                let chosen = lanes.candidates[self.placement.choose(ifile, &lanes.candidates)];
+                let chosen = lanes.candidates[self.placement.choose(ifile, source, &lanes.candidates)];
                 lanes.by_node.get(&chosen.node).map(|lane| lane.peer().clone())
             };
             let Some(peer) = peer else { return self.local.service().bind(ifile, source, frame_bytes) };

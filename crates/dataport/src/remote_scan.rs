@@ -9,7 +9,7 @@ use crate::scan_wire::{EntryKind, RunSources};
 use crate::wire::{BOUND_BYTES_MAX, RUNS_PER_SCAN_MAX, ScanRequest};
 use chunkserver::CursorReport;
 use iappender::APPEND_TRIES_MAX;
-use ids::{JobId, NodeId, RunId};
+use ids::{AttemptKey, JobId, NodeId, RunId};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -39,6 +39,8 @@ pub struct ScanOptions {
     pub places: Option<Arc<dyn Places>>,
     /// Whether blocks that are made on the way are compressed; None: unless the node is on this machine.
     pub compress: Option<bool>,
+    /// Who reads, where it is told; see [`crate::ATTEMPT_HEADER`].
+    pub attempt: Option<AttemptKey>,
     /// Set when the attempt is to stop.
     pub cancelled: Arc<AtomicBool>,
 }
@@ -112,7 +114,8 @@ impl RemoteScan {
             compress: options.compress.unwrap_or(!peer.is_this_machine()),
         };
         let tries_max = if options.is_elsewhere() { TRIES_BEFORE_COPIES } else { APPEND_TRIES_MAX };
-        let carried = Carried { client: client.clone(), peer: peer.clone(), job: options.job, tries_max };
+        let reader = (options.attempt, tries_max);
+        let carried = Carried { client: client.clone(), peer: peer.clone(), job: options.job, reader };
         client.runtime().spawn(carried.carry(request, sender));
         Ok(Self {
             pieces,
@@ -210,14 +213,15 @@ struct Carried {
     client: DataClient,
     peer: Peer,
     job: JobId,
-    tries_max: u32,
+    /// Which attempt, and how often it tries.
+    reader: (Option<AttemptKey>, u32),
 }
 
 impl Carried {
     /// Sends the request and hands on what is answered, until nobody listens any more.
     async fn carry(self, request: ScanRequest, sender: Sender<Piece>) {
         let node = self.peer.node;
-        let mut answer = match self.client.scan(&self.peer, self.job, &request, self.tries_max).await {
+        let mut answer = match self.client.scan(&self.peer, self.job, &request, self.reader).await {
             Ok(answer) => answer,
             Err(error) => {
                 // Where nobody listens any more, nobody needs to know.

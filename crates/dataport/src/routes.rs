@@ -9,7 +9,7 @@ use crate::stage_wire::StageReadRequest;
 use crate::token::{self, Admission, Token};
 use crate::user_files::{UserFileError, UserFiles};
 use crate::wire::{BindReply, BindRequest, MESSAGE_BYTES_MAX, ReleaseRequest, ScanRequest};
-use crate::{INCARNATION_HEADER, receive, receive_copy, scan_source, stage_files, user_files};
+use crate::{ATTEMPT_HEADER, INCARNATION_HEADER, receive, receive_copy, scan_source, stage_files, user_files};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -18,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use chunkserver::{ChunkServer, ChunkServerError};
 use iappender::AppendError;
-use ids::{IntermediateId, JobId};
+use ids::{AttemptKey, AttemptNumber, IntermediateId, JobId, StageIndex, TaskIndex, TaskKey};
 use ifile::FormatError;
 use stagefile::StageFileError;
 use std::sync::Arc;
@@ -306,7 +306,16 @@ async fn scan(
 ) -> Result<Body, Refusal> {
     let server = port.admit(job, &headers)?;
     let request = ScanRequest::decode(&BodyReader::new(body).rest(MESSAGE_BYTES_MAX).await?)?;
-    scan_source::stream(&port, server, request).await
+    scan_source::stream(&port, server, request, attempt_of(JobId(job), &headers)).await
+}
+
+/// For which attempt runs are scanned, where the request says so in a way that can be understood.
+fn attempt_of(job: JobId, headers: &HeaderMap) -> Option<AttemptKey> {
+    let mut numbers = headers.get(ATTEMPT_HEADER)?.to_str().ok()?.split('-').map(str::parse::<u32>);
+    let mut next = || numbers.next()?.ok();
+    let (stage, task, attempt) = (next()?, next()?, next()?);
+    let task = TaskKey { job, stage: StageIndex(stage.try_into().ok()?), task: TaskIndex(task) };
+    Some(AttemptKey { task, attempt: AttemptNumber(attempt) })
 }
 
 async fn copies(

@@ -12,8 +12,8 @@ use crate::scan_wire::{
 use crate::wire::ScanRequest;
 use axum::body::Body;
 use bytes::Bytes;
-use chunkserver::{BlockScan, ChunkServer, ChunkServerError, FirstRecord};
-use ids::RunId;
+use chunkserver::{BlockScan, ChunkServer, ChunkServerError, FirstRecord, Reading};
+use ids::{AttemptKey, RunId};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -34,6 +34,7 @@ pub(crate) async fn stream(
     port: &Port,
     server: Arc<ChunkServer>,
     request: ScanRequest,
+    attempt: Option<AttemptKey>,
 ) -> Result<Body, Refusal> {
     let permit = Arc::clone(&port.scans).try_acquire_owned().map_err(|_| Refusal::Busy)?;
     let (sender, mut batches): (_, Receiver<VecDeque<Bytes>>) = channel(BATCHES_MAX);
@@ -46,7 +47,7 @@ pub(crate) async fn stream(
     };
     tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        produce(&server, runs, sender);
+        produce(&server, attempt, runs, sender);
     });
     // A producer that panicked leaves a stream without an end mark, which the reader takes for cut off.
     let mut batch = VecDeque::new();
@@ -194,11 +195,18 @@ impl Entries {
 
 fn produce(
     server: &ChunkServer,
+    attempt: Option<AttemptKey>,
     runs: Result<Vec<RunScan>, ChunkServerError>,
     sender: Sender<VecDeque<Bytes>>,
 ) {
     let mut entries = Entries { sender, batch: VecDeque::new(), batch_bytes: 0, ordinal: 0 };
-    let done = runs.map_err(Stopped::At).and_then(|mut runs| put_all(&mut runs, &mut entries));
+    let done = runs.map_err(Stopped::At).and_then(|mut runs| {
+        let marks = runs.iter().filter_map(|run| run.scan.read_mark()).collect();
+        let reading = attempt.map(|attempt| server.begin_reading(attempt, marks));
+        put_all(&mut runs, &mut entries)?;
+        reading.into_iter().for_each(Reading::is_served);
+        Ok(())
+    });
     // Where the reader is gone, nobody is told.
     if let Err(Stopped::At(error)) = done {
         drop(entries.fail(server, &error));

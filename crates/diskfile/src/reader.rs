@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 /// Windows smaller than this are read when they are needed: to ask another thread would cost as much.
@@ -21,6 +22,8 @@ struct Request {
     file: Arc<File>,
     buffer: AlignedBuffer,
     wanted: Range<u64>,
+    /// Set when it was read, where nothing of the stretch comes after it.
+    all_read: Option<Arc<AtomicBool>>,
     reply: Sender<std::io::Result<Window>>,
 }
 
@@ -46,8 +49,12 @@ impl ReadPool {
             let to_read = to_read.clone();
             let read = move || {
                 for request in to_read {
+                    let read = read_window(&request.file, request.buffer, &request.wanted);
+                    if let (Ok(_), Some(all_read)) = (&read, &request.all_read) {
+                        all_read.store(true, Ordering::Release);
+                    }
                     // A reader that was dropped wants no answer.
-                    let _ = request.reply.send(read_window(&request.file, request.buffer, &request.wanted));
+                    let _ = request.reply.send(read);
                 }
             };
             pool.threads.push(std::thread::Builder::new().name(format!("reader-{index}")).spawn(read)?);
@@ -84,6 +91,8 @@ pub struct WindowReader {
     current: Option<Window>,
     under_way: Option<Receiver<std::io::Result<Window>>>,
     spare: Option<AlignedBuffer>,
+    /// All of the stretch is in memory, or not wanted any more.
+    all_read: Arc<AtomicBool>,
     /// A piece that lies in two windows.
     joined: Vec<u8>,
     reads: u64,
@@ -94,9 +103,11 @@ impl WindowReader {
     /// A reader of `stretch`, which holds two windows of about `bytes` together.
     pub fn new(file: Arc<File>, pool: Arc<ReadPool>, stretch: Range<u64>, bytes: usize) -> Self {
         let window_bytes = (bytes / 2).next_multiple_of(ALIGNMENT_BYTES).max(ALIGNMENT_BYTES);
+        let all_read = Arc::new(AtomicBool::new(stretch.is_empty()));
         Self {
             file,
             pool,
+            all_read,
             unread: stretch,
             window_bytes,
             current: None,
@@ -111,6 +122,11 @@ impl WindowReader {
     /// Reads done so far, and their bytes.
     pub fn report(&self) -> (u64, u64) {
         (self.reads, self.read_bytes)
+    }
+
+    /// Set once nothing more is read from the file: whoever watches it knows that the reader can do without the file from then on.
+    pub fn all_read(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.all_read)
     }
 
     /// Whether everything was taken.
@@ -152,6 +168,7 @@ impl WindowReader {
         self.under_way = None;
         self.current = None;
         self.joined = Vec::new();
+        self.all_read.store(true, Ordering::Release);
     }
 
     /// Moves to the next window, and asks for the one behind it.
@@ -162,7 +179,9 @@ impl WindowReader {
             None => {
                 let wanted = self.next_range()?;
                 let buffer = self.buffer();
-                read_window(&self.file, buffer, &wanted)?
+                let read = read_window(&self.file, buffer, &wanted)?;
+                self.all_read.store(self.unread.is_empty(), Ordering::Release);
+                read
             }
         };
         self.reads += 1;
@@ -172,7 +191,8 @@ impl WindowReader {
             let wanted = self.next_range()?;
             let buffer = self.buffer();
             let (reply, answer) = bounded(1);
-            let request = Request { file: Arc::clone(&self.file), buffer, wanted, reply };
+            let all_read = self.unread.is_empty().then(|| Arc::clone(&self.all_read));
+            let request = Request { file: Arc::clone(&self.file), buffer, wanted, all_read, reply };
             let requests = self.pool.requests.as_ref().ok_or(ErrorKind::BrokenPipe)?;
             requests.send(request).map_err(|_| Error::from(ErrorKind::BrokenPipe))?;
             self.under_way = Some(answer);

@@ -1,18 +1,23 @@
 //! The directories of a node in a cluster: one for each job on each disk, made when the job's first attempt comes.
 //! Their names hold that of a lock file beside them, which is locked while the process lives: what a process that
-//! was killed has left is found by its lock being free, and removed by the next node on that disk.
+//! was killed has left is found by its lock being free, and removed by the next node on that disk. The lock file is read back every
+//! second: a disk that does not give back what was written there has failed.
 
 use crate::failure::file_failure;
 use api::TaskFailure;
 use api::machine::{DiskReport, DiskState};
+use chunkserver::is_of_the_file;
+use diskfile::{ALIGNMENT_BYTES, AlignedBuffer, open_direct};
 use faults::{IoCall, io_call};
 use ids::JobId;
 use rustix::fs::Access;
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// In the name of every directory we make, so that nothing else is ever removed.
 const MARK: &str = "sailfish-";
@@ -39,6 +44,10 @@ struct Disk {
     lock_path: PathBuf,
     /// Holds the lock while it is open.
     _lock: File,
+    /// What the lock file holds; nothing where there was no room for it.
+    mark: Vec<u8>,
+    /// It does not give back what was written.
+    has_failed: AtomicBool,
 }
 
 impl Disks {
@@ -59,7 +68,8 @@ impl Disks {
             let lock = lock.map_err(|error| named(&lock_path, error))?;
             lock.try_lock().map_err(|error| named(&lock_path, error.into()))?;
             sweep(&path, name).map_err(|error| named(&path, error))?;
-            disks.push(Disk { path, lock_path, _lock: lock });
+            let mark = write_mark(&lock, name);
+            disks.push(Disk { path, lock_path, _lock: lock, mark, has_failed: AtomicBool::new(false) });
         }
         Ok(Self { name: name.to_string(), disks })
     }
@@ -71,7 +81,40 @@ impl Disks {
 
     /// How much each can take, and whether it can take anything.
     pub(crate) fn look(&self) -> Vec<DiskReport> {
-        self.disks.iter().map(|disk| look_at(&disk.path)).collect()
+        let look = |disk: &Disk| match disk.has_failed.load(Ordering::Relaxed) {
+            true => DiskReport { state: DiskState::Failed, ..look_at(&disk.path) },
+            false => look_at(&disk.path),
+        };
+        self.disks.iter().map(look).collect()
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.disks.len()
+    }
+
+    /// Reads from a disk, past the page cache where that can be: whether it gives back what was written. It is remembered.
+    pub(crate) fn probe(&self, index: usize) -> bool {
+        let Some(disk) = self.disks.get(index) else { return false };
+        let outcome = read_mark(disk);
+        let has_failed = outcome.as_ref().is_err_and(is_of_the_file);
+        if disk.has_failed.swap(has_failed, Ordering::Relaxed) != has_failed {
+            let path = disk.path.display();
+            tracing::warn!(%path, has_failed, ?outcome, "whether a disk gives back what was written has changed");
+        }
+        !has_failed
+    }
+
+    /// Whether a disk answered wrongly when it was asked last.
+    pub(crate) fn has_failed(&self, index: usize) -> bool {
+        self.disks.get(index).is_none_or(|disk| disk.has_failed.load(Ordering::Relaxed))
+    }
+
+    /// All, in the order in which they had better be tried.
+    pub(crate) fn in_order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.disks.len()).collect();
+        order.sort_by_key(|index| self.has_failed(*index));
+        order
     }
 
     /// Of this process, in the names of its directories.
@@ -170,6 +213,26 @@ impl Disks {
 impl Drop for Disks {
     fn drop(&mut self) {
         self.release();
+    }
+}
+
+/// Fills a lock file with a block of its name, and gives that.
+fn write_mark(mut lock: &File, name: &str) -> Vec<u8> {
+    let mark: Vec<u8> = name.bytes().chain([b'\n']).cycle().take(ALIGNMENT_BYTES).collect();
+    match lock.write_all(&mark) {
+        Ok(()) => mark,
+        // A full disk is good for reading.
+        Err(_) => Vec::new(),
+    }
+}
+
+fn read_mark(disk: &Disk) -> std::io::Result<()> {
+    let file = open_direct(&disk.lock_path)?;
+    let mut buffer = AlignedBuffer::new(ALIGNMENT_BYTES);
+    let count = file.read_at(&mut buffer, 0)?;
+    match disk.mark.is_empty() || buffer[..count] == disk.mark[..] {
+        true => Ok(()),
+        false => Err(std::io::Error::new(ErrorKind::InvalidData, "it holds something else than was written")),
     }
 }
 
@@ -285,6 +348,29 @@ mod tests {
         assert_ne!(looked.state, DiskState::ReadOnly);
         assert_eq!(look_at(&dir.path().join("gone")).state, DiskState::Failed);
         assert_eq!((free_bytes_min(100), free_bytes_min(1 << 50)), (2, FREE_BYTES_ENOUGH));
+    }
+
+    #[test]
+    fn a_disk_that_gives_back_something_else_has_failed() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = [dir.path().join("a"), dir.path().join("b")];
+        let disks = Disks::open(&paths, "here").unwrap();
+        let check = |expected: [bool; 2], order: [usize; 2]| {
+            assert_eq!([disks.probe(0), disks.probe(1)], expected);
+            let is_failed = |report: api::machine::DiskReport| report.state == DiskState::Failed;
+            let failed: Vec<bool> = disks.look().into_iter().map(is_failed).collect();
+            assert_eq!(failed, expected.map(|works| !works));
+            assert_eq!(disks.in_order(), order);
+        };
+        check([true, true], [0, 1]);
+        let lock = paths[0].join(".sailfish-here.lock");
+        let mark = std::fs::read(&lock).unwrap();
+        std::fs::write(&lock, "").unwrap();
+        check([false, true], [1, 0]);
+        std::fs::write(&lock, mark).unwrap();
+        check([true, true], [0, 1]);
+        std::fs::rename(&paths[1], dir.path().join("c")).unwrap();
+        check([true, false], [0, 1]);
     }
 
     #[test]

@@ -6,12 +6,13 @@ use api::flow::stage_file_name;
 use api::task::Part;
 use api::{Boundaries, TaskFailure};
 use chunkserver::{ChunkServer, Config};
-use dataport::StageFileName;
-use ids::{AttemptNumber, JobId, NodeId, TaskIndex};
+use dataport::{SpreadByIfile, StageFileName};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, RunId, TaskIndex};
 use ifile::KeyShape;
 use reducer::PartPlace;
 use server::JobRun;
 use stagefile::Payload;
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -37,6 +38,8 @@ pub(crate) struct JobData {
     pub gate: MergeGate,
     /// Which beginning of a stored key decides the group.
     pub key_shape: KeyShape,
+    /// Where map tasks open chunks.
+    pub placement: SpreadByIfile,
     /// Range boundaries, once they are fixed.
     pub boundaries: OnceLock<Boundaries>,
     /// What its tasks leave for those of later stages.
@@ -44,18 +47,23 @@ pub(crate) struct JobData {
     chunkserver: Mutex<Option<Arc<ChunkServer>>>,
     /// A thread replicates its runs.
     is_replicating: AtomicBool,
+    /// Runs on disks that failed of which the server was told.
+    told_lost: Mutex<BTreeSet<RunId>>,
 }
 
-/// One attempt of a job: what the job has here, and a flag of its own.
+/// One attempt of a job: what the job has here, and what is its own.
 pub(crate) struct AttemptData {
     job: Arc<JobData>,
+    pub attempt: AttemptKey,
+    /// The job with its files where this attempt has them.
+    pub run: Arc<JobRun>,
     /// Set when this attempt is to stop, with its job or by itself.
     pub cancelled: Arc<AtomicBool>,
 }
 
 impl AttemptData {
-    pub fn new(job: Arc<JobData>, cancelled: Arc<AtomicBool>) -> Self {
-        Self { job, cancelled }
+    pub fn new(job: Arc<JobData>, attempt: AttemptKey, run: Arc<JobRun>, cancelled: Arc<AtomicBool>) -> Self {
+        Self { job, attempt, run, cancelled }
     }
 }
 
@@ -74,6 +82,7 @@ impl JobData {
             true => KeyShape::Prefix,
             false => KeyShape::Whole,
         };
+        let placement = SpreadByIfile::for_job(&run.spec.layout, run.spec.input_bytes());
         let (boundaries, chunkserver) = (OnceLock::new(), Mutex::new(None));
         let stage_files = Arc::new(StageFiles::new(run.disk_dirs.clone()));
         let slots = slots.max(1);
@@ -87,10 +96,12 @@ impl JobData {
             elsewhere,
             gate,
             key_shape,
+            placement,
             boundaries,
             stage_files,
             chunkserver,
             is_replicating,
+            told_lost: Mutex::default(),
         }
     }
 
@@ -132,6 +143,12 @@ impl JobData {
     /// Whether a thread replicates its runs.
     pub fn is_replicating(&self) -> bool {
         self.is_replicating.load(Ordering::Relaxed)
+    }
+
+    /// Those of some lost runs of which the server was not told yet; from now on it is.
+    pub fn to_tell_lost(&self, lost: &BTreeSet<RunId>) -> BTreeSet<RunId> {
+        let mut told = self.told_lost.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.iter().filter(|run| told.insert(**run)).copied().collect()
     }
 
     /// The chunkserver, where anybody has needed it yet.

@@ -46,7 +46,15 @@ impl Disks {
     pub(crate) fn kept(&self) -> std::io::Result<Vec<KeptDir>> {
         let mut kept = Vec::new();
         for disk in self.paths() {
-            for entry in std::fs::read_dir(disk).map_err(|error| named(disk, error))? {
+            let entries = match std::fs::read_dir(disk) {
+                Ok(entries) => entries,
+                // What is on the others is there all the same.
+                Err(error) => {
+                    tracing::warn!(disk = %disk.display(), %error, "cannot look for kept I-files");
+                    continue;
+                }
+            };
+            for entry in entries {
                 let path = entry?.path();
                 let name = path.file_name().and_then(|name| name.to_str());
                 let Some((incarnation, job, disk)) = name.and_then(KeptDir::parse_name) else { continue };

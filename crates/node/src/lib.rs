@@ -18,6 +18,7 @@
 
 mod commit_task;
 mod control;
+mod disk_probes;
 mod disks;
 mod drill;
 mod emit;

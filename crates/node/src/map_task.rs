@@ -34,7 +34,18 @@ pub(crate) fn run(
 ) -> Result<MapResult, TaskFailure> {
     let spec = &job.run.spec;
     let work_dir = WorkDir::create(job, attempt, &[spec.mapper.as_ref(), spec.combiner.as_ref()])?;
-    let context = function_context(shared, job, attempt, TaskPlace::Map(&task.split), &work_dir);
+    run_in(shared, state, job, (attempt, task), &work_dir).map_err(|failure| work_dir.excuse(failure))
+}
+
+fn run_in(
+    shared: &Arc<Shared>,
+    state: &mut SlotState,
+    job: &AttemptData,
+    (attempt, task): (AttemptKey, &MapTask),
+    work_dir: &WorkDir,
+) -> Result<MapResult, TaskFailure> {
+    let spec = &job.run.spec;
+    let context = function_context(shared, job, attempt, TaskPlace::Map(&task.split), work_dir);
     let limits = ReaderLimits {
         buffer_bytes: job.buffer_bytes(),
         record_bytes_max: spec.layout.record_bytes_max,

@@ -20,8 +20,6 @@ use std::sync::atomic::Ordering;
 /// A block decompressed and two as they came: what a run of another node needs of the share for merging.
 const BLOCKS_PER_AWAY_RUN: u64 = 3;
 
-static PLACEMENT: SpreadByIfile = SpreadByIfile { free_bytes_min: 0 };
-
 /// Where the record data of a job may lie besides this node.
 #[derive(Clone)]
 pub struct OtherNodes {
@@ -73,12 +71,12 @@ impl RunFailure for ScanError {
 
 impl OtherNodes {
     /// The chunks of all nodes as one service for a map attempt.
-    pub(crate) fn chunks(
+    pub(crate) fn chunks<'a>(
         self,
-        job: &AttemptData,
+        job: &'a AttemptData,
         source: Source,
         local: Arc<ChunkServer>,
-    ) -> RemoteChunks<'static> {
+    ) -> RemoteChunks<'a> {
         let options = RemoteChunksOptions {
             job: job.job,
             source,
@@ -89,7 +87,7 @@ impl OtherNodes {
             slots: job.run.spec.slots,
             cancelled: Arc::clone(&job.cancelled),
         };
-        RemoteChunks::new(&self.client, &PLACEMENT, options)
+        RemoteChunks::new(&self.client, &job.placement, options)
     }
 
     /// Where a run is to be read: here, if it lies here.
@@ -159,6 +157,7 @@ impl OtherNodes {
             skip_records: Vec::new(),
             places: self.places.clone(),
             compress: None,
+            attempt: Some(job.attempt),
             cancelled: Arc::clone(&job.cancelled),
         };
         for (node, of_node) in by_node {

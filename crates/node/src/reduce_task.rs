@@ -8,16 +8,17 @@ use crate::shuffle_tasks::{merge_need_bytes, read_ahead_bytes};
 use crate::slot::now_ns;
 use crate::streaming_env::TaskPlace;
 use crate::work_dir::{WorkDir, function_context};
-use api::task::{ReduceResult, ReduceTask, SourceBooks};
+use api::task::{Part, ReduceResult, ReduceTask, SourceBooks};
 use api::{Blame, DataSum, Function, JobSpec, KeyBytes, TaskFailure};
-use chunkserver::{ChunkServer, ChunkServerError, CursorReport, Run, RunCursor};
+use chunkserver::{AllRead, ChunkServer, ChunkServerError, CursorReport, Run, RunCursor};
 use dataport::AnyRun;
 use faults::{PlantedFault, planted};
 use ids::{AttemptKey, ChunkId, IfileIndex, NodeId, RunId, Source};
 use ifile::KeyShape;
 use imerger::{Groups, Merge, SortedRun, Winners};
 use keys::KeyDecoder;
-use reducer::{GroupedRecord, GroupedRecords, PartWriter, reduce_function};
+use program::FunctionContext;
+use reducer::{GroupedRecord, GroupedRecords, PartWriter, ReduceCounts, reduce_function};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,13 +53,23 @@ pub(crate) fn run(
     let reduced = match others {
         Some(others) if away_count > 0 => {
             let cursors = others.open(job, task, &runs, read_ahead);
-            let of_run = OfRun { report: AnyRun::report, waited: AnyRun::waited, resumed: AnyRun::resumed };
-            reduce(shared, job, (attempt, meter), task, cursors, of_run)
+            let telling = Telling {
+                report: AnyRun::report,
+                waited: AnyRun::waited,
+                mark: AnyRun::read_mark,
+                resumed: AnyRun::resumed,
+            };
+            reduce(shared, job, (&chunkserver, meter), task, cursors, telling)
         }
         _ => {
             let cursors = open(task, &runs, read_ahead);
-            let of_run = OfRun { report: RunCursor::report, waited: |_| None, resumed: |_| false };
-            reduce(shared, job, (attempt, meter), task, cursors, of_run)
+            let telling = Telling {
+                report: RunCursor::report,
+                waited: |_| None,
+                mark: RunCursor::read_mark,
+                resumed: |_| false,
+            };
+            reduce(shared, job, (&chunkserver, meter), task, cursors, telling)
         }
     };
     reduced.map_err(|failure| with_lost_beside(failure, &chunkserver))
@@ -77,10 +88,12 @@ pub(crate) fn with_lost_beside(mut failure: TaskFailure, chunkserver: &ChunkServ
 /// How long was waited for the data of a run, and for which node, where it comes from another one.
 type WaitedOf<R> = fn(&R) -> Option<(NodeId, Duration)>;
 
-/// What a run says of itself.
-struct OfRun<R> {
+/// What there is to tell of a run that is read.
+struct Telling<R> {
     report: fn(&R) -> CursorReport,
     waited: WaitedOf<R>,
+    /// Whether its file here is needed any more.
+    mark: fn(&R) -> Option<(RunId, AllRead)>,
     /// It was read at its replica, from somewhere on.
     resumed: fn(&R) -> bool,
 }
@@ -89,20 +102,23 @@ struct OfRun<R> {
 fn reduce<R: SortedRun<Error: RunFailure>>(
     shared: &Shared,
     job: &AttemptData,
-    (attempt, meter): (AttemptKey, &Meter),
+    (chunkserver, meter): (&ChunkServer, &Meter),
     task: &ReduceTask,
     cursors: Result<Vec<R>, R::Error>,
-    of_run: OfRun<R>,
+    telling: Telling<R>,
 ) -> Result<ReduceResult, TaskFailure> {
     let spec = &job.run.spec;
     let groups = cursors.and_then(|cursors| groups(task, cursors));
     let groups = groups.map_err(|error| error.to_task_failure())?;
+    let attempt = job.attempt;
+    let marks = groups.runs().iter().filter_map(telling.mark).collect();
+    let _reading = chunkserver.begin_reading(attempt, marks);
     let mut input = GroupsInput {
         groups,
         shared,
         attempt,
         meter,
-        waited_of: of_run.waited,
+        waited_of: telling.waited,
         upper_key: task.upper_key.clone(),
         done_bytes: 0,
         cancelled: &job.cancelled,
@@ -114,28 +130,15 @@ fn reduce<R: SortedRun<Error: RunFailure>>(
     if matches!(spec.reducer, Some(Function::Command { .. })) {
         meter.is_done_by(&context.reports);
     }
-    let mut part = PartWriter::create(job.part_place(task.part_index, attempt.attempt), &spec.formats)?;
-    let mut function =
-        reduce_function(spec.reducer.as_ref(), is_pre_combined(spec), &context, &spec.formats)?;
     let opened_ns = Some(now_ns());
-    let decoder = KeyDecoder::new(&spec.keys);
-    let counts = if decoder.is_plain() {
-        function.run(&mut input, &mut part)?
-    } else {
-        function.run(&mut DecodedInput::new(job, decoder, &mut input), &mut part)?
-    };
-    if counts.groups == 0 && spec.streaming.is_some() {
-        // Hadoop throws away what a reducer prints that was given nothing.
-        drop(part);
-        part = PartWriter::create(job.part_place(task.part_index, attempt.attempt), &spec.formats)?;
-    }
-    let part = job.told(part.finish()?);
+    let made = run_function(job, task, &context, &mut input).map_err(|failure| work_dir.excuse(failure));
+    let (counts, part) = made?;
     input.count_rest();
     let report = input.groups.report();
-    let reads = input.groups.runs().iter().map(of_run.report);
+    let reads = input.groups.runs().iter().map(telling.report);
     let (retrievals, retrieved_bytes) =
         reads.fold((0, 0), |(count, bytes), read| (count + read.retrievals, bytes + read.retrieved_bytes));
-    let resumed = input.groups.runs().iter().filter(|run| (of_run.resumed)(run)).count();
+    let resumed = input.groups.runs().iter().filter(|run| (telling.resumed)(run)).count();
     if resumed > 0 {
         tracing::info!(job = %job.job, %attempt, runs = resumed, "runs were read at their replicas, from somewhere on");
     }
@@ -154,6 +157,31 @@ fn reduce<R: SortedRun<Error: RunFailure>>(
         books: books(&input.groups),
         upper_key: input.upper_key,
     })
+}
+
+/// Runs the reducer over all groups, into a part.
+fn run_function<R: SortedRun<Error: RunFailure>>(
+    job: &AttemptData,
+    task: &ReduceTask,
+    context: &FunctionContext,
+    input: &mut GroupsInput<'_, R>,
+) -> Result<(ReduceCounts, Part), TaskFailure> {
+    let spec = &job.run.spec;
+    let place = || job.part_place(task.part_index, job.attempt.attempt);
+    let mut part = PartWriter::create(place(), &spec.formats)?;
+    let mut function = reduce_function(spec.reducer.as_ref(), is_pre_combined(spec), context, &spec.formats)?;
+    let decoder = KeyDecoder::new(&spec.keys);
+    let counts = if decoder.is_plain() {
+        function.run(input, &mut part)?
+    } else {
+        function.run(&mut DecodedInput::new(job, decoder, input), &mut part)?
+    };
+    if counts.groups == 0 && spec.streaming.is_some() {
+        // Hadoop throws away what a reducer prints that was given nothing.
+        drop(part);
+        part = PartWriter::create(place(), &spec.formats)?;
+    }
+    Ok((counts, job.told(part.finish()?)))
 }
 
 /// Whether every value was folded by the same built-in on the map side already.

@@ -6,14 +6,14 @@ use crate::drill::Drill;
 use crate::file_keeper;
 use crate::kept_checks::KeptChecks;
 use crate::record_data::{OtherNodes, RecordData};
-use crate::shipped_files::JobFiles;
+use crate::shipped_files::{JobFiles, Keepers, PlacedFiles};
 use crate::unanswered;
 use crate::user_files::UserFiles;
 use api::control::{AttemptEnd, NodeAddress};
 use api::kept::KeptAnnouncement;
 use api::machine::{NodeReport, ReplicatedPart, ReplicatedRun, ShortenedAttempt};
 use api::task::{RunPlace, RunTask};
-use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure};
+use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure, TaskResult};
 use client::NodeLink;
 use dataport::{DataClient, Peer, Places};
 use ids::{AttemptKey, JobId, NodeId, RunId};
@@ -33,8 +33,8 @@ pub struct Remote {
     link: Arc<NodeLink>,
     disks: Disks,
     data: DataClient,
-    /// Files that jobs brought along.
-    cache: Arc<Depot>,
+    /// Files that jobs brought along, on each disk.
+    caches: Vec<Arc<Depot>>,
     /// Jobs may name only what lies below one of each: those of the server, and this node's own.
     roots: Vec<Roots>,
     jobs: Mutex<Jobs>,
@@ -53,6 +53,8 @@ struct Jobs {
     known: BTreeMap<JobId, Known>,
     /// Attempts in the slots, or on their way there, with the flag that stops each.
     attempts: BTreeMap<AttemptKey, Arc<AtomicBool>>,
+    /// The files that they use.
+    files: BTreeMap<AttemptKey, Arc<PlacedFiles>>,
     forgotten: BTreeSet<JobId>,
     /// The server knows this node no more: what comes now, data for a job perhaps, comes too late.
     ended: bool,
@@ -67,13 +69,13 @@ struct Known {
 
 impl Remote {
     /// A node that has joined, with the directories for its intermediate data, with what it speaks to the data
-    /// ports of others by, with the cache for files of jobs, and with its own roots for what jobs may name. Those of the
+    /// ports of others by, with a cache for files of jobs on each disk, and with its own roots for what jobs may name. Those of the
     /// server hold as well, but as this machine sees them: its paths may lead elsewhere. And whether it takes part in drills.
     pub fn new(
         link: NodeLink,
         disks: Disks,
         data: DataClient,
-        cache: Arc<Depot>,
+        caches: Vec<Arc<Depot>>,
         own_roots: Option<Roots>,
         drill: Drill,
     ) -> Self {
@@ -86,7 +88,7 @@ impl Remote {
         let tells = Arc::clone(&link);
         let tell = move |notes| tells.tell_intermediates(notes).map_err(|error| error.to_string());
         let files = Arc::new(UserFiles::new(disks.user_dirs(), tell));
-        Self { link, disks, data, cache, roots, jobs, single_spec, left, checks, drill, files }
+        Self { link, disks, data, caches, roots, jobs, single_spec, left, checks, drill, files }
     }
 
     /// Starts the threads that look after intermediate files of users; they end with it.
@@ -150,7 +152,7 @@ impl Remote {
         if jobs.ended || jobs.forgotten.contains(&job) {
             return Err(TaskFailure::new(Blame::Cancelled, "the job is over"));
         }
-        let mut brief = self.link.brief(job).map_err(|error| {
+        let brief = self.link.brief(job).map_err(|error| {
             TaskFailure::new(Blame::Environment, format!("cannot learn what job {job} is: {error}"))
         })?;
         self.check_roots(|roots| {
@@ -158,8 +160,7 @@ impl Remote {
             if brief.spec.feeds() { Ok(()) } else { roots.check_staging(&brief.staging) }
         })?;
         let disk_dirs = self.disks.create(job)?;
-        let mut files = JobFiles::new(&brief.spec.shipped, &disk_dirs);
-        files.put_into_spec(&mut brief.spec);
+        let files = JobFiles::new(&brief.spec.shipped, &brief.spec.inputs, &disk_dirs);
         let run = Arc::new(JobRun {
             spec: Arc::new(brief.spec),
             staging: brief.staging,
@@ -181,8 +182,32 @@ impl Remote {
             cancelled.store(true, Ordering::Relaxed);
         }
         drop(jobs);
-        known.files.bring(&self.link, &self.cache, &cancelled)?;
-        Ok(Assignment { attempt, task, job: known.run, cancelled })
+        let placed = known.files.bring(&self.link, &self.keepers(), &cancelled)?;
+        let job = placed.run(&known.run);
+        self.jobs().files.insert(attempt, placed);
+        Ok(Assignment { attempt, task, job, cancelled })
+    }
+
+    fn keepers(&self) -> Keepers<'_> {
+        Keepers { disks: &self.disks, caches: &self.caches }
+    }
+
+    /// An attempt has ended. Whose files were lost meanwhile has not failed by itself, and what it made of them cannot be trusted.
+    fn has_ended(&self, finished: &mut Finished) {
+        let mut jobs = self.jobs();
+        jobs.attempts.remove(&finished.attempt);
+        let placed = jobs.files.remove(&finished.attempt);
+        drop(jobs);
+        let may_be_excused = match &finished.outcome {
+            Err(failure) => failure.blame != Blame::Cancelled,
+            // The program of a job of one task has done what it did.
+            Ok(result) => !matches!(result, TaskResult::Run(_)),
+        };
+        if let Some(placed) = placed.filter(|placed| may_be_excused && !placed.are_whole(&self.disks)) {
+            let said = finished.outcome.as_mut().err().and_then(|failure| failure.said.take());
+            finished.outcome = Err(TaskFailure { said, ..placed.lost() });
+        }
+        self.forget_single(finished.attempt.task.job);
     }
 
     /// One attempt stops, which may not have come to its slot yet.
@@ -207,15 +232,17 @@ impl Remote {
             false => self.disks.create(id)?,
         };
         drop(jobs);
-        let files = Arc::new(JobFiles::new(&task.shipped, &disk_dirs));
+        let files = Arc::new(JobFiles::new(&task.shipped, &[], &disk_dirs));
         let spec = Arc::clone(&self.single_spec);
         let cancelled = self.jobs().attempts.entry(attempt).or_default().clone();
         let of_run = Arc::clone(&cancelled);
         let (staging, replicates) = (PathBuf::new(), Arc::default());
         let run = Arc::new(JobRun { spec, staging, disk_dirs, cancelled: of_run, replicates });
         self.jobs().known.insert(id, Known { run: Arc::clone(&run), files: Arc::clone(&files) });
-        files.put_into_task(&mut task);
-        files.bring(&self.link, &self.cache, &run.cancelled).inspect_err(|_| self.forget_single(id))?;
+        let placed = files.bring(&self.link, &self.keepers(), &run.cancelled);
+        let placed = placed.inspect_err(|_| self.forget_single(id))?;
+        placed.put_into_task(&mut task);
+        self.jobs().files.insert(attempt, placed);
         Ok(Assignment { attempt, task: Task::Run(task), job: run, cancelled })
     }
 
@@ -304,9 +331,8 @@ impl Control for Remote {
 
     fn pull(&self, slot: u32, mut finished: Option<Finished>) -> Option<Assignment> {
         loop {
-            if let Some(finished) = &finished {
-                self.jobs().attempts.remove(&finished.attempt);
-                self.forget_single(finished.attempt.task.job);
+            if let Some(finished) = &mut finished {
+                self.has_ended(finished);
                 if finished.outcome.as_ref().is_err_and(|failure| failure.blame == Blame::Environment) {
                     // If a disk is why, the server knows before it decides where the task goes next.
                     self.link.report(NodeReport { disks: self.disks.look(), ..NodeReport::default() });
@@ -410,6 +436,7 @@ impl Control for Remote {
         let known = jobs.known.remove(&job);
         // One that was told to stop, and had ended by itself.
         jobs.attempts.retain(|attempt, _| attempt.task.job != job);
+        jobs.files.retain(|attempt, _| attempt.task.job != job);
         drop(jobs);
         if keep {
             self.keep(job, known.is_none_or(|known| known.run.spec.sync));

@@ -2,7 +2,7 @@
 
 use crate::machine::Machine;
 use crate::remote::Remote;
-use crate::{Node, NodeError, Shared};
+use crate::{Node, NodeError, Shared, disk_probes};
 use api::machine::{DiskReport, DiskState, NodeReport};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -12,17 +12,19 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// Free bytes change all the time, and a server may have come back that knows of none: they are told so often, states at once.
 const TELL_DISKS_EVERY: u32 = 10;
 
-/// Ends the sampler when it goes.
-pub(crate) struct Sampling(#[expect(dead_code, reason = "its end is what it says")] SyncSender<()>);
+/// Ends the sampler and the threads that look at disks when it goes.
+pub(crate) struct Sampling(#[expect(dead_code, reason = "their end is what they say")] Vec<SyncSender<()>>);
 
 impl Node {
     /// Tells a server each second how this machine, its disks and the programs on it are.
     pub fn report_to(&mut self, remote: Arc<Remote>) -> Result<(), NodeError> {
+        let mut probing = disk_probes::start(&self.shared, &remote)?;
         let (sampling, ends) = sync_channel(1);
         let shared = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new().name("sampler".to_string());
         thread.spawn(move || sample(&shared, &remote, &ends)).map_err(NodeError)?;
-        self.sampling = Some(Sampling(sampling));
+        probing.push(sampling);
+        self.sampling = Some(Sampling(probing));
         Ok(())
     }
 }

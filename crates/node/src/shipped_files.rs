@@ -1,17 +1,20 @@
 //! The files that a job brought along from its client's machine: fetched once, kept in the node's cache, and copied
-//! into the directory of each job that needs them, where the job's specification then says they are.
+//! into the directory of each job that needs them, where the job's specification then says they are. When their disk fails, they are
+//! brought to another one: attempts that used them do not count.
 
+use crate::disks::Disks;
 use api::task::RunTask;
-use api::{Blame, Function, JobSpec, ShippedFile, TaskFailure};
+use api::{Blame, Function, InputFile, JobSpec, ShippedFile, TaskFailure};
 use client::{ClientError, NodeLink};
 use faults::{IoCall, io_call};
+use server::JobRun;
 use shipped::{Depot, ShippedError};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
@@ -31,10 +34,21 @@ struct Placed {
     modified: Option<SystemTime>,
 }
 
-/// The files of one job on this node.
+/// The files of one job on this node: wherever they are now, once an attempt needs them.
 pub(crate) struct JobFiles {
+    shipped: Vec<ShippedFile>,
+    inputs: Vec<InputFile>,
+    /// The directories of the job, in the order of the disks.
+    disk_dirs: Vec<PathBuf>,
+    placed: Mutex<Option<Arc<PlacedFiles>>>,
+}
+
+/// The files of one job on one disk.
+pub(crate) struct PlacedFiles {
+    disk: usize,
     files: Vec<Placed>,
-    are_here: Mutex<bool>,
+    /// What attempts share that use them there.
+    run: OnceLock<Arc<JobRun>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -45,10 +59,15 @@ enum FetchError {
     Kept(#[from] ShippedError),
 }
 
-impl JobFiles {
-    /// Chooses their places; nothing is fetched yet.
-    pub fn new(shipped: &[ShippedFile], disk_dirs: &[PathBuf]) -> Self {
-        let dir = disk_dirs.first().map_or(Path::new(""), PathBuf::as_path);
+/// Where files can lie on this node.
+pub(crate) struct Keepers<'a> {
+    pub disks: &'a Disks,
+    /// One for each disk.
+    pub caches: &'a [Arc<Depot>],
+}
+
+impl PlacedFiles {
+    fn new(shipped: &[ShippedFile], inputs: &[InputFile], disk: usize, dir: &Path) -> Self {
         let mut taken: BTreeSet<OsString> = BTreeSet::new();
         let place = |(index, file): (usize, &ShippedFile)| {
             let name = file.path.file_name().unwrap_or(OsStr::new("file")).to_os_string();
@@ -56,10 +75,42 @@ impl JobFiles {
                 true => dir.join(DIRECTORY).join(&name),
                 false => dir.join(format!("{DIRECTORY}-{index}")).join(&name),
             };
-            Placed { file: file.clone(), place, modified: None }
+            let input = inputs.iter().find(|input| input.path == file.path);
+            let modified = input.map(|input| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds_of(input)));
+            Placed { file: file.clone(), place, modified }
         };
-        let files = shipped.iter().enumerate().map(place).collect();
-        Self { files, are_here: Mutex::new(false) }
+        Self { disk, files: shipped.iter().enumerate().map(place).collect(), run: OnceLock::new() }
+    }
+
+    /// What attempts of the job share, with the copies named where the specification names the originals.
+    pub fn run(&self, run: &Arc<JobRun>) -> Arc<JobRun> {
+        if self.files.is_empty() {
+            return Arc::clone(run);
+        }
+        let with_copies = || {
+            let mut spec = run.spec.as_ref().clone();
+            self.put_into_spec(&mut spec);
+            Arc::new(JobRun { spec: Arc::new(spec), ..run.as_ref().clone() })
+        };
+        Arc::clone(self.run.get_or_init(with_copies))
+    }
+
+    /// Whether all are there as they were, as far as their lengths tell, and their disk answers.
+    pub fn are_whole(&self, disks: &Disks) -> bool {
+        let is_whole = |placed: &Placed| {
+            std::fs::metadata(&placed.place).is_ok_and(|found| found.len() == placed.file.bytes)
+        };
+        self.files.is_empty() || (!disks.has_failed(self.disk) && self.files.iter().all(is_whole))
+    }
+
+    /// Why an attempt failed that used them, and lost them.
+    pub fn lost(&self) -> TaskFailure {
+        let place = self.files.first().map_or(Path::new(""), |placed| placed.place.as_path());
+        let message = format!(
+            "the files that came with the job are lost, with the disk on which they were: {}",
+            place.display()
+        );
+        TaskFailure::new(Blame::Environment, message)
     }
 
     fn local(&self, path: &Path) -> Option<&PathBuf> {
@@ -79,15 +130,11 @@ impl JobFiles {
         }
     }
 
-    /// Names the copies where a specification names the originals.
-    pub fn put_into_spec(&mut self, spec: &mut JobSpec) {
+    fn put_into_spec(&self, spec: &mut JobSpec) {
         for input in &mut spec.inputs {
-            if let Some(placed) = self.files.iter_mut().find(|each| each.file.path == input.path) {
-                // In seconds, which every file system remembers.
-                let seconds = u64::try_from(input.mtime_ns).unwrap_or(0) / NANOS_PER_SECOND;
-                input.mtime_ns = (seconds * NANOS_PER_SECOND) as i64;
-                input.path.clone_from(&placed.place);
-                placed.modified = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+            if let Some(place) = self.local(&input.path) {
+                input.mtime_ns = (seconds_of(input) * NANOS_PER_SECOND) as i64;
+                input.path.clone_from(place);
             }
         }
         spec.files.iter_mut().for_each(|file| self.replace(file));
@@ -105,31 +152,80 @@ impl JobFiles {
         task.files.iter_mut().for_each(|file| self.replace(file));
         self.replace_program(&mut task.words);
     }
+}
 
-    /// Returns when all are here; whoever comes first fetches, the others wait.
+/// When an input was modified, in seconds, which every file system remembers.
+fn seconds_of(input: &InputFile) -> u64 {
+    u64::try_from(input.mtime_ns).unwrap_or(0) / NANOS_PER_SECOND
+}
+
+impl JobFiles {
+    /// Nothing is fetched yet.
+    pub fn new(shipped: &[ShippedFile], inputs: &[InputFile], disk_dirs: &[PathBuf]) -> Self {
+        let is_shipped = |input: &&InputFile| shipped.iter().any(|file| file.path == input.path);
+        let inputs = inputs.iter().filter(is_shipped).cloned().collect();
+        Self { shipped: shipped.to_vec(), inputs, disk_dirs: disk_dirs.to_vec(), placed: Mutex::default() }
+    }
+
+    /// Returns when all are here; whoever comes first fetches, the others wait. What was lost with its disk is fetched once more, to
+    /// another one.
     pub fn bring(
         &self,
         link: &NodeLink,
-        cache: &Arc<Depot>,
+        keepers: &Keepers<'_>,
         cancelled: &AtomicBool,
-    ) -> Result<(), TaskFailure> {
-        let mut are_here = self.are_here.lock().unwrap_or_else(PoisonError::into_inner);
-        if *are_here {
-            return Ok(());
+    ) -> Result<Arc<PlacedFiles>, TaskFailure> {
+        let mut known = self.placed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(placed) = known.as_ref().filter(|placed| placed.are_whole(keepers.disks)) {
+            return Ok(Arc::clone(placed));
         }
+        let mut first_failure = None;
+        for disk in keepers.disks.in_order() {
+            // A job that brought nothing has no directories either, if it is one of one task.
+            let dir = self.disk_dirs.get(disk).map_or(Path::new(""), PathBuf::as_path);
+            let placed = PlacedFiles::new(&self.shipped, &self.inputs, disk, dir);
+            match placed.bring(link, keepers, cancelled) {
+                Ok(()) => return Ok(Arc::clone(known.insert(Arc::new(placed)))),
+                Err((failure, is_of_a_disk)) => {
+                    let first = first_failure.get_or_insert(failure);
+                    if !is_of_a_disk {
+                        return Err(first.clone());
+                    }
+                }
+            }
+        }
+        Err(first_failure
+            .unwrap_or_else(|| TaskFailure::new(Blame::Engine, "a node has no disk for the files of jobs")))
+    }
+}
+
+impl PlacedFiles {
+    /// An error says whether another disk may do better.
+    fn bring(
+        &self,
+        link: &NodeLink,
+        keepers: &Keepers<'_>,
+        cancelled: &AtomicBool,
+    ) -> Result<(), (TaskFailure, bool)> {
         for placed in &self.files {
             if cancelled.load(Ordering::Relaxed) {
-                return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
+                return Err((TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"), false));
             }
-            bring_one(placed, link, cache).map_err(|error| {
+            let mut brought = Ok(());
+            for cache in keepers.disks.in_order() {
+                let Some(cache) = keepers.caches.get(cache) else { continue };
+                brought = bring_one(placed, link, cache);
+                if !matches!(brought, Err(FetchError::Kept(_))) {
+                    break;
+                }
+            }
+            brought.map_err(|error| {
                 let shown = placed.file.path.display();
-                TaskFailure::new(
-                    Blame::Environment,
-                    format!("cannot get the file {shown} of the job: {error}"),
-                )
+                let message = format!("cannot get the file {shown} of the job: {error}");
+                let is_of_a_disk = matches!(error, FetchError::Kept(_));
+                (TaskFailure::new(Blame::Environment, message), is_of_a_disk)
             })?;
         }
-        *are_here = true;
         Ok(())
     }
 }
@@ -174,7 +270,7 @@ fn fetch(file: &ShippedFile, link: &NodeLink, cache: &Arc<Depot>) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
-    use super::JobFiles;
+    use super::PlacedFiles;
     use api::{ContentHash, Function, JobSpec, ShippedFile};
     use std::path::PathBuf;
 
@@ -185,7 +281,7 @@ mod tests {
     #[test]
     fn copies_take_the_place_of_originals() {
         let list = [shipped("/a/map.py"), shipped("/a/words"), shipped("/b/map.py")];
-        let mut files = JobFiles::new(&list, &[PathBuf::from("/disk/job")]);
+        let files = PlacedFiles::new(&list, &[], 0, &PathBuf::from("/disk/job"));
         let command = |program: &str| {
             Some(Function::Command { words: vec![program.to_string(), "/a/words".to_string()] })
         };

@@ -40,7 +40,8 @@ fn run(shared: &Arc<Shared>, state: &mut SlotState, assignment: &Assignment) -> 
         return Finished { attempt: assignment.attempt, outcome, started_ns, ended_ns: now_ns() };
     }
     let job = shared.job_data(assignment.attempt.task.job, &assignment.job);
-    let job = AttemptData::new(job, Arc::clone(&assignment.cancelled));
+    let (run, cancelled) = (Arc::clone(&assignment.job), Arc::clone(&assignment.cancelled));
+    let job = AttemptData::new(job, assignment.attempt, run, cancelled);
     if !matches!(assignment.task, Task::Map(_)) || state.slabs_of != Some(job.job) {
         state.slabs.clear();
         state.slabs_of = Some(job.job);

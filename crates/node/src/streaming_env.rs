@@ -1,7 +1,7 @@
 //! What programs of Hadoop Streaming find in their environment, as notes of its local runner have it: every property
 //! of the job, then what the task itself sets, under its new and its old name.
 
-use crate::job_data::JobData;
+use crate::job_data::AttemptData;
 use api::{Split, Streaming, is_object_url};
 use ids::AttemptKey;
 use std::path::Path;
@@ -25,7 +25,7 @@ const CONSTANT: &[(&str, &str)] = &[
 
 /// The variables of an attempt, later ones winning over earlier ones of the same name.
 pub(crate) fn variables(
-    job: &JobData,
+    job: &AttemptData,
     streaming: &Streaming,
     attempt: AttemptKey,
     place: TaskPlace<'_>,

@@ -2,12 +2,13 @@
 
 use crate::Shared;
 use crate::failure::file_failure;
-use crate::job_data::{AttemptData, JobData};
+use crate::job_data::AttemptData;
 use crate::streaming_env::{self, TaskPlace};
 use api::{Blame, FileLink, Function, InputFile, JobSpec, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::AttemptKey;
 use program::FunctionContext;
+use rustix::fs::Access;
 use std::collections::BTreeSet;
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -23,7 +24,7 @@ pub(crate) struct WorkDir {
 impl WorkDir {
     /// Creates the directory with links to the job's files, if one of the functions is a program.
     pub fn create(
-        job: &JobData,
+        job: &AttemptData,
         attempt: AttemptKey,
         functions: &[Option<&Function>],
     ) -> Result<Self, TaskFailure> {
@@ -66,6 +67,24 @@ impl WorkDir {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// A failure of the attempt, which is not the user's where the directory has gone, or takes nothing any more: its disk failed.
+    pub fn excuse(&self, failure: TaskFailure) -> TaskFailure {
+        let is_usable = || rustix::fs::access(&self.path, Access::WRITE_OK | Access::EXEC_OK);
+        match failure.blame {
+            Blame::UserProgram if self.created => match is_usable() {
+                Ok(()) => failure,
+                Err(error) => {
+                    let lost = file_failure("use", &self.path, error);
+                    TaskFailure::new(
+                        Blame::Environment,
+                        format!("{}, in which a program ran that failed", lost.message),
+                    )
+                }
+            },
+            _ => failure,
+        }
     }
 }
 

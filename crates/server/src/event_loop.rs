@@ -298,7 +298,8 @@ impl EventLoop {
             }
         });
         let checked = checked.and_then(|result| self.check_same_part(attempt, &result).map(|()| result));
-        if let Some((gone, with)) = repair::evidence(&checked) {
+        let job = self.jobs.get(&attempt.task.job);
+        if let Some((gone, with)) = job.and_then(|job| repair::evidence(job, &checked)) {
             return self.found_lost(finished, checked, &gone, &with);
         }
         self.ended(finished, checked);
@@ -342,6 +343,7 @@ impl EventLoop {
             Err(failure)
                 if (failure.blame == api::Blame::Environment || stopped_alone)
                     && (job.may_lack_data(attempt)
+                        || job.knows_lost(&failure.lost_runs)
                         || (self.service == Service::Cluster
                             && self.fleet.may_excuse(finished.started_ns, failure.unreachable))) =>
             {

@@ -73,6 +73,8 @@ pub(crate) struct Fleet {
     last_tick: Instant,
     /// When a node was lost last, or this server began: the one before it may have known of a loss. In nanoseconds since 1970.
     lost_ns: u64,
+    /// The same of a disk of a node.
+    disk_lost_ns: u64,
     /// The last that were drained and are gone, for people to see.
     drained: VecDeque<NodeStatus>,
     /// Counts how often something changed that every node must know of the others.
@@ -87,6 +89,7 @@ impl Default for Fleet {
             nodes: BTreeMap::new(),
             last_tick: Instant::now(),
             lost_ns: now_ns(),
+            disk_lost_ns: now_ns(),
             drained: VecDeque::new(),
             changes: 0,
             left_out: BTreeSet::new(),
@@ -285,13 +288,20 @@ impl Fleet {
         }
     }
 
-    /// Whether an attempt that began then may have failed because a node is gone that it needed, through no fault of its own: a
-    /// node was lost since, or one may be. Whoever meets a dead node tries for a while, and gives up about when it is known to be lost.
+    /// A disk of a node has failed, or takes nothing any more: attempts that had begun before may fail of it.
+    pub fn disk_was_lost(&mut self) {
+        self.disk_lost_ns = now_ns();
+    }
+
+    /// Whether an attempt that began then may have failed because a node or a disk is gone that it needed, through no fault of its
+    /// own: one was lost since, or one may be. Whoever meets a dead node tries for a while, and gives up about when it is known to be lost.
     /// Who says which node it could not reach is believed unless that one waits here for something to do.
     pub fn may_excuse(&self, started_ns: u64, unreachable: Option<NodeId>) -> bool {
         let waits_here = |node: &Node| node.parked.as_ref().is_some_and(|(reply, _)| !reply.is_closed());
         let is_away = |node: NodeId| self.nodes.get(&node).is_some_and(|node| !waits_here(node));
-        started_ns <= self.lost_ns || self.any_suspect() || unreachable.is_some_and(is_away)
+        started_ns <= self.lost_ns.max(self.disk_lost_ns)
+            || self.any_suspect()
+            || unreachable.is_some_and(is_away)
     }
 
     /// Whether a node hung up and has not polled since, or not since this server began: it may be dead.

@@ -70,6 +70,9 @@ pub(crate) struct Job {
     pub given_up: BTreeSet<NodeId>,
     /// Its parts are there and wait for those who read them.
     pub rests: bool,
+    /// Runs that were lost, so far; and those of them that attempts which run had read before.
+    pub lost_runs: BTreeSet<RunId>,
+    pub have_read: BTreeMap<AttemptKey, BTreeSet<RunId>>,
     /// Somebody has begun to read its parts: those that are made again must be the same.
     pub is_read: bool,
     /// Replicas of parts whose attempts have not ended as far as anybody knows, by the names of their files; and whose they are.
@@ -102,6 +105,8 @@ impl Job {
             early_replicas: BTreeMap::new(),
             fell_back_ns: BTreeMap::new(),
             given_up: BTreeSet::new(),
+            lost_runs: BTreeSet::new(),
+            have_read: BTreeMap::new(),
         }
     }
 
@@ -253,7 +258,9 @@ impl Job {
         let is_bound = matches!(*self.stage_names.get(current)?, "seal" | "merge");
         let seals_again = is_bound && !fallen.standing.is_empty();
         let reduces_done = self.results.reduces.len();
-        let stops = self.readers_of(&gone);
+        self.lost_runs.extend(&gone.runs);
+        let mut stops = self.readers_of(&gone);
+        stops.retain(|task| !self.has_read_all(*task, &gone));
         let held: Vec<(RunId, NodeId)> = self.results.replicas.held().collect();
         let Some(victims) = self.results.lose(&gone, self.is_sealed(), has_left, seals_again) else {
             return (!fallen.standing.is_empty()).then_some(Loss::FellBack);
@@ -290,7 +297,7 @@ impl Job {
     }
 
     /// The reduce tasks that read what is gone.
-    fn readers_of(&self, gone: &Gone) -> Vec<TaskIndex> {
+    pub fn readers_of(&self, gone: &Gone) -> Vec<TaskIndex> {
         let reads = |task: &Task| match task {
             Task::Reduce(reduce) => reduce.runs.iter().any(|run| gone.takes(*run, &self.results.replicas)),
             _ => false,
@@ -339,11 +346,14 @@ impl Job {
     }
 
     /// Chunks that an attempt found lost on its node.
-    pub fn lost_chunks(result: &TaskResult) -> Option<(Gone, String)> {
+    pub fn lost_chunks(&self, result: &TaskResult) -> Option<(Gone, String)> {
         let TaskResult::Seal(seal) = result else { return None };
+        // One that is read elsewhere by now is not lost.
+        let is_here = |chunk: &&ChunkId| self.results.replicas.chunk_home(**chunk) == chunk.node();
+        let lost: Vec<ChunkId> = seal.lost.iter().filter(is_here).copied().collect();
         let because = seal.lost_because.as_deref().unwrap_or("nobody says why");
-        let with = format!("{} chunks ({because})", seal.lost.len());
-        (!seal.lost.is_empty()).then(|| (Gone::chunks(&seal.lost), with))
+        let with = format!("{} chunks ({because})", lost.len());
+        (!lost.is_empty()).then(|| (Gone::chunks(&lost), with))
     }
 
     /// Whether a map attempt that succeeded may count. One that ran to replace what was lost may not where it replaces too little,
@@ -406,7 +416,7 @@ impl Job {
     }
 
     /// Whether the chunks of the maps are runs, all of them.
-    fn is_sealed(&self) -> bool {
+    pub fn is_sealed(&self) -> bool {
         self.stage_index("merge").is_some_and(|merge| usize::from(merge.0) < self.tasks.len())
     }
 
@@ -458,6 +468,7 @@ impl Job {
         changes: &mut Vec<Change>,
     ) {
         let attempt = finished.attempt;
+        self.have_read.remove(&attempt);
         self.results.attempts.push(AttemptTime {
             stage: attempt.task.stage,
             task: attempt.task.task,

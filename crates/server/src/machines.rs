@@ -64,12 +64,17 @@ impl EventLoop {
         self.telemetry.samples.extend(rows(node, samples).into_iter().take(room));
         if !report.disks.is_empty() {
             let took_chunks = known.takes_chunks();
+            let before = known.disks.iter().filter(|disk| is_broken(disk)).count();
             known.disks = report.disks.into_iter().take(DISKS_MAX).map(bounded).collect();
             let is_news = known.takes_chunks() != took_chunks;
+            let has_lost_any = known.disks.iter().filter(|disk| is_broken(disk)).count() > before;
             self.telemetry.disks.insert(node);
             // Free bytes change all the time, and nobody else need know.
             if is_news {
                 self.fleet.nodes_changed();
+            }
+            if has_lost_any {
+                self.fleet.disk_was_lost();
             }
             self.let_nodes_rest();
         }
@@ -78,6 +83,7 @@ impl EventLoop {
         self.replicated(node, report.replicated);
         self.parts_replicated(node, report.replicated_parts);
         self.shortened(node, report.shortened);
+        self.lost_on_disk(node, report.lost);
     }
 
     /// A node that cannot write gets nothing that others could do.
@@ -166,6 +172,10 @@ fn rows(node: NodeId, samples: &[MachineSample]) -> Vec<SampleRow> {
 /// The largest number that the store takes.
 fn stored(count: u64) -> u64 {
     count.min(i64::MAX as u64)
+}
+
+fn is_broken(disk: &DiskReport) -> bool {
+    matches!(disk.state, DiskState::ReadOnly | DiskState::Failed)
 }
 
 fn bounded(disk: DiskReport) -> DiskReport {

@@ -4,16 +4,20 @@ use crate::clock::now_ns;
 use crate::event_loop::EventLoop;
 use crate::job::{Job, Loss, RunAgain};
 use crate::messages::Finished;
+use api::machine::{AttemptRead, LostOnDisk, READS_TOLD_MAX};
 use api::{Task, TaskFailure, TaskResult};
-use ids::{NodeId, RunId, StageIndex, TaskIndex};
-use mapreduce::{Gone, Proof, Repair};
-use metastore::{AttemptState, Change, READ_AGAIN_NOTE};
+use ids::{AttemptKey, ChunkId, NodeId, RunId, StageIndex, TaskIndex};
+use mapreduce::{Gone, Proof, Repair, Replica};
+use metastore::{AttemptState, Change, DATA_LOST_NOTE, READ_AGAIN_NOTE};
 use scheduler::{Event, Standing};
 
+/// Of what a node says of a disk, so much is told to people.
+const WHY_BYTES_MAX: usize = 1000;
+
 /// What an attempt found gone, and with what.
-pub(crate) fn evidence(outcome: &Result<TaskResult, TaskFailure>) -> Option<(Gone, String)> {
+pub(crate) fn evidence(job: &Job, outcome: &Result<TaskResult, TaskFailure>) -> Option<(Gone, String)> {
     match outcome {
-        Ok(result) => Job::lost_chunks(result),
+        Ok(result) => job.lost_chunks(result),
         Err(failure) if failure.lost_runs.is_empty() => None,
         Err(failure) => {
             let with = format!("{} runs ({})", failure.lost_runs.len(), failure.message);
@@ -52,7 +56,95 @@ impl EventLoop {
     }
 }
 
+impl EventLoop {
+    /// A node tells of runs that it cannot read any more, before anybody has met them.
+    pub fn lost_on_disk(&mut self, node: NodeId, told: Vec<LostOnDisk>) {
+        for told in told {
+            let Some(known) = self.fleet.get_mut(node) else { return };
+            let name = known.info.name.clone();
+            let id = told.job;
+            let Some(job) = self.jobs.get_mut(&id) else { continue };
+            let mut why = told.why.clone();
+            why.truncate(why.floor_char_boundary(WHY_BYTES_MAX));
+            let with = format!("{} runs of the node {name} ({why})", told.runs.len());
+            if let Some(gone) = job.gone_with_disk(node, told, &with, &mut self.changes) {
+                self.data_gone(id, &gone, &with);
+            }
+        }
+    }
+}
+
 impl Job {
+    /// What a node lost with a disk, as far as anybody has to do anything about it.
+    fn gone_with_disk(
+        &mut self,
+        node: NodeId,
+        told: LostOnDisk,
+        with: &str,
+        changes: &mut Vec<Change>,
+    ) -> Option<Gone> {
+        if self.outcome.is_some() {
+            return None;
+        }
+        for AttemptRead { attempt, runs } in told.read.into_iter().take(READS_TOLD_MAX) {
+            if attempt.task.job == self.id {
+                self.have_read.entry(attempt).or_default().extend(runs);
+            }
+        }
+        // A node speaks for what is read there.
+        let replicas = &self.results.replicas;
+        let runs: Vec<RunId> = told.runs.into_iter().filter(|run| replicas.home(*run) == node).collect();
+        if !self.is_sealed() {
+            // Nobody knows runs yet. Where a replica takes the place of one, it does for its chunks.
+            let covered: Vec<&Replica> = runs.iter().filter_map(|run| replicas.get(*run)).collect();
+            let is_covered = |chunk: &ChunkId| {
+                covered.iter().any(|replica| !replica.stands && replica.chunks.contains(chunk))
+            };
+            let is_there = |chunk: &ChunkId| replicas.chunk_home(*chunk) == node && !is_covered(chunk);
+            let chunks: Vec<ChunkId> = told.chunks.into_iter().filter(is_there).collect();
+            return Some(Gone { runs: Gone::runs(&runs).runs, ..Gone::chunks(&chunks) });
+        }
+        let gone = Gone::runs(&runs);
+        let (readers, done) = (self.readers_of(&gone), &self.results.reduces);
+        let mut waiting = readers.iter().filter(|task| !done.contains_key(task)).peekable();
+        let is_reducing =
+            self.stage_index("reduce").is_some_and(|stage| usize::from(stage.0) + 1 == self.tasks.len());
+        if !is_reducing || self.results.keeps_runs || waiting.peek().is_none() {
+            return Some(gone);
+        }
+        let all_have_read = waiting.all(|task| {
+            self.has_read_all(*task, &gone) && !gone.runs.iter().any(|run| replicas.get(*run).is_some())
+        });
+        if !all_have_read {
+            return Some(gone);
+        }
+        // Whoever begins anew finds them lost, and then they are made again.
+        let detail =
+            format!("with {with}: all reduce tasks that read them have read them, and nothing runs again");
+        changes.push(Change::Note { job: Some(self.id), kind: DATA_LOST_NOTE, detail, now_ns: now_ns() });
+        None
+    }
+
+    /// Whether an attempt of a reduce task runs that has no need of any of these lost runs any more.
+    pub fn has_read_all(&self, task: TaskIndex, gone: &Gone) -> bool {
+        let Some(stage) = self.stage_index("reduce").filter(|_| gone.node.is_none()) else { return false };
+        let is_of_task = |attempt: &AttemptKey| attempt.task.stage == stage && attempt.task.task == task;
+        let mut attempts = self.have_read.iter().filter(|(attempt, _)| is_of_task(attempt));
+        attempts.any(|(attempt, read)| match self.task(*attempt) {
+            Some(Task::Reduce(reduce)) => {
+                let mut lost = reduce.runs.iter().filter(|run| gone.takes(**run, &self.results.replicas));
+                lost.all(|run| read.contains(run))
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether it is known of some runs, which an attempt could not read, that they are lost: whoever read them before that does not
+    /// count.
+    pub fn knows_lost(&self, runs: &[RunId]) -> bool {
+        !runs.is_empty() && runs.iter().all(|run| self.lost_runs.contains(run))
+    }
+
     /// Where an attempt tells of runs that are read from their replicas since it began, it met the files that all know to be lost, and
     /// says nothing of the replicas: what is left of it then. None where it tells of nothing such.
     fn fell_back_since(&self, gone: &Gone, started_ns: u64) -> Option<Gone> {

@@ -15,7 +15,7 @@ use api::{Replication, TaskResult};
 use ids::{JobId, NodeId, RunId};
 use mapreduce::{FallenBack, JobResults, Replica};
 use metastore::{Change, FELL_BACK_NOTE, REPLICATION_NOTE, RecoveredJob, ReplicaRow, ReplicaState};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A second home is not worth having for data that is made again in less.
 const REMAKE_MIN_SECONDS: f64 = 10.0;
@@ -32,6 +32,9 @@ pub(crate) struct Replicating {
     pub is_on: bool,
     /// By the maps that have ended.
     map_seconds: f64,
+    /// The same, each as often as it has nodes on which any of its data lies: so much would run again, all nodes together, if each
+    /// were lost in turn.
+    lost_seconds: f64,
     map_bytes: u64,
     maps: u32,
     /// It has been said why not.
@@ -45,8 +48,11 @@ impl Replicating {
         Self { is_on, is_settled: is_on, ..Self::default() }
     }
 
-    fn add(&mut self, took_ns: u64, bytes: u64) {
-        self.map_seconds += took_ns as f64 / NANOS_PER_SECOND;
+    /// A task has ended that put so many bytes out, onto so many nodes.
+    fn add(&mut self, took_ns: u64, bytes: u64, homes: usize) {
+        let seconds = took_ns as f64 / NANOS_PER_SECOND;
+        self.map_seconds += seconds;
+        self.lost_seconds += seconds * homes as f64;
         self.map_bytes += bytes;
         self.maps += 1;
     }
@@ -58,15 +64,16 @@ impl Replicating {
             return (false, "there is no second node".to_string());
         }
         let average_seconds = self.map_seconds / f64::from(self.maps.max(1));
-        let share_seconds = self.map_seconds / nodes as f64 / slots.max(1) as f64;
+        // On average. A map runs again whole, however little of its data was on the node.
+        let share_seconds = self.lost_seconds / nodes as f64 / slots.max(1) as f64;
         // Nothing is faster than the map that runs again.
         let remake_seconds = share_seconds.max(average_seconds);
         let send_seconds = self.map_bytes as f64 / nodes as f64 / SEND_BYTES_PER_SECOND;
         let pays =
             remake_seconds >= REMAKE_MIN_SECONDS && remake_seconds >= REMAKE_PER_SEND_MIN * send_seconds;
         let why = format!(
-            "the share of one of {nodes} nodes in what {} tasks have put out so far ({} bytes) would take {remake_seconds:.1} s to \
-             make again and {send_seconds:.1} s to send",
+            "what {} tasks have put out so far ({} bytes) and lies on one of {nodes} nodes would take {remake_seconds:.1} s to make again \
+             and {send_seconds:.1} s to send",
             self.maps, self.map_bytes
         );
         (pays, why)
@@ -113,7 +120,7 @@ impl EventLoop {
             return;
         }
         let took_ns = finished.ended_ns.saturating_sub(finished.started_ns);
-        job.replicating.add(took_ns, bytes);
+        job.replicating.add(took_ns, bytes, homes_of(result));
         let (nodes, slots) = self.fleet.nodes_and_slots();
         let (pays, why) = job.replicating.weigh(nodes, slots);
         if pays {
@@ -219,6 +226,16 @@ impl Job {
     }
 }
 
+/// On how many nodes lies what a task has put out.
+fn homes_of(result: &TaskResult) -> usize {
+    match result {
+        TaskResult::Map(map) if map.part.is_none() => {
+            map.commits.iter().map(|commit| commit.chunk.node()).collect::<BTreeSet<_>>().len()
+        }
+        _ => 1,
+    }
+}
+
 /// What later stages would lack.
 fn feeding_bytes(part: Option<&Part>) -> u64 {
     part.filter(|part| part.node.is_some()).map_or(0, |part| part.bytes)
@@ -263,11 +280,14 @@ mod tests {
 
     #[test]
     fn what_is_dear_to_make_and_cheap_to_send_is_replicated() {
-        let check = |maps: u32, seconds: u64, bytes: u64, nodes, slots, expected: bool| {
+        let check_on = |homes, maps: u32, seconds: u64, bytes: u64, nodes, slots, expected: bool| {
             let mut replicating = Replicating::default();
-            (0..maps).for_each(|_| replicating.add(seconds * 1_000_000_000, bytes));
+            (0..maps).for_each(|_| replicating.add(seconds * 1_000_000_000, bytes, homes));
             let (pays, why) = replicating.weigh(nodes, slots);
             assert_eq!(pays, expected, "{why}");
+        };
+        let check = |maps, seconds, bytes, nodes, slots, expected| {
+            check_on(1, maps, seconds, bytes, nodes, slots, expected);
         };
         let (mb, gb) = (1_000_000, 1_000_000_000);
         check(8, 20, 100 * mb, 4, 8, true);
@@ -278,5 +298,9 @@ mod tests {
         check(8, 20, 5 * gb, 4, 8, false);
         check(8, 20, 100 * mb, 1, 2, false);
         check(0, 0, 0, 4, 8, false);
+        // Few I-files over a rack of five: half of all maps have something on each of ten nodes.
+        check_on(1, 144, 4, mb, 10, 20, false);
+        check_on(5, 144, 4, mb, 10, 20, true);
+        check_on(5, 10, 4, mb, 10, 20, false);
     }
 }

@@ -3,3 +3,4 @@
 mod damage;
 mod failing;
 mod job;
+mod lost;

@@ -67,6 +67,7 @@ fn an_unknown_run_is_an_error_and_no_empty_read() {
             copies: Default::default(),
             places: None,
             compress: None,
+            attempt: None,
             cancelled: Arc::new(AtomicBool::new(false)),
         };
         let scan = RemoteScan::start(&cluster.client, &peer, options).expect("started");

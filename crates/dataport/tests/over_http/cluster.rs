@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 
 pub const NODES: usize = 3;
 pub const JOB: JobId = JobId(7);
-static PLACEMENT: SpreadByIfile = SpreadByIfile { free_bytes_min: 0 };
+static PLACEMENT: SpreadByIfile = SpreadByIfile::by_number(0);
 
 /// What the port of one node serves.
 pub struct Served {

@@ -82,6 +82,7 @@ pub fn read_with(
             copies: copies.clone(),
             places: None,
             compress: Some(node == 0),
+            attempt: None,
             cancelled: Arc::new(AtomicBool::new(false)),
         };
         scans.push(RemoteScan::start(&cluster.client, &cluster.peer(node), options)?);
@@ -96,6 +97,7 @@ pub fn read_with(
         copies: copies.clone(),
         places: None,
         compress: None,
+        attempt: None,
         cancelled: Arc::new(AtomicBool::new(false)),
     };
     for run in &local {

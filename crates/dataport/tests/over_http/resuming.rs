@@ -22,6 +22,7 @@ fn options(runs: Vec<RunId>, (lower, upper): Range<'_>, skip_records: Vec<u64>) 
         copies: BTreeMap::new(),
         places: None,
         compress: None,
+        attempt: None,
         cancelled: Arc::new(AtomicBool::new(false)),
     }
 }

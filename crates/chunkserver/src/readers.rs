@@ -1,0 +1,174 @@
+//! Who reads which runs from their files, and who has read all of them: when a disk fails, those go on.
+
+use crate::ChunkServer;
+use ids::{AttemptKey, RunId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Scans of attempts elsewhere that are over and are remembered: nobody says here when such an attempt ends. Of one that is forgotten
+/// too early nobody knows what it has read, so that it is stopped for nothing.
+const SERVED_MAX: usize = 4096;
+
+/// Set when nothing more of a run is read from its file for one reader.
+pub type AllRead = Arc<AtomicBool>;
+
+/// The runs that an attempt reads from files here.
+struct Entry {
+    attempt: AttemptKey,
+    runs: Vec<(RunId, AllRead)>,
+    is_served: bool,
+}
+
+/// By the order in which they began.
+#[derive(Default)]
+struct Entries {
+    next: u64,
+    by_number: BTreeMap<u64, Entry>,
+    served: usize,
+}
+
+/// All readers of a job here.
+#[derive(Default)]
+pub(crate) struct Readers(Mutex<Entries>);
+
+/// An attempt reads; it does no more when this goes, unless it has been served.
+pub struct Reading {
+    readers: Arc<Readers>,
+    number: u64,
+}
+
+impl Readers {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(self: &Arc<Self>, attempt: AttemptKey, runs: Vec<(RunId, AllRead)>) -> Reading {
+        let mut entries = self.lock();
+        let number = entries.next;
+        entries.next += 1;
+        entries.by_number.insert(number, Entry { attempt, runs, is_served: false });
+        Reading { readers: Arc::clone(self), number }
+    }
+
+    fn have_read(&self, lost: &BTreeSet<RunId>) -> BTreeMap<AttemptKey, BTreeSet<RunId>> {
+        let mut read: BTreeMap<AttemptKey, BTreeSet<RunId>> = BTreeMap::new();
+        let mut unread: BTreeSet<(AttemptKey, RunId)> = BTreeSet::new();
+        for entry in self.lock().by_number.values() {
+            for (run, all_read) in entry.runs.iter().filter(|(run, _)| lost.contains(run)) {
+                if all_read.load(Ordering::Acquire) {
+                    read.entry(entry.attempt).or_default().insert(*run);
+                } else {
+                    unread.insert((entry.attempt, *run));
+                }
+            }
+        }
+        // One that reads a run a second time needs it still.
+        for (attempt, run) in unread {
+            if let Some(runs) = read.get_mut(&attempt) {
+                runs.remove(&run);
+            }
+        }
+        read.retain(|_, runs| !runs.is_empty());
+        read
+    }
+}
+
+impl Reading {
+    /// All of it is on its way to a reader elsewhere, from memory: it is remembered.
+    pub fn is_served(self) {
+        let mut entries = self.readers.lock();
+        if let Some(entry) = entries.by_number.get_mut(&self.number) {
+            entry.is_served = true;
+            entries.served += 1;
+        }
+        if entries.served > SERVED_MAX {
+            let oldest = entries.by_number.iter().find(|(_, entry)| entry.is_served);
+            let oldest = oldest.map(|(number, _)| *number);
+            if oldest.is_some_and(|oldest| entries.by_number.remove(&oldest).is_some()) {
+                entries.served -= 1;
+            }
+        }
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let mut entries = self.readers.lock();
+        if entries.by_number.get(&self.number).is_some_and(|entry| !entry.is_served) {
+            entries.by_number.remove(&self.number);
+        }
+    }
+}
+
+impl ChunkServer {
+    /// An attempt has opened these runs, which lie in files here, and reads them.
+    pub fn begin_reading(&self, attempt: AttemptKey, runs: Vec<(RunId, AllRead)>) -> Reading {
+        self.shared.readers.begin(attempt, runs)
+    }
+
+    /// The attempts for which nothing more is read of some of these runs, and of which.
+    pub fn have_read(&self, lost: &BTreeSet<RunId>) -> BTreeMap<AttemptKey, BTreeSet<RunId>> {
+        self.shared.readers.have_read(lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AllRead, Readers, SERVED_MAX};
+    use ids::{AttemptKey, AttemptNumber, JobId, NodeId, RunId, StageIndex, TaskIndex, TaskKey};
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    fn attempt(task: u32) -> AttemptKey {
+        let task = TaskKey { job: JobId(1), stage: StageIndex(3), task: TaskIndex(task) };
+        AttemptKey { task, attempt: AttemptNumber(0) }
+    }
+
+    fn run(number: u64) -> RunId {
+        RunId::on(NodeId(1), number)
+    }
+
+    fn mark(is_read: bool) -> AllRead {
+        Arc::new(AtomicBool::new(is_read))
+    }
+
+    #[test]
+    fn only_what_is_read_to_its_end_is_told() {
+        let readers = Arc::new(Readers::default());
+        let late = mark(false);
+        let first = readers.begin(attempt(0), vec![(run(0), mark(true)), (run(1), Arc::clone(&late))]);
+        let second = readers.begin(attempt(1), vec![(run(0), mark(true)), (run(7), mark(true))]);
+        let check = |expected: &[(u32, &[u64])]| {
+            let told = readers.have_read(&BTreeSet::from([run(0), run(1)]));
+            let runs = |runs: &[u64]| runs.iter().map(|number| run(*number)).collect::<BTreeSet<_>>();
+            let expected: BTreeMap<_, _> =
+                expected.iter().map(|(task, of)| (attempt(*task), runs(of))).collect();
+            assert_eq!(told, expected);
+        };
+        check(&[(0, &[0]), (1, &[0])]);
+        late.store(true, Ordering::Release);
+        check(&[(0, &[0, 1]), (1, &[0])]);
+        // The same once more, from the beginning.
+        let again = readers.begin(attempt(0), vec![(run(1), mark(false))]);
+        check(&[(0, &[0]), (1, &[0])]);
+        drop(again);
+        drop(first);
+        second.is_served();
+        check(&[(1, &[0])]);
+    }
+
+    #[test]
+    fn those_that_were_served_are_not_remembered_for_ever() {
+        let readers = Arc::new(Readers::default());
+        let going_on = readers.begin(attempt(0), vec![(run(0), mark(true))]);
+        for task in 1..=SERVED_MAX as u32 + 1 {
+            readers.begin(attempt(task), vec![(run(0), mark(true))]).is_served();
+        }
+        let told = readers.have_read(&BTreeSet::from([run(0)]));
+        assert_eq!(told.len(), SERVED_MAX + 1);
+        assert!(told.contains_key(&attempt(0)) && !told.contains_key(&attempt(1)));
+        drop(going_on);
+    }
+}
