@@ -5,7 +5,8 @@ use crate::change::ProofRow;
 use crate::convert::Reader;
 use crate::database::{Readable, Row};
 use crate::{
-    DATA_LOST_NOTE, Metastore, RANGE_SPLIT_NOTE, READ_AGAIN_NOTE, STAND_IN_REFUSED_NOTE, StoreError,
+    DATA_LOST_NOTE, Metastore, NOT_RESENT_NOTE, RANGE_SPLIT_NOTE, READ_AGAIN_NOTE, STAND_IN_REFUSED_NOTE,
+    StoreError,
 };
 use api::history::{AttemptRow, AttemptState, EventRow, JobDetails, JobRow, JobState, KeptFiles, StageRow};
 use api::{Boundaries, DataSum, JobReport, JobSpec, KeyBytes, Task};
@@ -112,7 +113,14 @@ impl Metastore {
     pub async fn losses(&self, job: JobId, count_max: u32) -> Result<Vec<String>, StoreError> {
         self.sentences(
             job,
-            &[DATA_LOST_NOTE, STAND_IN_REFUSED_NOTE, READ_AGAIN_NOTE, REPLICATION_NOTE, FELL_BACK_NOTE],
+            &[
+                DATA_LOST_NOTE,
+                STAND_IN_REFUSED_NOTE,
+                NOT_RESENT_NOTE,
+                READ_AGAIN_NOTE,
+                REPLICATION_NOTE,
+                FELL_BACK_NOTE,
+            ],
             count_max,
         )
         .await
@@ -123,18 +131,18 @@ impl Metastore {
         self.sentences(job, &[SPECULATION_NOTE, RANGE_SPLIT_NOTE], count_max).await
     }
 
-    /// The events of up to five kinds.
+    /// The events of up to six kinds.
     async fn sentences(
         &self,
         job: JobId,
         kinds: &[&'static str],
         count_max: u32,
     ) -> Result<Vec<String>, StoreError> {
-        let statement = "SELECT detail FROM events WHERE job = $1 AND kind IN ($2, $3, $4, $5, $6) AND detail IS NOT NULL \
-                         ORDER BY event LIMIT $7";
-        let [first, second, third, fourth, fifth] =
+        let statement = "SELECT detail FROM events WHERE job = $1 AND kind IN ($2, $3, $4, $5, $6, $7) AND detail IS NOT NULL \
+                         ORDER BY event LIMIT $8";
+        let [first, second, third, fourth, fifth, sixth] =
             std::array::from_fn(|index| kinds[index.min(kinds.len() - 1)].into());
-        let values = [job.0.into(), first, second, third, fourth, fifth, count_max.into()];
+        let values = [job.0.into(), first, second, third, fourth, fifth, sixth, count_max.into()];
         let rows = self.rows(statement, values).await?;
         rows.iter().map(|row| self.get(row, "detail")).collect()
     }

@@ -6,6 +6,7 @@
 use crate::Shared;
 use crate::part_replicator::{SentParts, send_parts};
 use crate::record_data::OtherNodes;
+use api::Replication;
 use api::machine::ReplicatedRun;
 use chunkserver::{ChunkServer, Progress, RunToCopy};
 use dataport::{CopyError, Peer};
@@ -35,9 +36,9 @@ const WAITS_MIN: Duration = Duration::from_secs(5);
 pub(crate) fn replicate_runs(shared: &Arc<Shared>, job: JobId) {
     let (mut replicas, mut parts) = (BTreeMap::new(), SentParts::new());
     let mut waiting = Waiting::default();
-    while let Some(server) = server_of(shared, job) {
-        server.begin_copying();
-        if let Some(began) = shared.jobs().get(&job).map(|data| data.began) {
+    while let Some((server, wants_runs, began)) = server_of(shared, job) {
+        if wants_runs {
+            server.begin_copying();
             waiting.close_old(&server, (began.elapsed() / WAITS_PART).max(WAITS_MIN));
         }
         send_again(shared, job, &server, &mut replicas);
@@ -91,14 +92,16 @@ impl Waiting {
     }
 }
 
-/// None when the job is over here.
-fn server_of(shared: &Shared, job: JobId) -> Option<Arc<ChunkServer>> {
+/// Whether its runs are to be copied, and since when the job is known here; None when it is over here. With `selective` only parts are:
+/// all that is in runs lies in spools.
+fn server_of(shared: &Shared, job: JobId) -> Option<(Arc<ChunkServer>, bool, Instant)> {
     let data = shared.jobs().get(&job).map(Arc::clone)?;
     if data.run.cancelled.load(Ordering::Relaxed) {
         return None;
     }
+    let wants_runs = data.run.spec.replication != Replication::Selective;
     // Where it cannot be started, attempts here say why.
-    data.chunkserver().ok()
+    Some((data.chunkserver().ok()?, wants_runs, data.began))
 }
 
 /// Runs whose replica was on a node that is gone get another.

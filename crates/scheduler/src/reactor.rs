@@ -3,7 +3,7 @@
 use crate::copies::{Left, SLOW_NODE_NS, Watch, on_progress, speculate};
 use crate::dispatch::dispatch;
 use crate::elastic::{lend_to_tails, on_task_added};
-use crate::losses::{on_node_lost, on_results_lost};
+use crate::losses::{on_node_lost, on_results_lost, on_tasks_moved};
 use crate::recovery::{Recovered, on_job_recovered};
 use crate::state::{Job, Phase, Stage, State};
 use crate::{Action, Claim, Event, FailureCause, Outbox, Placement, Slot, UnixNanos};
@@ -66,6 +66,7 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
         }
         Event::NodeResumes { node } => on_node_resumes(state, node),
         Event::NodeLost { node } => on_node_lost(state, outbox, now, node),
+        Event::TasksMoved { job, stage, tasks } => return on_tasks_moved(state, job, stage, tasks),
         Event::ResultsLost { job, stage, tasks, stands } => {
             on_results_lost(state, outbox, now, job, stage, &tasks, stands.as_ref());
             state.claim(job, now);

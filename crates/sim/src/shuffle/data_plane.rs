@@ -2,6 +2,7 @@
 //! for sockets and threads delays, loses, repeats and cuts off what is sent.
 
 use super::lane::{Sender, SenderId};
+use super::plan::PlannedRecord;
 use super::run::ShuffleRun;
 use super::world::{FaultRates, Planted, Situation, Sometimes};
 use crate::future::Future;
@@ -30,6 +31,8 @@ pub(crate) struct JobData {
     pub standing: BTreeSet<RunId>,
     /// Runs that the disk lost.
     pub damaged: BTreeSet<RunId>,
+    /// What attempts that ran here have appended.
+    pub spools: BTreeMap<Source, Arc<[PlannedRecord]>>,
 }
 
 /// A process that lives.
@@ -135,7 +138,19 @@ impl DataPlane {
             copies: BTreeMap::new(),
             standing: BTreeSet::new(),
             damaged: BTreeSet::new(),
+            spools: BTreeMap::new(),
         }))
+    }
+
+    /// What a spool holds, where it can be read from a node.
+    pub fn spool(
+        &mut self,
+        (from, to): (NodeId, NodeId),
+        job: JobId,
+        source: Source,
+    ) -> Option<Arc<[PlannedRecord]>> {
+        let connects = self.connects(from, to);
+        self.job_data(to, job).filter(|_| connects)?.spools.get(&source).cloned()
     }
 
     pub fn next_packet_ns(&self) -> Option<u64> {

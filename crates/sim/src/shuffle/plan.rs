@@ -1,7 +1,7 @@
 //! The jobs of a world, and their records.
 
 use super::world::ShuffleWorld;
-use api::{JobSpec, Layout, Segment, Split};
+use api::{JobSpec, Layout, Replication, Segment, Split};
 use fastrand::Rng;
 use ids::{IfileIndex, TaskIndex};
 use std::collections::BTreeSet;
@@ -26,10 +26,13 @@ pub(crate) struct JobPlan {
     /// Each attempt of a map gives its records other keys.
     pub gives_other_data: bool,
     pub replicates: bool,
+    /// Maps append on other nodes than their own, and keep what they sent (replication `selective`).
+    pub spools: bool,
     pub hands_in_at_ns: u64,
 }
 
 /// One record: what its map task puts out as its `sequence`th.
+#[derive(Clone)]
 pub(crate) struct PlannedRecord {
     pub ifile: IfileIndex,
     pub key: Vec<u8>,
@@ -41,12 +44,15 @@ pub(crate) type RecordName = (u32, u32);
 
 impl JobPlan {
     pub fn all(world: &ShuffleWorld, random: &mut Rng) -> Vec<Self> {
+        // Of a row of its own, so that the other choices stay as they were.
+        let spools = |index: u32| Rng::with_seed(world.seed ^ u64::from(index) << 40).u32(0..3) == 0;
         let job = |index| Self {
             index,
             ifiles: random.u32(1..=4),
             maps: (0..random.u32(1..=world.maps_max)).map(|_| random.u32(0..=world.records_max)).collect(),
             gives_other_data: random.u32(0..5) == 0,
-            replicates: random.bool(),
+            replicates: random.bool() && !spools(index),
+            spools: spools(index),
             hands_in_at_ns: random.u64(1..3_000_000_000),
         };
         (0..world.jobs).map(job).collect()
@@ -69,6 +75,7 @@ impl JobPlan {
                 io_share_bytes: 1 << 20,
             },
             max_regenerations: u32::MAX,
+            replication: if self.spools { Replication::Selective } else { Replication::default() },
             ..JobSpec::named(format!("job {}", self.index))
         }
     }

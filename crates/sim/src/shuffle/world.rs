@@ -145,10 +145,12 @@ pub enum Situation {
     OrderRepeated,
     CommitRanTwice,
     UnsyncedLost,
+    SentAgain,
+    SpoolNotThere,
 }
 
 impl Situation {
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::ChunkClosedUnderAppender,
         Self::ReboundAfterFence,
         Self::FrameRepeatedAndDropped,
@@ -175,6 +177,8 @@ impl Situation {
         Self::OrderRepeated,
         Self::CommitRanTwice,
         Self::UnsyncedLost,
+        Self::SentAgain,
+        Self::SpoolNotThere,
     ];
 }
 

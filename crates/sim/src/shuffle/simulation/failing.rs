@@ -95,6 +95,10 @@ impl Simulation<'_> {
         }
         let (node, job) = places[self.random.usize(..places.len())];
         let Some(data) = plane.job_data(node, job) else { return };
+        // A spool that is damaged is as one that is gone.
+        if let Some(spool) = data.spools.keys().next().copied() {
+            data.spools.remove(&spool);
+        }
         let runs: Vec<_> = data.runs.keys().chain(data.copies.keys()).copied().collect();
         let in_runs: BTreeSet<_> = data.runs.values().flat_map(|run| run.chunks()).collect();
         let chunks = data.books.chunk_summaries().into_iter().map(|chunk| chunk.chunk);
