@@ -40,7 +40,9 @@ fn build() -> PathBuf {
     let own = |name: &String| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
     let told = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).filter(own);
     let mut command = Command::new(cargo);
-    told.for_each(|name| drop(command.env_remove(name)));
+    told.for_each(|name| {
+        command.env_remove(name);
+    });
     // The same packages as in the Makefile: another set could have other features and build everything anew.
     let output = command
         .args(["build", "--quiet", "--locked", "--workspace", "--bins", "--profile", profile, "--target-dir"])
