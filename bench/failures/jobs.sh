@@ -79,7 +79,9 @@ describe() {
     local objects_of_job=($OBJECTS_ENVIRONMENT)
     objects=()
     case $1 in
-        none | rack | auto | sync) mode=$1 ;;
+        none | rack | auto | sync | selective) mode=$1 ;;
+        killed_shuffle_selective) mode=selective fault=kill_after_shuffle ;;
+        killed_maps_selective) mode=selective fault=kill_after_maps ;;
         killed_shuffle_auto) fault=kill_after_shuffle ;;
         killed_maps_auto) fault=kill_after_maps ;;
         killed_maps_none) mode=none fault=kill_after_maps ;;

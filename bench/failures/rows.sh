@@ -4,9 +4,9 @@ rows_all="healthy modes interference killed silent transient disk rack chain win
 
 kinds_of() { # the kinds of runs that a row needs
     case $1 in
-        healthy) echo none rack auto sync ;;
-        modes) echo none rack auto sync ;;
-        killed) echo none auto killed_shuffle_auto killed_maps_auto killed_maps_none ;;
+        healthy) echo none rack auto sync selective ;;
+        modes) echo none rack auto sync selective ;;
+        killed) echo none auto killed_shuffle_auto killed_maps_auto killed_maps_none selective killed_shuffle_selective killed_maps_selective ;;
         silent) echo auto silent_auto ;;
         transient) echo auto reboot_auto pause_auto ;;
         disk) echo small_none disk_none first_disk_none ;;
@@ -83,16 +83,15 @@ outputs_agree() { # outputs_agree KIND: with those of the healthy job
 row_healthy() {
     say "no failure, none: job" "$(median none job_s)" s - - -
     local mode
-    for mode in rack auto; do
+    for mode in selective rack auto; do
         ratio_row "no failure: $mode / none" "$mode" none "$([ $mode = rack ] && echo 1.15 || echo 1.10)" 1.05 "ISS ~1"
     done
     ratio_row "no failure: sync / none" sync none - - "HDFS 2-3"
-    cannot "no failure: selective / none (must 1.10)" "there is no mode selective yet"
 }
 
 row_modes() {
     local mode
-    for mode in none rack auto sync; do
+    for mode in none rack auto sync selective; do
         say "$mode: written to disks by nodes" "$(median "$mode" written_bytes)" bytes - - -
         say "$mode: sent by nodes; between racks $(median "$mode" between_racks_bytes)" "$(median "$mode" sent_bytes)" bytes - - -
         say "$mode: sent as replicas" "$(median "$mode" replica_bytes)" bytes - - -
@@ -118,6 +117,11 @@ row_killed() {
     again killed_maps_auto "after the last map, auto"
     ratio_row "killed for good after the last map, none / no failure, none" killed_maps_none none 1.4 1.25 "Hadoop 1.59"
     again killed_maps_none "after the last map, none"
+    # Maps that run again read their spools, and their programs do not run.
+    ratio_row "killed for good after the shuffle, selective / no failure" killed_shuffle_selective selective - - -
+    again killed_shuffle_selective "after the shuffle, selective (from spools)"
+    ratio_row "killed for good after the last map, selective / no failure" killed_maps_selective selective - - -
+    again killed_maps_selective "after the last map, selective (from spools)"
 }
 
 row_silent() {

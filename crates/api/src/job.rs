@@ -166,6 +166,9 @@ pub enum Replication {
     None,
     /// Each run goes to another node of the rack, or of another rack where there is none, while the job goes on.
     Rack,
+    /// Map tasks append on other nodes than their own, and keep what they sent in a file there, a spool: so all lies on two nodes as
+    /// soon as a map is done, nothing is copied, and what is lost is sent again without the user's program.
+    Selective,
     /// As `rack`, and no map task ends on a node, nor is anything sealed there, while a run of it waits for that. For comparison:
     /// it costs what ISS avoids.
     Sync,
@@ -176,8 +179,13 @@ pub enum Replication {
 
 impl Replication {
     /// As users write it, in the order of help texts.
-    pub const WORDS: [(&'static str, Self); 4] =
-        [("none", Self::None), ("rack", Self::Rack), ("auto", Self::Auto), ("sync", Self::Sync)];
+    pub const WORDS: [(&'static str, Self); 5] = [
+        ("none", Self::None),
+        ("rack", Self::Rack),
+        ("selective", Self::Selective),
+        ("auto", Self::Auto),
+        ("sync", Self::Sync),
+    ];
 
     fn is_default(&self) -> bool {
         *self == Self::default()

@@ -92,6 +92,12 @@ pub struct ShuffleReport {
     pub merged_runs: u64,
     pub sort_seconds: f64,
     pub write_seconds: f64,
+    /// Bytes that map tasks kept in spools, with mode `selective`.
+    #[serde(default)]
+    pub spooled_bytes: u64,
+    /// Record bytes that were sent again from there.
+    #[serde(default)]
+    pub resent_bytes: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -124,7 +124,7 @@ pub struct MapTask {
 
 /// A map task that runs once more because a part of its data was lost. Where it puts out the same data as before, in all I-files,
 /// it stands in for the earlier attempt in those that lost any, and only there.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MapAgain {
     /// Those that lost data: it appends to these, and counts what it would append to the others. In order.
@@ -136,6 +136,32 @@ pub struct MapAgain {
     /// How often data of the job had been lost by then.
     #[serde(default)]
     pub round: u32,
+    /// Set where all that the task ever appended lies in a spool: it is read there, and the user's program runs only where that fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resend: Option<Box<Resend>>,
+}
+
+/// What stands in for the user's program where its output was kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Resend {
+    pub spool: Spool,
+    /// What the attempt that filled it told, but for what it appended.
+    pub told: MapResult,
+}
+
+/// A file on a node with all frames that an attempt of a map task appended, one behind the other, as a stage file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Spool {
+    pub node: NodeId,
+    /// Of the stage file.
+    pub name: String,
+    /// The attempt that filled it: its frames say the same.
+    pub attempt: AttemptNumber,
+    /// Of its payload.
+    pub bytes: u64,
+    pub crc32c: u32,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -161,6 +187,15 @@ pub struct MapResult {
     /// The last status that a program reported.
     #[serde(default)]
     pub status: Option<String>,
+    /// Where all that the task appended lies as well, with mode `selective`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spool: Option<Spool>,
+    /// Record bytes that were appended from a spool, without the user's program.
+    #[serde(default, skip_serializing_if = "is_none_left_out")]
+    pub resent_bytes: u64,
+    /// Why the user's program ran although there was a spool ([`MapAgain::resend`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_resent: Option<String>,
 }
 
 /// Closes all open chunks of the job on a node and sorts what is left into runs.

@@ -1,8 +1,8 @@
 //! Messages go through JSON and back unchanged, and refuse what they do not know.
 
 use api::task::{
-    AdoptResult, KeyWeight, MapAgain, MapResult, MapTask, Part, ReduceResult, ReduceTask, RunPlace,
-    RunSummary, SealResult, SealTask,
+    AdoptResult, KeyWeight, MapAgain, MapResult, MapTask, Part, ReduceResult, ReduceTask, Resend, RunPlace,
+    RunSummary, SealResult, SealTask, Spool,
 };
 use api::{Blame, DataSum, KeyBytes, Segment, SourceCommit, Split, Task, TaskFailure, TaskResult};
 use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, NodeId, PlanVersion, RunId, TaskIndex};
@@ -37,6 +37,11 @@ fn reduce_task() -> ReduceTask {
     }
 }
 
+fn spool() -> Spool {
+    let (name, attempt) = ("spool-00001.attempt-3.stage".to_string(), AttemptNumber(3));
+    Spool { node: NodeId(4), name, attempt, bytes: u64::MAX, crc32c: u32::MAX }
+}
+
 #[test]
 fn tasks_come_back_as_they_were() {
     let segment = Segment { file_index: 1, offset_bytes: 1 << 40, length_bytes: 5 };
@@ -48,6 +53,7 @@ fn tasks_come_back_as_they_were() {
         ifiles: vec![IfileIndex(0)],
         expected: vec![(IfileIndex(0), SUM), (IfileIndex(2), SUM)],
         standing: vec![(AttemptNumber(3), commit)],
+        resend: Some(Box::new(Resend { spool: spool(), told: MapResult::default() })),
     });
     check(&Task::Map(MapTask { split, part_index: None, again, places: Vec::new() }));
     check(&Task::Seal(SealTask::default()));
@@ -58,7 +64,17 @@ fn tasks_come_back_as_they_were() {
 fn results_come_back_as_they_were() {
     let commits = vec![SourceCommit { ifile: IfileIndex(1), chunk: ChunkId(u64::MAX), sum: SUM }];
     let withheld = vec![(IfileIndex(2), SUM)];
-    check(&TaskResult::Map(MapResult { commits, withheld, input_bytes: 7, ..MapResult::default() }));
+    let (spool, not_resent) = (Some(spool()), Some("gone".to_string()));
+    let input_bytes = 7;
+    check(&TaskResult::Map(MapResult {
+        commits,
+        withheld,
+        input_bytes,
+        spool,
+        resent_bytes: 9,
+        not_resent,
+        ..MapResult::default()
+    }));
     let run = RunSummary {
         run: RunId(1),
         ifile: IfileIndex(0),

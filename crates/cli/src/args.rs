@@ -353,9 +353,10 @@ pub struct RunArgs {
     /// makes one more output part [default: on]
     #[arg(long, value_name = "on|off", value_parser = on_or_off)]
     pub elastic: Option<bool>,
-    /// In a cluster: whether a second node gets the sorted data between map and reduce as well: none, rack (another
-    /// node of the rack, while the job goes on), auto (as rack, from when making it again would take longer than sending
-    /// it), or sync (the job waits for it; to compare with) [default: auto]
+    /// In a cluster: whether the data between map and reduce lies on a second node as well: none, rack (another
+    /// node of the rack gets the sorted data, while the job goes on), selective (maps append on other nodes than their own
+    /// and keep what they sent; what is lost is sent again), auto (as rack, from when making it again would take longer
+    /// than sending it), or sync (the job waits for it; to compare with) [default: auto]
     #[arg(long, value_name = "MODE", value_parser = replication_mode)]
     pub replication: Option<Replication>,
     /// Print the report as JSON on standard output

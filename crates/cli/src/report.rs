@@ -175,6 +175,10 @@ fn shuffle(report: &JobReport) -> String {
         0 => "none".to_string(),
         some => format!("{}, {}", counted(some, "chunk"), bytes(shuffle.raw_spill_bytes)),
     };
+    let spools = match (shuffle.spooled_bytes, shuffle.resent_bytes) {
+        (0, _) => "none".to_string(),
+        (some, resent) => format!("{} kept by maps, {} sent again", bytes(some), bytes(resent)),
+    };
     facts(&[
         ("chunks", chunks),
         (
@@ -196,6 +200,7 @@ fn shuffle(report: &JobReport) -> String {
             ),
         ),
         ("raw spills", spills),
+        ("spools", spools),
         (
             "sorting",
             format!(

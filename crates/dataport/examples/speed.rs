@@ -167,6 +167,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             here: NodeId(1),
             local: Arc::clone(&here),
             is_candidate: false,
+            avoided: None,
             peers: vec![peer.clone()],
             slots: 2,
             cancelled: Arc::clone(&cancelled),

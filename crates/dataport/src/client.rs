@@ -7,8 +7,8 @@ use crate::token::Token;
 use crate::wire::{
     AppendAnswers, AppendHead, BindReply, BindRequest, FrameHead, ReleaseRequest, ScanRequest,
 };
-use api::machine::Unreached;
 use crate::{ATTEMPT_HEADER, INCARNATION_HEADER};
+use api::machine::Unreached;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use iappender::{APPEND_TRIES_MAX, AppendFrame};

@@ -9,6 +9,8 @@ pub struct Candidate {
     pub node: NodeId,
     /// The appender runs there: frames are handed over, not sent.
     pub is_here: bool,
+    /// It has what is appended already: it gets a chunk where nobody else is left.
+    pub is_avoided: bool,
     /// Bytes that the node's disks and memory can still take; u64::MAX where nobody has measured.
     pub free_bytes: u64,
     /// Bytes there that wait to be sorted, written or read: the busier of two nodes has more.
@@ -24,6 +26,7 @@ pub trait ChunkPlacement: Send + Sync {
 /// Spreads I-files over nodes by their number, past nodes that are full or have twice the queue of the others. Where there are fewer
 /// I-files than nodes, each lies on several of them, a map task's part of it on one: else some nodes would hold all, and behind each of
 /// these, and each of their disks, stood nearly all maps.
+/// Where that one is avoided, on another one, a different one for I-files that would all lie there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpreadByIfile {
     /// What a node must have free, usually a chunk.
@@ -58,10 +61,16 @@ impl ChunkPlacement for SpreadByIfile {
     fn choose(&self, ifile: IfileIndex, source: Source, candidates: &[Candidate]) -> usize {
         let count = candidates.len();
         let queued: u64 = candidates.iter().map(|candidate| candidate.queued_bytes / count as u64).sum();
-        let first = self.first(ifile, source, count);
+        let home = self.first(ifile, source, count);
+        let others = candidates.iter().filter(|candidate| !candidate.is_avoided).count();
+        let first = match candidates[home].is_avoided {
+            true if others > 0 => (home + 1 + (ifile.0 as usize / count) % (count - 1)) % count,
+            _ => home,
+        };
         let in_turn = (0..count).map(|step| (first + step) % count);
+        let is_wanted = |index: &usize| others == 0 || !candidates[*index].is_avoided;
         let has_room = |index: &usize| candidates[*index].free_bytes >= self.free_bytes_min;
-        let mut roomy = in_turn.filter(has_room).peekable();
+        let mut roomy = in_turn.filter(is_wanted).filter(has_room).peekable();
         let fallback = roomy.peek().copied().unwrap_or(first);
         roomy.find(|index| candidates[*index].queued_bytes / 2 <= queued).unwrap_or(fallback)
     }
@@ -83,12 +92,35 @@ mod tests {
             .map(|(node, (free_bytes, queued_bytes))| Candidate {
                 node: NodeId(node as u32),
                 is_here: false,
+                is_avoided: false,
                 free_bytes: *free_bytes,
                 queued_bytes: *queued_bytes,
             })
             .collect();
         let chosen = SpreadByIfile::by_number(10).choose(IfileIndex(ifile), source(7), &candidates);
         assert_eq!(chosen, expected, "{loads:?}");
+    }
+
+    #[test]
+    fn what_one_node_must_not_have_goes_round_among_the_others() {
+        let check = |avoided: u32, nodes: u32, expected: &[usize]| {
+            let candidate = |node| Candidate {
+                node: NodeId(node),
+                is_here: node == avoided,
+                is_avoided: node == avoided,
+                free_bytes: u64::MAX,
+                queued_bytes: 0,
+            };
+            let candidates: Vec<Candidate> = (0..nodes).map(candidate).collect();
+            let choose = |ifile| SpreadByIfile::default().choose(IfileIndex(ifile), &candidates);
+            let chosen: Vec<usize> = (0..expected.len() as u32).map(choose).collect();
+            assert_eq!(chosen, expected, "without {avoided} of {nodes}");
+        };
+        check(1, 3, &[0, 2, 2, 0, 0, 2, 0, 2, 2]);
+        check(0, 2, &[1, 1, 1, 1]);
+        check(5, 2, &[0, 1, 0, 1]);
+        // Somebody has to take it.
+        check(0, 1, &[0, 0]);
     }
 
     #[test]

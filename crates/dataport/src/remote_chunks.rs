@@ -30,6 +30,8 @@ pub struct RemoteChunksOptions {
     pub local: Arc<ChunkServer>,
     /// Whether chunks may lie here too.
     pub is_candidate: bool,
+    /// The node that gets no chunk while there is another.
+    pub avoided: Option<NodeId>,
     /// The other nodes that may host chunks of the job.
     pub peers: Vec<Peer>,
     /// Attempts that append on this node at once.
@@ -74,9 +76,16 @@ impl Lanes {
 impl<'a> RemoteChunks<'a> {
     /// A service for one attempt. Loads of nodes are unknown until [`Self::set_load`] tells them.
     pub fn new(client: &DataClient, placement: &'a dyn ChunkPlacement, options: RemoteChunksOptions) -> Self {
-        let RemoteChunksOptions { job, source, here, local, is_candidate, peers, slots, cancelled } = options;
+        let RemoteChunksOptions { job, source, here, local, is_candidate, avoided, peers, slots, cancelled } =
+            options;
         let nodes = peers.iter().map(|peer| peer.node).chain(is_candidate.then_some(here));
-        let unknown = |node| Candidate { node, is_here: node == here, free_bytes: u64::MAX, queued_bytes: 0 };
+        let unknown = |node| Candidate {
+            node,
+            is_here: node == here,
+            is_avoided: Some(node) == avoided,
+            free_bytes: u64::MAX,
+            queued_bytes: 0,
+        };
         let mut candidates: Vec<Candidate> = nodes.map(unknown).collect();
         candidates.sort_unstable_by_key(|candidate| candidate.node);
         let each = local.layout().chunk_share_bytes / SHARE_OF_CHUNKS / u64::from(slots.max(1));

@@ -9,7 +9,9 @@ use crate::stage_wire::StageReadRequest;
 use crate::token::{self, Admission, Token};
 use crate::user_files::{UserFileError, UserFiles};
 use crate::wire::{BindReply, BindRequest, MESSAGE_BYTES_MAX, ReleaseRequest, ScanRequest};
-use crate::{ATTEMPT_HEADER, INCARNATION_HEADER, receive, receive_copy, scan_source, stage_files, user_files};
+use crate::{
+    ATTEMPT_HEADER, INCARNATION_HEADER, receive, receive_copy, scan_source, stage_files, user_files,
+};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};

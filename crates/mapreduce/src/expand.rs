@@ -3,7 +3,9 @@
 use crate::proof::{Proof, prove};
 use crate::report::job_report;
 use crate::{JobResults, merge_tasks};
-use api::task::{CommitTask, MapTask, Part, ReduceTask, RunPlace, RunSummary, SealResult, SealTask};
+use api::task::{
+    CommitTask, MapAgain, MapTask, Part, ReduceTask, RunPlace, RunSummary, SealResult, SealTask,
+};
 use api::{JobSpec, KeyBytes, Partitioning, Task};
 use ids::{ChunkId, IfileIndex, NodeId, RunId, TaskIndex};
 use keys::{PARTITIONS_MAX, ifile_of_partition, lower_bound_of_partition};
@@ -121,12 +123,15 @@ pub enum Place {
     Near(Vec<NodeId>),
 }
 
-/// The place of a task: chunks are sealed and runs opened and merged where they are, unless they move; a reduce task whose runs all lie on one
-/// node reads them best there.
+/// Of the runs of an I-file, this part or more on one node make that the best place to reduce it (numerator, denominator). With replication
+/// `selective` some of an I-file always lies elsewhere.
+const MOST_RUNS: (usize, usize) = (3, 4);
+
+/// The place of a task: chunks are sealed and runs opened and merged where they are, unless they move; a reduce task whose runs lie on one
+/// node, all or most of them, reads them best there, and what is sent again is sent from where its spool lies.
 pub fn place(task: &Task) -> Place {
     let nodes = |runs: &[RunId], places: &[RunPlace]| -> BTreeSet<NodeId> {
-        let home = |run: &RunId| RunPlace::of(*run, places).map_or(run.node(), |place| place.node);
-        runs.iter().map(home).collect()
+        runs.iter().map(|run| run_home(*run, places)).collect()
     };
     match task {
         Task::Seal(seal) => Place::On(seal.node),
@@ -137,10 +142,29 @@ pub fn place(task: &Task) -> Place {
         }
         Task::Reduce(reduce) => match nodes(&reduce.runs, &reduce.places) {
             nodes if nodes.len() == 1 => Place::Near(nodes.into_iter().collect()),
+            // Tasks that read all I-files would all be near the same node.
+            _ if reduce.ifiles.len() == 1 => near_most(reduce),
             _ => Place::Anywhere,
         },
+        Task::Map(MapTask { again: Some(MapAgain { resend: Some(resend), .. }), .. }) => {
+            Place::Near(vec![resend.spool.node])
+        }
         Task::Map(_) | Task::Commit(_) | Task::Run(_) => Place::Anywhere,
     }
+}
+
+fn near_most(task: &ReduceTask) -> Place {
+    let mut counts: BTreeMap<NodeId, usize> = BTreeMap::new();
+    for run in &task.runs {
+        *counts.entry(run_home(*run, &task.places)).or_default() += 1;
+    }
+    let (part, of) = MOST_RUNS;
+    let most = counts.into_iter().find(|(_, count)| count * of >= task.runs.len() * part);
+    most.map_or(Place::Anywhere, |(node, _)| Place::Near(vec![node]))
+}
+
+fn run_home(run: RunId, places: &[RunPlace]) -> NodeId {
+    RunPlace::of(run, places).map_or(run.node(), |place| place.node)
 }
 
 fn map_tasks(spec: &JobSpec, results: &JobResults) -> Vec<Task> {

@@ -4,10 +4,13 @@
 //! into all others. Where that is, I-file by I-file, what the earlier attempt had committed, it is the same data: the new attempt
 //! stands in for the earlier one in those I-files, what the earlier one put into the others stands, and so does every reduce task
 //! that has ended. Where it is not, the task gives other data each time it runs: it runs in full, and all reduce tasks with it.
+//!
+//! Where what a task appended was spooled (mode `selective`) and its spool is still there, the same is done from the spool: the
+//! attempt is a stand-in like any other, only that it need not run the user's program.
 
 use crate::{JobResults, Replicas};
 use api::DataSum;
-use api::task::{MapAgain, MapResult, RunSummary, SealResult};
+use api::task::{MapAgain, MapResult, Resend, RunSummary, SealResult};
 use ids::{AttemptNumber, ChunkId, IfileIndex, NodeId, RunId, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -125,8 +128,9 @@ impl JobResults {
                 || in_lost_runs.contains(&chunk)
                 || has_left(replicas.chunk_home(chunk))
         };
-        let mut victims = self.lose_standing(&is_lost);
-        victims.extend(self.lose_commits(&is_lost));
+        let lives = |node: NodeId| Some(node) != gone.node && !has_left(node);
+        let mut victims = self.lose_standing(&is_lost, &lives);
+        victims.extend(self.lose_commits(&is_lost, &lives));
         victims.sort_unstable();
         if victims.is_empty() {
             self.regenerations -= 1;
@@ -146,7 +150,11 @@ impl JobResults {
         Some(victims)
     }
 
-    fn lose_commits(&mut self, is_lost: &impl Fn(ChunkId) -> bool) -> Vec<TaskIndex> {
+    fn lose_commits(
+        &mut self,
+        is_lost: &impl Fn(ChunkId) -> bool,
+        lives: &impl Fn(NodeId) -> bool,
+    ) -> Vec<TaskIndex> {
         let has_lost = |map: &MapResult| map.commits.iter().any(|commit| is_lost(commit.chunk));
         let victims = self.maps.iter().filter(|(_, (_, map))| has_lost(map)).map(|(task, _)| *task);
         let victims: Vec<TaskIndex> = victims.collect();
@@ -161,14 +169,22 @@ impl JobResults {
                 .map(|commit| (older.get(&commit.ifile).copied().unwrap_or(attempt), *commit))
                 .collect();
             give_up_lost(&mut again, is_lost);
+            again.resend = resend(map, lives);
             self.again.insert(*task, again);
         }
         victims
     }
 
     /// Tasks that run again already, of which more is lost now.
-    fn lose_standing(&mut self, is_lost: &impl Fn(ChunkId) -> bool) -> Vec<TaskIndex> {
-        let lose = |(task, again): (&TaskIndex, &mut MapAgain)| give_up_lost(again, is_lost).then_some(*task);
+    fn lose_standing(
+        &mut self,
+        is_lost: &impl Fn(ChunkId) -> bool,
+        lives: &impl Fn(NodeId) -> bool,
+    ) -> Vec<TaskIndex> {
+        let lose = |(task, again): (&TaskIndex, &mut MapAgain)| {
+            again.resend.take_if(|resend| !lives(resend.spool.node));
+            give_up_lost(again, is_lost).then_some(*task)
+        };
         self.again.iter_mut().filter_map(lose).collect()
     }
 
@@ -214,6 +230,11 @@ impl JobResults {
             self.part_is_new(task);
         }
         if let Some(again) = self.again.remove(&task) {
+            // What stands of others lies in the spool as well, but a new spool has only what is in it.
+            let spool = again.resend.as_ref().map(|resend| &resend.spool);
+            if !result.withheld.is_empty() {
+                result.spool.take_if(|told| Some(&*told) != spool);
+            }
             // One that ran in full, because it began before anything was lost, needs nothing of the others.
             let withheld: BTreeSet<IfileIndex> = result.withheld.iter().map(|(ifile, _)| *ifile).collect();
             let standing = again.standing.iter().filter(|(_, commit)| withheld.contains(&commit.ifile));
@@ -263,6 +284,20 @@ fn give_up_lost(again: &mut MapAgain, is_lost: &impl Fn(ChunkId) -> bool) -> boo
     !lost.is_empty()
 }
 
+/// How the data of a task is to be sent again, where it has a spool on a node that is there.
+fn resend(map: MapResult, lives: &impl Fn(NodeId) -> bool) -> Option<Box<Resend>> {
+    let spool = map.spool.clone().filter(|spool| lives(spool.node))?;
+    let told = MapResult {
+        commits: Vec::new(),
+        withheld: Vec::new(),
+        spool: None,
+        resent_bytes: 0,
+        not_resent: None,
+        ..map
+    };
+    Some(Box::new(Resend { spool, told }))
+}
+
 /// What an attempt put out, per I-file with data.
 fn sums(map: &MapResult) -> Vec<(IfileIndex, DataSum)> {
     let mut sums: BTreeMap<IfileIndex, DataSum> = BTreeMap::new();
@@ -279,8 +314,8 @@ mod tests {
     use crate::losses::{Gone, Verdict};
     use crate::test_job::{finish_reduces, map_result, run, seal_of, spec, split, sum};
     use crate::{expand, prove};
-    use api::task::{MapResult, MergeResult, ReduceTask, RunSummary, SealResult};
-    use api::{SourceCommit, TaskResult};
+    use api::task::{MapResult, MapTask, MergeResult, ReduceTask, RunSummary, SealResult, Spool};
+    use api::{SourceCommit, Task, TaskResult};
     use ids::*;
 
     #[test]
@@ -474,6 +509,69 @@ mod tests {
         assert_eq!(results.verdict(TaskIndex(0), &other), Verdict::Good);
         results.record(map_attempt(0, 2), TaskResult::Map(other));
         assert!(results.older_attempts().is_empty());
+    }
+
+    fn spool(node: u32) -> Option<Spool> {
+        Some(Spool { node: NodeId(node), name: "spool".into(), bytes: 70, ..Spool::default() })
+    }
+
+    /// Both maps have spooled what they appended, on nodes 3 and 1.
+    fn spooled() -> JobResults {
+        let mut results = reducing();
+        for (task, node) in [(0, 3), (1, 1)] {
+            let (_, map) = results.maps.get_mut(&TaskIndex(task)).unwrap();
+            map.spool = spool(node);
+            map.counters.insert("words".into(), 5);
+        }
+        results
+    }
+
+    #[test]
+    fn what_has_a_spool_is_sent_again_from_there() {
+        let mut results = spooled();
+        let nobody = |_: NodeId| false;
+        assert_eq!(results.lose(&Gone::node(NodeId(1)), true, nobody, false), Some(vec![TaskIndex(0)]));
+        let resend = results.again[&TaskIndex(0)].resend.clone().unwrap();
+        assert_eq!((&resend.spool, resend.told.counters["words"]), (&spool(3).unwrap(), 5));
+        assert!(resend.told.commits.is_empty() && resend.told.spool.is_none());
+        let again = expand::place(&map_again(&results, 0));
+        assert_eq!(again, expand::Place::Near(vec![NodeId(3)]));
+        // Sent again, it still has its spool.
+        let sent = MapResult { spool: spool(3), ..stand_in(&[on(2, 2, 0)], &[(1, 4)]) };
+        assert_eq!(results.verdict(TaskIndex(0), &sent), Verdict::Good);
+        results.record(map_attempt(0, 1), TaskResult::Map(sent));
+        assert_eq!(results.maps[&TaskIndex(0)].1.spool, spool(3));
+        // The other spool went with node 1.
+        let left = |node: NodeId| node == NodeId(1);
+        let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
+        assert_eq!(results.lose(&Gone::node(NodeId(2)), false, left, false), both);
+        assert!(
+            results.again[&TaskIndex(0)].resend.is_some() && results.again[&TaskIndex(1)].resend.is_none()
+        );
+    }
+
+    #[test]
+    fn a_spool_that_is_gone_is_not_read() {
+        let mut results = spooled();
+        let nobody = |_: NodeId| false;
+        results.lose(&Gone::node(NodeId(1)), true, nobody, false).unwrap();
+        let left = |node: NodeId| node == NodeId(1);
+        results.lose(&Gone::node(NodeId(3)), false, left, true).unwrap();
+        assert!(results.again[&TaskIndex(0)].resend.is_none());
+        assert_eq!(expand::place(&map_again(&results, 0)), expand::Place::Anywhere);
+        // The user's program ran, and says of a spool that has only what it appended.
+        let part = MapResult { spool: spool(2), ..stand_in(&[on(2, 2, 0)], &[(1, 4)]) };
+        results.record(map_attempt(0, 1), TaskResult::Map(part));
+        assert!(results.maps[&TaskIndex(0)].1.spool.is_none());
+        results.lose(&Gone::node(NodeId(2)), false, nobody, false).unwrap();
+        let whole = MapResult { spool: spool(3), ..stand_in(&[on(4, 2, 0), on(4, 3, 1)], &[]) };
+        results.record(map_attempt(0, 2), TaskResult::Map(whole));
+        assert_eq!(results.maps[&TaskIndex(0)].1.spool, spool(3));
+    }
+
+    fn map_again(results: &JobResults, task: u32) -> Task {
+        let again = results.again.get(&TaskIndex(task)).cloned();
+        Task::Map(MapTask { split: split(), part_index: None, again, places: Vec::new() })
     }
 
     fn map_attempt(task: u32, attempt: u32) -> AttemptKey {

@@ -96,6 +96,7 @@ fn shuffle_report(spec: &JobSpec, results: &JobResults, proof: &Proof) -> Shuffl
     let Some(seal) = &results.seal else { return ShuffleReport::default() };
     let total = proof.committed_total();
     let runs = results.surviving_runs();
+    let maps = || results.maps.values().map(|(_, map)| map);
     let (fill_percent_min, fill_percent_mean) = fill_percent(&seal.chunks);
     ShuffleReport {
         ifiles: u64::from(spec.layout.ifile_count),
@@ -114,6 +115,8 @@ fn shuffle_report(spec: &JobSpec, results: &JobResults, proof: &Proof) -> Shuffl
         merged_runs: results.merges.len() as u64,
         sort_seconds: seal.sort_seconds,
         write_seconds: seal.write_seconds,
+        spooled_bytes: maps().filter_map(|map| map.spool.as_ref()).map(|spool| spool.bytes).sum(),
+        resent_bytes: maps().map(|map| map.resent_bytes).sum(),
     }
 }
 

@@ -5,7 +5,8 @@ use crate::change::ProofRow;
 use crate::convert::Reader;
 use crate::database::{Readable, Row};
 use crate::{
-    DATA_LOST_NOTE, Metastore, RANGE_SPLIT_NOTE, READ_AGAIN_NOTE, STAND_IN_REFUSED_NOTE, StoreError,
+    DATA_LOST_NOTE, Metastore, NOT_RESENT_NOTE, RANGE_SPLIT_NOTE, READ_AGAIN_NOTE, STAND_IN_REFUSED_NOTE,
+    StoreError,
 };
 use api::history::{AttemptRow, AttemptState, EventRow, JobDetails, JobRow, JobState, KeptFiles, StageRow};
 use api::{Boundaries, DataSum, JobReport, JobSpec, KeyBytes, Task};
@@ -117,6 +118,7 @@ impl Metastore {
             &[
                 DATA_LOST_NOTE,
                 STAND_IN_REFUSED_NOTE,
+                NOT_RESENT_NOTE,
                 READ_AGAIN_NOTE,
                 REPLICATION_NOTE,
                 FELL_BACK_NOTE,
@@ -132,7 +134,7 @@ impl Metastore {
         self.sentences(job, &[SPECULATION_NOTE, RANGE_SPLIT_NOTE], count_max).await
     }
 
-    /// The events of up to five kinds.
+    /// The events of up to six kinds.
     async fn sentences(
         &self,
         job: JobId,

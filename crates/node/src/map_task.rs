@@ -5,13 +5,15 @@ use crate::emit::{AppendEmitter, EncodingEmitter};
 use crate::job_data::AttemptData;
 use crate::meters::{Meter, MeteredChunks};
 use crate::progress::Counters;
+use crate::resend::{self, Resending, Resent};
 use crate::shuffle_tasks::wait_for_replicas;
 use crate::slot::SlotState;
+use crate::spool::SpooledChunks;
 use crate::stage_input::StageInput;
 use crate::streaming_env::TaskPlace;
 use crate::streaming_input::{PresentedInput, shape_for};
 use crate::work_dir::{WorkDir, function_context};
-use api::task::{MapResult, MapTask};
+use api::task::{MapResult, MapTask, Spool};
 use api::{Blame, Function, InputFormat, JobSpec, RecordFormat, Replication, Segment, Split, TaskFailure};
 use iappender::{Appended, ChunkService, IAppender};
 use ids::{AttemptKey, Source};
@@ -32,6 +34,14 @@ pub(crate) fn run(
     attempt: AttemptKey,
     task: &MapTask,
 ) -> Result<MapResult, TaskFailure> {
+    let mut not_resent = None;
+    if let Some((again, resend)) = task.again.as_ref().and_then(|again| Some((again, again.resend.as_ref()?)))
+    {
+        match resend::run(&Resending { shared, job, attempt, again, resend }, state)? {
+            Resent::Done(result) => return Ok(*result),
+            Resent::NotReadable(why) => not_resent = Some(why),
+        }
+    }
     let spec = &job.run.spec;
     let work_dir = WorkDir::create(job, attempt, &[spec.mapper.as_ref(), spec.combiner.as_ref()])?;
     run_in(shared, state, job, (attempt, task), &work_dir).map_err(|failure| work_dir.excuse(failure))
@@ -70,7 +80,7 @@ fn run_in(
         }
         None => &mut input,
     };
-    let mut result = MapResult::default();
+    let mut result = MapResult { not_resent, ..MapResult::default() };
     let counts = match task.part_index {
         Some(part_index) => {
             let (formats, place) = (&spec.formats, job.part_place(part_index, attempt.attempt));
@@ -81,9 +91,10 @@ fn run_in(
         }
         None => {
             let place = Place { shared, job, attempt, meter: &metering.meter };
-            let (counts, appended) = map_to_ifiles(&place, state, task, &context, records)?;
-            (result.commits, result.withheld) = (appended.commits, appended.withheld);
-            counts
+            let mapped = map_to_ifiles(&place, state, task, &context, records)?;
+            (result.commits, result.withheld) = (mapped.appended.commits, mapped.appended.withheld);
+            result.spool = mapped.spool;
+            mapped.counts
         }
     };
     result.input_bytes = input.reader.bytes();
@@ -114,28 +125,49 @@ fn plain_bytes(spec: &JobSpec, split: &Split) -> u64 {
     }
 }
 
+/// What came of an attempt that appends.
+struct Mapped {
+    counts: MapCounts,
+    appended: Appended,
+    spool: Option<Spool>,
+}
+
 fn map_to_ifiles(
     place: &Place<'_>,
     state: &mut SlotState,
     task: &MapTask,
     context: &FunctionContext,
     input: &mut dyn RecordInput,
-) -> Result<(MapCounts, Appended), TaskFailure> {
+) -> Result<Mapped, TaskFailure> {
     let Place { shared, job, attempt, meter } = *place;
     let spec = &job.run.spec;
     let chunkserver = job.chunkserver()?;
     let source = Source { map_task: attempt.task.task, attempt: attempt.attempt };
     let spread;
+    let here = shared.control.node();
+    let mut spools = spec.replication == Replication::Selective;
     let service = match shared.other_nodes(job.job) {
         Some(others) => {
-            spread = others.chunks(job, source, Arc::clone(&chunkserver));
+            let (others, avoided) = match spools {
+                true => (others.away_from(here), Some(here)),
+                false => (others, None),
+            };
+            spools &= others.has_host_beside(here);
+            spread = others.chunks(job, source, Arc::clone(&chunkserver), avoided);
             &spread as &dyn ChunkService
         }
-        None => chunkserver.service(),
+        None => {
+            spools = false;
+            chunkserver.service()
+        }
     };
-    let metered = MeteredChunks::new(service, meter, shared.control.node());
+    let metered = MeteredChunks::new(service, meter, here);
+    // What stands of earlier attempts would not be in it.
+    spools &= task.again.as_ref().is_none_or(|again| again.standing.is_empty());
+    let spooled = spools.then(|| SpooledChunks::create(&metered, job, source, here)).flatten();
+    let service = spooled.as_ref().map_or(&metered as &dyn ChunkService, |spooled| spooled);
     let mut appender =
-        IAppender::new(&metered, &mut state.slabs, source, job.key_shape, spec.layout.ifile_count);
+        IAppender::new(service, &mut state.slabs, source, job.key_shape, spec.layout.ifile_count);
     if let Some(again) = &task.again {
         appender = appender.only_to(again.ifiles.iter().copied());
     }
@@ -152,7 +184,8 @@ fn map_to_ifiles(
     if spec.replication == Replication::Sync {
         wait_for_replicas(shared, job, Duration::MAX)?;
     }
-    Ok((counts, appended))
+    let spool = spooled.and_then(SpooledChunks::finish).filter(|_| appended.withheld.is_empty());
+    Ok(Mapped { counts, appended, spool })
 }
 
 /// Combining sees the user's keys, so it comes before they are encoded.

@@ -70,12 +70,26 @@ impl RunFailure for ScanError {
 }
 
 impl OtherNodes {
-    /// The chunks of all nodes as one service for a map attempt.
+    /// Where an attempt opens chunks that are to lie on another node than `avoided`: in a rack of one node, in another rack.
+    pub(crate) fn away_from(mut self, avoided: NodeId) -> Self {
+        if self.hosts.iter().all(|host| *host == avoided) {
+            self.hosts.extend(&self.replica_hosts);
+        }
+        self
+    }
+
+    /// Whether chunks may lie on any other node than this.
+    pub(crate) fn has_host_beside(&self, node: NodeId) -> bool {
+        self.hosts.iter().any(|host| *host != node)
+    }
+
+    /// The chunks of all nodes as one service for a map attempt; one of them gets none while there is another.
     pub(crate) fn chunks<'a>(
         self,
         job: &'a AttemptData,
         source: Source,
         local: Arc<ChunkServer>,
+        avoided: Option<NodeId>,
     ) -> RemoteChunks<'a> {
         let options = RemoteChunksOptions {
             job: job.job,
@@ -83,6 +97,7 @@ impl OtherNodes {
             here: self.here,
             local,
             is_candidate: self.hosts.contains(&self.here),
+            avoided,
             peers: self.peers.into_iter().filter(|peer| self.hosts.contains(&peer.node)).collect(),
             slots: job.run.spec.slots,
             cancelled: Arc::clone(&job.cancelled),

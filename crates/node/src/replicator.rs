@@ -6,6 +6,7 @@
 use crate::Shared;
 use crate::part_replicator::{SentParts, send_parts};
 use crate::record_data::OtherNodes;
+use api::Replication;
 use api::machine::ReplicatedRun;
 use chunkserver::{ChunkServer, Progress, RunToCopy, copy_pace};
 use dataport::{CopyError, Peer};
@@ -20,9 +21,9 @@ use std::time::{Duration, Instant};
 pub(crate) fn replicate_runs(shared: &Arc<Shared>, job: JobId) {
     let (mut replicas, mut parts) = (BTreeMap::new(), SentParts::new());
     let mut waiting = Waiting::default();
-    while let Some(server) = server_of(shared, job) {
-        server.begin_copying();
-        if let Some(began) = shared.jobs().get(&job).map(|data| data.began) {
+    while let Some((server, wants_runs, began)) = server_of(shared, job) {
+        if wants_runs {
+            server.begin_copying();
             waiting.close_old(&server, copy_pace::open_chunk_waits_max(began.elapsed()));
         }
         send_again(shared, job, &server, &mut replicas);
@@ -76,14 +77,16 @@ impl Waiting {
     }
 }
 
-/// None when the job is over here.
-fn server_of(shared: &Shared, job: JobId) -> Option<Arc<ChunkServer>> {
+/// Whether its runs are to be copied, and since when the job is known here; None when it is over here. With `selective` only parts are:
+/// all that is in runs lies in spools.
+fn server_of(shared: &Shared, job: JobId) -> Option<(Arc<ChunkServer>, bool, Instant)> {
     let data = shared.jobs().get(&job).map(Arc::clone)?;
     if data.run.cancelled.load(Ordering::Relaxed) {
         return None;
     }
+    let wants_runs = data.run.spec.replication != Replication::Selective;
     // Where it cannot be started, attempts here say why.
-    data.chunkserver().ok()
+    Some((data.chunkserver().ok()?, wants_runs, data.began))
 }
 
 /// Runs whose replica was on a node that is gone get another.

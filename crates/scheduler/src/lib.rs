@@ -302,6 +302,13 @@ pub enum Event {
         tasks: Vec<TaskIndex>,
         stands: Option<Standing>,
     },
+    /// Tasks of a stage that wait for nothing now are to run elsewhere than was said when they run again: before the event that lets
+    /// them.
+    TasksMoved {
+        job: JobId,
+        stage: StageIndex,
+        tasks: Vec<(TaskIndex, Placement)>,
+    },
     /// Time has passed: slots that were kept for a task nearby may go to others.
     Tick,
     /// Somebody wants the job to stop.

@@ -2,7 +2,7 @@
 
 use crate::reactor::{advance, on_attempt_lost, on_slots_gone, take_off};
 use crate::state::{Phase, State};
-use crate::{Action, Outbox, Standing, UnixNanos};
+use crate::{Action, Outbox, Placement, Standing, UnixNanos};
 use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 
 pub(crate) fn on_node_lost(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, node: NodeId) {
@@ -19,6 +19,22 @@ pub(crate) fn on_node_lost(state: &mut State, outbox: &mut impl Outbox, now: Uni
         state.claim(attempt.task.job, now);
     }
     state.free_those_kept_away(now);
+}
+
+pub(crate) fn on_tasks_moved(
+    state: &mut State,
+    job: JobId,
+    stage: StageIndex,
+    tasks: Vec<(TaskIndex, Placement)>,
+) {
+    let stage = state.jobs.get_mut(&job).and_then(|job| job.stages.get_mut(usize::from(stage.0)));
+    let Some(stage) = stage else { return };
+    for (index, placement) in tasks {
+        // One that waits stands in the queues of where it was to run before.
+        if let Some(task) = stage.tasks.get_mut(index.0 as usize).filter(|task| !task.queued) {
+            task.placement = placement;
+        }
+    }
 }
 
 pub(crate) fn on_results_lost(

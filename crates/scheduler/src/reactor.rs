@@ -3,7 +3,7 @@
 use crate::copies::{Left, SLOW_NODE_NS, Watch, on_progress, speculate};
 use crate::dispatch::dispatch;
 use crate::elastic::{lend_to_tails, on_task_added};
-use crate::losses::{on_node_lost, on_results_lost};
+use crate::losses::{on_node_lost, on_results_lost, on_tasks_moved};
 use crate::recovery::{Recovered, on_job_recovered};
 use crate::state::{Job, Phase, Stage, State};
 use crate::{Action, Claim, Event, FailureCause, Outbox, Placement, Slot, UnixNanos};
@@ -40,10 +40,7 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
         }
         Event::SlotFree { slot } => on_slot_free(state, slot),
         Event::PlacesFree { node, places } => on_places_free(state, node, places),
-        Event::SlotGone { slot } => {
-            state.free_slots.remove(slot);
-            state.draining_slots.remove(slot);
-        }
+        Event::SlotGone { slot } => on_slot_gone(state, slot),
         Event::SlotsGone { node } => on_slots_gone(state, node),
         Event::MayCopy { job, stages } => with_watch(state, job, |watch| watch.allow(stages)),
         Event::MaySplit { job, stage } => with_watch(state, job, |watch| watch.allow_splits(stage)),
@@ -60,12 +57,10 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
             on_attempt_lost(state, outbox, now, attempt);
             state.claim(attempt.task.job, now);
         }
-        Event::NodeDraining { node } => {
-            on_node_draining(state, node);
-            state.free_those_kept_away(now);
-        }
+        Event::NodeDraining { node } => on_node_draining(state, now, node),
         Event::NodeResumes { node } => on_node_resumes(state, node),
         Event::NodeLost { node } => on_node_lost(state, outbox, now, node),
+        Event::TasksMoved { job, stage, tasks } => return on_tasks_moved(state, job, stage, tasks),
         Event::ResultsLost { job, stage, tasks, stands } => {
             on_results_lost(state, outbox, now, job, stage, &tasks, stands.as_ref());
             state.claim(job, now);
@@ -170,6 +165,11 @@ fn on_slot_free(state: &mut State, slot: Slot) {
     state.woken.insert(slot.node);
 }
 
+fn on_slot_gone(state: &mut State, slot: Slot) {
+    state.free_slots.remove(slot);
+    state.draining_slots.remove(slot);
+}
+
 pub(crate) fn on_slots_gone(state: &mut State, node: NodeId) {
     state.places.remove_node(node);
     state.free_slots.remove_node(node);
@@ -183,7 +183,7 @@ fn on_places_free(state: &mut State, node: NodeId, places: Vec<u32>) {
     }
 }
 
-fn on_node_draining(state: &mut State, node: NodeId) {
+fn on_node_draining(state: &mut State, now: UnixNanos, node: NodeId) {
     if !state.draining.insert(node) {
         return;
     }
@@ -195,6 +195,7 @@ fn on_node_draining(state: &mut State, node: NodeId) {
         state.draining_slots.insert(slot);
     }
     state.woken.insert(node);
+    state.free_those_kept_away(now);
 }
 
 fn on_node_resumes(state: &mut State, node: NodeId) {

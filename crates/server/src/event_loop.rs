@@ -413,6 +413,9 @@ impl EventLoop {
         while let Some(event) = events.pop_front() {
             let now = UnixNanos(clock::now_ns());
             self.touched.extend(job_of(&event));
+            if let Some(moved) = self.moved_before(&event) {
+                scheduler::handle(&mut self.state, &mut self.outbox, now, moved);
+            }
             scheduler::handle(&mut self.state, &mut self.outbox, now, event);
             while let Some(action) = self.outbox.pop_front() {
                 events.extend(self.execute(action));
@@ -725,6 +728,7 @@ fn job_of(event: &Event) -> Option<JobId> {
         | Event::StageRefused { job, .. }
         | Event::StageSentBack { job, .. }
         | Event::ResultsLost { job, .. }
+        | Event::TasksMoved { job, .. }
         | Event::MayCopy { job, .. }
         | Event::MaySplit { job, .. }
         | Event::TaskAdded { job, .. }

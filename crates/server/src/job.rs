@@ -13,7 +13,8 @@ use api::{Blame, Boundaries, JobSpec, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, IfileIndex, JobId, NodeId, RunId, StageIndex, TaskIndex, TaskKey};
 use mapreduce::{AttemptTime, ExpandError, Gone, JobResults, Place, Proof, Verdict, expand, prove};
 use metastore::{
-    AttemptState, Change, DATA_LOST_NOTE, JobState, Keep, PartReplicaRow, ProofRow, STAND_IN_REFUSED_NOTE,
+    AttemptState, Change, DATA_LOST_NOTE, JobState, Keep, NOT_RESENT_NOTE, PartReplicaRow, ProofRow,
+    STAND_IN_REFUSED_NOTE,
 };
 use scheduler::{FAILURES_MAX, FailureCause, Placement, Standing};
 use shipped::Hold;
@@ -35,6 +36,8 @@ pub(crate) const STDOUT_BYTES_NOTE: &str = "standard output bytes";
 pub(crate) const STDERR_BYTES_NOTE: &str = "standard error bytes";
 /// Where every byte was no UTF-8, and became three.
 const SAID_BYTES_MAX: usize = 3 * api::task::RUN_OUTPUT_BYTES_MAX;
+/// Most of a node's reason that is remembered.
+const WHY_BYTES_MAX: usize = 1024;
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// One job of this process.
@@ -308,13 +311,17 @@ impl Job {
     }
 
     fn told_of(&self, with: &str, victims: &[TaskIndex], reduces_done: usize) -> String {
-        let agains = victims.iter().filter_map(|task| self.results.again.get(task));
-        let ifiles: BTreeSet<IfileIndex> = agains.flat_map(|again| again.ifiles.iter().copied()).collect();
+        let agains = || victims.iter().filter_map(|task| self.results.again.get(task));
+        let ifiles: BTreeSet<IfileIndex> = agains().flat_map(|again| again.ifiles.iter().copied()).collect();
+        let resent = match agains().filter(|again| again.resend.is_some()).count() {
+            0 => String::new(),
+            some => format!(", {some} of them from their spools, without the user's program"),
+        };
         let (maps, of_maps) = (victims.len(), self.results.splits.len());
         let (ifiles, of_ifiles) = (ifiles.len(), self.ifile_count());
         format!(
             "with {with}: {maps} of {of_maps} map tasks run again for what they had put into {ifiles} of {of_ifiles} \
-             I-files; {reduces_done} reduce tasks that are done stand"
+             I-files{resent}; {reduces_done} reduce tasks that are done stand"
         )
     }
 
@@ -545,6 +552,7 @@ impl Job {
         match &result {
             TaskResult::Map(map) => {
                 changes.push(Change::Sources { attempt, commits: map.commits.clone() });
+                changes.extend(not_resent_note(attempt, map));
                 changes.extend(map.part.clone().map(|part| Change::Part { attempt, part }));
             }
             TaskResult::Seal(seal) => {
@@ -764,6 +772,20 @@ pub(crate) fn placement(task: &Task) -> Placement {
         Place::On(node) => Placement::On(node),
         Place::Near(nodes) => Placement::Near(nodes),
     }
+}
+
+/// Why the user's program ran once more although there was a spool.
+fn not_resent_note(attempt: AttemptKey, map: &MapResult) -> Option<Change> {
+    let why = map.not_resent.as_ref()?;
+    let cut = &why[..why.floor_char_boundary(WHY_BYTES_MAX)];
+    let detail = format!("{attempt} ran the user's program: its spool cannot be sent again ({cut})");
+    let job = Some(attempt.task.job);
+    Some(Change::Note {
+        job,
+        kind: NOT_RESENT_NOTE,
+        detail: detail.replace('\0', "\u{fffd}"),
+        now_ns: now_ns(),
+    })
 }
 
 /// How long what a job keeps stays, counted from now.

@@ -15,7 +15,9 @@ pub(crate) fn problem(result: &TaskResult) -> Option<&'static str> {
             let commits = map.commits.iter().flat_map(|commit| [commit.sum.records, commit.sum.bytes]);
             let counts = [map.input_bytes, map.input_records, map.output_records, map.output_bytes];
             let withheld = map.withheld.iter().flat_map(|(_, sum)| [sum.records, sum.bytes]);
-            let counts = commits.chain(counts).chain(withheld).chain([map.unread_bytes]);
+            let spooled = map.spool.as_ref().map_or(0, |spool| spool.bytes);
+            let counts = commits.chain(counts).chain(withheld).chain([map.unread_bytes, spooled]);
+            let counts = counts.chain([map.resent_bytes]);
             too_large(counts).or_else(|| map.part.as_ref().and_then(problem_of_part))
         }
         TaskResult::Seal(seal) => too_large([seal.raw_spills, seal.raw_spill_bytes])

@@ -2,9 +2,10 @@
 
 use crate::clock::now_ns;
 use crate::event_loop::EventLoop;
-use crate::job::{Job, Loss, RunAgain};
+use crate::job::{Job, Loss, RunAgain, placement};
 use crate::messages::Finished;
 use api::machine::{AttemptRead, LostOnDisk, READS_TOLD_MAX};
+use api::task::MapTask;
 use api::{Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, NodeId, RunId, StageIndex, TaskIndex};
 use mapreduce::{Gone, Proof, Repair, Replica};
@@ -27,6 +28,25 @@ pub(crate) fn evidence(job: &Job, outcome: &Result<TaskResult, TaskFailure>) -> 
 }
 
 impl EventLoop {
+    /// What goes before an event that lets tasks run again: those whose data is sent again are best sent from where it is.
+    pub fn moved_before(&self, event: &Event) -> Option<Event> {
+        let (id, stage, tasks) = match event {
+            Event::ResultsLost { job, stage, tasks, .. } => (*job, *stage, tasks),
+            Event::StageSentBack { job, to, tasks, .. } => (*job, *to, tasks),
+            _ => return None,
+        };
+        let job = self.jobs.get(&id)?;
+        let payloads = job.tasks.get(usize::from(stage.0))?;
+        let moved = |index: &TaskIndex| match payloads.get(index.0 as usize)? {
+            task @ Task::Map(MapTask { again: Some(again), .. }) if again.resend.is_some() => {
+                Some((*index, placement(task)))
+            }
+            _ => None,
+        };
+        let tasks: Vec<_> = tasks.iter().filter_map(moved).collect();
+        (!tasks.is_empty()).then_some(Event::TasksMoved { job: id, stage, tasks })
+    }
+
     /// An attempt found that data is gone. Where the job needs it, it is made again, and the attempt did not count.
     pub fn found_lost(
         &mut self,

@@ -42,9 +42,13 @@ pub(crate) struct Replicating {
 }
 
 impl Replicating {
-    /// As a job begins: the modes that leave no choice.
-    fn from_the_start(mode: Replication) -> Self {
-        let is_on = matches!(mode, Replication::Rack | Replication::Sync);
+    /// As a job begins: the modes that leave no choice. With `selective` runs need no copies, but parts for later stages do.
+    fn from_the_start(mode: Replication, feeds: bool) -> Self {
+        let is_on = match mode {
+            Replication::Rack | Replication::Sync => true,
+            Replication::Selective => feeds,
+            Replication::None | Replication::Auto => false,
+        };
         Self { is_on, is_settled: is_on, ..Self::default() }
     }
 
@@ -88,7 +92,7 @@ impl EventLoop {
         if self.service == Service::Embedded || has_none || spec.reduce_again.is_some() || job.waits() {
             return;
         }
-        job.replicating = Replicating::from_the_start(spec.replication);
+        job.replicating = Replicating::from_the_start(spec.replication, spec.feeds());
         // With `auto` the server before this one had decided.
         if job.results.replicas.held().next().is_some() || job.results.replicated_parts().next().is_some() {
             (job.replicating.is_on, job.replicating.is_settled) = (true, true);

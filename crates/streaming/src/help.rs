@@ -47,7 +47,7 @@ each character that is no letter or digit.
 Options of ours, with two dashes, as for `sailfish run`:
   --memory SIZE  --slots N  --state DIR  --disk DIR  --codec lz4|zstd|none  --name NAME
   --overwrite  --no-sync  --keep-ifiles  --json  --server URL  --token-file FILE  --ca FILE
-  --replication none|rack|auto|sync
+  --replication none|rack|selective|auto|sync
 
 Example:
   sailfish streaming -input logs -output hits -mapper map.py -reducer 'python3 reduce.py' \\

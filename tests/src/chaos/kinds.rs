@@ -272,8 +272,9 @@ fn run(random: &mut Random, input: &str, options: &[&str], expected: Arc<Vec<u8>
 
 fn replication(random: &mut Random) -> &'static [&'static str] {
     match random.below(10) {
-        0..5 => &["--replication", "rack"],
-        5 => &["--replication", "sync"],
+        0..4 => &["--replication", "rack"],
+        4 => &["--replication", "sync"],
+        5..7 => &["--replication", "selective"],
         _ => &[],
     }
 }

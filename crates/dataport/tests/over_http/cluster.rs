@@ -126,6 +126,7 @@ impl Cluster {
             here: self.nodes[here].id,
             local: self.nodes[here].served.server(),
             is_candidate: hosts.contains(&here),
+            avoided: None,
             peers: hosts.iter().filter(|host| **host != here).map(|host| self.peer(*host)).collect(),
             slots: 2,
             cancelled: Arc::new(AtomicBool::new(false)),

@@ -82,6 +82,7 @@ pub(crate) async fn what_is_done_stands_while_lost_data_is_made_again(store: &Me
         ifiles: vec![IfileIndex(1)],
         expected: vec![(IfileIndex(1), of(1, 2).sum)],
         standing: vec![(AttemptNumber(0), of(0, 1))],
+        resend: None,
     };
     let tasks = vec![(TaskIndex(0), super::map_task(Some(again.clone())))];
     let reopened = Change::StageReopened { job, stage: maps, tasks, stands: Some(reduces), now_ns: 9 };

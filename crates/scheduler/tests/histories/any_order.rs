@@ -269,11 +269,7 @@ impl Random {
             (13, _) if pick.is_multiple_of(5) => {
                 self.feed(Event::JobCancelled { job: JobId(pick as i64 % JOBS_MAX + 1) });
             }
-            (14, _) if pick.is_multiple_of(3) => self.feed(Event::NodeCame {
-                node: NodeId(pick as u32 % NODES),
-                memory_bytes: 1 << 30,
-                architecture: 0,
-            }),
+            (14, _) if pick.is_multiple_of(3) => self.feed(came(pick)),
             (14, _) => self.feed(Event::SlotGone { slot: any_slot(pick as u32 % SLOTS) }),
             (15, _) => {
                 let node = NodeId(pick as u32 % NODES);
@@ -330,6 +326,11 @@ impl Random {
             }
         }
     }
+}
+
+/// A node says what it has.
+fn came(pick: usize) -> Event {
+    Event::NodeCame { node: NodeId(pick as u32 % NODES), memory_bytes: 1 << 30, architecture: 0 }
 }
 
 proptest! {

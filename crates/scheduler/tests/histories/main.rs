@@ -522,6 +522,37 @@ fn a_task_that_won_while_it_waited_goes_again_where_its_node_resumed() {
     assert_eq!(started, [attempt(0, 0, 1), attempt(0, 1, 0)]);
 }
 
+#[test]
+fn a_task_that_goes_again_goes_where_it_was_moved() {
+    let mut world = submitted();
+    let slot = |node| Slot { node: NodeId(node), slot: 0 };
+    let (first, second) = (attempt(0, 0, 0), attempt(0, 1, 0));
+    let tasks = vec![Placement::Anywhere; 2];
+    world.feed(Event::StageExpanded { job: JOB, stage: StageIndex(0), tasks });
+    world.feed(Event::SlotFree { slot: slot(1) });
+    world.feed(Event::SlotFree { slot: slot(2) });
+    world.feed(succeeded(first));
+    let near = |node| Placement::Near(vec![NodeId(node)]);
+    let tasks = vec![(TaskIndex(0), near(3)), (TaskIndex(9), near(3))];
+    world.feed(Event::TasksMoved { job: JOB, stage: StageIndex(0), tasks });
+    let tasks = vec![TaskIndex(0)];
+    world.feed(Event::ResultsLost { job: JOB, stage: StageIndex(0), tasks, stands: None });
+    world.outbox.clear();
+    let starts = |world: &mut World| {
+        world.outbox.drain(..).any(
+            |action| matches!(action, Action::StartAttempt { attempt, .. } if attempt.task == first.task),
+        )
+    };
+    world.feed(Event::SlotFree { slot: slot(1) });
+    assert!(!starts(&mut world));
+    // One that waits already goes where it was to go.
+    world.feed(Event::TasksMoved { job: JOB, stage: StageIndex(0), tasks: vec![(TaskIndex(0), near(1))] });
+    assert!(!starts(&mut world));
+    world.feed(Event::SlotFree { slot: slot(3) });
+    assert!(starts(&mut world));
+    world.feed(succeeded(second));
+}
+
 /// A task of the first stage of two has lost its result; the second stands, or not, but for attempts of tasks that stop.
 fn lost(stops: Option<&[u32]>) -> Event {
     let stands = stops.map(|stops| Standing {

@@ -1,0 +1,342 @@
+//! The spool of a map attempt (replication `selective`; ISS section 4.3 carried over to a shuffle that pushes): every frame that the
+//! attempt appends to chunks of other nodes is written to one file of its own node as well. It is read only when a chunk was lost.
+//!
+//! A spool is a stage file (`docs/formats/stage-file.md`), so it has checksums and can be read from other nodes; its payload is nothing
+//! but frames (`docs/formats/ifile.md`), one behind the other, of each I-file in the order of their numbers.
+
+use crate::job_data::JobData;
+use api::TaskFailure;
+use api::task::Spool;
+use arena::{Charge, SlabWriter};
+use dataport::StageFileName;
+use iappender::{AppendAnswer, AppendError, AppendFrame, AppendReply, ChunkService};
+use ids::{ChunkId, IfileIndex, NodeId, Source};
+use ifile::frame::FRAME_HEADER_BYTES;
+use ifile::{FormatError, FrameHeader, KeyShape};
+use stagefile::{StageFileError, StageFileSummary, StageFileWriter};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+/// Chunks as an attempt sees them that spools what it appends. A spool that cannot be written is given up: then what the attempt appends
+/// lies in chunks alone, and is made again by the user's program where it is lost.
+pub(crate) struct SpooledChunks<'a> {
+    inner: &'a dyn ChunkService,
+    job: &'a JobData,
+    source: Source,
+    here: NodeId,
+    name: StageFileName,
+    /// None once it failed; the file is gone then.
+    filling: Mutex<Option<SpoolWriter>>,
+}
+
+impl<'a> SpooledChunks<'a> {
+    /// Begins a spool on the first disk that takes it; None where none does.
+    pub fn create(
+        inner: &'a dyn ChunkService,
+        job: &'a JobData,
+        source: Source,
+        here: NodeId,
+    ) -> Option<Self> {
+        let name = format!("spool-{:05}.{}.stage", source.map_task.0, source.attempt);
+        let name = StageFileName::new(name)?;
+        let create = |path| SpoolWriter::create(path).inspect_err(|error| given_up(job, source, error)).ok();
+        let writer = job.stage_files.places(&name).into_iter().find_map(create)?;
+        Some(Self { inner, job, source, here, name, filling: Mutex::new(Some(writer)) })
+    }
+
+    fn keep(&self, frame: &AppendFrame) {
+        let mut filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(writer) = &mut *filling else { return };
+        if let Err(error) = writer.keep(&frame.header, &frame.payload) {
+            given_up(self.job, self.source, &error);
+            *filling = None;
+        }
+    }
+
+    /// Completes the file when all frames stand in chunks: from now on it is found. None where it was given up, or is empty.
+    pub fn finish(self) -> Option<Spool> {
+        let writer = self.filling.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+        let finished = writer.finish().inspect_err(|error| given_up(self.job, self.source, error));
+        let (path, summary) = finished.ok()??;
+        let spool = Spool {
+            node: self.here,
+            name: self.name.to_string(),
+            attempt: self.source.attempt,
+            bytes: summary.bytes,
+            crc32c: summary.crc32c,
+        };
+        self.job.stage_files.register(self.name, path, summary);
+        Some(spool)
+    }
+}
+
+fn given_up(job: &JobData, source: Source, error: &impl std::error::Error) {
+    tracing::warn!(job = %job.job, %source, %error, "what a map task appends cannot be spooled");
+}
+
+/// A spool that is being filled. Dropped before it is finished it leaves nothing behind.
+struct SpoolWriter {
+    path: PathBuf,
+    file: StageFileWriter,
+    /// Frames below these numbers are in it.
+    next: BTreeMap<IfileIndex, u64>,
+}
+
+impl SpoolWriter {
+    fn create(path: PathBuf) -> Result<Self, StageFileError> {
+        let file = StageFileWriter::create(&path)?;
+        Ok(Self { path, file, next: BTreeMap::new() })
+    }
+
+    /// Takes a frame in. One that a chunk refused goes to the next one, and one whose answer was lost goes again: it is here already.
+    fn keep(&mut self, header: &FrameHeader, payload: &[u8]) -> std::io::Result<()> {
+        let next = self.next.entry(header.ifile).or_default();
+        if header.sequence < *next {
+            return Ok(());
+        }
+        *next = header.sequence + 1;
+        self.file.write_all(&header.encode())?;
+        self.file.write_all(payload)
+    }
+
+    /// None where nothing is in it: then there is no file.
+    fn finish(self) -> Result<Option<(PathBuf, StageFileSummary)>, StageFileError> {
+        match self.file.written_bytes() {
+            0 => Ok(None),
+            _ => Ok(Some((self.path, self.file.finish(false)?))),
+        }
+    }
+}
+
+impl ChunkService for SpooledChunks<'_> {
+    fn slab(&self) -> Result<SlabWriter, AppendError> {
+        self.inner.slab()
+    }
+
+    fn oversize(&self, bytes: u64) -> Result<Charge, AppendError> {
+        self.inner.oversize(bytes)
+    }
+
+    fn bind(&self, ifile: IfileIndex, source: Source, frame_bytes: u64) -> Result<ChunkId, AppendError> {
+        self.inner.bind(ifile, source, frame_bytes)
+    }
+
+    fn append(&self, chunk: ChunkId, frame: AppendFrame) -> Result<AppendReply, AppendError> {
+        self.keep(&frame);
+        self.inner.append(chunk, frame)
+    }
+
+    fn answers(&self, wait: bool) -> Result<Vec<AppendAnswer>, AppendError> {
+        self.inner.answers(wait)
+    }
+
+    fn release(&self, chunk: ChunkId, source: Source) {
+        self.inner.release(chunk, source);
+    }
+}
+
+/// Why a spool cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SpoolError {
+    #[error("{0}")]
+    Read(#[source] std::io::Error),
+    #[error("{0}")]
+    Format(#[from] FormatError),
+    #[error("it ends in the middle of a frame")]
+    Cut,
+    #[error("a frame of {0}, which is none of its attempt")]
+    Foreign(Source),
+    #[error("frame {sequence} of {ifile} where {expected} should be")]
+    OutOfTurn { ifile: IfileIndex, sequence: u64, expected: u64 },
+    #[error("a frame of {0} bytes")]
+    TooLarge(u64),
+    #[error("it holds other data than was committed")]
+    OtherData,
+    /// Whoever looks at the frames has failed.
+    #[error("{}", .0.message)]
+    Visitor(TaskFailure),
+}
+
+/// What a spool must hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpoolOf {
+    pub source: Source,
+    pub key_shape: KeyShape,
+    pub payload_bytes_max: u64,
+}
+
+/// Reads a spool from its beginning to its end and shows each frame, its payload verified.
+pub(crate) fn read_frames(
+    of: SpoolOf,
+    reader: &mut dyn Read,
+    mut show: impl FnMut(&FrameHeader, &[u8]) -> Result<(), TaskFailure>,
+) -> Result<(), SpoolError> {
+    let mut next: BTreeMap<IfileIndex, u64> = BTreeMap::new();
+    let (mut front, mut payload) = ([0; FRAME_HEADER_BYTES], Vec::new());
+    while fill(reader, &mut front)? {
+        let header = FrameHeader::decode(&front)?;
+        if header.source != of.source || header.key_shape != of.key_shape {
+            return Err(SpoolError::Foreign(header.source));
+        }
+        let (ifile, sequence) = (header.ifile, header.sequence);
+        let expected = next.entry(ifile).or_default();
+        if sequence != *expected {
+            return Err(SpoolError::OutOfTurn { ifile, sequence, expected: *expected });
+        }
+        *expected += 1;
+        let bytes = header.sum.bytes;
+        let length = usize::try_from(bytes).ok().filter(|_| bytes <= of.payload_bytes_max);
+        payload.resize(length.ok_or(SpoolError::TooLarge(bytes))?, 0);
+        if !fill(reader, &mut payload)? && bytes > 0 {
+            return Err(SpoolError::Cut);
+        }
+        header.check_payload(&payload)?;
+        show(&header, &payload).map_err(SpoolError::Visitor)?;
+    }
+    Ok(())
+}
+
+/// Fills the buffer; false where there is nothing any more.
+fn fill(reader: &mut dyn Read, buffer: &mut [u8]) -> Result<bool, SpoolError> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match reader.read(&mut buffer[filled..]) {
+            Ok(0) if filled == 0 => return Ok(false),
+            Ok(0) => return Err(SpoolError::Cut),
+            Ok(bytes) => filled += bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(SpoolError::Read(error)),
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SpoolError, SpoolOf, SpoolWriter, read_frames};
+    use api::DataSum;
+    use ids::{AttemptNumber, IfileIndex, Source, TaskIndex};
+    use ifile::record::{encode, record_hash};
+    use ifile::{FrameHeader, KeyShape};
+    use stagefile::StageFileReader;
+
+    const SOURCE: Source = Source { map_task: TaskIndex(3), attempt: AttemptNumber(1) };
+    const OF: SpoolOf = SpoolOf { source: SOURCE, key_shape: KeyShape::Whole, payload_bytes_max: 1 << 20 };
+
+    type Frame = (FrameHeader, Vec<u8>);
+
+    fn frame(ifile: u32, sequence: u64, values: &[&[u8]]) -> Frame {
+        let (mut payload, mut sum) = (Vec::new(), DataSum::default());
+        for value in values {
+            let start = payload.len();
+            encode(KeyShape::Whole, b"key", value, 3, &mut payload);
+            sum.add_record((payload.len() - start) as u64, record_hash(&payload[start..]));
+        }
+        let payload_crc32c = crc32c::crc32c(&payload);
+        let (ifile, source, key_shape) = (IfileIndex(ifile), SOURCE, KeyShape::Whole);
+        (FrameHeader { ifile, source, sequence, key_shape, sum, payload_crc32c }, payload)
+    }
+
+    fn frames() -> Vec<Frame> {
+        let large = vec![7; 100_000];
+        vec![
+            frame(0, 0, &[b"first"]),
+            frame(2, 0, &[b"", b"of another"]),
+            frame(0, 1, &[&large]),
+            frame(2, 1, &[b"x"]),
+        ]
+    }
+
+    fn bytes_of(frames: &[Frame]) -> Vec<u8> {
+        frames.iter().flat_map(|(header, payload)| [&header.encode()[..], payload].concat()).collect()
+    }
+
+    fn read(bytes: &[u8]) -> Result<Vec<Frame>, SpoolError> {
+        let mut shown = Vec::new();
+        read_frames(OF, &mut &*bytes, |header, payload| {
+            shown.push((*header, payload.to_vec()));
+            Ok(())
+        })?;
+        Ok(shown)
+    }
+
+    #[test]
+    fn every_frame_comes_back_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("spool-00003.attempt-1.stage");
+        let mut writer = SpoolWriter::create(path.clone()).unwrap();
+        for (index, (header, payload)) in frames().iter().enumerate() {
+            writer.keep(header, payload).unwrap();
+            // What a chunk refused comes again, with all behind it.
+            for (header, payload) in &frames()[..=index] {
+                writer.keep(header, payload).unwrap();
+            }
+        }
+        let (finished, summary) = writer.finish().unwrap().unwrap();
+        assert_eq!((finished, summary.bytes), (path.clone(), bytes_of(&frames()).len() as u64));
+        let mut reader = StageFileReader::open(&path, summary.payload(), 0, summary.bytes).unwrap();
+        let mut bytes = Vec::new();
+        loop {
+            let piece = reader.fill().unwrap();
+            let length = piece.len();
+            bytes.extend_from_slice(piece);
+            reader.consume(length);
+            if length == 0 {
+                break;
+            }
+        }
+        assert_eq!(read(&bytes).unwrap(), frames());
+    }
+
+    #[test]
+    fn an_empty_spool_and_one_that_is_given_up_leave_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("spool-00003.attempt-1.stage");
+        assert!(SpoolWriter::create(path.clone()).unwrap().finish().unwrap().is_none());
+        let (header, payload) = frame(0, 0, &[b"value"]);
+        SpoolWriter::create(path).unwrap().keep(&header, &payload).unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn each_flip_is_found() {
+        let bytes = bytes_of(&[frame(0, 0, &[b"first"]), frame(2, 0, &[b"", b"another"])]);
+        for (index, bit) in (0..bytes.len()).flat_map(|index| (0..8).map(move |bit| (index, bit))) {
+            let mut damaged = bytes.clone();
+            damaged[index] ^= 1 << bit;
+            assert!(read(&damaged).is_err(), "bit {bit} of byte {index}");
+        }
+    }
+
+    #[test]
+    fn each_cut_leaves_whole_frames_or_is_found() {
+        let all = [frame(0, 0, &[b"first"]), frame(2, 0, &[b"", b"another"])];
+        let bytes = bytes_of(&all);
+        let ends = [0, bytes_of(&all[..1]).len(), bytes.len()];
+        for length in 0..=bytes.len() {
+            let found = read(&bytes[..length]);
+            match ends.iter().position(|end| *end == length) {
+                Some(count) => assert_eq!(found.unwrap(), all[..count]),
+                None => assert!(found.is_err(), "cut at {length}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_belong_there_is_found() {
+        let check = |frames: &[Frame], word: &str| {
+            let error = read(&bytes_of(frames)).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        };
+        check(&[frame(0, 1, &[b"x"])], "frame 1 of ifile-0 where 0 should be");
+        check(&[frame(0, 0, &[b"x"]), frame(0, 0, &[b"x"])], "frame 0 of ifile-0 where 1 should be");
+        let mut other = frame(0, 0, &[b"x"]);
+        other.0.source.attempt = AttemptNumber(2);
+        check(&[other], "map 3 attempt 2, which is none");
+        let mut large = frame(0, 0, &[b"x"]);
+        large.0.sum.bytes = u64::MAX;
+        check(&[large], "a frame of 18446744073709551615 bytes");
+    }
+}
