@@ -183,6 +183,7 @@ impl RecordInput for CountedInput<'_> {
         // What was handed out before is done.
         self.meter.has_done(self.reader.bytes());
         let began = Instant::now();
+        self.meter.waits_to_read();
         let block = self.reader.next_block()?;
         self.waited += began.elapsed();
         self.meter.has_waited_to_read(self.waited, None);

@@ -29,6 +29,10 @@ pub(crate) struct Meter {
     read_from: AtomicU32,
     append_ns: AtomicU64,
     append_to: AtomicU32,
+    /// When, of its time, it began to wait for what it reads, or for chunks; 0: it does not wait. Who waits for minutes says so
+    /// meanwhile, and not when that is over.
+    reads_since_ns: AtomicU64,
+    appends_since_ns: AtomicU64,
     /// Before one of these keys it is to end, where it can.
     end_keys: Mutex<Vec<KeyBytes>>,
     is_to_end: AtomicBool,
@@ -45,6 +49,8 @@ impl Meter {
             read_from: AtomicU32::new(NOBODY),
             append_ns: AtomicU64::new(0),
             append_to: AtomicU32::new(NOBODY),
+            reads_since_ns: AtomicU64::new(0),
+            appends_since_ns: AtomicU64::new(0),
             end_keys: Mutex::default(),
             is_to_end: AtomicBool::new(false),
         }
@@ -78,26 +84,43 @@ impl Meter {
         taken.unwrap_or_else(|| self.done_bytes.load(Ordering::Relaxed))
     }
 
+    fn elapsed_ns(&self) -> u64 {
+        (self.began.elapsed().as_nanos() as u64).max(1)
+    }
+
+    /// It waits for what it reads, until [`Self::has_waited_to_read`].
+    pub fn waits_to_read(&self) {
+        self.reads_since_ns.store(self.elapsed_ns(), Ordering::Relaxed);
+    }
+
     /// It has waited so long in all for what it reads, for the longest for that of one node.
     pub fn has_waited_to_read(&self, waited: Duration, from: Option<NodeId>) {
+        self.reads_since_ns.store(0, Ordering::Relaxed);
         self.read_ns.store(waited.as_nanos() as u64, Ordering::Relaxed);
         self.read_from.store(from.map_or(NOBODY, |node| node.0), Ordering::Relaxed);
     }
 
     fn told(&self, attempt: AttemptKey) -> Option<AttemptProgress> {
-        let elapsed = self.began.elapsed();
-        let (read_ns, append_ns) =
-            (self.read_ns.load(Ordering::Relaxed), self.append_ns.load(Ordering::Relaxed));
+        let elapsed_ns = self.elapsed_ns();
+        let waited = |ended_ns: &AtomicU64, since_ns: &AtomicU64| {
+            let waits_ns = match since_ns.load(Ordering::Relaxed) {
+                0 => 0,
+                since_ns => elapsed_ns.saturating_sub(since_ns),
+            };
+            ended_ns.load(Ordering::Relaxed).saturating_add(waits_ns).min(elapsed_ns)
+        };
+        let read_ns = waited(&self.read_ns, &self.reads_since_ns);
+        let append_ns = waited(&self.append_ns, &self.appends_since_ns);
         let node = |place: &AtomicU32| {
             let number = place.load(Ordering::Relaxed);
             (number != NOBODY).then_some(NodeId(number))
         };
-        (elapsed >= TOLD_AFTER).then(|| AttemptProgress {
+        (elapsed_ns >= TOLD_AFTER.as_nanos() as u64).then(|| AttemptProgress {
             attempt,
             done_bytes: self.bytes(),
             total_bytes: self.total_bytes,
             read_ns,
-            program_ns: (elapsed.as_nanos() as u64).saturating_sub(read_ns.saturating_add(append_ns)),
+            program_ns: elapsed_ns.saturating_sub(read_ns.saturating_add(append_ns)),
             append_ns,
             read_from: node(&self.read_from),
             append_to: node(&self.append_to),
@@ -166,7 +189,9 @@ impl<'a> MeteredChunks<'a> {
 
     fn timed<T>(&self, to: Option<NodeId>, call: impl FnOnce() -> T) -> T {
         let began = Instant::now();
+        self.meter.appends_since_ns.store(self.meter.elapsed_ns(), Ordering::Relaxed);
         let answer = call();
+        self.meter.appends_since_ns.store(0, Ordering::Relaxed);
         let took = began.elapsed();
         self.meter.append_ns.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
         if let Some(to) = to {
@@ -203,5 +228,30 @@ impl ChunkService for MeteredChunks<'_> {
 
     fn release(&self, chunk: ChunkId, source: Source) {
         self.inner.release(chunk, source);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Meter;
+    use ids::{AttemptKey, AttemptNumber, JobId, StageIndex, TaskIndex, TaskKey};
+    use std::sync::atomic::Ordering;
+    use std::time::{Duration, Instant};
+
+    /// What has not come yet is what an attempt is slow by.
+    #[test]
+    fn who_waits_says_so_before_that_is_over() {
+        let task = TaskKey { job: JobId(1), stage: StageIndex(0), task: TaskIndex(0) };
+        let attempt = AttemptKey { task, attempt: AttemptNumber(0) };
+        let began =
+            Instant::now().checked_sub(Duration::from_secs(5)).expect("the machine has run for longer");
+        let meter = Meter { began, ..Meter::new(10) };
+        meter.reads_since_ns.store(1, Ordering::Relaxed);
+        let told = meter.told(attempt).expect("it has run for long enough");
+        assert!(told.read_ns >= 4_000_000_000 && told.program_ns < 1_000_000_000, "{told:?}");
+        meter.has_waited_to_read(Duration::from_secs(3), None);
+        meter.appends_since_ns.store(3_000_000_001, Ordering::Relaxed);
+        let told = meter.told(attempt).expect("it has run for long enough");
+        assert!(told.read_ns == 3_000_000_000 && told.append_ns >= 1_000_000_000, "{told:?}");
     }
 }

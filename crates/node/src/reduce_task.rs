@@ -52,11 +52,13 @@ pub(crate) fn run(
     let reduced = match others {
         Some(others) if away_count > 0 => {
             let cursors = others.open(job, task, &runs, read_ahead);
-            reduce(shared, job, (attempt, meter), task, cursors, (AnyRun::report, AnyRun::waited))
+            let of_run = OfRun { report: AnyRun::report, waited: AnyRun::waited, resumed: AnyRun::resumed };
+            reduce(shared, job, (attempt, meter), task, cursors, of_run)
         }
         _ => {
             let cursors = open(task, &runs, read_ahead);
-            reduce(shared, job, (attempt, meter), task, cursors, (RunCursor::report, |_| None))
+            let of_run = OfRun { report: RunCursor::report, waited: |_| None, resumed: |_| false };
+            reduce(shared, job, (attempt, meter), task, cursors, of_run)
         }
     };
     reduced.map_err(|failure| with_lost_beside(failure, &chunkserver))
@@ -75,6 +77,14 @@ pub(crate) fn with_lost_beside(mut failure: TaskFailure, chunkserver: &ChunkServ
 /// How long was waited for the data of a run, and for which node, where it comes from another one.
 type WaitedOf<R> = fn(&R) -> Option<(NodeId, Duration)>;
 
+/// What a run says of itself.
+struct OfRun<R> {
+    report: fn(&R) -> CursorReport,
+    waited: WaitedOf<R>,
+    /// It was read at its replica, from somewhere on.
+    resumed: fn(&R) -> bool,
+}
+
 /// Runs the reducer over the merge of some runs.
 fn reduce<R: SortedRun<Error: RunFailure>>(
     shared: &Shared,
@@ -82,7 +92,7 @@ fn reduce<R: SortedRun<Error: RunFailure>>(
     (attempt, meter): (AttemptKey, &Meter),
     task: &ReduceTask,
     cursors: Result<Vec<R>, R::Error>,
-    (report_of, waited_of): (fn(&R) -> CursorReport, WaitedOf<R>),
+    of_run: OfRun<R>,
 ) -> Result<ReduceResult, TaskFailure> {
     let spec = &job.run.spec;
     let groups = cursors.and_then(|cursors| groups(task, cursors));
@@ -92,7 +102,7 @@ fn reduce<R: SortedRun<Error: RunFailure>>(
         shared,
         attempt,
         meter,
-        waited_of,
+        waited_of: of_run.waited,
         upper_key: task.upper_key.clone(),
         done_bytes: 0,
         cancelled: &job.cancelled,
@@ -122,9 +132,13 @@ fn reduce<R: SortedRun<Error: RunFailure>>(
     let part = job.told(part.finish()?);
     input.count_rest();
     let report = input.groups.report();
-    let reads = input.groups.runs().iter().map(report_of);
+    let reads = input.groups.runs().iter().map(of_run.report);
     let (retrievals, retrieved_bytes) =
         reads.fold((0, 0), |(count, bytes), read| (count + read.retrievals, bytes + read.retrieved_bytes));
+    let resumed = input.groups.runs().iter().filter(|run| (of_run.resumed)(run)).count();
+    if resumed > 0 {
+        tracing::info!(job = %job.job, %attempt, runs = resumed, "runs were read at their replicas, from somewhere on");
+    }
     Ok(ReduceResult {
         part,
         merged: report.merged,

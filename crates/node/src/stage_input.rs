@@ -116,6 +116,16 @@ impl Read for ToldReader {
     }
 }
 
+/// A copy that others did not need any more says nothing else of its damage: a person must look at the disk.
+impl Drop for ToldReader {
+    fn drop(&mut self) {
+        for failure in self.reader.failures().filter(|failure| failure.problem.is_lost()) {
+            let (job, name, node, problem) = (self.file.job, &self.name, failure.node, &failure.problem);
+            tracing::warn!(%job, name, %node, %problem, "a part is damaged or gone there, and was read elsewhere");
+        }
+    }
+}
+
 impl ToldReader {
     fn told(&self, error: &StageReadError) -> TaskFailure {
         let lost = error.failures().iter().filter(|failure| failure.problem.is_lost());

@@ -237,7 +237,8 @@ impl Usual {
         let with_parts: Vec<[f64; PARTS]> = known.iter().filter_map(|(each, _)| each.part_costs(0)).collect();
         let mut parts = [0.0; PARTS];
         for (index, part) in parts.iter_mut().enumerate().filter(|_| !with_parts.is_empty()) {
-            *part = quantile(&sorted(with_parts.iter().map(|parts| parts[index])), 2);
+            // Those that ended before they told anything have no parts: of the others, which are slow, none is usual by that.
+            *part = quantile(&sorted(with_parts.iter().map(|parts| parts[index])), 2).min(cost);
         }
         let whole_ns = |(each, cost): &(&Observed, f64)| each.took_ns() as f64 + each.left as f64 * cost;
         let times_ns = sorted(known.iter().map(whole_ns));

@@ -405,6 +405,8 @@ impl Job {
         }
         match current {
             Some("commit") => false,
+            // Its parts are there: runs are read again only where one of them is lost.
+            _ if self.rests => false,
             // Nothing of it lies anywhere.
             None => false,
             _ if self.is_sealed() => self.results.needs(node, true),

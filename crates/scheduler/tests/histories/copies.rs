@@ -1,10 +1,10 @@
 //! Two attempts of a task at the same time, told by hand.
 
 use crate::{JOB, World, anywhere, attempt, expand, failed, succeeded};
-use ids::{AttemptKey, AttemptNumber, NodeId, StageIndex, TaskIndex};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 use scheduler::{
-    Action, Claim, Event, FAILURES_MAX, FailureCause, Label, NO_PROGRESS_NS, Placement, RecoveredTask, Slot,
-    Waits, WhyLeft,
+    Action, Claim, Event, FAILURES_MAX, FailureCause, Label, NO_PROGRESS_NS, Placement, RecoveredTask,
+    SLOW_NODE_NS, Slot, Waits, WhyLeft,
 };
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -300,4 +300,77 @@ fn much_data_and_a_late_start_are_not_slowness() {
     world.feed(Event::Progress { attempt: late, done: 100, total: 1200, waits: Some(program(1)) });
     world.feed(Event::Tick);
     assert_eq!(decided(&mut world), [(large, Label::LargeData, Err(WhyLeft::LargeData))]);
+}
+
+/// Which node was overtaken is remembered beyond its job, and forgotten in the end.
+#[test]
+fn a_slow_node_gets_no_copies_until_its_time_is_over() {
+    let mut world = copied();
+    done(&mut world, 3);
+    world.feed(succeeded(attempt(0, 3, 1)));
+    let found_slow = world.clock;
+    world.feed(failed(attempt(0, 3, 0), false));
+    let job = JobId(2);
+    let stages = vec!["map", "commit"];
+    world.feed(Event::JobSubmitted { job, claim: Claim::default(), stages, failures_max: FAILURES_MAX });
+    world.feed(Event::MayCopy { job, stages: vec![StageIndex(0)] });
+    [0, 1, 2, 4].into_iter().for_each(|node| world.feed(Event::SlotFree { slot: on(node) }));
+    world.feed(Event::StageExpanded { job, stage: StageIndex(0), tasks: anywhere(4) });
+    // Nothing waits, and this is the only slot.
+    world.feed(Event::SlotFree { slot: on(3) });
+    world.outbox.clear();
+    let of_job = |task: u32, number| {
+        let key = attempt(0, task, number);
+        AttemptKey { task: TaskKey { job, ..key.task }, ..key }
+    };
+    let report = |world: &mut World, seconds: u64| {
+        let waits = Some(program(seconds));
+        for (task, rate) in [(0, 100), (1, 100), (2, 100), (3, 10)] {
+            let (done, total) = ((seconds * rate).min(4000), 4000);
+            world.feed(Event::Progress { attempt: of_job(task, 0), done, total, waits });
+        }
+        world.feed(Event::Tick);
+    };
+    for seconds in [20, 110] {
+        world.clock = found_slow + seconds * SECOND_NS;
+        report(&mut world, seconds);
+        // It is told once.
+        let refused = [(of_job(3, 0), Label::SlowProgram, Err(WhyLeft::NoSlot))];
+        assert_eq!(decided(&mut world), refused[..usize::from(seconds == 20)]);
+        world.expect(&[]);
+    }
+    world.clock = found_slow + SLOW_NODE_NS;
+    report(&mut world, 120);
+    assert_eq!(decided(&mut world), [(of_job(3, 0), Label::SlowProgram, Ok(of_job(3, 1)))]);
+    world.expect(&[Action::StartAttempt { attempt: of_job(3, 1), slot: on(3) }]);
+}
+
+/// Of attempts that end within a second nobody hears more than that. Those on the slow node are all that tell of their waits.
+#[test]
+fn what_is_usual_is_not_taken_from_the_slow_ones_alone() {
+    let mut world = World::default();
+    let stages = vec!["map", "commit"];
+    world.feed(Event::JobSubmitted { job: JOB, claim: Claim::default(), stages, failures_max: FAILURES_MAX });
+    world.feed(Event::MayCopy { job: JOB, stages: vec![StageIndex(0)] });
+    let slots = [(0, 0), (1, 0), (2, 0), (3, 0), (3, 1)];
+    let slots = slots.map(|(node, slot)| Slot { node: NodeId(node), slot });
+    slots.into_iter().for_each(|slot| world.feed(Event::SlotFree { slot }));
+    world.feed(Event::StageExpanded { job: JOB, stage: StageIndex(0), tasks: anywhere(5) });
+    world.outbox.clear();
+    world.clock = SECOND_NS / 2;
+    for task in 0..3 {
+        world.feed(Event::Progress { attempt: attempt(0, task, 0), done: 1000, total: 1000, waits: None });
+        world.feed(succeeded(attempt(0, task, 0)));
+    }
+    // Some of it went into reading, and no other attempt has read for as long.
+    world.clock = 3 * SECOND_NS;
+    for (task, read_tenths) in [(3, 0), (4, 5)] {
+        let read_ns = read_tenths * SECOND_NS / 10;
+        let waits = Waits { read_ns, program_ns: 3 * SECOND_NS - read_ns, ..Waits::default() };
+        let attempt = attempt(0, task, 0);
+        world.feed(Event::Progress { attempt, done: 100, total: 1000, waits: Some(waits) });
+    }
+    world.feed(Event::Tick);
+    let labels: Vec<Label> = decided(&mut world).into_iter().map(|(_, label, _)| label).collect();
+    assert_eq!(labels, [Label::SlowNode, Label::SlowNode]);
 }
