@@ -71,10 +71,14 @@ pub struct JobFile {
     pub json: Option<bool>,
     /// Stages that follow one another, in place of one job: each is written as a job of its own, and what stands outside of them
     /// counts for all.
+    #[serde(default, deserialize_with = "stages")]
     pub stage: Option<Vec<JobFile>>,
     /// Of a stage: the names of those whose output it reads, behind its `input`. One or a list.
     #[serde(default, deserialize_with = "one_or_more")]
     pub from: Option<Vec<String>>,
+    /// Of a stage: the line on which it begins, counted from 1.
+    #[serde(skip)]
+    pub line: usize,
 }
 
 /// How whole keys are compared (`order`).
@@ -98,11 +102,13 @@ pub struct JobFileError {
 impl JobFile {
     /// Reads a job file. Paths stay as they are written; see [`JobFile::resolve_paths`].
     pub fn parse(text: &str) -> Result<JobFile, JobFileError> {
-        toml::from_str(text).map_err(|error: toml::de::Error| {
+        let mut file: JobFile = toml::from_str(text).map_err(|error: toml::de::Error| {
             // An error without a place is about the file as a whole.
             let offset = error.span().map_or(0, |span| span.start);
             JobFileError { line: line_at(text, offset), message: error.message().to_string() }
-        })
+        })?;
+        file.stage.iter_mut().flatten().for_each(|stage| stage.line = line_at(text, stage.line));
+        Ok(file)
     }
 
     /// A stage with what the file says of all stages where it says nothing itself.
@@ -145,6 +151,7 @@ impl JobFile {
             json: self.json.or(all.json),
             stage: self.stage,
             from: self.from,
+            line: self.line,
         }
     }
 
@@ -170,6 +177,16 @@ impl JobFile {
 
 fn line_at(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+}
+
+/// Each with the offset at which it begins in place of its line: here nobody has the text.
+fn stages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<JobFile>>, D::Error> {
+    let stages = Vec::<toml::Spanned<JobFile>>::deserialize(deserializer)?;
+    let placed = |stage: toml::Spanned<JobFile>| {
+        let line = stage.span().start;
+        JobFile { line, ..stage.into_inner() }
+    };
+    Ok(Some(stages.into_iter().map(placed).collect()))
 }
 
 fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
@@ -314,6 +331,16 @@ mod tests {
         check_error("input = [1]", 1, "invalid type");
         check_error("output = \"a\noverwrite = true", 1, "");
         check_error("name = \"a\"\nname = \"b\"", 2, "duplicate");
+        check_error("[[stage]]\nname = \"a\"\n[[stage]]\nname = \"b\"\nform = \"a\"", 5, "`form`");
+    }
+
+    #[test]
+    fn stages_know_where_they_begin() {
+        let file =
+            JobFile::parse("# Two.\nslots = 1\n\n[[stage]]\nname = \"a\"\n\n[[stage]]\nname = \"b\"\n")
+                .unwrap();
+        let lines: Vec<usize> = file.stage.into_iter().flatten().map(|stage| stage.line).collect();
+        assert_eq!(lines, [4, 7]);
     }
 
     #[test]

@@ -47,6 +47,7 @@ impl Failure {
             | ServerError::OutputUnusable { .. }
             | ServerError::DirectoryUnwritable { .. }
             | ServerError::Object(_)
+            | ServerError::Flow(_)
             | ServerError::NotReducible(_)
             | ServerError::NotCollectable { .. }
             | ServerError::OwnerLock { .. } => REFUSED,

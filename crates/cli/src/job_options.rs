@@ -95,7 +95,11 @@ pub fn collect(args: RunArgs) -> anyhow::Result<Asked> {
             );
             Ok(Asked::Job(Box::new(merge(args, file, &file_dir, start_dir)?)))
         }
-        Some(stages) => Ok(Asked::Flow(flow(&args, &file, stages, &file_dir, &start_dir)?)),
+        Some(stages) => {
+            let flow = flow(&args, &file, stages, &file_dir, &start_dir);
+            let file = args.job.as_deref().unwrap_or(Path::new(""));
+            Ok(Asked::Flow(flow.with_context(|| format!("the job file {}", file.display()))?))
+        }
     }
 }
 
@@ -142,6 +146,11 @@ fn flow(
         let name = place.name.clone();
         // Output and name of the command line are those of the whole.
         let output = args.output.clone().filter(|_| !place.feeds);
+        ensure!(
+            place.feeds || output.is_some() || stage.output.is_some(),
+            "line {}: the stage {name:?} has no `output`, and none that reads it",
+            stage.line
+        );
         let name_of_job = Some(format!("{flow_name}.{name}"));
         let args = RunArgs { output, name: name_of_job, ..args.clone() };
         let written = stage.clone();
@@ -183,30 +192,31 @@ fn check_feeding(stage: &JobFile) -> anyhow::Result<()> {
 /// Who reads whom.
 fn places(stages: &[JobFile]) -> anyhow::Result<Vec<StagePlace>> {
     let mut places: Vec<StagePlace> = Vec::with_capacity(stages.len());
-    for (index, stage) in stages.iter().enumerate() {
-        let number = index + 1;
-        let name = stage.name.clone().filter(|name| !name.is_empty());
-        let name =
-            name.with_context(|| format!("stage {number} has no `name`, by which others could read it"))?;
-        ensure!(places.iter().all(|before| before.name != name), "two stages have the name {name:?}");
-        ensure!(
-            stage.stage.is_none(),
-            "the stage {name:?} has stages in it: write them one behind the other"
-        );
-        let mut reads = Vec::new();
-        for from in stage.from.iter().flatten() {
-            let known = places.iter().position(|before| before.name == *from);
-            let known = known.with_context(|| {
-                format!(
-                    "the stage {name:?} reads {from:?}, and no stage before it has that name: write it above"
-                )
-            })?;
-            places[known].feeds = true;
-            reads.push(known as u32);
-        }
-        places.push(StagePlace { name, reads, feeds: false });
+    for stage in stages {
+        let place = place(stage, &mut places).with_context(|| format!("line {}", stage.line))?;
+        places.push(place);
     }
     Ok(places)
+}
+
+/// Whom one stage reads; these feed others from now on.
+fn place(stage: &JobFile, before: &mut [StagePlace]) -> anyhow::Result<StagePlace> {
+    let name = stage.name.clone().filter(|name| !name.is_empty());
+    let name = name.context("the stage has no `name`, by which others could read it")?;
+    ensure!(before.iter().all(|before| before.name != name), "two stages have the `name` {name:?}");
+    ensure!(stage.stage.is_none(), "the stage {name:?} has stages in it: write them one behind the other");
+    let mut reads = Vec::new();
+    for from in stage.from.iter().flatten() {
+        let known = before.iter().position(|before| before.name == *from);
+        let known = known.with_context(|| {
+            format!(
+                "the stage {name:?} reads `from` {from:?}, and no stage before it has that name: write it above"
+            )
+        })?;
+        before[known].feeds = true;
+        reads.push(known as u32);
+    }
+    Ok(StagePlace { name, reads, feeds: false })
 }
 
 fn read_job_file(path: &Path, start_dir: &Path) -> anyhow::Result<(JobFile, PathBuf)> {

@@ -1,6 +1,7 @@
 //! Names of stage files within their job.
 
-use ids::AttemptNumber;
+use api::flow::stage_file_name;
+use ids::{AttemptNumber, TaskIndex};
 use std::fmt;
 
 /// Bytes of the longest name, and of the field that carries one.
@@ -28,7 +29,7 @@ impl StageFileName {
 
     /// The file that an attempt writes in place of a part.
     pub fn of_part(part_index: u32, attempt: AttemptNumber) -> Self {
-        Self(format!("part-{part_index:05}.{attempt}.{EXTENSION}"))
+        Self(stage_file_name(TaskIndex(part_index), attempt))
     }
 
     pub fn as_str(&self) -> &str {
