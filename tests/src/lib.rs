@@ -25,6 +25,7 @@ mod corpus;
 mod faulting;
 mod fifo;
 mod finished;
+pub mod flow;
 mod http;
 mod leftovers;
 mod model;

@@ -11,6 +11,7 @@ use std::convert::Infallible;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -27,6 +28,8 @@ pub enum Verdict {
     Pass,
     /// 503, as from a server with too much to do.
     Busy,
+    /// The same as [`Self::Pass`], so much later.
+    Late(Duration),
 }
 
 /// Sees each request: its method, and its path with the query.
@@ -70,6 +73,11 @@ impl ObjectServer {
             ("AWS_SECRET_ACCESS_KEY", SECRET_KEY),
         ];
         pairs.map(|(name, value)| (name.to_string(), value.to_string())).to_vec()
+    }
+
+    /// Where it listens, without the scheme.
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
     }
 
     /// The secret among them.
@@ -158,7 +166,10 @@ async fn answer(
     };
     match verdict {
         Verdict::Busy => status(503),
-        Verdict::Pass => {
+        Verdict::Pass | Verdict::Late(_) => {
+            if let Verdict::Late(by) = verdict {
+                tokio::time::sleep(by).await;
+            }
             let answered: Result<HttpResponse, HttpError> = service.call(request.map(Body::from)).await;
             answered.unwrap_or_else(|_| status(500))
         }

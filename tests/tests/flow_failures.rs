@@ -1,146 +1,16 @@
 //! Flows that are stopped, whose intermediate files are damaged, whose nodes leave, and whose programs fail: the output is what it
 //! would have been or there is none, and nothing is left.
 
+use blackbox::flow::{
+    Damage, GATED, assert_as_embedded, idle_with_parts, stage_files, start_gated, start_here,
+    wait_for_replicas, write_flow, write_input,
+};
 use blackbox::{Cluster, Random, Running, Sandbox, Watched};
 use rustix::process::Signal;
-use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const INTERRUPTED: i32 = 130;
 const REFUSED: i32 = 2;
-
-/// What is handed on by a program that first waits for a file.
-const WAITS: &str = "#!/bin/sh\nuntil [ -e HERE/go ]; do sleep 0.05; done\nexec cat\n";
-
-/// Three stages: the last reads the first, and a second one that is not over before it is let go.
-const GATED: &str = r#"
-memory = "64M"
-slots = 2
-replication = "MODE"
-
-[[stage]]
-name = "words"
-input = "in"
-mapper = "builtin:words"
-reducer = "builtin:sum"
-partitions = 6
-
-[[stage]]
-name = "gate"
-input = "gate.txt"
-map_only = true
-mapper = "HERE/waits.sh"
-
-[[stage]]
-name = "lines"
-from = ["words", "gate"]
-total_order = true
-output = "OUT"
-"#;
-
-fn here(sandbox: &Sandbox) -> String {
-    sandbox.path("").to_str().expect("a plain path").trim_end_matches('/').to_string()
-}
-
-fn write_input(sandbox: &Sandbox) {
-    for file in 0..3 {
-        let words = |line: usize| format!("w{} w{} and w{file}\n", line * 7919 % 613, line * line % 89);
-        let text: String = (0..4_000).map(words).collect();
-        sandbox.write(&format!("in/{file}.txt"), text);
-    }
-    sandbox.write("gate.txt", "through\tthe gate\n");
-    sandbox.script("waits.sh", &WAITS.replace("HERE", &here(sandbox)));
-}
-
-/// Writes a job file with the places of the sandbox in it.
-fn write_flow(sandbox: &Sandbox, name: &str, text: &str, output: &str) {
-    sandbox.write(name, text.replace("HERE", &here(sandbox)).replace("OUT", output));
-}
-
-/// A flow in this process, with the disk and the state of the sandbox.
-fn start_here(sandbox: &Sandbox, file: &str) -> Running {
-    let mut command = sandbox.sailfish();
-    command.args(["run", "--job", file, "--state"]).arg(sandbox.state()).arg("--disk").arg(sandbox.disk());
-    Running::start(&mut command)
-}
-
-/// The flow gives what it gives on one machine. Everything is let go.
-#[track_caller]
-fn assert_as_embedded(sandbox: &Sandbox, file: &str, output: &str) {
-    sandbox.write("go", "");
-    let text = std::fs::read_to_string(sandbox.path(file)).expect("our own file");
-    let other = format!("{output}-embedded");
-    if !sandbox.path(&other).exists() {
-        sandbox.write("embedded.toml", text.replace(&format!("\"{output}\""), &format!("\"{other}\"")));
-        start_here(sandbox, "embedded.toml").wait().expect_success();
-    }
-    let whole = |output: &str| sandbox.concatenated(&sandbox.path(output));
-    assert!(!whole(output).is_empty() && whole(output) == whole(&other), "the outputs differ");
-}
-
-/// The stage files of a job, by name: a replica has that of what it is one of.
-fn stage_files(sandbox: &Sandbox, job: i64) -> BTreeMap<String, Vec<PathBuf>> {
-    let mut found = stage_files_below(&sandbox.path(""));
-    let is_of_job = |path: &PathBuf| {
-        path.parent().is_some_and(|dir| dir.to_string_lossy().ends_with(&format!("-job{job}")))
-    };
-    found.values_mut().for_each(|paths| paths.retain(is_of_job));
-    found.retain(|_, paths| !paths.is_empty());
-    found
-}
-
-fn stage_files_below(dir: &Path) -> BTreeMap<String, Vec<PathBuf>> {
-    let mut found: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-    let Ok(entries) = std::fs::read_dir(dir) else { return found };
-    for path in entries.map(|entry| entry.expect("a sandbox can be listed").path()) {
-        if path.is_dir() {
-            for (name, paths) in stage_files_below(&path) {
-                found.entry(name).or_default().extend(paths);
-            }
-        } else if path.extension().is_some_and(|extension| extension == "stage") {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            found.entry(name).or_default().push(path);
-        }
-    }
-    found.values_mut().for_each(|paths| paths.sort());
-    found
-}
-
-/// What happens to a stage file.
-#[derive(Clone, Copy, Debug)]
-enum Damage {
-    Flip,
-    CutShort,
-    Empty,
-    TakeAway,
-}
-
-impl Damage {
-    fn choose(random: &mut Random) -> Damage {
-        *random.one_of(&[Self::Flip, Self::Flip, Self::CutShort, Self::Empty, Self::TakeAway])
-    }
-
-    fn strike(self, path: &Path, random: &mut Random) {
-        println!("{self:?} {}", path.display());
-        if let Self::TakeAway = self {
-            return std::fs::remove_file(path).expect("a file is taken away");
-        }
-        let file = OpenOptions::new().read(true).write(true).open(path).expect("a stage file opens");
-        let at = random.below(file.metadata().expect("it has a size").len());
-        match self {
-            Self::CutShort => file.set_len(at).expect("a file is cut"),
-            Self::Empty => file.set_len(0).expect("a file is cut"),
-            Self::Flip | Self::TakeAway => {
-                let mut byte = [0];
-                file.read_exact_at(&mut byte, at).expect("a byte is read");
-                byte[0] ^= 1 << random.below(8);
-                file.write_all_at(&byte, at).expect("a byte is written");
-            }
-        }
-    }
-}
 
 /// A flow of one stage that is done and one whose mapper says who it is and hangs.
 const HANGS: &str = r#"
@@ -205,25 +75,6 @@ fn kill_9_leaves_nothing_of_any_stage_that_the_next_run_does_not_remove() {
     assert_eq!(states(&sandbox), ["interrupted", "interrupted", "interrupted", "succeeded"]);
 }
 
-/// A gated flow on three nodes, its first stage at rest.
-fn start_gated(cluster: &Cluster, mode: &str, output: &str) -> (Running, i64) {
-    let _ = std::fs::remove_file(cluster.sandbox.path("go"));
-    let before = cluster.number("select coalesce(max(job), 0) from jobs");
-    write_flow(&cluster.sandbox, "flow.toml", &GATED.replace("MODE", mode), output);
-    let flow = Running::start(&mut cluster.sailfish(&["run", "--job", "flow.toml"]));
-    flow.wait_for_stderr("stage words is done");
-    let gate = before + 2;
-    cluster.wait_for(&format!("select count(*) > 0 from attempts where job = {gate} and state = 'running'"));
-    (flow, before + 1)
-}
-
-/// Each of the six parts lies on two nodes, and the server knows.
-#[track_caller]
-fn wait_for_replicas(cluster: &Cluster, job: i64) {
-    let flows = (job + 2) / 3;
-    cluster.wait_for(&format!("select count(*) >= {} from part_replicas", 6 * flows));
-}
-
 /// Both copies of some parts: these are made again.
 #[test]
 fn parts_whose_both_copies_are_damaged_are_made_again() {
@@ -261,16 +112,6 @@ fn damaged_parts_are_made_again_on_one_machine() {
         std::fs::remove_dir_all(sandbox.out()).expect("our own output");
         sandbox.assert_no_leftovers();
     }
-}
-
-/// The place among the nodes, and the name, of one that has parts of a job and runs nothing.
-fn idle_with_parts(cluster: &Cluster, job: i64) -> (usize, String) {
-    let name = "select name from nodes where node in (select a.node from tasks t join attempts a using (job, stage, task) \
-                where a.attempt = t.winner and t.job = JOB and t.stage = 3) order by name limit 1";
-    let asked = cluster.sailfish(&["state", "--json", &name.replace("JOB", &job.to_string())]);
-    let rows = Running::start(&mut { asked }).wait().expect_success().json();
-    let name = rows[0]["name"].as_str().expect("one of three nodes has parts and no gate").to_string();
-    (name.trim_start_matches("node-").parse().expect("nodes are numbered"), name)
 }
 
 /// A node is told to end, not drained: the same as when it is lost.

@@ -1,5 +1,6 @@
 //! Stages that follow one another: the same as one job after the other, on one machine and on a cluster, whoever dies on the way.
 
+use blackbox::flow::{assert_as_embedded, start_here, write_flow, write_input};
 use blackbox::{Cluster, Running, Sandbox};
 
 /// Words and how often each is there; of these, how many words come how often; in the order of that, and joined with the first.
@@ -33,19 +34,6 @@ total_order = true
 mapper = "awk -F'\t' '{ print length($0) \"\t\" $0 }'"
 output = "OUT"
 "#;
-
-fn write_input(sandbox: &Sandbox) {
-    for file in 0..3 {
-        let words = |line: usize| format!("w{} w{} and w{file}\n", line * 7919 % 613, line * line % 89);
-        let text: String = (0..4_000).map(words).collect();
-        sandbox.write(&format!("in/{file}.txt"), text);
-    }
-    sandbox.write("more/one.txt", "a line of its own\n");
-}
-
-fn write_stages(sandbox: &Sandbox, name: &str, output: &str) {
-    sandbox.write(name, STAGES.replace("OUT", output));
-}
 
 /// The same, one job after the other with files between them.
 fn run_one_by_one(sandbox: &Sandbox) -> Vec<u8> {
@@ -93,13 +81,9 @@ fn run_one_by_one(sandbox: &Sandbox) -> Vec<u8> {
 fn stages_give_what_jobs_one_after_the_other_give() {
     let sandbox = Sandbox::new();
     write_input(&sandbox);
-    write_stages(&sandbox, "flow.toml", "out");
-    let mut here = sandbox.sailfish();
-    here.args(["run", "--job", "flow.toml", "--state"])
-        .arg(sandbox.state())
-        .arg("--disk")
-        .arg(sandbox.disk());
-    let ran = Running::start(&mut here).wait().expect_success();
+    sandbox.write("more/one.txt", "a line of its own\n");
+    write_flow(&sandbox, "flow.toml", STAGES, "out");
+    let ran = start_here(&sandbox, "flow.toml").wait().expect_success();
     assert!(ran.story().contains("4 stages done"), "{}", ran.story());
     let expected = run_one_by_one(&sandbox);
     assert!(!expected.is_empty());
@@ -128,17 +112,15 @@ partitions = 6
 [[stage]]
 name = "lines"
 from = "words"
-mapper = "HERE/mapper.sh"
-output = "out"
+mapper = "HERE/waits.sh"
+output = "OUT"
 "#;
 
 impl Between {
-    fn start(mode: &str, second: &str) -> Between {
+    fn start(mode: &str) -> Between {
         let cluster = Cluster::start(3);
         write_input(&cluster.sandbox);
-        let here = cluster.sandbox.path("").to_str().expect("a plain path").trim_end_matches('/').to_string();
-        cluster.sandbox.script("mapper.sh", &second.replace("HERE", &here));
-        cluster.sandbox.write("flow.toml", WAITING.replace("MODE", mode).replace("HERE", &here));
+        write_flow(&cluster.sandbox, "flow.toml", &WAITING.replace("MODE", mode), "out");
         let flow = Running::start(&mut cluster.sailfish(&["run", "--job", "flow.toml"]));
         Between { cluster, flow }
     }
@@ -151,24 +133,14 @@ impl Between {
     fn finish(self) -> Cluster {
         self.cluster.sandbox.write("go", "");
         self.flow.wait().expect_success();
-        let embedded = self.cluster.sandbox.path("embedded.toml");
-        let text = std::fs::read_to_string(self.cluster.sandbox.path("flow.toml")).expect("our own file");
-        std::fs::write(&embedded, text.replace("\"out\"", "\"embedded\"")).expect("our own file");
-        let mut here = self.cluster.sandbox.sailfish();
-        here.args(["run", "--job", "embedded.toml", "--state"]).arg(self.cluster.sandbox.state());
-        Running::start(&mut here).wait().expect_success();
-        let whole = |output| self.cluster.sandbox.concatenated(&self.cluster.sandbox.path(output));
-        assert!(!whole("out").is_empty() && whole("out") == whole("embedded"), "the outputs differ");
+        assert_as_embedded(&self.cluster.sandbox, "flow.toml", "out");
         self.cluster
     }
 }
 
-/// Hands on what it reads, when it is let go.
-const WAITS: &str = "#!/bin/sh\nuntil [ -e HERE/go ]; do sleep 0.05; done\nexec cat\n";
-
 #[test]
 fn a_node_with_parts_that_nobody_replicated_is_lost_and_only_they_are_made_again() {
-    let mut between = Between::start("none", WAITS);
+    let mut between = Between::start("none");
     between.wait_for_second();
     let on_doomed = "node = (select node from nodes where name = 'node-0')";
     let winners = format!(
@@ -187,7 +159,7 @@ fn a_node_with_parts_that_nobody_replicated_is_lost_and_only_they_are_made_again
 
 #[test]
 fn a_node_whose_parts_have_replicas_costs_the_stage_before_nothing() {
-    let mut between = Between::start("rack", WAITS);
+    let mut between = Between::start("rack");
     between.wait_for_second();
     between.cluster.wait_for(
         "select (select count(*) from part_replicas) = (select count(*) from parts where job = 1 and bytes > 0)",
@@ -201,7 +173,7 @@ fn a_node_whose_parts_have_replicas_costs_the_stage_before_nothing() {
 
 #[test]
 fn a_server_that_is_killed_between_the_stages_goes_on() {
-    let mut between = Between::start("rack", WAITS);
+    let mut between = Between::start("rack");
     between.wait_for_second();
     between.cluster.restart_server();
     let cluster = between.finish();

@@ -28,7 +28,7 @@ impl fmt::Display for Struck {
 }
 
 /// The rows of the table; what stands here and never fired is told.
-pub(super) const WHAT: [&str; 12] = [
+pub(super) const WHAT: [&str; 15] = [
     "server killed",
     "server stopped",
     "node killed",
@@ -41,7 +41,13 @@ pub(super) const WHAT: [&str; 12] = [
     "raw chunk: bytes changed",
     "raw chunk: cut off",
     "raw chunk: taken away",
+    "part: bytes changed",
+    "part: cut off",
+    "part: taken away",
 ];
+
+/// Of what can be damaged, a part of a stage is chosen in so many cases where there is any.
+const PARTS_PERCENT: u64 = 40;
 
 impl World {
     /// None where there is no victim at the moment.
@@ -108,19 +114,25 @@ impl World {
         Some(Struck { what: WHAT[5], detail: format!("of job {job} for {:?}", fault.stop) })
     }
 
-    /// Raw chunks are rare and go first.
+    /// Raw chunks are rare and go first; parts of stages are few beside runs.
     fn damage_file(&mut self, fault: &Fault, jobs: &mut Jobs) -> Option<Struck> {
         let disks = self.working().into_iter().flat_map(|number| self.disks(number));
         let mut files: Vec<JobFile> = disks.flat_map(|disk| job_files(&disk)).collect();
         files.retain(|file| !jobs.is_over(file.job));
-        if files.iter().any(|file| file.is_raw) {
-            files.retain(|file| file.is_raw);
+        let mut random = Random::new(fault.choice);
+        let first = match random.chance(PARTS_PERCENT) {
+            true => [Contents::Raw, Contents::Part],
+            false => [Contents::Raw, Contents::Run],
+        };
+        if let Some(wanted) =
+            first.into_iter().find(|wanted| files.iter().any(|file| file.contents == *wanted))
+        {
+            files.retain(|file| file.contents == wanted);
         }
         files.sort_by(|left, right| (left.job, &left.path).cmp(&(right.job, &right.path)));
         if files.is_empty() {
             return None;
         }
-        let mut random = Random::new(fault.choice);
         let file = files.swap_remove(random.below(files.len() as u64) as usize);
         let (damage, row): (Damage, usize) = match random.below(100) {
             0..55 => (flip, 0),
@@ -131,7 +143,7 @@ impl World {
         // It may have gone just now.
         let detail = detail.ok()?;
         jobs.damaged(file.job);
-        let what = WHAT[6 + 3 * usize::from(file.is_raw) + row];
+        let what = WHAT[6 + 3 * file.contents as usize + row];
         let name = file.path.strip_prefix(self.cluster.sandbox.path("")).unwrap_or(&file.path);
         Some(Struck { what, detail: format!("of job {}: {detail} of {}", file.job, name.display()) })
     }
@@ -175,11 +187,30 @@ fn handle_of(id: i32, parent: u32) -> Option<OwnedFd> {
 struct JobFile {
     job: i64,
     path: PathBuf,
-    is_raw: bool,
+    contents: Contents,
     bytes: u64,
 }
 
-/// Runs and raw chunks in the directories of jobs on a disk; not what jobs keep that are over.
+/// What it has, in the order of the table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Contents {
+    Run,
+    Raw,
+    Part,
+}
+
+impl Contents {
+    fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "ifile" => Some(Self::Run),
+            "raw" => Some(Self::Raw),
+            "stage" => Some(Self::Part),
+            _ => None,
+        }
+    }
+}
+
+/// Runs, raw chunks and parts of stages in the directories of jobs on a disk; not what jobs keep that are over.
 fn job_files(disk: &Path) -> Vec<JobFile> {
     let Ok(entries) = fs::read_dir(disk) else { return Vec::new() };
     let mut files = Vec::new();
@@ -193,11 +224,9 @@ fn job_files(disk: &Path) -> Vec<JobFile> {
         let Ok(entries) = fs::read_dir(directory.path()) else { continue };
         for entry in entries.flatten() {
             let path = entry.path();
-            let is_raw = path.extension().is_some_and(|extension| extension == "raw");
-            let is_run = path.extension().is_some_and(|extension| extension == "ifile");
             let bytes = entry.metadata().map(|metadata| metadata.len()).unwrap_or(0);
-            if (is_raw || is_run) && bytes > 0 {
-                files.push(JobFile { job, path, is_raw, bytes });
+            if let Some(contents) = Contents::of(&path).filter(|_| bytes > 0) {
+                files.push(JobFile { job, path, contents, bytes });
             }
         }
     }

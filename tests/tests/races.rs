@@ -1,0 +1,173 @@
+//! Races: an attempt that was slow and its copy come to their end in the same moment. One of the two counts, whichever it is: the
+//! output is what it would have been, each record once, and the proof is the same. The simulator runs 500 (`crates/sim`).
+
+use blackbox::{CLUSTER_MEMORY, Cluster, Running};
+use rustix::fs::{FlockOperation, flock};
+use serde_json::Value;
+use std::fs::File;
+
+/// Of maps and of reduces together.
+const RACES_MIN: i64 = 20;
+/// Clusters at the same time, and jobs of each; a job has four races.
+const CLUSTERS: usize = 2;
+const JOBS: i64 = 3;
+const FILES: usize = 12;
+/// Enough for a map task of each file.
+const LINES: usize = 1 << 14;
+const PARTITIONS: &str = "12";
+
+/// Hands on what it reads: on the slow node in pieces, one in a second, until the gate of its stage is open. A second attempt
+/// waits there too, by turns before it hands on everything and after that: so both come to their ends within some milliseconds.
+const RUNNER: &str = "#!/bin/sh
+gate=HERE/gate-$SAILFISH_JOB-$1
+if [ $SAILFISH_ATTEMPT -gt 0 ]; then
+  [ $((SAILFISH_TASK % 2)) = 0 ] && cat
+  flock -s $gate true
+  exec cat
+fi
+case $PWD in
+*/node-disk-2/*) while ! flock -w 1 -s $gate true; do head -c 65536 > piece; cat piece; done ;;
+*/node-disk-*) sleep 0.5 ;;
+esac
+exec cat
+";
+
+/// What lets both attempts of each task of a stage go on at once.
+struct Gate(File);
+
+impl Gate {
+    fn closed(cluster: &Cluster, job: i64, stage: &str) -> Gate {
+        let path = cluster.sandbox.write(&format!("gate-{job}-{stage}"), "");
+        let file = File::open(path).expect("our own file opens");
+        flock(&file, FlockOperation::LockExclusive).expect("nobody else has it yet");
+        Gate(file)
+    }
+
+    fn open(self) {
+        flock(&self.0, FlockOperation::Unlock).expect("our own lock is given back");
+    }
+}
+
+/// How races went.
+#[derive(Clone, Copy, Debug, Default)]
+struct Raced {
+    races: i64,
+    won_by_copies: i64,
+    /// Attempts that came to their end although the other one had won.
+    ran_to_both_ends: i64,
+}
+
+struct Track {
+    cluster: Cluster,
+    mapper: String,
+    reducer: String,
+}
+
+impl Track {
+    fn new() -> Track {
+        let cluster = Cluster::start(3);
+        cluster.sandbox.write_numbers(FILES, LINES, 54);
+        let here = cluster.sandbox.path("");
+        let runner = RUNNER.replace("HERE/", here.to_str().expect("a sandbox has a plain path"));
+        let runner = cluster.sandbox.script("runner.sh", &runner).display().to_string();
+        Track { cluster, mapper: format!("{runner} map"), reducer: format!("{runner} reduce") }
+    }
+
+    fn args(&self) -> [&str; 8] {
+        ["--input", "in", "--mapper", &self.mapper, "--reducer", &self.reducer, "--partitions", PARTITIONS]
+    }
+
+    /// Lets a stage go when all tasks that are left of it run twice.
+    fn race(&self, gate: Gate, job: i64, stage: &str) {
+        let doubled = "select count(*) > 0 and min(t.winner is not null or (select count(*) from attempts a where \
+                       a.job = t.job and a.stage = t.stage and a.task = t.task and a.state = 'running') = 2) \
+                       from tasks t join stages s on s.job = t.job and s.stage = t.stage where t.job = JOB and s.name = 'STAGE'";
+        self.cluster.wait_for(&doubled.replace("JOB", &job.to_string()).replace("STAGE", stage));
+        gate.open();
+    }
+
+    fn run(&self, job: i64) -> Raced {
+        let gates = ["map", "reduce"].map(|stage| (Gate::closed(&self.cluster, job, stage), stage));
+        let output = format!("out-{job}");
+        let args = [&self.args()[..], &["--output", &output]].concat();
+        let running = Running::start(&mut self.cluster.job(&args));
+        gates.into_iter().for_each(|(gate, stage)| self.race(gate, job, stage));
+        running.wait().expect_success();
+        self.check_winners(job);
+        self.check_output(job, &output);
+        self.raced(job)
+    }
+
+    fn of_job(&self, question: &str, job: i64) -> i64 {
+        self.cluster.number(&question.replace("JOB", &job.to_string()))
+    }
+
+    /// Of each task one attempt counts, and only what that one has left.
+    fn check_winners(&self, job: i64) {
+        let nothing = [
+            "select count(*) from (select 1 from attempts where job = JOB and state = 'succeeded' \
+             group by stage, task having count(*) <> 1) as tasks",
+            "select count(*) from tasks t left join attempts a on a.job = t.job and a.stage = t.stage and \
+             a.task = t.task and a.attempt = t.winner where t.job = JOB and coalesce(a.state, '') <> 'succeeded'",
+            "select count(*) from sources s join tasks t on t.job = s.job and t.stage = 0 and t.task = s.map_task \
+             where s.job = JOB and s.attempt <> t.winner",
+            "select count(*) from parts p join tasks t on t.job = p.job and t.stage = p.stage and t.task = p.task \
+             where p.job = JOB and p.attempt <> t.winner",
+        ];
+        for question in nothing {
+            assert_eq!(self.of_job(question, job), 0, "{question}");
+        }
+        let maps = "select count(distinct map_task) from sources where job = JOB";
+        assert_eq!(self.of_job(maps, job), FILES as i64);
+    }
+
+    /// It is that of one machine, and so is the proof.
+    fn check_output(&self, job: i64, output: &str) {
+        let sandbox = &self.cluster.sandbox;
+        let reference = sandbox.path("embedded");
+        if !reference.exists() {
+            let own = ["--memory", CLUSTER_MEMORY, "--slots", "2", "--output", "embedded"];
+            sandbox.run_job(&[&self.args()[..], &own].concat()).expect_success();
+        }
+        let output = sandbox.path(output);
+        assert_eq!(sandbox.part_names(&output), sandbox.part_names(&reference));
+        assert!(sandbox.concatenated(&output) == sandbox.concatenated(&reference), "the outputs differ");
+        let proofs = "select ifile, committed_records, committed_bytes, hex(committed_hash_sum) as committed, \
+                      merged_records, merged_bytes, hex(merged_hash_sum) as merged, agrees from proofs where job = JOB order by ifile";
+        let asked = self.cluster.sailfish(&["state", "--json", &proofs.replace("JOB", &job.to_string())]);
+        let told = Running::start(&mut { asked }).wait().expect_success().json();
+        let expected = sandbox.query(&proofs.replace("JOB", "1"));
+        assert_eq!(told, Value::Array(expected.clone()));
+        assert!(!expected.is_empty() && expected.iter().all(|row| row["committed"] == row["merged"]));
+    }
+
+    fn raced(&self, job: i64) -> Raced {
+        let number = |question| self.of_job(question, job);
+        Raced {
+            races: number("select count(*) from attempts where job = JOB and attempt > 0"),
+            won_by_copies: number("select count(*) from tasks where job = JOB and winner > 0"),
+            ran_to_both_ends: number("select count(*) from attempts where job = JOB and state = 'discarded'"),
+        }
+    }
+}
+
+#[test]
+fn whoever_wins_a_race_each_task_commits_once() {
+    let tracks: Vec<Vec<Raced>> = std::thread::scope(|scope| {
+        let run = || {
+            let track = Track::new();
+            (1..=JOBS).map(|job| track.run(job)).collect()
+        };
+        let tracks: Vec<_> = (0..CLUSTERS).map(|_| scope.spawn(run)).collect();
+        tracks
+            .into_iter()
+            .map(|track| track.join().expect("what a thread says of a race is told already"))
+            .collect()
+    });
+    let all = tracks.iter().flatten();
+    let sum = |of: fn(&Raced) -> i64| all.clone().map(of).sum::<i64>();
+    let (races, won) = (sum(|raced| raced.races), sum(|raced| raced.won_by_copies));
+    let both = sum(|raced| raced.ran_to_both_ends);
+    println!("{races} races, {won} won by the copy, {both} ran to both ends");
+    assert!(races >= RACES_MIN, "{races} races");
+}
