@@ -250,7 +250,8 @@ fn what_only_one_node_had_is_lost_with_it_also_what_is_being_written() {
     cluster.ask_until(&["ifile", "stat", "single"], |told| told.contains("lost"));
     run(&cluster, &["read", "single", "--wait", "1m"]).expect_failure(1, &told);
     // The writer fails with its next write.
-    pipe.write_all(&corpus(2 * MIB)).expect("the writer reads");
+    // It may be gone before it has read all.
+    let _ = pipe.write_all(&corpus(2 * MIB));
     drop(pipe);
     writer.wait().expect_failure(1, &["\"half\" cannot be written"]);
     let told = ["\"half\" is abandoned", "the node node-0 was lost while it was written there"];

@@ -137,13 +137,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     let credentials = args.credentials.read()?;
     let data_port = DataPort::open(args, &credentials).map_err(Failure::refused)?;
     info.data_url = data_port.url.clone();
-    let mut disks: Vec<PathBuf> = match args.disk.is_empty() {
-        true => vec![store::state_dir(None).map_err(Failure::refused)?.join("disk")],
-        false => args.disk.clone(),
-    };
-    // One that is given twice is one.
-    let mut seen = BTreeSet::new();
-    disks.retain(|disk| seen.insert(disk.clone()));
+    let disks = disk_dirs(args).map_err(Failure::refused)?;
     let caches = disks.iter().map(|disk| file_cache(args, disk)).collect::<anyhow::Result<Vec<_>>>();
     let caches = caches.map_err(Failure::refused)?;
     let roots = own_roots(args).map_err(Failure::refused)?;
@@ -183,18 +177,9 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             start_dir: start_dir.clone(),
             programs: Arc::clone(&programs),
             sandbox,
-            program_env: vec![
-                (connect::SERVER_VARIABLE.to_string(), args.server.clone()),
-                (connect::NODE_VARIABLE.to_string(), info.name.clone()),
-            ],
+            program_env: program_env(args, &info),
         };
-        let mut running = Node::start(remote.clone(), options).map_err(anyhow::Error::from)?;
-        running.share_record_data(remote.clone());
-        running.report_to(remote.clone()).map_err(anyhow::Error::from)?;
-        let serving =
-            data_port.serve(running.chunkservers(node::data_incarnation(node), data_port.token.clone()))?;
-        running.join();
-        serving.abort();
+        work(&remote, options, &data_port)?;
         current.lock().unwrap_or_else(PoisonError::into_inner).take();
         remote.end();
         if remote.has_left() {
@@ -209,6 +194,18 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     loop {
         std::thread::park();
     }
+}
+
+/// Runs tasks and serves data, until the node leaves or is given up.
+fn work(remote: &Arc<Remote>, options: NodeOptions, data_port: &DataPort) -> Result<(), Failure> {
+    let mut running = Node::start(Arc::clone(remote) as _, options).map_err(anyhow::Error::from)?;
+    running.share_record_data(Arc::clone(remote) as _);
+    running.report_to(Arc::clone(remote) as _).map_err(anyhow::Error::from)?;
+    let incarnation = node::data_incarnation(remote.link().node());
+    let serving = data_port.serve(running.chunkservers(incarnation, data_port.token.clone()))?;
+    running.join();
+    serving.abort();
+    Ok(())
 }
 
 /// Joins the server. A node that comes again may come before the server knows that the one of its name has gone; and a
@@ -235,6 +232,24 @@ fn join(
             Err(error) => return Err(Failure::from_client(error)),
         }
     }
+}
+
+/// Where intermediate data of this node lies.
+fn disk_dirs(args: &NodeArgs) -> anyhow::Result<Vec<PathBuf>> {
+    if args.disk.is_empty() {
+        return Ok(vec![store::state_dir(None)?.join("disk")]);
+    }
+    // One that is given twice is one.
+    let mut seen = BTreeSet::new();
+    Ok(args.disk.iter().filter(|disk| seen.insert(*disk)).cloned().collect())
+}
+
+/// By which programs of jobs find the server, and know where they run.
+fn program_env(args: &NodeArgs, info: &NodeInfo) -> Vec<(String, String)> {
+    vec![
+        (connect::SERVER_VARIABLE.to_string(), args.server.clone()),
+        (connect::NODE_VARIABLE.to_string(), info.name.clone()),
+    ]
 }
 
 /// Where this node lets jobs name paths; None: as the server says.

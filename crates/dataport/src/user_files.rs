@@ -182,7 +182,8 @@ async fn read(
     aside(move || {
         let name = StageFileName::of_user_file(file);
         let here = files.find(&name).ok_or(Refusal::UnknownStageFile(name))?;
-        let left = here.payload.bytes.saturating_sub(offset);
+        let offset = offset.min(here.payload.bytes);
+        let left = here.payload.bytes - offset;
         let length = length.min(left).min(INTERMEDIATE_PIECE_BYTES_MAX as u64);
         let opened = StageFileReader::open(&here.path, here.payload, offset, length);
         let mut bytes = Vec::with_capacity(length as usize);

@@ -7,7 +7,7 @@ use super::{Copies, Racks};
 use api::Layout;
 use api::control::NodeAddress;
 use dataport::{Candidate, ChunkPlacement, SpreadByIfile, chunk_hosts, replica_hosts};
-use ids::{ChunkId, IfileIndex, JobId, NodeId, RunId};
+use ids::{AttemptNumber, ChunkId, IfileIndex, JobId, NodeId, RunId, Source, TaskIndex};
 use mapreduce::JobResults;
 use mapreduce::layout::{LayoutRequest, derive};
 use std::collections::{BTreeMap, VecDeque};
@@ -134,22 +134,30 @@ fn addresses(world: &Racks) -> Vec<NodeAddress> {
 }
 
 /// The host of each I-file for the maps of a node, as an appender there chooses it.
-fn hosts_for(here: NodeId, nodes: &[NodeAddress], layout: &Layout) -> Vec<usize> {
-    let candidate =
-        |node: NodeId| Candidate { node, is_here: node == here, free_bytes: u64::MAX, queued_bytes: 0 };
+fn hosts_for(here: NodeId, nodes: &[NodeAddress], layout: &Layout, input_bytes: u64) -> Vec<usize> {
+    let candidate = |node: NodeId| Candidate {
+        node,
+        is_here: node == here,
+        is_avoided: false,
+        free_bytes: u64::MAX,
+        queued_bytes: 0,
+    };
     let candidates: Vec<Candidate> = chunk_hosts(here, nodes).into_iter().map(candidate).collect();
-    let placement = SpreadByIfile::default();
-    let host = |ifile| candidates[placement.choose(IfileIndex(ifile), &candidates)].node.0 as usize;
+    let placement = SpreadByIfile::for_job(layout, input_bytes);
+    // Maps of a node have numbers that follow one another, more or less; where an I-file has one node, they matter to nobody.
+    let source = Source { map_task: TaskIndex(here.0), attempt: AttemptNumber(0) };
+    let host = |ifile| candidates[placement.choose(IfileIndex(ifile), source, &candidates)].node.0 as usize;
     (0..layout.ifile_count).map(host).collect()
 }
 
 impl Model {
     fn new(world: Racks) -> Self {
         let nodes = addresses(&world);
+        let input_bytes = world.input_bytes_per_node * nodes.len() as u64;
         let request = LayoutRequest {
             memory_bytes: world.memory_bytes,
             slots: world.slots_per_node,
-            input_bytes: world.input_bytes_per_node * nodes.len() as u64,
+            input_bytes,
             combines: false,
         };
         let layout = derive(&request).expect("a world has memory and slots");
@@ -164,7 +172,7 @@ impl Model {
             layout,
             now_s: 0.0,
             capacities: links.chain(of_nodes(world.disk_bytes_per_second)).chain(racks).collect(),
-            hosts: nodes.iter().map(|node| hosts_for(node.node, &nodes, &layout)).collect(),
+            hosts: nodes.iter().map(|node| hosts_for(node.node, &nodes, &layout, input_bytes)).collect(),
             replica_hosts: nodes.iter().map(replicas).collect(),
             input_left: nodes.iter().map(|_| world.input_bytes_per_node as f64).collect(),
             nodes: nodes.iter().map(|_| NodeState::default()).collect(),
