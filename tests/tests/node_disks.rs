@@ -1,9 +1,10 @@
 //! Nodes of a cluster whose disks are full, or become read-only while a job runs, or are lost: other disks and other nodes do the
 //! work, or the job fails and names the disk. Nothing half-written is ever published.
 
-use blackbox::{Cluster, Fifo, Mounts, Random, Running};
+use blackbox::{Cluster, Fifo, Mounts, Random, Running, WAIT_MAX};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Instant;
 
 /// More than the memory for chunks of a job with `--memory 64M`.
 const LARGE_BYTES: usize = 72 << 20;
@@ -202,7 +203,10 @@ fn the_first_disk_lost_among_the_maps_costs_its_data_and_nothing_else() {
     assert_eq!(here.read_line(), "here");
     cluster.wait_for("select count(*) >= 3 from tasks where stage = 0 and state = 'done'");
     // Chunks that are full are written in the background.
-    while !mounts.files(&failing).iter().any(|file| file.ends_with(".ifile")) {}
+    let began = Instant::now();
+    while !mounts.files(&failing).iter().any(|file| file.ends_with(".ifile")) {
+        assert!(began.elapsed() < WAIT_MAX, "no run was written to the disk");
+    }
     mounts.lose(&failing);
     cluster.wait_for("select count(*) > 0 from events where kind = 'data lost'");
     go.write_line("go on");
