@@ -112,7 +112,7 @@ mod tests {
                 queued_bytes: 0,
             };
             let candidates: Vec<Candidate> = (0..nodes).map(candidate).collect();
-            let choose = |ifile| SpreadByIfile::default().choose(IfileIndex(ifile), &candidates);
+            let choose = |ifile| SpreadByIfile::default().choose(IfileIndex(ifile), source(7), &candidates);
             let chosen: Vec<usize> = (0..expected.len() as u32).map(choose).collect();
             assert_eq!(chosen, expected, "without {avoided} of {nodes}");
         };

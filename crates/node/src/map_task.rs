@@ -44,7 +44,9 @@ pub(crate) fn run(
     }
     let spec = &job.run.spec;
     let work_dir = WorkDir::create(job, attempt, &[spec.mapper.as_ref(), spec.combiner.as_ref()])?;
-    run_in(shared, state, job, (attempt, task), &work_dir).map_err(|failure| work_dir.excuse(failure))
+    let ran = run_in(shared, state, job, (attempt, task), &work_dir);
+    let result = ran.map_err(|failure| work_dir.excuse(failure))?;
+    Ok(MapResult { not_resent, ..result })
 }
 
 fn run_in(
@@ -80,7 +82,7 @@ fn run_in(
         }
         None => &mut input,
     };
-    let mut result = MapResult { not_resent, ..MapResult::default() };
+    let mut result = MapResult::default();
     let counts = match task.part_index {
         Some(part_index) => {
             let (formats, place) = (&spec.formats, job.part_place(part_index, attempt.attempt));

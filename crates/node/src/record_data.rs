@@ -10,7 +10,7 @@ use api::task::{ReduceTask, RunPlace};
 use chunkserver::{ChunkServer, ChunkServerError, Run, RunCursor};
 use dataport::{
     AnyRun, Chunkservers, DataClient, DataOf, Fallback, Peer, Places, RemoteChunks, RemoteChunksOptions,
-    RemoteScan, ScanError, ScanOptions, SpreadByIfile, StageFiles, Token,
+    RemoteScan, ScanError, ScanOptions, StageFiles, Token,
 };
 use ids::{JobId, NodeId, RunId, Source};
 use std::collections::{BTreeMap, BTreeSet};

@@ -38,6 +38,7 @@ fn ask(listener: &TcpListener) -> Asked {
         places: None,
         compress: None,
         cancelled: Arc::new(AtomicBool::new(false)),
+        attempt: None,
     };
     let scan = RemoteScan::start(&client, &Peer { node: NODE, url, incarnation: 1 }, options);
     Asked { told, _scan: scan.expect("it starts"), _runtime: runtime }
