@@ -5,11 +5,12 @@ use blackbox::{CLUSTER_MEMORY, Cluster, Running, corpus};
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 
-/// Says that it ran, and hands on what it reads; the one with the last file when it is let go.
+/// Says that it ran, and hands on what it reads; where that begins so, when it is let go.
 const MAPPER: &str = "#!/bin/sh
 echo ran >>HERE/ran
-case \"$mapreduce_map_input_file$map_input_file\" in *last*) until [ -e HERE/go-maps ]; do sleep 0.05; done;; esac
-exec tr -s ' ' '\\n'
+IFS= read -r line || exit 0
+case \"$line\" in 'wait for it') until [ -e HERE/go-maps ]; do sleep 0.05; done;; esac
+{ printf '%s\\n' \"$line\"; cat; } | tr -s ' ' '\\n'
 ";
 /// Reads the first of what it is given, waits until everybody is let go, and hands all on.
 const REDUCER: &str = "#!/bin/sh
@@ -19,6 +20,8 @@ printf '%s\\n' \"$line\"
 exec cat
 ";
 const TEXT_BYTES: usize = 12 << 20;
+/// Of a job with as little input as that.
+const SPLIT_BYTES: usize = 1 << 20;
 /// Chunks and runs say their node in their upper bits.
 const PER_NODE: i64 = 1 << 40;
 const REDUCERS_RUN: &str =
@@ -172,8 +175,10 @@ fn a_node_that_is_killed_costs_no_run_of_a_program() {
 #[test]
 fn a_node_that_dies_before_the_maps_end_costs_only_what_ran_there() {
     let cluster = Cluster::start(3);
-    // As large as a split: in no split with others.
-    cluster.sandbox.write("in/last.txt", corpus(1 << 20));
+    // As large as a split, to the byte: it is one, with nothing else in it.
+    let mut last = [b"wait for it\n".to_vec(), corpus(SPLIT_BYTES)].concat();
+    last.truncate(SPLIT_BYTES);
+    cluster.sandbox.write("in/last.txt", last);
     let mut job = Job::start(cluster, &[]);
     job.cluster.wait_for(
         "select count(*) > 3 and count(*) = sum(state = 'done') + 1 as one from tasks where stage = 0 and job = 1",
