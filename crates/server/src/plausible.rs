@@ -1,12 +1,124 @@
 //! Results of nodes are added up: numbers that no task reaches would overflow the sums, and what is out of order would be
 //! cut wrongly. Such a result is refused before anything follows from it.
 
-use api::TaskResult;
-use api::task::{ChunkSummary, Part, RunSummary};
+use crate::job::Job;
+use api::task::{ChunkSummary, MapResult, MapTask, Part, RunSummary};
+use api::{Blame, Task, TaskFailure, TaskResult};
+use ids::{AttemptKey, ChunkId, IfileIndex, RunId};
+use std::collections::BTreeSet;
 use std::path::{Component, Path};
 
 /// More records or bytes than a task handles; a quarter of a million such numbers can be added up.
 const COUNT_MAX: u64 = 1 << 46;
+
+/// Where every byte was no UTF-8, and became three.
+pub(crate) const SAID_BYTES_MAX: usize = 3 * api::task::RUN_OUTPUT_BYTES_MAX;
+
+impl Job {
+    /// What is wrong with a result, before it goes anywhere near the store. Only the engine can be wrong here.
+    pub fn check_result(&self, attempt: AttemptKey, result: &TaskResult) -> Result<(), TaskFailure> {
+        let wrong = |what: &str| Err(TaskFailure::new(Blame::Engine, format!("{attempt} reports {what}")));
+        if let Some(what) = problem(result) {
+            return wrong(what);
+        }
+        let (problem, part) = match (self.task(attempt), result) {
+            (Some(Task::Map(task)), TaskResult::Map(map)) => {
+                if task.part_index.is_some() != map.part.is_some() {
+                    return wrong("a part where none is asked for, or none where one is");
+                }
+                (self.problem_of_map(task, map), task.part_index.zip(map.part.as_ref()))
+            }
+            (Some(Task::Seal(task)), TaskResult::Seal(seal)) => {
+                let replicas = &self.results.replicas;
+                let is_own = |made_by, home| made_by == task.node || home == task.node;
+                let chunks = seal.chunks.iter().map(|chunk| chunk.chunk);
+                let mut chunks = chunks.map(|chunk| is_own(chunk.node(), replicas.chunk_home(chunk)));
+                let mut runs = seal.runs.iter().map(|run| is_own(run.run.node(), replicas.home(run.run)));
+                let foreign = !chunks.all(|own| own) || !runs.all(|own| own);
+                let foreign = foreign.then_some("chunks or runs of another node than its own");
+                (foreign.or_else(|| self.problem_of_inventory(&seal.chunks, &seal.runs)), None)
+            }
+            (Some(Task::Adopt(task)), TaskResult::Adopt(adopt)) => {
+                let same = task.runs.iter().map(|run| run.number()).eq(adopt.runs.iter().map(|run| run.run));
+                let others = (!same).then_some("other runs than it was given");
+                (others.or_else(|| self.problem_of_inventory(&adopt.chunks, &adopt.runs)), None)
+            }
+            (Some(Task::Merge(task)), TaskResult::Merge(merge)) => {
+                let known: BTreeSet<RunId> = self.run_ids().collect();
+                let problem = match () {
+                    () if known.contains(&merge.run.run) => Some("a merged run under an old number"),
+                    () if merge.run.ifile != task.ifile => Some("a merged run of another I-file"),
+                    () if merge.replaced != task.runs => Some("other replaced runs than it was given"),
+                    () => None,
+                };
+                (problem, None)
+            }
+            (Some(Task::Reduce(task)), TaskResult::Reduce(reduce)) => {
+                let foreign = reduce.merged.iter().any(|(ifile, _)| !task.ifiles.contains(ifile));
+                let problem = foreign.then_some("records of an I-file it was not given");
+                (problem, Some((task.part_index, &reduce.part)))
+            }
+            (Some(Task::Commit(_)), TaskResult::Commit(_)) => (None, None),
+            (Some(Task::Run(_)), TaskResult::Run(run)) => {
+                let most = run.standard_output.len().max(run.standard_error.len());
+                let long = most > SAID_BYTES_MAX;
+                (long.then_some("more of what the program wrote than is remembered"), None)
+            }
+            _ => (Some("the result of another kind of task"), None),
+        };
+        if let Some(what) = problem {
+            return wrong(what);
+        }
+        let Some((index, Part { name, .. })) = part else { return Ok(()) };
+        let expected = self.spec().formats.part_name(index);
+        match *name == expected {
+            true => Ok(()),
+            false => wrong(&format!("the part {name:?} instead of {expected}")),
+        }
+    }
+
+    fn run_ids(&self) -> impl Iterator<Item = RunId> {
+        let sealed = self.results.seal.iter().flat_map(|seal| seal.runs.iter().map(|run| run.run));
+        sealed.chain(self.results.merges.values().map(|merge| merge.run.run))
+    }
+
+    fn problem_of_map(&self, task: &MapTask, map: &MapResult) -> Option<&'static str> {
+        let appended: BTreeSet<IfileIndex> = map.commits.iter().map(|commit| commit.ifile).collect();
+        let withheld: BTreeSet<IfileIndex> = map.withheld.iter().map(|(ifile, _)| *ifile).collect();
+        let is_as_asked = match &task.again {
+            Some(again) if !withheld.is_empty() => {
+                let is_own = |ifile: &IfileIndex| again.ifiles.contains(ifile);
+                withheld.len() == map.withheld.len()
+                    && appended.is_disjoint(&withheld)
+                    && appended.iter().all(is_own)
+            }
+            // One that began before anything was lost withholds nothing. Of one that withheld something, and is to run in full since then,
+            // see `covers_task`.
+            _ => true,
+        };
+        if !is_as_asked {
+            return Some("that it withheld other data than it was to");
+        }
+        let keys: BTreeSet<(IfileIndex, ChunkId)> =
+            map.commits.iter().map(|commit| (commit.ifile, commit.chunk)).collect();
+        if keys.len() != map.commits.len() {
+            return Some("two commits to one chunk");
+        }
+        let outside = keys.iter().any(|(ifile, _)| ifile.0 >= self.ifile_count());
+        outside.then_some("a commit to an I-file that the job does not have")
+    }
+
+    fn problem_of_inventory(&self, chunks: &[ChunkSummary], runs: &[RunSummary]) -> Option<&'static str> {
+        let chunk_ids: BTreeSet<ChunkId> = chunks.iter().map(|chunk| chunk.chunk).collect();
+        let run_ids: BTreeSet<RunId> = runs.iter().map(|run| run.run).collect();
+        if chunk_ids.len() != chunks.len() || run_ids.len() != runs.len() {
+            return Some("two chunks or two runs of one number");
+        }
+        let mut ifiles = chunks.iter().map(|chunk| chunk.ifile).chain(runs.iter().map(|run| run.ifile));
+        let outside = ifiles.any(|ifile| ifile.0 >= self.ifile_count());
+        outside.then_some("a chunk or run of an I-file that the job does not have")
+    }
+}
 
 /// What a result says that cannot be.
 pub(crate) fn problem(result: &TaskResult) -> Option<&'static str> {

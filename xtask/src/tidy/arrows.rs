@@ -63,6 +63,7 @@ const SIM_BELOW: &[&str] = &[
 
 const NODE_BELOW: &[&str] = &[
     "ids",
+    "diskfile",
     "api",
     "stagefile",
     "shipped",

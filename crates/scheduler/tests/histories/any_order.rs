@@ -216,6 +216,19 @@ impl Random {
         self.feed(Event::TaskAdded { job: attempt.task.job, stage: attempt.task.stage, placement });
     }
 
+    /// A stage that was asked for is expanded, or refused.
+    fn expand(&mut self, pick: usize) {
+        let (job, stage) = self.to_expand.remove(pick % self.to_expand.len());
+        let refused = pick.is_multiple_of(17);
+        self.feed(match refused {
+            true => Event::StageRefused { job, stage },
+            false => {
+                let tasks = placements(pick, self.standing(job, stage));
+                Event::StageExpanded { job, stage, tasks }
+            }
+        });
+    }
+
     fn step(&mut self, what: u8, pick: usize) {
         let busy = |random: &Self, slot: Slot| random.running.values().any(|each| *each == slot);
         let attempt = self.running.keys().nth(pick % self.running.len().max(1)).copied();
@@ -225,17 +238,7 @@ impl Random {
                 let (job, _) = self.to_expand[pick % self.to_expand.len()];
                 self.feed(Event::JobRests { job });
             }
-            (1..=2, _) if !self.to_expand.is_empty() => {
-                let (job, stage) = self.to_expand.remove(pick % self.to_expand.len());
-                let refused = pick.is_multiple_of(17);
-                self.feed(match refused {
-                    true => Event::StageRefused { job, stage },
-                    false => {
-                        let tasks = placements(pick, self.standing(job, stage));
-                        Event::StageExpanded { job, stage, tasks }
-                    }
-                });
-            }
+            (1..=2, _) if !self.to_expand.is_empty() => self.expand(pick),
             (3, _) if pick.is_multiple_of(23) => self.feed(Event::NodeDraining { node: NodeId(1) }),
             (4, _) if pick.is_multiple_of(23) => self.feed(Event::NodeResumes { node: NodeId(1) }),
             (3..=5, _) => {
