@@ -186,8 +186,8 @@ impl JobFiles {
             let placed = PlacedFiles::new(&self.shipped, &self.inputs, disk, dir);
             match placed.bring(link, keepers, cancelled) {
                 Ok(()) => return Ok(Arc::clone(known.insert(Arc::new(placed)))),
-                Err((failure, is_of_a_disk)) => {
-                    let first = first_failure.get_or_insert(failure);
+                Err(NotBrought { failure, is_of_a_disk }) => {
+                    let first = first_failure.get_or_insert(*failure);
                     if !is_of_a_disk {
                         return Err(first.clone());
                     }
@@ -199,17 +199,24 @@ impl JobFiles {
     }
 }
 
+/// Why files of a job are not where they belong.
+struct NotBrought {
+    failure: Box<TaskFailure>,
+    /// Another disk may do better.
+    is_of_a_disk: bool,
+}
+
 impl PlacedFiles {
-    /// An error says whether another disk may do better.
     fn bring(
         &self,
         link: &NodeLink,
         keepers: &Keepers<'_>,
         cancelled: &AtomicBool,
-    ) -> Result<(), (TaskFailure, bool)> {
+    ) -> Result<(), NotBrought> {
         for placed in &self.files {
             if cancelled.load(Ordering::Relaxed) {
-                return Err((TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"), false));
+                let failure = Box::new(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
+                return Err(NotBrought { failure, is_of_a_disk: false });
             }
             let mut brought = Ok(());
             for cache in keepers.disks.in_order() {
@@ -223,7 +230,7 @@ impl PlacedFiles {
                 let shown = placed.file.path.display();
                 let message = format!("cannot get the file {shown} of the job: {error}");
                 let is_of_a_disk = matches!(error, FetchError::Kept(_));
-                (TaskFailure::new(Blame::Environment, message), is_of_a_disk)
+                NotBrought { failure: Box::new(TaskFailure::new(Blame::Environment, message)), is_of_a_disk }
             })?;
         }
         Ok(())
