@@ -188,9 +188,14 @@ pub(crate) fn has_lock_file(state_dir: &Path, uuid: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{OwnerLock, dead_owners, has_lock_file};
+    use std::sync::{Mutex, PoisonError};
+
+    /// A child that is being started has copies of all files of this process until it is its program, and so holds their locks.
+    static STARTS_OR_LOCKS: Mutex<()> = Mutex::new(());
 
     #[test]
     fn a_lock_is_held_until_it_is_dropped() {
+        let _alone = STARTS_OR_LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = tempfile::tempdir().unwrap();
         let (first, second) = (OwnerLock::take(dir.path()).unwrap(), OwnerLock::take(dir.path()).unwrap());
         let first_uuid = first.uuid.clone();
@@ -212,6 +217,7 @@ mod tests {
 
     #[test]
     fn a_lock_in_the_hands_of_a_copy_of_a_dead_process_is_waited_for() {
+        let _alone = STARTS_OR_LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = tempfile::tempdir().unwrap();
         let (first, second) = (OwnerLock::take(dir.path()).unwrap(), OwnerLock::take(dir.path()).unwrap());
         let mut ended = std::process::Command::new("true").spawn().unwrap();
