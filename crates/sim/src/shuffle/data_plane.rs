@@ -2,7 +2,7 @@
 //! for sockets and threads delays, loses, repeats and cuts off what is sent.
 
 use super::lane::{Sender, SenderId};
-use super::plan::{PlannedRecord, RecordName};
+use super::plan::RecordName;
 use super::run::ShuffleRun;
 use super::world::{FaultRates, Planted, Situation, Sometimes};
 use crate::future::Future;
@@ -34,8 +34,6 @@ pub(crate) struct JobData {
     /// Parts that rest here, by name: those that were made here, and replicas of others.
     pub parts: BTreeMap<String, Arc<[RecordName]>>,
     pub part_copies: BTreeMap<String, Arc<[RecordName]>>,
-    /// What attempts that ran here have appended.
-    pub spools: BTreeMap<Source, Arc<[PlannedRecord]>>,
 }
 
 /// A process that lives.
@@ -143,19 +141,7 @@ impl DataPlane {
             damaged: BTreeSet::new(),
             parts: BTreeMap::new(),
             part_copies: BTreeMap::new(),
-            spools: BTreeMap::new(),
         }))
-    }
-
-    /// What a spool holds, where it can be read from a node.
-    pub fn spool(
-        &mut self,
-        (from, to): (NodeId, NodeId),
-        job: JobId,
-        source: Source,
-    ) -> Option<Arc<[PlannedRecord]>> {
-        let connects = self.connects(from, to);
-        self.job_data(to, job).filter(|_| connects)?.spools.get(&source).cloned()
     }
 
     pub fn next_packet_ns(&self) -> Option<u64> {

@@ -199,12 +199,6 @@ impl Job {
         rows.stage_reopened(MAP, &payloads, stands);
     }
 
-    /// Where tasks that run again run best.
-    pub fn moved(&self, stage: StageIndex, tasks: &[TaskIndex]) -> Vec<(TaskIndex, Placement)> {
-        let payload = |index: &TaskIndex| self.tasks.get(usize::from(stage.0))?.get(index.0 as usize);
-        tasks.iter().filter_map(|index| Some((*index, placement(payload(index)?)))).collect()
-    }
-
     /// Whether a map attempt that succeeded may count, where it ran to replace what was lost.
     pub fn refuse_stand_in(
         &mut self,

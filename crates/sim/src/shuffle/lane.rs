@@ -122,8 +122,6 @@ struct Whose {
     job: JobId,
     /// The nodes that its node knew when it began, in order.
     candidates: Mutex<Vec<NodeId>>,
-    /// The one that gets no chunk while there is another.
-    avoided: Option<NodeId>,
 }
 
 impl<'a> Port<'a> {
@@ -133,14 +131,8 @@ impl<'a> Port<'a> {
     }
 
     /// Gives it to an attempt. Once.
-    pub fn take(
-        &self,
-        sender: SenderId,
-        (here, job): (NodeId, JobId),
-        candidates: Vec<NodeId>,
-        avoided: Option<NodeId>,
-    ) {
-        let whose = Whose { sender, here, job, candidates: Mutex::new(candidates), avoided };
+    pub fn take(&self, sender: SenderId, here: NodeId, job: JobId, candidates: Vec<NodeId>) {
+        let whose = Whose { sender, here, job, candidates: Mutex::new(candidates) };
         assert!(self.whose.set(whose).is_ok(), "a port has one appender");
         self.plane().senders.insert(sender, Sender::new(here, job));
     }
@@ -194,10 +186,7 @@ impl ChunkService for Port<'_> {
             if candidates.is_empty() {
                 return Err(AppendError::GaveUp { from: source, ifile, tries: 0 });
             }
-            let wanted = candidates.iter().filter(|node| Some(**node) != whose.avoided);
-            let wanted: Vec<NodeId> = wanted.copied().collect();
-            let wanted = if wanted.is_empty() { &candidates } else { &wanted };
-            let node = wanted[ifile.0 as usize % wanted.len()];
+            let node = candidates[ifile.0 as usize % candidates.len()];
             let bound = plane.bind((whose.here, node), whose.job, ifile, source, frame_bytes);
             let message_lost = plane.faults.message_lost;
             let is_lost = plane.chance(message_lost) && node != whose.here;

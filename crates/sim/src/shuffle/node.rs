@@ -9,7 +9,7 @@ use super::run::{Cursor, ShuffleRun};
 use super::world::{Planted, Situation};
 use api::task::{
     ChunkSummary, CommitTask, MapResult, MergeResult, MergeTask, Part, ReduceResult, ReduceTask, RunPlace,
-    SealResult, SealTask, SourceBooks, Spool,
+    SealResult, SealTask, SourceBooks,
 };
 use api::{Blame, DataSum, TaskFailure, TaskResult};
 use iappender::{AppendError, IAppender};
@@ -41,10 +41,6 @@ pub(crate) struct MapWork<'a> {
     pub appender: IAppender<'a>,
     pub records: Vec<PlannedRecord>,
     pub next: usize,
-    /// Where all that the attempt appends lies as well.
-    pub spool: Option<Spool>,
-    /// Of one that is read from a spool: what stands of the data before.
-    pub stands: Vec<(IfileIndex, DataSum)>,
 }
 
 /// The runs that were read so far, in the order of the task.
@@ -110,15 +106,8 @@ impl<'a> MapWork<'a> {
         }
         match self.appender.finish() {
             Ok(appended) => {
-                let (commits, mut withheld) = (appended.commits, appended.withheld);
-                withheld.extend(self.stands);
-                let spool = self.spool;
-                Step::Ends(Ok(TaskResult::Map(MapResult {
-                    commits,
-                    withheld,
-                    spool,
-                    ..MapResult::default()
-                })))
+                let (commits, withheld) = (appended.commits, appended.withheld);
+                Step::Ends(Ok(TaskResult::Map(MapResult { commits, withheld, ..MapResult::default() })))
             }
             Err(error) => Step::Ends(Err(append_failure(&error))),
         }

@@ -1,7 +1,7 @@
 //! The jobs of a world, and their records.
 
 use super::world::ShuffleWorld;
-use api::{FlowStage, JobSpec, Layout, RecordFormat, Replication, Segment, Split};
+use api::{FlowStage, JobSpec, Layout, RecordFormat, Segment, Split};
 use fastrand::Rng;
 use ids::{IfileIndex, JobId, TaskIndex};
 use std::collections::BTreeSet;
@@ -37,13 +37,10 @@ pub(crate) struct JobPlan {
     pub feeds: bool,
     /// It reads the parts of that one; then `maps` are those of that one.
     pub reads: Option<JobId>,
-    /// Maps append on other nodes than their own, and keep what they sent (replication `selective`).
-    pub spools: bool,
     pub hands_in_at_ns: u64,
 }
 
 /// One record: what its map task puts out as its `sequence`th.
-#[derive(Clone)]
 pub(crate) struct PlannedRecord {
     pub ifile: IfileIndex,
     pub key: Vec<u8>,
@@ -55,15 +52,12 @@ pub(crate) type RecordName = (u32, u32);
 
 impl JobPlan {
     pub fn all(world: &ShuffleWorld, random: &mut Rng) -> Vec<Self> {
-        // Of a row of its own, so that the other choices stay as they were.
-        let spools = |index: u32| Rng::with_seed(world.seed ^ u64::from(index) << 40).u32(0..3) == 0;
         let job = |index| Self {
             index,
             ifiles: random.u32(1..=4),
             maps: (0..random.u32(1..=world.maps_max)).map(|_| random.u32(0..=world.records_max)).collect(),
             gives_other_data: random.u32(0..5) == 0,
-            replicates: random.bool() && !spools(index),
-            spools: spools(index),
+            replicates: random.bool(),
             feeds: false,
             reads: None,
             hands_in_at_ns: random.u64(1..3_000_000_000),
@@ -83,7 +77,6 @@ impl JobPlan {
                 // What is made again must be the same: others have read it.
                 gives_other_data: false,
                 replicates: random.bool(),
-                spools: false,
                 feeds: true,
                 reads: None,
                 hands_in_at_ns: random.u64(1..3_000_000_000),
@@ -93,7 +86,6 @@ impl JobPlan {
                 ifiles: random.u32(1..=4),
                 gives_other_data: random.u32(0..5) == 0,
                 replicates: random.bool(),
-                spools: false,
                 feeds: false,
                 ..first.clone()
             };
@@ -131,7 +123,6 @@ impl JobPlan {
             memory_bytes: MEMORY_BYTES,
             max_regenerations: u32::MAX,
             stage: self.is_stage().then_some(stage),
-            replication: if self.spools { Replication::Selective } else { Replication::default() },
             ..JobSpec::named(format!("job {}", self.index))
         };
         spec.formats.input = RecordFormat::Fixed { record_bytes: PART_RECORD_BYTES, key_bytes: 1 };

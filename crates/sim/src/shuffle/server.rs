@@ -456,9 +456,6 @@ impl Server {
             stale.extend(own);
         }
         let RunAgain { stage, tasks, stands } = again;
-        if let Some(moved) = self.jobs.get(&id).map(|job| job.moved(stage, &tasks)) {
-            self.feed(Event::TasksMoved { job: id, stage, tasks: moved });
-        }
         self.feed(Event::ResultsLost { job: id, stage, tasks, stands });
         stale.into_iter().for_each(|attempt| self.attempt_over(attempt, false));
     }

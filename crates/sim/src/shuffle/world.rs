@@ -150,8 +150,6 @@ pub enum Situation {
     OrderRepeated,
     CommitRanTwice,
     UnsyncedLost,
-    SentAgain,
-    SpoolNotThere,
     /// Of a stage before.
     PartReadFromReplica,
     PartMadeAgain,
@@ -164,7 +162,7 @@ impl Situation {
     pub const OF_FLOWS: [Self; 4] =
         [Self::PartReadFromReplica, Self::PartMadeAgain, Self::ReaderWaited, Self::NodeLostUnderReader];
     /// Those that come up in all worlds.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 26] = [
         Self::ChunkClosedUnderAppender,
         Self::ReboundAfterFence,
         Self::FrameRepeatedAndDropped,
@@ -191,8 +189,6 @@ impl Situation {
         Self::OrderRepeated,
         Self::CommitRanTwice,
         Self::UnsyncedLost,
-        Self::SentAgain,
-        Self::SpoolNotThere,
     ];
 }
 

@@ -102,10 +102,6 @@ impl Simulation<'_> {
             data.part_copies.remove(name);
             return;
         }
-        // A spool that is damaged is as one that is gone.
-        if let Some(spool) = data.spools.keys().next().copied() {
-            data.spools.remove(&spool);
-        }
         let runs: Vec<_> = data.runs.keys().chain(data.copies.keys()).copied().collect();
         let in_runs: BTreeSet<_> = data.runs.values().flat_map(|run| run.chunks()).collect();
         let chunks = data.books.chunk_summaries().into_iter().map(|chunk| chunk.chunk);

@@ -9,10 +9,10 @@ use crate::shuffle::plan::{PlannedRecord, RecordName};
 use crate::shuffle::process::Process;
 use crate::shuffle::server::{Message, Order};
 use crate::shuffle::world::{FAILED_BY_CHANCE, Situation};
-use api::task::{CommitTask, MapAgain, ReduceResult, Spool};
-use api::{Blame, DataSum, InputFile, Task, TaskFailure, TaskResult};
+use api::task::{CommitTask, ReduceResult};
+use api::{Blame, InputFile, Task, TaskFailure, TaskResult};
 use iappender::IAppender;
-use ids::{AttemptKey, IfileIndex, JobId, NodeId, RunId, Source, TaskIndex};
+use ids::{AttemptKey, JobId, NodeId, RunId, Source, TaskIndex};
 use ifile::KeyShape;
 use std::sync::Arc;
 
@@ -21,13 +21,6 @@ const SLOWER_MAX: u64 = 12;
 /// How often an attempt looks whether it was told to stop: at one step of so many.
 const STEPS_PER_LOOK: u32 = 2;
 const STEP_NS_MAX: u64 = 120 * MILLISECOND_NS;
-
-/// What a map attempt goes through, where it is kept, and what it leaves as it stands.
-struct MapInput {
-    records: Vec<PlannedRecord>,
-    spool: Option<Spool>,
-    stands: Vec<(IfileIndex, DataSum)>,
-}
 
 impl<'a> Simulation<'a> {
     pub(super) fn poll(&mut self, number: u64) {
@@ -155,7 +148,7 @@ impl<'a> Simulation<'a> {
         &mut self,
         number: u64,
         attempt: AttemptKey,
-        again: Option<MapAgain>,
+        again: Option<api::task::MapAgain>,
         records: Vec<PlannedRecord>,
     ) -> Option<Work<'a>> {
         let process = self.processes.get(&number)?;
@@ -164,56 +157,18 @@ impl<'a> Simulation<'a> {
         candidates.push(here);
         candidates.sort_unstable();
         candidates.dedup();
-        let source = Source { map_task: attempt.task.task, attempt: attempt.attempt };
-        let MapInput { records, spool, stands } =
-            self.map_input(here, job, source, again.as_ref(), records)?;
         let plan = self.plans.get(&job)?;
-        let avoided = plan.spools.then(|| spool.as_ref().map_or(here, |spool| spool.node));
+        let source = Source { map_task: attempt.task.task, attempt: attempt.attempt };
         self.senders += 1;
         let sender: SenderId = self.senders;
         let (port, slabs) = (self.ports.next(), self.slabs.next());
         let (port, slabs) = port.zip(slabs).expect("a world has fewer map attempts");
-        port.take(sender, (here, job), candidates, avoided);
+        port.take(sender, here, job, candidates);
         let mut appender = IAppender::new(port, slabs, source, KeyShape::Whole, plan.ifiles);
         if let Some(again) = again {
             appender = appender.only_to(again.ifiles);
         }
-        Some(Work::Map(Box::new(MapWork { appender, records, next: 0, spool, stands })))
-    }
-
-    /// What a map attempt appends: what was lost, from the spool of an earlier one where that can be read; else what the program gives.
-    fn map_input(
-        &mut self,
-        here: NodeId,
-        job: JobId,
-        source: Source,
-        again: Option<&MapAgain>,
-        given: Vec<PlannedRecord>,
-    ) -> Option<MapInput> {
-        if let Some((again, resend)) = again.and_then(|again| Some((again, again.resend.as_ref()?))) {
-            let spool = resend.spool.clone();
-            let filled_by = Source { attempt: spool.attempt, ..source };
-            let kept = self.plane().spool((here, spool.node), job, filled_by);
-            self.saw(match kept {
-                Some(_) => Situation::SentAgain,
-                None => Situation::SpoolNotThere,
-            });
-            if let Some(kept) = kept {
-                let lost = |ifile: &IfileIndex| again.ifiles.contains(ifile);
-                let records = kept.iter().filter(|record| lost(&record.ifile)).cloned().collect();
-                let stands = again.expected.iter().filter(|(ifile, _)| !lost(ifile)).copied().collect();
-                return Some(MapInput { records, spool: Some(spool), stands });
-            }
-        }
-        let plan = self.plans.get(&job)?;
-        let (records, spools) = (given, plan.spools);
-        let is_whole = again.is_none_or(|again| again.standing.is_empty());
-        let mut plane = self.plane();
-        let spool = plane.job_data(here, job).filter(|_| spools && is_whole).map(|data| {
-            data.spools.insert(source, records.clone().into());
-            Spool { node: here, attempt: source.attempt, ..Spool::default() }
-        });
-        Some(MapInput { records, spool, stands: Vec::new() })
+        Some(Work::Map(Box::new(MapWork { appender, records, next: 0 })))
     }
 
     fn works_again(&mut self, number: u64, attempt: AttemptKey) {
