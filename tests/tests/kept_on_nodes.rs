@@ -175,7 +175,9 @@ fn a_node_that_dies_while_its_runs_are_reduced_is_named() {
     let removed = run(&mut cluster.sailfish(&["gc", "--all"])).expect_success().text();
     assert!(removed.contains("stays: job 2 reads it"), "{removed}");
     cluster.kill_node();
-    again.wait().expect_failure(FAILED, &["the node node-0, which has I-files that job 1 kept, is gone"]);
+    again
+        .wait()
+        .expect_failure(FAILED, &["the node node-0 (", "), which has I-files that job 1 kept, is gone"]);
     // What was kept is there all the same.
     cluster.restart_node(0);
     rerun(&cluster, "1", "mended", &[]).expect_success();
