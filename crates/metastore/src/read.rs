@@ -115,7 +115,7 @@ impl Metastore {
     pub async fn losses(&self, job: JobId, count_max: u32) -> Result<Vec<String>, StoreError> {
         self.sentences(
             job,
-            &[
+            [
                 DATA_LOST_NOTE,
                 STAND_IN_REFUSED_NOTE,
                 NOT_RESENT_NOTE,
@@ -131,21 +131,22 @@ impl Metastore {
 
     /// Which attempts of a job were slow or had long to go, why, and what was done about it, as sentences: the first so many.
     pub async fn slow_attempts(&self, job: JobId, count_max: u32) -> Result<Vec<String>, StoreError> {
-        self.sentences(job, &[SPECULATION_NOTE, RANGE_SPLIT_NOTE], count_max).await
+        self.sentences(job, [SPECULATION_NOTE, RANGE_SPLIT_NOTE], count_max).await
     }
 
-    /// The events of up to six kinds.
-    async fn sentences(
+    /// The events of up to seven kinds.
+    async fn sentences<const KINDS: usize>(
         &self,
         job: JobId,
-        kinds: &[&'static str],
+        kinds: [&'static str; KINDS],
         count_max: u32,
     ) -> Result<Vec<String>, StoreError> {
-        let statement = "SELECT detail FROM events WHERE job = $1 AND kind IN ($2, $3, $4, $5, $6, $7) AND detail IS NOT NULL \
-                         ORDER BY event LIMIT $8";
-        let [first, second, third, fourth, fifth, sixth] =
-            std::array::from_fn(|index| kinds[index.min(kinds.len() - 1)].into());
-        let values = [job.0.into(), first, second, third, fourth, fifth, sixth, count_max.into()];
+        const { assert!(KINDS > 0 && KINDS <= 7, "the statement has a place for each kind") };
+        let statement = "SELECT detail FROM events WHERE job = $1 AND kind IN ($2, $3, $4, $5, $6, $7, $8) AND detail IS NOT NULL \
+                         ORDER BY event LIMIT $9";
+        let [first, second, third, fourth, fifth, sixth, seventh] =
+            std::array::from_fn(|index| kinds[index.min(KINDS - 1)].into());
+        let values = [job.0.into(), first, second, third, fourth, fifth, sixth, seventh, count_max.into()];
         let rows = self.rows(statement, values).await?;
         rows.iter().map(|row| self.get(row, "detail")).collect()
     }
