@@ -14,9 +14,13 @@ use ifile::record::KeyShape;
 use ifile::run_file::{FILE_HEADER_BYTES, FOOTER_BYTES};
 use ifile::source_table::SOURCE_ROW_BYTES;
 use ifile::{KeyIndex, record_hash, verify};
+use std::collections::BTreeMap;
 
 const FLAGS_OFFSET: usize = 10;
 const FRAME_FLAGS_OFFSET: usize = 6;
+const FRAME_IFILE_OFFSET: usize = 8;
+const FRAME_SOURCE_OFFSET: usize = 12;
+const FRAME_SEQUENCE_OFFSET: usize = 20;
 const FRAME_SUM_OFFSET: usize = 28;
 const FRAME_PAYLOAD_CRC_OFFSET: usize = 60;
 const BLOCK_STORED_CRC_OFFSET: usize = 16;
@@ -143,6 +147,29 @@ pub fn mend_frame(bytes: &mut [u8]) {
     put_sum(header, FRAME_SUM_OFFSET, &sum);
     put_crc(header, FRAME_PAYLOAD_CRC_OFFSET, crc32c::crc32c(payload));
     mend_last_crc(header);
+}
+
+/// The payload of a spool: as many frames as their sizes allow to find, all with the source and the flags of the first, and numbered.
+pub fn mend_spool(bytes: &mut [u8]) {
+    let (mut offset, mut next) = (0, BTreeMap::<Vec<u8>, u64>::new());
+    while offset + FRAME_HEADER_BYTES <= bytes.len() {
+        let payload_bytes = get_u64(bytes, offset + FRAME_SUM_OFFSET + 8);
+        let room = bytes.len() - offset - FRAME_HEADER_BYTES;
+        let Some(taken) = usize::try_from(payload_bytes).ok().filter(|each| *each <= room) else { break };
+        let (first, rest) = bytes.split_at_mut(offset);
+        let frame = &mut rest[..FRAME_HEADER_BYTES + taken];
+        if let Some(first) = first.get(..FRAME_HEADER_BYTES) {
+            for fields in [FRAME_FLAGS_OFFSET..FRAME_IFILE_OFFSET, FRAME_SOURCE_OFFSET..FRAME_SEQUENCE_OFFSET]
+            {
+                frame[fields.clone()].copy_from_slice(&first[fields]);
+            }
+        }
+        let number = next.entry(frame[FRAME_IFILE_OFFSET..FRAME_SOURCE_OFFSET].to_vec()).or_default();
+        put_u64(frame, FRAME_SEQUENCE_OFFSET, *number);
+        *number += 1;
+        mend_frame(frame);
+        offset += FRAME_HEADER_BYTES + taken;
+    }
 }
 
 /// A block: the checksums of its stored bytes (all that follow the header) and of its header.

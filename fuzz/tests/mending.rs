@@ -2,6 +2,7 @@
 
 use ifile::block::{self, BLOCK_HEADER_BYTES, BlockHeader};
 use ifile::raw_chunk::read_frames;
+use ifile::spool::{SpoolFrames, SpoolOf};
 use ifile::{FRAME_HEADER_BYTES, FrameHeader, RunFile, verify};
 use stagefile::{FOOTER_BYTES, Footer, RawVerifier};
 
@@ -22,6 +23,19 @@ fn chunk_is_read(bytes: &[u8]) -> bool {
 fn frame_is_read(bytes: &[u8]) -> bool {
     let payload = bytes.get(FRAME_HEADER_BYTES..).unwrap_or_default();
     FrameHeader::decode(bytes).and_then(|header| header.check_payload(payload)).is_ok()
+}
+
+fn spool_is_read(bytes: &[u8]) -> bool {
+    // As a reader that was told of whom it is.
+    let Ok(FrameHeader { source, key_shape, .. }) = FrameHeader::decode(bytes) else { return false };
+    let mut frames = SpoolFrames::new(SpoolOf { source, key_shape, payload_bytes_max: 1 << 20 }, bytes);
+    loop {
+        match frames.next_frame() {
+            Ok(Some(_)) => {}
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
 }
 
 fn block_is_read(bytes: &[u8]) -> bool {
@@ -63,6 +77,7 @@ fn mended_files_are_accepted() {
     check("run-zstd.run", 10, mending::mend_run, run_is_read);
     check("chunk.raw", 50, mending::mend_raw_chunk, chunk_is_read);
     check("frame.part", 50, mending::mend_frame, frame_is_read);
+    check("spool.part", 50, mending::mend_spool, spool_is_read);
     check("block-none.part", 50, mending::mend_block, block_is_read);
     check("line.stage", 50, mending::mend_stage_file, stage_file_is_read);
 }

@@ -189,7 +189,12 @@ impl Cluster {
     /// Kills the oldest node that lives, at once.
     #[track_caller]
     pub fn kill_node(&mut self) {
-        let node = self.nodes.remove(0);
+        self.kill_node_at(0);
+    }
+
+    /// The same of the one that was started as this one among those that live.
+    pub fn kill_node_at(&mut self, number: usize) {
+        let node = self.nodes.remove(number);
         node.signal(Signal::KILL);
         // Programs of its tasks hold its outputs; it is not waited for.
         drop(node);

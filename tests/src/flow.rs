@@ -1,6 +1,6 @@
 //! Flows for tests: stages whose output others read, input for them, the files in between, and damage to these.
 
-use crate::{Cluster, Random, Running, Sandbox};
+use crate::{Cluster, Fifo, Random, Running, Sandbox};
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -37,6 +37,49 @@ total_order = true
 output = "OUT"
 "#;
 
+/// Two stages; the mappers of the second all begin, and wait to be let go. MODE and REDUCER are to be filled in.
+const WAITING: &str = r#"
+memory = "64M"
+slots = 2
+replication = "MODE"
+
+[[stage]]
+name = "words"
+input = "in"
+mapper = "builtin:words"
+reducer = "REDUCER"
+partitions = 6
+
+[[stage]]
+name = "lines"
+from = "words"
+mapper = "HERE/waits.sh"
+output = "OUT"
+"#;
+
+/// The first stage is done when the second says who its program is, and hangs; the third waits.
+const HANGS: &str = r#"
+memory = "64M"
+slots = 2
+
+[[stage]]
+name = "words"
+input = "in"
+mapper = "builtin:words"
+reducer = "builtin:sum"
+partitions = 6
+
+[[stage]]
+name = "lines"
+from = "words"
+mapper = "HERE/hangs.sh"
+
+[[stage]]
+name = "last"
+from = ["words", "lines"]
+output = "OUT"
+"#;
+
 fn here(sandbox: &Sandbox) -> String {
     sandbox.path("").to_str().expect("a plain path").trim_end_matches('/').to_string()
 }
@@ -55,6 +98,60 @@ pub fn write_input(sandbox: &Sandbox) {
 /// Writes a job file with the places of the sandbox in it.
 pub fn write_flow(sandbox: &Sandbox, name: &str, text: &str, output: &str) {
     sandbox.write(name, text.replace("HERE", &here(sandbox)).replace("OUT", output));
+}
+
+/// A hanging flow as the job file `flow.toml`, and where its program says who it is: of all attempts only the first does.
+pub fn write_hanging(sandbox: &Sandbox) -> Fifo {
+    write_input(sandbox);
+    let pids = sandbox.fifo("pids");
+    let said = sandbox.path("said");
+    let says = format!("mkdir '{}' 2>/dev/null && echo $$ > '{}'", said.display(), pids.text());
+    sandbox.script("hangs.sh", &format!("#!/bin/sh\n{says}\nexec sleep 3600\n"));
+    write_flow(sandbox, "flow.toml", HANGS, "out");
+    pids
+}
+
+/// Another flow of the kind may say who its program is.
+pub fn forget_who_hung(sandbox: &Sandbox) {
+    std::fs::remove_dir(sandbox.path("said")).expect("the first attempt made it");
+}
+
+/// A cluster of so many nodes with input for flows.
+pub fn cluster_with_input(nodes: u32) -> Cluster {
+    let cluster = Cluster::start(nodes);
+    write_input(&cluster.sandbox);
+    cluster
+}
+
+/// A flow on a cluster, written as `flow.toml`.
+pub fn start_on(cluster: &Cluster, text: &str, output: &str) -> Running {
+    write_flow(&cluster.sandbox, "flow.toml", text, output);
+    Running::start(&mut cluster.sailfish(&["run", "--job", "flow.toml"]))
+}
+
+/// The first flow of a cluster, of two stages: the first stage is done, and of the second every attempt that has a slot runs.
+pub fn start_between(cluster: &Cluster, mode: &str, reducer: &str) -> Running {
+    let flow = start_on(cluster, &WAITING.replace("MODE", mode).replace("REDUCER", reducer), "out");
+    cluster.wait_for("select count(*) > 0 from attempts where job = 2 and state = 'running'");
+    flow
+}
+
+/// A flow that waits goes on, and gives what it gives on one machine.
+#[track_caller]
+pub fn let_finish(cluster: &Cluster, flow: Running) {
+    cluster.sandbox.write("go", "");
+    flow.wait().expect_success();
+    assert_as_embedded(&cluster.sandbox, "flow.toml", "out");
+}
+
+/// Attempts of a job that ran because something was lost.
+pub fn attempts_again(cluster: &Cluster, job: i64) -> i64 {
+    cluster.number(&format!("select count(*) from attempts where job = {job} and attempt > 0"))
+}
+
+/// The server has given a node up.
+pub fn wait_until_gone(cluster: &Cluster) {
+    cluster.wait_for("select count(*) > 0 from events where kind = 'node gone'");
 }
 
 /// A flow in this process, with the disk and the state of the sandbox.
@@ -149,8 +246,7 @@ pub fn start_gated(cluster: &Cluster, mode: &str, output: &str) -> (Running, i64
 pub fn start_at_gate(cluster: &Cluster, text: &str, output: &str) -> (Running, i64) {
     let _ = std::fs::remove_file(cluster.sandbox.path("go"));
     let before = cluster.number("select coalesce(max(job), 0) from jobs");
-    write_flow(&cluster.sandbox, "flow.toml", text, output);
-    let flow = Running::start(&mut cluster.sailfish(&["run", "--job", "flow.toml"]));
+    let flow = start_on(cluster, text, output);
     flow.wait_for_stderr("stage words is done");
     let gate = before + 2;
     cluster.wait_for(&format!("select count(*) > 0 from attempts where job = {gate} and state = 'running'"));

@@ -2,8 +2,9 @@
 //! parts lie on them, and two flows at once.
 
 use blackbox::flow::{
-    Damage, GATED, assert_as_embedded, idle_with_parts, nothing_of_stages_is_left, stage_files,
-    start_at_gate, start_gated, start_here, wait_for_replicas, write_flow, write_input,
+    Damage, GATED, assert_as_embedded, attempts_again, cluster_with_input, forget_who_hung, idle_with_parts,
+    let_finish, nothing_of_stages_is_left, stage_files, start_at_gate, start_gated, start_here, start_on,
+    wait_for_replicas, write_flow, write_hanging, write_input,
 };
 use blackbox::{Cluster, Fifo, Random, Running, Sandbox, Watched};
 use rustix::process::Signal;
@@ -59,46 +60,14 @@ fn a_job_file_that_cannot_be_is_refused_by_file_line_and_key() {
     sandbox.assert_nothing_left();
 }
 
-/// The first stage is done when the second says who its program is, and hangs; the third waits.
-const HANGS: &str = r#"
-memory = "64M"
-slots = 2
-
-[[stage]]
-name = "words"
-input = "in"
-mapper = "builtin:words"
-reducer = "builtin:sum"
-partitions = 6
-
-[[stage]]
-name = "lines"
-from = "words"
-mapper = "HERE/hangs.sh"
-
-[[stage]]
-name = "last"
-from = ["words", "lines"]
-output = "OUT"
-"#;
-
 fn start_hanging(cluster: &Cluster, pids: &mut Fifo) -> (Running, Watched) {
-    write_flow(&cluster.sandbox, "flow.toml", HANGS, "out");
     let flow = Running::start(&mut cluster.sailfish(&["run", "--job", "flow.toml"]));
     (flow, Watched::new(&pids.read_line()))
 }
 
 fn hanging_cluster() -> (Cluster, Fifo) {
     let cluster = Cluster::start(3);
-    write_input(&cluster.sandbox);
-    let pids = cluster.sandbox.fifo("pids");
-    // Of its attempts and those of other tasks only the first says who it is.
-    let text = format!(
-        "#!/bin/sh\nmkdir '{}' 2>/dev/null && echo $$ > '{}'\nexec sleep 3600\n",
-        cluster.sandbox.path("said").display(),
-        pids.text()
-    );
-    cluster.sandbox.script("hangs.sh", &text);
+    let pids = write_hanging(&cluster.sandbox);
     (cluster, pids)
 }
 
@@ -126,7 +95,7 @@ fn a_stage_that_is_cancelled_ends_its_flow() {
         assert_all_gone(&cluster, &program, 3 * (stage + 1));
         let reason = format!("select count(*) from jobs where error like '%(job {job}) did not succeed%'");
         assert_eq!(cluster.number(&reason), 2, "{}", ended.story());
-        std::fs::remove_dir(cluster.sandbox.path("said")).expect("the first attempt made it");
+        forget_who_hung(&cluster.sandbox);
     }
 }
 
@@ -161,13 +130,11 @@ output = "OUT"
 /// Its exit code is that of the whole, and the stages before leave nothing.
 #[test]
 fn a_program_that_fails_in_the_last_stage_ends_the_flow() {
-    let cluster = Cluster::start(3);
+    let cluster = cluster_with_input(3);
     let sandbox = &cluster.sandbox;
-    write_input(sandbox);
     sandbox.script("fails.sh", "#!/bin/sh\necho 'it cannot be' >&2\nexit 7\n");
-    write_flow(sandbox, "flow.toml", FAILS, "out");
     let told = ["the stage \"last\"", "it cannot be", "7"];
-    Running::start(&mut cluster.sailfish(&["run", "--job", "flow.toml"])).wait().expect_failure(7, &told);
+    start_on(&cluster, FAILS, "out").wait().expect_failure(7, &told);
     assert!(!sandbox.out().exists());
     nothing_of_stages_is_left(&cluster);
     sandbox.assert_no_leftovers();
@@ -186,8 +153,7 @@ const SPREADS: &str = "#!/bin/sh\nsleep 1\nexec cat\n";
 #[test]
 fn a_node_with_parts_is_emptied() {
     for mode in ["rack", "none"] {
-        let mut cluster = Cluster::start(3);
-        write_input(&cluster.sandbox);
+        let mut cluster = cluster_with_input(3);
         cluster.sandbox.script("spreads.sh", SPREADS);
         let text = GATED.replace("MODE", mode).replacen("builtin:sum", "HERE/spreads.sh", 1);
         let (flow, first) = start_at_gate(&cluster, &text, "out");
@@ -198,19 +164,16 @@ fn a_node_with_parts_is_emptied() {
         let drain = Running::start(&mut cluster.sailfish(&["nodes", "drain", &name, "--wait"])).wait();
         assert!(drain.expect_success().text().contains("drained"));
         cluster.wait_for_node(place);
-        cluster.sandbox.write("go", "");
-        flow.wait().expect_success();
-        assert_as_embedded(&cluster.sandbox, "flow.toml", "out");
-        let again = format!("select count(*) from attempts where job = {first} and attempt > 0");
-        assert!(mode == "none" || cluster.number(&again) == 0, "parts with replicas were made again");
+        let_finish(&cluster, flow);
+        let again = attempts_again(&cluster, first);
+        assert!(mode == "none" || again == 0, "parts with replicas were made again");
     }
 }
 
 /// Stages of one do not mix with those of the other, and each has its user.
 #[test]
 fn two_users_have_flows_at_once() {
-    let cluster = Cluster::start(3);
-    write_input(&cluster.sandbox);
+    let cluster = cluster_with_input(3);
     let mut flows = Vec::new();
     for user in ["ann", "bob"] {
         let file = format!("{user}.toml");
@@ -232,8 +195,7 @@ fn two_users_have_flows_at_once() {
 /// One copy of each part is as it was: it is read, and nothing is made again.
 #[test]
 fn damaged_parts_are_read_at_their_replicas() {
-    let cluster = Cluster::start(3);
-    write_input(&cluster.sandbox);
+    let cluster = cluster_with_input(3);
     let (flow, first) = start_gated(&cluster, "rack", "out");
     wait_for_replicas(&cluster, first);
     let mut random = Random::new(5);
@@ -242,9 +204,6 @@ fn damaged_parts_are_read_at_their_replicas() {
     for copies in files.values() {
         Damage::choose(&mut random).strike(random.one_of::<PathBuf>(copies), &mut random);
     }
-    cluster.sandbox.write("go", "");
-    flow.wait().expect_success();
-    let again = format!("select count(*) from attempts where job = {first} and attempt > 0");
-    assert_eq!(cluster.number(&again), 0);
-    assert_as_embedded(&cluster.sandbox, "flow.toml", "out");
+    let_finish(&cluster, flow);
+    assert_eq!(attempts_again(&cluster, first), 0);
 }

@@ -2,45 +2,16 @@
 //! would have been or there is none, and nothing is left.
 
 use blackbox::flow::{
-    Damage, GATED, assert_as_embedded, idle_with_parts, stage_files, start_gated, start_here,
-    wait_for_replicas, write_flow, write_input,
+    Damage, GATED, assert_as_embedded, attempts_again, cluster_with_input, idle_with_parts, let_finish,
+    stage_files, start_between, start_gated, start_here, start_on, wait_for_replicas, wait_until_gone,
+    write_flow, write_hanging, write_input,
 };
-use blackbox::{Cluster, Random, Running, Sandbox, Watched};
+use blackbox::{Random, Sandbox, Watched};
 use rustix::process::Signal;
 use std::path::PathBuf;
 
 const INTERRUPTED: i32 = 130;
 const REFUSED: i32 = 2;
-
-/// A flow of one stage that is done and one whose mapper says who it is and hangs.
-const HANGS: &str = r#"
-memory = "64M"
-slots = 2
-
-[[stage]]
-name = "words"
-input = "in"
-mapper = "builtin:words"
-reducer = "builtin:sum"
-
-[[stage]]
-name = "lines"
-from = "words"
-mapper = "HERE/hangs.sh"
-
-[[stage]]
-name = "last"
-from = ["words", "lines"]
-output = "OUT"
-"#;
-
-fn write_hangs(sandbox: &Sandbox) -> blackbox::Fifo {
-    write_input(sandbox);
-    let pids = sandbox.fifo("pids");
-    sandbox.script("hangs.sh", &format!("#!/bin/sh\necho $$ > '{}'\nexec sleep 3600\n", pids.text()));
-    write_flow(sandbox, "flow.toml", HANGS, "out");
-    pids
-}
 
 fn states(sandbox: &Sandbox) -> Vec<String> {
     let rows = sandbox.query("select state from jobs order by job");
@@ -50,7 +21,7 @@ fn states(sandbox: &Sandbox) -> Vec<String> {
 #[test]
 fn ctrl_c_ends_all_stages() {
     let sandbox = Sandbox::new();
-    let mut pids = write_hangs(&sandbox);
+    let mut pids = write_hanging(&sandbox);
     let flow = start_here(&sandbox, "flow.toml");
     let program = Watched::new(&pids.read_line());
     flow.signal(Signal::INT);
@@ -63,7 +34,7 @@ fn ctrl_c_ends_all_stages() {
 #[test]
 fn kill_9_leaves_nothing_of_any_stage_that_the_next_run_does_not_remove() {
     let sandbox = Sandbox::new();
-    let mut pids = write_hangs(&sandbox);
+    let mut pids = write_hanging(&sandbox);
     let flow = start_here(&sandbox, "flow.toml");
     let program = Watched::new(&pids.read_line());
     flow.signal(Signal::KILL);
@@ -78,19 +49,15 @@ fn kill_9_leaves_nothing_of_any_stage_that_the_next_run_does_not_remove() {
 /// Both copies of some parts: these are made again.
 #[test]
 fn parts_whose_both_copies_are_damaged_are_made_again() {
-    let cluster = Cluster::start(3);
-    write_input(&cluster.sandbox);
+    let cluster = cluster_with_input(3);
     let (flow, first) = start_gated(&cluster, "rack", "out");
     wait_for_replicas(&cluster, first);
     let mut random = Random::new(1);
     for copies in stage_files(&cluster.sandbox, first).values().take(2) {
         copies.iter().for_each(|copy| Damage::choose(&mut random).strike(copy, &mut random));
     }
-    cluster.sandbox.write("go", "");
-    flow.wait().expect_success();
-    let again = format!("select count(*) from attempts where job = {first} and attempt > 0");
-    assert_eq!(cluster.number(&again), 2);
-    assert_as_embedded(&cluster.sandbox, "flow.toml", "out");
+    let_finish(&cluster, flow);
+    assert_eq!(attempts_again(&cluster, first), 2);
 }
 
 #[test]
@@ -112,16 +79,13 @@ fn damaged_parts_are_made_again_on_one_machine() {
 /// A node is told to end, not drained: the same as when it is lost.
 #[test]
 fn a_node_with_parts_is_stopped() {
-    let mut cluster = Cluster::start(3);
-    write_input(&cluster.sandbox);
+    let mut cluster = cluster_with_input(3);
     let (flow, first) = start_gated(&cluster, "none", "out");
     let (place, _) = idle_with_parts(&cluster, first);
     let node = cluster.take_node(place);
     node.signal(Signal::TERM);
     node.wait().expect_success();
-    cluster.sandbox.write("go", "");
-    flow.wait().expect_success();
-    assert_as_embedded(&cluster.sandbox, "flow.toml", "out");
+    let_finish(&cluster, flow);
 }
 
 /// Each job takes more than half of the memory of a node.
@@ -151,58 +115,25 @@ output = "OUT"
 
 #[test]
 fn stages_that_rest_give_their_memory_back() {
-    let mut cluster = Cluster::start(2);
-    write_input(&cluster.sandbox);
-    write_flow(&cluster.sandbox, "flow.toml", LARGE, "out");
-    let flow = Running::start(&mut cluster.sailfish(&["run", "--job", "flow.toml"]));
+    let mut cluster = cluster_with_input(2);
+    let flow = start_on(&cluster, LARGE, "out");
     cluster.wait_for("select count(*) > 0 from attempts where job = 3 and state = 'running'");
     // What was there is made again where the last stage has all memory.
-    let node = cluster.take_node(0);
-    node.signal(Signal::KILL);
-    drop(node);
-    cluster.wait_for("select count(*) > 0 from events where kind = 'node gone'");
-    cluster.sandbox.write("go", "");
-    flow.wait().expect_success();
-    assert_as_embedded(&cluster.sandbox, "flow.toml", "out");
+    cluster.kill_node();
+    wait_until_gone(&cluster);
+    let_finish(&cluster, flow);
 }
 
 /// The reducer says something else each time, and a reader has read some of it when it is lost.
-const CLOCK: &str = r#"
-memory = "64M"
-slots = 2
-
-[[stage]]
-name = "words"
-input = "in"
-mapper = "builtin:words"
-reducer = "HERE/clock.sh"
-partitions = 6
-
-[[stage]]
-name = "lines"
-from = "words"
-mapper = "HERE/waits.sh"
-output = "OUT"
-"#;
-
 #[test]
 fn a_part_that_came_out_differently_after_some_was_read_ends_the_flow() {
-    let mut cluster = Cluster::start(3);
-    write_input(&cluster.sandbox);
+    let mut cluster = cluster_with_input(3);
     cluster
         .sandbox
         .script("clock.sh", "#!/bin/sh\ncat > /dev/null\nprintf 'now\\t%s\\n' \"$(date +%N)-$$\"\n");
-    write_flow(&cluster.sandbox, "flow.toml", CLOCK, "out");
-    let flow = Running::start(&mut cluster.sailfish(&["run", "--job", "flow.toml"]));
-    cluster.wait_for("select count(*) > 0 from attempts where job = 2 and state = 'running'");
-    let with_parts = "select name from nodes where node in (select a.node from tasks t join attempts a using (job, stage, \
-                      task) where a.attempt = t.winner and t.job = 1 and t.stage = 3) order by name limit 1";
-    let asked =
-        Running::start(&mut cluster.sailfish(&["state", "--json", with_parts])).wait().expect_success();
-    let name = asked.json()[0]["name"].as_str().expect("parts lie on nodes").to_string();
-    let node = cluster.take_node(name.trim_start_matches("node-").parse().expect("nodes are numbered"));
-    node.signal(Signal::KILL);
-    drop(node);
+    let flow = start_between(&cluster, "none", "HERE/clock.sh");
+    let (place, _) = idle_with_parts(&cluster, 1);
+    cluster.kill_node_at(place);
     flow.wait()
         .expect_failure(REFUSED, &["the stage \"words\"", "came out differently", "--replication rack"]);
     assert!(!cluster.sandbox.out().exists());

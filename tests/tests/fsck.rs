@@ -1,5 +1,6 @@
 //! What a job kept, verified: every file that is not as it was is named, with its place, and what is wrong with it.
 
+use blackbox::flow::{stage_files, start_here};
 use blackbox::{Cluster, Finished, Running, Sandbox, corpus, run_files};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -164,6 +165,39 @@ fn where_nobody_can_look_it_says_why() {
     fsck(&sandbox, "3").expect_failure(CANNOT_LOOK, &["have been removed"]);
     let server = ["fsck", "1", "--server", "http://127.0.0.1:1"];
     Running::start(sandbox.sailfish().args(server)).wait().expect_failure(CANNOT_LOOK, &["127.0.0.1:1"]);
+}
+
+const FLOW: &str = r#"
+memory = "64M"
+keep_ifiles = true
+
+[[stage]]
+name = "words"
+input = "in"
+mapper = "builtin:words"
+reducer = "builtin:sum"
+
+[[stage]]
+name = "lines"
+from = "words"
+output = "out"
+"#;
+
+/// What lies between stages goes with the flow, kept or not.
+#[test]
+fn of_a_flow_only_what_its_last_stage_kept_is_looked_at() {
+    let sandbox = Sandbox::new();
+    sandbox.write("in", lines());
+    sandbox.write("flow.toml", FLOW);
+    start_here(&sandbox, "flow.toml").wait().expect_success();
+    assert!(stage_files(&sandbox, 1).is_empty());
+    let stage = ["job 1 is a stage of a flow that others read", "only a last stage keeps any"];
+    fsck(&sandbox, "1").expect_failure(CANNOT_LOOK, &stage);
+    let told = fsck(&sandbox, "2").expect_success().text();
+    assert!(told.starts_with("job 2: "), "{told}");
+    let path = run_files(&sandbox.disk())[0].clone();
+    std::fs::remove_file(path).expect("a run is removed");
+    fsck(&sandbox, "2").expect_failure(DAMAGE, &["the file is missing", "no intact copy"]);
 }
 
 /// Two nodes in racks of their own, so that each has what its own maps put out, and job 1 that kept its I-files.

@@ -304,6 +304,8 @@ pub enum NodeOrder {
     Forget { job: JobId },
     /// Sorted runs of the job get replicas on other nodes from now on.
     Replicate { job: JobId },
+    /// Of the replicas on the node that stand for runs of others, these are to be sent to one more node, and no others.
+    ReplicateAgain { job: JobId, runs: Vec<RunId> },
     /// The node is being emptied: no new chunk may lie on it.
     Drain,
     /// Nobody needs the node any more: it says good-bye and ends.

@@ -31,7 +31,7 @@ pub struct NodeReport {
     /// Of map and reduce tasks: at most one for each slot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub progress: Vec<AttemptProgress>,
-    /// Runs of this node that lie on another one as well by now. Told until a poll that carried them is answered.
+    /// Runs of this node, and replicas here that stand for runs of others, which lie on another one as well by now. Told until a poll that carried them is answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicated: Vec<ReplicatedRun>,
     /// The same of parts that later stages read.
@@ -132,7 +132,7 @@ pub struct ReplicatedPart {
     pub sending_ns: u64,
 }
 
-/// A run of a node that has a replica on another one.
+/// A run of a node, or a replica there that stands for it, of which another node has a replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplicatedRun {
@@ -143,7 +143,7 @@ pub struct ReplicatedRun {
     pub to: NodeId,
     /// That were sent.
     pub bytes: u64,
-    /// Since it was sorted: so long it lay on one node only.
+    /// Since it was sorted, or since its node was asked to send it once more: so long it lay on one node only.
     pub single_ns: u64,
     /// Of which it was on its way.
     pub sending_ns: u64,

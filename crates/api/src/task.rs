@@ -264,6 +264,9 @@ pub struct AdoptTask {
     pub runs: Vec<KeptRun>,
     /// Its chunks as the store remembers them: without the books per source, which the runs tell.
     pub chunks: Vec<ChunkSummary>,
+    /// Replicas in these directories of runs that other nodes open, under the numbers that those have there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<KeptRun>,
 }
 
 /// A run file as the store remembers it.
@@ -282,6 +285,9 @@ pub struct KeptRun {
     pub record_bytes: u64,
     /// Bytes of the file.
     pub stored_bytes: u64,
+    /// Another node opens a replica of it: the job can do without this file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_copy: bool,
 }
 
 impl KeptRun {
@@ -297,6 +303,22 @@ pub struct AdoptResult {
     /// The chunks of the task, with what each source put into them by the source tables of the runs.
     pub chunks: Vec<ChunkSummary>,
     pub runs: Vec<RunSummary>,
+    /// The replicas that are whole as far as header, index and footer tell, with what each source put into their chunks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<AdoptedCopy>,
+    /// Runs of the task that cannot be used, and of which there are replicas; with why, of the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<RunId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing_because: Option<String>,
+}
+
+/// A replica of a kept run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdoptedCopy {
+    pub run: RunSummary,
+    pub chunks: Vec<ChunkSummary>,
 }
 
 /// A stable chunk.

@@ -4,8 +4,9 @@ use crate::ChunkServer;
 use crate::disks::{DiskFile, run_file_name};
 use crate::error::ChunkServerError;
 use crate::run::{DiskRun, Place, Run, summarize_disk};
+use crate::sealing::chunks_of;
 use api::DataSum;
-use api::task::{AdoptResult, AdoptTask, ChunkSummary, KeptRun, RunSummary};
+use api::task::{AdoptResult, AdoptTask, AdoptedCopy, ChunkSummary, KeptRun, RunSummary};
 use diskfile::ReadPool;
 use ids::{ChunkId, IfileIndex, JobId, Source};
 use ifile::{FormatError, Problem, RunFile};
@@ -22,12 +23,22 @@ impl ChunkServer {
     /// footer, key index, source table, and that each is the run the store remembers. The files stay where
     /// they are and are never changed or removed by this server. Calling it again gives the same.
     ///
-    /// The first run that cannot be used is the error.
+    /// The first run that cannot be used is the error, unless there is a replica of it elsewhere. Replicas here that cannot be used are
+    /// left out.
     pub fn adopt(&self, task: &AdoptTask) -> Result<AdoptResult, ChunkServerError> {
         let mut books = Books::new();
         let mut adopted = Vec::with_capacity(task.runs.len());
+        let (mut missing, mut missing_because) = (Vec::new(), None);
         for kept in &task.runs {
-            let (run, summary) = open_kept(task, kept, &self.shared.reads)?;
+            let (run, summary) = match open_kept(task, kept, &self.shared.reads) {
+                Ok(opened) => opened,
+                Err(error) if kept.has_copy => {
+                    missing.push(kept.number());
+                    missing_because.get_or_insert_with(|| error.to_failure().message);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             for row in &run.sources {
                 let sums = books.entry((run.ifile, row.chunk)).or_default();
                 sums.entry(row.source).or_default().add(&row.sum);
@@ -40,7 +51,21 @@ impl ChunkServer {
             sources: books.remove(&(chunk.ifile, chunk.chunk)).unwrap_or_default().into_iter().collect(),
             ..chunk.clone()
         };
-        Ok(AdoptResult { chunks: task.chunks.iter().map(with_books).collect(), runs })
+        let chunks = task.chunks.iter().map(with_books).collect();
+        Ok(AdoptResult { chunks, runs, copies: self.adopt_copies(task), missing, missing_because })
+    }
+
+    /// Opens replicas of runs that are read elsewhere as long as they can be.
+    fn adopt_copies(&self, task: &AdoptTask) -> Vec<AdoptedCopy> {
+        let mut copies = Vec::with_capacity(task.copies.len());
+        for kept in &task.copies {
+            // One that is no use is missed only where the file itself is: then the job says so.
+            let Ok((run, summary)) = open_kept(task, kept, &self.shared.reads) else { continue };
+            let chunks = chunks_of(&run, &summary, &self.shared.config.layout);
+            copies.push(AdoptedCopy { run: summary.clone(), chunks });
+            self.shared.lock().copies.insert(run.id, (Arc::new(run), summary));
+        }
+        copies
     }
 
     fn take_in(&self, adopted: Vec<(Run, RunSummary)>) {

@@ -95,7 +95,7 @@ pub struct Books {
     pub(crate) standing: BTreeSet<RunId>,
     /// Runs of which copies are being received.
     pub(crate) receiving: BTreeSet<RunId>,
-    /// Runs of this node that want a copy elsewhere.
+    /// Runs of this node, and copies that stand, that want a copy elsewhere.
     pub(crate) to_copy: ToCopy,
     /// Chunks whose data is gone.
     pub(crate) lost: BTreeSet<ChunkId>,

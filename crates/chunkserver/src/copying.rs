@@ -1,4 +1,4 @@
-//! Runs of this node that want a copy on another one, and their files as a stream of pieces.
+//! Runs of this node that want a copy on another one, copies here that stand for such, and their files as a stream of pieces.
 //!
 //! A run that is only in memory is written first, as if room were needed: nothing of the budget is held while a copy
 //! travels, and what travels is the very file that a reader here would open.
@@ -37,6 +37,8 @@ pub(crate) struct ToCopy {
     waiting: VecDeque<RunToCopy>,
     /// Given out, and neither done nor given back.
     under_way: BTreeSet<RunId>,
+    /// Copies here that stand for runs of other nodes, and are to have one more.
+    standing: BTreeSet<RunId>,
 }
 
 impl ToCopy {
@@ -45,10 +47,20 @@ impl ToCopy {
         self.waiting.push_back(RunToCopy { run, sorted_at: Instant::now() });
     }
 
-    /// Runs are gone, and with them the wish for copies.
+    /// Runs are gone, or nobody has yet to read them, and with that the wish for copies.
     pub fn forget(&mut self, runs: &[RunId]) {
+        self.standing.retain(|each| !runs.contains(each));
         self.waiting.retain(|each| !runs.contains(&each.run));
         self.under_way.retain(|each| !runs.contains(each));
+    }
+
+    /// Of runs of other nodes these want a copy now, and no others.
+    fn want_standing(&mut self, runs: BTreeSet<RunId>) {
+        let before = std::mem::replace(&mut self.standing, runs);
+        let over: Vec<RunId> = before.difference(&self.standing).copied().collect();
+        self.forget(&over);
+        let new: Vec<RunId> = self.standing.difference(&before).copied().collect();
+        new.into_iter().for_each(|run| self.add(run));
     }
 
     fn take(&mut self) -> Option<RunToCopy> {
@@ -77,6 +89,15 @@ impl ChunkServer {
     /// they belong to another job. Calling it again changes nothing.
     pub fn begin_copying(&self) {
         self.shared.lock().to_copy.begun = true;
+        self.shared.to_copy.notify_all();
+    }
+
+    /// Of the copies here that stand for runs of other nodes, these want one more copy, and no others.
+    pub fn copy_standing(&self, runs: &[RunId]) {
+        let mut books = self.shared.lock();
+        let here = runs.iter().filter(|run| books.copies.contains_key(run)).copied().collect();
+        books.to_copy.want_standing(here);
+        drop(books);
         self.shared.to_copy.notify_all();
     }
 
@@ -117,7 +138,7 @@ impl ChunkServer {
     /// The run wants a copy still, or again: it goes behind all others. One that was merged away is forgotten.
     pub fn copy_again(&self, again: RunToCopy) {
         let mut books = self.shared.lock();
-        if books.runs.contains_key(&again.run) {
+        if books.runs.contains_key(&again.run) || books.to_copy.standing.contains(&again.run) {
             books.to_copy.put_back(again);
             drop(books);
             self.shared.to_copy.notify_all();
@@ -126,7 +147,9 @@ impl ChunkServer {
 
     /// The run has its copy.
     pub fn copied(&self, run: RunId) {
-        self.shared.lock().to_copy.under_way.remove(&run);
+        let mut books = self.shared.lock();
+        books.to_copy.under_way.remove(&run);
+        books.to_copy.standing.remove(&run);
     }
 
     /// Runs without a copy, those included whose copies are under way.

@@ -3,9 +3,10 @@
 use crate::ChunkServer;
 use crate::books::Books;
 use crate::error::ChunkServerError;
+use crate::run::Run;
 use api::task::{ChunkSummary, RunSummary, SealResult};
 use api::{DataSum, Layout};
-use ids::{ChunkId, DiskIndex, IfileIndex, NodeId, RunId, Source};
+use ids::{ChunkId, NodeId, RunId, Source};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -63,32 +64,36 @@ struct Standing {
     runs: Vec<RunSummary>,
 }
 
-/// Source tables say what was appended to each chunk: a chunk is in one run, and all of it is.
 fn stand(books: &Books, standing: &[RunId], layout: &Layout) -> Result<Standing, ChunkServerError> {
-    let mut sums: BTreeMap<(ChunkId, IfileIndex), (DiskIndex, BTreeMap<Source, DataSum>)> = BTreeMap::new();
-    let mut runs = Vec::with_capacity(standing.len());
+    let mut stand = Standing { chunks: Vec::new(), runs: Vec::with_capacity(standing.len()) };
     for id in standing.iter().collect::<BTreeSet<_>>() {
         let (run, summary) = books.copies.get(id).ok_or(ChunkServerError::UnknownRun(*id))?;
-        for row in &run.sources {
-            let (_, of_chunk) = sums.entry((row.chunk, run.ifile)).or_insert((summary.disk, BTreeMap::new()));
-            of_chunk.entry(row.source).or_default().add(&row.sum);
-        }
-        runs.push(summary.clone());
+        stand.chunks.extend(chunks_of(run, summary, layout));
+        stand.runs.push(summary.clone());
     }
-    let chunk =
-        |((chunk, ifile), (disk, sources)): ((ChunkId, IfileIndex), (_, BTreeMap<Source, DataSum>))| {
-            let appended_bytes = sources.values().map(|sum| sum.bytes).sum();
-            ChunkSummary {
-                chunk,
-                ifile,
-                generation: 0,
-                disk,
-                // A chunk takes more than the job's chunks do where it was opened for one larger record.
-                capacity_bytes: layout.chunk_bytes.max(appended_bytes),
-                appended_bytes,
-                oversize: appended_bytes > layout.chunk_bytes,
-                sources: sources.into_iter().collect(),
-            }
-        };
-    Ok(Standing { chunks: sums.into_iter().map(chunk).collect(), runs })
+    stand.chunks.sort_unstable_by_key(|chunk| chunk.chunk);
+    Ok(stand)
+}
+
+/// The chunks of a run that was made elsewhere. Its source table says what was appended to each: a chunk is in one run, and all of it is.
+pub(crate) fn chunks_of(run: &Run, summary: &RunSummary, layout: &Layout) -> Vec<ChunkSummary> {
+    let mut sums: BTreeMap<ChunkId, BTreeMap<Source, DataSum>> = BTreeMap::new();
+    for row in &run.sources {
+        sums.entry(row.chunk).or_default().entry(row.source).or_default().add(&row.sum);
+    }
+    let chunk = |(chunk, sources): (ChunkId, BTreeMap<Source, DataSum>)| {
+        let appended_bytes = sources.values().map(|sum| sum.bytes).sum();
+        ChunkSummary {
+            chunk,
+            ifile: run.ifile,
+            generation: 0,
+            disk: summary.disk,
+            // A chunk takes more than the job's chunks do where it was opened for one larger record.
+            capacity_bytes: layout.chunk_bytes.max(appended_bytes),
+            appended_bytes,
+            oversize: appended_bytes > layout.chunk_bytes,
+            sources: sources.into_iter().collect(),
+        }
+    };
+    sums.into_iter().map(chunk).collect()
 }

@@ -53,6 +53,8 @@ pub enum Notice {
     AdoptIntermediates(Vec<IntermediateId>),
     /// Runs of the job get replicas on other nodes.
     Replicate(JobId),
+    /// Of replicas here these go to one more node, and no others.
+    ReplicateAgain(JobId, Vec<RunId>),
     /// No new chunk may lie here.
     Drain,
     /// Nobody needs this node any more: it says good-bye and ends.

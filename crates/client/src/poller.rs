@@ -285,6 +285,7 @@ impl Poller {
                 NodeOrder::CheckKept { check, task } => self.tell(Notice::CheckKept(check, task)),
                 NodeOrder::Drill { strike, fault } => self.tell(Notice::Drill(strike, fault)),
                 NodeOrder::Replicate { job } => self.tell(Notice::Replicate(job)),
+                NodeOrder::ReplicateAgain { job, runs } => self.tell(Notice::ReplicateAgain(job, runs)),
                 NodeOrder::BeginIntermediate { file, silence_seconds } => {
                     self.tell(Notice::BeginIntermediate(file, silence_seconds));
                 }

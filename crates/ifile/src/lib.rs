@@ -1,5 +1,5 @@
 //! # What it does
-//! The format of I-files: record, frame, block, key index, source table, run file, raw chunk file.
+//! The format of I-files: record, frame, block, key index, source table, run file, raw chunk file, payload of a spool.
 //! The byte tables are in `docs/formats/ifile.md`.
 //!
 //! # Where it sits
@@ -14,7 +14,7 @@
 //!
 //! # How it is tested
 //! Property tests in `tests/` (round trips, every single-bit flip found), golden and corrupt files in
-//! `test_data/`, fuzz targets for frame, block, index and footer in `fuzz/`.
+//! `test_data/`, fuzz targets for all of it in `fuzz/`.
 
 pub mod block;
 pub mod error;
@@ -26,6 +26,7 @@ pub mod record;
 pub mod run_file;
 pub mod run_writer;
 pub mod source_table;
+pub mod spool;
 pub mod verify;
 
 pub use block::{BLOCK_HEADER_BYTES, BlockHeader};

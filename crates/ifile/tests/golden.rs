@@ -4,9 +4,11 @@
 mod samples;
 
 use api::Codec;
+use ids::IfileIndex;
 use ifile::block::{self, BLOCK_HEADER_BYTES, BlockHeader};
 use ifile::raw_chunk::read_frames;
 use ifile::record::KeyShape;
+use ifile::spool::{SpoolFrames, SpoolOf};
 use ifile::{FRAME_HEADER_BYTES, FrameHeader, KeyIndex, ReadAt, RunFile, source_table, verify};
 use samples::{
     BLOCK_BYTES, Sample, raw_chunk_identity, run_identity, sample_frames, sample_run, source_rows,
@@ -128,8 +130,24 @@ fn written_today() -> Vec<(&'static str, Vec<u8>)> {
     }
     let (header, payload) = &sample_frames(KeyShape::Whole)[0];
     files.push(("frame.part", [&header.encode()[..], payload].concat()));
+    files.push(("spool.part", spooled_samples().iter().flat_map(encoded).collect()));
     files.extend(corrupt_today(&run, index, sources, end));
     files
+}
+
+fn encoded((header, payload): &(FrameHeader, Vec<u8>)) -> Vec<u8> {
+    [&header.encode()[..], payload].concat()
+}
+
+/// Frames of one attempt, by turns of three I-files.
+fn spooled_samples() -> Vec<(FrameHeader, Vec<u8>)> {
+    let mut frames = sample_frames(KeyShape::Whole);
+    let source = frames[0].0.source;
+    for (index, (header, _)) in frames.iter_mut().enumerate() {
+        (header.source, header.ifile, header.sequence) =
+            (source, IfileIndex(index as u32 % 3), index as u64 / 3);
+    }
+    frames
 }
 
 /// Three records of a block, long enough to be compressed by every codec.
@@ -243,6 +261,13 @@ fn golden_parts_decode() {
     let header = FrameHeader::decode(&bytes).unwrap();
     header.check_payload(&bytes[FRAME_HEADER_BYTES..]).unwrap();
     header.check_records(&bytes[FRAME_HEADER_BYTES..]).unwrap();
+    let (bytes, samples) = (read("spool.part"), spooled_samples());
+    let (source, key_shape) = (samples[0].0.source, KeyShape::Whole);
+    let mut frames = SpoolFrames::new(SpoolOf { source, key_shape, payload_bytes_max: 1 << 20 }, &bytes[..]);
+    for (header, payload) in &samples {
+        assert_eq!(frames.next_frame().unwrap(), Some((*header, &payload[..])));
+    }
+    assert!(frames.next_frame().unwrap().is_none());
     for (name, codec) in
         [("block-none.part", Codec::None), ("block-lz4.part", Codec::Lz4), ("block-zstd.part", Codec::Zstd)]
     {

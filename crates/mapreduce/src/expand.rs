@@ -38,6 +38,8 @@ pub enum ExpandError {
     NoPart { task: TaskIndex },
     #[error("the job reduces I-files again, but nobody told which")]
     NothingToAdopt,
+    #[error("{0} of the I-files that were kept is lost, and so is its replica")]
+    KeptRunMissing(RunId),
     #[error("the proof failed, the output is not published: {}", findings_text(.0))]
     Proof(Box<Proof>),
 }
@@ -82,6 +84,9 @@ fn stage_tasks(stage: &str, spec: &JobSpec, results: &mut JobResults) -> Result<
             Ok(adopts.into_iter().map(Task::Adopt).collect())
         }
         "merge" => {
+            if let Some(run) = results.kept_runs_missing().first() {
+                return Err(ExpandError::KeptRunMissing(*run));
+            }
             let seal = results.seal.as_ref().ok_or(ExpandError::NoResult { stage: "seal" })?;
             let tasks = merge_tasks(&seal.runs, &spec.layout, spec.partitioning, &results.leaving, |run| {
                 results.replicas.home(run)
@@ -387,13 +392,14 @@ mod tests {
             dirs: Vec::new(),
             runs: Vec::new(),
             chunks: seal.chunks.clone(),
+            copies: Vec::new(),
         };
         let commits = done.maps.into_iter().map(|(task, (number, map))| {
             (task, map.commits.into_iter().map(|commit| (number, commit)).collect())
         });
         let mut results = JobResults::reducing_again(JobId(8), vec![adopt.clone()], commits.collect());
         assert_eq!(expand("adopt", &spec, &mut results).unwrap(), [Task::Adopt(adopt)]);
-        let adopted = api::task::AdoptResult { chunks: seal.chunks, runs: seal.runs };
+        let adopted = api::task::AdoptResult { chunks: seal.chunks, runs: seal.runs, ..Default::default() };
         let task = TaskKey { job: JobId(8), stage: StageIndex(0), task: TaskIndex(0) };
         let attempt = AttemptKey { task, attempt: AttemptNumber(0) };
         results.record(attempt, api::TaskResult::Adopt(adopted));

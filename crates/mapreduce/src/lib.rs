@@ -1,6 +1,6 @@
 //! # What it does
 //! The abstract job MapReduce: a job specification becomes stages of tasks, their results become the tasks
-//! of the next stage, and at the end the proof and the report.
+//! of the next stage, and at the end the proof and the report. Where jobs are stages of a flow: what follows for the others.
 //!
 //! # Where it sits
 //! cli (submit) -> mapreduce -> server (which expands stages with it); workbuilder cuts its key ranges.
@@ -18,6 +18,8 @@
 mod check;
 mod elastic;
 mod expand;
+pub mod flow;
+mod kept_copies;
 pub mod layout;
 mod losses;
 mod passes;
@@ -34,10 +36,11 @@ mod test_job;
 pub use check::{SpecError, check};
 pub use elastic::{Split, may_split};
 pub use expand::{ExpandError, Place, expand, place, stages};
+pub use kept_copies::KeptCopies;
 pub use losses::{Gone, Verdict};
 pub use passes::merge_tasks;
 pub use proof::{Finding, IfileProof, Proof, prove};
 pub use repair::Repair;
-pub use replicas::{FallenBack, Replica, Replicas};
+pub use replicas::{CopyAgain, FallenBack, Replica, Replicas};
 pub use results::{AttemptTime, JobResults};
 pub use stage_files::{StageFiles, with_inputs};

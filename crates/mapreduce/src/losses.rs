@@ -82,7 +82,7 @@ impl JobResults {
     }
 
     /// Whether a reduce task that is planned, or yet to be, reads an I-file.
-    fn is_read(&self, ifile: IfileIndex) -> bool {
+    pub(crate) fn is_read(&self, ifile: IfileIndex) -> bool {
         let is_done = |part_index| self.reduces.contains_key(&TaskIndex(part_index));
         self.keeps_runs
             || self.plan.is_empty()
@@ -90,7 +90,7 @@ impl JobResults {
     }
 
     /// Where winners put their data, and those whose task runs again put what stands of theirs.
-    fn all_chunks(&self) -> impl Iterator<Item = ChunkId> {
+    pub(crate) fn all_chunks(&self) -> impl Iterator<Item = ChunkId> {
         let committed = self.maps.values().flat_map(|(_, map)| &map.commits);
         let standing = self.again.values().flat_map(|again| again.standing.iter().map(|(_, commit)| commit));
         committed.chain(standing).map(|commit| commit.chunk)

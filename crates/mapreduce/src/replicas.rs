@@ -3,7 +3,8 @@
 //!
 //! A replica is the same file under the same number. While the run lies with the node that made it, the replica is only a second
 //! choice for readers. When that node is gone, or its file damaged, the replica *stands* for the run: it is read in its place, and
-//! sealed by the node that has it.
+//! sealed by the node that has it. Then it lies on one node only, and as long as somebody has yet to read it, that node is asked to
+//! send it to a *second* one.
 
 use crate::JobResults;
 use crate::losses::Gone;
@@ -22,15 +23,34 @@ pub struct Replica {
     pub single_ns: u64,
     /// The run is not with the node that made it any more.
     pub stands: bool,
+    /// Where it lies too, and stands when this one is gone.
+    pub second: Option<NodeId>,
 }
 
-/// The replicas of a job: at most one for each run.
+impl Replica {
+    fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        std::iter::once(self.node).chain(self.second)
+    }
+
+    /// Whether it has the same in it.
+    fn holds(&self, chunks: &[ChunkId]) -> bool {
+        let own: BTreeSet<&ChunkId> = self.chunks.iter().collect();
+        own == chunks.iter().collect()
+    }
+}
+
+/// The replicas of a job: at most one for each run, which may lie on two nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Replicas {
     by_run: BTreeMap<RunId, Replica>,
     /// The run of each chunk that has a replica.
     run_of: BTreeMap<ChunkId, RunId>,
+    /// Those that their nodes were asked to send to a second one.
+    asked: BTreeSet<RunId>,
 }
+
+/// A node, and all runs there that it is to send to a second node from now on; of other nodes' runs no others.
+pub type CopyAgain = (NodeId, Vec<RunId>);
 
 impl Replicas {
     /// Takes a replica in. Refused, as false: one of a run that has one, or of chunks that another replica holds.
@@ -44,6 +64,35 @@ impl Replicas {
         true
     }
 
+    /// Takes in what a store knows of replicas, one by one. The one that stands for its run is read; beside it, or beside the run, there
+    /// may be one more.
+    pub fn restore(&mut self, mut known: Vec<(RunId, Replica)>) {
+        known.sort_by_key(|(run, replica)| (*run, !replica.stands, replica.node));
+        for (run, replica) in known {
+            match self.by_run.get_mut(&run) {
+                Some(first) => first.second = first.second.or(Some(replica.node)),
+                None => drop(self.add(run, replica)),
+            }
+        }
+    }
+
+    /// The replica of a run on each of the nodes where it lies, for a store that knows each by itself.
+    pub fn each(&self, run: RunId) -> Vec<Replica> {
+        let Some(replica) = self.by_run.get(&run) else { return Vec::new() };
+        let alone = |node| Replica {
+            node,
+            stands: replica.stands && node == replica.node,
+            second: None,
+            ..replica.clone()
+        };
+        replica.nodes().map(alone).collect()
+    }
+
+    /// Whether a run lies on two nodes, as far as is known.
+    pub fn is_on_two(&self, run: RunId) -> bool {
+        self.by_run.get(&run).is_some_and(|replica| !replica.stands || replica.second.is_some())
+    }
+
     pub fn get(&self, run: RunId) -> Option<&Replica> {
         self.by_run.get(&run)
     }
@@ -54,20 +103,55 @@ impl Replicas {
 
     /// Each, and where it is.
     pub fn held(&self) -> impl Iterator<Item = (RunId, NodeId)> {
-        self.by_run.iter().map(|(run, replica)| (*run, replica.node))
+        self.iter().flat_map(|(run, replica)| replica.nodes().map(move |node| (run, node)))
     }
 
     /// Forgets the replicas for which this holds; which they were, and where.
     pub fn forget(&mut self, is_gone: impl Fn(RunId, &Replica) -> bool) -> Vec<(RunId, NodeId)> {
         let gone = self.iter().filter(|(run, replica)| is_gone(*run, replica));
-        let gone: Vec<(RunId, NodeId)> = gone.map(|(run, replica)| (run, replica.node)).collect();
+        let gone = gone.flat_map(|(run, replica)| replica.nodes().map(move |node| (run, node)));
+        let gone: Vec<(RunId, NodeId)> = gone.collect();
         for (run, _) in &gone {
+            self.asked.remove(run);
             let replica = self.by_run.remove(run);
             replica.iter().flat_map(|replica| &replica.chunks).for_each(|chunk| {
                 self.run_of.remove(chunk);
             });
         }
         gone
+    }
+
+    /// A replica is on another node than was known.
+    fn moved(&mut self, run: RunId, before: NodeId, node: NodeId) {
+        let Some(replica) = self.by_run.get_mut(&run) else { return };
+        if replica.node == before {
+            replica.node = node;
+            self.asked.remove(&run);
+        } else if replica.second == Some(before) {
+            replica.second = Some(node);
+        }
+    }
+
+    /// Where replicas lie on two nodes, and one of these is gone, or its file damaged, the other is left.
+    fn leave_second(&mut self, gone: &Gone) -> FallenBack {
+        let mut fallen = FallenBack::default();
+        for (run, replica) in &mut self.by_run {
+            if let Some(second) = replica.second.take_if(|second| Some(*second) == gone.node) {
+                fallen.dropped.push((*run, second));
+            }
+            let is_gone = Some(replica.node) == gone.node || (replica.stands && gone.runs.contains(run));
+            // Chunks that are gone are so wherever they lie.
+            let other_data = replica.chunks.iter().any(|chunk| gone.chunks.contains(chunk));
+            if let Some(second) = replica.second.take_if(|_| is_gone && !other_data) {
+                fallen.dropped.push((*run, replica.node));
+                replica.node = second;
+                self.asked.remove(run);
+                if replica.stands {
+                    fallen.standing.push(*run);
+                }
+            }
+        }
+        fallen
     }
 
     /// The node on which a run is to be read.
@@ -100,7 +184,7 @@ impl Replicas {
         let place = |run: &RunId| {
             let replica = self.by_run.get(run)?;
             Some(match replica.stands {
-                true => RunPlace { run: *run, node: replica.node, replica: None },
+                true => RunPlace { run: *run, node: replica.node, replica: replica.second },
                 false => RunPlace { run: *run, node: run.node(), replica: Some(replica.node) },
             })
         };
@@ -123,6 +207,9 @@ impl JobResults {
     /// Lets replicas stand for runs that are gone, and forgets those that are gone themselves. What is left of `gone` is lost.
     /// `sealed`: runs count, and not yet chunks.
     pub fn fall_back(&mut self, gone: &Gone, sealed: bool) -> (Gone, FallenBack) {
+        let mut fallen = self.replicas.leave_second(gone);
+        let mut gone = gone.clone();
+        gone.runs.retain(|run| !fallen.standing.contains(run));
         let mut lost = gone.clone();
         let is_gone = |run: RunId, replica: &Replica| {
             Some(replica.node) == gone.node
@@ -142,30 +229,35 @@ impl JobResults {
                 lost.chunks.extend(chunks);
             }
         }
-        let dropped = self.replicas.forget(is_gone);
+        fallen.dropped.extend(self.replicas.forget(is_gone));
         let falls_back = |run: RunId| Some(run.node()) == gone.node || gone.runs.contains(&run);
-        let mut standing = Vec::new();
         for (run, replica) in &mut self.replicas.by_run {
             if !replica.stands && falls_back(*run) {
                 replica.stands = true;
                 lost.runs.remove(run);
-                standing.push(*run);
+                fallen.standing.push(*run);
             }
         }
-        (lost, FallenBack { standing, dropped })
+        (lost, fallen)
     }
 
     /// A file that a process left on disks on which another one came, under the number `node`: a run that `before` made is a replica there
-    /// from now on, which stands as soon as `before` is gone; a replica that lay there is one again. False where the job needs no
-    /// such file, or knows another under its number. `sealed`: runs count, and not yet chunks.
+    /// from now on, which stands as soon as `before` is gone, or the second home of the one that does; a replica that lay there is one
+    /// again. False where the job needs no such file, or knows another under its number. `sealed`: runs count, and not yet chunks.
     pub fn readmit_run(&mut self, before: NodeId, node: NodeId, left: &LeftRun, sealed: bool) -> bool {
         if let Some(replica) = self.replicas.by_run.get_mut(&left.run) {
-            let mut chunks = replica.chunks.clone();
-            chunks.sort_unstable();
-            let is_it = replica.node == before && chunks == left.chunks;
-            if is_it {
-                replica.node = node;
+            if !replica.holds(&left.chunks) {
+                return false;
             }
+            // What was given up may have been damaged.
+            let is_other = replica.node != before && replica.node != node;
+            let is_own = left.run.node() == before && !replica.stands;
+            if is_own && is_other && replica.second.is_none() {
+                replica.second = Some(node);
+                return true;
+            }
+            let is_it = replica.nodes().any(|known| known == before);
+            self.replicas.moved(left.run, before, node);
             return is_it;
         }
         let known = self.surviving_runs().into_iter().find(|run| run.run == left.run);
@@ -179,9 +271,8 @@ impl JobResults {
             None => !sealed,
         };
         let (chunks, single_ns) = (left.chunks.clone(), 0);
-        counts
-            && left.run.node() == before
-            && self.add_replica(left.run, Replica { node, chunks, single_ns, stands: false })
+        let replica = Replica { node, chunks, single_ns, stands: false, second: None };
+        counts && left.run.node() == before && self.add_replica(left.run, replica)
     }
 
     /// The map tasks of which anything lies on that node and nowhere else, by what they committed.
@@ -189,10 +280,7 @@ impl JobResults {
         let is_only_there = |chunk: ChunkId| {
             let run = self.replicas.run_of.get(&chunk).and_then(|run| self.replicas.by_run.get(run));
             match run {
-                Some(replica) if replica.stands || replica.node == node => {
-                    self.replicas.chunk_home(chunk) == node
-                }
-                Some(_) => false,
+                Some(replica) => replica.stands && replica.second.is_none() && replica.node == node,
                 None => chunk.node() == node,
             }
         };
@@ -200,6 +288,59 @@ impl JobResults {
             map.commits.iter().any(|commit| is_only_there(commit.chunk))
         };
         self.maps.iter().filter(has_any).map(|(task, _)| *task).collect()
+    }
+
+    /// A node tells that a run lies on another one as well: one that it made, or for which its replica stands. False where that is
+    /// of no use: the run is not read there, or is known already to lie on two.
+    pub fn add_copy(&mut self, from: NodeId, run: RunId, copy: Replica) -> bool {
+        match self.replicas.by_run.get_mut(&run) {
+            Some(known) if known.stands => {
+                let is_of_use = known.node == from && known.second.is_none() && copy.node != from;
+                if !is_of_use || !known.holds(&copy.chunks) {
+                    return false;
+                }
+                known.second = Some(copy.node);
+                known.single_ns = known.single_ns.max(copy.single_ns);
+                self.replicas.asked.remove(&run);
+                true
+            }
+            _ => run.node() == from && self.add_replica(run, copy),
+        }
+    }
+
+    /// Runs that lost one of their two homes get another, as long as a reader has yet to come: the nodes that are to send anything else
+    /// than they were asked for before, with all that they are to send. `sealed`: runs count, and not yet chunks.
+    pub fn copy_again(&mut self, sealed: bool) -> Vec<CopyAgain> {
+        let is_single = |replica: &Replica| replica.stands && replica.second.is_none();
+        if self.replicas.asked.is_empty() && !self.replicas.by_run.values().any(is_single) {
+            return Vec::new();
+        }
+        let (needed_runs, needed_chunks): (BTreeSet<RunId>, BTreeSet<ChunkId>) = match sealed {
+            true => {
+                let read = self.surviving_runs().into_iter().filter(|run| self.is_read(run.ifile));
+                (read.map(|run| run.run).collect(), BTreeSet::new())
+            }
+            false => (BTreeSet::new(), self.all_chunks().collect()),
+        };
+        let is_needed = |run: &RunId, replica: &Replica| match sealed {
+            true => needed_runs.contains(run),
+            false => replica.chunks.iter().any(|chunk| needed_chunks.contains(chunk)),
+        };
+        let (mut wanted, mut changed) = (BTreeMap::<NodeId, Vec<RunId>>::new(), BTreeSet::new());
+        for (run, replica) in &self.replicas.by_run {
+            let is_wanted = is_single(replica) && is_needed(run, replica);
+            let is_news = match is_wanted {
+                true => self.replicas.asked.insert(*run),
+                false => self.replicas.asked.remove(run),
+            };
+            if is_news {
+                changed.insert(replica.node);
+            }
+            if is_wanted {
+                wanted.entry(replica.node).or_default().push(*run);
+            }
+        }
+        changed.into_iter().map(|node| (node, wanted.remove(&node).unwrap_or_default())).collect()
     }
 
     /// A replica that a node tells of. False where it is of no use: the run was merged away since, or is known already.
@@ -228,7 +369,7 @@ impl JobResults {
 #[cfg(test)]
 mod tests {
     use super::{FallenBack, Replica};
-    use crate::test_job::{map_result, run, seal_of, spec, split, sum};
+    use crate::test_job::{finish_reduces, map_result, run, seal_of, spec, split, sum};
     use crate::{Gone, JobResults, expand};
     use api::left::LeftRun;
     use api::task::{MergeResult, RunPlace, RunSummary, SealTask};
@@ -246,7 +387,7 @@ mod tests {
     /// A replica of the run of one chunk with the same number.
     fn replica(run: RunId, node: u32) -> (RunId, Replica) {
         let chunks = vec![ChunkId::on(run.node(), run.number())];
-        (run, Replica { node: NodeId(node), chunks, single_ns: 0, stands: false })
+        (run, Replica { node: NodeId(node), chunks, single_ns: 0, stands: false, second: None })
     }
 
     /// A map for each of nodes 1 and 2, whose data lies there.
@@ -350,6 +491,76 @@ mod tests {
         assert!(results.seal.is_none() && results.regenerations == 0 && results.maps.len() == 2);
     }
 
+    /// Nodes are lost one after the other, and in between the run is sent to a third one.
+    #[test]
+    fn a_run_that_lost_a_home_gets_another() {
+        for sealed in [true, false] {
+            let mut results = if sealed { planned() } else { mapped() };
+            let first = run_on(1, 0);
+            let copy = |node| replica(first, node).1;
+            assert!(results.add_copy(NodeId(1), first, copy(3)));
+            assert!(!results.add_copy(NodeId(1), first, copy(4)), "one is enough");
+            assert_eq!(results.copy_again(sealed), []);
+            lose(&mut results, 1, sealed);
+            assert_eq!(results.copy_again(sealed), [(NodeId(3), vec![first])]);
+            assert_eq!(results.copy_again(sealed), [], "it was asked");
+            let other = Replica { chunks: vec![chunk(1, 7)], ..copy(4) };
+            assert!(
+                !results.add_copy(NodeId(3), first, other) && !results.add_copy(NodeId(2), first, copy(4))
+            );
+            assert!(
+                results.add_copy(NodeId(3), first, copy(4)) && !results.add_copy(NodeId(3), first, copy(5))
+            );
+            let place = RunPlace { run: first, node: NodeId(3), replica: Some(NodeId(4)) };
+            assert_eq!(
+                (results.replicas.places(&[first]), results.copy_again(sealed)),
+                (vec![place], vec![])
+            );
+            assert!(results.maps_on(NodeId(3)).is_empty());
+            let fallen = FallenBack { standing: vec![first], dropped: vec![(first, NodeId(3))] };
+            assert_eq!(lose(&mut results, 3, sealed), (None, fallen));
+            assert_eq!(results.replicas.home(first), NodeId(4));
+            assert_eq!(results.copy_again(sealed), [(NodeId(4), vec![first])]);
+            assert!(results.add_copy(NodeId(4), first, copy(5)));
+            // The second is gone: it gets another second.
+            let fallen = FallenBack { standing: Vec::new(), dropped: vec![(first, NodeId(5))] };
+            assert_eq!(lose(&mut results, 5, sealed), (None, fallen));
+            assert_eq!(results.copy_again(sealed), [(NodeId(4), vec![first])]);
+            assert_eq!(lose(&mut results, 4, sealed).0, Some(vec![TaskIndex(0)]));
+            assert_eq!(results.copy_again(sealed), []);
+        }
+    }
+
+    #[test]
+    fn what_nobody_has_yet_to_read_is_not_copied_again() {
+        let mut results = planned();
+        let (first, second) = (run_on(1, 0), run_on(2, 0));
+        assert!(results.add_copy(NodeId(1), first, replica(first, 3).1));
+        lose(&mut results, 1, true);
+        assert_eq!(results.copy_again(true), [(NodeId(3), vec![first])]);
+        finish_reduces(&mut results);
+        assert_eq!(results.copy_again(true), [(NodeId(3), vec![])], "its readers are over");
+        assert_eq!(results.copy_again(true), []);
+        assert!(results.add_copy(NodeId(2), second, replica(second, 3).1));
+        lose(&mut results, 2, true);
+        assert_eq!(results.copy_again(true), []);
+        results.keeps_runs = true;
+        assert_eq!(results.copy_again(true), [(NodeId(3), vec![first, second])]);
+    }
+
+    #[test]
+    fn a_damaged_copy_leaves_the_second() {
+        let mut results = planned();
+        let first = run_on(1, 0);
+        results.add_copy(NodeId(1), first, replica(first, 2).1);
+        let damaged = Gone::runs(&[first]);
+        results.fall_back(&damaged, true);
+        assert!(results.add_copy(NodeId(2), first, replica(first, 3).1));
+        let fallen = FallenBack { standing: vec![first], dropped: vec![(first, NodeId(2))] };
+        assert_eq!(results.fall_back(&damaged, true), (Gone::default(), fallen));
+        assert_eq!(results.fall_back(&damaged, true).0, damaged);
+    }
+
     fn left(run: RunId, chunks: Vec<ChunkId>, records: u64) -> LeftRun {
         LeftRun { run, chunks, records, record_bytes: 30 * records, stored_bytes: 1000 }
     }
@@ -387,6 +598,22 @@ mod tests {
         assert!(!results.replicas.held().any(|(run, _)| run == first));
     }
 
+    /// The node 1 died and comes back as 4 with a run of which there is a replica: it need not be sent.
+    #[test]
+    fn what_a_node_brings_back_is_the_second_copy_of_what_stands() {
+        let mut results = planned();
+        let known = results.surviving_runs()[0].clone();
+        let is_back = left(known.run, known.chunks.clone(), known.records);
+        assert!(results.add_copy(NodeId(1), known.run, replica(known.run, 3).1));
+        assert!(results.readmit_run(NodeId(1), NodeId(4), &is_back, true));
+        assert_eq!(lose(&mut results, 1, true).1.standing, [known.run]);
+        assert_eq!(results.copy_again(true), []);
+        // It dies again and comes again; then the other one dies.
+        assert!(results.readmit_run(NodeId(4), NodeId(5), &is_back, true));
+        assert_eq!(lose(&mut results, 4, true), (None, FallenBack::default()));
+        assert_eq!((lose(&mut results, 3, true).0, results.replicas.home(known.run)), (None, NodeId(5)));
+    }
+
     /// Of two chunks one is in a run on disk when the node dies, while maps run.
     #[test]
     fn before_the_seal_only_what_was_sorted_is_back() {
@@ -409,7 +636,7 @@ mod tests {
         // Merged from it, with the same chunk in it; then it is the one that counts.
         let merged = run_on(1, 9);
         let chunks = vec![chunk(1, 0)];
-        let of_merged = Replica { node: NodeId(2), chunks, single_ns: 0, stands: false };
+        let of_merged = Replica { node: NodeId(2), chunks, single_ns: 0, stands: false, second: None };
         assert!(!results.add_replica(merged, of_merged.clone()));
         let summary = RunSummary { run: merged, ..run(0, 0, 1 << 16, 30) };
         let merge = MergeResult { replaced: vec![first], run: summary, retrievals: 1, retrieved_bytes: 30 };

@@ -1,5 +1,6 @@
 //! What the stages of a job gave so far.
 
+use crate::kept_copies::KeptCopies;
 use crate::{Replicas, StageFiles};
 use api::task::{
     AdoptTask, MapAgain, MapResult, MergeResult, ReduceResult, ReduceTask, RunSummary, SealResult,
@@ -21,6 +22,8 @@ pub struct JobResults {
     pub again: BTreeMap<TaskIndex, MapAgain>,
     /// What an earlier job kept, in a job that reduces it again: a task for each node that has any of it.
     pub adopt: Option<Vec<AdoptTask>>,
+    /// What is known of replicas of that.
+    pub kept_copies: KeptCopies,
     pub seal: Option<SealResult>,
     pub merges: BTreeMap<TaskIndex, MergeResult>,
     /// Of the last plan; 0 before there is one.
@@ -94,10 +97,7 @@ impl JobResults {
                 self.retain_committed(&mut result);
                 self.add_seal(result);
             }
-            TaskResult::Adopt(result) => {
-                let (chunks, runs) = (result.chunks, result.runs);
-                self.add_seal(SealResult { chunks, runs, ..SealResult::default() });
-            }
+            TaskResult::Adopt(result) => self.record_adopted(task, result),
             TaskResult::Merge(result) => drop(self.merges.insert(task, result)),
             TaskResult::Reduce(result) => {
                 self.part_is_new(task);
@@ -108,7 +108,7 @@ impl JobResults {
     }
 
     /// Each node seals its own chunks, and opens what it kept.
-    fn add_seal(&mut self, more: SealResult) {
+    pub(crate) fn add_seal(&mut self, more: SealResult) {
         let seal = self.seal.get_or_insert_default();
         seal.chunks.extend(more.chunks);
         seal.runs.extend(more.runs);

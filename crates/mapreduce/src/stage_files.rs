@@ -7,16 +7,22 @@
 use crate::layout::{self, LayoutError, LayoutRequest};
 use crate::{JobResults, expand::part_order, splits};
 use api::left::LeftPart;
+use api::machine::ReplicatedPart;
 use api::task::Part;
-use api::{InputFile, InputFormat, JobSpec, Split, StageFile, StageFilePlace};
+use api::{InputFile, InputFormat, JobSpec, LostInput, Split, StageFile, StageFilePlace};
 use ids::{NodeId, RunId, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Replicas of parts that are told of before the ends of their attempts: a poll or two before.
+const EARLY_REPLICAS_MAX: usize = 4096;
 
 /// What is known of the intermediate files of a stage besides the parts themselves.
 #[derive(Clone, Debug, Default)]
 pub struct StageFiles {
     /// Second homes.
     replicas: BTreeMap<TaskIndex, NodeId>,
+    /// Those of parts whose attempts have not ended as far as anybody knows, by the names of their files; and whose they are.
+    early: BTreeMap<(TaskIndex, String), (NodeId, ReplicatedPart)>,
 }
 
 impl JobResults {
@@ -79,6 +85,55 @@ impl JobResults {
             self.stage_files.replicas.insert(task, to);
         }
         is_its_own && is_new
+    }
+
+    /// A node tells that it has sent a part to another one. The same, where it counts by now.
+    pub fn take_part_replica(&mut self, from: NodeId, told: ReplicatedPart) -> Option<ReplicatedPart> {
+        match self.part(told.task).map(|part| part.attempt_name.as_str()) {
+            // An attempt that did not win leaves a file as well.
+            Some(winner) if winner != told.name => None,
+            Some(_) => self.add_part_replica(told.task, from, told.to).then_some(told),
+            None => {
+                if self.stage_files.early.len() < EARLY_REPLICAS_MAX {
+                    self.stage_files.early.insert((told.task, told.name.clone()), (from, told));
+                }
+                None
+            }
+        }
+    }
+
+    /// The task of a part is done: its replica, where one was told of before.
+    pub fn take_early_part_replica(&mut self, task: TaskIndex) -> Option<ReplicatedPart> {
+        let name = self.part(task)?.attempt_name.clone();
+        let (from, told) = self.stage_files.early.remove(&(task, name))?;
+        self.add_part_replica(task, from, told.to).then_some(told)
+    }
+
+    /// Where parts lie by now, by what was stored of their replicas: what was on nodes that are gone is read at its replica.
+    pub fn restore_parts(
+        &mut self,
+        replicas: impl Iterator<Item = (TaskIndex, NodeId)>,
+        lives: impl Fn(NodeId) -> bool,
+    ) {
+        for (task, node) in replicas.filter(|(_, node)| lives(*node)) {
+            // Of a part that was made again elsewhere since, this may be an old one: a replica that is not there is found out.
+            if let Some(home) = self.part(task).and_then(|part| part.node) {
+                self.add_part_replica(task, home, node);
+            }
+        }
+        let homes: BTreeSet<NodeId> = self.parts().filter_map(|(_, part)| part.node).collect();
+        for node in homes.into_iter().filter(|node| !lives(*node)) {
+            self.parts_gone(node, None);
+        }
+    }
+
+    /// An attempt of a later stage has not found a part where it was told to.
+    pub fn part_not_found(&mut self, lost: &LostInput) {
+        // Of an attempt that others found lost before, there is another file by now.
+        let is_current = self.part(lost.file.task).is_some_and(|part| part.attempt_name == lost.name);
+        for node in lost.nodes.iter().filter(|_| is_current) {
+            self.parts_gone(*node, Some(lost.file.task));
+        }
     }
 
     /// The parts that lie on that node and nowhere else.

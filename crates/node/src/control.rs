@@ -2,7 +2,7 @@
 
 use crate::slot::now_ns;
 use api::{Blame, Boundaries, KeyBytes, TaskFailure};
-use ids::{AttemptKey, JobId, NodeId};
+use ids::{AttemptKey, JobId, NodeId, RunId};
 use server::{Assignment, Finished, JobRun, PullReply, PullRequest, Server};
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ pub enum Notice {
     Keep(JobId),
     /// Runs of the job get replicas on other nodes.
     Replicate(JobId),
+    /// Of the replicas here that stand for runs of other nodes these go to one more node, and no others.
+    ReplicateAgain(JobId, Vec<RunId>),
     /// No new chunk may lie here.
     Drain,
     /// Every job goes: the server does not know this node any more.

@@ -65,7 +65,7 @@ pub use remote::{Remote, data_incarnation};
 pub use stage_files::{StageFileAt, StageFiles, StageRead};
 pub use user_files::UserFiles;
 
-use ids::JobId;
+use ids::{JobId, RunId};
 use job_data::JobData;
 use meters::Meters;
 use program::{Programs, Sandbox};
@@ -112,6 +112,8 @@ struct Shared {
     record_data: OnceLock<Arc<dyn RecordData>>,
     saying: Saying,
     meters: Meters,
+    /// Of replicas here that stand for runs of other nodes, those that go to one more, where the replicator of the job has not heard it.
+    again: Mutex<BTreeMap<JobId, Vec<RunId>>>,
     /// Being emptied: no new chunk may lie here.
     draining: AtomicBool,
 }
@@ -135,6 +137,7 @@ impl Node {
             record_data: OnceLock::new(),
             saying: Saying::default(),
             meters: Meters::default(),
+            again: Mutex::default(),
             draining: AtomicBool::new(false),
         });
         let mut node = Self { shared: Arc::clone(&shared), slots: Vec::new(), keeper: None, sampling: None };
@@ -209,6 +212,33 @@ impl Shared {
         }
     }
 
+    /// Tells the replicator of a job which replicas it is to send on. One whose files another process left here may have none yet.
+    fn replicate_again(self: &Arc<Self>, job: JobId, runs: Vec<RunId>) {
+        self.again().insert(job, runs);
+        if self.jobs().contains_key(&job) {
+            return;
+        }
+        // The server is asked what the job is, and may be slow to answer.
+        let shared = Arc::clone(self);
+        let ask = move || {
+            if let Some(run) = shared.control.job_run(job) {
+                shared.job_data(job, &run);
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("replicator".to_string()).spawn(ask) {
+            tracing::warn!(%job, %error, "cannot replicate runs again");
+        }
+    }
+
+    /// What the replicator of a job has not heard yet.
+    fn to_replicate_again(&self, job: JobId) -> Option<Vec<RunId>> {
+        self.again().remove(&job)
+    }
+
+    fn again(&self) -> MutexGuard<'_, BTreeMap<JobId, Vec<RunId>>> {
+        self.again.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Acts on what the server says, until it says no more.
     fn keep_jobs(self: &Arc<Self>) {
         while let Some(notice) = self.control.next_notice() {
@@ -221,6 +251,7 @@ impl Shared {
                     let known = self.jobs().get(&job).map(Arc::clone);
                     known.iter().for_each(|job| self.replicate(job));
                 }
+                Notice::ReplicateAgain(job, runs) => self.replicate_again(job, runs),
                 Notice::Drain => self.draining.store(true, Ordering::Relaxed),
                 Notice::Forget(job) => self.forget(job, false),
                 Notice::Keep(job) => self.forget(job, true),
@@ -235,6 +266,7 @@ impl Shared {
     /// Lets go of all that the node has of a job, once its attempts have seen that they must stop; with `keep`, of all
     /// but its runs on disk.
     fn forget(&self, job: JobId, keep: bool) {
+        self.again().remove(&job);
         if let Some(data) = self.jobs().remove(&job) {
             let started = Instant::now();
             while Arc::strong_count(&data) > 1 && started.elapsed() < STOP_WAIT_MAX {

@@ -399,6 +399,7 @@ impl Control for Remote {
                 }
                 Notice::Replicate(job)
             }
+            client::Notice::ReplicateAgain(job, runs) => Notice::ReplicateAgain(job, runs),
             client::Notice::Drain => {
                 self.files.drain();
                 Notice::Drain

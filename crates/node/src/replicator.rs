@@ -24,6 +24,7 @@ pub(crate) fn replicate_runs(shared: &Arc<Shared>, job: JobId) {
     while let Some((server, wants_runs, began)) = server_of(shared, job) {
         if wants_runs {
             server.begin_copying();
+            shared.to_replicate_again(job).iter().for_each(|runs| server.copy_standing(runs));
             waiting.close_old(&server, copy_pace::open_chunk_waits_max(began.elapsed()));
         }
         send_again(shared, job, &server, &mut replicas);
@@ -42,7 +43,10 @@ pub(crate) fn replicate_runs(shared: &Arc<Shared>, job: JobId) {
         match sent {
             Sent::To(node) => {
                 server.copied(run.run);
-                replicas.insert(run.run, (node, run));
+                // Of those that stand for others the server says when they are to be sent once more.
+                if run.run.node() == shared.control.node() {
+                    replicas.insert(run.run, (node, run));
+                }
             }
             Sent::Never => server.copied(run.run),
             Sent::NotNow => {
@@ -128,7 +132,8 @@ fn send(
         pace.wait(bytes);
         shared.jobs().contains_key(&job)
     };
-    for peer in candidates(others, run.run) {
+    // The node that made it may be there: then its file was damaged, or lost with a disk.
+    for peer in candidates(others, run.run).into_iter().filter(|peer| peer.node != run.run.node()) {
         let began = Instant::now();
         match others.client.copy_run(peer, job, server, run.run, &may_go_on) {
             Ok(copied) => {

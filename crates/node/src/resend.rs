@@ -5,16 +5,16 @@ use crate::failure::append_failure;
 use crate::job_data::AttemptData;
 use crate::meters::{Meter, MeteredChunks};
 use crate::slot::SlotState;
-use crate::spool::{SpoolError, SpoolOf, read_frames};
 use crate::stage_files::{StageFileAt, StageRead};
 use api::task::{MapAgain, MapResult, Resend, Spool};
 use api::{Blame, DataSum, TaskFailure};
 use dataport::{AnyStageFile, StageReadError};
 use iappender::{ChunkService, IAppender};
 use ids::{AttemptKey, IfileIndex, Source};
-use ifile::FrameHeader;
 use ifile::frame::FrameRecords;
 use ifile::record::RecordHeader;
+use ifile::spool::{SpoolError, SpoolFrames, SpoolOf};
+use ifile::{FormatError, FrameHeader};
 use stagefile::Payload;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,6 +33,18 @@ pub(crate) enum Resent {
     Done(Box<MapResult>),
     /// The spool is gone or damaged, as said: nothing was appended, and the user's program has to run.
     NotReadable(String),
+}
+
+/// Why what is in a spool cannot be sent again.
+#[derive(Debug, thiserror::Error)]
+enum ResendError {
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+    #[error("it holds other data than was committed")]
+    OtherData,
+    /// It cannot be opened, or whoever looks at the frames has failed.
+    #[error("{}", .0.message)]
+    Failed(TaskFailure),
 }
 
 /// Reads the spool twice: first whether all that was lost is there as it was committed, since what was appended cannot be taken back.
@@ -64,7 +76,7 @@ impl Resending<'_> {
     }
 
     /// Whether the spool holds what was committed to the I-files that lost any.
-    fn check(&self, meter: &Meter) -> Result<(), SpoolError> {
+    fn check(&self, meter: &Meter) -> Result<(), ResendError> {
         let mut sums: BTreeMap<IfileIndex, DataSum> = BTreeMap::new();
         self.read(meter, 0, |header, _| {
             if self.is_lost(header.ifile) {
@@ -76,7 +88,7 @@ impl Resending<'_> {
         let lost = self.again.expected.iter().filter(|(ifile, _)| self.is_lost(*ifile)).copied();
         match sums == lost.collect::<BTreeMap<_, _>>() {
             true => Ok(()),
-            false => Err(SpoolError::OtherData),
+            false => Err(ResendError::OtherData),
         }
     }
 
@@ -107,8 +119,8 @@ impl Resending<'_> {
                 return Ok(());
             }
             for record in FrameRecords::new(header.key_shape, payload) {
-                let (_, record) =
-                    record.map_err(|error| TaskFailure::new(Blame::Engine, self.why(&error.into())))?;
+                let why = |error: FormatError| self.why(&SpoolError::from(error).into());
+                let (_, record) = record.map_err(|error| TaskFailure::new(Blame::Engine, why(error)))?;
                 let appended =
                     appender.append(header.ifile, record.key, record.value, record.partition_key_bytes);
                 appended.map_err(|error| append_failure(&error))?;
@@ -129,7 +141,7 @@ impl Resending<'_> {
         meter: &Meter,
         done: u64,
         mut show: impl FnMut(&FrameHeader, &[u8]) -> Result<(), TaskFailure>,
-    ) -> Result<(), SpoolError> {
+    ) -> Result<(), ResendError> {
         let layout = &self.job.run.spec.layout;
         let of = SpoolOf {
             source: Source { map_task: self.attempt.task.task, attempt: self.spool().attempt },
@@ -141,18 +153,20 @@ impl Resending<'_> {
         if of.source.attempt >= self.attempt.attempt
             || self.again.ifiles.iter().any(|ifile| ifile.0 >= layout.ifile_count)
         {
-            return Err(SpoolError::OtherData);
+            return Err(ResendError::OtherData);
         }
-        let mut reader = self.open().map_err(SpoolError::Visitor)?;
+        let mut frames = SpoolFrames::new(of, self.open().map_err(ResendError::Failed)?);
         let mut bytes = done;
-        read_frames(of, &mut reader, |header, payload| {
+        while let Some((header, payload)) = frames.next_frame()? {
             if self.job.cancelled.load(Ordering::Relaxed) {
-                return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
+                let failure = TaskFailure::new(Blame::Cancelled, "the attempt was cancelled");
+                return Err(ResendError::Failed(failure));
             }
             bytes += payload.len() as u64;
             meter.has_done(bytes);
-            show(header, payload)
-        })
+            show(&header, payload).map_err(ResendError::Failed)?;
+        }
+        Ok(())
     }
 
     fn open(&self) -> Result<AnyStageFile, TaskFailure> {
@@ -174,10 +188,10 @@ impl Resending<'_> {
     }
 
     /// The failure of an attempt that was told to stop meanwhile.
-    fn stopped(&self, error: &SpoolError) -> Option<TaskFailure> {
+    fn stopped(&self, error: &ResendError) -> Option<TaskFailure> {
         match error {
-            SpoolError::Visitor(failure) => Some(failure.clone()),
-            SpoolError::Read(error) => match StageReadError::of(error) {
+            ResendError::Failed(failure) => Some(failure.clone()),
+            ResendError::Spool(SpoolError::Read(error)) => match StageReadError::of(error) {
                 Some(cancelled @ StageReadError::Cancelled) => Some(cancelled.to_failure()),
                 _ => None,
             },
@@ -185,12 +199,12 @@ impl Resending<'_> {
         }
     }
 
-    fn why(&self, error: &SpoolError) -> String {
+    fn why(&self, error: &ResendError) -> String {
         let spool = self.spool();
         format!("{} on {}: {error}", spool.name, spool.node)
     }
 
-    fn unreadable(&self, error: &SpoolError) -> Result<Resent, TaskFailure> {
+    fn unreadable(&self, error: &ResendError) -> Result<Resent, TaskFailure> {
         match self.stopped(error) {
             Some(failure) if failure.blame == Blame::Cancelled => Err(failure),
             _ => Ok(Resent::NotReadable(self.why(error))),

@@ -2,20 +2,18 @@
 //! attempt appends to chunks of other nodes is written to one file of its own node as well. It is read only when a chunk was lost.
 //!
 //! A spool is a stage file (`docs/formats/stage-file.md`), so it has checksums and can be read from other nodes; its payload is nothing
-//! but frames (`docs/formats/ifile.md`), one behind the other, of each I-file in the order of their numbers.
+//! but frames (`docs/formats/ifile.md`), one behind the other, of each I-file in the order of their numbers (`ifile::spool` reads it).
 
 use crate::job_data::JobData;
-use api::TaskFailure;
 use api::task::Spool;
 use arena::{Charge, SlabWriter};
 use dataport::StageFileName;
 use iappender::{AppendAnswer, AppendError, AppendFrame, AppendReply, ChunkService};
 use ids::{ChunkId, IfileIndex, NodeId, Source};
-use ifile::frame::FRAME_HEADER_BYTES;
-use ifile::{FormatError, FrameHeader, KeyShape};
+use ifile::FrameHeader;
 use stagefile::{StageFileError, StageFileSummary, StageFileWriter};
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -137,88 +135,13 @@ impl ChunkService for SpooledChunks<'_> {
     }
 }
 
-/// Why a spool cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum SpoolError {
-    #[error("{0}")]
-    Read(#[source] std::io::Error),
-    #[error("{0}")]
-    Format(#[from] FormatError),
-    #[error("it ends in the middle of a frame")]
-    Cut,
-    #[error("a frame of {0}, which is none of its attempt")]
-    Foreign(Source),
-    #[error("frame {sequence} of {ifile} where {expected} should be")]
-    OutOfTurn { ifile: IfileIndex, sequence: u64, expected: u64 },
-    #[error("a frame of {0} bytes")]
-    TooLarge(u64),
-    #[error("it holds other data than was committed")]
-    OtherData,
-    /// Whoever looks at the frames has failed.
-    #[error("{}", .0.message)]
-    Visitor(TaskFailure),
-}
-
-/// What a spool must hold.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SpoolOf {
-    pub source: Source,
-    pub key_shape: KeyShape,
-    pub payload_bytes_max: u64,
-}
-
-/// Reads a spool from its beginning to its end and shows each frame, its payload verified.
-pub(crate) fn read_frames(
-    of: SpoolOf,
-    reader: &mut dyn Read,
-    mut show: impl FnMut(&FrameHeader, &[u8]) -> Result<(), TaskFailure>,
-) -> Result<(), SpoolError> {
-    let mut next: BTreeMap<IfileIndex, u64> = BTreeMap::new();
-    let (mut front, mut payload) = ([0; FRAME_HEADER_BYTES], Vec::new());
-    while fill(reader, &mut front)? {
-        let header = FrameHeader::decode(&front)?;
-        if header.source != of.source || header.key_shape != of.key_shape {
-            return Err(SpoolError::Foreign(header.source));
-        }
-        let (ifile, sequence) = (header.ifile, header.sequence);
-        let expected = next.entry(ifile).or_default();
-        if sequence != *expected {
-            return Err(SpoolError::OutOfTurn { ifile, sequence, expected: *expected });
-        }
-        *expected += 1;
-        let bytes = header.sum.bytes;
-        let length = usize::try_from(bytes).ok().filter(|_| bytes <= of.payload_bytes_max);
-        payload.resize(length.ok_or(SpoolError::TooLarge(bytes))?, 0);
-        if !fill(reader, &mut payload)? && bytes > 0 {
-            return Err(SpoolError::Cut);
-        }
-        header.check_payload(&payload)?;
-        show(&header, &payload).map_err(SpoolError::Visitor)?;
-    }
-    Ok(())
-}
-
-/// Fills the buffer; false where there is nothing any more.
-fn fill(reader: &mut dyn Read, buffer: &mut [u8]) -> Result<bool, SpoolError> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match reader.read(&mut buffer[filled..]) {
-            Ok(0) if filled == 0 => return Ok(false),
-            Ok(0) => return Err(SpoolError::Cut),
-            Ok(bytes) => filled += bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(SpoolError::Read(error)),
-        }
-    }
-    Ok(true)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{SpoolError, SpoolOf, SpoolWriter, read_frames};
+    use super::SpoolWriter;
     use api::DataSum;
     use ids::{AttemptNumber, IfileIndex, Source, TaskIndex};
     use ifile::record::{encode, record_hash};
+    use ifile::spool::{SpoolFrames, SpoolOf};
     use ifile::{FrameHeader, KeyShape};
     use stagefile::StageFileReader;
 
@@ -253,13 +176,13 @@ mod tests {
         frames.iter().flat_map(|(header, payload)| [&header.encode()[..], payload].concat()).collect()
     }
 
-    fn read(bytes: &[u8]) -> Result<Vec<Frame>, SpoolError> {
+    fn read(bytes: &[u8]) -> Vec<Frame> {
+        let mut frames = SpoolFrames::new(OF, bytes);
         let mut shown = Vec::new();
-        read_frames(OF, &mut &*bytes, |header, payload| {
-            shown.push((*header, payload.to_vec()));
-            Ok(())
-        })?;
-        Ok(shown)
+        while let Some((header, payload)) = frames.next_frame().unwrap() {
+            shown.push((header, payload.to_vec()));
+        }
+        shown
     }
 
     #[test]
@@ -287,7 +210,7 @@ mod tests {
                 break;
             }
         }
-        assert_eq!(read(&bytes).unwrap(), frames());
+        assert_eq!(read(&bytes), frames());
     }
 
     #[test]
@@ -298,45 +221,5 @@ mod tests {
         let (header, payload) = frame(0, 0, &[b"value"]);
         SpoolWriter::create(path).unwrap().keep(&header, &payload).unwrap();
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn each_flip_is_found() {
-        let bytes = bytes_of(&[frame(0, 0, &[b"first"]), frame(2, 0, &[b"", b"another"])]);
-        for (index, bit) in (0..bytes.len()).flat_map(|index| (0..8).map(move |bit| (index, bit))) {
-            let mut damaged = bytes.clone();
-            damaged[index] ^= 1 << bit;
-            assert!(read(&damaged).is_err(), "bit {bit} of byte {index}");
-        }
-    }
-
-    #[test]
-    fn each_cut_leaves_whole_frames_or_is_found() {
-        let all = [frame(0, 0, &[b"first"]), frame(2, 0, &[b"", b"another"])];
-        let bytes = bytes_of(&all);
-        let ends = [0, bytes_of(&all[..1]).len(), bytes.len()];
-        for length in 0..=bytes.len() {
-            let found = read(&bytes[..length]);
-            match ends.iter().position(|end| *end == length) {
-                Some(count) => assert_eq!(found.unwrap(), all[..count]),
-                None => assert!(found.is_err(), "cut at {length}"),
-            }
-        }
-    }
-
-    #[test]
-    fn what_does_not_belong_there_is_found() {
-        let check = |frames: &[Frame], word: &str| {
-            let error = read(&bytes_of(frames)).unwrap_err().to_string();
-            assert!(error.contains(word), "{error}");
-        };
-        check(&[frame(0, 1, &[b"x"])], "frame 1 of ifile-0 where 0 should be");
-        check(&[frame(0, 0, &[b"x"]), frame(0, 0, &[b"x"])], "frame 0 of ifile-0 where 1 should be");
-        let mut other = frame(0, 0, &[b"x"]);
-        other.0.source.attempt = AttemptNumber(2);
-        check(&[other], "map 3 attempt 2, which is none");
-        let mut large = frame(0, 0, &[b"x"]);
-        large.0.sum.bytes = u64::MAX;
-        check(&[large], "a frame of 18446744073709551615 bytes");
     }
 }

@@ -225,10 +225,10 @@ impl Job {
         live.map(|(attempt, running)| (*attempt, running.slot))
     }
 
-    /// The task has a winner: tells its other attempts to stop.
-    pub fn stop_others(&mut self, outbox: &mut impl Outbox, task: TaskKey) {
+    /// The task has a winner, or `kept` has what nobody else of it will have: tells its other attempts to stop.
+    pub fn stop_others(&mut self, outbox: &mut impl Outbox, task: TaskKey, kept: Option<AttemptKey>) {
         let live: Vec<(AttemptKey, Slot)> = self.live(task).collect();
-        for (attempt, slot) in live {
+        for (attempt, slot) in live.into_iter().filter(|(attempt, _)| Some(*attempt) != kept) {
             if let Some(running) = self.running.get_mut(&attempt) {
                 running.is_told_to_stop = true;
                 outbox.push(Action::StopAttempt { attempt, slot });

@@ -4,11 +4,11 @@
 //! Asked is only where a slot is free that nothing else waits for, and for the attempt that needs longest to its end.
 
 use crate::dispatch::choose;
-use crate::state::{Phase, State};
+use crate::state::{Job, Phase, State};
 use crate::{Action, Outbox, Placement, UnixNanos};
-use ids::{AttemptKey, JobId, NodeId, StageIndex};
+use ids::{AttemptKey, JobId, NodeId, TaskKey};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An attempt that has run for less is not asked: nobody knows yet how fast it is.
 pub const SPLIT_AFTER_NS: u64 = 1_000_000_000;
@@ -57,42 +57,55 @@ fn idle_nodes(state: &mut State, now: UnixNanos) -> usize {
     nodes.into_iter().filter(|node| choose(state, *node, now).is_none()).count()
 }
 
-/// Attempts of the stage that runs which are worth being cut, those that need longest first, with what each has done.
-fn longest(job: &crate::state::Job) -> Vec<(AttemptKey, u64)> {
-    let mut found = Vec::new();
+/// Attempts of the stage that runs which are worth being cut, those that need longest first, with what each has done. Of two attempts
+/// of a task it is the one that would end first: the other is stopped when this one gives up its end, so a copy keeps no task whole.
+fn longest(job: &Job) -> Vec<(AttemptKey, u64)> {
+    let mut found: BTreeMap<TaskKey, (u64, AttemptKey, u64)> = BTreeMap::new();
+    let mut undecided: BTreeSet<TaskKey> = BTreeSet::new();
+    let mut heard: BTreeMap<TaskKey, usize> = BTreeMap::new();
     for pace in job.watch.paces(job.current) {
-        let attempt = pace.attempt;
+        let (attempt, task) = (pace.attempt, pace.attempt.task);
         let Some(running) = job.running.get(&attempt).filter(|running| !running.is_told_to_stop) else {
             continue;
         };
-        let task = &job.stages[usize::from(job.current.0)].tasks[attempt.task.task.0 as usize];
-        // Of two attempts one would go on to the old end.
-        let is_alone = job.live(attempt.task).count() == 1 && !task.queued && task.winner.is_none();
-        let is_lost = job.lost.iter().any(|lost| lost.task == attempt.task);
+        *heard.entry(task).or_default() += 1;
         let was_asked = job.watch.asked.contains_key(&attempt);
-        if !is_alone || is_lost || was_asked || running.is_taken_over || pace.took_ns < SPLIT_AFTER_NS {
+        if was_asked || running.is_taken_over || pace.took_ns < SPLIT_AFTER_NS || pace.did == 0 {
+            undecided.insert(task);
             continue;
         }
-        let cost_ns = pace.took_ns as f64 / pace.did.max(1) as f64;
-        let left_ns = (pace.left as f64 * cost_ns) as u64;
-        if pace.did > 0 && left_ns >= SPLIT_LEFT_NS_MIN {
-            found.push((left_ns, attempt, pace.done));
-        }
+        let cost_ns = pace.took_ns as f64 / pace.did as f64;
+        let this = ((pace.left as f64 * cost_ns) as u64, attempt, pace.done);
+        found.entry(task).and_modify(|first| *first = this.min(*first)).or_insert(this);
     }
-    found.sort_by_key(|(left_ns, attempt, _)| (Reverse(*left_ns), *attempt));
-    found.into_iter().map(|(_, attempt, done)| (attempt, done)).collect()
+    let is_whole = |task: &TaskKey| {
+        let state = &job.stages[usize::from(job.current.0)].tasks[task.task.0 as usize];
+        let all_heard = heard.get(task) == Some(&job.live(*task).count()) && !undecided.contains(task);
+        let is_lost = job.lost.iter().any(|lost| lost.task == *task);
+        all_heard && !state.queued && state.winner.is_none() && !is_lost
+    };
+    let mut worth: Vec<_> = found
+        .into_iter()
+        .filter(|(task, (left_ns, ..))| *left_ns >= SPLIT_LEFT_NS_MIN && is_whole(task))
+        .map(|(_, of_task)| of_task)
+        .collect();
+    worth.sort_by_key(|(left_ns, attempt, _)| (Reverse(*left_ns), *attempt));
+    worth.into_iter().map(|(_, attempt, done)| (attempt, done)).collect()
 }
 
-/// A stage that runs has one more task, behind all others.
+/// An attempt gave up the end of its range: its stage has one more task, behind all others, if it still runs. Other attempts of the task
+/// would go on to the old end.
 pub(crate) fn on_task_added(
     state: &mut State,
+    outbox: &mut impl Outbox,
     now: UnixNanos,
-    id: JobId,
-    stage: StageIndex,
+    of: AttemptKey,
     placement: Placement,
 ) {
+    let AttemptKey { task: TaskKey { job: id, stage, .. }, .. } = of;
     let Some(job) = state.jobs.get_mut(&id) else { return };
     if job.phase == Phase::Running && job.current == stage && job.stage(stage).expanded {
+        job.stop_others(outbox, of.task, Some(of));
         job.stage(stage).add(placement);
         state.claim(id, now);
     }

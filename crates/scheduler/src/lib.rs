@@ -197,10 +197,10 @@ pub enum Event {
         job: JobId,
         stage: StageIndex,
     },
-    /// What [`Action::SplitTask`] asked for was done: the stage has one more task.
+    /// An attempt gave up the end of its range, as [`Action::SplitTask`] asked for: its stage has one more task. Other attempts of
+    /// its own task, which have the range whole, are told to stop.
     TaskAdded {
-        job: JobId,
-        stage: StageIndex,
+        of: AttemptKey,
         placement: Placement,
     },
     /// How far an attempt is: units that it has done of all that its task has, and what it has spent its time on, both

@@ -44,7 +44,7 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
         Event::SlotsGone { node } => on_slots_gone(state, node),
         Event::MayCopy { job, stages } => with_watch(state, job, |watch| watch.allow(stages)),
         Event::MaySplit { job, stage } => with_watch(state, job, |watch| watch.allow_splits(stage)),
-        Event::TaskAdded { job, stage, placement } => on_task_added(state, now, job, stage, placement),
+        Event::TaskAdded { of, placement } => on_task_added(state, outbox, now, of, placement),
         Event::Progress { attempt, done, total, waits } => {
             return on_progress(state, now, attempt, done, total, waits);
         }
@@ -257,7 +257,7 @@ fn on_attempt_succeeded(state: &mut State, outbox: &mut impl Outbox, now: UnixNa
             task.winner = Some(attempt.attempt);
             job.stage(attempt.task.stage).done += 1;
             outbox.push(Action::TaskDone { attempt });
-            job.stop_others(outbox, attempt.task);
+            job.stop_others(outbox, attempt.task, None);
             if let Some(slow) = job.watch.won(attempt, left, now) {
                 state.slow_nodes.insert(slow, UnixNanos(now.0.saturating_add(SLOW_NODE_NS)));
             }

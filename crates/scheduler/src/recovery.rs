@@ -55,7 +55,7 @@ pub(crate) fn on_job_recovered(
     let done: BTreeSet<TaskKey> = job.running.keys().map(|attempt| attempt.task).collect();
     for task in done {
         if job.task(task).is_some_and(|task| task.winner.is_some()) {
-            job.stop_others(outbox, task);
+            job.stop_others(outbox, task, None);
         }
     }
     let (user, attempts) = (job.claim.user, job.running.len() as u32);

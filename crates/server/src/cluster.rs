@@ -246,13 +246,15 @@ impl EventLoop {
         let Some(job) = self.jobs.get_mut(&id) else { return false };
         let given_up = job.given_up.clone();
         let has_left = |node| has_left(node) || given_up.contains(&node);
-        match job.lose(gone, with, has_left, changes) {
-            None => return false,
-            Some(Loss::FellBack) => {}
+        let loss = job.lose(gone, with, has_left, changes);
+        let is_needed = loss.is_some();
+        match loss {
+            None | Some(Loss::FellBack) => {}
             Some(Loss::ForGood(stage)) => self.feed(Event::StageRefused { job: id, stage }),
             Some(Loss::Again(again)) => self.run_again(id, again),
         }
-        true
+        self.replicate_again(id);
+        is_needed
     }
 
     /// Tasks run again: attempts that work on what is no more are given up.

@@ -44,14 +44,8 @@ impl EventLoop {
     pub fn shortened(&mut self, node: NodeId, told: Vec<ShortenedAttempt>) {
         for ShortenedAttempt { attempt, upper_key } in told {
             let runs_there = self.fleet.get_mut(node).is_some_and(|node| node.running.contains_key(&attempt));
-            // Another one began with the whole range since this one was asked: if it is first it has won. If not, the result of this
-            // one says it again.
-            let is_raced = self
-                .fleet
-                .all()
-                .flat_map(|node| node.running.keys())
-                .any(|other| other.task == attempt.task && *other != attempt);
-            if runs_there && !is_raced {
+            let is_outrun = self.jobs.get(&attempt.task.job).is_none_or(|job| job.outrun.contains(&attempt));
+            if runs_there && !is_outrun {
                 self.split(attempt, &upper_key);
             }
         }
@@ -60,8 +54,11 @@ impl EventLoop {
     /// Makes a task of what an attempt gave up; false where nothing can come of it.
     fn split(&mut self, attempt: AttemptKey, key: &KeyBytes) -> bool {
         let Some(job) = self.jobs.get_mut(&attempt.task.job) else { return false };
-        let Some((stage, placement)) = job.split(attempt, key, &mut self.changes) else { return false };
-        self.feed(Event::TaskAdded { job: attempt.task.job, stage, placement });
+        let Some(placement) = job.split(attempt, key, &mut self.changes) else { return false };
+        // What these give up from now on lies in a range that is not theirs any more.
+        let running = self.fleet.all().flat_map(|node| node.running.keys());
+        job.outrun.extend(running.filter(|other| other.task == attempt.task && **other != attempt));
+        self.feed(Event::TaskAdded { of: attempt, placement });
         true
     }
 
@@ -82,7 +79,7 @@ impl Job {
         let stage = self.stage_index("reduce")?;
         let is_last = self.tasks.len() == usize::from(stage.0) + 1;
         // Those who read its parts were told which there are.
-        let may_grow = is_last && !self.is_read;
+        let may_grow = is_last && !self.in_flow.is_read;
         (may_grow && self.standing.is_none() && !self.is_stopping() && mapreduce::may_split(&self.run.spec))
             .then_some(stage)
     }
@@ -106,12 +103,7 @@ impl Job {
         }
     }
 
-    fn split(
-        &mut self,
-        attempt: AttemptKey,
-        key: &KeyBytes,
-        changes: &mut Vec<Change>,
-    ) -> Option<(StageIndex, Placement)> {
+    fn split(&mut self, attempt: AttemptKey, key: &KeyBytes, changes: &mut Vec<Change>) -> Option<Placement> {
         let stage = self.runs_reduces().filter(|stage| *stage == attempt.task.stage)?;
         let mapreduce::Split { head, tail } = self.results.split(attempt.task.task, key)?;
         let tasks = &mut self.tasks[usize::from(stage.0)];
@@ -137,7 +129,7 @@ impl Job {
         changes.push(Change::Note { job: Some(job), kind: RANGE_SPLIT_NOTE, detail, now_ns });
         changes.push(Change::PlanCut { job, version, target_bytes, tasks: vec![head, tail], now_ns });
         changes.push(Change::TaskSplit { key: attempt.task, task, added_key, added: Box::new(added) });
-        Some((stage, where_to))
+        Some(where_to)
     }
 
     /// The names that parts get at the commit, where they are not those that their attempts thought.

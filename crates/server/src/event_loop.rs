@@ -469,7 +469,7 @@ impl EventLoop {
         match self.waits_for_inputs(id) {
             Ok(false) => {}
             Ok(true) => {
-                self.with_job(id, |job, _| job.is_asked = true);
+                self.with_job(id, |job, _| job.in_flow.is_asked = true);
                 return Vec::new();
             }
             Err(failure) => {
@@ -490,7 +490,7 @@ impl EventLoop {
             false => job.expand_stage(stage, &mut self.changes).map(Some),
         };
         let error = match expanded {
-            Ok(None) => return self.rests(id, stage),
+            Ok(None) => return self.rests(id),
             Ok(Some(mut tasks)) => {
                 if stage == StageIndex(0) {
                     self.near_stage_files(id, &mut tasks);
@@ -534,6 +534,7 @@ impl EventLoop {
             unreachable!("{attempt} wins while it is handed in");
         };
         let remembers = self.service == Service::Cluster;
+        let has_read = matches!(result, TaskResult::Reduce(_));
         self.with_job(attempt.task.job, |job, changes| {
             job.attempt_ended(&finished, AttemptState::Succeeded, Ok(Some(&result)), changes);
             // For a server that starts again in the middle; on one machine nobody goes on with the job.
@@ -543,6 +544,9 @@ impl EventLoop {
             job.task_done(attempt, result, changes);
         });
         self.part_is_there(attempt);
+        if has_read {
+            self.replicate_again(attempt.task.job);
+        }
     }
 
     fn discarded(&mut self, attempt: AttemptKey) {
@@ -612,7 +616,7 @@ impl EventLoop {
                     .collect(),
                 None => last_progress(job),
             };
-            self.shared.set_progress(*id, JobProgress { stages, over, rests: job.rests });
+            self.shared.set_progress(*id, JobProgress { stages, over, rests: job.in_flow.rests });
         }
     }
 
@@ -731,9 +735,9 @@ fn job_of(event: &Event) -> Option<JobId> {
         | Event::TasksMoved { job, .. }
         | Event::MayCopy { job, .. }
         | Event::MaySplit { job, .. }
-        | Event::TaskAdded { job, .. }
         | Event::JobCancelled { job } => Some(*job),
-        Event::AttemptSucceeded { attempt }
+        Event::TaskAdded { of: attempt, .. }
+        | Event::AttemptSucceeded { attempt }
         | Event::AttemptFailed { attempt, .. }
         | Event::AttemptLost { attempt } => Some(attempt.task.job),
         Event::NodeCame { .. }

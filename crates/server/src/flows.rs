@@ -1,30 +1,25 @@
 //! Flows: stages that are jobs of their own, each of which begins when those that it reads are done (ISS, section 4; design
-//! section 3, "Intermediate files between stages").
-//!
-//! A stage that feeds others is not over when its parts are there. It *rests*: its I-files stay, so that parts which are lost can be
-//! made again with as little as that takes, until all who read it are over. What is lost is made again when somebody has yet to
-//! read it, and what that takes of stages before in turn; whatever is replicated, or was read, costs nothing.
+//! section 3, "Intermediate files between stages"). What follows from how far each is, `mapreduce::flow` says; here it is done,
+//! written down and told.
 
 use crate::ServerError;
 use crate::clock::now_ns;
 use crate::event_loop::EventLoop;
 use crate::job::{Job, Loss, RunAgain};
 use crate::messages::{Finished, JobRun, Service};
-use api::control::NodeOrder;
-use api::flow::{FLOW_STAGES_MAX, FlowSubmission, StageFilePlace};
+use api::control::{JobOutcome, NodeOrder};
+use api::flow::{FLOW_STAGES_MAX, FlowSubmission};
 use api::machine::ReplicatedPart;
-use api::task::MapTask;
-use api::{Blame, InputFile, LostInput, StageFile, Task, TaskFailure, TaskResult};
+use api::{Blame, LostInput, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex};
-use mapreduce::{ExpandError, Gone, JobResults};
+use mapreduce::flow::{self, AfterEnd, AtRest, Flows, Inputs, PartsAgain, Stage};
+use mapreduce::{ExpandError, JobResults};
 use metastore::{AttemptState, CANCEL_ASKED_NOTE, Change, DATA_LOST_NOTE, PartReplicaRow, RecoveredJob};
 use scheduler::{Event, Placement, Standing};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Replicas of parts that are told of before the ends of their attempts: a poll or two before.
-const EARLY_REPLICAS_MAX: usize = 4096;
 const NAME_BYTES_MAX: usize = 100;
 
 /// What of stages that were handed in together cannot be.
@@ -105,6 +100,26 @@ fn check_outputs(flow: &FlowSubmission) -> Result<(), FlowError> {
     Ok(())
 }
 
+impl Flows for EventLoop {
+    fn stage(&self, job: JobId) -> Option<Stage<'_>> {
+        let job = self.jobs.get(&job)?;
+        let (spec, results, state) = (job.spec(), &job.results, job.in_flow);
+        Some(Stage { spec, results, state, is_over: job.outcome.is_some() })
+    }
+
+    fn of_flow(&self, flow: JobId) -> Vec<JobId> {
+        self.flows.get(&flow).cloned().unwrap_or_default()
+    }
+
+    fn of_all_flows(&self) -> BTreeSet<JobId> {
+        self.flows.values().flatten().copied().collect()
+    }
+
+    fn has_left(&self, node: NodeId) -> bool {
+        self.service == Service::Cluster && !self.fleet.has(node)
+    }
+}
+
 impl EventLoop {
     /// A job is there that may be a stage of a flow.
     pub fn joins_flow(&mut self, job: &Job) {
@@ -124,30 +139,20 @@ impl EventLoop {
         }
     }
 
-    /// The jobs of its flow that read what a job puts out.
-    fn readers(&self, id: JobId) -> Vec<JobId> {
-        let stage = self.jobs.get(&id).and_then(|job| job.run.spec.stage.as_ref());
-        let flow = stage.and_then(|stage| self.flows.get(&stage.flow));
-        let reads =
-            |other: &&JobId| self.jobs.get(other).is_some_and(|other| other.run.spec.reads().contains(&id));
-        flow.into_iter().flatten().filter(reads).copied().collect()
-    }
-
     /// Whether the first stage of a job waits for others. Where those are done its inputs are put together; an error is for the job.
     pub fn waits_for_inputs(&mut self, id: JobId) -> Result<bool, TaskFailure> {
-        let Some(job) = self.jobs.get(&id).filter(|job| job.waits()) else { return Ok(false) };
-        let mut inputs: Vec<InputFile> = Vec::new();
-        for read in job.run.spec.reads() {
-            let Some(before) = self.jobs.get(read).filter(|before| before.rests) else { return Ok(true) };
-            inputs.extend(before.results.as_inputs(&before.run.spec));
-        }
-        let planned = mapreduce::with_inputs(&job.run.spec, inputs);
-        let (spec, splits) = planned.map_err(|error| TaskFailure::new(Blame::UserData, error.to_string()))?;
+        let planned = match flow::inputs(self, id) {
+            Ok(Inputs::Known) => return Ok(false),
+            Ok(Inputs::NotYet) => return Ok(true),
+            Ok(Inputs::Are(planned)) => planned,
+            Err(error) => return Err(TaskFailure::new(Blame::UserData, error.to_string())),
+        };
+        let (spec, splits) = *planned;
         let spec = Arc::new(spec);
         let Some(mut job) = self.jobs.remove(&id) else { return Ok(true) };
         job.run = Arc::new(JobRun { spec: Arc::clone(&spec), ..job.run.as_ref().clone() });
         job.results.splits = splits;
-        job.has_inputs = true;
+        job.in_flow.has_inputs = true;
         self.changes.push(Change::JobInputs { job: id, spec });
         self.begins_to_replicate(&mut job);
         self.jobs.insert(id, job);
@@ -157,44 +162,38 @@ impl EventLoop {
 
     /// A job that has inputs has those whose parts they are not change them.
     pub fn tells_those_it_reads(&mut self, id: JobId) {
-        let reads = self.jobs.get(&id).filter(|job| job.has_inputs).map(|job| job.run.spec.reads().to_vec());
+        let reads =
+            self.jobs.get(&id).filter(|job| job.in_flow.has_inputs).map(|job| job.run.spec.reads().to_vec());
         for read in reads.into_iter().flatten() {
             if let Some(before) = self.jobs.get_mut(&read) {
-                before.is_read = true;
+                before.in_flow.is_read = true;
             }
         }
     }
 
     /// All parts of a stage that feeds others are there and the proof agrees: it rests, and those that wait for it may begin.
-    pub fn rests(&mut self, id: JobId, stage: StageIndex) -> Vec<Event> {
+    pub fn rests(&mut self, id: JobId) -> Vec<Event> {
         if let Some(job) = self.jobs.get_mut(&id) {
-            job.rests = true;
+            job.in_flow.rests = true;
             // What of it was lost since it was made is missed by those who read it now.
             self.flows_hurt = true;
         }
-        let readers = self.readers(id);
-        if !self.is_recovering && readers.iter().all(|reader| self.is_over(*reader)) {
-            return self.let_end(id, stage).into_iter().collect();
-        }
+        let begin = match flow::at_rest(self, id, self.is_recovering) {
+            AtRest::Ends => return self.let_end(id).into_iter().collect(),
+            AtRest::Begin(begin) => begin,
+        };
         let mut events = vec![Event::JobRests { job: id }];
-        for reader in readers {
-            // One that is only coming in is asked when it is there.
-            let begins = |reader: &Job| reader.outcome.is_none() && reader.waits() && reader.is_asked;
-            if self.jobs.get(&reader).is_some_and(begins) {
-                events.extend(self.expand(reader, StageIndex(0)));
-            }
+        for reader in begin {
+            events.extend(self.expand(reader, StageIndex(0)));
         }
         events
     }
 
-    fn is_over(&self, id: JobId) -> bool {
-        self.jobs.get(&id).is_none_or(|job| job.outcome.is_some())
-    }
-
     /// Nobody needs the parts of a resting stage any more.
-    fn let_end(&mut self, id: JobId, stage: StageIndex) -> Option<Event> {
+    fn let_end(&mut self, id: JobId) -> Option<Event> {
         let job = self.jobs.get_mut(&id)?;
-        job.rests = false;
+        let stage = StageIndex(job.tasks.len() as u16);
+        job.in_flow.rests = false;
         match job.expand_stage(stage, &mut self.changes) {
             Ok(_) => Some(Event::StageExpanded { job: id, stage, tasks: Vec::new() }),
             Err(error) => {
@@ -206,27 +205,24 @@ impl EventLoop {
 
     /// A job of a flow is over. With one that did not succeed all others end; after one that did, those that it read may go.
     pub fn flow_goes_on(&mut self, id: JobId) -> Vec<Event> {
-        let Some(job) = self.jobs.get(&id) else { return Vec::new() };
-        let Some(stage) = job.run.spec.stage.clone() else { return Vec::new() };
-        let succeeded = matches!(job.outcome, Some(api::control::JobOutcome::Succeeded(_)));
-        match succeeded {
-            true => stage.reads.iter().flat_map(|read| self.may_end(*read)).collect(),
-            false => self.end_flow(id, stage.flow, &stage.name),
+        let outcome = self.jobs.get(&id).and_then(|job| job.outcome.as_ref());
+        let succeeded = matches!(outcome, Some(JobOutcome::Succeeded(_)));
+        match flow::after_end(self, id, succeeded) {
+            AfterEnd::LetEnd(rested) => rested.into_iter().filter_map(|read| self.let_end(read)).collect(),
+            AfterEnd::Stop(others) => self.stop_with(id, others),
         }
     }
 
     pub fn may_end(&mut self, id: JobId) -> Option<Event> {
-        let job = self.jobs.get(&id).filter(|job| job.rests && job.outcome.is_none())?;
-        let stage = StageIndex(job.tasks.len() as u16);
-        let all_over = self.readers(id).into_iter().all(|reader| self.is_over(reader));
-        if all_over { self.let_end(id, stage) } else { None }
+        if flow::may_end(self, id) { self.let_end(id) } else { None }
     }
 
-    fn end_flow(&mut self, because_of: JobId, flow: JobId, name: &str) -> Vec<Event> {
-        let jobs = self.flows.get(&flow).cloned().unwrap_or_default();
+    fn stop_with(&mut self, because_of: JobId, others: Vec<JobId>) -> Vec<Event> {
+        let stage = self.jobs.get(&because_of).and_then(|job| job.run.spec.stage.as_ref());
+        let name = stage.map(|stage| stage.name.clone()).unwrap_or_default();
         let mut events = Vec::new();
-        for id in jobs {
-            let Some(job) = self.jobs.get_mut(&id).filter(|job| job.outcome.is_none()) else { continue };
+        for id in others {
+            let Some(job) = self.jobs.get_mut(&id) else { continue };
             job.stop_attempts();
             let reason =
                 format!("stopped with its flow: the stage {name:?} (job {because_of}) did not succeed");
@@ -242,44 +238,17 @@ impl EventLoop {
     /// A task as it is given to a node, with what is known now of where its inputs lie.
     pub fn with_stage_files(&self, id: JobId, task: Task) -> Task {
         let Task::Map(mut map) = task else { return task };
-        map.places = self.stage_file_places(id, &map);
+        map.places = flow::places(self, id, &map);
         Task::Map(map)
-    }
-
-    fn stage_file_places(&self, id: JobId, map: &MapTask) -> Vec<StageFilePlace> {
-        let Some(job) = self.jobs.get(&id).filter(|job| !job.run.spec.reads().is_empty()) else {
-            return Vec::new();
-        };
-        let files: BTreeSet<u32> = map.split.segments.iter().map(|segment| segment.file_index).collect();
-        let place = |index: u32| {
-            let file = job.run.spec.inputs.get(index as usize)?.stage_file?;
-            let before = self.jobs.get(&file.job)?;
-            let mut place = before.results.part_place(file.task, index);
-            place.node = place.node.filter(|node| !self.has_left(*node));
-            Some(place)
-        };
-        files.into_iter().filter_map(place).collect()
     }
 
     /// Map tasks run best where what they read lies.
     pub fn near_stage_files(&self, id: JobId, placements: &mut [Placement]) {
-        let Some(job) = self.jobs.get(&id).filter(|job| !job.run.spec.reads().is_empty()) else { return };
-        let maps = job.tasks.first().into_iter().flatten();
-        for (task, placement) in maps.zip(placements) {
-            let Task::Map(map) = task else { continue };
-            let places = self.stage_file_places(id, map);
-            let mut nodes: Vec<NodeId> =
-                places.iter().flat_map(|place| place.node.into_iter().chain(place.replica)).collect();
-            nodes.sort_unstable();
-            nodes.dedup();
-            if !nodes.is_empty() {
-                *placement = Placement::Near(nodes);
-            }
+        let maps = self.jobs.get(&id).and_then(|job| job.tasks.first());
+        let near = maps.map(|maps| flow::near(self, id, maps)).unwrap_or_default();
+        for (nodes, placement) in near.into_iter().zip(placements).filter(|(nodes, _)| !nodes.is_empty()) {
+            *placement = Placement::Near(nodes);
         }
-    }
-
-    fn has_left(&self, node: NodeId) -> bool {
-        self.service == Service::Cluster && !self.fleet.has(node)
     }
 
     /// Parts of resting and running stages that lay on a node which is gone.
@@ -293,61 +262,28 @@ impl EventLoop {
 
     /// A node tells that parts of it lie on others as well.
     pub fn parts_replicated(&mut self, from: NodeId, told: Vec<ReplicatedPart>) {
-        for ReplicatedPart { job, task, name, to, bytes, single_ns, sending_ns } in told {
-            let is_there = self.fleet.has(to);
-            let Some(job) = self.jobs.get_mut(&job).filter(|job| job.outcome.is_none() && is_there) else {
+        for told in told {
+            let (id, is_there) = (told.job, self.fleet.has(told.to));
+            let Some(job) = self.jobs.get_mut(&id).filter(|job| job.outcome.is_none() && is_there) else {
                 continue;
             };
-            let row = PartReplicaRow { task, node: to, bytes, single_ns, sending_ns };
-            let winner = job.results.part(task).map(|part| part.attempt_name.clone());
-            match winner {
-                // An attempt that did not win leaves a file as well.
-                Some(winner) if winner != name => {}
-                Some(_) if job.results.add_part_replica(task, from, to) => {
-                    self.changes.push(Change::PartReplicas { job: job.id, replicas: vec![row] });
-                }
-                Some(_) => {}
-                None if job.early_replicas.len() < EARLY_REPLICAS_MAX => {
-                    job.early_replicas.insert((task, name), (from, row));
-                }
-                None => {}
-            }
+            let counts = job.results.take_part_replica(from, told);
+            self.changes.extend(counts.map(|told| part_replica(id, &told)));
         }
     }
 
     /// The task of a part is done, whose replica may have been told of before.
     pub fn part_is_there(&mut self, attempt: AttemptKey) {
-        let task = attempt.task.task;
         self.with_job(attempt.task.job, |job, changes| {
-            let Some(name) = job.results.part(task).map(|part| part.attempt_name.clone()) else { return };
-            let early = job.early_replicas.remove(&(task, name));
-            if let Some((from, row)) = early
-                && job.results.add_part_replica(task, from, row.node)
-            {
-                changes.push(Change::PartReplicas { job: job.id, replicas: vec![row] });
-            }
+            let early = job.results.take_early_part_replica(attempt.task.task);
+            changes.extend(early.map(|told| part_replica(job.id, &told)));
         });
     }
 
     /// Refuses a part that came out otherwise than those who read it were told, and maps that give other data each time where
     /// somebody has begun to read what came of them.
     pub fn check_same_part(&self, attempt: AttemptKey, result: &TaskResult) -> Result<(), TaskFailure> {
-        let Some(job) = self.jobs.get(&attempt.task.job).filter(|job| job.is_read) else { return Ok(()) };
-        let (part, differs) = match result {
-            TaskResult::Map(map) => (map.part.as_ref(), job.results.differs(attempt.task.task, map)),
-            TaskResult::Reduce(reduce) => (Some(&reduce.part), false),
-            _ => return Ok(()),
-        };
-        let is_other = |input: &InputFile| {
-            let of_it = |file: &StageFile| file.job == job.id && file.task == attempt.task.task;
-            let file = input.stage_file.filter(of_it);
-            file.zip(part)
-                .is_some_and(|(file, part)| (file.crc32c, input.size_bytes) != (part.crc32c, part.bytes))
-        };
-        let readers = self.readers(job.id);
-        let mut told =
-            readers.iter().filter_map(|reader| self.jobs.get(reader)).flat_map(|job| &job.run.spec.inputs);
-        match differs || told.any(is_other) {
+        match flow::differs_from_told(self, attempt, result) {
             false => Ok(()),
             true => Err(TaskFailure::new(
                 Blame::UserData,
@@ -361,12 +297,7 @@ impl EventLoop {
     pub fn input_lost(&mut self, finished: Finished, failure: TaskFailure, lost: &LostInput) {
         let attempt = finished.attempt;
         if let Some(before) = self.jobs.get_mut(&lost.file.job).filter(|job| job.outcome.is_none()) {
-            // Of an attempt that others found lost before, there is another file by now.
-            let is_current =
-                before.results.part(lost.file.task).is_some_and(|part| part.attempt_name == lost.name);
-            for node in lost.nodes.iter().filter(|_| is_current) {
-                before.results.parts_gone(*node, Some(lost.file.task));
-            }
+            before.results.part_not_found(lost);
         }
         let with = failure.message.clone();
         self.with_job(attempt.task.job, |job, changes| {
@@ -379,51 +310,21 @@ impl EventLoop {
 
     /// Intermediate files that lie nowhere any more, and that somebody has yet to read, are made again.
     pub fn mend_flows(&mut self, with: &str) {
-        // Who reads comes behind what it reads: what it lacks of those may take more of ones before.
-        let jobs: BTreeSet<JobId> = self.flows.values().flatten().copied().collect();
-        for id in jobs.into_iter().rev() {
-            let mut lost: BTreeMap<JobId, BTreeSet<TaskIndex>> = BTreeMap::new();
-            for file in self.files_to_read(id) {
-                lost.entry(file.job).or_default().insert(file.task);
-            }
-            for (before, wanted) in lost {
-                let Some(job) = self.jobs.get(&before).filter(|job| job.outcome.is_none()) else { continue };
-                let lost = job.results.parts_lost(|node| self.has_left(node));
-                let again: Vec<TaskIndex> = lost.intersection(&wanted).copied().collect();
-                if !again.is_empty() {
-                    self.make_parts_again(before, &again, with);
-                }
+        for id in flow::last_first(self) {
+            for (before, again) in flow::lacks(self, id) {
+                self.make_parts_again(before, &again, with);
             }
         }
-    }
-
-    /// The files that a job has yet to read: where it has not begun, all that there are.
-    fn files_to_read(&self, id: JobId) -> BTreeSet<StageFile> {
-        let Some(job) = self.jobs.get(&id).filter(|job| job.outcome.is_none()) else {
-            return BTreeSet::new();
-        };
-        if !job.waits() {
-            return job.results.files_to_read(&job.run.spec);
-        }
-        let before = job.run.spec.reads().iter().filter_map(|read| self.jobs.get(read));
-        let parts = before.flat_map(|before| {
-            let file = |(task, part): (TaskIndex, &api::task::Part)| StageFile {
-                job: before.id,
-                task,
-                crc32c: part.crc32c,
-            };
-            before.results.parts().map(file)
-        });
-        parts.collect()
     }
 
     fn make_parts_again(&mut self, id: JobId, tasks: &[TaskIndex], with: &str) {
         let (fleet, service, changes) = (&self.fleet, self.service, &mut self.changes);
         let has_left = |node| service == Service::Cluster && !fleet.has(node);
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        let (rested, stage) = (job.rests, StageIndex(job.tasks.len() as u16));
+        // Of several that are asked for at once, the first may have ended the flow.
+        let Some(job) = self.jobs.get_mut(&id).filter(|job| job.outcome.is_none()) else { return };
+        let (rested, stage) = (job.in_flow.rests, StageIndex(job.tasks.len() as u16));
         let made = job.make_parts_again(tasks, with, has_left, changes);
-        job.rests = rested && made.is_none();
+        job.in_flow.rests = rested && made.is_none();
         match (made, rested) {
             (None, _) => {}
             (Some(Err(())), true) => self.feed(Event::StageRefused { job: id, stage }),
@@ -442,7 +343,7 @@ impl EventLoop {
 impl Job {
     /// Whether the stages that it reads are not done, so that nobody knows its inputs.
     pub fn waits(&self) -> bool {
-        !self.run.spec.reads().is_empty() && !self.has_inputs
+        self.in_flow.waits(&self.run.spec)
     }
 
     /// Proves what a stage that feeds others has put out.
@@ -459,32 +360,29 @@ impl Job {
         has_left: impl Fn(NodeId) -> bool,
         changes: &mut Vec<Change>,
     ) -> Option<Result<RunAgain, ()>> {
-        // What comes before the tasks is made again already: when they are there again, it is looked once more.
-        let stage = self.stage_index("reduce").filter(|_| !self.run.spec.map_only);
-        if stage.is_some_and(|reduce| self.tasks.len() <= usize::from(reduce.0)) {
-            return None;
-        }
-        let regenerations_max = self.run.spec.max_regenerations;
-        if self.results.regenerations >= regenerations_max {
-            let message = format!(
-                "parts of the stage were lost with {with}, and data of it was made again {regenerations_max} times before, which \
-                 is the most that the job allows (--max-regenerations {regenerations_max})"
-            );
-            self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
-            return Some(Err(()));
-        }
-        self.results.forget_parts(tasks);
+        let (spec, stages) = (&self.run.spec, self.tasks.len());
+        let again = match self.results.parts_again(spec, stages, tasks, &has_left) {
+            PartsAgain::Anyhow => return None,
+            PartsAgain::TooOften => {
+                let regenerations_max = spec.max_regenerations;
+                let message = format!(
+                    "parts of the stage were lost with {with}, and data of it was made again {regenerations_max} times before, which \
+                     is the most that the job allows (--max-regenerations {regenerations_max})"
+                );
+                self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
+                return Some(Err(()));
+            }
+            again @ (PartsAgain::ByMaps | PartsAgain::ByReduces(_)) => again,
+        };
         let detail =
             format!("with {with}: {} parts that later stages have yet to read are made again", tasks.len());
         changes.push(Change::Note { job: Some(self.id), kind: DATA_LOST_NOTE, detail, now_ns: now_ns() });
-        if self.run.spec.map_only {
+        let PartsAgain::ByReduces(gone) = again else {
             self.results.regenerations += 1;
             let stage = self.stage_index("map")?;
             self.reopen_maps(tasks, None, changes);
             return Some(Ok(RunAgain { stage, tasks: tasks.to_vec(), stands: None }));
-        }
-        // What the tasks read may be gone as well.
-        let gone = Gone::runs(&self.results.runs_left_behind(&has_left));
+        };
         let reduce = self.reopen_reduces(tasks, changes)?;
         Some(match self.lose(&gone, with, has_left, changes) {
             None | Some(Loss::FellBack) => {
@@ -502,17 +400,15 @@ impl Job {
 
 /// Where parts of a recovered stage lie by now: what was on nodes that are gone is read at its replica.
 pub(crate) fn restore(recovered: &RecoveredJob, results: &mut JobResults, lives: impl Fn(NodeId) -> bool) {
-    for row in recovered.part_replicas.iter().filter(|row| lives(row.node)) {
-        let home = results.part(row.task).and_then(|part| part.node);
-        // Of a part that was made again elsewhere since, the row may be an old one: a replica that is not there is found out.
-        if let Some(home) = home {
-            results.add_part_replica(row.task, home, row.node);
-        }
-    }
-    let homes: BTreeSet<NodeId> = results.parts().filter_map(|(_, part)| part.node).collect();
-    for node in homes.into_iter().filter(|node| !lives(*node)) {
-        results.parts_gone(node, None);
-    }
+    let replicas = recovered.part_replicas.iter().map(|row| (row.task, row.node));
+    results.restore_parts(replicas, lives);
+}
+
+/// What the store remembers of a part that lies on another node as well.
+fn part_replica(job: JobId, told: &ReplicatedPart) -> Change {
+    let ReplicatedPart { task, to, bytes, single_ns, sending_ns, .. } = *told;
+    let row = PartReplicaRow { task, node: to, bytes, single_ns, sending_ns };
+    Change::PartReplicas { job, replicas: vec![row] }
 }
 
 impl From<FlowError> for ServerError {

@@ -360,6 +360,7 @@ mod tests {
             records: 3,
             record_bytes: 30,
             stored_bytes,
+            has_copy: false,
         };
         let mut check = KeptCheck {
             source: JobId(4),

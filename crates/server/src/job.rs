@@ -12,10 +12,10 @@ use api::left::LeftBehind;
 use api::task::{MapResult, RunResult, RunSummary};
 use api::{Blame, Boundaries, JobSpec, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, IfileIndex, JobId, NodeId, RunId, StageIndex, TaskIndex, TaskKey};
+use mapreduce::flow::StageState;
 use mapreduce::{AttemptTime, ExpandError, Gone, JobResults, Place, Proof, Verdict, expand, prove};
 use metastore::{
-    AttemptState, Change, DATA_LOST_NOTE, JobState, Keep, NOT_RESENT_NOTE, PartReplicaRow, ProofRow,
-    STAND_IN_REFUSED_NOTE,
+    AttemptState, Change, DATA_LOST_NOTE, JobState, Keep, NOT_RESENT_NOTE, ProofRow, STAND_IN_REFUSED_NOTE,
 };
 use scheduler::{FAILURES_MAX, FailureCause, Placement, Standing};
 use shipped::Hold;
@@ -62,23 +62,17 @@ pub(crate) struct Job {
     /// Set while nodes make its intermediate data theirs to keep, and when they have.
     pub keeping: Option<Keeping>,
     pub replicating: Replicating,
-    /// The scheduler waits for the first tasks of a stage that reads others.
-    pub is_asked: bool,
-    /// The inputs of a stage that reads others are known.
-    pub has_inputs: bool,
+    /// How far it is as a stage of a flow.
+    pub in_flow: StageState,
+    /// Attempts beside which another one of their task gave up the end of the range: they are told to stop.
+    pub outrun: BTreeSet<AttemptKey>,
     /// Since when runs are read from their replicas.
     pub fell_back_ns: BTreeMap<RunId, u64>,
     /// Nodes that are away, whose data it makes again.
     pub given_up: BTreeSet<NodeId>,
-    /// Its parts are there and wait for those who read them.
-    pub rests: bool,
     /// Runs that were lost, so far; and those of them that attempts which run had read before.
     pub lost_runs: BTreeSet<RunId>,
     pub have_read: BTreeMap<AttemptKey, BTreeSet<RunId>>,
-    /// Somebody has begun to read its parts: those that are made again must be the same.
-    pub is_read: bool,
-    /// Replicas of parts whose attempts have not ended as far as anybody knows, by the names of their files; and whose they are.
-    pub early_replicas: BTreeMap<(TaskIndex, String), (NodeId, PartReplicaRow)>,
 }
 
 impl Job {
@@ -100,11 +94,8 @@ impl Job {
             user: 0,
             keeping: None,
             replicating: Replicating::default(),
-            is_asked: false,
-            has_inputs: false,
-            rests: false,
-            is_read: false,
-            early_replicas: BTreeMap::new(),
+            in_flow: StageState::default(),
+            outrun: BTreeSet::new(),
             fell_back_ns: BTreeMap::new(),
             given_up: BTreeSet::new(),
             lost_runs: BTreeSet::new(),
@@ -159,11 +150,10 @@ impl Job {
         }
     }
 
-    /// The nodes on which lies what is to be kept; None where nothing is, or the maps had not come to their end.
-    pub fn keepers(&self) -> Option<BTreeSet<NodeId>> {
+    /// What is to be kept on nodes; None where nothing is, or the maps had not come to their end.
+    pub fn runs_to_keep(&self) -> Option<BTreeSet<RunId>> {
         let keeps = self.keeps_ifiles() && !self.spec().map_only && self.is_sealed();
-        let home = |run: &&RunSummary| self.results.replicas.home(run.run);
-        keeps.then(|| self.results.surviving_runs().iter().map(home).collect())
+        keeps.then(|| self.results.surviving_runs().iter().map(|run| run.run).collect())
     }
 
     /// Whether its attempts are told to stop, all of them.
@@ -249,9 +239,7 @@ impl Job {
             return None;
         }
         if let Some(source) = self.spec().reduce_again {
-            return self
-                .lose_kept_runs(gone, with, source)
-                .then_some(Loss::ForGood(StageIndex(current as u16)));
+            return self.lose_kept(gone, with, source, changes);
         }
         let (gone, fallen) = self.results.fall_back(gone, self.is_sealed());
         self.fell_back_ns.extend(fallen.standing.iter().map(|run| (*run, now_ns())));
@@ -402,25 +390,6 @@ impl Job {
         Some(Standing { stage, stops: Vec::new(), redo: Vec::new() })
     }
 
-    /// Whether any of what this job reduces again is gone: there are no maps to make it anew.
-    fn lose_kept_runs(&mut self, gone: &Gone, with: &str, source: JobId) -> bool {
-        let is_needed = match self.is_sealed() {
-            true => self.results.needs_any(gone, true),
-            false => self.results.adopt.iter().flatten().any(|adopt| Some(adopt.node) == gone.node),
-        };
-        if is_needed {
-            let message = match gone.node {
-                Some(_) => format!(
-                    "{with}, which has I-files that job {source} kept, is gone: start it again on its disks, then reduce job \
-                     {source} again"
-                ),
-                None => format!("I-files that job {source} kept are lost with {with}: run that job again"),
-            };
-            self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
-        }
-        is_needed
-    }
-
     /// Whether the chunks of the maps are runs, all of them.
     pub fn is_sealed(&self) -> bool {
         self.stage_index("merge").is_some_and(|merge| usize::from(merge.0) < self.tasks.len())
@@ -436,7 +405,7 @@ impl Job {
         match current {
             Some("commit") => false,
             // Its parts are there: runs are read again only where one of them is lost.
-            _ if self.rests => false,
+            _ if self.in_flow.rests => false,
             // Nothing of it lies anywhere.
             None => false,
             _ if self.is_sealed() => self.results.needs(node, true),
@@ -449,7 +418,11 @@ impl Job {
         if let ExpandError::Proof(proof) = error {
             changes.push(self.proofs(proof));
         }
-        self.last_failure = Some(TaskFailure::new(Blame::Engine, error.to_string()));
+        let blame = match error {
+            ExpandError::KeptRunMissing(_) => Blame::Environment,
+            _ => Blame::Engine,
+        };
+        self.last_failure = Some(TaskFailure::new(blame, error.to_string()));
     }
 
     pub fn ifile_count(&self) -> u32 {
@@ -561,21 +534,7 @@ impl Job {
                 let runs = seal.runs.iter().map(without_weights).collect();
                 changes.push(Change::Runs { job, runs, replaced: Vec::new() });
             }
-            TaskResult::Adopt(adopt) => {
-                // The maps ran in another job; their commits are this one's to prove. All are told with the first task.
-                let maps = self.results.maps.iter().filter(|_| attempt.task.task == TaskIndex(0));
-                for (map_task, (number, map)) in maps {
-                    let task = TaskKey { task: *map_task, ..attempt.task };
-                    for commit in &map.commits {
-                        let number = self.results.attempt_in(*map_task, *number, commit.ifile);
-                        let attempt = AttemptKey { task, attempt: number };
-                        changes.push(Change::Sources { attempt, commits: vec![*commit] });
-                    }
-                }
-                changes.push(Change::Chunks { job, chunks: adopt.chunks.clone() });
-                let runs = adopt.runs.iter().map(without_weights).collect();
-                changes.push(Change::Runs { job, runs, replaced: Vec::new() });
-            }
+            TaskResult::Adopt(adopt) => return self.adopted(attempt, adopt.clone(), changes),
             TaskResult::Merge(merge) => {
                 let dropped = self.results.forget_merged(&merge.replaced);
                 self.replicas_dropped(&dropped, changes);
@@ -692,7 +651,7 @@ pub(crate) fn keep_from_now(spec: &JobSpec) -> Keep {
 }
 
 /// The store keeps no key indexes; copying them would cost more than all other columns.
-fn without_weights(run: &RunSummary) -> RunSummary {
+pub(crate) fn without_weights(run: &RunSummary) -> RunSummary {
     RunSummary { weights: Vec::new(), chunks: run.chunks.clone(), ..*run }
 }
 

@@ -9,7 +9,8 @@ use crate::event_loop::{EventLoop, Reply};
 use crate::job::Job;
 use api::control::NodeOrder;
 use api::kept::{KeptAnnouncement, KeptDir, KeptPlace};
-use ids::{JobId, NodeId};
+use ids::{JobId, NodeId, RunId};
+use mapreduce::Gone;
 use metastore::{Change, StoreError};
 use std::collections::BTreeSet;
 
@@ -21,6 +22,8 @@ const TEXT_BYTES_MAX: usize = 4096;
 /// How far the nodes are that keep what a job left.
 #[derive(Debug, Default)]
 pub(crate) struct Keeping {
+    /// What is to be kept; each at one node at least.
+    runs: BTreeSet<RunId>,
     /// Nodes that have not said yet that they have.
     waiting: BTreeSet<NodeId>,
     pub places: Vec<KeptPlace>,
@@ -32,9 +35,9 @@ impl EventLoop {
     /// A job is over and its last attempt has ended: nodes remove or keep what they have of it, and then its
     /// directories go.
     pub fn let_go(&mut self, id: JobId) {
-        let keepers = self.jobs.get(&id).and_then(Job::keepers);
-        match keepers.filter(|_| self.service == crate::Service::Cluster) {
-            Some(keepers) => self.begin_keeping(id, keepers),
+        let to_keep = self.jobs.get(&id).and_then(Job::runs_to_keep);
+        match to_keep.filter(|_| self.service == crate::Service::Cluster) {
+            Some(runs) => self.begin_keeping(id, runs),
             None => {
                 self.fleet.order_all(id, NodeOrder::Forget { job: id });
                 self.to_clean.push(id);
@@ -42,14 +45,22 @@ impl EventLoop {
         }
     }
 
-    /// Tells nodes to keep what they have of a job.
-    pub fn begin_keeping(&mut self, id: JobId, keepers: BTreeSet<NodeId>) {
-        let gone = keepers.iter().find(|keeper| !self.fleet.has(**keeper));
-        let lost = gone.map(|node| format!("{node}, which had some of them, is gone"));
-        let waiting = if lost.is_some() { BTreeSet::new() } else { keepers };
-        self.fleet.order_end(id, &waiting);
+    /// Tells nodes to keep what they have of these runs of a job, and of their replicas.
+    pub fn begin_keeping(&mut self, id: JobId, runs: BTreeSet<RunId>) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        job.keeping = Some(Keeping { waiting, places: Vec::new(), lost });
+        let replicas = &job.results.replicas;
+        let held = replicas.held().filter(|(run, _)| runs.contains(run)).map(|(_, node)| node);
+        let keepers: BTreeSet<NodeId> = runs.iter().map(|run| replicas.home(*run)).chain(held).collect();
+        job.keeping = Some(Keeping { runs, ..Keeping::default() });
+        let (there, gone): (BTreeSet<NodeId>, BTreeSet<NodeId>) =
+            keepers.into_iter().partition(|keeper| self.fleet.has(*keeper));
+        for node in gone {
+            let why = format!("{node}, which had some of them, is gone");
+            job.keeps_without(node, &node.to_string(), why, &mut self.changes);
+        }
+        let Some(keeping) = &mut job.keeping else { return };
+        keeping.waiting = if keeping.lost.is_some() { BTreeSet::new() } else { there };
+        self.fleet.order_end(id, &keeping.waiting);
         self.look_whether_kept(id);
     }
 
@@ -59,8 +70,10 @@ impl EventLoop {
         let waits = |job: &&Job| job.keeping.as_ref().is_some_and(|keeping| keeping.waiting.contains(&node));
         let jobs: Vec<JobId> = self.jobs.values().filter(waits).map(|job| job.id).collect();
         for id in jobs {
-            let Some(keeping) = self.jobs.get_mut(&id).and_then(|job| job.keeping.as_mut()) else { continue };
-            keeping.lost = Some(format!("the node {name} was gone before it had kept its part"));
+            self.with_job(id, |job, changes| {
+                let why = format!("the node {name} was gone before it had kept its part");
+                job.keeps_without(node, name, why, changes);
+            });
             self.look_whether_kept(id);
         }
     }
@@ -124,18 +137,20 @@ impl EventLoop {
 
     fn part_kept(&mut self, id: JobId, node: NodeId, dirs: Vec<KeptDir>, problem: Option<String>) {
         let Some(known) = self.fleet.get_mut(node) else { return };
-        let Some(keeping) = self.jobs.get_mut(&id).and_then(|job| job.keeping.as_mut()) else { return };
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(keeping) = &mut job.keeping else { return };
         keeping.waiting.remove(&node);
         for dir in dirs.into_iter().filter(|dir| dir.job == id) {
             known.kept.insert(id);
             let node_name = known.info.name.clone();
             keeping.places.push(KeptPlace { made_by: node, node, node_name, dir });
         }
-        keeping.lost = problem.map(|problem| {
+        if let Some(problem) = problem {
             let problem = problem.replace('\0', "\u{fffd}");
             let cut = problem.floor_char_boundary(TEXT_BYTES_MAX);
-            format!("the node {}: {}", known.info.name, &problem[..cut])
-        });
+            let why = format!("the node {}: {}", known.info.name, &problem[..cut]);
+            job.keeps_without(node, &known.info.name, why, &mut self.changes);
+        }
         self.look_whether_kept(id);
     }
 
@@ -172,6 +187,19 @@ impl EventLoop {
             known.order(NodeOrder::DropKept { names: strangers });
         }
         Ok(())
+    }
+}
+
+impl Job {
+    /// A node does not keep what it had: replicas take the place of that, where there are any, else nothing is kept.
+    fn keeps_without(&mut self, node: NodeId, name: &str, why: String, changes: &mut Vec<Change>) {
+        let (_, fallen) = self.results.fall_back(&Gone::node(node), true);
+        self.fallen_back(&fallen, &format!("the node {name}, which keeps nothing of them"), changes);
+        let Some(keeping) = &mut self.keeping else { return };
+        keeping.waiting.remove(&node);
+        if keeping.runs.iter().any(|run| self.results.replicas.home(*run) == node) {
+            keeping.lost = Some(why);
+        }
     }
 }
 

@@ -2,7 +2,9 @@
 //! cut wrongly. Such a result is refused before anything follows from it.
 
 use crate::job::Job;
-use api::task::{ChunkSummary, MapResult, MapTask, Part, RunSummary};
+use api::task::{
+    AdoptResult, AdoptTask, AdoptedCopy, ChunkSummary, KeptRun, MapResult, MapTask, Part, RunSummary,
+};
 use api::{Blame, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, IfileIndex, RunId};
 use std::collections::BTreeSet;
@@ -39,9 +41,13 @@ impl Job {
                 (foreign.or_else(|| self.problem_of_inventory(&seal.chunks, &seal.runs)), None)
             }
             (Some(Task::Adopt(task)), TaskResult::Adopt(adopt)) => {
-                let same = task.runs.iter().map(|run| run.number()).eq(adopt.runs.iter().map(|run| run.run));
-                let others = (!same).then_some("other runs than it was given");
-                (others.or_else(|| self.problem_of_inventory(&adopt.chunks, &adopt.runs)), None)
+                let others = (!is_as_given(task, adopt)).then_some("other runs than it was given");
+                let of_copy = |copy: &AdoptedCopy| {
+                    self.problem_of_inventory(&copy.chunks, std::slice::from_ref(&copy.run))
+                };
+                let of_copies = || adopt.copies.iter().find_map(of_copy);
+                let of_runs = || self.problem_of_inventory(&adopt.chunks, &adopt.runs);
+                (others.or_else(of_runs).or_else(of_copies), None)
             }
             (Some(Task::Merge(task)), TaskResult::Merge(merge)) => {
                 let known: BTreeSet<RunId> = self.run_ids().collect();
@@ -136,8 +142,10 @@ pub(crate) fn problem(result: &TaskResult) -> Option<&'static str> {
             .or_else(|| seal.chunks.iter().find_map(problem_of_chunk))
             .or_else(|| seal.runs.iter().find_map(problem_of_run)),
         TaskResult::Adopt(adopt) => {
-            let of_chunks = adopt.chunks.iter().find_map(problem_of_chunk);
-            of_chunks.or_else(|| adopt.runs.iter().find_map(problem_of_run))
+            let copied = || adopt.copies.iter().flat_map(|copy| &copy.chunks);
+            let of_chunks = adopt.chunks.iter().chain(copied()).find_map(problem_of_chunk);
+            let mut runs = adopt.runs.iter().chain(adopt.copies.iter().map(|copy| &copy.run));
+            of_chunks.or_else(|| runs.find_map(problem_of_run))
         }
         TaskResult::Merge(merge) => {
             too_large([merge.retrievals, merge.retrieved_bytes]).or_else(|| problem_of_run(&merge.run))
@@ -150,6 +158,17 @@ pub(crate) fn problem(result: &TaskResult) -> Option<&'static str> {
         }
         TaskResult::Commit(_) | TaskResult::Run(_) => None,
     }
+}
+
+/// Whether a node opened the runs that it was to, but for those of which there are replicas, and no other replicas than it was to.
+fn is_as_given(task: &AdoptTask, adopt: &AdoptResult) -> bool {
+    let missing: BTreeSet<RunId> = adopt.missing.iter().copied().collect();
+    let may_miss = |run: &&KeptRun| run.has_copy && missing.contains(&run.number());
+    let opened = task.runs.iter().filter(|run| !may_miss(run)).map(KeptRun::number);
+    let copies: BTreeSet<RunId> = task.copies.iter().map(KeptRun::number).collect();
+    opened.eq(adopt.runs.iter().map(|run| run.run))
+        && task.runs.iter().filter(may_miss).count() == adopt.missing.len()
+        && adopt.copies.iter().all(|copy| copies.contains(&copy.run.run))
 }
 
 fn too_large(counts: impl IntoIterator<Item = u64>) -> Option<&'static str> {

@@ -12,6 +12,7 @@ use api::control::{JobOutcome, NodeInfo, NodeOrder, PROTOCOL_VERSION};
 use api::task::MapTask;
 use api::{Blame, Split, Task, TaskFailure};
 use ids::{AttemptKey, AttemptNumber, JobId, StageIndex, TaskIndex};
+use mapreduce::flow::{self, Flows};
 use mapreduce::{AttemptTime, JobResults, expand};
 use metastore::{
     AttemptRow, AttemptState, Change, JobState, Keep, NodeRow, NodeState, RecoveredJob, TaskRow,
@@ -136,13 +137,9 @@ impl EventLoop {
 
     /// A flow of which a stage was over, or never came, while another waits for it, cannot go on.
     fn mend_recovered_flows(&mut self) {
-        let goes_on = |id: &JobId| self.jobs.get(id).is_some_and(|job| job.outcome.is_none());
-        let cut_off = |id: &JobId| {
-            let job = self.jobs.get(id).filter(|job| job.outcome.is_none());
-            job.is_some_and(|job| !job.run.spec.reads().iter().all(goes_on))
-        };
-        let cut_off: Vec<JobId> = self.flows.values().flatten().filter(|id| cut_off(id)).copied().collect();
-        for id in self.flows.values().flatten().copied().collect::<Vec<JobId>>() {
+        let jobs = self.of_all_flows();
+        let cut_off: Vec<JobId> = jobs.iter().filter(|id| flow::is_cut_off(self, **id)).copied().collect();
+        for id in jobs {
             self.tells_those_it_reads(id);
         }
         for id in cut_off {
@@ -150,8 +147,7 @@ impl EventLoop {
         }
         self.mend_flows("what was lost while there was no server");
         // Their readers were over before.
-        let rest: Vec<JobId> = self.flows.values().flatten().copied().collect();
-        for id in rest {
+        for id in self.of_all_flows() {
             let event = self.may_end(id);
             event.into_iter().for_each(|event| self.feed(event));
         }
@@ -162,14 +158,14 @@ impl EventLoop {
         let id = recovered.row.job;
         let run = Arc::new(self.job_run(&recovered));
         let surviving = recovered.runs.iter().filter(|run| run.replaced_by.is_none());
-        let standing = replication::standing(&recovered.replicas);
-        let keepers = surviving.map(|run| standing.get(&run.run).copied().unwrap_or(run.run.node()));
-        let keepers = keepers.collect();
-        let mut job = Job::new(id, run, JobResults::new(id, Vec::new()));
+        let runs = surviving.map(|run| run.run).collect();
+        let mut results = JobResults::new(id, Vec::new());
+        replication::restore(&recovered, &mut results, |_| true);
+        let mut job = Job::new(id, run, results);
         job.user = self.users.job_begins(recovered.row.user.clone().unwrap_or_default());
         job.outcome = Some(past_outcome(recovered));
         self.jobs.insert(id, job);
-        self.begin_keeping(id, keepers);
+        self.begin_keeping(id, runs);
     }
 
     fn take_up(&mut self, recovered: RecoveredJob, commits: WinningCommits) {
@@ -296,7 +292,7 @@ fn rebuilt(recovered: &RecoveredJob, run: JobRun, commits: WinningCommits) -> Jo
         None => JobResults::new(id, splits),
     };
     let mut job = Job::new(id, Arc::new(run), results);
-    job.has_inputs = true;
+    job.in_flow.has_inputs = true;
     job.boundaries = recovered.boundaries.clone();
     job.report = recovered.report.clone().map(Box::new);
     // A stage without tasks was expanded all the same.

@@ -118,7 +118,8 @@ impl Job {
             // Nobody knows runs yet. Where a replica takes the place of one, it does for its chunks.
             let covered: Vec<&Replica> = runs.iter().filter_map(|run| replicas.get(*run)).collect();
             let is_covered = |chunk: &ChunkId| {
-                covered.iter().any(|replica| !replica.stands && replica.chunks.contains(chunk))
+                let has_other = |replica: &Replica| !replica.stands || replica.second.is_some();
+                covered.iter().any(|replica| has_other(replica) && replica.chunks.contains(chunk))
             };
             let is_there = |chunk: &ChunkId| replicas.chunk_home(*chunk) == node && !is_covered(chunk);
             let chunks: Vec<ChunkId> = told.chunks.into_iter().filter(is_there).collect();

@@ -6,6 +6,7 @@
 use crate::ServerError;
 use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
+use crate::fleet::Fleet;
 use crate::job::Job;
 use crate::messages::{Finished, Service};
 use api::control::{NodeOrder, PlacesAnswer, PlacesQuestion};
@@ -15,7 +16,7 @@ use api::{Replication, TaskResult};
 use ids::{JobId, NodeId, RunId};
 use mapreduce::{FallenBack, JobResults, Replica};
 use metastore::{Change, FELL_BACK_NOTE, REPLICATION_NOTE, RecoveredJob, ReplicaRow, ReplicaState};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// A second home is not worth having for data that is made again in less.
 const REMAKE_MIN_SECONDS: f64 = 10.0;
@@ -39,6 +40,8 @@ pub(crate) struct Replicating {
     maps: u32,
     /// It has been said why not.
     is_settled: bool,
+    /// How often a run that had lost one of two homes got another.
+    again: u64,
 }
 
 impl Replicating {
@@ -99,6 +102,7 @@ impl EventLoop {
         }
         if job.replicating.is_on {
             self.fleet.order_everybody(job.id, NodeOrder::Replicate { job: job.id });
+            order_again(&mut self.fleet, job);
         }
     }
 
@@ -132,6 +136,15 @@ impl EventLoop {
             job.replicating.is_settled = true;
             self.changes.push(note(id, REPLICATION_NOTE, format!("auto: runs get replicas: {why}")));
             self.fleet.order_everybody(id, NodeOrder::Replicate { job: id });
+            order_again(&mut self.fleet, job);
+        }
+    }
+
+    /// Data was lost, or somebody has read all that he needs: what lies on one node only since then, and has yet to be read, goes to a
+    /// second one again.
+    pub fn replicate_again(&mut self, id: JobId) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            order_again(&mut self.fleet, job);
         }
     }
 
@@ -156,13 +169,12 @@ impl EventLoop {
         drop(reply.send(answer));
     }
 
-    /// A node tells that runs of it lie on others as well.
+    /// A node tells that runs which are read there lie on others as well.
     pub fn replicated(&mut self, from: NodeId, told: Vec<ReplicatedRun>) {
         for told in told {
             let Some(job) = self.jobs.get_mut(&told.job) else { continue };
-            let is_own = told.run.node() == from && told.to != from;
-            // A node speaks for the runs that it made, and a node that is gone holds nothing.
-            if job.outcome.is_some() || !is_own || !self.fleet.has(told.to) {
+            // A node that is gone holds nothing.
+            if job.outcome.is_some() || told.to == from || !self.fleet.has(told.to) {
                 continue;
             }
             let replica = Replica {
@@ -170,8 +182,10 @@ impl EventLoop {
                 chunks: told.chunks.clone(),
                 single_ns: told.single_ns,
                 stands: false,
+                second: None,
             };
-            if job.results.add_replica(told.run, replica) {
+            if job.results.add_copy(from, told.run, replica) {
+                job.replicating.again += u64::from(told.run.node() != from);
                 let row = ReplicaRow {
                     run: told.run,
                     node: told.to,
@@ -221,12 +235,29 @@ impl Job {
         let (median, most) = (*single_ns.get(single_ns.len() / 2)?, *single_ns.last()?);
         let seconds = |ns: u64| ns as f64 / NANOS_PER_SECOND;
         let (count, runs) = (single_ns.len(), self.results.surviving_runs().len());
+        let again = match self.replicating.again {
+            0 => String::new(),
+            times => format!("; {times} times one that had lost a node was copied again"),
+        };
         let detail = format!(
-            "{count} of {runs} runs lay on two nodes; on one only for {:.1} s (median), {:.1} s at most",
+            "{count} of {runs} runs lay on two nodes; on one only for {:.1} s (median), {:.1} s at most{again}",
             seconds(median),
             seconds(most)
         );
         Some(note(self.id, REPLICATION_NOTE, detail))
+    }
+}
+
+/// Tells nodes which of the runs that they have in place of others they are to send on. With `selective` all lies in spools.
+fn order_again(fleet: &mut Fleet, job: &mut Job) {
+    if !job.replicating.is_on || job.run.spec.replication == Replication::Selective || job.outcome.is_some() {
+        return;
+    }
+    for (node, runs) in job.results.copy_again(job.is_sealed()) {
+        fleet.may_hold(node, std::iter::once(job.id));
+        if let Some(node) = fleet.get_mut(node) {
+            node.order(NodeOrder::ReplicateAgain { job: job.id, runs });
+        }
     }
 }
 
@@ -258,24 +289,17 @@ fn lost_rows(dropped: &[(RunId, NodeId)]) -> impl Iterator<Item = ReplicaRow> {
     dropped.iter().map(|(run, node)| state_row(*run, *node, ReplicaState::Lost))
 }
 
-/// Where replicas are that stand for runs.
-pub(crate) fn standing(rows: &[ReplicaRow]) -> BTreeMap<RunId, NodeId> {
-    let standing = rows.iter().filter(|row| row.state == ReplicaState::Standing);
-    standing.map(|row| (row.run, row.node)).collect()
-}
-
 /// The replicas of a job as the rows tell; those on nodes that are gone are gone.
 pub(crate) fn restore(recovered: &RecoveredJob, results: &mut JobResults, lives: impl Fn(NodeId) -> bool) {
     let there = recovered.replicas.iter().filter(|row| row.state != ReplicaState::Lost && lives(row.node));
-    for row in there {
-        let replica = Replica {
-            node: row.node,
-            chunks: row.chunks.clone(),
-            single_ns: row.single_ns,
-            stands: row.state == ReplicaState::Standing,
-        };
-        results.replicas.add(row.run, replica);
-    }
+    let replica = |row: &ReplicaRow| Replica {
+        node: row.node,
+        chunks: row.chunks.clone(),
+        single_ns: row.single_ns,
+        stands: row.state == ReplicaState::Standing,
+        second: None,
+    };
+    results.replicas.restore(there.map(|row| (row.run, replica(row))).collect());
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //!
 //! # Where it sits
 //! Beside the road: scheduler -> sim -> tests and measurements. Nothing of the engine depends on it. What is real in [`shuffle`]:
-//! scheduler, `mapreduce` (plan, losses, replicas, proof), workbuilder, appender, books of chunks, order of frames, merge and winners.
+//! scheduler, `mapreduce` (plan, losses, replicas, flows, proof), workbuilder, appender, books of chunks, order of frames, merge and winners.
 //! What is written again in few lines, because the original stands on threads, sockets, files or a database: the glue of the server
 //! around these (`src/shuffle/{job,server,flows,rows}.rs`), the frames on their way (`lane.rs`), runs and parts without files
 //! (`run.rs`, `parts.rs`), the steps of attempts (`node.rs`).

@@ -3,13 +3,10 @@
 //! `SIM_SEED=N cargo test -p sim --test two_stages NAME`.
 
 mod seeds;
+mod shuffles;
 
-use seeds::{seeds, told};
-use sim::{Planted, ShuffleOutcome, ShuffleWorld, Situation, Sometimes, shuffle};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-const SECOND_NS: u64 = 1_000_000_000;
-const SEEDS: u64 = 200;
+use shuffles::{SECOND_NS, check_found, check_seen, run_all};
+use sim::{Planted, ShuffleWorld, Situation, shuffle};
 
 /// Faults without end.
 fn unsafe_world(seed: u64) -> ShuffleWorld {
@@ -24,66 +21,24 @@ fn calming_world(seed: u64) -> ShuffleWorld {
     ShuffleWorld { faults_end_ns, end_ns, ..unsafe_world(seed) }
 }
 
-fn run_seed(world: ShuffleWorld) -> ShuffleOutcome {
-    told(world.seed, world, |world| shuffle(world).unwrap_or_else(|violation| panic!("{violation:?}")))
-}
-
-fn is_whole() -> bool {
-    std::env::var("SIM_SEED").is_err() && std::env::var("SIM_SEEDS").is_err()
-}
-
-/// Only what fails by chance may fail a flow.
-fn check_failures(seed: u64, outcome: &ShuffleOutcome) {
-    let by_chance = |failure: &String| failure.ends_with(sim::FAILED_BY_CHANCE);
-    assert!(outcome.failures.iter().all(by_chance), "SIM_SEED={seed}: {:?}", outcome.failures);
-}
-
 #[test]
 fn every_record_goes_through_both_stages_once_whatever_fails() {
-    let mut sometimes = Sometimes::default();
-    let (mut succeeded, mut failed, mut unfinished, mut records) = (0, 0, 0, 0);
-    for seed in seeds(SEEDS) {
-        let outcome = run_seed(unsafe_world(seed));
-        sometimes.add(&outcome.sometimes);
-        (succeeded, failed) = (succeeded + outcome.succeeded, failed + outcome.failed);
-        (unfinished, records) = (unfinished + outcome.unfinished, records + outcome.records);
-        check_failures(seed, &outcome);
-    }
-    println!(
-        "{succeeded} jobs and flows succeeded, {failed} failed, {unfinished} had not ended; {records} records"
-    );
-    for situation in Situation::OF_FLOWS {
-        println!("{situation:?}: {}", sometimes.count(situation));
-    }
-    let never: Vec<Situation> =
-        Situation::OF_FLOWS.into_iter().filter(|situation| sometimes.count(*situation) == 0).collect();
-    assert!(!is_whole() || never.is_empty(), "never seen: {never:?}");
+    check_seen(&run_all(unsafe_world), &Situation::OF_FLOWS);
 }
 
 #[test]
 fn every_flow_ends_once_nothing_fails_any_more() {
-    let (mut succeeded, mut failed) = (0, 0);
-    for seed in seeds(SEEDS) {
-        let outcome = run_seed(calming_world(seed));
-        (succeeded, failed) = (succeeded + outcome.succeeded, failed + outcome.failed);
-        assert_eq!(outcome.unfinished, 0, "SIM_SEED={seed}");
-        check_failures(seed, &outcome);
-    }
-    println!("{succeeded} jobs and flows succeeded, {failed} failed");
+    run_all(calming_world);
 }
 
 #[test]
 fn a_lost_part_read_as_empty_is_noticed() {
-    let found = seeds(SEEDS).find_map(|seed| {
-        let world = ShuffleWorld { planted: Some(Planted::LostPartReadAsEmpty), ..unsafe_world(seed) };
-        match catch_unwind(AssertUnwindSafe(|| shuffle(world))) {
-            Ok(Ok(_)) => None,
-            Ok(Err(violation)) => Some((seed, violation.what)),
-            Err(_) => Some((seed, "a check of the engine panicked".to_string())),
-        }
-    });
-    println!("{found:?}");
-    assert!(found.is_some() || !is_whole());
+    check_found(Planted::LostPartReadAsEmpty, unsafe_world);
+}
+
+#[test]
+fn a_stage_that_does_not_wait_for_its_readers_is_noticed() {
+    check_found(Planted::RestsForNobody, calming_world);
 }
 
 #[test]

@@ -165,9 +165,11 @@ impl Victim {
             records: self.summary.records,
             record_bytes: self.summary.record_bytes,
             stored_bytes: self.summary.stored_bytes,
+            has_copy: false,
         };
         let dirs = vec![self.path.parent().expect("a directory").to_path_buf()];
-        let task = AdoptTask { source: JOB, node: ids::NodeId(0), dirs, runs: vec![kept], chunks: vec![] };
+        let (runs, node) = (vec![kept], ids::NodeId(0));
+        let task = AdoptTask { source: JOB, node, dirs, runs, chunks: vec![], copies: vec![] };
         server.adopt(&task)?;
         let run = server.run(self.summary.run).expect("it was adopted");
         merged(&[&run], None, None)

@@ -26,7 +26,7 @@ fn four_running(placements: Vec<Placement>) -> World {
 }
 
 /// All say how far they are after so many seconds; task 3 has done `slow` of 1000, the others have gone steadily.
-fn report(world: &mut World, seconds: u64, slow: u64, waits: Waits) {
+pub fn report(world: &mut World, seconds: u64, slow: u64, waits: Waits) {
     world.clock = seconds * SECOND_NS;
     for task in 0..4 {
         let (done, waits) = match task {
@@ -54,7 +54,7 @@ fn decided(world: &mut World) -> Vec<(AttemptKey, Label, Result<AttemptKey, WhyL
 }
 
 /// Task 3 runs on nodes 3 and 4; the other tasks run on.
-fn copied() -> World {
+pub fn copied() -> World {
     let mut world = four_running(anywhere(4));
     world.feed(Event::SlotFree { slot: on(4) });
     report(&mut world, 6, 60, program(6));

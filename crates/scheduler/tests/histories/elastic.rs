@@ -1,8 +1,8 @@
 //! Ranges that are cut for idle slots, told by hand.
 
-use crate::{JOB, World, attempt, expanded, failed, succeeded};
+use crate::{JOB, World, attempt, copies, expanded, failed, succeeded};
 use ids::{NodeId, StageIndex};
-use scheduler::{ASKED_AGAIN_AFTER_NS, Action, Claim, Event, FAILURES_MAX, Placement, Slot};
+use scheduler::{ASKED_AGAIN_AFTER_NS, Action, Claim, Event, FAILURES_MAX, Placement, Slot, Waits};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -44,7 +44,7 @@ fn an_idle_slot_takes_the_end_of_the_longest_range() {
     report(&mut world, 5, [500, 250]);
     world.expect(&[asked(1, 250)]);
     let placement = Placement::Anywhere;
-    world.feed(Event::TaskAdded { job: JOB, stage: StageIndex(0), placement });
+    world.feed(Event::TaskAdded { of: attempt(0, 1, 0), placement });
     world.expect(&[Action::StartAttempt { attempt: attempt(0, 2, 0), slot: on(2) }]);
     // The stage has three tasks now.
     (0..2).for_each(|task| world.feed(succeeded(attempt(0, task, 0))));
@@ -89,4 +89,45 @@ fn one_that_said_no_is_asked_again_later() {
     world.expect(&[]);
     report(&mut world, 5 + ASKED_AGAIN_AFTER_NS / SECOND_NS + 1, [520, 270]);
     world.expect(&[asked(1, 270)]);
+}
+
+/// A copy runs beside the slow task 3, on node 4, and a slot is idle. The two say what they have done of 1000 after eight seconds, which
+/// are two for the copy.
+fn beside_a_copy(of_original: u64, of_copy: Option<u64>) -> World {
+    let mut world = copies::copied();
+    world.feed(Event::MaySplit { job: JOB, stage: StageIndex(0) });
+    (0..3).for_each(|task| world.feed(succeeded(attempt(0, task, 0))));
+    world.feed(Event::SlotFree { slot: on(5) });
+    world.outbox.clear();
+    copies::report(&mut world, 8, of_original, Waits::default());
+    if let Some(done) = of_copy {
+        world.feed(Event::Progress { attempt: attempt(0, 3, 1), done, total: 1000, waits: None });
+    }
+    world.feed(Event::Tick);
+    world
+}
+
+#[test]
+fn of_two_attempts_the_one_that_ends_first_gives_up_its_end_and_the_other_stops() {
+    let (original, copy) = (attempt(0, 3, 0), attempt(0, 3, 1));
+    for (of_original, of_copy, [first, other], done) in [
+        (80, 100, [(copy, on(4)), (original, on(3))], 100),
+        (400, 50, [(original, on(3)), (copy, on(4))], 400),
+    ] {
+        let mut world = beside_a_copy(of_original, Some(of_copy));
+        world.expect(&[Action::SplitTask { attempt: first.0, slot: first.1, done }]);
+        world.feed(Event::TaskAdded { of: first.0, placement: Placement::Anywhere });
+        let stop = Action::StopAttempt { attempt: other.0, slot: other.1 };
+        world.expect(&[stop, Action::StartAttempt { attempt: attempt(0, 4, 0), slot: on(5) }]);
+        // That it stops is no failure, and nobody runs in its place.
+        world.feed(failed(other.0, false));
+        world.expect(&[]);
+        world.feed(succeeded(first.0));
+        world.expect(&[Action::TaskDone { attempt: first.0 }]);
+    }
+}
+
+#[test]
+fn nobody_is_asked_while_one_of_two_has_said_nothing() {
+    beside_a_copy(400, None).expect(&[]);
 }

@@ -194,6 +194,7 @@ impl Model {
             chunks: vec![state.chunk],
             single_ns: Duration::from_secs_f64(single_s).as_nanos() as u64,
             stands: false,
+            second: None,
         };
         assert!(self.results.add_replica(state.id, replica), "{} has a replica already", state.id);
         self.outcome.copied_s.push(self.now_s);

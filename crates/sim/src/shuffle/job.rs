@@ -6,9 +6,9 @@ use super::rows::JobRows;
 use super::world::{Planted, Situation, Sometimes};
 use api::{JobSpec, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, JobId, NodeId, RunId, StageIndex, TaskIndex};
-use mapreduce::{ExpandError, Gone, JobResults, Place, Replica, Verdict, expand};
+use mapreduce::flow::StageState;
+use mapreduce::{ExpandError, Gone, JobResults, Place, Verdict, expand};
 use scheduler::{Event, FAILURES_MAX, Placement, RecoveredTask, Slot, Standing};
-use std::collections::BTreeMap;
 
 /// The stages of a job in which it can lose data, by number.
 pub(crate) const MAP: StageIndex = StageIndex(0);
@@ -25,14 +25,8 @@ pub(crate) struct Job {
     pub results: JobResults,
     /// The reduce tasks as they were, while data that they read is made again.
     pub standing: Option<(StageIndex, Vec<Task>)>,
-    /// Of a flow: its parts are there, and who reads them is not done.
-    pub rests: bool,
-    /// What it reads is known; its first stage was asked for; others know what its parts hold.
-    pub has_inputs: bool,
-    pub is_asked: bool,
-    pub is_read: bool,
-    /// Replicas of parts that were told of before the ends of their attempts: from, to.
-    pub early_replicas: BTreeMap<(TaskIndex, String), (NodeId, NodeId)>,
+    /// How far it is as a stage of a flow.
+    pub in_flow: StageState,
     pub succeeded: Option<bool>,
     /// Why a stage could not be made, or the last attempt failed.
     pub last_failure: String,
@@ -69,7 +63,7 @@ pub(crate) fn placement(task: &Task) -> Placement {
 
 impl Job {
     pub fn new(id: JobId, plan: JobPlan) -> Self {
-        let spec = plan.spec();
+        let spec = plan.spec(id);
         Self {
             id,
             names: mapreduce::stages(&spec),
@@ -78,11 +72,7 @@ impl Job {
             plan,
             tasks: Vec::new(),
             standing: None,
-            rests: false,
-            has_inputs: false,
-            is_asked: false,
-            is_read: false,
-            early_replicas: BTreeMap::new(),
+            in_flow: StageState::default(),
             succeeded: None,
             last_failure: String::new(),
         }
@@ -99,6 +89,10 @@ impl Job {
 
     pub fn may_lack_data(&self, attempt: AttemptKey) -> bool {
         self.standing.as_ref().is_some_and(|(stage, _)| *stage == attempt.task.stage)
+    }
+
+    pub fn is_reducing(&self) -> bool {
+        usize::from(REDUCE.0) + 1 == self.tasks.len()
     }
 
     pub fn is_sealed(&self) -> bool {
@@ -166,8 +160,8 @@ impl Job {
     }
 
     pub fn note_replica(&self, run: RunId, rows: &mut JobRows) {
-        if let Some(replica) = self.results.replicas.get(run) {
-            rows.replicas.insert((run, replica.node), Some(replica.clone()));
+        for replica in self.results.replicas.each(run) {
+            rows.replicas.insert((run, replica.node), Some(replica));
         }
     }
 
@@ -301,12 +295,11 @@ impl Job {
             true => job.results.plan = planned,
             false => job.results.planned_before = planned,
         }
-        for ((run, node), replica) in &rows.replicas {
-            if let Some(replica) = replica.as_ref().filter(|_| lives(*node)) {
-                job.results.replicas.add(*run, Replica { ..replica.clone() });
-            }
-        }
-        job.restore_parts(rows, &lives);
+        let there = rows.replicas.iter().filter(|((_, node), _)| lives(*node));
+        let there = there.filter_map(|((run, _), replica)| Some((*run, replica.clone()?)));
+        job.results.replicas.restore(there.collect());
+        let replicas = rows.part_replicas.iter().map(|(task, node)| (*task, *node));
+        job.results.restore_parts(replicas, &lives);
         let in_hand = rows.attempts.iter().filter(|(attempt, row)| {
             row.runs && usize::from(attempt.task.stage.0) + 1 == job.tasks.len() && lives(row.slot.node)
         });

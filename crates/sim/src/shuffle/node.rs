@@ -235,7 +235,7 @@ fn chunks_of(run: &ShuffleRun, plan: &JobPlan) -> Vec<ChunkSummary> {
     for row in &run.sources {
         sums.entry(row.chunk).or_default().entry(row.source).or_default().add(&row.sum);
     }
-    let capacity_bytes = plan.spec().layout.chunk_bytes;
+    let capacity_bytes = plan.layout().chunk_bytes;
     let summary = |(chunk, sources): (ChunkId, BTreeMap<Source, DataSum>)| ChunkSummary {
         chunk,
         ifile: run.ifile,

@@ -109,12 +109,13 @@ impl JobPlan {
         }
     }
 
-    pub fn spec(&self) -> JobSpec {
+    /// Of the job with that number.
+    pub fn spec(&self, job: JobId) -> JobSpec {
         let stage = FlowStage {
+            flow: self.reads.unwrap_or(job),
             name: format!("stage {}", self.index),
             reads: self.reads.into_iter().collect(),
             feeds: self.feeds,
-            ..FlowStage::default()
         };
         let mut spec = JobSpec {
             slots: 2,

@@ -1,8 +1,8 @@
 //! The processes of nodes as the clock sees them: slots, orders, polls, replicas.
 
-use super::flows::SentPart;
 use super::node::Running;
 use super::server::{Order, Poll};
+use api::machine::ReplicatedPart;
 use api::{InputFile, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, JobId, NodeId, RunId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,11 +28,13 @@ pub(crate) struct Process<'a> {
     pub replicating: BTreeSet<JobId>,
     /// Runs that have a replica, and where.
     pub replicas: BTreeMap<(JobId, RunId), NodeId>,
+    /// Replicas here that stand for runs of others and are to go to one more node.
+    pub again: BTreeMap<JobId, Vec<RunId>>,
     /// Parts of its own that have a replica, and where.
     pub part_replicas: BTreeMap<(JobId, String), NodeId>,
     finished: Vec<Ended>,
     replicated: Vec<Replicated>,
-    parts_replicated: Vec<SentPart>,
+    parts_replicated: Vec<ReplicatedPart>,
     received: u64,
     /// Of the last poll, and what it carries.
     poll: u64,
@@ -53,6 +55,7 @@ impl<'a> Process<'a> {
             peers: Vec::new(),
             replicating: BTreeSet::new(),
             replicas: BTreeMap::new(),
+            again: BTreeMap::new(),
             part_replicas: BTreeMap::new(),
             finished: Vec::new(),
             replicated: Vec::new(),
@@ -75,13 +78,15 @@ impl<'a> Process<'a> {
     }
 
     pub fn has_replica(&mut self, job: JobId, run: RunId, to: NodeId, chunks: Vec<ChunkId>) {
-        self.replicas.insert((job, run), to);
+        match self.again.get_mut(&job).filter(|_| Some(run.node()) != self.node) {
+            Some(again) => again.retain(|each| *each != run),
+            None => drop(self.replicas.insert((job, run), to)),
+        }
         self.replicated.push((job, run, to, chunks));
     }
 
-    pub fn has_part_replica(&mut self, sent: SentPart) {
-        let (job, _, name, to) = sent.clone();
-        self.part_replicas.insert((job, name), to);
+    pub fn has_part_replica(&mut self, sent: ReplicatedPart) {
+        self.part_replicas.insert((sent.job, sent.name.clone()), sent.to);
         self.parts_replicated.push(sent);
     }
 

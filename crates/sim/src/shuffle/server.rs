@@ -1,11 +1,11 @@
 //! The server: the real scheduler over jobs, and what `crates/server/src/{cluster,fleet,event_loop}.rs` do around it: nodes with their
 //! leases, numbered orders, and no answer before its transaction.
 
-use super::flows::SentPart;
 use super::job::{COMMIT, Job, Loss, RunAgain};
 use super::plan::JobPlan;
 use super::rows::{AttemptRow, JobRows, Rows};
 use super::world::{Planted, Situation, Sometimes};
+use api::machine::ReplicatedPart;
 use api::{Blame, InputFile, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, JobId, NodeId, RunId, StageIndex};
 use mapreduce::{Gone, Replica};
@@ -51,7 +51,7 @@ pub(crate) struct Poll {
     pub free_slots: Vec<u32>,
     /// Replicas that were made since.
     pub replicated: Vec<(JobId, RunId, NodeId, Vec<ChunkId>)>,
-    pub parts_replicated: Vec<SentPart>,
+    pub parts_replicated: Vec<ReplicatedPart>,
     /// Of what runs: done of all.
     pub progress: Vec<(AttemptKey, u64, u64)>,
 }
@@ -99,6 +99,11 @@ pub(crate) enum Order {
     },
     Replicate {
         job: JobId,
+    },
+    /// Of the replicas there that stand for runs of others, these go to one more node, and no others.
+    ReplicateAgain {
+        job: JobId,
+        runs: Vec<RunId>,
     },
     Forget {
         job: JobId,
@@ -221,6 +226,7 @@ impl Server {
         if replicates {
             self.order_all(&Order::Replicate { job: id });
         }
+        self.replicate_again(id);
         self.feed(event);
         self.feed(Event::MayCopy { job: id, stages: vec![StageIndex(0), StageIndex(3)] });
     }
@@ -343,13 +349,30 @@ impl Server {
     fn replicated(&mut self, from: NodeId, id: JobId, run: RunId, to: NodeId, chunks: Vec<ChunkId>) {
         let lives = self.members.contains_key(&to);
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        if job.succeeded.is_some() || run.node() != from || to == from || !lives {
+        if job.succeeded.is_some() || to == from || !lives {
             return;
         }
-        if job.results.add_replica(run, Replica { node: to, chunks, single_ns: 0, stands: false })
+        let copy = Replica { node: to, chunks, single_ns: 0, stands: false, second: None };
+        if job.results.add_copy(from, run, copy)
             && let Some(rows) = self.rows.jobs.get_mut(&id)
         {
+            if job.results.replicas.get(run).is_some_and(|replica| replica.second.is_some()) {
+                self.sometimes.saw(Situation::OnTwoAgain);
+            }
             job.note_replica(run, rows);
+        }
+    }
+
+    /// Runs that lost a home get another, where the job asks for that.
+    fn replicate_again(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if !job.plan.replicates || job.succeeded.is_some() {
+            return;
+        }
+        for (node, runs) in job.results.copy_again(job.is_sealed()) {
+            if let Some(member) = self.members.get_mut(&node) {
+                member.order(Order::ReplicateAgain { job: id, runs });
+            }
         }
     }
 
@@ -436,12 +459,13 @@ impl Server {
     fn data_gone(&mut self, id: JobId, gone: &Gone) -> bool {
         let (members, sometimes) = (&self.members, &mut self.sometimes);
         let Some((job, rows)) = self.jobs.get_mut(&id).zip(self.rows.jobs.get_mut(&id)) else { return false };
-        match job.lose(gone, |node| !members.contains_key(&node), rows, sometimes) {
-            None => return false,
-            Some(Loss::FellBack) => {}
-            Some(Loss::Again(again)) => self.run_again(id, again),
+        let loss = job.lose(gone, |node| !members.contains_key(&node), rows, sometimes);
+        let is_needed = loss.is_some();
+        if let Some(Loss::Again(again)) = loss {
+            self.run_again(id, again);
         }
-        true
+        self.replicate_again(id);
+        is_needed
     }
 
     pub fn run_again(&mut self, id: JobId, again: RunAgain) {
@@ -550,7 +574,7 @@ impl Server {
 
     pub fn expand(&mut self, id: JobId, stage: StageIndex) -> Vec<Event> {
         if self.waits_for_inputs(id) {
-            self.jobs.get_mut(&id).into_iter().for_each(|job| job.is_asked = true);
+            self.jobs.get_mut(&id).into_iter().for_each(|job| job.in_flow.is_asked = true);
             return Vec::new();
         }
         let Some((job, rows)) = self.jobs.get_mut(&id).zip(self.rows.jobs.get_mut(&id)) else {
@@ -562,7 +586,7 @@ impl Server {
             false => job.expand_stage(stage, rows).map(Some),
         };
         match expanded {
-            Ok(None) => self.rests(id, stage),
+            Ok(None) => self.rests(id),
             Ok(Some(mut tasks)) => {
                 if stage == StageIndex(0) {
                     self.near_stage_files(id, &mut tasks);
@@ -603,6 +627,7 @@ impl Server {
             job.task_done(attempt, result, rows, &mut self.sometimes);
         }
         self.part_is_there(attempt);
+        self.replicate_again(id);
     }
 
     fn discarded(&mut self, attempt: AttemptKey) {

@@ -374,6 +374,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn tick(&mut self) {
+        self.dies_in_turn();
         let server = self.server_number;
         self.after(TICK_NS, Happening::ServerTick { server });
         if self.writing.is_none()

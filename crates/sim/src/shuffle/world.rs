@@ -16,6 +16,8 @@ pub struct ShuffleWorld {
     pub maps_max: u32,
     pub records_max: u32,
     pub faults: FaultRates,
+    /// So many nodes die in turn besides, each while reducers run and all that they have yet to read lies on two nodes that live.
+    pub deaths_in_turn: u32,
     /// None: faults go on until `end_ns`, and jobs may be unfinished then. Some: nothing fails from that moment on, and every job
     /// must have ended by `end_ns`.
     pub faults_end_ns: Option<u64>,
@@ -90,6 +92,7 @@ impl Default for ShuffleWorld {
             maps_max: 9,
             records_max: 40,
             faults: FaultRates::default(),
+            deaths_in_turn: 0,
             faults_end_ns: None,
             end_ns: 60_000_000_000,
             planted: None,
@@ -110,6 +113,8 @@ pub enum Planted {
     DoubleCommit,
     /// A node that has not the part which is asked for says that there is nothing in it.
     LostPartReadAsEmpty,
+    /// A stage that rests is let go though one that reads it has yet to begin.
+    RestsForNobody,
     /// A chunk that closed says of a frame that it holds that the frame must go elsewhere.
     FrameInTwoChunks,
     /// The slots of a dead node go one by one, and an attempt is given to one that has not gone yet. Not made up: the real server did
@@ -142,6 +147,7 @@ pub enum Situation {
     ReduceStoodThroughLoss,
     ReplicaStands,
     ReplicaReadInstead,
+    OnTwoAgain,
     RunsMerged,
     IfileCutInRanges,
     ServerDiedBeforeItsWrite,
@@ -162,7 +168,7 @@ impl Situation {
     pub const OF_FLOWS: [Self; 4] =
         [Self::PartReadFromReplica, Self::PartMadeAgain, Self::ReaderWaited, Self::NodeLostUnderReader];
     /// Those that come up in all worlds.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::ChunkClosedUnderAppender,
         Self::ReboundAfterFence,
         Self::FrameRepeatedAndDropped,
@@ -181,6 +187,7 @@ impl Situation {
         Self::ReduceStoodThroughLoss,
         Self::ReplicaStands,
         Self::ReplicaReadInstead,
+        Self::OnTwoAgain,
         Self::RunsMerged,
         Self::IfileCutInRanges,
         Self::ServerDiedBeforeItsWrite,
@@ -225,6 +232,7 @@ pub struct ShuffleOutcome {
     pub unfinished: u32,
     pub records: u64,
     pub attempts: u64,
+    pub died_in_turn: u32,
     pub ended_ns: u64,
     pub sometimes: Sometimes,
 }

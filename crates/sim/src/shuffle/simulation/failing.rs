@@ -65,6 +65,33 @@ impl Simulation<'_> {
         self.after(down_ns, Happening::NodeStarts { address });
     }
 
+    /// Where all that reducers have yet to read lies on two nodes that live, the one with most of it dies, for good.
+    pub(super) fn dies_in_turn(&mut self) {
+        if self.outcome.died_in_turn == self.world.deaths_in_turn {
+            return;
+        }
+        let Some(server) = &self.server else { return };
+        let reducing = server.jobs.values().find(|job| job.succeeded.is_none() && job.is_reducing());
+        let Some(job) = reducing else { return };
+        let lives = |node: NodeId| self.processes.values().any(|process| process.node == Some(node));
+        let replicas = &job.results.replicas;
+        let mut homes: BTreeMap<NodeId, usize> = BTreeMap::new();
+        for run in job.results.plan.iter().flat_map(|task| &task.runs) {
+            *homes.entry(replicas.home(*run)).or_default() += 1;
+            if !replicas.is_on_two(*run) || !replicas.held().all(|(of, node)| of != *run || lives(node)) {
+                return;
+            }
+        }
+        let Some((node, _)) = homes.iter().max_by_key(|(_, runs)| **runs) else { return };
+        let doomed = self.processes.values().find(|process| process.node == Some(*node));
+        if let Some(number) =
+            doomed.filter(|_| homes.keys().all(|home| lives(*home))).map(|process| process.number)
+        {
+            self.end_process(number);
+            self.outcome.died_in_turn += 1;
+        }
+    }
+
     /// A node lives, and nobody reaches it for a while.
     pub(super) fn cut_off(&mut self) {
         self.foresee_fault(self.faults.partitions_per_minute, Happening::CutOff);

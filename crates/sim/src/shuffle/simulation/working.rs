@@ -9,6 +9,7 @@ use crate::shuffle::plan::{PlannedRecord, RecordName};
 use crate::shuffle::process::Process;
 use crate::shuffle::server::{Message, Order};
 use crate::shuffle::world::{FAILED_BY_CHANCE, Situation};
+use api::machine::ReplicatedPart;
 use api::task::{CommitTask, ReduceResult};
 use api::{Blame, InputFile, Task, TaskFailure, TaskResult};
 use iappender::IAppender;
@@ -87,8 +88,12 @@ impl<'a> Simulation<'a> {
             Order::Replicate { job } => {
                 process.replicating.insert(job);
             }
+            Order::ReplicateAgain { job, runs } => {
+                process.again.insert(job, runs);
+            }
             Order::Forget { job } => {
                 process.replicating.remove(&job);
+                process.again.remove(&job);
                 let stale = process.running.keys().chain(process.waiting.iter().map(|(key, ..)| key));
                 let stale: Vec<AttemptKey> = stale.filter(|key| key.task.job == job).copied().collect();
                 let node = process.node;
@@ -329,8 +334,14 @@ impl<'a> Simulation<'a> {
             let runs: Vec<RunId> =
                 plane.job_data(here, job).into_iter().flat_map(|data| data.runs.keys().copied()).collect();
             let single = runs.into_iter().find(|run| !process.replicas.contains_key(&(job, *run)));
-            let (Some(run), false) = (single, peers.is_empty()) else { continue };
-            let to = peers[plane.random.usize(..peers.len())];
+            let again = process.again.get(&job).and_then(|again| again.first()).copied();
+            let Some(run) = single.or(again) else { continue };
+            // Who made it may be there, and has lost it.
+            let takers: Vec<NodeId> = peers.iter().copied().filter(|peer| *peer != run.node()).collect();
+            if takers.is_empty() {
+                continue;
+            }
+            let to = takers[plane.random.usize(..takers.len())];
             let read: Result<_, ReadError> = plane.read((here, here), job, run);
             if let (Ok(read), true) = (read, plane.connects(here, to))
                 && let Some(there) = plane.job_data(to, job)
@@ -364,7 +375,9 @@ fn replicate_parts(process: &mut Process<'_>, plane: &mut DataPlane, here: NodeI
             && let Some(there) = plane.job_data(to, job)
         {
             there.part_copies.insert(name.clone(), part);
-            process.has_part_replica((job, TaskIndex(task), name, to));
+            let (task, bytes) = (TaskIndex(task), 0);
+            let told = ReplicatedPart { job, task, name, to, bytes, single_ns: 0, sending_ns: 0 };
+            process.has_part_replica(told);
         }
     }
 }

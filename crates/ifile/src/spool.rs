@@ -1,0 +1,203 @@
+//! The payload of a spool (`docs/formats/stage-file.md`): the frames that an attempt of a map task appended, one behind the other, of each
+//! I-file in the order of their numbers. Read from front to end, once.
+
+use crate::error::FormatError;
+use crate::frame::{FRAME_HEADER_BYTES, FrameHeader};
+use crate::record::KeyShape;
+use ids::{IfileIndex, Source};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{ErrorKind, Read};
+
+/// What a spool must hold.
+#[derive(Clone, Copy, Debug)]
+pub struct SpoolOf {
+    pub source: Source,
+    pub key_shape: KeyShape,
+    pub payload_bytes_max: u64,
+}
+
+/// Why a spool cannot be read any further.
+#[derive(Debug)]
+pub enum SpoolError {
+    Read(std::io::Error),
+    Format(FormatError),
+    /// It ends in the middle of a frame.
+    Cut,
+    /// A frame of another attempt, or with another shape of keys.
+    Foreign(Source),
+    OutOfTurn {
+        ifile: IfileIndex,
+        sequence: u64,
+        expected: u64,
+    },
+    /// A frame of so many bytes.
+    TooLarge(u64),
+}
+
+impl fmt::Display for SpoolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => write!(f, "{error}"),
+            Self::Format(error) => write!(f, "{error}"),
+            Self::Cut => write!(f, "it ends in the middle of a frame"),
+            Self::Foreign(source) => write!(f, "a frame of {source}, which is none of its attempt"),
+            Self::OutOfTurn { ifile, sequence, expected } => {
+                write!(f, "frame {sequence} of {ifile} where {expected} should be")
+            }
+            Self::TooLarge(bytes) => write!(f, "a frame of {bytes} bytes"),
+        }
+    }
+}
+
+impl std::error::Error for SpoolError {
+    /// What is behind the problem, which itself stands in the text already.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Read(error) => error.source(),
+            Self::Format(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<FormatError> for SpoolError {
+    fn from(error: FormatError) -> Self {
+        Self::Format(error)
+    }
+}
+
+/// The frames of a spool.
+pub struct SpoolFrames<R> {
+    of: SpoolOf,
+    reader: R,
+    /// The number that the next frame of each I-file must have.
+    next: BTreeMap<IfileIndex, u64>,
+    payload: Vec<u8>,
+}
+
+impl<R: Read> SpoolFrames<R> {
+    pub fn new(of: SpoolOf, reader: R) -> Self {
+        Self { of, reader, next: BTreeMap::new(), payload: Vec::new() }
+    }
+
+    /// The next frame, its payload verified but not its records; None at the end.
+    pub fn next_frame(&mut self) -> Result<Option<(FrameHeader, &[u8])>, SpoolError> {
+        let mut front = [0; FRAME_HEADER_BYTES];
+        if !fill(&mut self.reader, &mut front)? {
+            return Ok(None);
+        }
+        let header = FrameHeader::decode(&front)?;
+        if header.source != self.of.source || header.key_shape != self.of.key_shape {
+            return Err(SpoolError::Foreign(header.source));
+        }
+        let (ifile, sequence) = (header.ifile, header.sequence);
+        let expected = self.next.entry(ifile).or_default();
+        if sequence != *expected {
+            return Err(SpoolError::OutOfTurn { ifile, sequence, expected: *expected });
+        }
+        *expected += 1;
+        let bytes = header.sum.bytes;
+        let length = usize::try_from(bytes).ok().filter(|_| bytes <= self.of.payload_bytes_max);
+        self.payload.resize(length.ok_or(SpoolError::TooLarge(bytes))?, 0);
+        if !fill(&mut self.reader, &mut self.payload)? && bytes > 0 {
+            return Err(SpoolError::Cut);
+        }
+        header.check_payload(&self.payload)?;
+        Ok(Some((header, &self.payload)))
+    }
+}
+
+/// Fills the buffer; false where there is nothing any more.
+fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> Result<bool, SpoolError> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match reader.read(&mut buffer[filled..]) {
+            Ok(0) if filled == 0 => return Ok(false),
+            Ok(0) => return Err(SpoolError::Cut),
+            Ok(bytes) => filled += bytes,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(SpoolError::Read(error)),
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SpoolError, SpoolFrames, SpoolOf};
+    use crate::record::{encode, record_hash};
+    use crate::{FrameHeader, KeyShape};
+    use api::DataSum;
+    use ids::{AttemptNumber, IfileIndex, Source, TaskIndex};
+
+    const SOURCE: Source = Source { map_task: TaskIndex(3), attempt: AttemptNumber(1) };
+    const OF: SpoolOf = SpoolOf { source: SOURCE, key_shape: KeyShape::Whole, payload_bytes_max: 1 << 20 };
+
+    type Frame = (FrameHeader, Vec<u8>);
+
+    fn frame(ifile: u32, sequence: u64, values: &[&[u8]]) -> Frame {
+        let (mut payload, mut sum) = (Vec::new(), DataSum::default());
+        for value in values {
+            let start = payload.len();
+            encode(KeyShape::Whole, b"key", value, 3, &mut payload);
+            sum.add_record((payload.len() - start) as u64, record_hash(&payload[start..]));
+        }
+        let payload_crc32c = crc32c::crc32c(&payload);
+        let (ifile, source, key_shape) = (IfileIndex(ifile), SOURCE, KeyShape::Whole);
+        (FrameHeader { ifile, source, sequence, key_shape, sum, payload_crc32c }, payload)
+    }
+
+    fn bytes_of(frames: &[Frame]) -> Vec<u8> {
+        frames.iter().flat_map(|(header, payload)| [&header.encode()[..], payload].concat()).collect()
+    }
+
+    fn read(bytes: &[u8]) -> Result<Vec<Frame>, SpoolError> {
+        let mut shown = Vec::new();
+        let mut frames = SpoolFrames::new(OF, bytes);
+        while let Some((header, payload)) = frames.next_frame()? {
+            shown.push((header, payload.to_vec()));
+        }
+        Ok(shown)
+    }
+
+    #[test]
+    fn each_flip_is_found() {
+        let bytes = bytes_of(&[frame(0, 0, &[b"first"]), frame(2, 0, &[b"", b"another"])]);
+        for (index, bit) in (0..bytes.len()).flat_map(|index| (0..8).map(move |bit| (index, bit))) {
+            let mut damaged = bytes.clone();
+            damaged[index] ^= 1 << bit;
+            assert!(read(&damaged).is_err(), "bit {bit} of byte {index}");
+        }
+    }
+
+    #[test]
+    fn each_cut_leaves_whole_frames_or_is_found() {
+        let all = [frame(0, 0, &[b"first"]), frame(2, 0, &[b"", b"another"])];
+        let bytes = bytes_of(&all);
+        let ends = [0, bytes_of(&all[..1]).len(), bytes.len()];
+        for length in 0..=bytes.len() {
+            let found = read(&bytes[..length]);
+            match ends.iter().position(|end| *end == length) {
+                Some(count) => assert_eq!(found.unwrap(), all[..count]),
+                None => assert!(found.is_err(), "cut at {length}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_belong_there_is_found() {
+        let check = |frames: &[Frame], word: &str| {
+            let error = read(&bytes_of(frames)).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        };
+        check(&[frame(0, 1, &[b"x"])], "frame 1 of ifile-0 where 0 should be");
+        check(&[frame(0, 0, &[b"x"]), frame(0, 0, &[b"x"])], "frame 0 of ifile-0 where 1 should be");
+        let mut other = frame(0, 0, &[b"x"]);
+        other.0.source.attempt = AttemptNumber(2);
+        check(&[other], "map 3 attempt 2, which is none");
+        let mut large = frame(0, 0, &[b"x"]);
+        large.0.sum.bytes = u64::MAX;
+        check(&[large], "a frame of 18446744073709551615 bytes");
+    }
+}

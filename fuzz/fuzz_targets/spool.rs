@@ -1,0 +1,73 @@
+//! Fuzzes the payload of a spool: frames of one attempt, as they come from a file or another node.
+//!
+//! Invariants:
+//! - no input makes the reader panic or make room for more than the largest payload;
+//! - the frames are the same in whatever pieces the payload comes;
+//! - the frames before the first that is refused are, byte for byte, the front of the input, and all of it where none is;
+//! - they are of the attempt that was asked for, verified, and numbered in each I-file from 0 without a gap.
+
+#![no_main]
+
+use ids::{AttemptNumber, IfileIndex, Source, TaskIndex};
+use ifile::spool::{SpoolFrames, SpoolOf};
+use ifile::{FrameHeader, KeyShape};
+use libfuzzer_sys::fuzz_target;
+use std::collections::BTreeMap;
+use std::io::Read;
+
+const PAYLOAD_BYTES_MAX: u64 = 1 << 20;
+
+fuzz_target!(|data: &[u8]| {
+    check(data);
+    let mut mended = data.to_vec();
+    mending::mend_spool(&mut mended);
+    check(&mended);
+});
+
+/// Gives its bytes in pieces whose sizes they decide.
+struct Pieces<'a>(&'a [u8]);
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.0.first().map_or(0, |first| 1 + usize::from(*first) * 37);
+        let count = count.min(buffer.len()).min(self.0.len());
+        buffer[..count].copy_from_slice(&self.0[..count]);
+        self.0 = &self.0[count..];
+        Ok(count)
+    }
+}
+
+/// The frames before the first that is refused, and whether one was.
+fn read(of: SpoolOf, reader: impl Read) -> (Vec<(FrameHeader, Vec<u8>)>, bool) {
+    let mut frames = SpoolFrames::new(of, reader);
+    let mut all = Vec::new();
+    loop {
+        match frames.next_frame() {
+            Ok(Some((header, payload))) => all.push((header, payload.to_vec())),
+            Ok(None) => return (all, false),
+            Err(_) => return (all, true),
+        }
+    }
+}
+
+fn check(bytes: &[u8]) {
+    let unknown = (Source { map_task: TaskIndex(3), attempt: AttemptNumber(1) }, KeyShape::Whole);
+    let first = FrameHeader::decode(bytes).map(|header| (header.source, header.key_shape));
+    let (source, key_shape) = first.unwrap_or(unknown);
+    let of = SpoolOf { source, key_shape, payload_bytes_max: PAYLOAD_BYTES_MAX };
+    let (frames, is_refused) = read(of, bytes);
+    assert_eq!(read(of, Pieces(bytes)), (frames.clone(), is_refused));
+    let mut again = Vec::new();
+    let mut next: BTreeMap<IfileIndex, u64> = BTreeMap::new();
+    for (header, payload) in &frames {
+        assert_eq!((header.source, header.key_shape), (source, key_shape));
+        let number = next.entry(header.ifile).or_default();
+        assert_eq!(header.sequence, *number);
+        *number += 1;
+        assert!(payload.len() as u64 <= PAYLOAD_BYTES_MAX && header.check_payload(payload).is_ok());
+        again.extend_from_slice(&header.encode());
+        again.extend_from_slice(payload);
+    }
+    assert!(bytes.starts_with(&again), "a frame has one spelling");
+    assert_eq!(is_refused, again.len() < bytes.len());
+}
