@@ -417,6 +417,8 @@ pub struct ReduceTask {
     pub older_attempts: Vec<(IfileIndex, ids::TaskIndex, AttemptNumber)>,
     /// Record bytes expected, by the indexes.
     pub expected_bytes: u64,
+    /// The largest block of each of its runs, uncompressed, together: what a merge must hold of them.
+    pub largest_blocks_bytes: u64,
     /// Tell what was read of each source in each chunk ([`ReduceResult::books`]), because the proof did not agree.
     #[serde(default, skip_serializing_if = "is_false")]
     pub keeps_books: bool,

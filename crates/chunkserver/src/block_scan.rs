@@ -83,12 +83,13 @@ impl ChunkServer {
                 opened.map_err(|error| error.of_run(run.id))?
             }
         };
+        let block_bytes = self.shared.config.layout.block_bytes_of(run.record_bytes()) as usize;
         Ok(BlockScan {
             run,
             lower: lower.map(<[u8]>::to_vec),
             upper: upper.map(<[u8]>::to_vec),
             codec: self.shared.config.codec,
-            block_bytes: self.shared.config.layout.block_bytes as usize,
+            block_bytes,
             place,
             raw: Vec::new(),
             kept: None,

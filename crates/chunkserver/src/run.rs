@@ -2,8 +2,8 @@
 
 use crate::disks::DiskFile;
 use crate::error::{ChunkServerError, is_of_the_file};
-use api::KeyBytes;
 use api::task::{KeyWeight, RunSummary};
+use api::{KeyBytes, Layout};
 use arena::Charge;
 use chunksorter::Order;
 use diskfile::{AlignedBuffer, ReadPool, open_direct};
@@ -155,6 +155,11 @@ impl Run {
         }
     }
 
+    /// Encoded record bytes of all sources.
+    pub(crate) fn record_bytes(&self) -> u64 {
+        self.sources.iter().map(|row| row.sum.bytes).sum()
+    }
+
     /// Records of all sources.
     pub fn records(&self) -> u64 {
         match &self.place {
@@ -188,10 +193,10 @@ fn weight_bytes(run_bytes: u64) -> u64 {
 pub(crate) fn summarize_memory(
     run: &Run,
     memory: &MemoryRun,
-    block_bytes: u64,
+    layout: &Layout,
     disk: DiskIndex,
 ) -> RunSummary {
-    let record_bytes: u64 = run.sources.iter().map(|row| row.sum.bytes).sum();
+    let record_bytes = run.record_bytes();
     let records = memory.order.len() as u64;
     let step = (records * weight_bytes(record_bytes)).checked_div(record_bytes).unwrap_or(1).max(1);
     let mut weights: Vec<KeyWeight> = memory
@@ -213,7 +218,7 @@ pub(crate) fn summarize_memory(
         stored_bytes: 0,
         in_memory: true,
         disk,
-        block_bytes_max: block_bytes,
+        block_bytes_max: layout.block_bytes_of(record_bytes),
         weights,
     }
 }

@@ -233,7 +233,7 @@ fn place_run(shared: &Shared, sorted: Sorted) -> Result<(), ChunkServerError> {
     let memory = MemoryRun::new(frames, row_of_frame, order, charge);
     let run = Run { id, ifile, key_shape: shared.config.key_shape, sources, place: Place::Memory(memory) };
     let Place::Memory(memory) = &run.place else { unreachable!("made in memory above") };
-    let summary = summarize_memory(&run, memory, shared.config.layout.block_bytes, disk);
+    let summary = summarize_memory(&run, memory, &shared.config.layout, disk);
     register(shared, run, summary);
     Ok(())
 }
@@ -312,10 +312,10 @@ impl Shared {
         let path = self.disks.run_path(disk, identity.run);
         let failed = |source| ChunkServerError::Disk { action: "write", path: path.clone(), source };
         let out = NewFile::create(path.clone(), expected_bytes, self.write_buffer_bytes)?;
-        let layout = &self.config.layout;
-        let mut writer =
-            RunWriter::new(out, identity, self.config.codec, layout.block_bytes, sources.to_vec())
-                .map_err(failed)?;
+        let record_bytes = sources.iter().map(|row| row.sum.bytes).sum();
+        let block_bytes = self.config.layout.block_bytes_of(record_bytes);
+        let mut writer = RunWriter::new(out, identity, self.config.codec, block_bytes, sources.to_vec())
+            .map_err(failed)?;
         fill(&mut writer).map_err(failed)?;
         let (out, file) = writer.finish().map_err(failed)?;
         out.finish()?;

@@ -88,15 +88,6 @@ impl BodyReader {
         Ok(all)
     }
 
-    /// Reads what is left and forgets it, up to `bytes_max`; where that cannot be read, so be it.
-    pub async fn pass_over(&mut self, bytes_max: u64) {
-        let mut passed = 0;
-        while passed < bytes_max && matches!(self.next_piece().await, Ok(true)) {
-            passed += self.piece.len() as u64;
-            self.piece.clear();
-        }
-    }
-
     /// Whether everything was read.
     pub async fn is_at_end(&mut self) -> Result<bool, BodyError> {
         Ok(!self.next_piece().await?)

@@ -39,6 +39,7 @@ mod placement;
 mod receive;
 mod receive_copy;
 mod receive_file;
+mod refused_body;
 mod remote_chunks;
 mod remote_run;
 mod remote_scan;

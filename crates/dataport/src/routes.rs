@@ -3,6 +3,7 @@
 use crate::body_reader::{BodyError, BodyReader};
 use crate::data_of::DataOf;
 use crate::receive_copy::Receiving;
+use crate::refused_body::pass_over_refused;
 use crate::stage_files::StageFiles;
 use crate::stage_name::StageFileName;
 use crate::stage_wire::StageReadRequest;
@@ -16,6 +17,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use chunkserver::{ChunkServer, ChunkServerError};
@@ -24,7 +26,6 @@ use ids::{AttemptKey, AttemptNumber, IntermediateId, JobId, StageIndex, TaskInde
 use ifile::FormatError;
 use stagefile::StageFileError;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::Semaphore;
 use trust::FileRight;
 
@@ -35,10 +36,6 @@ const SCANS_MAX: usize = 256;
 pub const COPIES_MAX: usize = 4;
 /// Answers with blocks of stage files that may be under way at once, each with a megabyte.
 const STAGE_READS_MAX: usize = 32;
-/// What is still read of a copy that is refused, and for how long: a sender that is refused in the middle of its sending
-/// may not see why.
-const REFUSED_BYTES_MAX: u64 = 1 << 20;
-const REFUSED_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The chunkservers of a node, as its data port sees them.
 pub trait Chunkservers: Send + Sync + 'static {
@@ -188,6 +185,7 @@ pub fn router(chunkservers: Arc<dyn Chunkservers>) -> Router {
         .route("/data/v1/jobs/{job}/stage-blocks", post(stage_blocks))
         .route("/data/v1/jobs/{job}/stage-copies", post(stage_copies))
         .merge(user_files::routes())
+        .layer(from_fn(pass_over_refused))
         .with_state(port)
 }
 
@@ -269,7 +267,7 @@ async fn bind(
     if request.ifile.0 >= server.layout().ifile_count {
         return Err(Refusal::Contradiction("the job has no such I-file"));
     }
-    if !port.chunkservers.takes_chunks() {
+    if !port.takes_chunks() {
         return Err(Refusal::Draining);
     }
     let chunk = server.service().bind(request.ifile, request.source, request.frame_bytes)?;
@@ -327,12 +325,10 @@ async fn copies(
     body: Body,
 ) -> Result<(), Refusal> {
     let server = port.admit(job, &headers)?;
-    let mut body = BodyReader::new(body);
-    let received = match port.chunkservers.takes_chunks() {
-        true => receive_copy::copy(&port, server, &mut body).await,
+    match port.takes_chunks() {
+        true => receive_copy::copy(&port, server, &mut BodyReader::new(body)).await,
         false => Err(Refusal::Draining),
-    };
-    pass_over_refused(received, body).await
+    }
 }
 
 async fn stage_blocks(
@@ -353,22 +349,8 @@ async fn stage_copies(
     body: Body,
 ) -> Result<(), Refusal> {
     let files = port.admit_to_stage_files(job, &headers)?;
-    let mut body = BodyReader::new(body);
-    let received = match port.chunkservers.takes_chunks() {
-        true => receive_copy::stage_copy(&port, JobId(job).into(), files, &mut body).await,
+    match port.takes_chunks() {
+        true => receive_copy::stage_copy(&port, JobId(job).into(), files, &mut BodyReader::new(body)).await,
         false => Err(Refusal::Draining),
-    };
-    pass_over_refused(received, body).await
-}
-
-/// Reads a little more of a copy that was refused.
-pub(crate) async fn pass_over_refused(
-    received: Result<(), Refusal>,
-    mut body: BodyReader,
-) -> Result<(), Refusal> {
-    if received.is_err() {
-        let rest = body.pass_over(REFUSED_BYTES_MAX);
-        let _ = tokio::time::timeout(REFUSED_WAIT_MAX, rest).await;
     }
-    received
 }

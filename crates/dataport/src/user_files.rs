@@ -209,10 +209,10 @@ async fn blocks(State(port): State<Port>, headers: HeaderMap, body: Body) -> Res
 /// From other nodes: with the token of the data ports and no grant.
 async fn copies(State(port): State<Port>, headers: HeaderMap, body: Body) -> Result<(), Refusal> {
     let files: Arc<dyn StageFiles> = port.admit_to_user_files(&headers)?;
-    let mut body = BodyReader::new(body);
-    let received = match port.takes_chunks() {
-        true => receive_copy::stage_copy(&port, crate::DataOf::Users, files, &mut body).await,
+    match port.takes_chunks() {
+        true => {
+            receive_copy::stage_copy(&port, crate::DataOf::Users, files, &mut BodyReader::new(body)).await
+        }
         false => Err(Refusal::Draining),
-    };
-    crate::routes::pass_over_refused(received, body).await
+    }
 }

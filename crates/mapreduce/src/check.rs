@@ -2,10 +2,11 @@
 //! front end derives them; a message may say anything.
 
 use crate::layout::{
-    BLOCK_BYTES, BLOCK_BYTES_MIN, CHUNK_BYTES, CHUNK_BYTES_MIN, COMBINE_WINDOW_BYTES_MAX, FRAME_BYTES_MAX,
-    FRAME_BYTES_MIN, IFILES_MAX, MEMORY_BYTES_MIN, RECORD_BYTES_MAX,
+    BLOCK_BYTES, CHUNK_BYTES, CHUNK_BYTES_MIN, COMBINE_WINDOW_BYTES_MAX, FRAME_BYTES_MAX, FRAME_BYTES_MIN,
+    IFILES_MAX, MEMORY_BYTES_MIN, RECORD_BYTES_MAX,
 };
 use api::control::SLOTS_MAX;
+use api::layout::BLOCK_BYTES_MIN;
 use api::{InputFile, JobSpec, Layout, RecordFormat, Split, is_object_url};
 use keys::{KeyEncoder, KeyRulesError};
 use std::path::{Component, Path, PathBuf};

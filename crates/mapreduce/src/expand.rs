@@ -215,10 +215,12 @@ fn reduce_tasks(spec: &JobSpec, results: &JobResults) -> Vec<ReduceTask> {
         return Vec::new();
     }
     let (valid_attempts, older_attempts) = (results.valid_attempts(), results.older_attempts());
+    let blocks: BTreeMap<RunId, u64> = runs.iter().map(|run| (run.run, run.block_bytes_max)).collect();
     let reduce_task = |(index, range): (usize, TaskRange)| ReduceTask {
         plan_version: results.plan_version,
         part_index: index as u32,
         ifiles: range.ifiles,
+        largest_blocks_bytes: range.runs.iter().map(|run| blocks[run]).sum(),
         runs: range.runs,
         places: Vec::new(),
         lower_key: range.lower_key.map(KeyBytes),
@@ -234,17 +236,18 @@ fn reduce_tasks(spec: &JobSpec, results: &JobResults) -> Vec<ReduceTask> {
 /// The same parts, over the runs that there are now: what ended before stands, so no range may change.
 fn planned_again(results: &JobResults, before: Vec<ReduceTask>) -> Vec<ReduceTask> {
     let runs = results.surviving_runs();
-    let runs_of = |task: &ReduceTask| -> Vec<RunId> {
-        let with_data = runs.iter().filter(|run| run.records > 0 && task.ifiles.contains(&run.ifile));
-        with_data.map(|run| run.run).collect()
-    };
     let (valid_attempts, older_attempts) = (results.valid_attempts(), results.older_attempts());
-    let again = |task: ReduceTask| ReduceTask {
-        plan_version: results.plan_version,
-        runs: runs_of(&task),
-        valid_attempts: valid_attempts.clone(),
-        older_attempts: older_attempts.clone(),
-        ..task
+    let again = |task: ReduceTask| {
+        let is_read = |run: &&&RunSummary| run.records > 0 && task.ifiles.contains(&run.ifile);
+        let runs: Vec<&RunSummary> = runs.iter().filter(is_read).copied().collect();
+        ReduceTask {
+            plan_version: results.plan_version,
+            runs: runs.iter().map(|run| run.run).collect(),
+            largest_blocks_bytes: runs.iter().map(|run| run.block_bytes_max).sum(),
+            valid_attempts: valid_attempts.clone(),
+            older_attempts: older_attempts.clone(),
+            ..task
+        }
     };
     before.into_iter().map(again).collect()
 }
@@ -271,6 +274,7 @@ fn partition_tasks(count: u32, ifile_count: u32, results: &JobResults) -> Vec<Re
             valid_attempts: valid_attempts.clone(),
             older_attempts: older_attempts.clone(),
             expected_bytes: partition_bytes(runs, partition),
+            largest_blocks_bytes: runs.iter().map(|run| run.block_bytes_max).sum(),
             keeps_books: false,
         }
     };

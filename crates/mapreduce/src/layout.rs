@@ -1,6 +1,7 @@
 //! Sizes from memory, slots and input (design section 3, "How many, how large" and "Memory").
 
 use api::Layout;
+use api::layout::BLOCK_BYTES_MIN;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -22,7 +23,6 @@ const FRAMES_PER_CHUNK_MIN: u64 = 256;
 pub(crate) const FRAME_BYTES_MAX: u64 = 256 * KIB;
 pub(crate) const FRAME_BYTES_MIN: u64 = 4 * KIB;
 pub(crate) const BLOCK_BYTES: u64 = 64 * KIB;
-pub(crate) const BLOCK_BYTES_MIN: u64 = 16 * KIB;
 pub(crate) const RECORD_BYTES_MAX: u64 = GIB;
 const COMBINE_WINDOW_BYTES_MIN: u64 = MIB;
 pub(crate) const COMBINE_WINDOW_BYTES_MAX: u64 = 16 * MIB;

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 /// A merge holds the current block of a run and the next one.
 const BLOCKS_PER_RUN: u64 = 2;
+/// Of a run of another node it holds the one that it is at, and two as they came: so much more.
+const AWAY_BLOCKS: (u64, u64) = (3, 2);
 /// A merge of two is always possible, whatever its blocks take.
 const FAN_IN_MIN: usize = 2;
 
@@ -42,6 +44,10 @@ pub fn merge_tasks(
         Partitioning::Range if all_needed > share => share / nodes.len().max(1) as u64,
         Partitioning::Range | Partitioning::Hash | Partitioning::Partitions => share,
     };
+    let part_of = |nodes: u64| match nodes {
+        1 => part,
+        _ => part * AWAY_BLOCKS.1 / AWAY_BLOCKS.0 / nodes,
+    };
     let mut tasks = Vec::new();
     for ((ifile, node), mut of_ifile) in by_place {
         if let Some(to) = leaving.get(&node).filter(|to| !to.is_empty()) {
@@ -49,7 +55,7 @@ pub fn merge_tasks(
             continue;
         }
         of_ifile.sort_by_key(|run| (run.record_bytes, run.run));
-        tasks.extend(merges_of_ifile(ifile, &of_ifile, layout, part / nodes[&ifile]));
+        tasks.extend(merges_of_ifile(ifile, &of_ifile, layout, part_of(nodes[&ifile])));
     }
     tasks
 }
@@ -57,8 +63,7 @@ pub fn merge_tasks(
 /// Bytes of blocks a merge holds for a run. One run is never counted for more than half of the share: its
 /// large record must be held anyway, and merging would not make it smaller.
 fn need_bytes(run: &RunSummary, layout: &Layout) -> u64 {
-    let block_bytes = run.block_bytes_max.max(layout.block_bytes);
-    (BLOCKS_PER_RUN * block_bytes).min(layout.sort_share_bytes / 2)
+    (BLOCKS_PER_RUN * run.block_bytes_max).min(layout.sort_share_bytes / 2)
 }
 
 /// Moves runs to other nodes, as many with one merge as fit the share.

@@ -283,6 +283,7 @@ mod tests {
             valid_attempts: Vec::new(),
             older_attempts: Vec::new(),
             expected_bytes: 0,
+            largest_blocks_bytes: 0,
             keeps_books: false,
         }
     }

@@ -266,6 +266,7 @@ fn reduce_task() -> ReduceTask {
         valid_attempts: vec![(TaskIndex(0), AttemptNumber(0))],
         older_attempts: vec![(IfileIndex(1), TaskIndex(0), AttemptNumber(0))],
         expected_bytes: 30,
+        largest_blocks_bytes: 30,
         keeps_books: false,
     }
 }

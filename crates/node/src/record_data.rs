@@ -130,9 +130,9 @@ impl OtherNodes {
         runs.iter().filter_map(second).collect()
     }
 
-    /// Memory that a merge needs for `away_count` runs of other nodes.
-    pub(crate) fn need_bytes(job: &JobData, away_count: usize) -> u64 {
-        away_count as u64 * BLOCKS_PER_AWAY_RUN * job.run.spec.layout.block_bytes
+    /// Memory that a merge needs for runs of other nodes, of whose largest blocks each takes `blocks_bytes` together.
+    pub(crate) fn need_bytes(blocks_bytes: u64) -> u64 {
+        blocks_bytes.saturating_mul(BLOCKS_PER_AWAY_RUN)
     }
 
     /// Opens the runs of a reduce task, here and elsewhere, in the order of the task. Each other node is asked once.

@@ -46,7 +46,11 @@ pub(crate) fn run(
         runs.push(run.ok_or_else(|| ChunkServerError::UnknownRun(*id).to_failure())?);
     }
     let away_count = task.runs.len() - runs.len();
-    let away_bytes = OtherNodes::need_bytes(job, away_count);
+    let blocks_here_bytes: u64 = runs.iter().map(|run| run.block_bytes_max()).sum();
+    let away_bytes = match away_count {
+        0 => 0,
+        _ => OtherNodes::need_bytes(task.largest_blocks_bytes.saturating_sub(blocks_here_bytes)),
+    };
     let pass = job.gate.enter(merge_need_bytes(job, &runs, away_bytes), &job.cancelled)?;
     let here_bytes = pass.bytes().saturating_sub(away_bytes);
     let read_ahead = read_ahead_bytes(job, &runs, here_bytes);

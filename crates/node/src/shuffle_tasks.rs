@@ -80,12 +80,14 @@ pub(crate) fn merge(
         let run = chunkserver.run(*id);
         runs.push(run.ok_or_else(|| ChunkServerError::UnknownRun(*id).to_failure())?);
     }
-    let need = merge_need_bytes(job, &runs, OtherNodes::need_bytes(job, away_count));
+    // How large their blocks are is not known here; few are larger than those of a whole chunk.
+    let away_bytes = OtherNodes::need_bytes(away_count as u64 * job.run.spec.layout.block_bytes);
+    let need = merge_need_bytes(job, &runs, away_bytes);
     let pass = job.gate.enter(need, &job.cancelled)?;
     let merged = match others {
         // Runs that move here are merged on their way.
         Some(others) if away_count > 0 => {
-            let here_bytes = pass.bytes().saturating_sub(OtherNodes::need_bytes(job, away_count));
+            let here_bytes = pass.bytes().saturating_sub(away_bytes);
             let read_ahead = read_ahead_bytes(job, &runs, here_bytes);
             let open = || others.open_range(job, (&task.runs, places), (None, None), &runs, read_ahead);
             let merged = chunkserver.merge_opened(task.ifile, &task.runs, open, AnyRun::report);
@@ -111,8 +113,7 @@ fn disk_runs(runs: &[Arc<Run>]) -> impl Iterator<Item = &Arc<Run>> {
 /// or, where that is little, an even part of the share, so that reads are long and all slots can merge at once.
 pub(crate) fn merge_need_bytes(job: &JobData, runs: &[Arc<Run>], away_bytes: u64) -> u64 {
     let layout = &job.run.spec.layout;
-    let must: u64 =
-        disk_runs(runs).map(|run| BLOCKS_PER_RUN * run.block_bytes_max().max(layout.block_bytes)).sum();
+    let must: u64 = disk_runs(runs).map(|run| BLOCKS_PER_RUN * run.block_bytes_max()).sum();
     let even_part = layout.sort_share_bytes / u64::from(job.slots);
     let useful = disk_runs(runs).count() as u64 * (READ_AHEAD_BYTES_MAX + layout.block_bytes);
     even_need_bytes(must + away_bytes, useful + away_bytes, even_part)
@@ -124,7 +125,8 @@ fn even_need_bytes(must: u64, useful: u64, even_part: u64) -> u64 {
 
 /// How far each run is read ahead with `bytes` of memory for all.
 pub(crate) fn read_ahead_bytes(job: &JobData, runs: &[Arc<Run>], bytes: u64) -> usize {
-    let block_bytes = job.run.spec.layout.block_bytes;
+    let largest = disk_runs(runs).map(|run| run.block_bytes_max()).max();
+    let block_bytes = job.run.spec.layout.block_bytes.min(largest.unwrap_or(u64::MAX));
     let each = bytes / (disk_runs(runs).count() as u64).max(1);
     each.saturating_sub(block_bytes).clamp(block_bytes, READ_AHEAD_BYTES_MAX) as usize
 }

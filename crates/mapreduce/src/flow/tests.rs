@@ -85,6 +85,7 @@ fn planned(part_index: u32) -> ReduceTask {
         valid_attempts: Vec::new(),
         older_attempts: Vec::new(),
         expected_bytes: 0,
+        largest_blocks_bytes: 0,
         keeps_books: false,
     }
 }

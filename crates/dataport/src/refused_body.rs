@@ -1,0 +1,65 @@
+//! What is left of the body of a request that is refused. A sender that is refused in the middle of its sending may find the connection
+//! broken, and never see why; so a little more is read before the answer.
+
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// The most that is still read, and for how long.
+const REFUSED_BYTES_MAX: u64 = 1 << 20;
+const REFUSED_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Lets a route answer; where it refuses, reads more of the body first.
+pub(crate) async fn pass_over_refused(request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = SharedBody(Arc::new(Mutex::new(body)));
+    let mut left = body.clone();
+    let response = next.run(Request::from_parts(parts, Body::new(body))).await;
+    if !response.status().is_success() {
+        // A body that breaks off, or goes on for longer, is not waited for.
+        let _ = tokio::time::timeout(REFUSED_WAIT_MAX, left.pass_over()).await;
+    }
+    response
+}
+
+/// The body as the route reads it, and as what it leaves is read after it.
+#[derive(Clone)]
+struct SharedBody(Arc<Mutex<Body>>);
+
+impl SharedBody {
+    async fn pass_over(&mut self) {
+        let mut passed = 0;
+        while passed < REFUSED_BYTES_MAX {
+            let Some(Ok(frame)) = self.frame().await else { return };
+            passed += frame.data_ref().map_or(0, |bytes| bytes.len() as u64);
+        }
+    }
+}
+
+impl http_body::Body for SharedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let mut body = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Pin::new(&mut *body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).size_hint()
+    }
+}
