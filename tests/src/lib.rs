@@ -49,7 +49,7 @@ pub use corpus::corpus;
 pub use faulting::{SmallDisk, Watched, left_on_small_disks, with_small_disks};
 pub use fifo::Fifo;
 pub use finished::Finished;
-pub use http::{Answer, break_off, exchange, exchange_within};
+pub use http::{Answer, PROTOCOL, break_off, exchange, exchange_within};
 pub use leftovers::run_files;
 pub use model::{Pairs, group_lines, part_lines, sorted_lines};
 pub use mounts::Mounts;

@@ -5,8 +5,8 @@
 //! `SAILFISH_SEEDS=4096` makes so many requests for each route.
 
 use blackbox::{
-    Answer, Cluster, Document, Random, Route, Running, break_off, exchange, exchange_within, part_lines,
-    spoiled,
+    Answer, Cluster, Document, PROTOCOL, Random, Route, Running, break_off, exchange, exchange_within,
+    part_lines, spoiled,
 };
 use private_postgres::PrivatePostgres;
 use serde_json::{Value, json};
@@ -319,7 +319,7 @@ impl World {
     /// A node with enough of everything comes first, and is given a task of the good job.
     fn start_good_job(&mut self) {
         let info = json!({
-            "protocol": 7, "version": "0", "name": "good", "rack": "r", "slots": 2,
+            "protocol": PROTOCOL, "version": "0", "name": "good", "rack": "r", "slots": 2,
             "memory_bytes": 1_u64 << 34, "architecture": "other", "data_url": "",
         });
         let welcome = self.ask("POST /v1/nodes", &info);
@@ -352,7 +352,7 @@ impl World {
     /// Polls and waits that nobody breaks off are answered, too.
     fn check_held(&self) {
         let info = json!({
-            "protocol": 7, "version": "0", "name": "held", "rack": "r", "slots": 1,
+            "protocol": PROTOCOL, "version": "0", "name": "held", "rack": "r", "slots": 1,
             "memory_bytes": 268_435_456_u64, "architecture": "other",
         });
         let welcome = self.ask("POST /v1/nodes", &info);

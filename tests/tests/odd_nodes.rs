@@ -1,7 +1,7 @@
 //! Nodes with which something is wrong: their clock, their name, their version, what they take for a server. A job that
 //! runs meanwhile does not notice.
 
-use blackbox::{Cluster, Fifo, Running, StubServer, WrongClock, corpus, exchange, part_lines};
+use blackbox::{Cluster, Fifo, PROTOCOL, Running, StubServer, WrongClock, corpus, exchange, part_lines};
 use serde_json::json;
 
 const YEAR_SECONDS: i64 = 365 * 86_400;
@@ -76,7 +76,7 @@ fn nodes_that_are_refused_harm_no_job() {
     Running::start(&mut cluster.sailfish(&namesake)).wait().expect_failure(2, &texts);
     let register = |change: &dyn Fn(&mut serde_json::Value)| {
         let mut info = json!({
-            "protocol": 7, "version": "0", "name": "other", "rack": "r", "slots": 1,
+            "protocol": PROTOCOL, "version": "0", "name": "other", "rack": "r", "slots": 1,
             "memory_bytes": 268_435_456_u64, "architecture": "other",
         });
         change(&mut info);

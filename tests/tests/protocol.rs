@@ -1,6 +1,6 @@
 //! What docs/protocol.md says, tried with a client and a node that know nothing but that page: plain HTTP and JSON.
 
-use blackbox::{Cluster, Running};
+use blackbox::{Cluster, PROTOCOL, Running};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -41,7 +41,7 @@ fn post(cluster: &Cluster, path: &str, body: &Value) -> (u16, Value) {
 
 fn node_info(name: &str) -> Value {
     json!({
-        "protocol": 7, "version": "0", "name": name, "rack": "r", "slots": 1,
+        "protocol": PROTOCOL, "version": "0", "name": name, "rack": "r", "slots": 1,
         "memory_bytes": 268_435_456_u64, "architecture": "other",
     })
 }
