@@ -27,7 +27,7 @@ CASES ?= 4096
 FUZZ_SECONDS ?= 600
 FUZZ_SECONDS_IN_TEST ?= 5
 
-.PHONY: help demo cluster-demo test bench bench-cluster bench-failures nightly chaos fmt release lint postgres strace tests fuzz
+.PHONY: help demo cluster-demo test bench bench-cluster bench-failures nightly chaos fmt release lint postgres strace tests python fuzz
 
 help:
 	@echo "make demo      build, count the words of our dependencies' sources, sort 1 GB of TeraSort data, print reports"
@@ -80,6 +80,7 @@ test:
 	@$(MAKE) --no-print-directory postgres
 	@$(MAKE) --no-print-directory strace
 	@$(MAKE) --no-print-directory tests
+	@$(MAKE) --no-print-directory python
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=$(FUZZ_SECONDS_IN_TEST)
 	@if [ -s $(SKIPPED) ]; then echo "Not run:"; sed 's/^/  /' $(SKIPPED); else echo "Nothing was left out."; fi
 
@@ -114,6 +115,11 @@ strace:
 tests:
 	cargo build --workspace --bins --locked
 	SAILFISH_SKIPPED=$(abspath $(SKIPPED)) cargo test --workspace --locked
+
+# The Python package, installed as its users do; needs a Python from 3.10 on, and packages from the index of packages.
+python:
+	@mkdir -p $(TARGET)
+	@CARGO_TARGET_DIR=$(abspath $(TARGET)) python/check.sh dev $(abspath $(SKIPPED))
 
 # The fuzz targets are a workspace of their own, and are built with coverage.
 fuzz:

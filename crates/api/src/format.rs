@@ -87,6 +87,17 @@ impl OutputCodec {
     }
 }
 
+/// How programs and the engine speak with each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Exchange {
+    /// Lines that are parted into key and value.
+    #[default]
+    Lines,
+    /// Frames in which keys and values are any bytes: `docs/formats/program-frames.md`.
+    Frames,
+}
+
 /// The formats of a job from end to end. The default is what `sailfish run` does without format options.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -101,6 +112,9 @@ pub struct Formats {
     pub reduce_output: Option<FieldSplit>,
     pub output: OutputFormat,
     pub output_codec: Option<OutputCodec>,
+    /// What stands above of lines that programs read and print holds for `lines`.
+    #[serde(default)]
+    pub exchange: Exchange,
 }
 
 impl Formats {
@@ -126,6 +140,7 @@ impl Default for Formats {
             reduce_output: None,
             output: OutputFormat::default(),
             output_codec: None,
+            exchange: Exchange::default(),
         }
     }
 }

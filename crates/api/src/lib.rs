@@ -35,6 +35,7 @@ pub mod machine;
 pub mod object;
 pub mod people;
 pub mod placement;
+pub mod program;
 pub mod proof;
 pub mod report;
 pub mod shipping;
@@ -44,7 +45,8 @@ pub use boundaries::Boundaries;
 pub use failure::{Blame, LostInput, TaskFailure};
 pub use flow::{FlowStage, StageFile, StageFilePlace};
 pub use format::{
-    FieldSplit, Formats, GeneratedRows, OutputCodec, OutputFormat, RecordFormat, TERA_ROW_BYTES, TeraLayout,
+    Exchange, FieldSplit, Formats, GeneratedRows, OutputCodec, OutputFormat, RecordFormat, TERA_ROW_BYTES,
+    TeraLayout,
 };
 pub use function::Function;
 pub use job::{

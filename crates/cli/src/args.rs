@@ -306,6 +306,10 @@ pub struct RunArgs {
     /// program prints is copied, but by nul its lines end anew [default: lines]
     #[arg(long, value_name = "FORMAT")]
     pub output_format: Option<String>,
+    /// How programs and the engine speak: lines, or frames, in which keys and values are any bytes
+    /// (docs/formats/program-frames.md) [default: lines]
+    #[arg(long, value_name = "HOW")]
+    pub exchange: Option<String>,
     /// Stands between key and value, in and out: one or more bytes; \t \n \0 \\ \xNN are understood
     /// [default: \t]
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]

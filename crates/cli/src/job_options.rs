@@ -268,6 +268,7 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
         formats: FormatOptions {
             input_format: args.input_format.or(file.input_format),
             output_format: args.output_format.or(file.output_format),
+            exchange: args.exchange.or(file.exchange),
             separator: args.separator.or(file.separator),
             key_fields: args.key_fields.or(file.key_fields),
             compress: args.compress.or(file.compress),

@@ -2,13 +2,14 @@
 //! `--key-fields`, `--compress`.
 
 use anyhow::{Context, bail, ensure};
-use api::{FieldSplit, Formats, Function, OutputCodec, OutputFormat, RecordFormat};
+use api::{Exchange, FieldSplit, Formats, Function, OutputCodec, OutputFormat, RecordFormat};
 
 /// As written, on the command line or in a job file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormatOptions {
     pub input_format: Option<String>,
     pub output_format: Option<String>,
+    pub exchange: Option<String>,
     pub separator: Option<String>,
     pub key_fields: Option<u32>,
     pub compress: Option<String>,
@@ -72,7 +73,20 @@ pub fn formats(options: &FormatOptions, functions: Functions<'_>) -> anyhow::Res
     if output == OutputFormat::Discard && output_codec.is_some() {
         bail!("--compress has no meaning with --output-format discard: leave one of them out");
     }
-    Ok(Formats { input, map_output, reduce_input_separator: separator, reduce_output, output, output_codec })
+    let exchange = match options.exchange.as_deref() {
+        None | Some("lines") => Exchange::Lines,
+        Some("frames") => Exchange::Frames,
+        Some(other) => bail!("--exchange {other:?} is not known: choose lines or frames"),
+    };
+    Ok(Formats {
+        input,
+        map_output,
+        reduce_input_separator: separator,
+        reduce_output,
+        output,
+        output_codec,
+        exchange,
+    })
 }
 
 fn input_format(text: &str) -> anyhow::Result<RecordFormat> {

@@ -244,6 +244,9 @@ mod tests {
         fn place(&self) -> BlockPlace {
             BlockPlace::default()
         }
+        fn source_name(&self) -> String {
+            "test".to_string()
+        }
         fn position(&self, offset_in_block: usize) -> String {
             format!("test at byte {offset_in_block}")
         }

@@ -3,7 +3,7 @@
 
 use crate::function::BlockPlace;
 use crate::input;
-use crate::reader::{ReaderLimits, Segments};
+use crate::reader::{ReaderLimits, Segments, unpacked};
 use crate::source::Elsewhere;
 use crate::stored::StoredFile;
 use api::{Blame, InputFile, InputFormat, TaskFailure};
@@ -66,6 +66,11 @@ impl FixedReader {
 
     pub(crate) fn place(&self) -> BlockPlace {
         self.place
+    }
+
+    pub(crate) fn source_name(&self) -> String {
+        let name = |segment: &OpenSegment| unpacked(&input::name(&segment.input), segment.compressed);
+        self.current.as_ref().map(name).unwrap_or_default()
     }
 
     pub(crate) fn position(&self, offset_in_block: usize) -> String {

@@ -2,8 +2,9 @@
 
 use crate::builtin::{GrepMapper, IdentityMapper, WordsMapper};
 use crate::command::{self, CommandMapper};
+use crate::program_frames::{self, FramesMapper};
 use crate::tera_sum::TeraSumMapper;
-use api::{Blame, Formats, Function, OutputFormat, RecordFormat, TaskFailure};
+use api::{Blame, Exchange, Formats, Function, OutputFormat, RecordFormat, TaskFailure};
 use program::FunctionContext;
 use reducer::PartWriter;
 
@@ -25,6 +26,8 @@ pub trait RecordInput: Send {
     fn format(&self) -> RecordFormat;
     /// Where the last block lies; without meaning before the first and after the end.
     fn place(&self) -> BlockPlace;
+    /// What the source of the last block is called, for messages that say at which of its bytes something is.
+    fn source_name(&self) -> String;
     /// Where an offset of the last block lies in the input, for messages: `FILE at byte N`.
     fn position(&self, offset_in_block: usize) -> String;
 }
@@ -137,9 +140,10 @@ pub fn map_function(
     let identity = || Box::new(IdentityMapper::new(&formats.map_output));
     match function {
         None => Ok(identity()),
-        Some(Function::Command { words }) => {
-            Ok(Box::new(CommandMapper::new(words, context, &formats.map_output)))
-        }
+        Some(Function::Command { words }) => Ok(match formats.exchange {
+            Exchange::Lines => Box::new(CommandMapper::new(words, context, &formats.map_output)),
+            Exchange::Frames => Box::new(FramesMapper::new(words, context)),
+        }),
         Some(function) => builtin_function(function, formats)
             .map(|found| found.unwrap_or_else(|| identity()))
             .map_err(|error| TaskFailure::new(Blame::UserData, error.to_string())),
@@ -156,7 +160,10 @@ pub fn run_map_only(
     output: &mut PartWriter,
 ) -> Result<MapCounts, TaskFailure> {
     if let Some(Function::Command { words }) = function {
-        return command::copy_through(words, context, formats, input, output);
+        return match formats.exchange {
+            Exchange::Lines => command::copy_through(words, context, formats, input, output),
+            Exchange::Frames => program_frames::copy_through(words, context, input, output),
+        };
     }
     let identity = match function {
         None => true,

@@ -117,6 +117,10 @@ impl RecordInput for GeneratedInput {
         RecordFormat::TERA
     }
 
+    fn source_name(&self) -> String {
+        format!("the rows generated from number {} on", self.start)
+    }
+
     fn position(&self, offset_in_block: usize) -> String {
         let BlockPlace { offset_bytes, .. } = self.place();
         let row = (offset_bytes + offset_in_block as u64) / ROW_BYTES as u64;

@@ -30,6 +30,7 @@ mod hot_keys;
 pub mod input;
 mod line_reader;
 mod line_splits;
+mod program_frames;
 pub mod reader;
 mod sorted_window;
 mod source;

@@ -9,7 +9,7 @@
 
 use crate::function::BlockPlace;
 use crate::input;
-use crate::reader::{ReaderLimits, Segments};
+use crate::reader::{ReaderLimits, Segments, unpacked};
 use crate::source::Elsewhere;
 use crate::stored::StoredFile;
 use api::{Blame, InputFormat, TaskFailure};
@@ -277,6 +277,10 @@ impl LineReader {
     pub(crate) fn place(&self) -> BlockPlace {
         let file_index = self.current.as_ref().map_or(0, |segment| segment.file_index);
         BlockPlace { file_index, offset_bytes: self.buffer_position }
+    }
+
+    pub(crate) fn source_name(&self) -> String {
+        self.current.as_ref().map(|segment| unpacked(&segment.name, segment.compressed)).unwrap_or_default()
     }
 
     pub(crate) fn position(&self, offset_in_block: usize) -> String {

@@ -21,6 +21,12 @@ pub struct ReaderLimits {
 /// The segments of a split with their files, in order.
 pub(crate) type Segments = std::vec::IntoIter<(InputFile, Segment)>;
 
+/// What a source is called whose places are counted after decompression.
+pub(crate) fn unpacked(name: &str, compressed: bool) -> String {
+    let how = if compressed { ", decompressed," } else { "" };
+    format!("{name}{how}")
+}
+
 enum Reader {
     Lines(LineReader),
     Fixed(FixedReader),
@@ -106,6 +112,13 @@ impl RecordInput for SplitReader {
         match &self.reader {
             Reader::Lines(reader) => reader.place(),
             Reader::Fixed(reader) => reader.place(),
+        }
+    }
+
+    fn source_name(&self) -> String {
+        match &self.reader {
+            Reader::Lines(reader) => reader.source_name(),
+            Reader::Fixed(reader) => reader.source_name(),
         }
     }
 

@@ -2,9 +2,11 @@
 
 use crate::command::emit_lines;
 use crate::function::Emitter;
-use api::{Blame, Formats, TaskFailure};
+use crate::program_frames::emit;
+use api::program::ProgramRole;
+use api::{Blame, Exchange, Formats, TaskFailure};
 use program::{Feed, FunctionContext, ProgramSpec};
-use reducer::FieldSplitter;
+use reducer::{FieldSplitter, GroupedRecord, GroupedRecords, feed_groups, take_frames};
 
 /// Bytes of a key that a message shows.
 const SHOWN_BYTES_MAX: usize = 80;
@@ -34,6 +36,7 @@ pub(crate) struct SortedWindow {
     /// Between key and value in the lines that the program reads.
     separator: Vec<u8>,
     splitter: FieldSplitter,
+    exchange: Exchange,
     arena: Vec<u8>,
     /// Capacity to which the arena returns after a long record.
     arena_bytes: usize,
@@ -54,6 +57,7 @@ impl SortedWindow {
             context: context.clone(),
             separator: formats.reduce_input_separator.clone(),
             splitter: FieldSplitter::new(formats.combiner_output()),
+            exchange: formats.exchange,
             arena: Vec::with_capacity(arena_bytes),
             arena_bytes,
             pairs: Vec::with_capacity(arena_bytes / size_of::<Pair>() + 1),
@@ -79,19 +83,55 @@ impl SortedWindow {
         if self.pairs.is_empty() {
             return Ok(());
         }
-        let Self { spec, context, separator, splitter, arena, pairs, .. } = self;
-        pairs.sort_by(|left, right| left.key(arena).cmp(right.key(arena)));
-        let (arena_now, pairs_now, buffer_bytes) = (&*arena, &*pairs, context.buffer_bytes);
-        let known = &mut KnownKeys { arena: arena_now, pairs: pairs_now, last: 0, inner: output };
-        let (context_now, separator, splitter) = (&*context, &**separator, &*splitter);
-        program::run(context_now, spec, |feed, stdout| {
-            let feeder = move || feed_pairs(arena_now, pairs_now, separator, feed, buffer_bytes);
-            (feeder, move || emit_lines(stdout, context_now, splitter, known))
-        })?;
-        arena.clear();
-        arena.shrink_to(self.arena_bytes);
-        pairs.clear();
+        let arena = &self.arena;
+        self.pairs.sort_by(|left, right| left.key(arena).cmp(right.key(arena)));
+        let known = &mut KnownKeys { arena, pairs: &self.pairs, last: 0, inner: output };
+        match self.exchange {
+            Exchange::Lines => self.fold_lines(known)?,
+            Exchange::Frames => self.fold_frames(known)?,
+        }
+        self.arena.clear();
+        self.arena.shrink_to(self.arena_bytes);
+        self.pairs.clear();
         Ok(())
+    }
+
+    fn fold_lines(&self, output: &mut dyn Emitter) -> Result<(), TaskFailure> {
+        let Self { spec, context, separator, splitter, arena, pairs, .. } = self;
+        program::run(context, spec, |feed, stdout| {
+            let feeder = move || feed_pairs(arena, pairs, separator, feed, context.buffer_bytes);
+            (feeder, move || emit_lines(stdout, context, splitter, output))
+        })?;
+        Ok(())
+    }
+
+    fn fold_frames(&self, output: &mut dyn Emitter) -> Result<(), TaskFailure> {
+        let Self { spec, context, arena, pairs, .. } = self;
+        let mut groups = WindowGroups { arena, pairs, next: 0 };
+        let (_, taken) = program::run(context, spec, |feed, stdout| {
+            (
+                move || feed_groups(&mut groups, feed, ProgramRole::Combine, context),
+                move || take_frames(stdout, context, |each| emit(output, each)),
+            )
+        })?;
+        taken.complete().map(|_| ())
+    }
+}
+
+/// The sorted pairs of a window as groups.
+struct WindowGroups<'a> {
+    arena: &'a [u8],
+    pairs: &'a [Pair],
+    next: usize,
+}
+
+impl GroupedRecords for WindowGroups<'_> {
+    fn next(&mut self) -> Result<Option<GroupedRecord<'_>>, TaskFailure> {
+        let Some(pair) = self.pairs.get(self.next) else { return Ok(None) };
+        let before = self.next.checked_sub(1).map(|before| self.pairs[before].key(self.arena));
+        self.next += 1;
+        let (key, value) = (pair.key(self.arena), pair.value(self.arena));
+        Ok(Some(GroupedRecord { key, value, starts_group: before != Some(key) }))
     }
 }
 

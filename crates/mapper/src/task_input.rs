@@ -69,6 +69,10 @@ impl RecordInput for TaskInput {
         self.input().format()
     }
 
+    fn source_name(&self) -> String {
+        self.input().source_name()
+    }
+
     fn position(&self, offset_in_block: usize) -> String {
         self.input().position(offset_in_block)
     }

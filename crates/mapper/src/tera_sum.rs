@@ -96,6 +96,9 @@ mod tests {
         fn format(&self) -> api::RecordFormat {
             api::RecordFormat::TERA
         }
+        fn source_name(&self) -> String {
+            "test".to_string()
+        }
         fn position(&self, offset_in_block: usize) -> String {
             format!("test at byte {offset_in_block}")
         }

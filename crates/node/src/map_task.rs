@@ -247,6 +247,10 @@ impl RecordInput for CountedInput<'_> {
         self.reader.place()
     }
 
+    fn source_name(&self) -> String {
+        self.reader.source_name()
+    }
+
     fn position(&self, offset_in_block: usize) -> String {
         self.reader.position(offset_in_block)
     }

@@ -98,6 +98,10 @@ impl RecordInput for PresentedInput<'_> {
         self.inner.place()
     }
 
+    fn source_name(&self) -> String {
+        self.inner.source_name()
+    }
+
     fn position(&self, offset_in_block: usize) -> String {
         self.inner.position(offset_in_block)
     }
@@ -141,6 +145,9 @@ mod tests {
         }
         fn place(&self) -> BlockPlace {
             BlockPlace { file_index: 0, offset_bytes: self.1 - 100 }
+        }
+        fn source_name(&self) -> String {
+            "test".to_string()
         }
         fn position(&self, offset_in_block: usize) -> String {
             offset_in_block.to_string()

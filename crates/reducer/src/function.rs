@@ -6,8 +6,9 @@ use crate::check_order::CheckOrderReducer;
 use crate::command::CommandReducer;
 use crate::fold::Fold;
 use crate::part::PartWriter;
+use crate::program_frames::FramesReducer;
 use crate::tera_join::TeraJoinReducer;
-use api::{Blame, Formats, Function, TaskFailure};
+use api::{Blame, Exchange, Formats, Function, TaskFailure};
 use program::FunctionContext;
 
 /// A record of a sorted, grouped stream.
@@ -144,7 +145,10 @@ pub fn reduce_function(
     let fold = match function {
         None => return Ok(Box::new(PairWriter)),
         Some(Function::Command { words }) => {
-            return Ok(Box::new(CommandReducer::new(words, context, formats)));
+            return Ok(match formats.exchange {
+                Exchange::Lines => Box::new(CommandReducer::new(words, context, formats)),
+                Exchange::Frames => Box::new(FramesReducer::new(words, context)),
+            });
         }
         Some(Function::Builtin { name, argument: None }) if name == AGGREGATE => {
             return Ok(Box::new(AggregateReducer));

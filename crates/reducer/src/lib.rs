@@ -22,20 +22,26 @@ mod builtin;
 mod check_order;
 mod command;
 mod decimal;
+mod fed_frames;
 mod fields;
 pub mod fold;
 mod function;
 mod part;
 mod part_file;
+mod program_frames;
 mod program_lines;
+mod taken_frames;
 mod tera_join;
 
 pub use command::write_program_output;
 pub use decimal::{Decimal, whole_amount};
+pub use fed_frames::{job_frame, write_end, write_job, write_records};
 pub use fields::FieldSplitter;
 pub use function::{
     FunctionUnusable, GroupedRecord, GroupedRecords, ReduceCounts, ReduceFunction, builtin_fold,
     check_combiner, check_reducer, combines_by_itself, reduce_function,
 };
 pub use part::{PartPlace, PartWriter};
+pub use program_frames::{feed_groups, write_from_program};
 pub use program_lines::{RECORD_BYTES_LIMIT, for_each_output_line, record_too_long};
+pub use taken_frames::{PutOut, Taken, take_frames};

@@ -154,6 +154,11 @@ impl PartWriter {
         }
     }
 
+    /// Whether records may be appended whose number is told, and not counted from the bytes.
+    pub(crate) fn takes_records(&self) -> bool {
+        !matches!(self.output, OutputFormat::Lines { .. })
+    }
+
     /// Appends whole records of [`OutputFormat::Raw`] at once.
     pub fn write_records(&mut self, bytes: &[u8], records: u64) -> Result<(), TaskFailure> {
         self.counted_records += records;

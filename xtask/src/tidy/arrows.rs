@@ -27,7 +27,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("iappender", &["ids", "api", "ifile", "arena", "faults"]),
     ("program", &["ids", "api", "faults"]),
     ("objects", &["ids", "api", "faults"]),
-    ("reducer", &["ids", "api", "arena", "program", "faults", "tera", "diskfile", "objects", "stagefile"]),
+    ("frames", &[]),
+    (
+        "reducer",
+        &["ids", "api", "arena", "program", "faults", "frames", "tera", "diskfile", "objects", "stagefile"],
+    ),
     ("mapper", &["ids", "api", "program", "reducer", "faults", "tera", "objects"]),
     (
         "chunkserver",

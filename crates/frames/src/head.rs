@@ -1,0 +1,42 @@
+//! The head of a frame: the length of its payload as u32, its kind, three zeros.
+
+/// Length of a frame's head.
+pub const FRAME_HEAD_BYTES: usize = 8;
+
+/// What a frame is. The value stands in its head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FrameKind {
+    /// To the program: what it is to do, as JSON.
+    Job = b'J',
+    /// To the program: where records lie in the input, and the records.
+    Records = b'R',
+    /// To the program: sorted pairs in groups.
+    Groups = b'G',
+    /// To the program: there is nothing more. From it: all has come.
+    End = b'E',
+    /// From the program: pairs.
+    Pairs = b'P',
+    /// From the program: bytes of the output part.
+    Output = b'O',
+    /// From the program: why it cannot go on, as JSON.
+    Failure = b'X',
+}
+
+impl FrameKind {
+    /// What a program may put out.
+    pub const FROM_PROGRAM: [FrameKind; 4] = [Self::Pairs, Self::Output, Self::End, Self::Failure];
+}
+
+/// The head of a frame with so many bytes of payload; None where that is more than a frame can have.
+pub fn head(kind: FrameKind, payload_bytes: usize) -> Option<[u8; FRAME_HEAD_BYTES]> {
+    let [l0, l1, l2, l3] = u32::try_from(payload_bytes).ok()?.to_le_bytes();
+    Some([l0, l1, l2, l3, kind as u8, 0, 0, 0])
+}
+
+/// Kind and length of the payload of a frame from a program; None where these bytes are no head.
+pub(crate) fn decode(head: [u8; FRAME_HEAD_BYTES]) -> Option<(FrameKind, u32)> {
+    let [l0, l1, l2, l3, kind, rest @ ..] = head;
+    let found = FrameKind::FROM_PROGRAM.into_iter().find(|known| *known as u8 == kind && rest == [0; 3])?;
+    Some((found, u32::from_le_bytes([l0, l1, l2, l3])))
+}

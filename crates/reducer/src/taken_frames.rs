@@ -1,0 +1,198 @@
+//! Frames as a program puts them out.
+
+use api::program::ProgramFailure;
+use api::{Blame, TaskFailure};
+use frames::{FrameError, FrameKind, Pairs};
+use program::FunctionContext;
+use std::io::Read;
+
+/// What a frame may have beyond a single record: the lengths of a batch, or words of a failure.
+const BESIDE_RECORD_BYTES_MAX: u64 = 1 << 20;
+/// Of a failure's text that is kept.
+const TRACEBACK_LINES_MAX: usize = 100;
+
+/// Something that a program put out.
+#[derive(Debug)]
+pub enum PutOut<'a> {
+    Pair {
+        key: &'a [u8],
+        value: &'a [u8],
+    },
+    /// Bytes of the part, in which so many records end.
+    Output {
+        records: u64,
+        bytes: &'a [u8],
+    },
+}
+
+/// What a program put out in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Whether it said that this is all. Where not, it has ended before: how is known when it is waited for.
+    is_complete: bool,
+    /// Pairs, and records of the output.
+    pub records: u64,
+    /// Key and value bytes, and bytes of the output.
+    pub bytes: u64,
+}
+
+impl Taken {
+    /// Refuses what a program put out that ended too early, though it did not say that it failed.
+    pub fn complete(self) -> Result<Self, TaskFailure> {
+        match self.is_complete {
+            true => Ok(self),
+            false => Err(of_program("the program ended before it had said that it was done".to_string())),
+        }
+    }
+}
+
+/// Reads what a program puts out until it says that this is all, or ends. Errors: those of `take`; what the program says that it failed
+/// of; [`Blame::UserProgram`] for what is no frame.
+pub fn take_frames(
+    source: impl Read,
+    context: &FunctionContext,
+    mut take: impl FnMut(PutOut<'_>) -> Result<(), TaskFailure>,
+) -> Result<Taken, TaskFailure> {
+    let payload_bytes_max = context.record_bytes_max.saturating_add(BESIDE_RECORD_BYTES_MAX);
+    let mut frames =
+        frames::FromProgram::new(source, payload_bytes_max, context.buffer_bytes.saturating_mul(2));
+    let mut taken = Taken::default();
+    let mut number = 0_u64;
+    loop {
+        number += 1;
+        let of_frame = |reason: String| of_program(format!("frame {number} of the program: {reason}"));
+        let frame = frames.next_frame().map_err(|error| match error {
+            FrameError::Io(error) => cannot_read(&error),
+            error => of_frame(error.to_string()),
+        })?;
+        match frame {
+            None => return Ok(taken),
+            Some((FrameKind::Pairs, payload)) => {
+                let pairs = Pairs::parse(payload).map_err(|error| of_frame(error.to_string()))?;
+                taken.records += pairs.len() as u64;
+                for (key, value) in pairs.iter() {
+                    taken.bytes += (key.len() + value.len()) as u64;
+                    take(PutOut::Pair { key, value })?;
+                }
+            }
+            Some((FrameKind::Output, payload)) => {
+                let Some((records, bytes)) = payload.split_first_chunk::<8>() else {
+                    return Err(of_frame("it does not say how many records it has".to_string()));
+                };
+                let records = u64::from_le_bytes(*records);
+                taken.records = taken.records.saturating_add(records);
+                taken.bytes += bytes.len() as u64;
+                take(PutOut::Output { records, bytes })?;
+            }
+            Some((FrameKind::Failure, payload)) => return Err(failure(payload)),
+            Some(_) => break,
+        }
+    }
+    match frames.is_at_end() {
+        Ok(true) => Ok(Taken { is_complete: true, ..taken }),
+        Ok(false) => {
+            Err(of_program("the program put out more after it had said that it was done".to_string()))
+        }
+        Err(error) => Err(of_program(format!("behind the last frame of the program: {error}"))),
+    }
+}
+
+fn cannot_read(error: &std::io::Error) -> TaskFailure {
+    TaskFailure::new(Blame::Environment, format!("reading from the user program: {error}"))
+}
+
+fn of_program(message: String) -> TaskFailure {
+    TaskFailure::new(Blame::UserProgram, message)
+}
+
+fn failure(payload: &[u8]) -> TaskFailure {
+    match serde_json::from_slice::<ProgramFailure>(payload) {
+        Err(error) => of_program(format!("the program failed, and its reason cannot be read: {error}")),
+        Ok(mut reason) => {
+            let blame = if reason.is_of_data { Blame::UserData } else { Blame::UserProgram };
+            let cut = reason.traceback.len().saturating_sub(TRACEBACK_LINES_MAX);
+            reason.traceback.drain(..cut);
+            TaskFailure { stderr_tail: reason.traceback, ..TaskFailure::new(blame, reason.message) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PutOut, take_frames};
+    use api::{Blame, TaskFailure};
+    use program::{FunctionContext, Programs};
+    use std::sync::Arc;
+
+    fn context() -> FunctionContext {
+        FunctionContext {
+            programs: Arc::new(Programs::new()),
+            work_dir: "/".into(),
+            start_dir: "/".into(),
+            env: Vec::new(),
+            record_bytes_max: 100,
+            buffer_bytes: 64,
+            cancelled: Arc::default(),
+            stderr_log: None,
+            reports: Default::default(),
+            any_exit_code: false,
+            sandbox: None,
+        }
+    }
+
+    fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+        [&(payload.len() as u32).to_le_bytes()[..], &[kind, 0, 0, 0], payload].concat()
+    }
+
+    fn taken(bytes: &[u8]) -> Result<(Vec<String>, u64), TaskFailure> {
+        let context = context();
+        let mut all = Vec::new();
+        let taken = take_frames(bytes, &context, |each| {
+            all.push(match each {
+                PutOut::Pair { key, value } => {
+                    format!("{}={}", key.escape_ascii(), value.escape_ascii())
+                }
+                PutOut::Output { records, bytes } => format!("{records}: {}", bytes.escape_ascii()),
+            });
+            Ok(())
+        })?;
+        taken.complete().map(|taken| (all, taken.records))
+    }
+
+    fn one_pair() -> Vec<u8> {
+        frame(b'P', b"\x01\0\0\0\x01\0\0\0\x02\0\0\0kvw")
+    }
+
+    #[test]
+    fn pairs_and_output_are_taken() {
+        let output = frame(b'O', b"\x02\0\0\0\0\0\0\0a\nb\n");
+        let (all, records) = taken(&[one_pair(), output, frame(b'E', b"")].concat()).unwrap();
+        assert_eq!((all, records), (vec!["k=vw".to_string(), "2: a\\nb\\n".to_string()], 3));
+    }
+
+    #[test]
+    fn what_is_no_frame_is_refused() {
+        let check = |bytes: &[u8], expected: &str| {
+            let failure = taken(bytes).unwrap_err();
+            assert_eq!(failure.blame, Blame::UserProgram);
+            assert!(failure.message.contains(expected), "{failure:?}");
+        };
+        check(b"hello, world\n", "frame 1 of the program: it begins with \"hello, w\"");
+        check(&[one_pair(), frame(b'J', b"")].concat(), "frame 2 of the program: it begins with");
+        check(&frame(b'P', b""), "too few for the lengths");
+        check(&frame(b'O', b"1234"), "does not say how many");
+        check(&[0, 0, 0, 0x7f, b'P', 0, 0, 0], "more than the 1048676 that it may have");
+        check(b"", "before it had said that it was done");
+        check(&one_pair()[..12], "before it had said that it was done");
+        check(&[frame(b'E', b""), one_pair()].concat(), "put out more after");
+        check(&frame(b'X', b"no JSON"), "its reason cannot be read");
+    }
+
+    #[test]
+    fn a_program_says_why_it_failed() {
+        let reason = br#"{"message":"ZeroDivisionError","is_of_data":true,"traceback":["line 1","line 2"]}"#;
+        let failure = taken(&frame(b'X', reason)).unwrap_err();
+        assert_eq!((failure.blame, failure.message.as_str()), (Blame::UserData, "ZeroDivisionError"));
+        assert_eq!(failure.stderr_tail, ["line 1", "line 2"]);
+    }
+}

@@ -1,0 +1,63 @@
+//! Fuzzes what a user's program puts out in frames.
+//!
+//! Invariants:
+//! - no input makes the reader panic or make room for more than the largest payload;
+//! - the frames are the same in whatever pieces the bytes come;
+//! - the frames before the first that is refused are, byte for byte, the front of the input;
+//! - pairs that are accepted are, written again, the same bytes.
+
+#![no_main]
+
+use frames::{FrameKind, FromProgram, Pairs, head};
+use libfuzzer_sys::fuzz_target;
+use std::io::Read;
+
+const PAYLOAD_BYTES_MAX: u64 = 1 << 20;
+
+fuzz_target!(|data: &[u8]| {
+    let whole = frames_of(data);
+    assert!(whole == frames_of(Pieces(data)));
+    let mut written = Vec::new();
+    for (kind, payload) in &whole {
+        assert!(payload.len() as u64 <= PAYLOAD_BYTES_MAX);
+        written.extend(head(*kind, payload.len()).expect("a payload that was read"));
+        written.extend(payload);
+        check_pairs(payload);
+    }
+    assert!(data.starts_with(&written));
+    check_pairs(data);
+});
+
+/// Gives its bytes in pieces whose sizes they decide.
+struct Pieces<'a>(&'a [u8]);
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.0.first().map_or(0, |first| 1 + usize::from(*first) * 37);
+        let count = count.min(buffer.len()).min(self.0.len());
+        buffer[..count].copy_from_slice(&self.0[..count]);
+        self.0 = &self.0[count..];
+        Ok(count)
+    }
+}
+
+/// The frames before the first that is refused, or the end.
+fn frames_of(source: impl Read) -> Vec<(FrameKind, Vec<u8>)> {
+    let mut frames = FromProgram::new(source, PAYLOAD_BYTES_MAX, 64);
+    let mut all = Vec::new();
+    while let Ok(Some((kind, payload))) = frames.next_frame() {
+        all.push((kind, payload.to_vec()));
+    }
+    all
+}
+
+fn check_pairs(payload: &[u8]) {
+    let Ok(pairs) = Pairs::parse(payload) else { return };
+    let length = |bytes: &[u8]| (bytes.len() as u32).to_le_bytes();
+    let mut written = (pairs.len() as u32).to_le_bytes().to_vec();
+    pairs.iter().for_each(|(key, _)| written.extend(length(key)));
+    pairs.iter().for_each(|(_, value)| written.extend(length(value)));
+    pairs.iter().for_each(|(key, _)| written.extend(key));
+    pairs.iter().for_each(|(_, value)| written.extend(value));
+    assert!(written == payload);
+}

@@ -1,0 +1,43 @@
+"""MapReduce over I-files, with functions of Python.
+
+import sailfish as sf
+
+counts = sf.MapReduce("books/", lambda line: ((word, 1) for word in line.split()), sum, combine=sum).run()
+print(dict(counts))
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from ._context import counter, status
+    from ._engine import EngineMissing, JobFailed
+    from ._job import MapReduce
+    from ._result import Result
+    from ._spec import CannotSend
+
+__all__ = ["CannotSend", "EngineMissing", "JobFailed", "MapReduce", "Result", "__version__", "counter", "status"]
+
+# Imported when they are asked for, so that a worker starts without what only a client needs.
+_PLACES = {
+    "CannotSend": "_spec",
+    "EngineMissing": "_engine",
+    "JobFailed": "_engine",
+    "MapReduce": "_job",
+    "Result": "_result",
+    "counter": "_context",
+    "status": "_context",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'sailfish' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f".{_PLACES[name]}", __name__), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,106 @@
+"""The `sailfish` program, which runs the jobs: where it is, and how it is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import threading
+from pathlib import Path
+from typing import IO, Any
+
+#: Lines of what the program wrote that an error keeps.
+_LINES_MAX = 200
+#: How the program ends when it was interrupted.
+_INTERRUPTED = 130
+
+
+class EngineMissing(RuntimeError):
+    """There is no `sailfish` program."""
+
+
+class JobFailed(RuntimeError):
+    """A job failed. Its message is what the engine says, with the traceback of a function that failed."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        #: As of `sailfish run`.
+        self.exit_code = exit_code
+
+
+def program() -> str:
+    """Where the program is: what SAILFISH_PROGRAM says, what was installed with this package, or what PATH has."""
+    named = os.environ.get("SAILFISH_PROGRAM")
+    if named:
+        return named
+    for scheme in (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")):
+        installed = Path(sysconfig.get_path("scripts", scheme), "sailfish")
+        if installed.is_file():
+            return str(installed)
+    found = shutil.which("sailfish")
+    if found is None:
+        raise EngineMissing(
+            "there is no program `sailfish`: it comes with the package (pip install sailfish), or SAILFISH_PROGRAM says where it is"
+        )
+    return found
+
+
+def run(words: list[str], show: IO[str] | None) -> dict[str, Any]:
+    """Runs the program and gives the report that it prints. `show` gets, line by line, what it says on the way. Errors: `JobFailed`;
+    `KeyboardInterrupt`, when the program has ended."""
+    child = subprocess.Popen([program(), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout is not None and child.stderr is not None
+    said: list[str] = []
+    listening = threading.Thread(target=_listen, args=(child.stderr, said, show), daemon=True)
+    listening.start()
+    report = b""
+    try:
+        report = child.stdout.read()
+        code = child.wait()
+    except KeyboardInterrupt:
+        _interrupt(child)
+        raise
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.wait()
+        listening.join()
+        child.stdout.close()
+        child.stderr.close()
+    if code == _INTERRUPTED:
+        raise KeyboardInterrupt
+    if code != 0:
+        raise JobFailed("\n".join(said).removeprefix("sailfish: ") or f"sailfish ended with code {code}", code)
+    parsed: dict[str, Any] = json.loads(report)
+    return parsed
+
+
+def _interrupt(child: subprocess.Popen[bytes]) -> None:
+    """Ends the job, and waits until all of it has gone. In a terminal the program was told already; to hear it again does no harm."""
+    child.send_signal(signal.SIGINT)
+    while True:
+        try:
+            child.wait()
+            return
+        except KeyboardInterrupt:
+            child.kill()
+
+
+def _listen(stream: IO[bytes], said: list[str], show: IO[str] | None) -> None:
+    for line in stream:
+        text = line.decode(errors="replace").rstrip("\n")
+        said.append(text)
+        del said[:-_LINES_MAX]
+        if show is not None:
+            print(text, file=show, flush=True)
+
+
+def progress_stream(progress: bool | None) -> IO[str] | None:
+    """Where progress is shown: on the terminal, where there is one, unless the user says otherwise."""
+    if progress is None:
+        progress = sys.stderr is not None and sys.stderr.isatty()
+    return sys.stderr if progress else None

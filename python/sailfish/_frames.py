@@ -1,0 +1,147 @@
+"""Frames that a worker and the engine exchange: ``docs/formats/program-frames.md``."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate, pairwise
+from typing import Any
+
+_HEAD = struct.Struct("<IB3x")
+JOB, RECORDS, GROUPS, END = b"JRGE"
+PAIRS, OUTPUT, FAILURE = b"POX"
+#: Read at once from the pipe.
+_READ_BYTES = 1 << 18
+#: Bytes of a part in one frame.
+_OUTPUT_BYTES_MAX = 1 << 20
+
+assert array("I").itemsize == 4, "lengths are arrays of 32-bit numbers"
+
+
+class CutOff(Exception):
+    """The engine went away: what there was to do is not wanted any more."""
+
+
+def lengths(numbers: Iterable[int]) -> bytes:
+    """Lengths as they stand in frames."""
+    return _little(array("I", numbers)).tobytes()
+
+
+def _numbers(data: bytes) -> array[int]:
+    read = array("I")
+    read.frombytes(data)
+    return _little(read)
+
+
+def _little(numbers: array[int]) -> array[int]:
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
+class Input:
+    """The frames of the engine."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._file = os.fdopen(descriptor, "rb", _READ_BYTES)
+
+    def next(self) -> tuple[int, bytes]:
+        """Kind and payload of the next frame."""
+        head = self._file.read(_HEAD.size)
+        if len(head) < _HEAD.size:
+            raise CutOff
+        length, kind = _HEAD.unpack(head)
+        payload = self._file.read(length)
+        if len(payload) < length:
+            raise CutOff
+        return kind, payload
+
+
+class Output:
+    """The frames of this worker."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, kind: int, *pieces: bytes | memoryview) -> None:
+        """Writes a frame, whole."""
+        payload = b"".join(pieces)
+        data = memoryview(_HEAD.pack(len(payload), kind) + payload)
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+    def pairs(self, count: int, *columns: bytes) -> None:
+        """Puts out pairs: the lengths of all keys, the lengths of all values, the keys, the values."""
+        self.write(PAIRS, count.to_bytes(4, "little"), *columns)
+
+    def output(self, records: int, data: bytes) -> None:
+        """Puts out bytes of the part, in which so many records end."""
+        # The records end with the last of the frames: only the sum of all matters.
+        view = memoryview(data)
+        while len(view) > _OUTPUT_BYTES_MAX:
+            self.write(OUTPUT, bytes(8), view[:_OUTPUT_BYTES_MAX])
+            view = view[_OUTPUT_BYTES_MAX:]
+        self.write(OUTPUT, records.to_bytes(8, "little"), view)
+
+    def failure(self, message: str, traceback: list[str], is_of_data: bool) -> None:
+        """Says why this worker cannot go on."""
+        reason = {"message": message, "traceback": traceback, "is_of_data": is_of_data}
+        self.write(FAILURE, json.dumps(reason).encode())
+
+
+def records_of(payload: bytes) -> tuple[str, int, bytes]:
+    """The name of the source, the place in it, and the records of a frame with records."""
+    offset = int.from_bytes(payload[:8], "little")
+    length = int.from_bytes(payload[8:12], "little")
+    return payload[12 : 12 + length].decode(errors="replace"), offset, payload[12 + length :]
+
+
+class Groups:
+    """A frame of sorted pairs in groups."""
+
+    def __init__(self, payload: bytes, decode: Callable[[bytes], Any]) -> None:
+        groups, values = (int.from_bytes(payload[at : at + 4], "little") for at in (0, 4))
+        #: Whether the first group goes on from the frame before.
+        self.goes_on = payload[8] != 0
+        at = 12
+        columns = []
+        for count in (groups, groups, values):
+            columns.append(_numbers(payload[at : at + 4 * count]))
+            at += 4 * count
+        key_lengths, self._counts, value_lengths = columns
+        self.keys, at = _slices(payload, at, key_lengths)
+        #: The values of all groups as they came; None where all are numbers of 64 bits.
+        self.raw: list[bytes] | None = None
+        if value_lengths and min(value_lengths) == max(value_lengths) == 8:
+            whole = array("q", payload[at:])
+            if sys.byteorder == "big":
+                whole.byteswap()
+            self._values: list[Any] = whole.tolist()
+        else:
+            self.raw, _ = _slices(payload, at, value_lengths)
+            self._values = [decode(value) for value in self.raw]
+
+    def __iter__(self) -> Iterator[tuple[bytes, list[Any], bytes | None]]:
+        """The key of each group, its values, and the first of them as it came."""
+        start = 0
+        for key, count in zip(self.keys, self._counts):
+            yield key, self._values[start : start + count], self.raw[start] if self.raw else None
+            start += count
+
+
+def _slices(payload: bytes, at: int, lengths: array[int]) -> tuple[list[bytes], int]:
+    ends = list(accumulate(lengths, initial=at))
+    return [payload[start:end] for start, end in pairwise(ends)], ends[-1]
+
+
+def frames_of(source: Input) -> Iterator[tuple[int, bytes]]:
+    """The frames up to the end."""
+    while True:
+        kind, payload = source.next()
+        if kind == END:
+            return
+        yield kind, payload

@@ -1,0 +1,232 @@
+"""Keys as bytes whose order is Python's order.
+
+A key is ``None``, a number (``bool``, ``int`` of any size, ``float``), ``str``, ``bytes``, ``date``, ``datetime``, or a tuple of these.
+Two keys that Python calls equal have the same bytes: ``True``, ``1`` and ``1.0`` are one key, and so are ``0.0`` and ``-0.0``, and two
+aware datetimes of the same instant. NaN is one key and comes after all other numbers. Which of several equal keys it was is not in
+its bytes; `encode` says whether they give it back as it was.
+
+Every kind of key has a tag before it. Inside a tuple a key also tells where it ends, by an order-preserving way to escape zeros.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from datetime import date, datetime, timedelta, timezone
+from typing import Any
+
+NONE = 0x08
+NUMBER = 0x10
+STR = 0x20
+BYTES = 0x28
+DATE = 0x30
+DATETIME = 0x38
+AWARE = 0x40
+TUPLE = 0x50
+
+_STR = bytes([STR])
+_BYTES = bytes([BYTES])
+# A number begins with its class. Positive ones: how many bytes its whole part has; negative ones: the same, counted down.
+_MINUS_INFINITY = 0x00
+_ZERO = 0x80
+_LONG = 0x71
+_INFINITY = 0xFE
+_NAN = 0xFF
+_WHOLE = b"\x00"
+_FRACTION = b"\x01"
+_INVERTED = bytes(255 - byte for byte in range(256))
+_EPOCH = datetime(1, 1, 1)
+_EPOCH_UTC = datetime(1, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
+
+_SMALL_MIN, _SMALL_MAX = -1024, 65536
+_SMALL: list[bytes] = []
+
+
+class KeyTypeError(TypeError):
+    """A key is of a type that has no order here."""
+
+
+def encode(key: Any) -> tuple[bytes, bool]:
+    """The bytes of a key, and whether `decode` gives it back as it is."""
+    kind = type(key)
+    if kind is str:
+        return _STR + _utf8(key), True
+    if kind is int:
+        return _int(key), True
+    if kind is bytes:
+        return _BYTES + key, True
+    return _other(key, inside=False)
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+def _other(key: Any, inside: bool) -> tuple[bytes, bool]:
+    kind = type(key)
+    if key is None:
+        return bytes([NONE]), True
+    if isinstance(key, str):
+        # The text itself, also of an enumeration's member.
+        data = _utf8(str.__str__(key))
+        return _STR + (_escaped(data) if inside else data), kind is str
+    if isinstance(key, int):
+        return _int(int(key)), kind is int
+    if isinstance(key, float):
+        return _float(float(key)), kind is float and not key.is_integer()
+    if isinstance(key, bytes):
+        return _BYTES + (_escaped(bytes(key)) if inside else bytes(key)), kind is bytes
+    if isinstance(key, datetime):
+        return _datetime(key, kind)
+    if isinstance(key, date):
+        return bytes([DATE]) + key.toordinal().to_bytes(4, "big"), kind is date
+    if isinstance(key, tuple):
+        parts = [bytes([TUPLE])]
+        exact = kind is tuple
+        for each in key:
+            part, is_exact = _other(each, inside=True)
+            parts.append(part)
+            exact = exact and is_exact
+        parts.append(b"\x00")
+        return b"".join(parts), exact
+    raise KeyTypeError(
+        f"{key!r:.200} is a {kind.__module__}.{kind.__qualname__}, and that is no key: a key is None, bool, int, float, str, bytes, "
+        "date, datetime or a tuple of these"
+    )
+
+
+def _escaped(data: bytes) -> bytes:
+    return data.replace(b"\x00", b"\x00\xff") + b"\x00\x00"
+
+
+def _int(number: int) -> bytes:
+    if _SMALL_MIN <= number < _SMALL_MAX and _SMALL:
+        return _SMALL[number - _SMALL_MIN]
+    return _magnitude(abs(number), _WHOLE, number < 0)
+
+
+def _float(number: float) -> bytes:
+    if number.is_integer():
+        return _int(int(number))
+    if math.isnan(number):
+        return bytes([NUMBER, _NAN])
+    if math.isinf(number):
+        return bytes([NUMBER, _INFINITY if number > 0 else _MINUS_INFINITY])
+    size = abs(number)
+    whole = int(size)
+    # Exact: the fraction has no bits that the number has not. Bits of positive floats are in their order.
+    return _magnitude(whole, _FRACTION + struct.pack(">d", size - whole), number < 0)
+
+
+def _magnitude(whole: int, rest: bytes, is_negative: bool) -> bytes:
+    length = (whole.bit_length() + 7) // 8
+    if length < _LONG:
+        head = bytes([_ZERO + length])
+    else:
+        head = bytes([_ZERO + _LONG]) + length.to_bytes(4, "big")
+    data = head + whole.to_bytes(length, "big") + rest
+    return b"\x10" + (data.translate(_INVERTED) if is_negative else data)
+
+
+_SMALL.extend([_int(number) for number in range(_SMALL_MIN, _SMALL_MAX)])
+
+
+def _datetime(key: datetime, kind: type) -> tuple[bytes, bool]:
+    if key.utcoffset() is None:
+        since, tag = key.replace(tzinfo=None) - _EPOCH, DATETIME
+        exact = kind is datetime and key.tzinfo is None and key.fold == 0
+    else:
+        since, tag = key - _EPOCH_UTC, AWARE
+        exact = kind is datetime and key.tzinfo is timezone.utc and key.fold == 0
+    # An aware one may lie a day before the first of all or behind the last.
+    microseconds = since // _MICROSECOND + (1 << 62)
+    return bytes([tag]) + microseconds.to_bytes(8, "big"), exact
+
+
+def decode(data: bytes) -> Any:
+    """The key of some bytes: an ``int`` for whole numbers, UTC for aware datetimes, a plain tuple."""
+    tag = data[0]
+    if tag == STR:
+        return _text(data[1:])
+    if tag == BYTES:
+        return data[1:]
+    key, end = _decode_at(data, 0)
+    if end != len(data):
+        raise ValueError(f"{len(data) - end} bytes follow a key")
+    return key
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "surrogatepass")
+
+
+def _decode_at(data: bytes, at: int) -> tuple[Any, int]:
+    tag = data[at]
+    at += 1
+    if tag == NUMBER:
+        return _number(data, at)
+    if tag in (STR, BYTES):
+        # Every zero of the content has a 255 behind it.
+        end = data.index(b"\x00\x00", at)
+        content = data[at:end].replace(b"\x00\xff", b"\x00")
+        return (_text(content) if tag == STR else content), end + 2
+    if tag == NONE:
+        return None, at
+    if tag == DATE:
+        return date.fromordinal(int.from_bytes(data[at : at + 4], "big")), at + 4
+    if tag in (DATETIME, AWARE):
+        since = timedelta(microseconds=int.from_bytes(data[at : at + 8], "big") - (1 << 62))
+        if tag == DATETIME:
+            return _EPOCH + since, at + 8
+        return _aware(since), at + 8
+    if tag == TUPLE:
+        items = []
+        while data[at]:
+            item, at = _decode_at(data, at)
+            items.append(item)
+        return tuple(items), at + 1
+    raise ValueError(f"a key has the tag {tag:#x}, which is none")
+
+
+def _aware(since: timedelta) -> Any:
+    try:
+        return _EPOCH_UTC + since
+    except OverflowError:
+        # In its own time zone it was within the range; the original lies with the value.
+        return None
+
+
+def _number(data: bytes, at: int) -> tuple[Any, int]:
+    head = data[at]
+    if head == _NAN:
+        return math.nan, at + 1
+    if head == _INFINITY:
+        return math.inf, at + 1
+    if head == _MINUS_INFINITY:
+        return -math.inf, at + 1
+    is_negative = head < _ZERO
+    if is_negative:
+        # The length is at most 4 bytes behind the head.
+        start = data[at : at + 5].translate(_INVERTED)
+    else:
+        start = data[at : at + 5]
+    length, at = start[0] - _ZERO, at + 1
+    if length == _LONG:
+        length, at = int.from_bytes(start[1:5], "big"), at + 4
+    rest = data[at : at + length + 9]
+    if is_negative:
+        rest = rest.translate(_INVERTED)
+    whole = int.from_bytes(rest[:length], "big")
+    at += length + 1
+    if rest[length] == _WHOLE[0]:
+        return (-whole if is_negative else whole), at
+    (fraction,) = struct.unpack(">d", rest[length + 1 : length + 9])
+    size = whole + fraction
+    return (-size if is_negative else size), at + 8

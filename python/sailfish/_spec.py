@@ -1,0 +1,126 @@
+"""What a worker needs to know of a job, on its way from the client to the worker."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from types import ModuleType
+from typing import Any
+
+from ._version import VERSION
+
+#: The file in the directory in which functions run.
+SPEC_FILE = "sailfish-job.pickle"
+
+
+@dataclass
+class Spec:
+    """The functions of a job and its formats."""
+
+    map: Callable[[Any], Any]
+    reduce: Callable[..., Any] | None
+    combine: Callable[..., Any] | None
+    setup: Callable[[], object] | None
+    teardown: Callable[[], object] | None
+    input_format: str
+    output_format: str
+    encoding: str
+    errors: str
+
+
+class CannotSend(TypeError):
+    """A function of a job cannot be sent to where it is to run."""
+
+
+def dump(spec: Spec, modules: Iterable[ModuleType]) -> bytes:
+    """The bytes of a spec, with what the functions use of `modules`. Error: `CannotSend`, which names the function and, where it can be
+    told, the object in it."""
+    import cloudpickle
+
+    with contextlib.ExitStack() as registered:
+        for module in modules:
+            cloudpickle.register_pickle_by_value(module)
+            registered.callback(cloudpickle.unregister_pickle_by_value, module)
+        return _dump(spec)
+
+
+def _dump(spec: Spec) -> bytes:
+    import cloudpickle
+
+    # All in one piece, so that what functions share they share where they run, too.
+    functions = {field.name: getattr(spec, field.name) for field in fields(spec)}
+    try:
+        data = cloudpickle.dumps(functions)
+    except Exception as error:
+        raise CannotSend(_reason(functions, error)) from error
+    return pickle.dumps({"version": VERSION, "python": list(sys.version_info[:2]), "spec": data})
+
+
+def _reason(functions: dict[str, Any], error: Exception) -> str:
+    import cloudpickle
+
+    for name, function in functions.items():
+        try:
+            cloudpickle.dumps(function)
+        except Exception as own:
+            return f"the {name} function cannot be sent to where it runs: {own}{_hint(function)}"
+    return f"the functions of the job cannot be sent to where they run: {error}"
+
+
+def _hint(function: Any) -> str:
+    """Which of the objects that a function uses cannot be pickled."""
+    import cloudpickle
+
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ""
+    cells = getattr(function, "__closure__", None) or ()
+    used: dict[str, Any] = {}
+    for name, cell in zip(code.co_freevars, cells):
+        try:
+            used[name] = cell.cell_contents
+        except ValueError:
+            continue
+    used.update({name: function.__globals__[name] for name in code.co_names if name in function.__globals__})
+    for name, value in used.items():
+        try:
+            cloudpickle.dumps(value)
+        except Exception:
+            return (
+                f"; it uses {name!r}, a {type(value).__module__}.{type(value).__qualname__}, which cannot be pickled: "
+                "make it inside the function, or in setup"
+            )
+    return ""
+
+
+class WrongPlace(RuntimeError):
+    """What is installed where the worker runs is not what the job needs."""
+
+
+def load(path: str) -> Spec:
+    """The spec in a file. Error: `WrongPlace`."""
+    with open(path, "rb") as file:
+        parts = pickle.load(file)
+    python, version = parts["python"], parts["version"]
+    if python != list(sys.version_info[:2]):
+        raise WrongPlace(
+            f"the job was made with Python {python[0]}.{python[1]}, and Python {sys.version_info[0]}.{sys.version_info[1]} runs here "
+            f"({sys.executable}): functions go between the same versions only; say python=... with the one to run them with"
+        )
+    if version != VERSION:
+        raise WrongPlace(f"the job was made with sailfish {version}, and sailfish {VERSION} is installed here: install the same")
+    try:
+        return Spec(**pickle.loads(parts["spec"]))
+    except ModuleNotFoundError as error:
+        raise WrongPlace(
+            f"the functions of the job need the module {error.name!r}, which is not there: install it where they run, or give it as "
+            f"modules=[{(error.name or '').partition('.')[0]}]"
+        ) from error
+
+
+def spec_path() -> str:
+    """Where the spec lies for a worker."""
+    return SPEC_FILE

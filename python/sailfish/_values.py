@@ -1,0 +1,100 @@
+"""Values as bytes. What has eight bytes is an ``int``; anything else begins with a tag."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from typing import Any
+
+_INT = struct.Struct("<q")
+_FLOAT = struct.Struct("<d")
+_INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
+
+# A value that would have eight bytes with its tag gets another tag and a byte more.
+_STR, _STR_PADDED = b"s", b"S"
+_BYTES, _BYTES_PADDED = b"b", b"B"
+_PICKLE, _PICKLE_PADDED = b"p", b"P"
+_FLOAT_TAG = b"f"
+_NONE = b"n"
+_TRUE, _FALSE = b"t", b"u"
+#: The key as it was, before the value: its own bytes do not tell.
+_WITH_KEY, _WITH_KEY_PADDED = b"k", b"K"
+
+
+def encode(value: Any) -> bytes:
+    """The bytes of a value."""
+    kind = type(value)
+    if kind is int and _INT_MIN <= value <= _INT_MAX:
+        return _INT.pack(value)
+    if kind is str:
+        try:
+            return _tagged(_STR, _STR_PADDED, value.encode())
+        except UnicodeEncodeError:
+            pass
+    elif kind is float:
+        return _FLOAT_TAG + _FLOAT.pack(value)
+    elif kind is bytes:
+        return _tagged(_BYTES, _BYTES_PADDED, value)
+    elif value is None:
+        return _NONE
+    elif value is True:
+        return _TRUE
+    elif value is False:
+        return _FALSE
+    return _tagged(_PICKLE, _PICKLE_PADDED, pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+
+
+def encode_with_key(key: Any, value: Any) -> bytes:
+    """The bytes of a value whose key cannot be told from the key's bytes."""
+    pickled = pickle.dumps(key, pickle.HIGHEST_PROTOCOL)
+    return _tagged(_WITH_KEY, _WITH_KEY_PADDED, len(pickled).to_bytes(4, "little") + pickled + encode(value))
+
+
+def _tagged(tag: bytes, padded: bytes, data: bytes) -> bytes:
+    return padded + b"\x00" + data if len(data) == 7 else tag + data
+
+
+def decode(data: bytes) -> Any:
+    """The value of some bytes."""
+    if len(data) == 8:
+        return _INT.unpack(data)[0]
+    tag = data[:1]
+    if tag == _STR:
+        return data[1:].decode()
+    if tag == _FLOAT_TAG:
+        return _FLOAT.unpack_from(data, 1)[0]
+    if tag == _BYTES:
+        return data[1:]
+    if tag == _NONE:
+        return None
+    if tag == _TRUE:
+        return True
+    if tag == _FALSE:
+        return False
+    if tag == _PICKLE:
+        return pickle.loads(memoryview(data)[1:])
+    if tag == _STR_PADDED:
+        return data[2:].decode()
+    if tag == _BYTES_PADDED:
+        return data[2:]
+    if tag == _PICKLE_PADDED:
+        return pickle.loads(memoryview(data)[2:])
+    if tag in (_WITH_KEY, _WITH_KEY_PADDED):
+        return decode(data[_value_at(data) :])
+    raise ValueError(f"a value has the tag {tag!r}, which is none")
+
+
+def key_of(data: bytes) -> tuple[bool, Any]:
+    """Whether a value brings its key as it was, and the key."""
+    if len(data) == 8 or data[:1] not in (_WITH_KEY, _WITH_KEY_PADDED):
+        return False, None
+    return True, pickle.loads(memoryview(data)[_pickled_at(data) : _value_at(data)])
+
+
+def _pickled_at(data: bytes) -> int:
+    return 5 if data[:1] == _WITH_KEY else 6
+
+
+def _value_at(data: bytes) -> int:
+    at = _pickled_at(data)
+    return at + int.from_bytes(data[at - 4 : at], "little")

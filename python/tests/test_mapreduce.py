@@ -1,0 +1,364 @@
+"""Jobs with functions, beside what plain Python makes of the same."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date, datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sailfish as sf
+
+PACKAGE = str(Path(sf.__file__).parent.parent)
+
+
+def model(records: Iterable[Any], map: Callable[[Any], Any], reduce: Callable[[Any, Any], Any]) -> dict[Any, Any]:
+    """What the job should give, in ten lines."""
+    groups: defaultdict[Any, list[Any]] = defaultdict(list)
+    for record in records:
+        for key, value in map(record):
+            groups[key].append(value)
+    return {key: reduce(key, groups[key]) for key in groups}
+
+
+def text_file(directory: Path, lines: Iterable[str]) -> Path:
+    path = directory / "input.txt"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def words(line: str) -> Iterator[tuple[str, int]]:
+    for word in line.split():
+        yield word, 1
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    chosen = random.Random(7)
+    vocabulary = [f"word{number}" for number in range(5000)] + ["naïve", "日本"]
+    lines = (" ".join(chosen.choices(vocabulary, k=8)) for _ in range(20_000))
+    return text_file(tmp_path_factory.mktemp("book"), lines)
+
+
+@pytest.mark.parametrize("combine", [None, sum, lambda key, values: sum(values)])
+@pytest.mark.parametrize("reduce", [sum, lambda key, values: sum(values)])
+def test_words_are_counted(book: Path, reduce: Any, combine: Any) -> None:
+    result = sf.MapReduce(book, words, reduce, combine=combine).run()
+    expected = model(book.read_text().splitlines(), words, lambda _, values: sum(values))
+    pairs = list(result)
+    assert dict(pairs) == expected and len(pairs) == len(expected)
+
+
+@pytest.mark.parametrize("fold", [sum, min, max, len, list, set, sorted, any, all])
+def test_pythons_folds_reduce(tmp_path: Path, fold: Any) -> None:
+    path = text_file(tmp_path, (str(number) for number in range(500)))
+
+    def by_rest(line: str) -> Iterator[tuple[int, int]]:
+        yield int(line) % 7, int(line)
+
+    expected = model(path.read_text().split(), by_rest, lambda _, values: fold(values))
+    assert dict(sf.MapReduce(path, by_rest, fold).run()) == expected
+
+
+@pytest.mark.parametrize("fold", [sum, min, max, any, all])
+def test_pythons_folds_combine(tmp_path: Path, fold: Any) -> None:
+    path = text_file(tmp_path, (str(number) for number in range(500)))
+    map: Callable[[str], Any] = lambda line: [(int(line) % 7, int(line))]
+    expected = model(path.read_text().split(), map, lambda _, values: fold(values))
+    assert dict(sf.MapReduce(path, map, fold, combine=fold).run()) == expected
+
+
+@pytest.mark.parametrize("fold", [len, list, set, sorted])
+def test_folds_that_cannot_combine_are_refused(fold: Any) -> None:
+    with pytest.raises(ValueError, match=rf"combine={fold.__name__}: .*sum, min, max, any, all may combine"):
+        sf.MapReduce("x", words, fold, combine=fold)
+
+
+def test_groups_larger_than_a_frame_are_streamed(tmp_path: Path) -> None:
+    path = text_file(tmp_path, (str(number) for number in range(300_000)))
+
+    def one_of_two(line: str) -> Iterator[tuple[str, str]]:
+        yield ("few" if int(line) % 1000 == 0 else "many"), line
+
+    def count_and_first(key: str, values: Iterator[str]) -> tuple[str, int]:
+        first = next(values)
+        # What is left unread must not become part of the next group.
+        return (first, -1) if key == "few" else (first, 1 + sum(1 for _ in values))
+
+    assert dict(sf.MapReduce(path, one_of_two, count_and_first).run(memory="64M")) == {
+        "few": ("0", -1),
+        "many": ("1", 299_700),
+    }
+
+
+def test_keys_come_sorted_and_as_they_were(tmp_path: Path) -> None:
+    keys: list[Any] = [3, 1.5, True, -(10**30), 2.0, -0.5, 10**30]
+    path = text_file(tmp_path, (str(index) for index in range(len(keys))))
+    result = list(sf.MapReduce(path, lambda line: [(keys[int(line)], line)], list).run(slots=1))
+    assert repr([key for key, _ in result]) == repr(sorted(keys))
+
+
+@pytest.mark.parametrize(
+    "key", [None, "text", b"bytes", 1.5, date(2020, 2, 29), datetime(2020, 1, 1, tzinfo=timezone.utc), (1, ("a", None))]
+)
+def test_kinds_of_keys(tmp_path: Path, key: Any) -> None:
+    path = text_file(tmp_path, ["a", "b"])
+    assert list(sf.MapReduce(path, lambda line: [(key, line)], list).run()) == [(key, ["a", "b"])]
+
+
+def test_formats(tmp_path: Path) -> None:
+    path = text_file(tmp_path, ['{"k": "ä", "v": [1, null]}', "", '{"k": "b", "v": 2}'])
+
+    def job(output_format: str, name: str) -> sf.Result:
+        map: Callable[[Any], Any] = lambda record: [(record["k"], record["v"])]
+        output = tmp_path / name
+        return sf.MapReduce(path, map, list, output=output, input_format="jsonl", output_format=output_format).run(slots=1)
+
+    tsv = job("tsv", "tsv")
+    assert (tsv.output / "_SUCCESS").exists()
+    assert [part.read_text() for part in tsv.parts] == ["b\t[2]\nä\t[[1, None]]\n"]
+    assert list(job("jsonl", "jsonl")) == [("b", [2]), ("ä", [[1, None]])]
+    assert list(job("pickle", "pickle")) == [("b", [2]), ("ä", [[1, None]])]
+
+
+def test_parquet(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path = text_file(tmp_path, (str(number) for number in range(100_000)))
+    result = sf.MapReduce(path, lambda line: [(int(line), line)], max, output=tmp_path / "out", output_format="parquet").run()
+    assert dict(result) == {number: str(number) for number in range(100_000)}
+    assert sum(part["records"] for part in result.report["parts"]) == 100_000
+
+
+def test_without_reduce_what_map_yields_is_the_output(tmp_path: Path) -> None:
+    path = text_file(tmp_path, ["b a", "a"])
+    assert list(sf.MapReduce(path, words, output=tmp_path / "out").run(slots=1)) == [("b", "1"), ("a", "1"), ("a", "1")]
+
+
+def test_fixed_records_and_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(b"aaxbbxaay")
+    assert dict(sf.MapReduce(path, lambda row: [(row[:2], row[2:])], list, input_format="fixed:3").run()) == {
+        b"aa": [b"x", b"y"],
+        b"bb": [b"x"],
+    }
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"\xff\n\xfe\n\xff\n")
+    assert dict(sf.MapReduce(lines, lambda line: [(line, 1)], sum, input_format="bytes").run()) == {b"\xff": 2, b"\xfe": 1}
+
+
+def test_empty_input(tmp_path: Path) -> None:
+    path = tmp_path / "empty"
+    path.touch()
+    assert list(sf.MapReduce(path, words, sum).run()) == []
+
+
+def test_setup_teardown_counters_and_prints(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = text_file(tmp_path, ["a", "b", "a"])
+    state: dict[str, int] = {}
+
+    def setup() -> None:
+        state["ready"] = 5
+
+    def map(line: str) -> Iterator[tuple[str, int]]:
+        print("seen", line)
+        sf.counter("lines")
+        sf.counter("letters", len(line), group="text")
+        sf.status("working")
+        yield line, state["ready"]
+
+    def teardown() -> None:
+        sf.counter("teardowns")
+
+    result = sf.MapReduce(path, map, sum, setup=setup, teardown=teardown).run()
+    assert dict(result) == {"a": 10, "b": 5}
+    counted = [result.counter("lines"), result.counter("letters", group="text"), result.counter("nothing")]
+    assert counted == [3, 3, 0]
+    # Of a map task and a reduce task.
+    assert result.counter("teardowns") == 2
+    assert capfd.readouterr().out == ""
+
+
+def failing(tmp_path: Path, lines: Iterable[str], map: Any, reduce: Any, combine: Any = None, **kwargs: Any) -> str:
+    job = sf.MapReduce(text_file(tmp_path, lines), map, reduce, combine, tmp_path / "out", **kwargs)
+    with pytest.raises(sf.JobFailed) as failed:
+        job.run()
+    assert not (tmp_path / "out").exists()
+    return str(failed.value)
+
+
+def test_an_exception_in_map_says_where(tmp_path: Path) -> None:
+    def helper(line: str) -> float:
+        return 1 / int(line)
+
+    def map(line: str) -> Iterator[tuple[str, float]]:
+        yield line, helper(line)
+
+    said = failing(tmp_path, ["1", "2", "0", "3", "0"], map, sum)
+    assert f"the map function failed, {tmp_path}/input.txt at byte 4: ZeroDivisionError: division by zero" in said
+    assert "1 of the 2 records after it fail as well" in said
+    assert "in helper" in said and "return 1 / int(line)" in said
+    assert "_worker.py" not in said
+
+
+def test_exceptions_elsewhere(tmp_path: Path) -> None:
+    def wrong(*_: Any) -> Any:
+        raise LookupError("no such thing")
+
+    assert "the reduce function failed with the key 'a': LookupError: no such thing" in failing(tmp_path, ["a"], words, wrong)
+    assert "the combine function failed with the key 'a': LookupError" in failing(tmp_path, ["a"], words, sum, wrong)
+    assert "setup failed: LookupError: no such thing" in failing(tmp_path, ["a"], words, sum, setup=wrong)
+    assert "teardown failed: LookupError" in failing(tmp_path, ["a"], words, sum, teardown=wrong)
+    assert "the map function called sys.exit" in failing(tmp_path, ["a"], lambda line: sys.exit(3), sum)
+
+
+@pytest.mark.parametrize(
+    ("map", "expected"),
+    [
+        (lambda line: None, "returned no pairs: TypeError: 'NoneType' object is not iterable"),
+        (lambda line: 5, "returned no pairs: TypeError: 'int' object is not iterable"),
+        (lambda line: [line], "yielded 'aaa', and not a (key, value) pair"),
+        (lambda line: [(line, 1, 2)], "yielded ('aaa', 1, 2), and not a (key, value) pair"),
+        (lambda line: [([line], 1)], "is a builtins.list, and that is no key"),
+        (lambda line: [(1, 1), ("a", 1)], "the keys 1 (int) and 'a' (str) cannot be compared"),
+        (lambda line: [(("a", 1), 1), (("a", "b"), 1)], "the keys ('a', 1) (tuple) and ('a', 'b') (tuple) cannot be compared"),
+    ],
+)
+@pytest.mark.parametrize("combine", [None, sum])
+def test_shapes_that_are_wrong(tmp_path: Path, map: Any, expected: str, combine: Any) -> None:
+    said = failing(tmp_path, ["aaa"], map, sum, combine)
+    if not (combine and "list" in expected):
+        assert expected in said
+    assert "unhashable" in said or "cannot" in said or "at byte 0" in said
+
+
+def test_reduce_yields_pairs(tmp_path: Path) -> None:
+    path = text_file(tmp_path, ["a a b"])
+
+    def reduce(key: str, values: Iterator[int]) -> Iterator[tuple[str, int]]:
+        for number, value in enumerate(values):
+            yield f"{key}{number}", value
+
+    assert dict(sf.MapReduce(path, words, reduce).run()) == {"a0": 1, "a1": 1, "b0": 1}
+
+    def wrong(key: str, values: Iterator[int]) -> Iterator[Any]:
+        yield key
+
+    assert "the reduce function yielded 'a', and not a (key, value) pair" in failing(tmp_path, ["a"], words, wrong)
+
+
+def test_a_combiner_keeps_its_keys(tmp_path: Path) -> None:
+    def other(key: str, values: Iterator[int]) -> Iterator[tuple[str, int]]:
+        yield key + "x", 1
+
+    said = failing(tmp_path, ["a"], words, sum, other)
+    assert "the combine function, given the key 'a', yielded the key 'ax'" in said
+
+
+def test_text_that_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "latin"
+    path.write_bytes(b"plain\nna\xefve\n")
+    with pytest.raises(sf.JobFailed, match=r"latin at byte 8: UnicodeDecodeError: 'utf-8' codec"):
+        sf.MapReduce(path, words, sum).run()
+    assert dict(sf.MapReduce(path, words, sum, encoding="latin-1").run()) == {"plain": 1, "naïve": 1}
+    assert dict(sf.MapReduce(path, words, sum, errors="replace").run()) == {"plain": 1, "na\ufffdve": 1}
+    with pytest.raises(sf.JobFailed, match=r"latin at byte 0: .*JSONDecodeError"):
+        sf.MapReduce(path, words, sum, input_format="jsonl").run()
+
+
+def test_what_cannot_be_sent_is_named() -> None:
+    lock = threading.Lock()
+
+    def map(line: str) -> Iterator[tuple[str, int]]:
+        with lock:
+            yield line, 1
+
+    with pytest.raises(sf.CannotSend, match=r"the map function cannot be sent .* it uses 'lock', a _thread.lock"):
+        sf.MapReduce(__file__, map, sum).run()
+
+
+def test_a_worker_that_is_killed(tmp_path: Path) -> None:
+    def map(line: str) -> Iterator[tuple[str, int]]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        yield line, 1
+
+    assert "signal 9" in failing(tmp_path, ["a"], map, sum)
+
+
+def test_output_that_exists(tmp_path: Path) -> None:
+    path = text_file(tmp_path, ["a"])
+    (tmp_path / "out").mkdir()
+    job = sf.MapReduce(path, words, sum, output=tmp_path / "out")
+    with pytest.raises(sf.JobFailed, match="exists"):
+        job.run()
+    sf.MapReduce(path, words, sum, output=tmp_path / "out", overwrite=True).run()
+
+
+def test_wrong_options() -> None:
+    with pytest.raises(ValueError, match="input_format='words' is not known"):
+        sf.MapReduce("x", words, input_format="words")
+    with pytest.raises(ValueError, match="output_format='xml' is not known"):
+        sf.MapReduce("x", words, output_format="xml")
+    with pytest.raises(ValueError, match="encoding='utf-16'"):
+        sf.MapReduce("x", words, encoding="utf-16")
+    with pytest.raises(TypeError, match="map is 'words', which cannot be called"):
+        sf.MapReduce("x", "words")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="input is empty"):
+        sf.MapReduce([], words)
+    with pytest.raises(ValueError, match="there is no reduce"):
+        sf.MapReduce("x", words, combine=sum)
+    with pytest.raises(sf.JobFailed, match="does not exist"):
+        sf.MapReduce("/nowhere", words, sum).run()
+
+
+ENDLESS = """
+import sailfish as sf, sys
+
+def endless(line):
+    sf.status("begun")
+    print("begun", file=open(sys.argv[1], "w"), flush=True) if len(sys.argv) > 1 else None
+    while True:
+        yield line, 1
+
+sf.MapReduce(sys.argv[2], endless, sum, combine=sum).run()
+"""
+
+
+def test_ctrl_c_ends_an_endless_generator(tmp_path: Path) -> None:
+    path = text_file(tmp_path, ["a"])
+    script = tmp_path / "endless.py"
+    begun = tmp_path / "begun"
+    script.write_text(ENDLESS.replace("sys.argv[1]", repr(str(begun))).replace("if len(sys.argv) > 1 else None", ""))
+    child = subprocess.Popen(
+        [sys.executable, script, "x", path],
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": PACKAGE},
+    )
+    while not begun.exists():
+        assert child.poll() is None
+        time.sleep(0.01)
+    os.killpg(child.pid, signal.SIGINT)
+    _, said = child.communicate(timeout=60)
+    assert b"KeyboardInterrupt" in said
+    left = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True).stdout
+    assert left == ""
+
+
+def test_importing_is_quick() -> None:
+    listed = subprocess.run(
+        [sys.executable, "-c", "import sys, sailfish; print(len(sys.modules), 'cloudpickle' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": PACKAGE},
+    ).stdout
+    assert listed.endswith("False\n")

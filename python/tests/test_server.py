@@ -1,0 +1,137 @@
+"""The same jobs on a server with two nodes."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sailfish as sf
+from sailfish import _engine
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    directory = tmp_path_factory.mktemp("cluster")
+    words = [_engine.program(), "local", "--nodes", "2", "--listen", "127.0.0.1:0", "--dir", str(directory)]
+    # The nodes find the Python that runs the tests under its usual name.
+    scripts = str(Path(sys.executable).parent)
+    environment = {**os.environ, "PATH": os.pathsep.join([scripts, os.environ["PATH"]])}
+    cluster = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
+    assert cluster.stdout is not None
+    try:
+        yield cluster.stdout.readline().strip()
+    finally:
+        cluster.send_signal(signal.SIGINT)
+        cluster.wait()
+        cluster.stdout.close()
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    path = tmp_path / "book"
+    path.write_text("to be or not to be\n" * 1000)
+    return path
+
+
+def words(line: str) -> Iterator[tuple[str, int]]:
+    for word in line.split():
+        yield word, 1
+
+
+def test_the_result_is_the_same(server: str, book: Path, tmp_path: Path) -> None:
+    here = sf.MapReduce(book, words, sum, combine=sum, output=tmp_path / "here").run()
+    there = sf.MapReduce(book, words, sum, combine=sum, output=tmp_path / "there").run(engine=server)
+    assert dict(here) == dict(there) == {"to": "2000", "be": "2000", "or": "1000", "not": "1000"}
+
+
+def test_an_exception_says_where(server: str, book: Path, tmp_path: Path) -> None:
+    def fails(line: str) -> Iterator[tuple[str, int]]:
+        yield line, 1 // 0
+
+    with pytest.raises(sf.JobFailed) as failed:
+        sf.MapReduce(book, fails, sum, output=tmp_path / "out").run(engine=server)
+    said = str(failed.value)
+    assert f"{book} at byte 0: ZeroDivisionError" in said
+    assert "in fails" in said
+
+
+def module_in(directory: Path) -> Any:
+    """A module that only the client can import."""
+    path = directory / "only_here.py"
+    path.write_text("def words(line):\n    return [(word, 1) for word in line.split()]\n")
+    spec = importlib.util.spec_from_file_location("only_here", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["only_here"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_modules_go_with_the_job(server: str, book: Path, tmp_path: Path) -> None:
+    module = module_in(tmp_path)
+
+    def map(line: str) -> Any:
+        return module.words(line)
+
+    with pytest.raises(sf.JobFailed, match=r"need the module 'only_here', which is not there: .* modules=\[only_here\]"):
+        sf.MapReduce(book, map, sum, output=tmp_path / "out").run(engine=server)
+    # Where a function is from goes by itself.
+    result = sf.MapReduce(book, module.words, sum, output=tmp_path / "first").run(engine=server)
+    assert dict(result)["be"] == "2000"
+    result = sf.MapReduce(book, map, sum, output=tmp_path / "out", modules=[module]).run(engine=server)
+    assert dict(result)["be"] == "2000"
+
+
+def test_another_python_is_refused(server: str, book: Path, tmp_path: Path) -> None:
+    others = [path for path in ("/usr/bin/python3", "python3.10", "python3.12") if not _is_ours(path)]
+    if not others:
+        pytest.skip("there is one Python only")
+    with pytest.raises(sf.JobFailed, match=r"the job was made with Python 3\.\d+, and Python 3\.\d+ runs here"):
+        sf.MapReduce(book, words, sum, output=tmp_path / "out").run(engine=server, python=others[0])
+
+
+def _is_ours(python: str) -> bool:
+    try:
+        ran = subprocess.run([python, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True)
+    except FileNotFoundError:
+        return True
+    return ran.returncode != 0 or ran.stdout.strip() == str(sys.version_info[:2])
+
+
+def test_what_a_server_cannot_do(server: str, book: Path) -> None:
+    with pytest.raises(ValueError, match="say output="):
+        sf.MapReduce(book, words, sum).run(engine=server)
+    with pytest.raises(ValueError, match="engine='cluster' is not known"):
+        sf.MapReduce(book, words, sum).run(engine="cluster")
+
+
+def readme_example() -> str:
+    readme = Path(__file__).parents[2].joinpath("README.md").read_text()
+    begin = readme.index("    import sailfish as sf")
+    end = readme.index("\n\nThe same runs on a cluster", begin)
+    return textwrap.dedent(readme[begin:end])
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_the_example_of_the_readme(
+    server: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "books").mkdir()
+    (tmp_path / "books" / "moby-dick").write_text("the whale, the whale\nwhale\n")
+    monkeypatch.chdir(tmp_path)
+    example = readme_example()
+    if where == "there":
+        example = example.replace(".run()", f".run(engine={server!r})")
+    exec(compile(example, "README.md", "exec"), {"__name__": "__main__"})
+    said = capsys.readouterr().out
+    assert "'agrees': True" in said
+    assert said.endswith(" 2\n")

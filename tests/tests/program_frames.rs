@@ -1,0 +1,171 @@
+//! Programs that exchange frames with the engine: a program of thirty lines that knows nothing but `docs/formats/program-frames.md`.
+
+use blackbox::{Finished, Sandbox, corpus};
+use std::collections::BTreeMap;
+
+/// Frames in, frames out. As a mapper it yields each word with (its line's place, the word); what it does else follows from its first
+/// argument.
+const PROGRAM: &str = r#"
+import json, os, struct, sys
+source, out = sys.stdin.buffer, sys.stdout.buffer
+wish = sys.argv[1]
+def frame():
+    length, kind = struct.unpack("<IB3x", source.read(8))
+    return chr(kind), source.read(length)
+def put(kind, payload):
+    out.write(struct.pack("<IB3x", len(payload), ord(kind)) + payload)
+def pairs(keys, values):
+    lengths = struct.pack(f"<I{2 * len(keys)}I", len(keys), *map(len, keys), *map(len, values))
+    put("P", lengths + b"".join(keys) + b"".join(values))
+def groups(payload):
+    n, m, goes_on = struct.unpack_from("<3I", payload)
+    numbers = struct.unpack_from(f"<{2 * n + m}I", payload, 12)
+    at = 12 + 4 * (2 * n + m)
+    def cut(lengths):
+        nonlocal at
+        for length in lengths:
+            yield payload[at:at + length]
+            at += length
+    keys, values = list(cut(numbers[:n])), list(cut(numbers[2 * n:]))
+    for key, count in zip(keys, numbers[n:2 * n]):
+        yield goes_on, key, values[:count]
+        values, goes_on = values[count:], 0
+kind, payload = frame()
+job = json.loads(payload)
+assert kind == "J" and job["version"] == 1, job
+begun = None
+while True:
+    kind, payload = frame()
+    if kind == "E":
+        break
+    if kind == "R":
+        offset, length = struct.unpack_from("<QI", payload)
+        assert payload[12:12 + length].decode().endswith("/in"), payload[:200]
+        words = []
+        for line in payload[12 + length:].splitlines(keepends=True):
+            words += [(word[::-1] + b"\0\n\t", struct.pack("<Q", offset)) for word in line.split()]
+            offset += len(line)
+        if wish == "garbage":
+            print("hello", flush=True)
+        if wish == "fail":
+            put("X", json.dumps({"message": "no such luck", "is_of_data": True, "traceback": ["line 7"]}).encode())
+        if wish == "die":
+            out.flush(); os.kill(os.getpid(), 9)
+        if wish == "short":
+            sys.exit(0)
+        if wish == "lie":
+            put("P", struct.pack("<3I", 1, 5, 5) + b"123")
+        if wish == "bytes":
+            put("O", struct.pack("<Q", 1) + b"x\n")
+        pairs(*map(list, zip(*words)) if words else ([], []))
+    if kind == "G" and job["role"] == "combine":
+        for _, key, values in groups(payload):
+            pairs([key] * len(values), values)
+    elif kind == "G":
+        for goes_on, key, values in groups(payload):
+            assert goes_on == (key == begun), (goes_on, key, begun)
+            begun = key
+            line = b"%s %d" % (key[:-3][::-1], sum(struct.unpack("<Q", value)[0] for value in values))
+            if wish == "pairs":
+                pairs([key], [line])
+            else:
+                put("O", struct.pack("<Q", 1) + line + b"\n")
+put("E", b"")
+"#;
+
+fn sandbox_with(text: &[u8]) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("in", text);
+    sandbox.write("program.py", PROGRAM);
+    sandbox
+}
+
+fn run(sandbox: &Sandbox, mapper: &str, options: &[&str]) -> Finished {
+    let mapper = format!("python3 program.py {mapper}");
+    let args = ["--input", "in", "--exchange", "frames", "--file", "program.py", "--mapper", &mapper];
+    sandbox.run_job(&[&args[..], options].concat())
+}
+
+/// For each word the sum of the places of its lines: one for each part of a group, since a group may come in several frames.
+fn model(text: &[u8]) -> BTreeMap<Vec<u8>, u64> {
+    let mut sums = BTreeMap::new();
+    let mut offset = 0;
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        for word in line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
+            *sums.entry(word.to_vec()).or_insert(0) += offset;
+        }
+        offset += line.len() as u64;
+    }
+    sums
+}
+
+fn sums(lines: Vec<String>) -> BTreeMap<Vec<u8>, u64> {
+    let mut sums = BTreeMap::new();
+    for line in lines {
+        let (word, sum) = line.rsplit_once(' ').expect("WORD SUM");
+        *sums.entry(word.as_bytes().to_vec()).or_insert(0) += sum.parse::<u64>().expect("a number");
+    }
+    sums
+}
+
+#[test]
+fn keys_and_values_are_any_bytes() {
+    let text: Vec<u8> = corpus(2 << 20).into_iter().filter(u8::is_ascii).collect();
+    let sandbox = sandbox_with(&text);
+    let reducer = ["--reducer", "python3 program.py bytes", "--output-format", "raw", "--overwrite"];
+    for more in [&[][..], &["--combiner", "python3 program.py combine"], &["--memory", "64M", "--slots", "4"]]
+    {
+        run(&sandbox, "words", &[&reducer[..], more].concat()).expect_success();
+        assert!(sums(sandbox.output_lines(&sandbox.out())) == model(&text), "{more:?}");
+        sandbox.assert_no_leftovers();
+    }
+}
+
+#[test]
+fn pairs_of_a_reducer_are_written_in_the_format_of_the_job() {
+    let sandbox = sandbox_with(b"one two\none\n");
+    let options = ["--reducer", "python3 program.py pairs", "--separator", "=", "--output-format", "nul"];
+    run(&sandbox, "words", &options).expect_success();
+    assert_eq!(sandbox.concatenated(&sandbox.out()), b"eno\0\n\t=one 8\0owt\0\n\t=two 0\0");
+}
+
+#[test]
+fn a_mapper_alone_puts_out_pairs_or_bytes() {
+    let sandbox = sandbox_with(b"one two\n");
+    run(&sandbox, "words", &["--map-only"]).expect_success();
+    let expected = b"eno\0\n\t\t\0\0\0\0\0\0\0\0\nowt\0\n\t\t\0\0\0\0\0\0\0\0\n";
+    assert_eq!(sandbox.concatenated(&sandbox.out()), expected);
+    run(&sandbox, "bytes", &["--map-only", "--output-format", "raw", "--overwrite"]).expect_success();
+    assert!(sandbox.concatenated(&sandbox.out()).starts_with(b"x\n"));
+}
+
+#[test]
+fn what_a_program_does_wrong_is_named() {
+    let check = |wish: &str, code: i32, expected: &str| {
+        let sandbox = sandbox_with(b"one two\n");
+        run(&sandbox, wish, &[]).expect_failure(code, &[expected]);
+        assert!(!sandbox.out().exists());
+        sandbox.assert_no_leftovers();
+    };
+    check("garbage", 1, "begins with \"hello\\n");
+    check("fail", 2, "no such luck");
+    check("fail", 2, "| line 7");
+    check("die", 137, "ended by signal 9");
+    check("short", 1, "ended before it had said that it was done");
+    check("lie", 1, "add up to 10 bytes, and 3 follow them");
+    check("bytes", 1, "only pairs go on to the reducers");
+}
+
+#[test]
+fn bytes_of_a_part_need_an_output_without_lines() {
+    let sandbox = sandbox_with(b"one\n");
+    let finished = run(&sandbox, "words", &["--reducer", "python3 program.py bytes"]);
+    finished.expect_failure(2, &["--output-format raw"]);
+}
+
+#[test]
+fn an_unknown_exchange_is_refused() {
+    let sandbox = sandbox_with(b"one\n");
+    let finished = sandbox.run_job(&["--input", "in", "--exchange", "pigeons"]);
+    finished.expect_failure(2, &["--exchange \"pigeons\" is not known: choose lines or frames"]);
+}
