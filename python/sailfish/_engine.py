@@ -52,7 +52,8 @@ def program() -> str:
 def run(words: list[str], show: IO[str] | None) -> dict[str, Any]:
     """Runs the program and gives the report that it prints. `show` gets, line by line, what it says on the way. Errors: `JobFailed`;
     `KeyboardInterrupt`, when the program has ended."""
-    child = subprocess.Popen([program(), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # In a session of its own: Ctrl-C in a terminal would reach it as well, and the second of two signals stops it at once.
+    child = subprocess.Popen([program(), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     assert child.stdout is not None and child.stderr is not None
     said: list[str] = []
     listening = threading.Thread(target=_listen, args=(child.stderr, said, show), daemon=True)
@@ -80,14 +81,15 @@ def run(words: list[str], show: IO[str] | None) -> dict[str, Any]:
 
 
 def _interrupt(child: subprocess.Popen[bytes]) -> None:
-    """Ends the job, and waits until all of it has gone. In a terminal the program was told already; to hear it again does no harm."""
+    """Ends the job, and waits until all of it has gone. Whoever interrupts again does not want to wait: then it stops at once."""
     child.send_signal(signal.SIGINT)
-    while True:
+    for last_resort in (signal.SIGINT, signal.SIGKILL):
         try:
             child.wait()
             return
         except KeyboardInterrupt:
-            child.kill()
+            child.send_signal(last_resort)
+    child.wait()
 
 
 def _listen(stream: IO[bytes], said: list[str], show: IO[str] | None) -> None:
