@@ -39,9 +39,6 @@ _EPOCH = datetime(1, 1, 1)
 _EPOCH_UTC = datetime(1, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
 
-_SMALL_MIN, _SMALL_MAX = -1024, 65536
-_SMALL: list[bytes] = []
-
 
 class KeyTypeError(TypeError):
     """A key is of a type that has no order here."""
@@ -104,8 +101,8 @@ def _escaped(data: bytes) -> bytes:
 
 
 def _int(number: int) -> bytes:
-    if _SMALL_MIN <= number < _SMALL_MAX and _SMALL:
-        return _SMALL[number - _SMALL_MIN]
+    if 256 <= number < 65536:
+        return b"\x10\x82" + number.to_bytes(2, "big") + _WHOLE
     return _magnitude(abs(number), _WHOLE, number < 0)
 
 
@@ -130,9 +127,6 @@ def _magnitude(whole: int, rest: bytes, is_negative: bool) -> bytes:
         head = bytes([_ZERO + _LONG]) + length.to_bytes(4, "big")
     data = head + whole.to_bytes(length, "big") + rest
     return b"\x10" + (data.translate(_INVERTED) if is_negative else data)
-
-
-_SMALL.extend([_int(number) for number in range(_SMALL_MIN, _SMALL_MAX)])
 
 
 def _datetime(key: datetime, kind: type) -> tuple[bytes, bool]:
