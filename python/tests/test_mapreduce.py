@@ -291,7 +291,7 @@ def test_a_worker_that_is_killed(tmp_path: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
         yield line, 1
 
-    assert "signal 9" in failing(tmp_path, ["a"], map, sum)
+    assert "was ended by signal 9, which is not ours" in failing(tmp_path, ["a"], map, sum)
 
 
 def test_output_that_exists(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ fn run_inner(
     }
     lives.ended = true;
     let status = reap(spec, pid)?;
-    judge(context, spec, status, drain.finish())
+    judge(context, spec, (status, 0), drain.finish())
 }
 
 /// Ends and reaps a program whose run is given up.

@@ -1,5 +1,6 @@
 //! What a user function gets from the node that runs it, and the registry of the processes that live.
 
+use crate::killed::OutOfMemory;
 use crate::reports::Reports;
 use crate::sandbox::Sandbox;
 use api::{Blame, TaskFailure};
@@ -60,6 +61,7 @@ pub struct Programs {
     live: Mutex<Live>,
     /// A program that was being started stands among the groups, or could not be started.
     started: Condvar,
+    pub(crate) out_of_memory: OutOfMemory,
 }
 
 #[derive(Debug, Default)]

@@ -23,6 +23,7 @@ mod alone;
 mod context;
 mod find;
 mod intake;
+mod killed;
 mod launch;
 mod reports;
 mod running;

@@ -3,12 +3,15 @@
 use crate::context::{FunctionContext, Programs, cancelled_failure};
 use crate::find::find_program;
 use crate::intake::write_piece;
+use crate::killed::memory_bytes;
 use crate::launch::{Started, launch};
 use crate::reports::Reports;
 use crate::sandbox::Sandbox;
 use crate::standard_error;
 use api::{Blame, TaskFailure};
-use rustix::process::{Pid, WaitId, WaitIdOptions};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -17,7 +20,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ChildStdin, ChildStdout, ExitStatus};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
@@ -27,6 +30,9 @@ const PIPE_BYTES: usize = 256 << 10;
 /// How long a program is tried to be started that something still writes.
 const BUSY_TRIES_MAX: u32 = 500;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+/// How often it is looked how much memory a program has.
+const LOOK_AT_MEMORY_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 
 /// What to run and where.
 #[derive(Clone, Debug)]
@@ -128,6 +134,8 @@ struct Run<'a> {
     group: i32,
     abandoned: Arc<AtomicBool>,
     any_exit_code: bool,
+    /// How much memory the program had when it was looked at last.
+    memory_bytes: AtomicU64,
 }
 
 impl Run<'_> {
@@ -153,10 +161,28 @@ impl Run<'_> {
         side().inspect_err(|_| self.abandon())
     }
 
+    /// Looks how much memory the program has until it ends.
+    fn watch_memory(&self, pid: Pid) {
+        let Ok(end) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+        loop {
+            let mut watched = [PollFd::new(&end, PollFlags::IN)];
+            match poll(&mut watched, Some(&LOOK_AT_MEMORY_EVERY)) {
+                Ok(0) => {
+                    if let Some(bytes) = memory_bytes(pid) {
+                        self.memory_bytes.store(bytes, Ordering::Relaxed);
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+
     /// Waits for the leader to end without reaping it, then ends what it left behind: a grandchild that
     /// holds the pipes would keep the reader waiting.
     fn wait_and_kill_group(&self) {
         if let Some(pid) = Pid::from_raw(self.group) {
+            self.watch_memory(pid);
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             let status = loop {
                 match rustix::process::waitid(WaitId::Pid(pid), options) {
@@ -224,6 +250,7 @@ where
         group,
         abandoned: Arc::default(),
         any_exit_code: context.any_exit_code,
+        memory_bytes: AtomicU64::new(0),
     };
     for pipe in [stdin.as_fd(), stdout.as_fd()] {
         let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
@@ -246,7 +273,7 @@ where
     // A side that failed has killed the program, so its reason comes before the signal.
     let on_thread = thread_outcome?;
     let on_caller = caller_outcome?;
-    judge(context, spec, status, tail)?;
+    judge(context, spec, (status, run.memory_bytes.into_inner()), tail)?;
     Ok((on_thread, on_caller))
 }
 
@@ -315,11 +342,11 @@ fn with_status(mut failure: TaskFailure, reports: &Reports) -> TaskFailure {
     failure
 }
 
-/// Whether a program that has ended did what it should.
+/// Whether a program that has ended did what it should. `memory_bytes`: how much it had when it was looked at last, or 0.
 pub(crate) fn judge(
     context: &FunctionContext,
     spec: &ProgramSpec,
-    status: ExitStatus,
+    (status, memory_bytes): (ExitStatus, u64),
     tail: Vec<String>,
 ) -> Result<(), TaskFailure> {
     if status.success() || (context.any_exit_code && status.code().is_some()) {
@@ -328,6 +355,10 @@ pub(crate) fn judge(
     let program = &spec.words[0];
     let message = match (status.code(), status.signal()) {
         (Some(code), _) => format!("program {program:?} ended with exit code {code}"),
+        (None, Some(signal)) if signal == Signal::KILL.as_raw() => {
+            let why = context.programs.out_of_memory.why_killed(memory_bytes);
+            format!("program {program:?} was ended by signal {signal}{why}")
+        }
         (None, Some(signal)) => format!("program {program:?} was ended by signal {signal}"),
         (None, None) => format!("program {program:?} ended as {status}"),
     };

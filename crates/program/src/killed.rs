@@ -1,0 +1,70 @@
+//! What there is to tell of a program that somebody killed who is not of the engine: most often the kernel, where memory runs out.
+
+use rustix::process::Pid;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where the kernel counts the processes that it ended for want of memory: a line `oom_kill N`.
+const KERNEL_COUNTS: &str = "/proc/vmstat";
+
+/// How much memory a process has; None where it has ended.
+pub(crate) fn memory_bytes(pid: Pid) -> Option<u64> {
+    let sizes = std::fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_pid())).ok()?;
+    let pages: u64 = sizes.split(' ').nth(1)?.parse().ok()?;
+    // A process that has ended has no memory, and is not what is asked for.
+    (pages > 0).then(|| pages * rustix::param::page_size() as u64)
+}
+
+/// How many processes the kernel has ended for want of memory, as it was when it was looked at last.
+#[derive(Debug)]
+pub(crate) struct OutOfMemory(AtomicU64);
+
+impl Default for OutOfMemory {
+    fn default() -> Self {
+        Self(AtomicU64::new(ended_by_kernel().unwrap_or(0)))
+    }
+}
+
+impl OutOfMemory {
+    /// What is said behind that a program was killed. `last_bytes`: how much memory it had when it was looked at last; 0 where it was not.
+    pub fn why_killed(&self, last_bytes: u64) -> String {
+        let why = match self.since_last() {
+            Some(1) => {
+                ": probably out of memory, for the kernel has ended 1 process for want of it".to_string()
+            }
+            Some(count) if count > 0 => {
+                format!(": probably out of memory, for the kernel has ended {count} processes for want of it")
+            }
+            _ => ", which is not ours".to_string(),
+        };
+        match last_bytes {
+            0 => why,
+            bytes => format!("{why}; it had {} MiB when it was looked at last", bytes.div_ceil(1 << 20)),
+        }
+    }
+
+    /// How many more there are; None where the kernel does not tell.
+    fn since_last(&self) -> Option<u64> {
+        let now = ended_by_kernel()?;
+        Some(now.saturating_sub(self.0.swap(now, Ordering::Relaxed)))
+    }
+}
+
+fn ended_by_kernel() -> Option<u64> {
+    let counts = std::fs::read_to_string(KERNEL_COUNTS).ok()?;
+    let line = counts.lines().find_map(|line| line.strip_prefix("oom_kill "))?;
+    line.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_it_was_killed() {
+        let counted = ended_by_kernel().expect("Linux counts them");
+        let seen = OutOfMemory(AtomicU64::new(counted));
+        assert_eq!(seen.why_killed(0), ", which is not ours");
+        assert_eq!(seen.why_killed(5 << 20), ", which is not ours; it had 5 MiB when it was looked at last");
+        assert!(memory_bytes(rustix::process::getpid()).expect("it runs") > 1 << 20);
+    }
+}
