@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -10,13 +11,14 @@ import subprocess
 import sys
 import sysconfig
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
 #: Lines of what the program wrote that an error keeps.
 _LINES_MAX = 200
-#: How the program ends when it was interrupted.
-_INTERRUPTED = 130
+#: Asks the kernel for a signal when the parent dies (`prctl`).
+_PR_SET_PDEATHSIG = 1
 
 
 class EngineMissing(RuntimeError):
@@ -53,7 +55,9 @@ def run(words: list[str], show: IO[str] | None) -> dict[str, Any]:
     """Runs the program and gives the report that it prints. `show` gets, line by line, what it says on the way. Errors: `JobFailed`;
     `KeyboardInterrupt`, when the program has ended."""
     # In a session of its own: Ctrl-C in a terminal would reach it as well, and the second of two signals stops it at once.
-    child = subprocess.Popen([program(), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    child = subprocess.Popen(
+        [program(), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=_ends_with_us()
+    )
     assert child.stdout is not None and child.stderr is not None
     said: list[str] = []
     listening = threading.Thread(target=_listen, args=(child.stderr, said, show), daemon=True)
@@ -72,12 +76,20 @@ def run(words: list[str], show: IO[str] | None) -> dict[str, Any]:
         listening.join()
         child.stdout.close()
         child.stderr.close()
-    if code == _INTERRUPTED:
-        raise KeyboardInterrupt
     if code != 0:
         raise JobFailed("\n".join(said).removeprefix("sailfish: ") or f"sailfish ended with code {code}", code)
     parsed: dict[str, Any] = json.loads(report)
     return parsed
+
+
+def _ends_with_us() -> Callable[[], object] | None:
+    """Makes the program stop its job when this process is killed, or its terminal goes. Runs in the child: a single call of the system."""
+    if not sys.platform.startswith("linux"):
+        return None
+    import ctypes
+
+    prctl = ctypes.CDLL(None).prctl
+    return lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
 
 
 def _interrupt(child: subprocess.Popen[bytes]) -> None:
@@ -98,7 +110,9 @@ def _listen(stream: IO[bytes], said: list[str], show: IO[str] | None) -> None:
         said.append(text)
         del said[:-_LINES_MAX]
         if show is not None:
-            print(text, file=show, flush=True)
+            # Whatever becomes of the terminal, what the program says is read on.
+            with contextlib.suppress(OSError, ValueError):
+                print(text, file=show, flush=True)
 
 
 def progress_stream(progress: bool | None) -> IO[str] | None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
-import pickle
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
+
+from ._sizes import size_of
+from ._values import pickled
 
 if TYPE_CHECKING:
     from ._frames import Output
@@ -22,6 +25,8 @@ INPUT_FORMATS = {
 OUTPUT_FORMATS = ("tsv", "jsonl", "pickle", "parquet")
 #: Rows of a Parquet file that are written together.
 _ROWS_AT_ONCE = 1 << 16
+#: And about how many bytes.
+_BYTES_AT_ONCE = 32 << 20
 
 Pairs = Sequence[tuple[Any, Any]]
 
@@ -87,16 +92,16 @@ class Lines:
         return self._offset_of(block, index)
 
     def error_at(self, block: bytes, error: Exception) -> int:
-        if isinstance(error, UnicodeDecodeError):
-            return error.start
         offset = 0
-        for line in block.splitlines(keepends=True):
+        for line in block.split(b"\n")[:-1]:
             try:
-                self._part(line)
+                self._part(line + b"\n")
+            except UnicodeDecodeError as own:
+                return offset + own.start
             except Exception:
-                break
-            offset += len(line)
-        return offset
+                return offset
+            offset += len(line) + 1
+        return 0
 
 
 class Fixed:
@@ -131,7 +136,7 @@ def writer_of(spec: Spec, output: Output) -> Writer:
     if spec.output_format == "jsonl":
         return Plain(output, _jsonl)
     if spec.output_format == "pickle":
-        return Plain(output, lambda pairs: pickle.dumps(list(pairs), pickle.HIGHEST_PROTOCOL))
+        return Plain(output, lambda pairs: pickled(list(pairs)))
     return Parquet(output)
 
 
@@ -140,7 +145,7 @@ def _tsv(pairs: Pairs) -> bytes:
 
 
 def _jsonl(pairs: Pairs) -> bytes:
-    dumps = json.JSONEncoder(ensure_ascii=False, default=_no_json).encode
+    dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_no_json).encode
     return "".join([dumps({"key": key, "value": value}) + "\n" for key, value in pairs]).encode()
 
 
@@ -183,23 +188,28 @@ class Parquet:
         self._parquet = needed("pyarrow.parquet", "output_format='parquet'")
         self._output = output
         self._rows: list[tuple[Any, Any]] = []
+        self._bytes = 0
         self._writer: Any = None
         self._ended = 0
 
     def write(self, pairs: Pairs) -> None:
         self._rows.extend(pairs)
-        if len(self._rows) >= _ROWS_AT_ONCE:
+        self._bytes += size_of(pairs)
+        if len(self._rows) >= _ROWS_AT_ONCE or self._bytes >= _BYTES_AT_ONCE:
             self._flush()
 
     def _flush(self) -> None:
-        keys, values = [key for key, _ in self._rows], [value for _, value in self._rows]
+        columns = {"key": [key for key, _ in self._rows], "value": [value for _, value in self._rows]}
+        for name, column in columns.items():
+            _check_column(name, column)
+        table = self._arrow.table(columns)
         if self._writer is None:
-            table = self._arrow.table({"key": keys, "value": values})
             self._writer = self._parquet.ParquetWriter(self._arrow.PythonFile(_Sink(self), mode="w"), table.schema)
         else:
-            table = self._arrow.table({"key": keys, "value": values}, schema=self._writer.schema)
+            # Safely: what would lose anything is an error.
+            table = table.cast(self._writer.schema)
         self._ended += len(self._rows)
-        self._rows = []
+        self._rows, self._bytes = [], 0
         self._writer.write_table(table)
 
     def close(self) -> None:
@@ -210,6 +220,16 @@ class Parquet:
     def put(self, data: bytes) -> None:
         ended, self._ended = self._ended, 0
         self._output.output(ended, data)
+
+
+def _check_column(name: str, column: list[Any]) -> None:
+    """Refuses what Arrow would make something else of, without a word."""
+    kinds = set(map(type, column)) - {type(None)}
+    if len(kinds) > 1 and kinds != {int, float}:
+        named = ", ".join(sorted(kind.__qualname__ for kind in kinds))
+        raise TypeError(f"the column {name!r} would have values of several types ({named}), and a column of Parquet has one")
+    if datetime in kinds and len({value.tzinfo is None for value in column if value is not None}) > 1:
+        raise TypeError(f"the column {name!r} would have times with and without a time zone, and a column of Parquet has one kind")
 
 
 class _Sink:

@@ -19,6 +19,9 @@ _READ_BYTES = 1 << 18
 #: Bytes of a part in one frame.
 _OUTPUT_BYTES_MAX = 1 << 20
 
+#: Of a failure that is told.
+_LINES_MAX, _LINE_CHARACTERS_MAX, _MESSAGE_CHARACTERS_MAX = 100, 1000, 4000
+
 assert array("I").itemsize == 4, "lengths are arrays of 32-bit numbers"
 
 
@@ -29,6 +32,13 @@ class CutOff(Exception):
 def lengths(numbers: Iterable[int]) -> bytes:
     """Lengths as they stand in frames."""
     return _little(array("I", numbers)).tobytes()
+
+
+def _told(text: str, characters_max: int) -> str:
+    """A text that any reader of JSON takes, and not too much of it."""
+    if len(text) > characters_max:
+        text = text[: characters_max - 1] + "…"
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _numbers(data: bytes) -> array[int]:
@@ -89,7 +99,8 @@ class Output:
 
     def failure(self, message: str, traceback: list[str], is_of_data: bool) -> None:
         """Says why this worker cannot go on."""
-        reason = {"message": message, "traceback": traceback, "is_of_data": is_of_data}
+        lines = [_told(line, _LINE_CHARACTERS_MAX) for line in traceback[-_LINES_MAX:]]
+        reason = {"message": _told(message, _MESSAGE_CHARACTERS_MAX), "traceback": lines, "is_of_data": is_of_data}
         self.write(FAILURE, json.dumps(reason).encode())
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import json
 import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +23,9 @@ from ._spec import SPEC_FILE, Spec, dump
 FOLDS = (sum, min, max, len, list, set, sorted, any, all)
 _PARTIAL = (sum, min, max, any, all)
 
+#: Inputs that are given as options.
+_INPUTS_MAX = 100
+
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
@@ -34,7 +38,8 @@ class MapReduce:
     ``reduce``, and those of them that give the same over parts as ``combine``. Without ``reduce`` what ``map`` yields is the output.
 
     Keys are ``None``, ``bool``, ``int``, ``float``, ``str``, ``bytes``, ``date``, ``datetime`` or tuples of these; values whatever can be
-    pickled. ``files`` lie in the directory in which functions run. Functions go to where they run; what they import must be there, but
+    pickled. ``files`` lie in the directory in which functions run; of the environment they see PATH, HOME, LANG
+    and LC_*, and what ``env`` says. Functions go to where they run; what they import must be there, but
     for ``modules``, and on a server the modules that the functions are from, unless they are installed: these go with the job.
 
     ``output=None`` keeps the result in a temporary directory for as long as the `Result` lives.
@@ -54,6 +59,7 @@ class MapReduce:
         teardown: Callable[[], object] | None = None,
         files: Iterable[str | os.PathLike[str]] = (),
         modules: Iterable[ModuleType] = (),
+        env: Mapping[str, str] | None = None,
         encoding: str = "utf-8",
         errors: str = "strict",
         overwrite: bool = False,
@@ -70,7 +76,7 @@ class MapReduce:
             raise ValueError("combine folds values before they go to reduce, and there is no reduce")
         self._spec = Spec(map, reduce, combine, setup, teardown, input_format, output_format, encoding, errors)
         self._files = [os.fspath(file) for file in files]
-        self._modules = list(modules)
+        self._modules, self._env = list(modules), dict(env or {})
         self._overwrite, self._name = overwrite, name
 
     def run(
@@ -100,15 +106,25 @@ class MapReduce:
             spec = Path(directory, SPEC_FILE)
             modules = self._modules if is_local else [*self._modules, *modules_of(self._spec)]
             spec.write_bytes(dump(self._spec, modules))
-            words = ["run", "--json", "--exchange", "frames", "--output-format", "raw", *self._input_words, "--output", output]
+            words = ["run", "--json", "--exchange", "frames", "--output-format", "raw", *self._input_words, f"--output={output}"]
             words += self._local_words(python) if is_local else self._server_words(engine, python, Path(directory))
             words += [word for file in (str(spec), *self._files) for word in ("--file", file)]
             for option, value in (("--memory", memory), ("--slots", slots), ("--name", self._name)):
-                words += [] if value is None else [option, str(value)]
+                words += [] if value is None else [f"{option}={value}"]
+            words += [f"--env={name}={value}" for name, value in self._env.items()]
             words += ["--overwrite"] if self._overwrite else []
-            words += [word for path in self._inputs for word in ("--input", path)]
+            words += self._input_paths(Path(directory))
             report = _engine.run(words, _engine.progress_stream(progress))
         return Result(output, self._spec.output_format, report, kept)
+
+    def _input_paths(self, directory: Path) -> list[str]:
+        if len(self._inputs) <= _INPUTS_MAX:
+            return [f"--input={path}" for path in self._inputs]
+        # More than a command line may hold. Relative paths would count from where the file is.
+        paths = [path if path.startswith("s3://") else os.path.abspath(path) for path in self._inputs]
+        job = directory / "job.toml"
+        job.write_text(f"input = {json.dumps(paths)}\n")
+        return [f"--job={job}"]
 
     def _local_words(self, python: str | None) -> list[str]:
         # What can be imported here can be imported there.
@@ -150,7 +166,8 @@ def _check_formats(output_format: str, encoding: str, errors: str) -> None:
     if output_format == "parquet":
         needed("pyarrow", "output_format='parquet'")
     codecs.lookup_error(errors)
-    if "\n".encode(codecs.lookup(encoding).name) != b"\n":
+    codecs.lookup(encoding)
+    if b"a\nb".decode(encoding, "replace") != "a\nb":
         raise ValueError(f"encoding={encoding!r}: lines of such a text do not end with a byte 10, and cannot be told apart")
 
 

@@ -130,6 +130,8 @@ def _magnitude(whole: int, rest: bytes, is_negative: bool) -> bytes:
 
 
 def _datetime(key: datetime, kind: type) -> tuple[bytes, bool]:
+    if kind is not datetime and getattr(key, "nanosecond", None):
+        raise KeyTypeError(f"{key!r:.200} has nanoseconds, and a key that is a time has microseconds: floor it")
     if key.utcoffset() is None:
         since, tag = key.replace(tzinfo=None) - _EPOCH, DATETIME
         exact = kind is datetime and key.tzinfo is None and key.fold == 0

@@ -13,8 +13,8 @@ from ._formats import needed
 
 
 class Result:
-    """The end of a job that went well. Iterating gives the pairs: as they were from ``pickle`` and ``parquet``, as JSON has them from
-    ``jsonl``, and as texts from ``tsv``."""
+    """The end of a job that went well. Iterating gives the pairs: as they were from ``pickle``, as Arrow has them from ``parquet``,
+    as JSON has them from ``jsonl``, and as texts from ``tsv``."""
 
     def __init__(self, output: str, output_format: str, report: dict[str, Any], kept: tempfile.TemporaryDirectory[str] | None) -> None:
         #: The directory with the parts.

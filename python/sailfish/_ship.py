@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 from types import ModuleType
 
-from ._spec import Spec
+from ._spec import Spec, functions_of
 
 _MAIN = """import sys
 from sailfish._worker import main
@@ -36,8 +36,7 @@ def _write(writer: zipfile.ZipFile, name: str, text: str) -> None:
 
 def modules_of(spec: Spec) -> list[ModuleType]:
     """The modules that the functions of a job are from, unless they were installed."""
-    functions = (spec.map, spec.reduce, spec.combine, spec.setup, spec.teardown)
-    names = {getattr(function, "__module__", None) or "" for function in functions}
+    names = {getattr(function, "__module__", None) or "" for function in functions_of(spec)}
     modules = (sys.modules.get(name) for name in sorted(names - {"__main__", "builtins"}))
     return [module for module in modules if module is not None and not _is_installed(module)]
 

@@ -40,8 +40,10 @@ def dump(spec: Spec, modules: Iterable[ModuleType]) -> bytes:
     told, the object in it."""
     import cloudpickle
 
+    by_value = set(cloudpickle.list_registry_pickle_by_value())
+    wanted = {module.__name__: module for module in modules if module.__name__ not in by_value}
     with contextlib.ExitStack() as registered:
-        for module in modules:
+        for module in wanted.values():
             cloudpickle.register_pickle_by_value(module)
             registered.callback(cloudpickle.unregister_pickle_by_value, module)
         return _dump(spec)
@@ -112,13 +114,33 @@ def load(path: str) -> Spec:
         )
     if version != VERSION:
         raise WrongPlace(f"the job was made with sailfish {version}, and sailfish {VERSION} is installed here: install the same")
+    # Classes of the user's script say that they are of `__main__`: there they are found again, and not this package's.
+    main = sys.modules["__main__"] = ModuleType("__main__")
     try:
-        return Spec(**pickle.loads(parts["spec"]))
+        spec = Spec(**pickle.loads(parts["spec"]))
     except ModuleNotFoundError as error:
         raise WrongPlace(
             f"the functions of the job need the module {error.name!r}, which is not there: install it where they run, or give it as "
             f"modules=[{(error.name or '').partition('.')[0]}]"
         ) from error
+    for function in functions_of(spec):
+        for name, value in getattr(function, "__globals__", {}).items():
+            if isinstance(value, type) and value.__module__ == "__main__":
+                setattr(main, name, value)
+    return spec
+
+
+def functions_of(spec: Spec) -> list[Any]:
+    """The functions of a job, and those within methods and partial ones."""
+    left: list[Any] = [spec.map, spec.reduce, spec.combine, spec.setup, spec.teardown]
+    found: list[Any] = []
+    while left:
+        function = left.pop()
+        if function is None or any(function is known for known in found):
+            continue
+        found.append(function)
+        left += [getattr(function, name, None) for name in ("func", "__func__", "__wrapped__")]
+    return found
 
 
 def spec_path() -> str:

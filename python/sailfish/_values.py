@@ -41,13 +41,24 @@ def encode(value: Any) -> bytes:
         return _TRUE
     elif value is False:
         return _FALSE
-    return _tagged(_PICKLE, _PICKLE_PADDED, pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+    return _tagged(_PICKLE, _PICKLE_PADDED, pickled(value))
+
+
+def pickled(value: Any) -> bytes:
+    """Pickles a value, also one of a class that only the functions of the job know."""
+    try:
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        import cloudpickle
+
+        data: bytes = cloudpickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        return data
 
 
 def encode_with_key(key: Any, value: Any) -> bytes:
     """The bytes of a value whose key cannot be told from the key's bytes."""
-    pickled = pickle.dumps(key, pickle.HIGHEST_PROTOCOL)
-    return _tagged(_WITH_KEY, _WITH_KEY_PADDED, len(pickled).to_bytes(4, "little") + pickled + encode(value))
+    data = pickled(key)
+    return _tagged(_WITH_KEY, _WITH_KEY_PADDED, len(data).to_bytes(4, "little") + data + encode(value))
 
 
 def _tagged(tag: bytes, padded: bytes, data: bytes) -> bytes:

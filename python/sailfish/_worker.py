@@ -12,18 +12,20 @@ import time
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from datetime import date
 from itertools import islice
 from types import TracebackType
 from typing import Any, NoReturn, cast
 
 from . import _context, _keys, _values
 from ._batch import Encoder, MixedKeys
-from ._formats import reader_of, writer_of
+from ._formats import Writer, reader_of, writer_of
 from ._frames import END, JOB, CutOff, Groups, Input, Output, frames_of, records_of
+from ._sizes import Batches, size_of
 from ._spec import Spec, WrongPlace, load, spec_path
 
-#: Pairs that are taken from a map function at once; an endless generator must not fill the memory.
-_PAIRS_AT_ONCE = 8192
+#: Pairs of a record that are tried where it is only looked whether they can be had.
+_PAIRS_TRIED = 8192
 #: Pairs in a window of the combiner, and about how many bytes.
 _WINDOW_PAIRS = 1 << 17
 _WINDOW_BYTES = 64 << 20
@@ -40,6 +42,9 @@ class Failed(Exception):
 def main() -> int:
     """Runs one task."""
     source, output = _take_standard_streams()
+    if hasattr(sys, "set_int_max_str_digits"):
+        # Keys are numbers of any size.
+        sys.set_int_max_str_digits(0)
     try:
         kind, payload = source.next()
         if kind != JOB:
@@ -49,8 +54,6 @@ def main() -> int:
         output.write(END)
     except CutOff:
         return 1
-    except KeyboardInterrupt:
-        return 130
     except BaseException as error:
         _context.flush()
         _tell(output, error)
@@ -124,6 +127,7 @@ class Mapper:
         self._spec = spec
         self._read = reader_of(spec, job["input"])
         self._name, self._offset, self._block = "", 0, b""
+        self._batches = Batches()
         self._put: Callable[[list[Pair]], None]
         self._end: Callable[[], None]
         if spec.reduce is None:
@@ -149,33 +153,29 @@ class Mapper:
         self._guarded(self._end)
 
     def _map(self, records: list[Any]) -> None:
-        map_function = self._spec.map
+        map_function, at_once = self._spec.map, self._batches.pairs
         pairs: list[Pair] = []
         index = first = 0
+        made: Any = ()
         try:
             for index, record in enumerate(records):
                 made = map_function(record)
-                if type(made) is not list:
-                    made = iter(made)
-                    pairs.extend(islice(made, _PAIRS_AT_ONCE))
-                else:
-                    pairs.extend(made)
-                while len(pairs) >= _PAIRS_AT_ONCE:
+                left = iter(made)
+                # An endless generator must not fill the memory.
+                pairs.extend(islice(left, at_once))
+                while len(pairs) >= at_once:
                     self._take(pairs, records, first, index)
-                    pairs, first = [], index
-                    if type(made) is not list:
-                        pairs.extend(islice(made, _PAIRS_AT_ONCE))
+                    pairs, first, at_once = list(islice(left, self._batches.pairs)), index, self._batches.pairs
         except Failed:
             raise
         except (Exception, SystemExit) as error:
-            self._fail(records, index, error)
+            self._fail(records, index, made, error)
         self._take(pairs, records, first, index)
 
-    def _fail(self, records: list[Any], index: int, error: BaseException) -> NoReturn:
+    def _fail(self, records: list[Any], index: int, made: Any, error: BaseException) -> NoReturn:
         place = self._at(self._read.offset_of(self._block, index))
-        frames = error.__traceback__
-        if isinstance(error, TypeError) and frames is not None and frames.tb_next is None:
-            raise Failed(f"the map function, given {place}, returned no pairs: {_short(error)}; it yields (key, value) pairs")
+        if isinstance(error, TypeError) and not hasattr(made, "__iter__"):
+            raise Failed(f"the map function, given {place}, returned {made!r:.200}: it yields (key, value) pairs")
         if isinstance(error, SystemExit):
             raise Failed(f"the map function called sys.exit, {place}") from error
         others, seen = self._other_failures(records[index + 1 :])
@@ -189,9 +189,9 @@ class Mapper:
         for record in records:
             seen += 1
             try:
-                for _ in islice(self._spec.map(record), _PAIRS_AT_ONCE):
+                for _ in islice(self._spec.map(record), _PAIRS_TRIED):
                     pass
-            except Exception:
+            except (Exception, SystemExit):
                 others += 1
             if time.monotonic() > until:
                 break
@@ -201,16 +201,15 @@ class Mapper:
         """Hands on what the records from `first` to `last` gave."""
         if not pairs:
             return
+        begin = self._read.offset_of(self._block, first)
+        place = f"given {self._at(begin)}" + (" or a record not far behind it" if last > first else "")
+        _check_pairs(pairs, f"the map function, {place}, yielded")
+        self._batches.saw(pairs)
         try:
             self._put(pairs)
         except Failed:
             raise
         except Exception as error:
-            wrong = next((pair for pair in pairs if not isinstance(pair, tuple) or len(pair) != 2), None)
-            begin = self._read.offset_of(self._block, first)
-            place = f"given {self._at(begin)}" + (" or a record not far behind it" if last > first else "")
-            if wrong is not None:
-                raise Failed(f"the map function, {place}, yielded {wrong!r:.200}, and not a (key, value) pair") from None
             raise Failed(f"what the map function yielded, {place}, cannot go on: {_short(error)}") from error
 
     def _guarded(self, end: Callable[[], None]) -> None:
@@ -225,6 +224,15 @@ class Mapper:
         return f"{self._name} at byte {self._offset + offset}"
 
 
+def _check_pairs(pairs: list[Pair], who: str) -> None:
+    """Refuses what is no pair."""
+    if set(map(type, pairs)) == {tuple} and set(map(len, pairs)) == {2}:
+        return
+    wrong = [pair for pair in pairs if not isinstance(pair, tuple) or len(pair) != 2]
+    if wrong:
+        raise Failed(f"{who} {wrong[0]!r:.200}, and not a (key, value) pair")
+
+
 def _put_pairs(encoder: Encoder, pairs: list[Pair]) -> None:
     keys, values = zip(*pairs, strict=True)
     encoder.put(keys, values)
@@ -237,48 +245,55 @@ class Window:
         self._combine, self._encoder = combine, encoder
         self._fold = combine if _is_fold(combine) else None
         self._values: defaultdict[Any, list[Any]] = defaultdict(list)
+        #: Of keys whose equality is not that of their bytes, or that are none: by bytes, with the key.
+        self._by_bytes: dict[bytes, tuple[Any, list[Any]]] = {}
         self._pairs = 0
         self._bytes = 0
 
     def add(self, pairs: list[Pair]) -> None:
         values = self._values
         for key, value in pairs:
-            values[key].append(value)
+            kind = type(key)
+            if kind in _PLAIN or (kind is tuple and _PLAIN.issuperset(map(type, key))):
+                values[key].append(value)
+            else:
+                data, _ = _keys.encode(key)
+                self._by_bytes.setdefault(data, (key, []))[1].append(value)
         self._pairs += len(pairs)
-        # A few of them tell about how large they are.
-        some = pairs[:: 1 + len(pairs) // 16]
-        self._bytes += sum(sys.getsizeof(key) + sys.getsizeof(value) for key, value in some) * len(pairs) // len(some)
+        self._bytes += size_of(pairs)
         if self._pairs >= _WINDOW_PAIRS or self._bytes >= _WINDOW_BYTES:
             self.drain()
 
     def drain(self) -> None:
-        values, self._values = self._values, defaultdict(list)
+        groups = [*self._values.items(), *self._by_bytes.values()]
+        self._values, self._by_bytes = defaultdict(list), {}
         self._pairs = self._bytes = 0
-        if not values:
-            return
-        if self._fold is not None:
-            fold = self._fold
-            try:
-                self._encoder.put(list(values), [fold(of_key) for of_key in values.values()])
-            except TypeError as error:
-                raise Failed(f"the combine function failed: {_short(error)}") from error
-            return
         pairs: list[Pair] = []
-        for key, of_key in values.items():
+        for key, values in groups:
             try:
-                for made in _pairs_of(key, self._combine(key, iter(of_key))):
-                    if made[0] != key:
-                        raise Failed(
-                            f"the combine function, given the key {key!r:.200}, yielded the key {made[0]!r:.200}: "
-                            "it may only fold the values of a key"
-                        )
-                    pairs.append(made)
+                pairs.extend(self._folded(key, values))
             except Failed:
                 raise
             except Exception as error:
                 raise Failed(f"the combine function failed with the key {key!r:.200}: {_short(error)}") from error
-        _put_pairs(self._encoder, pairs)
+        if pairs:
+            _put_pairs(self._encoder, pairs)
 
+    def _folded(self, key: Any, values: list[Any]) -> Iterable[Pair]:
+        if self._fold is not None:
+            return ((key, self._fold(values)),)
+        pairs = list(_pairs_of(key, self._combine(key, iter(values))))
+        _check_pairs(pairs, f"the combine function, given the key {key!r:.200}, yielded")
+        for made, _ in pairs:
+            if made is not key and made != key:
+                raise Failed(
+                    f"the combine function, given the key {key!r:.200}, yielded the key {made!r:.200}: it may only fold the values of a key"
+                )
+        return pairs
+
+
+#: Keys that are equal where their bytes are.
+_PLAIN = frozenset({str, int, bytes, float, bool, type(None), date})
 
 _FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, any, all, len, list, set, sorted)
 
@@ -295,6 +310,8 @@ def _pairs_of(key: Any, made: Any) -> Iterator[Pair]:
     """What a reduce or combine function made of a key: the value, or pairs."""
     if inspect.isgenerator(made):
         return cast("Iterator[Pair]", made)
+    if isinstance(made, Iterator):
+        raise TypeError(f"it returned {made!r:.200}, which can be read once: return a list of it, or yield pairs")
     return iter(((key, made),))
 
 
@@ -309,6 +326,7 @@ class Reducer:
         if _is_fold(function):
             self._fold = _count if function is len else function
         self._reduce = function
+        self._batches = Batches()
 
     def run(self, source: Input) -> None:
         pairs: list[Pair] = []
@@ -322,31 +340,42 @@ class Reducer:
                 if self._fold is not None:
                     pairs.append((key, self._fold(values)))
                 else:
-                    made = _pairs_of(key, self._reduce(key, values))
-                    pairs.extend(islice(made, _PAIRS_AT_ONCE))
-                    while len(pairs) >= _PAIRS_AT_ONCE:
+                    made = self._reduce(key, values)
+                    if made is values:
+                        raise TypeError("it returned its values, which can be read once: return list(values)")
+                    left = _pairs_of(key, made)
+                    pairs.extend(islice(left, self._batches.pairs))
+                    while len(pairs) >= self._batches.pairs:
                         self._write(pairs)
-                        pairs = list(islice(made, _PAIRS_AT_ONCE))
+                        pairs = list(islice(left, self._batches.pairs))
             except (CutOff, Failed):
                 raise
             except SystemExit as error:
                 raise Failed(f"the reduce function called sys.exit, given the key {key!r:.200}") from error
             except Exception as error:
                 raise Failed(f"the reduce function failed with the key {key!r:.200}: {_short(error)}") from error
-            if len(pairs) >= _PAIRS_AT_ONCE // 8:
+            if len(pairs) >= self._batches.pairs:
                 self._write(pairs)
                 pairs = []
         self._write(pairs)
-        self._writer.close()
+        _guarded_close(self._writer)
 
     def _write(self, pairs: list[Pair]) -> None:
-        wrong = next((pair for pair in pairs if not isinstance(pair, tuple) or len(pair) != 2), None)
-        if wrong is not None:
-            raise Failed(f"the reduce function yielded {wrong!r:.200}, and not a (key, value) pair")
+        if not pairs:
+            return
+        _check_pairs(pairs, "the reduce function yielded")
+        self._batches.saw(pairs)
         try:
             self._writer.write(pairs)
         except Exception as error:
             raise Failed(f"what the reduce function made cannot be written: {_short(error)}") from error
+
+
+def _guarded_close(writer: Writer) -> None:
+    try:
+        writer.close()
+    except Exception as error:
+        raise Failed(f"what the reduce function made cannot be written: {_short(error)}") from error
 
 
 def _check_order(before: Any, key: Any) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+import zoneinfo
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -191,7 +195,7 @@ def test_setup_teardown_counters_and_prints(tmp_path: Path, capfd: pytest.Captur
 def failing(tmp_path: Path, lines: Iterable[str], map: Any, reduce: Any, combine: Any = None, **kwargs: Any) -> str:
     job = sf.MapReduce(text_file(tmp_path, lines), map, reduce, combine, tmp_path / "out", **kwargs)
     with pytest.raises(sf.JobFailed) as failed:
-        job.run()
+        job.run(slots=1)
     assert not (tmp_path / "out").exists()
     return str(failed.value)
 
@@ -219,14 +223,32 @@ def test_exceptions_elsewhere(tmp_path: Path) -> None:
     assert "setup failed: LookupError: no such thing" in failing(tmp_path, ["a"], words, sum, setup=wrong)
     assert "teardown failed: LookupError" in failing(tmp_path, ["a"], words, sum, teardown=wrong)
     assert "the map function called sys.exit" in failing(tmp_path, ["a"], lambda line: sys.exit(3), sum)
+    assert "missing 1 required positional argument" in failing(tmp_path, ["a"], lambda line, more: [], sum)
+    # Nobody pressed Ctrl-C.
+    assert "ended with exit code 130" in failing(tmp_path, ["a"], lambda line: os._exit(130), sum)
+
+    def interrupts(line: str) -> Any:
+        raise KeyboardInterrupt
+
+    assert "KeyboardInterrupt" in failing(tmp_path, ["a"], interrupts, sum)
+
+
+def test_whatever_an_exception_says_is_told(tmp_path: Path) -> None:
+    def odd(line: str) -> Any:
+        raise ValueError("\udc80" + "z" * 30_000_000)
+
+    said = failing(tmp_path, ["a"], odd, sum)
+    assert "ValueError: \\udc80zzz" in said
+    assert len(said) < 20_000
 
 
 @pytest.mark.parametrize(
     ("map", "expected"),
     [
-        (lambda line: None, "returned no pairs: TypeError: 'NoneType' object is not iterable"),
-        (lambda line: 5, "returned no pairs: TypeError: 'int' object is not iterable"),
+        (lambda line: None, "returned None: it yields (key, value) pairs"),
+        (lambda line: 5, "returned 5: it yields (key, value) pairs"),
         (lambda line: [line], "yielded 'aaa', and not a (key, value) pair"),
+        (lambda line: ["ab"], "yielded 'ab', and not a (key, value) pair"),
         (lambda line: [(line, 1, 2)], "yielded ('aaa', 1, 2), and not a (key, value) pair"),
         (lambda line: [([line], 1)], "is a builtins.list, and that is no key"),
         (lambda line: [(1, 1), ("a", 1)], "the keys 1 (int) and 'a' (str) cannot be compared"),
@@ -256,6 +278,120 @@ def test_reduce_yields_pairs(tmp_path: Path) -> None:
     assert "the reduce function yielded 'a', and not a (key, value) pair" in failing(tmp_path, ["a"], words, wrong)
 
 
+@pytest.mark.parametrize("reduce", [lambda key, values: values, lambda key, values: zip(values)])
+def test_what_can_be_read_once_is_no_result(tmp_path: Path, reduce: Any) -> None:
+    assert "which can be read once" in failing(tmp_path, ["a"], words, reduce)
+
+
+def test_a_mapper_alone_yields_pairs(tmp_path: Path) -> None:
+    assert "yielded 'ab', and not a (key, value) pair" in failing(tmp_path, ["ab"], lambda line: [line], None)
+
+
+def test_equal_keys_are_one_with_and_without_combine(tmp_path: Path) -> None:
+    path = text_file(tmp_path, ["a"])
+    new_york = zoneinfo.ZoneInfo("America/New_York")
+    # The hour that comes twice: equal for Python, for the time zone is one, and an hour apart.
+    twice = [datetime(2024, 11, 3, 1, tzinfo=new_york, fold=fold) for fold in (0, 1)]
+    rows: list[list[Any]] = [twice, [(key, 1) for key in twice], [math.nan, math.nan], [1, True, 1.0]]
+    for keys in rows:
+        map: Callable[..., Any] = lambda line, keys=keys: [(key, 1) for key in keys]
+        results = [
+            [count for _, count in sf.MapReduce(path, map, sum, combine=combine).run()]
+            for combine in (None, sum, lambda key, values: sum(values))
+        ]
+        assert results[0] == results[1] == results[2]
+
+
+@dataclass(frozen=True)
+class Point:
+    x: int
+    y: int
+
+
+MAIN = """
+import sys
+from collections import namedtuple
+from dataclasses import dataclass
+import sailfish as sf
+
+Key = namedtuple("Key", "letter")
+
+@dataclass
+class Window:
+    total: int
+
+def map(line):
+    yield Key(line), Window(1)
+
+def add(key, values):
+    return Window(sum(value.total for value in values))
+
+print(sorted(sf.MapReduce(sys.argv[1], map, add, combine=add).run()))
+"""
+
+
+def test_classes_of_the_script_are_keys_and_values(tmp_path: Path) -> None:
+    path, script = text_file(tmp_path, ["b", "a", "b"]), tmp_path / "script.py"
+    script.write_text(MAIN)
+    environment = {**os.environ, "PYTHONPATH": PACKAGE}
+    ran = subprocess.run([sys.executable, script, path], capture_output=True, text=True, env=environment)
+    assert ran.stdout == "[(Key(letter='a'), Window(total=1)), (Key(letter='b'), Window(total=2))]\n", ran.stderr
+    result = sf.MapReduce(path, lambda line: [(line, Point(1, 2))], list).run()
+    assert dict(result) == {"a": [Point(1, 2)], "b": [Point(1, 2), Point(1, 2)]}
+
+
+def test_parquet_loses_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+
+    def late(key: str, values: Iterator[int]) -> float:
+        return 1.5 if int(key) > 95_000 else 1
+
+    lines = [f"{number:05}" for number in range(100_000)]
+    said = failing(tmp_path, lines, words, late, output_format="parquet")
+    assert "cannot be written" in said
+    said = failing(tmp_path, ["a", "b"], words, lambda key, values: key if key == "a" else b"b", output_format="parquet")
+    assert "values of several types (bytes, str)" in said
+
+
+def test_large_pairs_do_not_gather(tmp_path: Path) -> None:
+    path = text_file(tmp_path, ["a"])
+
+    def map(line: str) -> Iterator[tuple[int, bytes]]:
+        for number in range(150):
+            yield number, b"x" * 2_000_000
+
+    def size(key: int, values: Iterator[bytes]) -> bytes:
+        if key == 149:
+            peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+            sf.counter("peak_kib", int(peak[1]) if peak else 0)
+        return next(values)
+
+    result = sf.MapReduce(path, map, size, combine=max).run(slots=1)
+    assert [len(value) for _, value in result] == [2_000_000] * 150
+    assert 0 < result.counter("peak_kib") < 200_000
+
+
+def test_counters_after_a_print_without_end(tmp_path: Path) -> None:
+    def map(line: str) -> list[tuple[str, int]]:
+        print(".", end="")
+        sys.stderr.write("x")
+        sf.counter("lines")
+        return [(line, 1)]
+
+    assert sf.MapReduce(text_file(tmp_path, ["a", "b"]), map, sum).run().counter("lines") == 2
+    said = failing(tmp_path, ["a"], lambda line: sf.counter("half", 0.5), sum)  # type: ignore[arg-type]
+    assert "TypeError: 'float' object cannot be interpreted as an integer" in said
+
+
+def test_many_inputs_and_odd_names(tmp_path: Path) -> None:
+    paths = [tmp_path / f"-{number:04}-{'x' * 100}" for number in range(1500)]
+    for path in paths:
+        path.write_text("a\n")
+    assert dict(sf.MapReduce(paths, words, sum).run()) == {"a": 1500}
+    os.chdir(tmp_path)
+    assert dict(sf.MapReduce(paths[0].name, words, sum, env={"LEVEL": "5"}, setup=lambda: os.environ["LEVEL"]).run()) == {"a": 1}
+
+
 def test_a_combiner_keeps_its_keys(tmp_path: Path) -> None:
     def other(key: str, values: Iterator[int]) -> Iterator[tuple[str, int]]:
         yield key + "x", 1
@@ -272,6 +408,9 @@ def test_text_that_is_none(tmp_path: Path) -> None:
     assert dict(sf.MapReduce(path, words, sum, encoding="latin-1").run()) == {"plain": 1, "naïve": 1}
     assert dict(sf.MapReduce(path, words, sum, errors="replace").run()) == {"plain": 1, "na\ufffdve": 1}
     with pytest.raises(sf.JobFailed, match=r"latin at byte 0: .*JSONDecodeError"):
+        sf.MapReduce(path, words, sum, input_format="jsonl").run()
+    path.write_bytes(b'{"a":\r1}\n' * 50 + b'["\xff"]\n')
+    with pytest.raises(sf.JobFailed, match=r"latin at byte 452: UnicodeDecodeError"):
         sf.MapReduce(path, words, sum, input_format="jsonl").run()
 
 
@@ -345,7 +484,9 @@ def processes_that_say(text: str) -> list[str]:
     return found
 
 
-def test_ctrl_c_ends_an_endless_generator(tmp_path: Path) -> None:
+@contextlib.contextmanager
+def endless_job(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A client whose job has begun and never ends."""
     path, script, begun = text_file(tmp_path, ["a"]), tmp_path / "endless.py", tmp_path / "begun"
     script.write_text(ENDLESS)
     # The state of the engine tells it from others that run here.
@@ -355,6 +496,11 @@ def test_ctrl_c_ends_an_endless_generator(tmp_path: Path) -> None:
         while not begun.exists():
             assert child.poll() is None
             time.sleep(0.01)
+        yield child
+
+
+def test_ctrl_c_ends_an_endless_generator(tmp_path: Path) -> None:
+    with endless_job(tmp_path) as child:
         os.killpg(child.pid, signal.SIGINT)
         _, said = child.communicate(timeout=60)
     assert "KeyboardInterrupt" in said
@@ -362,6 +508,18 @@ def test_ctrl_c_ends_an_endless_generator(tmp_path: Path) -> None:
     assert "stopping the job" in said
     assert "stopped at once" not in said
     assert processes_that_say(str(tmp_path)) == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_job_ends_with_its_client(tmp_path: Path) -> None:
+    with endless_job(tmp_path) as child:
+        child.kill()
+        # Whoever has the other end of its standard error is the engine: it ends when all of it has gone.
+        child.communicate(timeout=60)
+    until = time.monotonic() + 60
+    while processes_that_say(str(tmp_path)):
+        assert time.monotonic() < until
+        time.sleep(0.01)
     assert not (tmp_path / "out").exists()
 
 
