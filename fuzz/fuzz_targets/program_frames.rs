@@ -10,6 +10,7 @@
 
 use frames::{FrameKind, FromProgram, Pairs, head};
 use libfuzzer_sys::fuzz_target;
+use mending::Pieces;
 use std::io::Read;
 
 const PAYLOAD_BYTES_MAX: u64 = 1 << 20;
@@ -27,19 +28,6 @@ fuzz_target!(|data: &[u8]| {
     assert!(data.starts_with(&written));
     check_pairs(data);
 });
-
-/// Gives its bytes in pieces whose sizes they decide.
-struct Pieces<'a>(&'a [u8]);
-
-impl Read for Pieces<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let count = self.0.first().map_or(0, |first| 1 + usize::from(*first) * 37);
-        let count = count.min(buffer.len()).min(self.0.len());
-        buffer[..count].copy_from_slice(&self.0[..count]);
-        self.0 = &self.0[count..];
-        Ok(count)
-    }
-}
 
 /// The frames before the first that is refused, or the end.
 fn frames_of(source: impl Read) -> Vec<(FrameKind, Vec<u8>)> {

@@ -12,6 +12,7 @@ use ids::{AttemptNumber, IfileIndex, Source, TaskIndex};
 use ifile::spool::{SpoolFrames, SpoolOf};
 use ifile::{FrameHeader, KeyShape};
 use libfuzzer_sys::fuzz_target;
+use mending::Pieces;
 use std::collections::BTreeMap;
 use std::io::Read;
 
@@ -23,19 +24,6 @@ fuzz_target!(|data: &[u8]| {
     mending::mend_spool(&mut mended);
     check(&mended);
 });
-
-/// Gives its bytes in pieces whose sizes they decide.
-struct Pieces<'a>(&'a [u8]);
-
-impl Read for Pieces<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let count = self.0.first().map_or(0, |first| 1 + usize::from(*first) * 37);
-        let count = count.min(buffer.len()).min(self.0.len());
-        buffer[..count].copy_from_slice(&self.0[..count]);
-        self.0 = &self.0[count..];
-        Ok(count)
-    }
-}
 
 /// The frames before the first that is refused, and whether one was.
 fn read(of: SpoolOf, reader: impl Read) -> (Vec<(FrameHeader, Vec<u8>)>, bool) {

@@ -15,6 +15,7 @@ use ifile::run_file::{FILE_HEADER_BYTES, FOOTER_BYTES};
 use ifile::source_table::SOURCE_ROW_BYTES;
 use ifile::{KeyIndex, record_hash, verify};
 use std::collections::BTreeMap;
+use std::io::Read;
 
 const FLAGS_OFFSET: usize = 10;
 const FRAME_FLAGS_OFFSET: usize = 6;
@@ -34,6 +35,19 @@ const FOOTER_BLOCK_MAX_OFFSET: usize = 56;
 const FOOTER_SUM_OFFSET: usize = 64;
 const FOOTER_INDEX_CRC_OFFSET: usize = 96;
 const FOOTER_SOURCES_CRC_OFFSET: usize = 100;
+/// Gives its bytes in pieces whose sizes they decide.
+pub struct Pieces<'a>(pub &'a [u8]);
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.0.first().map_or(0, |first| 1 + usize::from(*first) * 37);
+        let count = count.min(buffer.len()).min(self.0.len());
+        buffer[..count].copy_from_slice(&self.0[..count]);
+        self.0 = &self.0[count..];
+        Ok(count)
+    }
+}
+
 /// Of a stage file, as in `docs/formats/stage-file.md`.
 const STAGE_HEADER_BYTES: usize = 32;
 const STAGE_BLOCK_HEADER_BYTES: usize = 8;

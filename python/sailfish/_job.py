@@ -17,11 +17,7 @@ from . import _engine
 from ._formats import INPUT_FORMATS, OUTPUT_FORMATS, needed
 from ._result import Result
 from ._ship import modules_of, write_worker
-from ._spec import SPEC_FILE, Spec, dump
-
-#: Python's own that may be a reduce function as they are, and those of them that may fold a part of the values as well.
-FOLDS = (sum, min, max, len, list, set, sorted, any, all)
-_PARTIAL = (sum, min, max, any, all)
+from ._spec import FOLDS, PARTIAL_FOLDS, SPEC_FILE, Spec, dump
 
 #: Inputs that are given as options.
 _INPUTS_MAX = 100
@@ -177,10 +173,10 @@ def _check_functions(map: object, reduce: object, combine: object, setup: object
             continue
         if not callable(function):
             raise TypeError(f"{name} is {function!r:.200}, which cannot be called")
-    folds = [fold for fold in FOLDS if combine is fold and fold not in _PARTIAL]
+    folds = [fold for fold in FOLDS if combine is fold and fold not in PARTIAL_FOLDS]
     if folds:
         name = folds[0].__name__
         raise ValueError(
             f"combine={name}: what {name} makes of some of the values of a key is no value of it, so that reduce would see something else; "
-            f"{', '.join(fold.__name__ for fold in _PARTIAL)} may combine"
+            f"{', '.join(fold.__name__ for fold in PARTIAL_FOLDS)} may combine"
         )

@@ -14,6 +14,9 @@ from ._version import VERSION
 
 #: The file in the directory in which functions run.
 SPEC_FILE = "sailfish-job.pickle"
+#: Python's own that may be a reduce function as they are, and those of them that may fold a part of the values as well.
+FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, len, list, set, sorted, any, all)
+PARTIAL_FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, any, all)
 
 
 @dataclass
@@ -141,8 +144,3 @@ def functions_of(spec: Spec) -> list[Any]:
         found.append(function)
         left += [getattr(function, name, None) for name in ("func", "__func__", "__wrapped__")]
     return found
-
-
-def spec_path() -> str:
-    """Where the spec lies for a worker."""
-    return SPEC_FILE

@@ -1,3 +1,3 @@
-"""Which version this is; the wheel takes its own from the same file of the engine."""
+"""Which version this is: that of the engine in `Cargo.toml`, from which the wheel takes its own."""
 
 VERSION = "0.1.0"

@@ -22,7 +22,7 @@ from ._batch import Encoder, MixedKeys
 from ._formats import Writer, reader_of, writer_of
 from ._frames import END, JOB, CutOff, Groups, Input, Output, frames_of, records_of
 from ._sizes import Batches, size_of
-from ._spec import Spec, WrongPlace, load, spec_path
+from ._spec import FOLDS, SPEC_FILE, Spec, WrongPlace, load
 
 #: Pairs of a record that are tried where it is only looked whether they can be had.
 _PAIRS_TRIED = 8192
@@ -100,7 +100,7 @@ def _short(error: BaseException) -> str:
 
 
 def _run(source: Input, output: Output, job: dict[str, Any]) -> None:
-    spec = load(spec_path())
+    spec = load(SPEC_FILE)
     _call("setup", spec.setup)
     if job["role"] == "map":
         Mapper(spec, output, job).run(source)
@@ -295,11 +295,9 @@ class Window:
 #: Keys that are equal where their bytes are.
 _PLAIN = frozenset({str, int, bytes, float, bool, type(None), date})
 
-_FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, any, all, len, list, set, sorted)
-
 
 def _is_fold(function: Callable[..., Any]) -> bool:
-    return any(function is fold for fold in _FOLDS)
+    return any(function is fold for fold in FOLDS)
 
 
 def _count(values: Iterable[Any]) -> int:

@@ -530,3 +530,8 @@ def test_importing_is_quick() -> None:
         env={**os.environ, "PYTHONPATH": PACKAGE},
     ).stdout
     assert listed.endswith("False\n")
+
+
+def test_the_version_is_that_of_the_engine() -> None:
+    manifest = Path(__file__).parents[2].joinpath("Cargo.toml").read_text()
+    assert f'\nversion = "{sf.__version__}"\n' in manifest
