@@ -14,21 +14,45 @@ from ._version import VERSION as __version__
 
 if TYPE_CHECKING:
     from ._context import counter, status
+    from ._dataset import Dataset, Groups, from_iterable, read_csv, read_jsonl, read_parquet, read_text
     from ._engine import EngineMissing, JobFailed
     from ._job import MapReduce
     from ._result import Result
     from ._spec import CannotSend
 
-__all__ = ["CannotSend", "EngineMissing", "JobFailed", "MapReduce", "Result", "__version__", "counter", "status"]
+__all__ = [
+    "CannotSend",
+    "Dataset",
+    "EngineMissing",
+    "Groups",
+    "JobFailed",
+    "MapReduce",
+    "Result",
+    "__version__",
+    "counter",
+    "from_iterable",
+    "read_csv",
+    "read_jsonl",
+    "read_parquet",
+    "read_text",
+    "status",
+]
 
 # Imported when they are asked for, so that a worker starts without what only a client needs.
 _PLACES = {
     "CannotSend": "_spec",
+    "Dataset": "_dataset",
     "EngineMissing": "_engine",
+    "Groups": "_dataset",
     "JobFailed": "_engine",
     "MapReduce": "_job",
     "Result": "_result",
     "counter": "_context",
+    "from_iterable": "_dataset",
+    "read_csv": "_dataset",
+    "read_jsonl": "_dataset",
+    "read_parquet": "_dataset",
+    "read_text": "_dataset",
     "status": "_context",
 }
 

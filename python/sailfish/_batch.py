@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 from . import _keys, _values
@@ -14,6 +15,11 @@ from ._frames import Output, lengths
 #: Pairs in a frame, and bytes of their keys and values, unless one pair has more.
 _PAIRS_MAX = 8192
 _BYTES_MAX = 1 << 20
+
+
+def columns(pairs: Sequence[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
+    """Keys and values of pairs."""
+    return list(map(itemgetter(0), pairs)), list(map(itemgetter(1), pairs))
 
 
 class MixedKeys(TypeError):
@@ -55,39 +61,50 @@ class Encoder:
                 key_lengths = lengths([len(key) + 1 for key in keys])
                 self._output.pairs(count, key_lengths, lengths([8]) * count, text.encode("ascii"), whole)
                 return
-        self._put_any(keys, values)
+        encoded, inexact = _keys.encode_column(keys, inside=False)
+        for data, key in zip(encoded, keys):
+            if self._seen is None or self._seen[0] != data[0]:
+                self._see(data[0], key)
+        self.put_encoded(keys, encoded, encoded_values(keys, values, inexact))
 
-    def _put_any(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
-        put_keys: list[bytes] = []
-        put_values: list[bytes] = []
-        size = 0
-        for key, value in zip(keys, values):
-            data, is_exact = _keys.encode(key)
-            self._see(data[0], key)
-            encoded = _values.encode(value) if is_exact else _values.encode_with_key(key, value)
-            pair_bytes = len(data) + len(encoded)
-            if pair_bytes > self._record_bytes_max:
-                raise TooLarge(
-                    f"the pair of the key {key!r:.200} has {pair_bytes} bytes, more than the {self._record_bytes_max} that a pair may have "
-                    f"here; it needs memory={(4 * pair_bytes >> 20) + 1}M"
-                )
-            if size + pair_bytes > _BYTES_MAX and put_keys:
-                self._write(put_keys, put_values)
-                put_keys, put_values, size = [], [], 0
-            put_keys.append(data)
-            put_values.append(encoded)
-            size += pair_bytes
-        self._write(put_keys, put_values)
+    def put_encoded(self, keys: Sequence[Any], encoded: list[bytes], values: list[bytes], heads: list[int] | None = None) -> None:
+        """Puts out pairs of which bytes were made: the keys as they are shown, their bytes, those of the values; and how many of a key's
+        say where it goes, where not all do."""
+        for start in range(0, len(encoded), _PAIRS_MAX):
+            some = slice(start, start + _PAIRS_MAX)
+            self._put_columns(keys[some], encoded[some], values[some], None if heads is None else heads[some])
 
-    def _write(self, keys: list[bytes], values: list[bytes]) -> None:
-        key_lengths, value_lengths = lengths(map(len, keys)), lengths(map(len, values))
-        self._output.pairs(len(keys), key_lengths, value_lengths, b"".join(keys), b"".join(values))
+    def _put_columns(self, keys: Sequence[Any], encoded: list[bytes], values: list[bytes], heads: list[int] | None) -> None:
+        key_lengths, value_lengths = list(map(len, encoded)), list(map(len, values))
+        size, count = sum(key_lengths) + sum(value_lengths), len(encoded)
+        if count > 1 and size > min(_BYTES_MAX, self._record_bytes_max):
+            for some in (slice(0, count // 2), slice(count // 2, count)):
+                self._put_columns(keys[some], encoded[some], values[some], None if heads is None else heads[some])
+            return
+        if size > self._record_bytes_max:
+            raise TooLarge(
+                f"the pair of the key {keys[0]!r:.200} has {size} bytes, more than the {self._record_bytes_max} that a pair may have "
+                f"here; it needs memory={(4 * size >> 20) + 1}M"
+            )
+        columns = [lengths(key_lengths), lengths(value_lengths)]
+        if heads is None:
+            self._output.pairs(count, *columns, b"".join(encoded), b"".join(values))
+        else:
+            self._output.tailed_pairs(count, *columns, lengths(heads), b"".join(encoded), b"".join(values))
 
     def _see(self, tag: int, key: Any) -> None:
         if self._seen is None:
             self._seen = (tag, key)
         elif self._seen[0] != tag:
             raise MixedKeys(self._seen[1], key)
+
+
+def encoded_values(keys: Sequence[Any], values: Sequence[Any], inexact: list[int]) -> list[bytes]:
+    """The bytes of values, with the keys of those whose own bytes do not give them back."""
+    encoded = _values.encode_column(values)
+    for place in inexact:
+        encoded[place] = _values.encode_with_key(keys[place], values[place])
+    return encoded
 
 
 def _whole(values: Sequence[int]) -> bytes | None:

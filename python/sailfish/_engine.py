@@ -51,9 +51,9 @@ def program() -> str:
     return found
 
 
-def run(words: list[str], show: IO[str] | None) -> dict[str, Any]:
-    """Runs the program and gives the report that it prints. `show` gets, line by line, what it says on the way. Errors: `JobFailed`;
-    `KeyboardInterrupt`, when the program has ended."""
+def run(words: list[str], show: IO[str] | None) -> Any:
+    """Runs the program and gives what it prints as JSON: a report, or those of all stages. `show` gets, line by line, what it says on the
+    way. Errors: `JobFailed`; `KeyboardInterrupt`, when the program has ended."""
     # In a session of its own: Ctrl-C in a terminal would reach it as well, and the second of two signals stops it at once.
     child = subprocess.Popen(
         [program(), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=_ends_with_us()
@@ -78,8 +78,7 @@ def run(words: list[str], show: IO[str] | None) -> dict[str, Any]:
         child.stderr.close()
     if code != 0:
         raise JobFailed("\n".join(said).removeprefix("sailfish: ") or f"sailfish ended with code {code}", code)
-    parsed: dict[str, Any] = json.loads(report)
-    return parsed
+    return json.loads(report)
 
 
 def _ends_with_us() -> Callable[[], object] | None:

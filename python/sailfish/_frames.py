@@ -7,13 +7,15 @@ import os
 import struct
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate, pairwise
 from typing import Any
 
+from . import _values
+
 _HEAD = struct.Struct("<IB3x")
 JOB, RECORDS, GROUPS, END = b"JRGE"
-PAIRS, OUTPUT, FAILURE = b"POX"
+PAIRS, TAILED_PAIRS, OUTPUT, FAILURE = b"PTOX"
 #: Read at once from the pipe.
 _READ_BYTES = 1 << 18
 #: Bytes of a part in one frame.
@@ -88,6 +90,10 @@ class Output:
         """Puts out pairs: the lengths of all keys, the lengths of all values, the keys, the values."""
         self.write(PAIRS, count.to_bytes(4, "little"), *columns)
 
+    def tailed_pairs(self, count: int, *columns: bytes) -> None:
+        """The same with a column behind the lengths of the values: how many first bytes of each key say where it goes."""
+        self.write(TAILED_PAIRS, count.to_bytes(4, "little"), *columns)
+
     def output(self, records: int, data: bytes) -> None:
         """Puts out bytes of the part, in which so many records end."""
         # The records end with the last of the frames: only the sum of all matters.
@@ -104,17 +110,17 @@ class Output:
         self.write(FAILURE, json.dumps(reason).encode())
 
 
-def records_of(payload: bytes) -> tuple[str, int, bytes]:
-    """The name of the source, the place in it, and the records of a frame with records."""
+def records_of(payload: bytes) -> tuple[int, str, int, bytes]:
+    """The number of the input, the name of the source, the place in it, and the records of a frame with records."""
     offset = int.from_bytes(payload[:8], "little")
-    length = int.from_bytes(payload[8:12], "little")
-    return payload[12 : 12 + length].decode(errors="replace"), offset, payload[12 + length :]
+    number, length = (int.from_bytes(payload[at : at + 4], "little") for at in (8, 12))
+    return number, payload[16 : 16 + length].decode(errors="replace"), offset, payload[16 + length :]
 
 
 class Groups:
     """A frame of sorted pairs in groups."""
 
-    def __init__(self, payload: bytes, decode: Callable[[bytes], Any]) -> None:
+    def __init__(self, payload: bytes) -> None:
         groups, values = (int.from_bytes(payload[at : at + 4], "little") for at in (0, 4))
         #: Whether the first group goes on from the frame before.
         self.goes_on = payload[8] != 0
@@ -124,17 +130,23 @@ class Groups:
             columns.append(_numbers(payload[at : at + 4 * count]))
             at += 4 * count
         key_lengths, self._counts, value_lengths = columns
-        self.keys, at = _slices(payload, at, key_lengths)
-        #: The values of all groups as they came; None where all are numbers of 64 bits.
+        key_ends = list(accumulate(key_lengths, initial=at))
+        self.keys = [payload[start:end] for start, end in pairwise(key_ends)]
+        at = key_ends[-1]
+        #: The values of all groups as they came, where these may tell keys.
         self.raw: list[bytes] | None = None
         if value_lengths and min(value_lengths) == max(value_lengths) == 8:
             whole = array("q", payload[at:])
             if sys.byteorder == "big":
                 whole.byteswap()
             self._values: list[Any] = whole.tolist()
+            return
+        ends = list(accumulate(value_lengths, initial=at))
+        if 8 in value_lengths:
+            self.raw = [payload[start:end] for start, end in pairwise(ends)]
+            self._values = list(map(_values.decode, self.raw))
         else:
-            self.raw, _ = _slices(payload, at, value_lengths)
-            self._values = [decode(value) for value in self.raw]
+            self._values, self.raw = _values.decode_column(payload, ends)
 
     def __iter__(self) -> Iterator[tuple[bytes, list[Any], bytes | None]]:
         """The key of each group, its values, and the first of them as it came."""
@@ -142,11 +154,6 @@ class Groups:
         for key, count in zip(self.keys, self._counts):
             yield key, self._values[start : start + count], self.raw[start] if self.raw else None
             start += count
-
-
-def _slices(payload: bytes, at: int, lengths: array[int]) -> tuple[list[bytes], int]:
-    ends = list(accumulate(lengths, initial=at))
-    return [payload[start:end] for start, end in pairwise(ends)], ends[-1]
 
 
 def frames_of(source: Input) -> Iterator[tuple[int, bytes]]:

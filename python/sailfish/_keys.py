@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta, timezone
+from operator import itemgetter
 from typing import Any
 
 NONE = 0x08
@@ -56,6 +58,36 @@ def encode(key: Any) -> tuple[bytes, bool]:
     return _other(key, inside=False)
 
 
+def encode_inside(key: Any) -> tuple[bytes, bool]:
+    """The same, in the form that a key has inside a tuple: no key is the beginning of another one, so that more may stand behind it."""
+    if type(key) is str:
+        return _STR + _escaped(_utf8(key)), True
+    return _other(key, inside=True)
+
+
+def encode_column(keys: Sequence[Any], inside: bool) -> tuple[list[bytes], list[int]]:
+    """The bytes of each key, in the form inside a tuple where that is asked for, and the places of those that `decode` does not give back
+    as they are. Where all are texts, that takes a few calls for all of them."""
+    if set(map(type, keys)) == {str}:
+        text = "".join(keys)
+        if text.isascii() and not (inside and "\0" in text):
+            end = b"\x00\x00" if inside else b""
+            return [_STR + data + end for data in map(str.encode, keys)], []
+    encoded = list(map(encode_inside if inside else encode, keys))
+    inexact = [] if all(map(itemgetter(1), encoded)) else [place for place, (_, is_exact) in enumerate(encoded) if not is_exact]
+    return list(map(itemgetter(0), encoded)), inexact
+
+
+def decode_inside(data: bytes) -> Any:
+    """The key that some bytes begin with."""
+    return _decode_at(data, 0)[0]
+
+
+def inverted(data: bytes) -> bytes:
+    """Bytes whose order is the reverse one. Only where none are the beginning of others."""
+    return data.translate(_INVERTED)
+
+
 def _utf8(text: str) -> bytes:
     try:
         return text.encode()
@@ -85,9 +117,14 @@ def _other(key: Any, inside: bool) -> tuple[bytes, bool]:
         parts = [bytes([TUPLE])]
         exact = kind is tuple
         for each in key:
-            part, is_exact = _other(each, inside=True)
-            parts.append(part)
-            exact = exact and is_exact
+            if type(each) is str:
+                parts.append(_STR + _escaped(_utf8(each)))
+            elif type(each) is int:
+                parts.append(_int(each))
+            else:
+                part, is_exact = _other(each, inside=True)
+                parts.append(part)
+                exact = exact and is_exact
         parts.append(b"\x00")
         return b"".join(parts), exact
     raise KeyTypeError(

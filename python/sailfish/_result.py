@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import pickle
 import tempfile
@@ -9,20 +10,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ._formats import needed
+from ._needed import needed
 
 
 class Result:
     """The end of a job that went well. Iterating gives the pairs: as they were from ``pickle``, as Arrow has them from ``parquet``,
-    as JSON has them from ``jsonl``, and as texts from ``tsv``."""
+    as JSON has them from ``jsonl``, and as texts from ``tsv``; of a dataflow its items in the same way."""
 
-    def __init__(self, output: str, output_format: str, report: dict[str, Any], kept: tempfile.TemporaryDirectory[str] | None) -> None:
+    def __init__(
+        self, output: str, output_format: str, reports: list[dict[str, Any]], kept: tempfile.TemporaryDirectory[str] | None
+    ) -> None:
         #: The directory with the parts.
         self.output = Path(output)
         self.output_format = output_format
-        #: As of `sailfish run --json`: plan, bytes, times, proof.
-        self.report = report
+        #: Of each stage, as of `sailfish run --json`: plan, bytes, times, proof.
+        self.reports = reports
         self._kept = kept
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """Of the stage that wrote the output."""
+        return self.reports[-1]
 
     def __repr__(self) -> str:
         return f"<sailfish.Result of {len(self.parts)} parts in {str(self.output)!r}>"
@@ -34,30 +42,40 @@ class Result:
 
     def counter(self, name: str, group: str = "user") -> int:
         """What the functions of the job counted with `sailfish.counter`."""
-        counted: int = self.report["counters"].get(f"{group},{name}", 0)
-        return counted
+        return sum(report["counters"].get(f"{group},{name}", 0) for report in self.reports)
 
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+    def __iter__(self) -> Iterator[Any]:
         for part in self.parts:
             yield from read_part(part, self.output_format)
 
 
-def read_part(part: Path, output_format: str) -> Iterator[tuple[Any, Any]]:
-    """The pairs of a part."""
-    if output_format == "parquet":
+def read_part(part: Path, output_format: str) -> Iterator[Any]:
+    """The pairs, or items, of a part."""
+    if output_format in ("parquet", "rows"):
         table = needed("pyarrow.parquet", "a part in the format parquet").read_table(part)
-        yield from zip(table.column("key").to_pylist(), table.column("value").to_pylist())
+        rows = table.to_pylist()
+        yield from rows if output_format == "rows" else ((row["key"], row["value"]) for row in rows)
+        return
+    if output_format == "csv":
+        with part.open(newline="", encoding="utf-8") as lines:
+            yield from csv.DictReader(lines)
         return
     with part.open("rb") as file:
-        if output_format == "pickle":
+        if output_format in ("pickle", "count"):
             while file.peek(1):
                 yield from pickle.load(file)
             return
         for line in file:
-            text = line.decode().removesuffix("\n")
-            if output_format == "jsonl":
-                pair = json.loads(text)
-                yield pair["key"], pair["value"]
-            else:
-                key, _, value = text.partition("\t")
-                yield key, value
+            yield _of_line(line.decode().removesuffix("\n"), output_format)
+
+
+def _of_line(text: str, output_format: str) -> Any:
+    if output_format == "text":
+        return text
+    if output_format == "json":
+        return json.loads(text)
+    if output_format == "jsonl":
+        pair = json.loads(text)
+        return pair["key"], pair["value"]
+    key, _, value = text.partition("\t")
+    return key, value

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import pickle
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ._steps import Step
 from ._version import VERSION
+
+if TYPE_CHECKING:
+    from ._shuffles import Shuffle
 
 #: The file in the directory in which functions run.
 SPEC_FILE = "sailfish-job.pickle"
@@ -19,19 +23,57 @@ FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, len, list, set, sorted, 
 PARTIAL_FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, any, all)
 
 
+@dataclass(frozen=True)
+class Format:
+    """How records are read."""
+
+    name: str = "text"
+    encoding: str = "utf-8"
+    errors: str = "strict"
+    #: Of CSV, where files have no line with names, and of Parquet, where not all are wanted.
+    columns: tuple[str, ...] | None = None
+    delimiter: str = ","
+
+
+@dataclass
+class Source:
+    """Some inputs of a job, and what is made of their records."""
+
+    #: By their numbers; None: all.
+    inputs: frozenset[int] | None
+    format: Format
+    steps: list[Step] = field(default_factory=list)
+    #: Which side of a shuffle they are, where it has sides.
+    side: int = 0
+
+
 @dataclass
 class Spec:
-    """The functions of a job and its formats."""
+    """The functions of a job, or of a stage, and its formats."""
 
-    map: Callable[[Any], Any]
-    reduce: Callable[..., Any] | None
-    combine: Callable[..., Any] | None
-    setup: Callable[[], object] | None
-    teardown: Callable[[], object] | None
-    input_format: str
+    sources: list[Source]
+    #: None: what the sources give is the output.
+    shuffle: Shuffle | None
     output_format: str
-    encoding: str
-    errors: str
+    #: Behind the shuffle.
+    steps: list[Step] = field(default_factory=list)
+    #: The output is made of (key, value) pairs.
+    of_pairs: bool = False
+    #: Of CSV, the names of the columns.
+    columns: tuple[str, ...] | None = None
+    #: Of Parquet, the types of the columns, where they do not follow from the first rows.
+    schema: Any = None
+    setup: Callable[[], object] | None = None
+    teardown: Callable[[], object] | None = None
+
+    def functions(self) -> Iterator[tuple[str, Any]]:
+        """What messages call each of the functions, and the function."""
+        for source in self.sources:
+            yield from ((step.name, step.function) for step in source.steps)
+        if self.shuffle is not None:
+            yield from self.shuffle.functions()
+        yield from ((step.name, step.function) for step in self.steps)
+        yield from (("setup", self.setup), ("teardown", self.teardown))
 
 
 class CannotSend(TypeError):
@@ -56,18 +98,17 @@ def _dump(spec: Spec) -> bytes:
     import cloudpickle
 
     # All in one piece, so that what functions share they share where they run, too.
-    functions = {field.name: getattr(spec, field.name) for field in fields(spec)}
     try:
-        data = cloudpickle.dumps(functions)
+        data = cloudpickle.dumps(spec)
     except Exception as error:
-        raise CannotSend(_reason(functions, error)) from error
+        raise CannotSend(_reason(spec, error)) from error
     return pickle.dumps({"version": VERSION, "python": list(sys.version_info[:2]), "spec": data})
 
 
-def _reason(functions: dict[str, Any], error: Exception) -> str:
+def _reason(spec: Spec, error: Exception) -> str:
     import cloudpickle
 
-    for name, function in functions.items():
+    for name, function in spec.functions():
         try:
             cloudpickle.dumps(function)
         except Exception as own:
@@ -120,7 +161,7 @@ def load(path: str) -> Spec:
     # Classes of the user's script say that they are of `__main__`: there they are found again, and not this package's.
     main = sys.modules["__main__"] = ModuleType("__main__")
     try:
-        spec = Spec(**pickle.loads(parts["spec"]))
+        spec: Spec = pickle.loads(parts["spec"])
     except ModuleNotFoundError as error:
         raise WrongPlace(
             f"the functions of the job need the module {error.name!r}, which is not there: install it where they run, or give it as "
@@ -135,7 +176,7 @@ def load(path: str) -> Spec:
 
 def functions_of(spec: Spec) -> list[Any]:
     """The functions of a job, and those within methods and partial ones."""
-    left: list[Any] = [spec.map, spec.reduce, spec.combine, spec.setup, spec.teardown]
+    left: list[Any] = [function for _, function in spec.functions()]
     found: list[Any] = []
     while left:
         function = left.pop()
@@ -143,4 +184,5 @@ def functions_of(spec: Spec) -> list[Any]:
             continue
         found.append(function)
         left += [getattr(function, name, None) for name in ("func", "__func__", "__wrapped__")]
+        left += [argument for argument in getattr(function, "args", ()) if callable(argument)]
     return found

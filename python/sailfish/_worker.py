@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import io
 import json
 import os
 import sys
 import time
 import traceback
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from datetime import date
+from functools import partial
 from itertools import islice
+from operator import length_hint
 from types import TracebackType
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
-from . import _context, _keys, _values
-from ._batch import Encoder, MixedKeys
-from ._formats import Writer, reader_of, writer_of
-from ._frames import END, JOB, CutOff, Groups, Input, Output, frames_of, records_of
-from ._sizes import Batches, size_of
-from ._spec import FOLDS, SPEC_FILE, Spec, WrongPlace, load
+from . import _context
+from ._batch import MixedKeys
+from ._failed import Failed, check_pairs, short
+from ._frames import END, JOB, CutOff, Input, Output, frames_of, records_of
+from ._readers import Reader, reader_of
+from ._shuffles import Place, Sink
+from ._sizes import Batches
+from ._spec import SPEC_FILE, Source, Spec, WrongPlace, load
+from ._steps import Step, compose, failing_step
+from ._writers import Writer, writer_of
 
-#: Pairs of a record that are tried where it is only looked whether they can be had.
-_PAIRS_TRIED = 8192
-#: Pairs in a window of the combiner, and about how many bytes.
-_WINDOW_PAIRS = 1 << 17
-_WINDOW_BYTES = 64 << 20
+#: Items of a record that are tried where it is only looked whether they can be had.
+_ITEMS_TRIED = 8192
 #: How long is looked, after a record that failed, whether others fail as well.
 _LOOK_SECONDS = 1.0
-
-Pair = tuple[Any, Any]
-
-
-class Failed(Exception):
-    """A function of the job failed. `__cause__` is what it raised, where it raised anything."""
 
 
 def main() -> int:
@@ -76,7 +70,7 @@ def _tell(output: Output, error: BaseException) -> None:
     if isinstance(error, (Failed, WrongPlace)):
         message, cause = str(error), error.__cause__ if isinstance(error, Failed) else None
     else:
-        message, cause = f"the Python worker failed: {_short(error)}", error
+        message, cause = f"the Python worker failed: {short(error)}", error
     lines = []
     if cause is not None:
         lines = traceback.format_exception(type(cause), cause, _without_ours(cause.__traceback__))
@@ -95,10 +89,6 @@ def _without_ours(frames: TracebackType | None) -> TracebackType | None:
     return left if left is not None else frames
 
 
-def _short(error: BaseException) -> str:
-    return "".join(traceback.format_exception_only(type(error), error)).strip()
-
-
 def _run(source: Input, output: Output, job: dict[str, Any]) -> None:
     spec = load(SPEC_FILE)
     _call("setup", spec.setup)
@@ -115,72 +105,109 @@ def _call(what: str, function: Callable[[], object] | None) -> None:
     try:
         function()
     except Exception as error:
-        raise Failed(f"{what} failed: {_short(error)}") from error
+        raise Failed(f"{what} failed: {short(error)}") from error
     except SystemExit as error:
         raise Failed(f"{what} called sys.exit") from error
 
 
-class Mapper:
-    """Runs the map function over the records of a split."""
+def _who(steps: list[Step], error: BaseException) -> str:
+    """What messages call the function that failed."""
+    named = [step for step in steps if step.name]
+    name = failing_step(named, error) or (named[0].name if len(named) == 1 else None)
+    if name is not None:
+        return f"the {name} function"
+    return f"one of the functions {', '.join(step.name for step in named)}" if named else "the stage"
 
-    def __init__(self, spec: Spec, output: Output, job: dict[str, Any]) -> None:
-        self._spec = spec
-        self._read = reader_of(spec, job["input"])
-        self._name, self._offset, self._block = "", 0, b""
+
+def _index(records: Iterable[Any], left: Iterator[Any]) -> int:
+    """Which of the records was read last; steps read one, make all they can of it, and read the next."""
+    return max(0, len(records) - length_hint(left) - 1) if isinstance(records, list) else 0
+
+
+class Branch:
+    """What becomes of the records of a source."""
+
+    def __init__(self, source: Source, reader: Reader, sink: Sink, needs_pairs: bool) -> None:
+        self.source, self.reader = source, reader
+        self._sink, self._needs_pairs = sink, needs_pairs
         self._batches = Batches()
-        self._put: Callable[[list[Pair]], None]
-        self._end: Callable[[], None]
-        if spec.reduce is None:
-            writer = writer_of(spec, output)
-            self._put, self._end = writer.write, writer.close
-        else:
-            encoder = Encoder(output, job["record_bytes_max"])
-            if spec.combine is None:
-                self._put, self._end = lambda pairs: _put_pairs(encoder, pairs), lambda: None
-            else:
-                window = Window(spec.combine, encoder)
-                self._put, self._end = window.add, window.drain
+        self._name, self._offset, self._block = "", 0, b""
 
-    def run(self, source: Input) -> None:
-        for _, payload in frames_of(source):
-            self._name, self._offset, self._block = records_of(payload)
-            try:
-                records = self._read.records(self._block)
-            except Exception as error:
-                at = self._read.error_at(self._block, error)
-                raise Failed(f"the input cannot be read as {self._spec.input_format}, {self._at(at)}: {_short(error)}") from error
-            self._map(records)
-        self._guarded(self._end)
-
-    def _map(self, records: list[Any]) -> None:
-        map_function, at_once = self._spec.map, self._batches.pairs
-        pairs: list[Pair] = []
-        index = first = 0
-        made: Any = ()
+    def take(self, name: str, offset: int, block: bytes) -> None:
+        """Makes of a block of records what there is to make."""
+        self._name, self._offset, self._block = name, offset, block
         try:
-            for index, record in enumerate(records):
-                made = map_function(record)
-                left = iter(made)
+            records = self.reader.records(block, name, offset)
+        except Exception as error:
+            self._fail_reading(error)
+        self._map(records)
+
+    def _fail_reading(self, error: Exception) -> NoReturn:
+        at = self._at(self.reader.error_at(self._block, error))
+        raise Failed(f"the input cannot be read as {self.source.format.name}, {at}: {short(error)}") from error
+
+    def _map(self, records: Iterable[Any]) -> None:
+        left = iter(records)
+        # The directory says nothing: that of what the client made is another one each time.
+        made = compose(self.source.steps, left, f"{os.path.basename(self._name)}@{self._offset}")
+        first = 0
+        while True:
+            try:
                 # An endless generator must not fill the memory.
-                pairs.extend(islice(left, at_once))
-                while len(pairs) >= at_once:
-                    self._take(pairs, records, first, index)
-                    pairs, first, at_once = list(islice(left, self._batches.pairs)), index, self._batches.pairs
+                items = list(islice(made, self._batches.items))
+            except Failed:
+                raise
+            except (Exception, SystemExit) as error:
+                if isinstance(error, Exception) and not isinstance(records, list) and not self.source.steps:
+                    self._fail_reading(error)
+                self._fail(records, _index(records, left), error)
+            if not items:
+                return
+            last = max(first, _index(records, left))
+            self._put(items, first, last)
+            first = last
+
+    def _put(self, items: list[Any], first: int, last: int) -> None:
+        """Hands on what the records from `first` to `last` gave."""
+        if self._needs_pairs:
+            check_pairs(items, lambda: f"{self._who_yielded(first, last)} yielded")
+        self._batches.saw(items)
+        try:
+            self._sink.put(items)
         except Failed:
             raise
-        except (Exception, SystemExit) as error:
-            self._fail(records, index, made, error)
-        self._take(pairs, records, first, index)
+        except Exception as error:
+            raise Failed(f"what {self._who_yielded(first, last)} yielded cannot go on: {short(error)}") from error
 
-    def _fail(self, records: list[Any], index: int, made: Any, error: BaseException) -> NoReturn:
-        place = self._at(self._read.offset_of(self._block, index))
-        if isinstance(error, TypeError) and not hasattr(made, "__iter__"):
-            raise Failed(f"the map function, given {place}, returned {made!r:.200}: it yields (key, value) pairs")
+    def _who_yielded(self, first: int, last: int) -> str:
+        who = self.source.steps[-1].name if self.source.steps else ""
+        place = self._at(self.reader.offset_of(self._block, first))
+        more = " or a record not far behind it" if last > first else ""
+        return f"{f'the {who} function' if who else 'the input'}, given {place}{more},"
+
+    def _fail(self, records: Any, index: int, error: BaseException) -> NoReturn:
+        place = self._at(self.reader.offset_of(self._block, index))
+        steps = self.source.steps
+        who = _who(steps, error)
         if isinstance(error, SystemExit):
-            raise Failed(f"the map function called sys.exit, {place}") from error
-        others, seen = self._other_failures(records[index + 1 :])
+            raise Failed(f"{who} called sys.exit, {place}") from error
+        if isinstance(error, TypeError) and len(steps) == 1 and steps[0].kind == "flat_map" and isinstance(records, list):
+            self._check_returned(records[index], place)
+        others, seen = self._other_failures(records[index + 1 :]) if isinstance(records, list) else (0, 0)
         more = f"; {others} of the {seen} records after it fail as well" if others else ""
-        raise Failed(f"the map function failed, {place}: {_short(error)}{more}") from error
+        raise Failed(f"{who} failed, {place}: {short(error)}{more}") from error
+
+    def _check_returned(self, record: Any, place: str) -> None:
+        """A function that returns what cannot be gone through is told so, and not of the line that could not."""
+        step = self.source.steps[0]
+        assert step.function is not None
+        try:
+            made = step.function(record)
+        except (Exception, SystemExit):
+            return
+        if not hasattr(made, "__iter__"):
+            what = "(key, value) pairs" if self._needs_pairs else "items"
+            raise Failed(f"the {step.name} function, given {place}, returned {made!r:.200}: it yields {what}")
 
     def _other_failures(self, records: list[Any]) -> tuple[int, int]:
         """How many of the next records fail as well, and how many were tried."""
@@ -189,7 +216,7 @@ class Mapper:
         for record in records:
             seen += 1
             try:
-                for _ in islice(self._spec.map(record), _PAIRS_TRIED):
+                for _ in islice(compose(self.source.steps, [record]), _ITEMS_TRIED):
                     pass
             except (Exception, SystemExit):
                 others += 1
@@ -197,233 +224,103 @@ class Mapper:
                 break
         return others, seen
 
-    def _take(self, pairs: list[Pair], records: list[Any], first: int, last: int) -> None:
-        """Hands on what the records from `first` to `last` gave."""
-        if not pairs:
-            return
-        begin = self._read.offset_of(self._block, first)
-        place = f"given {self._at(begin)}" + (" or a record not far behind it" if last > first else "")
-        _check_pairs(pairs, f"the map function, {place}, yielded")
-        self._batches.saw(pairs)
-        try:
-            self._put(pairs)
-        except Failed:
-            raise
-        except Exception as error:
-            raise Failed(f"what the map function yielded, {place}, cannot go on: {_short(error)}") from error
-
-    def _guarded(self, end: Callable[[], None]) -> None:
-        try:
-            end()
-        except Failed:
-            raise
-        except Exception as error:
-            raise Failed(f"what the map function yielded cannot go on: {_short(error)}") from error
-
     def _at(self, offset: int) -> str:
         return f"{self._name} at byte {self._offset + offset}"
 
 
-def _check_pairs(pairs: list[Pair], who: str) -> None:
-    """Refuses what is no pair."""
-    if set(map(type, pairs)) == {tuple} and set(map(len, pairs)) == {2}:
-        return
-    wrong = [pair for pair in pairs if not isinstance(pair, tuple) or len(pair) != 2]
-    if wrong:
-        raise Failed(f"{who} {wrong[0]!r:.200}, and not a (key, value) pair")
+class Mapper:
+    """Runs the sources of a stage over the records of a split."""
+
+    def __init__(self, spec: Spec, output: Output, job: dict[str, Any]) -> None:
+        self._sinks: list[Sink | _Part] = []
+        if spec.shuffle is None:
+            part = _Part(writer_of(spec, output))
+            self._sinks.append(part)
+            sinks: list[Sink] = [part for _ in spec.sources]
+            needs_pairs = spec.of_pairs
+        else:
+            shuffle = spec.shuffle
+            by_side = {side: shuffle.sink(output, job["record_bytes_max"], side) for side in {source.side for source in spec.sources}}
+            self._sinks.extend(by_side.values())
+            sinks = [by_side[source.side] for source in spec.sources]
+            needs_pairs = shuffle.of_pairs
+        self._branches = [
+            Branch(source, reader_of(source.format, job["input"]), sink, needs_pairs) for source, sink in zip(spec.sources, sinks)
+        ]
+
+    def run(self, source: Input) -> None:
+        for _, payload in frames_of(source):
+            number, name, offset, block = records_of(payload)
+            for branch in self._branches:
+                inputs = branch.source.inputs
+                if inputs is None or number in inputs:
+                    branch.take(name, offset, block)
+        try:
+            for sink in self._sinks:
+                sink.close()
+        except Failed:
+            raise
+        except Exception as error:
+            raise Failed(f"what the map function yielded cannot go on: {short(error)}") from error
 
 
-def _put_pairs(encoder: Encoder, pairs: list[Pair]) -> None:
-    keys, values = zip(*pairs, strict=True)
-    encoder.put(keys, values)
+class _Part:
+    """The output of a stage without a shuffle."""
 
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
 
-class Window:
-    """Pairs that wait to be folded by the combine function."""
+    def put(self, items: list[Any]) -> None:
+        self._writer.write(items)
 
-    def __init__(self, combine: Callable[..., Any], encoder: Encoder) -> None:
-        self._combine, self._encoder = combine, encoder
-        self._fold = combine if _is_fold(combine) else None
-        self._values: defaultdict[Any, list[Any]] = defaultdict(list)
-        #: Of keys whose equality is not that of their bytes, or that are none: by bytes, with the key.
-        self._by_bytes: dict[bytes, tuple[Any, list[Any]]] = {}
-        self._pairs = 0
-        self._bytes = 0
-
-    def add(self, pairs: list[Pair]) -> None:
-        values = self._values
-        for key, value in pairs:
-            kind = type(key)
-            if kind in _PLAIN or (kind is tuple and _PLAIN.issuperset(map(type, key))):
-                values[key].append(value)
-            else:
-                data, _ = _keys.encode(key)
-                self._by_bytes.setdefault(data, (key, []))[1].append(value)
-        self._pairs += len(pairs)
-        self._bytes += size_of(pairs)
-        if self._pairs >= _WINDOW_PAIRS or self._bytes >= _WINDOW_BYTES:
-            self.drain()
-
-    def drain(self) -> None:
-        groups = [*self._values.items(), *self._by_bytes.values()]
-        self._values, self._by_bytes = defaultdict(list), {}
-        self._pairs = self._bytes = 0
-        pairs: list[Pair] = []
-        for key, values in groups:
-            try:
-                pairs.extend(self._folded(key, values))
-            except Failed:
-                raise
-            except Exception as error:
-                raise Failed(f"the combine function failed with the key {key!r:.200}: {_short(error)}") from error
-        if pairs:
-            _put_pairs(self._encoder, pairs)
-
-    def _folded(self, key: Any, values: list[Any]) -> Iterable[Pair]:
-        if self._fold is not None:
-            return ((key, self._fold(values)),)
-        pairs = list(_pairs_of(key, self._combine(key, iter(values))))
-        _check_pairs(pairs, f"the combine function, given the key {key!r:.200}, yielded")
-        for made, _ in pairs:
-            if made is not key and made != key:
-                raise Failed(
-                    f"the combine function, given the key {key!r:.200}, yielded the key {made!r:.200}: it may only fold the values of a key"
-                )
-        return pairs
-
-
-#: Keys that are equal where their bytes are.
-_PLAIN = frozenset({str, int, bytes, float, bool, type(None), date})
-
-
-def _is_fold(function: Callable[..., Any]) -> bool:
-    return any(function is fold for fold in FOLDS)
-
-
-def _count(values: Iterable[Any]) -> int:
-    return sum(1 for _ in values)
-
-
-def _pairs_of(key: Any, made: Any) -> Iterator[Pair]:
-    """What a reduce or combine function made of a key: the value, or pairs."""
-    if inspect.isgenerator(made):
-        return cast("Iterator[Pair]", made)
-    if isinstance(made, Iterator):
-        raise TypeError(f"it returned {made!r:.200}, which can be read once: return a list of it, or yield pairs")
-    return iter(((key, made),))
+    def close(self) -> None:
+        self._writer.close()
 
 
 class Reducer:
-    """Runs the reduce function over the groups of a range."""
+    """Runs what a stage makes of groups over those of a range."""
 
     def __init__(self, spec: Spec, output: Output) -> None:
+        assert spec.shuffle is not None
+        self._spec, self._shuffle = spec, spec.shuffle
         self._writer = writer_of(spec, output)
-        function = spec.reduce
-        assert function is not None
-        self._fold: Callable[[Iterable[Any]], Any] | None = None
-        if _is_fold(function):
-            self._fold = _count if function is len else function
-        self._reduce = function
-        self._batches = Batches()
+        self._place = Place()
 
     def run(self, source: Input) -> None:
-        pairs: list[Pair] = []
-        before: Any = None
-        is_first = True
-        for key, values in groups(source):
-            if not is_first:
-                _check_order(before, key)
-            before, is_first = key, False
+        batches = Batches()
+        place = self._place
+        made = compose(self._spec.steps, self._shuffle.gathered(source, place))
+        while True:
             try:
-                if self._fold is not None:
-                    pairs.append((key, self._fold(values)))
-                else:
-                    made = self._reduce(key, values)
-                    if made is values:
-                        raise TypeError("it returned its values, which can be read once: return list(values)")
-                    left = _pairs_of(key, made)
-                    pairs.extend(islice(left, self._batches.pairs))
-                    while len(pairs) >= self._batches.pairs:
-                        self._write(pairs)
-                        pairs = list(islice(left, self._batches.pairs))
+                items = list(islice(made, batches.items))
             except (CutOff, Failed):
                 raise
-            except SystemExit as error:
-                raise Failed(f"the reduce function called sys.exit, given the key {key!r:.200}") from error
-            except Exception as error:
-                raise Failed(f"the reduce function failed with the key {key!r:.200}: {_short(error)}") from error
-            if len(pairs) >= self._batches.pairs:
-                self._write(pairs)
-                pairs = []
-        self._write(pairs)
-        _guarded_close(self._writer)
+            except MixedKeys as error:
+                raise Failed(str(error)) from None
+            except (Exception, SystemExit) as error:
+                self._fail(error)
+            if not items:
+                break
+            if self._spec.of_pairs:
+                check_pairs(items, lambda: "the reduce function yielded")
+            batches.saw(items)
+            self._guarded(partial(self._writer.write, items))
+        self._guarded(self._writer.close)
 
-    def _write(self, pairs: list[Pair]) -> None:
-        if not pairs:
-            return
-        _check_pairs(pairs, "the reduce function yielded")
-        self._batches.saw(pairs)
+    def _fail(self, error: BaseException) -> NoReturn:
+        functions = [Step("", function, name) for name, function in self._shuffle.functions() if function is not None and name != "combine"]
+        who = _who([*functions, *self._spec.steps], error)
+        key = f" with the key {self._place.key!r:.200}" if self._place.has_key else ""
+        if isinstance(error, SystemExit):
+            raise Failed(f"{who} called sys.exit, given the key {self._place.key!r:.200}") from error
+        raise Failed(f"{who} failed{key}: {short(error)}") from error
+
+    def _guarded(self, write: Callable[[], None]) -> None:
         try:
-            self._writer.write(pairs)
+            write()
         except Exception as error:
-            raise Failed(f"what the reduce function made cannot be written: {_short(error)}") from error
-
-
-def _guarded_close(writer: Writer) -> None:
-    try:
-        writer.close()
-    except Exception as error:
-        raise Failed(f"what the reduce function made cannot be written: {_short(error)}") from error
-
-
-def _check_order(before: Any, key: Any) -> None:
-    try:
-        before < key  # noqa: B015
-    except TypeError:
-        raise Failed(str(MixedKeys(before, key))) from None
-
-
-def groups(source: Input) -> Iterator[tuple[Any, Iterator[Any]]]:
-    """The groups of a task with their keys. Values that were not read when the next group is asked for are passed over."""
-    frames = (Groups(payload, _values.decode) for _, payload in frames_of(source))
-    frame = next(frames, None)
-    while frame is not None:
-        following: list[Groups | None] = []
-        last = len(frame.keys) - 1
-        for index, (data, values, raw) in enumerate(frame):
-            if index == 0 and frame.goes_on:
-                continue
-            key = _key(data, raw)
-            if index < last:
-                yield key, iter(values)
-                continue
-            rest = _to_the_end(values, frames, following)
-            yield key, rest
-            for _ in rest:
-                pass
-        frame = following[-1] if following else next(frames, None)
-
-
-def _to_the_end(values: list[Any], frames: Iterator[Groups], following: list[Groups | None]) -> Iterator[Any]:
-    """The values of the last group of a frame, which may go on in the next ones. Leaves the frames that it read, up to the one in which it
-    ends."""
-    yield from values
-    while True:
-        frame = next(frames, None)
-        following.append(frame)
-        if frame is None or not frame.goes_on:
-            return
-        yield from next(iter(frame))[1]
-        if len(frame.keys) > 1:
-            return
-
-
-def _key(data: bytes, raw: bytes | None) -> Any:
-    if raw is not None:
-        is_there, key = _values.key_of(raw)
-        if is_there:
-            return key
-    return _keys.decode(data)
+            what = "the reduce function" if self._spec.of_pairs else "the stage"
+            raise Failed(f"what {what} made cannot be written: {short(error)}") from error
 
 
 if __name__ == "__main__":

@@ -1,0 +1,330 @@
+"""Dataflows: datasets that are made of others, and run when their items are asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from ._groups import Gather
+from ._job import check_encoding
+from ._needed import needed
+from ._plan import Joined, Made, Node, Plan, Read, Shuffled, Stepped
+from ._result import Result
+from ._run import Paths, Settings, absolute, paths_of, run
+from ._shuffles import Ordered, Reduce, Shuffle, Sides, Sort, Top, folded
+from ._spec import FOLDS, PARTIAL_FOLDS, Format
+from ._steps import Step, name_of
+
+T = TypeVar("T")
+U = TypeVar("U")
+K = TypeVar("K")
+V = TypeVar("V")
+W = TypeVar("W")
+
+_HOW = ("inner", "left", "right", "full")
+
+
+def read_text(paths: Paths, encoding: str = "utf-8", errors: str = "strict") -> Dataset[str]:
+    """The lines of files, without their ends."""
+    check_encoding(encoding, errors)
+    return Dataset(Read(tuple(paths_of(paths)), Format("text", encoding, errors)))
+
+
+def read_jsonl(paths: Paths) -> Dataset[Any]:
+    """What the JSON of each line says. Empty lines are no items."""
+    return Dataset(Read(tuple(paths_of(paths)), Format("jsonl")))
+
+
+def read_csv(
+    paths: Paths, columns: Sequence[str] | None = None, delimiter: str = ",", encoding: str = "utf-8", errors: str = "strict"
+) -> Dataset[dict[str, str]]:
+    """The rows of CSV files as dicts of texts. Without `columns` the first line of each file names them. A row is a line: a quoted field
+    that goes on in the next one is an error."""
+    check_encoding(encoding, errors)
+    if len(delimiter) != 1:
+        raise ValueError(f"delimiter={delimiter!r}: it is one character")
+    return Dataset(Read(tuple(paths_of(paths)), Format("csv", encoding, errors, _names(columns), delimiter)))
+
+
+def read_parquet(paths: Paths, columns: Sequence[str] | None = None) -> Dataset[dict[str, Any]]:
+    """The rows of Parquet files as dicts; of `columns` only, where they are named. Needs pyarrow."""
+    needed("pyarrow.parquet", "read_parquet")
+    return Dataset(Read(tuple(paths_of(paths)), Format("parquet", columns=_names(columns))))
+
+
+def from_iterable(items: Iterable[T]) -> Dataset[T]:
+    """Items of this program. They are kept in memory here."""
+    return Dataset(Made(list(items)))
+
+
+def _names(columns: Sequence[str] | None) -> tuple[str, ...] | None:
+    if isinstance(columns, str):
+        raise TypeError(f"columns={columns!r}: it is a list of names")
+    return None if columns is None else tuple(columns)
+
+
+class Dataset(Generic[T]):
+    """Items that are there when somebody asks for them.
+
+    A dataset is made of others and never changes. Nothing runs until one of ``write_text``, ``write_jsonl``, ``write_csv``,
+    ``write_parquet``, ``collect``, ``count``, ``to_arrow``, ``to_pandas`` and ``to_polars`` is called: then all that it is made of runs as
+    stages of map and reduce, of which `explain` tells. These take the same options: ``engine``, ``memory``, ``slots``, ``progress``,
+    ``python``, ``name``, ``files``, ``modules`` and ``env`` as `MapReduce` has them, and ``scratch``, a directory that this machine and the
+    nodes of a server share, where what goes between the two lies.
+
+    Methods that go by key take items that are ``(key, value)`` tuples. What a key may be is said at `MapReduce`.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def __repr__(self) -> str:
+        return f"<sailfish.Dataset\n{self.explain()}>"
+
+    def explain(self) -> str:
+        """The stages that run when the items are asked for, a few lines for each."""
+        return str(Plan(self._node))
+
+    # Of each item
+
+    def map(self, function: Callable[[T], U]) -> Dataset[U]:
+        """What the function makes of each item."""
+        return self._stepped("map", function)
+
+    def filter(self, function: Callable[[T], object]) -> Dataset[T]:
+        """The items for which the function gives what is true."""
+        return self._stepped("filter", function)
+
+    def flat_map(self, function: Callable[[T], Iterable[U]]) -> Dataset[U]:
+        """All that the function yields for each item."""
+        return self._stepped("flat_map", function)
+
+    def key_by(self, function: Callable[[T], K]) -> Dataset[tuple[K, T]]:
+        """Pairs of what the function makes of an item, and the item."""
+        return self._stepped("key_by", function)
+
+    def map_values(self: Dataset[tuple[K, V]], function: Callable[[V], W]) -> Dataset[tuple[K, W]]:
+        """Pairs with what the function makes of their values."""
+        return self._stepped("map_values", function)
+
+    def keys(self: Dataset[tuple[K, V]]) -> Dataset[K]:
+        """The keys of pairs."""
+        return self._stepped("keys")
+
+    def values(self: Dataset[tuple[K, V]]) -> Dataset[V]:
+        """The values of pairs."""
+        return self._stepped("values")
+
+    def sample(self, fraction: float, seed: int = 0) -> Dataset[T]:
+        """About so large a share of the items, chosen by chance; the same ones for the same seed, data and settings."""
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"fraction={fraction!r}: it is a share from 0 to 1")
+        return Dataset(Stepped(self._node, Step("sample", None, f"sample({fraction})", fraction, seed)))
+
+    def union(self, *others: Dataset[U]) -> Dataset[T | U]:
+        """The items of all, each as often as it is there."""
+        return Dataset(Joined((self._node, *(other._node for other in others))))
+
+    def _stepped(self, kind: str, function: Callable[..., Any] | None = None) -> Dataset[Any]:
+        name = kind
+        if function is not None:
+            _check_callable(kind, function)
+            name = f"{kind}({name_of(function)})"
+        return Dataset(Stepped(self._node, Step(kind, function, name if function is not None else "")))
+
+    # By key
+
+    def reduce_by_key(self: Dataset[tuple[K, V]], fold: Callable[..., V]) -> Dataset[tuple[K, V]]:
+        """Pairs of each key and its folded values. `fold`: ``sum``, ``min``, ``max``, ``any`` or ``all``, or a function of two values that
+        gives the same in whatever order and groups it is applied. Values are folded before they travel as well."""
+        _check_callable("reduce_by_key", fold)
+        of_two = None
+        if any(fold is known for known in PARTIAL_FOLDS):
+            function = fold
+        elif any(fold is known for known in FOLDS):
+            raise ValueError(
+                f"reduce_by_key({fold.__name__}): it makes something else than a value of values: group_by().map_values() does"
+            )
+        else:
+            function, of_two = folded(fold), fold
+        gather = Gather("fold", function, f"reduce_by_key({name_of(fold)})")
+        return self._shuffled(Reduce(gather, function, combine_folds=True, of_two=of_two), "reduce_by_key")
+
+    def count_by_key(self: Dataset[tuple[K, V]]) -> Dataset[tuple[K, int]]:
+        """Pairs of each key and how many items have it."""
+        ones: Dataset[tuple[K, int]] = self._stepped("ones")
+        return ones._shuffled(Reduce(Gather("fold", sum, ""), sum), "count_by_key")
+
+    def group_by(self, key: Callable[[T], Hashable] | None = None) -> Groups[Any, Any]:
+        """Groups of the values of pairs by their keys; with `key`, of the items by what it makes of them."""
+        if key is None:
+            return Groups(self._node)
+        return Groups(self.key_by(key)._node)
+
+    def join(self: Dataset[tuple[K, V]], other: Dataset[tuple[K, W]], how: str = "inner") -> Dataset[tuple[K, tuple[Any, Any]]]:
+        """``(key, (left, right))`` for each two values of a key, one of either side. `how`: ``"inner"``; ``"left"``, ``"right"`` and
+        ``"full"`` have also the values of that side, or both, that have no other, beside None."""
+        if how not in _HOW:
+            raise ValueError(f"how={how!r} is not known: choose {', '.join(_HOW)}")
+        return self._beside((other,), Sides(how, 2), "join")
+
+    def cogroup(self: Dataset[tuple[K, V]], *others: Dataset[tuple[K, Any]]) -> Dataset[tuple[K, tuple[list[Any], ...]]]:
+        """``(key, (values here, values there, ...))`` for each key that is anywhere, with lists. Those of one key have to fit in memory."""
+        if not others:
+            raise ValueError("cogroup takes the datasets to group beside this one")
+        return self._beside(others, Sides(None, 1 + len(others)), "cogroup")
+
+    def _beside(self, others: Sequence[Dataset[Any]], shuffle: Shuffle, name: str) -> Dataset[Any]:
+        for other in others:
+            if not isinstance(other, Dataset):
+                raise TypeError(f"{name} takes datasets, and not {other!r:.200}")
+        return Dataset(Shuffled((self._node, *(other._node for other in others)), shuffle, name))
+
+    # All of them
+
+    def distinct(self) -> Dataset[T]:
+        """Each item once, in order. Items are what a key may be."""
+        return self._stepped("selves")._shuffled(Reduce(Gather("key"), itemgetter(0), combine_folds=True), "distinct")
+
+    def sort_by(self, key: Callable[[T], Any] | None = None, reverse: bool = False) -> Dataset[T]:
+        """The items in order: of the items, or of what `key` makes of them, which is what a key may be. Written, the parts one after the
+        other are in order."""
+        if key is not None:
+            _check_callable("sort_by", key)
+        return self._shuffled(Sort(key, reverse), "sort_by")
+
+    def top(self, n: int, key: Callable[[T], Any] | None = None) -> Dataset[T]:
+        """The n largest items, the largest first; of what `key` makes of them. They have to fit in memory."""
+        if n < 0:
+            raise ValueError(f"n={n}: it is a number of items")
+        if key is not None:
+            _check_callable("top", key)
+        return self._shuffled(Top(n, key), "top")
+
+    def _shuffled(self, shuffle: Shuffle, name: str) -> Dataset[Any]:
+        return Dataset(Shuffled((self._node,), shuffle, name))
+
+    # Ends
+
+    def write_text(self, output: str | os.PathLike[str], *, overwrite: bool = False, **options: Any) -> Result:
+        """Writes ``str(item)`` lines into part files."""
+        return self._write(output, "text", overwrite, options)
+
+    def write_jsonl(self, output: str | os.PathLike[str], *, overwrite: bool = False, **options: Any) -> Result:
+        """Writes items as lines of JSON."""
+        return self._write(output, "json", overwrite, options)
+
+    def write_csv(
+        self, output: str | os.PathLike[str], columns: Sequence[str] | None = None, *, overwrite: bool = False, **options: Any
+    ) -> Result:
+        """Writes items that are dicts, tuples or lists as rows of CSV. The first line of each part names the columns, where items are dicts
+        or `columns` names them."""
+        return self._write(output, "csv", overwrite, options, columns=_names(columns))
+
+    def write_parquet(self, output: str | os.PathLike[str], schema: Any = None, *, overwrite: bool = False, **options: Any) -> Result:
+        """Writes items that are dicts, or pairs as the columns key and value, as rows of Parquet. `schema`: of pyarrow; without it each
+        part has the types of its first rows. Needs pyarrow."""
+        needed("pyarrow.parquet", "write_parquet")
+        return self._write(output, "rows", overwrite, options, schema=schema)
+
+    def _write(
+        self, output: str | os.PathLike[str], output_format: str, overwrite: bool, options: dict[str, Any], **of_output: Any
+    ) -> Result:
+        settings = Settings(overwrite=overwrite, **options)
+        path = absolute(os.fspath(output))
+        return Result(path, output_format, self._run(path, output_format, settings, of_output), None)
+
+    def collect(self, **options: Any) -> list[T]:
+        """The items as a list."""
+        return list(self._kept("pickle", options))
+
+    def count(self, **options: Any) -> int:
+        """How many items there are."""
+        return sum(self._kept("count", options))
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._kept("pickle", {}))
+
+    def to_arrow(self, **options: Any) -> Any:
+        """A table of pyarrow: a column for each name of dicts, key and value of pairs, else one column with the items."""
+        return needed("pyarrow", "to_arrow").table(_columns(self.collect(**options)))
+
+    def to_pandas(self, **options: Any) -> Any:
+        """The same as a data frame of pandas."""
+        return needed("pandas", "to_pandas").DataFrame(_columns(self.collect(**options)))
+
+    def to_polars(self, **options: Any) -> Any:
+        """The same as a data frame of polars."""
+        return needed("polars", "to_polars").DataFrame(_columns(self.collect(**options)))
+
+    def _kept(self, output_format: str, options: dict[str, Any]) -> Result:
+        settings = Settings(**options)
+        kept = settings.directory("sailfish-", "the nodes of a server write the items where all see them")
+        output = os.path.join(kept.name, "output")
+        return Result(output, output_format, self._run(output, output_format, settings, {}), kept)
+
+    def _run(self, output: str, output_format: str, settings: Settings, of_output: dict[str, Any]) -> list[dict[str, Any]]:
+        plan = Plan(self._node)
+        if not plan.has_made:
+            return run(plan.written(Path(), output_format, **of_output), output, settings)
+        with settings.directory("sailfish-items-", "items of this program are read where the nodes see them") as directory:
+            return run(plan.written(Path(directory), output_format, **of_output), output, settings)
+
+
+class Groups(Generic[K, V]):
+    """The values of each key. A group is handled by one function call, and may be larger than memory."""
+
+    def __init__(self, node: Node, order: tuple[Callable[[Any], Any] | None, bool] | None = None) -> None:
+        self._node, self._order = node, order
+
+    def sorted(self, by: Callable[[V], Any] | None = None, reverse: bool = False) -> Groups[K, V]:
+        """With the values of each group in order: their own, or that of what `by` makes of them."""
+        if by is not None:
+            _check_callable("sorted", by)
+        return Groups(self._node, (by, reverse))
+
+    def map(self, function: Callable[[K, Iterator[V]], U]) -> Dataset[U]:
+        """What the function makes of each key and an iterator of its values."""
+        return self._gathered("item", "map", function)
+
+    def flat_map(self, function: Callable[[K, Iterator[V]], Iterable[U]]) -> Dataset[U]:
+        """All that the function yields for each key and an iterator of its values."""
+        return self._gathered("items", "flat_map", function)
+
+    def map_values(self, function: Callable[[Iterator[V]], W]) -> Dataset[tuple[K, W]]:
+        """Pairs of each key and what the function makes of an iterator of its values."""
+        return self._gathered("fold" if any(function is fold for fold in FOLDS) else "value", "map_values", function)
+
+    def windows(self, size: int, step: int = 1) -> Dataset[tuple[K, list[V]]]:
+        """Pairs of the key and `size` values that follow one another, beginning at each `step`-th value of a group."""
+        if size < 1 or step < 1:
+            raise ValueError(f"size={size}, step={step}: a window has at least one value, and the next begins at least one later")
+        return self._shuffled(Gather("windows", None, "", size, step), "windows")
+
+    def _gathered(self, kind: str, method: str, function: Callable[..., Any]) -> Dataset[Any]:
+        _check_callable(method, function)
+        return self._shuffled(Gather(kind, function, f"group_by().{method}({name_of(function)})"), "group_by")
+
+    def _shuffled(self, gather: Gather, name: str) -> Dataset[Any]:
+        shuffle: Shuffle = Reduce(gather) if self._order is None else Ordered(gather, *self._order)
+        return Dataset(Shuffled((self._node,), shuffle, name))
+
+
+def _check_callable(name: str, function: object) -> None:
+    if not callable(function):
+        raise TypeError(f"{name} takes a function, and {function!r:.200} cannot be called")
+
+
+def _columns(items: list[Any]) -> dict[str, list[Any]]:
+    if items and all(isinstance(item, dict) for item in items):
+        names = list(dict.fromkeys(name for item in items for name in item))
+        return {str(name): [item.get(name) for item in items] for name in names}
+    if items and all(isinstance(item, tuple) and len(item) == 2 for item in items):
+        return {"key": [key for key, _ in items], "value": [value for _, value in items]}
+    return {"item": items}
+
+
+__all__ = ["Dataset", "Groups", "from_iterable", "read_csv", "read_jsonl", "read_parquet", "read_text"]

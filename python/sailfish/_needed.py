@@ -1,0 +1,15 @@
+"""Libraries that are not always there."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+def needed(module: str, what: str) -> Any:
+    """A library that is not always there. Error: says what installs it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        raise ModuleNotFoundError(f"{what} needs {package}: pip install {package}", name=package) from error

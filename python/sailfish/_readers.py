@@ -1,0 +1,256 @@
+"""How records are read from the input."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ._needed import needed
+from ._spec import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: What may be read, and what a record is then. `fixed:N` is read as well.
+INPUT_FORMATS = {
+    "text": "a line as str, without its end",
+    "bytes": "a line as bytes, without its end",
+    "jsonl": "what the JSON of a line says",
+}
+#: Of the line with the names of the columns.
+_HEADER_BYTES_MAX = 1 << 20
+#: Rows of a Parquet file that are read together.
+_ROWS_AT_ONCE = 1 << 12
+
+
+class Reader(Protocol):
+    """Parts blocks into records."""
+
+    def records(self, block: bytes, name: str, offset: int) -> Iterable[Any]:
+        """The records of a block that begins at `offset` of the file of that name."""
+
+    def offset_of(self, block: bytes, index: int) -> int:
+        """Where a record begins in its block."""
+
+    def error_at(self, block: bytes, error: Exception) -> int:
+        """Where in a block it was that could not be read."""
+
+
+def reader_of(format: Format, layout: dict[str, Any]) -> Reader:
+    """The reader of a format. `layout`: how the engine parts records."""
+    if isinstance(layout, dict) and "fixed" in layout:
+        return Fixed(layout["fixed"]["record_bytes"])
+    if format.name == "text":
+        return Lines(lambda lines: _decoded(lines, format.encoding, format.errors))
+    if format.name == "jsonl":
+        return Lines(lambda lines: [json.loads(line) for line in lines.split(b"\n")[:-1] if line.strip()], _json_offset)
+    if format.name == "csv":
+        return Csv(format)
+    if format.name == "parquet":
+        return Parquet(format)
+    if format.name == "items":
+        return Items()
+    return Lines(lambda lines: lines.split(b"\n")[:-1])
+
+
+def _decoded(block: bytes, encoding: str, errors: str) -> list[str]:
+    lines = block.decode(encoding, errors).split("\n")
+    lines.pop()
+    return lines
+
+
+def _json_offset(block: bytes, index: int) -> int:
+    """Empty lines are no records."""
+    offset = 0
+    for line in block.split(b"\n"):
+        if line.strip():
+            if index == 0:
+                break
+            index -= 1
+        offset += len(line) + 1
+    return offset
+
+
+def _line_offset(block: bytes, index: int) -> int:
+    offset = 0
+    for _ in range(index):
+        offset = block.index(b"\n", offset) + 1
+    return offset
+
+
+class Lines:
+    """Reads lines, which all have their end."""
+
+    def __init__(self, part: Callable[[bytes], list[Any]], offset_of: Callable[[bytes, int], int] = _line_offset) -> None:
+        self._part, self._offset_of = part, offset_of
+
+    def records(self, block: bytes, name: str, offset: int) -> list[Any]:
+        return self._part(block)
+
+    def offset_of(self, block: bytes, index: int) -> int:
+        return self._offset_of(block, index)
+
+    def error_at(self, block: bytes, error: Exception) -> int:
+        offset = 0
+        for line in block.split(b"\n")[:-1]:
+            try:
+                self._part(line + b"\n")
+            except UnicodeDecodeError as own:
+                return offset + own.start
+            except Exception:
+                return offset
+            offset += len(line) + 1
+        return 0
+
+
+class Fixed:
+    """Reads records of one length."""
+
+    def __init__(self, record_bytes: int) -> None:
+        self._record_bytes = record_bytes
+
+    def records(self, block: bytes, name: str, offset: int) -> list[bytes]:
+        length = self._record_bytes
+        return [block[start : start + length] for start in range(0, len(block), length)]
+
+    def offset_of(self, block: bytes, index: int) -> int:
+        return index * self._record_bytes
+
+    def error_at(self, block: bytes, error: Exception) -> int:
+        return 0
+
+
+class WrongRow(ValueError):
+    """A row of a CSV file is none."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        #: Which line of the block it is.
+        self.line = line
+
+
+class Csv:
+    """Reads rows as dicts. A row is a line."""
+
+    def __init__(self, format: Format) -> None:
+        self._format = format
+        self._file, self._columns = "", format.columns
+
+    def records(self, block: bytes, name: str, offset: int) -> list[dict[str, str]]:
+        text = block.decode(self._format.encoding, self._format.errors)
+        lines = text.split("\n")
+        lines.pop()
+        before = 0
+        if self._format.columns is None:
+            if offset == 0:
+                self._file, self._columns = name, self._names(lines.pop(0))
+                before = 1
+            elif self._file != name:
+                self._file, self._columns = name, self._names(self._first_line(name))
+        assert self._columns is not None
+        return self._rows(lines, self._columns, before)
+
+    def _rows(self, lines: list[str], columns: tuple[str, ...], before: int) -> list[dict[str, str]]:
+        rows = []
+        count = len(columns)
+        for number, line in enumerate(lines, before):
+            if not line or line == "\r":
+                continue
+            if line.count('"') % 2:
+                raise WrongRow(number, "a quoted field goes on in the next line, and a row is a line here: read such a file as parquet")
+            row = next(csv.reader((line,), delimiter=self._format.delimiter))
+            if len(row) != count:
+                raise WrongRow(number, f"the row has {len(row)} fields, and there are {count} columns: {line:.200}")
+            rows.append(dict(zip(columns, row)))
+        return rows
+
+    def _names(self, line: str) -> tuple[str, ...]:
+        names = tuple(next(csv.reader((line.removeprefix("\ufeff"),), delimiter=self._format.delimiter), ()))
+        if len(set(names)) != len(names) or not names:
+            raise WrongRow(0, f"its first line does not name columns, each with a name of its own: {line:.200}")
+        return names
+
+    def _first_line(self, name: str) -> str:
+        if not os.path.isfile(name):
+            raise WrongRow(0, f"the names of the columns stand in the first line of {name}, which cannot be opened here: say columns=[...]")
+        with open(name, "rb") as file:
+            return file.readline(_HEADER_BYTES_MAX).decode(self._format.encoding, self._format.errors).rstrip("\n")
+
+    def offset_of(self, block: bytes, index: int) -> int:
+        # Nearly: the header and empty lines are no records.
+        return _line_offset(block, min(index, block.count(b"\n") - 1))
+
+    def error_at(self, block: bytes, error: Exception) -> int:
+        if isinstance(error, WrongRow):
+            return _line_offset(block, error.line)
+        return error.start if isinstance(error, UnicodeDecodeError) else 0
+
+
+#: What stands for a line end within a line, and for what stands for it.
+_ESCAPE, _ESCAPED_ESCAPE, _ESCAPED_END = b"\x1b", b"\x1b0", b"\x1b1"
+
+
+def packed(items: list[Any], pickled: Callable[[Any], bytes]) -> bytes:
+    """Items as one line."""
+    return pickled(items).replace(_ESCAPE, _ESCAPED_ESCAPE).replace(b"\n", _ESCAPED_END) + b"\n"
+
+
+class Items:
+    """Reads what another stage wrote: lines of many items each."""
+
+    def records(self, block: bytes, name: str, offset: int) -> Iterator[Any]:
+        for line in block.split(b"\n")[:-1]:
+            yield from pickle.loads(line.replace(_ESCAPED_END, b"\n").replace(_ESCAPED_ESCAPE, _ESCAPE))
+
+    def offset_of(self, block: bytes, index: int) -> int:
+        return 0
+
+    def error_at(self, block: bytes, error: Exception) -> int:
+        return 0
+
+
+class Parquet:
+    """Reads the rows of those row groups that begin in a stretch of a file. A block has a line of JSON for each stretch."""
+
+    def __init__(self, format: Format) -> None:
+        self._columns = None if format.columns is None else list(format.columns)
+        self._parquet = needed("pyarrow.parquet", "read_parquet")
+
+    def records(self, block: bytes, name: str, offset: int) -> Iterator[dict[str, Any]]:
+        for line in block.splitlines():
+            stretch = json.loads(line)
+            yield from self._of_stretch(stretch["path"], stretch["offset"], stretch["length"])
+
+    def _of_stretch(self, path: str, begin: int, length: int) -> Iterator[dict[str, Any]]:
+        filesystem = None
+        if path.startswith("s3://"):
+            filesystem, path = needed("pyarrow.fs", "read_parquet").FileSystem.from_uri(path)
+        with self._parquet.ParquetFile(path, filesystem=filesystem) as file:
+            wanted = [
+                number for number in range(file.num_row_groups) if begin <= _begin_of(file.metadata.row_group(number)) < begin + length
+            ]
+            if not wanted:
+                return
+            for batch in file.iter_batches(_ROWS_AT_ONCE, wanted, self._columns):
+                yield from batch.to_pylist()
+
+    def offset_of(self, block: bytes, index: int) -> int:
+        return 0
+
+    def error_at(self, block: bytes, error: Exception) -> int:
+        return 0
+
+
+def _begin_of(group: Any) -> int:
+    """Where the first page of a row group lies."""
+    if group.num_columns == 0:
+        return 0
+    places: list[int] = []
+    for number in range(group.num_columns):
+        column = group.column(number)
+        places.append(min(place for place in (column.data_page_offset, column.dictionary_page_offset) if place is not None))
+    return min(places)

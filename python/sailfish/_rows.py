@@ -1,0 +1,63 @@
+"""Rows of one key on one side of a join: in memory, and in a file where they are many."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import IO, Any
+
+from ._sizes import Batches, size_of
+
+#: About how many bytes of rows stay in memory.
+_BYTES_MAX = 64 << 20
+#: Rows of the other side for which a file is read once.
+_BESIDE = 1 << 14
+
+
+class Rows:
+    """Rows that are read more than once."""
+
+    def __init__(self, rows: Iterable[Any]) -> None:
+        self._kept: list[Any] = []
+        self._file: IO[bytes] | None = None
+        left, size, batches = iter(rows), 0, Batches()
+        while batch := list(islice(left, batches.items)):
+            batches.saw(batch)
+            self._kept.extend(batch)
+            size += size_of(batch)
+            if size > _BYTES_MAX:
+                self._store()
+                size = 0
+
+    def _store(self) -> None:
+        if self._file is None:
+            # In the directory of the task, which goes with it.
+            self._file = tempfile.TemporaryFile(dir=".")  # noqa: SIM115
+        pickle.dump(self._kept, self._file, pickle.HIGHEST_PROTOCOL)
+        self._kept = []
+
+    def __iter__(self) -> Iterator[Any]:
+        for rows in self._parts():
+            yield from rows
+
+    def _parts(self) -> Iterator[list[Any]]:
+        if self._file is not None:
+            end = self._file.seek(0, 2)
+            at = 0
+            while at < end:
+                self._file.seek(at)
+                yield pickle.load(self._file)
+                at = self._file.tell()
+        yield self._kept
+
+    def beside(self, others: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        """Each row beside each of the others."""
+        if self._file is None:
+            yield from ((row, other) for other in others for row in self._kept)
+            return
+        left = iter(others)
+        while some := list(islice(left, _BESIDE)):
+            for rows in self._parts():
+                yield from ((row, other) for other in some for row in rows)

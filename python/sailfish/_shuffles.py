@@ -1,0 +1,375 @@
+"""How items of a stage come together: what its map tasks put out, and what its reduce tasks make of the groups."""
+
+from __future__ import annotations
+
+import functools
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, groupby
+from typing import Any, Protocol
+
+from . import _keys, _values
+from ._batch import Encoder, MixedKeys, columns, encoded_values
+from ._combine import Running, Window, put_pairs
+from ._frames import Input, Output
+from ._groups import Gather, RawGroup, groups, is_fold, key_of, raw_groups
+from ._rows import Rows
+from ._steps import name_of
+
+Named = Iterator[tuple[str, Any]]
+#: Keys of one kind that all come together.
+_ONE_KEY = bytes([_keys.NONE])
+
+
+class Sink(Protocol):
+    """Takes the items of a map task."""
+
+    def put(self, items: list[Any]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class Place:
+    """Where a reduce task is."""
+
+    key: Any = None
+    has_key: bool = False
+
+    def at(self, key: Any) -> None:
+        self.key, self.has_key = key, True
+
+
+class Shuffle(Protocol):
+    """A way to bring items together."""
+
+    #: Keys have a part behind them that orders what belongs to one key.
+    has_tails: bool
+    #: The parts, one after the other, are in order.
+    is_total: bool
+    #: The items are (key, value) pairs.
+    of_pairs: bool
+
+    def functions(self) -> Named:
+        """The user's functions."""
+
+    def shown(self) -> str:
+        """What plans say of it."""
+
+    def sink(self, output: Output, record_bytes_max: int, side: int) -> Sink:
+        """What takes the items of a side in a map task."""
+
+    def gathered(self, source: Input, place: Place) -> Iterator[Any]:
+        """What a reduce task makes of its groups."""
+
+
+@dataclass
+class Reduce:
+    """Values by their keys."""
+
+    gather: Gather
+    combine: Callable[..., Any] | None = None
+    #: `combine` makes a value of a list of values.
+    combine_folds: bool = False
+    #: The same of two values.
+    of_two: Callable[[Any, Any], Any] | None = None
+
+    has_tails = False
+    is_total = False
+    of_pairs = True
+
+    def functions(self) -> Named:
+        yield self.gather.name, self.gather.function
+        yield "combine", self.combine
+
+    def shown(self) -> str:
+        what = self.gather.name or self.gather.kind
+        return f"by key -> {what}" + (", folded before it travels as well" if self.combine is not None else "")
+
+    def sink(self, output: Output, record_bytes_max: int, side: int) -> Sink:
+        encoder = Encoder(output, record_bytes_max)
+        if self.combine is None:
+            return _Plain(encoder)
+        if not self.combine_folds and not is_fold(self.combine):
+            return Window(encoder, None, self.combine)
+        window = Window(encoder, self.combine)
+        if self.of_two is None and self.combine not in (sum, min, max):
+            return window
+        return Running(encoder, self.combine, window, self.of_two)
+
+    def gathered(self, source: Input, place: Place) -> Iterator[Any]:
+        of_group = self.gather.of_group()
+        for key, values in groups(source):
+            place.at(key)
+            made = of_group(key, values)
+            if made is values and self.gather.kind == "pairs":
+                raise TypeError("it returned its values, which can be read once: return list(values)")
+            yield from made
+
+
+class _Plain:
+    """Pairs go on as they are."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+
+    def put(self, pairs: list[Any]) -> None:
+        put_pairs(self._encoder, pairs)
+
+    def close(self) -> None:
+        pass
+
+
+class _Encoding:
+    """A sink whose keys have a form of its own."""
+
+    def __init__(self, put: Callable[[list[Any]], None]) -> None:
+        self.put = put
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class Sides:
+    """Values of several sides by their keys: in a join or a cogroup."""
+
+    #: inner, left, right or full; None: the values of all sides as lists.
+    how: str | None
+    count: int
+    #: Keys with very many rows on one side: which side that is, and into how many tasks they are cut. Rows of the other side go to each.
+    hot: dict[Any, tuple[int, int]] = field(default_factory=dict)
+
+    has_tails = True
+    is_total = False
+    of_pairs = True
+
+    def functions(self) -> Named:
+        return iter(())
+
+    def shown(self) -> str:
+        return "by key -> " + ("cogroup" if self.how is None else f"join ({self.how})")
+
+    def sink(self, output: Output, record_bytes_max: int, side: int) -> Sink:
+        encoder, end = Encoder(output, record_bytes_max), b"\x00" + bytes([side])
+        turn = [0]
+
+        def put(pairs: list[Any]) -> None:
+            keys, values = columns(pairs)
+            encoded, inexact = _keys.encode_column(keys, inside=True)
+            coded = encoded_values(keys, values, inexact)
+            if self.hot and not self.hot.keys().isdisjoint(keys):
+                keys, encoded, coded = self._cut(side, turn, keys, encoded, coded)
+            else:
+                encoded = [data + end for data in encoded]
+            encoder.put_encoded(keys, encoded, coded, [len(data) - 1 for data in encoded])
+
+        return _Encoding(put)
+
+    def _cut(
+        self, side: int, turn: list[int], keys: Sequence[Any], encoded: list[bytes], coded: list[bytes]
+    ) -> tuple[list[Any], list[bytes], list[bytes]]:
+        """Rows of hot keys go to one task after the other, or to each."""
+        rows: list[tuple[Any, bytes, bytes]] = []
+        for key, data, value in zip(keys, encoded, coded):
+            cut_side, ways = self.hot.get(key, (side, 1))
+            chosen: Iterable[int] = range(ways)
+            if side == cut_side:
+                turn[0] += 1
+                chosen = (turn[0] % ways,)
+            rows.extend((key, data + bytes([way, side]), value) for way in chosen)
+        return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
+
+    def gathered(self, source: Input, place: Place) -> Iterator[Any]:
+        previous: list[Any] = []
+        for data, sides in groupby(raw_groups(source), key=lambda group: group[0][:-1]):
+            first = next(sides)
+            key = key_of(data, first[2], _keys.decode_inside)
+            _check_kind(previous, data, key)
+            place.at(key)
+            by_side = ((group[0][-1], group[1]) for group in chain((first,), sides))
+            if self.how is None:
+                yield key, self._listed(by_side)
+            else:
+                yield from self._joined(key, by_side)
+
+    def _listed(self, by_side: Iterator[tuple[int, Iterator[Any]]]) -> tuple[list[Any], ...]:
+        lists: list[list[Any]] = [[] for _ in range(self.count)]
+        for side, values in by_side:
+            lists[side].extend(values)
+        return tuple(lists)
+
+    def _joined(self, key: Any, by_side: Iterator[tuple[int, Iterator[Any]]]) -> Iterator[Any]:
+        left: Rows | None = None
+        is_matched = False
+        for side, values in by_side:
+            if side == 0:
+                left = Rows(values)
+            elif left is None:
+                if self.how in ("right", "full"):
+                    yield from ((key, (None, value)) for value in values)
+            else:
+                is_matched = True
+                yield from ((key, both) for both in left.beside(values))
+        if left is not None and not is_matched and self.how in ("left", "full"):
+            yield from ((key, (value, None)) for value in left)
+
+
+@dataclass
+class Ordered:
+    """Values by their keys, and in order."""
+
+    gather: Gather
+    by: Callable[[Any], Any] | None
+    is_reversed: bool
+
+    has_tails = True
+    is_total = False
+    of_pairs = True
+
+    def functions(self) -> Named:
+        yield self.gather.name, self.gather.function
+        yield "sorted", self.by
+
+    def shown(self) -> str:
+        order = f" by {name_of(self.by)}" if self.by is not None else ""
+        return f"by key, values in order{order}{' reversed' * self.is_reversed} -> {self.gather.name or self.gather.kind}"
+
+    def sink(self, output: Output, record_bytes_max: int, side: int) -> Sink:
+        encoder = Encoder(output, record_bytes_max)
+
+        def put(pairs: list[Any]) -> None:
+            keys, values = columns(pairs)
+            encoded, inexact = _keys.encode_column(keys, inside=True)
+            orders, _ = _keys.encode_column(values if self.by is None else list(map(self.by, values)), inside=True)
+            if self.is_reversed:
+                orders = list(map(_keys.inverted, orders))
+            coded = encoded_values(keys, values, inexact)
+            # No order is the beginning of another one: the length behind it is never compared.
+            whole = [data + order + len(order).to_bytes(4, "big") for data, order in zip(encoded, orders)]
+            encoder.put_encoded(keys, whole, coded, list(map(len, encoded)))
+
+        return _Encoding(put)
+
+    def gathered(self, source: Input, place: Place) -> Iterator[Any]:
+        of_group = self.gather.of_group()
+        previous: list[Any] = []
+        for data, parts in groupby(raw_groups(source), key=_without_order):
+            first = next(parts)
+            key = key_of(data, first[2], _keys.decode_inside)
+            _check_kind(previous, data, key)
+            place.at(key)
+            values = self._values(len(data), chain((first,), parts))  # noqa: B031
+            yield from of_group(key, values)
+
+    def _values(self, at: int, parts: Iterator[RawGroup]) -> Iterator[Any]:
+        kind: int | None = None
+        before: Any = None
+        for data, values, _ in parts:
+            for value in values:
+                if kind is not None and kind != data[at]:
+                    by = self.by or (lambda value: value)
+                    raise MixedKeys(by(before), by(value))
+                kind, before = data[at], value
+                yield value
+
+
+def _without_order(group: RawGroup) -> bytes:
+    data = group[0]
+    return data[: -4 - int.from_bytes(data[-4:], "big")]
+
+
+def _check_kind(previous: list[Any], data: bytes, key: Any) -> None:
+    """Refuses keys of kinds that Python does not compare."""
+    if previous and previous[0] != data[0]:
+        raise MixedKeys(previous[1], key)
+    previous[:] = [data[0], key]
+
+
+@dataclass
+class Sort:
+    """All items in order."""
+
+    by: Callable[[Any], Any] | None
+    is_reversed: bool
+
+    has_tails = False
+    is_total = True
+    of_pairs = False
+
+    def functions(self) -> Named:
+        yield "sort_by", self.by
+
+    def shown(self) -> str:
+        return "in order" + (f" of {name_of(self.by)}" if self.by is not None else "") + ", reversed" * self.is_reversed
+
+    def sink(self, output: Output, record_bytes_max: int, side: int) -> Sink:
+        encoder = Encoder(output, record_bytes_max)
+
+        def put(items: list[Any]) -> None:
+            orders = items if self.by is None else list(map(self.by, items))
+            encoded, _ = _keys.encode_column(orders, inside=self.is_reversed)
+            if self.is_reversed:
+                encoded = list(map(_keys.inverted, encoded))
+            encoder.put_encoded(orders, encoded, _values.encode_column(items))
+
+        return _Encoding(put)
+
+    def gathered(self, source: Input, place: Place) -> Iterator[Any]:
+        previous: list[Any] = []
+        for data, values, _ in raw_groups(source):
+            for number, item in enumerate(values):
+                if number == 0:
+                    _check_kind(previous, data, item if self.by is None else self.by(item))
+                yield item
+
+
+@dataclass
+class Top:
+    """The largest items of all."""
+
+    count: int
+    by: Callable[[Any], Any] | None
+
+    has_tails = False
+    is_total = False
+    of_pairs = False
+
+    def functions(self) -> Named:
+        yield "top", self.by
+
+    def shown(self) -> str:
+        return f"the {self.count} largest" + (f" by {name_of(self.by)}" if self.by is not None else "")
+
+    def sink(self, output: Output, record_bytes_max: int, side: int) -> Sink:
+        return _Largest(self, Encoder(output, record_bytes_max))
+
+    def gathered(self, source: Input, place: Place) -> Iterator[Any]:
+        for _, values, _ in raw_groups(source):
+            yield from self.largest(values)
+
+    def largest(self, items: Iterable[Any]) -> list[Any]:
+        """The largest of these, the largest first."""
+        return heapq.nlargest(self.count, items, self.by)
+
+
+class _Largest:
+    def __init__(self, top: Top, encoder: Encoder) -> None:
+        self._top, self._encoder = top, encoder
+        self._items: list[Any] = []
+
+    def put(self, items: list[Any]) -> None:
+        self._items = self._top.largest(chain(self._items, items))
+
+    def close(self) -> None:
+        count = len(self._items)
+        self._encoder.put_encoded([None] * count, [_ONE_KEY] * count, _values.encode_column(self._items))
+
+
+def folded(function: Callable[[Any, Any], Any]) -> Callable[[Iterable[Any]], Any]:
+    """A function of two values as one of many."""
+    return functools.partial(functools.reduce, function)
+
+
+__all__ = ["Ordered", "Place", "Reduce", "Shuffle", "Sides", "Sink", "Sort", "Top", "folded"]

@@ -1,0 +1,114 @@
+"""What is made of each item on its way: the steps of a stage before and behind its shuffle."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
+from typing import Any
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: its kind, a function of the user, and what messages call it."""
+
+    kind: str
+    function: Function | None = None
+    name: str = ""
+    #: Of `sample`: the share of the items that stays, and what chooses them.
+    fraction: float = 1.0
+    seed: int = 0
+
+
+def compose(steps: Iterable[Step], items: Iterable[Any], place: str = "") -> Iterator[Any]:
+    """The items behind all steps, made one at a time when they are asked for. `place` says where the items are from: the same one gives
+    the same sample."""
+    made = iter(items)
+    for number, step in enumerate(steps):
+        if step.kind == "sample":
+            made = _sampled(made, step.fraction, random.Random(f"{step.seed}:{number}:{place}").random)
+        else:
+            made = _KINDS[step.kind](step.function, made)
+    return made
+
+
+def _mapped(function: Any, items: Iterator[Any]) -> Iterator[Any]:
+    return map(function, items)
+
+
+def _filtered(function: Any, items: Iterator[Any]) -> Iterator[Any]:
+    return filter(function, items)
+
+
+def _flattened(function: Any, items: Iterator[Any]) -> Iterator[Any]:
+    return chain.from_iterable(map(function, items))
+
+
+def _keyed(function: Any, items: Iterator[Any]) -> Iterator[Any]:
+    return ((function(item), item) for item in items)
+
+
+def _with_values(function: Any, items: Iterator[Any]) -> Iterator[Any]:
+    return ((key, function(value)) for key, value in items)
+
+
+def _firsts(_: Any, items: Iterator[Any]) -> Iterator[Any]:
+    return map(itemgetter(0), items)
+
+
+def _seconds(_: Any, items: Iterator[Any]) -> Iterator[Any]:
+    return map(itemgetter(1), items)
+
+
+def _ones(_: Any, items: Iterator[Any]) -> Iterator[Any]:
+    return ((key, 1) for key, _ in items)
+
+
+def _selves(_: Any, items: Iterator[Any]) -> Iterator[Any]:
+    return ((item, None) for item in items)
+
+
+def _sampled(items: Iterator[Any], fraction: float, chance: Callable[[], float]) -> Iterator[Any]:
+    return (item for item in items if chance() < fraction)
+
+
+_KINDS: dict[str, Callable[[Any, Iterator[Any]], Iterator[Any]]] = {
+    "map": _mapped,
+    "filter": _filtered,
+    "flat_map": _flattened,
+    "key_by": _keyed,
+    "map_values": _with_values,
+    "keys": _firsts,
+    "values": _seconds,
+    # Of `count_by_key` and `distinct`.
+    "ones": _ones,
+    "selves": _selves,
+}
+
+
+def name_of(function: Any) -> str:
+    """What messages and plans call a function."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    name = name.rpartition("<locals>.")[2]
+    code = getattr(function, "__code__", None)
+    if name == "<lambda>" and code is not None:
+        return f"lambda of line {code.co_firstlineno}"
+    return str(name)
+
+
+def failing_step(steps: Iterable[Step], error: BaseException) -> str | None:
+    """The name of the step whose function an error came out of, where that can be told."""
+    codes = []
+    trace = error.__traceback__
+    while trace is not None:
+        codes.append(trace.tb_frame.f_code)
+        trace = trace.tb_next
+    for step in steps:
+        code = getattr(getattr(step.function, "__func__", step.function), "__code__", None)
+        if code is not None and code in codes:
+            return step.name
+    return None

@@ -1,0 +1,262 @@
+"""How results are written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ._needed import needed
+from ._readers import packed
+from ._sizes import size_of
+from ._values import pickled
+
+if TYPE_CHECKING:
+    from ._frames import Output
+    from ._spec import Spec
+
+#: What pairs may be written as.
+OUTPUT_FORMATS = ("tsv", "jsonl", "pickle", "parquet")
+#: Rows of a Parquet file that are written together.
+_ROWS_AT_ONCE = 1 << 16
+#: And about how many bytes.
+_BYTES_AT_ONCE = 32 << 20
+
+Items = Sequence[Any]
+
+
+class Writer(Protocol):
+    """Writes items into a part."""
+
+    def write(self, items: Items) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def writer_of(spec: Spec, output: Output) -> Writer:
+    """The writer of a job."""
+    name = spec.output_format
+    if name == "parquet":
+        return Parquet(output, ("key", "value"))
+    if name == "rows":
+        return Parquet(output, (), spec.schema)
+    if name == "csv":
+        return Csv(output, spec.columns)
+    if name == "count":
+        return Count(output)
+    return Plain(output, _TO_BYTES[name])
+
+
+def _tsv(pairs: Items) -> bytes:
+    return "".join([f"{key}\t{value}\n" for key, value in pairs]).encode()
+
+
+def _text(items: Items) -> bytes:
+    lines = [f"{item}\n" for item in items]
+    text = "".join(lines)
+    if text.count("\n") != len(lines):
+        wrong = next(line for line in lines if line.count("\n") != 1)
+        raise ValueError(f"{wrong[:-1]!r:.200} has a line end in it, and would be read as several lines: write_jsonl takes it")
+    return text.encode()
+
+
+def _pairs_json(pairs: Items) -> bytes:
+    return _json([{"key": key, "value": value} for key, value in pairs])
+
+
+def _json(items: Items) -> bytes:
+    dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_no_json).encode
+    return "".join([dumps(item) + "\n" for item in items]).encode()
+
+
+def _pickle(items: Items) -> bytes:
+    return pickled(list(items))
+
+
+_TO_BYTES: dict[str, Callable[[Items], bytes]] = {
+    "tsv": _tsv,
+    "jsonl": _pairs_json,
+    "pickle": _pickle,
+    "text": _text,
+    "json": _json,
+    "items": lambda items: packed(list(items), pickled),
+}
+
+
+def _no_json(value: Any) -> Any:
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    raise TypeError(f"{value!r:.200} is a {type(value).__qualname__}, which JSON does not know; output_format='pickle' takes it")
+
+
+class Plain:
+    """Writes items by a function that makes bytes of them."""
+
+    def __init__(self, output: Output, to_bytes: Callable[[Items], bytes]) -> None:
+        self._output, self._to_bytes = output, to_bytes
+
+    def write(self, pairs: Items) -> None:
+        if pairs:
+            self._output.output(len(pairs), self._to_bytes(pairs))
+
+    def close(self) -> None:
+        pass
+
+
+class Count:
+    """Writes how many items there are."""
+
+    def __init__(self, output: Output) -> None:
+        self._output, self._count = output, 0
+
+    def write(self, items: Items) -> None:
+        self._count += len(items)
+
+    def close(self) -> None:
+        self._output.output(1, pickled([self._count]))
+
+
+class Csv:
+    """Writes dicts, or rows, as lines of CSV with the names of the columns in the first."""
+
+    def __init__(self, output: Output, columns: tuple[str, ...] | None) -> None:
+        self._output, self._columns = output, columns
+        self._has_begun = False
+
+    def write(self, items: Items) -> None:
+        if not items:
+            return
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        if not self._has_begun:
+            self._has_begun = True
+            if self._columns is None and isinstance(items[0], Mapping):
+                self._columns = tuple(map(str, items[0]))
+            if self._columns is not None:
+                writer.writerow(self._columns)
+        writer.writerows(map(self._row, items))
+        self._output.output(len(items), text.getvalue().encode())
+
+    def _row(self, item: Any) -> Sequence[Any]:
+        if isinstance(item, Mapping):
+            columns = self._columns
+            if columns is None or len(item) != len(columns) or any(name not in item for name in columns):
+                raise ValueError(f"the columns are {list(columns or ())}, and {item!r:.200} has others: say columns=[...]")
+            return [item[name] for name in columns]
+        if not isinstance(item, (tuple, list)):
+            raise TypeError(f"{item!r:.200} is no row: a row of CSV is a dict, a tuple or a list")
+        if self._columns is not None and len(item) != len(self._columns):
+            raise ValueError(f"there are {len(self._columns)} columns, and {item!r:.200} has {len(item)} fields")
+        return item
+
+    def close(self) -> None:
+        pass
+
+
+def _row(item: Any) -> Mapping[str, Any]:
+    """What the columns of a Parquet file have of an item."""
+    if isinstance(item, Mapping):
+        return item
+    if isinstance(item, tuple) and len(item) == 2:
+        return {"key": item[0], "value": item[1]}
+    raise TypeError(f"{item!r:.200} is no row: a row of Parquet is a dict, or a pair of key and value")
+
+
+class Parquet:
+    """Writes items as rows of a Parquet file."""
+
+    def __init__(self, output: Output, columns: tuple[str, ...], schema: Any = None) -> None:
+        self._arrow = needed("pyarrow", "a Parquet file")
+        self._parquet = needed("pyarrow.parquet", "a Parquet file")
+        self._output = output
+        self._schema = schema
+        self._columns: tuple[str, ...] = columns if schema is None else tuple(schema.names)
+        self._rows: list[Mapping[str, Any]] = []
+        self._bytes = 0
+        self._writer: Any = None
+        self._ended = 0
+
+    def write(self, items: Items) -> None:
+        self._rows.extend(map(_row, items))
+        self._bytes += size_of(items)
+        if len(self._rows) >= _ROWS_AT_ONCE or self._bytes >= _BYTES_AT_ONCE:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._columns and self._rows:
+            self._columns = tuple(self._rows[0])
+        names = set(self._columns)
+        wrong = next((row for row in self._rows if row.keys() != names), None)
+        if wrong is not None:
+            raise ValueError(f"the columns are {list(self._columns)}, and {wrong!r:.200} has others: every row of a Parquet file has all")
+        columns = {name: [row[name] for row in self._rows] for name in self._columns}
+        if self._schema is None:
+            for name, column in columns.items():
+                _check_column(name, column)
+        table = self._arrow.table(columns, schema=self._schema)
+        if self._writer is None:
+            self._writer = self._parquet.ParquetWriter(self._arrow.PythonFile(_Sink(self), mode="w"), table.schema)
+        else:
+            # Safely: what would lose anything is an error.
+            table = table.cast(self._writer.schema)
+        self._ended += len(self._rows)
+        self._rows, self._bytes = [], 0
+        self._writer.write_table(table)
+
+    def close(self) -> None:
+        if self._rows or self._writer is None:
+            self._flush()
+        self._writer.close()
+
+    def put(self, data: bytes) -> None:
+        ended, self._ended = self._ended, 0
+        self._output.output(ended, data)
+
+
+def _check_column(name: str, column: list[Any]) -> None:
+    """Refuses what Arrow would make something else of, without a word."""
+    kinds = set(map(type, column)) - {type(None)}
+    if len(kinds) > 1 and kinds != {int, float}:
+        named = ", ".join(sorted(kind.__qualname__ for kind in kinds))
+        raise TypeError(f"the column {name!r} would have values of several types ({named}), and a column of Parquet has one")
+    if datetime in kinds and len({value.tzinfo is None for value in column if value is not None}) > 1:
+        raise TypeError(f"the column {name!r} would have times with and without a time zone, and a column of Parquet has one kind")
+
+
+class _Sink:
+    """A file for pyarrow: what it writes goes on to the engine."""
+
+    closed = False
+
+    def __init__(self, parquet: Parquet) -> None:
+        self._parquet = parquet
+        self._position = 0
+
+    def write(self, data: Any) -> int:
+        written = bytes(data)
+        self._parquet.put(written)
+        self._position += len(written)
+        return len(written)
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False

@@ -1,0 +1,427 @@
+"""Dataflows, beside what plain Python makes of the same: random data, sizes and skews, also with data that is spilled to disk.
+
+A case goes by its seed, which is in its name: `pytest 'python/tests/test_dataflows.py::test_like_python[join-left-3]'` does it again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sailfish as sf
+from sailfish._result import Result
+
+#: Random cases of each operation.
+SEEDS = int(os.environ.get("SAILFISH_PYTHON_SEEDS", "4"))
+
+Pair = tuple[Any, Any]
+
+
+class Data:
+    """Pairs of a random kind, number and skew."""
+
+    def __init__(self, seed: int) -> None:
+        chosen = random.Random(seed)
+        self.size = chosen.choice([0, 1, 2, 50, 3000, 20_000])
+        self.keys = chosen.choice([1, 7, 400, 10_000])
+        kinds: list[Callable[[int], Any]] = [str, int, lambda n: (n % 5, f"k{n}\0"), lambda n: n / 4, _day, _bytes]
+        self.key_of = chosen.choice(kinds)
+        self.skew = chosen.choice([0.0, 1.2, 3.0])
+        self._chosen = chosen
+
+    def pairs(self, size: int | None = None) -> list[Pair]:
+        chosen = self._chosen
+        size = self.size if size is None else size
+        numbers = [int(self.keys * chosen.random() ** (1 + self.skew)) for _ in range(size)]
+        return [(self.key_of(number), chosen.randrange(-1000, 1000)) for number in numbers]
+
+
+def _day(number: int) -> date:
+    return date.fromordinal(number + 1)
+
+
+def _bytes(number: int) -> bytes:
+    return number.to_bytes(3, "big").strip(b"\0")
+
+
+def grouped(pairs: Iterable[Pair]) -> dict[Any, list[Any]]:
+    groups: defaultdict[Any, list[Any]] = defaultdict(list)
+    for key, value in pairs:
+        groups[key].append(value)
+    return groups
+
+
+def joined(left: list[Pair], right: list[Pair], how: str) -> Iterator[Pair]:
+    lefts, rights = grouped(left), grouped(right)
+    for key in lefts.keys() | rights.keys():
+        if key in lefts and key in rights:
+            yield from ((key, (one, other)) for one in lefts[key] for other in rights[key])
+        elif key in lefts and how in ("left", "full"):
+            yield from ((key, (one, None)) for one in lefts[key])
+        elif key in rights and how in ("right", "full"):
+            yield from ((key, (None, other)) for other in rights[key])
+
+
+def windows(values: list[Any], size: int, step: int) -> list[list[Any]]:
+    return [values[start : start + size] for start in range(0, len(values) - size + 1, step)]
+
+
+def spread(pair: Pair) -> list[Any]:
+    return [pair[0]] * (pair[1] % 3)
+
+
+def least(key: Any, values: Iterator[int]) -> Pair:
+    return key, min(values)
+
+
+def each_with_key(key: Any, values: Iterator[int]) -> Iterator[Pair]:
+    return ((key, value * 2) for value in values)
+
+
+Flow = Callable[["sf.Dataset[Any]", "sf.Dataset[Any]"], "sf.Dataset[Any]"]
+Model = Callable[[list[Pair], list[Pair]], Iterable[Any]]
+
+#: Of two datasets of pairs, and the same of two lists.
+OPERATIONS: dict[str, tuple[Flow, Model]] = {
+    "map": (lambda a, b: a.map(lambda p: p[1] + 1), lambda a, b: [v + 1 for _, v in a]),
+    "filter": (lambda a, b: a.filter(lambda p: p[1] % 3), lambda a, b: [p for p in a if p[1] % 3]),
+    "flat_map": (lambda a, b: a.flat_map(spread), lambda a, b: [k for p in a for k in spread(p)]),
+    "key_by": (lambda a, b: a.key_by(lambda p: p[1]), lambda a, b: [(p[1], p) for p in a]),
+    "map_values": (lambda a, b: a.map_values(str), lambda a, b: [(k, str(v)) for k, v in a]),
+    "keys": (lambda a, b: a.keys(), lambda a, b: [k for k, _ in a]),
+    "values": (lambda a, b: a.values(), lambda a, b: [v for _, v in a]),
+    "union": (lambda a, b: a.union(b.map_values(abs), a), lambda a, b: a + [(k, abs(v)) for k, v in b] + a),
+    "sum": (lambda a, b: a.reduce_by_key(sum), lambda a, b: [(k, sum(vs)) for k, vs in grouped(a).items()]),
+    "max": (lambda a, b: a.reduce_by_key(max), lambda a, b: [(k, max(vs)) for k, vs in grouped(a).items()]),
+    "reduce_by_key": (
+        lambda a, b: a.reduce_by_key(lambda x, y: x ^ y),
+        lambda a, b: [(k, reduce(lambda x, y: x ^ y, vs)) for k, vs in grouped(a).items()],
+    ),
+    "count_by_key": (lambda a, b: a.count_by_key(), lambda a, b: Counter(k for k, _ in a).items()),
+    "group_by": (lambda a, b: a.group_by().map_values(sorted), lambda a, b: [(k, sorted(vs)) for k, vs in grouped(a).items()]),
+    "group_by_key": (
+        lambda a, b: a.group_by(lambda p: p[1] % 10).map(lambda k, ps: (k, sorted(v for _, v in ps))),
+        lambda a, b: [(k, sorted(v for _, v in ps)) for k, ps in grouped((p[1] % 10, p) for p in a).items()],
+    ),
+    "group_map": (lambda a, b: a.group_by().map(least), lambda a, b: [(k, min(vs)) for k, vs in grouped(a).items()]),
+    "group_flat_map": (lambda a, b: a.group_by().flat_map(each_with_key), lambda a, b: [(k, v * 2) for k, v in a]),
+    "distinct": (lambda a, b: a.keys().distinct(), lambda a, b: {k for k, _ in a}),
+    "distinct_pairs": (lambda a, b: a.union(b).distinct(), lambda a, b: {*a, *b}),
+    "sorted_groups": (
+        lambda a, b: a.group_by().sorted(reverse=True).map_values(list),
+        lambda a, b: [(k, sorted(vs, reverse=True)) for k, vs in grouped(a).items()],
+    ),
+    "windows": (
+        lambda a, b: a.group_by().sorted().windows(3, step=2),
+        lambda a, b: [(k, window) for k, vs in grouped(a).items() for window in windows(sorted(vs), 3, 2)],
+    ),
+    "windows_by": (
+        lambda a, b: a.group_by(lambda p: 0).sorted(by=lambda p: (p[1], p[0])).windows(2),
+        lambda a, b: [(0, window) for window in windows(sorted(a, key=lambda p: (p[1], p[0])), 2, 1)],
+    ),
+    "cogroup": (
+        lambda a, b: a.cogroup(b, a.map_values(abs)).map_values(lambda lists: [sorted(each) for each in lists]),
+        lambda a, b: (
+            [
+                (k, [sorted(grouped(a).get(k, [])), sorted(grouped(b).get(k, [])), sorted(map(abs, grouped(a).get(k, [])))])
+                for k in {key for key, _ in a + b}
+            ]
+            if len(a) < 100
+            else cogrouped(a, b)
+        ),
+    ),
+    "after_shuffles": (
+        lambda a, b: a.reduce_by_key(sum).filter(lambda p: p[1] > 0).union(b).map(lambda p: p[1] % 7).distinct().map(str),
+        lambda a, b: {str(v % 7) for _, v in [*((k, sum(vs)) for k, vs in grouped(a).items() if sum(vs) > 0), *b]},
+    ),
+    "shared": (lambda a, b: shared(a.reduce_by_key(sum)), lambda a, b: shared_model(a)),
+}
+for how in ("inner", "left", "right", "full"):
+    # Few of each key, or the pairs would be very many.
+    OPERATIONS[f"join-{how}"] = (
+        lambda a, b, how=how: few(a).join(few(b), how=how),  # type: ignore[misc]
+        lambda a, b, how=how: joined(few_model(a), few_model(b), how),  # type: ignore[misc]
+    )
+
+
+def few(a: sf.Dataset[Any]) -> sf.Dataset[Any]:
+    return a.group_by().sorted().flat_map(lambda key, values: [(key, value) for value in list(values)[:4]])
+
+
+def few_model(pairs: list[Pair]) -> list[Pair]:
+    return [(key, value) for key, values in grouped(pairs).items() for value in sorted(values)[:4]]
+
+
+def cogrouped(a: list[Pair], b: list[Pair]) -> list[Pair]:
+    one, other = grouped(a), grouped(b)
+    keys = one.keys() | other.keys()
+    return [(k, [sorted(one.get(k, [])), sorted(other.get(k, [])), sorted(map(abs, one.get(k, [])))]) for k in keys]
+
+
+def shared(sums: sf.Dataset[Pair]) -> sf.Dataset[Any]:
+    """One stage that two others read, and a join of it with itself."""
+    return sums.join(sums.map_values(lambda v: v + 1)).map(lambda p: p[1]).union(sums.values().distinct().map(lambda v: (v, v)))
+
+
+def shared_model(a: list[Pair]) -> list[Any]:
+    sums = [sum(values) for values in grouped(a).values()]
+    return [(v, v + 1) for v in sums] + [(v, v) for v in set(sums)]
+
+
+def same(got: Iterable[Any], expected: Iterable[Any]) -> None:
+    assert sorted(map(repr, got)) == sorted(map(repr, expected))
+
+
+@pytest.mark.parametrize(("operation", "seed"), [(name, seed) for name in OPERATIONS for seed in range(SEEDS)])
+def test_like_python(operation: str, seed: int) -> None:
+    flow, model = OPERATIONS[operation]
+    data = Data(seed * 1000 + list(OPERATIONS).index(operation))
+    a, b = data.pairs(), data.pairs(data.size // 3)
+    same(flow(sf.from_iterable(a), sf.from_iterable(b)).collect(), model(a, b))
+
+
+@pytest.mark.parametrize("seed", range(2 * SEEDS))
+def test_all_in_order(seed: int) -> None:
+    data = Data(seed)
+    pairs = data.pairs()
+    keys = [key for key, _ in pairs]
+    dataset = sf.from_iterable(pairs)
+    assert dataset.keys().sort_by().collect() == sorted(keys)
+    assert dataset.sort_by(lambda p: (p[0], p[1]), reverse=True).collect() == sorted(pairs, reverse=True)
+    assert dataset.top(10).collect() == sorted(pairs, reverse=True)[:10]
+    assert [p[1] for p in dataset.top(5, key=lambda p: p[1]).collect()] == sorted((v for _, v in pairs), reverse=True)[:5]
+    assert dataset.count() == len(pairs)
+
+
+#: More than the memory of the job takes.
+SPILLED = {
+    "group_by": (lambda a: a.group_by().map(lambda k, vs: (k, sum(map(len, vs))))),
+    "sorted": (lambda a: a.group_by().sorted(by=len, reverse=True).map(lambda k, vs: (k, sum(map(len, vs))))),
+    "join": (lambda a: a.join(sf.from_iterable([(n, n) for n in range(1000)])).map(lambda p: (p[0], len(p[1][0])))),
+    "cogroup": (lambda a: a.cogroup(a.map_values(len)).map(lambda p: (p[0], sum(map(len, p[1][0]))))),
+    "sort_by": (lambda a: a.sort_by(lambda p: (p[0], p[1])).map(lambda p: (p[0], len(p[1])))),
+}
+
+
+@pytest.mark.parametrize("operation", SPILLED)
+def test_more_than_memory(operation: str) -> None:
+    chosen = random.Random(operation)
+    pairs = [(int(1000 * chosen.random() ** 3), chosen.randbytes(chosen.randrange(1200))) for _ in range(130_000)]
+    result = SPILLED[operation](sf.from_iterable(pairs))._kept("pickle", {"memory": "64M"})
+    shuffle = result.report["shuffle"]
+    assert shuffle["runs"] > shuffle["runs_in_memory"], "nothing was spilled"
+    if operation in ("join", "sort_by"):
+        same(result, ((key, len(value)) for key, value in pairs))
+    else:
+        same(result, ((key, sum(map(len, values))) for key, values in grouped(pairs).items()))
+    if operation == "sort_by":
+        assert [key for key, _ in result] == sorted(key for key, _ in pairs)
+
+
+def test_a_side_of_a_join_that_is_large() -> None:
+    left = [(n % 2, bytes(2000)) for n in range(60_000)]
+    right = [(1, "one"), (1, "two"), (2, "three")]
+    joined = sf.from_iterable(left).join(sf.from_iterable(right), how="full").map(lambda p: (p[0], p[1][0] is None, p[1][1]))
+    assert Counter(joined.collect(memory="128M")) == {
+        (0, False, None): 30_000,
+        (1, False, "one"): 30_000,
+        (1, False, "two"): 30_000,
+        (2, True, "three"): 1,
+    }
+
+
+def test_a_sample_is_the_same_again() -> None:
+    dataset = sf.from_iterable(range(50_000))
+    some = dataset.sample(0.1, seed=3).collect()
+    assert 4500 < len(some) < 5500
+    assert len(set(some)) == len(some)
+    assert sorted(some) == sorted(dataset.sample(0.1, seed=3).collect())
+    assert sorted(some) != sorted(dataset.sample(0.1, seed=4).collect())
+    assert dataset.sample(0).collect() == []
+    assert len(dataset.sample(1.0).collect()) == 50_000
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> list[dict[str, Any]]:
+    return [{"name": f'n,"{number}', "size": number, "part": number % 7} for number in range(5000)]
+
+
+def test_text(tmp_path: Path) -> None:
+    result = sf.from_iterable(["a", "ä b", ""]).write_text(tmp_path / "out")
+    same(result, ["a", "ä b", ""])
+    same(sf.read_text(tmp_path / "out").collect(), ["a", "ä b", ""])
+    assert (tmp_path / "out" / "_SUCCESS").exists()
+
+
+def test_jsonl(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    sf.from_iterable(rows).write_jsonl(tmp_path / "out")
+    same(sf.read_jsonl(tmp_path / "out").collect(), rows)
+
+
+def test_csv(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    result = sf.from_iterable(rows).sort_by(lambda row: row["size"]).write_csv(tmp_path / "out", memory="64M")
+    texts = [{name: str(value) for name, value in row.items()} for row in rows]
+    assert list(result) == texts
+    same(sf.read_csv(tmp_path / "out").collect(), texts)
+    sf.from_iterable([(1, "a"), (2, "b;")]).write_csv(tmp_path / "pairs")
+    same(sf.read_csv(tmp_path / "pairs", columns=["n", "t"]).collect(), [{"n": "1", "t": "a"}, {"n": "2", "t": "b;"}])
+
+
+def test_csv_of_many_splits(tmp_path: Path) -> None:
+    path = tmp_path / "large.csv"
+    lines = [f"{number},{'x' * (number % 50)}" for number in range(200_000)]
+    path.write_text("number,text\n" + "\n".join(lines) + "\n")
+    read = sf.read_csv(path).map(lambda row: int(row["number"]))
+    assert sum(read.collect()) == sum(range(200_000))
+
+
+def test_parquet(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    pytest.importorskip("pyarrow")
+    import pyarrow
+    import pyarrow.parquet
+
+    sf.from_iterable(rows).write_parquet(tmp_path / "out")
+    same(sf.read_parquet(tmp_path / "out").collect(), rows)
+    same(sf.read_parquet(tmp_path / "out", columns=["size"]).collect(), [{"size": row["size"]} for row in rows])
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows * 100), tmp_path / "large.parquet", row_group_size=10_000)
+    parts = sf.read_parquet(tmp_path / "large.parquet").map(lambda row: (row["part"], row["size"]))
+    # Beside lines.
+    both = parts.reduce_by_key(sum).join(sf.read_text(_lines(tmp_path, "0 zero", "3 three")).map(lambda line: (int(line[0]), line[2:])))
+    sums = {part: 100 * sum(row["size"] for row in rows if row["part"] == part) for part in (0, 3)}
+    same(both.collect(), [(0, (sums[0], "zero")), (3, (sums[3], "three"))])
+    raw = parts.join(sf.from_iterable([(0, "zero")])).count()
+    assert raw == 100 * sum(row["part"] == 0 for row in rows)
+    schema = pyarrow.schema([("key", pyarrow.int64()), ("value", pyarrow.string())])
+    sf.from_iterable([(1, None), (2, "x")]).write_parquet(tmp_path / "typed", schema)
+    assert pyarrow.parquet.read_table(tmp_path / "typed").schema.equals(schema)
+
+
+def _lines(directory: Path, *lines: str) -> Path:
+    path = directory / "lines.txt"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def test_tables(rows: list[dict[str, Any]]) -> None:
+    pytest.importorskip("pyarrow")
+    table = sf.from_iterable(rows[:10]).sort_by(lambda row: row["size"]).to_arrow()
+    assert table.to_pylist() == rows[:10]
+    pairs = sf.from_iterable([("a", 1), ("b", 2)]).reduce_by_key(sum).to_arrow()
+    assert pairs.sort_by("key").to_pydict() == {"key": ["a", "b"], "value": [1, 2]}
+
+
+def test_the_plan_is_shown() -> None:
+    words = sf.read_text("books").flat_map(str.split).map(lambda word: (word, 1))
+    shown = words.reduce_by_key(sum).filter(lambda pair: pair[1] > 1).join(words, how="left").explain()
+    assert "stage 1-reduce_by_key" in shown
+    assert "flat_map(str.split)" in shown
+    assert "folded before it travels" in shown
+    # The filter is done where the sums are made.
+    assert shown.index("reduce: filter") < shown.index("stage 2-join\n")
+    assert "by key -> join (left)" in shown
+    assert "map (side 2): read_text(books)" in shown
+
+
+def test_nothing_runs_before_it_is_asked_for(tmp_path: Path) -> None:
+    dataset = sf.read_text(tmp_path / "not there").map(len)
+    with pytest.raises(sf.JobFailed, match="not there does not exist"):
+        dataset.collect()
+
+
+class TestWrong:
+    """What is refused, and what it says."""
+
+    def test_arguments(self) -> None:
+        dataset = sf.from_iterable([(1, 2)])
+        with pytest.raises(TypeError, match="map takes a function, and 5 cannot be called"):
+            dataset.map(5)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="how='outer' is not known"):
+            dataset.join(dataset, how="outer")
+        with pytest.raises(TypeError, match="join takes datasets"):
+            dataset.join([(1, 2)])  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"reduce_by_key\(len\).*group_by"):
+            dataset.reduce_by_key(len)
+        with pytest.raises(ValueError, match="fraction=2"):
+            dataset.sample(2)
+        with pytest.raises(ValueError, match="a window has at least one value"):
+            dataset.group_by().windows(0)
+        with pytest.raises(TypeError, match="columns='name'"):
+            sf.read_csv("x", columns="name")
+        with pytest.raises(TypeError, match="unexpected keyword argument 'memroy'"):
+            dataset.collect(memroy="1G")
+        with pytest.raises(ValueError, match=r"say output=.*scratch="):
+            dataset.collect(engine="http://127.0.0.1:1")
+
+    def failing(self, dataset: sf.Dataset[Any]) -> str:
+        with pytest.raises(sf.JobFailed) as failed:
+            dataset.collect()
+        return str(failed.value)
+
+    def test_a_function_that_fails(self, tmp_path: Path) -> None:
+        lines = sf.read_text(_lines(tmp_path, "1", "x", "2"))
+
+        def number(line: str) -> int:
+            return int(line)
+
+        said = self.failing(lines.map(str.strip).map(number).filter(bool))
+        assert "the map(number) function failed" in said
+        assert "lines.txt at byte 2: ValueError: invalid literal" in said
+        said = self.failing(lines.map(lambda line: (line, 0)).group_by().map(lambda key, values: 1 / next(values)))
+        assert "ZeroDivisionError" in said
+        assert "group_by().map(lambda of line" in said
+        assert "with the key '1'" in said
+
+    def test_what_are_no_pairs(self) -> None:
+        texts: sf.Dataset[Any] = sf.from_iterable(["ab"])
+        said = self.failing(texts.reduce_by_key(sum))
+        assert "'ab', and not a (key, value) pair" in said
+
+    def test_keys_that_are_none(self) -> None:
+        flows: list[Callable[[sf.Dataset[Any]], sf.Dataset[Any]]] = [
+            lambda a: a.group_by().map_values(list),
+            lambda a: a.join(a),
+            lambda a: a.map(lambda p: p[0]).sort_by(),
+        ]
+        mixed: list[Pair] = [(1, 2), ("a", 2)]
+        for flow in flows:
+            said = self.failing(flow(sf.from_iterable([([1], 2)])))
+            assert "that is no key" in said
+            said = self.failing(flow(sf.from_iterable(mixed)))
+            assert "cannot be compared" in said
+
+    def test_values_that_have_no_order(self) -> None:
+        mixed: list[Pair] = [(1, 2), (1, "a")]
+        said = self.failing(sf.from_iterable(mixed).group_by().sorted().map_values(list))
+        assert "2 (int) and 'a' (str) cannot be compared" in said
+
+    def test_rows_that_are_none(self, tmp_path: Path) -> None:
+        path = _lines(tmp_path, "a,b", "1,2", "1,2,3")
+        assert "lines.txt at byte 8: " in self.failing(sf.read_csv(path))
+        assert "has 3 fields, and there are 2 columns" in self.failing(sf.read_csv(path))
+        assert "a quoted field goes on" in self.failing(sf.read_csv(_lines(tmp_path, "a,b", '1,"2', '3"')))
+        with pytest.raises(sf.JobFailed, match="has others"):
+            sf.from_iterable([{"a": 1}, {"b": 1}]).write_csv(tmp_path / "out")
+        with pytest.raises(sf.JobFailed, match="has a line end in it"):
+            sf.from_iterable(["a\nb"]).write_text(tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+
+    def test_an_iterator_is_no_item(self) -> None:
+        assert "which can be read once" in self.failing(sf.from_iterable([(1, 2)]).group_by().map(lambda key, values: values))
+
+
+def test_empty_inputs(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("")
+    lines: sf.Dataset[Any] = sf.read_text(tmp_path / "empty")
+    assert lines.collect() == []
+    assert lines.count() == 0
+    assert lines.map(lambda line: (line, 1)).reduce_by_key(sum).join(sf.from_iterable([(1, 2)])).collect() == []
+    assert lines.sort_by().top(3).collect() == []
+    result: Result = lines.write_text(tmp_path / "out")
+    assert list(result) == []
