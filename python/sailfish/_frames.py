@@ -12,6 +12,8 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 _HEAD = struct.Struct("<IB3x")
+#: Offset, number of the input, length of the name.
+_RECORDS_HEAD = struct.Struct("<QII")
 JOB, RECORDS, GROUPS, END = b"JRGE"
 PAIRS, OUTPUT, FAILURE = b"POX"
 #: Read at once from the pipe.
@@ -104,11 +106,11 @@ class Output:
         self.write(FAILURE, json.dumps(reason).encode())
 
 
-def records_of(payload: bytes) -> tuple[str, int, bytes]:
-    """The name of the source, the place in it, and the records of a frame with records."""
-    offset = int.from_bytes(payload[:8], "little")
-    length = int.from_bytes(payload[8:12], "little")
-    return payload[12 : 12 + length].decode(errors="replace"), offset, payload[12 + length :]
+def records_of(payload: bytes) -> tuple[int, str, int, bytes]:
+    """Which of the inputs the source belongs to, its name, the place in it, and the records of a frame with records."""
+    offset, which, length = _RECORDS_HEAD.unpack_from(payload)
+    at = _RECORDS_HEAD.size
+    return which, payload[at : at + length].decode(errors="replace"), offset, payload[at + length :]
 
 
 class Groups:

@@ -143,7 +143,7 @@ class Mapper:
 
     def run(self, source: Input) -> None:
         for _, payload in frames_of(source):
-            self._name, self._offset, self._block = records_of(payload)
+            _, self._name, self._offset, self._block = records_of(payload)
             try:
                 records = self._read.records(self._block)
             except Exception as error:

@@ -59,9 +59,9 @@ pub struct StagePlace {
 }
 
 impl StagePlace {
-    /// As its job is handed in; the server knows the numbers of the others.
-    pub fn of_job(&self) -> FlowStage {
-        FlowStage { name: self.name.clone(), feeds: self.feeds, ..FlowStage::default() }
+    /// As its job is handed in, with so many inputs of its own named; the server knows the numbers of the others.
+    pub fn of_job(&self, named_inputs: u32) -> FlowStage {
+        FlowStage { name: self.name.clone(), named_inputs, feeds: self.feeds, ..FlowStage::default() }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::connect::Site;
 use crate::exit::Failure;
-use crate::job_options::{FunctionText, JobOptions, StagePlace};
+use crate::job_options::{FunctionText, JobOptions};
 use crate::paths;
 use crate::record_formats::{self, Functions};
 use crate::standard_input::{self, StandardInput};
@@ -49,6 +49,7 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
     };
     let formats = record_formats::formats(&options.formats, functions)?;
     let mut inputs = Inputs::list(&options.input, formats.input)?;
+    let named_inputs = options.input.len() as u32;
     let output_dir = output_dir(&options, &inputs.files)?;
     let state_dir = store::state_dir(options.state.as_deref())?;
     let disks = disks(&options, &state_dir)?;
@@ -93,7 +94,7 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         // What is printed and removed need not reach the disk.
         sync: !options.no_sync && standard_output.is_none(),
         layout,
-        stage: options.stage.as_ref().map(StagePlace::of_job),
+        stage: options.stage.as_ref().map(|stage| stage.of_job(named_inputs)),
         ..JobSpec::named(name)
     };
     let (start_dir, json, server) = (options.start_dir, options.json, options.server);
@@ -157,19 +158,24 @@ fn output_dir(options: &JobOptions, inputs: &[InputFile]) -> anyhow::Result<Opti
 /// wrong any more, because it may have to be copied.
 struct Inputs {
     files: Vec<InputFile>,
-    /// Where standard input goes.
-    standard_input_at: Option<usize>,
+    /// Where standard input goes among the files, and its number among the arguments.
+    standard_input_at: Option<(usize, u32)>,
 }
 
 impl Inputs {
     fn list(arguments: &[String], format: RecordFormat) -> anyhow::Result<Inputs> {
         standard_input::check(arguments)?;
         let mut inputs = Inputs { files: Vec::new(), standard_input_at: None };
+        let mut named = 0;
         for (index, between) in arguments.split(|argument| argument == standard_input::ARGUMENT).enumerate() {
             if index > 0 {
-                inputs.standard_input_at = Some(inputs.files.len());
+                inputs.standard_input_at = Some((inputs.files.len(), named));
+                named += 1;
             }
-            inputs.files.extend(mapper::input::list(between).context("--input")?);
+            let listed = mapper::input::list(between).context("--input")?;
+            let behind = |input: InputFile| InputFile { named: named + input.named, ..input };
+            inputs.files.extend(listed.into_iter().map(behind));
+            named += between.len() as u32;
         }
         mapper::input::check_whole_records(&inputs.files, format).context("--input")?;
         Ok(inputs)
@@ -181,12 +187,12 @@ impl Inputs {
         format: RecordFormat,
         travels: bool,
     ) -> anyhow::Result<Option<std::fs::File>> {
-        let Some(place) = self.standard_input_at else { return Ok(None) };
+        let Some((place, named)) = self.standard_input_at else { return Ok(None) };
         // To a cluster it travels as a file.
         let bytes_max = travels.then_some(SHIPPED_FILE_BYTES_MAX);
         let StandardInput { input, file } = standard_input::take(dir, bytes_max)?;
         mapper::input::check_whole_records(std::slice::from_ref(&input), format).context("--input")?;
-        self.files.insert(place, input);
+        self.files.insert(place, InputFile { named, ..input });
         Ok(Some(file))
     }
 }

@@ -13,6 +13,8 @@ use reducer::PartWriter;
 pub struct BlockPlace {
     /// Position in `JobSpec::inputs`; 0 for rows that are made.
     pub file_index: u32,
+    /// Position of the input among those that the user named ([`api::InputFile::named`]); 0 for rows that are made.
+    pub named_input: u32,
     /// Offset of the block's first byte in the file, after decompression.
     pub offset_bytes: u64,
 }
