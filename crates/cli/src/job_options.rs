@@ -279,6 +279,7 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
             sort_keys: args.keys.sort_keys.or(file.sort_keys),
             partitions: args.keys.partitions.or(file.partitions),
             partition_fields: args.keys.partition_fields.or(file.partition_fields),
+            key_tails: flag(args.keys.key_tails, file.key_tails),
         },
         total_order: flag(args.total_order, file.total_order),
         map_only: flag(args.map_only, file.map_only),

@@ -10,7 +10,7 @@ use crate::standard_output::{self, PrivateOutput};
 use crate::{duration, machine, memory_size, remote, store, streaming};
 use anyhow::{Context, anyhow, bail, ensure};
 use api::shipping::SHIPPED_FILE_BYTES_MAX;
-use api::{Codec, Formats, Function, InputFile, JobSpec, Layout, RecordFormat, Split};
+use api::{Codec, Exchange, Formats, Function, InputFile, JobSpec, Layout, RecordFormat, Split};
 use mapreduce::layout::{self, LayoutRequest};
 use std::path::{Path, PathBuf};
 
@@ -48,14 +48,14 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         map_only: options.map_only,
     };
     let formats = record_formats::formats(&options.formats, functions)?;
+    check_key_tails(&options, formats.exchange)?;
     let mut inputs = Inputs::list(&options.input, formats.input)?;
     let named_inputs = options.input.len() as u32;
     let output_dir = output_dir(&options, &inputs.files)?;
     let state_dir = store::state_dir(options.state.as_deref())?;
     let disks = disks(&options, &state_dir)?;
 
-    // A built-in reducer folds on the map side as well, where nothing else does.
-    let combiner = combiner.or_else(|| reducer.clone().filter(reducer::combines_by_itself));
+    let combiner = combiner.or_else(|| combiner_of(reducer.as_ref(), options.keys.key_tails));
     let combines = combiner.is_some();
     let standard_input = inputs.take_standard_input(&disks[0], formats.input, options.server.is_some())?;
     let inputs = inputs.files;
@@ -100,6 +100,11 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
     let (start_dir, json, server) = (options.start_dir, options.json, options.server);
     let plan = Plan { spec, splits, state_dir, server, start_dir, json, standard_output, standard_input };
     streaming::complete(options.streaming.as_deref(), plan)
+}
+
+/// A built-in reducer folds on the map side as well, where nothing else does: not over keys with tails, which it would lose.
+fn combiner_of(reducer: Option<&Function>, key_tails: bool) -> Option<Function> {
+    reducer.filter(|reducer| !key_tails && reducer::combines_by_itself(reducer)).cloned()
 }
 
 fn disks(options: &JobOptions, state_dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
@@ -243,6 +248,22 @@ fn check_conflicts(options: &JobOptions) -> anyhow::Result<()> {
     if options.combiner.is_some() && options.reducer.is_none() {
         bail!("--combiner without --reducer would write partial results: add a --reducer");
     }
+    Ok(())
+}
+
+/// What keys with tails need, besides that there is a shuffle.
+fn check_key_tails(options: &JobOptions, exchange: Exchange) -> anyhow::Result<()> {
+    if !options.keys.key_tails {
+        return Ok(());
+    }
+    ensure!(
+        exchange == Exchange::Frames,
+        "--key-tails needs --exchange frames: in lines a mapper cannot say where the tail of a key begins"
+    );
+    ensure!(
+        options.combiner.is_none(),
+        "--combiner does not go with --key-tails: a combiner puts out keys that it was given, and these have tails; leave one of them out"
+    );
     Ok(())
 }
 

@@ -48,6 +48,9 @@ impl MapFunction for FramesMapper {
 pub(crate) fn emit(output: &mut dyn Emitter, each: PutOut<'_>) -> Result<(), TaskFailure> {
     match each {
         PutOut::Pair { key, value } => output.emit(key, value),
+        PutOut::TailedPair { key, value, partition_key_bytes } => {
+            output.emit_with_tail(key, value, partition_key_bytes)
+        }
         PutOut::Output { .. } => {
             let message = "the program put out bytes of an output part, and only pairs go on to the reducers";
             Err(TaskFailure::new(Blame::UserProgram, message))
