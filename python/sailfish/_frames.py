@@ -14,6 +14,8 @@ from typing import Any
 from . import _values
 
 _HEAD = struct.Struct("<IB3x")
+#: Offset, number of the input, length of the name.
+_RECORDS_HEAD = struct.Struct("<QII")
 JOB, RECORDS, GROUPS, END = b"JRGE"
 PAIRS, TAILED_PAIRS, OUTPUT, FAILURE = b"PTOX"
 #: Read at once from the pipe.
@@ -111,10 +113,10 @@ class Output:
 
 
 def records_of(payload: bytes) -> tuple[int, str, int, bytes]:
-    """The number of the input, the name of the source, the place in it, and the records of a frame with records."""
-    offset = int.from_bytes(payload[:8], "little")
-    number, length = (int.from_bytes(payload[at : at + 4], "little") for at in (8, 12))
-    return number, payload[16 : 16 + length].decode(errors="replace"), offset, payload[16 + length :]
+    """Which of the inputs the source belongs to, its name, the place in it, and the records of a frame with records."""
+    offset, which, length = _RECORDS_HEAD.unpack_from(payload)
+    at = _RECORDS_HEAD.size
+    return which, payload[at : at + length].decode(errors="replace"), offset, payload[at + length :]
 
 
 class Groups:

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 /// Version of the protocol that clients and nodes speak that know nothing but `docs/protocol.md`.
-pub const PROTOCOL: u32 = 8;
+pub const PROTOCOL: u32 = 9;
 
 /// A server that says nothing for so long hangs: polls and waits are held back for five seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(60);

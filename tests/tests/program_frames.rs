@@ -1,6 +1,7 @@
 //! Programs that exchange frames with the engine: a program of thirty lines that knows nothing but `docs/formats/program-frames.md`.
 
-use blackbox::{Finished, Sandbox, corpus};
+use blackbox::flow::{start_here, write_flow};
+use blackbox::{Finished, Running, Sandbox, corpus};
 use std::collections::BTreeMap;
 
 /// Frames in, frames out. As a mapper it yields each word with (its line's place, the word); what it does else follows from its first
@@ -32,19 +33,22 @@ def groups(payload):
         values, goes_on = values[count:], 0
 kind, payload = frame()
 job = json.loads(payload)
-assert kind == "J" and job["version"] == 1, job
+assert kind == "J" and job["version"] == 2, job
 begun = None
 while True:
     kind, payload = frame()
     if kind == "E":
         break
     if kind == "R":
-        offset, length = struct.unpack_from("<QI", payload)
-        assert payload[12:12 + length].decode().endswith("/in"), payload[:200]
+        offset, which, length = struct.unpack_from("<QII", payload)
+        name = payload[16:16 + length].decode()
+        assert wish == "inputs" or name.endswith("/in"), name
         words = []
-        for line in payload[12 + length:].splitlines(keepends=True):
+        for line in payload[16 + length:].splitlines(keepends=True):
             words += [(word[::-1] + b"\0\n\t", struct.pack("<Q", offset)) for word in line.split()]
             offset += len(line)
+        if wish == "inputs":
+            words = [(line, b"%d" % which) for line in payload[16 + length:].split()]
         if wish == "garbage":
             print("hello", flush=True)
         if wish == "fail":
@@ -119,6 +123,63 @@ fn keys_and_values_are_any_bytes() {
         assert!(sums(sandbox.output_lines(&sandbox.out())) == model(&text), "{more:?}");
         sandbox.assert_no_leftovers();
     }
+}
+
+/// A directory with two files, one without any, and two files beside them.
+fn sandbox_with_inputs() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("program.py", PROGRAM);
+    for (file, line) in
+        [("dir/b", "b\n"), ("dir/c", "c\n"), ("x1", "x1\n"), ("x2", "x2\n"), ("empty/_no", "")]
+    {
+        sandbox.write(file, line);
+    }
+    sandbox
+}
+
+/// Lines with the numbers of the inputs from which they are, in the order of their names.
+fn numbered(sandbox: &Sandbox, output: &str) -> Vec<String> {
+    let mut lines = sandbox.output_lines(&sandbox.path(output));
+    lines.sort_unstable();
+    lines
+}
+
+/// Two files of one directory have one number, and a directory without files has one as well.
+#[test]
+fn records_tell_which_input_they_are_from() {
+    let sandbox = sandbox_with_inputs();
+    let inputs = ["--input", "empty", "dir", "-", "--input", "x*", "--input", "x1", "--file", "program.py"];
+    let mapper = ["--mapper", "python3 program.py inputs", "--exchange", "frames", "--map-only"];
+    let mut command = sandbox.job(&[&inputs[..], &mapper, &["--output", "out"]].concat());
+    let stdin = std::fs::File::open(sandbox.write("standard", "s\n")).expect("our own file");
+    Running::start_with_stdin(&mut command, stdin).wait().expect_success();
+    assert_eq!(numbered(&sandbox, "out"), ["b\t1", "c\t1", "s\t2", "x1\t3", "x1\t4", "x2\t3"]);
+}
+
+const FLOW: &str = r#"
+file = "program.py"
+map_only = true
+[[stage]]
+name = "first"
+input = "x1"
+[[stage]]
+name = "second"
+input = "x2"
+[[stage]]
+name = "third"
+input = ["empty", "dir"]
+from = ["second", "first"]
+exchange = "frames"
+mapper = "python3 program.py inputs"
+output = "out"
+"#;
+
+#[test]
+fn stages_are_numbered_behind_the_inputs_of_the_stage_that_reads_them() {
+    let sandbox = sandbox_with_inputs();
+    write_flow(&sandbox, "flow.toml", FLOW, "out");
+    start_here(&sandbox, "flow.toml").wait().expect_success();
+    assert_eq!(numbered(&sandbox, "out"), ["b\t1", "c\t1", "x1\t3", "x2\t2"]);
 }
 
 #[test]

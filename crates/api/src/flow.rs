@@ -23,6 +23,10 @@ pub struct FlowStage {
     /// The jobs whose output it reads behind inputs of its own, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<JobId>,
+    /// How many inputs of its own the user has named, whatever files these gave: the number of the first of `reads` among all inputs
+    /// ([`crate::InputFile::named`]).
+    #[serde(default)]
+    pub named_inputs: u32,
     /// Later stages read its output: its parts are intermediate files and `JobSpec::output` is only a name.
     #[serde(default)]
     pub feeds: bool,

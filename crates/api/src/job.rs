@@ -31,6 +31,10 @@ pub struct InputFile {
     /// Modification time in nanoseconds since 1970.
     pub mtime_ns: i64,
     pub format: InputFormat,
+    /// Position of what the user named it by among all that was named: a directory or a glob gives many files one number, and
+    /// the stages that a stage reads follow what it names itself.
+    #[serde(default)]
+    pub named: u32,
     /// Set for an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<ObjectPin>,

@@ -72,4 +72,8 @@ pub struct KeyRules {
     /// The first so many steps of `order` are the partition key: a reduce range never splits records that are
     /// equal in them. 0: all of them.
     pub group_steps: u32,
+    /// Mappers say of each key how many of its first bytes are its partition key; what is behind it, its tail, only orders. Then
+    /// there are no order and no partitions.
+    #[serde(default)]
+    pub tails: bool,
 }

@@ -28,7 +28,7 @@ pub struct JobFrame {
 
 impl JobFrame {
     /// Of the frames that are described.
-    pub const VERSION: u32 = 1;
+    pub const VERSION: u32 = 2;
 }
 
 /// What a program says when it cannot go on.

@@ -59,9 +59,9 @@ pub struct StagePlace {
 }
 
 impl StagePlace {
-    /// As its job is handed in; the server knows the numbers of the others.
-    pub fn of_job(&self) -> FlowStage {
-        FlowStage { name: self.name.clone(), feeds: self.feeds, ..FlowStage::default() }
+    /// As its job is handed in, with so many inputs of its own named; the server knows the numbers of the others.
+    pub fn of_job(&self, named_inputs: u32) -> FlowStage {
+        FlowStage { name: self.name.clone(), named_inputs, feeds: self.feeds, ..FlowStage::default() }
     }
 }
 
@@ -279,6 +279,7 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
             sort_keys: args.keys.sort_keys.or(file.sort_keys),
             partitions: args.keys.partitions.or(file.partitions),
             partition_fields: args.keys.partition_fields.or(file.partition_fields),
+            key_tails: flag(args.keys.key_tails, file.key_tails),
         },
         total_order: flag(args.total_order, file.total_order),
         map_only: flag(args.map_only, file.map_only),

@@ -1,6 +1,6 @@
 //! The options that say how keys are ordered and which part a key goes to.
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use api::{KeyOrder, KeyRules, KeyStretch, Numbers, OrderStep, PartitionRule, Partitioning};
 use clap::{Args, ValueEnum};
 
@@ -46,6 +46,11 @@ pub struct KeyArgs {
     /// Keys with these fields equal go to one part: FROM[,TO], as in 1,2 [default: the whole key]
     #[arg(long, value_name = "FIELDS", allow_hyphen_values = true)]
     pub partition_fields: Option<String>,
+    /// Mappers say of each key how many of its first bytes keep it together with others in one reducer; the rest only
+    /// orders (docs/formats/program-frames.md); with --exchange frames
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        hide_possible_values = true)]
+    pub key_tails: Option<bool>,
 }
 
 /// Order and partitions as asked for, not checked yet.
@@ -56,17 +61,19 @@ pub struct KeyOptions {
     pub sort_keys: Option<String>,
     pub partitions: Option<u32>,
     pub partition_fields: Option<String>,
+    pub key_tails: bool,
 }
 
 impl KeyOptions {
     /// The options, and whether each was given.
-    pub fn given(&self) -> [(&'static str, bool); 5] {
+    pub fn given(&self) -> [(&'static str, bool); 6] {
         [
             ("--order", self.order.is_some()),
             ("--reverse", self.reverse),
             ("--sort-keys", self.sort_keys.is_some()),
             ("--partitions", self.partitions.is_some()),
             ("--partition-fields", self.partition_fields.is_some()),
+            ("--key-tails", self.key_tails),
         ]
     }
 
@@ -77,6 +84,9 @@ impl KeyOptions {
         separator: &[u8],
         input_bytes: u64,
     ) -> anyhow::Result<(Partitioning, KeyRules)> {
+        if self.key_tails {
+            self.check_tails_alone()?;
+        }
         let order = self.order_steps()?;
         let stretches = self.partition_stretches()?;
         if total_order {
@@ -102,10 +112,21 @@ impl KeyOptions {
         };
         let speaks_of_fields = !order.is_empty() || partitions.is_some();
         let separator = if speaks_of_fields { separator.to_vec() } else { Vec::new() };
-        let rules = KeyRules { order, separator, partitions, group_steps };
+        let rules = KeyRules { order, separator, partitions, group_steps, tails: self.key_tails };
         let option = if self.partitions.is_some() { "--partitions" } else { "--sort-keys" };
         keys::KeyEncoder::new(&rules).context(option)?;
         Ok((partitioning, rules))
+    }
+
+    fn check_tails_alone(&self) -> anyhow::Result<()> {
+        let others = self.given().into_iter().filter(|(option, _)| *option != "--key-tails");
+        match others.into_iter().find(|(_, given)| *given) {
+            Some((option, _)) => bail!(
+                "{option} does not go with --key-tails: such keys are compared by their bytes, and where each goes is said with it; \
+                 leave one of them out"
+            ),
+            None => Ok(()),
+        }
     }
 
     fn order_steps(&self) -> anyhow::Result<Vec<OrderStep>> {
@@ -145,6 +166,9 @@ fn derived_partitions(input_bytes: u64) -> u32 {
 /// The rules in a few words, for tables; None for those of a job that has none of its own.
 pub fn text(rules: &KeyRules) -> Option<String> {
     let mut words = Vec::new();
+    if rules.tails {
+        words.push("with tails".to_string());
+    }
     if !rules.order.is_empty() {
         words.push(keys::order_text(&rules.order));
     }
@@ -186,6 +210,7 @@ mod tests {
         check(KeyOptions { order: Some(KeyOrder::Numeric), ..none() }, (hash, Some("-k1n"), 0));
         let expected = (partitions, Some("3 partitions by the whole key"), 0);
         check(KeyOptions { partitions: Some(3), ..none() }, expected);
+        check(KeyOptions { key_tails: true, ..none() }, (hash, Some("with tails"), 0));
         // The order begins with the fields: their steps decide the part.
         check(sorted("-k1,1 -k2,2nr", Some("1,1"), None), (hash, Some("-k1,1 -k2,2nr"), 1));
         // It does not: the partition is the unit.
@@ -214,5 +239,14 @@ mod tests {
         check(KeyOptions { partitions: Some(50_001), ..none() }, false, "give 1 to 50000");
         check(KeyOptions { partition_fields: Some("x".into()), ..none() }, false, "--partition-fields");
         check(KeyOptions { partitions: Some(3), ..none() }, true, "--total-order");
+        for more in [
+            KeyOptions { order: Some(KeyOrder::Bytes), ..none() },
+            KeyOptions { reverse: true, ..none() },
+            KeyOptions { partitions: Some(3), ..none() },
+            sorted("-k1", None, None),
+            KeyOptions { partition_fields: Some("1".into()), ..none() },
+        ] {
+            check(KeyOptions { key_tails: true, ..more }, false, "does not go with --key-tails");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::connect::Site;
 use crate::exit::Failure;
-use crate::job_options::{FunctionText, JobOptions, StagePlace};
+use crate::job_options::{FunctionText, JobOptions};
 use crate::paths;
 use crate::record_formats::{self, Functions};
 use crate::standard_input::{self, StandardInput};
@@ -10,7 +10,7 @@ use crate::standard_output::{self, PrivateOutput};
 use crate::{duration, machine, memory_size, remote, store, streaming};
 use anyhow::{Context, anyhow, bail, ensure};
 use api::shipping::SHIPPED_FILE_BYTES_MAX;
-use api::{Codec, Formats, Function, InputFile, JobSpec, Layout, RecordFormat, Split};
+use api::{Codec, Exchange, Formats, Function, InputFile, JobSpec, Layout, RecordFormat, Split};
 use mapreduce::layout::{self, LayoutRequest};
 use std::path::{Path, PathBuf};
 
@@ -48,13 +48,14 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         map_only: options.map_only,
     };
     let formats = record_formats::formats(&options.formats, functions)?;
+    check_key_tails(&options, formats.exchange)?;
     let mut inputs = Inputs::list(&options.input, formats.input)?;
+    let named_inputs = options.input.len() as u32;
     let output_dir = output_dir(&options, &inputs.files)?;
     let state_dir = store::state_dir(options.state.as_deref())?;
     let disks = disks(&options, &state_dir)?;
 
-    // A built-in reducer folds on the map side as well, where nothing else does.
-    let combiner = combiner.or_else(|| reducer.clone().filter(reducer::combines_by_itself));
+    let combiner = combiner.or_else(|| combiner_of(reducer.as_ref(), options.keys.key_tails));
     let combines = combiner.is_some();
     let standard_input = inputs.take_standard_input(&disks[0], formats.input, options.server.is_some())?;
     let inputs = inputs.files;
@@ -93,12 +94,17 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         // What is printed and removed need not reach the disk.
         sync: !options.no_sync && standard_output.is_none(),
         layout,
-        stage: options.stage.as_ref().map(StagePlace::of_job),
+        stage: options.stage.as_ref().map(|stage| stage.of_job(named_inputs)),
         ..JobSpec::named(name)
     };
     let (start_dir, json, server) = (options.start_dir, options.json, options.server);
     let plan = Plan { spec, splits, state_dir, server, start_dir, json, standard_output, standard_input };
     streaming::complete(options.streaming.as_deref(), plan)
+}
+
+/// A built-in reducer folds on the map side as well, where nothing else does: not over keys with tails, which it would lose.
+fn combiner_of(reducer: Option<&Function>, key_tails: bool) -> Option<Function> {
+    reducer.filter(|reducer| !key_tails && reducer::combines_by_itself(reducer)).cloned()
 }
 
 fn disks(options: &JobOptions, state_dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
@@ -157,19 +163,24 @@ fn output_dir(options: &JobOptions, inputs: &[InputFile]) -> anyhow::Result<Opti
 /// wrong any more, because it may have to be copied.
 struct Inputs {
     files: Vec<InputFile>,
-    /// Where standard input goes.
-    standard_input_at: Option<usize>,
+    /// Where standard input goes among the files, and its number among the arguments.
+    standard_input_at: Option<(usize, u32)>,
 }
 
 impl Inputs {
     fn list(arguments: &[String], format: RecordFormat) -> anyhow::Result<Inputs> {
         standard_input::check(arguments)?;
         let mut inputs = Inputs { files: Vec::new(), standard_input_at: None };
+        let mut named = 0;
         for (index, between) in arguments.split(|argument| argument == standard_input::ARGUMENT).enumerate() {
             if index > 0 {
-                inputs.standard_input_at = Some(inputs.files.len());
+                inputs.standard_input_at = Some((inputs.files.len(), named));
+                named += 1;
             }
-            inputs.files.extend(mapper::input::list(between).context("--input")?);
+            let listed = mapper::input::list(between).context("--input")?;
+            let behind = |input: InputFile| InputFile { named: named + input.named, ..input };
+            inputs.files.extend(listed.into_iter().map(behind));
+            named += between.len() as u32;
         }
         mapper::input::check_whole_records(&inputs.files, format).context("--input")?;
         Ok(inputs)
@@ -181,12 +192,12 @@ impl Inputs {
         format: RecordFormat,
         travels: bool,
     ) -> anyhow::Result<Option<std::fs::File>> {
-        let Some(place) = self.standard_input_at else { return Ok(None) };
+        let Some((place, named)) = self.standard_input_at else { return Ok(None) };
         // To a cluster it travels as a file.
         let bytes_max = travels.then_some(SHIPPED_FILE_BYTES_MAX);
         let StandardInput { input, file } = standard_input::take(dir, bytes_max)?;
         mapper::input::check_whole_records(std::slice::from_ref(&input), format).context("--input")?;
-        self.files.insert(place, input);
+        self.files.insert(place, InputFile { named, ..input });
         Ok(Some(file))
     }
 }
@@ -237,6 +248,22 @@ fn check_conflicts(options: &JobOptions) -> anyhow::Result<()> {
     if options.combiner.is_some() && options.reducer.is_none() {
         bail!("--combiner without --reducer would write partial results: add a --reducer");
     }
+    Ok(())
+}
+
+/// What keys with tails need, besides that there is a shuffle.
+fn check_key_tails(options: &JobOptions, exchange: Exchange) -> anyhow::Result<()> {
+    if !options.keys.key_tails {
+        return Ok(());
+    }
+    ensure!(
+        exchange == Exchange::Frames,
+        "--key-tails needs --exchange frames: in lines a mapper cannot say where the tail of a key begins"
+    );
+    ensure!(
+        options.combiner.is_none(),
+        "--combiner does not go with --key-tails: a combiner puts out keys that it was given, and these have tails; leave one of them out"
+    );
     Ok(())
 }
 

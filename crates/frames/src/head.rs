@@ -17,6 +17,8 @@ pub enum FrameKind {
     End = b'E',
     /// From the program: pairs.
     Pairs = b'P',
+    /// From the program: pairs of keys with tails.
+    TailedPairs = b'T',
     /// From the program: bytes of the output part.
     Output = b'O',
     /// From the program: why it cannot go on, as JSON.
@@ -25,7 +27,8 @@ pub enum FrameKind {
 
 impl FrameKind {
     /// What a program may put out.
-    pub const FROM_PROGRAM: [FrameKind; 4] = [Self::Pairs, Self::Output, Self::End, Self::Failure];
+    pub const FROM_PROGRAM: [FrameKind; 5] =
+        [Self::Pairs, Self::TailedPairs, Self::Output, Self::End, Self::Failure];
 }
 
 /// The head of a frame with so many bytes of payload; None where that is more than a frame can have.

@@ -22,5 +22,5 @@ mod stream;
 
 pub use batch::GroupBatch;
 pub use head::{FRAME_HEAD_BYTES, FrameKind, head};
-pub use pairs::{Pairs, PairsError};
+pub use pairs::{Pairs, PairsError, TailedPairs};
 pub use stream::{FrameError, FromProgram};

@@ -3,7 +3,7 @@
 use crate::merge::{Merge, SortedRun};
 use api::DataSum;
 use ids::IfileIndex;
-use ifile::record::key_prefix;
+use ifile::record::{Record, key_prefix};
 use ifile::record_hash;
 use std::collections::BTreeMap;
 
@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 pub struct Grouped<'a> {
     pub key: &'a [u8],
     pub value: &'a [u8],
+    /// The first bytes of `key` that are the partition key.
+    pub partition_key_bytes: usize,
     /// The first record of its partition key.
     pub starts_group: bool,
 }
@@ -153,7 +155,8 @@ impl<R: SortedRun> Groups<R> {
             self.groups += 1;
             self.group.set(key, prefix);
         }
-        Grouped { key: record.key, value: record.value, starts_group }
+        let Record { key, value, partition_key_bytes, .. } = record;
+        Grouped { key, value, partition_key_bytes, starts_group }
     }
 
     /// What was put out so far.

@@ -28,6 +28,8 @@ pub enum KeyRulesError {
     PartitionCount { count: u32 },
     #[error("the partition key has {group_steps} steps, but the order only has {steps}")]
     GroupSteps { group_steps: u32, steps: usize },
+    #[error("keys with tails are compared by their bytes, and there are an order or partitions beside them")]
+    Tails,
 }
 
 /// A key that has no place in the order. The user's data, so never tried again.
@@ -50,7 +52,7 @@ pub struct Stored<'a> {
 
 /// Whether the partition key is a true beginning of the stored key, and not all of it.
 pub fn groups_by_prefix(rules: &KeyRules) -> bool {
-    (1..rules.order.len()).contains(&(rules.group_steps as usize))
+    rules.tails || (1..rules.order.len()).contains(&(rules.group_steps as usize))
 }
 
 /// Encodes keys by the rules of a job. Its buffers are used again for each record.
@@ -71,6 +73,9 @@ pub struct KeyEncoder {
 impl KeyEncoder {
     /// An encoder, or why the rules cannot be obeyed.
     pub fn new(rules: &KeyRules) -> Result<KeyEncoder, KeyRulesError> {
+        if rules.tails && !(rules.order.is_empty() && rules.partitions.is_none()) {
+            return Err(KeyRulesError::Tails);
+        }
         let of_order = rules.order.iter().map(|step| &step.stretch);
         let of_partitions = rules.partitions.iter().flat_map(|rule| &rule.stretches);
         let stretches: Vec<&KeyStretch> = of_order.chain(of_partitions).collect();
@@ -209,6 +214,7 @@ mod tests {
             separator: b".".to_vec(),
             partitions: partitions.map(rule),
             group_steps,
+            tails: false,
         }
     }
 
@@ -229,6 +235,7 @@ mod tests {
         check(&rules("-k2,2n -k1,1", None, 1), b"a.0", (b"\x80a\0\x01", b"\x03a.0v", 1));
         check(&rules("-k2,2 -k1,1", Some((10, "-k1,1")), 1), b"a", (b"\0\0\0\x07\0\0a\0\x01", b"\x01av", 6));
         assert!(groups_by_prefix(&rules("-k1 -k2", None, 1)));
+        assert!(groups_by_prefix(&KeyRules { tails: true, ..KeyRules::default() }));
         assert!(
             !groups_by_prefix(&rules("-k1 -k2", None, 2)) && !groups_by_prefix(&rules("-k1 -k2", None, 0))
         );
@@ -260,6 +267,7 @@ mod tests {
             change(&mut changed);
             assert_eq!(KeyEncoder::new(&changed).err(), Some(expected));
         };
+        check(|rules| rules.tails = true, KeyRulesError::Tails);
         check(|rules| rules.separator.clear(), KeyRulesError::NoSeparator);
         check(|rules| rules.order[0].stretch.start.field = 0, KeyRulesError::PlaceZero);
         check(|rules| rules.order[0].stretch.start.character = 0, KeyRulesError::PlaceZero);

@@ -135,7 +135,7 @@ fn case() -> impl Strategy<Value = (KeyRules, Vec<u8>, Vec<u8>)> {
             count,
             stretches: if whole { vec![] } else { vec![parse_stretch("2,2").expect("a stretch")] },
         });
-        let rules = KeyRules { order, separator: separator.to_vec(), partitions, group_steps };
+        let rules = KeyRules { order, separator: separator.to_vec(), partitions, group_steps, tails: false };
         (Just(rules), key(separator), key(separator))
     })
 }

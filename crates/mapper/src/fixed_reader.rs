@@ -114,7 +114,7 @@ impl FixedReader {
         let compressed = input.format != InputFormat::Plain;
         let (offset_bytes, left) =
             if compressed { (0, u64::MAX) } else { (segment.offset_bytes, segment.length_bytes) };
-        self.place = BlockPlace { file_index: segment.file_index, offset_bytes };
+        self.place = BlockPlace { file_index: segment.file_index, named_input: input.named, offset_bytes };
         let planned = offset_bytes..input.size_bytes.min(offset_bytes.saturating_add(left));
         let stored = StoredFile::open(&input, planned, &self.elsewhere)?;
         self.current = Some(OpenSegment { stored, input, file_index: segment.file_index, compressed, left });

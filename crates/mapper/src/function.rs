@@ -13,6 +13,8 @@ use reducer::PartWriter;
 pub struct BlockPlace {
     /// Position in `JobSpec::inputs`; 0 for rows that are made.
     pub file_index: u32,
+    /// Position of the input among those that the user named ([`api::InputFile::named`]); 0 for rows that are made.
+    pub named_input: u32,
     /// Offset of the block's first byte in the file, after decompression.
     pub offset_bytes: u64,
 }
@@ -59,10 +61,29 @@ pub trait Emitter {
     /// Takes one pair; the slices are copied where they are kept.
     fn emit(&mut self, key: &[u8], value: &[u8]) -> Result<(), TaskFailure>;
 
+    /// Takes a pair whose key has a tail: only so many first bytes of it are the partition key. Refused where nothing is done with
+    /// tails.
+    fn emit_with_tail(
+        &mut self,
+        _key: &[u8],
+        _value: &[u8],
+        _partition_key_bytes: usize,
+    ) -> Result<(), TaskFailure> {
+        Err(no_tails())
+    }
+
     /// Takes a pair of each key and the one value: one call for many short pairs.
     fn emit_each(&mut self, keys: KeysInBlock<'_>, value: &[u8]) -> Result<(), TaskFailure> {
         keys.iter().try_for_each(|key| self.emit(key, value))
     }
+}
+
+/// Why a pair whose key has a tail is refused.
+#[cold]
+pub fn no_tails() -> TaskFailure {
+    let message =
+        "the program put out pairs of keys with tails, and the keys of this job have none: give --key-tails";
+    TaskFailure::new(Blame::UserData, message)
 }
 
 /// What a map function saw and did.

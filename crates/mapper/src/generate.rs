@@ -128,7 +128,8 @@ impl RecordInput for GeneratedInput {
     }
 
     fn place(&self) -> BlockPlace {
-        BlockPlace { file_index: 0, offset_bytes: self.next_offset_bytes - self.handed_out as u64 }
+        let offset_bytes = self.next_offset_bytes - self.handed_out as u64;
+        BlockPlace { offset_bytes, ..BlockPlace::default() }
     }
 }
 

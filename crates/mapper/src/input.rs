@@ -103,24 +103,31 @@ pub fn check_whole_records(inputs: &[InputFile], format: RecordFormat) -> Result
 /// it and a glob its matches, sorted bytewise by path; names beginning with `_` or `.` are never data unless
 /// they are written out. Links are followed. An empty directory gives nothing and is no error.
 ///
+/// Each file has the position of its argument in [`InputFile::named`].
+///
 /// Every file is opened: its first bytes tell how it is compressed, and that it can be read at all. So is every object:
 /// a URL names one, or all below a prefix, or has the wildcards of a glob in its key.
 pub fn list(args: &[String]) -> Result<Vec<InputFile>, InputError> {
     let mut inputs = Vec::new();
-    for arg in args {
-        if is_object_url(Path::new(arg)) {
-            add_objects(arg, &mut inputs)?;
-            continue;
-        }
-        let path = std::path::absolute(arg)
-            .map_err(|source| InputError::Unreadable { path: PathBuf::from(arg), source })?;
-        match std::fs::metadata(&path) {
-            Ok(metadata) => add_path(&path, &metadata, &mut inputs)?,
-            Err(_) if arg.contains(WILDCARDS) => add_glob(arg, &path, &mut inputs)?,
-            Err(source) => return Err(unreadable(path, source)),
-        }
+    for (named, arg) in args.iter().enumerate() {
+        let before = inputs.len();
+        add(arg, &mut inputs)?;
+        inputs[before..].iter_mut().for_each(|input| input.named = named as u32);
     }
     Ok(inputs)
+}
+
+fn add(arg: &str, inputs: &mut Vec<InputFile>) -> Result<(), InputError> {
+    if is_object_url(Path::new(arg)) {
+        return add_objects(arg, inputs);
+    }
+    let path = std::path::absolute(arg)
+        .map_err(|source| InputError::Unreadable { path: PathBuf::from(arg), source })?;
+    match std::fs::metadata(&path) {
+        Ok(metadata) => add_path(&path, &metadata, inputs),
+        Err(_) if arg.contains(WILDCARDS) => add_glob(arg, &path, inputs),
+        Err(source) => Err(unreadable(path, source)),
+    }
 }
 
 /// The stored bytes of an input from its start, to look at them.
@@ -196,6 +203,7 @@ fn pinned_object(found: Found) -> InputFile {
         size_bytes: found.size_bytes,
         mtime_ns: found.modified_ns,
         format: format_of(&found.first_bytes),
+        named: 0,
         object: Some(found.pin),
         stage_file: None,
     }
@@ -277,7 +285,8 @@ fn pin(path: &Path, metadata: &Metadata) -> Result<InputFile, InputError> {
     let format = format_of(&first_bytes);
     let metadata = file.metadata().map_err(unreadable)?;
     let (size_bytes, mtime_ns) = pinned_facts(&metadata);
-    Ok(InputFile { path: path.to_path_buf(), size_bytes, mtime_ns, format, object: None, stage_file: None })
+    let path = path.to_path_buf();
+    Ok(InputFile { path, size_bytes, mtime_ns, format, named: 0, object: None, stage_file: None })
 }
 
 fn format_of(first_bytes: &[u8]) -> InputFormat {
@@ -344,6 +353,15 @@ mod tests {
         check(&["a/*.txt"], &["a/b.txt", "a/link.txt"]);
         check(&["a/*"], &["a/b/2.txt", "a/b.txt", "a/link.txt"]);
         check(&["**/2.txt", "z.txt"], &["a/b/2.txt", "z.txt"]);
+    }
+
+    #[test]
+    fn files_know_by_which_argument_they_came() {
+        let root = tree();
+        let args = ["empty", "a/*.txt", "z.txt", "a/b", "z.txt"].map(|arg| root.path().join(arg));
+        let inputs = list(&args.map(|arg| arg.to_str().unwrap().to_string())).unwrap();
+        let named: Vec<u32> = inputs.iter().map(|input| input.named).collect();
+        assert_eq!(named, [1, 1, 2, 3, 4]);
     }
 
     #[test]

@@ -43,7 +43,7 @@ mod test_context;
 pub use combine::{CombineEmitter, WINDOW_BYTES_MAX};
 pub use function::{
     BlockPlace, Emitter, MapCounts, MapFunction, MapperUnusable, RecordInput, check_mapper, map_function,
-    run_map_only,
+    no_tails, run_map_only,
 };
 pub use line_splits::{LINE_SPLITS_MAX, LineSplitError, plan_lines};
 pub use reader::{ReaderLimits, SplitReader};

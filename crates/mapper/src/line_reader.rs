@@ -24,6 +24,7 @@ struct OpenSegment {
     stored: StoredFile,
     name: String,
     file_index: u32,
+    named_input: u32,
     compressed: bool,
     /// Position of the next byte to be read, in the file as a reader of lines sees it.
     position: u64,
@@ -120,6 +121,7 @@ impl LineReader {
             stored: StoredFile::open(&input, position..end.min(input.size_bytes), &self.elsewhere)?,
             name: input::name(&input),
             file_index: segment.file_index,
+            named_input: input.named,
             compressed,
             position,
             end,
@@ -275,8 +277,9 @@ impl LineReader {
     }
 
     pub(crate) fn place(&self) -> BlockPlace {
-        let file_index = self.current.as_ref().map_or(0, |segment| segment.file_index);
-        BlockPlace { file_index, offset_bytes: self.buffer_position }
+        let of_segment = |segment: &OpenSegment| (segment.file_index, segment.named_input);
+        let (file_index, named_input) = self.current.as_ref().map(of_segment).unwrap_or_default();
+        BlockPlace { file_index, named_input, offset_bytes: self.buffer_position }
     }
 
     pub(crate) fn source_name(&self) -> String {

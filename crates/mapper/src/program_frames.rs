@@ -1,6 +1,6 @@
 //! The mapper that is a user's program and exchanges frames with the engine: one process for a split.
 
-use crate::function::{Emitter, MapCounts, MapFunction, RecordInput};
+use crate::function::{BlockPlace, Emitter, MapCounts, MapFunction, RecordInput};
 use api::program::ProgramRole;
 use api::{Blame, TaskFailure};
 use program::{Feed, FunctionContext, ProgramSpec};
@@ -48,6 +48,9 @@ impl MapFunction for FramesMapper {
 pub(crate) fn emit(output: &mut dyn Emitter, each: PutOut<'_>) -> Result<(), TaskFailure> {
     match each {
         PutOut::Pair { key, value } => output.emit(key, value),
+        PutOut::TailedPair { key, value, partition_key_bytes } => {
+            output.emit_with_tail(key, value, partition_key_bytes)
+        }
         PutOut::Output { .. } => {
             let message = "the program put out bytes of an output part, and only pairs go on to the reducers";
             Err(TaskFailure::new(Blame::UserProgram, message))
@@ -78,8 +81,8 @@ fn feed_records(
         records.clear();
         records.shrink_to(context.buffer_bytes.saturating_mul(2));
         records.extend_from_slice(block);
-        let offset_bytes = input.place().offset_bytes;
-        write_records(&mut feed, (&input.source_name(), offset_bytes), &records)?;
+        let BlockPlace { named_input, offset_bytes, .. } = input.place();
+        write_records(&mut feed, (named_input, &input.source_name(), offset_bytes), &records)?;
         if feed.abandoned() {
             break;
         }

@@ -17,8 +17,7 @@ struct Stretch {
 
 impl Stretch {
     fn goes_on_at(&self, place: BlockPlace) -> bool {
-        let BlockPlace { file_index, offset_bytes } = self.start;
-        place == BlockPlace { file_index, offset_bytes: offset_bytes + self.bytes }
+        place == BlockPlace { offset_bytes: self.start.offset_bytes + self.bytes, ..self.start }
     }
 
     fn emit(&self, output: &mut dyn Emitter, counts: &mut MapCounts) -> Result<(), TaskFailure> {
@@ -121,7 +120,7 @@ mod tests {
     }
 
     fn at(file_index: u32, offset_bytes: u64) -> BlockPlace {
-        BlockPlace { file_index, offset_bytes }
+        BlockPlace { file_index, named_input: 0, offset_bytes }
     }
 
     #[test]

@@ -186,7 +186,8 @@ proptest! {
         split_bytes in 1u64..100,
     ) {
         let file = |(size_bytes, format): &(u64, InputFormat)| InputFile {
-            path: "/f".into(), size_bytes: *size_bytes, mtime_ns: 0, format: *format, object: None, stage_file: None,
+            path: "/f".into(), size_bytes: *size_bytes, mtime_ns: 0, format: *format, named: 0, object: None,
+            stage_file: None,
         };
         let inputs: Vec<InputFile> = sizes.iter().map(file).collect();
         let splits = split::plan(&inputs, split_bytes, RecordFormat::TEXT);
@@ -380,12 +381,12 @@ fn positions_name_file_and_byte() {
     let mut reader = open(&inputs, &split, limits);
     assert_eq!(reader.next_block().unwrap().unwrap(), b"one\n");
     assert_eq!(reader.next_block().unwrap().unwrap(), b"two\n");
-    assert_eq!(reader.place(), BlockPlace { file_index: 0, offset_bytes: 4 });
+    assert_eq!(reader.place(), BlockPlace { offset_bytes: 4, ..BlockPlace::default() });
     assert!(reader.position(1).ends_with("/a at byte 5"), "{}", reader.position(1));
     assert_eq!(reader.next_block().unwrap().unwrap(), b"three\n");
     assert!(reader.position(0).ends_with("/a at byte 8"), "{}", reader.position(0));
     assert_eq!(reader.next_block().unwrap().unwrap(), b"four\n");
-    assert_eq!(reader.place(), BlockPlace { file_index: 1, offset_bytes: 0 });
+    assert_eq!(reader.place(), BlockPlace { file_index: 1, ..BlockPlace::default() });
     assert!(reader.position(0).ends_with("/b at byte 0 of the decompressed text"), "{}", reader.position(0));
     assert_eq!((reader.bytes(), reader.records()), (19, 4));
 }

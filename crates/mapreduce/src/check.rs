@@ -129,8 +129,9 @@ mod tests {
         let request = LayoutRequest { memory_bytes: 64 << 20, slots: 2, input_bytes: 10, combines: true };
         spec.layout = derive(&request).unwrap();
         let (path, format) = ("/a/in".into(), InputFormat::Plain);
+        let (size_bytes, mtime_ns, named) = (10, 1, 0);
         spec.inputs =
-            vec![InputFile { path, size_bytes: 10, mtime_ns: 1, format, object: None, stage_file: None }];
+            vec![InputFile { path, size_bytes, mtime_ns, format, named, object: None, stage_file: None }];
         let segments = vec![Segment { file_index: 0, offset_bytes: 4, length_bytes: 6 }];
         (spec, vec![Split { segments }])
     }

@@ -76,11 +76,12 @@ pub enum Inputs {
 pub fn inputs(flows: &impl Flows, job: JobId) -> Result<Inputs, LayoutError> {
     let Some(stage) = flows.stage(job).filter(Stage::waits) else { return Ok(Inputs::Known) };
     let mut inputs: Vec<InputFile> = Vec::new();
-    for read in stage.spec.reads() {
+    let of_its_own = stage.spec.stage.as_ref().map_or(0, |stage| stage.named_inputs);
+    for (position, read) in stage.spec.reads().iter().enumerate() {
         let Some(before) = flows.stage(*read).filter(|before| before.state.rests) else {
             return Ok(Inputs::NotYet);
         };
-        inputs.extend(before.results.as_inputs(before.spec));
+        inputs.extend(before.results.as_inputs(before.spec, of_its_own.saturating_add(position as u32)));
     }
     with_inputs(stage.spec, inputs).map(|planned| Inputs::Are(Box::new(planned)))
 }

@@ -80,6 +80,7 @@ mod tests {
             size_bytes: *size_bytes,
             mtime_ns: 0,
             format: *format,
+            named: 0,
             object: None,
             stage_file: None,
         };

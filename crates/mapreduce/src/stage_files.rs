@@ -45,8 +45,9 @@ impl JobResults {
         of_maps.chain(self.reduces.iter().map(|(task, reduce)| (*task, &reduce.part)))
     }
 
-    /// Its parts as inputs of a later stage, in their order; empty ones are left out.
-    pub fn as_inputs(&self, spec: &JobSpec) -> Vec<InputFile> {
+    /// Its parts as inputs of a later stage, in their order; empty ones are left out. `named`: what the stage as a whole has for
+    /// its number among the inputs of the later one.
+    pub fn as_inputs(&self, spec: &JobSpec, named: u32) -> Vec<InputFile> {
         let order: Vec<TaskIndex> = match spec.map_only {
             true => self.maps.keys().copied().collect(),
             false => part_order(spec, self),
@@ -59,6 +60,7 @@ impl JobResults {
                 size_bytes: part.bytes,
                 mtime_ns: 0,
                 format: InputFormat::Plain,
+                named,
                 object: None,
                 stage_file: Some(StageFile { job: self.job, task, crc32c: part.crc32c }),
             })
@@ -291,10 +293,12 @@ mod tests {
     #[test]
     fn parts_become_the_inputs_of_the_next_stage() {
         let (first, results) = results();
-        let inputs = results.as_inputs(&first);
-        let named: Vec<(&str, u64)> =
-            inputs.iter().map(|input| (input.path.to_str().unwrap(), input.size_bytes)).collect();
-        assert_eq!(named, [("stage first, part 0", 100), ("stage first, part 2", 50)]);
+        let inputs = results.as_inputs(&first, 3);
+        let named: Vec<(&str, u64, u32)> = inputs
+            .iter()
+            .map(|input| (input.path.to_str().unwrap(), input.size_bytes, input.named))
+            .collect();
+        assert_eq!(named, [("stage first, part 0", 100, 3), ("stage first, part 2", 50, 3)]);
         let mut second = spec();
         second.memory_bytes = 64 << 20;
         let (second, splits) = with_inputs(&second, inputs).unwrap();

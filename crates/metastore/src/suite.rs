@@ -701,7 +701,8 @@ pub(crate) async fn a_half_run_job_comes_back(store: &Metastore) {
 
 pub(crate) async fn a_stage_gets_its_inputs_when_those_before_it_are_done(store: &Metastore) {
     let (before, job) = (store.reserve_job_id().await.unwrap(), store.reserve_job_id().await.unwrap());
-    let stage = FlowStage { flow: before, name: "second".into(), reads: vec![before], feeds: false };
+    let stage =
+        FlowStage { flow: before, name: "second".into(), reads: vec![before], ..FlowStage::default() };
     let as_handed_in = JobSpec { stage: Some(stage), ..spec() };
     let mut change = submitted(job, "me");
     if let Change::JobSubmitted { spec, .. } = &mut change {

@@ -78,6 +78,29 @@ impl<'a> AppendEmitter<'a> {
         Ok(())
     }
 
+    /// Sends a record whose key is stored as it is.
+    #[inline]
+    fn emit_plain(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        partition_key_bytes: usize,
+    ) -> Result<(), TaskFailure> {
+        if (key.len() + value.len()) as u64 > self.job.run.spec.layout.record_bytes_max {
+            return Err(too_large(self.job, key.len() + value.len()));
+        }
+        match &mut self.route {
+            Route::Known(partitioner) => {
+                let ifile = partitioner.ifile(&key[..partition_key_bytes]);
+                self.append(ifile, key, value, partition_key_bytes)
+            }
+            Route::Held(held) => {
+                encode(self.job.key_shape, key, value, partition_key_bytes, held);
+                if held.len() >= HELD_BYTES_MAX { self.fix_boundaries() } else { Ok(()) }
+            }
+        }
+    }
+
     /// Sends a record whose key was encoded.
     fn emit_stored(&mut self, stored: &Stored<'_>) -> Result<(), TaskFailure> {
         let layout = &self.job.run.spec.layout;
@@ -125,18 +148,19 @@ fn records(shape: KeyShape, held: &[u8]) -> impl Iterator<Item = Record<'_>> {
 impl Emitter for AppendEmitter<'_> {
     #[inline]
     fn emit(&mut self, key: &[u8], value: &[u8]) -> Result<(), TaskFailure> {
-        if (key.len() + value.len()) as u64 > self.job.run.spec.layout.record_bytes_max {
-            return Err(too_large(self.job, key.len() + value.len()));
-        }
-        match &mut self.route {
-            Route::Known(partitioner) => {
-                let ifile = partitioner.ifile(key);
-                self.append(ifile, key, value, key.len())
-            }
-            Route::Held(held) => {
-                encode(KeyShape::Whole, key, value, key.len(), held);
-                if held.len() >= HELD_BYTES_MAX { self.fix_boundaries() } else { Ok(()) }
-            }
+        // Where keys have tails, one of which nothing is said has none.
+        self.emit_plain(key, value, key.len())
+    }
+
+    fn emit_with_tail(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        partition_key_bytes: usize,
+    ) -> Result<(), TaskFailure> {
+        match self.job.run.spec.keys.tails {
+            true => self.emit_plain(key, value, partition_key_bytes),
+            false => Err(mapper::no_tails()),
         }
     }
 }
@@ -181,7 +205,7 @@ impl Emitter for EncodingEmitter<'_, '_> {
 }
 
 /// Bytes of a record in a message, cut where they are long.
-fn shown(bytes: &[u8]) -> String {
+pub(crate) fn shown(bytes: &[u8]) -> String {
     let cut = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
     let more = if cut.len() < bytes.len() { "…" } else { "" };
     format!("{:?}{more}", String::from_utf8_lossy(cut))

@@ -27,6 +27,7 @@ mod file_keeper;
 mod job_data;
 mod kept_checks;
 mod kept_dirs;
+mod key_tails;
 mod left_behind;
 mod machine;
 mod map_task;

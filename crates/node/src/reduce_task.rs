@@ -2,6 +2,7 @@
 
 use crate::Shared;
 use crate::job_data::{AttemptData, JobData};
+use crate::key_tails::KeyTails;
 use crate::meters::Meter;
 use crate::record_data::{OtherNodes, RunFailure};
 use crate::shuffle_tasks::{merge_need_bytes, read_ahead_bytes};
@@ -128,6 +129,7 @@ fn reduce<R: SortedRun<Error: RunFailure>>(
         cancelled: &job.cancelled,
         until_look: RECORDS_PER_LOOK,
         bytes: 0,
+        tails: spec.keys.tails.then(KeyTails::default),
     };
     let work_dir = WorkDir::create(job, attempt, &[spec.reducer.as_ref()])?;
     let context = function_context(shared, job, attempt, TaskPlace::Reduce(task.part_index), &work_dir);
@@ -245,6 +247,8 @@ struct GroupsInput<'a, R: SortedRun> {
     cancelled: &'a AtomicBool,
     until_look: u32,
     bytes: u64,
+    /// Set where keys have tails.
+    tails: Option<KeyTails>,
 }
 
 impl<R: SortedRun> GroupsInput<'_, R> {
@@ -302,7 +306,11 @@ impl<R: SortedRun<Error: RunFailure>> GroupedRecords for GroupsInput<'_, R> {
         self.bytes += bytes;
         self.done_bytes += bytes + LENGTHS_BYTES;
         self.meter.has_done(self.done_bytes);
-        Ok(Some(GroupedRecord { key: record.key, value: record.value, starts_group: record.starts_group }))
+        let starts_group = match &mut self.tails {
+            Some(tails) => tails.starts_group(&record)?,
+            None => record.starts_group,
+        };
+        Ok(Some(GroupedRecord { key: record.key, value: record.value, starts_group }))
     }
 }
 

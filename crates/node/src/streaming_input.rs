@@ -144,7 +144,7 @@ mod tests {
             RecordFormat::TEXT
         }
         fn place(&self) -> BlockPlace {
-            BlockPlace { file_index: 0, offset_bytes: self.1 - 100 }
+            BlockPlace { offset_bytes: self.1 - 100, ..BlockPlace::default() }
         }
         fn source_name(&self) -> String {
             "test".to_string()

@@ -24,15 +24,13 @@ pub fn write_job(feed: &mut Feed, job: &JobFrame) -> Result<(), TaskFailure> {
     write_frame(feed, FrameKind::Job, &[&json])
 }
 
-/// Hands records of the input to the program. `place`: what their source is called, and where in it they begin.
-pub fn write_records(feed: &mut Feed, place: (&str, u64), records: &[u8]) -> Result<(), TaskFailure> {
-    let (name, offset_bytes) = place;
-    let name_length = (name.len() as u32).to_le_bytes();
-    write_frame(
-        feed,
-        FrameKind::Records,
-        &[&offset_bytes.to_le_bytes(), &name_length, name.as_bytes(), records],
-    )
+/// Hands records of the input to the program. `place`: which of the inputs that were named they are from, what their source is
+/// called, and where in it they begin.
+pub fn write_records(feed: &mut Feed, place: (u32, &str, u64), records: &[u8]) -> Result<(), TaskFailure> {
+    let (named_input, name, offset_bytes) = place;
+    let (named_input, name_length) = (named_input.to_le_bytes(), (name.len() as u32).to_le_bytes());
+    let head = [&offset_bytes.to_le_bytes()[..], &named_input, &name_length, name.as_bytes()].concat();
+    write_frame(feed, FrameKind::Records, &[&head, records])
 }
 
 /// Hands the groups that were gathered to the program, and forgets them.

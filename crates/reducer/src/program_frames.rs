@@ -43,6 +43,11 @@ impl ReduceFunction for FramesReducer {
 pub fn write_from_program(output: &mut PartWriter, each: PutOut<'_>) -> Result<(), TaskFailure> {
     match each {
         PutOut::Pair { key, value } => output.write_pair(key, value),
+        PutOut::TailedPair { .. } => {
+            let message =
+                "the program put out pairs of keys with tails, which only go from mappers to reducers";
+            Err(TaskFailure::new(Blame::UserData, message))
+        }
         PutOut::Output { records, bytes } if output.takes_records() => output.write_records(bytes, records),
         PutOut::Output { .. } => {
             let message = "the program put out bytes of its part, but the output format is lines: give --output-format raw";

@@ -2,7 +2,7 @@
 
 use api::program::ProgramFailure;
 use api::{Blame, TaskFailure};
-use frames::{FrameError, FrameKind, Pairs};
+use frames::{FrameError, FrameKind, Pairs, TailedPairs};
 use program::FunctionContext;
 use std::io::Read;
 
@@ -17,6 +17,12 @@ pub enum PutOut<'a> {
     Pair {
         key: &'a [u8],
         value: &'a [u8],
+    },
+    /// A pair of which the first bytes of the key decide to which reducer it goes.
+    TailedPair {
+        key: &'a [u8],
+        value: &'a [u8],
+        partition_key_bytes: usize,
     },
     /// Bytes of the part, in which so many records end.
     Output {
@@ -73,6 +79,14 @@ pub fn take_frames(
                 for (key, value) in pairs.iter() {
                     taken.bytes += (key.len() + value.len()) as u64;
                     take(PutOut::Pair { key, value })?;
+                }
+            }
+            Some((FrameKind::TailedPairs, payload)) => {
+                let tailed = TailedPairs::parse(payload).map_err(|error| of_frame(error.to_string()))?;
+                taken.records += tailed.pairs().len() as u64;
+                for (key, value, partition_key_bytes) in tailed.iter() {
+                    taken.bytes += (key.len() + value.len()) as u64;
+                    take(PutOut::TailedPair { key, value, partition_key_bytes })?;
                 }
             }
             Some((FrameKind::Output, payload)) => {
@@ -152,6 +166,11 @@ mod tests {
                 PutOut::Pair { key, value } => {
                     format!("{}={}", key.escape_ascii(), value.escape_ascii())
                 }
+                PutOut::TailedPair { key, value, partition_key_bytes } => {
+                    let (partition_key, tail) = key.split_at(partition_key_bytes);
+                    let words = [partition_key, tail, value].map(|bytes| bytes.escape_ascii().to_string());
+                    format!("{}+{}={}", words[0], words[1], words[2])
+                }
                 PutOut::Output { records, bytes } => format!("{records}: {}", bytes.escape_ascii()),
             });
             Ok(())
@@ -168,6 +187,9 @@ mod tests {
         let output = frame(b'O', b"\x02\0\0\0\0\0\0\0a\nb\n");
         let (all, records) = taken(&[one_pair(), output, frame(b'E', b"")].concat()).unwrap();
         assert_eq!((all, records), (vec!["k=vw".to_string(), "2: a\\nb\\n".to_string()], 3));
+        let tailed = frame(b'T', b"\x01\0\0\0\x03\0\0\0\x01\0\0\0\x02\0\0\0abcv");
+        let (all, records) = taken(&[tailed, frame(b'E', b"")].concat()).unwrap();
+        assert_eq!((all, records), (vec!["ab+c=v".to_string()], 1));
     }
 
     #[test]
@@ -180,6 +202,11 @@ mod tests {
         check(b"hello, world\n", "frame 1 of the program: it begins with \"hello, w\"");
         check(&[one_pair(), frame(b'J', b"")].concat(), "frame 2 of the program: it begins with");
         check(&frame(b'P', b""), "too few for the lengths");
+        let too_long = frame(b'T', b"\x01\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0a");
+        check(
+            &too_long,
+            "frame 1 of the program: the partition key of its pair 0 has 2 bytes, and the key 1",
+        );
         check(&frame(b'O', b"1234"), "does not say how many");
         check(&[0, 0, 0, 0x7f, b'P', 0, 0, 0], "more than the 1048676 that it may have");
         check(b"", "before it had said that it was done");

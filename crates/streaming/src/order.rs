@@ -38,7 +38,7 @@ pub(crate) fn rules(
         PartitionChoice::Exactly(rule) => Some(rule.clone()),
         PartitionChoice::Engine | PartitionChoice::ByBytes { .. } => None,
     };
-    Ok((KeyRules { order, separator, partitions, group_steps }, choice))
+    Ok((KeyRules { order, separator, partitions, group_steps, tails: false }, choice))
 }
 
 fn order(properties: &Properties, notes: &mut Vec<String>) -> Result<Vec<OrderStep>, StreamingError> {

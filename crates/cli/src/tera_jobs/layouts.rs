@@ -92,6 +92,7 @@ mod tests {
             size_bytes: bytes.len() as u64,
             mtime_ns: 0,
             format: InputFormat::Plain,
+            named: 0,
             object: None,
             stage_file: None,
         };

@@ -101,7 +101,13 @@ fn part(task: u32, node: u32, crc32c: u32) -> ReduceResult {
 fn flow() -> Jobs {
     let mut jobs = Jobs::default();
     for (job, reads) in [(A, &[][..]), (B, &[A]), (C, &[A]), (D, &[B, C])] {
-        let of_flow = FlowStage { flow: A, name: format!("{job}"), reads: reads.to_vec(), feeds: job != D };
+        let of_flow = FlowStage {
+            flow: A,
+            name: format!("{job}"),
+            reads: reads.to_vec(),
+            named_inputs: 2,
+            feeds: job != D,
+        };
         let spec = JobSpec { stage: Some(of_flow), max_regenerations: 2, ..spec() };
         let splits = if reads.is_empty() { vec![split()] } else { Vec::new() };
         let state = StageState { is_asked: true, ..StageState::default() };

@@ -40,7 +40,8 @@ impl Place {
 }
 
 fn file(path: PathBuf, object: Option<ObjectPin>) -> InputFile {
-    InputFile { path, size_bytes: 1, mtime_ns: 1, format: InputFormat::Plain, object, stage_file: None }
+    let format = InputFormat::Plain;
+    InputFile { path, size_bytes: 1, mtime_ns: 1, format, named: 0, object, stage_file: None }
 }
 
 fn command(word: &str) -> Option<Function> {

@@ -34,6 +34,7 @@ fn overwriting_never_takes_the_input_away() {
         size_bytes: 1,
         mtime_ns: 0,
         format: InputFormat::Plain,
+        named: 0,
         object: None,
         stage_file: None,
     }];

@@ -115,6 +115,7 @@ impl JobPlan {
             flow: self.reads.unwrap_or(job),
             name: format!("stage {}", self.index),
             reads: self.reads.into_iter().collect(),
+            named_inputs: 0,
             feeds: self.feeds,
         };
         let mut spec = JobSpec {
