@@ -45,7 +45,7 @@ def search_interests(line: str) -> Iterator[tuple[str, Interest]]:
 
 
 def model(item: tuple[str, tuple[Iterable[Interest], Iterable[Interest], Iterable[Interest]]]) -> tuple[str, Scores]:
-    """(user, the topics of most interest with their scores). An event counts half as much each day, in integers, so that order matters not."""
+    """(user, the topics of most interest with their scores). An event counts half as much each day, in integers: order matters not."""
     user, kinds = item
     scores: Counter[str] = Counter()
     for weight, events in zip((VIEW, SEARCH, CLICK), kinds):
@@ -82,7 +82,7 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
         def block(rng: random.Random, index: int, first: int, about: list[str] = about) -> list[str]:
             return made.rows(*(rng.choices(column, k=made.BLOCK_LINES) for column in (users, minutes, about)))
 
-        made.write_files(directory / kind, made.file_count(kind_bytes), kind_bytes, seed, block, compress)
+        made.write_files(directory, kind, made.file_count(kind_bytes), kind_bytes, seed, block, compress)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """ClickAttribution: which impression of an ad led to which click (COGROUP, FILTER).
 
-Of the Sailfish paper's jobs (Table 3) this is the one whose input was grown from 25 % to 100 %, and with it the number of reduce tasks: they
-follow from the data (section 6.3.2). 6.8 TB of events become 8.2 TB between map and reduce, 1.2 times as much; here because each impression
-is told its campaign, and few of them come from robots, which are dropped before.
+Of the Sailfish paper's jobs (Table 3) this is the one whose input was grown from 25 % to 100 %, and the number of reduce tasks grew with it,
+since it follows from the data (section 6.3.2). 6.8 TB of events become 8.2 TB between map and reduce, 1.2 times as much; here because each
+impression is told its campaign. The few that come from robots are dropped before.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
     # A user sees some ads again and again, so that clicks have impressions to choose from: the ad follows from the user, nearly.
     seen = [[f"{user}\tad-{(number * 7 + extra) % ADS:04d}" for number, user in enumerate(users)] for extra in range(3)]
     seconds = [str(number) for number in range(DAY_SECONDS)]
-    sites = [f"site-{number:03d}\t{agent}" for number in range(300) for agent in ["Mozilla/5.0 X11"] * 40 + ["bot"] * 2]
+    sites = [f"site-{number:03d}\t{agent}" for number in range(300) for agent in ["Linux x86"] * 40 + ["bot"] * 2]
 
     def impressions_block(rng: random.Random, index: int, first: int) -> list[str]:
         count = made.BLOCK_LINES
@@ -96,8 +96,8 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
 
     clicks_bytes = size_bytes // 20
     impressions_bytes = size_bytes - clicks_bytes
-    made.write_files(directory / "impressions", made.file_count(impressions_bytes), impressions_bytes, seed, impressions_block, compress)
-    made.write_files(directory / "clicks", made.file_count(clicks_bytes), clicks_bytes, seed, clicks_block, compress)
+    made.write_files(directory, "impressions", made.file_count(impressions_bytes), impressions_bytes, seed, impressions_block, compress)
+    made.write_files(directory, "clicks", made.file_count(clicks_bytes), clicks_bytes, seed, clicks_block, compress)
 
 
 if __name__ == "__main__":

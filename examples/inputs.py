@@ -24,11 +24,14 @@ def file_count(size_bytes: int) -> int:
     return max(FILES_MIN, -(-size_bytes // FILE_BYTES_MAX))
 
 
-def write_files(directory: Path, count: int, size_bytes: int, seed: int, block: Block, compress: bool) -> None:
-    """Writes `count` files with `size_bytes` of ASCII lines together; sizes count before compression. Equal arguments give equal bytes."""
+def write_files(directory: Path, kind: str, count: int, size_bytes: int, seed: int, block: Block, compress: bool) -> None:
+    """Writes `count` files below `directory/kind` that hold `size_bytes` of ASCII lines together, before compression. The bytes follow from
+    the other arguments, wherever the directory is.
+    """
+    directory /= kind
     directory.mkdir(parents=True, exist_ok=True)
     for index in range(count):
-        rng = random.Random(f"{seed}/{directory.name}/{index}")
+        rng = random.Random(f"{seed}/{kind}/{index}")
         goal_bytes = size_bytes * (index + 1) // count - size_bytes * index // count
         path = directory / f"{index:05d}.txt{'.gz' if compress else ''}"
         with path.open("wb") as file:

@@ -36,7 +36,9 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
     pages = made.zipf_urn([f"/section-{number % 97:02d}/page-{number:05d}.html" for number in range(PAGES)])
     clients = [f"10.{number % 251}.{number // 251 % 251}.{number % 241}" for number in range(50_000)]
     methods = ["GET"] * 9 + ["POST"]
-    answers = [f"{status}\t{size}\tMozilla/5.0 (X11; Linux x86_64)" for size in range(200, 9000, 97) for status in (200, 200, 200, 304, 404)]
+    answers = [
+        f"{status}\t{size}\tMozilla/5.0 (X11; Linux x86_64)" for size in range(200, 9000, 97) for status in (200, 200, 200, 304, 404)
+    ]
 
     def block(rng: random.Random, index: int, first: int) -> list[str]:
         count = made.BLOCK_LINES
@@ -44,7 +46,7 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
         columns = (rng.choices(column, k=count) for column in (clients, methods, pages, answers))
         return made.rows(list(times), *columns)
 
-    made.write_files(directory, made.file_count(size_bytes), size_bytes, seed, block, compress)
+    made.write_files(directory, "", made.file_count(size_bytes), size_bytes, seed, block, compress)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
     each = [str(number) for number in range(5, 100)]
     rng = random.Random(seed)
     batches = [",".join(rng.choices(each, k=PACKED_MEASUREMENTS)) + "\t" for _ in range(4_000)]
-    vocabulary = "request answered from cache after retry of the upstream connection to shard with warning timeout".split()
+    vocabulary = ["request", "answered", "from", "cache", "after", "retry", "upstream", "connection", "shard", "warning", "timeout"]
     single = [f"{rng.choice(each)}\t{' '.join(rng.choices(vocabulary, k=10))}" for _ in range(20_000)]
 
     def block(rng: random.Random, index: int, first: int) -> list[str]:
@@ -68,7 +68,7 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
         rest = batches if index % PACKED_FILE_EVERY == 0 else single
         return made.rows(list(times), rng.choices(hosts, k=count), rng.choices(services, k=count), rng.choices(rest, k=count))
 
-    made.write_files(directory, made.file_count(size_bytes), size_bytes, seed, block, compress)
+    made.write_files(directory, "", made.file_count(size_bytes), size_bytes, seed, block, compress)
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
         columns = (rng.choices(column, k=count) for column in (readers, data_sets, offsets, sizes))
         return made.rows(list(times), *columns)
 
-    made.write_files(directory, made.file_count(size_bytes), size_bytes, seed, block, compress)
+    made.write_files(directory, "", made.file_count(size_bytes), size_bytes, seed, block, compress)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def flow(inputs: Path) -> sf.Dataset:
 
 
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
-    """Lines: user, entries with blanks between; in `model` entries are day:topic:count, in `day` topic:count. A user has one line in each."""
+    """Lines: user, entries with blanks between: day:topic:count in `model`, topic:count in `day`. A user has one line in each."""
     half = max(made.FILES_MIN // 2, made.file_count(int(size_bytes * MODEL_PART)))
     rng = random.Random(seed)
     topics = [f"t{number}:{count}" for number in range(300) for count in (1, 1, 2, 5)]
@@ -79,8 +79,8 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
         return made.rows(users, rng.choices(visits, k=made.BLOCK_LINES))
 
     model_bytes = int(size_bytes * MODEL_PART)
-    made.write_files(directory / "model", half, model_bytes, seed, model_block, compress)
-    made.write_files(directory / "day", half, size_bytes - model_bytes, seed, day_block, compress)
+    made.write_files(directory, "model", half, model_bytes, seed, model_block, compress)
+    made.write_files(directory, "day", half, size_bytes - model_bytes, seed, day_block, compress)
 
 
 if __name__ == "__main__":

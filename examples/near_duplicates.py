@@ -150,7 +150,7 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
                 texts.append(rng.choices(vocabulary, k=rng.randint(40, 160)))
         return [f"doc-{(first + number) * files + index:09d}\t{' '.join(words)}" for number, words in enumerate(texts)]
 
-    made.write_files(directory, files, size_bytes, seed, block, compress)
+    made.write_files(directory, "", files, size_bytes, seed, block, compress)
 
 
 if __name__ == "__main__":

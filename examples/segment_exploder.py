@@ -1,7 +1,7 @@
 """SegmentExploder: how an ad campaign reaches the groups of users that it is for, by country, state and city (COGROUP, FLATTEN, FILTER).
 
-Of the Sailfish paper's jobs (Table 3) this is the one that explodes: 14.1 TB become 25.2 TB between map and reduce, 1.8 times as much, since
-the map tasks put out a record for the country, one for the state and one for the city of each impression.
+Of the Sailfish paper's jobs (Table 3) this is the one that explodes: 14.1 TB become 25.2 TB between map and reduce, 1.8 times as much, for
+each impression is a record for its country, one for its state and one for its city.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
     campaign_count = max(3, min(size_bytes // 100_000, CAMPAIGNS))
     users = [f"user-{number:07d}\tseg-{number * 13 % SEGMENTS:02d}" for number in range(user_count)]
     campaigns = made.zipf_urn([f"campaign-{number:04d}" for number in range(campaign_count)])
-    cities = [(country, f"state{state}", f"city{city:02d}") for country in ("us", "in", "br", "de") for state in range(8) for city in range(12)]
+    cities = [
+        (country, f"state{state}", f"city{city:02d}") for country in ("us", "in", "br", "de") for state in range(8) for city in range(12)
+    ]
     rng = random.Random(seed)
     seen_at = [
         "\t".join(rng.choice(cities)) + f"\thttps://site-{rng.randrange(300)}.example/{rng.randrange(10**6):06d}" for _ in range(50_000)
@@ -92,8 +94,8 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
 
     targets_bytes = size_bytes // 50
     impressions_bytes = size_bytes - targets_bytes
-    made.write_files(directory / "impressions", made.file_count(impressions_bytes), impressions_bytes, seed, impressions_block, compress)
-    made.write_files(directory / "targets", 1, targets_bytes, seed, targets_block, compress)
+    made.write_files(directory, "impressions", made.file_count(impressions_bytes), impressions_bytes, seed, impressions_block, compress)
+    made.write_files(directory, "targets", 1, targets_bytes, seed, targets_block, compress)
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
         seconds = map(str, rng.choices(range(start, start + stretch_seconds), k=count))
         return made.rows(list(seconds), rng.choices(users, k=count), rng.choices(pages, k=count))
 
-    made.write_files(directory, files, size_bytes, seed, block, compress)
+    made.write_files(directory, "", files, size_bytes, seed, block, compress)
 
 
 if __name__ == "__main__":
