@@ -1,6 +1,6 @@
 """ClickAttribution: which impression of an ad led to which click (COGROUP, FILTER).
 
-Of the Sailfish paper's jobs (Table 3) this is the one whose input was grown from 25 % to 100 %, and the number of reduce tasks grew with it,
+Of the Sailfish paper's jobs (Table 3) this is the one whose input was grown from 25 % to 100 %. The number of reduce tasks grew with it,
 since it follows from the data (section 6.3.2). 6.8 TB of events become 8.2 TB between map and reduce, 1.2 times as much; here because each
 impression is told its campaign. The few that come from robots are dropped before.
 """
