@@ -1,4 +1,4 @@
-"""pool_jobs.py JOB INPUT OUTPUT: a job by a `multiprocessing.Pool` of two processes that make a dictionary of each file, which are merged."""
+"""pool_jobs.py JOB INPUT OUTPUT: a job by a `multiprocessing.Pool` of two processes: a dictionary of each file, and all of them merged."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
     letters = "etaoinshrdlucmfwypvbgk"
     vocabulary = made.zipf_urn(["".join(rng.choices(letters, k=rng.randint(2, 10))) for _ in range(WORDS)])
     # Words that are often together, so that a line costs two draws and not ten.
-    phrases = [" ".join(rng.choices(vocabulary, k=5)) for _ in range(200_000)]
+    phrases = [" ".join(rng.choices(vocabulary, k=5)) for _ in range(100_000)]
 
     def block(rng: random.Random, index: int, first: int) -> list[str]:
         halves = (rng.choices(phrases, k=made.BLOCK_LINES) for _ in range(2))
