@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,8 +44,8 @@ def search_interests(line: str) -> Iterator[tuple[str, Interest]]:
         yield user, (int(minute), TOPICS[zlib.crc32(word.encode()) % len(TOPICS)])
 
 
-def model(item: tuple[str, tuple[Iterable[Interest], Iterable[Interest], Iterable[Interest]]]) -> tuple[str, Scores]:
-    """(user, the topics of most interest with their scores). An event counts half as much each day, in integers: order matters not."""
+def model(item: tuple[str, Sequence[Iterable[Interest]]]) -> tuple[str, Scores]:
+    """(user, the topics of most interest with their scores), of views, searches and clicks. An event counts half as much each day, in integers: order matters not."""
     user, kinds = item
     scores: Counter[str] = Counter()
     for weight, events in zip((VIEW, SEARCH, CLICK), kinds):
@@ -54,7 +54,7 @@ def model(item: tuple[str, tuple[Iterable[Interest], Iterable[Interest], Iterabl
     return user, sorted(scores.items(), key=lambda scored: (-scored[1], scored[0]))[:TOPICS_KEPT]
 
 
-def flow(inputs: Path) -> sf.Dataset:
+def flow(inputs: Path) -> sf.Dataset[tuple[str, Scores]]:
     """(user, scores)"""
     import sailfish as sf
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import bisect
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import command
 import inputs as made
@@ -50,8 +50,10 @@ def click(line: str) -> tuple[str, Click]:
     return user, (int(second), ad)
 
 
-def attributed(item: tuple[str, tuple[Iterable[Impression], Iterable[Click]]]) -> Iterator[tuple[str, Attribution | None]]:
+def attributed(item: tuple[str, Sequence[Iterable[Any]]]) -> Iterator[tuple[str, Attribution | None]]:
     """(user, attribution) for each click of a user: to the last impression of the ad before it, if that is not too long ago, else None."""
+    impressions: Iterable[Impression]
+    clicks: Iterable[Click]
     user, (impressions, clicks) = item
     by_ad: defaultdict[str, list[Impression]] = defaultdict(list)
     for shown in sorted(impressions):
@@ -69,7 +71,7 @@ def is_attributed(item: tuple[str, Attribution | None]) -> bool:
     return item[1] is not None
 
 
-def flow(inputs: Path) -> sf.Dataset:
+def flow(inputs: Path) -> sf.Dataset[tuple[str, Attribution | None]]:
     """(user, attribution)"""
     import sailfish as sf
 

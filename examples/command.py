@@ -29,7 +29,7 @@ def size_of(text: str) -> int:
     return int(text) if unit is None else int(float(text[:-1]) * unit)
 
 
-def main(generate: Generate, flow: Callable[[Path], sf.Dataset]) -> None:
+def main(generate: Generate, flow: Callable[[Path], sf.Dataset[Any]]) -> None:
     """What an example does when it is run as a program."""
     parser = argparse.ArgumentParser(description=inspect.getdoc(inspect.getmodule(flow)), formatter_class=argparse.RawTextHelpFormatter)
     actions = parser.add_subparsers(dest="action", required=True)

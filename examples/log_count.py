@@ -24,7 +24,7 @@ def request(line: str) -> tuple[str, int]:
     return line.split("\t", 4)[3], 1
 
 
-def flow(inputs: Path) -> sf.Dataset:
+def flow(inputs: Path) -> sf.Dataset[tuple[str, int]]:
     """(page, requests)"""
     import sailfish as sf
 

@@ -45,7 +45,7 @@ def summary(service: str, values: Iterable[Measurement]) -> tuple[str, tuple[int
     return service, (count, total, *slowest)
 
 
-def flow(inputs: Path) -> sf.Dataset:
+def flow(inputs: Path) -> sf.Dataset[tuple[str, tuple[int, int, int, str]]]:
     """(service, summary)"""
     import sailfish as sf
 

@@ -44,7 +44,7 @@ def summary(data_set: str, reads: Iterable[Read]) -> tuple[str, tuple[int, int, 
     return data_set, (count, total_bytes, largest)
 
 
-def flow(inputs: Path) -> sf.Dataset:
+def flow(inputs: Path) -> sf.Dataset[tuple[str, tuple[int, int, Read]]]:
     """(data set, summary)"""
     import sailfish as sf
 

@@ -44,7 +44,7 @@ def is_known(item: tuple[str, str]) -> bool:
     return bool(item[1])
 
 
-def flow(inputs: Path) -> sf.Dataset:
+def flow(inputs: Path) -> sf.Dataset[tuple[str, str]]:
     """(user, entries)"""
     import sailfish as sf
 

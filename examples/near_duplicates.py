@@ -118,7 +118,7 @@ def text_of(kept: tuple[str, None]) -> str:
     return kept[0]
 
 
-def flow(inputs: Path) -> sf.Dataset:
+def flow(inputs: Path) -> sf.Dataset[tuple[str, str]]:
     """(name, text) of the documents that are kept"""
     import sailfish as sf
 

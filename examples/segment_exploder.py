@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import command
 import inputs as made
@@ -44,8 +44,10 @@ def target(line: str) -> tuple[Where, str]:
     return (campaign, place), segment
 
 
-def reach(item: tuple[Where, tuple[Iterable[Viewer], Iterable[str]]]) -> Iterator[Reach]:
+def reach(item: tuple[Where, Sequence[Iterable[Any]]]) -> Iterator[Reach]:
     """((campaign, place, segment), (impressions, users)) for each segment that the campaign wants to reach at the place."""
+    viewers: Iterable[Viewer]
+    wanted: Iterable[str]
     (campaign, place), (viewers, wanted) = item
     by_segment: defaultdict[str, list[str]] = defaultdict(list)
     for user, segment in viewers:
@@ -60,7 +62,7 @@ def is_worth_telling(item: Reach) -> bool:
     return item[1][1] >= USERS_MIN
 
 
-def flow(inputs: Path) -> sf.Dataset:
+def flow(inputs: Path) -> sf.Dataset[Reach]:
     """((campaign, place, segment), (impressions, users))"""
     import sailfish as sf
 

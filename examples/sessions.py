@@ -58,14 +58,14 @@ def transition(item: tuple[str, list[View]]) -> tuple[tuple[str, str], int]:
     return (before[1], after[1]), 1
 
 
-def flow(inputs: Path) -> sf.Dataset:
+def flow(inputs: Path) -> sf.Dataset[tuple[str, Session]]:
     """(user, session)"""
     import sailfish as sf
 
     return sf.read_text(inputs).map(view).group_by().sorted().flat_map(sessions_of)
 
 
-def transitions(inputs: Path) -> sf.Dataset:
+def transitions(inputs: Path) -> sf.Dataset[tuple[tuple[str, str], int]]:
     """((page, next page), how often)"""
     import sailfish as sf
 

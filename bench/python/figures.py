@@ -2,7 +2,7 @@
 
     figures.py [--size 500M] [--work DIR] [--output bench/results/figures]
 
-makes the inputs, runs the jobs by ours.py, asks the engine what it remembers of them (`sailfish timeline`, `sailfish state` and the reports),
+makes the inputs, runs the jobs by ours.py, asks the engine what it knows of them (`sailfish timeline`, `sailfish state` and the reports),
 writes that to facts.json, and draws it. `--draw` only draws what facts.json has. Needs an interpreter with sailfish and matplotlib.
 
 Figure 12: run times of the map tasks of NdayModel. Figure 13: bytes of each I-file of LogRead. Figure 14: reduce tasks of each I-file of
@@ -78,7 +78,8 @@ def run_job(job: str, size_bytes: int, work: Path) -> Facts:
         shutil.rmtree(directory, ignore_errors=True)
     importlib.import_module(job).generate(inputs, size_bytes, SEED)
     subprocess.run(rows.COMMANDS["ours"](places, job, inputs, output), env=places.environment(), cwd=work, check=True)
-    report = json.loads(Path(f"{output}.report.json").read_text())
+    # A flow may have several stages; those of the jobs here have one that shuffles what was read.
+    report = max(json.loads(Path(f"{output}.reports.json").read_text()), key=lambda report: int(report["shuffle"]["bytes"]))
     for directory in (inputs, output):
         shutil.rmtree(directory)
     print(f"{job}: {size_bytes / 1e6:.0f} MB, {report['reduce']['tasks']} reduce tasks", flush=True)

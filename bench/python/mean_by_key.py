@@ -49,14 +49,14 @@ def divided(sum_: Sum) -> float:
     return sum_[0] / sum_[1]
 
 
-def flow(inputs: Path) -> sf.Dataset:
+def flow(inputs: Path) -> sf.Dataset[tuple[str, float]]:
     """(key, mean)"""
     import sailfish as sf
 
     return sf.read_text(inputs).map(measurement).group_by().map_values(mean)
 
 
-def flow_folded(inputs: Path) -> sf.Dataset:
+def flow_folded(inputs: Path) -> sf.Dataset[tuple[str, float]]:
     """(key, mean)"""
     import sailfish as sf
 

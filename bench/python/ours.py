@@ -1,4 +1,4 @@
-"""ours.py JOB INPUT OUTPUT: a job by Sailfish, as lines `key TAB value` below OUTPUT; its report goes to OUTPUT.report.json."""
+"""ours.py JOB INPUT OUTPUT: a job by Sailfish, as lines `key TAB value` below OUTPUT; the reports of its stages go to OUTPUT.reports.json."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def main(job: str, inputs: str, output: str) -> None:
     module, function = FLOWS.get(job, (job, "flow"))
     flow = getattr(importlib.import_module(module), function)
     result = flow(Path(inputs)).map(command.line).write_text(output, progress=False)
-    Path(f"{output}.report.json").write_text(json.dumps(result.report))
+    Path(f"{output}.reports.json").write_text(json.dumps(result.reports))
 
 
 if __name__ == "__main__":

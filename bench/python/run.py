@@ -108,11 +108,11 @@ def prepare(places: rows.Places, inputs: Path, output: Path, touched_bytes: int)
                 pass
 
 
-def phase_seconds(report: Path) -> dict[str, str]:
-    """Time of the map phase and of all after it, from a report of ours that has them."""
-    phases = json.loads(report.read_text()).get("phases", [])
+def phase_seconds(reports: Path) -> dict[str, str]:
+    """Time of the map phases and of all after them, from the reports of our stages."""
+    phases = [phase for report in json.loads(reports.read_text()) for phase in report["phases"]]
     maps, others = ([each["wall_seconds"] for each in phases if (each["stage"] == "map") == is_map] for is_map in (True, False))
-    return {"map_s": f"{sum(maps):.3f}", "reduce_s": f"{sum(others):.3f}"} if phases else {}
+    return {"map_s": f"{sum(maps):.3f}", "reduce_s": f"{sum(others):.3f}"}
 
 
 def run_once(benchmark: Benchmark, row: rows.Row, contender: str, run: int, inputs: Path) -> dict[str, str]:
@@ -136,9 +136,8 @@ def run_once(benchmark: Benchmark, row: rows.Row, contender: str, run: int, inpu
     lines, digested = digest.digest(output)
     figures = {name: f"{cost[name]:.3f}" for name in ("wall_s", "user_s", "sys_s")}
     figures |= {"rss_mib": f"{int(peak.read_text()) / 1024:.0f}" if peak.exists() else "-", "exit": "0"}
-    report = output.with_name("output.report.json")
-    if contender == "ours" and report.exists():
-        figures |= phase_seconds(report)
+    if contender == "ours":
+        figures |= phase_seconds(output.with_name("output.reports.json"))
     return benchmark.result(row.job, contender, run, bytes=str(size_bytes), lines=str(lines), digest=digested, **figures)
 
 

@@ -24,7 +24,7 @@ def one(word: str) -> tuple[str, int]:
     return word, 1
 
 
-def flow(inputs: Path) -> sf.Dataset:
+def flow(inputs: Path) -> sf.Dataset[tuple[str, int]]:
     """(word, how often)"""
     import sailfish as sf
 
