@@ -45,7 +45,8 @@ def search_interests(line: str) -> Iterator[tuple[str, Interest]]:
 
 
 def model(item: tuple[str, Sequence[Iterable[Interest]]]) -> tuple[str, Scores]:
-    """(user, the topics of most interest with their scores), of views, searches and clicks. An event counts half as much each day, in integers: order matters not."""
+    """(user, the topics of most interest with their scores), of the user's views, searches and clicks. An event counts half as much with
+    each day; scores are integers, so that the order of events does not matter."""
     user, kinds = item
     scores: Counter[str] = Counter()
     for weight, events in zip((VIEW, SEARCH, CLICK), kinds):

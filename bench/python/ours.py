@@ -1,4 +1,7 @@
-"""ours.py JOB INPUT OUTPUT: a job by Sailfish, as lines `key TAB value` below OUTPUT; the reports of its stages go to OUTPUT.reports.json."""
+"""ours.py JOB INPUT OUTPUT: a job by Sailfish, as lines `key TAB value` below OUTPUT.
+
+The reports of its stages go to OUTPUT.reports.json.
+"""
 
 from __future__ import annotations
 
