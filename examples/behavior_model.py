@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import command
-import inputs as made
+import generated
 
 if TYPE_CHECKING:
     import sailfish as sf
@@ -70,7 +70,7 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
     users = [f"user-{number:07d}" for number in range(max(20, min(size_bytes // 2_000, 1_000_000)))]
     minutes = [str(number) for number in range(LAST_MINUTE - 30 * MINUTES_PER_DAY, LAST_MINUTE)]
     rng = random.Random(seed)
-    topics = made.zipf_urn([str(number) for number in range(len(TOPICS))])
+    topics = generated.zipf_urn([str(number) for number in range(len(TOPICS))])
     things = {
         "views": [f"page-{rng.randrange(10**5):05d}\t{','.join(rng.choices(topics, k=rng.randint(1, 5)))}" for _ in range(20_000)],
         "searches": [" ".join(f"word{rng.randrange(3000)}" for _ in range(rng.randint(1, 5))) for _ in range(20_000)],
@@ -81,9 +81,9 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
         about = things[kind]
 
         def block(rng: random.Random, index: int, first: int, about: list[str] = about) -> list[str]:
-            return made.rows(*(rng.choices(column, k=made.BLOCK_LINES) for column in (users, minutes, about)))
+            return generated.rows(*(rng.choices(column, k=generated.BLOCK_LINES) for column in (users, minutes, about)))
 
-        made.write_files(directory, kind, made.file_count(kind_bytes), kind_bytes, seed, block, compress)
+        generated.write_files(directory, kind, generated.file_count(kind_bytes), kind_bytes, seed, block, compress)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import command
-import inputs as made
+import generated
 
 if TYPE_CHECKING:
     import sailfish as sf
@@ -89,17 +89,19 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
     sites = [f"site-{number:03d}\t{agent}" for number in range(300) for agent in ["Linux x86"] * 40 + ["bot"] * 2]
 
     def impressions_block(rng: random.Random, index: int, first: int) -> list[str]:
-        count = made.BLOCK_LINES
-        return made.rows(rng.choices(seconds, k=count), rng.choices(seen[first // count % 3], k=count), rng.choices(sites, k=count))
+        count = generated.BLOCK_LINES
+        return generated.rows(rng.choices(seconds, k=count), rng.choices(seen[first // count % 3], k=count), rng.choices(sites, k=count))
 
     def clicks_block(rng: random.Random, index: int, first: int) -> list[str]:
-        count = made.BLOCK_LINES
-        return made.rows(rng.choices(seconds, k=count), rng.choices(seen[0], k=count))
+        count = generated.BLOCK_LINES
+        return generated.rows(rng.choices(seconds, k=count), rng.choices(seen[0], k=count))
 
     clicks_bytes = size_bytes // 20
     impressions_bytes = size_bytes - clicks_bytes
-    made.write_files(directory, "impressions", made.file_count(impressions_bytes), impressions_bytes, seed, impressions_block, compress)
-    made.write_files(directory, "clicks", made.file_count(clicks_bytes), clicks_bytes, seed, clicks_block, compress)
+    generated.write_files(
+        directory, "impressions", generated.file_count(impressions_bytes), impressions_bytes, seed, impressions_block, compress
+    )
+    generated.write_files(directory, "clicks", generated.file_count(clicks_bytes), clicks_bytes, seed, clicks_block, compress)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import command
-import inputs as made
+import generated
 
 if TYPE_CHECKING:
     import sailfish as sf
@@ -33,7 +33,7 @@ def flow(inputs: Path) -> sf.Dataset[tuple[str, int]]:
 
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
     """Lines: time, client, method, page, status, bytes, agent."""
-    pages = made.zipf_urn([f"/section-{number % 97:02d}/page-{number:05d}.html" for number in range(PAGES)])
+    pages = generated.zipf_urn([f"/section-{number % 97:02d}/page-{number:05d}.html" for number in range(PAGES)])
     clients = [f"10.{number % 251}.{number // 251 % 251}.{number % 241}" for number in range(50_000)]
     methods = ["GET"] * 9 + ["POST"]
     answers = [
@@ -41,12 +41,12 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
     ]
 
     def block(rng: random.Random, index: int, first: int) -> list[str]:
-        count = made.BLOCK_LINES
+        count = generated.BLOCK_LINES
         times = map(str, range(1_700_000_000 + first, 1_700_000_000 + first + count))
         columns = (rng.choices(column, k=count) for column in (clients, methods, pages, answers))
-        return made.rows(list(times), *columns)
+        return generated.rows(list(times), *columns)
 
-    made.write_files(directory, "", made.file_count(size_bytes), size_bytes, seed, block, compress)
+    generated.write_files(directory, "", generated.file_count(size_bytes), size_bytes, seed, block, compress)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import command
-import inputs as made
+import generated
 
 if TYPE_CHECKING:
     import sailfish as sf
@@ -55,7 +55,7 @@ def flow(inputs: Path) -> sf.Dataset[tuple[str, tuple[int, int, int, str]]]:
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
     """Lines: time, host, service, milliseconds with commas between, message."""
     hosts = [f"host-{number:04d}" for number in range(5_000)]
-    services = made.zipf_urn([f"service-{number:04d}" for number in range(SERVICES)])
+    services = generated.zipf_urn([f"service-{number:04d}" for number in range(SERVICES)])
     each = [str(number) for number in range(5, 100)]
     rng = random.Random(seed)
     batches = [",".join(rng.choices(each, k=PACKED_MEASUREMENTS)) + "\t" for _ in range(4_000)]
@@ -63,12 +63,12 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
     single = [f"{rng.choice(each)}\t{' '.join(rng.choices(vocabulary, k=10))}" for _ in range(20_000)]
 
     def block(rng: random.Random, index: int, first: int) -> list[str]:
-        count = made.BLOCK_LINES
+        count = generated.BLOCK_LINES
         times = map(str, range(1_700_000_000 + first, 1_700_000_000 + first + count))
         rest = batches if index % PACKED_FILE_EVERY == 0 else single
-        return made.rows(list(times), rng.choices(hosts, k=count), rng.choices(services, k=count), rng.choices(rest, k=count))
+        return generated.rows(list(times), rng.choices(hosts, k=count), rng.choices(services, k=count), rng.choices(rest, k=count))
 
-    made.write_files(directory, "", made.file_count(size_bytes), size_bytes, seed, block, compress)
+    generated.write_files(directory, "", generated.file_count(size_bytes), size_bytes, seed, block, compress)
 
 
 if __name__ == "__main__":

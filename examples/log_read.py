@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import command
-import inputs as made
+import generated
 
 if TYPE_CHECKING:
     import sailfish as sf
@@ -54,18 +54,18 @@ def flow(inputs: Path) -> sf.Dataset[tuple[str, tuple[int, int, Read]]]:
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
     """Lines: time, reader, data set, offset, bytes."""
     names = [f"data-set-{number:02d}" for number in range(DATA_SETS)]
-    data_sets = made.urn(names, [BUSY_WEIGHT if number < BUSY_DATA_SETS else 1 for number in range(DATA_SETS)])
+    data_sets = generated.urn(names, [BUSY_WEIGHT if number < BUSY_DATA_SETS else 1 for number in range(DATA_SETS)])
     readers = [f"reader-{number:05d}" for number in range(20_000)]
     offsets = [str(number * 4096) for number in range(200_000)]
     sizes = [str(number) for number in range(512, 262_144, 512)]
 
     def block(rng: random.Random, index: int, first: int) -> list[str]:
-        count = made.BLOCK_LINES
+        count = generated.BLOCK_LINES
         times = map(str, range(1_700_000_000 + first, 1_700_000_000 + first + count))
         columns = (rng.choices(column, k=count) for column in (readers, data_sets, offsets, sizes))
-        return made.rows(list(times), *columns)
+        return generated.rows(list(times), *columns)
 
-    made.write_files(directory, "", made.file_count(size_bytes), size_bytes, seed, block, compress)
+    generated.write_files(directory, "", generated.file_count(size_bytes), size_bytes, seed, block, compress)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import command
-import inputs as made
+import generated
 
 if TYPE_CHECKING:
     import sailfish as sf
@@ -55,7 +55,7 @@ def flow(inputs: Path) -> sf.Dataset[tuple[str, str]]:
 
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
     """Lines: user, entries with blanks between: day:topic:count in `model`, topic:count in `day`. A user has one line in each."""
-    half = max(made.FILES_MIN // 2, made.file_count(int(size_bytes * MODEL_PART)))
+    half = max(generated.FILES_MIN // 2, generated.file_count(int(size_bytes * MODEL_PART)))
     rng = random.Random(seed)
     topics = [f"t{number}:{count}" for number in range(300) for count in (1, 1, 2, 5)]
 
@@ -69,18 +69,18 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
     visits = [" ".join(dict.fromkeys(rng.choices(topics, k=4))) for _ in range(20_000)]
 
     def model_block(rng: random.Random, index: int, first: int) -> list[str]:
-        numbers = range(first * half + index, (first + made.BLOCK_LINES) * half + index, half)
-        return made.rows([f"user-{number:09d}" for number in numbers], rng.choices(histories, k=made.BLOCK_LINES))
+        numbers = range(first * half + index, (first + generated.BLOCK_LINES) * half + index, half)
+        return generated.rows([f"user-{number:09d}" for number in numbers], rng.choices(histories, k=generated.BLOCK_LINES))
 
     def day_block(rng: random.Random, index: int, first: int) -> list[str]:
         # One user of four, so that some are new at the end of the files.
-        numbers = range(4 * (first * half + index), 4 * ((first + made.BLOCK_LINES) * half + index), 4 * half)
-        users = [f"user-{number + extra:09d}" for number, extra in zip(numbers, rng.choices(range(4), k=made.BLOCK_LINES))]
-        return made.rows(users, rng.choices(visits, k=made.BLOCK_LINES))
+        numbers = range(4 * (first * half + index), 4 * ((first + generated.BLOCK_LINES) * half + index), 4 * half)
+        users = [f"user-{number + extra:09d}" for number, extra in zip(numbers, rng.choices(range(4), k=generated.BLOCK_LINES))]
+        return generated.rows(users, rng.choices(visits, k=generated.BLOCK_LINES))
 
     model_bytes = int(size_bytes * MODEL_PART)
-    made.write_files(directory, "model", half, model_bytes, seed, model_block, compress)
-    made.write_files(directory, "day", half, size_bytes - model_bytes, seed, day_block, compress)
+    generated.write_files(directory, "model", half, model_bytes, seed, model_block, compress)
+    generated.write_files(directory, "day", half, size_bytes - model_bytes, seed, day_block, compress)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import command
-import inputs as made
+import generated
 
 if TYPE_CHECKING:
     import sailfish as sf
@@ -35,8 +35,8 @@ _coefficients = random.Random(61)
 HASHES = [(_coefficients.randrange(1, PRIME), _coefficients.randrange(PRIME)) for _ in range(BANDS * PLACES_PER_BAND)]
 
 Edge = tuple[str, str]
-#: (band, its places of the signature)
-Bucket = tuple[int, tuple[int, ...]]
+#: A band's number and its places of the signature.
+Bucket = tuple[int, ...]
 
 
 def document(line: str) -> tuple[str, str]:
@@ -58,7 +58,7 @@ def buckets(item: tuple[str, str]) -> Iterator[tuple[Bucket, str]]:
     hashed = shingles(text)
     signature = [min((a * shingle + b) % PRIME for shingle in hashed) for a, b in HASHES]
     for band in range(BANDS):
-        yield (band, tuple(signature[band * PLACES_PER_BAND : (band + 1) * PLACES_PER_BAND])), name
+        yield (band, *signature[band * PLACES_PER_BAND : (band + 1) * PLACES_PER_BAND]), name
 
 
 def candidates(_bucket: Bucket, names: Iterable[str]) -> Iterator[Edge]:
@@ -131,8 +131,8 @@ def flow(inputs: Path) -> sf.Dataset[tuple[str, str]]:
 
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
     """Lines: name, words with blanks between. One document in ten is an altered copy of one that lies shortly before it, or of its copy."""
-    vocabulary = made.zipf_urn([f"word{number}" for number in range(5_000)])
-    files = made.file_count(size_bytes)
+    vocabulary = generated.zipf_urn([f"word{number}" for number in range(5_000)])
+    files = generated.file_count(size_bytes)
 
     def altered(rng: random.Random, words: list[str]) -> list[str]:
         # Two words in a hundred differ: nearly nine shingles in ten are still the same.
@@ -143,14 +143,14 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
 
     def block(rng: random.Random, index: int, first: int) -> list[str]:
         texts: list[list[str]] = []
-        for number in range(made.BLOCK_LINES):
+        for number in range(generated.BLOCK_LINES):
             if number and rng.random() < 0.1:
                 texts.append(altered(rng, texts[rng.randrange(max(0, number - 20), number)]))
             else:
                 texts.append(rng.choices(vocabulary, k=rng.randint(40, 160)))
         return [f"doc-{(first + number) * files + index:09d}\t{' '.join(words)}" for number, words in enumerate(texts)]
 
-    made.write_files(directory, "", files, size_bytes, seed, block, compress)
+    generated.write_files(directory, "", files, size_bytes, seed, block, compress)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import command
-import inputs as made
+import generated
 
 if TYPE_CHECKING:
     import sailfish as sf
@@ -76,7 +76,7 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
     user_count = max(20, min(size_bytes // 2_000, 1_000_000))
     campaign_count = max(3, min(size_bytes // 100_000, CAMPAIGNS))
     users = [f"user-{number:07d}\tseg-{number * 13 % SEGMENTS:02d}" for number in range(user_count)]
-    campaigns = made.zipf_urn([f"campaign-{number:04d}" for number in range(campaign_count)])
+    campaigns = generated.zipf_urn([f"campaign-{number:04d}" for number in range(campaign_count)])
     cities = [
         (country, f"state{state}", f"city{city:02d}") for country in ("us", "in", "br", "de") for state in range(8) for city in range(12)
     ]
@@ -89,15 +89,17 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
     segments = [f"seg-{number:02d}" for number in range(SEGMENTS)]
 
     def impressions_block(rng: random.Random, index: int, first: int) -> list[str]:
-        return made.rows(*(rng.choices(column, k=made.BLOCK_LINES) for column in (seconds, users, campaigns, seen_at)))
+        return generated.rows(*(rng.choices(column, k=generated.BLOCK_LINES) for column in (seconds, users, campaigns, seen_at)))
 
     def targets_block(rng: random.Random, index: int, first: int) -> list[str]:
-        return made.rows(*(rng.choices(column, k=made.BLOCK_LINES) for column in (campaigns, places_known, segments)))
+        return generated.rows(*(rng.choices(column, k=generated.BLOCK_LINES) for column in (campaigns, places_known, segments)))
 
     targets_bytes = size_bytes // 50
     impressions_bytes = size_bytes - targets_bytes
-    made.write_files(directory, "impressions", made.file_count(impressions_bytes), impressions_bytes, seed, impressions_block, compress)
-    made.write_files(directory, "targets", 1, targets_bytes, seed, targets_block, compress)
+    generated.write_files(
+        directory, "impressions", generated.file_count(impressions_bytes), impressions_bytes, seed, impressions_block, compress
+    )
+    generated.write_files(directory, "targets", 1, targets_bytes, seed, targets_block, compress)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import command
-import inputs as made
+import generated
 
 if TYPE_CHECKING:
     import sailfish as sf
@@ -76,18 +76,18 @@ def transitions(inputs: Path) -> sf.Dataset[tuple[tuple[str, str], int]]:
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
     """Lines: second, user, page; each file is a stretch of time, in no order within it."""
     # Some twenty views for each user in a day, so that pauses of less and of more than half an hour are common.
-    users = made.zipf_urn([f"user-{number:07d}" for number in range(max(10, min(size_bytes // 700, 1_000_000)))])
-    pages = made.zipf_urn([f"/page-{number:03d}.html" for number in range(500)])
-    files = made.file_count(size_bytes)
+    users = generated.zipf_urn([f"user-{number:07d}" for number in range(max(10, min(size_bytes // 700, 1_000_000)))])
+    pages = generated.zipf_urn([f"/page-{number:03d}.html" for number in range(500)])
+    files = generated.file_count(size_bytes)
     stretch_seconds = 86_400 // files
 
     def block(rng: random.Random, index: int, first: int) -> list[str]:
-        count = made.BLOCK_LINES
+        count = generated.BLOCK_LINES
         start = 1_700_000_000 + index * stretch_seconds
         seconds = map(str, rng.choices(range(start, start + stretch_seconds), k=count))
-        return made.rows(list(seconds), rng.choices(users, k=count), rng.choices(pages, k=count))
+        return generated.rows(list(seconds), rng.choices(users, k=count), rng.choices(pages, k=count))
 
-    made.write_files(directory, "", files, size_bytes, seed, block, compress)
+    generated.write_files(directory, "", files, size_bytes, seed, block, compress)
 
 
 if __name__ == "__main__":

@@ -76,7 +76,8 @@ def run_job(job: str, size_bytes: int, work: Path) -> Facts:
     inputs, output = work / "inputs", work / "output"
     for directory in (inputs, output):
         shutil.rmtree(directory, ignore_errors=True)
-    importlib.import_module(job).generate(inputs, size_bytes, SEED)
+    # Plain files are cut into equal pieces; gzip files are a map task each, as in the paper, so that small ones are small tasks.
+    importlib.import_module(job).generate(inputs, size_bytes, SEED, job == "nday_model")
     subprocess.run(rows.COMMANDS["ours"](places, job, inputs, output), env=places.environment(), cwd=work, check=True)
     # A flow may have several stages; those of the jobs here have one that shuffles what was read.
     report = max(json.loads(Path(f"{output}.reports.json").read_text()), key=lambda report: int(report["shuffle"]["bytes"]))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import command
-import inputs as made
+import generated
 
 if TYPE_CHECKING:
     import sailfish as sf
@@ -65,14 +65,14 @@ def flow_folded(inputs: Path) -> sf.Dataset[tuple[str, float]]:
 
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
     """Lines: key, value, and a text that nobody needs."""
-    keys = made.zipf_urn([f"key-{number:06d}" for number in range(KEYS)])
+    keys = generated.zipf_urn([f"key-{number:06d}" for number in range(KEYS)])
     values = [str(number) for number in range(1, 100_000)]
     texts = [f"text of some length, number {number:04d}" for number in range(1000)]
 
     def block(rng: random.Random, index: int, first: int) -> list[str]:
-        return made.rows(*(rng.choices(column, k=made.BLOCK_LINES) for column in (keys, values, texts)))
+        return generated.rows(*(rng.choices(column, k=generated.BLOCK_LINES) for column in (keys, values, texts)))
 
-    made.write_files(directory, "", made.file_count(size_bytes), size_bytes, seed, block, compress)
+    generated.write_files(directory, "", generated.file_count(size_bytes), size_bytes, seed, block, compress)
 
 
 if __name__ == "__main__":

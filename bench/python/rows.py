@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import shlex
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,7 +89,7 @@ def hadoop(places: Places, job: str, inputs: Path, output: Path) -> list[str]:
     reducer = f"{program} reduce {job}"
     combiner = ["-combiner", reducer] if job in streaming_jobs.COMBINING else []
     words = ["-numReduceTasks", "2", "-input", str(inputs), "-output", str(output), "-mapper", f"{program} map {job}", *combiner]
-    return [str(PEERS / "hadoop-streaming.sh"), *words[:2], *words[2:], "-reducer", reducer]
+    return [str(PEERS / "hadoop-streaming.sh"), *words, "-reducer", reducer]
 
 
 COMMANDS: dict[str, Command] = {
@@ -101,6 +100,5 @@ COMMANDS: dict[str, Command] = {
     "hadoop": hadoop,
 }
 
-# Interpreters differ in speed from one version to the next: the table says which ones ran.
+#: Interpreters differ in speed from one version to the next: the table says which ones ran.
 VERSION = "import platform; print(platform.python_version())"
-THIS_PYTHON = sys.executable

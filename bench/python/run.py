@@ -125,8 +125,8 @@ def run_once(benchmark: Benchmark, row: rows.Row, contender: str, run: int, inpu
     words = rows.COMMANDS[contender](places, row.job, inputs, output)
     measuring = [sys.executable, str(rows.HERE / "measure.py"), str(result), str(log), *words]
     with subprocess.Popen(measuring, env=places.environment(), cwd=places.work) as measured:
+        # It ends when there is nothing left to look at.
         watcher = subprocess.Popen([sys.executable, str(rows.PEERS / "rss_tree.py"), str(peak), str(measured.pid)])
-    watcher.terminate()
     watcher.wait()
     if not result.exists():
         raise Failed(f"{row.job}/{contender}: measure.py did not end well")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import command
-import inputs as made
+import generated
 
 if TYPE_CHECKING:
     import sailfish as sf
@@ -35,15 +35,15 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
     """Lines of ten words."""
     rng = random.Random(seed)
     letters = "etaoinshrdlucmfwypvbgk"
-    vocabulary = made.zipf_urn(["".join(rng.choices(letters, k=rng.randint(2, 10))) for _ in range(WORDS)])
+    vocabulary = generated.zipf_urn(["".join(rng.choices(letters, k=rng.randint(2, 10))) for _ in range(WORDS)])
     # Words that are often together, so that a line costs two draws and not ten.
     phrases = [" ".join(rng.choices(vocabulary, k=5)) for _ in range(100_000)]
 
     def block(rng: random.Random, index: int, first: int) -> list[str]:
-        halves = (rng.choices(phrases, k=made.BLOCK_LINES) for _ in range(2))
+        halves = (rng.choices(phrases, k=generated.BLOCK_LINES) for _ in range(2))
         return list(map(" ".join, zip(*halves)))
 
-    made.write_files(directory, "", made.file_count(size_bytes), size_bytes, seed, block, compress)
+    generated.write_files(directory, "", generated.file_count(size_bytes), size_bytes, seed, block, compress)
 
 
 if __name__ == "__main__":
