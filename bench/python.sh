@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# python.sh [OPTIONS of bench/python/run.py]  - the Python benchmark: jobs with functions of Python by us and by our peers, outputs compared.
+# `bench/python.sh --help` lists the options. Peers that are missing are installed by bench/peers/setup-*.sh (Java, Maven and a package
+# registry needed for those); NO_INSTALL=1 leaves them out. env: PYTHON (interpreter that has sailfish, default python3), PEERS_DIR, BENCH_DIR
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+python=${PYTHON:-python3}
+export PEERS_DIR=${PEERS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/sailfish/peers}
+export BENCH_DIR=${BENCH_DIR:-${CARGO_TARGET_DIR:-$root/target}/bench-python}
+case " $* " in
+    *" --help "* | *" -h "*) ;;
+    *)
+        "$python" -c 'import sailfish' || { echo "python.sh: $python has no sailfish: pip install ." >&2; exit 1; }
+        for peer in spark/venv dask/venv hadoop/lib; do
+            [ -z "${NO_INSTALL:-}" ] && [ ! -e "$PEERS_DIR/$peer" ] || continue
+            echo "installing by bench/peers/setup-${peer%/*}.sh"
+            # A peer that cannot be had is `not run` in the table.
+            "$root/bench/peers/setup-${peer%/*}.sh" > /dev/null || echo "python.sh: that failed" >&2
+        done
+        ;;
+esac
+PYTHONPATH=$root/examples${PYTHONPATH:+:$PYTHONPATH} exec "$python" "$root/bench/python/run.py" "$@"

@@ -1,0 +1,55 @@
+"""dask_jobs.py JOB INPUT OUTPUT: a job by Dask's bags with two processes, as lines `key TAB value` below OUTPUT.
+
+Run it with the interpreter of bench/peers/setup-dask.sh.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import command
+import dask  # type: ignore[import-not-found,unused-ignore]
+import dask.bag  # type: ignore[import-not-found,unused-ignore]
+import mean_by_key
+import word_count
+
+
+def lines(inputs: Path) -> Any:
+    """A partition for each file; Dask leaves the ends of lines where they are."""
+    return dask.bag.read_text([str(path) for path in sorted(inputs.iterdir())]).map(str.rstrip, "\n")
+
+
+def words(inputs: Path) -> Any:
+    return lines(inputs).map(word_count.words).flatten().frequencies()
+
+
+def key_of(pair: tuple[str, int]) -> str:
+    return pair[0]
+
+
+def with_pair(so_far: mean_by_key.Sum, pair: tuple[str, int]) -> mean_by_key.Sum:
+    return mean_by_key.with_value(so_far, pair[1])
+
+
+def mean_of(item: tuple[str, mean_by_key.Sum]) -> tuple[str, float]:
+    return item[0], mean_by_key.divided(item[1])
+
+
+def means(inputs: Path) -> Any:
+    # Dask's own advice in place of `groupby`, which writes everything to disk.
+    pairs = lines(inputs).map(mean_by_key.measurement)
+    return pairs.foldby(key_of, with_pair, (0, 0), mean_by_key.added, (0, 0)).map(mean_of)
+
+
+JOBS = {"word_count": words, "mean_by_key": means}
+
+
+def main(job: str, inputs: str, output: str) -> None:
+    with dask.config.set(scheduler="processes", num_workers=2):
+        JOBS[job](Path(inputs)).map(command.line).to_textfiles(f"{output}/part-*")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,144 @@
+"""Pictures of our own jobs like those of the Sailfish paper, section 6.3: skew in map and in reduce, and reduce tasks that follow the data.
+
+    figures.py [--size 500M] [--work DIR] [--output bench/results/figures]
+
+makes the inputs, runs the jobs by ours.py, asks the engine what it knows of them (`sailfish timeline`, `sailfish state` and the reports),
+writes that to facts.json, and draws it. `--draw` only draws what facts.json has. Needs an interpreter with sailfish and matplotlib.
+
+Figure 12: run times of the map tasks of NdayModel. Figure 13: bytes of each I-file of LogRead. Figure 14: reduce tasks of each I-file of
+LogRead. And the number of reduce tasks of ClickAttribution, as its input grows from 25 % to 100 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import rows
+
+# The examples' modules make the inputs.
+import command  # isort: skip
+
+SEED = 1
+PARTS_PERCENT = (25, 50, 75, 100)
+
+Facts = dict[str, Any]
+
+
+def program() -> str:
+    """The engine, as the package finds it."""
+    beside = Path(sys.executable).parent / "sailfish"
+    return os.environ.get("SAILFISH_PROGRAM") or (str(beside) if beside.exists() else "sailfish")
+
+
+def asked(state: Path, *words: str) -> Any:
+    """What a command of the engine says as JSON."""
+    run = subprocess.run([program(), words[0], "--state", str(state), "--json", *words[1:]], capture_output=True, text=True, check=True)
+    return json.loads(run.stdout)
+
+
+def facts_of(report: Facts, state: Path) -> Facts:
+    """What is drawn of a job: times of its map tasks, bytes and reduce tasks of its I-files."""
+    job = str(report["job"])
+    map_seconds = [
+        span["to_seconds"] - span["from_seconds"]
+        for attempt in asked(state, "timeline", job)["attempts"]
+        if attempt["stage"] == "map" and attempt["state"] == "succeeded"
+        for span in attempt["spans"]
+    ]
+    # A run that was merged into another one is in there already.
+    select = f"select ifile, sum(record_bytes) as bytes from runs where job = {job} and replaced_by is null group by ifile order by ifile"
+    ifile_bytes = {int(row["ifile"]): int(row["bytes"]) for row in asked(state, "state", "--limit", "100000", select)}
+    tasks = Counter(ifile for task in report["plan"] for ifile in task["ifiles"])
+    ifiles = range(report["layout"]["ifile_count"])
+    return {
+        "map_seconds": sorted(map_seconds),
+        "ifile_bytes": [ifile_bytes.get(ifile, 0) for ifile in ifiles],
+        "ifile_reduce_tasks": [tasks[ifile] for ifile in ifiles],
+        "target_bytes": report["reduce"]["target_bytes"],
+        "reduce_tasks": report["reduce"]["tasks"],
+        "input_bytes": report["input"]["bytes"],
+        "shuffle_bytes": report["shuffle"]["bytes"],
+    }
+
+
+def run_job(job: str, size_bytes: int, work: Path) -> Facts:
+    """Makes an input, runs a job on it, and takes both away."""
+    places = rows.Places(work, work, sys.executable)
+    inputs, output = work / "inputs", work / "output"
+    for directory in (inputs, output):
+        shutil.rmtree(directory, ignore_errors=True)
+    # Plain files are cut into equal pieces; gzip files are a map task each, as in the paper, so that small ones are small tasks.
+    importlib.import_module(job).generate(inputs, size_bytes, SEED, job == "nday_model")
+    subprocess.run(rows.COMMANDS["ours"](places, job, inputs, output), env=places.environment(), cwd=work, check=True)
+    # A flow may have several stages; those of the jobs here have one that shuffles what was read.
+    report = max(json.loads(Path(f"{output}.reports.json").read_text()), key=lambda report: int(report["shuffle"]["bytes"]))
+    for directory in (inputs, output):
+        shutil.rmtree(directory)
+    print(f"{job}: {size_bytes / 1e6:.0f} MB, {report['reduce']['tasks']} reduce tasks", flush=True)
+    return facts_of(report, Path(places.environment()["XDG_STATE_HOME"]) / "sailfish")
+
+
+def collect(size_bytes: int, work: Path) -> Facts:
+    growth = {str(part): run_job("click_attribution", size_bytes * part // 100, work) for part in PARTS_PERCENT}
+    return {"nday_model": run_job("nday_model", size_bytes, work), "log_read": run_job("log_read", size_bytes, work), "growth": growth}
+
+
+def draw(facts: Facts, output: Path) -> None:
+    """A picture for each figure, as SVG."""
+    # The same picture has the same bytes: no time in it, no names that are drawn by lot.
+    import matplotlib  # type: ignore[import-not-found,unused-ignore]
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "sailfish"
+    from matplotlib import pyplot  # type: ignore[import-not-found,unused-ignore]
+
+    def picture(name: str, title: str, across: str, up: str, plot: str, *columns: Any) -> None:
+        figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
+        getattr(axes, plot)(*columns)
+        axes.set(title=title, xlabel=across, ylabel=up)
+        axes.set_ylim(bottom=0)
+        figure.savefig(output / f"{name}.svg", metadata={"Date": None})
+        pyplot.close(figure)
+
+    seconds = facts["nday_model"]["map_seconds"]
+    done = [(place + 1) / len(seconds) for place in range(len(seconds))]
+    picture("12-nday-model-map-tasks", "NdayModel: map tasks", "seconds", "part of the tasks that took no longer", "step", seconds, done)
+    reads = facts["log_read"]
+    ifiles = range(len(reads["ifile_bytes"]))
+    megabytes = [each / 1e6 for each in reads["ifile_bytes"]]
+    picture("13-log-read-ifile-bytes", "LogRead: size of each I-file", "I-file", "MB", "bar", ifiles, megabytes)
+    tasks = reads["ifile_reduce_tasks"]
+    picture("14-log-read-reduce-tasks", "LogRead: reduce tasks of each I-file", "I-file", "reduce tasks", "bar", ifiles, tasks)
+    grown = facts["growth"]
+    labels = [f"{part} %" for part in grown]
+    counts = [each["reduce_tasks"] for each in grown.values()]
+    picture("click-attribution-growth", "ClickAttribution grows: reduce tasks", "input", "reduce tasks", "bar", labels, counts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=command.size_of, default=command.size_of("500M"), help="bytes of each job's input (500M)")
+    parser.add_argument("--work", type=Path, default=os.environ.get("BENCH_DIR", "target/bench-python"), help="inputs, outputs and state")
+    parser.add_argument("--output", type=Path, default=rows.ROOT / "bench" / "results" / "figures")
+    parser.add_argument("--draw", action="store_true", help="only draw what facts.json has")
+    arguments = parser.parse_args()
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    facts = arguments.output / "facts.json"
+    if not arguments.draw:
+        work = arguments.work.resolve() / "figures"
+        work.mkdir(parents=True, exist_ok=True)
+        facts.write_text(json.dumps(collect(arguments.size, work), indent=1) + "\n")
+    draw(json.loads(facts.read_text()), arguments.output)
+
+
+if __name__ == "__main__":
+    main()

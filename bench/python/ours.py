@@ -1,0 +1,27 @@
+"""ours.py JOB INPUT OUTPUT: a job by Sailfish, as lines `key TAB value` below OUTPUT.
+
+The reports of its stages go to OUTPUT.reports.json.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import command
+
+#: Jobs whose flow is not `flow` of the module of that name.
+FLOWS = {"mean_folded": ("mean_by_key", "flow_folded")}
+
+
+def main(job: str, inputs: str, output: str) -> None:
+    module, function = FLOWS.get(job, (job, "flow"))
+    flow = getattr(importlib.import_module(module), function)
+    result = flow(Path(inputs)).map(command.line).write_text(output, progress=False)
+    Path(f"{output}.reports.json").write_text(json.dumps(result.reports))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,104 @@
+"""What is compared: rows of the table, and how each contender is started."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import streaming_jobs
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+EXAMPLES = ROOT / "examples"
+PEERS = ROOT / "bench" / "peers"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A job with its contenders; the first of them is us."""
+
+    job: str
+    contenders: tuple[str, ...]
+    #: Module that makes the input, where it is not called as the job is.
+    module: str = ""
+
+    def generate(self, directory: Path, size_bytes: int, seed: int) -> None:
+        importlib.import_module(self.module or self.job).generate(directory, size_bytes, seed)
+
+
+ROWS = (
+    Row("word_count", ("ours", "spark", "dask", "pool", "hadoop")),
+    Row("mean_by_key", ("ours", "spark", "dask", "pool")),
+    Row("mean_folded", ("ours", "spark"), "mean_by_key"),
+    Row("log_count", ("ours", "spark", "hadoop")),
+    Row("log_proc", ("ours", "spark")),
+    Row("log_read", ("ours", "spark", "hadoop")),
+    Row("nday_model", ("ours", "spark")),
+    Row("behavior_model", ("ours", "spark")),
+    Row("click_attribution", ("ours", "spark")),
+    Row("segment_exploder", ("ours", "spark")),
+)
+#: The row that is not a job: how long `import sailfish` takes.
+IMPORT = "import"
+
+NAMES = {"spark": "PySpark RDD local[2]", "dask": "Dask bag", "pool": "multiprocessing.Pool", "hadoop": "Hadoop Streaming"}
+
+
+@dataclass(frozen=True)
+class Places:
+    """Directories and interpreters that the command line names."""
+
+    work: Path
+    peers: Path
+    python: str
+
+    def venv(self, peer: str) -> str:
+        return str(self.peers / peer / "venv" / "bin" / "python")
+
+    def environment(self) -> dict[str, str]:
+        """What all contenders see."""
+        modules = os.pathsep.join([str(EXAMPLES), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+        spark = {"PYSPARK_PYTHON": self.venv("spark"), "SPARK_LOCAL_DIRS": str(self.work / "spark")}
+        hadoop = {"PEERS_DIR": str(self.peers), "WORK_DIR": str(self.work / "hadoop"), "PAR": "2"}
+        return {**os.environ, "PYTHONPATH": modules, "XDG_STATE_HOME": str(self.work / "state"), **spark, **hadoop}
+
+    def missing(self, contender: str) -> str:
+        """Why a contender cannot run, or nothing."""
+        needed = {"spark": self.venv("spark"), "dask": self.venv("dask"), "hadoop": str(self.peers / "hadoop" / "lib")}
+        path = needed.get(contender)
+        return f"not installed (bench/peers/setup-{contender}.sh)" if path and not Path(path).exists() else ""
+
+
+Command = Callable[[Places, str, Path, Path], list[str]]
+
+
+def script(name: str, peer: str = "") -> Command:
+    def command(places: Places, job: str, inputs: Path, output: Path) -> list[str]:
+        return [places.venv(peer) if peer else places.python, str(HERE / name), job, str(inputs), str(output)]
+
+    return command
+
+
+def hadoop(places: Places, job: str, inputs: Path, output: Path) -> list[str]:
+    """Two reduce tasks, as there are two cores; the reducer combines where it may, as ours does."""
+    program = shlex.join([places.python, str(HERE / "streaming_jobs.py")])
+    reducer = f"{program} reduce {job}"
+    combiner = ["-combiner", reducer] if job in streaming_jobs.COMBINING else []
+    words = ["-numReduceTasks", "2", "-input", str(inputs), "-output", str(output), "-mapper", f"{program} map {job}", *combiner]
+    return [str(PEERS / "hadoop-streaming.sh"), *words, "-reducer", reducer]
+
+
+COMMANDS: dict[str, Command] = {
+    "ours": script("ours.py"),
+    "spark": script("spark_jobs.py", "spark"),
+    "dask": script("dask_jobs.py", "dask"),
+    "pool": script("pool_jobs.py"),
+    "hadoop": hadoop,
+}
+
+#: Interpreters differ in speed from one version to the next: the table says which ones ran.
+VERSION = "import platform; print(platform.python_version())"

@@ -1,0 +1,240 @@
+"""The Python benchmark: medians of interleaved runs of ours and each peer on the same input, with the same functions, all outputs compared.
+
+bench/python.sh starts it, after it has seen to the peers. Each run is a process of its own; raw results go to
+bench/results/DATE-python-runs.tsv, the table to bench/results/DATE-python.txt. Rows of a trial with small inputs are no results, and stay
+in the working directory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+import digest
+import rows
+import table
+
+# The examples' modules make the inputs, and the rows import them by name.
+import command  # isort: skip
+
+#: Of the raw results.
+COLUMNS = (
+    *("time", "commit", "row", "contender", "run", "bytes"),
+    *("wall_s", "user_s", "sys_s", "rss_mib", "map_s", "reduce_s", "exit", "lines", "digest", "load"),
+)
+SIZE_BYTES = 500_000_000
+SEED = 1
+IMPORTS = 10
+#: Memory that is touched before each run: the host of a virtual machine takes idle pages back, and gives them again slowly.
+TOUCHED_BYTES_MAX = 6_000_000_000
+
+
+class Failed(Exception):
+    """A run that ended badly, or an output that is not that of the others."""
+
+
+class Benchmark:
+    """What was asked for, and what has come out so far."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.places = rows.Places(arguments.work.resolve(), arguments.peers.resolve(), arguments.python)
+        self.runs: int = arguments.runs
+        self.is_trial = arguments.scale != 1 or bool(arguments.size)
+        self.sizes = {job: int(size / arguments.scale) for job, size in sizes(arguments.size).items()}
+        self.chosen = [row for row in rows.ROWS if row.job in arguments.rows]
+        self.does_import = rows.IMPORT in arguments.rows
+        self.results: list[dict[str, str]] = []
+        self.reasons: dict[tuple[str, str], str] = {}
+        self.failures: list[str] = []
+        directory = self.places.work if self.is_trial else rows.ROOT / "bench" / "results"
+        directory.mkdir(parents=True, exist_ok=True)
+        self.places.work.mkdir(parents=True, exist_ok=True)
+        date = time.strftime("%Y-%m-%d", time.gmtime())
+        self.raw, self.table = directory / f"{date}-python-runs.tsv", directory / f"{date}-python.txt"
+        self.commit = said(["git", "-C", str(rows.ROOT), "rev-parse", "--short=12", "HEAD"])
+        if not self.is_trial:
+            self.results += self.measured(arguments.rows)
+
+    def measured(self, without: list[str]) -> list[dict[str, str]]:
+        """What was measured today with this commit of rows that are not measured now."""
+        if not self.raw.exists():
+            return []
+        lines = [dict(zip(COLUMNS, line.split("\t"))) for line in self.raw.read_text().splitlines()[1:]]
+        return [line for line in lines if line["commit"] == self.commit and line["row"] not in without]
+
+    def write(self, result: dict[str, str]) -> None:
+        self.results.append(result)
+        is_new = not self.raw.exists()
+        with self.raw.open("a") as file:
+            if is_new:
+                print(*COLUMNS, sep="\t", file=file)
+            print(*(result[column] for column in COLUMNS), sep="\t", file=file)
+
+    def result(self, row: str, contender: str, run: int, **figures: str) -> dict[str, str]:
+        known = {"time": time.strftime("%H:%M:%S", time.gmtime()), "commit": self.commit, "load": f"{os.getloadavg()[0]:.2f}"}
+        return {**dict.fromkeys(COLUMNS, "-"), **known, "row": row, "contender": contender, "run": str(run), **figures}
+
+
+def sizes(given: list[str]) -> dict[str, float]:
+    """Bytes of input of each row: `SIZE` for all, `ROW=SIZE` for one."""
+    found = {row.job: float(SIZE_BYTES) for row in rows.ROWS}
+    for each in given:
+        job, _, size = each.rpartition("=")
+        found.update({job: float(command.size_of(size))} if job else dict.fromkeys(found, float(command.size_of(size))))
+    return found
+
+
+def said(words: list[str]) -> str:
+    """What a program prints; nothing, if it fails."""
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def prepare(places: rows.Places, inputs: Path, output: Path, touched_bytes: int) -> None:
+    """The same state before each run: no old output, nothing to be written, memory at hand, input in the page cache."""
+    shutil.rmtree(output, ignore_errors=True)
+    os.sync()
+    # In a process of its own, which gives all of it back.
+    subprocess.run([places.python, "-c", f"b'1' * {touched_bytes}"], check=True)
+    for path in inputs.rglob("*.txt*"):
+        with path.open("rb") as file:
+            while file.read(1 << 20):
+                pass
+
+
+def phase_seconds(reports: Path) -> dict[str, str]:
+    """Time of the map phases and of all after them, from the reports of our stages."""
+    phases = [phase for report in json.loads(reports.read_text()) for phase in report["phases"]]
+    maps, others = ([each["wall_seconds"] for each in phases if (each["stage"] == "map") == is_map] for is_map in (True, False))
+    return {"map_s": f"{sum(maps):.3f}", "reduce_s": f"{sum(others):.3f}"}
+
+
+def run_once(benchmark: Benchmark, row: rows.Row, contender: str, run: int, inputs: Path) -> dict[str, str]:
+    """One run of one contender, with its costs and the digest of its output."""
+    places, size_bytes = benchmark.places, benchmark.sizes[row.job]
+    output, result, log, peak = (places.work / name for name in ("output", "result.json", "log.txt", "peak"))
+    prepare(places, inputs, output, min(4 * size_bytes, TOUCHED_BYTES_MAX))
+    result.unlink(missing_ok=True)
+    peak.unlink(missing_ok=True)
+    words = rows.COMMANDS[contender](places, row.job, inputs, output)
+    measuring = [sys.executable, str(rows.HERE / "measure.py"), str(result), str(log), *words]
+    with subprocess.Popen(measuring, env=places.environment(), cwd=places.work) as measured:
+        # It ends when there is nothing left to look at.
+        watcher = subprocess.Popen([sys.executable, str(rows.PEERS / "rss_tree.py"), str(peak), str(measured.pid)])
+    watcher.wait()
+    if not result.exists():
+        raise Failed(f"{row.job}/{contender}: measure.py did not end well")
+    cost = json.loads(result.read_text())
+    if cost["exit"] != 0:
+        raise Failed(f"{row.job}/{contender}: exit {cost['exit']}: {last_line(log)}")
+    lines, digested = digest.digest(output)
+    figures = {name: f"{cost[name]:.3f}" for name in ("wall_s", "user_s", "sys_s")}
+    figures |= {"rss_mib": f"{int(peak.read_text()) / 1024:.0f}" if peak.exists() else "-", "exit": "0"}
+    if contender == "ours":
+        figures |= phase_seconds(output.with_name("output.reports.json"))
+    return benchmark.result(row.job, contender, run, bytes=str(size_bytes), lines=str(lines), digest=digested, **figures)
+
+
+def last_line(log: Path) -> str:
+    found = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return found[-1] if found else "it said nothing"
+
+
+def run_row(benchmark: Benchmark, row: rows.Row) -> None:
+    """All runs of a row: every contender once, then all again, so that a spell of noise meets all of them."""
+    size_bytes = benchmark.sizes[row.job]
+    inputs = benchmark.places.work / "inputs" / row.job
+    shutil.rmtree(inputs, ignore_errors=True)
+    print(f"{row.job}: making {size_bytes / 1e6:.0f} MB", flush=True)
+    row.generate(inputs, size_bytes, SEED)
+    contenders = list(row.contenders)
+    for contender in row.contenders:
+        if reason := benchmark.places.missing(contender):
+            benchmark.reasons[row.job, contender] = f"not run: {reason}"
+            contenders.remove(contender)
+    expected: tuple[str, str] | None = None
+    for run in range(1, benchmark.runs + 1):
+        for contender in contenders.copy():
+            try:
+                result = run_once(benchmark, row, contender, run, inputs)
+                found = (result["lines"], result["digest"])
+                expected = expected or found
+                if found != expected:
+                    raise Failed(f"{row.job}/{contender}: {found[0]} lines, digest {found[1]}, where {contenders[0]} has {expected}")
+            except Failed as failure:
+                benchmark.failures.append(str(failure))
+                benchmark.reasons[row.job, contender] = "FAILED"
+                contenders.remove(contender)
+                print(f"  {failure}", flush=True)
+                continue
+            benchmark.write(result)
+            print(f"  {run} {contender}: {result['wall_s']} s, {result['lines']} lines", flush=True)
+    shutil.rmtree(inputs)
+
+
+def run_import(benchmark: Benchmark) -> None:
+    """How much longer an interpreter lives that imports the package than one that imports nothing."""
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def seconds(statement: str) -> float:
+        start = time.monotonic()
+        subprocess.run([benchmark.places.python, "-c", statement], env=environment, check=True)
+        return time.monotonic() - start
+
+    try:
+        seconds("import sailfish")
+    except subprocess.CalledProcessError:
+        benchmark.failures.append(f"{rows.IMPORT}: {benchmark.places.python} does not import sailfish")
+        return
+    pairs = [(seconds("import sailfish"), seconds("pass")) for _ in range(IMPORTS)]
+    wall_s = median(pair[0] for pair in pairs) - median(pair[1] for pair in pairs)
+    benchmark.write(benchmark.result(rows.IMPORT, "ours", 1, wall_s=f"{wall_s:.4f}", exit="0"))
+
+
+def arguments() -> argparse.Namespace:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sailfish"
+    names = [*(row.job for row in rows.ROWS), rows.IMPORT]
+
+    def chosen(text: str) -> list[str]:
+        wrong = [name for name in text.split(",") if name not in names]
+        if wrong:
+            raise argparse.ArgumentTypeError(f"there is no row {wrong[0]}; there are {', '.join(names)}")
+        return text.split(",")
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3, help="runs of each contender (3)")
+    parser.add_argument("--rows", type=chosen, default=names, help=f"only these, with commas between: {','.join(names)}")
+    parser.add_argument("--size", action="append", default=[], metavar="[ROW=]SIZE", help="bytes of input (500M)")
+    parser.add_argument("--scale", type=float, default=1, help="divide all sizes by this, to see that everything works")
+    parser.add_argument("--python", default=sys.executable, help="interpreter that has sailfish; the pool and Hadoop use it as well")
+    parser.add_argument("--work", type=Path, default=os.environ.get("BENCH_DIR", "target/bench-python"), help="inputs and outputs")
+    parser.add_argument("--peers", type=Path, default=os.environ.get("PEERS_DIR", cache / "peers"), help="where the peers are")
+    return parser.parse_args()
+
+
+def main() -> None:
+    benchmark = Benchmark(arguments())
+    if benchmark.is_trial:
+        print(f"A trial: what it prints means little, and stays in {benchmark.places.work}")
+    for row in benchmark.chosen:
+        run_row(benchmark, row)
+    if benchmark.does_import:
+        run_import(benchmark)
+    text = table.text(benchmark.results, benchmark.reasons)
+    pythons = {each: said([each, "-c", rows.VERSION]) for each in (benchmark.places.python, *map(benchmark.places.venv, ("spark", "dask")))}
+    head = f"Python, {time.strftime('%Y-%m-%d', time.gmtime())}, {os.cpu_count()} cores, commit {benchmark.commit}"
+    head += f"; Python of ours, Spark, Dask: {', '.join(version or '-' for version in pythons.values())}"
+    benchmark.table.write_text(f"{head}\n\n{text}")
+    print(f"\n{head}\n\n{text}\nRaw results: {benchmark.raw}")
+    if benchmark.failures:
+        raise SystemExit("\n".join(["FAILED:", *benchmark.failures]))
+
+
+if __name__ == "__main__":
+    main()

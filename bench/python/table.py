@@ -1,0 +1,73 @@
+"""The table of the Python benchmark: ratios of medians against what they must be and what we aim at, and what each contender took."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from statistics import median
+
+import rows
+
+#: (job, contender) -> (must, aim) of the ratio of the peer's time to ours; a row without them is reported and not judged.
+DEMANDS: dict[tuple[str, str], tuple[float, float]] = {}
+
+#: A line of the raw results.
+Run = Mapping[str, str]
+
+
+def show(text: str, value: str, unit: str = "", must: str = "", aim: str = "", verdict: str = "") -> str:
+    return f"{text:<66} {value:>10} {unit:<7} {must:>8} {aim:>8}  {verdict}".rstrip()
+
+
+def judged(text: str, ratio: float, demand: tuple[float, float] | None) -> str:
+    if demand is None:
+        return show(text, f"{ratio:.2f}", verdict="reported")
+    must, aim = demand
+    verdict = "MISSED" if ratio < must else "met, aim met" if ratio >= aim else "met"
+    return show(text, f"{ratio:.2f}", "", f">= {must:g}", f">= {aim:g}", verdict)
+
+
+def figures(runs: Mapping[tuple[str, str], list[Run]], reasons: Mapping[tuple[str, str], str]) -> Iterable[str]:
+    yield show("figure", "value", "", "must", "aim")
+    for row in rows.ROWS:
+        for contender in row.contenders[1:]:
+            text = f"{row.job}: {rows.NAMES[contender]} / ours"
+            lacking = [each for each in ((row.job, contender), (row.job, "ours")) if each not in runs]
+            if lacking:
+                yield show(text, "-", verdict=reasons.get(lacking[0], f"not measured (--rows {row.job})"))
+                continue
+            theirs, ours = (median(float(run["wall_s"]) for run in runs[row.job, each]) for each in (contender, "ours"))
+            yield judged(text, theirs / ours, DEMANDS.get((row.job, contender)))
+    imports = [float(run["wall_s"]) for run in runs.get((rows.IMPORT, "ours"), [])]
+    yield show("import sailfish, above bare Python", f"{median(imports) * 1000:.0f}" if imports else "-", "ms", verdict="reported")
+
+
+def spread(values: Iterable[str]) -> str:
+    """The median, or `-` where nothing is known."""
+    known = [float(value) for value in values if value != "-"]
+    return f"{median(known):.2f}" if known else "-"
+
+
+def contenders(runs: Mapping[tuple[str, str], list[Run]]) -> Iterable[str]:
+    titles = ("runs", "median s", "best s", "worst s", "map s", "reduce s", "user+sys s", "peak MiB")
+    yield f"{'contender':<28}" + "".join(f"{title:>11}" for title in titles)
+    for (job, contender), found in runs.items():
+        if job == rows.IMPORT:
+            continue
+        walls = [float(run["wall_s"]) for run in found]
+        used = median(float(run["user_s"]) + float(run["sys_s"]) for run in found)
+        peak = max((float(run["rss_mib"]) for run in found if run["rss_mib"] != "-"), default=0.0)
+        times = [f"{median(walls):.2f}", f"{min(walls):.2f}", f"{max(walls):.2f}"]
+        times += [spread(run[column] for run in found) for column in ("map_s", "reduce_s")]
+        yield f"{job + '/' + contender:<28}{len(found):>11}" + "".join(f"{each:>11}" for each in (*times, f"{used:.2f}", f"{peak:.0f}"))
+
+
+def text(results: Iterable[Run], reasons: Mapping[tuple[str, str], str]) -> str:
+    """The table of the runs that went well."""
+    runs: defaultdict[tuple[str, str], list[Run]] = defaultdict(list)
+    for run in results:
+        runs[run["row"], run["contender"]].append(run)
+    notes = (
+        "Ratios are of medians of wall times; peak is of the summed resident sets of all processes. Equal outputs, compared after each run."
+    )
+    return "\n".join([*figures(runs, reasons), "", *contenders(runs), "", notes, ""])
