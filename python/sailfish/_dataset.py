@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -14,7 +13,7 @@ from ._needed import needed
 from ._plan import Joined, Made, Node, Plan, Read, Shuffled, Stepped
 from ._result import Result
 from ._run import Paths, Settings, absolute, paths_of, run
-from ._shuffles import Ordered, Reduce, Shuffle, Sides, Sort, Top, folded
+from ._shuffles import Count, Ordered, Reduce, Shuffle, Sides, Sort, Top, folded
 from ._spec import FOLDS, PARTIAL_FOLDS, Format
 from ._steps import Step, name_of
 
@@ -155,8 +154,7 @@ class Dataset(Generic[T]):
 
     def count_by_key(self: Dataset[tuple[K, V]]) -> Dataset[tuple[K, int]]:
         """Pairs of each key and how many items have it."""
-        ones: Dataset[tuple[K, int]] = self._stepped("ones")
-        return ones._shuffled(Reduce(Gather("fold", sum, ""), sum), "count_by_key")
+        return self._stepped("keys")._shuffled(Count(of_each=True), "count_by_key")
 
     def group_by(self, key: Callable[[T], Hashable] | None = None) -> Groups[Any, Any]:
         """Groups of the values of pairs by their keys; with `key`, of the items by what it makes of them."""
@@ -187,7 +185,11 @@ class Dataset(Generic[T]):
 
     def distinct(self) -> Dataset[T]:
         """Each item once, in order. Items are what a key may be."""
-        return self._stepped("selves")._shuffled(Reduce(Gather("key"), itemgetter(0), combine_folds=True), "distinct")
+        return self._shuffled(Count(of_each=False), "distinct")
+
+    def count_by_value(self) -> Dataset[tuple[T, int]]:
+        """Pairs of each item and how often it is there. Items are what a key may be."""
+        return self._shuffled(Count(of_each=True), "count_by_value")
 
     def sort_by(self, key: Callable[[T], Any] | None = None, reverse: bool = False) -> Dataset[T]:
         """The items in order: of the items, or of what `key` makes of them, which is what a key may be. Written, the parts one after the

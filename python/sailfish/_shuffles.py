@@ -121,6 +121,37 @@ class _Plain:
         pass
 
 
+@dataclass
+class Count:
+    """How often each item is there; or, where nobody asks for that, just the items."""
+
+    of_each: bool
+
+    has_tails = False
+    is_total = False
+    of_pairs = False
+
+    def functions(self) -> Named:
+        return iter(())
+
+    def shown(self) -> str:
+        return "by item -> " + ("count" if self.of_each else "distinct") + ", counted before it travels as well"
+
+    def sink(self, output: Output, record_bytes_max: int, side: int) -> Sink:
+        return _Counting(Encoder(output, record_bytes_max))
+
+    def gathered(self, source: Input, place: Place) -> Iterator[Any]:
+        for key, values in groups(source):
+            place.at(key)
+            yield (key, sum(values)) if self.of_each else key
+
+
+class _Counting:
+    def __init__(self, encoder: Encoder) -> None:
+        self._running = Running(encoder, sum, Window(encoder, sum), None)
+        self.put, self.close = self._running.put_keys, self._running.close
+
+
 class _Encoding:
     """A sink whose keys have a form of its own."""
 

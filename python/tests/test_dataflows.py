@@ -105,6 +105,10 @@ OPERATIONS: dict[str, tuple[Flow, Model]] = {
         lambda a, b: [(k, reduce(lambda x, y: x ^ y, vs)) for k, vs in grouped(a).items()],
     ),
     "count_by_key": (lambda a, b: a.count_by_key(), lambda a, b: Counter(k for k, _ in a).items()),
+    "count_by_value": (
+        lambda a, b: a.map(lambda p: (p[1] % 9, p[0])).count_by_value(),
+        lambda a, b: Counter((v % 9, k) for k, v in a).items(),
+    ),
     "group_by": (lambda a, b: a.group_by().map_values(sorted), lambda a, b: [(k, sorted(vs)) for k, vs in grouped(a).items()]),
     "group_by_key": (
         lambda a, b: a.group_by(lambda p: p[1] % 10).map(lambda k, ps: (k, sorted(v for _, v in ps))),
