@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from . import _hot_keys
 from ._groups import Gather
 from ._job import check_encoding
 from ._needed import needed
@@ -164,7 +165,8 @@ class Dataset(Generic[T]):
 
     def join(self: Dataset[tuple[K, V]], other: Dataset[tuple[K, W]], how: str = "inner") -> Dataset[tuple[K, tuple[Any, Any]]]:
         """``(key, (left, right))`` for each two values of a key, one of either side. `how`: ``"inner"``; ``"left"``, ``"right"`` and
-        ``"full"`` have also the values of that side, or both, that have no other, beside None."""
+        ``"full"`` have also the values of that side, or both, that have no other, beside None. A key with a large share of the rows of
+        large files is cut into several tasks, on a side that may be cut: either one, the left, the right, none."""
         if how not in _HOW:
             raise ValueError(f"how={how!r} is not known: choose {', '.join(_HOW)}")
         return self._beside((other,), Sides(how, 2), "join")
@@ -270,6 +272,7 @@ class Dataset(Generic[T]):
 
     def _run(self, output: str, output_format: str, settings: Settings, of_output: dict[str, Any]) -> list[dict[str, Any]]:
         plan = Plan(self._node)
+        _hot_keys.cut(plan)
         if not plan.has_made:
             return run(plan.written(Path(), output_format, **of_output), output, settings)
         with settings.directory("sailfish-items-", "items of this program are read where the nodes see them") as directory:

@@ -16,7 +16,10 @@ from typing import Any
 
 import pytest
 import sailfish as sf
+from sailfish import _hot_keys
+from sailfish._plan import Plan
 from sailfish._result import Result
+from sailfish._shuffles import Sides
 
 #: Random cases of each operation.
 SEEDS = int(os.environ.get("SAILFISH_PYTHON_SEEDS", "4"))
@@ -404,6 +407,9 @@ class TestWrong:
         mixed: list[Pair] = [(1, 2), (1, "a")]
         said = self.failing(sf.from_iterable(mixed).group_by().sorted().map_values(list))
         assert "2 (int) and 'a' (str) cannot be compared" in said
+        assert "(1, 2) (tuple) and (1, 'a') (tuple) cannot be compared" in self.failing(sf.from_iterable(mixed).sort_by())
+        grouped = sf.from_iterable(mixed).group_by(lambda pair: 0).sorted(reverse=True)
+        assert "cannot be compared" in self.failing(grouped.map_values(list))
 
     def test_rows_that_are_none(self, tmp_path: Path) -> None:
         path = _lines(tmp_path, "a,b", "1,2", "1,2,3")
@@ -429,3 +435,34 @@ def test_empty_inputs(tmp_path: Path) -> None:
     assert lines.sort_by().top(3).collect() == []
     result: Result = lines.write_text(tmp_path / "out")
     assert list(result) == []
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
+def test_hot_keys_of_joins_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    monkeypatch.setattr(_hot_keys, "_SIDE_BYTES_MIN", 1000)
+    chosen = random.Random(how)
+    (tmp_path / "in").mkdir()
+    # Half of the rows on the left have one key; a fifth of those on the right another one; that one is on the left as well, a third is not.
+    left = [("hot" if chosen.random() < 0.5 else f"k{chosen.randrange(3000)}", number) for number in range(30_000)]
+    right = [(chosen.choice(["hot 2", *(f"k{chosen.randrange(3000)}" for _ in range(4))]), number) for number in range(5000)]
+    left += [("hot 2", -1), ("hot 2", -2)]
+    right += [("hot", -1), ("alone", -1)]
+    for side, rows in (("left", left), ("right", right)):
+        (tmp_path / "in" / f"{side}.txt").write_text("".join(f"{key},{value}\n" for key, value in rows))
+
+    def pair(line: str) -> Pair:
+        key, _, value = line.partition(",")
+        return key, int(value)
+
+    def read(side: str) -> sf.Dataset[Pair]:
+        return sf.read_text(tmp_path / "in" / f"{side}*").map(pair)
+
+    flow = read("left").join(read("right"), how=how)
+    same(flow.collect(), joined(left, right, how))
+    plan = Plan(flow._node)
+    _hot_keys.cut(plan)
+    shuffle = plan.stages[0].shuffle
+    assert isinstance(shuffle, Sides)
+    cut = {key: side for key, (side, ways) in shuffle.hot.items() if ways > 1}
+    of_left, of_right = {"hot": 0}, {"hot 2": 1}
+    assert cut == {"inner": {**of_left, **of_right}, "left": of_left, "right": of_right, "full": {}}[how]
