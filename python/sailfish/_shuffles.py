@@ -352,7 +352,7 @@ class Sort:
 
     def gathered(self, source: Input, place: Place) -> Iterator[Any]:
         previous: list[Any] = []
-        for data, values, _ in raw_groups(source):
+        for _, values, _ in raw_groups(source):
             for number, item in enumerate(values):
                 if number == 0:
                     _check_after(previous, item if self.by is None else self.by(item))
