@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from . import _hot_keys
+from . import _hot_keys, _html
 from ._groups import Gather
 from ._job import check_encoding
 from ._needed import needed
@@ -83,6 +83,9 @@ class Dataset(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<sailfish.Dataset\n{self.explain()}>"
+
+    def _repr_html_(self) -> str:
+        return _html.of_plan(self.explain())
 
     def explain(self) -> str:
         """The stages that run when the items are asked for, a few lines for each."""

@@ -13,6 +13,7 @@ from datetime import date
 from functools import reduce
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import sailfish as sf
@@ -334,6 +335,20 @@ def test_the_plan_is_shown() -> None:
     assert shown.index("reduce: filter") < shown.index("stage 2-join\n")
     assert "by key -> join (left)" in shown
     assert "map (side 2): read_text(books)" in shown
+
+
+def test_what_notebooks_show(tmp_path: Path) -> None:
+    def counted(line: str) -> str:
+        sf.counter("<seen>")
+        return line
+
+    flow = sf.from_iterable(["a b", "b"]).map(counted).flat_map(str.split).count_by_value().sort_by()
+    assert "stage 1-count_by_value" in flow._repr_html_()
+    page = flow.write_text(tmp_path / "out")._repr_html_()
+    ElementTree.fromstring(page.replace("&#9632;", ""))
+    assert page.count("<rect") >= 6
+    assert "agrees" in page
+    assert "<td>user,&lt;seen&gt;</td><td>2</td>" in page
 
 
 def test_nothing_runs_before_it_is_asked_for(tmp_path: Path) -> None:
