@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from . import _keys
@@ -58,12 +58,24 @@ class Running:
 
     def put_keys(self, keys: list[Any]) -> None:
         """Takes keys, each with the value 1."""
-        if not _are_plain(keys):
+        totals = self._totals
+        before = len(totals)
+        try:
+            totals.update(keys)
+        except TypeError:
+            # What cannot be in a dict is no key.
+            for key in keys:
+                _keys.encode(key)
+            raise
+        new = list(islice(reversed(totals), len(totals) - before))
+        if not _are_plain(new):
+            # What a dict calls equal may be two keys here. Those of this batch are taken out again.
+            totals.subtract(keys)
+            for key in new:
+                del totals[key]
             self._rest.put([(key, 1) for key in keys])
             return
-        before = len(self._totals)
-        self._totals.update(keys)
-        self._bytes += size_of(keys) * (len(self._totals) - before) // len(keys)
+        self._bytes += size_of(new)
         self._drain_when_full()
 
     def _add(self, keys: Sequence[Any], values: Sequence[int], pairs: list[Pair]) -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import random
+import zoneinfo
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from datetime import date
+from datetime import date, datetime
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -243,6 +244,17 @@ def test_a_side_of_a_join_that_is_large() -> None:
         (1, False, "two"): 30_000,
         (2, True, "three"): 1,
     }
+
+
+def test_items_that_a_dict_does_not_tell_apart() -> None:
+    """Two instants with the same hands of the clock, which Python calls equal, and numbers that are equal."""
+    berlin = zoneinfo.ZoneInfo("Europe/Berlin")
+    early, late = (datetime(2024, 10, 27, 2, 30, tzinfo=berlin, fold=fold) for fold in (0, 1))
+    counted = sf.from_iterable([early, late, late, "x", "x"][:3] * 5).count_by_value().collect()
+    assert sorted(count for _, count in counted) == [5, 10]
+    assert sf.from_iterable([1, True, 1.0, 2]).count_by_value().collect() == [(1, 3), (2, 1)]
+    with pytest.raises(sf.JobFailed, match="that is no key"):
+        sf.from_iterable(["a", ["b"]]).count_by_value().collect()
 
 
 def test_a_sample_is_the_same_again() -> None:
