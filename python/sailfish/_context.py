@@ -34,6 +34,11 @@ def flush() -> None:
     _counts.clear()
 
 
+def end() -> None:
+    """Tells the engine that all there is to say of a task has been said."""
+    _report("end")
+
+
 def _report(text: str) -> None:
     # On a line of its own, whatever was printed before.
     sys.stdout.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import struct
@@ -18,6 +19,8 @@ _HEAD = struct.Struct("<IB3x")
 _RECORDS_HEAD = struct.Struct("<QII")
 JOB, RECORDS, GROUPS, END = b"JRGE"
 PAIRS, TAILED_PAIRS, OUTPUT, FAILURE = b"PTOX"
+#: The payload of an end behind which the worker waits for another task.
+WAITS = b"\1"
 #: Of what is said here, in the frame with the job.
 JOB_VERSION = 2
 #: Read at once from the pipe.
@@ -63,7 +66,11 @@ class Input:
     """The frames of the engine."""
 
     def __init__(self, descriptor: int) -> None:
-        self._file = os.fdopen(descriptor, "rb", _READ_BYTES)
+        self._file = io.BufferedReader(io.FileIO(descriptor), _READ_BYTES)
+
+    def next_or_end(self) -> tuple[int, bytes] | None:
+        """The next frame; None where the engine has no more."""
+        return self.next() if self._file.peek(1) else None
 
     def next(self) -> tuple[int, bytes]:
         """Kind and payload of the next frame."""

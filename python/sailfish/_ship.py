@@ -10,7 +10,10 @@ from types import ModuleType
 
 from ._spec import Spec, functions_of
 
-_MAIN = """import sys
+# The archive is a link in the directory of a task, which goes with that: what is imported later is found where it lies.
+_MAIN = """import os
+import sys
+sys.path[0] = os.path.realpath(sys.path[0])
 from sailfish._worker import main
 sys.exit(main())
 """

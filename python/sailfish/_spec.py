@@ -146,32 +146,38 @@ class WrongPlace(RuntimeError):
     """What is installed where the worker runs is not what the job needs."""
 
 
-def load(path: str) -> Spec:
-    """The spec in a file. Error: `WrongPlace`."""
-    with open(path, "rb") as file:
-        parts = pickle.load(file)
-    python, version = parts["python"], parts["version"]
-    if python != list(sys.version_info[:2]):
-        raise WrongPlace(
-            f"the job was made with Python {python[0]}.{python[1]}, and Python {sys.version_info[0]}.{sys.version_info[1]} runs here "
-            f"({sys.executable}): functions go between the same versions only; say python=... with the one to run them with"
-        )
-    if version != VERSION:
-        raise WrongPlace(f"the job was made with sailfish {version}, and sailfish {VERSION} is installed here: install the same")
-    # Classes of the user's script say that they are of `__main__`: there they are found again, and not this package's.
-    main = sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        spec: Spec = pickle.loads(parts["spec"])
-    except ModuleNotFoundError as error:
-        raise WrongPlace(
-            f"the functions of the job need the module {error.name!r}, which is not there: install it where they run, or give it as "
-            f"modules=[{(error.name or '').partition('.')[0]}]"
-        ) from error
-    for function in functions_of(spec):
-        for name, value in getattr(function, "__globals__", {}).items():
-            if isinstance(value, type) and value.__module__ == "__main__":
-                setattr(main, name, value)
-    return spec
+class PackedSpec:
+    """The spec in a file, from which it can be had many times. Errors: `WrongPlace`."""
+
+    def __init__(self, path: str) -> None:
+        with open(path, "rb") as file:
+            parts = pickle.load(file)
+        python, version = parts["python"], parts["version"]
+        if python != list(sys.version_info[:2]):
+            raise WrongPlace(
+                f"the job was made with Python {python[0]}.{python[1]}, and Python {sys.version_info[0]}.{sys.version_info[1]} runs here "
+                f"({sys.executable}): functions go between the same versions only; say python=... with the one to run them with"
+            )
+        if version != VERSION:
+            raise WrongPlace(f"the job was made with sailfish {version}, and sailfish {VERSION} is installed here: install the same")
+        self._packed: bytes = parts["spec"]
+
+    def load(self) -> Spec:
+        """The spec, with functions that remember nothing."""
+        # Classes of the user's script say that they are of `__main__`: there they are found again, and not this package's.
+        main = sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            spec: Spec = pickle.loads(self._packed)
+        except ModuleNotFoundError as error:
+            raise WrongPlace(
+                f"the functions of the job need the module {error.name!r}, which is not there: install it where they run, or give it as "
+                f"modules=[{(error.name or '').partition('.')[0]}]"
+            ) from error
+        for function in functions_of(spec):
+            for name, value in getattr(function, "__globals__", {}).items():
+                if isinstance(value, type) and value.__module__ == "__main__":
+                    setattr(main, name, value)
+        return spec
 
 
 def functions_of(spec: Spec) -> list[Any]:

@@ -19,11 +19,11 @@ from typing import Any, NoReturn
 from . import _context
 from ._batch import MixedKeys
 from ._failed import Failed, check_pairs, short
-from ._frames import END, JOB, JOB_VERSION, CutOff, Input, Output, frames_of, records_of
+from ._frames import END, JOB, JOB_VERSION, WAITS, CutOff, Input, Output, frames_of, records_of
 from ._readers import Reader, reader_of
 from ._shuffles import Place, Sink
 from ._sizes import Batches
-from ._spec import SPEC_FILE, Source, Spec, WrongPlace, load
+from ._spec import SPEC_FILE, PackedSpec, Source, Spec, WrongPlace
 from ._steps import Step, compose, failing_step
 from ._version import VERSION
 from ._writers import Writer, writer_of
@@ -35,22 +35,22 @@ _LOOK_SECONDS = 1.0
 
 
 def main() -> int:
-    """Runs one task."""
+    """Runs tasks of a job, one after the other, until there are no more."""
     source, output = _take_standard_streams()
     if hasattr(sys, "set_int_max_str_digits"):
         # Keys are numbers of any size.
         sys.set_int_max_str_digits(0)
+    place = TaskPlace()
     try:
-        kind, payload = source.next()
-        job = json.loads(payload) if kind == JOB else {}
-        if job.get("version") != JOB_VERSION:
-            raise Failed(
-                f"the engine speaks version {job.get('version')} of the frames, and this package {JOB_VERSION}: "
-                f"install the same version of both (this is sailfish {VERSION})"
-            )
-        _run(source, output, job)
-        _context.flush()
-        output.write(END)
+        while (frame := source.next_or_end()) is not None:
+            _run_task(source, output, *frame, place)
+            _context.flush()
+            if not _waits():
+                output.write(END)
+                return 0
+            place.leave()
+            _context.end()
+            output.write(END, WAITS)
     except CutOff:
         return 1
     except BaseException as error:
@@ -58,6 +58,64 @@ def main() -> int:
         _tell(output, error)
         return 1
     return 0
+
+
+class TaskPlace:
+    """What is around a task: it finds its own, and nothing of the tasks before it."""
+
+    def __init__(self) -> None:
+        self._environment = dict(os.environ)
+        self._directory = os.getcwd()
+        self._spec: PackedSpec | None = None
+
+    def enter(self, job: dict[str, Any]) -> None:
+        """Goes where the engine says that the task is."""
+        environment = {**self._environment, **job["env"]}
+        if dict(os.environ) != environment:
+            os.environ.clear()
+            os.environ.update(environment)
+        os.chdir(job["work_dir"])
+        directory = os.getcwd()
+        if directory != self._directory:
+            # Modules may lie there, and the directory of the task before is gone.
+            sys.path[:] = _moved(sys.path, self._directory, directory)
+            for module in list(sys.modules.values()):
+                found = getattr(module, "__path__", None)
+                if isinstance(found, list):
+                    found[:] = _moved(found, self._directory, directory)
+        self._directory = directory
+
+    def spec(self) -> Spec:
+        """The functions of the job, new for each task: what they remember is of the task."""
+        if self._spec is None:
+            self._spec = PackedSpec(SPEC_FILE)
+        return self._spec.load()
+
+    def leave(self) -> None:
+        """Leaves the directory, which goes with the task."""
+        os.chdir("/")
+
+
+def _moved(paths: list[str], old: str, new: str) -> list[str]:
+    """Paths in a directory, in another one."""
+    return [new + path[len(old) :] if isinstance(path, str) and (path + "/").startswith(old + "/") else path for path in paths]
+
+
+def _waits() -> bool:
+    """Whether there may be another task: a thread that still runs would be in its way."""
+    threading = sys.modules.get("threading")
+    return threading is None or threading.active_count() == 1
+
+
+def _run_task(source: Input, output: Output, kind: int, payload: bytes, place: TaskPlace) -> None:
+    job = json.loads(payload) if kind == JOB else {}
+    if job.get("version") != JOB_VERSION:
+        raise Failed(
+            f"the engine speaks version {job.get('version')} of the frames, and this package {JOB_VERSION}: "
+            f"install the same version of both (this is sailfish {VERSION})"
+        )
+    place.enter(job)
+    _run(source, output, job, place.spec())
 
 
 def _take_standard_streams() -> tuple[Input, Output]:
@@ -94,8 +152,7 @@ def _without_ours(frames: TracebackType | None) -> TracebackType | None:
     return left if left is not None else frames
 
 
-def _run(source: Input, output: Output, job: dict[str, Any]) -> None:
-    spec = load(SPEC_FILE)
+def _run(source: Input, output: Output, job: dict[str, Any], spec: Spec) -> None:
     _call("setup", spec.setup)
     if job["role"] == "map":
         Mapper(spec, output, job).run(source)

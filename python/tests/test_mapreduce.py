@@ -192,6 +192,83 @@ def test_setup_teardown_counters_and_prints(tmp_path: Path, capfd: pytest.Captur
     assert capfd.readouterr().out == ""
 
 
+@pytest.fixture(scope="module")
+def many_splits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Lines in more than ten splits."""
+    return text_file(tmp_path_factory.mktemp("splits"), (f"{number:07} {'x' * 1000}" for number in range(12_000)))
+
+
+def test_processes_serve_many_tasks(many_splits: Path, tmp_path: Path) -> None:
+    state: list[int] = []
+    begun: list[str] = []
+    given = tmp_path / "given.txt"
+    given.write_text("found")
+
+    def setup() -> None:
+        sf.counter("setups")
+        assert "LEFT_BEHIND" not in os.environ
+        os.environ["LEFT_BEHIND"] = "by a task before"
+        begun.append(os.environ["SAILFISH_TASK"])
+        # What a task leaves is not there for the next.
+        assert os.listdir() and not os.path.exists("scratch")
+        Path("scratch").write_text("of this task")
+
+    def map(line: str) -> Iterator[tuple[str, tuple[int, str, int]]]:
+        sf.counter("lines")
+        state.append(1)
+        assert begun == [os.environ["SAILFISH_TASK"]]
+        assert Path("given.txt").read_text() == "found"
+        yield "map", (os.getpid(), os.environ["SAILFISH_TASK"], len(state))
+
+    def reduce(key: str, values: Iterable[tuple[int, str, int]]) -> tuple[set[int], dict[str, int]]:
+        processes: set[int] = set()
+        tasks: dict[str, int] = {}
+        for process, task, count in values:
+            processes.add(process)
+            tasks[task] = max(count, tasks.get(task, 0))
+        return processes | {os.getpid()}, tasks
+
+    result = sf.MapReduce(many_splits, map, reduce, setup=setup, files=[given], env={"LEVEL": "5"}).run(slots=2)
+    processes, tasks = dict(result)["map"]
+    assert len(tasks) > 10
+    assert len(processes) <= 2
+    # Functions remember nothing of other tasks.
+    assert sum(tasks.values()) == result.counter("lines") == 12_000
+    assert result.counter("setups") == len(tasks) + 1
+
+
+def test_a_task_that_fails_spoils_no_other(many_splits: Path, tmp_path: Path) -> None:
+    def map(line: str) -> Iterator[tuple[int, int]]:
+        if line.startswith("0000000"):
+            print("in the middle", file=sys.stderr)
+            try:
+                (tmp_path / "tried").touch(exist_ok=False)
+                os.kill(os.getpid(), signal.SIGKILL)
+            except FileExistsError:
+                pass
+        sf.counter("lines")
+        yield 0, 1
+
+    result = sf.MapReduce(many_splits, map, sum).run(slots=2)
+    assert dict(result) == {0: 12_000}
+    assert result.counter("lines") == 12_000
+
+
+def test_a_thread_that_runs_on_has_its_process(many_splits: Path) -> None:
+    def setup() -> None:
+        threading.Thread(target=time.sleep, args=(0.1,)).start()
+
+    def map(line: str) -> Iterator[tuple[str, int]]:
+        yield os.environ["SAILFISH_TASK"], os.getpid()
+
+    def reduce(key: str, values: Iterable[int]) -> int:
+        (process,) = set(values)
+        return process
+
+    found = dict(sf.MapReduce(many_splits, map, reduce, setup=setup).run(slots=2))
+    assert len(found) > 10
+
+
 def failing(tmp_path: Path, lines: Iterable[str], map: Any, reduce: Any, combine: Any = None, **kwargs: Any) -> str:
     job = sf.MapReduce(text_file(tmp_path, lines), map, reduce, combine, tmp_path / "out", **kwargs)
     with pytest.raises(sf.JobFailed) as failed:

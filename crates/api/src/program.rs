@@ -2,6 +2,7 @@
 
 use crate::RecordFormat;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// What a program is.
@@ -13,9 +14,9 @@ pub enum ProgramRole {
     Reduce,
 }
 
-/// The first frame that a program gets.
+/// The first frame that a program gets of a task.
 #[derive(Clone, Debug, Serialize)]
-pub struct JobFrame {
+pub struct JobFrame<'a> {
     pub version: u32,
     pub role: ProgramRole,
     /// How the records of a mapper are parted.
@@ -25,9 +26,13 @@ pub struct JobFrame {
     pub record_bytes_max: u64,
     /// What the payload of a frame from the program should have at most; one with a single pair may have more.
     pub frame_bytes: u64,
+    /// Variables of the environment that are of the attempt, by name. A program that is started finds them there; one that goes on is only told.
+    pub env: BTreeMap<&'a str, &'a str>,
+    /// That of the attempt, absolute; the current directory of a program that is started.
+    pub work_dir: &'a Path,
 }
 
-impl JobFrame {
+impl JobFrame<'_> {
     /// Of the frames that are described.
     pub const VERSION: u32 = 2;
 }

@@ -40,6 +40,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         stderr_log: None,
         reports: Default::default(),
         any_exit_code: false,
+        task_env: Vec::new(),
+        kept_for: None,
         sandbox: None,
     };
     let open = || {

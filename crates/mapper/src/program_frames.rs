@@ -1,11 +1,10 @@
-//! The mapper that is a user's program and exchanges frames with the engine: one process for a split.
+//! The mapper that is a user's program and exchanges frames with the engine: a process has a split after the other.
 
 use crate::function::{BlockPlace, Emitter, MapCounts, MapFunction, RecordInput};
 use api::program::ProgramRole;
 use api::{Blame, TaskFailure};
-use program::{Feed, FunctionContext, ProgramSpec};
-use reducer::{PartWriter, PutOut, Taken, job_frame, take_frames, write_end, write_job, write_records};
-use std::process::ChildStdout;
+use program::{Feed, FunctionContext, ProgramOutput, ProgramSpec};
+use reducer::{PartWriter, PutOut, Taken, job_frame, take_from_program, write_end, write_job, write_records};
 
 /// Feeds the records of a split to a program and emits the pairs it puts out.
 pub(crate) struct FramesMapper {
@@ -25,8 +24,8 @@ impl FramesMapper {
         take: impl FnMut(PutOut<'_>) -> Result<(), TaskFailure>,
     ) -> Result<MapCounts, TaskFailure> {
         let context = &self.context;
-        let (unread_bytes, taken): (u64, Taken) = program::run(context, &self.spec, |feed, stdout| {
-            let take = move |stdout: ChildStdout| take_frames(stdout, context, take);
+        let (unread_bytes, taken): (u64, Taken) = program::run_task(context, &self.spec, |feed, stdout| {
+            let take = move |stdout: ProgramOutput| take_from_program(stdout, context, take);
             (move || feed_records(input, feed, context), move || take(stdout))
         })?;
         let taken = taken.complete()?;

@@ -6,7 +6,7 @@ use crate::program_frames::emit;
 use api::program::ProgramRole;
 use api::{Blame, Exchange, Formats, TaskFailure};
 use program::{Feed, FunctionContext, ProgramSpec};
-use reducer::{FieldSplitter, GroupedRecord, GroupedRecords, feed_groups, take_frames};
+use reducer::{FieldSplitter, GroupedRecord, GroupedRecords, feed_groups, take_from_program};
 
 /// Bytes of a key that a message shows.
 const SHOWN_BYTES_MAX: usize = 80;
@@ -111,7 +111,7 @@ impl SortedWindow {
         let (_, taken) = program::run(context, spec, |feed, stdout| {
             (
                 move || feed_groups(&mut groups, feed, ProgramRole::Combine, context),
-                move || take_frames(stdout, context, |each| emit(output, each)),
+                move || take_from_program(stdout, context, |each| emit(output, each)),
             )
         })?;
         taken.complete().map(|_| ())

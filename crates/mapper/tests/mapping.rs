@@ -66,6 +66,8 @@ fn context() -> FunctionContext {
         stderr_log: None,
         reports: Default::default(),
         any_exit_code: false,
+        task_env: Vec::new(),
+        kept_for: None,
         sandbox: None,
     }
 }

@@ -274,6 +274,7 @@ impl Shared {
                 std::thread::sleep(STOP_LOOK_EVERY);
             }
         }
+        self.options.programs.end_idle_of(job);
         self.control.forgotten(job, keep);
     }
 }

@@ -86,6 +86,8 @@ pub(crate) fn run(
         reports: Arc::default(),
         sandbox,
         any_exit_code: false,
+        task_env: Vec::new(),
+        kept_for: None,
     };
     let spec = ProgramSpec::new(&task.words, &context);
     let outcome = program::run_alone(&context, &spec, |output| said.add_output(output));

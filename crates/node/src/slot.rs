@@ -24,8 +24,11 @@ pub(crate) fn slot_loop(shared: &Arc<Shared>, slot: u32) {
     let mut state = SlotState::default();
     let mut finished = None;
     while let Some(assignment) = shared.control.pull(slot, finished.take()) {
+        // A program that waits for a task of another job would wait in vain, most often.
+        shared.options.programs.end_idle_here(Some(assignment.attempt.task.job));
         finished = Some(run(shared, &mut state, &assignment));
     }
+    shared.options.programs.end_idle_here(None);
 }
 
 /// Nanoseconds since 1970.

@@ -139,12 +139,13 @@ pub(crate) fn function_context(
     work_dir: &WorkDir,
 ) -> FunctionContext {
     let spec = &job.run.spec;
-    let mut env = vec![
-        ("SAILFISH_JOB".to_string(), attempt.task.job.to_string()),
+    let mut task_env = vec![
         ("SAILFISH_STAGE".to_string(), attempt.task.stage.0.to_string()),
         ("SAILFISH_TASK".to_string(), attempt.task.task.0.to_string()),
         ("SAILFISH_ATTEMPT".to_string(), attempt.attempt.0.to_string()),
     ];
+    let mut env = vec![("SAILFISH_JOB".to_string(), attempt.task.job.to_string())];
+    env.extend(task_env.iter().cloned());
     env.extend(shared.options.program_env.iter().cloned());
     if let Some(streaming) = &spec.streaming {
         env.extend(streaming_env::variables(job, streaming, attempt, place, work_dir.path()));
@@ -154,11 +155,16 @@ pub(crate) fn function_context(
         env.push(("TMPDIR".to_string(), work_dir.path().to_string_lossy().into_owned()));
     }
     env.extend(spec.env.iter().cloned());
+    // What the job says stands.
+    task_env.retain(|(name, _)| !spec.env.iter().any(|(given, _)| given == name));
     FunctionContext {
         programs: Arc::clone(&shared.options.programs),
         work_dir: work_dir.path().to_path_buf(),
         start_dir: shared.options.start_dir.clone(),
         env,
+        task_env,
+        // Those of Hadoop have more in their environment that is of the attempt.
+        kept_for: spec.streaming.is_none().then_some(job.job),
         record_bytes_max: spec.layout.record_bytes_max,
         buffer_bytes: job.buffer_bytes(),
         cancelled: Arc::clone(&job.cancelled),

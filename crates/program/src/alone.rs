@@ -1,14 +1,15 @@
 //! A program that gets no records: the thread that starts it reads what it writes and waits for its end. No thread
 //! is made for it, for there may be very many of them, and each short.
 
-use crate::context::{FunctionContext, Programs};
+use crate::context::FunctionContext;
 use crate::launch::Started;
+use crate::process::Lives;
 use crate::running::{ProgramSpec, as_cancelled, judge, reap, start};
 use crate::standard_error::Drain;
 use api::{Blame, TaskFailure};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{PidfdFlags, pidfd_open};
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{ChildStderr, ChildStdout};
@@ -61,24 +62,6 @@ fn run_inner(
     lives.ended = true;
     let status = reap(spec, pid)?;
     judge(context, spec, (status, 0), drain.finish())
-}
-
-/// Ends and reaps a program whose run is given up.
-struct Lives<'a> {
-    programs: &'a Programs,
-    pid: Pid,
-    /// It has been waited for.
-    ended: bool,
-}
-
-impl Drop for Lives<'_> {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.programs.kill_and_forget(self.pid.as_raw_pid());
-            // Killed, so it ends at once; nobody is left to hear of an error.
-            let _ = Started::wait(self.pid);
-        }
-    }
 }
 
 /// What is still waited for.

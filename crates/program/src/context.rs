@@ -1,9 +1,11 @@
 //! What a user function gets from the node that runs it, and the registry of the processes that live.
 
+use crate::idle::Idle;
 use crate::killed::OutOfMemory;
 use crate::reports::Reports;
 use crate::sandbox::Sandbox;
 use api::{Blame, TaskFailure};
+use ids::JobId;
 use rustix::process::{Pid, Signal};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,6 +24,10 @@ pub struct FunctionContext {
     pub start_dir: PathBuf,
     /// Environment on top of what always passes through: the job's `--env` and the `SAILFISH_` variables.
     pub env: Vec<(String, String)>,
+    /// Those of them that another attempt of the job has otherwise: a program that stays is told them with each task.
+    pub task_env: Vec<(String, String)>,
+    /// The job whose next attempts on this thread may go on with a program of this one; None: each has its own.
+    pub kept_for: Option<JobId>,
     /// Largest key plus value accepted.
     pub record_bytes_max: u64,
     /// Size of the buffer between a program and the engine, one for each direction.
@@ -62,6 +68,8 @@ pub struct Programs {
     /// A program that was being started stands among the groups, or could not be started.
     started: Condvar,
     pub(crate) out_of_memory: OutOfMemory,
+    /// They stand among the groups that live as well.
+    pub(crate) idle: Mutex<Vec<Idle>>,
 }
 
 #[derive(Debug, Default)]

@@ -27,6 +27,11 @@ impl Intake {
         is_first
     }
 
+    /// The program is done with the attempt: what comes through its pipe from here on is another's.
+    pub fn end(&self) {
+        *self.pipe.lock().unwrap_or_else(PoisonError::into_inner) = Weak::new();
+    }
+
     /// So much more has been given to it, or was not wanted.
     pub fn fed(&self, bytes: usize) {
         self.fed_bytes.fetch_add(bytes as u64, Ordering::Relaxed);

@@ -7,7 +7,8 @@
 //! Below `mapper` and `reducer`, which feed a program and read what it prints.
 //!
 //! # Invariants
-//! A program and whatever it started is gone when its run returns. Feeding and reading happen at the same
+//! A program and whatever it started is gone when its run returns, unless the program said that it waits for another task: then it
+//! stays, alone, for the thread that started it, and nothing of one task is taken for the next one's. Feeding and reading happen at the same
 //! time, so that no full pipe can stop both sides. What is kept of a program's standard error is bounded.
 //! A program in a sandbox reads what its job reads and the folders of the system, and writes in its work directory; the
 //! kernel sees to that. A process id is signalled only while its process has not been reaped.
@@ -17,22 +18,26 @@
 //! hangs is ended by [`Programs::kill_all`].
 //!
 //! # How it is tested
-//! With real processes in `tests/`: exit codes, signals, early close, large output, hangs, grandchildren.
+//! With real processes in `tests/`: exit codes, signals, early close, large output, hangs, grandchildren, one task after the other.
 
 mod alone;
+mod attend;
 mod context;
 mod find;
+mod idle;
 mod intake;
 mod killed;
 mod launch;
+mod process;
 mod reports;
 mod running;
 mod sandbox;
 mod standard_error;
+mod told;
 
 pub use alone::run_alone;
 pub use context::{FunctionContext, Programs};
 pub use find::{ProgramError, check_program};
 pub use reports::Reports;
-pub use running::{Feed, ProgramSpec, run};
+pub use running::{Feed, ProgramOutput, ProgramSpec, run, run_task};
 pub use sandbox::{NoSandbox, Sandbox};

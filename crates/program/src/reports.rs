@@ -4,6 +4,8 @@
 //!   reporter:counter:GROUP,NAME,AMOUNT
 //!   reporter:status:TEXT
 //! ```
+//!
+//! A program that serves several tasks says `reporter:end` behind the last report of each.
 
 use crate::intake::Intake;
 use api::{Blame, TaskFailure};
@@ -12,6 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What every report begins with.
 pub(crate) const PREFIX: &[u8] = b"reporter:";
+/// The line of a program that has said all about a task, and stays for the next.
+pub(crate) const END: &[u8] = b"reporter:end";
 /// Longest line that is read as a report.
 pub(crate) const LINE_BYTES_MAX: usize = 4096;
 /// Names that an attempt may count under.

@@ -1,21 +1,21 @@
 //! One run of a program: start, feed, read, end.
 
+use crate::attend::{Left, attend};
 use crate::context::{FunctionContext, Programs, cancelled_failure};
 use crate::find::find_program;
+use crate::idle::Purpose;
 use crate::intake::write_piece;
-use crate::killed::memory_bytes;
 use crate::launch::{Started, launch};
+use crate::process::{Lives, Process};
 use crate::reports::Reports;
 use crate::sandbox::Sandbox;
-use crate::standard_error;
+use crate::standard_error::Drain;
+use crate::told::Told;
 use api::{Blame, TaskFailure};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open};
+use rustix::process::{Pid, Signal};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::ErrorKind;
-use std::os::fd::AsFd;
+use std::io::{ErrorKind, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ChildStdin, ChildStdout, ExitStatus};
@@ -24,15 +24,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-/// Size asked for the pipes of a program; the kernel may refuse, which costs only speed.
-const PIPE_BYTES: usize = 256 << 10;
-
 /// How long a program is tried to be started that something still writes.
 const BUSY_TRIES_MAX: u32 = 500;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
-
-/// How often it is looked how much memory a program has.
-const LOOK_AT_MEMORY_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 
 /// What to run and where.
 #[derive(Clone, Debug)]
@@ -74,6 +68,13 @@ pub struct Feed {
     /// Set when the run is lost, so that the rest of the input need not be read.
     abandoned: Arc<AtomicBool>,
     unread_bytes: u64,
+    told: Arc<Told>,
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.told.is_fed(self.stdin.is_none());
+    }
 }
 
 impl Feed {
@@ -128,14 +129,70 @@ impl Feed {
     }
 }
 
+/// What a running program puts out.
+#[derive(Debug)]
+pub struct ProgramOutput {
+    /// None once it was given back.
+    stdout: Option<ChildStdout>,
+    told: Arc<Told>,
+}
+
+impl Read for ProgramOutput {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.stdout.as_mut().map_or(Ok(0), |stdout| stdout.read(buffer))
+    }
+}
+
+impl ProgramOutput {
+    /// The program has said that it is done, and whether it waits for another task. One that does not, or that cannot stay, is
+    /// heard to its end. Error: [`Blame::UserProgram`] where it puts out more.
+    pub fn end(mut self, waits: bool) -> Result<(), TaskFailure> {
+        if waits {
+            self.stdout = self.stdout.take().and_then(|stdout| self.told.hand_back(stdout));
+        }
+        if self.stdout.is_none() {
+            return Ok(());
+        }
+        self.told.let_go();
+        loop {
+            match self.read(&mut [0]) {
+                Ok(0) => return Ok(()),
+                Ok(_) => return Err(more_put_out()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let message = format!("reading from the user program: {error}");
+                    return Err(TaskFailure::new(Blame::Environment, message));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for ProgramOutput {
+    fn drop(&mut self) {
+        if self.stdout.is_some() {
+            // Nobody listens: it is not to wait for more.
+            self.told.let_go();
+        }
+    }
+}
+
+fn more_put_out() -> TaskFailure {
+    let message = "the program put out more after it had said that it was done";
+    TaskFailure::new(Blame::UserProgram, message)
+}
+
 /// The parts of a run that its threads share.
-struct Run<'a> {
-    programs: &'a Programs,
+pub(crate) struct Run<'a> {
+    pub programs: &'a Programs,
     group: i32,
-    abandoned: Arc<AtomicBool>,
-    any_exit_code: bool,
+    pub abandoned: Arc<AtomicBool>,
+    pub any_exit_code: bool,
     /// How much memory the program had when it was looked at last.
-    memory_bytes: AtomicU64,
+    pub memory_bytes: AtomicU64,
+    pub told: Arc<Told>,
+    /// It said that it was done before it had taken all.
+    left_input: AtomicBool,
 }
 
 impl Run<'_> {
@@ -161,41 +218,10 @@ impl Run<'_> {
         side().inspect_err(|_| self.abandon())
     }
 
-    /// Looks how much memory the program has until it ends.
-    fn watch_memory(&self, pid: Pid) {
-        let Ok(end) = pidfd_open(pid, PidfdFlags::empty()) else { return };
-        loop {
-            let mut watched = [PollFd::new(&end, PollFlags::IN)];
-            match poll(&mut watched, Some(&LOOK_AT_MEMORY_EVERY)) {
-                Ok(0) => {
-                    if let Some(bytes) = memory_bytes(pid) {
-                        self.memory_bytes.store(bytes, Ordering::Relaxed);
-                    }
-                }
-                Err(Errno::INTR) => {}
-                Ok(_) | Err(_) => return,
-            }
-        }
-    }
-
-    /// Waits for the leader to end without reaping it, then ends what it left behind: a grandchild that
-    /// holds the pipes would keep the reader waiting.
-    fn wait_and_kill_group(&self) {
-        if let Some(pid) = Pid::from_raw(self.group) {
-            self.watch_memory(pid);
-            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-            let status = loop {
-                match rustix::process::waitid(WaitId::Pid(pid), options) {
-                    Err(rustix::io::Errno::INTR) => continue,
-                    other => break other.ok().flatten(),
-                }
-            };
-            let failed = |code: Option<i32>| code.is_none_or(|code| code != 0 && !self.any_exit_code);
-            if status.is_some_and(|status| failed(status.exit_status())) {
-                self.abandoned.store(true, Ordering::Relaxed);
-            }
-        }
-        self.programs.kill_and_forget(self.group);
+    /// Ends a program that does not take what it is given, though it says that it is done.
+    pub fn refuse_to_wait(&self) {
+        self.left_input.store(true, Ordering::Relaxed);
+        self.abandon();
     }
 }
 
@@ -209,13 +235,27 @@ impl Run<'_> {
 pub fn run<T: Send, C, OnThread, OnCaller>(
     context: &FunctionContext,
     spec: &ProgramSpec,
-    roles: impl FnOnce(Feed, ChildStdout) -> (OnThread, OnCaller),
+    roles: impl FnOnce(Feed, ProgramOutput) -> (OnThread, OnCaller),
 ) -> Result<(T, C), TaskFailure>
 where
     OnThread: FnOnce() -> Result<T, TaskFailure> + Send,
     OnCaller: FnOnce() -> Result<C, TaskFailure>,
 {
-    as_cancelled(context, run_inner(context, spec, roles))
+    as_cancelled(context, run_inner(context, spec, None, roles))
+}
+
+/// The same for the task of an attempt: a program that says so ([`ProgramOutput::end`]) stays, where the context lets it, and the
+/// next task of the job on this thread goes on with it. Its input then ends with its last task, and not with the [`Feed`].
+pub fn run_task<T: Send, C, OnThread, OnCaller>(
+    context: &FunctionContext,
+    spec: &ProgramSpec,
+    roles: impl FnOnce(Feed, ProgramOutput) -> (OnThread, OnCaller),
+) -> Result<(T, C), TaskFailure>
+where
+    OnThread: FnOnce() -> Result<T, TaskFailure> + Send,
+    OnCaller: FnOnce() -> Result<C, TaskFailure>,
+{
+    as_cancelled(context, run_inner(context, spec, Purpose::of(context, spec), roles))
 }
 
 /// Whatever fails once an attempt has been told to stop fails because of that.
@@ -234,47 +274,101 @@ pub(crate) fn as_cancelled<T>(
 fn run_inner<T: Send, C, OnThread, OnCaller>(
     context: &FunctionContext,
     spec: &ProgramSpec,
-    roles: impl FnOnce(Feed, ChildStdout) -> (OnThread, OnCaller),
+    purpose: Option<Purpose>,
+    roles: impl FnOnce(Feed, ProgramOutput) -> (OnThread, OnCaller),
 ) -> Result<(T, C), TaskFailure>
 where
     OnThread: FnOnce() -> Result<T, TaskFailure> + Send,
     OnCaller: FnOnce() -> Result<C, TaskFailure>,
 {
-    let starting = context.programs.starting()?;
-    let Started { pid, stdin, stdout, stderr } = start(spec)?;
-    let group = pid.as_raw_pid();
-    context.programs.register(group, &context.cancelled);
-    drop(starting);
+    let mut process = take_or_start(context, spec, purpose.as_ref())?;
+    let mut lives = Lives { programs: &context.programs, pid: process.pid, ended: false };
+    let (run, feed, output) = begin(context, &mut process, purpose.is_some())?;
+    let drain = Drain::new(spec.stderr_log.as_deref(), &context.reports);
+    let (on_thread, on_caller) = roles(feed, output);
+    let (thread_outcome, caller_outcome, (left, tail)) = std::thread::scope(|scope| {
+        let attendant = scope.spawn(|| attend(&run, &process, drain));
+        let worker = scope.spawn(|| run.abandon_unless_done(on_thread));
+        let caller_outcome = run.abandon_unless_done(on_caller);
+        (join(worker), caller_outcome, join(attendant))
+    });
+    context.reports.intake.end();
+    let status = match left {
+        Left::Ended => {
+            lives.ended = true;
+            Some(reap(spec, process.pid)?)
+        }
+        Left::Waiting => None,
+    };
+    // A side that failed has killed the program, so its reason comes before the signal.
+    let (on_thread, on_caller) = (thread_outcome?, caller_outcome?);
+    if run.left_input.into_inner() {
+        let message = "the program said that it was done, and did not take the rest of its input";
+        return Err(TaskFailure::new(Blame::UserProgram, message));
+    }
+    let (stdin, stdout) = run.told.take_pipes();
+    if stdout.as_ref().is_some_and(|stdout| rustix::io::ioctl_fionread(stdout).is_ok_and(|bytes| bytes > 0)) {
+        return Err(more_put_out());
+    }
+    match status {
+        Some(status) => judge(context, spec, (status, run.memory_bytes.into_inner()), tail)?,
+        None => context.reports.check()?,
+    }
+    if let (Left::Waiting, Some(purpose)) = (left, purpose) {
+        lives.ended = true;
+        keep_or_end(context, purpose, Process { stdin, stdout, ..process });
+    }
+    Ok((on_thread, on_caller))
+}
+
+/// A program that waits for such a task, or a new one.
+fn take_or_start(
+    context: &FunctionContext,
+    spec: &ProgramSpec,
+    purpose: Option<&Purpose>,
+) -> Result<Process, TaskFailure> {
+    let _starting = context.programs.starting()?;
+    match purpose.and_then(|purpose| context.programs.take_idle(purpose)) {
+        Some(process) => {
+            context.programs.register(process.group(), &context.cancelled);
+            Ok(process)
+        }
+        None => Process::start(context, spec),
+    }
+}
+
+/// Gives the ends of its pipes to those who feed and read.
+fn begin<'a>(
+    context: &'a FunctionContext,
+    process: &mut Process,
+    stays: bool,
+) -> Result<(Run<'a>, Feed, ProgramOutput), TaskFailure> {
+    let (Some(stdin), stdout @ Some(_)) = (process.stdin.take(), process.stdout.take()) else {
+        return Err(TaskFailure::new(Blame::Engine, "a program without pipes"));
+    };
     let run = Run {
         programs: &context.programs,
-        group,
+        group: process.group(),
         abandoned: Arc::default(),
         any_exit_code: context.any_exit_code,
         memory_bytes: AtomicU64::new(0),
+        told: Arc::new(Told::new(stays.then(|| Arc::clone(&stdin)))?),
+        left_input: AtomicBool::new(false),
     };
-    for pipe in [stdin.as_fd(), stdout.as_fd()] {
-        let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
-    }
-    let log = spec.stderr_log.as_deref();
-    let stdin = Arc::new(stdin);
     let counts = context.reports.intake.begin(&stdin).then(|| Arc::clone(&context.reports));
-    let feed = Feed { stdin: Some(stdin), counts, abandoned: run.abandoned.clone(), unread_bytes: 0 };
-    let (on_thread, on_caller) = roles(feed, stdout);
-    let (thread_outcome, caller_outcome, tail) = std::thread::scope(|scope| {
-        let drainer = scope.spawn(move || standard_error::drain(stderr, log, &context.reports));
-        let waiter = scope.spawn(|| run.wait_and_kill_group());
-        let worker = scope.spawn(|| run.abandon_unless_done(on_thread));
-        let caller_outcome = run.abandon_unless_done(on_caller);
-        let thread_outcome = join(worker);
-        join(waiter);
-        (thread_outcome, caller_outcome, join(drainer))
-    });
-    let status = reap(spec, pid)?;
-    // A side that failed has killed the program, so its reason comes before the signal.
-    let on_thread = thread_outcome?;
-    let on_caller = caller_outcome?;
-    judge(context, spec, (status, run.memory_bytes.into_inner()), tail)?;
-    Ok((on_thread, on_caller))
+    let (abandoned, told) = (Arc::clone(&run.abandoned), Arc::clone(&run.told));
+    let feed = Feed { stdin: Some(stdin), counts, abandoned, unread_bytes: 0, told };
+    let output = ProgramOutput { stdout, told: Arc::clone(&run.told) };
+    Ok((run, feed, output))
+}
+
+/// Keeps a program for the next task, unless it has left something behind that would be taken for a part of that.
+fn keep_or_end(context: &FunctionContext, purpose: Purpose, process: Process) {
+    let is_wanted = !context.cancelled.load(Ordering::Relaxed);
+    match is_wanted && process.is_quiet() && process.is_alone() {
+        true => context.programs.keep_idle(purpose, process),
+        false => context.programs.end_gently(vec![process]),
+    }
 }
 
 pub(crate) fn reap(spec: &ProgramSpec, pid: Pid) -> Result<ExitStatus, TaskFailure> {

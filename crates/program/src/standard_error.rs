@@ -1,11 +1,11 @@
 //! Draining a program's standard error: its last lines are kept for the failure, its first bytes for the log, and
 //! its reports are taken.
 
-use crate::reports::{LINE_BYTES_MAX, PREFIX, Reports};
+use crate::reports::{END, LINE_BYTES_MAX, PREFIX, Reports};
 use faults::{IoCall, io_call};
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -50,12 +50,15 @@ struct Sieve<'a> {
     held: Vec<u8>,
     /// Whether the line that goes on is no report.
     passing: bool,
+    /// Whether the last line says that all about the task has been said.
+    has_ended: bool,
 }
 
 impl Sieve<'_> {
     fn add(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let ends = piece.ends_with(b"\n");
+            self.has_ended = false;
             if self.passing {
                 self.tail.add(piece);
                 self.passing = !ends;
@@ -78,7 +81,9 @@ impl Sieve<'_> {
     /// Takes the line that is held, or hands it on.
     fn end_line(&mut self) {
         let line = self.held.strip_suffix(b"\n").unwrap_or(&self.held);
-        if !self.reports.take(line.strip_suffix(b"\r").unwrap_or(line)) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        self.has_ended = line == END;
+        if !self.has_ended && !self.reports.take(line) {
             self.tail.add(&self.held);
         }
         self.held.clear();
@@ -123,13 +128,18 @@ pub(crate) struct Drain<'a> {
 
 impl<'a> Drain<'a> {
     pub fn new(log: Option<&'a Path>, reports: &'a Reports) -> Self {
-        let sieve = Sieve { reports, tail: Tail::default(), held: Vec::new(), passing: false };
+        let sieve = Sieve { reports, tail: Tail::default(), held: Vec::new(), passing: false, has_ended: false };
         Self { sieve, log: Log { path: log, file: None, room: LOG_BYTES_MAX } }
     }
 
     pub fn add(&mut self, bytes: &[u8]) {
         self.sieve.add(bytes);
         self.log.add(bytes);
+    }
+
+    /// Whether nothing has come behind the line that says that all about the task has been said.
+    pub fn has_ended(&self) -> bool {
+        self.sieve.has_ended
     }
 
     /// The last lines that are no reports.
@@ -142,42 +152,42 @@ impl<'a> Drain<'a> {
     }
 }
 
-/// Reads to the end and returns the last lines that are no reports.
-pub(crate) fn drain(mut source: impl Read, log: Option<&Path>, reports: &Reports) -> Vec<String> {
-    let mut drain = Drain::new(log, reports);
-    let mut buffer = [0; 8 << 10];
-    loop {
-        match source.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(count) => drain.add(&buffer[..count]),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(_) => break,
-        }
-    }
-    drain.finish()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::TAIL_LINE_BYTES_MAX;
+    use super::{Drain, TAIL_LINE_BYTES_MAX};
     use crate::reports::{LINE_BYTES_MAX, Reports};
-    use std::io::Read;
 
-    fn drain(text: impl Read) -> Vec<String> {
-        super::drain(text, None, &Reports::default())
+    /// The last lines of a text that comes in pieces of some length.
+    fn drain_in(piece_bytes: usize, text: &[u8], reports: &Reports) -> Vec<String> {
+        let mut drain = Drain::new(None, reports);
+        text.chunks(piece_bytes).for_each(|piece| drain.add(piece));
+        drain.finish()
+    }
+
+    fn drain(text: &[u8]) -> Vec<String> {
+        drain_in(8 << 10, text, &Reports::default())
     }
 
     fn check(text: &[u8], expected: &[&str]) {
         assert_eq!(drain(text), expected);
     }
 
-    /// Gives one byte at a time.
-    struct Slowly<'a>(&'a [u8]);
-
-    impl Read for Slowly<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-            let count = self.0.len().min(1);
-            self.0.read(&mut buffer[..count])
+    #[test]
+    fn the_end_of_a_task_is_its_last_line() {
+        let check = |text: &[u8], expected: bool| {
+            for piece_bytes in [1, 3, text.len()] {
+                let reports = Reports::default();
+                let mut drain = Drain::new(None, &reports);
+                text.chunks(piece_bytes).for_each(|piece| drain.add(piece));
+                assert_eq!(drain.has_ended(), expected, "{}", text.escape_ascii());
+                assert!(!drain.finish().iter().any(|line| line == "reporter:end"));
+            }
+        };
+        check(b"one\nreporter:end\n", true);
+        check(b"reporter:end\r\n", true);
+        check(b"reporter:end\nreporter:counter:g,n,1\nreporter:end\n", true);
+        for text in ["one\n", "reporter:ending\n", "onereporter:end\n", "reporter:end\nmore", "reporter:end\n\n"] {
+            check(text.as_bytes(), false);
         }
     }
 
@@ -189,8 +199,8 @@ mod tests {
             [b"reporter:status:", &vec![b'x'; LINE_BYTES_MAX][..], b"\nreporter:counter:g,n,5"].concat();
         for text in [&text[..], &long] {
             let (at_once, slowly) = (Reports::default(), Reports::default());
-            let tail = super::drain(text, None, &at_once);
-            assert_eq!(super::drain(Slowly(text), None, &slowly), tail);
+            let tail = drain_in(text.len(), text, &at_once);
+            assert_eq!(drain_in(1, text, &slowly), tail);
             assert_eq!((at_once.counters(), at_once.status()), (slowly.counters(), slowly.status()));
             assert_eq!(at_once.counters()["g,n"], 5);
             if text.starts_with(b"one") {
@@ -211,6 +221,6 @@ mod tests {
         let tail = drain(many.as_bytes());
         assert_eq!((tail.len(), tail[0].as_str(), tail[19].as_str()), (20, "99980", "99999"));
         let long = vec![b'x'; 1 << 20];
-        assert_eq!(drain(&long[..]), ["x".repeat(TAIL_LINE_BYTES_MAX)]);
+        assert_eq!(drain(&long), ["x".repeat(TAIL_LINE_BYTES_MAX)]);
     }
 }

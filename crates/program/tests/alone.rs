@@ -19,6 +19,8 @@ fn context(directory: &Path) -> FunctionContext {
         stderr_log: Some(directory.join("log")),
         reports: Default::default(),
         any_exit_code: false,
+        task_env: Vec::new(),
+        kept_for: None,
         sandbox: None,
     }
 }

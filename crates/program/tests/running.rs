@@ -1,11 +1,11 @@
 //! Real processes: how they are found, fed, read, judged and ended.
 
 use api::{Blame, TaskFailure};
-use program::{Feed, FunctionContext, ProgramSpec, Programs, check_program};
+use program::{Feed, FunctionContext, ProgramOutput, ProgramSpec, Programs, check_program};
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
-use std::process::{ChildStdout, Command};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -22,6 +22,8 @@ fn context(directory: &Path) -> FunctionContext {
         stderr_log: None,
         reports: Default::default(),
         any_exit_code: false,
+        task_env: Vec::new(),
+        kept_for: None,
         sandbox: None,
     }
 }
@@ -30,7 +32,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| word.to_string()).collect()
 }
 
-fn read_all(mut stdout: ChildStdout) -> Result<Vec<u8>, TaskFailure> {
+fn read_all(mut stdout: ProgramOutput) -> Result<Vec<u8>, TaskFailure> {
     let mut output = Vec::new();
     stdout
         .read_to_end(&mut output)

@@ -6,18 +6,24 @@ use frames::{FrameKind, GroupBatch, head};
 use program::{Feed, FunctionContext};
 
 /// The first frame for a program under this context.
-pub fn job_frame(role: ProgramRole, input: Option<RecordFormat>, context: &FunctionContext) -> JobFrame {
+pub fn job_frame(
+    role: ProgramRole,
+    input: Option<RecordFormat>,
+    context: &FunctionContext,
+) -> JobFrame<'_> {
     JobFrame {
         version: JobFrame::VERSION,
         role,
         input,
         record_bytes_max: context.record_bytes_max,
         frame_bytes: context.buffer_bytes as u64,
+        env: context.task_env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+        work_dir: &context.work_dir,
     }
 }
 
 /// Tells the program what it is to do.
-pub fn write_job(feed: &mut Feed, job: &JobFrame) -> Result<(), TaskFailure> {
+pub fn write_job(feed: &mut Feed, job: &JobFrame<'_>) -> Result<(), TaskFailure> {
     let json = serde_json::to_vec(job).map_err(|error| {
         TaskFailure::new(Blame::Engine, format!("the first frame for the program: {error}"))
     })?;

@@ -44,4 +44,4 @@ pub use function::{
 pub use part::{PartPlace, PartWriter};
 pub use program_frames::{feed_groups, write_from_program};
 pub use program_lines::{RECORD_BYTES_LIMIT, for_each_output_line, record_too_long};
-pub use taken_frames::{PutOut, Taken, take_frames};
+pub use taken_frames::{PutOut, Taken, take_from_program};

@@ -1,9 +1,9 @@
-//! The reducer that is a user's program and exchanges frames with the engine: one process for the whole range.
+//! The reducer that is a user's program and exchanges frames with the engine: a process has the whole range, and may have had others before.
 
 use crate::fed_frames::{job_frame, write_end, write_groups, write_job};
 use crate::function::{GroupedRecords, ReduceCounts, ReduceFunction};
 use crate::part::PartWriter;
-use crate::taken_frames::{PutOut, take_frames};
+use crate::taken_frames::{PutOut, take_from_program};
 use api::program::ProgramRole;
 use api::{Blame, TaskFailure};
 use frames::GroupBatch;
@@ -28,9 +28,9 @@ impl ReduceFunction for FramesReducer {
         output: &mut PartWriter,
     ) -> Result<ReduceCounts, TaskFailure> {
         let context = &self.context;
-        let (taken, counts) = program::run(context, &self.spec, |feed, stdout| {
+        let (taken, counts) = program::run_task(context, &self.spec, |feed, stdout| {
             (
-                move || take_frames(stdout, context, |each| write_from_program(output, each)),
+                move || take_from_program(stdout, context, |each| write_from_program(output, each)),
                 move || feed_groups(input, feed, ProgramRole::Reduce, context),
             )
         })?;

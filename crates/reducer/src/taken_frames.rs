@@ -3,7 +3,7 @@
 use api::program::ProgramFailure;
 use api::{Blame, TaskFailure};
 use frames::{FrameError, FrameKind, Pairs, TailedPairs};
-use program::FunctionContext;
+use program::{FunctionContext, ProgramOutput};
 use std::io::Read;
 
 /// What a frame may have beyond a single record: the lengths of a batch, or words of a failure.
@@ -34,27 +34,35 @@ pub enum PutOut<'a> {
 /// What a program put out in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Whether it said that this is all. Where not, it has ended before: how is known when it is waited for.
-    is_complete: bool,
+    /// How it said that this is all. None: it has ended before; how is known when it is waited for.
+    end: Option<End>,
     /// Pairs, and records of the output.
     pub records: u64,
     /// Key and value bytes, and bytes of the output.
     pub bytes: u64,
 }
 
+/// What a program does when it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Exits,
+    /// It waits for another task.
+    Waits,
+}
+
 impl Taken {
     /// Refuses what a program put out that ended too early, though it did not say that it failed.
     pub fn complete(self) -> Result<Self, TaskFailure> {
-        match self.is_complete {
-            true => Ok(self),
-            false => Err(of_program("the program ended before it had said that it was done".to_string())),
+        match self.end {
+            Some(_) => Ok(self),
+            None => Err(of_program("the program ended before it had said that it was done".to_string())),
         }
     }
 }
 
 /// Reads what a program puts out until it says that this is all, or ends. Errors: those of `take`; what the program says that it failed
 /// of; [`Blame::UserProgram`] for what is no frame.
-pub fn take_frames(
+fn take_frames(
     source: impl Read,
     context: &FunctionContext,
     mut take: impl FnMut(PutOut<'_>) -> Result<(), TaskFailure>,
@@ -99,16 +107,26 @@ pub fn take_frames(
                 take(PutOut::Output { records, bytes })?;
             }
             Some((FrameKind::Failure, payload)) => return Err(failure(payload)),
-            Some(_) => break,
+            Some((_, [])) => return Ok(Taken { end: Some(End::Exits), ..taken }),
+            Some((_, [1])) => return Ok(Taken { end: Some(End::Waits), ..taken }),
+            Some(_) => {
+                return Err(of_frame("an end that says neither that it exits nor that it waits".to_string()));
+            }
         }
     }
-    match frames.is_at_end() {
-        Ok(true) => Ok(Taken { is_complete: true, ..taken }),
-        Ok(false) => {
-            Err(of_program("the program put out more after it had said that it was done".to_string()))
-        }
-        Err(error) => Err(of_program(format!("behind the last frame of the program: {error}"))),
+}
+
+/// The same from a program that runs, with what it does behind its end. Errors also: it puts out more.
+pub fn take_from_program(
+    mut output: ProgramOutput,
+    context: &FunctionContext,
+    take: impl FnMut(PutOut<'_>) -> Result<(), TaskFailure>,
+) -> Result<Taken, TaskFailure> {
+    let taken = take_frames(&mut output, context, take)?;
+    if let Some(end) = taken.end {
+        output.end(end == End::Waits)?;
     }
+    Ok(taken)
 }
 
 fn cannot_read(error: &std::io::Error) -> TaskFailure {
@@ -150,6 +168,8 @@ mod tests {
             stderr_log: None,
             reports: Default::default(),
             any_exit_code: false,
+            task_env: Vec::new(),
+            kept_for: None,
             sandbox: None,
         }
     }
@@ -190,6 +210,7 @@ mod tests {
         let tailed = frame(b'T', b"\x01\0\0\0\x03\0\0\0\x01\0\0\0\x02\0\0\0abcv");
         let (all, records) = taken(&[tailed, frame(b'E', b"")].concat()).unwrap();
         assert_eq!((all, records), (vec!["ab+c=v".to_string()], 1));
+        assert_eq!(taken(&frame(b'E', b"\x01")).unwrap(), (Vec::new(), 0));
     }
 
     #[test]
@@ -211,7 +232,7 @@ mod tests {
         check(&[0, 0, 0, 0x7f, b'P', 0, 0, 0], "more than the 1048676 that it may have");
         check(b"", "before it had said that it was done");
         check(&one_pair()[..12], "before it had said that it was done");
-        check(&[frame(b'E', b""), one_pair()].concat(), "put out more after");
+        check(&frame(b'E', b"\x02"), "an end that says neither");
         check(&frame(b'X', b"no JSON"), "its reason cannot be read");
     }
 
