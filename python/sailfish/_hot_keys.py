@@ -93,6 +93,7 @@ def _counted(branch: Branch, files: list[tuple[str, int]]) -> tuple[list[tuple[A
     with tempfile.TemporaryDirectory(prefix="sailfish-look-") as directory, contextlib.suppress(Exception):
         Path(directory, SPEC_FILE).write_bytes(dump(spec, ()))
         job = {"version": JOB_VERSION, "role": "map", "input": {"lines": {"terminator": 10}}, "record_bytes_max": 0}
+        job.update(env={}, work_dir=directory)
         frames = [_frame(JOB, json.dumps(job).encode())]
         for path, offset, data in _stretches(files):
             name = path.encode(errors="replace")

@@ -230,3 +230,118 @@ fn an_unknown_exchange_is_refused() {
     let finished = sandbox.run_job(&["--input", "in", "--exchange", "pigeons"]);
     finished.expect_failure(2, &["--exchange \"pigeons\" is not known: choose lines or frames"]);
 }
+
+/// Serves one task after the other: as a mapper it yields the variables and the place of each of its tasks.
+const SERVER: &str = r#"
+import json, os, struct, sys, time
+source, out = sys.stdin.buffer, sys.stdout.buffer
+wish, counted, tasks = sys.argv[1], "reporter:counter:test,%s,1\n", 0
+def put(kind, payload):
+    out.write(struct.pack("<IB3x", len(payload), ord(kind)) + payload)
+    out.flush()
+def once():
+    try:
+        os.close(os.open(sys.argv[2], os.O_CREAT | os.O_EXCL))
+        return True
+    except FileExistsError:
+        return False
+while head := source.read(8):
+    length, kind = struct.unpack("<IB3x", head)
+    job = json.loads(source.read(length))
+    assert chr(kind) == "J" and set(job["env"]) == {"SAILFISH_STAGE", "SAILFISH_TASK", "SAILFISH_ATTEMPT"}, job
+    assert tasks or job["env"].items() <= os.environ.items() and job["work_dir"] == os.getcwd(), (job, os.environ)
+    assert os.path.exists(job["work_dir"] + "/program.py")
+    os.chdir(job["work_dir"])
+    tasks += 1
+    sys.stderr.write(f"task {job['env']['SAILFISH_TASK']}\n" + counted % "tasks" + (counted % "processes" if tasks == 1 else ""))
+    lines = 0
+    while chr(kind) != "E":
+        length, kind = struct.unpack("<IB3x", source.read(8))
+        payload = source.read(length)
+        lines += payload.count(b"\n")
+        if chr(kind) == "R" and tasks == 2 and wish == "die" and once():
+            os.kill(os.getpid(), 9)
+        if chr(kind) == "R" and tasks == 2 and wish == "fail":
+            sys.stderr.write("no such luck\n")
+            sys.exit(7)
+        if chr(kind) == "R" and tasks == 2 and wish == "hang":
+            open(sys.argv[2], "w").close()
+            time.sleep(3600)
+    line = b"%s %d\n" % (job["env"]["SAILFISH_TASK"].encode(), lines)
+    put("O", struct.pack("<Q", 1) + line)
+    os.chdir("/")
+    sys.stderr.write("reporter:end\n")
+    sys.stderr.flush()
+    put("E", b"\1")
+    if wish == "leave" and once():
+        sys.exit(0)
+"#;
+
+/// A sandbox with a server, and with lines for more than ten tasks: how many.
+fn sandbox_with_tasks() -> (Sandbox, usize) {
+    let sandbox = Sandbox::new();
+    let line = format!("{}\n", "x".repeat(9999));
+    let lines = 1200;
+    sandbox.write("in", line.repeat(lines));
+    sandbox.write("program.py", SERVER);
+    (sandbox, lines)
+}
+
+/// The command line of a job whose tasks a server has, which marks in a file that it has done as it was told.
+fn served(sandbox: &Sandbox, wish: &str, slots: &str) -> std::process::Command {
+    let mapper = format!("python3 program.py {wish} {}", sandbox.path("mark").display());
+    let job = ["--input", "in", "--exchange", "frames", "--file", "program.py", "--mapper", &mapper];
+    let output = ["--map-only", "--output-format", "raw", "--slots", slots, "--output", "out"];
+    sandbox.job(&[&job[..], &output].concat())
+}
+
+/// What came out has all lines; the number of tasks.
+fn tasks_served(sandbox: &Sandbox, lines: usize) -> usize {
+    let served = sums(sandbox.output_lines(&sandbox.out()));
+    assert_eq!(served.values().sum::<u64>(), lines as u64);
+    assert!(served.len() > 10, "{served:?}");
+    served.len()
+}
+
+/// A counter as the job tells it at its end.
+fn counted(finished: &Finished, name: &str) -> usize {
+    let said = format!("{}{}", finished.stdout(), finished.stderr());
+    let line = said.lines().find(|line| line.contains("test") && line.contains(name));
+    let line = line.unwrap_or_else(|| panic!("no counter {name}: {said}"));
+    let digits: String = line.rsplit(name).next().unwrap_or("").chars().filter(char::is_ascii_digit).collect();
+    digits.parse().expect("a number")
+}
+
+#[test]
+fn a_process_serves_the_tasks_of_its_slot() {
+    let (sandbox, lines) = sandbox_with_tasks();
+    let finished = Running::start(&mut served(&sandbox, "serve", "2")).wait();
+    finished.expect_success();
+    let tasks = tasks_served(&sandbox, lines);
+    assert_eq!(counted(&finished, "tasks"), tasks);
+    assert!(counted(&finished, "processes") <= 2);
+    sandbox.assert_no_leftovers();
+}
+
+#[test]
+fn a_server_that_dies_costs_one_attempt_at_most() {
+    for wish in ["die", "leave"] {
+        let (sandbox, lines) = sandbox_with_tasks();
+        let finished = Running::start(&mut served(&sandbox, wish, "1")).wait();
+        finished.expect_success();
+        assert_eq!(counted(&finished, "tasks"), tasks_served(&sandbox, lines), "{wish}");
+        sandbox.assert_no_leftovers();
+    }
+}
+
+/// Words of the tasks before are not those of the one that fails.
+#[test]
+fn a_task_fails_with_what_was_said_about_it() {
+    let (sandbox, _) = sandbox_with_tasks();
+    let finished = Running::start(&mut served(&sandbox, "fail", "1")).wait();
+    finished.expect_failure(7, &["no such luck"]);
+    let said = finished.stderr();
+    let about: Vec<&str> = said.lines().filter(|line| line.contains("| task ")).collect();
+    assert_eq!(about.len(), 1, "{said}");
+    sandbox.assert_nothing_left();
+}

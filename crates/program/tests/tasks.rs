@@ -3,7 +3,8 @@
 use api::{Blame, TaskFailure};
 use ids::JobId;
 use program::{Feed, FunctionContext, ProgramOutput, ProgramSpec, Programs, run_task};
-use rustix::process::{Pid, Signal};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -155,19 +156,24 @@ fn it_serves_only_what_it_was_started_for() {
     assert_eq!(first.programs.live_count(), 0);
 }
 
+/// Until nothing but its being reaped is left of a process.
+fn wait_for_end(pid: i32) {
+    let end = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
+    poll(&mut [PollFd::new(&end, PollFlags::IN)], None).unwrap();
+}
+
 #[test]
 fn one_that_died_while_it_waited_is_no_failure() {
     let directory = tempfile::tempdir().unwrap();
     let first = context(directory.path());
     let pid = task(&first, "one").unwrap();
-    let id = Pid::from_raw(pid).unwrap();
-    rustix::process::kill_process(id, Signal::KILL).unwrap();
-    let end = rustix::process::pidfd_open(id, rustix::process::PidfdFlags::empty()).unwrap();
-    rustix::event::poll(&mut [rustix::event::PollFd::new(&end, rustix::event::PollFlags::IN)], None).unwrap();
+    rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    wait_for_end(pid);
     let second = task(&next(&first), "two").unwrap();
     assert!(second != pid && !is_there(pid));
     // Ctrl-C reaches those that wait.
     first.programs.kill_all();
+    wait_for_end(second);
     let third = task(&next(&first), "three").unwrap();
     assert!(third != second && !is_there(second));
     first.programs.end_all();
