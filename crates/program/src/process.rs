@@ -62,7 +62,8 @@ impl Process {
 
     /// Whether it lives, and nothing lies in its pipes that somebody has yet to read.
     pub fn is_quiet(&self) -> bool {
-        let is_empty = |pipe: &dyn AsFd| rustix::io::ioctl_fionread(pipe.as_fd()).is_ok_and(|bytes| bytes == 0);
+        let is_empty =
+            |pipe: &dyn AsFd| rustix::io::ioctl_fionread(pipe.as_fd()).is_ok_and(|bytes| bytes == 0);
         let is_empty_input = self.stdin.as_ref().is_some_and(|stdin| is_empty(&**stdin));
         let is_empty_output = self.stdout.as_ref().is_some_and(|stdout| is_empty(stdout));
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

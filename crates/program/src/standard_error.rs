@@ -128,7 +128,8 @@ pub(crate) struct Drain<'a> {
 
 impl<'a> Drain<'a> {
     pub fn new(log: Option<&'a Path>, reports: &'a Reports) -> Self {
-        let sieve = Sieve { reports, tail: Tail::default(), held: Vec::new(), passing: false, has_ended: false };
+        let sieve =
+            Sieve { reports, tail: Tail::default(), held: Vec::new(), passing: false, has_ended: false };
         Self { sieve, log: Log { path: log, file: None, room: LOG_BYTES_MAX } }
     }
 
@@ -186,7 +187,9 @@ mod tests {
         check(b"one\nreporter:end\n", true);
         check(b"reporter:end\r\n", true);
         check(b"reporter:end\nreporter:counter:g,n,1\nreporter:end\n", true);
-        for text in ["one\n", "reporter:ending\n", "onereporter:end\n", "reporter:end\nmore", "reporter:end\n\n"] {
+        for text in
+            ["one\n", "reporter:ending\n", "onereporter:end\n", "reporter:end\nmore", "reporter:end\n\n"]
+        {
             check(text.as_bytes(), false);
         }
     }

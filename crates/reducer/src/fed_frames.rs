@@ -6,11 +6,7 @@ use frames::{FrameKind, GroupBatch, head};
 use program::{Feed, FunctionContext};
 
 /// The first frame for a program under this context.
-pub fn job_frame(
-    role: ProgramRole,
-    input: Option<RecordFormat>,
-    context: &FunctionContext,
-) -> JobFrame<'_> {
+pub fn job_frame(role: ProgramRole, input: Option<RecordFormat>, context: &FunctionContext) -> JobFrame<'_> {
     JobFrame {
         version: JobFrame::VERSION,
         role,
