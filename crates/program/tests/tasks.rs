@@ -22,7 +22,7 @@ while read -r line; do
         orphan) (sleep 3600 &) ;;
         silent) echo "$$ $line"; continue ;;
         late) echo "$$ $line"; sleep 0.2; echo reporter:end >&2; continue ;;
-        twice) echo "$$ $line"; echo reporter:end >&2; echo more; continue ;;
+        twice) echo "$$ $line"; echo reporter:end >&2; echo more; echo said > "$WITNESS"; continue ;;
         count) echo reporter:counter:g,n,2 >&2 ;;
         status) echo reporter:status:here >&2 ;;
     esac
@@ -249,6 +249,9 @@ fn more_output_than_said_is_refused_or_is_the_end_of_the_program() {
     let first = context(directory.path());
     match task(&first, "twice") {
         Ok(pid) => {
+            while !directory.path().join("witness").exists() {
+                std::thread::yield_now();
+            }
             assert!(task(&next(&first), "one").unwrap() != pid);
         }
         Err(failure) => assert!(failure.message.contains("put out more after"), "{failure:?}"),
