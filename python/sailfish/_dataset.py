@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from . import _hot_keys, _html
+from ._combine import Adding
 from ._groups import Gather
 from ._job import check_encoding
 from ._needed import needed
 from ._plan import Joined, Made, Node, Plan, Read, Shuffled, Stepped
 from ._result import Result
 from ._run import Paths, Settings, absolute, paths_of, run
-from ._shuffles import Count, Ordered, Reduce, Shuffle, Sides, Sort, Top, folded
+from ._shuffles import Count, Ordered, Reduce, Shuffle, Sides, Sort, Top
 from ._spec import FOLDS, PARTIAL_FOLDS, Format
 from ._steps import Step, name_of
 
@@ -144,7 +145,7 @@ class Dataset(Generic[T]):
         """Pairs of each key and its folded values. `fold`: ``sum``, ``min``, ``max``, ``any`` or ``all``, or a function of two values that
         gives the same in whatever order and groups it is applied. Values are folded before they travel as well."""
         _check_callable("reduce_by_key", fold)
-        of_two = None
+        adding = None
         if any(fold is known for known in PARTIAL_FOLDS):
             function = fold
         elif any(fold is known for known in FOLDS):
@@ -152,9 +153,21 @@ class Dataset(Generic[T]):
                 f"reduce_by_key({fold.__name__}): it makes something else than a value of values: group_by().map_values() does"
             )
         else:
-            function, of_two = folded(fold), fold
+            adding = Adding(fold)
+            function = adding.of_many
         gather = Gather("fold", function, f"reduce_by_key({name_of(fold)})")
-        return self._shuffled(Reduce(gather, function, combine_folds=True, of_two=of_two), "reduce_by_key")
+        return self._shuffled(Reduce(gather, function, combine_folds=True, adding=adding), "reduce_by_key")
+
+    def aggregate_by_key(
+        self: Dataset[tuple[K, V]], initial: W, add: Callable[[W, V], W], merge: Callable[[W, W], W]
+    ) -> Dataset[tuple[K, W]]:
+        """Pairs of each key and what its values make: ``add(so far, value)`` takes in one value, beginning at `initial`, which must not be
+        changed in place; ``merge(so far, so far)`` puts together what was made of some of the values each."""
+        _check_callable("aggregate_by_key", add)
+        _check_callable("aggregate_by_key", merge)
+        adding = Adding(add, True, initial)
+        gather = Gather("fold", Adding(merge).of_many, f"aggregate_by_key({name_of(add)}, {name_of(merge)})")
+        return self._shuffled(Reduce(gather, adding.of_many, combine_folds=True, adding=adding), "aggregate_by_key")
 
     def count_by_key(self: Dataset[tuple[K, V]]) -> Dataset[tuple[K, int]]:
         """Pairs of each key and how many items have it."""

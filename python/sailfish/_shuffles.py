@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any, Protocol
 
 from . import _keys, _values
 from ._batch import Encoder, columns, encoded_values
-from ._combine import Running, Window, put_pairs
+from ._combine import Adding, Running, Window, put_pairs
 from ._frames import Input, Output
 from ._groups import Gather, RawGroup, check_order, groups, is_fold, key_of, raw_groups
 from ._rows import Rows
@@ -74,8 +73,8 @@ class Reduce:
     combine: Callable[..., Any] | None = None
     #: `combine` makes a value of a list of values.
     combine_folds: bool = False
-    #: The same of two values.
-    of_two: Callable[[Any, Any], Any] | None = None
+    #: The same, a value at a time.
+    adding: Adding | None = None
 
     has_tails = False
     is_total = False
@@ -96,9 +95,9 @@ class Reduce:
         if not self.combine_folds and not is_fold(self.combine):
             return Window(encoder, None, self.combine)
         window = Window(encoder, self.combine)
-        if self.of_two is None and self.combine not in (sum, min, max):
+        if self.adding is None and self.combine not in (sum, min, max):
             return window
-        return Running(encoder, self.combine, window, self.of_two)
+        return Running(encoder, self.combine, window, self.adding)
 
     def gathered(self, source: Input, place: Place) -> Iterator[Any]:
         of_group = self.gather.of_group()
@@ -401,9 +400,4 @@ class _Largest:
         self._encoder.put_encoded([None] * count, [_ONE_KEY] * count, _values.encode_column(self._items))
 
 
-def folded(function: Callable[[Any, Any], Any]) -> Callable[[Iterable[Any]], Any]:
-    """A function of two values as one of many."""
-    return functools.partial(functools.reduce, function)
-
-
-__all__ = ["Ordered", "Place", "Reduce", "Shuffle", "Sides", "Sink", "Sort", "Top", "folded"]
+__all__ = ["Ordered", "Place", "Reduce", "Shuffle", "Sides", "Sink", "Sort", "Top"]

@@ -109,6 +109,10 @@ OPERATIONS: dict[str, tuple[Flow, Model]] = {
         lambda a, b: a.reduce_by_key(lambda x, y: x ^ y),
         lambda a, b: [(k, reduce(lambda x, y: x ^ y, vs)) for k, vs in grouped(a).items()],
     ),
+    "aggregate_by_key": (
+        lambda a, b: a.aggregate_by_key((0, 0), lambda t, v: (t[0] + v, t[1] + 1), lambda t, u: (t[0] + u[0], t[1] + u[1])),
+        lambda a, b: [(k, (sum(vs), len(vs))) for k, vs in grouped(a).items()],
+    ),
     "count_by_key": (lambda a, b: a.count_by_key(), lambda a, b: Counter(k for k, _ in a).items()),
     "count_by_value": (
         lambda a, b: a.map(lambda p: (p[1] % 9, p[0])).count_by_value(),
