@@ -138,7 +138,7 @@ def code_in_tables(text: str) -> Iterator[str]:
         elif not cells:
             is_ours = False
         elif is_ours and cells[-1].startswith("`"):
-            yield cells[-1].strip("`")
+            yield cells[-1].split("`")[1]
 
 
 def test_code_in_tables_is_code_that_ran() -> None:
