@@ -166,7 +166,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     specs = KernelSpecManager(kernel_dirs=[str(directory / "kernels")], ensure_native_kernel=False)
     environment = {
         # The package that is tested, and nothing of the user's.
-        "PYTHONPATH": os.pathsep.join([str(Path(str(sf.__file__)).parents[1]), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": str(Path(str(sf.__file__)).parents[1]),
         "IPYTHONDIR": str(directory / "ipython"),
         "JUPYTER_RUNTIME_DIR": str(directory / "runtime"),
         "TMPDIR": str(directory),
