@@ -14,6 +14,8 @@ SCALE ?= 1
 # Runs of each kind and rows (all) of bench-failures.
 FAILURE_RUNS ?= 3
 ROW ?=
+# Runs of each contender of bench-python; ROW chooses there as well.
+PYTHON_RUNS ?= 3
 # Jobs of the rates of bench-cluster.
 JOBS ?= 1000000
 # Chaos: jobs, kills and stops, damaged files; SEED=N chooses the same ones again.
@@ -27,7 +29,7 @@ CASES ?= 4096
 FUZZ_SECONDS ?= 600
 FUZZ_SECONDS_IN_TEST ?= 5
 
-.PHONY: help demo cluster-demo test bench bench-cluster bench-failures nightly chaos fmt release lint postgres strace tests python fuzz
+.PHONY: help demo cluster-demo test bench bench-cluster bench-failures bench-python nightly chaos fmt release lint postgres strace tests python fuzz
 
 help:
 	@echo "make demo      build, count the words of our dependencies' sources, sort 1 GB of TeraSort data, print reports"
@@ -36,6 +38,7 @@ help:
 	@echo "make bench     the speed table against references and peers (RUNS=$(RUNS), ROWS=tera,words,... for some of it)"
 	@echo "make bench-cluster  jobs per second, submit to start, restart of a server (JOBS=$(JOBS))"
 	@echo "make bench-failures  what failures cost, and to be ready for them: nodes in two racks are killed, cut off, slow (ROW=killed for one row, FAILURE_RUNS=$(FAILURE_RUNS))"
+	@echo "make bench-python  jobs with functions of Python beside PySpark, Dask, multiprocessing, Hadoop Streaming (PYTHON_RUNS=$(PYTHON_RUNS), ROW=word_count,log_read for some)"
 	@echo "make chaos     half an hour of jobs on a cluster whose processes are killed and stopped and whose files are damaged (CHAOS_JOBS=$(CHAOS_JOBS), CHAOS_FAULTS=$(CHAOS_FAULTS), CHAOS_CORRUPTIONS=$(CHAOS_CORRUPTIONS), SEED=N)"
 	@echo "make nightly   the long versions: CASES=$(CASES) a property test, FUZZ_SECONDS=$(FUZZ_SECONDS) a fuzz target"
 	@echo "make fmt       format the sources"
@@ -137,6 +140,10 @@ bench-cluster: release postgres
 bench-failures: release
 	cargo build --release --workspace --locked --example bench_rows
 	SAILFISH=$(SAILFISH) bench/failures.sh --runs $(FAILURE_RUNS) $(if $(ROW),--rows $(ROW))
+
+# Jobs with functions of Python, beside PySpark, Dask, multiprocessing and Hadoop Streaming.
+bench-python: release
+	CARGO_TARGET_DIR=$(abspath $(TARGET)) bench/python.sh --runs $(PYTHON_RUNS) $(if $(ROW),--rows $(ROW))
 
 bench-failures-%:
 	@$(MAKE) --no-print-directory bench-failures ROW=$*

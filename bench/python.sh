@@ -1,12 +1,21 @@
 #!/usr/bin/env bash
 # python.sh [OPTIONS of bench/python/run.py]  - the Python benchmark: jobs with functions of Python by us and by our peers, outputs compared.
 # `bench/python.sh --help` lists the options. Peers that are missing are installed by bench/peers/setup-*.sh (Java, Maven and a package
-# registry needed for those); NO_INSTALL=1 leaves them out. env: PYTHON (interpreter that has sailfish, default python3), PEERS_DIR, BENCH_DIR
+# registry needed for those); NO_INSTALL=1 leaves them out. env: PYTHON (interpreter that has sailfish; default: one below BENCH_DIR, into
+# which this checkout is installed), PEERS_DIR, BENCH_DIR
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-python=${PYTHON:-python3}
 export PEERS_DIR=${PEERS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/sailfish/peers}
 export BENCH_DIR=${BENCH_DIR:-${CARGO_TARGET_DIR:-$root/target}/bench-python}
+mkdir -p "$BENCH_DIR"
+python=${PYTHON:-}
+if [ -z "$python" ]; then
+    python=$BENCH_DIR/venv/bin/python
+    [ -x "$python" ] || python3 -m venv "$BENCH_DIR/venv"
+    "$python" -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "$root" \
+        --config-settings build-args="--profile release"
+    "$python" -m pip install --quiet --disable-pip-version-check cloudpickle
+fi
 case " $* " in
     *" --help "* | *" -h "*) ;;
     *)

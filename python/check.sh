@@ -49,11 +49,14 @@ for python in $oldest $newest; do
     $pip install . --config-settings build-args="--profile $profile"
     $pip install --group dev
     if [ "$python" = "$oldest" ]; then
-        "$environment/bin/ruff" format --check --quiet python
-        "$environment/bin/ruff" check --quiet python
+        "$environment/bin/ruff" format --check --quiet python examples bench/python
+        "$environment/bin/ruff" check --quiet python examples bench/python
         "$environment/bin/mypy"
+        # Programs, not a package: they find each other beside themselves.
+        MYPYPATH=examples:bench/python "$environment/bin/mypy" --explicit-package-bases examples/*.py bench/python/*.py
     fi
     echo "The tests of the package with Python $version:"
     # What was installed is tested, not what lies here.
     "$environment/bin/pytest" --quiet --override-ini pythonpath= python/tests
+    "$environment/bin/pytest" --quiet --override-ini pythonpath= examples/tests
 done

@@ -43,7 +43,7 @@ def means(inputs: Path) -> Any:
     return pairs.foldby(key_of, with_pair, (0, 0), mean_by_key.added, (0, 0)).map(mean_of)
 
 
-JOBS = {"word_count": words, "mean_by_key": means}
+JOBS = {"word_frequencies": words, "mean_folded": means}
 
 
 def main(job: str, inputs: str, output: str) -> None:

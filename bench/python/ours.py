@@ -13,7 +13,7 @@ from pathlib import Path
 import command
 
 #: Jobs whose flow is not `flow` of the module of that name.
-FLOWS = {"mean_folded": ("mean_by_key", "flow_folded")}
+FLOWS = {"mean_folded": ("mean_by_key", "flow_folded"), "word_frequencies": ("word_count", "flow_frequencies")}
 
 
 def main(job: str, inputs: str, output: str) -> None:

@@ -56,9 +56,9 @@ def main(job: str, inputs: str, output: str) -> None:
     Path(output).mkdir()
     with multiprocessing.Pool(2) as pool, Path(output, "part-00000").open("w") as file:
         pairs: Iterable[tuple[str, object]]
-        if job == "word_count":
+        if job == "word_frequencies":
             pairs = merged_words(pool.imap_unordered(words_of_file, paths))
-        elif job == "mean_by_key":
+        elif job == "mean_folded":
             pairs = merged_sums(pool.imap_unordered(sums_of_file, paths))
         else:
             raise SystemExit(f"pool_jobs.py: there is no job {job}")

@@ -31,6 +31,13 @@ def flow(inputs: Path) -> sf.Dataset[tuple[str, int]]:
     return sf.read_text(inputs).flat_map(words).map(one).reduce_by_key(sum)
 
 
+def flow_frequencies(inputs: Path) -> sf.Dataset[tuple[str, int]]:
+    """(word, how often)"""
+    import sailfish as sf
+
+    return sf.read_text(inputs).flat_map(words).count_by_value()
+
+
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
     """Lines of ten words."""
     rng = random.Random(seed)

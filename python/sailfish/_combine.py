@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from . import _keys
@@ -54,8 +54,29 @@ class Running:
         size = size_of(pairs)
         # Numbers do not grow; what else is made of values may have all of them in it.
         self._bytes += size * (len(self._totals) - before) // len(pairs) if self._fold is sum else size
-        if len(self._totals) >= _KEYS_MAX or self._bytes >= _BYTES_MAX:
-            self._drain()
+        self._drain_when_full()
+
+    def put_keys(self, keys: list[Any]) -> None:
+        """Takes keys, each with the value 1."""
+        totals = self._totals
+        before = len(totals)
+        try:
+            totals.update(keys)
+        except TypeError:
+            # What cannot be in a dict is no key.
+            for key in keys:
+                _keys.encode(key)
+            raise
+        new = list(islice(reversed(totals), len(totals) - before))
+        if not _are_plain(new):
+            # What a dict calls equal may be two keys here. Those of this batch are taken out again.
+            totals.subtract(keys)
+            for key in new:
+                del totals[key]
+            self._rest.put([(key, 1) for key in keys])
+            return
+        self._bytes += size_of(new)
+        self._drain_when_full()
 
     def _add(self, keys: Sequence[Any], values: Sequence[int], pairs: list[Pair]) -> None:
         totals = self._totals
@@ -79,6 +100,10 @@ class Running:
                     kept[key] = of_two(before, value) if of_two is not None else fold((before, value))
         except Exception as error:
             raise Failed(f"the combine function failed with the key {key!r:.200}: {short(error)}") from error
+
+    def _drain_when_full(self) -> None:
+        if len(self._totals) >= _KEYS_MAX or self._bytes >= _BYTES_MAX:
+            self._drain()
 
     def _drain(self) -> None:
         totals, self._totals, self._bytes = self._totals, Counter(), 0

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from . import _hot_keys, _html
 from ._groups import Gather
 from ._job import check_encoding
 from ._needed import needed
 from ._plan import Joined, Made, Node, Plan, Read, Shuffled, Stepped
 from ._result import Result
 from ._run import Paths, Settings, absolute, paths_of, run
-from ._shuffles import Ordered, Reduce, Shuffle, Sides, Sort, Top, folded
+from ._shuffles import Count, Ordered, Reduce, Shuffle, Sides, Sort, Top, folded
 from ._spec import FOLDS, PARTIAL_FOLDS, Format
 from ._steps import Step, name_of
 
@@ -89,6 +89,9 @@ class Dataset(Generic[T]):
     def __repr__(self) -> str:
         return f"<sailfish.Dataset\n{self.explain()}>"
 
+    def _repr_html_(self) -> str:
+        return _html.of_plan(self.explain())
+
     def explain(self) -> str:
         """The stages that run when the items are asked for, a few lines for each."""
         return str(Plan(self._node))
@@ -160,8 +163,7 @@ class Dataset(Generic[T]):
 
     def count_by_key(self: Dataset[tuple[K, V]]) -> Dataset[tuple[K, int]]:
         """Pairs of each key and how many items have it."""
-        ones: Dataset[tuple[K, int]] = self._stepped("ones")
-        return ones._shuffled(Reduce(Gather("fold", sum, ""), sum), "count_by_key")
+        return self._stepped("keys")._shuffled(Count(of_each=True), "count_by_key")
 
     def group_by(self, key: Callable[[T], Hashable] | None = None) -> Groups[Any, Any]:
         """Groups of the values of pairs by their keys; with `key`, of the items by what it makes of them."""
@@ -171,7 +173,8 @@ class Dataset(Generic[T]):
 
     def join(self: Dataset[tuple[K, V]], other: Dataset[tuple[K, W]], how: str = "inner") -> Dataset[tuple[K, tuple[Any, Any]]]:
         """``(key, (left, right))`` for each two values of a key, one of either side. `how`: ``"inner"``; ``"left"``, ``"right"`` and
-        ``"full"`` have also the values of that side, or both, that have no other, beside None."""
+        ``"full"`` have also the values of that side, or both, that have no other, beside None. A key with a large share of the rows of
+        large files is cut into several tasks, on a side that may be cut: either one, the left, the right, none."""
         if how not in _HOW:
             raise ValueError(f"how={how!r} is not known: choose {', '.join(_HOW)}")
         return self._beside((other,), Sides(how, 2), "join")
@@ -192,7 +195,11 @@ class Dataset(Generic[T]):
 
     def distinct(self) -> Dataset[T]:
         """Each item once, in order. Items are what a key may be."""
-        return self._stepped("selves")._shuffled(Reduce(Gather("key"), itemgetter(0), combine_folds=True), "distinct")
+        return self._shuffled(Count(of_each=False), "distinct")
+
+    def count_by_value(self) -> Dataset[tuple[T, int]]:
+        """Pairs of each item and how often it is there. Items are what a key may be."""
+        return self._shuffled(Count(of_each=True), "count_by_value")
 
     def sort_by(self, key: Callable[[T], Any] | None = None, reverse: bool = False) -> Dataset[T]:
         """The items in order: of the items, or of what `key` makes of them, which is what a key may be. Written, the parts one after the
@@ -273,6 +280,7 @@ class Dataset(Generic[T]):
 
     def _run(self, output: str, output_format: str, settings: Settings, of_output: dict[str, Any]) -> list[dict[str, Any]]:
         plan = Plan(self._node)
+        _hot_keys.cut(plan)
         if not plan.has_made:
             return run(plan.written(Path(), output_format, **of_output), output, settings)
         with settings.directory("sailfish-items-", "items of this program are read where the nodes see them") as directory:

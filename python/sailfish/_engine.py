@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
+from ._progress import Display, rows_of
+
 #: Lines of what the program wrote that an error keeps.
 _LINES_MAX = 200
 #: Asks the kernel for a signal when the parent dies (`prctl`).
@@ -51,16 +53,22 @@ def program() -> str:
     return found
 
 
-def run(words: list[str], show: IO[str] | None) -> Any:
-    """Runs the program and gives what it prints as JSON: a report, or those of all stages. `show` gets, line by line, what it says on the
-    way. Errors: `JobFailed`; `KeyboardInterrupt`, when the program has ended."""
+def run(words: list[str], display: Display | None) -> Any:
+    """Runs the program and gives what it prints as JSON: a report, or those of all stages. `display` shows how far it is and what it says
+    on the way. Errors: `JobFailed`; `KeyboardInterrupt`, when the program has ended."""
+    environment = {**os.environ, "SAILFISH_PROGRESS": "json" if display else "none"}
     # In a session of its own: Ctrl-C in a terminal would reach it as well, and the second of two signals stops it at once.
     child = subprocess.Popen(
-        [program(), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=_ends_with_us()
+        [program(), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=_ends_with_us(),
+        env=environment,
     )
     assert child.stdout is not None and child.stderr is not None
     said: list[str] = []
-    listening = threading.Thread(target=_listen, args=(child.stderr, said, show), daemon=True)
+    listening = threading.Thread(target=_listen, args=(child.stderr, said, display), daemon=True)
     listening.start()
     report = b""
     try:
@@ -103,19 +111,17 @@ def _interrupt(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-def _listen(stream: IO[bytes], said: list[str], show: IO[str] | None) -> None:
+def _listen(stream: IO[bytes], said: list[str], display: Display | None) -> None:
     for line in stream:
         text = line.decode(errors="replace").rstrip("\n")
-        said.append(text)
-        del said[:-_LINES_MAX]
-        if show is not None:
+        rows = rows_of(text)
+        if rows is None:
+            said.append(text)
+            del said[:-_LINES_MAX]
+        if display is not None:
             # Whatever becomes of the terminal, what the program says is read on.
             with contextlib.suppress(OSError, ValueError):
-                print(text, file=show, flush=True)
-
-
-def progress_stream(progress: bool | None) -> IO[str] | None:
-    """Where progress is shown: on the terminal, where there is one, unless the user says otherwise."""
-    if progress is None:
-        progress = sys.stderr is not None and sys.stderr.isatty()
-    return sys.stderr if progress else None
+                display.say(text) if rows is None else display.show(rows)
+    if display is not None:
+        with contextlib.suppress(OSError, ValueError):
+            display.close()

@@ -18,6 +18,8 @@ _HEAD = struct.Struct("<IB3x")
 _RECORDS_HEAD = struct.Struct("<QII")
 JOB, RECORDS, GROUPS, END = b"JRGE"
 PAIRS, TAILED_PAIRS, OUTPUT, FAILURE = b"PTOX"
+#: Of what is said here, in the frame with the job.
+JOB_VERSION = 2
 #: Read at once from the pipe.
 _READ_BYTES = 1 << 18
 #: Bytes of a part in one frame.

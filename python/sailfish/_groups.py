@@ -97,8 +97,6 @@ class Gather:
         function = self.function
         if self.kind == "windows":
             return functools.partial(_windows, self.size, self.step)
-        if self.kind == "key":
-            return lambda key, values: (key,)
         assert function is not None
         if self.kind == "fold":
             fold = _count if function is len else function

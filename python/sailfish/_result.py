@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from . import _html
 from ._needed import needed
 
 
@@ -34,6 +35,9 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<sailfish.Result of {len(self.parts)} parts in {str(self.output)!r}>"
+
+    def _repr_html_(self) -> str:
+        return _html.of_result(str(self.output), self.reports)
 
     @property
     def parts(self) -> list[Path]:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from . import _engine
+from ._progress import display_of
 from ._ship import modules_of, write_worker
 from ._spec import SPEC_FILE, Spec, dump
 
@@ -87,7 +88,7 @@ def run(stages: list[Stage], output: str, settings: Settings) -> list[dict[str, 
         job.write_text(_job_file(stages, output, settings, Path(directory)), encoding="utf-8")
         words = ["run", "--json", f"--job={job}"]
         words += [] if settings.is_local else ["--server", settings.engine]
-        reports = _engine.run(words, _engine.progress_stream(settings.progress))
+        reports = _engine.run(words, display_of(settings.progress))
     return reports if isinstance(reports, list) else [reports]
 
 

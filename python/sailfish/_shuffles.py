@@ -10,14 +10,16 @@ from itertools import chain, groupby
 from typing import Any, Protocol
 
 from . import _keys, _values
-from ._batch import Encoder, MixedKeys, columns, encoded_values
+from ._batch import Encoder, columns, encoded_values
 from ._combine import Running, Window, put_pairs
 from ._frames import Input, Output
-from ._groups import Gather, RawGroup, groups, is_fold, key_of, raw_groups
+from ._groups import Gather, RawGroup, check_order, groups, is_fold, key_of, raw_groups
 from ._rows import Rows
 from ._steps import name_of
 
 Named = Iterator[tuple[str, Any]]
+#: What tuples begin with, in order and reversed.
+_OF_TUPLES = (_keys.TUPLE, 255 - _keys.TUPLE)
 #: Keys of one kind that all come together.
 _ONE_KEY = bytes([_keys.NONE])
 
@@ -121,6 +123,37 @@ class _Plain:
         pass
 
 
+@dataclass
+class Count:
+    """How often each item is there; or, where nobody asks for that, just the items."""
+
+    of_each: bool
+
+    has_tails = False
+    is_total = False
+    of_pairs = False
+
+    def functions(self) -> Named:
+        return iter(())
+
+    def shown(self) -> str:
+        return "by item -> " + ("count" if self.of_each else "distinct") + ", counted before it travels as well"
+
+    def sink(self, output: Output, record_bytes_max: int, side: int) -> Sink:
+        return _Counting(Encoder(output, record_bytes_max))
+
+    def gathered(self, source: Input, place: Place) -> Iterator[Any]:
+        for key, values in groups(source):
+            place.at(key)
+            yield (key, sum(values)) if self.of_each else key
+
+
+class _Counting:
+    def __init__(self, encoder: Encoder) -> None:
+        self._running = Running(encoder, sum, Window(encoder, sum), None)
+        self.put, self.close = self._running.put_keys, self._running.close
+
+
 class _Encoding:
     """A sink whose keys have a form of its own."""
 
@@ -186,7 +219,7 @@ class Sides:
         for data, sides in groupby(raw_groups(source), key=lambda group: group[0][:-1]):
             first = next(sides)
             key = key_of(data, first[2], _keys.decode_inside)
-            _check_kind(previous, data, key)
+            _check_after(previous, key)
             place.at(key)
             by_side = ((group[0][-1], group[1]) for group in chain((first,), sides))
             if self.how is None:
@@ -258,7 +291,7 @@ class Ordered:
         for data, parts in groupby(raw_groups(source), key=_without_order):
             first = next(parts)
             key = key_of(data, first[2], _keys.decode_inside)
-            _check_kind(previous, data, key)
+            _check_after(previous, key)
             place.at(key)
             values = self._values(len(data), chain((first,), parts))  # noqa: B031
             yield from of_group(key, values)
@@ -267,10 +300,11 @@ class Ordered:
         kind: int | None = None
         before: Any = None
         for data, values, _ in parts:
-            for value in values:
-                if kind is not None and kind != data[at]:
+            for number, value in enumerate(values):
+                # Tuples may hold what cannot be compared.
+                if number == 0 and kind is not None and (kind != data[at] or kind in _OF_TUPLES):
                     by = self.by or (lambda value: value)
-                    raise MixedKeys(by(before), by(value))
+                    check_order(by(before), by(value))
                 kind, before = data[at], value
                 yield value
 
@@ -280,11 +314,11 @@ def _without_order(group: RawGroup) -> bytes:
     return data[: -4 - int.from_bytes(data[-4:], "big")]
 
 
-def _check_kind(previous: list[Any], data: bytes, key: Any) -> None:
+def _check_after(previous: list[Any], key: Any) -> None:
     """Refuses keys of kinds that Python does not compare."""
-    if previous and previous[0] != data[0]:
-        raise MixedKeys(previous[1], key)
-    previous[:] = [data[0], key]
+    if previous:
+        check_order(previous[0], key)
+    previous[:] = [key]
 
 
 @dataclass
@@ -318,10 +352,10 @@ class Sort:
 
     def gathered(self, source: Input, place: Place) -> Iterator[Any]:
         previous: list[Any] = []
-        for data, values, _ in raw_groups(source):
+        for _, values, _ in raw_groups(source):
             for number, item in enumerate(values):
                 if number == 0:
-                    _check_kind(previous, data, item if self.by is None else self.by(item))
+                    _check_after(previous, item if self.by is None else self.by(item))
                 yield item
 
 

@@ -64,14 +64,6 @@ def _seconds(_: Any, items: Iterator[Any]) -> Iterator[Any]:
     return map(itemgetter(1), items)
 
 
-def _ones(_: Any, items: Iterator[Any]) -> Iterator[Any]:
-    return ((key, 1) for key, _ in items)
-
-
-def _selves(_: Any, items: Iterator[Any]) -> Iterator[Any]:
-    return ((item, None) for item in items)
-
-
 def _sampled(items: Iterator[Any], fraction: float, chance: Callable[[], float]) -> Iterator[Any]:
     return (item for item in items if chance() < fraction)
 
@@ -84,9 +76,6 @@ _KINDS: dict[str, Callable[[Any, Iterator[Any]], Iterator[Any]]] = {
     "map_values": _with_values,
     "keys": _firsts,
     "values": _seconds,
-    # Of `count_by_key` and `distinct`.
-    "ones": _ones,
-    "selves": _selves,
 }
 
 

@@ -19,12 +19,13 @@ from typing import Any, NoReturn
 from . import _context
 from ._batch import MixedKeys
 from ._failed import Failed, check_pairs, short
-from ._frames import END, JOB, CutOff, Input, Output, frames_of, records_of
+from ._frames import END, JOB, JOB_VERSION, CutOff, Input, Output, frames_of, records_of
 from ._readers import Reader, reader_of
 from ._shuffles import Place, Sink
 from ._sizes import Batches
 from ._spec import SPEC_FILE, Source, Spec, WrongPlace, load
 from ._steps import Step, compose, failing_step
+from ._version import VERSION
 from ._writers import Writer, writer_of
 
 #: Items of a record that are tried where it is only looked whether they can be had.
@@ -41,9 +42,13 @@ def main() -> int:
         sys.set_int_max_str_digits(0)
     try:
         kind, payload = source.next()
-        if kind != JOB:
-            raise Failed(f"the engine began with a frame {chr(kind)!r}: it is of another version than this package")
-        _run(source, output, json.loads(payload))
+        job = json.loads(payload) if kind == JOB else {}
+        if job.get("version") != JOB_VERSION:
+            raise Failed(
+                f"the engine speaks version {job.get('version')} of the frames, and this package {JOB_VERSION}: "
+                f"install the same version of both (this is sailfish {VERSION})"
+            )
+        _run(source, output, job)
         _context.flush()
         output.write(END)
     except CutOff:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,6 +25,8 @@ OUTPUT_FORMATS = ("tsv", "jsonl", "pickle", "parquet")
 _ROWS_AT_ONCE = 1 << 16
 #: And about how many bytes.
 _BYTES_AT_ONCE = 32 << 20
+#: Keys of which it is told how often they are there.
+_COMMON_KEYS = 32
 
 Items = Sequence[Any]
 
@@ -47,6 +50,8 @@ def writer_of(spec: Spec, output: Output) -> Writer:
         return Csv(output, spec.columns)
     if name == "count":
         return Count(output)
+    if name == "key_counts":
+        return KeyCounts(output)
     return Plain(output, _TO_BYTES[name])
 
 
@@ -119,6 +124,20 @@ class Count:
 
     def close(self) -> None:
         self._output.output(1, pickled([self._count]))
+
+
+class KeyCounts:
+    """Writes the keys of pairs that are there most often, and how often they are; behind them, how many pairs there are."""
+
+    def __init__(self, output: Output) -> None:
+        self._output, self._counts = output, Counter[Any]()
+
+    def write(self, items: Items) -> None:
+        self._counts.update([key for key, _ in items])
+
+    def close(self) -> None:
+        common = self._counts.most_common(_COMMON_KEYS)
+        self._output.output(1, pickled((common, self._counts.total())))
 
 
 class Csv:

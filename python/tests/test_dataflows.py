@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import os
 import random
+import zoneinfo
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from datetime import date
+from datetime import date, datetime
 from functools import reduce
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import sailfish as sf
+from sailfish import _hot_keys
+from sailfish._plan import Plan
 from sailfish._result import Result
+from sailfish._shuffles import Sides
 
 #: Random cases of each operation.
 SEEDS = int(os.environ.get("SAILFISH_PYTHON_SEEDS", "4"))
@@ -105,6 +110,10 @@ OPERATIONS: dict[str, tuple[Flow, Model]] = {
         lambda a, b: [(k, reduce(lambda x, y: x ^ y, vs)) for k, vs in grouped(a).items()],
     ),
     "count_by_key": (lambda a, b: a.count_by_key(), lambda a, b: Counter(k for k, _ in a).items()),
+    "count_by_value": (
+        lambda a, b: a.map(lambda p: (p[1] % 9, p[0])).count_by_value(),
+        lambda a, b: Counter((v % 9, k) for k, v in a).items(),
+    ),
     "group_by": (lambda a, b: a.group_by().map_values(sorted), lambda a, b: [(k, sorted(vs)) for k, vs in grouped(a).items()]),
     "group_by_key": (
         lambda a, b: a.group_by(lambda p: p[1] % 10).map(lambda k, ps: (k, sorted(v for _, v in ps))),
@@ -237,6 +246,17 @@ def test_a_side_of_a_join_that_is_large() -> None:
     }
 
 
+def test_items_that_a_dict_does_not_tell_apart() -> None:
+    """Two instants with the same hands of the clock, which Python calls equal, and numbers that are equal."""
+    berlin = zoneinfo.ZoneInfo("Europe/Berlin")
+    early, late = (datetime(2024, 10, 27, 2, 30, tzinfo=berlin, fold=fold) for fold in (0, 1))
+    counted = sf.from_iterable([early, late, late, "x", "x"][:3] * 5).count_by_value().collect()
+    assert sorted(count for _, count in counted) == [5, 10]
+    assert sf.from_iterable([1, True, 1.0, 2]).count_by_value().collect() == [(1, 3), (2, 1)]
+    with pytest.raises(sf.JobFailed, match="that is no key"):
+        sf.from_iterable(["a", ["b"]]).count_by_value().collect()
+
+
 def test_a_sample_is_the_same_again() -> None:
     dataset = sf.from_iterable(range(50_000))
     some = dataset.sample(0.1, seed=3).collect()
@@ -329,6 +349,20 @@ def test_the_plan_is_shown() -> None:
     assert "map (side 2): read_text(books)" in shown
 
 
+def test_what_notebooks_show(tmp_path: Path) -> None:
+    def counted(line: str) -> str:
+        sf.counter("<seen>")
+        return line
+
+    flow = sf.from_iterable(["a b", "b"]).map(counted).flat_map(str.split).count_by_value().sort_by()
+    assert "stage 1-count_by_value" in flow._repr_html_()
+    page = flow.write_text(tmp_path / "out")._repr_html_()
+    ElementTree.fromstring(page.replace("&#9632;", ""))
+    assert page.count("<rect") >= 6
+    assert "agrees" in page
+    assert "<td>user,&lt;seen&gt;</td><td>2</td>" in page
+
+
 def test_nothing_runs_before_it_is_asked_for(tmp_path: Path) -> None:
     dataset = sf.read_text(tmp_path / "not there").map(len)
     with pytest.raises(sf.JobFailed, match="not there does not exist"):
@@ -400,6 +434,9 @@ class TestWrong:
         mixed: list[Pair] = [(1, 2), (1, "a")]
         said = self.failing(sf.from_iterable(mixed).group_by().sorted().map_values(list))
         assert "2 (int) and 'a' (str) cannot be compared" in said
+        assert "(1, 2) (tuple) and (1, 'a') (tuple) cannot be compared" in self.failing(sf.from_iterable(mixed).sort_by())
+        grouped = sf.from_iterable(mixed).group_by(lambda pair: 0).sorted(reverse=True)
+        assert "cannot be compared" in self.failing(grouped.map_values(list))
 
     def test_rows_that_are_none(self, tmp_path: Path) -> None:
         path = _lines(tmp_path, "a,b", "1,2", "1,2,3")
@@ -425,3 +462,34 @@ def test_empty_inputs(tmp_path: Path) -> None:
     assert lines.sort_by().top(3).collect() == []
     result: Result = lines.write_text(tmp_path / "out")
     assert list(result) == []
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
+def test_hot_keys_of_joins_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    monkeypatch.setattr(_hot_keys, "_SIDE_BYTES_MIN", 1000)
+    chosen = random.Random(how)
+    (tmp_path / "in").mkdir()
+    # Half of the rows on the left have one key; a fifth of those on the right another one; that one is on the left as well, a third is not.
+    left = [("hot" if chosen.random() < 0.5 else f"k{chosen.randrange(3000)}", number) for number in range(30_000)]
+    right = [(chosen.choice(["hot 2", *(f"k{chosen.randrange(3000)}" for _ in range(4))]), number) for number in range(5000)]
+    left += [("hot 2", -1), ("hot 2", -2)]
+    right += [("hot", -1), ("alone", -1)]
+    for side, rows in (("left", left), ("right", right)):
+        (tmp_path / "in" / f"{side}.txt").write_text("".join(f"{key},{value}\n" for key, value in rows))
+
+    def pair(line: str) -> Pair:
+        key, _, value = line.partition(",")
+        return key, int(value)
+
+    def read(side: str) -> sf.Dataset[Pair]:
+        return sf.read_text(tmp_path / "in" / f"{side}*").map(pair)
+
+    flow = read("left").join(read("right"), how=how)
+    same(flow.collect(), joined(left, right, how))
+    plan = Plan(flow._node)
+    _hot_keys.cut(plan)
+    shuffle = plan.stages[0].shuffle
+    assert isinstance(shuffle, Sides)
+    cut = {key: side for key, (side, ways) in shuffle.hot.items() if ways > 1}
+    of_left, of_right = {"hot": 0}, {"hot 2": 1}
+    assert cut == {"inner": {**of_left, **of_right}, "left": of_left, "right": of_right, "full": {}}[how]

@@ -114,6 +114,22 @@ def test_what_a_server_cannot_do(server: str, book: Path) -> None:
         sf.MapReduce(book, words, sum).run(engine="cluster")
 
 
+def test_a_dataflow_gives_the_same(server: str, book: Path, tmp_path: Path) -> None:
+    counted = sf.read_text(book).flat_map(str.split).count_by_value()
+    lengths = sf.from_iterable([("to", "short"), ("whale", "long")])
+    flow = counted.join(lengths, how="full").filter(lambda pair: pair[1][0] is None or pair[1][0] > 1000).sort_by()
+    expected = [("be", (2000, None)), ("to", (2000, "short")), ("whale", (None, "long"))]
+    flow = flow.map(lambda pair: pair)
+    assert sorted(flow.collect(), key=repr) == expected
+    with pytest.raises(ValueError, match=r"scratch=\.\.\."):
+        flow.write_text(tmp_path / "out", engine=server)
+    assert sorted(flow.collect(engine=server, scratch=tmp_path), key=repr) == expected
+    result = flow.write_text(tmp_path / "out", engine=server, scratch=tmp_path)
+    assert sorted(result) == sorted(map(str, expected))
+    assert [report["proof"]["agrees"] for report in result.reports] == [True] * len(result.reports)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["book", "out"]
+
+
 def readme_example() -> str:
     readme = Path(__file__).parents[2].joinpath("README.md").read_text()
     begin = readme.index("    import sailfish as sf")

@@ -214,6 +214,27 @@ fn an_output_that_appears_meanwhile_is_left_alone() {
     assert_eq!(server.open_uploads(), 0);
 }
 
+/// Of what programs read by themselves the engine asks the store only whether it is still the same.
+#[test]
+fn stretches_of_objects_are_told_by_their_urls() {
+    let (server, sandbox) = world();
+    let size = 1000;
+    server.write("lake/in/b.txt", vec![b'b'; size]);
+    let stretches = ["--input", "s3://lake/in/b.txt", "--input-format", "stretches", "--overwrite"];
+    let job = || sandbox.job(&[&stretches[..], &["--mapper", "cat", "--map-only"]].concat());
+    run(job()).expect_success();
+    let line = format!("{{\"path\":\"s3://lake/in/b.txt\",\"offset\":0,\"length\":{size},\"size\":{size}}}");
+    assert_eq!(sandbox.output_lines(&sandbox.out()), [line]);
+    let path = server.path("lake/in/b.txt");
+    server.watch(move |method, target| {
+        if method == "HEAD" && target.starts_with("/lake/in/b.txt") {
+            std::fs::write(&path, vec![b'x'; size]).expect("it can be written");
+        }
+        Verdict::Pass
+    });
+    run(job()).expect_failure(2, &["s3://lake/in/b.txt: object changed during the run"]);
+}
+
 /// An object that is written anew after it was listed is an error that names it; no byte of it is used.
 #[test]
 fn an_object_that_changes_is_an_error() {

@@ -15,6 +15,9 @@ pub enum RecordFormat {
     Lines { terminator: u8 },
     /// Records of one length, the first bytes of which are the key. A file that is no multiple is an error.
     Fixed { record_bytes: u32, key_bytes: u32 },
+    /// Nothing is parted: a record is a line of JSON that tells of a stretch of a file, which the program reads by itself
+    /// ([`crate::program::Stretch`]).
+    Stretches,
 }
 
 impl RecordFormat {

@@ -2,6 +2,7 @@
 
 use crate::RecordFormat;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// What a program is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -29,6 +30,18 @@ pub struct JobFrame {
 impl JobFrame {
     /// Of the frames that are described.
     pub const VERSION: u32 = 2;
+}
+
+/// A stretch of an input that a program is to read by itself. Those of a file cover it, and none lies in another.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Stretch<'a> {
+    /// Absolute, or the URL of an object.
+    pub path: &'a Path,
+    /// Bytes as they are stored.
+    pub offset: u64,
+    pub length: u64,
+    /// Of the whole file as it was at submit.
+    pub size: u64,
 }
 
 /// What a program says when it cannot go on.

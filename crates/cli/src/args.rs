@@ -298,8 +298,9 @@ pub struct RunArgs {
     /// Compression of intermediate data [default: lz4]
     #[arg(long, value_enum)]
     pub codec: Option<CodecArg>,
-    /// What a record is: lines, nul (lines that end with a zero byte) or
-    /// fixed:RECORD_BYTES[:KEY_BYTES], the key being the first bytes of a record [default: lines]
+    /// What a record is: lines, nul (lines that end with a zero byte), fixed:RECORD_BYTES[:KEY_BYTES], the key being
+    /// the first bytes of a record, or stretches, for programs that read the files by themselves: a line of JSON that tells
+    /// of a stretch of one [default: lines]
     #[arg(long, value_name = "FORMAT")]
     pub input_format: Option<String>,
     /// How pairs are written: lines, nul, raw (key and value with nothing between) or discard; what a

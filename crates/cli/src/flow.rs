@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::job_options::{JobOptions, StagePlace};
 use crate::plan::{self, Plan};
-use crate::progress::Display;
+use crate::progress::{self, Display};
 use crate::quantity::{bytes, counted, seconds};
 use crate::terminal::{print, tell};
 use crate::{machine, run, shipping, standard_output, summary};
@@ -159,14 +159,43 @@ fn wait(
 ) -> Result<Vec<JobOutcome>, Failure> {
     let (stop, stopped) = mpsc::sync_channel(1);
     std::thread::scope(|scope| {
-        if display != Display::Nothing {
-            scope.spawn(move || watch(jobs, stages, submitted, &stopped));
+        match display {
+            Display::Nothing => {}
+            Display::Json => drop(scope.spawn(move || tell_programs(jobs, stages, submitted, &stopped))),
+            Display::Bars | Display::Lines => {
+                scope.spawn(move || watch(jobs, stages, submitted, &stopped));
+            }
         }
         let waited: Vec<Result<JobOutcome, Failure>> =
             submitted.iter().map(|submitted| jobs.wait(submitted.job)).collect();
         let _ = stop.send(());
         waited.into_iter().collect()
     })
+}
+
+/// Tells a program how many map and reduce tasks of each stage are done.
+fn tell_programs(jobs: &impl Jobs, stages: &[Stage], submitted: &[SubmittedJob], stopped: &Receiver<()>) {
+    let mut last_line = String::new();
+    loop {
+        let goes_on = stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout);
+        let mut rows = Vec::new();
+        for (stage, submitted) in stages.iter().zip(submitted) {
+            let Some(progress) = jobs.progress(submitted.job) else { continue };
+            let told = progress.stages.iter().filter(|of_job| of_job.expanded && of_job.tasks > 0);
+            for of_job in told.filter(|of_job| matches!(of_job.name.as_str(), "map" | "reduce")) {
+                let name = format!("{} {}", stage.place.name, of_job.name);
+                rows.push((name, u64::from(of_job.done), u64::from(of_job.tasks)));
+            }
+        }
+        let line = progress::told_to_programs(&rows);
+        if line != last_line {
+            tell(&line);
+            last_line = line;
+        }
+        if !goes_on {
+            return;
+        }
+    }
 }
 
 /// Says of each stage when it begins and when its output is there.

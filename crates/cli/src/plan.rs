@@ -48,7 +48,7 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         map_only: options.map_only,
     };
     let formats = record_formats::formats(&options.formats, functions)?;
-    check_key_tails(&options, formats.exchange)?;
+    check_formats(&options, &formats)?;
     let mut inputs = Inputs::list(&options.input, formats.input)?;
     let named_inputs = options.input.len() as u32;
     let output_dir = output_dir(&options, &inputs.files)?;
@@ -251,6 +251,12 @@ fn check_conflicts(options: &JobOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What depends on how records are parted and programs spoken to.
+fn check_formats(options: &JobOptions, formats: &Formats) -> anyhow::Result<()> {
+    check_key_tails(options, formats.exchange)?;
+    check_stretches(options, formats.input)
+}
+
 /// What keys with tails need, besides that there is a shuffle.
 fn check_key_tails(options: &JobOptions, exchange: Exchange) -> anyhow::Result<()> {
     if !options.keys.key_tails {
@@ -263,6 +269,23 @@ fn check_key_tails(options: &JobOptions, exchange: Exchange) -> anyhow::Result<(
     ensure!(
         options.combiner.is_none(),
         "--combiner does not go with --key-tails: a combiner puts out keys that it was given, and these have tails; leave one of them out"
+    );
+    Ok(())
+}
+
+/// What programs cannot read by themselves.
+fn check_stretches(options: &JobOptions, format: RecordFormat) -> anyhow::Result<()> {
+    if format != RecordFormat::Stretches {
+        return Ok(());
+    }
+    ensure!(
+        options.stage.as_ref().is_none_or(|stage| stage.reads.is_empty()),
+        "`from` does not go with --input-format stretches: what a stage before puts out is in no file that a program could read by \
+         itself; leave one of them out"
+    );
+    ensure!(
+        !options.input.iter().any(|input| input == standard_input::ARGUMENT),
+        "--input - does not go with --input-format stretches: standard input is no file that a program could read by itself; name files"
     );
     Ok(())
 }

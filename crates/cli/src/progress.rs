@@ -1,4 +1,4 @@
-//! Progress on standard error: bars on a terminal, else a line now and then.
+//! Progress on standard error: bars on a terminal, else a line now and then, or what a program draws bars from.
 
 use crate::meter::Meter;
 use crate::phases::{Phase, Standing};
@@ -19,12 +19,20 @@ const LINE_EVERY: Duration = Duration::from_secs(2);
 pub enum Display {
     Bars,
     Lines,
+    /// For a program: lines of JSON, [`told_to_programs`].
+    Json,
     Nothing,
 }
 
+/// Set to `json` by programs that show progress themselves.
+const PROGRESS_VARIABLE: &str = "SAILFISH_PROGRESS";
+
 impl Display {
-    /// Bars on a terminal; lines without one, but none next to a report for a program.
+    /// Bars on a terminal; lines without one, but none next to a report for a program, unless it asks for them.
     pub fn choose(json: bool) -> Display {
+        if std::env::var_os(PROGRESS_VARIABLE).is_some_and(|asked| asked == "json") {
+            return Display::Json;
+        }
         match (std::io::stderr().is_terminal(), json) {
             (true, _) => Display::Bars,
             (false, false) => Display::Lines,
@@ -39,6 +47,7 @@ pub fn show(display: Display, look: impl Fn() -> Vec<Phase>, stop: &Receiver<()>
         Display::Nothing => return,
         Display::Bars => Box::new(Bars::default()),
         Display::Lines => Box::new(Lines::default()),
+        Display::Json => Box::new(Told::default()),
     };
     let start = Instant::now();
     let mut tracks = Vec::new();
@@ -118,6 +127,35 @@ impl Screen for Lines {
         let texts: Vec<String> =
             running.map(|track| format!("{}{}", position(track), speed(track))).collect();
         tell(&format!("sailfish: {}", texts.join("; ")));
+    }
+
+    fn close(&mut self) {}
+}
+
+/// A line for a program: `{"progress": [{"name": "map", "done": 3, "total": 10}]}`. What is counted may be bytes or tasks.
+pub fn told_to_programs(rows: &[(String, u64, u64)]) -> String {
+    let rows: Vec<serde_json::Value> = rows
+        .iter()
+        .map(|(name, done, total)| serde_json::json!({ "name": name, "done": done, "total": total }))
+        .collect();
+    serde_json::json!({ "progress": rows }).to_string()
+}
+
+#[derive(Default)]
+struct Told {
+    last_line: String,
+}
+
+impl Screen for Told {
+    fn draw(&mut self, tracks: &mut [Track], _: Duration) {
+        let begun = tracks.iter().filter(|track| track.phase.standing != Standing::Waiting);
+        let row =
+            |track: &Track| (track.phase.name.to_string(), track.phase.done_bytes, track.phase.total_bytes);
+        let line = told_to_programs(&begun.map(row).collect::<Vec<_>>());
+        if line != self.last_line {
+            tell(&line);
+            self.last_line = line;
+        }
     }
 
     fn close(&mut self) {}

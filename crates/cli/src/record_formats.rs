@@ -93,10 +93,13 @@ fn input_format(text: &str) -> anyhow::Result<RecordFormat> {
     match text {
         "lines" => return Ok(RecordFormat::TEXT),
         "nul" => return Ok(RecordFormat::Lines { terminator: 0 }),
+        "stretches" => return Ok(RecordFormat::Stretches),
         _ => {}
     }
     let Some(sizes) = text.strip_prefix("fixed:") else {
-        bail!("is not known: choose lines, nul or fixed:RECORD_BYTES[:KEY_BYTES], as in fixed:100:10");
+        bail!(
+            "is not known: choose lines, nul, fixed:RECORD_BYTES[:KEY_BYTES], as in fixed:100:10, or stretches"
+        );
     };
     let number = |text: &str| {
         text.parse::<u32>().with_context(|| format!("{text:?} is not a number of bytes, as in fixed:100:10"))
@@ -126,12 +129,15 @@ fn output_codec(text: &str) -> anyhow::Result<OutputCodec> {
 /// A separator that no line can hold would never part one.
 fn check_separator(separator: &[u8], input: RecordFormat, functions: Functions<'_>) -> anyhow::Result<()> {
     ensure!(!separator.is_empty(), "--separator is empty: give one or more bytes, as in --separator ,");
-    if let RecordFormat::Lines { terminator } = input {
-        ensure!(
-            !separator.contains(&terminator),
-            "--separator holds the byte that ends each record, so that it would part none"
-        );
-    }
+    let terminator = match input {
+        RecordFormat::Lines { terminator } => Some(terminator),
+        RecordFormat::Stretches => Some(b'\n'),
+        RecordFormat::Fixed { .. } => None,
+    };
+    ensure!(
+        !terminator.is_some_and(|terminator| separator.contains(&terminator)),
+        "--separator holds the byte that ends each record, so that it would part none"
+    );
     ensure!(
         !(separator.contains(&b'\n') && functions.any_program()),
         "--separator holds a line end, but the programs of this job read and write lines"
@@ -189,6 +195,7 @@ mod tests {
         assert_eq!(formats(&options("", "", ""), BUILTINS).unwrap(), Formats::default());
         assert_eq!(formats(&options("lines", "lines", "\\t"), BUILTINS).unwrap(), Formats::default());
         let input = |text: &str| formats(&options(text, "", ""), BUILTINS).unwrap().input;
+        assert_eq!(input("stretches"), RecordFormat::Stretches);
         assert_eq!(input("nul"), RecordFormat::Lines { terminator: 0 });
         assert_eq!(input("fixed:100:10"), RecordFormat::TERA);
         assert_eq!(input("fixed:8"), RecordFormat::Fixed { record_bytes: 8, key_bytes: 8 });

@@ -38,6 +38,19 @@ fn lines(block: &[u8], terminator: u8) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// Each line is a pair.
+#[inline]
+fn emit_lines<'a>(
+    mut lines: impl Iterator<Item = &'a [u8]>,
+    splitter: &FieldSplitter,
+    counted: &mut Counted<'_>,
+) -> Result<(), TaskFailure> {
+    lines.try_for_each(|line| {
+        let (key, value) = splitter.split(line);
+        counted.emit(key, value)
+    })
+}
+
 /// `builtin:identity`: each record is a pair.
 pub(crate) struct IdentityMapper {
     splitter: FieldSplitter,
@@ -60,11 +73,9 @@ impl MapFunction for IdentityMapper {
         while let Some(block) = input.next_block()? {
             match format {
                 RecordFormat::Lines { terminator } => {
-                    for line in lines(block, terminator) {
-                        let (key, value) = self.splitter.split(line);
-                        counted.emit(key, value)?;
-                    }
+                    emit_lines(lines(block, terminator), &self.splitter, &mut counted)?;
                 }
+                RecordFormat::Stretches => emit_lines(lines(block, b'\n'), &self.splitter, &mut counted)?,
                 RecordFormat::Fixed { record_bytes, key_bytes } => {
                     for record in block.chunks_exact(record_bytes as usize) {
                         let (key, value) = record.split_at(key_bytes as usize);
@@ -100,10 +111,12 @@ impl MapFunction for GrepMapper {
         while let Some(block) = input.next_block()? {
             match format {
                 RecordFormat::Lines { terminator } => {
-                    for line in lines(block, terminator).filter(|line| self.pattern.is_match(line)) {
-                        let (key, value) = self.splitter.split(line);
-                        counted.emit(key, value)?;
-                    }
+                    let matching = lines(block, terminator).filter(|line| self.pattern.is_match(line));
+                    emit_lines(matching, &self.splitter, &mut counted)?;
+                }
+                RecordFormat::Stretches => {
+                    let matching = lines(block, b'\n').filter(|line| self.pattern.is_match(line));
+                    emit_lines(matching, &self.splitter, &mut counted)?;
                 }
                 RecordFormat::Fixed { record_bytes, key_bytes } => {
                     let records = block.chunks_exact(record_bytes as usize);
@@ -210,7 +223,7 @@ impl MapFunction for WordsMapper {
             };
             match format {
                 // The ends of lines part words, and a block ends with one, so that no word goes on in the next.
-                RecordFormat::Lines { terminator: b'\n' } => emit_words(block)?,
+                RecordFormat::Lines { terminator: b'\n' } | RecordFormat::Stretches => emit_words(block)?,
                 RecordFormat::Lines { terminator } => lines(block, terminator).try_for_each(emit_words)?,
                 RecordFormat::Fixed { record_bytes, .. } => {
                     block.chunks_exact(record_bytes as usize).try_for_each(emit_words)?;

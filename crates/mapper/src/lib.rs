@@ -35,6 +35,7 @@ pub mod reader;
 mod sorted_window;
 mod source;
 mod stored;
+mod stretch_reader;
 mod task_input;
 mod tera_sum;
 #[cfg(test)]

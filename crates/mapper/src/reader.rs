@@ -4,6 +4,7 @@ use crate::fixed_reader::FixedReader;
 use crate::function::{BlockPlace, RecordInput};
 use crate::line_reader::LineReader;
 use crate::source::{Elsewhere, StageFiles};
+use crate::stretch_reader::StretchReader;
 use api::{Blame, InputFile, RecordFormat, Segment, Split, TaskFailure};
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ pub(crate) fn unpacked(name: &str, compressed: bool) -> String {
 enum Reader {
     Lines(LineReader),
     Fixed(FixedReader),
+    Stretches(StretchReader),
 }
 
 /// Reads the segments of a split one after the other.
@@ -75,15 +77,17 @@ impl SplitReader {
             RecordFormat::Fixed { record_bytes, .. } => {
                 Reader::Fixed(FixedReader::new(segments, record_bytes, limits, elsewhere))
             }
+            RecordFormat::Stretches => Reader::Stretches(StretchReader::new(segments, elsewhere)),
         };
         Ok(SplitReader { format, reader })
     }
 
-    /// Bytes handed out so far, after decompression, without line ends that were added.
+    /// Bytes handed out so far, after decompression, without line ends that were added; of stretches, those that they have.
     pub fn bytes(&self) -> u64 {
         match &self.reader {
             Reader::Lines(reader) => reader.bytes(),
             Reader::Fixed(reader) => reader.bytes(),
+            Reader::Stretches(reader) => reader.bytes(),
         }
     }
 
@@ -92,6 +96,7 @@ impl SplitReader {
         match &self.reader {
             Reader::Lines(reader) => reader.records(),
             Reader::Fixed(reader) => reader.records(),
+            Reader::Stretches(reader) => reader.records(),
         }
     }
 }
@@ -101,6 +106,7 @@ impl RecordInput for SplitReader {
         match &mut self.reader {
             Reader::Lines(reader) => reader.next_block(),
             Reader::Fixed(reader) => reader.next_block(),
+            Reader::Stretches(reader) => reader.next_block(),
         }
     }
 
@@ -112,6 +118,7 @@ impl RecordInput for SplitReader {
         match &self.reader {
             Reader::Lines(reader) => reader.place(),
             Reader::Fixed(reader) => reader.place(),
+            Reader::Stretches(reader) => reader.place(),
         }
     }
 
@@ -119,6 +126,7 @@ impl RecordInput for SplitReader {
         match &self.reader {
             Reader::Lines(reader) => reader.source_name(),
             Reader::Fixed(reader) => reader.source_name(),
+            Reader::Stretches(reader) => reader.source_name(),
         }
     }
 
@@ -126,6 +134,7 @@ impl RecordInput for SplitReader {
         match &self.reader {
             Reader::Lines(reader) => reader.position(offset_in_block),
             Reader::Fixed(reader) => reader.position(offset_in_block),
+            Reader::Stretches(reader) => reader.position(),
         }
     }
 }

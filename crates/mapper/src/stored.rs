@@ -7,7 +7,7 @@ use api::{Blame, InputFile, InputFormat, TaskFailure};
 use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
 use liblzma::bufread::XzDecoder;
-use objects::ObjectError;
+use objects::{ObjectError, ObjectUrl};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::ops::Range;
@@ -62,14 +62,7 @@ impl StoredFile {
         planned: Range<u64>,
         elsewhere: &Elsewhere,
     ) -> Result<StoredFile, TaskFailure> {
-        let source = Source::open(input, planned, elsewhere).map_err(|error| match error.kind() {
-            _ if object_error(&error).is_some() => read_failure(input, Blame::Environment, &error),
-            _ if input.stage_file.is_some() => read_failure(input, Blame::Environment, &error),
-            ErrorKind::NotFound => changed(input),
-            ErrorKind::PermissionDenied => read_failure(input, Blame::UserData, &error),
-            _ => read_failure(input, Blame::Environment, &error),
-        })?;
-        check_pinned(input, &source)?;
+        let source = open_pinned(input, planned, elsewhere)?;
         let environment = |error: std::io::Error| read_failure(input, Blame::Environment, &error);
         let counted = |source| CountedReader {
             inner: BufReader::with_capacity(COMPRESSED_BUFFER_BYTES, source),
@@ -143,6 +136,27 @@ impl StoredFile {
         };
         TaskFailure::new(Blame::UserData, message)
     }
+}
+
+/// Checks that an input is the one that was pinned, and reads nothing of it.
+pub(crate) fn check(input: &InputFile, elsewhere: &Elsewhere) -> Result<(), TaskFailure> {
+    let Some(pin) = &input.object else { return open_pinned(input, 0..0, elsewhere).map(drop) };
+    let is_pinned =
+        ObjectUrl::from_path(&input.path).and_then(|url| objects::check_pinned(&url, input.size_bytes, pin));
+    is_pinned.map_err(|error| read_failure(input, Blame::Environment, &error.into()))
+}
+
+/// An input that is the one that was pinned, as far as that is known before it is read.
+fn open_pinned(input: &InputFile, planned: Range<u64>, elsewhere: &Elsewhere) -> Result<Source, TaskFailure> {
+    let source = Source::open(input, planned, elsewhere).map_err(|error| match error.kind() {
+        _ if object_error(&error).is_some() => read_failure(input, Blame::Environment, &error),
+        _ if input.stage_file.is_some() => read_failure(input, Blame::Environment, &error),
+        ErrorKind::NotFound => changed(input),
+        ErrorKind::PermissionDenied => read_failure(input, Blame::UserData, &error),
+        _ => read_failure(input, Blame::Environment, &error),
+    })?;
+    check_pinned(input, &source)?;
+    Ok(source)
 }
 
 /// The windows of an object are checked one by one, when they come.

@@ -6,12 +6,12 @@ use api::{InputFile, InputFormat, RecordFormat, Segment, Split};
 pub const SEGMENTS_PER_SPLIT_MAX: usize = 4096;
 
 /// Cuts inputs into splits of about `split_bytes` stored bytes, in input order. Plain files of lines are cut at
-/// multiples of `split_bytes` (the reader moves both ends to line ends), those of records of one length at
-/// multiples of that; compressed files stay whole; what is small is packed together up to `split_bytes`. Each
+/// multiples of `split_bytes` (the reader moves both ends to line ends), and so are those that programs read by themselves, those
+/// of records of one length at multiples of that; compressed files stay whole; what is small is packed together up to `split_bytes`. Each
 /// byte of each file is in exactly one split, and empty files are in none.
 pub fn plan(inputs: &[InputFile], split_bytes: u64, format: RecordFormat) -> Vec<Split> {
     let split_bytes = match format {
-        RecordFormat::Lines { .. } => split_bytes.max(1),
+        RecordFormat::Lines { .. } | RecordFormat::Stretches => split_bytes.max(1),
         RecordFormat::Fixed { record_bytes, .. } => {
             let record_bytes = u64::from(record_bytes.max(1));
             (split_bytes / record_bytes).max(1) * record_bytes
@@ -110,6 +110,26 @@ mod tests {
         );
         check(&[(3, Gzip), (25, Zstd), (4, Gzip)], 10, &[&[(0, 0, 3)], &[(1, 0, 25)], &[(2, 0, 4)]]);
         check(&[(3, Gzip), (0, Plain), (4, Plain)], 10, &[&[(0, 0, 3), (2, 0, 4)]]);
+    }
+
+    #[test]
+    fn stretches_are_cut_as_lines_are() {
+        use InputFormat::{Bzip2, Plain};
+        check_format(
+            &[(25, Plain), (30, Bzip2), (3, Plain), (0, Plain), (12, Plain)],
+            10,
+            RecordFormat::Stretches,
+            &[
+                &[(0, 0, 10)],
+                &[(0, 10, 10)],
+                &[(0, 20, 5)],
+                &[(1, 0, 30)],
+                &[(2, 0, 3)],
+                &[(4, 0, 10)],
+                &[(4, 10, 2)],
+            ],
+        );
+        check_format(&[(4, Plain), (5, Plain)], 10, RecordFormat::Stretches, &[&[(0, 0, 4), (1, 0, 5)]]);
     }
 
     #[test]

@@ -64,7 +64,9 @@ fn run_in(
         object_buffer_bytes: job.object_buffer_bytes(),
     };
     let metering = shared.meters.begin(attempt, plain_bytes(spec, &task.split));
-    if matches!(spec.mapper, Some(Function::Command { .. })) {
+    // What a program has taken of stretches is not what it has read.
+    let of_stretches = spec.formats.input == RecordFormat::Stretches;
+    if matches!(spec.mapper, Some(Function::Command { .. })) && !of_stretches {
         metering.meter.is_done_by(&context.reports);
     }
     let mut input = CountedInput {
@@ -73,6 +75,7 @@ fn run_in(
         meter: &metering.meter,
         waited: Duration::ZERO,
         cancelled: &job.cancelled,
+        of_stretches,
     };
     let mut presented;
     let records: &mut dyn RecordInput = match shape_for(spec) {
@@ -99,6 +102,7 @@ fn run_in(
             mapped.counts
         }
     };
+    input.has_ended();
     result.input_bytes = input.reader.bytes();
     result.input_records = input.reader.records();
     result.output_records = counts.output_records;
@@ -117,11 +121,13 @@ struct Place<'a> {
     meter: &'a Meter,
 }
 
-/// The bytes of a split as they are read; 0 where nobody knows before the end, because they are compressed.
+/// The bytes of a split as they are read; 0 where nobody knows before the end, because they are compressed. Stretches count as they are
+/// stored.
 fn plain_bytes(spec: &JobSpec, split: &Split) -> u64 {
     let file = |segment: &Segment| spec.inputs.get(segment.file_index as usize);
+    let of_stretches = spec.formats.input == RecordFormat::Stretches;
     let is_plain = |segment: &Segment| file(segment).is_none_or(|file| file.format == InputFormat::Plain);
-    match split.segments.iter().all(is_plain) {
+    match of_stretches || split.segments.iter().all(is_plain) {
         true => split.segments.iter().map(|segment| segment.length_bytes).sum(),
         false => 0,
     }
@@ -219,6 +225,16 @@ struct CountedInput<'a> {
     /// For the reader.
     waited: Duration,
     cancelled: &'a AtomicBool,
+    /// A program may have read nothing of them when it has been told of all: none counts before the end of the task.
+    of_stretches: bool,
+}
+
+impl CountedInput<'_> {
+    fn has_ended(&self) {
+        if self.of_stretches {
+            self.counters.input_bytes_read.fetch_add(self.reader.bytes(), Ordering::Relaxed);
+        }
+    }
 }
 
 impl RecordInput for CountedInput<'_> {
@@ -227,13 +243,15 @@ impl RecordInput for CountedInput<'_> {
             return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
         }
         // What was handed out before is done.
-        self.meter.has_done(self.reader.bytes());
+        if !self.of_stretches {
+            self.meter.has_done(self.reader.bytes());
+        }
         let began = Instant::now();
         self.meter.waits_to_read();
         let block = self.reader.next_block()?;
         self.waited += began.elapsed();
         self.meter.has_waited_to_read(self.waited, None);
-        if let Some(block) = block {
+        if let Some(block) = block.filter(|_| !self.of_stretches) {
             self.counters.input_bytes_read.fetch_add(block.len() as u64, Ordering::Relaxed);
         }
         Ok(block)

@@ -31,7 +31,7 @@ mod url;
 
 pub use error::ObjectError;
 pub use listing::{Found, Listed, is_object, listed_below, pin};
-pub use reader::ObjectReader;
+pub use reader::{ObjectReader, check_pinned};
 pub use settings::{SETTINGS_FILE_VARIABLE, read_settings_file};
 pub use store::read_small;
 pub use upload::Upload;

@@ -7,11 +7,11 @@
 //! record, comes in small ones.
 
 use crate::error::ObjectError;
-use crate::store::{Pending, begin, store};
+use crate::store::{Pending, begin, store, wait};
 use crate::url::ObjectUrl;
 use api::ObjectPin;
 use bytes::{Buf, Bytes};
-use object_store::{GetOptions, GetRange};
+use object_store::{GetOptions, GetRange, GetResult};
 use std::collections::VecDeque;
 use std::io::Read;
 use std::ops::Range;
@@ -111,34 +111,51 @@ impl Read for ObjectReader {
     }
 }
 
+/// Checks that an object is still what was pinned, without its bytes.
+pub fn check_pinned(url: &ObjectUrl, size_bytes: u64, pin: &ObjectPin) -> Result<(), ObjectError> {
+    let source = Source { url: url.clone(), size_bytes, pin: pin.clone() };
+    wait(async move { ask_pinned(&source, None).await.map(drop) })
+}
+
 async fn window(source: Source, range: Range<u64>) -> Result<Bytes, ObjectError> {
-    let Source { url, size_bytes, pin } = source;
-    let failed = |error: object_store::Error| match ObjectError::of_store("read", &url, &error) {
+    let answer = ask_pinned(&source, Some(&range)).await?;
+    let bytes = answer.bytes().await.map_err(|error| failed(&source.url, &error))?;
+    check_answer(&source.url, &range, &bytes)?;
+    Ok(bytes)
+}
+
+fn failed(url: &ObjectUrl, error: &object_store::Error) -> ObjectError {
+    match ObjectError::of_store("read", url, error) {
         // It was there when it was pinned.
         ObjectError::Missing { url } => ObjectError::Changed { url },
         error => error,
-    };
+    }
+}
+
+/// The answer to whoever wants a range of an object, or with None only what the store says of it. It is what was pinned.
+async fn ask_pinned(source: &Source, range: Option<&Range<u64>>) -> Result<GetResult, ObjectError> {
+    let Source { url, size_bytes, pin } = source;
     // A weak tag never matches as a condition.
     let if_match = pin.etag.clone().filter(|etag| !etag.starts_with("W/"));
     let version = pin.version.clone();
     let options = GetOptions {
-        range: Some(GetRange::Bounded(range.clone())),
+        head: range.is_none(),
+        range: range.cloned().map(GetRange::Bounded),
         if_match,
         version,
         ..GetOptions::default()
     };
-    let answer = store(&url)?.get_opts(url.location(), options).await.map_err(failed)?;
+    let answer = store(url)?.get_opts(url.location(), options).await;
+    let answer = answer.map_err(|error| failed(url, &error))?;
     // Not every server knows the condition.
     let same_tag = match (&answer.meta.e_tag, &pin.etag) {
         (Some(now), Some(pinned)) => now == pinned,
         _ => true,
     };
-    if answer.meta.size != size_bytes || !same_tag {
-        return Err(ObjectError::Changed { url });
+    match answer.meta.size == *size_bytes && same_tag {
+        true => Ok(answer),
+        false => Err(ObjectError::Changed { url: url.clone() }),
     }
-    let bytes = answer.bytes().await.map_err(failed)?;
-    check_answer(&url, &range, &bytes)?;
-    Ok(bytes)
 }
 
 /// A window is whole.

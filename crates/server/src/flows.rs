@@ -10,7 +10,7 @@ use crate::messages::{Finished, JobRun, Service};
 use api::control::{JobOutcome, NodeOrder};
 use api::flow::{FLOW_STAGES_MAX, FlowSubmission};
 use api::machine::ReplicatedPart;
-use api::{Blame, LostInput, Task, TaskFailure, TaskResult};
+use api::{Blame, LostInput, RecordFormat, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex};
 use mapreduce::flow::{self, AfterEnd, AtRest, Flows, Inputs, PartsAgain, Stage};
 use mapreduce::{ExpandError, JobResults};
@@ -70,6 +70,7 @@ pub(crate) fn check(flow: &FlowSubmission) -> Result<(), FlowError> {
         let only_kept = [
             (spec.generate.is_some(), "makes rows of its own"),
             (spec.reduce_again.is_some(), "reduces again what another job kept"),
+            (spec.formats.input == RecordFormat::Stretches, "has stretches for its records"),
         ];
         if let Some((_, what)) = only_kept.into_iter().find(|(is_so, _)| *is_so && !stage.reads.is_empty()) {
             return Err(FlowError::CannotRead { name, what });
@@ -464,6 +465,12 @@ mod tests {
         let mut makes = last;
         let layout = TeraLayout::Modern;
         makes.spec.generate = Some(GeneratedRows { layout, skewed: false, start: 0, rows: 1 });
-        refused(vec![first, makes], "makes rows");
+        refused(vec![first.clone(), makes], "makes rows");
+        let mut by_itself = stage("b", &[0], false);
+        by_itself.spec.formats.input = api::RecordFormat::Stretches;
+        refused(
+            vec![first, by_itself],
+            "has stretches for its records, which a stage that reads others cannot",
+        );
     }
 }

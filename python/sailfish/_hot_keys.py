@@ -1,0 +1,155 @@
+"""Keys of joins that have so many rows on one side that one task would be long over them.
+
+A few stretches of the files of each side are read here, before the job begins, by a worker of their own that counts the keys. What it
+finds only says how work is parted: the result is the same whatever is found, and where nothing can be read nothing is cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import gzip
+import json
+import math
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ._frames import END, JOB, JOB_VERSION, OUTPUT, RECORDS
+from ._plan import Branch, Plan, Planned, Read
+from ._shuffles import Sides
+from ._spec import SPEC_FILE, Source, Spec, dump
+
+#: Sides with fewer bytes are not looked at.
+_SIDE_BYTES_MIN = 64 << 20
+#: Of each side: so many stretches of so many bytes.
+_STRETCHES = 16
+_STRETCH_BYTES = 1 << 17
+#: A key is hot that has such a share of the rows of a side. It is cut into tasks that have about a thirty-second each.
+_SHARE_MIN = 0.05
+_PARTS = 32
+_WAYS_MAX = 64
+#: Whoever takes longer over the stretches is not waited for.
+_SECONDS_MAX = 20.0
+
+_HEAD = struct.Struct("<IB3x")
+
+
+def cut(plan: Plan) -> None:
+    """Finds the hot keys of the joins of a plan, and has them cut."""
+    for stage in plan.stages:
+        shuffle = stage.shuffle
+        if not isinstance(shuffle, Sides) or shuffle.how is None or shuffle.count != 2:
+            continue
+        # Rows of the side that is not cut go to several tasks: those without any other cannot be told there.
+        for side in {"inner": (0, 1), "left": (0,), "right": (1,)}.get(shuffle.how, ()):
+            for key, share in _shares(stage, side).items():
+                known_side, known_ways = shuffle.hot.get(key, (side, 0))
+                ways = min(_WAYS_MAX, max(2, math.ceil(share * _PARTS)))
+                shuffle.hot[key] = max((known_ways, known_side), (ways, side))[::-1]
+
+
+def _shares(stage: Planned, side: int) -> dict[Any, float]:
+    """The hot keys of a side with their shares of its rows."""
+    branches = [branch for branch in stage.branches if branch.side == side]
+    found = [(branch, list(_files(branch))) for branch in branches]
+    if not branches or not all(files for _, files in found):
+        return {}
+    total = sum(size for _, files in found for _, size in files)
+    if total < _SIDE_BYTES_MIN:
+        return {}
+    counts: Counter[Any] = Counter()
+    rows = 0
+    for branch, files in found:
+        common, seen = _counted(branch, files)
+        counts.update(dict(common))
+        rows += seen
+    return {key: count / rows for key, count in counts.items() if count >= rows * _SHARE_MIN} if rows else {}
+
+
+def _files(branch: Branch) -> Iterator[tuple[str, int]]:
+    """The files of a branch that can be read here, with their sizes."""
+    if not isinstance(branch.origin, Read) or branch.origin.format.name not in ("text", "jsonl", "csv", "bytes"):
+        return
+    for path in branch.origin.paths:
+        for each in [path] if os.path.exists(path) else glob.glob(path):
+            below = sorted(Path(each).rglob("*")) if os.path.isdir(each) else [Path(each)]
+            for file in below:
+                if file.is_file() and not file.name.startswith(("_", ".")):
+                    yield str(file), file.stat().st_size
+
+
+def _counted(branch: Branch, files: list[tuple[str, int]]) -> tuple[list[tuple[Any, int]], int]:
+    """The most common keys of some stretches with how often each was seen, and how many rows were seen; none where that cannot be had."""
+    assert isinstance(branch.origin, Read)
+    spec = Spec([Source(None, branch.origin.format, branch.steps)], None, "key_counts", of_pairs=True)
+    with tempfile.TemporaryDirectory(prefix="sailfish-look-") as directory, contextlib.suppress(Exception):
+        Path(directory, SPEC_FILE).write_bytes(dump(spec, ()))
+        job = {"version": JOB_VERSION, "role": "map", "input": {"lines": {"terminator": 10}}, "record_bytes_max": 0}
+        frames = [_frame(JOB, json.dumps(job).encode())]
+        for path, offset, data in _stretches(files):
+            name = path.encode(errors="replace")
+            frames.append(_frame(RECORDS, struct.pack("<QII", offset, 0, len(name)) + name + data))
+        frames.append(_frame(END, b""))
+        here = str(Path(__file__).parent.parent)
+        paths = os.pathsep.join([here, *(os.path.abspath(entry or ".") for entry in sys.path)])
+        ran = subprocess.run(
+            [sys.executable, "-m", f"{__package__}._worker"],
+            input=b"".join(frames),
+            capture_output=True,
+            timeout=_SECONDS_MAX,
+            cwd=directory,
+            env={**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "0"},
+            check=True,
+        )
+        counted: tuple[list[tuple[Any, int]], int] = pickle.loads(_output(ran.stdout))
+        return counted
+    return [], 0
+
+
+def _frame(kind: int, payload: bytes) -> bytes:
+    return _HEAD.pack(len(payload), kind) + payload
+
+
+def _output(data: bytes) -> bytes:
+    """What a worker put out."""
+    pieces = []
+    while data:
+        length, kind = _HEAD.unpack_from(data)
+        if kind == OUTPUT:
+            pieces.append(data[_HEAD.size + 8 : _HEAD.size + length])
+        data = data[_HEAD.size + length :]
+    return b"".join(pieces)
+
+
+def _stretches(files: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, bytes]]:
+    """Stretches of whole lines, at even distances over all files; of a compressed one its beginning."""
+    known = list(files)
+    total = sum(size for _, size in known)
+    wanted = [total * number // _STRETCHES for number in range(_STRETCHES)]
+    begin = 0
+    for path, size in known:
+        inside = [place - begin for place in wanted if begin <= place < begin + size]
+        begin += size
+        if not inside:
+            continue
+        if path.endswith(".gz"):
+            with gzip.open(path, "rb") as unpacked:
+                yield path, 0, _whole_lines(unpacked.read(_STRETCH_BYTES * len(inside)))
+            continue
+        with open(path, "rb") as file:
+            for offset in inside:
+                file.seek(offset)
+                skipped = len(file.readline(_STRETCH_BYTES)) if offset else 0
+                yield path, offset + skipped, _whole_lines(file.read(_STRETCH_BYTES))
+
+
+def _whole_lines(data: bytes) -> bytes:
+    return data[: data.rfind(b"\n") + 1]

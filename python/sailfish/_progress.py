@@ -1,0 +1,138 @@
+"""How far a job is, on a terminal, in a notebook, or as lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from html import escape
+from typing import IO, Any, Protocol
+
+#: What the engine's lines about progress begin with.
+_BEGIN = '{"progress":'
+_BAR = 24
+#: Seconds between two lines, where there is neither a terminal nor a notebook.
+_LINE_EVERY = 2.0
+
+#: Name, done, total.
+Row = tuple[str, int, int]
+
+
+class Display(Protocol):
+    """Where progress is shown."""
+
+    def show(self, rows: list[Row]) -> None: ...
+
+    def say(self, text: str) -> None:
+        """Shows a message."""
+
+    def close(self) -> None: ...
+
+
+def display_of(progress: bool | None) -> Display | None:
+    """Where progress is shown: on the terminal or in the notebook, where there is one, unless the user says otherwise."""
+    if progress is False or sys.stderr is None:
+        return None
+    if _in_notebook():
+        return Notebook()
+    if sys.stderr.isatty():
+        return Terminal(sys.stderr)
+    return Lines(sys.stderr) if progress else None
+
+
+def rows_of(line: str) -> list[Row] | None:
+    """What a line of the engine says of progress, if it does."""
+    if not line.startswith(_BEGIN):
+        return None
+    try:
+        return [(row["name"], row["done"], row["total"]) for row in json.loads(line)["progress"]]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _in_notebook() -> bool:
+    """Only a program that runs in one has imported it."""
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module is not None else None
+    return shell is not None and hasattr(shell, "kernel")
+
+
+def _percent(done: int, total: int) -> int:
+    return 100 * min(done, total) // total if total else 100
+
+
+class Terminal:
+    """A line that is drawn again and again: the phases that are not done yet, with bars."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream, self._drawn = stream, False
+
+    def show(self, rows: list[Row]) -> None:
+        left = [row for row in rows if row[1] < row[2]] or rows[-1:]
+        self._write("\r\x1b[K" + "  ".join(self._bar(row) for row in left[:2]))
+        self._drawn = bool(left)
+
+    @staticmethod
+    def _bar(row: Row) -> str:
+        percent = _percent(row[1], row[2])
+        filled = _BAR * percent // 100
+        return f"{row[0]} {'━' * filled}{'─' * (_BAR - filled)} {percent} %"
+
+    def say(self, text: str) -> None:
+        self._write(("\r\x1b[K" if self._drawn else "") + text + "\n")
+        self._drawn = False
+
+    def close(self) -> None:
+        if self._drawn:
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+class Lines:
+    """A line now and then."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream, self._last_at = stream, 0.0
+
+    def show(self, rows: list[Row]) -> None:
+        now = time.monotonic()
+        left = [f"{name} {_percent(done, total)} %" for name, done, total in rows if done < total]
+        if left and now - self._last_at >= _LINE_EVERY:
+            self._last_at = now
+            self.say("; ".join(left))
+
+    def say(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+    def close(self) -> None:
+        pass
+
+
+class Notebook:
+    """A table with bars below the cell."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+
+    def show(self, rows: list[Row]) -> None:
+        from IPython.display import HTML, display  # type: ignore[import-not-found,unused-ignore]
+
+        cells = "".join(
+            f'<tr><td>{escape(name)}</td><td><progress value="{done}" max="{max(total, 1)}"></progress></td>'
+            f"<td>{_percent(done, total)} %</td></tr>"
+            for name, done, total in rows
+        )
+        table = HTML(f"<table>{cells}</table>")
+        if self._handle is None:
+            self._handle = display(table, display_id=True)
+        else:
+            self._handle.update(table)
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        pass
