@@ -5,7 +5,6 @@ from __future__ import annotations
 import doctest
 import inspect
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
