@@ -77,6 +77,11 @@ class Dataset(Generic[T]):
     nodes of a server share, where what goes between the two lies.
 
     Methods that go by key take items that are ``(key, value)`` tuples. What a key may be is said at `MapReduce`.
+
+    >>> import sailfish as sf
+    >>> sales = sf.from_iterable([("Ulm", 3), ("Bonn", 5), ("Ulm", 4)])
+    >>> sales.reduce_by_key(sum).sort_by().collect()
+    [('Bonn', 5), ('Ulm', 7)]
     """
 
     def __init__(self, node: Node) -> None:
@@ -296,7 +301,14 @@ class Dataset(Generic[T]):
 
 
 class Groups(Generic[K, V]):
-    """The values of each key. A group is handled by one function call, and may be larger than memory."""
+    """The values of each key. A group is handled by one function call, and may be larger than memory: the values are an iterator, which is
+    read once. Their order is not promised unless `sorted` makes one.
+
+    >>> import sailfish as sf
+    >>> sales = sf.from_iterable([("Ulm", 4), ("Bonn", 5), ("Ulm", 3)])
+    >>> sorted(sales.group_by().map_values(sorted))
+    [('Bonn', [5]), ('Ulm', [3, 4])]
+    """
 
     def __init__(self, node: Node, order: tuple[Callable[[Any], Any] | None, bool] | None = None) -> None:
         self._node, self._order = node, order

@@ -33,6 +33,14 @@ class MapReduce:
     for ``modules``, and on a server the modules that the functions are from, unless they are installed: these go with the job.
 
     ``output=None`` keeps the result in a temporary directory for as long as the `Result` lives.
+
+    >>> import sailfish as sf
+    >>> _ = open("book", "w").write("to be or not to be")
+    >>> def words(line):
+    ...     for word in line.split():
+    ...         yield word, 1
+    >>> dict(sf.MapReduce("book", words, sum, combine=sum).run())["be"]
+    2
     """
 
     def __init__(
