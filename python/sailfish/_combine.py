@@ -50,9 +50,9 @@ class Running:
     """Keeps one value for each key, that of all its values so far: of ``sum`` over whole numbers, ``min``, ``max``, or a function of two
     values. What cannot be kept so goes on to a window."""
 
-    def __init__(self, encoder: Encoder, fold: Callable[..., Any], rest: Window, adding: Adding | None) -> None:
+    def __init__(self, encoder: Encoder, fold: Callable[..., Any], rest: Window, adding: Adding | None, name: str) -> None:
         self._encoder, self._fold, self._adding = encoder, fold, adding
-        self._rest = rest
+        self._rest, self._name = rest, name
         self._totals: Counter[Any] = Counter()
         self._bytes = 0
 
@@ -118,7 +118,7 @@ class Running:
                 before = get(key, _NONE)
                 kept[key] = value if before is _NONE else add(before, value)
         except Exception as error:
-            raise Failed(f"the combine function failed with the key {key!r:.200}: {short(error)}") from error
+            raise Failed(f"the {self._name} function failed with the key {key!r:.200}: {short(error)}") from error
 
     def _drain_when_full(self) -> None:
         if len(self._totals) >= _KEYS_MAX or self._bytes >= _BYTES_MAX:

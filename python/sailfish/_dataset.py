@@ -14,7 +14,7 @@ from ._job import check_encoding
 from ._needed import needed
 from ._plan import Joined, Made, Node, Plan, Read, Shuffled, Stepped
 from ._result import Result
-from ._run import Paths, Settings, absolute, paths_of, run
+from ._run import Paths, Settings, absolute, paths_of, run, settings_of
 from ._shuffles import Count, Ordered, Reduce, Shuffle, Sides, Sort, Top
 from ._spec import FOLDS, PARTIAL_FOLDS, Format
 from ._steps import Step, name_of
@@ -258,7 +258,7 @@ class Dataset(Generic[T]):
     def _write(
         self, output: str | os.PathLike[str], output_format: str, overwrite: bool, options: dict[str, Any], **of_output: Any
     ) -> Result:
-        settings = Settings(overwrite=overwrite, **options)
+        settings = settings_of({"overwrite": overwrite, **options})
         path = absolute(os.fspath(output))
         return Result(path, output_format, self._run(path, output_format, settings, of_output), None)
 
@@ -286,14 +286,14 @@ class Dataset(Generic[T]):
         return needed("polars", "to_polars").DataFrame(_columns(self.collect(**options)))
 
     def _kept(self, output_format: str, options: dict[str, Any]) -> Result:
-        settings = Settings(**options)
+        settings = settings_of(options)
         kept = settings.directory("sailfish-", "the nodes of a server write the items where all see them")
         output = os.path.join(kept.name, "output")
         return Result(output, output_format, self._run(output, output_format, settings, {}), kept)
 
     def _run(self, output: str, output_format: str, settings: Settings, of_output: dict[str, Any]) -> list[dict[str, Any]]:
         plan = Plan(self._node)
-        _hot_keys.cut(plan)
+        _hot_keys.cut(plan, settings)
         if not plan.has_made:
             return run(plan.written(Path(), output_format, **of_output), output, settings)
         with settings.directory("sailfish-items-", "items of this program are read where the nodes see them") as directory:
@@ -312,6 +312,10 @@ class Groups(Generic[K, V]):
 
     def __init__(self, node: Node, order: tuple[Callable[[Any], Any] | None, bool] | None = None) -> None:
         self._node, self._order = node, order
+
+    def __repr__(self) -> str:
+        order = " with values in order" if self._order else ""
+        return f"<sailfish.Groups{order}: map, flat_map, map_values and windows make datasets of them>"
 
     def sorted(self, by: Callable[[V], Any] | None = None, reverse: bool = False) -> Groups[K, V]:
         """With the values of each group in order: their own, or that of what `by` makes of them."""

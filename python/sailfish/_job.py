@@ -101,7 +101,11 @@ class MapReduce:
         settings = Settings(engine, memory, slots, progress, python, self._overwrite, self._name, self._files, self._modules, self._env)
         kept = None
         if self._output is None:
-            kept = settings.directory("sailfish-", "the nodes of a server write the output where all see it")
+            if not settings.is_local:
+                raise ValueError(
+                    "the nodes of a server write the output where all see it: say output=..., a path that they share or s3://..."
+                )
+            kept = settings.directory("sailfish-", "")
         output = absolute(self._output) if kept is None and self._output is not None else os.path.join(kept.name if kept else "", "output")
         reports = run([self._stage], output, settings)
         return Result(output, self._stage.spec.output_format, reports, kept)

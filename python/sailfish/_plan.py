@@ -17,7 +17,6 @@ from ._run import Stage
 from ._shuffles import Shuffle
 from ._spec import Format, Source, Spec
 from ._steps import Step
-from ._values import pickled
 
 #: Items of the client in a line of the file that they go to.
 _ITEMS_PER_LINE = 1024
@@ -232,5 +231,5 @@ def _shown(step: Step) -> str:
 def _stored(items: list[Any], path: Path) -> Read:
     with path.open("wb") as file:
         for start in range(0, len(items), _ITEMS_PER_LINE):
-            file.write(packed(items[start : start + _ITEMS_PER_LINE], pickled))
+            file.write(packed(items[start : start + _ITEMS_PER_LINE]))
     return Read((str(path),), Format("items"))

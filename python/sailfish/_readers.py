@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ._needed import needed
 from ._spec import Format
+from ._values import pickled_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -194,17 +195,19 @@ class Csv:
 _ESCAPE, _ESCAPED_ESCAPE, _ESCAPED_END = b"\x1b", b"\x1b0", b"\x1b1"
 
 
-def packed(items: list[Any], pickled: Callable[[Any], bytes]) -> bytes:
+def packed(items: list[Any]) -> bytes:
     """Items as one line."""
-    return pickled(items).replace(_ESCAPE, _ESCAPED_ESCAPE).replace(b"\n", _ESCAPED_END) + b"\n"
+    return pickled_items(items).replace(_ESCAPE, _ESCAPED_ESCAPE).replace(b"\n", _ESCAPED_END) + b"\n"
 
 
 class Items:
     """Reads what another stage wrote: lines of many items each."""
 
-    def records(self, block: bytes, name: str, offset: int) -> Iterator[Any]:
+    def records(self, block: bytes, name: str, offset: int) -> list[Any]:
+        items: list[Any] = []
         for line in block.split(b"\n")[:-1]:
-            yield from pickle.loads(line.replace(_ESCAPED_END, b"\n").replace(_ESCAPED_ESCAPE, _ESCAPE))
+            items += pickle.loads(line.replace(_ESCAPED_END, b"\n").replace(_ESCAPED_ESCAPE, _ESCAPE))
+        return items
 
     def offset_of(self, block: bytes, index: int) -> int:
         return 0
@@ -230,6 +233,9 @@ class Parquet:
         if path.startswith("s3://"):
             filesystem, path = needed("pyarrow.fs", "read_parquet").FileSystem.from_uri(path)
         with self._parquet.ParquetFile(path, filesystem=filesystem) as file:
+            lacking = set(self._columns or ()) - set(file.schema_arrow.names)
+            if lacking:
+                raise ValueError(f"{path} has no column {sorted(lacking)[0]!r}; it has {', '.join(file.schema_arrow.names)}")
             wanted = [
                 number for number in range(file.num_row_groups) if begin <= _begin_of(file.metadata.row_group(number)) < begin + length
             ]

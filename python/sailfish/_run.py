@@ -8,7 +8,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -64,8 +64,17 @@ class Settings:
     def directory(self, prefix: str, what: str) -> tempfile.TemporaryDirectory[str]:
         """A directory that goes when nobody needs it any more, where all who run the job see it."""
         if self.scratch is None and not self.is_local:
-            raise ValueError(f"{what}: say output=..., or scratch=..., a directory that this machine and the nodes share")
+            raise ValueError(f"{what}: say scratch=..., a directory that this machine and the nodes share")
         return tempfile.TemporaryDirectory(prefix=prefix, dir=self.scratch)
+
+
+def settings_of(options: Mapping[str, Any]) -> Settings:
+    """Settings by their names. Error: one that there is not."""
+    known = [each.name for each in fields(Settings)]
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise TypeError(f"there is no option {unknown[0]!r}: choose {', '.join(known)}")
+    return Settings(**options)
 
 
 def paths_of(paths: Paths) -> list[str]:

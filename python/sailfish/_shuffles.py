@@ -97,7 +97,7 @@ class Reduce:
         window = Window(encoder, self.combine)
         if self.adding is None and self.combine not in (sum, min, max):
             return window
-        return Running(encoder, self.combine, window, self.adding)
+        return Running(encoder, self.combine, window, self.adding, "combine" if self.adding is None else self.gather.name)
 
     def gathered(self, source: Input, place: Place) -> Iterator[Any]:
         of_group = self.gather.of_group()
@@ -149,7 +149,7 @@ class Count:
 
 class _Counting:
     def __init__(self, encoder: Encoder) -> None:
-        self._running = Running(encoder, sum, Window(encoder, sum), None)
+        self._running = Running(encoder, sum, Window(encoder, sum), None, "count")
         self.put, self.close = self._running.put_keys, self._running.close
 
 

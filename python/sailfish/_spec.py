@@ -79,6 +79,8 @@ class Spec:
 class CannotSend(TypeError):
     """A function of a job cannot be sent to where it is to run."""
 
+    __module__ = "sailfish"
+
 
 def dump(spec: Spec, modules: Iterable[ModuleType]) -> bytes:
     """The bytes of a spec, with what the functions use of `modules`. Error: `CannotSend`, which names the function and, where it can be

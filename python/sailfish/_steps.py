@@ -53,15 +53,25 @@ def _keyed(function: Any, items: Iterator[Any]) -> Iterator[Any]:
 
 
 def _with_values(function: Any, items: Iterator[Any]) -> Iterator[Any]:
-    return ((key, function(value)) for key, value in items)
+    return ((key, function(value)) for key, value in map(_pair, items))
 
 
 def _firsts(_: Any, items: Iterator[Any]) -> Iterator[Any]:
-    return map(itemgetter(0), items)
+    return map(itemgetter(0), map(_pair, items))
 
 
 def _seconds(_: Any, items: Iterator[Any]) -> Iterator[Any]:
-    return map(itemgetter(1), items)
+    return map(itemgetter(1), map(_pair, items))
+
+
+def _pair(item: Any) -> tuple[Any, Any]:
+    if not isinstance(item, tuple) or len(item) != 2:
+        raise NoPair(f"{item!r:.200} is no (key, value) pair")
+    return item
+
+
+class NoPair(TypeError):
+    """An item is not what a method that goes by key takes."""
 
 
 def _sampled(items: Iterator[Any], fraction: float, chance: Callable[[], float]) -> Iterator[Any]:

@@ -114,6 +114,17 @@ def pickled(value: Any) -> bytes:
         return data
 
 
+def pickled_items(items: list[Any]) -> bytes:
+    """Pickles items for others than the stage that made them: classes of the user's script are not known there, and go with them."""
+    data = pickled(items)
+    if b"__main__" not in data:
+        return data
+    import cloudpickle
+
+    with_classes: bytes = cloudpickle.dumps(items, pickle.HIGHEST_PROTOCOL)
+    return with_classes
+
+
 def encode_with_key(key: Any, value: Any) -> bytes:
     """The bytes of a value whose key cannot be told from the key's bytes."""
     data = pickled(key)

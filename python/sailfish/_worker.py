@@ -81,7 +81,9 @@ def _tell(output: Output, error: BaseException) -> None:
         message, cause = f"the Python worker failed: {short(error)}", error
     lines = []
     if cause is not None:
-        lines = traceback.format_exception(type(cause), cause, _without_ours(cause.__traceback__))
+        users = _without_ours(cause.__traceback__)
+        ours = cause.__traceback__ if not isinstance(error, Failed) else None
+        lines = traceback.format_exception(type(cause), cause, users or ours)
     is_of_data = not isinstance(cause, (OSError, MemoryError))
     # The engine may be gone, or have given this task up.
     with contextlib.suppress(OSError):
@@ -89,12 +91,12 @@ def _tell(output: Output, error: BaseException) -> None:
 
 
 def _without_ours(frames: TracebackType | None) -> TracebackType | None:
-    """The user's own part of a traceback; all of it where there is none."""
+    """The user's own part of a traceback; nothing where a function of Python's own failed, which has none."""
     here = os.path.dirname(__file__)
     left = frames
     while left is not None and os.path.dirname(left.tb_frame.f_code.co_filename) == here:
         left = left.tb_next
-    return left if left is not None else frames
+    return left
 
 
 def _run(source: Input, output: Output, job: dict[str, Any]) -> None:
@@ -171,33 +173,42 @@ class Branch:
             except (Exception, SystemExit) as error:
                 if isinstance(error, Exception) and not isinstance(records, list) and not self.source.steps:
                     self._fail_reading(error)
-                self._fail(records, _index(records, left), error)
+                self._fail(records, left, error)
             if not items:
                 return
             last = max(first, _index(records, left))
-            self._put(items, first, last)
+            self._put(items, records, first, last)
             first = last
 
-    def _put(self, items: list[Any], first: int, last: int) -> None:
+    def _put(self, items: list[Any], records: Iterable[Any], first: int, last: int) -> None:
         """Hands on what the records from `first` to `last` gave."""
         if self._needs_pairs:
-            check_pairs(items, lambda: f"{self._who_yielded(first, last)} yielded")
+            check_pairs(items, lambda: self._who_yielded(records, first, last))
         self._batches.saw(items)
         try:
             self._sink.put(items)
         except Failed:
             raise
         except Exception as error:
-            raise Failed(f"what {self._who_yielded(first, last)} yielded cannot go on: {short(error)}") from error
+            raise Failed(f"what {self._who_yielded(records, first, last)} cannot go on: {short(error)}") from error
 
-    def _who_yielded(self, first: int, last: int) -> str:
+    def _who_yielded(self, records: Iterable[Any], first: int, last: int) -> str:
         who = self.source.steps[-1].name if self.source.steps else ""
-        place = self._at(self.reader.offset_of(self._block, first))
+        if not who and self.source.format.name == "items":
+            return "the input has"
+        place = self._place(records, first)
         more = " or a record not far behind it" if last > first else ""
-        return f"{f'the {who} function' if who else 'the input'}, given {place}{more},"
+        return f"the {who} function, given {place}{more}, yielded" if who else f"the input has, {place}{more},"
 
-    def _fail(self, records: Any, index: int, error: BaseException) -> NoReturn:
-        place = self._at(self.reader.offset_of(self._block, index))
+    def _place(self, records: Iterable[Any], index: int) -> str:
+        """Where a record is; of what the client or another stage made, which it is."""
+        if self.source.format.name == "items" and isinstance(records, list) and index < len(records):
+            return f"the item {records[index]!r:.200}"
+        return self._at(self.reader.offset_of(self._block, index))
+
+    def _fail(self, records: Any, left: Iterator[Any], error: BaseException) -> NoReturn:
+        index = _index(records, left)
+        place = self._place(records, index)
         steps = self.source.steps
         who = _who(steps, error)
         if isinstance(error, SystemExit):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ._needed import needed
 from ._readers import packed
 from ._sizes import size_of
-from ._values import pickled
+from ._values import pickled, pickled_items
 
 if TYPE_CHECKING:
     from ._frames import Output
@@ -74,11 +74,18 @@ def _pairs_json(pairs: Items) -> bytes:
 
 def _json(items: Items) -> bytes:
     dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_no_json).encode
-    return "".join([dumps(item) + "\n" for item in items]).encode()
+    item: Any = None
+    lines = []
+    try:
+        for item in items:
+            lines.append(dumps(item) + "\n")
+    except ValueError as error:
+        raise ValueError(f"{item!r:.200} is nothing that JSON can say: {error}") from error
+    return "".join(lines).encode()
 
 
 def _pickle(items: Items) -> bytes:
-    return pickled(list(items))
+    return pickled_items(list(items))
 
 
 _TO_BYTES: dict[str, Callable[[Items], bytes]] = {
@@ -87,7 +94,7 @@ _TO_BYTES: dict[str, Callable[[Items], bytes]] = {
     "pickle": _pickle,
     "text": _text,
     "json": _json,
-    "items": lambda items: packed(list(items), pickled),
+    "items": lambda items: packed(list(items)),
 }
 
 
@@ -96,7 +103,7 @@ def _no_json(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, (set, frozenset)):
         return sorted(value)
-    raise TypeError(f"{value!r:.200} is a {type(value).__qualname__}, which JSON does not know; output_format='pickle' takes it")
+    raise TypeError(f"{value!r:.200} is a {type(value).__qualname__}, which JSON does not know")
 
 
 class Plain:
@@ -154,23 +161,25 @@ class Csv:
         writer = csv.writer(text, lineterminator="\n")
         if not self._has_begun:
             self._has_begun = True
-            if self._columns is None and isinstance(items[0], Mapping):
+            if self._columns is None:
+                if not isinstance(items[0], Mapping):
+                    raise ValueError(f"{items[0]!r:.200} has no names for the columns of its fields: say columns=[...]")
                 self._columns = tuple(map(str, items[0]))
-            if self._columns is not None:
-                writer.writerow(self._columns)
+            writer.writerow(self._columns)
         writer.writerows(map(self._row, items))
         self._output.output(len(items), text.getvalue().encode())
 
     def _row(self, item: Any) -> Sequence[Any]:
+        columns = self._columns
+        assert columns is not None
         if isinstance(item, Mapping):
-            columns = self._columns
-            if columns is None or len(item) != len(columns) or any(name not in item for name in columns):
-                raise ValueError(f"the columns are {list(columns or ())}, and {item!r:.200} has others: say columns=[...]")
+            if len(item) != len(columns) or any(name not in item for name in columns):
+                raise ValueError(f"the columns are {list(columns)}, and {item!r:.200} has others: say columns=[...]")
             return [item[name] for name in columns]
         if not isinstance(item, (tuple, list)):
             raise TypeError(f"{item!r:.200} is no row: a row of CSV is a dict, a tuple or a list")
-        if self._columns is not None and len(item) != len(self._columns):
-            raise ValueError(f"there are {len(self._columns)} columns, and {item!r:.200} has {len(item)} fields")
+        if len(item) != len(columns):
+            raise ValueError(f"there are {len(columns)} columns, and {item!r:.200} has {len(item)} fields")
         return item
 
     def close(self) -> None:

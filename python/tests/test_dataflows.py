@@ -5,8 +5,11 @@ A case goes by its seed, which is in its name: `pytest 'python/tests/test_datafl
 
 from __future__ import annotations
 
+import math
 import os
 import random
+import subprocess
+import sys
 import zoneinfo
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +24,7 @@ import sailfish as sf
 from sailfish import _hot_keys
 from sailfish._plan import Plan
 from sailfish._result import Result
+from sailfish._run import Settings
 from sailfish._shuffles import Sides
 
 #: Random cases of each operation.
@@ -261,6 +265,30 @@ def test_items_that_a_dict_does_not_tell_apart() -> None:
         sf.from_iterable(["a", ["b"]]).count_by_value().collect()
 
 
+def test_classes_of_a_script(tmp_path: Path) -> None:
+    """They are of `__main__`, and go from stage to stage and back."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sailfish as sf\n"
+        "class P:\n"
+        "    def __init__(self, x): self.x = x\n"
+        "print(sf.from_iterable([P(1)]).map(lambda p: p.x).collect())\n"
+        "made = sf.from_iterable([1, 2]).map(lambda x: (1, P(x)))\n"
+        "lists = made.group_by().map_values(list).join(sf.from_iterable([(1, 0)]))\n"
+        "(key, (ps, zero)), = lists.collect()\n"
+        "print(sorted(p.x for p in ps), all(isinstance(p, P) for p in ps))\n"
+    )
+    path = os.pathsep.join([str(Path(sf.__file__).parent.parent), *sys.path])
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    assert (ran.stdout, ran.returncode) == ("[1]\n[1, 2] True\n", 0), ran.stderr
+
+
+def test_the_program_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAILFISH_PROGRAM", "/not/there")
+    with pytest.raises(sf.EngineMissing, match="SAILFISH_PROGRAM names '/not/there'"):
+        sf.from_iterable([1]).collect()
+
+
 def test_a_sample_is_the_same_again() -> None:
     dataset = sf.from_iterable(range(50_000))
     some = dataset.sample(0.1, seed=3).collect()
@@ -294,8 +322,15 @@ def test_csv(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     texts = [{name: str(value) for name, value in row.items()} for row in rows]
     assert list(result) == texts
     same(sf.read_csv(tmp_path / "out").collect(), texts)
-    sf.from_iterable([(1, "a"), (2, "b;")]).write_csv(tmp_path / "pairs")
-    same(sf.read_csv(tmp_path / "pairs", columns=["n", "t"]).collect(), [{"n": "1", "t": "a"}, {"n": "2", "t": "b;"}])
+    pairs = sf.from_iterable([(1, "a"), (2, "b;")])
+    with pytest.raises(sf.JobFailed, match=r"has no names for the columns of its fields: say columns=\[...\]"):
+        pairs.write_csv(tmp_path / "pairs")
+    written = [{"n": "1", "t": "a"}, {"n": "2", "t": "b;"}]
+    same(pairs.write_csv(tmp_path / "pairs", columns=["n", "t"]), written)
+    same(sf.read_csv(tmp_path / "pairs").collect(), written)
+    (tmp_path / "bare.csv").write_text("1;a\n2;b\n")
+    bare = sf.read_csv(tmp_path / "bare.csv", columns=["n", "t"], delimiter=";")
+    same(bare.collect(), [{"n": "1", "t": "a"}, {"n": "2", "t": "b"}])
 
 
 def test_csv_of_many_splits(tmp_path: Path) -> None:
@@ -313,6 +348,8 @@ def test_parquet(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
 
     sf.from_iterable(rows).write_parquet(tmp_path / "out")
     same(sf.read_parquet(tmp_path / "out").collect(), rows)
+    with pytest.raises(sf.JobFailed, match="has no column 'sizes'; it has name, size, part"):
+        sf.read_parquet(tmp_path / "out", columns=["sizes"]).collect()
     same(sf.read_parquet(tmp_path / "out", columns=["size"]).collect(), [{"size": row["size"]} for row in rows])
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows * 100), tmp_path / "large.parquet", row_group_size=10_000)
     parts = sf.read_parquet(tmp_path / "large.parquet").map(lambda row: (row["part"], row["size"]))
@@ -392,9 +429,9 @@ class TestWrong:
             dataset.group_by().windows(0)
         with pytest.raises(TypeError, match="columns='name'"):
             sf.read_csv("x", columns="name")
-        with pytest.raises(TypeError, match="unexpected keyword argument 'memroy'"):
+        with pytest.raises(TypeError, match="there is no option 'memroy': choose engine, memory"):
             dataset.collect(memroy="1G")
-        with pytest.raises(ValueError, match=r"say output=.*scratch="):
+        with pytest.raises(ValueError, match="say scratch="):
             dataset.collect(engine="http://127.0.0.1:1")
 
     def failing(self, dataset: sf.Dataset[Any]) -> str:
@@ -418,8 +455,21 @@ class TestWrong:
 
     def test_what_are_no_pairs(self) -> None:
         texts: sf.Dataset[Any] = sf.from_iterable(["ab"])
-        said = self.failing(texts.reduce_by_key(sum))
-        assert "'ab', and not a (key, value) pair" in said
+        assert "the input has 'ab', and not a (key, value) pair" in self.failing(texts.reduce_by_key(sum))
+        for flow in (texts.keys(), texts.values(), texts.count_by_key(), texts.map_values(len)):
+            assert "'ab' is no (key, value) pair" in self.failing(flow)
+        assert "lambda of line" in self.failing(texts.map(lambda text: text).join(texts))
+
+    def test_the_item_is_shown(self) -> None:
+        said = self.failing(sf.from_iterable(["1", "x"]).map(int))
+        assert "the map(int) function failed, the item 'x': ValueError" in said
+        assert "_worker.py" not in said
+        said = self.failing(sf.from_iterable(["1"]).flat_map(lambda text: None))  # type: ignore[arg-type,return-value]
+        assert "given the item '1', returned None: it yields items" in said
+        said = self.failing(sf.from_iterable([(1, "a"), (1, 2)]).reduce_by_key(lambda a, b: a + b))
+        assert "the reduce_by_key(lambda of line" in said
+        with pytest.raises(sf.JobFailed, match="nan is nothing that JSON can say"):
+            sf.from_iterable([math.nan]).write_jsonl("never")
 
     def test_keys_that_are_none(self) -> None:
         flows: list[Callable[[sf.Dataset[Any]], sf.Dataset[Any]]] = [
@@ -491,7 +541,7 @@ def test_hot_keys_of_joins_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     flow = read("left").join(read("right"), how=how)
     same(flow.collect(), joined(left, right, how))
     plan = Plan(flow._node)
-    _hot_keys.cut(plan)
+    _hot_keys.cut(plan, Settings())
     shuffle = plan.stages[0].shuffle
     assert isinstance(shuffle, Sides)
     cut = {key: side for key, (side, ways) in shuffle.hot.items() if ways > 1}
