@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -31,6 +31,7 @@ class MapReduce:
     pickled. ``files`` lie in the directory in which functions run; of the environment they see PATH, HOME, LANG
     and LC_*, and what ``env`` says. Functions go to where they run; what they import must be there, but
     for ``modules``, and on a server the modules that the functions are from, unless they are installed: these go with the job.
+    ``requirements``, libraries as pip takes them, are installed here and go with the job too.
 
     ``output=None`` keeps the result in a temporary directory for as long as the `Result` lives.
 
@@ -58,6 +59,7 @@ class MapReduce:
         files: Iterable[str | os.PathLike[str]] = (),
         modules: Iterable[ModuleType] = (),
         env: Mapping[str, str] | None = None,
+        requirements: Sequence[str] = (),
         encoding: str = "utf-8",
         errors: str = "strict",
         overwrite: bool = False,
@@ -81,6 +83,7 @@ class MapReduce:
         spec = Spec([source], shuffle, output_format, of_pairs=True, setup=setup, teardown=teardown)
         self._stage = Stage("job", spec, inputs, input_format=None if input_format in INPUT_FORMATS else input_format)
         self._files, self._modules, self._env = list(files), list(modules), dict(env or {})
+        self._requirements = requirements
         self._overwrite, self._name = overwrite, name
 
     def run(
@@ -98,7 +101,9 @@ class MapReduce:
         ``s3://``. They run the functions with ``python``: by default ``python3.N``, as this one is. Errors: `JobFailed`, with the traceback
         of a function that failed; `KeyboardInterrupt`, when all of the job has ended.
         """
-        settings = Settings(engine, memory, slots, progress, python, self._overwrite, self._name, self._files, self._modules, self._env)
+        settings = Settings(
+            engine, memory, slots, progress, python, self._overwrite, self._name, self._files, self._modules, self._env, self._requirements
+        )
         kept = None
         if self._output is None:
             if not settings.is_local:

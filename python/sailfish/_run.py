@@ -15,7 +15,7 @@ from typing import Any
 
 from . import _engine
 from ._progress import display_of
-from ._ship import modules_of, write_worker
+from ._ship import modules_of, write_libraries, write_worker
 from ._spec import SPEC_FILE, Spec, dump
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -49,10 +49,14 @@ class Settings:
     files: Iterable[str | os.PathLike[str]] = ()
     modules: Iterable[ModuleType] = ()
     env: Mapping[str, str] | None = None
+    #: Libraries that the functions need and that are not where they run, as pip takes them.
+    requirements: Sequence[str] = ()
     #: A directory that client and nodes share.
     scratch: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.requirements, str):
+            raise TypeError(f"requirements={self.requirements!r}: it is a list, as in ['humanize>=4']")
         if not self.is_local and not self.engine.startswith(("http://", "https://")):
             raise ValueError(f"engine={self.engine!r} is not known: 'local', or the URL of a server, as in 'http://127.0.0.1:7070'")
 
@@ -104,6 +108,8 @@ def run(stages: list[Stage], output: str, settings: Settings) -> list[dict[str, 
 def _job_file(stages: list[Stage], output: str, settings: Settings, directory: Path) -> str:
     """The job in TOML. Strings of JSON are strings of TOML."""
     worker, shipped, environment = _worker(settings, directory)
+    if settings.requirements:
+        shipped.append(str(write_libraries(directory, settings.requirements)))
     shipped += [os.path.abspath(os.fspath(file)) for file in settings.files]
     common: dict[str, Any] = {"exchange": "frames", "env": {**environment, **(settings.env or {})}}
     given = {"memory": settings.memory, "slots": settings.slots, "overwrite": settings.overwrite or None}

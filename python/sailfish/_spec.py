@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: The file in the directory in which functions run.
 SPEC_FILE = "sailfish-job.pickle"
+#: Libraries of the job, beside it.
+LIBRARIES_FILE = "sailfish-libraries.zip"
 #: Python's own that may be a reduce function as they are, and those of them that may fold a part of the values as well.
 FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, len, list, set, sorted, any, all)
 PARTIAL_FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, any, all)

@@ -24,7 +24,7 @@ from ._frames import END, JOB, JOB_VERSION, CutOff, Input, Output, frames_of, re
 from ._readers import Reader, reader_of
 from ._shuffles import Place, Sink
 from ._sizes import Batches
-from ._spec import SPEC_FILE, Source, Spec, WrongPlace, load
+from ._spec import LIBRARIES_FILE, SPEC_FILE, Source, Spec, WrongPlace, load
 from ._steps import Step, compose, failing_step
 from ._version import VERSION
 from ._writers import Writer, writer_of
@@ -100,6 +100,11 @@ def _without_ours(frames: TracebackType | None) -> TracebackType | None:
 
 
 def _run(source: Input, output: Output, job: dict[str, Any]) -> None:
+    if os.path.exists(LIBRARIES_FILE):
+        # Most jobs have none, and do not wait for what it takes.
+        from ._ship import use_libraries
+
+        use_libraries()
     spec = load(SPEC_FILE)
     # Batches are made of many objects that live for a moment; to look for cycles among them each time takes a tenth of all.
     gc.freeze()
