@@ -19,7 +19,9 @@ FLOWS = {"mean_folded": ("mean_by_key", "flow_folded"), "word_frequencies": ("wo
 def main(job: str, inputs: str, output: str, slots: str | None = None) -> None:
     module, function = FLOWS.get(job, (job, "flow"))
     flow = getattr(importlib.import_module(module), function)
-    result = flow(Path(inputs)).map(command.line).write_text(output, progress=False, slots=None if slots is None else int(slots))
+    result = (
+        flow(Path(inputs)).map(command.line).write_text(output, progress=False, sync=False, slots=None if slots is None else int(slots))
+    )
     Path(f"{output}.reports.json").write_text(json.dumps(result.reports))
 
 

@@ -94,15 +94,28 @@ class MapReduce:
         progress: bool | None = None,
         *,
         python: str | None = None,
+        sync: bool = True,
     ) -> Result:
         """Runs the job and waits for its end.
 
         ``engine``: ``"local"``, this machine, or the URL of a server, whose nodes see the input and the output under the same paths, or as
-        ``s3://``. They run the functions with ``python``: by default ``python3.N``, as this one is. Errors: `JobFailed`, with the traceback
+        ``s3://``. They run the functions with ``python``: by default ``python3.N``, as this one is. With ``sync`` the output
+        is on the disk when the job is over. Errors: `JobFailed`, with the traceback
         of a function that failed; `KeyboardInterrupt`, when all of the job has ended.
         """
         settings = Settings(
-            engine, memory, slots, progress, python, self._overwrite, self._name, self._files, self._modules, self._env, self._requirements
+            engine,
+            memory,
+            slots,
+            progress,
+            python,
+            self._overwrite,
+            sync,
+            self._name,
+            self._files,
+            self._modules,
+            self._env,
+            self._requirements,
         )
         kept = None
         if self._output is None:

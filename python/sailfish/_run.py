@@ -45,6 +45,8 @@ class Settings:
     progress: bool | None = None
     python: str | None = None
     overwrite: bool = False
+    #: The output is on the disk, and not only in the memory of the system, when the job is over.
+    sync: bool = True
     name: str | None = None
     files: Iterable[str | os.PathLike[str]] = ()
     modules: Iterable[ModuleType] = ()
@@ -112,7 +114,12 @@ def _job_file(stages: list[Stage], output: str, settings: Settings, directory: P
         shipped.append(str(write_libraries(directory, settings.requirements)))
     shipped += [os.path.abspath(os.fspath(file)) for file in settings.files]
     common: dict[str, Any] = {"exchange": "frames", "env": {**environment, **(settings.env or {})}}
-    given = {"memory": settings.memory, "slots": settings.slots, "overwrite": settings.overwrite or None}
+    given = {
+        "memory": settings.memory,
+        "slots": settings.slots,
+        "overwrite": settings.overwrite or None,
+        "no_sync": not settings.sync or None,
+    }
     common.update({name: value for name, value in given.items() if value is not None})
     tables = []
     for number, stage in enumerate(stages):
