@@ -73,8 +73,8 @@ class Dataset(Generic[T]):
     A dataset is made of others and never changes. Nothing runs until one of ``write_text``, ``write_jsonl``, ``write_csv``,
     ``write_parquet``, ``collect``, ``count``, ``to_arrow``, ``to_pandas`` and ``to_polars`` is called: then all that it is made of runs as
     stages of map and reduce, of which `explain` tells. These take the same options: ``engine``, ``memory``, ``slots``, ``progress``,
-    ``python``, ``sync``, ``name``, ``files``, ``modules``, ``env`` and ``requirements`` as `MapReduce` has them, and ``scratch``, a directory that this machine and the
-    nodes of a server share, where what goes between the two lies.
+    ``python``, ``sync``, ``name``, ``files``, ``modules``, ``env`` and ``requirements`` as `MapReduce` has them, and ``scratch``, a
+    directory that this machine and the nodes of a server share, where what goes between the two lies.
 
     Methods that go by key take items that are ``(key, value)`` tuples. What a key may be is said at `MapReduce`.
 
