@@ -31,6 +31,10 @@ SEED = 1
 PARTS_PERCENT = (25, 50, 75, 100)
 #: With few slots and much data the size of a reduce task is that of a chunk, as in the paper, and not a share of the data.
 GROWTH_SLOTS, GROWTH_SIZES = "1", 2
+#: With many slots a reduce task is smaller than a hot I-file.
+READ_SLOTS = "8"
+#: So that long map tasks are long beside the start of a process.
+MODEL_SIZES = 4
 
 Facts = dict[str, Any]
 
@@ -92,7 +96,11 @@ def run_job(job: str, size_bytes: int, work: Path, *slots: str) -> Facts:
 def collect(size_bytes: int, work: Path) -> Facts:
     sizes = {part: GROWTH_SIZES * size_bytes * part // 100 for part in PARTS_PERCENT}
     growth = {str(part): run_job("click_attribution", size, work, GROWTH_SLOTS) for part, size in sizes.items()}
-    return {"nday_model": run_job("nday_model", size_bytes, work), "log_read": run_job("log_read", size_bytes, work), "growth": growth}
+    return {
+        "nday_model": run_job("nday_model", MODEL_SIZES * size_bytes, work),
+        "log_read": run_job("log_read", size_bytes, work, READ_SLOTS),
+        "growth": growth,
+    }
 
 
 def draw(facts: Facts, output: Path) -> None:
