@@ -138,8 +138,10 @@ class Running:
 class Window:
     """Pairs that wait to be folded: by `fold`, which makes one value of a list of values, or by the combine function of the user."""
 
-    def __init__(self, encoder: Encoder, fold: Callable[[list[Any]], Any] | None, combine: Callable[..., Any] | None = None) -> None:
-        self._encoder, self._fold, self._combine = encoder, fold, combine
+    def __init__(
+        self, encoder: Encoder, fold: Callable[[list[Any]], Any] | None, combine: Callable[..., Any] | None = None, name: str = "combine"
+    ) -> None:
+        self._encoder, self._fold, self._combine, self._name = encoder, fold, combine, name
         self._values: defaultdict[Any, list[Any]] = defaultdict(list)
         #: Of keys whose equality is not that of their bytes, or that are none: by bytes, with the key.
         self._by_bytes: dict[bytes, tuple[Any, list[Any]]] = {}
@@ -173,7 +175,7 @@ class Window:
             except Failed:
                 raise
             except Exception as error:
-                raise Failed(f"the combine function failed with the key {key!r:.200}: {short(error)}") from error
+                raise Failed(f"the {self._name} function failed with the key {key!r:.200}: {short(error)}") from error
         put_pairs(self._encoder, pairs)
 
     def _folded(self, key: Any, values: list[Any]) -> Iterable[Pair]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import os
+import shutil
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -26,6 +28,8 @@ V = TypeVar("V")
 W = TypeVar("W")
 
 _HOW = ("inner", "left", "right", "full")
+#: Of a cogroup.
+_SIDES_MAX = 250
 
 
 def read_text(paths: Paths, encoding: str = "utf-8", errors: str = "strict") -> Dataset[str]:
@@ -64,6 +68,8 @@ def from_iterable(items: Iterable[T]) -> Dataset[T]:
 def _names(columns: Sequence[str] | None) -> tuple[str, ...] | None:
     if isinstance(columns, str):
         raise TypeError(f"columns={columns!r}: it is a list of names")
+    if columns is not None and len(set(columns)) != len(list(columns)):
+        raise ValueError(f"columns={list(columns)!r}: each has a name of its own")
     return None if columns is None else tuple(columns)
 
 
@@ -135,7 +141,10 @@ class Dataset(Generic[T]):
 
     def union(self, *others: Dataset[U]) -> Dataset[T | U]:
         """The items of all, each as often as it is there."""
-        return Dataset(Joined((self._node, *(other._node for other in others))))
+        _check_datasets("union", others)
+        # One after the other in a loop they would be as deep as they are many.
+        before = self._node.parents if isinstance(self._node, Joined) else (self._node,)
+        return Dataset(Joined((*before, *(other._node for other in others))))
 
     def _stepped(self, kind: str, function: Callable[..., Any] | None = None) -> Dataset[Any]:
         name = kind
@@ -182,6 +191,7 @@ class Dataset(Generic[T]):
         """Groups of the values of pairs by their keys; with `key`, of the items by what it makes of them."""
         if key is None:
             return Groups(self._node)
+        _check_callable("group_by", key)
         return Groups(self.key_by(key)._node)
 
     def join(self: Dataset[tuple[K, V]], other: Dataset[tuple[K, W]], how: str = "inner") -> Dataset[tuple[K, tuple[Any, Any]]]:
@@ -199,9 +209,9 @@ class Dataset(Generic[T]):
         return self._beside(others, Sides(None, 1 + len(others)), "cogroup")
 
     def _beside(self, others: Sequence[Dataset[Any]], shuffle: Shuffle, name: str) -> Dataset[Any]:
-        for other in others:
-            if not isinstance(other, Dataset):
-                raise TypeError(f"{name} takes datasets, and not {other!r:.200}")
+        _check_datasets(name, others)
+        if len(others) >= _SIDES_MAX:
+            raise ValueError(f"{name} takes at most {_SIDES_MAX} datasets")
         return Dataset(Shuffled((self._node, *(other._node for other in others)), shuffle, name))
 
     # All of them
@@ -223,7 +233,7 @@ class Dataset(Generic[T]):
 
     def top(self, n: int, key: Callable[[T], Any] | None = None) -> Dataset[T]:
         """The n largest items, the largest first; of what `key` makes of them. They have to fit in memory."""
-        if n < 0:
+        if operator.index(n) < 0:
             raise ValueError(f"n={n}: it is a number of items")
         if key is not None:
             _check_callable("top", key)
@@ -288,16 +298,23 @@ class Dataset(Generic[T]):
     def _kept(self, output_format: str, options: dict[str, Any]) -> Result:
         settings = settings_of(options)
         kept = settings.directory("sailfish-", "the nodes of a server write the items where all see them")
-        output = os.path.join(kept.name, "output")
-        return Result(output, output_format, self._run(output, output_format, settings, {}), kept)
+        try:
+            output = os.path.join(kept, "output")
+            return Result(output, output_format, self._run(output, output_format, settings, {}), kept)
+        except BaseException:
+            shutil.rmtree(kept, ignore_errors=True)
+            raise
 
     def _run(self, output: str, output_format: str, settings: Settings, of_output: dict[str, Any]) -> list[dict[str, Any]]:
         plan = Plan(self._node)
         _hot_keys.cut(plan, settings)
         if not plan.has_made:
             return run(plan.written(Path(), output_format, **of_output), output, settings)
-        with settings.directory("sailfish-items-", "items of this program are read where the nodes see them") as directory:
+        directory = settings.directory("sailfish-items-", "items of this program are read where the nodes see them")
+        try:
             return run(plan.written(Path(directory), output_format, **of_output), output, settings)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 class Groups(Generic[K, V]):
@@ -348,6 +365,12 @@ class Groups(Generic[K, V]):
     def _shuffled(self, gather: Gather, name: str) -> Dataset[Any]:
         shuffle: Shuffle = Reduce(gather) if self._order is None else Ordered(gather, *self._order)
         return Dataset(Shuffled((self._node,), shuffle, name))
+
+
+def _check_datasets(name: str, others: Sequence[object]) -> None:
+    for other in others:
+        if not isinstance(other, Dataset):
+            raise TypeError(f"{name} takes datasets, and not {other!r:.200}")
 
 
 def _check_callable(name: str, function: object) -> None:

@@ -19,9 +19,11 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from . import _keys
 from ._frames import END, JOB, JOB_VERSION, OUTPUT, RECORDS
 from ._plan import Branch, Plan, Planned, Read
 from ._run import Settings
@@ -49,12 +51,18 @@ def cut(plan: Plan, settings: Settings) -> None:
         shuffle = stage.shuffle
         if not isinstance(shuffle, Sides) or shuffle.how is None or shuffle.count != 2:
             continue
+        hot: dict[bytes, tuple[int, int]] = {}
         # Rows of the side that is not cut go to several tasks: those without any other cannot be told there.
         for side in {"inner": (0, 1), "left": (0,), "right": (1,)}.get(shuffle.how, ()):
-            for key, share in _shares(stage, side, settings).items():
-                known_side, known_ways = shuffle.hot.get(key, (side, 0))
-                ways = min(_WAYS_MAX, max(2, math.ceil(share * _PARTS)))
-                shuffle.hot[key] = max((known_ways, known_side), (ways, side))[::-1]
+            # What cannot be looked at is not cut.
+            with contextlib.suppress(Exception):
+                for key, share in _shares(stage, side, settings).items():
+                    data, _ = _keys.encode_inside(key)
+                    ways = min(_WAYS_MAX, max(2, math.ceil(share * _PARTS)))
+                    if ways > hot.get(data, (side, 0))[1]:
+                        hot[data] = (side, ways)
+        # The shuffle is that of the dataset, which may run again over other files.
+        stage.shuffle = replace(shuffle, hot=hot)
 
 
 def _shares(stage: Planned, side: int, settings: Settings) -> dict[Any, float]:
@@ -88,10 +96,10 @@ def _files(branch: Branch) -> Iterator[tuple[str, int]]:
 
 
 def _counted(branch: Branch, files: list[tuple[str, int]], settings: Settings) -> tuple[list[tuple[Any, int]], int]:
-    """The most common keys of some stretches with how often each was seen, and how many rows were seen; none where that cannot be had."""
+    """The most common keys of some stretches with how often each was seen, and how many rows were seen."""
     assert isinstance(branch.origin, Read)
     spec = Spec([Source(None, branch.origin.format, branch.steps)], None, "key_counts", of_pairs=True)
-    with tempfile.TemporaryDirectory(prefix="sailfish-look-") as directory, contextlib.suppress(Exception):
+    with tempfile.TemporaryDirectory(prefix="sailfish-look-") as directory:
         Path(directory, SPEC_FILE).write_bytes(dump(spec, ()))
         for file in settings.files:
             Path(directory, os.path.basename(file)).symlink_to(os.path.abspath(file))
@@ -114,7 +122,6 @@ def _counted(branch: Branch, files: list[tuple[str, int]], settings: Settings) -
         )
         counted: tuple[list[tuple[Any, int]], int] = pickle.loads(_output(ran.stdout))
         return counted
-    return [], 0
 
 
 def _frame(kind: int, payload: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -124,9 +125,13 @@ class MapReduce:
                     "the nodes of a server write the output where all see it: say output=..., a path that they share or s3://..."
                 )
             kept = settings.directory("sailfish-", "")
-        output = absolute(self._output) if kept is None and self._output is not None else os.path.join(kept.name if kept else "", "output")
-        reports = run([self._stage], output, settings)
-        return Result(output, self._stage.spec.output_format, reports, kept)
+        output = absolute(self._output) if self._output is not None else os.path.join(kept or "", "output")
+        try:
+            return Result(output, self._stage.spec.output_format, run([self._stage], output, settings), kept)
+        except BaseException:
+            if kept is not None:
+                shutil.rmtree(kept, ignore_errors=True)
+            raise
 
 
 def _check_output(output_format: str) -> None:

@@ -134,6 +134,19 @@ class WrongRow(ValueError):
         self.line = line
 
 
+# Fields are as long as lines may be.
+csv.field_size_limit((1 << 31) - 1)
+
+
+def _goes_on(line: str, delimiter: str) -> bool:
+    """Whether a quoted field is still open at the end of a line."""
+    try:
+        next(csv.reader((line,), delimiter=delimiter, strict=True))
+    except csv.Error as error:
+        return "unexpected end of data" in str(error)
+    return False
+
+
 class Csv:
     """Reads rows as dicts. A row is a line."""
 
@@ -161,7 +174,7 @@ class Csv:
         for number, line in enumerate(lines, before):
             if not line or line == "\r":
                 continue
-            if line.count('"') % 2:
+            if line.count('"') % 2 and _goes_on(line, self._format.delimiter):
                 raise WrongRow(number, "a quoted field goes on in the next line, and a row is a line here: read such a file as parquet")
             row = next(csv.reader((line,), delimiter=self._format.delimiter))
             if len(row) != count:

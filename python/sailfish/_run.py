@@ -67,11 +67,11 @@ class Settings:
         """Whether jobs run in a process of this machine."""
         return self.engine == "local"
 
-    def directory(self, prefix: str, what: str) -> tempfile.TemporaryDirectory[str]:
-        """A directory that goes when nobody needs it any more, where all who run the job see it."""
+    def directory(self, prefix: str, what: str) -> str:
+        """A new directory where all who run the job see it."""
         if self.scratch is None and not self.is_local:
             raise ValueError(f"{what}: say scratch=..., a directory that this machine and the nodes share")
-        return tempfile.TemporaryDirectory(prefix=prefix, dir=self.scratch)
+        return tempfile.mkdtemp(prefix=prefix, dir=self.scratch)
 
 
 def settings_of(options: Mapping[str, Any]) -> Settings:
@@ -113,7 +113,10 @@ def _job_file(stages: list[Stage], output: str, settings: Settings, directory: P
     if settings.requirements:
         shipped.append(str(write_libraries(directory, settings.requirements)))
     shipped += [os.path.abspath(os.fspath(file)) for file in settings.files]
-    common: dict[str, Any] = {"exchange": "frames", "env": {**environment, **(settings.env or {})}}
+    common: dict[str, Any] = {
+        "exchange": "frames",
+        "env": {**environment, **{name: str(value) for name, value in (settings.env or {}).items()}},
+    }
     given = {
         "memory": settings.memory,
         "slots": settings.slots,
@@ -133,7 +136,11 @@ def _job_file(stages: list[Stage], output: str, settings: Settings, directory: P
     if len(tables) == 1:
         name = {} if settings.name is None else {"name": settings.name}
         return _toml({**common, **tables[0], **name})
-    named = ({"name": stage.name, **table} for stage, table in zip(stages, tables))
+    prefix = "" if settings.name is None else f"{settings.name}."
+    for table in tables:
+        if "from" in table:
+            table["from"] = [prefix + name for name in table["from"]]
+    named = ({"name": prefix + stage.name, **table} for stage, table in zip(stages, tables))
     return _toml(common) + "".join(f"\n[[stage]]\n{_toml(table)}" for table in named)
 
 

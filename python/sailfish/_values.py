@@ -29,7 +29,7 @@ _FLOAT_TAG = b"f"
 _NONE = b"n"
 _TRUE, _FALSE = b"t", b"u"
 #: The key as it was, before the value: its own bytes do not tell.
-_WITH_KEY, _WITH_KEY_PADDED = b"k", b"K"
+_WITH_KEY = b"k"
 
 
 def encode(value: Any) -> bytes:
@@ -128,7 +128,8 @@ def pickled_items(items: list[Any]) -> bytes:
 def encode_with_key(key: Any, value: Any) -> bytes:
     """The bytes of a value whose key cannot be told from the key's bytes."""
     data = pickled(key)
-    return _tagged(_WITH_KEY, _WITH_KEY_PADDED, len(data).to_bytes(4, "little") + data + encode(value))
+    # More than eight bytes.
+    return _WITH_KEY + len(data).to_bytes(4, "little") + data + encode(value)
 
 
 def _tagged(tag: bytes, padded: bytes, data: bytes) -> bytes:
@@ -164,22 +165,21 @@ def decode(data: bytes) -> Any:
         return data[2:]
     if tag == _PICKLE_PADDED:
         return pickle.loads(memoryview(data)[1:])
-    if tag in (_WITH_KEY, _WITH_KEY_PADDED):
+    if tag == _WITH_KEY:
         return decode(data[_value_at(data) :])
     raise ValueError(f"a value has the tag {tag!r}, which is none")
 
 
 def key_of(data: bytes) -> tuple[bool, Any]:
     """Whether a value brings its key as it was, and the key."""
-    if len(data) == 8 or data[:1] not in (_WITH_KEY, _WITH_KEY_PADDED):
+    if len(data) == 8 or data[:1] != _WITH_KEY:
         return False, None
-    return True, pickle.loads(memoryview(data)[_pickled_at(data) : _value_at(data)])
+    return True, pickle.loads(memoryview(data)[_PICKLED_AT : _value_at(data)])
 
 
-def _pickled_at(data: bytes) -> int:
-    return 5 if data[:1] == _WITH_KEY else 6
+#: Behind the tag and the length.
+_PICKLED_AT = 5
 
 
 def _value_at(data: bytes) -> int:
-    at = _pickled_at(data)
-    return at + int.from_bytes(data[at - 4 : at], "little")
+    return _PICKLED_AT + int.from_bytes(data[1:_PICKLED_AT], "little")

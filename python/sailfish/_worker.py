@@ -22,10 +22,10 @@ from ._batch import MixedKeys
 from ._failed import Failed, check_pairs, short
 from ._frames import END, JOB, JOB_VERSION, CutOff, Input, Output, frames_of, records_of
 from ._readers import Reader, reader_of
-from ._shuffles import Place, Sink
+from ._shuffles import Place, Shuffle, Sink
 from ._sizes import Batches
-from ._spec import LIBRARIES_FILE, SPEC_FILE, Source, Spec, WrongPlace, load
-from ._steps import Step, compose, failing_step
+from ._spec import LIBRARIES_FILE, SPEC_FILE, Spec, WrongPlace, load
+from ._steps import NoPair, Step, compose, failing_step, is_at_end
 from ._version import VERSION
 from ._writers import Writer, writer_of
 
@@ -142,12 +142,18 @@ def _index(records: Iterable[Any], left: Iterator[Any]) -> int:
     return max(0, len(records) - length_hint(left) - 1) if isinstance(records, list) else 0
 
 
+def steps_of(shuffle: Shuffle) -> list[Step]:
+    """The functions of a shuffle as steps, to tell which failed."""
+    return [Step("", function, name) for name, function in shuffle.functions() if function is not None and name != "combine"]
+
+
 class Branch:
     """What becomes of the records of a source."""
 
-    def __init__(self, source: Source, reader: Reader, sink: Sink, needs_pairs: bool) -> None:
-        self.source, self.reader = source, reader
-        self._sink, self._needs_pairs = sink, needs_pairs
+    def __init__(self, number: int, spec: Spec, reader: Reader, sink: Sink) -> None:
+        self._number, self.source, self.reader = number, spec.sources[number], reader
+        self._sink, self._shuffle = sink, spec.shuffle
+        self._needs_pairs = spec.of_pairs if spec.shuffle is None else spec.shuffle.of_pairs
         self._batches = Batches()
         self._name, self._offset, self._block = "", 0, b""
 
@@ -164,21 +170,28 @@ class Branch:
         at = self._at(self.reader.error_at(self._block, error))
         raise Failed(f"the input cannot be read as {self.source.format.name}, {at}: {short(error)}") from error
 
+    def _where(self) -> str:
+        # The directory of what the client made is another one each time.
+        name = os.path.basename(self._name) if self.source.format.name == "items" else self._name
+        return f"{self._number}:{name}@{self._offset}"
+
     def _map(self, records: Iterable[Any]) -> None:
         left = iter(records)
-        # The directory says nothing: that of what the client made is another one each time.
-        made = compose(self.source.steps, left, f"{os.path.basename(self._name)}@{self._offset}")
+        made = compose(self.source.steps, left, self._where)
         first = 0
         while True:
             try:
                 # An endless generator must not fill the memory.
-                items = list(islice(made, self._batches.items))
+                at_once = self._batches.items
+                items = list(islice(made, at_once))
             except Failed:
                 raise
             except (Exception, SystemExit) as error:
                 if isinstance(error, Exception) and not isinstance(records, list) and not self.source.steps:
                     self._fail_reading(error)
                 self._fail(records, left, error)
+            if len(items) < at_once and not is_at_end(left):
+                self._fail(records, left, StopIteration("a function raised it"))
             if not items:
                 return
             last = max(first, _index(records, left))
@@ -195,7 +208,11 @@ class Branch:
         except Failed:
             raise
         except Exception as error:
-            raise Failed(f"what {self._who_yielded(records, first, last)} cannot go on: {short(error)}") from error
+            name = None if self._shuffle is None else failing_step(steps_of(self._shuffle), error)
+            if name is not None:
+                raise Failed(f"the {name} function failed, {self._place(records, first)} or behind it: {short(error)}") from error
+            what = "cannot be written" if self._shuffle is None else "cannot go on"
+            raise Failed(f"what {self._who_yielded(records, first, last)} {what}: {short(error)}") from error
 
     def _who_yielded(self, records: Iterable[Any], first: int, last: int) -> str:
         who = self.source.steps[-1].name if self.source.steps else ""
@@ -215,6 +232,8 @@ class Branch:
         index = _index(records, left)
         place = self._place(records, index)
         steps = self.source.steps
+        if isinstance(error, NoPair):
+            raise Failed(f"{error}: {place}")
         who = _who(steps, error)
         if isinstance(error, SystemExit):
             raise Failed(f"{who} called sys.exit, {place}") from error
@@ -264,16 +283,13 @@ class Mapper:
             part = _Part(writer_of(spec, output))
             self._sinks.append(part)
             sinks: list[Sink] = [part for _ in spec.sources]
-            needs_pairs = spec.of_pairs
         else:
             shuffle = spec.shuffle
             by_side = {side: shuffle.sink(output, job["record_bytes_max"], side) for side in {source.side for source in spec.sources}}
             self._sinks.extend(by_side.values())
             sinks = [by_side[source.side] for source in spec.sources]
-            needs_pairs = shuffle.of_pairs
-        self._branches = [
-            Branch(source, reader_of(source.format, job["input"]), sink, needs_pairs) for source, sink in zip(spec.sources, sinks)
-        ]
+        readers = [reader_of(source.format, job["input"]) for source in spec.sources]
+        self._branches = [Branch(number, spec, readers[number], sink) for number, sink in enumerate(sinks)]
 
     def run(self, source: Input) -> None:
         for _, payload in frames_of(source):
@@ -288,7 +304,7 @@ class Mapper:
         except Failed:
             raise
         except Exception as error:
-            raise Failed(f"what the map function yielded cannot go on: {short(error)}") from error
+            raise Failed(f"what the map task made cannot go on: {short(error)}") from error
 
 
 class _Part:
@@ -316,16 +332,20 @@ class Reducer:
     def run(self, source: Input) -> None:
         batches = Batches()
         place = self._place
-        made = compose(self._spec.steps, self._shuffle.gathered(source, place))
+        gathered = self._shuffle.gathered(source, place)
+        made = compose(self._spec.steps, gathered, lambda: repr(place.key))
         while True:
             try:
-                items = list(islice(made, batches.items))
+                at_once = batches.items
+                items = list(islice(made, at_once))
             except (CutOff, Failed):
                 raise
             except MixedKeys as error:
                 raise Failed(str(error)) from None
             except (Exception, SystemExit) as error:
                 self._fail(error)
+            if len(items) < at_once and not is_at_end(gathered):
+                self._fail(StopIteration("a function raised it"))
             if not items:
                 break
             if self._spec.of_pairs:
@@ -335,8 +355,9 @@ class Reducer:
         self._guarded(self._writer.close)
 
     def _fail(self, error: BaseException) -> NoReturn:
-        functions = [Step("", function, name) for name, function in self._shuffle.functions() if function is not None and name != "combine"]
-        who = _who([*functions, *self._spec.steps], error)
+        if isinstance(error, NoPair):
+            raise Failed(str(error))
+        who = _who([*steps_of(self._shuffle), *self._spec.steps], error)
         key = f" with the key {self._place.key!r:.200}" if self._place.has_key else ""
         if isinstance(error, SystemExit):
             raise Failed(f"{who} called sys.exit, given the key {self._place.key!r:.200}") from error

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -56,7 +56,13 @@ def writer_of(spec: Spec, output: Output) -> Writer:
 
 
 def _tsv(pairs: Items) -> bytes:
-    return "".join([f"{key}\t{value}\n" for key, value in pairs]).encode()
+    lines = [f"{key}\t{value}\n" for key, value in pairs]
+    text = "".join(lines)
+    if text.count("\n") != len(lines) or text.count("\t") != len(lines):
+        for pair, line in zip(pairs, lines):
+            if line.count("\n") != 1 or "\t" in str(pair[0]):
+                raise ValueError(f"{pair!r:.200} has a line end, or its key a tab, and would be read as something else: jsonl takes it")
+    return text.encode()
 
 
 def _text(items: Items) -> bytes:
@@ -147,6 +153,12 @@ class KeyCounts:
         self._output.output(1, pickled((common, self._counts.total())))
 
 
+def _csv(rows: Iterable[Sequence[Any]], quoting: Any) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n", quoting=quoting).writerows(rows)
+    return text.getvalue()
+
+
 class Csv:
     """Writes dicts, or rows, as lines of CSV with the names of the columns in the first."""
 
@@ -157,17 +169,20 @@ class Csv:
     def write(self, items: Items) -> None:
         if not items:
             return
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
+        rows: list[Sequence[Any]] = []
         if not self._has_begun:
             self._has_begun = True
             if self._columns is None:
                 if not isinstance(items[0], Mapping):
                     raise ValueError(f"{items[0]!r:.200} has no names for the columns of its fields: say columns=[...]")
-                self._columns = tuple(map(str, items[0]))
-            writer.writerow(self._columns)
-        writer.writerows(map(self._row, items))
-        self._output.output(len(items), text.getvalue().encode())
+                self._columns = tuple(items[0])
+            rows.append(self._columns)
+        rows.extend(map(self._row, items))
+        text = _csv(rows, csv.QUOTE_MINIMAL)
+        if "\r" in text:
+            # Python does not quote it everywhere, and reads it as the end of a row.
+            text = _csv(rows, csv.QUOTE_ALL)
+        self._output.output(len(items), text.encode())
 
     def _row(self, item: Any) -> Sequence[Any]:
         columns = self._columns
