@@ -5,6 +5,7 @@ Run it with the interpreter of bench/peers/setup-dask.sh.
 
 from __future__ import annotations
 
+import operator
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,25 @@ def lines(inputs: Path) -> Any:
     return dask.bag.read_text([str(path) for path in sorted(inputs.iterdir())]).map(str.rstrip, "\n")
 
 
-def words(inputs: Path) -> Any:
+def word_counts(inputs: Path) -> Any:
+    pairs = lines(inputs).map(word_count.words).flatten().map(word_count.one)
+    return pairs.foldby(key_of, with_count, 0, operator.add, 0)
+
+
+def with_count(so_far: int, pair: tuple[str, int]) -> int:
+    return so_far + pair[1]
+
+
+def frequencies(inputs: Path) -> Any:
     return lines(inputs).map(word_count.words).flatten().frequencies()
+
+
+def grouped_means(inputs: Path) -> Any:
+    return lines(inputs).map(mean_by_key.measurement).groupby(key_of).map(mean_of_group)
+
+
+def mean_of_group(group: tuple[str, list[tuple[str, int]]]) -> tuple[str, float]:
+    return group[0], mean_by_key.mean(value for _, value in group[1])
 
 
 def key_of(pair: tuple[str, int]) -> str:
@@ -43,7 +61,7 @@ def means(inputs: Path) -> Any:
     return pairs.foldby(key_of, with_pair, (0, 0), mean_by_key.added, (0, 0)).map(mean_of)
 
 
-JOBS = {"word_frequencies": words, "mean_folded": means}
+JOBS = {"word_count": word_counts, "word_frequencies": frequencies, "mean_by_key": grouped_means, "mean_folded": means}
 
 
 def main(job: str, inputs: str, output: str) -> None:

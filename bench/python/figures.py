@@ -29,6 +29,12 @@ import command  # isort: skip
 
 SEED = 1
 PARTS_PERCENT = (25, 50, 75, 100)
+#: With few slots and much data the size of a reduce task is that of a chunk, as in the paper, and not a share of the data.
+GROWTH_SLOTS, GROWTH_SIZES = "1", 2
+#: With many slots a reduce task is smaller than a hot I-file.
+READ_SLOTS = "8"
+#: So that long map tasks are long beside the start of a process.
+MODEL_SIZES = 4
 
 Facts = dict[str, Any]
 
@@ -70,7 +76,7 @@ def facts_of(report: Facts, state: Path) -> Facts:
     }
 
 
-def run_job(job: str, size_bytes: int, work: Path) -> Facts:
+def run_job(job: str, size_bytes: int, work: Path, *slots: str) -> Facts:
     """Makes an input, runs a job on it, and takes both away."""
     places = rows.Places(work, work, sys.executable)
     inputs, output = work / "inputs", work / "output"
@@ -78,7 +84,7 @@ def run_job(job: str, size_bytes: int, work: Path) -> Facts:
         shutil.rmtree(directory, ignore_errors=True)
     # Plain files are cut into equal pieces; gzip files are a map task each, as in the paper, so that small ones are small tasks.
     importlib.import_module(job).generate(inputs, size_bytes, SEED, job == "nday_model")
-    subprocess.run(rows.COMMANDS["ours"](places, job, inputs, output), env=places.environment(), cwd=work, check=True)
+    subprocess.run([*rows.COMMANDS["ours"](places, job, inputs, output), *slots], env=places.environment(), cwd=work, check=True)
     # A flow may have several stages; those of the jobs here have one that shuffles what was read.
     report = max(json.loads(Path(f"{output}.reports.json").read_text()), key=lambda report: int(report["shuffle"]["bytes"]))
     for directory in (inputs, output):
@@ -88,8 +94,13 @@ def run_job(job: str, size_bytes: int, work: Path) -> Facts:
 
 
 def collect(size_bytes: int, work: Path) -> Facts:
-    growth = {str(part): run_job("click_attribution", size_bytes * part // 100, work) for part in PARTS_PERCENT}
-    return {"nday_model": run_job("nday_model", size_bytes, work), "log_read": run_job("log_read", size_bytes, work), "growth": growth}
+    sizes = {part: GROWTH_SIZES * size_bytes * part // 100 for part in PARTS_PERCENT}
+    growth = {str(part): run_job("click_attribution", size, work, GROWTH_SLOTS) for part, size in sizes.items()}
+    return {
+        "nday_model": run_job("nday_model", MODEL_SIZES * size_bytes, work),
+        "log_read": run_job("log_read", size_bytes, work, READ_SLOTS),
+        "growth": growth,
+    }
 
 
 def draw(facts: Facts, output: Path) -> None:

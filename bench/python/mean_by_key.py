@@ -33,10 +33,6 @@ def mean(values: Iterable[int]) -> float:
     return total / count
 
 
-def single(value: int) -> Sum:
-    return value, 1
-
-
 def added(one: Sum, other: Sum) -> Sum:
     return one[0] + other[0], one[1] + other[1]
 
@@ -60,7 +56,7 @@ def flow_folded(inputs: Path) -> sf.Dataset[tuple[str, float]]:
     """(key, mean)"""
     import sailfish as sf
 
-    return sf.read_text(inputs).map(measurement).map_values(single).reduce_by_key(added).map_values(divided)
+    return sf.read_text(inputs).map(measurement).aggregate_by_key((0, 0), with_value, added).map_values(divided)
 
 
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import multiprocessing
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -42,6 +42,22 @@ def sums_of_file(path: Path) -> dict[str, mean_by_key.Sum]:
     return sums
 
 
+def values_of_file(path: Path) -> dict[str, list[int]]:
+    groups: defaultdict[str, list[int]] = defaultdict(list)
+    for key, value in map(mean_by_key.measurement, lines(path)):
+        groups[key].append(value)
+    return groups
+
+
+def merged_values(parts: Iterable[dict[str, list[int]]]) -> Iterator[tuple[str, float]]:
+    groups: defaultdict[str, list[int]] = defaultdict(list)
+    for part in parts:
+        for key, values in part.items():
+            groups[key] += values
+    for key, values in groups.items():
+        yield key, mean_by_key.mean(values)
+
+
 def merged_sums(parts: Iterable[dict[str, mean_by_key.Sum]]) -> Iterator[tuple[str, float]]:
     sums: dict[str, mean_by_key.Sum] = {}
     for part in parts:
@@ -58,6 +74,8 @@ def main(job: str, inputs: str, output: str) -> None:
         pairs: Iterable[tuple[str, object]]
         if job == "word_frequencies":
             pairs = merged_words(pool.imap_unordered(words_of_file, paths))
+        elif job == "mean_by_key":
+            pairs = merged_values(pool.imap_unordered(values_of_file, paths))
         elif job == "mean_folded":
             pairs = merged_sums(pool.imap_unordered(sums_of_file, paths))
         else:

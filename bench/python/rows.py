@@ -33,10 +33,12 @@ class Row:
 
 
 ROWS = (
-    Row("word_count", ("ours", "spark", "hadoop")),
-    # Counters, for those who have them.
+    # The same functions: words of a line, a pair of each, sums by key.
+    Row("word_count", ("ours", "spark", "dask", "hadoop")),
+    # Each engine's own counter of what is equal.
     Row("word_frequencies", ("ours", "dask", "pool"), "word_count"),
-    Row("mean_by_key", ("ours", "spark")),
+    # All values of a key come together.
+    Row("mean_by_key", ("ours", "spark", "dask", "pool")),
     # Sums and counts, which are added up before they travel.
     Row("mean_folded", ("ours", "spark", "dask", "pool"), "mean_by_key"),
     Row("log_count", ("ours", "spark", "hadoop"), is_of_paper=True),

@@ -10,9 +10,9 @@ import rows
 
 #: (job, contender) -> (must, aim) of the ratio of the peer's time to ours; a row without them is reported and not judged.
 DEMANDS: dict[tuple[str, str], tuple[float, float]] = {
-    **dict.fromkeys((("word_count", "spark"), ("mean_by_key", "spark"), ("mean_folded", "spark")), (1.5, 3.0)),
-    **dict.fromkeys((("word_frequencies", "dask"), ("mean_folded", "dask")), (2.0, 5.0)),
-    **dict.fromkeys((("word_frequencies", "pool"), ("mean_folded", "pool")), (0.8, 1.2)),
+    **dict.fromkeys((("word_count", "spark"), ("mean_by_key", "spark")), (1.5, 3.0)),
+    **dict.fromkeys((("word_count", "dask"), ("mean_by_key", "dask")), (2.0, 5.0)),
+    **dict.fromkeys((("word_frequencies", "pool"), ("mean_by_key", "pool")), (0.8, 1.2)),
     **{(row.job, "spark"): (1.2, 2.0) for row in rows.ROWS if row.is_of_paper},
     **dict.fromkeys((("word_count", "hadoop"), ("log_count", "hadoop"), ("log_read", "hadoop")), (1.5, 3.0)),
 }

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from ._engine import EngineMissing, JobFailed
     from ._job import MapReduce
     from ._result import Result
+    from ._ship import CannotInstall
     from ._spec import CannotSend
 
 __all__ = [
+    "CannotInstall",
     "CannotSend",
     "Dataset",
     "EngineMissing",
@@ -40,6 +42,7 @@ __all__ = [
 
 # Imported when they are asked for, so that a worker starts without what only a client needs.
 _PLACES = {
+    "CannotInstall": "_ship",
     "CannotSend": "_spec",
     "Dataset": "_dataset",
     "EngineMissing": "_engine",

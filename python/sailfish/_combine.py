@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import date
 from itertools import chain, islice
 from typing import Any
@@ -30,13 +32,27 @@ def _are_plain(keys: Sequence[Any]) -> bool:
     return kinds <= _PLAIN or (kinds == {tuple} and _PLAIN.issuperset(map(type, chain.from_iterable(keys))))
 
 
+@dataclass(frozen=True)
+class Adding:
+    """How a value is made of the values of a key, one after the other."""
+
+    add: Callable[[Any, Any], Any]
+    #: The first one is added to `initial`; else it is the value so far.
+    has_initial: bool = False
+    initial: Any = None
+
+    def of_many(self, values: Iterable[Any]) -> Any:
+        """The value of some values."""
+        return functools.reduce(self.add, values, self.initial) if self.has_initial else functools.reduce(self.add, values)
+
+
 class Running:
     """Keeps one value for each key, that of all its values so far: of ``sum`` over whole numbers, ``min``, ``max``, or a function of two
     values. What cannot be kept so goes on to a window."""
 
-    def __init__(self, encoder: Encoder, fold: Callable[..., Any], rest: Window, of_two: Callable[[Any, Any], Any] | None) -> None:
-        self._encoder, self._fold, self._of_two = encoder, fold, of_two
-        self._rest = rest
+    def __init__(self, encoder: Encoder, fold: Callable[..., Any], rest: Window, adding: Adding | None, name: str) -> None:
+        self._encoder, self._fold, self._adding = encoder, fold, adding
+        self._rest, self._name = rest, name
         self._totals: Counter[Any] = Counter()
         self._bytes = 0
 
@@ -89,17 +105,20 @@ class Running:
     def _keep(self, pairs: list[Pair]) -> None:
         # A plain dict: a Counter has a value for keys that it has not.
         kept: dict[Any, Any] = self._totals
-        fold, of_two = self._fold, self._of_two
+        get, adding, fold = kept.get, self._adding, self._fold
         key: Any = None
         try:
+            if adding is not None and adding.has_initial:
+                add, initial = adding.add, adding.initial
+                for key, value in pairs:
+                    kept[key] = add(get(key, initial), value)
+                return
+            add = adding.add if adding is not None else lambda before, value: fold((before, value))
             for key, value in pairs:
-                before = kept.get(key, _NONE)
-                if before is _NONE:
-                    kept[key] = value
-                else:
-                    kept[key] = of_two(before, value) if of_two is not None else fold((before, value))
+                before = get(key, _NONE)
+                kept[key] = value if before is _NONE else add(before, value)
         except Exception as error:
-            raise Failed(f"the combine function failed with the key {key!r:.200}: {short(error)}") from error
+            raise Failed(f"the {self._name} function failed with the key {key!r:.200}: {short(error)}") from error
 
     def _drain_when_full(self) -> None:
         if len(self._totals) >= _KEYS_MAX or self._bytes >= _BYTES_MAX:
@@ -119,8 +138,10 @@ class Running:
 class Window:
     """Pairs that wait to be folded: by `fold`, which makes one value of a list of values, or by the combine function of the user."""
 
-    def __init__(self, encoder: Encoder, fold: Callable[[list[Any]], Any] | None, combine: Callable[..., Any] | None = None) -> None:
-        self._encoder, self._fold, self._combine = encoder, fold, combine
+    def __init__(
+        self, encoder: Encoder, fold: Callable[[list[Any]], Any] | None, combine: Callable[..., Any] | None = None, name: str = "combine"
+    ) -> None:
+        self._encoder, self._fold, self._combine, self._name = encoder, fold, combine, name
         self._values: defaultdict[Any, list[Any]] = defaultdict(list)
         #: Of keys whose equality is not that of their bytes, or that are none: by bytes, with the key.
         self._by_bytes: dict[bytes, tuple[Any, list[Any]]] = {}
@@ -154,7 +175,7 @@ class Window:
             except Failed:
                 raise
             except Exception as error:
-                raise Failed(f"the combine function failed with the key {key!r:.200}: {short(error)}") from error
+                raise Failed(f"the {self._name} function failed with the key {key!r:.200}: {short(error)}") from error
         put_pairs(self._encoder, pairs)
 
     def _folded(self, key: Any, values: list[Any]) -> Iterable[Pair]:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import operator
 import os
+import shutil
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from . import _hot_keys, _html
+from ._combine import Adding
 from ._groups import Gather
 from ._job import check_encoding
 from ._needed import needed
 from ._plan import Joined, Made, Node, Plan, Read, Shuffled, Stepped
 from ._result import Result
-from ._run import Paths, Settings, absolute, paths_of, run
-from ._shuffles import Count, Ordered, Reduce, Shuffle, Sides, Sort, Top, folded
+from ._run import Paths, Settings, absolute, paths_of, run, settings_of
+from ._shuffles import Count, Ordered, Reduce, Shuffle, Sides, Sort, Top
 from ._spec import FOLDS, PARTIAL_FOLDS, Format
 from ._steps import Step, name_of
 
@@ -25,6 +28,8 @@ V = TypeVar("V")
 W = TypeVar("W")
 
 _HOW = ("inner", "left", "right", "full")
+#: Of a cogroup.
+_SIDES_MAX = 250
 
 
 def read_text(paths: Paths, encoding: str = "utf-8", errors: str = "strict") -> Dataset[str]:
@@ -63,6 +68,8 @@ def from_iterable(items: Iterable[T]) -> Dataset[T]:
 def _names(columns: Sequence[str] | None) -> tuple[str, ...] | None:
     if isinstance(columns, str):
         raise TypeError(f"columns={columns!r}: it is a list of names")
+    if columns is not None and len(set(columns)) != len(list(columns)):
+        raise ValueError(f"columns={list(columns)!r}: each has a name of its own")
     return None if columns is None else tuple(columns)
 
 
@@ -72,10 +79,15 @@ class Dataset(Generic[T]):
     A dataset is made of others and never changes. Nothing runs until one of ``write_text``, ``write_jsonl``, ``write_csv``,
     ``write_parquet``, ``collect``, ``count``, ``to_arrow``, ``to_pandas`` and ``to_polars`` is called: then all that it is made of runs as
     stages of map and reduce, of which `explain` tells. These take the same options: ``engine``, ``memory``, ``slots``, ``progress``,
-    ``python``, ``name``, ``files``, ``modules`` and ``env`` as `MapReduce` has them, and ``scratch``, a directory that this machine and the
-    nodes of a server share, where what goes between the two lies.
+    ``python``, ``sync``, ``name``, ``files``, ``modules``, ``env`` and ``requirements`` as `MapReduce` has them, and ``scratch``, a
+    directory that this machine and the nodes of a server share, where what goes between the two lies.
 
     Methods that go by key take items that are ``(key, value)`` tuples. What a key may be is said at `MapReduce`.
+
+    >>> import sailfish as sf
+    >>> sales = sf.from_iterable([("Ulm", 3), ("Bonn", 5), ("Ulm", 4)])
+    >>> sales.reduce_by_key(sum).sort_by().collect()
+    [('Bonn', 5), ('Ulm', 7)]
     """
 
     def __init__(self, node: Node) -> None:
@@ -129,7 +141,10 @@ class Dataset(Generic[T]):
 
     def union(self, *others: Dataset[U]) -> Dataset[T | U]:
         """The items of all, each as often as it is there."""
-        return Dataset(Joined((self._node, *(other._node for other in others))))
+        _check_datasets("union", others)
+        # One after the other in a loop they would be as deep as they are many.
+        before = self._node.parents if isinstance(self._node, Joined) else (self._node,)
+        return Dataset(Joined((*before, *(other._node for other in others))))
 
     def _stepped(self, kind: str, function: Callable[..., Any] | None = None) -> Dataset[Any]:
         name = kind
@@ -144,7 +159,7 @@ class Dataset(Generic[T]):
         """Pairs of each key and its folded values. `fold`: ``sum``, ``min``, ``max``, ``any`` or ``all``, or a function of two values that
         gives the same in whatever order and groups it is applied. Values are folded before they travel as well."""
         _check_callable("reduce_by_key", fold)
-        of_two = None
+        adding = None
         if any(fold is known for known in PARTIAL_FOLDS):
             function = fold
         elif any(fold is known for known in FOLDS):
@@ -152,9 +167,21 @@ class Dataset(Generic[T]):
                 f"reduce_by_key({fold.__name__}): it makes something else than a value of values: group_by().map_values() does"
             )
         else:
-            function, of_two = folded(fold), fold
+            adding = Adding(fold)
+            function = adding.of_many
         gather = Gather("fold", function, f"reduce_by_key({name_of(fold)})")
-        return self._shuffled(Reduce(gather, function, combine_folds=True, of_two=of_two), "reduce_by_key")
+        return self._shuffled(Reduce(gather, function, combine_folds=True, adding=adding), "reduce_by_key")
+
+    def aggregate_by_key(
+        self: Dataset[tuple[K, V]], initial: W, add: Callable[[W, V], W], merge: Callable[[W, W], W]
+    ) -> Dataset[tuple[K, W]]:
+        """Pairs of each key and what its values make: ``add(so far, value)`` takes in one value, beginning at `initial`, which must not be
+        changed in place; ``merge(so far, so far)`` puts together what was made of some of the values each."""
+        _check_callable("aggregate_by_key", add)
+        _check_callable("aggregate_by_key", merge)
+        adding = Adding(add, True, initial)
+        gather = Gather("fold", Adding(merge).of_many, f"aggregate_by_key({name_of(add)}, {name_of(merge)})")
+        return self._shuffled(Reduce(gather, adding.of_many, combine_folds=True, adding=adding), "aggregate_by_key")
 
     def count_by_key(self: Dataset[tuple[K, V]]) -> Dataset[tuple[K, int]]:
         """Pairs of each key and how many items have it."""
@@ -164,6 +191,7 @@ class Dataset(Generic[T]):
         """Groups of the values of pairs by their keys; with `key`, of the items by what it makes of them."""
         if key is None:
             return Groups(self._node)
+        _check_callable("group_by", key)
         return Groups(self.key_by(key)._node)
 
     def join(self: Dataset[tuple[K, V]], other: Dataset[tuple[K, W]], how: str = "inner") -> Dataset[tuple[K, tuple[Any, Any]]]:
@@ -181,9 +209,9 @@ class Dataset(Generic[T]):
         return self._beside(others, Sides(None, 1 + len(others)), "cogroup")
 
     def _beside(self, others: Sequence[Dataset[Any]], shuffle: Shuffle, name: str) -> Dataset[Any]:
-        for other in others:
-            if not isinstance(other, Dataset):
-                raise TypeError(f"{name} takes datasets, and not {other!r:.200}")
+        _check_datasets(name, others)
+        if len(others) >= _SIDES_MAX:
+            raise ValueError(f"{name} takes at most {_SIDES_MAX} datasets")
         return Dataset(Shuffled((self._node, *(other._node for other in others)), shuffle, name))
 
     # All of them
@@ -205,7 +233,7 @@ class Dataset(Generic[T]):
 
     def top(self, n: int, key: Callable[[T], Any] | None = None) -> Dataset[T]:
         """The n largest items, the largest first; of what `key` makes of them. They have to fit in memory."""
-        if n < 0:
+        if operator.index(n) < 0:
             raise ValueError(f"n={n}: it is a number of items")
         if key is not None:
             _check_callable("top", key)
@@ -240,7 +268,7 @@ class Dataset(Generic[T]):
     def _write(
         self, output: str | os.PathLike[str], output_format: str, overwrite: bool, options: dict[str, Any], **of_output: Any
     ) -> Result:
-        settings = Settings(overwrite=overwrite, **options)
+        settings = settings_of({"overwrite": overwrite, **options})
         path = absolute(os.fspath(output))
         return Result(path, output_format, self._run(path, output_format, settings, of_output), None)
 
@@ -268,25 +296,43 @@ class Dataset(Generic[T]):
         return needed("polars", "to_polars").DataFrame(_columns(self.collect(**options)))
 
     def _kept(self, output_format: str, options: dict[str, Any]) -> Result:
-        settings = Settings(**options)
+        settings = settings_of(options)
         kept = settings.directory("sailfish-", "the nodes of a server write the items where all see them")
-        output = os.path.join(kept.name, "output")
-        return Result(output, output_format, self._run(output, output_format, settings, {}), kept)
+        try:
+            output = os.path.join(kept, "output")
+            return Result(output, output_format, self._run(output, output_format, settings, {}), kept)
+        except BaseException:
+            shutil.rmtree(kept, ignore_errors=True)
+            raise
 
     def _run(self, output: str, output_format: str, settings: Settings, of_output: dict[str, Any]) -> list[dict[str, Any]]:
         plan = Plan(self._node)
-        _hot_keys.cut(plan)
+        _hot_keys.cut(plan, settings)
         if not plan.has_made:
             return run(plan.written(Path(), output_format, **of_output), output, settings)
-        with settings.directory("sailfish-items-", "items of this program are read where the nodes see them") as directory:
+        directory = settings.directory("sailfish-items-", "items of this program are read where the nodes see them")
+        try:
             return run(plan.written(Path(directory), output_format, **of_output), output, settings)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 class Groups(Generic[K, V]):
-    """The values of each key. A group is handled by one function call, and may be larger than memory."""
+    """The values of each key. A group is handled by one function call, and may be larger than memory: the values are an iterator, which is
+    read once. Their order is not promised unless `sorted` makes one.
+
+    >>> import sailfish as sf
+    >>> sales = sf.from_iterable([("Ulm", 4), ("Bonn", 5), ("Ulm", 3)])
+    >>> sorted(sales.group_by().map_values(sorted))
+    [('Bonn', [5]), ('Ulm', [3, 4])]
+    """
 
     def __init__(self, node: Node, order: tuple[Callable[[Any], Any] | None, bool] | None = None) -> None:
         self._node, self._order = node, order
+
+    def __repr__(self) -> str:
+        order = " with values in order" if self._order else ""
+        return f"<sailfish.Groups{order}: map, flat_map, map_values and windows make datasets of them>"
 
     def sorted(self, by: Callable[[V], Any] | None = None, reverse: bool = False) -> Groups[K, V]:
         """With the values of each group in order: their own, or that of what `by` makes of them."""
@@ -319,6 +365,12 @@ class Groups(Generic[K, V]):
     def _shuffled(self, gather: Gather, name: str) -> Dataset[Any]:
         shuffle: Shuffle = Reduce(gather) if self._order is None else Ordered(gather, *self._order)
         return Dataset(Shuffled((self._node,), shuffle, name))
+
+
+def _check_datasets(name: str, others: Sequence[object]) -> None:
+    for other in others:
+        if not isinstance(other, Dataset):
+            raise TypeError(f"{name} takes datasets, and not {other!r:.200}")
 
 
 def _check_callable(name: str, function: object) -> None:

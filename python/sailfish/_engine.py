@@ -26,9 +26,13 @@ _PR_SET_PDEATHSIG = 1
 class EngineMissing(RuntimeError):
     """There is no `sailfish` program."""
 
+    __module__ = "sailfish"
+
 
 class JobFailed(RuntimeError):
     """A job failed. Its message is what the engine says, with the traceback of a function that failed."""
+
+    __module__ = "sailfish"
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -40,6 +44,8 @@ def program() -> str:
     """Where the program is: what SAILFISH_PROGRAM says, what was installed with this package, or what PATH has."""
     named = os.environ.get("SAILFISH_PROGRAM")
     if named:
+        if shutil.which(named) is None:
+            raise EngineMissing(f"SAILFISH_PROGRAM names {named!r}, and there is no such program")
         return named
     for scheme in (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")):
         installed = Path(sysconfig.get_path("scripts", scheme), "sailfish")

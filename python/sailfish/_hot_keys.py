@@ -19,11 +19,14 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from . import _keys
 from ._frames import END, JOB, JOB_VERSION, OUTPUT, RECORDS
 from ._plan import Branch, Plan, Planned, Read
+from ._run import Settings
 from ._shuffles import Sides
 from ._spec import SPEC_FILE, Source, Spec, dump
 
@@ -42,21 +45,27 @@ _SECONDS_MAX = 20.0
 _HEAD = struct.Struct("<IB3x")
 
 
-def cut(plan: Plan) -> None:
+def cut(plan: Plan, settings: Settings) -> None:
     """Finds the hot keys of the joins of a plan, and has them cut."""
     for stage in plan.stages:
         shuffle = stage.shuffle
         if not isinstance(shuffle, Sides) or shuffle.how is None or shuffle.count != 2:
             continue
+        hot: dict[bytes, tuple[int, int]] = {}
         # Rows of the side that is not cut go to several tasks: those without any other cannot be told there.
         for side in {"inner": (0, 1), "left": (0,), "right": (1,)}.get(shuffle.how, ()):
-            for key, share in _shares(stage, side).items():
-                known_side, known_ways = shuffle.hot.get(key, (side, 0))
-                ways = min(_WAYS_MAX, max(2, math.ceil(share * _PARTS)))
-                shuffle.hot[key] = max((known_ways, known_side), (ways, side))[::-1]
+            # What cannot be looked at is not cut.
+            with contextlib.suppress(Exception):
+                for key, share in _shares(stage, side, settings).items():
+                    data, _ = _keys.encode_inside(key)
+                    ways = min(_WAYS_MAX, max(2, math.ceil(share * _PARTS)))
+                    if ways > hot.get(data, (side, 0))[1]:
+                        hot[data] = (side, ways)
+        # The shuffle is that of the dataset, which may run again over other files.
+        stage.shuffle = replace(shuffle, hot=hot)
 
 
-def _shares(stage: Planned, side: int) -> dict[Any, float]:
+def _shares(stage: Planned, side: int, settings: Settings) -> dict[Any, float]:
     """The hot keys of a side with their shares of its rows."""
     branches = [branch for branch in stage.branches if branch.side == side]
     found = [(branch, list(_files(branch))) for branch in branches]
@@ -68,7 +77,7 @@ def _shares(stage: Planned, side: int) -> dict[Any, float]:
     counts: Counter[Any] = Counter()
     rows = 0
     for branch, files in found:
-        common, seen = _counted(branch, files)
+        common, seen = _counted(branch, files, settings)
         counts.update(dict(common))
         rows += seen
     return {key: count / rows for key, count in counts.items() if count >= rows * _SHARE_MIN} if rows else {}
@@ -86,12 +95,14 @@ def _files(branch: Branch) -> Iterator[tuple[str, int]]:
                     yield str(file), file.stat().st_size
 
 
-def _counted(branch: Branch, files: list[tuple[str, int]]) -> tuple[list[tuple[Any, int]], int]:
-    """The most common keys of some stretches with how often each was seen, and how many rows were seen; none where that cannot be had."""
+def _counted(branch: Branch, files: list[tuple[str, int]], settings: Settings) -> tuple[list[tuple[Any, int]], int]:
+    """The most common keys of some stretches with how often each was seen, and how many rows were seen."""
     assert isinstance(branch.origin, Read)
     spec = Spec([Source(None, branch.origin.format, branch.steps)], None, "key_counts", of_pairs=True)
-    with tempfile.TemporaryDirectory(prefix="sailfish-look-") as directory, contextlib.suppress(Exception):
+    with tempfile.TemporaryDirectory(prefix="sailfish-look-") as directory:
         Path(directory, SPEC_FILE).write_bytes(dump(spec, ()))
+        for file in settings.files:
+            Path(directory, os.path.basename(file)).symlink_to(os.path.abspath(file))
         job = {"version": JOB_VERSION, "role": "map", "input": {"lines": {"terminator": 10}}, "record_bytes_max": 0}
         job.update(env={}, work_dir=directory)
         frames = [_frame(JOB, json.dumps(job).encode())]
@@ -107,12 +118,11 @@ def _counted(branch: Branch, files: list[tuple[str, int]]) -> tuple[list[tuple[A
             capture_output=True,
             timeout=_SECONDS_MAX,
             cwd=directory,
-            env={**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "0"},
+            env={**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "0", **(settings.env or {})},
             check=True,
         )
         counted: tuple[list[tuple[Any, int]], int] = pickle.loads(_output(ran.stdout))
         return counted
-    return [], 0
 
 
 def _frame(kind: int, payload: bytes) -> bytes:

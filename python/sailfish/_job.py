@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Callable, Iterable, Mapping
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -31,8 +32,17 @@ class MapReduce:
     pickled. ``files`` lie in the directory in which functions run; of the environment they see PATH, HOME, LANG
     and LC_*, and what ``env`` says. Functions go to where they run; what they import must be there, but
     for ``modules``, and on a server the modules that the functions are from, unless they are installed: these go with the job.
+    ``requirements``, libraries as pip takes them, are installed here and go with the job too.
 
     ``output=None`` keeps the result in a temporary directory for as long as the `Result` lives.
+
+    >>> import sailfish as sf
+    >>> _ = open("book", "w").write("to be or not to be")
+    >>> def words(line):
+    ...     for word in line.split():
+    ...         yield word, 1
+    >>> dict(sf.MapReduce("book", words, sum, combine=sum).run())["be"]
+    2
     """
 
     def __init__(
@@ -50,6 +60,7 @@ class MapReduce:
         files: Iterable[str | os.PathLike[str]] = (),
         modules: Iterable[ModuleType] = (),
         env: Mapping[str, str] | None = None,
+        requirements: Sequence[str] = (),
         encoding: str = "utf-8",
         errors: str = "strict",
         overwrite: bool = False,
@@ -73,6 +84,7 @@ class MapReduce:
         spec = Spec([source], shuffle, output_format, of_pairs=True, setup=setup, teardown=teardown)
         self._stage = Stage("job", spec, inputs, input_format=None if input_format in INPUT_FORMATS else input_format)
         self._files, self._modules, self._env = list(files), list(modules), dict(env or {})
+        self._requirements = requirements
         self._overwrite, self._name = overwrite, name
 
     def run(
@@ -83,20 +95,43 @@ class MapReduce:
         progress: bool | None = None,
         *,
         python: str | None = None,
+        sync: bool = True,
     ) -> Result:
         """Runs the job and waits for its end.
 
         ``engine``: ``"local"``, this machine, or the URL of a server, whose nodes see the input and the output under the same paths, or as
-        ``s3://``. They run the functions with ``python``: by default ``python3.N``, as this one is. Errors: `JobFailed`, with the traceback
+        ``s3://``. They run the functions with ``python``: by default ``python3.N``, as this one is. With ``sync`` the output
+        is on the disk when the job is over. Errors: `JobFailed`, with the traceback
         of a function that failed; `KeyboardInterrupt`, when all of the job has ended.
         """
-        settings = Settings(engine, memory, slots, progress, python, self._overwrite, self._name, self._files, self._modules, self._env)
+        settings = Settings(
+            engine,
+            memory,
+            slots,
+            progress,
+            python,
+            self._overwrite,
+            sync,
+            self._name,
+            self._files,
+            self._modules,
+            self._env,
+            self._requirements,
+        )
         kept = None
         if self._output is None:
-            kept = settings.directory("sailfish-", "the nodes of a server write the output where all see it")
-        output = absolute(self._output) if kept is None and self._output is not None else os.path.join(kept.name if kept else "", "output")
-        reports = run([self._stage], output, settings)
-        return Result(output, self._stage.spec.output_format, reports, kept)
+            if not settings.is_local:
+                raise ValueError(
+                    "the nodes of a server write the output where all see it: say output=..., a path that they share or s3://..."
+                )
+            kept = settings.directory("sailfish-", "")
+        output = absolute(self._output) if self._output is not None else os.path.join(kept or "", "output")
+        try:
+            return Result(output, self._stage.spec.output_format, run([self._stage], output, settings), kept)
+        except BaseException:
+            if kept is not None:
+                shutil.rmtree(kept, ignore_errors=True)
+            raise
 
 
 def _check_output(output_format: str) -> None:

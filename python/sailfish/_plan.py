@@ -9,18 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ._readers import packed
 from ._run import Stage
 from ._shuffles import Shuffle
+from ._sizes import Batches
 from ._spec import Format, Source, Spec
 from ._steps import Step
-from ._values import pickled
-
-#: Items of the client in a line of the file that they go to.
-_ITEMS_PER_LINE = 1024
 
 
 @dataclass(eq=False)
@@ -230,7 +228,9 @@ def _shown(step: Step) -> str:
 
 
 def _stored(items: list[Any], path: Path) -> Read:
+    batches, left = Batches(), iter(items)
     with path.open("wb") as file:
-        for start in range(0, len(items), _ITEMS_PER_LINE):
-            file.write(packed(items[start : start + _ITEMS_PER_LINE], pickled))
+        while some := list(islice(left, batches.items)):
+            file.write(packed(some))
+            batches.saw(some)
     return Read((str(path),), Format("items"))

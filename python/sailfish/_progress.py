@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import time
@@ -118,21 +119,21 @@ class Notebook:
         self._handle: Any = None
 
     def show(self, rows: list[Row]) -> None:
-        from IPython.display import HTML, display  # type: ignore[import-not-found,unused-ignore]
-
+        shown: Any = importlib.import_module("IPython.display")
         cells = "".join(
             f'<tr><td>{escape(name)}</td><td><progress value="{done}" max="{max(total, 1)}"></progress></td>'
             f"<td>{_percent(done, total)} %</td></tr>"
             for name, done, total in rows
         )
-        table = HTML(f"<table>{cells}</table>")
+        table = shown.HTML(f"<table>{cells}</table>")
         if self._handle is None:
-            self._handle = display(table, display_id=True)
+            self._handle = shown.display(table, display_id=True)
         else:
             self._handle.update(table)
 
     def say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        # The result shows itself, and an error brings what was said.
+        pass
 
     def close(self) -> None:
         pass

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ._needed import needed
 from ._spec import Format
+from ._values import pickled_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -133,6 +134,19 @@ class WrongRow(ValueError):
         self.line = line
 
 
+# Fields are as long as lines may be.
+csv.field_size_limit((1 << 31) - 1)
+
+
+def _goes_on(line: str, delimiter: str) -> bool:
+    """Whether a quoted field is still open at the end of a line."""
+    try:
+        next(csv.reader((line,), delimiter=delimiter, strict=True))
+    except csv.Error as error:
+        return "unexpected end of data" in str(error)
+    return False
+
+
 class Csv:
     """Reads rows as dicts. A row is a line."""
 
@@ -160,7 +174,7 @@ class Csv:
         for number, line in enumerate(lines, before):
             if not line or line == "\r":
                 continue
-            if line.count('"') % 2:
+            if line.count('"') % 2 and _goes_on(line, self._format.delimiter):
                 raise WrongRow(number, "a quoted field goes on in the next line, and a row is a line here: read such a file as parquet")
             row = next(csv.reader((line,), delimiter=self._format.delimiter))
             if len(row) != count:
@@ -194,17 +208,19 @@ class Csv:
 _ESCAPE, _ESCAPED_ESCAPE, _ESCAPED_END = b"\x1b", b"\x1b0", b"\x1b1"
 
 
-def packed(items: list[Any], pickled: Callable[[Any], bytes]) -> bytes:
+def packed(items: list[Any]) -> bytes:
     """Items as one line."""
-    return pickled(items).replace(_ESCAPE, _ESCAPED_ESCAPE).replace(b"\n", _ESCAPED_END) + b"\n"
+    return pickled_items(items).replace(_ESCAPE, _ESCAPED_ESCAPE).replace(b"\n", _ESCAPED_END) + b"\n"
 
 
 class Items:
     """Reads what another stage wrote: lines of many items each."""
 
-    def records(self, block: bytes, name: str, offset: int) -> Iterator[Any]:
+    def records(self, block: bytes, name: str, offset: int) -> list[Any]:
+        items: list[Any] = []
         for line in block.split(b"\n")[:-1]:
-            yield from pickle.loads(line.replace(_ESCAPED_END, b"\n").replace(_ESCAPED_ESCAPE, _ESCAPE))
+            items += pickle.loads(line.replace(_ESCAPED_END, b"\n").replace(_ESCAPED_ESCAPE, _ESCAPE))
+        return items
 
     def offset_of(self, block: bytes, index: int) -> int:
         return 0
@@ -230,6 +246,9 @@ class Parquet:
         if path.startswith("s3://"):
             filesystem, path = needed("pyarrow.fs", "read_parquet").FileSystem.from_uri(path)
         with self._parquet.ParquetFile(path, filesystem=filesystem) as file:
+            lacking = set(self._columns or ()) - set(file.schema_arrow.names)
+            if lacking:
+                raise ValueError(f"{path} has no column {sorted(lacking)[0]!r}; it has {', '.join(file.schema_arrow.names)}")
             wanted = [
                 number for number in range(file.num_row_groups) if begin <= _begin_of(file.metadata.row_group(number)) < begin + length
             ]

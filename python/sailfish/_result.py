@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import pickle
-import tempfile
+import shutil
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,14 @@ class Result:
     """The end of a job that went well. Iterating gives the pairs: as they were from ``pickle``, as Arrow has them from ``parquet``,
     as JSON has them from ``jsonl``, and as texts from ``tsv``; of a dataflow its items in the same way."""
 
-    def __init__(
-        self, output: str, output_format: str, reports: list[dict[str, Any]], kept: tempfile.TemporaryDirectory[str] | None
-    ) -> None:
+    def __init__(self, output: str, output_format: str, reports: list[dict[str, Any]], kept: str | None) -> None:
         #: The directory with the parts.
         self.output = Path(output)
         self.output_format = output_format
         #: Of each stage, as of `sailfish run --json`: plan, bytes, times, proof.
         self.reports = reports
-        self._kept = kept
+        if kept is not None:
+            weakref.finalize(self, shutil.rmtree, kept, ignore_errors=True)
 
     @property
     def report(self) -> dict[str, Any]:
@@ -34,7 +34,7 @@ class Result:
         return self.reports[-1]
 
     def __repr__(self) -> str:
-        return f"<sailfish.Result of {len(self.parts)} parts in {str(self.output)!r}>"
+        return f"<sailfish.Result of {len(self.report['parts'])} parts in {str(self.output)!r}>"
 
     def _repr_html_(self) -> str:
         return _html.of_result(str(self.output), self.reports)
@@ -42,6 +42,10 @@ class Result:
     @property
     def parts(self) -> list[Path]:
         """The files of the output, in the order of the keys within them."""
+        if not self.output.joinpath("_SUCCESS").exists():
+            raise FileNotFoundError(
+                f"{self.output} is not there, or not whole: what lies on an object store is read by read_text and others"
+            )
         return sorted(self.output.glob("part-*"))
 
     def counter(self, name: str, group: str = "user") -> int:
@@ -61,6 +65,7 @@ def read_part(part: Path, output_format: str) -> Iterator[Any]:
         yield from rows if output_format == "rows" else ((row["key"], row["value"]) for row in rows)
         return
     if output_format == "csv":
+        csv.field_size_limit((1 << 31) - 1)
         with part.open(newline="", encoding="utf-8") as lines:
             yield from csv.DictReader(lines)
         return

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import IO, Any
 
 from ._sizes import Batches, size_of
+from ._values import pickled
 
 #: About how many bytes of rows stay in memory.
 _BYTES_MAX = 64 << 20
@@ -35,7 +36,7 @@ class Rows:
         if self._file is None:
             # In the directory of the task, which goes with it.
             self._file = tempfile.TemporaryFile(dir=".")  # noqa: SIM115
-        pickle.dump(self._kept, self._file, pickle.HIGHEST_PROTOCOL)
+        self._file.write(pickled(self._kept))
         self._kept = []
 
     def __iter__(self) -> Iterator[Any]:

@@ -8,14 +8,14 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from . import _engine
 from ._progress import display_of
-from ._ship import modules_of, write_worker
+from ._ship import modules_of, write_libraries, write_worker
 from ._spec import SPEC_FILE, Spec, dump
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -45,14 +45,20 @@ class Settings:
     progress: bool | None = None
     python: str | None = None
     overwrite: bool = False
+    #: The output is on the disk, and not only in the memory of the system, when the job is over.
+    sync: bool = True
     name: str | None = None
     files: Iterable[str | os.PathLike[str]] = ()
     modules: Iterable[ModuleType] = ()
     env: Mapping[str, str] | None = None
+    #: Libraries that the functions need and that are not where they run, as pip takes them.
+    requirements: Sequence[str] = ()
     #: A directory that client and nodes share.
     scratch: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.requirements, str):
+            raise TypeError(f"requirements={self.requirements!r}: it is a list, as in ['humanize>=4']")
         if not self.is_local and not self.engine.startswith(("http://", "https://")):
             raise ValueError(f"engine={self.engine!r} is not known: 'local', or the URL of a server, as in 'http://127.0.0.1:7070'")
 
@@ -61,11 +67,20 @@ class Settings:
         """Whether jobs run in a process of this machine."""
         return self.engine == "local"
 
-    def directory(self, prefix: str, what: str) -> tempfile.TemporaryDirectory[str]:
-        """A directory that goes when nobody needs it any more, where all who run the job see it."""
+    def directory(self, prefix: str, what: str) -> str:
+        """A new directory where all who run the job see it."""
         if self.scratch is None and not self.is_local:
-            raise ValueError(f"{what}: say output=..., or scratch=..., a directory that this machine and the nodes share")
-        return tempfile.TemporaryDirectory(prefix=prefix, dir=self.scratch)
+            raise ValueError(f"{what}: say scratch=..., a directory that this machine and the nodes share")
+        return tempfile.mkdtemp(prefix=prefix, dir=self.scratch)
+
+
+def settings_of(options: Mapping[str, Any]) -> Settings:
+    """Settings by their names. Error: one that there is not."""
+    known = [each.name for each in fields(Settings)]
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise TypeError(f"there is no option {unknown[0]!r}: choose {', '.join(known)}")
+    return Settings(**options)
 
 
 def paths_of(paths: Paths) -> list[str]:
@@ -95,9 +110,19 @@ def run(stages: list[Stage], output: str, settings: Settings) -> list[dict[str, 
 def _job_file(stages: list[Stage], output: str, settings: Settings, directory: Path) -> str:
     """The job in TOML. Strings of JSON are strings of TOML."""
     worker, shipped, environment = _worker(settings, directory)
+    if settings.requirements:
+        shipped.append(str(write_libraries(directory, settings.requirements)))
     shipped += [os.path.abspath(os.fspath(file)) for file in settings.files]
-    common: dict[str, Any] = {"exchange": "frames", "env": {**environment, **(settings.env or {})}}
-    given = {"memory": settings.memory, "slots": settings.slots, "overwrite": settings.overwrite or None}
+    common: dict[str, Any] = {
+        "exchange": "frames",
+        "env": {**environment, **{name: str(value) for name, value in (settings.env or {}).items()}},
+    }
+    given = {
+        "memory": settings.memory,
+        "slots": settings.slots,
+        "overwrite": settings.overwrite or None,
+        "no_sync": not settings.sync or None,
+    }
     common.update({name: value for name, value in given.items() if value is not None})
     tables = []
     for number, stage in enumerate(stages):
@@ -111,7 +136,11 @@ def _job_file(stages: list[Stage], output: str, settings: Settings, directory: P
     if len(tables) == 1:
         name = {} if settings.name is None else {"name": settings.name}
         return _toml({**common, **tables[0], **name})
-    named = ({"name": stage.name, **table} for stage, table in zip(stages, tables))
+    prefix = "" if settings.name is None else f"{settings.name}."
+    for table in tables:
+        if "from" in table:
+            table["from"] = [prefix + name for name in table["from"]]
+    named = ({"name": prefix + stage.name, **table} for stage, table in zip(stages, tables))
     return _toml(common) + "".join(f"\n[[stage]]\n{_toml(table)}" for table in named)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any, Protocol
 
 from . import _keys, _values
 from ._batch import Encoder, columns, encoded_values
-from ._combine import Running, Window, put_pairs
+from ._combine import Adding, Running, Window, put_pairs
 from ._frames import Input, Output
 from ._groups import Gather, RawGroup, check_order, groups, is_fold, key_of, raw_groups
 from ._rows import Rows
@@ -74,8 +73,8 @@ class Reduce:
     combine: Callable[..., Any] | None = None
     #: `combine` makes a value of a list of values.
     combine_folds: bool = False
-    #: The same of two values.
-    of_two: Callable[[Any, Any], Any] | None = None
+    #: The same, a value at a time.
+    adding: Adding | None = None
 
     has_tails = False
     is_total = False
@@ -95,10 +94,11 @@ class Reduce:
             return _Plain(encoder)
         if not self.combine_folds and not is_fold(self.combine):
             return Window(encoder, None, self.combine)
-        window = Window(encoder, self.combine)
-        if self.of_two is None and self.combine not in (sum, min, max):
+        name = self.gather.name if self.combine_folds else "combine"
+        window = Window(encoder, self.combine, None, name)
+        if self.adding is None and self.combine not in (sum, min, max):
             return window
-        return Running(encoder, self.combine, window, self.of_two)
+        return Running(encoder, self.combine, window, self.adding, name)
 
     def gathered(self, source: Input, place: Place) -> Iterator[Any]:
         of_group = self.gather.of_group()
@@ -150,7 +150,7 @@ class Count:
 
 class _Counting:
     def __init__(self, encoder: Encoder) -> None:
-        self._running = Running(encoder, sum, Window(encoder, sum), None)
+        self._running = Running(encoder, sum, Window(encoder, sum), None, "count")
         self.put, self.close = self._running.put_keys, self._running.close
 
 
@@ -171,8 +171,9 @@ class Sides:
     #: inner, left, right or full; None: the values of all sides as lists.
     how: str | None
     count: int
-    #: Keys with very many rows on one side: which side that is, and into how many tasks they are cut. Rows of the other side go to each.
-    hot: dict[Any, tuple[int, int]] = field(default_factory=dict)
+    #: Keys, as bytes, with very many rows on one side: which side that is, and into how many tasks they are cut. Rows of the other side go
+    #: to each.
+    hot: dict[bytes, tuple[int, int]] = field(default_factory=dict)
 
     has_tails = True
     is_total = False
@@ -192,7 +193,7 @@ class Sides:
             keys, values = columns(pairs)
             encoded, inexact = _keys.encode_column(keys, inside=True)
             coded = encoded_values(keys, values, inexact)
-            if self.hot and not self.hot.keys().isdisjoint(keys):
+            if self.hot and not self.hot.keys().isdisjoint(encoded):
                 keys, encoded, coded = self._cut(side, turn, keys, encoded, coded)
             else:
                 encoded = [data + end for data in encoded]
@@ -206,7 +207,7 @@ class Sides:
         """Rows of hot keys go to one task after the other, or to each."""
         rows: list[tuple[Any, bytes, bytes]] = []
         for key, data, value in zip(keys, encoded, coded):
-            cut_side, ways = self.hot.get(key, (side, 1))
+            cut_side, ways = self.hot.get(data, (side, 1))
             chosen: Iterable[int] = range(ways)
             if side == cut_side:
                 turn[0] += 1
@@ -216,10 +217,14 @@ class Sides:
 
     def gathered(self, source: Input, place: Place) -> Iterator[Any]:
         previous: list[Any] = []
+        before = b""
         for data, sides in groupby(raw_groups(source), key=lambda group: group[0][:-1]):
             first = next(sides)
             key = key_of(data, first[2], _keys.decode_inside)
-            _check_after(previous, key)
+            # Of a key that was cut nothing is compared with itself.
+            if data[:-1] != before:
+                _check_after(previous, key)
+            before = data[:-1]
             place.at(key)
             by_side = ((group[0][-1], group[1]) for group in chain((first,), sides))
             if self.how is None:
@@ -275,7 +280,7 @@ class Ordered:
         def put(pairs: list[Any]) -> None:
             keys, values = columns(pairs)
             encoded, inexact = _keys.encode_column(keys, inside=True)
-            orders, _ = _keys.encode_column(values if self.by is None else list(map(self.by, values)), inside=True)
+            orders, _ = _keys.encode_column(_made(self.by, values), inside=True)
             if self.is_reversed:
                 orders = list(map(_keys.inverted, orders))
             coded = encoded_values(keys, values, inexact)
@@ -314,6 +319,11 @@ def _without_order(group: RawGroup) -> bytes:
     return data[: -4 - int.from_bytes(data[-4:], "big")]
 
 
+def _made(function: Callable[[Any], Any] | None, items: list[Any]) -> list[Any]:
+    """What a function makes of each. Not by `map`, for which a `StopIteration` would be the end."""
+    return items if function is None else [function(item) for item in items]
+
+
 def _check_after(previous: list[Any], key: Any) -> None:
     """Refuses keys of kinds that Python does not compare."""
     if previous:
@@ -342,7 +352,7 @@ class Sort:
         encoder = Encoder(output, record_bytes_max)
 
         def put(items: list[Any]) -> None:
-            orders = items if self.by is None else list(map(self.by, items))
+            orders = _made(self.by, items)
             encoded, _ = _keys.encode_column(orders, inside=self.is_reversed)
             if self.is_reversed:
                 encoded = list(map(_keys.inverted, encoded))
@@ -355,7 +365,8 @@ class Sort:
         for _, values, _ in raw_groups(source):
             for number, item in enumerate(values):
                 if number == 0:
-                    _check_after(previous, item if self.by is None else self.by(item))
+                    place.at(_made(self.by, [item])[0])
+                    _check_after(previous, place.key)
                 yield item
 
 
@@ -401,9 +412,4 @@ class _Largest:
         self._encoder.put_encoded([None] * count, [_ONE_KEY] * count, _values.encode_column(self._items))
 
 
-def folded(function: Callable[[Any, Any], Any]) -> Callable[[Iterable[Any]], Any]:
-    """A function of two values as one of many."""
-    return functools.partial(functools.reduce, function)
-
-
-__all__ = ["Ordered", "Place", "Reduce", "Shuffle", "Sides", "Sink", "Sort", "Top", "folded"]
+__all__ = ["Count", "Ordered", "Place", "Reduce", "Shuffle", "Sides", "Sink", "Sort", "Top"]

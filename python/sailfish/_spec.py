@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: The file in the directory in which functions run.
 SPEC_FILE = "sailfish-job.pickle"
+#: Libraries of the job, beside it.
+LIBRARIES_FILE = "sailfish-libraries.zip"
 #: Python's own that may be a reduce function as they are, and those of them that may fold a part of the values as well.
 FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, len, list, set, sorted, any, all)
 PARTIAL_FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, any, all)
@@ -78,6 +80,8 @@ class Spec:
 
 class CannotSend(TypeError):
     """A function of a job cannot be sent to where it is to run."""
+
+    __module__ = "sailfish"
 
 
 def dump(spec: Spec, modules: Iterable[ModuleType]) -> bytes:
@@ -190,5 +194,6 @@ def functions_of(spec: Spec) -> list[Any]:
             continue
         found.append(function)
         left += [getattr(function, name, None) for name in ("func", "__func__", "__wrapped__")]
-        left += [argument for argument in getattr(function, "args", ()) if callable(argument)]
+        # Of folds of ours that call a function of the user.
+        left.append(getattr(getattr(function, "__self__", None), "add", None))
     return found

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
+from types import GeneratorType
 from typing import Any
 
 Function = Callable[..., Any]
@@ -24,13 +25,15 @@ class Step:
     seed: int = 0
 
 
-def compose(steps: Iterable[Step], items: Iterable[Any], place: str = "") -> Iterator[Any]:
-    """The items behind all steps, made one at a time when they are asked for. `place` says where the items are from: the same one gives
-    the same sample."""
+def compose(steps: Iterable[Step], items: Iterable[Any], place: Callable[[], str] = str) -> Iterator[Any]:
+    """The items behind all steps, made one at a time when they are asked for. `place` says, when the first is there, where they are from:
+    the same place gives the same sample.
+
+    A function that raises `StopIteration` ends this iterator, as it does for `map` and `filter`: see `is_at_end`."""
     made = iter(items)
     for number, step in enumerate(steps):
         if step.kind == "sample":
-            made = _sampled(made, step.fraction, random.Random(f"{step.seed}:{number}:{place}").random)
+            made = _sampled(made, step, number, place)
         else:
             made = _KINDS[step.kind](step.function, made)
     return made
@@ -53,19 +56,43 @@ def _keyed(function: Any, items: Iterator[Any]) -> Iterator[Any]:
 
 
 def _with_values(function: Any, items: Iterator[Any]) -> Iterator[Any]:
-    return ((key, function(value)) for key, value in items)
+    return ((key, function(value)) for key, value in map(_pair, items))
 
 
 def _firsts(_: Any, items: Iterator[Any]) -> Iterator[Any]:
-    return map(itemgetter(0), items)
+    return map(itemgetter(0), map(_pair, items))
 
 
 def _seconds(_: Any, items: Iterator[Any]) -> Iterator[Any]:
-    return map(itemgetter(1), items)
+    return map(itemgetter(1), map(_pair, items))
 
 
-def _sampled(items: Iterator[Any], fraction: float, chance: Callable[[], float]) -> Iterator[Any]:
-    return (item for item in items if chance() < fraction)
+def _pair(item: Any) -> tuple[Any, Any]:
+    if not isinstance(item, tuple) or len(item) != 2:
+        raise NoPair(f"{item!r:.200} is no (key, value) pair")
+    return item
+
+
+class NoPair(TypeError):
+    """An item is not what a method that goes by key takes."""
+
+
+def _sampled(items: Iterator[Any], step: Step, number: int, place: Callable[[], str]) -> Iterator[Any]:
+    chance: Callable[[], float] | None = None
+    for item in items:
+        if chance is None:
+            chance = random.Random(f"{step.seed}:{number}:{place()}").random
+        if chance() < step.fraction:
+            yield item
+
+
+def is_at_end(source: Iterator[Any]) -> bool:
+    """Whether an iterator, of a list or a generator, has no more to give: what is made of it ends before only where a function raised
+    `StopIteration`."""
+    if isinstance(source, GeneratorType):
+        return source.gi_frame is None
+    # That of a list forgets the list when it ends.
+    return len(source.__reduce__()) < 3
 
 
 _KINDS: dict[str, Callable[[Any, Iterator[Any]], Iterator[Any]]] = {

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import marshal
 import pickle
 import struct
 from collections.abc import Callable, Sequence
-from itertools import chain, pairwise
+from itertools import chain, pairwise, repeat
 from operator import itemgetter
 from typing import Any
 
@@ -20,17 +19,17 @@ _PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
 #: The version in which equal values have equal bytes, however often their parts are referred to.
 _MARSHAL_VERSION = 2
 
-# A value that would have eight bytes with its tag gets another tag and a byte more.
+# A value that would have eight bytes gets another tag and a byte more.
 _STR, _STR_PADDED = b"s", b"S"
 _BYTES, _BYTES_PADDED = b"b", b"B"
-_PICKLE, _PICKLE_PADDED = b"p", b"P"
-#: Tuples of what is plain, which takes half the time that pickling does.
-_TUPLE, _TUPLE_PADDED = b"m", b"M"
+#: What pickles, and tuples by `marshal`, begin with themselves: they need no tag, unless they have eight bytes.
+_PICKLE, _PICKLE_PADDED = b"\x80", b"P"
+_TUPLE, _TUPLE_PADDED = b"(", b"M"
 _FLOAT_TAG = b"f"
 _NONE = b"n"
 _TRUE, _FALSE = b"t", b"u"
 #: The key as it was, before the value: its own bytes do not tell.
-_WITH_KEY, _WITH_KEY_PADDED = b"k", b"K"
+_WITH_KEY = b"k"
 
 
 def encode(value: Any) -> bytes:
@@ -53,7 +52,7 @@ def encode(value: Any) -> bytes:
         return _TRUE
     elif value is False:
         return _FALSE
-    return _tagged(_PICKLE, _PICKLE_PADDED, pickled(value))
+    return _padded(_PICKLE_PADDED, [pickled(value)])[0]
 
 
 def encode_column(values: Sequence[Any]) -> list[bytes]:
@@ -70,20 +69,21 @@ def encode_column(values: Sequence[Any]) -> list[bytes]:
         except struct.error:
             pass
     elif kinds == {tuple}:
+        # Half the time that pickling takes.
         if _PLAIN.issuperset(map(type, chain.from_iterable(values))):
-            return [_TUPLE + data if len(data) != 7 else _TUPLE_PADDED + b"\x00" + data for data in map(_marshalled, values)]
+            return _padded(_TUPLE_PADDED, list(map(marshal.dumps, values, repeat(_MARSHAL_VERSION))))
         try:
-            return [_PICKLE + data if len(data) != 7 else _PICKLE_PADDED + b"\x00" + data for data in map(_pickled, values)]
+            return _padded(_PICKLE_PADDED, list(map(pickle.dumps, values, repeat(pickle.HIGHEST_PROTOCOL))))
         except (pickle.PicklingError, AttributeError, TypeError):
             pass
     return list(map(encode, values))
 
 
-def _marshalled(value: Any) -> bytes:
-    return marshal.dumps(value, _MARSHAL_VERSION)
-
-
-_pickled = functools.partial(pickle.dumps, protocol=pickle.HIGHEST_PROTOCOL)
+def _padded(tag: bytes, encoded: list[bytes]) -> list[bytes]:
+    """With a tag where eight bytes would be a whole number."""
+    if 8 in map(len, encoded):
+        return [tag + data if len(data) == 8 else data for data in encoded]
+    return encoded
 
 
 def decode_column(payload: bytes, ends: Sequence[int]) -> tuple[list[Any], list[bytes] | None]:
@@ -91,19 +91,16 @@ def decode_column(payload: bytes, ends: Sequence[int]) -> tuple[list[Any], list[
     keys. No value has eight bytes."""
     starts = ends[:-1]
     tags = set(itemgetter(*starts)(payload)) if len(starts) > 1 else {payload[start] for start in starts}
-    decode_rest = _OF_ONE_KIND.get(tags.pop()) if len(tags) == 1 else None
-    if decode_rest is not None:
-        return [decode_rest(payload[start + 1 : end]) for start, end in pairwise(ends)], None
+    tag = tags.pop() if len(tags) == 1 else 0
+    if tag in _UNTAGGED:
+        return list(map(_UNTAGGED[tag], [payload[start:end] for start, end in pairwise(ends)])), None
+    if tag == _STR[0]:
+        return [payload[start + 1 : end].decode() for start, end in pairwise(ends)], None
     raw = [payload[start:end] for start, end in pairwise(ends)]
     return list(map(decode, raw)), raw
 
 
-_OF_ONE_KIND: dict[int, Callable[[bytes], Any]] = {
-    _STR[0]: bytes.decode,
-    _PICKLE[0]: pickle.loads,
-    _TUPLE[0]: marshal.loads,
-    _FLOAT_TAG[0]: lambda data: _FLOAT.unpack(data)[0],
-}
+_UNTAGGED: dict[int, Callable[[bytes], Any]] = {_PICKLE[0]: pickle.loads, _TUPLE[0]: marshal.loads}
 
 
 def pickled(value: Any) -> bytes:
@@ -117,10 +114,22 @@ def pickled(value: Any) -> bytes:
         return data
 
 
+def pickled_items(items: list[Any]) -> bytes:
+    """Pickles items for others than the stage that made them: classes of the user's script are not known there, and go with them."""
+    data = pickled(items)
+    if b"__main__" not in data:
+        return data
+    import cloudpickle
+
+    with_classes: bytes = cloudpickle.dumps(items, pickle.HIGHEST_PROTOCOL)
+    return with_classes
+
+
 def encode_with_key(key: Any, value: Any) -> bytes:
     """The bytes of a value whose key cannot be told from the key's bytes."""
     data = pickled(key)
-    return _tagged(_WITH_KEY, _WITH_KEY_PADDED, len(data).to_bytes(4, "little") + data + encode(value))
+    # More than eight bytes.
+    return _WITH_KEY + len(data).to_bytes(4, "little") + data + encode(value)
 
 
 def _tagged(tag: bytes, padded: bytes, data: bytes) -> bytes:
@@ -145,33 +154,32 @@ def decode(data: bytes) -> Any:
     if tag == _FALSE:
         return False
     if tag == _PICKLE:
-        return pickle.loads(memoryview(data)[1:])
+        return pickle.loads(data)
     if tag == _TUPLE:
-        return marshal.loads(data[1:])
+        return marshal.loads(data)
     if tag == _TUPLE_PADDED:
-        return marshal.loads(data[2:])
+        return marshal.loads(data[1:])
     if tag == _STR_PADDED:
         return data[2:].decode()
     if tag == _BYTES_PADDED:
         return data[2:]
     if tag == _PICKLE_PADDED:
-        return pickle.loads(memoryview(data)[2:])
-    if tag in (_WITH_KEY, _WITH_KEY_PADDED):
+        return pickle.loads(memoryview(data)[1:])
+    if tag == _WITH_KEY:
         return decode(data[_value_at(data) :])
     raise ValueError(f"a value has the tag {tag!r}, which is none")
 
 
 def key_of(data: bytes) -> tuple[bool, Any]:
     """Whether a value brings its key as it was, and the key."""
-    if len(data) == 8 or data[:1] not in (_WITH_KEY, _WITH_KEY_PADDED):
+    if len(data) == 8 or data[:1] != _WITH_KEY:
         return False, None
-    return True, pickle.loads(memoryview(data)[_pickled_at(data) : _value_at(data)])
+    return True, pickle.loads(memoryview(data)[_PICKLED_AT : _value_at(data)])
 
 
-def _pickled_at(data: bytes) -> int:
-    return 5 if data[:1] == _WITH_KEY else 6
+#: Behind the tag and the length.
+_PICKLED_AT = 5
 
 
 def _value_at(data: bytes) -> int:
-    at = _pickled_at(data)
-    return at + int.from_bytes(data[at - 4 : at], "little")
+    return _PICKLED_AT + int.from_bytes(data[1:_PICKLED_AT], "little")

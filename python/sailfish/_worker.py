@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -21,15 +22,17 @@ from ._batch import MixedKeys
 from ._failed import Failed, check_pairs, short
 from ._frames import END, JOB, JOB_VERSION, WAITS, CutOff, Input, Output, frames_of, records_of
 from ._readers import Reader, reader_of
-from ._shuffles import Place, Sink
+from ._shuffles import Place, Shuffle, Sink
 from ._sizes import Batches
-from ._spec import SPEC_FILE, PackedSpec, Source, Spec, WrongPlace
-from ._steps import Step, compose, failing_step
+from ._spec import LIBRARIES_FILE, SPEC_FILE, PackedSpec, Spec, WrongPlace
+from ._steps import NoPair, Step, compose, failing_step, is_at_end
 from ._version import VERSION
 from ._writers import Writer, writer_of
 
 #: Items of a record that are tried where it is only looked whether they can be had.
 _ITEMS_TRIED = 8192
+#: Containers that are made, and not freed, before cycles are looked for.
+_OBJECTS_BETWEEN_COLLECTIONS = 100_000
 #: How long is looked, after a record that failed, whether others fail as well.
 _LOOK_SECONDS = 1.0
 
@@ -45,7 +48,7 @@ def main() -> int:
         while (frame := source.next_or_end()) is not None:
             _run_task(source, output, *frame, place)
             _context.flush()
-            if not _waits():
+            if place.is_bound or not _waits():
                 output.write(END)
                 return 0
             place.leave()
@@ -67,6 +70,8 @@ class TaskPlace:
         self._environment = dict(os.environ)
         self._directory = os.getcwd()
         self._spec: PackedSpec | None = None
+        #: What was imported lies in the directory of the task, and goes with it.
+        self.is_bound = False
 
     def enter(self, job: dict[str, Any]) -> None:
         """Goes where the engine says that the task is."""
@@ -87,9 +92,19 @@ class TaskPlace:
 
     def spec(self) -> Spec:
         """The functions of the job, new for each task: what they remember is of the task."""
-        if self._spec is None:
-            self._spec = PackedSpec(SPEC_FILE)
-        return self._spec.load()
+        if self._spec is not None:
+            return self._spec.load()
+        if os.path.exists(LIBRARIES_FILE):
+            # Most jobs have none, and do not wait for what it takes.
+            from ._ship import use_libraries
+
+            self.is_bound = use_libraries()
+        self._spec = PackedSpec(SPEC_FILE)
+        spec = self._spec.load()
+        # Batches are made of many objects that live for a moment; to look for cycles among them each time takes a tenth of all.
+        gc.freeze()
+        gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 20, 50)
+        return spec
 
     def leave(self) -> None:
         """Leaves the directory, which goes with the task."""
@@ -136,7 +151,9 @@ def _tell(output: Output, error: BaseException) -> None:
         message, cause = f"the Python worker failed: {short(error)}", error
     lines = []
     if cause is not None:
-        lines = traceback.format_exception(type(cause), cause, _without_ours(cause.__traceback__))
+        users = _without_ours(cause.__traceback__)
+        ours = cause.__traceback__ if not isinstance(error, Failed) else None
+        lines = traceback.format_exception(type(cause), cause, users or ours)
     is_of_data = not isinstance(cause, (OSError, MemoryError))
     # The engine may be gone, or have given this task up.
     with contextlib.suppress(OSError):
@@ -144,12 +161,12 @@ def _tell(output: Output, error: BaseException) -> None:
 
 
 def _without_ours(frames: TracebackType | None) -> TracebackType | None:
-    """The user's own part of a traceback; all of it where there is none."""
+    """The user's own part of a traceback; nothing where a function of Python's own failed, which has none."""
     here = os.path.dirname(__file__)
     left = frames
     while left is not None and os.path.dirname(left.tb_frame.f_code.co_filename) == here:
         left = left.tb_next
-    return left if left is not None else frames
+    return left
 
 
 def _run(source: Input, output: Output, job: dict[str, Any], spec: Spec) -> None:
@@ -186,12 +203,18 @@ def _index(records: Iterable[Any], left: Iterator[Any]) -> int:
     return max(0, len(records) - length_hint(left) - 1) if isinstance(records, list) else 0
 
 
+def steps_of(shuffle: Shuffle) -> list[Step]:
+    """The functions of a shuffle as steps, to tell which failed."""
+    return [Step("", function, name) for name, function in shuffle.functions() if function is not None and name != "combine"]
+
+
 class Branch:
     """What becomes of the records of a source."""
 
-    def __init__(self, source: Source, reader: Reader, sink: Sink, needs_pairs: bool) -> None:
-        self.source, self.reader = source, reader
-        self._sink, self._needs_pairs = sink, needs_pairs
+    def __init__(self, number: int, spec: Spec, reader: Reader, sink: Sink) -> None:
+        self._number, self.source, self.reader = number, spec.sources[number], reader
+        self._sink, self._shuffle = sink, spec.shuffle
+        self._needs_pairs = spec.of_pairs if spec.shuffle is None else spec.shuffle.of_pairs
         self._batches = Batches()
         self._name, self._offset, self._block = "", 0, b""
 
@@ -208,48 +231,70 @@ class Branch:
         at = self._at(self.reader.error_at(self._block, error))
         raise Failed(f"the input cannot be read as {self.source.format.name}, {at}: {short(error)}") from error
 
+    def _where(self) -> str:
+        # The directory of what the client made is another one each time.
+        name = os.path.basename(self._name) if self.source.format.name == "items" else self._name
+        return f"{self._number}:{name}@{self._offset}"
+
     def _map(self, records: Iterable[Any]) -> None:
         left = iter(records)
-        # The directory says nothing: that of what the client made is another one each time.
-        made = compose(self.source.steps, left, f"{os.path.basename(self._name)}@{self._offset}")
+        made = compose(self.source.steps, left, self._where)
         first = 0
         while True:
             try:
                 # An endless generator must not fill the memory.
-                items = list(islice(made, self._batches.items))
+                at_once = self._batches.items
+                items = list(islice(made, at_once))
             except Failed:
                 raise
             except (Exception, SystemExit) as error:
                 if isinstance(error, Exception) and not isinstance(records, list) and not self.source.steps:
                     self._fail_reading(error)
-                self._fail(records, _index(records, left), error)
+                self._fail(records, left, error)
+            if len(items) < at_once and not is_at_end(left):
+                self._fail(records, left, StopIteration("a function raised it"))
             if not items:
                 return
             last = max(first, _index(records, left))
-            self._put(items, first, last)
+            self._put(items, records, first, last)
             first = last
 
-    def _put(self, items: list[Any], first: int, last: int) -> None:
+    def _put(self, items: list[Any], records: Iterable[Any], first: int, last: int) -> None:
         """Hands on what the records from `first` to `last` gave."""
         if self._needs_pairs:
-            check_pairs(items, lambda: f"{self._who_yielded(first, last)} yielded")
+            check_pairs(items, lambda: self._who_yielded(records, first, last))
         self._batches.saw(items)
         try:
             self._sink.put(items)
         except Failed:
             raise
         except Exception as error:
-            raise Failed(f"what {self._who_yielded(first, last)} yielded cannot go on: {short(error)}") from error
+            name = None if self._shuffle is None else failing_step(steps_of(self._shuffle), error)
+            if name is not None:
+                raise Failed(f"the {name} function failed, {self._place(records, first)} or behind it: {short(error)}") from error
+            what = "cannot be written" if self._shuffle is None else "cannot go on"
+            raise Failed(f"what {self._who_yielded(records, first, last)} {what}: {short(error)}") from error
 
-    def _who_yielded(self, first: int, last: int) -> str:
+    def _who_yielded(self, records: Iterable[Any], first: int, last: int) -> str:
         who = self.source.steps[-1].name if self.source.steps else ""
-        place = self._at(self.reader.offset_of(self._block, first))
+        if not who and self.source.format.name == "items":
+            return "the input has"
+        place = self._place(records, first)
         more = " or a record not far behind it" if last > first else ""
-        return f"{f'the {who} function' if who else 'the input'}, given {place}{more},"
+        return f"the {who} function, given {place}{more}, yielded" if who else f"the input has, {place}{more},"
 
-    def _fail(self, records: Any, index: int, error: BaseException) -> NoReturn:
-        place = self._at(self.reader.offset_of(self._block, index))
+    def _place(self, records: Iterable[Any], index: int) -> str:
+        """Where a record is; of what the client or another stage made, which it is."""
+        if self.source.format.name == "items" and isinstance(records, list) and index < len(records):
+            return f"the item {records[index]!r:.200}"
+        return self._at(self.reader.offset_of(self._block, index))
+
+    def _fail(self, records: Any, left: Iterator[Any], error: BaseException) -> NoReturn:
+        index = _index(records, left)
+        place = self._place(records, index)
         steps = self.source.steps
+        if isinstance(error, NoPair):
+            raise Failed(f"{error}: {place}")
         who = _who(steps, error)
         if isinstance(error, SystemExit):
             raise Failed(f"{who} called sys.exit, {place}") from error
@@ -299,16 +344,13 @@ class Mapper:
             part = _Part(writer_of(spec, output))
             self._sinks.append(part)
             sinks: list[Sink] = [part for _ in spec.sources]
-            needs_pairs = spec.of_pairs
         else:
             shuffle = spec.shuffle
             by_side = {side: shuffle.sink(output, job["record_bytes_max"], side) for side in {source.side for source in spec.sources}}
             self._sinks.extend(by_side.values())
             sinks = [by_side[source.side] for source in spec.sources]
-            needs_pairs = shuffle.of_pairs
-        self._branches = [
-            Branch(source, reader_of(source.format, job["input"]), sink, needs_pairs) for source, sink in zip(spec.sources, sinks)
-        ]
+        readers = [reader_of(source.format, job["input"]) for source in spec.sources]
+        self._branches = [Branch(number, spec, readers[number], sink) for number, sink in enumerate(sinks)]
 
     def run(self, source: Input) -> None:
         for _, payload in frames_of(source):
@@ -323,7 +365,7 @@ class Mapper:
         except Failed:
             raise
         except Exception as error:
-            raise Failed(f"what the map function yielded cannot go on: {short(error)}") from error
+            raise Failed(f"what the map task made cannot go on: {short(error)}") from error
 
 
 class _Part:
@@ -351,16 +393,20 @@ class Reducer:
     def run(self, source: Input) -> None:
         batches = Batches()
         place = self._place
-        made = compose(self._spec.steps, self._shuffle.gathered(source, place))
+        gathered = self._shuffle.gathered(source, place)
+        made = compose(self._spec.steps, gathered, lambda: repr(place.key))
         while True:
             try:
-                items = list(islice(made, batches.items))
+                at_once = batches.items
+                items = list(islice(made, at_once))
             except (CutOff, Failed):
                 raise
             except MixedKeys as error:
                 raise Failed(str(error)) from None
             except (Exception, SystemExit) as error:
                 self._fail(error)
+            if len(items) < at_once and not is_at_end(gathered):
+                self._fail(StopIteration("a function raised it"))
             if not items:
                 break
             if self._spec.of_pairs:
@@ -370,8 +416,9 @@ class Reducer:
         self._guarded(self._writer.close)
 
     def _fail(self, error: BaseException) -> NoReturn:
-        functions = [Step("", function, name) for name, function in self._shuffle.functions() if function is not None and name != "combine"]
-        who = _who([*functions, *self._spec.steps], error)
+        if isinstance(error, NoPair):
+            raise Failed(str(error))
+        who = _who([*steps_of(self._shuffle), *self._spec.steps], error)
         key = f" with the key {self._place.key!r:.200}" if self._place.has_key else ""
         if isinstance(error, SystemExit):
             raise Failed(f"{who} called sys.exit, given the key {self._place.key!r:.200}") from error

@@ -6,14 +6,14 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ._needed import needed
 from ._readers import packed
 from ._sizes import size_of
-from ._values import pickled
+from ._values import pickled, pickled_items
 
 if TYPE_CHECKING:
     from ._frames import Output
@@ -56,7 +56,13 @@ def writer_of(spec: Spec, output: Output) -> Writer:
 
 
 def _tsv(pairs: Items) -> bytes:
-    return "".join([f"{key}\t{value}\n" for key, value in pairs]).encode()
+    lines = [f"{key}\t{value}\n" for key, value in pairs]
+    text = "".join(lines)
+    if text.count("\n") != len(lines) or text.count("\t") != len(lines):
+        for pair, line in zip(pairs, lines):
+            if line.count("\n") != 1 or "\t" in str(pair[0]):
+                raise ValueError(f"{pair!r:.200} has a line end, or its key a tab, and would be read as something else: jsonl takes it")
+    return text.encode()
 
 
 def _text(items: Items) -> bytes:
@@ -74,11 +80,18 @@ def _pairs_json(pairs: Items) -> bytes:
 
 def _json(items: Items) -> bytes:
     dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_no_json).encode
-    return "".join([dumps(item) + "\n" for item in items]).encode()
+    item: Any = None
+    lines = []
+    try:
+        for item in items:
+            lines.append(dumps(item) + "\n")
+    except ValueError as error:
+        raise ValueError(f"{item!r:.200} is nothing that JSON can say: {error}") from error
+    return "".join(lines).encode()
 
 
 def _pickle(items: Items) -> bytes:
-    return pickled(list(items))
+    return pickled_items(list(items))
 
 
 _TO_BYTES: dict[str, Callable[[Items], bytes]] = {
@@ -87,7 +100,7 @@ _TO_BYTES: dict[str, Callable[[Items], bytes]] = {
     "pickle": _pickle,
     "text": _text,
     "json": _json,
-    "items": lambda items: packed(list(items), pickled),
+    "items": lambda items: packed(list(items)),
 }
 
 
@@ -96,7 +109,7 @@ def _no_json(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, (set, frozenset)):
         return sorted(value)
-    raise TypeError(f"{value!r:.200} is a {type(value).__qualname__}, which JSON does not know; output_format='pickle' takes it")
+    raise TypeError(f"{value!r:.200} is a {type(value).__qualname__}, which JSON does not know")
 
 
 class Plain:
@@ -140,6 +153,12 @@ class KeyCounts:
         self._output.output(1, pickled((common, self._counts.total())))
 
 
+def _csv(rows: Iterable[Sequence[Any]], quoting: Any) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n", quoting=quoting).writerows(rows)
+    return text.getvalue()
+
+
 class Csv:
     """Writes dicts, or rows, as lines of CSV with the names of the columns in the first."""
 
@@ -150,27 +169,32 @@ class Csv:
     def write(self, items: Items) -> None:
         if not items:
             return
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
+        rows: list[Sequence[Any]] = []
         if not self._has_begun:
             self._has_begun = True
-            if self._columns is None and isinstance(items[0], Mapping):
-                self._columns = tuple(map(str, items[0]))
-            if self._columns is not None:
-                writer.writerow(self._columns)
-        writer.writerows(map(self._row, items))
-        self._output.output(len(items), text.getvalue().encode())
+            if self._columns is None:
+                if not isinstance(items[0], Mapping):
+                    raise ValueError(f"{items[0]!r:.200} has no names for the columns of its fields: say columns=[...]")
+                self._columns = tuple(items[0])
+            rows.append(self._columns)
+        rows.extend(map(self._row, items))
+        text = _csv(rows, csv.QUOTE_MINIMAL)
+        if "\r" in text:
+            # Python does not quote it everywhere, and reads it as the end of a row.
+            text = _csv(rows, csv.QUOTE_ALL)
+        self._output.output(len(items), text.encode())
 
     def _row(self, item: Any) -> Sequence[Any]:
+        columns = self._columns
+        assert columns is not None
         if isinstance(item, Mapping):
-            columns = self._columns
-            if columns is None or len(item) != len(columns) or any(name not in item for name in columns):
-                raise ValueError(f"the columns are {list(columns or ())}, and {item!r:.200} has others: say columns=[...]")
+            if len(item) != len(columns) or any(name not in item for name in columns):
+                raise ValueError(f"the columns are {list(columns)}, and {item!r:.200} has others: say columns=[...]")
             return [item[name] for name in columns]
         if not isinstance(item, (tuple, list)):
             raise TypeError(f"{item!r:.200} is no row: a row of CSV is a dict, a tuple or a list")
-        if self._columns is not None and len(item) != len(self._columns):
-            raise ValueError(f"there are {len(self._columns)} columns, and {item!r:.200} has {len(item)} fields")
+        if len(item) != len(columns):
+            raise ValueError(f"there are {len(columns)} columns, and {item!r:.200} has {len(item)} fields")
         return item
 
     def close(self) -> None:

@@ -5,12 +5,19 @@ A case goes by its seed, which is in its name: `pytest 'python/tests/test_datafl
 
 from __future__ import annotations
 
+import gc
+import math
 import os
 import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
 import zoneinfo
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from datetime import date, datetime
+from datetime import date, datetime, timezone
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -18,9 +25,10 @@ from xml.etree import ElementTree
 
 import pytest
 import sailfish as sf
-from sailfish import _hot_keys
+from sailfish import _hot_keys, _keys
 from sailfish._plan import Plan
 from sailfish._result import Result
+from sailfish._run import Settings
 from sailfish._shuffles import Sides
 
 #: Random cases of each operation.
@@ -108,6 +116,10 @@ OPERATIONS: dict[str, tuple[Flow, Model]] = {
     "reduce_by_key": (
         lambda a, b: a.reduce_by_key(lambda x, y: x ^ y),
         lambda a, b: [(k, reduce(lambda x, y: x ^ y, vs)) for k, vs in grouped(a).items()],
+    ),
+    "aggregate_by_key": (
+        lambda a, b: a.aggregate_by_key((0, 0), lambda t, v: (t[0] + v, t[1] + 1), lambda t, u: (t[0] + u[0], t[1] + u[1])),
+        lambda a, b: [(k, (sum(vs), len(vs))) for k, vs in grouped(a).items()],
     ),
     "count_by_key": (lambda a, b: a.count_by_key(), lambda a, b: Counter(k for k, _ in a).items()),
     "count_by_value": (
@@ -257,6 +269,30 @@ def test_items_that_a_dict_does_not_tell_apart() -> None:
         sf.from_iterable(["a", ["b"]]).count_by_value().collect()
 
 
+def test_classes_of_a_script(tmp_path: Path) -> None:
+    """They are of `__main__`, and go from stage to stage and back."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sailfish as sf\n"
+        "class P:\n"
+        "    def __init__(self, x): self.x = x\n"
+        "print(sf.from_iterable([P(1)]).map(lambda p: p.x).collect())\n"
+        "made = sf.from_iterable([1, 2]).map(lambda x: (1, P(x)))\n"
+        "lists = made.group_by().map_values(list).join(sf.from_iterable([(1, 0)]))\n"
+        "(key, (ps, zero)), = lists.collect()\n"
+        "print(sorted(p.x for p in ps), all(isinstance(p, P) for p in ps))\n"
+    )
+    path = os.pathsep.join([str(Path(sf.__file__).parent.parent), *sys.path])
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    assert (ran.stdout, ran.returncode) == ("[1]\n[1, 2] True\n", 0), ran.stderr
+
+
+def test_the_program_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAILFISH_PROGRAM", "/not/there")
+    with pytest.raises(sf.EngineMissing, match="SAILFISH_PROGRAM names '/not/there'"):
+        sf.from_iterable([1]).collect()
+
+
 def test_a_sample_is_the_same_again() -> None:
     dataset = sf.from_iterable(range(50_000))
     some = dataset.sample(0.1, seed=3).collect()
@@ -290,8 +326,20 @@ def test_csv(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     texts = [{name: str(value) for name, value in row.items()} for row in rows]
     assert list(result) == texts
     same(sf.read_csv(tmp_path / "out").collect(), texts)
-    sf.from_iterable([(1, "a"), (2, "b;")]).write_csv(tmp_path / "pairs")
-    same(sf.read_csv(tmp_path / "pairs", columns=["n", "t"]).collect(), [{"n": "1", "t": "a"}, {"n": "2", "t": "b;"}])
+    pairs = sf.from_iterable([(1, "a"), (2, "b;")])
+    with pytest.raises(sf.JobFailed, match=r"has no names for the columns of its fields: say columns=\[...\]"):
+        pairs.write_csv(tmp_path / "pairs")
+    written = [{"n": "1", "t": "a"}, {"n": "2", "t": "b;"}]
+    same(pairs.write_csv(tmp_path / "pairs", columns=["n", "t"]), written)
+    same(sf.read_csv(tmp_path / "pairs").collect(), written)
+    odd = [{"a": "x\ry", "b": '5" pipe'}, {"a": "z,", "b": "2\r"}, {"a": "", "b": "x" * 200_000}]
+    same(sf.from_iterable(odd).write_csv(tmp_path / "odd"), odd)
+    same(sf.read_csv(tmp_path / "odd").collect(), odd)
+    (tmp_path / "inches.csv").write_text('a,b\n5" pipe,2\n')
+    same(sf.read_csv(tmp_path / "inches.csv").collect(), [{"a": '5" pipe', "b": "2"}])
+    (tmp_path / "bare.csv").write_text("1;a\n2;b\n")
+    bare = sf.read_csv(tmp_path / "bare.csv", columns=["n", "t"], delimiter=";")
+    same(bare.collect(), [{"n": "1", "t": "a"}, {"n": "2", "t": "b"}])
 
 
 def test_csv_of_many_splits(tmp_path: Path) -> None:
@@ -309,6 +357,8 @@ def test_parquet(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
 
     sf.from_iterable(rows).write_parquet(tmp_path / "out")
     same(sf.read_parquet(tmp_path / "out").collect(), rows)
+    with pytest.raises(sf.JobFailed, match="has no column 'sizes'; it has name, size, part"):
+        sf.read_parquet(tmp_path / "out", columns=["sizes"]).collect()
     same(sf.read_parquet(tmp_path / "out", columns=["size"]).collect(), [{"size": row["size"]} for row in rows])
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows * 100), tmp_path / "large.parquet", row_group_size=10_000)
     parts = sf.read_parquet(tmp_path / "large.parquet").map(lambda row: (row["part"], row["size"]))
@@ -369,6 +419,88 @@ def test_nothing_runs_before_it_is_asked_for(tmp_path: Path) -> None:
         dataset.collect()
 
 
+def first_even(numbers: list[int]) -> int:
+    return next(number for number in numbers if number % 2 == 0)
+
+
+def test_a_function_that_raises_stop_iteration() -> None:
+    """Not the end of the data, for which `map` and `filter` take it."""
+    for numbers in ([[1], [2], [4]], [[2], [1], [4]], [[2], [1]]):
+        dataset = sf.from_iterable(numbers)
+        flows: list[sf.Dataset[Any]] = [
+            dataset.map(first_even),
+            dataset.filter(first_even),
+            dataset.flat_map(lambda some: [first_even(some)]),
+            dataset.map(lambda some: (1, some)).map_values(first_even),
+            dataset.sort_by(first_even),
+            dataset.group_by(len).sorted(by=first_even).map_values(list),
+            dataset.group_by(len).flat_map(lambda key, values: values).map(first_even),
+        ]
+        for flow in flows:
+            with pytest.raises(sf.JobFailed, match="StopIteration"):
+                flow.collect()
+
+
+def test_hot_keys_are_told_apart_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An instant of the repeated hour that Python calls unequal to itself, and None, which cannot be compared with itself."""
+    monkeypatch.setattr(_hot_keys, "_SIDE_BYTES_MIN", 10)
+    for side in ("left", "right"):
+        (tmp_path / side).write_text("".join(f"{number}\n" for number in range(300)))
+    berlin = zoneinfo.ZoneInfo("Europe/Berlin")
+    late, instant = datetime(2023, 10, 29, 2, 30, tzinfo=berlin, fold=1), datetime(2023, 10, 29, 1, 30, tzinfo=timezone.utc)
+    for one, other in ((late, instant), (None, None)):
+        left = sf.read_text(tmp_path / "left").map(lambda line, key=one: (key, line))  # type: ignore[misc]
+        right = sf.read_text(tmp_path / "right").map(lambda line, key=other: (key, line))  # type: ignore[misc]
+        assert left.join(right).count() == 300 * 300
+
+
+def test_a_sample_of_many_files(tmp_path: Path) -> None:
+    for day in range(100):
+        (tmp_path / f"day-{day}").mkdir()
+        (tmp_path / f"day-{day}" / "data.txt").write_text("".join(f"{line}\n" for line in range(10)))
+    chosen = sf.read_text(tmp_path).sample(0.3).collect()
+    assert 200 < len(chosen) < 400
+    assert set(chosen) == set(map(str, range(10)))
+    both = (
+        sf.read_text(tmp_path)
+        .map(lambda line: ("a", line))
+        .union(sf.read_text(tmp_path).map(lambda line: ("b", line)))
+        .sample(0.3)
+        .collect()
+    )
+    assert sorted(line for side, line in both if side == "a") != sorted(line for side, line in both if side == "b")
+
+
+def test_large_items_of_the_client() -> None:
+    assert sf.from_iterable([bytes([n % 256]) * 100_000 for n in range(300)]).map(len).collect(memory="64M") == [100_000] * 300
+
+
+def test_many_unions() -> None:
+    many: sf.Dataset[int] = sf.from_iterable([0])
+    for _ in range(2000):
+        many = many.union(sf.from_iterable([1]))
+    assert many.explain().count("from_iterable") == 2001
+
+
+def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert sf.from_iterable([1, 2]).count() == 2
+        assert sum(sf.from_iterable([1, 2])) == 3
+        with pytest.raises(sf.JobFailed):
+            sf.from_iterable(["x"]).map(int).collect()
+        result = sf.MapReduce(_lines(tmp_path, "a"), lambda line: [(line, 1)], sum).run()
+        assert list(result) == [("a", 1)]
+        shutil.rmtree(result.output)
+        with pytest.raises(FileNotFoundError, match="is not there"):
+            list(result)
+        del result
+    gc.collect()
+    assert [path.name for path in tmp_path.iterdir()] == ["lines.txt"]
+
+
 class TestWrong:
     """What is refused, and what it says."""
 
@@ -378,6 +510,12 @@ class TestWrong:
             dataset.map(5)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="how='outer' is not known"):
             dataset.join(dataset, how="outer")
+        with pytest.raises(TypeError, match="union takes datasets"):
+            dataset.union([2])  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="group_by takes a function"):
+            dataset.group_by("x")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="each has a name of its own"):
+            sf.read_csv("x", columns=["a", "a"])
         with pytest.raises(TypeError, match="join takes datasets"):
             dataset.join([(1, 2)])  # type: ignore[arg-type]
         with pytest.raises(ValueError, match=r"reduce_by_key\(len\).*group_by"):
@@ -388,9 +526,9 @@ class TestWrong:
             dataset.group_by().windows(0)
         with pytest.raises(TypeError, match="columns='name'"):
             sf.read_csv("x", columns="name")
-        with pytest.raises(TypeError, match="unexpected keyword argument 'memroy'"):
+        with pytest.raises(TypeError, match="there is no option 'memroy': choose engine, memory"):
             dataset.collect(memroy="1G")
-        with pytest.raises(ValueError, match=r"say output=.*scratch="):
+        with pytest.raises(ValueError, match="say scratch="):
             dataset.collect(engine="http://127.0.0.1:1")
 
     def failing(self, dataset: sf.Dataset[Any]) -> str:
@@ -414,8 +552,27 @@ class TestWrong:
 
     def test_what_are_no_pairs(self) -> None:
         texts: sf.Dataset[Any] = sf.from_iterable(["ab"])
-        said = self.failing(texts.reduce_by_key(sum))
-        assert "'ab', and not a (key, value) pair" in said
+        assert "the input has 'ab', and not a (key, value) pair" in self.failing(texts.reduce_by_key(sum))
+        for flow in (texts.keys(), texts.values(), texts.count_by_key(), texts.map_values(len)):
+            assert "'ab' is no (key, value) pair" in self.failing(flow)
+        assert "lambda of line" in self.failing(texts.map(lambda text: text).join(texts))
+
+    def test_the_item_is_shown(self) -> None:
+        said = self.failing(sf.from_iterable(["1", "x"]).map(int))
+        assert "the map(int) function failed, the item 'x': ValueError" in said
+        assert "_worker.py" not in said
+        said = self.failing(sf.from_iterable(["1"]).flat_map(lambda text: None))  # type: ignore[arg-type,return-value]
+        assert "given the item '1', returned None: it yields items" in said
+        said = self.failing(sf.from_iterable([(1, "a"), (1, 2)]).reduce_by_key(lambda a, b: a + b))
+        assert "the reduce_by_key(lambda of line" in said
+        said = self.failing(sf.from_iterable([0]).sort_by(lambda number: 1 / number))
+        assert "the sort_by function failed, the item 0 or behind it: ZeroDivisionError" in said
+        mixed: list[Any] = [("a\nb", 1), ("c\td", 2)]
+        for pair in mixed:
+            with pytest.raises(sf.JobFailed, match="would be read as something else: jsonl takes it"):
+                sf.MapReduce(__file__, lambda line, pair=pair: [pair], output="never").run()  # type: ignore[misc]
+        with pytest.raises(sf.JobFailed, match="nan is nothing that JSON can say"):
+            sf.from_iterable([math.nan]).write_jsonl("never")
 
     def test_keys_that_are_none(self) -> None:
         flows: list[Callable[[sf.Dataset[Any]], sf.Dataset[Any]]] = [
@@ -487,9 +644,9 @@ def test_hot_keys_of_joins_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     flow = read("left").join(read("right"), how=how)
     same(flow.collect(), joined(left, right, how))
     plan = Plan(flow._node)
-    _hot_keys.cut(plan)
+    _hot_keys.cut(plan, Settings())
     shuffle = plan.stages[0].shuffle
     assert isinstance(shuffle, Sides)
-    cut = {key: side for key, (side, ways) in shuffle.hot.items() if ways > 1}
+    cut = {_keys.decode_inside(key): side for key, (side, ways) in shuffle.hot.items() if ways > 1}
     of_left, of_right = {"hot": 0}, {"hot 2": 1}
     assert cut == {"inner": {**of_left, **of_right}, "left": of_left, "right": of_right, "full": {}}[how]

@@ -612,3 +612,34 @@ def test_importing_is_quick() -> None:
 def test_the_version_is_that_of_the_engine() -> None:
     manifest = Path(__file__).parents[2].joinpath("Cargo.toml").read_text()
     assert f'\nversion = "{sf.__version__}"\n' in manifest
+
+
+def test_an_engine_of_another_version() -> None:
+    payload = b'{"version": 99, "role": "map"}'
+    path = os.pathsep.join([PACKAGE, *sys.path])
+    ran = subprocess.run(
+        [sys.executable, "-m", "sailfish._worker"],
+        input=len(payload).to_bytes(4, "little") + b"J\0\0\0" + payload,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert ran.returncode == 1
+    assert b"the engine speaks version 99 of the frames, and this package 2: install the same version of both" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("library", "call"),
+    [
+        ("pyarrow", "sf.MapReduce('x', map, output_format='parquet', output='y')"),
+        ("pyarrow", "sf.read_parquet('x')"),
+        ("pyarrow", "sf.from_iterable([1]).to_arrow()"),
+        ("pandas", "sf.from_iterable([1]).to_pandas()"),
+        ("polars", "sf.from_iterable([1]).to_polars()"),
+    ],
+)
+def test_a_library_that_is_not_there(library: str, call: str) -> None:
+    script = f"import sys; sys.modules[{library!r}] = None; import sailfish as sf; {call}"
+    path = os.pathsep.join([PACKAGE, *sys.path])
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    assert ran.returncode == 1
+    assert f"needs {library}: pip install {library}" in ran.stderr.splitlines()[-1]

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,33 @@ def test_modules_go_with_the_job(server: str, book: Path, tmp_path: Path) -> Non
     assert dict(result)["be"] == "2000"
     result = sf.MapReduce(book, map, sum, output=tmp_path / "out", modules=[module]).run(engine=server)
     assert dict(result)["be"] == "2000"
+
+
+def wheel_in(directory: Path) -> Path:
+    """A library that is nowhere installed."""
+    path = directory / "only_in_wheel-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr("only_in_wheel.py", "def shout(text):\n    return text.upper()\n")
+        wheel.writestr("only_in_wheel-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: only-in-wheel\nVersion: 1.0\n")
+        wheel.writestr("only_in_wheel-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr("only_in_wheel-1.0.dist-info/RECORD", "")
+    return path
+
+
+def test_libraries_go_with_the_job(server: str, book: Path, tmp_path: Path) -> None:
+    def map(line: str) -> Any:
+        import only_in_wheel  # type: ignore[import-not-found]
+
+        return [(only_in_wheel.shout(word), 1) for word in line.split()]
+
+    wheel = wheel_in(tmp_path)
+    for engine in ("local", server):
+        job = sf.MapReduce(book, map, sum, output=tmp_path / "out", requirements=[str(wheel)], overwrite=True)
+        assert dict(job.run(engine=engine))["BE"] == "2000"
+    with pytest.raises(RuntimeError, match=r"pip install .*not-there failed"):
+        sf.MapReduce(book, map, sum, output=tmp_path / "out", requirements=[str(tmp_path / "not-there")], overwrite=True).run()
+    with pytest.raises(TypeError, match="it is a list"):
+        sf.MapReduce(book, map, sum, requirements="x").run()
 
 
 def test_another_python_is_refused(server: str, book: Path, tmp_path: Path) -> None:

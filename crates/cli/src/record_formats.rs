@@ -224,8 +224,8 @@ mod tests {
     #[test]
     fn bad_formats_are_refused() {
         for (text, expected) in [
-            ("text", "choose lines, nul or fixed"),
-            ("fixed", "choose lines, nul or fixed"),
+            ("text", "choose lines, nul, fixed"),
+            ("fixed", "choose lines, nul, fixed"),
             ("fixed:", "not a number of bytes"),
             ("fixed:1e3", "not a number of bytes"),
             ("fixed:0", "at least one byte"),
