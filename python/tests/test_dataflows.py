@@ -5,6 +5,7 @@ A case goes by its seed, which is in its name: `pytest 'python/tests/test_datafl
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
 import os
@@ -650,3 +651,26 @@ def test_hot_keys_of_joins_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     cut = {_keys.decode_inside(key): side for key, (side, ways) in shuffle.hot.items() if ways > 1}
     of_left, of_right = {"hot": 0}, {"hot 2": 1}
     assert cut == {"inner": {**of_left, **of_right}, "left": of_left, "right": of_right, "full": {}}[how]
+
+
+def test_progress_on_a_terminal(tmp_path: Path) -> None:
+    script = "import sailfish as sf; print(sf.from_iterable([1, 2]).map(lambda n: (n, n)).group_by().map_values(len).sort_by().collect())"
+    path = os.pathsep.join([str(Path(sf.__file__).parent.parent), *sys.path])
+    terminal, end = os.openpty()
+    ran = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=end, stdout=subprocess.PIPE, stderr=end, env={**os.environ, "PYTHONPATH": path}
+    )
+    os.close(end)
+    drawn = b""
+    with contextlib.suppress(OSError):
+        # The terminal's other end is gone when the process is.
+        while piece := os.read(terminal, 4096):
+            drawn += piece
+    os.close(terminal)
+    said, _ = ran.communicate()
+    assert (said, ran.returncode) == (b"[(1, 1), (2, 1)]\n", 0)
+    text = drawn.decode()
+    assert "1-group_by reduce" in text
+    assert "━ 100 %" in text
+    assert text.endswith("\r\x1b[K")
+    assert '"progress"' not in text
