@@ -144,7 +144,9 @@ impl Sandbox {
         }
         // The binary may lie where only root looks.
         let binary = self.path("sailfish");
-        fs::copy(sailfish_binary(), &binary).expect("our own directory takes the binary");
+        // Not by this process: a child that another test is starting would have it open for writing, and then nobody can start it.
+        let copied = Command::new("cp").arg("--").arg(sailfish_binary()).arg(&binary).status();
+        assert!(copied.is_ok_and(|status| status.success()), "our own directory takes the binary");
         self.set_mode("", 0o755);
         if let Err(error) = give_away(self.root.path()) {
             crate::could_not_run("what a plain user may not do", &format!("cannot give files away: {error}"));
