@@ -324,7 +324,8 @@ fn what_a_node_holds_of_a_job_goes_though_the_server_that_ended_it_is_gone() {
     let others = Running::start(submit.args(["--", program]));
     (0..2).for_each(|_| assert_eq!(here.read_line(), nodes[0].to_string()));
     cluster.node(0).signal(Signal::STOP);
-    (0..14).for_each(|_| go[1].write_line("go on"));
+    // More than there are programs: what a slow machine gives up runs again, and waits for a line of its own.
+    (0..60).for_each(|_| go[1].write_line("go on"));
     job.wait().expect_success();
     let held = |cluster: &Cluster, number| {
         let entries = std::fs::read_dir(cluster.node_disk(number)).expect("a disk can be listed");
@@ -334,7 +335,7 @@ fn what_a_node_holds_of_a_job_goes_though_the_server_that_ended_it_is_gone() {
     assert_eq!(held(&cluster, 0), 1, "the stopped node holds nothing of the job: the test tests nothing");
     cluster.restart_server();
     cluster.node(0).signal(Signal::CONT);
-    (0..12).for_each(|_| go[0].write_line("go on"));
+    (0..60).for_each(|_| go[0].write_line("go on"));
     others.wait().expect_success();
     cluster.ask_until(&["nodes"], |_| held(&cluster, 0) + held(&cluster, 1) == 0);
 }
