@@ -57,6 +57,8 @@ class Settings:
     scratch: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
+        # Read for each stage, and by whoever looks at the files before.
+        self.files, self.modules = list(self.files), list(self.modules)
         if isinstance(self.requirements, str):
             raise TypeError(f"requirements={self.requirements!r}: it is a list, as in ['humanize>=4']")
         if not self.is_local and not self.engine.startswith(("http://", "https://")):

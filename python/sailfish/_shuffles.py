@@ -302,15 +302,11 @@ class Ordered:
             yield from of_group(key, values)
 
     def _values(self, at: int, parts: Iterator[RawGroup]) -> Iterator[Any]:
-        kind: int | None = None
-        before: Any = None
+        order = _Comparable(self.by)
         for data, values, _ in parts:
             for number, value in enumerate(values):
-                # Tuples may hold what cannot be compared.
-                if number == 0 and kind is not None and (kind != data[at] or kind in _OF_TUPLES):
-                    by = self.by or (lambda value: value)
-                    check_order(by(before), by(value))
-                kind, before = data[at], value
+                if number == 0:
+                    order.check(data[at], value)
                 yield value
 
 
@@ -322,6 +318,22 @@ def _without_order(group: RawGroup) -> bytes:
 def _made(function: Callable[[Any], Any] | None, items: list[Any]) -> list[Any]:
     """What a function makes of each. Not by `map`, for which a `StopIteration` would be the end."""
     return items if function is None else [function(item) for item in items]
+
+
+class _Comparable:
+    """Refuses items whose order Python does not know. What they are ordered by is made again only where its bytes do not tell."""
+
+    def __init__(self, by: Callable[[Any], Any] | None) -> None:
+        self._by = by
+        self._kind: int | None = None
+        self._before: Any = None
+
+    def check(self, kind: int, item: Any) -> None:
+        """Takes the next item, and the first byte of what it is ordered by."""
+        # Tuples may hold what cannot be compared.
+        if self._kind is not None and (kind != self._kind or kind in _OF_TUPLES):
+            check_order(*_made(self._by, [self._before, item]))
+        self._kind, self._before = kind, item
 
 
 def _check_after(previous: list[Any], key: Any) -> None:
@@ -361,12 +373,12 @@ class Sort:
         return _Encoding(put)
 
     def gathered(self, source: Input, place: Place) -> Iterator[Any]:
-        previous: list[Any] = []
-        for _, values, _ in raw_groups(source):
+        order = _Comparable(self.by)
+        for data, values, _ in raw_groups(source):
             for number, item in enumerate(values):
                 if number == 0:
-                    place.at(_made(self.by, [item])[0])
-                    _check_after(previous, place.key)
+                    place.at(item)
+                    order.check(data[0], item)
                 yield item
 
 

@@ -476,6 +476,20 @@ def test_large_items_of_the_client() -> None:
     assert sf.from_iterable([bytes([n % 256]) * 100_000 for n in range(300)]).map(len).collect(memory="64M") == [100_000] * 300
 
 
+def test_files_may_come_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An iterator of files goes to each stage, also where hot keys were looked for before."""
+    monkeypatch.setattr(_hot_keys, "_SIDE_BYTES_MIN", 1)
+    side = tmp_path / "side"
+    side.write_text("7")
+    lines = sf.read_text(_lines(tmp_path, "a", "b")).map(lambda line: (line, int(Path("side").read_text())))
+    flow = (
+        lines.join(lines)
+        .map(lambda pair: (pair[0], int(Path("side").read_text())))
+        .sort_by(lambda pair: (pair[0], Path("side").read_text()))
+    )
+    assert flow.collect(files=iter([side])) == [("a", 7), ("b", 7)]
+
+
 def test_many_unions() -> None:
     many: sf.Dataset[int] = sf.from_iterable([0])
     for _ in range(2000):

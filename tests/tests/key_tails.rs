@@ -1,18 +1,11 @@
 //! Keys with tails: pairs of one partition key come to one reducer, in the order of the whole key.
 
-use blackbox::{Cluster, Finished, Random, Running, Sandbox};
+use blackbox::{Cluster, Finished, Random, Running, Sandbox, frames_program};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A mapper of lines `PARTITION_KEY TAIL NUMBER`, and a reducer that puts out what it gets with the number of its process in front, and
 /// fails where a group is not what is equal in the whole key. How keys are put out follows from the first argument.
 const PROGRAM: &str = r#"
-import json, os, struct, sys
-source, out = sys.stdin.buffer, sys.stdout.buffer
-def frame():
-    length, kind = struct.unpack("<IB3x", source.read(8))
-    return chr(kind), source.read(length)
-def put(kind, payload):
-    out.write(struct.pack("<IB3x", len(payload), ord(kind)) + payload)
 def numbers(*columns):
     every = [number for column in columns for number in column]
     return struct.pack(f"<I{len(every)}I", len(columns[0]), *every)
@@ -116,7 +109,7 @@ fn arguments<'a>(wish: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 
 fn run(text: &str, wish: &str, more: &[&str]) -> (Sandbox, Finished) {
     let sandbox = Sandbox::new();
-    sandbox.write("program.py", PROGRAM);
+    sandbox.write("program.py", frames_program(PROGRAM));
     sandbox.write("in", text);
     let mapper = format!("python3 program.py {wish}");
     let finished = sandbox.run_job(&arguments(&mapper, more));
@@ -151,7 +144,7 @@ fn each_partition_key_comes_to_one_reducer_in_order() {
 fn nodes_keep_partition_keys_together() {
     let cluster = Cluster::start(2);
     let text = skewed(200_000);
-    cluster.sandbox.write("program.py", PROGRAM);
+    cluster.sandbox.write("program.py", frames_program(PROGRAM));
     cluster.sandbox.write("in", &text);
     let mut job = cluster.job(&arguments("python3 program.py tails", &["--key-tails", "--output", "out"]));
     Running::start(&mut job).wait().expect_success();
@@ -205,7 +198,7 @@ fn what_does_not_fit_is_refused() {
 fn a_job_file_asks_for_tails_and_kept_files_keep_them() {
     let sandbox = Sandbox::new();
     let text = skewed(1000);
-    sandbox.write("program.py", PROGRAM);
+    sandbox.write("program.py", frames_program(PROGRAM));
     sandbox.write("in", &text);
     let job = "input = \"in\"\nfile = \"program.py\"\nexchange = \"frames\"\noutput_format = \"raw\"\nkey_tails = true\n\
                keep_ifiles = true\nmapper = \"python3 program.py tails\"\nreducer = \"python3 program.py reduce\"\n";

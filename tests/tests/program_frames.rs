@@ -1,21 +1,14 @@
 //! Programs that exchange frames with the engine: a program of thirty lines that knows nothing but `docs/formats/program-frames.md`.
 
 use blackbox::flow::{start_here, write_flow};
-use blackbox::{Finished, Running, Sandbox, Watched, corpus};
+use blackbox::{Finished, Running, Sandbox, Watched, corpus, frames_program};
 use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Frames in, frames out. As a mapper it yields each word with (its line's place, the word); what it does else follows from its first
 /// argument.
 const PROGRAM: &str = r#"
-import json, os, struct, sys
-source, out = sys.stdin.buffer, sys.stdout.buffer
 wish = sys.argv[1]
-def frame():
-    length, kind = struct.unpack("<IB3x", source.read(8))
-    return chr(kind), source.read(length)
-def put(kind, payload):
-    out.write(struct.pack("<IB3x", len(payload), ord(kind)) + payload)
 def pairs(keys, values):
     lengths = struct.pack(f"<I{2 * len(keys)}I", len(keys), *map(len, keys), *map(len, values))
     put("P", lengths + b"".join(keys) + b"".join(values))
@@ -81,7 +74,7 @@ put("E", b"")
 fn sandbox_with(text: &[u8]) -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("in", text);
-    sandbox.write("program.py", PROGRAM);
+    sandbox.write("program.py", frames_program(PROGRAM));
     sandbox
 }
 
@@ -129,7 +122,7 @@ fn keys_and_values_are_any_bytes() {
 /// A directory with two files, one without any, and two files beside them.
 fn sandbox_with_inputs() -> Sandbox {
     let sandbox = Sandbox::new();
-    sandbox.write("program.py", PROGRAM);
+    sandbox.write("program.py", frames_program(PROGRAM));
     for (file, line) in
         [("dir/b", "b\n"), ("dir/c", "c\n"), ("x1", "x1\n"), ("x2", "x2\n"), ("empty/_no", "")]
     {

@@ -1,18 +1,11 @@
 //! Programs that read files by themselves: the engine tells them of stretches, which cover each file.
 
 use blackbox::flow::{start_here, write_flow};
-use blackbox::{Random, Sandbox, gzip};
+use blackbox::{Random, Sandbox, frames_program, gzip};
 use std::collections::BTreeMap;
 
 /// A mapper that puts out a pair for each stretch: the name of the file with the offset, and the bytes in hexadecimal digits.
 const PROGRAM: &str = r#"
-import json, os, struct, sys
-source, out = sys.stdin.buffer, sys.stdout.buffer
-def frame():
-    length, kind = struct.unpack("<IB3x", source.read(8))
-    return chr(kind), source.read(length)
-def put(kind, payload):
-    out.write(struct.pack("<IB3x", len(payload), ord(kind)) + payload)
 _, job = frame()
 assert json.loads(job)["input"] == "stretches", job
 while True:
@@ -48,7 +41,7 @@ fn files() -> BTreeMap<String, Vec<u8>> {
 #[test]
 fn programs_see_every_byte_of_every_file_once() {
     let sandbox = Sandbox::new();
-    sandbox.write("program.py", PROGRAM);
+    sandbox.write("program.py", frames_program(PROGRAM));
     let files = files();
     files.iter().for_each(|(name, bytes)| drop(sandbox.write(&format!("in/{name}"), bytes)));
     sandbox.write("in/empty", "");
