@@ -63,11 +63,12 @@ class Benchmark:
             self.results += self.measured(arguments.rows)
 
     def measured(self, without: list[str]) -> list[dict[str, str]]:
-        """What was measured today with this commit of rows that are not measured now."""
+        """What was measured today of rows that are not measured now, each with the last commit that was."""
         if not self.raw.exists():
             return []
         lines = [dict(zip(COLUMNS, line.split("\t"))) for line in self.raw.read_text().splitlines()[1:]]
-        return [line for line in lines if line["commit"] == self.commit and line["row"] not in without]
+        last = {line["row"]: line["commit"] for line in lines}
+        return [line for line in lines if line["commit"] == last[line["row"]] and line["row"] not in without]
 
     def write(self, result: dict[str, str]) -> None:
         self.results.append(result)
@@ -98,7 +99,8 @@ def said(words: list[str]) -> str:
 
 def prepare(places: rows.Places, inputs: Path, output: Path, touched_bytes: int) -> None:
     """The same state before each run: no old output, nothing to be written, memory at hand, input in the page cache."""
-    shutil.rmtree(output, ignore_errors=True)
+    for directory in (output, spark_events(output)):
+        shutil.rmtree(directory, ignore_errors=True)
     os.sync()
     # In a process of its own, which gives all of it back.
     subprocess.run([places.python, "-c", f"b'1' * {touched_bytes}"], check=True)
@@ -113,6 +115,30 @@ def phase_seconds(reports: Path) -> dict[str, str]:
     phases = [phase for report in json.loads(reports.read_text()) for phase in report["phases"]]
     maps, others = ([each["wall_seconds"] for each in phases if (each["stage"] == "map") == is_map] for is_map in (True, False))
     return {"map_s": f"{sum(maps):.3f}", "reduce_s": f"{sum(others):.3f}"}
+
+
+def spark_events(output: Path) -> Path:
+    """Where spark_jobs.py leaves Spark's event log."""
+    return output.with_name(f"{output.name}.events")
+
+
+def spark_phase_seconds(events: Path) -> dict[str, str]:
+    """The same of Spark: time in which stages ran that read the input, and in which those behind a shuffle did."""
+    lines = [line for path in events.iterdir() for line in path.read_text().splitlines() if '"SparkListenerStageCompleted"' in line]
+    stages = [json.loads(line)["Stage Info"] for line in lines]
+    spans_ms: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
+    for stage in stages:
+        spans_ms[not stage["Parent IDs"]].append((stage["Submission Time"], stage["Completion Time"]))
+    return {"map_s": f"{covered(spans_ms[True]) / 1000:.3f}", "reduce_s": f"{covered(spans_ms[False]) / 1000:.3f}"}
+
+
+def covered(spans: list[tuple[int, int]]) -> int:
+    """Length of what spans cover together: stages of two inputs run at the same time."""
+    length, end = 0, 0
+    for start, stop in sorted(spans):
+        length += max(0, stop - max(start, end))
+        end = max(end, stop)
+    return length
 
 
 def run_once(benchmark: Benchmark, row: rows.Row, contender: str, run: int, inputs: Path) -> dict[str, str]:
@@ -138,6 +164,8 @@ def run_once(benchmark: Benchmark, row: rows.Row, contender: str, run: int, inpu
     figures |= {"rss_mib": f"{int(peak.read_text()) / 1024:.0f}" if peak.exists() else "-", "exit": "0"}
     if contender == "ours":
         figures |= phase_seconds(output.with_name("output.reports.json"))
+    if contender == "spark":
+        figures |= spark_phase_seconds(spark_events(output))
     return benchmark.result(row.job, contender, run, bytes=str(size_bytes), lines=str(lines), digest=digested, **figures)
 
 
@@ -228,7 +256,8 @@ def main() -> None:
         run_import(benchmark)
     text = table.text(benchmark.results, benchmark.reasons)
     pythons = {each: said([each, "-c", rows.VERSION]) for each in (benchmark.places.python, *map(benchmark.places.venv, ("spark", "dask")))}
-    head = f"Python, {time.strftime('%Y-%m-%d', time.gmtime())}, {os.cpu_count()} cores, commit {benchmark.commit}"
+    commits = ", ".join(dict.fromkeys(result["commit"] for result in benchmark.results))
+    head = f"Python, {time.strftime('%Y-%m-%d', time.gmtime())}, {os.cpu_count()} cores, commit {commits}"
     head += f"; Python of ours, Spark, Dask: {', '.join(version or '-' for version in pythons.values())}"
     benchmark.table.write_text(f"{head}\n\n{text}")
     print(f"\n{head}\n\n{text}\nRaw results: {benchmark.raw}")

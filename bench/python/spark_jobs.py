@@ -1,6 +1,7 @@
 """spark_jobs.py JOB INPUT OUTPUT: a job by the RDDs of PySpark on two cores of this machine, as lines `key TAB value` below OUTPUT.
 
-Settings are Spark's own, but for two cores, the loopback and no web page. Run it with the interpreter of bench/peers/setup-spark.sh.
+Settings are Spark's own, but for two cores, the loopback and no web page, and an event log in OUTPUT.events, which tells the times of the
+stages. Run it with the interpreter of bench/peers/setup-spark.sh.
 """
 
 from __future__ import annotations
@@ -74,7 +75,11 @@ class Jobs:
 
 
 def main(job: str, inputs: str, output: str) -> None:
+    events = Path(f"{output}.events").absolute()
+    events.mkdir()
     settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    settings |= {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{events}"}
+    settings |= {"spark.eventLog.compress": "false", "spark.eventLog.rolling.enabled": "false"}
     spark = SparkContext(conf=SparkConf().setMaster("local[2]").setAppName(job).setAll(list(settings.items())))
     spark.setLogLevel("WARN")
     pairs = getattr(Jobs(spark), job)(Path(inputs))
