@@ -5,8 +5,9 @@
 makes the inputs, runs the jobs by ours.py, asks the engine what it knows of them (`sailfish timeline`, `sailfish state` and the reports),
 writes that to facts.json, and draws it. `--draw` only draws what facts.json has. Needs an interpreter with sailfish and matplotlib.
 
-Figure 12: run times of the map tasks of NdayModel. Figure 13: bytes of each I-file of LogRead. Figure 14: reduce tasks of each I-file of
-LogRead. And the number of reduce tasks of ClickAttribution, as its input grows from 25 % to 100 %.
+Figure 12: run times of the map tasks of NdayModel; beside it what tasks of it and of LogProc put out and how long they took, which tells
+whether long ones are held up. Figure 13: bytes of each I-file of LogRead. Figure 14: reduce tasks of each I-file of LogRead. And the number
+of reduce tasks of ClickAttribution, as its input grows from 25 % to 100 %.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ import command  # isort: skip
 
 SEED = 1
 PARTS_PERCENT = (25, 50, 75, 100)
-#: With few slots and much data the size of a reduce task is that of a chunk, as in the paper, and not a share of the data.
-GROWTH_SLOTS, GROWTH_SIZES = "1", 2
+#: With one slot and little memory there is one I-file, and a reduce task has a fixed size, as in the paper, and not a share of the data.
+GROWTH_SETTINGS, GROWTH_SIZES = ("1", "256M"), 2
 #: With many slots a reduce task is smaller than a hot I-file.
 READ_SLOTS = "8"
-#: So that long map tasks are long beside the start of a process.
-MODEL_SIZES = 4
+#: With many slots a map task is small, so that the short files of the day are not packed into one or two.
+MODEL_SLOTS, MODEL_SIZES = "16", 4
 
 Facts = dict[str, Any]
 
@@ -54,19 +55,18 @@ def asked(state: Path, *words: str) -> Any:
 def facts_of(report: Facts, state: Path) -> Facts:
     """What is drawn of a job: times of its map tasks, bytes and reduce tasks of its I-files."""
     job = str(report["job"])
-    map_seconds = [
-        span["to_seconds"] - span["from_seconds"]
-        for attempt in asked(state, "timeline", job)["attempts"]
-        if attempt["stage"] == "map" and attempt["state"] == "succeeded"
-        for span in attempt["spans"]
-    ]
+    attempts = asked(state, "timeline", job)["attempts"]
+    maps = [each for each in attempts if each["stage"] == "map" and each["state"] == "succeeded"]
+    put_out = f"select map_task, sum(bytes) as bytes from sources where job = {job} group by map_task order by map_task"
+    map_bytes = {int(row["map_task"]): int(row["bytes"]) for row in asked(state, "state", "--limit", "100000", put_out)}
+    seconds = {int(each["task"]): sum(span["to_seconds"] - span["from_seconds"] for span in each["spans"]) for each in maps}
     # A run that was merged into another one is in there already.
     select = f"select ifile, sum(record_bytes) as bytes from runs where job = {job} and replaced_by is null group by ifile order by ifile"
     ifile_bytes = {int(row["ifile"]): int(row["bytes"]) for row in asked(state, "state", "--limit", "100000", select)}
     tasks = Counter(ifile for task in report["plan"] for ifile in task["ifiles"])
     ifiles = range(report["layout"]["ifile_count"])
     return {
-        "map_seconds": sorted(map_seconds),
+        "map_seconds_bytes": sorted((taken, map_bytes.get(task, 0)) for task, taken in seconds.items()),
         "ifile_bytes": [ifile_bytes.get(ifile, 0) for ifile in ifiles],
         "ifile_reduce_tasks": [tasks[ifile] for ifile in ifiles],
         "target_bytes": report["reduce"]["target_bytes"],
@@ -76,15 +76,15 @@ def facts_of(report: Facts, state: Path) -> Facts:
     }
 
 
-def run_job(job: str, size_bytes: int, work: Path, *slots: str) -> Facts:
+def run_job(job: str, size_bytes: int, work: Path, *settings: str) -> Facts:
     """Makes an input, runs a job on it, and takes both away."""
     places = rows.Places(work, work, sys.executable)
     inputs, output = work / "inputs", work / "output"
     for directory in (inputs, output):
         shutil.rmtree(directory, ignore_errors=True)
-    # Plain files are cut into equal pieces; gzip files are a map task each, as in the paper, so that small ones are small tasks.
+    # Plain files are cut into equal pieces; gzip files are whole, so that small ones are small tasks.
     importlib.import_module(job).generate(inputs, size_bytes, SEED, job == "nday_model")
-    subprocess.run([*rows.COMMANDS["ours"](places, job, inputs, output), *slots], env=places.environment(), cwd=work, check=True)
+    subprocess.run([*rows.COMMANDS["ours"](places, job, inputs, output), *settings], env=places.environment(), cwd=work, check=True)
     # A flow may have several stages; those of the jobs here have one that shuffles what was read.
     report = max(json.loads(Path(f"{output}.reports.json").read_text()), key=lambda report: int(report["shuffle"]["bytes"]))
     for directory in (inputs, output):
@@ -95,9 +95,10 @@ def run_job(job: str, size_bytes: int, work: Path, *slots: str) -> Facts:
 
 def collect(size_bytes: int, work: Path) -> Facts:
     sizes = {part: GROWTH_SIZES * size_bytes * part // 100 for part in PARTS_PERCENT}
-    growth = {str(part): run_job("click_attribution", size, work, GROWTH_SLOTS) for part, size in sizes.items()}
+    growth = {str(part): run_job("click_attribution", size, work, *GROWTH_SETTINGS) for part, size in sizes.items()}
     return {
-        "nday_model": run_job("nday_model", MODEL_SIZES * size_bytes, work),
+        "nday_model": run_job("nday_model", MODEL_SIZES * size_bytes, work, MODEL_SLOTS),
+        "log_proc": run_job("log_proc", size_bytes, work),
         "log_read": run_job("log_read", size_bytes, work, READ_SLOTS),
         "growth": growth,
     }
@@ -120,9 +121,13 @@ def draw(facts: Facts, output: Path) -> None:
         figure.savefig(output / f"{name}.svg", metadata={"Date": None})
         pyplot.close(figure)
 
-    seconds = facts["nday_model"]["map_seconds"]
+    model, proc = ([*zip(*facts[job]["map_seconds_bytes"])] for job in ("nday_model", "log_proc"))
+    seconds = model[0]
     done = [(place + 1) / len(seconds) for place in range(len(seconds))]
     picture("12-nday-model-map-tasks", "NdayModel: map tasks", "seconds", "part of the tasks that took no longer", "step", seconds, done)
+    for name, title, (taken, put_out) in (("12-nday-model", "NdayModel", model), ("12-log-proc", "LogProc", proc)):
+        megabytes = [each / 1e6 for each in put_out]
+        picture(f"{name}-map-output", f"{title}: map tasks", "MB put out", "seconds", "scatter", megabytes, taken)
     reads = facts["log_read"]
     ifiles = range(len(reads["ifile_bytes"]))
     megabytes = [each / 1e6 for each in reads["ifile_bytes"]]

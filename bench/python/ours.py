@@ -1,4 +1,4 @@
-"""ours.py JOB INPUT OUTPUT [SLOTS]: a job by Sailfish, as lines `key TAB value` below OUTPUT.
+"""ours.py JOB INPUT OUTPUT [SLOTS [MEMORY]]: a job by Sailfish, as lines `key TAB value` below OUTPUT.
 
 The reports of its stages go to OUTPUT.reports.json.
 """
@@ -16,12 +16,11 @@ import command
 FLOWS = {"mean_folded": ("mean_by_key", "flow_folded"), "word_frequencies": ("word_count", "flow_frequencies")}
 
 
-def main(job: str, inputs: str, output: str, slots: str | None = None) -> None:
+def main(job: str, inputs: str, output: str, slots: str | None = None, memory: str | None = None) -> None:
     module, function = FLOWS.get(job, (job, "flow"))
     flow = getattr(importlib.import_module(module), function)
-    result = (
-        flow(Path(inputs)).map(command.line).write_text(output, progress=False, sync=False, slots=None if slots is None else int(slots))
-    )
+    lines = flow(Path(inputs)).map(command.line)
+    result = lines.write_text(output, progress=False, sync=False, slots=None if slots is None else int(slots), memory=memory)
     Path(f"{output}.reports.json").write_text(json.dumps(result.reports))
 
 
