@@ -118,6 +118,8 @@ def draw(facts: Facts, output: Path) -> None:
         getattr(axes, plot)(*columns)
         axes.set(title=title, xlabel=across, ylabel=up)
         axes.set_ylim(bottom=0)
+        if plot == "scatter":
+            axes.set_xlim(left=0)
         figure.savefig(output / f"{name}.svg", metadata={"Date": None})
         pyplot.close(figure)
 

@@ -38,11 +38,12 @@ def _row(report: dict[str, Any]) -> tuple[str, ...]:
     proof = report.get("proof") or {}
     return (
         report["name"],
-        f"{_bytes(report['input']['bytes'])}, {report['input']['records']:,} records",
+        # Not how many records: between stages a record is a batch of items.
+        _bytes(report["input"]["bytes"]),
         f"{report['map']['tasks']:,}",
         f"{_bytes(shuffle.get('bytes', 0))}, {shuffle.get('records', 0):,} pairs",
         f"{reduce.get('tasks', 0):,}",
-        f"{_bytes(sum(part['bytes'] for part in report['parts']))}, {len(report['parts']):,} parts",
+        f"{_bytes(sum(part['bytes'] for part in report['parts']))}, {_parts(len(report['parts']))}",
         f"{seconds:.2f}",
         "agrees" if proof.get("agrees") else "none" if not proof else "DOES NOT AGREE",
     )
@@ -61,16 +62,22 @@ def _timeline(reports: list[dict[str, Any]]) -> str:
     shapes, at = [], 0.0
     for number, report in enumerate(reports):
         top = number * _ROW
-        shapes.append(f'<text x="0" y="{top + 13}" font-size="11">{escape(report["name"][:24])}</text>')
+        shapes.append(f'<text x="0" y="{top + 13}" font-size="11" fill="currentColor">{escape(report["name"][:24])}</text>')
         for phase in report["phases"]:
             seconds, name = phase["wall_seconds"], phase["stage"]
             told = f"<title>{escape(name)}: {seconds:.2f} s, {phase['tasks']} tasks</title>"
             place = f'x="{_LABEL + at * scale:.1f}" y="{top + 2}" width="{max(0.5, seconds * scale):.1f}" height="{_ROW - 4}"'
             shapes.append(f'<rect {place} fill="{_COLOURS.get(name, "#888888")}">{told}</rect>')
             at += seconds
-    names = "".join(f'<span style="color:{colour}">&#9632; {name}</span> ' for name, colour in _COLOURS.items())
+    phases = {phase["stage"] for report in reports for phase in report["phases"]}
+    painted = [(name, colour) for name, colour in _COLOURS.items() if name in phases]
+    names = "".join(f'<span style="color:{colour}">&#9632;</span> {name} &#160; ' for name, colour in painted)
     height = _ROW * len(reports)
-    return f'<svg width="{_WIDTH}" height="{height}" role="img">{"".join(shapes)}</svg><p>{names}, {total:.2f} s</p>'
+    return f'<svg width="{_WIDTH}" height="{height}" role="img">{"".join(shapes)}</svg><p>{names}together {total:.2f} s</p>'
+
+
+def _parts(count: int) -> str:
+    return f"{count:,} part{'' if count == 1 else 's'}"
 
 
 def _bytes(count: float) -> str:

@@ -29,9 +29,15 @@ class Read:
     format: Format
 
     def __str__(self) -> str:
-        shown = ", ".join(os.path.relpath(path) if not path.startswith("s3://") else path for path in self.paths[:3])
+        shown = ", ".join(_place(path) for path in self.paths[:3])
         more = f" and {len(self.paths) - 3} more" if len(self.paths) > 3 else ""
         return f"read_{self.format.name}({shown}{more})"
+
+
+def _place(path: str) -> str:
+    """Below the working directory without its name, else whole."""
+    relative = path if path.startswith("s3://") else os.path.relpath(path)
+    return path if relative.startswith(os.pardir) else relative
 
 
 @dataclass(eq=False)

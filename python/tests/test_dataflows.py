@@ -416,6 +416,8 @@ def test_what_notebooks_show(tmp_path: Path) -> None:
 
 def test_nothing_runs_before_it_is_asked_for(tmp_path: Path) -> None:
     dataset = sf.read_text(tmp_path / "not there").map(len)
+    # What is not below the working directory is shown whole.
+    assert f"read_text({tmp_path / 'not there'}) -> map(len)" in dataset.explain()
     with pytest.raises(sf.JobFailed, match="not there does not exist"):
         dataset.collect()
 
