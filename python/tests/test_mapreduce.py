@@ -566,8 +566,9 @@ def endless_job(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A client whose job has begun and never ends."""
     path, script, begun = text_file(tmp_path, ["a"]), tmp_path / "endless.py", tmp_path / "begun"
     script.write_text(ENDLESS)
-    # The state of the engine tells it from others that run here.
-    environment = {**os.environ, "PYTHONPATH": PACKAGE, "XDG_STATE_HOME": str(tmp_path / "state")}
+    # The state of the engine tells it from others that run here; a client that is killed leaves its own files.
+    places = {"XDG_STATE_HOME": str(tmp_path / "state"), "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": PACKAGE, **places}
     words = [sys.executable, str(script), str(path), str(begun), str(tmp_path / "out")]
     with subprocess.Popen(words, start_new_session=True, stderr=subprocess.PIPE, text=True, env=environment) as child:
         while not begun.exists():
