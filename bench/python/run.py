@@ -56,8 +56,9 @@ class Benchmark:
         directory = self.places.work if self.is_trial else rows.ROOT / "bench" / "results"
         directory.mkdir(parents=True, exist_ok=True)
         self.places.work.mkdir(parents=True, exist_ok=True)
-        date = time.strftime("%Y-%m-%d", time.gmtime())
-        self.raw, self.table = directory / f"{date}-python-runs.tsv", directory / f"{date}-python.txt"
+        #: Of the day on which it began.
+        self.date = time.strftime("%Y-%m-%d", time.gmtime())
+        self.raw, self.table = directory / f"{self.date}-python-runs.tsv", directory / f"{self.date}-python.txt"
         self.commit = said(["git", "-C", str(rows.ROOT), "rev-parse", "--short=12", "HEAD"])
         if not self.is_trial:
             self.results += self.measured(arguments.rows)
@@ -257,7 +258,7 @@ def main() -> None:
     text = table.text(benchmark.results, benchmark.reasons)
     pythons = {each: said([each, "-c", rows.VERSION]) for each in (benchmark.places.python, *map(benchmark.places.venv, ("spark", "dask")))}
     commits = ", ".join(dict.fromkeys(result["commit"] for result in benchmark.results))
-    head = f"Python, {time.strftime('%Y-%m-%d', time.gmtime())}, {os.cpu_count()} cores, commit {commits}"
+    head = f"Python, {benchmark.date}, {os.cpu_count()} cores, commit {commits}"
     head += f"; Python of ours, Spark, Dask: {', '.join(version or '-' for version in pythons.values())}"
     benchmark.table.write_text(f"{head}\n\n{text}")
     print(f"\n{head}\n\n{text}\nRaw results: {benchmark.raw}")
