@@ -9,7 +9,7 @@ from typing import Any
 
 #: Of many items so many are looked at.
 _LOOKED_AT = 16
-#: What is done with a batch goes through it several times: so many pairs of short values fit into half a megabyte, and so into the cache of a core.
+#: A batch is gone through several times: so many pairs of short values fit into half a megabyte, and so into the cache of a core.
 _ITEMS_MAX = 2048
 _BYTES_AIM = 4 << 20
 
