@@ -1,5 +1,6 @@
-//! What is left of the body of a request that is refused. A sender that is refused in the middle of its sending may find the connection
-//! broken, and never see why; so a little more is read before the answer.
+//! What is left of the body of a request that is refused. A connection that ends while its sender sends may break before the answer is
+//! read, and the sender would take this node for one that is not there. So the answer goes at once, and what still comes is read and
+//! dropped behind it, until the sender has ended or stopped.
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
@@ -12,11 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// The most that is still read, and for how long.
-const REFUSED_BYTES_MAX: u64 = 1 << 20;
+/// The most that is still read, and for how long. A sender of much stops when it is answered, so this is what is under way until then.
+const REFUSED_BYTES_MAX: u64 = 64 << 20;
 const REFUSED_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Lets a route answer; where it refuses, reads more of the body first.
+/// Lets a route answer; where it refuses, goes on reading the body.
 pub(crate) async fn pass_over_refused(request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let body = SharedBody(Arc::new(Mutex::new(body)));
@@ -24,7 +25,7 @@ pub(crate) async fn pass_over_refused(request: Request, next: Next) -> Response 
     let response = next.run(Request::from_parts(parts, Body::new(body))).await;
     if !response.status().is_success() {
         // A body that breaks off, or goes on for longer, is not waited for.
-        let _ = tokio::time::timeout(REFUSED_WAIT_MAX, left.pass_over()).await;
+        tokio::spawn(async move { tokio::time::timeout(REFUSED_WAIT_MAX, left.pass_over()).await });
     }
     response
 }

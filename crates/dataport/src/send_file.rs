@@ -50,7 +50,7 @@ impl DataClient {
             let _ = answer.send(client.send_copy(&to, of, route, body).await);
         });
         let _request = Request(task.abort_handle());
-        let sending = Sending { client: self, peer, sender, pace };
+        let sending = Sending { client: self, peer, sender, answered: &answered, pace };
         let sent_all = sending.send(head.into(), source)?;
         let silent_from = Instant::now();
         loop {
@@ -86,10 +86,14 @@ impl Drop for Request {
     }
 }
 
+type Answered = crossbeam_channel::Receiver<Result<(), DataError>>;
+
 struct Sending<'a> {
     client: &'a DataClient,
     peer: &'a Peer,
     sender: Sender<Bytes>,
+    /// Whoever answers before it has all refuses the rest.
+    answered: &'a Answered,
     pace: Pace<'a>,
 }
 
@@ -115,6 +119,9 @@ impl Sending<'_> {
     fn put(&self, piece: Bytes) -> Result<bool, CopyError> {
         let silent_from = Instant::now();
         loop {
+            if !self.answered.is_empty() {
+                return Ok(false);
+            }
             let reserve = async { tokio::time::timeout(LOOK_AGAIN, self.sender.reserve()).await };
             match self.client.runtime().block_on(reserve) {
                 Ok(Ok(place)) => {

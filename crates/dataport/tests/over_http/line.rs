@@ -98,17 +98,31 @@ pub async fn start(target: std::net::SocketAddr, cut_per_mille: u64, seed: u64) 
     Line { address, state }
 }
 
-/// Carries bytes both ways until either is cut; then both are.
+/// Carries bytes both ways until either is cut; then both are. Where the far end takes no more, what it has said still comes back.
 async fn carry(near: TcpStream, far: TcpStream, state: Arc<LineState>) {
-    let (near_read, near_write) = near.into_split();
-    let (far_read, far_write) = far.into_split();
+    let (mut near_read, mut near_write) = near.into_split();
+    let (mut far_read, mut far_write) = far.into_split();
+    let there = async {
+        if one_way(&mut near_read, &mut far_write, &state, false).await == End::NotTaken {
+            std::future::pending().await
+        }
+    };
     tokio::select! {
-        () = one_way(near_read, far_write, &state, false) => {}
-        () = one_way(far_read, near_write, &state, true) => {}
+        () = there => {}
+        _ = one_way(&mut far_read, &mut near_write, &state, true) => {}
     }
 }
 
-async fn one_way(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, state: &LineState, is_back: bool) {
+/// Why a way carries no more.
+#[derive(PartialEq, Eq)]
+enum End {
+    /// Nothing comes any more, or the line was cut.
+    Over,
+    /// Whoever should have it does not take it.
+    NotTaken,
+}
+
+async fn one_way(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, state: &LineState, is_back: bool) -> End {
     let mut buffer = vec![0; 8 << 10];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
         let mut sent = count;
@@ -123,8 +137,13 @@ async fn one_way(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, state: &LineSt
         if is_back {
             state.flip(&mut buffer[..sent]);
         }
-        if to.write_all(&buffer[..sent]).await.is_err() || cut {
-            return;
+        let written = to.write_all(&buffer[..sent]).await;
+        if cut {
+            return End::Over;
+        }
+        if written.is_err() {
+            return End::NotTaken;
         }
     }
+    End::Over
 }

@@ -109,6 +109,23 @@ fn who_cannot_or_will_not_take_a_copy() {
     assert!(matches!(&gone, CopyError::Peer(DataError::Unreachable { .. })), "{gone:?}");
 }
 
+/// A node that refuses what is longer than it reads of a refused body ends the connection behind its answer. Neither that answer nor
+/// the next request, for which a connection was kept, may be taken for a node that is not there.
+#[test]
+fn who_is_refused_again_and_again_is_told_so_each_time() {
+    for blocks in [17, 20, 30, 100] {
+        let sample = Sample::start(blocks * BLOCK, &[]);
+        sample.cluster.nodes[0].served.draining.store(true, Ordering::Relaxed);
+        for number in 0..200 {
+            let (client, peer) = (&sample.cluster.client, sample.cluster.peer(0));
+            match client.copy_stage_file(&peer, JOB, &sample.file, &sample.path(1), &|_| true) {
+                Err(CopyError::Peer(DataError::Refused { status: 507, .. })) => {}
+                other => panic!("{blocks} blocks, try {number}: {other:?}"),
+            }
+        }
+    }
+}
+
 #[test]
 fn a_copy_that_is_given_up_or_turns_out_damaged_leaves_nothing() {
     let sample = Sample::start(30 * BLOCK + 5, &[]);
