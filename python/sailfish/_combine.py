@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NoReturn
 
 from . import _keys
 from ._batch import Encoder, columns
@@ -20,6 +20,11 @@ from ._sizes import size_of
 _PAIRS_MAX = 1 << 17
 _KEYS_MAX = 1 << 18
 _BYTES_MAX = 64 << 20
+#: Pairs of which one is looked at, to see how large they are, and about how many bytes these may have.
+_LOOK_EVERY = 64
+_LOOK_BYTES = 4 << 20
+#: Pairs that wait for a window.
+_OTHERS_MAX = 2048
 #: Keys that are equal where their bytes are.
 _PLAIN = frozenset({str, int, bytes, float, bool, type(None), date})
 
@@ -30,6 +35,10 @@ _NONE = object()
 def _are_plain(keys: Sequence[Any]) -> bool:
     kinds = set(map(type, keys))
     return kinds <= _PLAIN or (kinds == {tuple} and _PLAIN.issuperset(map(type, chain.from_iterable(keys))))
+
+
+def _is_plain(key: Any) -> bool:
+    return type(key) in _PLAIN or (type(key) is tuple and _PLAIN.issuperset(map(type, key)))
 
 
 @dataclass(frozen=True)
@@ -46,93 +55,221 @@ class Adding:
         return functools.reduce(self.add, values, self.initial) if self.has_initial else functools.reduce(self.add, values)
 
 
-class Running:
-    """Keeps one value for each key, that of all its values so far: of ``sum`` over whole numbers, ``min``, ``max``, or a function of two
-    values. What cannot be kept so goes on to a window."""
+def _lesser(before: Any, value: Any) -> Any:
+    return value if value < before else before
 
-    def __init__(self, encoder: Encoder, fold: Callable[..., Any], rest: Window, adding: Adding | None, name: str) -> None:
-        self._encoder, self._fold, self._adding = encoder, fold, adding
-        self._rest, self._name = rest, name
-        self._totals: Counter[Any] = Counter()
+
+def _greater(before: Any, value: Any) -> Any:
+    return value if value > before else before
+
+
+#: What compares the values of a key, a value at a time.
+_COMPARING: dict[Callable[..., Any], Adding] = {min: Adding(_lesser), max: Adding(_greater)}
+
+
+class WrongPair(Exception):
+    """Its argument is no (key, value) pair."""
+
+
+class Stuck(Exception):
+    """What was folded cannot go on."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+
+class _Totals:
+    """Keys with what their values make so far."""
+
+    def __init__(self, encoder: Encoder, totals: dict[Any, Any], rest: Window) -> None:
+        self._encoder, self._rest, self._totals = encoder, rest, totals
         self._bytes = 0
-
-    def put(self, pairs: list[Pair]) -> None:
-        """Takes pairs."""
-        keys, values = columns(pairs)
-        if not _are_plain(keys) or (self._fold is sum and set(map(type, values)) != {int}):
-            self._rest.put(pairs)
-            return
-        before = len(self._totals)
-        if self._fold is sum:
-            self._add(keys, values, pairs)
-        else:
-            self._keep(pairs)
-        size = size_of(pairs)
-        # Numbers do not grow; what else is made of values may have all of them in it.
-        self._bytes += size * (len(self._totals) - before) // len(pairs) if self._fold is sum else size
-        self._drain_when_full()
-
-    def put_keys(self, keys: list[Any]) -> None:
-        """Takes keys, each with the value 1."""
-        totals = self._totals
-        before = len(totals)
-        try:
-            totals.update(keys)
-        except TypeError:
-            # What cannot be in a dict is no key.
-            for key in keys:
-                _keys.encode(key)
-            raise
-        new = list(islice(reversed(totals), len(totals) - before))
-        if not _are_plain(new):
-            # What a dict calls equal may be two keys here. Those of this batch are taken out again.
-            totals.subtract(keys)
-            for key in new:
-                del totals[key]
-            self._rest.put([(key, 1) for key in keys])
-            return
-        self._bytes += size_of(new)
-        self._drain_when_full()
-
-    def _add(self, keys: Sequence[Any], values: Sequence[int], pairs: list[Pair]) -> None:
-        totals = self._totals
-        if values.count(1) == len(values):
-            totals.update(keys)
-            return
-        for key, value in pairs:
-            totals[key] += value
-
-    def _keep(self, pairs: list[Pair]) -> None:
-        # A plain dict: a Counter has a value for keys that it has not.
-        kept: dict[Any, Any] = self._totals
-        get, adding, fold = kept.get, self._adding, self._fold
-        key: Any = None
-        try:
-            if adding is not None and adding.has_initial:
-                add, initial = adding.add, adding.initial
-                for key, value in pairs:
-                    kept[key] = add(get(key, initial), value)
-                return
-            add = adding.add if adding is not None else lambda before, value: fold((before, value))
-            for key, value in pairs:
-                before = get(key, _NONE)
-                kept[key] = value if before is _NONE else add(before, value)
-        except Exception as error:
-            raise Failed(f"the {self._name} function failed with the key {key!r:.200}: {short(error)}") from error
 
     def _drain_when_full(self) -> None:
         if len(self._totals) >= _KEYS_MAX or self._bytes >= _BYTES_MAX:
             self._drain()
 
     def _drain(self) -> None:
-        totals, self._totals, self._bytes = self._totals, Counter(), 0
-        if totals:
-            self._encoder.put(list(totals), list(totals.values()))
+        keys, values = list(self._totals), list(self._totals.values())
+        # The same dict: a loop may be at work on it.
+        self._totals.clear()
+        self._bytes = 0
+        if keys:
+            self._encoder.put(keys, values)
 
     def close(self) -> None:
         """Puts out what there is."""
         self._drain()
         self._rest.close()
+
+
+class Running(_Totals):
+    """Keeps one value for each key, that of all its values so far: of ``sum`` over whole numbers, ``min``, ``max``, or a function of two
+    values. What cannot be kept so goes on to a window.
+
+    Pairs are folded one by one as they are made: so the memory of one serves the next while it is in the cache. Lists of pairs, gone
+    through once for each thing to know of them, take half as long again."""
+
+    def __init__(self, encoder: Encoder, fold: Callable[..., Any], rest: Window, adding: Adding | None, name: str) -> None:
+        super().__init__(encoder, {}, rest)
+        self._name = name
+        self._adding = _COMPARING.get(fold) if adding is None else adding
+        #: How many are taken before one is looked at.
+        self._until_look = 1
+        self._others: list[Pair] = []
+
+    def take(self, pairs: Iterator[Pair]) -> None:
+        """Takes pairs until there are no more. Errors: those of `pairs`; `WrongPair`; `Failed`, of the function that folds; `Stuck`."""
+        if self._adding is None:
+            self._sum(pairs)
+        else:
+            self._add(pairs, self._adding)
+        self._put_others()
+
+    # Two loops, and not one that calls a function for each pair: the call would take as long as all else.
+
+    def _sum(self, pairs: Iterator[Pair]) -> None:
+        totals = self._totals
+        get, none, plain = totals.get, _NONE, _PLAIN
+        until_look = self._until_look
+        for pair in pairs:
+            try:
+                key, value = pair
+                before = get(key, none)
+            except (TypeError, ValueError):
+                self._refuse(pair)
+            if before is not none and type(pair) is tuple:
+                try:
+                    totals[key] = before + value
+                except Exception as error:
+                    self._fail(key, error)
+                continue
+            if type(key) in plain and type(value) is int and type(pair) is tuple:
+                totals[key] = value
+            elif not self._begin(pair):
+                continue
+            # Numbers do not grow: only keys count.
+            until_look -= 1
+            if not until_look:
+                until_look = self._look(pair)
+        self._until_look = until_look
+
+    def _add(self, pairs: Iterator[Pair], adding: Adding) -> None:
+        totals = self._totals
+        get, none, add = totals.get, _NONE, adding.add
+        until_look = self._until_look
+        for pair in pairs:
+            try:
+                key, value = pair
+                before = get(key, none)
+            except (TypeError, ValueError):
+                self._refuse(pair)
+            if before is not none and type(pair) is tuple:
+                try:
+                    totals[key] = add(before, value)
+                except Exception as error:
+                    self._fail(key, error)
+            else:
+                self._begin(pair)
+            # What is made of values may have all of them in it: each counts.
+            until_look -= 1
+            if not until_look:
+                until_look = self._look(pair)
+        self._until_look = until_look
+
+    def _look(self, pair: Pair) -> int:
+        """Counts the bytes of a pair, and as many for each one up to the next that is looked at; gives how many these are."""
+        size = size_of([pair])
+        count = max(1, min(_LOOK_EVERY, _LOOK_BYTES // size))
+        self._bytes += size * count
+        self._put_on(self._drain_when_full)
+        return count
+
+    def _begin(self, pair: Pair) -> bool:
+        """Takes the first pair of a key, and any that is not quite like others; whether there is a key more."""
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            self._refuse(pair)
+        key, value = pair
+        if not _is_plain(key):
+            self._put_other(pair)
+            return False
+        before: Any = self._totals.get(key, _NONE)
+        try:
+            made = self._made(before, value)
+        except Exception as error:
+            self._fail(key, error)
+        if self._adding is None and type(made) is not int:
+            # How such numbers are added up is for `sum` to say, which rounds less where it sees many of them.
+            self._put_other(pair)
+            return False
+        self._totals[key] = made
+        return before is _NONE
+
+    def _made(self, before: Any, value: Any) -> Any:
+        if self._adding is None:
+            return (0 if before is _NONE else before) + value
+        if before is not _NONE:
+            return self._adding.add(before, value)
+        return self._adding.add(self._adding.initial, value) if self._adding.has_initial else value
+
+    def _put_other(self, pair: Pair) -> None:
+        self._others.append(pair)
+        if len(self._others) >= _OTHERS_MAX:
+            self._put_others()
+
+    def _put_others(self) -> None:
+        others, self._others = self._others, []
+        if others:
+            self._put_on(lambda: self._rest.put(others))
+
+    def _refuse(self, pair: Any) -> NoReturn:
+        """Says why something is no pair, or has no key."""
+        if isinstance(pair, tuple) and len(pair) == 2:
+            self._put_on(lambda: hash(_keys.encode(pair[0])))
+        raise WrongPair(pair)
+
+    def _fail(self, key: Any, error: Exception) -> NoReturn:
+        raise Failed(f"the {self._name} function failed with the key {key!r:.200}: {short(error)}") from error
+
+    @staticmethod
+    def _put_on(put: Callable[[], object]) -> None:
+        try:
+            put()
+        except Failed:
+            raise
+        except Exception as error:
+            raise Stuck(error) from error
+
+
+class Counting(_Totals):
+    """Counts how often each key is there. What a dict cannot tell apart, or can and should not, goes on to a window."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._counts: Counter[Any] = Counter()
+        super().__init__(encoder, self._counts, Window(encoder, sum))
+
+    def put(self, keys: list[Any]) -> None:
+        """Takes keys."""
+        counts = self._counts
+        before = len(counts)
+        try:
+            counts.update(keys)
+        except TypeError:
+            # What cannot be in a dict is no key.
+            for key in keys:
+                _keys.encode(key)
+            raise
+        new = list(islice(reversed(counts), len(counts) - before))
+        if not _are_plain(new):
+            # What a dict calls equal may be two keys here. Those of this batch are taken out again.
+            counts.subtract(keys)
+            for key in new:
+                del counts[key]
+            self._rest.put([(key, 1) for key in keys])
+            return
+        self._bytes += size_of(new)
+        self._drain_when_full()
 
 
 class Window:

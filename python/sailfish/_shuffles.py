@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from . import _keys, _values
 from ._batch import Encoder, columns, encoded_values
-from ._combine import Adding, Running, Window, put_pairs
+from ._combine import Adding, Counting, Running, Window, put_pairs
 from ._frames import Input, Output
 from ._groups import Gather, RawGroup, check_order, groups, is_fold, key_of, raw_groups
 from ._rows import Rows
@@ -24,7 +24,7 @@ _ONE_KEY = bytes([_keys.NONE])
 
 
 class Sink(Protocol):
-    """Takes the items of a map task."""
+    """Takes the items of a map task, in lists."""
 
     def put(self, items: list[Any]) -> None: ...
 
@@ -58,7 +58,7 @@ class Shuffle(Protocol):
     def shown(self) -> str:
         """What plans say of it."""
 
-    def sink(self, output: Output, record_bytes_max: int, side: int) -> Sink:
+    def sink(self, output: Output, record_bytes_max: int, side: int) -> Sink | Running:
         """What takes the items of a side in a map task."""
 
     def gathered(self, source: Input, place: Place) -> Iterator[Any]:
@@ -88,7 +88,7 @@ class Reduce:
         what = self.gather.name or self.gather.kind
         return f"by key -> {what}" + (", folded before it travels as well" if self.combine is not None else "")
 
-    def sink(self, output: Output, record_bytes_max: int, side: int) -> Sink:
+    def sink(self, output: Output, record_bytes_max: int, side: int) -> Sink | Running:
         encoder = Encoder(output, record_bytes_max)
         if self.combine is None:
             return _Plain(encoder)
@@ -140,18 +140,12 @@ class Count:
         return "by item -> " + ("count" if self.of_each else "distinct") + ", counted before it travels as well"
 
     def sink(self, output: Output, record_bytes_max: int, side: int) -> Sink:
-        return _Counting(Encoder(output, record_bytes_max))
+        return Counting(Encoder(output, record_bytes_max))
 
     def gathered(self, source: Input, place: Place) -> Iterator[Any]:
         for key, values in groups(source):
             place.at(key)
             yield (key, sum(values)) if self.of_each else key
-
-
-class _Counting:
-    def __init__(self, encoder: Encoder) -> None:
-        self._running = Running(encoder, sum, Window(encoder, sum), None, "count")
-        self.put, self.close = self._running.put_keys, self._running.close
 
 
 class _Encoding:

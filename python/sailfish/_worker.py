@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from . import _context
 from ._batch import MixedKeys
+from ._combine import Running, Stuck, WrongPair
 from ._failed import Failed, check_pairs, short
 from ._frames import END, JOB, JOB_VERSION, WAITS, CutOff, Input, Output, frames_of, records_of
 from ._readers import Reader, reader_of
@@ -211,7 +212,7 @@ def steps_of(shuffle: Shuffle) -> list[Step]:
 class Branch:
     """What becomes of the records of a source."""
 
-    def __init__(self, number: int, spec: Spec, reader: Reader, sink: Sink) -> None:
+    def __init__(self, number: int, spec: Spec, reader: Reader, sink: Sink | Running) -> None:
         self._number, self.source, self.reader = number, spec.sources[number], reader
         self._sink, self._shuffle = sink, spec.shuffle
         self._needs_pairs = spec.of_pairs if spec.shuffle is None else spec.shuffle.of_pairs
@@ -239,41 +240,58 @@ class Branch:
     def _map(self, records: Iterable[Any]) -> None:
         left = iter(records)
         made = compose(self.source.steps, left, self._where)
+        if isinstance(self._sink, Running):
+            self._fold(made, records, left, self._sink)
+            return
         first = 0
         while True:
             try:
                 # An endless generator must not fill the memory.
                 at_once = self._batches.items
                 items = list(islice(made, at_once))
-            except Failed:
-                raise
             except (Exception, SystemExit) as error:
-                if isinstance(error, Exception) and not isinstance(records, list) and not self.source.steps:
-                    self._fail_reading(error)
                 self._fail(records, left, error)
             if len(items) < at_once and not is_at_end(left):
                 self._fail(records, left, StopIteration("a function raised it"))
             if not items:
                 return
             last = max(first, _index(records, left))
-            self._put(items, records, first, last)
+            self._put(items, records, first, last, self._sink)
             first = last
 
-    def _put(self, items: list[Any], records: Iterable[Any], first: int, last: int) -> None:
+    def _fold(self, made: Iterator[Any], records: Iterable[Any], left: Iterator[Any], running: Running) -> None:
+        """Hands pairs on while they are made."""
+        try:
+            running.take(made)
+        except WrongPair as error:
+            index = _index(records, left)
+            check_pairs([error.args[0]], lambda: self._who_yielded(records, index, index))
+        except Stuck as stuck:
+            index = _index(records, left)
+            self._fail_going_on(records, index, index, stuck.error)
+        except (Exception, SystemExit) as error:
+            self._fail(records, left, error)
+        if not is_at_end(left):
+            self._fail(records, left, StopIteration("a function raised it"))
+
+    def _put(self, items: list[Any], records: Iterable[Any], first: int, last: int, sink: Sink) -> None:
         """Hands on what the records from `first` to `last` gave."""
         if self._needs_pairs:
             check_pairs(items, lambda: self._who_yielded(records, first, last))
         self._batches.saw(items)
         try:
-            self._sink.put(items)
+            sink.put(items)
         except Failed:
             raise
         except Exception as error:
-            name = None if self._shuffle is None else failing_step(steps_of(self._shuffle), error)
-            if name is not None:
-                raise Failed(f"the {name} function failed, {self._place(records, first)} or behind it: {short(error)}") from error
-            what = "cannot be written" if self._shuffle is None else "cannot go on"
-            raise Failed(f"what {self._who_yielded(records, first, last)} {what}: {short(error)}") from error
+            self._fail_going_on(records, first, last, error)
+
+    def _fail_going_on(self, records: Iterable[Any], first: int, last: int, error: BaseException) -> NoReturn:
+        name = None if self._shuffle is None else failing_step(steps_of(self._shuffle), error)
+        if name is not None:
+            raise Failed(f"the {name} function failed, {self._place(records, first)} or behind it: {short(error)}") from error
+        what = "cannot be written" if self._shuffle is None else "cannot go on"
+        raise Failed(f"what {self._who_yielded(records, first, last)} {what}: {short(error)}") from error
 
     def _who_yielded(self, records: Iterable[Any], first: int, last: int) -> str:
         who = self.source.steps[-1].name if self.source.steps else ""
@@ -290,6 +308,11 @@ class Branch:
         return self._at(self.reader.offset_of(self._block, index))
 
     def _fail(self, records: Any, left: Iterator[Any], error: BaseException) -> NoReturn:
+        """Says which function could not make something of which record."""
+        if isinstance(error, Failed):
+            raise error
+        if isinstance(error, Exception) and not isinstance(records, list) and not self.source.steps:
+            self._fail_reading(error)
         index = _index(records, left)
         place = self._place(records, index)
         steps = self.source.steps
@@ -339,11 +362,11 @@ class Mapper:
     """Runs the sources of a stage over the records of a split."""
 
     def __init__(self, spec: Spec, output: Output, job: dict[str, Any]) -> None:
-        self._sinks: list[Sink | _Part] = []
+        self._sinks: list[Sink | Running | _Part] = []
         if spec.shuffle is None:
             part = _Part(writer_of(spec, output))
             self._sinks.append(part)
-            sinks: list[Sink] = [part for _ in spec.sources]
+            sinks: list[Sink | Running] = [part for _ in spec.sources]
         else:
             shuffle = spec.shuffle
             by_side = {side: shuffle.sink(output, job["record_bytes_max"], side) for side in {source.side for source in spec.sources}}
