@@ -26,6 +26,7 @@ from typing import Any
 from . import _keys
 from ._frames import END, JOB, JOB_VERSION, OUTPUT, RECORDS
 from ._plan import Branch, Plan, Planned, Read
+from ._readers import row_groups
 from ._run import Settings
 from ._shuffles import Sides
 from ._spec import SPEC_FILE, Source, Spec, dump
@@ -35,6 +36,8 @@ _SIDE_BYTES_MIN = 64 << 20
 #: Of each side: so many stretches of so many bytes.
 _STRETCHES = 16
 _STRETCH_BYTES = 1 << 17
+#: The same of Parquet files, whose stretches are row groups: so many of their first rows.
+_STRETCH_ROWS = 1 << 12
 #: A key is hot that has such a share of the rows of a side. It is cut into tasks that have about a thirty-second each.
 _SHARE_MIN = 0.05
 _PARTS = 32
@@ -67,7 +70,7 @@ def cut(plan: Plan, settings: Settings) -> None:
 
 def _shares(stage: Planned, side: int, settings: Settings) -> dict[Any, float]:
     """The hot keys of a side with their shares of its rows."""
-    branches = [branch for branch in stage.branches if branch.side == side]
+    branches = [_from_files(branch) for branch in stage.branches if branch.side == side]
     found = [(branch, list(_files(branch))) for branch in branches]
     if not branches or not all(files for _, files in found):
         return {}
@@ -83,9 +86,17 @@ def _shares(stage: Planned, side: int, settings: Settings) -> dict[Any, float]:
     return {key: count / rows for key, count in counts.items() if count >= rows * _SHARE_MIN} if rows else {}
 
 
+def _from_files(branch: Branch) -> Branch:
+    """A branch with the stage before it, where that only reads: files of two formats are not read by one stage."""
+    while isinstance(branch.origin, Planned) and branch.origin.shuffle is None and len(branch.origin.branches) == 1:
+        before = branch.origin.branches[0]
+        branch = Branch(before.origin, [*before.steps, *branch.origin.steps, *branch.steps], branch.side)
+    return branch
+
+
 def _files(branch: Branch) -> Iterator[tuple[str, int]]:
     """The files of a branch that can be read here, with their sizes."""
-    if not isinstance(branch.origin, Read) or branch.origin.format.name not in ("text", "jsonl", "csv", "bytes"):
+    if not isinstance(branch.origin, Read) or branch.origin.format.name not in ("text", "jsonl", "csv", "bytes", "parquet"):
         return
     for path in branch.origin.paths:
         for each in [path] if os.path.exists(path) else glob.glob(path):
@@ -106,7 +117,7 @@ def _counted(branch: Branch, files: list[tuple[str, int]], settings: Settings) -
         job = {"version": JOB_VERSION, "role": "map", "input": {"lines": {"terminator": 10}}, "record_bytes_max": 0}
         job.update(env={}, work_dir=directory)
         frames = [_frame(JOB, json.dumps(job).encode())]
-        for path, offset, data in _stretches(files):
+        for path, offset, data in _stretches(files, branch.origin.format.name == "parquet"):
             name = path.encode(errors="replace")
             frames.append(_frame(RECORDS, struct.pack("<QII", offset, 0, len(name)) + name + data))
         frames.append(_frame(END, b""))
@@ -140,8 +151,9 @@ def _output(data: bytes) -> bytes:
     return b"".join(pieces)
 
 
-def _stretches(files: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, bytes]]:
-    """Stretches of whole lines, at even distances over all files; of a compressed one its beginning."""
+def _stretches(files: Iterable[tuple[str, int]], are_parquet: bool) -> Iterator[tuple[str, int, bytes]]:
+    """Stretches of whole lines, at even distances over all files; of a compressed one its beginning. Of Parquet files lines that say which
+    rows they are."""
     known = list(files)
     total = sum(size for _, size in known)
     wanted = [total * number // _STRETCHES for number in range(_STRETCHES)]
@@ -150,6 +162,9 @@ def _stretches(files: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, byt
         inside = [place - begin for place in wanted if begin <= place < begin + size]
         begin += size
         if not inside:
+            continue
+        if are_parquet:
+            yield path, 0, _first_rows(path, inside)
             continue
         if path.endswith(".gz"):
             with gzip.open(path, "rb") as unpacked:
@@ -160,6 +175,14 @@ def _stretches(files: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, byt
                 file.seek(offset)
                 skipped = len(file.readline(_STRETCH_BYTES)) if offset else 0
                 yield path, offset + skipped, _whole_lines(file.read(_STRETCH_BYTES))
+
+
+def _first_rows(path: str, places: Iterable[int]) -> bytes:
+    """The first rows of the row groups in which the places lie."""
+    begins = row_groups(path)
+    counts = Counter(max((begin for begin in begins if begin <= place), default=begins[0]) for place in places) if begins else {}
+    stretches = ({"path": path, "offset": begin, "length": 1, "rows": _STRETCH_ROWS * count} for begin, count in counts.items())
+    return "".join(f"{json.dumps(stretch)}\n" for stretch in stretches).encode()
 
 
 def _whole_lines(data: bytes) -> bytes:

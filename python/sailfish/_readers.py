@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ._needed import needed
@@ -239,7 +240,8 @@ class Parquet:
     def records(self, block: bytes, name: str, offset: int) -> Iterator[dict[str, Any]]:
         for line in block.splitlines():
             stretch = json.loads(line)
-            yield from self._of_stretch(stretch["path"], stretch["offset"], stretch["length"])
+            rows = self._of_stretch(stretch["path"], stretch["offset"], stretch["length"])
+            yield from islice(rows, stretch.get("rows"))
 
     def _of_stretch(self, path: str, begin: int, length: int) -> Iterator[dict[str, Any]]:
         filesystem = None
@@ -262,6 +264,12 @@ class Parquet:
 
     def error_at(self, block: bytes, error: Exception) -> int:
         return 0
+
+
+def row_groups(path: str) -> list[int]:
+    """Where the row groups of a file begin."""
+    metadata = needed("pyarrow.parquet", "read_parquet").read_metadata(path)
+    return [_begin_of(metadata.row_group(number)) for number in range(metadata.num_row_groups)]
 
 
 def _begin_of(group: Any) -> int:

@@ -639,7 +639,11 @@ def test_empty_inputs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
-def test_hot_keys_of_joins_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+@pytest.mark.parametrize("parquet", ["", "left", "left, right"])
+def test_hot_keys_of_joins_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, parquet: str) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
     monkeypatch.setattr(_hot_keys, "_SIDE_BYTES_MIN", 1000)
     chosen = random.Random(how)
     (tmp_path / "in").mkdir()
@@ -649,20 +653,25 @@ def test_hot_keys_of_joins_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     left += [("hot 2", -1), ("hot 2", -2)]
     right += [("hot", -1), ("alone", -1)]
     for side, rows in (("left", left), ("right", right)):
-        (tmp_path / "in" / f"{side}.txt").write_text("".join(f"{key},{value}\n" for key, value in rows))
+        if side in parquet:
+            table = pyarrow.table({"key": [row[0] for row in rows], "value": [row[1] for row in rows]})
+            pyarrow.parquet.write_table(table, tmp_path / "in" / f"{side}.parquet", row_group_size=1700)
+        else:
+            (tmp_path / "in" / f"{side}.txt").write_text("".join(f"{key},{value}\n" for key, value in rows))
 
     def pair(line: str) -> Pair:
         key, _, value = line.partition(",")
         return key, int(value)
 
     def read(side: str) -> sf.Dataset[Pair]:
-        return sf.read_text(tmp_path / "in" / f"{side}*").map(pair)
+        files = tmp_path / "in" / f"{side}*"
+        return sf.read_parquet(files).map(lambda row: (row["key"], row["value"])) if side in parquet else sf.read_text(files).map(pair)
 
     flow = read("left").join(read("right"), how=how)
     same(flow.collect(), joined(left, right, how))
     plan = Plan(flow._node)
     _hot_keys.cut(plan, Settings())
-    shuffle = plan.stages[0].shuffle
+    shuffle = plan.last.shuffle
     assert isinstance(shuffle, Sides)
     cut = {_keys.decode_inside(key): side for key, (side, ways) in shuffle.hot.items() if ways > 1}
     of_left, of_right = {"hot": 0}, {"hot 2": 1}
