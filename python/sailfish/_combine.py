@@ -225,9 +225,15 @@ class Running(_Totals):
 
     def _refuse(self, pair: Any) -> NoReturn:
         """Says why something is no pair, or has no key."""
-        if isinstance(pair, tuple) and len(pair) == 2:
-            self._put_on(lambda: hash(_keys.encode(pair[0])))
-        raise WrongPair(pair)
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise WrongPair(pair)
+        try:
+            _keys.encode(pair[0])
+            raise TypeError(f"{pair[0]!r:.200} has no hash, and is no key")
+        except TypeError as error:
+            # That a dict does not take it says less.
+            error.__context__ = None
+            raise Stuck(error) from error
 
     def _fail(self, key: Any, error: Exception) -> NoReturn:
         raise Failed(f"the {self._name} function failed with the key {key!r:.200}: {short(error)}") from error

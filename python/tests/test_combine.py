@@ -120,7 +120,11 @@ def test_what_is_no_pair_is_refused_wherever_it_comes(fold: Callable[..., Any], 
         assert refused.value.args == (wrong,)
 
 
-@pytest.mark.parametrize("key", [[1], {}, object(), 1j, [(1, [2])], (1, {2: 3})])
+class NoHash(str):
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("key", [[1], {}, object(), 1j, [(1, [2])], (1, {2: 3}), NoHash("a")])
 def test_what_is_no_key_is_refused_wherever_it_comes(key: Any) -> None:
     for before in ([], [("a", 1)]):
         folding, _ = running(sum)
@@ -132,6 +136,7 @@ def test_what_is_no_key_is_refused_wherever_it_comes(key: Any) -> None:
         with pytest.raises(Stuck) as refused:
             all_of_it()
         assert isinstance(refused.value.error, TypeError)
+        assert refused.value.error.__context__ is None
         assert type(key).__name__ in str(refused.value.error) or "key" in str(refused.value.error)
 
 
