@@ -1,6 +1,6 @@
 //! Runs that lie on a second node: a node that is lost costs no map, and readers go on where they were.
 
-use blackbox::{CLUSTER_MEMORY, Cluster, Running, corpus};
+use blackbox::{CLUSTER_MEMORY, Cluster, LAST_WORDS, LAST_WORDS_MAPPER, Running, corpus};
 use std::path::{Path, PathBuf};
 
 /// Reads the first of what it is given, says so, waits until everybody is let go, and hands all on.
@@ -8,11 +8,6 @@ const REDUCER: &str = "#!/bin/sh
 IFS= read -r line
 until [ -e HERE/go ]; do sleep 0.05; done
 printf '%s\\n' \"$line\"
-exec cat
-";
-/// Hands on what it reads, which the others do at once and the one with the last file when it is let go.
-const LAST_MAPPER: &str = "#!/bin/sh
-case \"$mapreduce_map_input_file$map_input_file\" in *last*) until [ -e HERE/go ]; do sleep 0.05; done;; esac
 exec cat
 ";
 const ALL_RUNS_LIE_ON_TWO: &str = "select count(*) > 0 and count(*) = \
@@ -189,8 +184,8 @@ fn what_is_lost_twice_is_made_again() {
 fn a_node_that_dies_before_the_maps_end_costs_only_what_was_not_replicated() {
     let mut cluster = Cluster::start(3);
     write_text(&cluster, 64 << 20);
-    cluster.sandbox.write("in/last.txt", "the last words\n");
-    let mapper = program(&cluster, "mapper.sh", LAST_MAPPER);
+    cluster.sandbox.write("in/last.txt", LAST_WORDS);
+    let mapper = program(&cluster, "mapper.sh", LAST_WORDS_MAPPER);
     let sizes = ["--memory", "64M", "--slots", "2"];
     let own = ["--input", "in", "--mapper", &mapper, "--reducer", "cat"];
     let mut job = cluster.sailfish(&["run"]);

@@ -1,18 +1,12 @@
 //! A node is killed and comes back on its disks: what is whole there is read again, and only what was in memory, or is damaged, or
 //! is not there any more, is made again.
 
-use blackbox::{Cluster, Running, corpus};
+use blackbox::{Cluster, LAST_WORDS, LAST_WORDS_MAPPER, Running, corpus};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 /// So long a map takes that nobody would rather make its data again at once than wait for the node.
-const MAPPER: &str = "#!/bin/sh
-case \"$mapreduce_map_input_file$map_input_file\" in
-    *last*) until [ -e HERE/go ]; do sleep 0.05; done ;;
-esac
-sleep SECONDS
-exec cat
-";
+const MAPPER: &str = "#!/bin/sh\nsleep SECONDS\nexec cat\n";
 /// Hands on what it reads, when it is let go.
 const REDUCER: &str = "#!/bin/sh\nuntil [ -e HERE/go ]; do sleep 0.05; done\nexec cat\n";
 const BACK: &str = "select count(*) > 0 from events where kind = 'data is back'";
@@ -173,8 +167,8 @@ fn while_maps_run_only_what_was_in_memory_is_made_again() {
     // The last file is a split of its own: what is left of the other one is too much to go with it.
     let (most, last) = text.split_at(text.len() - (600 << 10));
     cluster.sandbox.write("in/0-most.txt", most);
-    cluster.sandbox.write("in/1-last.txt", last);
-    let mapper = program(&cluster, "mapper.sh", &MAPPER.replace("SECONDS", "1"));
+    cluster.sandbox.write("in/1-last.txt", [LAST_WORDS.as_bytes(), last].concat());
+    let mapper = program(&cluster, "mapper.sh", &LAST_WORDS_MAPPER.replace("exec", "sleep 1\nexec"));
     let (reducer, memory) = (program(&cluster, "reducer.sh", REDUCER), "64M");
     let job = Running::start(&mut cluster.sailfish(&job(&mapper, &reducer, "out", memory)));
     cluster.wait_for("select count(*) > 0 from attempts where stage = 0 and state = 'running'");
