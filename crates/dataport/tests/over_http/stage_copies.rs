@@ -109,8 +109,8 @@ fn who_cannot_or_will_not_take_a_copy() {
     assert!(matches!(&gone, CopyError::Peer(DataError::Unreachable { .. })), "{gone:?}");
 }
 
-/// A node that refuses what is longer than it reads of a refused body ends the connection behind its answer. Neither that answer nor
-/// the next request, for which a connection was kept, may be taken for a node that is not there.
+/// A node refuses before it has all of a file. The answer must be heard, and the next request as well, on whatever connection it goes:
+/// neither may look like a node that is not there.
 #[test]
 fn who_is_refused_again_and_again_is_told_so_each_time() {
     for blocks in [17, 20, 30, 100] {
