@@ -5,12 +5,22 @@ from __future__ import annotations
 
 import sys
 from array import array
+from collections import defaultdict
 from collections.abc import Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
 from . import _keys, _values
 from ._frames import Output, lengths
+
+#: Values of a key travel together where a batch has so many of each on average, and so many bytes of them at most.
+_TOGETHER_MIN = 2
+_TOGETHER_BYTES_MAX = 1 << 16
+#: After a batch that has fewer, so many are not looked at, at most.
+_PASSED_OVER_MAX = 15
+#: Keys that are the same where they are equal.
+_SAME = frozenset({str, int, bytes})
 
 #: Pairs in a frame, and bytes of their keys and values, unless one pair has more.
 _PAIRS_MAX = 8192
@@ -44,6 +54,28 @@ class Encoder:
         self._record_bytes_max = record_bytes_max
         #: The tag of the keys so far, and one of them.
         self._seen: tuple[int, Any] | None = None
+        #: How many batches are not looked at for values that could travel together, and how many are left of these.
+        self._passed_over = self._to_pass_over = 0
+
+    def put_together(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
+        """Puts out pairs of keys and values; where there are few keys, the values of each as one pair. So the engine has fewer to sort, and
+        the interpreter fewer calls to make."""
+        if self._to_pass_over:
+            self._to_pass_over -= 1
+            self.put(keys, values)
+            return
+        lists = _by_key(keys, values)
+        self._to_pass_over = self._passed_over = 0 if lists is not None else min(_PASSED_OVER_MAX, 2 * self._passed_over + 1)
+        if lists is None:
+            self.put(keys, values)
+            return
+        keys, together = list(lists), _values.encode_several(lists.values())
+        if max(map(len, together)) > _TOGETHER_BYTES_MAX:
+            pieces = [(key, data) for key, some in lists.items() for data in _pieces(some)]
+            keys, together = columns(pieces)
+        encoded, _ = _keys.encode_column(keys, inside=False)
+        self._see_all(keys, encoded)
+        self.put_encoded(keys, encoded, together)
 
     def put(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
         """Puts out pairs of keys and values."""
@@ -62,9 +94,7 @@ class Encoder:
                 self._output.pairs(count, key_lengths, lengths([8]) * count, text.encode("ascii"), whole)
                 return
         encoded, inexact = _keys.encode_column(keys, inside=False)
-        for data, key in zip(encoded, keys):
-            if self._seen is None or self._seen[0] != data[0]:
-                self._see(data[0], key)
+        self._see_all(keys, encoded)
         self.put_encoded(keys, encoded, encoded_values(keys, values, inexact))
 
     def put_encoded(self, keys: Sequence[Any], encoded: list[bytes], values: list[bytes], heads: list[int] | None = None) -> None:
@@ -92,11 +122,41 @@ class Encoder:
         else:
             self._output.tailed_pairs(count, *columns, lengths(heads), b"".join(encoded), b"".join(values))
 
+    def _see_all(self, keys: Sequence[Any], encoded: list[bytes]) -> None:
+        tags = list(map(itemgetter(0), encoded))
+        for tag in sorted(set(tags), key=tags.index):
+            self._see(tag, keys[tags.index(tag)])
+
     def _see(self, tag: int, key: Any) -> None:
         if self._seen is None:
             self._seen = (tag, key)
         elif self._seen[0] != tag:
             raise MixedKeys(self._seen[1], key)
+
+
+def _by_key(keys: Sequence[Any], values: Sequence[Any]) -> dict[Any, list[Any]] | None:
+    """The values of each key; None where there are not many of each, or they are not to be put together: a key must be the same wherever
+    it is equal, and a value that others have as well must be none that can be changed."""
+    kinds = set(map(type, keys))
+    if kinds == {tuple}:
+        kinds = set(map(type, chain.from_iterable(keys)))
+    elif len(kinds) > 1:
+        return None
+    if not kinds <= _SAME or len(set(keys)) * _TOGETHER_MIN > len(keys) or not _values.are_plain(values):
+        return None
+    lists = defaultdict(list)
+    for key, value in zip(keys, values):
+        lists[key].append(value)
+    return lists
+
+
+def _pieces(values: list[Any]) -> list[bytes]:
+    """Values of a key in pieces that are not too large."""
+    (data,) = _values.encode_several([values])
+    if len(data) <= _TOGETHER_BYTES_MAX or len(values) == 1:
+        return [data]
+    middle = len(values) // 2
+    return [*_pieces(values[:middle]), *_pieces(values[middle:])]
 
 
 def encoded_values(keys: Sequence[Any], values: Sequence[Any], inexact: list[int]) -> list[bytes]:

@@ -9,7 +9,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterable, Iterator
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, repeat
 from typing import Any
 
 from . import _values
@@ -140,12 +140,14 @@ class Groups:
         for count in (groups, groups, values):
             columns.append(_numbers(payload[at : at + 4 * count]))
             at += 4 * count
-        key_lengths, self._counts, value_lengths = columns
+        key_lengths, counts, value_lengths = columns
         key_ends = list(accumulate(key_lengths, initial=at))
         self.keys = [payload[start:end] for start, end in pairwise(key_ends)]
         at = key_ends[-1]
-        #: The values of all groups as they came, where these may tell keys.
-        self.raw: list[bytes] | None = None
+        #: Where the values of each group begin; behind the last one, where they end.
+        self._starts = list(accumulate(counts, initial=0))
+        #: The first value of each group as it came, where that may tell the key.
+        self._firsts: list[bytes] | None = None
         if value_lengths and min(value_lengths) == max(value_lengths) == 8:
             whole = array("q", payload[at:])
             if sys.byteorder == "big":
@@ -153,18 +155,18 @@ class Groups:
             self._values: list[Any] = whole.tolist()
             return
         ends = list(accumulate(value_lengths, initial=at))
-        if 8 in value_lengths:
-            self.raw = [payload[start:end] for start, end in pairwise(ends)]
-            self._values = list(map(_values.decode, self.raw))
-        else:
-            self._values, self.raw = _values.decode_column(payload, ends)
+        self._values, raw, made = _values.decode_column(payload, ends, 8 in value_lengths)
+        if raw is not None:
+            self._firsts = [raw[start] for start in self._starts[:-1]]
+        if made is not None:
+            places = list(accumulate(made, initial=0))
+            self._starts = [places[start] for start in self._starts]
 
     def __iter__(self) -> Iterator[tuple[bytes, list[Any], bytes | None]]:
         """The key of each group, its values, and the first of them as it came."""
-        start = 0
-        for key, count in zip(self.keys, self._counts):
-            yield key, self._values[start : start + count], self.raw[start] if self.raw else None
-            start += count
+        firsts = repeat(None) if self._firsts is None else self._firsts
+        for key, (start, end), first in zip(self.keys, pairwise(self._starts), firsts):
+            yield key, self._values[start:end], first
 
 
 def frames_of(source: Input) -> Iterator[tuple[int, bytes]]:

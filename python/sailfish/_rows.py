@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import tempfile
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, repeat
 from typing import IO, Any
 
 from ._sizes import Batches, size_of
@@ -13,6 +13,8 @@ from ._values import pickled
 
 #: About how many bytes of rows stay in memory.
 _BYTES_MAX = 64 << 20
+#: So many rows are taken, whatever their size.
+_FEW = 16
 #: Rows of the other side for which a file is read once.
 _BESIDE = 1 << 14
 
@@ -21,9 +23,15 @@ class Rows:
     """Rows that are read more than once."""
 
     def __init__(self, rows: Iterable[Any]) -> None:
-        self._kept: list[Any] = []
         self._file: IO[bytes] | None = None
-        left, size, batches = iter(rows), 0, Batches()
+        left = iter(rows)
+        # Most keys have a few. To look how large these are would take longer than all else that is done with them.
+        self._kept = list(islice(left, _FEW))
+        if len(self._kept) == _FEW:
+            self._take(left)
+
+    def _take(self, left: Iterator[Any]) -> None:
+        size, batches = size_of(self._kept), Batches()
         while batch := list(islice(left, batches.items)):
             batches.saw(batch)
             self._kept.extend(batch)
@@ -56,8 +64,12 @@ class Rows:
     def beside(self, others: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
         """Each row beside each of the others."""
         if self._file is None:
-            yield from ((row, other) for other in others for row in self._kept)
-            return
+            if len(self._kept) == 1:
+                return zip(repeat(self._kept[0]), others)
+            return ((row, other) for other in others for row in self._kept)
+        return self._beside(others)
+
+    def _beside(self, others: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
         left = iter(others)
         while some := list(islice(left, _BESIDE)):
             for rows in self._parts():

@@ -5,12 +5,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby
+from itertools import chain, groupby, repeat
 from typing import Any, Protocol
 
 from . import _keys, _values
 from ._batch import Encoder, columns, encoded_values
-from ._combine import Adding, Counting, Running, Window, put_pairs
+from ._combine import Adding, Counting, Running, Window
 from ._frames import Input, Output
 from ._groups import Gather, RawGroup, check_order, groups, is_fold, key_of, raw_groups
 from ._rows import Rows
@@ -111,13 +111,13 @@ class Reduce:
 
 
 class _Plain:
-    """Pairs go on as they are."""
+    """Pairs go on unfolded."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
 
     def put(self, pairs: list[Any]) -> None:
-        put_pairs(self._encoder, pairs)
+        self._encoder.put_together(*columns(pairs))
 
     def close(self) -> None:
         pass
@@ -240,12 +240,12 @@ class Sides:
                 left = Rows(values)
             elif left is None:
                 if self.how in ("right", "full"):
-                    yield from ((key, (None, value)) for value in values)
+                    yield from zip(repeat(key), zip(repeat(None), values))
             else:
                 is_matched = True
-                yield from ((key, both) for both in left.beside(values))
+                yield from zip(repeat(key), left.beside(values))
         if left is not None and not is_matched and self.how in ("left", "full"):
-            yield from ((key, (value, None)) for value in left)
+            yield from zip(repeat(key), zip(left, repeat(None)))
 
 
 @dataclass

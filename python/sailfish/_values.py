@@ -5,10 +5,10 @@ from __future__ import annotations
 import marshal
 import pickle
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, pairwise, repeat
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 _INT = struct.Struct("<q")
 _FLOAT = struct.Struct("<d")
@@ -25,6 +25,9 @@ _BYTES, _BYTES_PADDED = b"b", b"B"
 #: What pickles, and tuples by `marshal`, begin with themselves: they need no tag, unless they have eight bytes.
 _PICKLE, _PICKLE_PADDED = b"\x80", b"P"
 _TUPLE, _TUPLE_PADDED = b"(", b"M"
+#: Several values of a key, by `marshal`. A value that is a list is pickled, so that this is none.
+_SEVERAL, _SEVERAL_PADDED = b"[", b"L"
+_OF_SEVERAL = frozenset(_SEVERAL + _SEVERAL_PADDED)
 _FLOAT_TAG = b"f"
 _NONE = b"n"
 _TRUE, _FALSE = b"t", b"u"
@@ -70,13 +73,24 @@ def encode_column(values: Sequence[Any]) -> list[bytes]:
             pass
     elif kinds == {tuple}:
         # Half the time that pickling takes.
-        if _PLAIN.issuperset(map(type, chain.from_iterable(values))):
+        if are_plain(values):
             return _padded(_TUPLE_PADDED, list(map(marshal.dumps, values, repeat(_MARSHAL_VERSION))))
         try:
             return _padded(_PICKLE_PADDED, list(map(pickle.dumps, values, repeat(pickle.HIGHEST_PROTOCOL))))
         except (pickle.PicklingError, AttributeError, TypeError):
             pass
     return list(map(encode, values))
+
+
+def are_plain(values: Sequence[Any]) -> bool:
+    """Whether all are such that `marshal` gives them back as they were, and nobody can change them."""
+    kinds = set(map(type, values))
+    return kinds <= _PLAIN or (kinds == {tuple} and _PLAIN.issuperset(map(type, chain.from_iterable(values))))
+
+
+def encode_several(lists: Iterable[list[Any]]) -> list[bytes]:
+    """The bytes of lists of plain values, each of which stands for so many values."""
+    return _padded(_SEVERAL_PADDED, list(map(marshal.dumps, lists, repeat(_MARSHAL_VERSION))))
 
 
 def _padded(tag: bytes, encoded: list[bytes]) -> list[bytes]:
@@ -86,21 +100,43 @@ def _padded(tag: bytes, encoded: list[bytes]) -> list[bytes]:
     return encoded
 
 
-def decode_column(payload: bytes, ends: Sequence[int]) -> tuple[list[Any], list[bytes] | None]:
-    """The values that end at these places of a payload, the first of which is where they begin; and their bytes, where these may tell
-    keys. No value has eight bytes."""
+class Column(NamedTuple):
+    """Values that were decoded."""
+
+    values: list[Any]
+    #: The bytes of each, where these may tell keys.
+    raw: list[bytes] | None
+    #: How many values each made, where they are not one each.
+    counts: list[int] | None = None
+
+
+def decode_column(payload: bytes, ends: Sequence[int], has_ints: bool) -> Column:
+    """The values that end at these places of a payload, the first of which is where they begin. `has_ints`: some have eight bytes. Where
+    all are of one kind, that takes a few calls for all of them."""
     starts = ends[:-1]
     tags = set(itemgetter(*starts)(payload)) if len(starts) > 1 else {payload[start] for start in starts}
-    tag = tags.pop() if len(tags) == 1 else 0
-    if tag in _UNTAGGED:
-        return list(map(_UNTAGGED[tag], [payload[start:end] for start, end in pairwise(ends)])), None
+    tag = next(iter(tags)) if len(tags) == 1 and not has_ints else None
     if tag == _STR[0]:
-        return [payload[start + 1 : end].decode() for start, end in pairwise(ends)], None
+        return Column([payload[start + 1 : end].decode() for start, end in pairwise(ends)], None)
     raw = [payload[start:end] for start, end in pairwise(ends)]
-    return list(map(decode, raw)), raw
+    if tag in _UNTAGGED:
+        return Column(list(map(_UNTAGGED[tag], raw)), None)
+    # Of whole numbers any byte may be the first.
+    if _OF_SEVERAL.isdisjoint(tags):
+        return Column(list(map(decode, raw)), raw)
+    lists = list(map(marshal.loads if tag == _SEVERAL[0] else _decode_several, raw))
+    return Column(list(chain.from_iterable(lists)), raw, list(map(len, lists)))
 
 
-_UNTAGGED: dict[int, Callable[[bytes], Any]] = {_PICKLE[0]: pickle.loads, _TUPLE[0]: marshal.loads}
+def _decode_several(data: bytes) -> list[Any]:
+    """The values of some bytes, which are one or several."""
+    if len(data) == 8 or data[0] not in _OF_SEVERAL:
+        return [decode(data)]
+    several: list[Any] = marshal.loads(data if data[:1] == _SEVERAL else data[1:])
+    return several
+
+
+_UNTAGGED: dict[int | None, Callable[[bytes], Any]] = {_PICKLE[0]: pickle.loads, _TUPLE[0]: marshal.loads}
 
 
 def pickled(value: Any) -> bytes:

@@ -1,0 +1,137 @@
+"""Pairs come out of the frames of a map task, sorted as the engine does it, as they went in: also where values travel together."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sailfish import _batch, _frames, _groups, _keys, _values
+from sailfish._batch import Encoder, MixedKeys, TooLarge
+
+Pair = tuple[Any, Any]
+Frame = tuple[int, bytes]
+
+PLAIN = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.integers(), st.floats(allow_nan=False), st.text("aé\0"), st.binary())
+VALUES = st.one_of(PLAIN, st.tuples(PLAIN, PLAIN), st.lists(st.integers(0, 9)))
+#: Few, so that many values have the same; those of a list can be compared.
+KEYS: st.SearchStrategy[list[Any]] = st.sampled_from(
+    [
+        ["", "a", "a\0", "é"],
+        [0, 1, -1, 1 << 80],
+        [0, 0.0, True, 1, 1.0, -0.0, 2.5],
+        [b"", b"a"],
+        [None],
+        [(), ("a",), ("a", 1), ("b", 0)],
+        [(0,), (0.0,), (False,)],
+    ]
+)
+#: Batches of one kind of key, and of one kind of value or of many.
+BATCHES = KEYS.flatmap(
+    lambda keys: st.lists(
+        st.sampled_from([VALUES, PLAIN, st.integers(-9, 9), st.text("ab"), st.tuples(st.text("ab"), st.integers(0, 9))]).flatmap(
+            lambda values: st.lists(st.tuples(st.sampled_from(keys), values), max_size=30)
+        )
+    )
+)
+
+
+class Kept(_frames.Output):
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+
+    def write(self, kind: int, *pieces: bytes | memoryview) -> None:
+        self.frames.append((kind, b"".join(pieces)))
+
+
+class Given(_frames.Input):
+    def __init__(self, frames: list[Frame]) -> None:
+        self._left = iter(frames)
+
+    def next(self) -> Frame:
+        return next(self._left)
+
+
+def put(batches: list[list[Pair]], record_bytes_max: int = 1 << 24) -> list[tuple[bytes, bytes]]:
+    """What a map task puts out."""
+    kept = Kept()
+    encoder = Encoder(kept, record_bytes_max)
+    for batch in batches:
+        if batch:
+            encoder.put_together(*_batch.columns(batch))
+    return [pair for kind, payload in kept.frames for pair in _pairs(kind, payload)]
+
+
+def _pairs(kind: int, payload: bytes) -> Iterator[tuple[bytes, bytes]]:
+    assert kind == _frames.PAIRS
+    count = int.from_bytes(payload[:4], "little")
+    columns = array("I", payload[4 : 4 + 8 * count])
+    at = 4 + 8 * count
+    ends = [at := at + length for length in columns]
+    cells = [payload[end - length : end] for end, length in zip(ends, columns)]
+    assert at == len(payload)
+    return zip(cells[:count], cells[count:])
+
+
+def grouped(pairs: list[tuple[bytes, bytes]], at_once: int) -> list[Frame]:
+    """Frames of the engine with so many pairs each."""
+    frames, before = [], None
+    ordered = sorted(pairs, key=itemgetter(0))
+    for start in range(0, len(ordered), at_once):
+        groups = [(key, [data for _, data in some]) for key, some in groupby(ordered[start : start + at_once], key=itemgetter(0))]
+        values = [data for _, some in groups for data in some]
+        lengths = [*(len(key) for key, _ in groups), *(len(some) for _, some in groups), *map(len, values)]
+        head = struct.pack("<III", len(groups), len(values), groups[0][0] == before)
+        frames.append((_frames.GROUPS, head + array("I", lengths).tobytes() + b"".join([key for key, _ in groups] + values)))
+        before = groups[-1][0]
+    return [*frames, (_frames.END, b"")]
+
+
+@given(BATCHES, st.integers(1, 8), st.sampled_from([1 << 16, 40]))
+def test_values_of_each_key_come_in_order(batches: list[list[Pair]], at_once: int, bytes_max: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_batch, "_TOGETHER_BYTES_MAX", bytes_max)
+        pairs = put(batches)
+    expected: dict[bytes, list[Any]] = {}
+    first: dict[bytes, Any] = {}
+    for key, value in (pair for batch in batches for pair in batch):
+        expected.setdefault(_keys.encode(key)[0], []).append(value)
+        first.setdefault(_keys.encode(key)[0], key)
+    got = [(key, list(values)) for key, values in _groups.groups(Given(grouped(pairs, at_once)))]
+    assert repr(got) == repr([(first[data], expected[data]) for data in sorted(expected)])
+
+
+def test_values_travel_together_where_there_are_few_keys() -> None:
+    few = [(f"key {number % 4}", (number, "text")) for number in range(1000)]
+    assert len(put([few])) == 4
+    many = [(f"key {number}", (number, "text")) for number in range(1000)]
+    assert len(put([many])) == 1000
+    # After a batch with many keys one is passed over, then three, and then they are looked at again.
+    assert len(put([many, few, few])) == 1000 + 1000 + 4
+    assert len(put([many, few, many, few, few, few, few])) == 2 * 1000 + 4 * 1000 + 4
+
+
+@pytest.mark.parametrize("value", [[1], {"a": 1}, ([1],), bytearray(b"a"), range(3)], ids=repr)
+def test_what_can_be_changed_stays_alone(value: Any) -> None:
+    """Or whoever changes one in place would change another."""
+    assert len(put([[("key", value)] * 100])) == 100
+
+
+def test_a_hot_key_has_pairs_of_some_size() -> None:
+    pairs = put([[("key", "x" * 1000)] * 1000])
+    assert sum(len(_values.decode_column(data, [0, len(data)], False).values) for _, data in pairs) == 1000
+    assert len(pairs) < 32
+    assert max(len(data) for _, data in pairs) <= 1 << 16
+
+
+def test_bad_pairs_are_told_as_ever() -> None:
+    with pytest.raises(MixedKeys, match=r"'a' \(str\) and 1 \(int\)"):
+        put([[("a", 1)] * 10, [(1, 1)] * 10])
+    with pytest.raises(TooLarge, match=r"the pair of the key 'a' has \d+ bytes"):
+        put([[("a", "x" * 2000)] * 3], record_bytes_max=1000)
