@@ -17,8 +17,9 @@ from ._frames import Output, lengths
 #: Values of a key travel together where a batch has so many of each on average, and so many bytes of them at most.
 _TOGETHER_MIN = 2
 _TOGETHER_BYTES_MAX = 1 << 16
-#: After a batch that has fewer, so many are not looked at, at most.
+#: After a batch of some length that has fewer, so many are not looked at, at most.
 _PASSED_OVER_MAX = 15
+_TELLING_PAIRS_MIN = 512
 #: Keys that are the same where they are equal.
 _SAME = frozenset({str, int, bytes})
 
@@ -65,10 +66,13 @@ class Encoder:
             self.put(keys, values)
             return
         lists = _by_key(keys, values)
-        self._to_pass_over = self._passed_over = 0 if lists is not None else min(_PASSED_OVER_MAX, 2 * self._passed_over + 1)
         if lists is None:
+            # What is left of a block says little of the next one.
+            if len(keys) >= _TELLING_PAIRS_MIN:
+                self._to_pass_over = self._passed_over = min(_PASSED_OVER_MAX, 2 * self._passed_over + 1)
             self.put(keys, values)
             return
+        self._passed_over = 0
         keys, together = list(lists), _values.encode_several(lists.values())
         if max(map(len, together)) > _TOGETHER_BYTES_MAX:
             pieces = [(key, data) for key, some in lists.items() for data in _pieces(some)]

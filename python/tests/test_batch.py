@@ -112,7 +112,8 @@ def test_values_travel_together_where_there_are_few_keys() -> None:
     assert len(put([few])) == 4
     many = [(f"key {number}", (number, "text")) for number in range(1000)]
     assert len(put([many])) == 1000
-    # After a batch with many keys one is passed over, then three, and then they are looked at again.
+    assert len(put([many[:300], few])) == 300 + 4
+    # After a long batch with many keys one is passed over, then three, and then they are looked at again.
     assert len(put([many, few, few])) == 1000 + 1000 + 4
     assert len(put([many, few, many, few, few, few, few])) == 2 * 1000 + 4 * 1000 + 4
 
