@@ -59,27 +59,33 @@ class Encoder:
         self._passed_over = self._to_pass_over = 0
 
     def put_together(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
-        """Puts out pairs of keys and values; where there are few keys, the values of each as one pair. So the engine has fewer to sort, and
-        the interpreter fewer calls to make."""
-        if self._to_pass_over:
-            self._to_pass_over -= 1
+        """Puts out pairs of keys and values; where there are few keys, the values of each as one pair."""
+        together = self.together(keys, values)
+        if together is None:
             self.put(keys, values)
             return
+        keys, data = together
+        encoded, _ = _keys.encode_column(keys, inside=False)
+        self._see_all(keys, encoded)
+        self.put_encoded(keys, encoded, data)
+
+    def together(self, keys: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], list[bytes]] | None:
+        """Keys with the bytes of all values of each, in order: fewer pairs for the engine to sort, fewer calls for the interpreter to make.
+        None where there are many keys. Encoding gives these keys back as they are."""
+        if self._to_pass_over:
+            self._to_pass_over -= 1
+            return None
         lists = _by_key(keys, values)
         if lists is None:
             # What is left of a block says little of the next one.
             if len(keys) >= _TELLING_PAIRS_MIN:
                 self._to_pass_over = self._passed_over = min(_PASSED_OVER_MAX, 2 * self._passed_over + 1)
-            self.put(keys, values)
-            return
+            return None
         self._passed_over = 0
-        keys, together = list(lists), _values.encode_several(lists.values())
-        if max(map(len, together)) > _TOGETHER_BYTES_MAX:
-            pieces = [(key, data) for key, some in lists.items() for data in _pieces(some)]
-            keys, together = columns(pieces)
-        encoded, _ = _keys.encode_column(keys, inside=False)
-        self._see_all(keys, encoded)
-        self.put_encoded(keys, encoded, together)
+        data = _values.encode_several(lists.values())
+        if max(map(len, data)) <= _TOGETHER_BYTES_MAX:
+            return list(lists), data
+        return columns([(key, piece) for key, some in lists.items() for piece in _pieces(some)])
 
     def put(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
         """Puts out pairs of keys and values."""

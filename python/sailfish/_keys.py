@@ -14,6 +14,7 @@ import math
 import struct
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta, timezone
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -28,6 +29,8 @@ TUPLE = 0x50
 
 _STR = bytes([STR])
 _BYTES = bytes([BYTES])
+#: What stands before, between and behind the texts of a tuple that have no zeros.
+_AROUND_TEXTS = (chr(TUPLE) + chr(STR), "\0\0" + chr(STR), "\0\0\0")
 # A number begins with its class. Positive ones: how many bytes its whole part has; negative ones: the same, counted down.
 _MINUS_INFINITY = 0x00
 _ZERO = 0x80
@@ -67,12 +70,23 @@ def encode_inside(key: Any) -> tuple[bytes, bool]:
 
 def encode_column(keys: Sequence[Any], inside: bool) -> tuple[list[bytes], list[int]]:
     """The bytes of each key, in the form inside a tuple where that is asked for, and the places of those that `decode` does not give back
-    as they are. Where all are texts, that takes a few calls for all of them."""
-    if set(map(type, keys)) == {str}:
+    as they are. Where all are texts, or tuples of texts, that takes a few calls for all of them."""
+    kinds = set(map(type, keys))
+    if kinds == {str}:
         text = "".join(keys)
         if text.isascii() and not (inside and "\0" in text):
             end = b"\x00\x00" if inside else b""
             return [_STR + data + end for data in map(str.encode, keys)], []
+    elif kinds == {tuple} and all(keys) and set(map(type, chain.from_iterable(keys))) == {str}:
+        # Tags are ASCII.
+        before, between, behind = _AROUND_TEXTS
+        texts = [before + between.join(key) + behind for key in keys]
+        ends = 2 * sum(map(len, keys)) + len(keys)
+        if "".join(texts).count("\0") == ends:
+            try:
+                return list(map(str.encode, texts)), []
+            except UnicodeEncodeError:
+                pass
     encoded = list(map(encode_inside if inside else encode, keys))
     inexact = [] if all(map(itemgetter(1), encoded)) else [place for place, (_, is_exact) in enumerate(encoded) if not is_exact]
     return list(map(itemgetter(0), encoded)), inexact

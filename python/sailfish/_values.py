@@ -123,17 +123,13 @@ def decode_column(payload: bytes, ends: Sequence[int], has_ints: bool) -> Column
         return Column(list(map(_UNTAGGED[tag], raw)), None)
     # Of whole numbers any byte may be the first.
     if _OF_SEVERAL.isdisjoint(tags):
-        return Column(list(map(decode, raw)), raw)
-    lists = list(map(marshal.loads if tag == _SEVERAL[0] else _decode_several, raw))
+        decoders, whole = _DECODERS, _INT.unpack
+        return Column([decoders[data[0]](data) if len(data) != 8 else whole(data)[0] for data in raw], raw)
+    if tag == _SEVERAL[0]:
+        lists = list(map(marshal.loads, raw))
+    else:
+        lists = [_DECODERS_OF_SEVERAL[data[0]](data) if len(data) != 8 else list(_INT.unpack(data)) for data in raw]
     return Column(list(chain.from_iterable(lists)), raw, list(map(len, lists)))
-
-
-def _decode_several(data: bytes) -> list[Any]:
-    """The values of some bytes, which are one or several."""
-    if len(data) == 8 or data[0] not in _OF_SEVERAL:
-        return [decode(data)]
-    several: list[Any] = marshal.loads(data if data[:1] == _SEVERAL else data[1:])
-    return several
 
 
 _UNTAGGED: dict[int | None, Callable[[bytes], Any]] = {_PICKLE[0]: pickle.loads, _TUPLE[0]: marshal.loads}
@@ -174,36 +170,35 @@ def _tagged(tag: bytes, padded: bytes, data: bytes) -> bytes:
 
 def decode(data: bytes) -> Any:
     """The value of some bytes."""
-    if len(data) == 8:
-        return _INT.unpack(data)[0]
-    tag = data[:1]
-    if tag == _STR:
-        return data[1:].decode()
-    if tag == _FLOAT_TAG:
-        return _FLOAT.unpack_from(data, 1)[0]
-    if tag == _BYTES:
-        return data[1:]
-    if tag == _NONE:
-        return None
-    if tag == _TRUE:
-        return True
-    if tag == _FALSE:
-        return False
-    if tag == _PICKLE:
-        return pickle.loads(data)
-    if tag == _TUPLE:
-        return marshal.loads(data)
-    if tag == _TUPLE_PADDED:
-        return marshal.loads(data[1:])
-    if tag == _STR_PADDED:
-        return data[2:].decode()
-    if tag == _BYTES_PADDED:
-        return data[2:]
-    if tag == _PICKLE_PADDED:
-        return pickle.loads(memoryview(data)[1:])
-    if tag == _WITH_KEY:
-        return decode(data[_value_at(data) :])
-    raise ValueError(f"a value has the tag {tag!r}, which is none")
+    return _INT.unpack(data)[0] if len(data) == 8 else _DECODERS[data[0]](data)
+
+
+def _no_value(data: bytes) -> Any:
+    raise ValueError(f"a value has the tag {data[:1]!r}, which is none")
+
+
+#: What makes values of bytes, by their tags.
+_DECODERS: list[Callable[[bytes], Any]] = [_no_value] * 256
+for _tag, _decoder in (
+    (_STR, lambda data: data[1:].decode()),
+    (_STR_PADDED, lambda data: data[2:].decode()),
+    (_BYTES, lambda data: data[1:]),
+    (_BYTES_PADDED, lambda data: data[2:]),
+    (_FLOAT_TAG, lambda data: _FLOAT.unpack_from(data, 1)[0]),
+    (_NONE, lambda data: None),
+    (_TRUE, lambda data: True),
+    (_FALSE, lambda data: False),
+    (_PICKLE, pickle.loads),
+    (_PICKLE_PADDED, lambda data: pickle.loads(memoryview(data)[1:])),
+    (_TUPLE, marshal.loads),
+    (_TUPLE_PADDED, lambda data: marshal.loads(data[1:])),
+    (_WITH_KEY, lambda data: decode(data[_value_at(data) :])),
+):
+    _DECODERS[_tag[0]] = _decoder
+#: The same, for what may be several.
+_DECODERS_OF_SEVERAL: list[Callable[[bytes], list[Any]]] = [lambda data: [_DECODERS[data[0]](data)]] * 256
+_DECODERS_OF_SEVERAL[_SEVERAL[0]] = marshal.loads
+_DECODERS_OF_SEVERAL[_SEVERAL_PADDED[0]] = lambda data: marshal.loads(data[1:])
 
 
 def key_of(data: bytes) -> tuple[bool, Any]:

@@ -72,6 +72,16 @@ def test_keys_come_back(key: Any) -> None:
     assert there and same(back, key) and _values.decode(value) == "value"
 
 
+TUPLES_OF_TEXTS = st.lists(st.lists(TEXTS | st.text("ab", max_size=2), max_size=3).map(tuple), min_size=1)
+
+
+@given(SAME_KIND | ROWS | TUPLES_OF_TEXTS, st.booleans())
+def test_a_column_is_its_keys(keys: list[Any], inside: bool) -> None:
+    one_by_one = list(map(_keys.encode_inside if inside else _keys.encode, keys))
+    inexact = [place for place, (_, is_exact) in enumerate(one_by_one) if not is_exact]
+    assert _keys.encode_column(keys, inside) == ([data for data, _ in one_by_one], inexact)
+
+
 def test_what_bytes_do_not_tell_is_told() -> None:
     Point = namedtuple("Point", "x y")
 
