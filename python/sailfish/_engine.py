@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,12 @@ from ._progress import Display, rows_of
 
 #: Lines of what the program wrote that an error keeps.
 _LINES_MAX = 200
+#: What an option of the program is called here, where messages begin with one.
+_ARGUMENTS = {
+    **{f"--{name}": name for name in ("input", "output", "memory", "slots", "name", "env")},
+    **{"--file": "files", "--overwrite": "overwrite=True", "--mapper": "python"},
+}
+_OPTION = re.compile(r"(?<![\w./-])--[a-z][a-z-]*(?![\w./-])")
 #: Asks the kernel for a signal when the parent dies (`prctl`).
 _PR_SET_PDEATHSIG = 1
 
@@ -91,8 +98,15 @@ def run(words: list[str], display: Display | None) -> Any:
         child.stdout.close()
         child.stderr.close()
     if code != 0:
-        raise JobFailed("\n".join(said).removeprefix("sailfish: ") or f"sailfish ended with code {code}", code)
+        raise JobFailed(_of_arguments("\n".join(said).removeprefix("sailfish: ")) or f"sailfish ended with code {code}", code)
     return json.loads(report)
+
+
+def _of_arguments(message: str) -> str:
+    """A message about options, with the names that these have here."""
+    if not message.startswith("--"):
+        return message
+    return _OPTION.sub(lambda found: _ARGUMENTS.get(found[0], found[0]), message)
 
 
 def _ends_with_us() -> Callable[[], object] | None:

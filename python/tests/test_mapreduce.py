@@ -513,7 +513,7 @@ def test_output_that_exists(tmp_path: Path) -> None:
     path = text_file(tmp_path, ["a"])
     (tmp_path / "out").mkdir()
     job = sf.MapReduce(path, words, sum, output=tmp_path / "out")
-    with pytest.raises(sf.JobFailed, match="exists"):
+    with pytest.raises(sf.JobFailed, match=r"^output .*/out exists already: choose another or add overwrite=True$"):
         job.run()
     sf.MapReduce(path, words, sum, output=tmp_path / "out", overwrite=True).run()
 
@@ -531,8 +531,12 @@ def test_wrong_options() -> None:
         sf.MapReduce([], words)
     with pytest.raises(ValueError, match="there is no reduce"):
         sf.MapReduce("x", words, combine=sum)
-    with pytest.raises(sf.JobFailed, match="does not exist"):
-        sf.MapReduce("/nowhere", words, sum).run()
+    with pytest.raises(sf.JobFailed, match=r"^input: input /no--input does not exist$"):
+        sf.MapReduce("/no--input", words, sum).run()
+    with pytest.raises(sf.JobFailed, match=r"^memory of 1048576 bytes is below the minimum"):
+        sf.MapReduce(__file__, words, sum).run(memory="1M")
+    with pytest.raises(sf.JobFailed, match=r'^python: program "python9" not found .* with files$'):
+        sf.MapReduce(__file__, words, sum).run(python="python9")
 
 
 ENDLESS = """
