@@ -13,10 +13,14 @@ from typing import Any
 
 from . import _keys, _values
 from ._frames import Output, lengths
+from ._sizes import size_of
 
-#: Values of a key travel together where a batch has so many of each on average, and so many bytes of them at most.
-_TOGETHER_MIN = 2
-_TOGETHER_BYTES_MAX = 1 << 16
+#: Values of a key travel together where a batch has so many of each on average, by their kind: what is saved is more for some.
+_TOGETHER_MIN = {int: 32, tuple: 3}
+_TOGETHER_MIN_OF_OTHERS = 4
+#: And where they have so many bytes of memory on average at most. About how many bytes one pair has: less than a block of a run.
+_VALUE_BYTES_MAX = 1 << 10
+_TOGETHER_BYTES_MAX = 1 << 13
 #: After a batch of some length that has fewer, so many are not looked at, at most.
 _PASSED_OVER_MAX = 15
 _TELLING_PAIRS_MIN = 512
@@ -82,9 +86,6 @@ class Encoder:
                 self._to_pass_over = self._passed_over = min(_PASSED_OVER_MAX, 2 * self._passed_over + 1)
             return None
         self._passed_over = 0
-        data = _values.encode_several(lists.values())
-        if max(map(len, data)) <= _TOGETHER_BYTES_MAX:
-            return list(lists), data
         return columns([(key, piece) for key, some in lists.items() for piece in _pieces(some)])
 
     def put(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
@@ -133,8 +134,8 @@ class Encoder:
             self._output.tailed_pairs(count, *columns, lengths(heads), b"".join(encoded), b"".join(values))
 
     def _see_all(self, keys: Sequence[Any], encoded: list[bytes]) -> None:
-        tags = list(map(itemgetter(0), encoded))
-        for tag in sorted(set(tags), key=tags.index):
+        tags = bytes(map(itemgetter(0), encoded))
+        for tag in dict.fromkeys(tags):
             self._see(tag, keys[tags.index(tag)])
 
     def _see(self, tag: int, key: Any) -> None:
@@ -152,7 +153,9 @@ def _by_key(keys: Sequence[Any], values: Sequence[Any]) -> dict[Any, list[Any]] 
         kinds = set(map(type, chain.from_iterable(keys)))
     elif len(kinds) > 1:
         return None
-    if not kinds <= _SAME or len(set(keys)) * _TOGETHER_MIN > len(keys) or not _values.are_plain(values):
+    if not kinds <= _SAME or len(keys) < _least_of_each(values) * len(set(keys)) or not _values.are_plain(values):
+        return None
+    if size_of(values) > _VALUE_BYTES_MAX * len(values):
         return None
     lists = defaultdict(list)
     for key, value in zip(keys, values):
@@ -160,13 +163,18 @@ def _by_key(keys: Sequence[Any], values: Sequence[Any]) -> dict[Any, list[Any]] 
     return lists
 
 
+def _least_of_each(values: Sequence[Any]) -> int:
+    return max(_TOGETHER_MIN.get(kind, _TOGETHER_MIN_OF_OTHERS) for kind in set(map(type, values)))
+
+
 def _pieces(values: list[Any]) -> list[bytes]:
     """Values of a key in pieces that are not too large."""
-    (data,) = _values.encode_several([values])
-    if len(data) <= _TOGETHER_BYTES_MAX or len(values) == 1:
+    data = _values.encode_several(values)
+    count = min(len(values), -(-len(data) // _TOGETHER_BYTES_MAX))
+    if count == 1:
         return [data]
-    middle = len(values) // 2
-    return [*_pieces(values[:middle]), *_pieces(values[middle:])]
+    step = -(-len(values) // count)
+    return [_values.encode_several(values[start : start + step]) for start in range(0, len(values), step)]
 
 
 def encoded_values(keys: Sequence[Any], values: Sequence[Any], inexact: list[int]) -> list[bytes]:

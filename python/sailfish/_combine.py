@@ -319,7 +319,8 @@ class Window:
                 raise
             except Exception as error:
                 raise Failed(f"the {self._name} function failed with the key {key!r:.200}: {short(error)}") from error
-        put_pairs(self._encoder, pairs)
+        if pairs:
+            self._encoder.put(*columns(pairs))
 
     def _folded(self, key: Any, values: list[Any]) -> Iterable[Pair]:
         if self._fold is not None:
@@ -333,9 +334,3 @@ class Window:
                     f"the combine function, given the key {key!r:.200}, yielded the key {made!r:.200}: it may only fold the values of a key"
                 )
         return pairs
-
-
-def put_pairs(encoder: Encoder, pairs: list[Pair]) -> None:
-    """Puts out pairs as they are."""
-    if pairs:
-        encoder.put(*columns(pairs))

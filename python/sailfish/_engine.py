@@ -20,12 +20,13 @@ from ._progress import Display, rows_of
 
 #: Lines of what the program wrote that an error keeps.
 _LINES_MAX = 200
-#: What an option of the program is called here, where messages begin with one.
+#: What an option of the program is called here; that it is the input which does not exist is said behind it.
 _ARGUMENTS = {
     **{f"--{name}": name for name in ("input", "output", "memory", "slots", "name", "env")},
-    **{"--file": "files", "--overwrite": "overwrite=True", "--mapper": "python"},
+    **{"--input: ": "", "--file": "files", "--overwrite": "overwrite=True", "--mapper": "python"},
 }
-_OPTION = re.compile(r"(?<![\w./-])--[a-z][a-z-]*(?![\w./-])")
+#: Where messages have one, and paths do not: at the beginning, and before what they say to do.
+_OPTION = re.compile(r'(^|^the stage "[^"]*": | add | with | inside )(--input: |--[a-z]+\b(?!-))')
 #: Asks the kernel for a signal when the parent dies (`prctl`).
 _PR_SET_PDEATHSIG = 1
 
@@ -103,10 +104,8 @@ def run(words: list[str], display: Display | None) -> Any:
 
 
 def _of_arguments(message: str) -> str:
-    """A message about options, with the names that these have here."""
-    if not message.startswith("--"):
-        return message
-    return _OPTION.sub(lambda found: _ARGUMENTS.get(found[0], found[0]), message)
+    """A message with the names that options have here."""
+    return _OPTION.sub(lambda found: found[1] + _ARGUMENTS.get(found[2], found[2]), message)
 
 
 def _ends_with_us() -> Callable[[], object] | None:

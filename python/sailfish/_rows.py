@@ -31,14 +31,17 @@ class Rows:
             self._take(left)
 
     def _take(self, left: Iterator[Any]) -> None:
-        size, batches = size_of(self._kept), Batches()
-        while batch := list(islice(left, batches.items)):
+        """Takes the rows behind the first few, of which as many are kept as may be."""
+        batch, self._kept = self._kept, []
+        size, batches = 0, Batches()
+        while batch:
             batches.saw(batch)
             self._kept.extend(batch)
             size += size_of(batch)
             if size > _BYTES_MAX:
                 self._store()
                 size = 0
+            batch = list(islice(left, batches.items))
 
     def _store(self) -> None:
         if self._file is None:

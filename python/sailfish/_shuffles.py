@@ -186,11 +186,12 @@ class Sides:
         def put(pairs: list[Any]) -> None:
             keys, values = columns(pairs)
             together = encoder.together(keys, values)
-            if together is not None:
-                keys, coded = together
-            encoded, inexact = _keys.encode_column(keys, inside=True)
             if together is None:
+                encoded, inexact = _keys.encode_column(keys, inside=True)
                 coded = encoded_values(keys, values, inexact)
+            else:
+                keys, coded = together
+                encoded, _ = _keys.encode_column(keys, inside=True)
             if self.hot and not self.hot.keys().isdisjoint(encoded):
                 keys, encoded, coded = self._cut(side, turn, keys, encoded, coded)
             else:

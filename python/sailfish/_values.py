@@ -5,7 +5,7 @@ from __future__ import annotations
 import marshal
 import pickle
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, pairwise, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -76,10 +76,10 @@ def encode_column(values: Sequence[Any]) -> list[bytes]:
         if are_plain(values):
             return _padded(_TUPLE_PADDED, list(map(marshal.dumps, values, repeat(_MARSHAL_VERSION))))
         try:
-            return _padded(_PICKLE_PADDED, list(map(pickle.dumps, values, repeat(pickle.HIGHEST_PROTOCOL))))
+            return _padded(_PICKLE_PADDED, [pickle.dumps(value, pickle.HIGHEST_PROTOCOL) for value in values])
         except (pickle.PicklingError, AttributeError, TypeError):
             pass
-    return list(map(encode, values))
+    return [encode(value) for value in values]
 
 
 def are_plain(values: Sequence[Any]) -> bool:
@@ -88,9 +88,10 @@ def are_plain(values: Sequence[Any]) -> bool:
     return kinds <= _PLAIN or (kinds == {tuple} and _PLAIN.issuperset(map(type, chain.from_iterable(values))))
 
 
-def encode_several(lists: Iterable[list[Any]]) -> list[bytes]:
-    """The bytes of lists of plain values, each of which stands for so many values."""
-    return _padded(_SEVERAL_PADDED, list(map(marshal.dumps, lists, repeat(_MARSHAL_VERSION))))
+def encode_several(values: list[Any]) -> bytes:
+    """The bytes of plain values, which stand for each of them."""
+    data = marshal.dumps(values, _MARSHAL_VERSION)
+    return _SEVERAL_PADDED + data if len(data) == 8 else data
 
 
 def _padded(tag: bytes, encoded: list[bytes]) -> list[bytes]:
@@ -119,8 +120,12 @@ def decode_column(payload: bytes, ends: Sequence[int], has_ints: bool) -> Column
     if tag == _STR[0]:
         return Column([payload[start + 1 : end].decode() for start, end in pairwise(ends)], None)
     raw = [payload[start:end] for start, end in pairwise(ends)]
-    if tag in _UNTAGGED:
-        return Column(list(map(_UNTAGGED[tag], raw)), None)
+    if tag == _PICKLE[0]:
+        # Not by `map`, for which a `StopIteration` of the user's would be the end.
+        loads = pickle.loads
+        return Column([loads(data) for data in raw], None)
+    if tag == _TUPLE[0]:
+        return Column(list(map(marshal.loads, raw)), None)
     # Of whole numbers any byte may be the first.
     if _OF_SEVERAL.isdisjoint(tags):
         decoders, whole = _DECODERS, _INT.unpack
@@ -129,10 +134,7 @@ def decode_column(payload: bytes, ends: Sequence[int], has_ints: bool) -> Column
         lists = list(map(marshal.loads, raw))
     else:
         lists = [_DECODERS_OF_SEVERAL[data[0]](data) if len(data) != 8 else list(_INT.unpack(data)) for data in raw]
-    return Column(list(chain.from_iterable(lists)), raw, list(map(len, lists)))
-
-
-_UNTAGGED: dict[int | None, Callable[[bytes], Any]] = {_PICKLE[0]: pickle.loads, _TUPLE[0]: marshal.loads}
+    return Column(list(chain.from_iterable(lists)), None if tag == _SEVERAL[0] else raw, list(map(len, lists)))
 
 
 def pickled(value: Any) -> bytes:

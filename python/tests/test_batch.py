@@ -18,7 +18,9 @@ from sailfish._batch import Encoder, MixedKeys, TooLarge
 Pair = tuple[Any, Any]
 Frame = tuple[int, bytes]
 
-PLAIN = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.integers(), st.floats(allow_nan=False), st.text("aé\0"), st.binary())
+PLAIN = st.one_of(
+    st.none(), st.booleans(), st.integers(-9, 9), st.integers(), st.floats(allow_nan=False), st.text("é\0\udc80"), st.binary()
+)
 VALUES = st.one_of(PLAIN, st.tuples(PLAIN, PLAIN), st.lists(st.integers(0, 9)))
 #: Few, so that many values have the same; those of a list can be compared.
 KEYS: st.SearchStrategy[list[Any]] = st.sampled_from(
@@ -93,7 +95,7 @@ def grouped(pairs: list[tuple[bytes, bytes]], at_once: int) -> list[Frame]:
     return [*frames, (_frames.END, b"")]
 
 
-@given(BATCHES, st.integers(1, 8), st.sampled_from([1 << 16, 40]))
+@given(BATCHES, st.integers(1, 8), st.sampled_from([1 << 13, 40]))
 def test_values_of_each_key_come_in_order(batches: list[list[Pair]], at_once: int, bytes_max: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_batch, "_TOGETHER_BYTES_MAX", bytes_max)
@@ -118,6 +120,12 @@ def test_values_travel_together_where_there_are_few_keys() -> None:
     assert len(put([many, few, many, few, few, few, few])) == 2 * 1000 + 4 * 1000 + 4
 
 
+@pytest.mark.parametrize(("value", "least"), [(7, 32), ((7, "text"), 3), ("text", 4), (0.5, 4), (None, 4)], ids=repr)
+def test_values_travel_alone_where_nothing_is_saved(value: Any, least: int) -> None:
+    assert len(put([[("key", value)] * least])) == 1
+    assert len(put([[("key", value)] * (least - 1)])) == least - 1
+
+
 @pytest.mark.parametrize("value", [[1], {"a": 1}, ([1],), bytearray(b"a"), range(3)], ids=repr)
 def test_what_can_be_changed_stays_alone(value: Any) -> None:
     """Or whoever changes one in place would change another."""
@@ -125,10 +133,12 @@ def test_what_can_be_changed_stays_alone(value: Any) -> None:
 
 
 def test_a_hot_key_has_pairs_of_some_size() -> None:
-    pairs = put([[("key", "x" * 1000)] * 1000])
+    pairs = put([[("key", "x" * 500)] * 1000])
     assert sum(len(_values.decode_column(data, [0, len(data)], False).values) for _, data in pairs) == 1000
-    assert len(pairs) < 32
-    assert max(len(data) for _, data in pairs) <= 1 << 16
+    assert len(pairs) < 100
+    assert max(len(data) for _, data in pairs) < 1 << 14
+    # Of large ones nothing would be saved.
+    assert len(put([[("key", "x" * 2000)] * 100])) == 100
 
 
 def test_bad_pairs_are_told_as_ever() -> None:
@@ -136,3 +146,23 @@ def test_bad_pairs_are_told_as_ever() -> None:
         put([[("a", 1)] * 10, [(1, 1)] * 10])
     with pytest.raises(TooLarge, match=r"the pair of the key 'a' has \d+ bytes"):
         put([[("a", "x" * 2000)] * 3], record_bytes_max=1000)
+
+
+class Ends:
+    """Its function raises what would end a `map`."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return next, (iter(()),)
+
+
+class EndsEarly:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return next(iter(()))
+
+
+def test_a_value_that_ends_what_reads_it_is_an_error() -> None:
+    frames = grouped(put([[("key", [1]), ("key", Ends()), ("key", [2])]]), 8)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        next(_groups.raw_groups(Given(frames)))
+    with pytest.raises(StopIteration):
+        put([[("key", (EndsEarly(),)), ("key", ([2],))]])

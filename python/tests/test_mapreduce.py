@@ -531,12 +531,14 @@ def test_wrong_options() -> None:
         sf.MapReduce([], words)
     with pytest.raises(ValueError, match="there is no reduce"):
         sf.MapReduce("x", words, combine=sum)
-    with pytest.raises(sf.JobFailed, match=r"^input: input /no--input does not exist$"):
-        sf.MapReduce("/no--input", words, sum).run()
+    with pytest.raises(sf.JobFailed, match=r"^input /no --output does not exist$"):
+        sf.MapReduce("/no --output", words, sum).run()
     with pytest.raises(sf.JobFailed, match=r"^memory of 1048576 bytes is below the minimum"):
         sf.MapReduce(__file__, words, sum).run(memory="1M")
     with pytest.raises(sf.JobFailed, match=r'^python: program "python9" not found .* with files$'):
         sf.MapReduce(__file__, words, sum).run(python="python9")
+    with pytest.raises(sf.JobFailed, match=r'^the stage "1-count_by_value": memory of 1048576 bytes is below the minimum'):
+        sf.read_text(__file__).count_by_value().count_by_value().collect(memory="1M")
 
 
 ENDLESS = """
