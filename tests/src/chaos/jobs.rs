@@ -302,13 +302,19 @@ impl Jobs {
                 "select job, stage, task, attempt from attempts where ended_ns is null",
             ),
         ];
-        for (what, statement) in none {
+        let never_taken_in = format!(
+            "select a.job, stage, task, attempt from attempts a join jobs j on a.job = j.job where j.error = '{NEVER_TAKEN_IN}'"
+        );
+        let ran_all_the_same = ("attempts of jobs that no server had", never_taken_in.as_str());
+        for (what, statement) in none.into_iter().chain([ran_all_the_same]) {
             match world.ask(statement) {
                 Some(rows) if rows.is_empty() => {}
                 rows => tally.problem(format!("{what}: {rows:?}")),
             }
         }
-        let count = world.ask("select count(*) from jobs").and_then(|rows| rows.first()?.first()?.as_u64());
+        // The client of one that no server ever had was told so, or nothing, and handed it in again.
+        let all = format!("select count(*) from jobs where coalesce(error, '') <> '{NEVER_TAKEN_IN}'");
+        let count = world.ask(&all).and_then(|rows| rows.first()?.first()?.as_u64());
         let expected = (self.over.len() + self.abandoned.len()) as u64;
         if count != Some(expected) {
             tally.problem(format!("{count:?} jobs are in the store, and {expected} were judged"));
