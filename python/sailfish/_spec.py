@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import pickle
 import sys
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ._steps import Step
@@ -99,14 +101,32 @@ def dump(spec: Spec, modules: Iterable[ModuleType]) -> bytes:
 
 
 def _dump(spec: Spec) -> bytes:
-    import cloudpickle
-
     # All in one piece, so that what functions share they share where they run, too.
     try:
-        data = cloudpickle.dumps(spec)
+        data = _pickled(spec)
     except Exception as error:
         raise CannotSend(_reason(spec, error)) from error
     return pickle.dumps({"version": VERSION, "python": list(sys.version_info[:2]), "spec": data})
+
+
+def _pickled(spec: Spec) -> bytes:
+    """Pickles functions with the names of the files that they are from, which cloudpickle leaves out since 3.1.3: tracebacks show lines."""
+    import cloudpickle
+
+    reduced = cloudpickle.Pickler.dispatch_table[CodeType]
+
+    def with_file(code: CodeType) -> tuple[Any, ...]:
+        make, arguments = reduced(code)
+        return _code, (make, arguments, code.co_filename)
+
+    table = ChainMap({CodeType: with_file}, cloudpickle.Pickler.dispatch_table)
+    with io.BytesIO() as file:
+        type("Pickler", (cloudpickle.Pickler,), {"dispatch_table": table})(file).dump(spec)
+        return file.getvalue()
+
+
+def _code(make: Callable[..., CodeType], arguments: tuple[Any, ...], file: str) -> CodeType:
+    return make(*arguments).replace(co_filename=file)
 
 
 def _reason(spec: Spec, error: Exception) -> str:
