@@ -7,6 +7,11 @@ DEMO := $(TARGET)/demo
 # What could not run and why; printed at the end, so that a skip is never silent.
 SKIPPED := $(TARGET)/skipped.txt
 
+# The minutes of the stages of `make test`.
+LEDGER := $(TARGET)/ledger
+STAGE := tests/ledger/stage.sh $(LEDGER)/stages.tsv
+TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sailfish/tools
+
 # Bench: rounds, groups of rows (all), and by what all sizes are divided.
 RUNS ?= 5
 ROWS ?=
@@ -28,8 +33,9 @@ SEED ?=
 CASES ?= 4096
 FUZZ_SECONDS ?= 600
 FUZZ_SECONDS_IN_TEST ?= 5
+FUZZ_WHOLE ?=
 
-.PHONY: help demo cluster-demo test bench bench-cluster bench-failures bench-python nightly chaos fmt release lint postgres strace tests python fuzz
+.PHONY: help demo cluster-demo test test-stages tools build-tests bench bench-cluster bench-failures bench-python nightly chaos fmt release lint postgres strace tests python fuzz
 
 help:
 	@echo "make demo      build, count the words of our dependencies' sources, sort 1 GB of TeraSort data, print reports"
@@ -44,53 +50,41 @@ help:
 	@echo "make fmt       format the sources"
 
 release:
-	cargo build --release --locked --bin sailfish --bin xtask
+	cargo build --release --locked --package cli --package xtask
 
-demo: release
+demo:
+	@demo/laptop.sh $(TARGET)
+
+cluster-demo: postgres
+	cargo build --release --locked --package cli
 	@mkdir -p $(DEMO)
-	$(XTASK) demo-corpus $(DEMO)/corpus
-	$(SAILFISH) run --state $(DEMO)/state --input $(DEMO)/corpus --mapper builtin:words --reducer builtin:sum \
-	    --output $(DEMO)/counts --overwrite
-	@echo
-	@job=$$(sed -n 's/.*"job": *\([0-9][0-9]*\).*/\1/p' $(DEMO)/counts/_report.json | head -n 1); \
-	    echo "$(SAILFISH) report --state $(DEMO)/state $$job"; \
-	    $(SAILFISH) report --state $(DEMO)/state $$job
-	@echo
-	@echo "The words most often used, from $(DEMO)/counts:"
-	@cat $(DEMO)/counts/part-* | LC_ALL=C sort -t "$$(printf '\t')" -k 2,2nr -k 1,1 | head -n 15
-
-# A GB of TeraSort data: made, sorted, judged; then what the engine says about the sort.
-	@echo
-	$(SAILFISH) tera gen --state $(DEMO)/state --layout modern --rows 10m --output $(DEMO)/rows --overwrite
-	$(SAILFISH) tera sort --state $(DEMO)/state --input $(DEMO)/rows --output $(DEMO)/sorted --overwrite
-	$(SAILFISH) tera sum --state $(DEMO)/state $(DEMO)/rows
-	$(SAILFISH) tera validate --state $(DEMO)/state $(DEMO)/sorted
-	@job=$$(sed -n 's/.*"job": *\([0-9][0-9]*\).*/\1/p' $(DEMO)/sorted/_report.json | head -n 1); \
-	    echo; \
-	    echo "$(SAILFISH) timeline --state $(DEMO)/state $$job"; \
-	    $(SAILFISH) timeline --state $(DEMO)/state $$job; \
-	    echo "$(SAILFISH) report --state $(DEMO)/state $$job"; \
-	    $(SAILFISH) report --state $(DEMO)/state --limit 4 $$job
-	@rm -rf $(DEMO)/rows $(DEMO)/sorted
-
-cluster-demo: release postgres
-	@mkdir -p $(DEMO)
-	demo/cluster.sh $(abspath $(SAILFISH)) $(abspath $(XTASK)) $(abspath $(DEMO)/cluster)
+	demo/cluster.sh $(abspath $(SAILFISH)) $(abspath $(DEMO)/cluster)
 
 test:
-	@mkdir -p $(TARGET) && : > $(SKIPPED)
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory postgres
-	@$(MAKE) --no-print-directory strace
-	@$(MAKE) --no-print-directory tests
-	@$(MAKE) --no-print-directory python
-	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=$(FUZZ_SECONDS_IN_TEST)
-	@if [ -s $(SKIPPED) ]; then echo "Not run:"; sed 's/^/  /' $(SKIPPED); else echo "Nothing was left out."; fi
+	@cold=$$([ -e $(TARGET)/debug ] || echo yes); rm -rf $(LEDGER); mkdir -p $(LEDGER); [ -z "$$cold" ] || : > $(LEDGER)/cold
+	@: > $(SKIPPED)
+	@$(MAKE) --no-print-directory test-stages; code=$$?; \
+	    if [ -s $(SKIPPED) ]; then echo "Not run:"; sed 's/^/  /' $(SKIPPED); else echo "Nothing was left out."; fi; \
+	    cargo xtask ledger $(abspath $(LEDGER)) || code=1; exit $$code
 
-lint:
+test-stages:
+	@$(STAGE) "install tools" $(MAKE) --no-print-directory tools postgres strace
+	@$(STAGE) "lint" $(MAKE) --no-print-directory lint
+	@$(STAGE) "build of tests" $(MAKE) --no-print-directory build-tests
+	@$(STAGE) "Rust tests" $(MAKE) --no-print-directory tests
+	@$(MAKE) --no-print-directory python
+	@$(STAGE) "fuzz targets" $(MAKE) --no-print-directory fuzz FUZZ_SECONDS=$(FUZZ_SECONDS_IN_TEST)
+
+# Into the user's cache folder, so that they are there for the next clone as well.
+tools:
+	@mkdir -p $(TARGET)
+	@tests/ledger/tools.sh $(TOOLS) $(abspath $(SKIPPED))
+
+lint: tools
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --all-targets --locked -- -D warnings
 	cargo xtask tidy
+	@PATH="$(TOOLS)/bin:$$PATH" tests/ledger/dependencies.sh $(abspath $(SKIPPED))
 
 # The tests of the store start a PostgreSQL of their own, as another user where they run as root. Where its programs are
 # missing they are installed if that can be done; else those tests say that they did not run.
@@ -114,23 +108,33 @@ strace:
 	else echo "there is no strace (install the package strace); its tests will not run"; \
 	fi
 
-# The binary is built first because the black-box tests start it.
-tests:
-	cargo build --workspace --bins --locked
-	SAILFISH_SKIPPED=$(abspath $(SKIPPED)) cargo test --workspace --locked
+# The binary with them: the black-box tests start it.
+build-tests:
+	cargo build --bins --tests --locked
+
+# Without cargo-nextest (`make tools` installs it) the tests run all the same, one binary after the other.
+tests: build-tests tools
+	@mkdir -p $(LEDGER)
+	@if [ -x $(TOOLS)/bin/cargo-nextest ]; then \
+	    export SAILFISH_SKIPPED=$(abspath $(SKIPPED)) SAILFISH_BINARY=$(abspath $(TARGET))/debug/sailfish && \
+	    PATH="$(TOOLS)/bin:$$PATH" cargo nextest run --locked --no-tests fail; code=$$?; \
+	    cp target/nextest/default/junit.xml $(LEDGER)/junit.xml; exit $$code; \
+	else \
+	    SAILFISH_SKIPPED=$(abspath $(SKIPPED)) cargo test --locked; \
+	fi
 
 # The Python package, installed as its users do; needs a Python from 3.10 on, and packages from the index of packages.
 python:
-	@mkdir -p $(TARGET)
-	@CARGO_TARGET_DIR=$(abspath $(TARGET)) python/check.sh dev $(abspath $(SKIPPED))
+	@mkdir -p $(TARGET) $(LEDGER)
+	@CARGO_TARGET_DIR=$(abspath $(TARGET)) python/check.sh dev $(abspath $(SKIPPED)) $(abspath $(LEDGER))/stages.tsv
 
-# The fuzz targets are a workspace of their own, and are built with coverage.
+# The fuzz targets are built with coverage; where the whole of it is asked for, crates from outside as well.
 fuzz:
 	@mkdir -p $(TARGET)
 	@if ! command -v c++ > /dev/null; then \
 	    echo "fuzz targets: libfuzzer needs a C++ compiler (package g++ or clang)" | tee -a $(SKIPPED); \
 	else \
-	    CARGO_TARGET_DIR=$(abspath $(TARGET)) fuzz/run.sh $(FUZZ_SECONDS); \
+	    CARGO_TARGET_DIR=$(abspath $(TARGET)) fuzz/run.sh $(FUZZ_WHOLE) $(FUZZ_SECONDS); \
 	fi
 
 bench-cluster: release postgres
@@ -138,7 +142,7 @@ bench-cluster: release postgres
 
 # Jobs of three minutes; each row can be made by itself, and what is there already is not measured again.
 bench-failures: release
-	cargo build --release --workspace --locked --example bench_rows
+	cargo build --release --locked --example bench_rows
 	SAILFISH=$(SAILFISH) bench/failures.sh --runs $(FAILURE_RUNS) $(if $(ROW),--rows $(ROW))
 
 # Jobs with functions of Python, beside PySpark, Dask, multiprocessing and Hadoop Streaming.
@@ -156,14 +160,14 @@ endif
 
 nightly: release
 	PROPTEST_CASES=$(CASES) SAILFISH_RANDOM_JOBS=$(CASES) SAILFISH_SEEDS=$(CASES) \
-	    cargo test --workspace --release --locked
-	@$(MAKE) --no-print-directory fuzz
+	    cargo test --release --locked
+	@$(MAKE) --no-print-directory fuzz FUZZ_WHOLE=--whole
 
 # The short version is a test like any other; here its table is shown.
 chaos:
-	cargo build --workspace --bins --locked
+	cargo build --bins --locked
 	$(if $(SEED),SAILFISH_CHAOS_SEED=$(SEED)) SAILFISH_CHAOS_JOBS=$(CHAOS_JOBS) SAILFISH_CHAOS_FAULTS=$(CHAOS_FAULTS) \
-	    SAILFISH_CHAOS_CORRUPTIONS=$(CHAOS_CORRUPTIONS) cargo test --workspace --locked --test chaos -- --nocapture
+	    SAILFISH_CHAOS_CORRUPTIONS=$(CHAOS_CORRUPTIONS) cargo test --locked --test failures chaos:: -- --nocapture
 
 fmt:
 	cargo fmt --all

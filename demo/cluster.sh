@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # A cluster on this machine as separate processes: PostgreSQL, one server, four nodes in two racks, jobs of two users at once,
 # a node that is drained in the middle, questions in SQL. Without a PostgreSQL to start, the rows lie in SQLite.
-# Usage: demo/cluster.sh SAILFISH XTASK DIR
+# Usage: demo/cluster.sh SAILFISH DIR
 set -euo pipefail
 . "$(dirname "$0")/postgres.sh"
-sailfish=$1 xtask=$2 dir=$3
+sailfish=$1 dir=$2 demo=$(cd "$(dirname "$0")" && pwd)
 rm -rf "$dir" && mkdir -p "$dir"
 say() { printf '\n== %s\n' "$*"; }
 shown() { printf '$ sailfish %s\n' "$*"; "$sailfish" "$@"; }
@@ -35,7 +35,7 @@ done
 shown nodes --server "$url"
 
 say "Words of real text, rows in order, and words again for a second user, all at once"
-"$xtask" demo-corpus "$dir/corpus"
+"$demo/corpus.sh" "$dir/corpus"
 "$sailfish" tera gen --server "$url" --layout modern --rows 2m --output "$dir/rows"
 jobs=()
 start() { local user=$1; shift; USER=$user "$sailfish" "$@" --server "$url" & jobs+=($!); }

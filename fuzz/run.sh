@@ -2,28 +2,44 @@
 # Builds every fuzz target with coverage and runs it for a number of seconds, each with its seeds and with limits of memory that a
 # decoder which believes a length would break. Any finding ends the run; so does a canary that finds nothing.
 #
-#     fuzz/run.sh SECONDS [TARGET...]
+#     fuzz/run.sh [--whole] SECONDS [TARGET...]
+#
+# Without --whole only our own crates have coverage, and the others are those of the tests; with it, which takes minutes to build,
+# all have, so that the fuzzer also sees its way through the decoders that we call (TOML, LZ4, zstd).
 #
 # A stable compiler is enough: what libFuzzer needs of it is LLVM's coverage, which is no feature of nightly. What nightly would add
 # is the address sanitizer, and these decoders have no unsafe code.
 set -eu
 cd "$(dirname "$0")"
+whole=
+if [ "$1" = --whole ]; then
+    whole=yes
+    shift
+fi
 seconds=${1:?give the seconds for each target}
 shift
 targets=${*:-$(ls fuzz_targets | sed 's/[.]rs$//' | grep -v '^canary$')}
 
-CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}
+CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-../target}
 case $CARGO_TARGET_DIR in /*) ;; *) CARGO_TARGET_DIR=$PWD/$CARGO_TARGET_DIR ;; esac
-cargo test --quiet --locked --target-dir "$CARGO_TARGET_DIR"
-# A directory of its own: with other flags everything is built anew. Named by its host, so that build scripts get none of them.
-host=$(rustc -vV | sed -n 's/^host: //p')
-CARGO_TARGET_DIR=$CARGO_TARGET_DIR/fuzz
-flags="--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks"
-for coverage in level=4 inline-8bit-counters pc-table trace-compares; do
-    flags="$flags -Cllvm-args=-sanitizer-coverage-$coverage"
-done
-RUSTFLAGS=$flags cargo build --quiet --locked --release --bins --target "$host" --target-dir "$CARGO_TARGET_DIR"
-programs=$CARGO_TARGET_DIR/$host/release
+export CARGO_TARGET_DIR
+fuzz_dir=$CARGO_TARGET_DIR/fuzz
+mkdir -p "$fuzz_dir"
+if [ -n "$whole" ]; then
+    # A directory of its own: with other flags everything is built anew. Named by its host, so that build scripts get none of them.
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    flags="$(tr '\n' ' ' < coverage.flags) -Cdebug-assertions -Coverflow-checks"
+    RUSTFLAGS=$flags cargo build --quiet --locked --release --package sailfish-fuzz --bins --target "$host" --target-dir "$fuzz_dir"
+    programs=$fuzz_dir/$host/release
+else
+    # Of the whole workspace, so that crates from outside have the features that they have in the tests, and are not built again.
+    # Without what incremental builds keep, which slows the only one.
+    bins=$(for target in fuzz_targets/*.rs; do basename "$target" .rs | sed 's/^/--bin /'; done)
+    # shellcheck disable=SC2086
+    CARGO_INCREMENTAL=0 RUSTC_WORKSPACE_WRAPPER=$PWD/coverage.sh cargo build --quiet --locked --workspace $bins
+    programs=$CARGO_TARGET_DIR/debug
+fi
+cargo test --quiet --locked --workspace --test mending
 
 fuzz() { # fuzz TARGET SECONDS DIRECTORY...: new inputs go to the first directory
     target=$1 for_seconds=$2
@@ -34,8 +50,8 @@ fuzz() { # fuzz TARGET SECONDS DIRECTORY...: new inputs go to the first director
 }
 
 dictionary=
-log=$CARGO_TARGET_DIR/last.log
-if fuzz canary 60 "$CARGO_TARGET_DIR/canary" > "$log" 2>&1; then
+log=$fuzz_dir/last.log
+if fuzz canary 60 "$fuzz_dir/canary" > "$log" 2>&1; then
     echo "The canary lives: a planted mistake was not found, so silence proves nothing." >&2
     exit 1
 fi

@@ -60,7 +60,7 @@ cannot() { # cannot NAME WHY
 simulated() { # simulated ROW NAME: what the simulator prints of it
     local program name value unit must aim paper
     program=$(dirname "$sailfish")/examples/bench_rows
-    if ! [ -x "$program" ]; then cannot "$2" "there is no $program: cargo build --release --workspace --locked --example bench_rows"; return; fi
+    if ! [ -x "$program" ]; then cannot "$2" "there is no $program: cargo build --release --locked --example bench_rows"; return; fi
     "$program" "$1" | while IFS=$'\t' read -r name value unit must aim paper; do
         say "$name" "$value" "$unit" "$must" "$aim" "$paper"
     done

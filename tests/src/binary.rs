@@ -45,9 +45,9 @@ fn build() -> PathBuf {
     });
     // The same packages as in the Makefile: another set could have other features and build everything anew.
     let output = command
-        .args(["build", "--quiet", "--locked", "--workspace", "--bins", "--profile", profile, "--target-dir"])
+        .args(["build", "--quiet", "--locked", "--bins", "--profile", profile, "--target-dir"])
         .arg(target_dir)
-        .current_dir(package_path(""))
+        .current_dir(package_path(".."))
         .output()
         .expect("cargo runs where a test runs");
     let errors = String::from_utf8_lossy(&output.stderr);

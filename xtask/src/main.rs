@@ -1,6 +1,6 @@
 //! # What it does
-//! The house's own tools: `cargo xtask tidy` keeps the laws of ARCHITECTURE.md true, the others serve the demo
-//! and the benchmarks.
+//! The house's own tools: `cargo xtask tidy` keeps the laws of ARCHITECTURE.md true, `ledger` says
+//! where the minutes of the tests went, the others serve the benchmarks.
 //!
 //! # Where it sits
 //! Beside the product: no crate depends on it and it depends on none of them.
@@ -15,8 +15,8 @@
 //! # How it is tested
 //! Unit tests beside each check; the checks run over this very tree in `make test`.
 
-mod demo_corpus;
 mod huge_pages;
+mod ledger;
 mod measure;
 mod records;
 mod reference;
@@ -33,7 +33,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
   tidy                            check the laws of the house over the tracked and new files
-  demo-corpus DIR                 copy the Rust sources of our dependencies to DIR and print their number and size
+  ledger DIR                      print the minutes of a run of `make test`; fail where a cold stage passed its ceiling
   gen-records --bytes N --out F   write N bytes of 100-byte records (deterministic; N is rounded down to records)
   gen-text --bytes N --corpus DIR --out F
                                   write N bytes of text for word counts: the .rs files of DIR again and again, varied
@@ -61,9 +61,7 @@ fn run(arguments: Vec<String>) -> Result<ExitCode> {
     let Some((command, rest)) = arguments.split_first() else { bail!("{USAGE}") };
     match (command.as_str(), rest) {
         ("tidy", []) => tidy::run(&workspace_root()?),
-        ("demo-corpus", [directory]) => {
-            demo_corpus::copy(&workspace_root()?, Path::new(directory)).map(|()| ExitCode::SUCCESS)
-        }
+        ("ledger", [directory]) => ledger::run(&workspace_root()?, Path::new(directory)),
         ("gen-records", [flag_bytes, bytes, flag_out, out])
             if flag_bytes == "--bytes" && flag_out == "--out" =>
         {

@@ -5,20 +5,21 @@
 //! as it was, and the vocabulary grows with the text. Bytes that tools part or decode in different ways (TAB, CR,
 //! other control characters, anything but ASCII) are replaced, so that every contender sees the same words.
 
-use crate::demo_corpus;
 use crate::records::mix;
 use anyhow::{Context, Result, bail};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+/// Deepest directory that is walked: package trees are shallow, and a loop of links must end.
+const DEPTH_MAX: usize = 32;
 /// Shorter names are keywords and the like, which do not change from text to text.
 const NAME_BYTES_MIN: usize = 4;
 
 /// Writes whole lines until `bytes` are reached, at most one line more. The same corpus gives the same bytes.
 pub fn generate(bytes: u64, corpus: &Path, out: &Path) -> Result<()> {
     let mut sources = Vec::new();
-    demo_corpus::collect_sources(corpus, 0, &mut sources)?;
+    collect_sources(corpus, 0, &mut sources)?;
     let file = File::create(out).with_context(|| format!("create {}", out.display()))?;
     let mut text = Text { output: BufWriter::with_capacity(1 << 20, file), left_bytes: bytes };
     for repeat in 0_u64.. {
@@ -89,6 +90,26 @@ fn plain(byte: u8) -> u8 {
 fn hash(token: &[u8], repeat: u64) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325 ^ mix(repeat);
     mix(token.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)))
+}
+
+/// Regular `.rs` files below `directory`, in order of name; links are left alone.
+fn collect_sources(directory: &Path, depth: usize, sources: &mut Vec<PathBuf>) -> Result<()> {
+    if depth == DEPTH_MAX {
+        bail!("{} lies more than {DEPTH_MAX} directories deep", directory.display());
+    }
+    let entries = fs::read_dir(directory).with_context(|| format!("list {}", directory.display()))?;
+    let mut entries = entries.collect::<Result<Vec<_>, _>>().context("list a package")?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let kind = entry.file_type().context("read the type of a file")?;
+        let path = entry.path();
+        if kind.is_dir() {
+            collect_sources(&path, depth + 1, sources)?;
+        } else if kind.is_file() && path.extension().is_some_and(|extension| extension == "rs") {
+            sources.push(path);
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

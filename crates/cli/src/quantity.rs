@@ -92,7 +92,7 @@ pub fn time_of_day(time_ns: u64) -> String {
 
 fn in_local_time(time_ns: u64, format: &str) -> String {
     match Timestamp::from_nanosecond(i128::from(time_ns)) {
-        Ok(time) => time.to_zoned(TimeZone::system()).strftime(format).to_string(),
+        Ok(time) => time.to_zoned_datetime(TimeZone::system()).strftime(format).to_string(),
         Err(_) => format!("{time_ns} ns"),
     }
 }

@@ -6,21 +6,36 @@ use crate::error::{BUSY_SECONDS_MAX, StoreError};
 use crate::sqlite;
 use crate::writer::Writer;
 use faults::{IoCall, io_call};
-use sqlx::migrate::Migrator;
+use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{ConnectOptions, Connection as _};
+use sqlx::{ConnectOptions, Connection as _, SqlSafeStr as _};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::LazyLock;
 use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore};
 
 /// Name of the database within the state directory.
 pub const DATABASE_NAME: &str = "sailfish.db";
 
-static SQLITE_MIGRATOR: Migrator = sqlx::migrate!("migrations/sqlite");
-static POSTGRES_MIGRATOR: Migrator = sqlx::migrate!("migrations/postgres");
+/// Version, description and text of a migration.
+type Embedded = (i64, &'static str, &'static str);
+
+// SQLITE_MIGRATIONS and POSTGRES_MIGRATIONS, as the directory `migrations` has them.
+include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
+
+static SQLITE_MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| migrator(SQLITE_MIGRATIONS));
+static POSTGRES_MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| migrator(POSTGRES_MIGRATIONS));
+
+fn migrator(migrations: &[Embedded]) -> Migrator {
+    let migration = |&(version, description, text): &Embedded| {
+        let (kind, in_transaction) = (MigrationType::Simple, true);
+        Migration::new(version, description.into(), kind, text.into_sql_str(), !in_transaction)
+    };
+    Migrator::with_migrations(migrations.iter().map(migration).collect())
+}
 
 /// Prepared statements a connection keeps: every statement of ours, in every number of rows that SQLite gets.
 pub(crate) const STATEMENTS_MAX: usize = 512;

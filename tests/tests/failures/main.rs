@@ -1,0 +1,16 @@
+//! What fails in a cluster: processes that are killed, nodes that are lost or come back, disks, damaged data, chaos.
+
+mod chaos;
+mod cluster_kills;
+mod damaged_data;
+mod drill;
+mod flips;
+mod flow_failures;
+mod fsck;
+mod kept_on_nodes;
+mod lost_data;
+mod node_disks;
+mod replicas;
+mod returning_nodes;
+mod selective;
+mod supervised;
