@@ -35,7 +35,7 @@ FUZZ_SECONDS ?= 600
 FUZZ_SECONDS_IN_TEST ?= 5
 FUZZ_WHOLE ?=
 
-.PHONY: help demo cluster-demo test test-stages tools build-tests bench bench-cluster bench-failures bench-python nightly chaos fmt release lint postgres strace tests python fuzz
+.PHONY: help demo cluster-demo package test test-stages tools build-tests bench bench-cluster bench-failures bench-python nightly chaos fmt release lint postgres strace tests python fuzz
 
 help:
 	@echo "make demo      build, count the words of our dependencies' sources, sort 1 GB of TeraSort data, print reports"
@@ -47,6 +47,7 @@ help:
 	@echo "make bench-python  jobs with functions of Python beside PySpark, Dask, multiprocessing, Hadoop Streaming (PYTHON_RUNS=$(PYTHON_RUNS), ROW=word_count,log_read for some)"
 	@echo "make chaos     half an hour of jobs on a cluster whose processes are killed and stopped and whose files are damaged (CHAOS_JOBS=$(CHAOS_JOBS), CHAOS_FAULTS=$(CHAOS_FAULTS), CHAOS_CORRUPTIONS=$(CHAOS_CORRUPTIONS), SEED=N)"
 	@echo "make nightly   the long versions: CASES=$(CASES) a property test, FUZZ_SECONDS=$(FUZZ_SECONDS) a fuzz target"
+	@echo "make package   packages for others: the stripped program, and its debug information apart"
 	@echo "make fmt       format the sources"
 
 release:
@@ -112,12 +113,13 @@ strace:
 build-tests:
 	cargo build --bins --tests --locked
 
+# Two cases a core, for most of them wait for processes most of the time.
 # Without cargo-nextest (`make tools` installs it) the tests run all the same, one binary after the other.
 tests: build-tests tools
 	@mkdir -p $(LEDGER)
 	@if [ -x $(TOOLS)/bin/cargo-nextest ]; then \
 	    export SAILFISH_SKIPPED=$(abspath $(SKIPPED)) SAILFISH_BINARY=$(abspath $(TARGET))/debug/sailfish && \
-	    PATH="$(TOOLS)/bin:$$PATH" cargo nextest run --locked --no-tests fail; code=$$?; \
+	    PATH="$(TOOLS)/bin:$$PATH" cargo nextest run --tests --locked --no-tests fail --test-threads $$((2 * $$(nproc))); code=$$?; \
 	    cp target/nextest/default/junit.xml $(LEDGER)/junit.xml; exit $$code; \
 	else \
 	    SAILFISH_SKIPPED=$(abspath $(SKIPPED)) cargo test --locked; \
@@ -168,6 +170,10 @@ chaos:
 	cargo build --bins --locked
 	$(if $(SEED),SAILFISH_CHAOS_SEED=$(SEED)) SAILFISH_CHAOS_JOBS=$(CHAOS_JOBS) SAILFISH_CHAOS_FAULTS=$(CHAOS_FAULTS) \
 	    SAILFISH_CHAOS_CORRUPTIONS=$(CHAOS_CORRUPTIONS) cargo test --locked --test failures chaos:: -- --nocapture
+
+# A stripped program, and its debug information in a package of its own.
+package:
+	packaging/package.sh release $(TARGET)/packages
 
 fmt:
 	cargo fmt --all

@@ -1,5 +1,6 @@
-//! Lists the migrations of both databases for `open.rs`, their texts embedded: a file is one by being in the directory.
+//! Lists the migrations of both databases for `open.rs`, with their texts and checksums: each file in the directory is one.
 
+use sha2::{Digest, Sha384};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -17,7 +18,7 @@ fn main() -> io::Result<()> {
     fs::write(out.join("migrations.rs"), source)
 }
 
-/// `(version, description, text)` of each file `VERSION_DESCRIPTION.sql`, in order of version.
+/// `(version, description, text, checksum)` of each file `VERSION_DESCRIPTION.sql`, in order of version.
 fn listed(directory: &Path) -> io::Result<String> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -33,7 +34,10 @@ fn listed(directory: &Path) -> io::Result<String> {
         let description = description.replace('_', " ");
         // The text and not the path: clones that share a target directory share the output of this program as well.
         let text = fs::read_to_string(&path)?;
-        writeln!(list, "    ({version}, {description:?}, {text:?}),").expect("a text takes all");
+        // The checksum by which the driver knows a migration: computed here, for each start of the program would do it again.
+        let checksum: &[u8] = &Sha384::digest(&text);
+        writeln!(list, "    ({version}, {description:?}, {text:?}, &{checksum:?}),")
+            .expect("a text takes all");
     }
     Ok(list)
 }

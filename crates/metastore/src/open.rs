@@ -20,8 +20,8 @@ use tokio::sync::{Mutex, Semaphore};
 /// Name of the database within the state directory.
 pub const DATABASE_NAME: &str = "sailfish.db";
 
-/// Version, description and text of a migration.
-type Embedded = (i64, &'static str, &'static str);
+/// Version, description, text and SHA-384 of a migration.
+type Embedded = (i64, &'static str, &'static str, &'static [u8]);
 
 // SQLITE_MIGRATIONS and POSTGRES_MIGRATIONS, as the directory `migrations` has them.
 include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
@@ -30,9 +30,13 @@ static SQLITE_MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| migrator(SQLITE_MI
 static POSTGRES_MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| migrator(POSTGRES_MIGRATIONS));
 
 fn migrator(migrations: &[Embedded]) -> Migrator {
-    let migration = |&(version, description, text): &Embedded| {
-        let (kind, in_transaction) = (MigrationType::Simple, true);
-        Migration::new(version, description.into(), kind, text.into_sql_str(), !in_transaction)
+    let migration = |&(version, description, text, checksum): &Embedded| Migration {
+        version,
+        description: description.into(),
+        migration_type: MigrationType::Simple,
+        sql: text.into_sql_str(),
+        checksum: checksum.into(),
+        no_tx: false,
     };
     Migrator::with_migrations(migrations.iter().map(migration).collect())
 }
@@ -242,8 +246,21 @@ async fn lock_within_limit(lock: &File, path: &Path) -> Result<(), StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{DATABASE_NAME, Metastore};
+    use super::{DATABASE_NAME, Metastore, POSTGRES_MIGRATOR, SQLITE_MIGRATOR};
     use crate::{AttemptState, JobState, KeptFiles, StoreError};
+    use sqlx::migrate::Migration;
+
+    #[test]
+    fn embedded_checksums_are_those_of_the_driver() {
+        for migrator in [&*SQLITE_MIGRATOR, &*POSTGRES_MIGRATOR] {
+            assert!(migrator.iter().count() >= 10);
+            for each in migrator.iter() {
+                let (description, sql) = (each.description.clone(), each.sql.clone());
+                let made = Migration::new(each.version, description, each.migration_type, sql, each.no_tx);
+                assert_eq!(each.checksum, made.checksum, "{}", each.version);
+            }
+        }
+    }
 
     #[tokio::test]
     async fn a_foreign_file_is_named_as_damaged() {
