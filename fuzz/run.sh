@@ -25,6 +25,8 @@ case $CARGO_TARGET_DIR in /*) ;; *) CARGO_TARGET_DIR=$PWD/$CARGO_TARGET_DIR ;; e
 export CARGO_TARGET_DIR
 fuzz_dir=$CARGO_TARGET_DIR/fuzz
 mkdir -p "$fuzz_dir"
+# Before the build with coverage, because this builds the targets as well, without it, and in the same place.
+cargo test --quiet --locked --workspace --test mending
 if [ -n "$whole" ]; then
     # A directory of its own: with other flags everything is built anew. Named by its host, so that build scripts get none of them.
     host=$(rustc -vV | sed -n 's/^host: //p')
@@ -39,8 +41,6 @@ else
     CARGO_INCREMENTAL=0 RUSTC_WORKSPACE_WRAPPER=$PWD/coverage.sh cargo build --quiet --locked --workspace $bins
     programs=$CARGO_TARGET_DIR/debug
 fi
-cargo test --quiet --locked --workspace --test mending
-
 fuzz() { # fuzz TARGET SECONDS DIRECTORY...: new inputs go to the first directory
     target=$1 for_seconds=$2
     shift 2
@@ -55,6 +55,7 @@ if fuzz canary 60 "$fuzz_dir/canary" > "$log" 2>&1; then
     echo "The canary lives: a planted mistake was not found, so silence proves nothing." >&2
     exit 1
 fi
+grep -q "INFO: Loaded .* inline 8-bit counters" "$log" || { echo "The targets were built without coverage." >&2; exit 1; }
 grep -q "out of range" "$log" || { echo "The canary did not run:" >&2; tail -n 5 "$log" >&2; exit 1; }
 rm -r artifacts/canary
 for target in $targets; do

@@ -14,10 +14,9 @@ for tool in objcopy strip; do
     command -v $tool > /dev/null || { echo "there is no $tool: install the package binutils" >&2; exit 1; }
 done
 
-# Lines of source, and no more: enough for backtraces and profiles. Apart from other builds, which have none.
-target=${CARGO_TARGET_DIR:-target}
+# Lines of source, and no more: enough for backtraces and profiles. Other release builds have none.
 built=$(CARGO_PROFILE_RELEASE_DEBUG=line-tables-only cargo build --profile "$profile" --locked --package cli \
-    --target-dir "$target/package-build" --message-format json-render-diagnostics |
+    --message-format json-render-diagnostics |
     sed -n 's/.*"executable":"\([^"]*\/sailfish\)".*/\1/p')
 name=sailfish-$("$built" --version | awk '{ print $2; exit }')-$(uname -m)-linux
 work=$(mktemp -d)
