@@ -114,13 +114,15 @@ build-tests:
 	cargo build --bins --tests --locked
 
 # Two cases a core, for most of them wait for processes most of the time.
+# It does not run the examples in documentation, which follow.
 # Without cargo-nextest (`make tools` installs it) the tests run all the same, one binary after the other.
 tests: build-tests tools
 	@mkdir -p $(LEDGER)
 	@if [ -x $(TOOLS)/bin/cargo-nextest ]; then \
 	    export SAILFISH_SKIPPED=$(abspath $(SKIPPED)) SAILFISH_BINARY=$(abspath $(TARGET))/debug/sailfish && \
 	    PATH="$(TOOLS)/bin:$$PATH" cargo nextest run --tests --locked --no-tests fail --test-threads $$((2 * $$(nproc))); code=$$?; \
-	    cp target/nextest/default/junit.xml $(LEDGER)/junit.xml; exit $$code; \
+	    cp target/nextest/default/junit.xml $(LEDGER)/junit.xml; [ $$code = 0 ] || exit $$code; \
+	    cargo test --quiet --doc --locked; \
 	else \
 	    SAILFISH_SKIPPED=$(abspath $(SKIPPED)) cargo test --locked; \
 	fi
