@@ -65,7 +65,7 @@ test:
 	@cold=$$([ -e $(TARGET)/debug ] || echo yes); rm -rf $(LEDGER); mkdir -p $(LEDGER); [ -z "$$cold" ] || : > $(LEDGER)/cold
 	@: > $(SKIPPED)
 	@$(MAKE) --no-print-directory test-stages; code=$$?; \
-	    if [ -s $(SKIPPED) ]; then echo "Not run:"; sed 's/^/  /' $(SKIPPED); else echo "Nothing was left out."; fi; \
+	    if [ -s $(SKIPPED) ]; then echo "Not run:"; sort -u $(SKIPPED) | sed 's/^/  /'; else echo "Nothing was left out."; fi; \
 	    cargo xtask ledger $(abspath $(LEDGER)) || code=1; exit $$code
 
 test-stages:
@@ -109,12 +109,12 @@ strace:
 	else echo "there is no strace (install the package strace); its tests will not run"; \
 	fi
 
-# The binary with them: the black-box tests start it.
+# The program is built with them, because the black-box tests start it.
 build-tests:
 	cargo build --bins --tests --locked
 
-# Two cases a core, for most of them wait for processes most of the time.
-# It does not run the examples in documentation, which follow.
+# cargo-nextest runs two cases a core, because most cases wait for processes most of the time. It leaves out the examples in
+# documentation, which follow.
 # Without cargo-nextest (`make tools` installs it) the tests run all the same, one binary after the other.
 tests: build-tests tools
 	@mkdir -p $(LEDGER)

@@ -34,7 +34,7 @@ struct Module {
     cases: u64,
 }
 
-/// What the files of one run say.
+/// The ledger of one run: its stages and cases, and the ceilings that they are held to.
 struct Ledger {
     stages: Vec<Stage>,
     modules: BTreeMap<String, Module>,

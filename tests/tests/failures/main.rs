@@ -1,4 +1,4 @@
-//! What fails in a cluster: processes that are killed, nodes that are lost or come back, disks, damaged data, chaos.
+//! Failures in a cluster: processes that are killed, nodes that are lost or come back, disks, damaged data, chaos.
 
 mod chaos;
 mod cluster_kills;
