@@ -56,8 +56,12 @@ pub fn exchange_within(
         true => String::new(),
         false => format!("content-length: {}\r\n", body.len()),
     };
+    // Without one a server takes the request for that of a web page.
+    let is_marked = first.starts_with("GET ") || more.to_ascii_lowercase().contains("content-type:");
+    let media_type = if is_marked { "" } else { "content-type: application/json\r\n" };
     let more: String = more.lines().map(|line| format!("{line}\r\n")).collect();
-    let head = format!("{first} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{length}{more}\r\n");
+    let head =
+        format!("{first} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{media_type}{length}{more}\r\n");
     let sent = stream.write_all(&[head.as_bytes(), body].concat());
     // A server may answer, and close, before it has read all.
     if let Err(error) = sent

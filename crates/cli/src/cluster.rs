@@ -114,13 +114,17 @@ pub fn run_server(args: &ServerArgs) -> Result<(), Failure> {
         let scheme = if tls.is_some() { "https" } else { "http" };
         tell(&format!("sailfish: serving at {scheme}://{address}, state in {state}"));
         print(&format!("{scheme}://{address}\n"))?;
-        tokio::select! {
-            served = controlport::serve(listener, tls, port, std::future::pending()) => served.context("serving"),
+        let telling = tokio::spawn(port.clone().tell_refusals());
+        let door = entrance::door(args, tls);
+        let ended = tokio::select! {
+            never = listener::serve(listener, door, controlport::router(port)) => match never {},
             _ = stopped => Ok(()),
             _ = server.stopped() => {
                 Err(anyhow!("the server ended: {}", server.failure().unwrap_or_default()))
             }
-        }
+        };
+        telling.abort();
+        ended
     });
     server.shutdown();
     runtime.shutdown_background();

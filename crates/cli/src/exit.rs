@@ -75,6 +75,7 @@ impl Failure {
                 ClientError::BadUrl { .. }
                 | ClientError::TooManyAddresses { .. }
                 | ClientError::TokenInClear { .. }
+                | ClientError::TokenForTls { .. }
                 | ClientError::NobodyBelieved { .. }
                 | ClientError::Untrusted { .. }
                 | ClientError::Trust(_)

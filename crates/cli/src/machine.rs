@@ -30,6 +30,11 @@ pub fn raise_open_file_limit() {
     );
 }
 
+/// Files that this process may have open at once.
+pub fn open_files_max() -> u64 {
+    rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 fn machine_memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     (info.totalram as u64).saturating_mul(u64::from(info.mem_unit.max(1)))

@@ -11,6 +11,7 @@ use anyhow::Context;
 use api::people::{Role, TokenRequest, TokenStatus};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use trust::TrustError;
 
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
@@ -48,7 +49,7 @@ pub struct CreateArgs {
     /// After so long it is good for nothing, as in 12h or 90d [default: it does not expire]
     #[arg(long, value_name = "DURATION")]
     pub expires: Option<String>,
-    /// Write the token to this file, which only its owner may read, in place of printing it
+    /// Write the token to this new file, which only its owner may read, in place of printing it
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -91,6 +92,11 @@ pub fn run(command: &TokenCommand) -> Result<(), Failure> {
 fn create(args: &CreateArgs) -> Result<(), Failure> {
     let seconds = args.expires.as_deref().map(duration::parse).transpose();
     let seconds = seconds.context("--expires").map_err(Failure::refused)?.map(|expires| expires.as_secs());
+    if let Some(path) = args.output.as_ref().filter(|path| path.symlink_metadata().is_ok()) {
+        // Before there is a token that nobody has.
+        let path = path.clone();
+        return Err(Failure::refused(TrustError::Exists { path }));
+    }
     let request = TokenRequest { user: args.user.clone(), role: args.role, seconds };
     let connection = args.server.credentials.connect(&args.server.server)?;
     let issued = connection.run(async |client| client.issue_token(&request).await);
@@ -99,7 +105,7 @@ fn create(args: &CreateArgs) -> Result<(), Failure> {
         None => Ok(print(&format!("{}\n", issued.token))?),
         Some(path) => {
             let text = format!("{}\n", issued.token);
-            let written = trust::write_private(path, &text);
+            let written = trust::write_new_private(path, &text);
             written.with_context(|| format!("--output: revoke the token {}", issued.name))?;
             tell(&format!("sailfish: token {} is in {}", issued.name, path.display()));
             Ok(())

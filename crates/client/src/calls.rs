@@ -38,6 +38,10 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_millis(250);
 /// lease is over.
 const POLL_TIMEOUT: Duration = Duration::from_millis(POLL_MS_MAX + 3_000);
 
+/// An idle connection is closed here before the server does it, so that no request meets the end of one.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+const REQUEST_HEADER: &str = "sailfish-request";
+
 /// A server's control port. Cheap to clone: connections are shared.
 #[derive(Clone)]
 pub struct Client {
@@ -73,6 +77,7 @@ impl Client {
                 "http" if bearer.is_some() && !is_this_machine(address) => {
                     return Err(ClientError::TokenInClear { url });
                 }
+                "http" if credentials.is_for_tls() => return Err(ClientError::TokenForTls { url }),
                 "http" => {}
                 "https" if credentials.believes_somebody() => {}
                 "https" => return Err(ClientError::NobodyBelieved { url }),
@@ -83,6 +88,9 @@ impl Client {
             .tls_backend_preconfigured(credentials.to_control_port()?)
             // A token goes to the server that was named and nowhere else.
             .redirect(reqwest::redirect::Policy::none())
+            // Nor to a proxy that the environment names.
+            .no_proxy()
+            .pool_idle_timeout(IDLE_MAX)
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(ANSWER_TIMEOUT)
             // Small messages, each waited for.
@@ -112,7 +120,11 @@ impl Client {
 
     /// A request that shows who calls.
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        let request = self.http.request(method, format!("{}{path}", self.url()));
+        let mut request = self.http.request(method.clone(), format!("{}{path}", self.url()));
+        if method != Method::GET {
+            // Tells that no page of a web site sent it, with a body or without.
+            request = request.header(REQUEST_HEADER, "1");
+        }
         match &self.bearer {
             Some(bearer) => request.header(AUTHORIZATION, bearer.clone()),
             None => request,

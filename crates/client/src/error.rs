@@ -15,6 +15,8 @@ pub enum ClientError {
         "a token is shown to a server elsewhere over TLS only: give an https:// address in place of {url}"
     )]
     TokenInClear { url: String },
+    #[error("the token is for a server with TLS: give an https:// address in place of {url}")]
+    TokenForTls { url: String },
     #[error(
         "nothing says whom to believe at {url}: give --ca FILE, or by --token-file a token that names the authority"
     )]

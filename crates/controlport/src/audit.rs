@@ -4,6 +4,7 @@
 use api::control::ErrorCode;
 use metastore::AuditRow;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ const TARGET_BYTES_MAX: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Kind {
     pub user: Option<Arc<str>>,
+    /// The address that the request came from.
+    pub source: Option<IpAddr>,
     /// The method and the route, such as `POST /v1/jobs/{job}/cancel`.
     pub action: String,
     pub code: ErrorCode,
@@ -38,7 +41,7 @@ impl Refusals {
     pub fn count(&self, mut kind: Kind, target: &str, now: Instant, now_ns: u64) -> Option<AuditRow> {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         if kinds.len() >= KINDS_MAX && !kinds.contains_key(&kind) {
-            kind = Kind { user: None, action: "many kinds".to_string(), code: kind.code };
+            kind = Kind { user: None, source: None, action: "many kinds".to_string(), code: kind.code };
         }
         if let Some(counted) = kinds.get_mut(&kind) {
             counted.more += 1;
@@ -72,6 +75,7 @@ fn row(kind: &Kind, target: &str, detail: Option<String>, now_ns: u64) -> AuditR
     AuditRow {
         time_ns: now_ns,
         user: kind.user.as_deref().map(str::to_string),
+        source: kind.source.map(|source| source.to_string()),
         action: kind.action.clone(),
         target: shortened(target),
         allowed: false,
@@ -91,7 +95,12 @@ mod tests {
     use std::time::Instant;
 
     fn kind(action: &str) -> Kind {
-        Kind { user: Some("ann".into()), action: action.to_string(), code: ErrorCode::Forbidden }
+        Kind {
+            user: Some("ann".into()),
+            source: None,
+            action: action.to_string(),
+            code: ErrorCode::Forbidden,
+        }
     }
 
     #[test]

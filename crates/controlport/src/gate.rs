@@ -13,8 +13,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use ids::JobId;
+use listener::Peer;
 use metastore::AuditRow;
-use std::sync::Arc;
 use std::time::Instant;
 use trust::TokenText;
 
@@ -29,18 +29,26 @@ pub(crate) async fn gate(State(port): State<Port>, mut request: Request, next: N
     };
     let action = format!("{} {}", rule.method, rule.path);
     let target = request.uri().path().to_string();
+    let source = request.extensions().get::<Peer>().map(|peer| peer.0);
     let caller = match identify(&port, rule, request.headers()) {
         Ok(caller) => caller,
-        Err(problem) => return refuse(&port, None, action, &target, problem).await,
+        Err(problem) => {
+            if let Some(source) = source.filter(|_| request.headers().contains_key(header::AUTHORIZATION)) {
+                port.failed_tokens.wait(source).await;
+            }
+            let kind = Kind { user: None, source, action, code: problem.code() };
+            return refuse(&port, kind, &target, problem).await;
+        }
     };
     let user = caller.user.clone();
     if let Err(problem) = admit(&port, rule, &caller, &mut request).await {
-        return refuse(&port, user, action, &target, problem).await;
+        return refuse(&port, Kind { user, source, action, code: problem.code() }, &target, problem).await;
     }
     if rule.is_audited {
         let row = AuditRow {
             time_ns: now_ns(),
             user: user.as_deref().map(str::to_string),
+            source: source.map(|source| source.to_string()),
             action: action.clone(),
             target: shortened(&target),
             allowed: true,
@@ -54,7 +62,7 @@ pub(crate) async fn gate(State(port): State<Port>, mut request: Request, next: N
     request.extensions_mut().insert(caller);
     let response = next.run(request).await;
     if response.status() == StatusCode::TOO_MANY_REQUESTS {
-        note_refusal(&port, Kind { user, action, code: ErrorCode::TooMany }, &target).await;
+        note_refusal(&port, Kind { user, source, action, code: ErrorCode::TooMany }, &target).await;
     }
     response
 }
@@ -128,14 +136,8 @@ async fn owner_of_job(port: &Port, path: &str) -> Result<Option<Option<String>>,
     Ok(port.store.job(JobId(job)).await?.map(|row| row.user))
 }
 
-async fn refuse(
-    port: &Port,
-    user: Option<Arc<str>>,
-    action: String,
-    target: &str,
-    problem: Problem,
-) -> Response {
-    note_refusal(port, Kind { user, action, code: problem.code() }, target).await;
+async fn refuse(port: &Port, kind: Kind, target: &str, problem: Problem) -> Response {
+    note_refusal(port, kind, target).await;
     problem.into_response()
 }
 

@@ -3,7 +3,7 @@
 //! with a message.
 //!
 //! # Where it sits
-//! server, metastore, trust -> controlport -> cli (`sailfish server`); `client` speaks to it.
+//! server, metastore, trust -> controlport -> listener, cli (`sailfish server`); `client` speaks to it.
 //!
 //! # Invariants
 //! Bodies are bounded before they are read, JSON by its depth. A gate stands before all routes: it knows the caller by
@@ -21,6 +21,7 @@ mod answer;
 mod audit;
 mod caller;
 mod drills;
+mod failed_tokens;
 mod files;
 mod gate;
 mod history;
@@ -31,30 +32,29 @@ mod limits;
 mod nodes;
 mod rules;
 mod status;
-mod tls;
 mod tokens;
 
 pub use answer::Problem;
 pub use limits::UserLimits;
 
+use api::control::ErrorCode;
 use audit::{Refusals, TELL_EVERY};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::serve::ListenerExt as _;
+use failed_tokens::FailedTokens;
 use files::Passages;
 use keyring::{Keyring, now_ns};
 use limits::Meters;
+use listener::Refusal;
 use metastore::{Metastore, StoreError};
 use server::Server;
 
 use std::sync::Arc;
 use std::time::Instant;
-use tls::TlsListener;
-use tokio::net::{TcpListener, TcpStream};
-
-use trust::{Authority, Secret, ServerConfig};
+use trust::{Authority, Secret};
 use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -84,6 +84,7 @@ pub struct Port {
     pub(crate) keyring: Arc<Keyring>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) refusals: Arc<Refusals>,
+    pub(crate) failed_tokens: Arc<FailedTokens>,
     pub(crate) passages: Arc<Passages>,
 }
 
@@ -99,12 +100,13 @@ impl Port {
             keyring: Arc::new(keyring),
             meters: Arc::default(),
             refusals: Arc::default(),
+            failed_tokens: Arc::default(),
             passages: Arc::default(),
         })
     }
 
-    /// Tells from time to time how many refusals were only counted.
-    async fn tell_refusals(self) {
+    /// Tells from time to time how many refusals were only counted; ends with the server.
+    pub async fn tell_refusals(self) {
         loop {
             tokio::time::sleep(TELL_EVERY).await;
             let rows = self.refusals.due(Instant::now(), now_ns());
@@ -191,37 +193,14 @@ fn document_text(document: OpenApi) -> String {
     format!("{text}\n")
 }
 
-/// Answers requests until `stop` is done; requests that are being answered then come to their end.
-pub async fn serve(
-    listener: TcpListener,
-    tls: Option<Arc<ServerConfig>>,
-    port: Port,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
-    let telling = tokio::spawn(port.clone().tell_refusals());
-    let routes = router(port);
-    let served = match tls {
-        Some(tls) => {
-            let listener = TlsListener::new(listener, tls);
-            axum::serve(listener, routes).with_graceful_shutdown(stop).await
-        }
-        None => axum::serve(listener, routes).with_graceful_shutdown(stop).await,
+/// A request that the listener refused, in the words of this port.
+pub fn refuse(refusal: &Refusal) -> Response {
+    let code = match refusal {
+        Refusal::NoHost | Refusal::Unmarked(_) => ErrorCode::BadRequest,
+        Refusal::OtherHost(_) | Refusal::OtherOrigin(_) | Refusal::OtherSite => ErrorCode::Forbidden,
+        Refusal::Full => ErrorCode::TooMany,
     };
-    telling.abort();
-    served
-}
-
-/// Answers requests to the data port of a node until it is dropped.
-pub async fn serve_data(listener: TcpListener, tls: Option<Arc<ServerConfig>>, routes: Router) {
-    let served = match tls {
-        Some(tls) => axum::serve(TlsListener::new(listener, tls), routes).await,
-        None => {
-            // The end of an answer does not wait until its beginning is acknowledged. What cannot be set costs only speed.
-            let at_once = |stream: &mut TcpStream| drop(stream.set_nodelay(true));
-            axum::serve(listener.tap_io(at_once), routes).await
-        }
-    };
-    if let Err(error) = served {
-        tracing::error!(%error, "the data port stopped");
-    }
+    let mut response = Problem::new(code, refusal.to_string()).into_response();
+    *response.status_mut() = refusal.status();
+    response
 }

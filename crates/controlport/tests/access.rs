@@ -21,7 +21,7 @@ use tower::ServiceExt;
 const MATRIX: &[(&str, &str, [bool; 4])] = &[
     ("get", "/healthz", [true, true, true, true]),
     ("get", "/openapi.json", [true, true, true, true]),
-    ("get", "/metrics", [true, true, true, false]),
+    ("get", "/metrics", [true, true, true, true]),
     ("get", "/v1/jobs", [true, true, true, false]),
     ("post", "/v1/jobs", [true, true, false, false]),
     ("post", "/v1/jobs/batch", [true, true, false, false]),
@@ -62,7 +62,7 @@ const MATRIX: &[(&str, &str, [bool; 4])] = &[
     ("post", "/v1/tokens/{token}/revoke", [true, false, false, false]),
 ];
 /// Open to whoever has no token at all.
-const OPEN: [&str; 2] = ["/healthz", "/openapi.json"];
+const OPEN: [&str; 3] = ["/healthz", "/metrics", "/openapi.json"];
 
 /// A server whose port is called by function.
 struct Place {

@@ -22,6 +22,8 @@ use trust::Credentials;
 
 /// A node that does not even accept a connection for so long is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// An idle connection is closed here before the other node does it, so that no request meets the end of one.
+const IDLE_MAX: Duration = Duration::from_secs(30);
 /// A node may be silent for so long: it waits for memory while it writes to its disks.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(120);
 /// Whoever hears nothing for so long says so, and goes on waiting.
@@ -81,7 +83,7 @@ impl DataClient {
             let builder = reqwest::Client::builder().tls_backend_preconfigured(tls);
             // A cluster's nodes are reached directly, whatever the environment says of proxies.
             let builder = builder.tcp_nodelay(true).no_proxy().redirect(reqwest::redirect::Policy::none());
-            Ok(builder.connect_timeout(CONNECT_TIMEOUT))
+            Ok(builder.connect_timeout(CONNECT_TIMEOUT).pool_idle_timeout(IDLE_MAX))
         };
         let http = builder()?.read_timeout(SILENCE_MAX).build().map_err(DataError::Client)?;
         let patient = builder()?.build().map_err(DataError::Client)?;

@@ -220,6 +220,7 @@ impl Batch {
         self.audit.push([
             row.time_ns.into(),
             row.user.as_deref().into(),
+            row.source.as_deref().into(),
             row.action.as_str().into(),
             row.target.as_str().into(),
             row.allowed.into(),
@@ -383,7 +384,7 @@ impl Batch {
         let needless = self.needless;
         let events = self.events.into_iter().enumerate().filter(|(index, _)| !needless.contains(index));
         db.insert("events", columns, "", events.map(|(_, event)| event).collect()).await?;
-        let columns = "time_ns, user_name, action, target, allowed, detail";
+        let columns = "time_ns, user_name, source, action, target, allowed, detail";
         db.insert("audit", columns, "", self.audit).await
     }
 

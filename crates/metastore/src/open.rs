@@ -10,7 +10,8 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection as _, SqlSafeStr as _};
-use std::fs::{File, TryLockError};
+use std::fs::{DirBuilder, File, Permissions, TryLockError};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::LazyLock;
@@ -122,6 +123,18 @@ pub(crate) async fn connect_postgres(
     }
 }
 
+/// Makes the file where it is not there, and takes from others the right to read it. SQLite gives its journals the same mode.
+fn make_private(path: &Path) -> std::io::Result<()> {
+    let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    if file.metadata()?.mode() & 0o077 != 0
+        && let Err(error) = file.set_permissions(Permissions::from_mode(0o600))
+    {
+        // It is somebody else's, who lets us write.
+        tracing::debug!(%error, "the mode of the database stays");
+    }
+    Ok(())
+}
+
 impl Metastore {
     /// Opens the store of a state directory and creates both where they are missing.
     pub async fn open(state_dir: &Path) -> Result<Metastore, StoreError> {
@@ -130,7 +143,10 @@ impl Metastore {
             reason: error.to_string(),
         };
         let asked = io_call(IoCall::Create, state_dir);
-        asked.and_then(|()| std::fs::create_dir_all(state_dir)).map_err(unwritable)?;
+        // What programs of jobs have in their environment is in the store: nobody else's to read.
+        let mut private = DirBuilder::new();
+        private.recursive(true).mode(0o700);
+        asked.and_then(|()| private.create(state_dir)).map_err(unwritable)?;
         let lock = File::options()
             .create(true)
             .truncate(false)
@@ -140,6 +156,7 @@ impl Metastore {
         let path = state_dir.join(DATABASE_NAME);
         // Two processes must not migrate at the same time: the driver takes no lock for it with SQLite.
         lock_within_limit(&lock, &path).await?;
+        make_private(&path).map_err(unwritable)?;
         // A migration that makes a table anew drops the old one, which foreign keys would not allow.
         let options = SqliteConnectOptions::new()
             .filename(&path)
@@ -249,6 +266,9 @@ mod tests {
     use super::{DATABASE_NAME, Metastore, POSTGRES_MIGRATOR, SQLITE_MIGRATOR};
     use crate::{AttemptState, JobState, KeptFiles, StoreError};
     use sqlx::migrate::Migration;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
 
     #[test]
     fn embedded_checksums_are_those_of_the_driver() {
@@ -288,6 +308,23 @@ mod tests {
             Some(StoreError::FromNewerVersion { version: 9999, .. }) => {}
             other => panic!("expected a newer version, got {other:?}"),
         }
+    }
+
+    #[tokio::test]
+    async fn state_is_readable_by_its_owner_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("a/b");
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        let store = Metastore::open(&state).await.unwrap();
+        let database = state.join(DATABASE_NAME);
+        assert_eq!((mode(&state), mode(&database)), (0o700, 0o600));
+        assert_eq!(mode(&database.with_extension("db-wal")), 0o600);
+        store.close().await.unwrap();
+        // As earlier versions left it.
+        std::fs::set_permissions(&database, Permissions::from_mode(0o644)).unwrap();
+        let store = Metastore::open(&state).await.unwrap();
+        assert_eq!(mode(&database), 0o600);
+        store.close().await.unwrap();
     }
 
     /// A connection beside those of the store.

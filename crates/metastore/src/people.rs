@@ -35,6 +35,8 @@ pub struct AuditRow {
     pub time_ns: u64,
     /// None where nobody could be told.
     pub user: Option<String>,
+    /// The address that it came from; None where no connection brought it.
+    pub source: Option<String>,
     /// What was asked, such as `POST /v1/jobs`.
     pub action: String,
     /// Of what: a job, a node, a user.
@@ -100,6 +102,7 @@ impl Metastore {
             Ok(AuditRow {
                 time_ns: self.number(row, "time_ns")?,
                 user: self.get(row, "user_name")?,
+                source: self.get(row, "source")?,
                 action: self.get(row, "action")?,
                 target: self.get(row, "target")?,
                 allowed: self.number::<i64>(row, "allowed")? != 0,

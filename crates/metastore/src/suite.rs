@@ -525,6 +525,7 @@ pub(crate) async fn people_come_by_their_tokens(store: &Metastore) {
     let audit = AuditRow {
         time_ns: 5,
         user: Some("ann".to_string()),
+        source: Some("10.0.0.7".to_string()),
         action: "DELETE /v1/jobs/7".to_string(),
         target: "job 7".to_string(),
         allowed: false,

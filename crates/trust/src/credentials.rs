@@ -12,6 +12,8 @@ use std::path::Path;
 pub struct Credentials {
     secret: Option<Secret>,
     believed: Option<Believed>,
+    /// The token names the authority of its server, which therefore has TLS.
+    is_for_tls: bool,
 }
 
 impl Credentials {
@@ -41,12 +43,19 @@ impl Credentials {
 
     /// Of whoever has this token.
     pub fn of_token(token: TokenText) -> Self {
-        Self { secret: Some(token.secret), believed: token.authority.map(Believed::Hash) }
+        let is_for_tls = token.authority.is_some();
+        Self { secret: Some(token.secret), believed: token.authority.map(Believed::Hash), is_for_tls }
     }
 
     /// What goes into the header `authorization`.
     pub fn bearer(&self) -> Option<String> {
         self.secret.as_ref().map(|secret| format!("Bearer {}", secret.text()))
+    }
+
+    /// Whether the token must not be shown without TLS, not even on this machine: whoever listens in the place of its server
+    /// would have it.
+    pub fn is_for_tls(&self) -> bool {
+        self.is_for_tls
     }
 
     /// Whether a port with TLS can be believed at all.

@@ -11,6 +11,8 @@ pub enum TrustError {
     Missing { path: PathBuf },
     #[error("cannot write {path}: {source}", path = path.display())]
     Unwritable { path: PathBuf, source: std::io::Error },
+    #[error("there is a file {path} already: give another name, or move it away", path = path.display())]
+    Exists { path: PathBuf },
     #[error("{path} is larger than {bytes_max} bytes: it is no file of this kind", path = path.display())]
     TooLarge { path: PathBuf, bytes_max: u64 },
     #[error("{path} holds no token: a token begins with sailfish_", path = path.display())]

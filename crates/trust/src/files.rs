@@ -31,6 +31,22 @@ pub fn write_private(path: &Path, text: &str) -> Result<(), TrustError> {
     write(path, text, 0o600).map_err(|source| TrustError::Unwritable { path: path.to_path_buf(), source })
 }
 
+/// The same where no file has the name yet; one that is there stays as it is.
+pub fn write_new_private(path: &Path, text: &str) -> Result<(), TrustError> {
+    let written = || {
+        io_call(IoCall::Create, path)?;
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+        io_call(IoCall::Write, path)?;
+        file.write_all(text.as_bytes())?;
+        io_call(IoCall::Sync, path)?;
+        file.sync_all()
+    };
+    written().map_err(|source| match source.kind() {
+        ErrorKind::AlreadyExists => TrustError::Exists { path: path.to_path_buf() },
+        _ => TrustError::Unwritable { path: path.to_path_buf(), source },
+    })
+}
+
 /// The same for a file that everybody may read.
 pub(crate) fn write_public(path: &Path, text: &str) -> Result<(), TrustError> {
     write(path, text, 0o644).map_err(|source| TrustError::Unwritable { path: path.to_path_buf(), source })
@@ -82,7 +98,7 @@ pub fn data_secret(dir: &Path) -> Result<Secret, TrustError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{data_secret, read, write_private};
+    use super::{data_secret, read, write_new_private, write_private};
     use crate::TrustError;
     use std::os::unix::fs::PermissionsExt;
 
@@ -97,6 +113,18 @@ mod tests {
             assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         }
         assert_eq!(read(&dir.path().join("other")).unwrap(), None);
+    }
+
+    #[test]
+    fn a_new_private_file_takes_no_others_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        write_new_private(&path, "first").unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(matches!(write_new_private(&path, "second"), Err(TrustError::Exists { .. })));
+        std::os::unix::fs::symlink(dir.path().join("nothing"), dir.path().join("link")).unwrap();
+        assert!(write_new_private(&dir.path().join("link"), "second").is_err());
+        assert_eq!(read(&path).unwrap().as_deref(), Some("first"));
     }
 
     #[test]

@@ -28,7 +28,7 @@ mod verifier;
 pub use authority::Authority;
 pub use credentials::Credentials;
 pub use error::TrustError;
-pub use files::{data_secret, write_private};
+pub use files::{data_secret, write_new_private, write_private};
 pub use grant::{FileGrant, FileRight};
 pub use identity::DataIdentity;
 pub use secret::{AuthorityHash, Secret, TokenText};
@@ -40,9 +40,9 @@ use std::sync::Arc;
 
 /// In the certificate of a control port, besides the hosts by which it is reached. Our own clients look for this
 /// name, because an address is not always known when the certificate is made.
-const CONTROL_NAME: &str = "control.sailfish.internal";
+pub const CONTROL_NAME: &str = "control.sailfish.internal";
 /// In the certificate of a data port.
-const DATA_NAME: &str = "data.sailfish.internal";
+pub const DATA_NAME: &str = "data.sailfish.internal";
 
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())

@@ -23,3 +23,4 @@ mod sharing;
 mod shipped;
 mod slow_postgres;
 mod speculation;
+mod strangers;

@@ -83,6 +83,7 @@ const ERRORS: &[(&str, u16)] = &[
     ("version_mismatch", 409),
     ("unknown_node", 410),
     ("too_large", 413),
+    ("bad_request", 415),
     ("refused", 422),
     ("too_many", 429),
 ];
@@ -135,6 +136,10 @@ impl World {
             None => Vec::new(),
         };
         head.push_str(&format!("\ncontent-type: {}", self.random.one_of(CONTENT_TYPES)));
+        // Without it most media types are those of a web page, and no route sees the request.
+        if !self.random.chance(10) {
+            head.push_str("\nsailfish-request: 1");
+        }
         if self.random.chance(20) {
             head.push_str(&format!("\n{}", self.random.one_of(MORE_HEADERS)));
         }
@@ -377,7 +382,8 @@ impl World {
         drop(body);
         for route in routes {
             let path = route.path.replace(['{', '}'], "");
-            let head = format!("{} {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 900\r\n", route.method);
+            let head = format!("{} {path} HTTP/1.1\r\nhost: localhost\r\n", route.method);
+            let head = format!("{head}sailfish-request: 1\r\ncontent-length: 900\r\n");
             break_off(self.cluster.address(), head.as_bytes());
             break_off(self.cluster.address(), format!("{head}\r\n{{\"a\":").as_bytes());
         }

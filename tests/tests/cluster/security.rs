@@ -263,7 +263,8 @@ fn a_wrong_token_or_authority_gets_nowhere() {
 fn ask_data_port(url: &str, more: &[&str]) -> (Option<i32>, String) {
     let mut curl = Command::new("curl");
     curl.args(["--silent", "--max-time", "60", "--output", "/dev/null", "--write-out", "%{http_code}"]);
-    curl.args(["--noproxy", "*", "--request", "POST", "--data-binary", "x"]).args(more);
+    curl.args(["--noproxy", "*", "--request", "POST", "--data-binary", "x"]);
+    curl.args(["--header", "content-type: application/octet-stream"]).args(more);
     let answered = curl.arg(format!("{url}/data/v1/jobs/1/scan")).output().expect("curl runs");
     (answered.status.code(), String::from_utf8_lossy(&answered.stdout).into_owned())
 }
@@ -311,8 +312,8 @@ fn a_data_port_tells_strangers_nothing() {
     let control = format!("https://control.sailfish.internal:{port}");
     let there = format!("control.sailfish.internal:{port}:127.0.0.1");
     distrusts(&control, &["--cacert", &ca(&guarded), "--resolve", &there]);
-    let (code, _) = ask_data_port(&url.replace("https://", "http://"), &[]);
-    assert_ne!(code, Some(0), "it speaks without TLS");
+    let (code, status) = ask_data_port(&url.replace("https://", "http://"), &[]);
+    assert_eq!((code, status.as_str()), (Some(0), "400"), "without TLS it says that it has TLS, and no more");
     // A certificate that somebody else's authority signed opens nothing either: nobody is known by one here.
     let (key, certificate) = (guarded.sandbox.path("s.key"), guarded.sandbox.path("s.pem"));
     let mut openssl = Command::new("openssl");
@@ -335,6 +336,37 @@ fn a_data_port_tells_strangers_nothing() {
 }
 
 #[test]
+fn a_server_with_tls_is_not_asked_without() {
+    let guarded = Guarded::start();
+    let address = guarded.url.trim_start_matches("https://").to_string();
+    let answer = blackbox::exchange(&address, "GET /healthz", b"").expect("an answer at once");
+    assert_eq!(answer.status, 400);
+    assert!(answer.text().contains("use https://"), "{}", answer.text());
+    let plain = format!("http://{address}");
+    let ask = |more: &[&str]| {
+        let mut command = guarded.sandbox.sailfish();
+        Running::start(command.args(["jobs", "--server", &plain]).args(more)).wait()
+    };
+    ask(&[]).expect_failure(2, &["this server speaks TLS: use https://"]);
+    ask(&["--token-file", "ann.token"]).expect_failure(2, &["the token is for a server with TLS"]);
+}
+
+#[test]
+fn the_audit_has_the_source_of_guesses() {
+    let guarded = Guarded::start();
+    let guess = format!("sailfish_{}\n", "ab".repeat(32));
+    guarded.sandbox.write("guess.token", guess);
+    let ca = guarded.sandbox.path("server-state/trust/ca.pem").display().to_string();
+    for _ in 0..8 {
+        guarded.by("guess.token", &["jobs", "--ca", &ca]).expect_failure(2, &["not known here"]);
+    }
+    let asked = "select source, count(*) as n from audit where allowed = 0 group by source";
+    let rows = guarded.by(&guarded.admin_token(), &["state", "--json", asked]).expect_success().json();
+    assert_eq!(rows[0]["source"], "127.0.0.1", "{rows}");
+    guarded.by("ann.token", &["jobs"]).expect_success();
+}
+
+#[test]
 fn a_revoked_token_is_good_for_nothing_at_once_and_later() {
     let mut guarded = Guarded::start();
     guarded.add_node();
@@ -343,6 +375,10 @@ fn a_revoked_token_is_good_for_nothing_at_once_and_later() {
         guarded.by(&guarded.admin_token(), &["token", "revoke", &guarded.token_name(user)]).expect_success();
     }
     guarded.by("ann.token", &["jobs"]).expect_failure(2, &["has been revoked"]);
+    // A token that somebody keeps is not replaced, and none is made that nobody has.
+    let again = ["token", "create", "--user", "bob", "--role", "user", "--output", "bob.token"];
+    guarded.by(&guarded.admin_token(), &again).expect_failure(2, &["there is a file bob.token already"]);
+    guarded.by("bob.token", &["jobs"]).expect_success();
     // The node learns it with its next poll, and ends.
     let node = guarded.nodes.remove(0);
     node.wait().expect_failure(2, &["has been revoked"]);

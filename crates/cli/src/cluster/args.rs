@@ -25,9 +25,14 @@ pub struct ServerArgs {
     /// Speak TLS. The first start makes an authority for the certificates of this cluster in the state directory
     #[arg(long)]
     pub tls: bool,
-    /// Another name or address by which clients in other languages reach it; may be given several times
+    /// Another name or address in its certificate, by which clients in other languages reach it; may be given several times.
+    /// It is a --host-name as well
     #[arg(long, value_name = "HOST", requires = "tls")]
     pub tls_name: Vec<String>,
+    /// Another name by which it is asked, as in a DNS of yours; a request that means another host than this machine, the
+    /// address listened at, or one of these names is refused, as it may come from a web page
+    #[arg(long, value_name = "HOST")]
+    pub host_name: Vec<String>,
     /// Every node keeps user programs in a sandbox, as by `node --sandbox`; one that cannot does not join
     #[arg(long)]
     pub sandbox: bool,

@@ -1,10 +1,13 @@
 //! Where other nodes append and read.
 
 use super::NodeArgs;
+use crate::machine;
 use anyhow::{Context, ensure};
 use api::people::{Admission, AdmissionRequest};
 use client::Blocking;
 use dataport::{Chunkservers, DataClient, Token};
+use listener::{Door, HostNames, Limits};
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -56,12 +59,25 @@ impl DataPort {
     }
 
     /// Serves these chunkservers until the answer is aborted.
-    pub fn serve(&self, chunkservers: Arc<dyn Chunkservers>) -> anyhow::Result<tokio::task::JoinHandle<()>> {
+    pub fn serve(
+        &self,
+        chunkservers: Arc<dyn Chunkservers>,
+    ) -> anyhow::Result<tokio::task::JoinHandle<Infallible>> {
         let listener = self.listener.try_clone().context("starting the data port")?;
         let _inside = self.runtime.enter();
         let listener = tokio::net::TcpListener::from_std(listener).context("starting the data port")?;
         let routes = dataport::router(chunkservers);
-        Ok(self.runtime.spawn(controlport::serve_data(listener, self.tls.clone(), routes)))
+        let within = Limits::within(machine::open_files_max());
+        let limits = Limits {
+            // Whoever comes has a secret or is on this machine, and many tasks of a node may read at once.
+            connections_per_address_max: within.connections_max,
+            // The routes watch over the silence of bodies: a node may wait for memory, or stand still for a while.
+            body_pace: None,
+            ..within
+        };
+        let names = HostNames::new(self.tls.as_ref().map(|_| trust::DATA_NAME.to_string()));
+        let door = Door { tls: self.tls.clone(), names, limits, refuse: listener::plain_text };
+        Ok(self.runtime.spawn(listener::serve(listener, door, routes)))
     }
 }
 

@@ -1,11 +1,12 @@
 //! Who may come in to a server: whoever is on this machine, or, from others, whoever has a token, over TLS.
 
 use super::ServerArgs;
-use crate::memory_size;
 use crate::terminal::tell;
+use crate::{machine, memory_size};
 use anyhow::{Context, ensure};
 use api::people::{Role, TokenRequest};
 use controlport::{Access, Port, UserLimits};
+use listener::{Door, HostNames, Limits};
 use server::{Roots, ShippedOptions};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -96,6 +97,14 @@ pub fn open(
     tell(&format!("sailfish: certificates are those of {}", authority.path().display()));
     access.authority = Some(authority);
     Ok((access, Some(tls)))
+}
+
+/// By which names the port is asked, and how much it takes from callers that it does not know.
+pub fn door(args: &ServerArgs, tls: Option<Arc<ServerConfig>>) -> Door {
+    let of_certificate = tls.as_ref().map(|_| trust::CONTROL_NAME.to_string());
+    let names = args.host_name.iter().chain(&args.tls_name).cloned().chain(of_certificate);
+    let limits = Limits::within(machine::open_files_max());
+    Door { tls, names: HostNames::new(names), limits, refuse: controlport::refuse }
 }
 
 /// Under which the server may be reached by clients that are not ours; ours look for another name.

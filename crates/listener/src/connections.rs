@@ -1,0 +1,154 @@
+//! How many connections are open, by address and in all, and those beyond.
+
+use crate::BodyPace;
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::task::AbortHandle;
+
+/// A bound that was reached is told at most once in this time.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
+/// What a port spends on callers that it does not know yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub connections_max: usize,
+    /// From one address; of IPv6, from one network of 64 bits.
+    pub connections_per_address_max: usize,
+    /// Connections beyond, on which `/healthz` is answered and nothing else; one more ends the oldest of them.
+    pub reserve: usize,
+    /// In which the head of a request comes to its end, and how long a connection stays open without one.
+    pub head_time_max: Duration,
+    /// None where the routes watch over bodies themselves.
+    pub body_pace: Option<BodyPace>,
+}
+
+impl Limits {
+    /// Of a process that may open so many files.
+    pub fn within(open_files_max: u64) -> Self {
+        let connections_max = usize::try_from(open_files_max / 2).unwrap_or(usize::MAX).clamp(16, 4096);
+        Self {
+            connections_max,
+            connections_per_address_max: connections_max / 2,
+            reserve: (connections_max / 4).min(32),
+            head_time_max: Duration::from_secs(60),
+            body_pace: Some(BodyPace { grace: Duration::from_secs(60), bytes_per_second_min: 16 << 10 }),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Counts {
+    all: usize,
+    by_address: HashMap<IpAddr, usize>,
+    reserve: VecDeque<AbortHandle>,
+    told_at: Option<Instant>,
+}
+
+/// The open connections of a port.
+pub(crate) struct Connections {
+    limits: Limits,
+    counts: Mutex<Counts>,
+}
+
+/// A connection within the bounds; it counts until this is dropped.
+pub(crate) struct Counted {
+    connections: Arc<Connections>,
+    address: IpAddr,
+}
+
+impl Connections {
+    pub fn new(limits: Limits) -> Arc<Self> {
+        Arc::new(Self { limits, counts: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts one more; None where a bound is reached.
+    pub fn count(self: &Arc<Self>, peer: IpAddr) -> Option<Counted> {
+        let address = counted_by(peer);
+        let mut counts = self.lock();
+        let of_address = counts.by_address.get(&address).copied().unwrap_or(0);
+        let is_full = counts.all >= self.limits.connections_max;
+        if is_full || of_address >= self.limits.connections_per_address_max {
+            let now = Instant::now();
+            if counts.told_at.is_none_or(|told_at| now.duration_since(told_at) >= TELL_EVERY) {
+                counts.told_at = Some(now);
+                let all = counts.all;
+                tracing::warn!(%address, of_address, all, "too many connections: more are answered /healthz only");
+            }
+            return None;
+        }
+        counts.all += 1;
+        *counts.by_address.entry(address).or_default() += 1;
+        Some(Counted { connections: Arc::clone(self), address })
+    }
+
+    /// Takes in a connection beyond the bounds, in place of the oldest one of them where there are too many.
+    pub fn hold_in_reserve(&self, connection: AbortHandle) {
+        let mut counts = self.lock();
+        counts.reserve.retain(|held| !held.is_finished());
+        if counts.reserve.len() >= self.limits.reserve
+            && let Some(oldest) = counts.reserve.pop_front()
+        {
+            oldest.abort();
+        }
+        counts.reserve.push_back(connection);
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut counts = self.connections.lock();
+        counts.all -= 1;
+        if let Some(count) = counts.by_address.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// Whoever has one address of IPv6 has the whole network of it.
+fn counted_by(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) if !address.is_loopback() => {
+            let network = u128::from(address) & !u128::from(u64::MAX);
+            IpAddr::V6(network.into())
+        }
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Connections, Limits};
+    use std::net::IpAddr;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn connections_count_by_address_and_in_all_until_they_end() {
+        let limits = Limits { connections_max: 3, connections_per_address_max: 2, ..Limits::within(1024) };
+        let connections = Connections::new(limits);
+        let ann = || connections.count(address("10.0.0.1"));
+        let first = ann().expect("room");
+        let mapped = connections.count(address("::ffff:10.0.0.1")).expect("room");
+        assert!(ann().is_none(), "an address has its share");
+        let of_bob = connections.count(address("2001:db8::1")).expect("room");
+        assert!(connections.count(address("10.0.0.3")).is_none(), "all have a bound");
+        drop(first);
+        let again = connections.count(address("2001:db8::2")).expect("room");
+        drop(mapped);
+        assert!(connections.count(address("2001:db8::3")).is_none(), "a network of IPv6 is one address");
+        drop((again, of_bob));
+        assert!(ann().is_some());
+        assert!(connections.lock().by_address.is_empty());
+    }
+}
