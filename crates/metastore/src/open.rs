@@ -156,7 +156,10 @@ impl Metastore {
         let path = state_dir.join(DATABASE_NAME);
         // Two processes must not migrate at the same time: the driver takes no lock for it with SQLite.
         lock_within_limit(&lock, &path).await?;
-        make_private(&path).map_err(unwritable)?;
+        make_private(&path).map_err(|error| {
+            let named = format!("{DATABASE_NAME}: {error}");
+            unwritable(std::io::Error::new(error.kind(), named))
+        })?;
         // A migration that makes a table anew drops the old one, which foreign keys would not allow.
         let options = SqliteConnectOptions::new()
             .filename(&path)
