@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What each failure adds to the time before the next one from its address is answered.
+/// Each failure adds this to the time before the next one from its address is answered.
 const EACH: Duration = Duration::from_millis(100);
 /// A person who mistypes is not held up.
 const FREE: Duration = Duration::from_millis(500);

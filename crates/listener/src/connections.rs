@@ -1,16 +1,14 @@
 //! How many connections are open, by address and in all, and those beyond.
 
 use crate::BodyPace;
+use crate::once_a_minute::OnceAMinute;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::task::AbortHandle;
 
-/// A bound that was reached is told at most once in this time.
-const TELL_EVERY: Duration = Duration::from_secs(60);
-
-/// What a port spends on callers that it does not know yet.
+/// These bound what callers cost a port before it knows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub connections_max: usize,
@@ -25,7 +23,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Of a process that may open so many files.
+    /// Gives the limits of a process that may open so many files.
     pub fn within(open_files_max: u64) -> Self {
         let connections_max = usize::try_from(open_files_max / 2).unwrap_or(usize::MAX).clamp(16, 4096);
         Self {
@@ -43,13 +41,13 @@ struct Counts {
     all: usize,
     by_address: HashMap<IpAddr, usize>,
     reserve: VecDeque<AbortHandle>,
-    told_at: Option<Instant>,
 }
 
 /// The open connections of a port.
 pub(crate) struct Connections {
     limits: Limits,
     counts: Mutex<Counts>,
+    bound_told: OnceAMinute,
 }
 
 /// A connection within the bounds; it counts until this is dropped.
@@ -60,7 +58,7 @@ pub(crate) struct Counted {
 
 impl Connections {
     pub fn new(limits: Limits) -> Arc<Self> {
-        Arc::new(Self { limits, counts: Mutex::default() })
+        Arc::new(Self { limits, counts: Mutex::default(), bound_told: OnceAMinute::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
@@ -74,9 +72,7 @@ impl Connections {
         let of_address = counts.by_address.get(&address).copied().unwrap_or(0);
         let is_full = counts.all >= self.limits.connections_max;
         if is_full || of_address >= self.limits.connections_per_address_max {
-            let now = Instant::now();
-            if counts.told_at.is_none_or(|told_at| now.duration_since(told_at) >= TELL_EVERY) {
-                counts.told_at = Some(now);
+            if self.bound_told.is_due() {
                 let all = counts.all;
                 tracing::warn!(%address, of_address, all, "too many connections: more are answered /healthz only");
             }

@@ -51,7 +51,7 @@ pub struct HostNames(Vec<String>);
 impl HostNames {
     /// Names that the operator gives, without ports.
     pub fn new(names: impl IntoIterator<Item = String>) -> Self {
-        Self(names.into_iter().map(|name| name.to_ascii_lowercase()).collect())
+        Self(names.into_iter().collect())
     }
 
     /// Checks one request that came in on the address `local`.
@@ -97,7 +97,7 @@ impl HostNames {
 }
 
 /// Whether a host without its port is this machine under any circumstances.
-pub fn is_loopback_name(name: &str) -> bool {
+fn is_loopback_name(name: &str) -> bool {
     let address = name.trim_matches(['[', ']']).parse::<IpAddr>();
     name.eq_ignore_ascii_case("localhost")
         || address.is_ok_and(|address| address.to_canonical().is_loopback())

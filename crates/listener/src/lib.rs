@@ -19,12 +19,13 @@
 
 mod connections;
 mod host_names;
+mod once_a_minute;
 mod paced_body;
 mod serve;
 mod tls;
 
 pub use connections::Limits;
-pub use host_names::{HostNames, Refusal, is_loopback_name};
+pub use host_names::{HostNames, Refusal};
 pub use paced_body::{BodyPace, TooSlow};
 pub use serve::{Door, Peer, plain_text, serve};
 

@@ -2,6 +2,7 @@
 
 use crate::connections::{Connections, Counted, Limits};
 use crate::host_names::{HostNames, Refusal};
+use crate::once_a_minute::OnceAMinute;
 use crate::paced_body::PacedBody;
 use crate::tls;
 use axum::Router;
@@ -16,22 +17,20 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::io::{Error, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tower::ServiceExt;
 use trust::ServerConfig;
 
-/// Of a connection beyond the bounds.
+/// A connection beyond the bounds ends after this time.
 const RESERVE_TIME_MAX: Duration = Duration::from_secs(5);
 /// No descriptor is free: one may be soon.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// Refusals are logged at most once in this time.
-const TELL_EVERY: Duration = Duration::from_secs(60);
 const HEALTH: &str = "/healthz";
 
-/// Where a request came from; every request has it among its extensions.
+/// The address that a request came from; every request has it among its extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub IpAddr);
 
@@ -52,11 +51,10 @@ pub fn plain_text(refusal: &Refusal) -> Response {
 struct Open {
     door: Door,
     routes: Router,
-    /// When a refusal was told.
-    told_at: Mutex<Option<Instant>>,
+    refusal_told: OnceAMinute,
 }
 
-/// Where a connection came from and what it may ask.
+/// A connection has two ends, and may ask for everything or for `/healthz` alone.
 #[derive(Clone, Copy)]
 struct Connection {
     peer: IpAddr,
@@ -68,7 +66,7 @@ struct Connection {
 /// Answers requests until it is dropped.
 pub async fn serve(listener: TcpListener, door: Door, routes: Router) -> Infallible {
     let connections = Connections::new(door.limits);
-    let open = Arc::new(Open { door, routes, told_at: Mutex::default() });
+    let open = Arc::new(Open { door, routes, refusal_told: OnceAMinute::default() });
     loop {
         let (stream, peer) = accepted(&listener).await;
         let open = Arc::clone(&open);
@@ -155,13 +153,9 @@ impl Open {
     }
 
     fn refused(&self, refusal: &Refusal, connection: Connection) -> Response {
-        let mut told_at = self.told_at.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        if told_at.is_none_or(|told_at| now.duration_since(told_at) >= TELL_EVERY) {
-            *told_at = Some(now);
+        if self.refusal_told.is_due() {
             tracing::warn!(peer = %connection.peer, "a request was refused: {refusal}");
         }
-        drop(told_at);
         let mut response = (self.door.refuse)(refusal);
         // A body that nobody reads does not become the next request.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

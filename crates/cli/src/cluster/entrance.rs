@@ -99,7 +99,7 @@ pub fn open(
     Ok((access, Some(tls)))
 }
 
-/// By which names the port is asked, and how much it takes from callers that it does not know.
+/// Gives the names of the port and the limits for callers that it does not know.
 pub fn door(args: &ServerArgs, tls: Option<Arc<ServerConfig>>) -> Door {
     let of_certificate = tls.as_ref().map(|_| trust::CONTROL_NAME.to_string());
     let names = args.host_name.iter().chain(&args.tls_name).cloned().chain(of_certificate);
