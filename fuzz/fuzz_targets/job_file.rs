@@ -8,7 +8,7 @@
 
 #![no_main]
 
-use api::{Codec, JobFile};
+use api::{Codec, JobFile, KeyOrder, Replication};
 use libfuzzer_sys::fuzz_target;
 use std::fmt::Write;
 use std::path::Path;
@@ -25,51 +25,105 @@ fn check(text: &str) {
             return;
         }
     };
-    let written = write(&file);
-    assert_eq!(JobFile::parse(&written).as_ref(), Ok(&file), "written as:\n{written}");
+    forget_lines(&mut file);
+    let mut written = String::new();
+    write(&mut written, &file, "");
+    let mut again = JobFile::parse(&written);
+    again.iter_mut().for_each(forget_lines);
+    assert_eq!(again.as_ref(), Ok(&file), "written as:\n{written}");
     file.resolve_paths(Path::new("/jobs"));
     let resolved = file.clone();
     file.resolve_paths(Path::new("/elsewhere"));
     assert_eq!(file, resolved);
 }
 
-/// The job file in the plainest TOML: each value on a line, each string quoted.
-fn write(file: &JobFile) -> String {
-    let mut text = String::new();
-    let mut line = |name: &str, value: Option<String>| {
+/// The lines of stages are those of one text, and the other text has others.
+fn forget_lines(file: &mut JobFile) {
+    file.line = 0;
+    file.stage.iter_mut().flatten().for_each(forget_lines);
+}
+
+/// The job file in the plainest TOML: each value on a line, each string quoted, each stage below a heading. `parents` is the heading
+/// of its stages without the last name.
+fn write(text: &mut String, file: &JobFile, parents: &str) {
+    for (key, value) in written_keys(file) {
         if let Some(value) = value {
-            writeln!(text, "{name} = {value}").expect("a String takes all");
+            writeln!(text, "{key} = {value}").expect("a String takes all");
         }
-    };
-    let path = |path: &Option<std::path::PathBuf>| path.as_ref().and_then(|path| path.to_str()).map(quoted);
-    let list = |list: &Option<Vec<String>>| {
-        let each = list.as_ref()?.iter().map(|each| quoted(each));
-        Some(format!("[{}]", each.collect::<Vec<_>>().join(", ")))
-    };
-    line("name", file.name.as_deref().map(quoted));
-    line("input", list(&file.input));
-    line("mapper", file.mapper.as_deref().map(quoted));
-    line("combiner", file.combiner.as_deref().map(quoted));
-    line("reducer", file.reducer.as_deref().map(quoted));
-    line("output", path(&file.output));
-    line("memory", file.memory.as_deref().map(quoted));
-    line("slots", file.slots.map(|slots| slots.to_string()));
-    line("state", path(&file.state));
-    line("disk", list(&file.disk));
-    line("file", list(&file.file));
-    line("env", file.env.as_deref().map(written_env));
-    line("codec", file.codec.map(codec_name));
-    for (name, flag) in [
-        ("total_order", file.total_order),
-        ("map_only", file.map_only),
-        ("overwrite", file.overwrite),
-        ("keep_ifiles", file.keep_ifiles),
-        ("no_sync", file.no_sync),
-        ("json", file.json),
-    ] {
-        line(name, flag.map(|flag| flag.to_string()));
     }
-    text
+    match file.stage.as_deref() {
+        None => {}
+        Some([]) => text.push_str("stage = []\n"),
+        Some(stages) => {
+            for stage in stages {
+                writeln!(text, "[[{parents}stage]]").expect("a String takes all");
+                write(text, stage, &format!("{parents}stage."));
+            }
+        }
+    }
+}
+
+/// Each key with its value in TOML. The pattern below names each field, so that a new key does not compile before it has a row here.
+fn written_keys(file: &JobFile) -> Vec<(&'static str, Option<String>)> {
+    macro_rules! keys {
+        ($($key:ident => $written:ident,)*) => {{
+            let JobFile { $($key,)* stage: _, line: _ } = file;
+            vec![$((stringify!($key), $key.as_ref().map(|value| $written(value)))),*]
+        }};
+    }
+    keys! {
+        name => quoted,
+        input => written_list,
+        mapper => quoted,
+        combiner => quoted,
+        reducer => quoted,
+        output => written_path,
+        memory => quoted,
+        slots => plain,
+        state => written_path,
+        disk => written_list,
+        file => written_list,
+        env => written_env,
+        codec => codec_name,
+        input_format => quoted,
+        output_format => quoted,
+        exchange => quoted,
+        separator => quoted,
+        key_fields => plain,
+        compress => quoted,
+        order => order_name,
+        reverse => plain,
+        sort_keys => quoted,
+        partitions => plain,
+        partition_fields => quoted,
+        key_tails => plain,
+        total_order => plain,
+        map_only => plain,
+        overwrite => plain,
+        keep_ifiles => plain,
+        keep_for => quoted,
+        max_regenerations => plain,
+        no_sync => plain,
+        speculation => plain,
+        elastic => plain,
+        replication => replication_name,
+        json => plain,
+        from => written_list,
+    }
+}
+
+fn plain<T: ToString>(value: &T) -> String {
+    value.to_string()
+}
+
+/// Paths of a job file come from its text, so they are UTF-8.
+fn written_path(path: &Path) -> String {
+    quoted(path.to_str().expect("a path that was a string"))
+}
+
+fn written_list(list: &[String]) -> String {
+    let each = list.iter().map(|each| quoted(each));
+    format!("[{}]", each.collect::<Vec<_>>().join(", "))
 }
 
 /// A list where it can be one: it alone may name a variable twice, and a table alone may have `=` in a name.
@@ -82,11 +136,30 @@ fn written_env(pairs: &[(String, String)]) -> String {
     format!("[{}]", pairs.collect::<Vec<_>>().join(", "))
 }
 
-fn codec_name(codec: Codec) -> String {
+fn codec_name(codec: &Codec) -> String {
     let name = match codec {
         Codec::None => "none",
         Codec::Lz4 => "lz4",
         Codec::Zstd => "zstd",
+    };
+    quoted(name)
+}
+
+fn order_name(order: &KeyOrder) -> String {
+    let name = match order {
+        KeyOrder::Bytes => "bytes",
+        KeyOrder::Numeric => "numeric",
+    };
+    quoted(name)
+}
+
+fn replication_name(replication: &Replication) -> String {
+    let name = match replication {
+        Replication::None => "none",
+        Replication::Rack => "rack",
+        Replication::Selective => "selective",
+        Replication::Sync => "sync",
+        Replication::Auto => "auto",
     };
     quoted(name)
 }
