@@ -35,7 +35,7 @@ FUZZ_SECONDS ?= 600
 FUZZ_SECONDS_IN_TEST ?= 5
 FUZZ_WHOLE ?=
 
-.PHONY: help demo cluster-demo package test test-stages tools build-tests bench bench-cluster bench-failures bench-python nightly chaos fmt release lint postgres strace tests python fuzz
+.PHONY: help demo cluster-demo package test test-stages tools build-tests bench bench-cluster bench-failures bench-python nightly chaos fmt release lint postgres packages tests python fuzz
 
 help:
 	@echo "make demo      build, count the words of our dependencies' sources, sort 1 GB of TeraSort data, print reports"
@@ -69,7 +69,7 @@ test:
 	    cargo xtask ledger $(abspath $(LEDGER)) || code=1; exit $$code
 
 test-stages:
-	@$(STAGE) "install tools" $(MAKE) --no-print-directory tools postgres strace
+	@$(STAGE) "install tools" $(MAKE) --no-print-directory tools packages
 	@$(STAGE) "lint" $(MAKE) --no-print-directory lint
 	@$(STAGE) "build of tests" $(MAKE) --no-print-directory build-tests
 	@$(STAGE) "Rust tests" $(MAKE) --no-print-directory tests
@@ -87,27 +87,17 @@ lint: tools
 	cargo xtask tidy
 	@PATH="$(TOOLS)/bin:$$PATH" tests/ledger/dependencies.sh $(abspath $(SKIPPED))
 
-# The tests of the store start a PostgreSQL of their own, as another user where they run as root. Where its programs are
-# missing they are installed if that can be done; else those tests say that they did not run.
+# The tests of the store start a PostgreSQL of their own, as another user where they run as root. Where a package is missing it is
+# installed if that can be done; else its tests say that they did not run.
 postgres:
-	@if ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || command -v initdb > /dev/null; then :; \
-	elif command -v apt-get > /dev/null && [ "$$(id -u)" = 0 ]; then \
-	    echo "apt-get install postgresql" && export DEBIAN_FRONTEND=noninteractive && \
-	    { apt-get install -y -q postgresql > /dev/null || { apt-get update -q && apt-get install -y -q postgresql; } > /dev/null; } \
-	    || echo "cannot install the package postgresql; its tests will not run"; \
-	else echo "there is no PostgreSQL (install the package postgresql); its tests will not run"; \
-	fi
+	@tests/ledger/package.sh postgresql /usr/lib/postgresql/*/bin/initdb initdb
 
-# Some tests let system calls of the binary fail. Where the program for that is missing it is installed if that can be done;
-# else those tests say that they did not run.
-strace:
-	@if command -v strace > /dev/null; then :; \
-	elif command -v apt-get > /dev/null && [ "$$(id -u)" = 0 ]; then \
-	    echo "apt-get install strace" && export DEBIAN_FRONTEND=noninteractive && \
-	    { apt-get install -y -q strace > /dev/null || { apt-get update -q && apt-get install -y -q strace; } > /dev/null; } \
-	    || echo "cannot install the package strace; its tests will not run"; \
-	else echo "there is no strace (install the package strace); its tests will not run"; \
-	fi
+# Some tests let system calls of the binary fail, some look at pages in a browser, or go through a tunnel of ssh.
+packages: postgres
+	@tests/ledger/package.sh strace strace
+	@tests/ledger/package.sh chromium chromium chromium-browser google-chrome
+	@tests/ledger/package.sh openssh-server /usr/sbin/sshd sshd
+	@tests/ledger/package.sh openssh-client ssh
 
 # The program is built with them, because the black-box tests start it.
 build-tests:

@@ -1,6 +1,6 @@
 //! A cluster of real processes: a server and nodes that a test may kill and start again.
 
-use crate::{Finished, Mounts, Running, Sandbox, WAIT_MAX};
+use crate::{Finished, Mounts, Running, Sandbox, WAIT_MAX, http};
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -76,6 +76,10 @@ impl Cluster {
         let told = server.stderr_so_far();
         let url = told.split_whitespace().find(|word| word.starts_with("http://"));
         let url = url.expect("a server tells its URL").trim_end_matches(',').to_string();
+        let address = url.trim_start_matches("http://");
+        if let Some(file) = sandbox.own_token_file(address) {
+            http::show_token(address, &std::fs::read_to_string(file).expect("our own file"));
+        }
         let (server, nodes_of) = (Some(server), Vec::new());
         let mut cluster =
             Cluster { sandbox, url, server, database, roots, nodes: nodes_of, racks: Vec::new() };
@@ -110,6 +114,11 @@ impl Cluster {
         self.url.trim_start_matches("http://")
     }
 
+    /// The header `authorization` with the server's own token, for requests without a library.
+    pub fn own_token_header(&self) -> String {
+        http::shown_at(self.address()).expect("the server has a token of its own")
+    }
+
     /// The process at this place among the nodes that live.
     pub fn node(&self, number: usize) -> &Running {
         &self.nodes[number]
@@ -122,8 +131,14 @@ impl Cluster {
 
     /// One more that reaches the server at another address, as `127.0.0.1:5432`.
     pub fn add_node_by(&mut self, address: &str) {
+        let token = self.sandbox.own_token_file(self.address());
         let direct = std::mem::replace(&mut self.url, format!("http://{address}"));
-        self.add_node();
+        // The server's own token is found only at the server's own address.
+        self.add_changed_node(|command| {
+            if let Some(file) = token {
+                command.arg("--token-file").arg(file);
+            }
+        });
         self.url = direct;
     }
 

@@ -1,7 +1,9 @@
 //! One request over a socket, written as it is given: also such as no library would send.
 
+use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Version of the protocol that clients and nodes speak that know nothing but `docs/protocol.md`.
@@ -9,6 +11,22 @@ pub const PROTOCOL: u32 = 9;
 
 /// A server that says nothing for so long hangs: polls and waits are held back for five seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// The header that shows the server's own token, by the address of the server.
+static SHOWN: Mutex<Option<HashMap<String, String>>> = Mutex::new(None);
+
+/// From now on each request to this address shows this token, unless its head has a header `authorization`.
+pub fn show_token(address: &str, token: &str) {
+    let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let header = format!("authorization: Bearer {}", token.trim());
+    shown.get_or_insert_default().insert(address.to_string(), header);
+}
+
+/// The header that [`show_token`] has for this address.
+pub fn shown_at(address: &str) -> Option<String> {
+    let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    shown.as_ref()?.get(address).cloned()
+}
 
 /// What a server answered.
 #[derive(Clone, Debug)]
@@ -31,8 +49,8 @@ impl Answer {
     }
 }
 
-/// Sends a head (its first line without the version, more lines below it) and a body on a connection of its own. The error
-/// says what came in place of an answer.
+/// Sends a head (its first line without the version, more lines below it) and a body on a connection of its own, and the token of
+/// [`show_token`]. The error says what came in place of an answer.
 pub fn exchange(address: &str, head: &str, body: &[u8]) -> Result<Answer, String> {
     exchange_within(address, head, body, SILENCE_MAX)
 }
@@ -42,6 +60,23 @@ pub fn exchange_within(
     address: &str,
     head: &str,
     body: &[u8],
+    silence_max: Duration,
+) -> Result<Answer, String> {
+    let has_own = head.to_ascii_lowercase().contains("\nauthorization:");
+    let token = shown_at(address).filter(|_| !has_own);
+    send(address, head, body, token.as_deref(), silence_max)
+}
+
+/// As [`exchange`], by a caller without a token.
+pub fn exchange_without_token(address: &str, head: &str, body: &[u8]) -> Result<Answer, String> {
+    send(address, head, body, None, SILENCE_MAX)
+}
+
+fn send(
+    address: &str,
+    head: &str,
+    body: &[u8],
+    token: Option<&str>,
     silence_max: Duration,
 ) -> Result<Answer, String> {
     let mut stream = TcpStream::connect(address).map_err(|error| format!("cannot connect: {error}"))?;
@@ -59,9 +94,10 @@ pub fn exchange_within(
     // Without one a server takes the request for that of a web page.
     let is_marked = first.starts_with("GET ") || more.to_ascii_lowercase().contains("content-type:");
     let media_type = if is_marked { "" } else { "content-type: application/json\r\n" };
+    let token = token.map(|header| format!("{header}\r\n")).unwrap_or_default();
     let more: String = more.lines().map(|line| format!("{line}\r\n")).collect();
-    let head =
-        format!("{first} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{media_type}{length}{more}\r\n");
+    let ours = format!("host: {address}\r\nconnection: close\r\n{media_type}{length}{token}");
+    let head = format!("{first} HTTP/1.1\r\n{ours}{more}\r\n");
     let sent = stream.write_all(&[head.as_bytes(), body].concat());
     // A server may answer, and close, before it has read all.
     if let Err(error) = sent

@@ -17,6 +17,7 @@
 //! By its use in `tests/tests/`.
 
 mod binary;
+mod browser;
 mod chaos;
 mod clock;
 mod cluster;
@@ -43,6 +44,7 @@ mod stub_server;
 mod tera_rows;
 
 pub use binary::{package_path, sailfish_binary};
+pub use browser::{Browser, WebSite};
 pub use chaos::{Chaos, Settings as ChaosSettings};
 pub use clock::WrongClock;
 pub use cluster::{CLUSTER_MEMORY, Cluster, NODE_MEMORY};
@@ -52,7 +54,7 @@ pub use faulting::{SmallDisk, Watched, left_on_small_disks, with_small_disks};
 pub use fifo::Fifo;
 pub use finished::Finished;
 pub use frames_program::frames_program;
-pub use http::{Answer, PROTOCOL, break_off, exchange, exchange_within};
+pub use http::{Answer, PROTOCOL, break_off, exchange, exchange_within, exchange_without_token};
 pub use last_words::{LAST_WORDS, LAST_WORDS_MAPPER};
 pub use leftovers::run_files;
 pub use model::{Pairs, group_lines, part_lines, sorted_lines};

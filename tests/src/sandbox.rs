@@ -12,6 +12,9 @@ use tempfile::TempDir;
 /// The user and group `nobody`.
 const PLAIN_USER: u32 = 65534;
 
+/// Where the state of the user lies, so that tests leave none in that of the person who runs them.
+const XDG_STATE: &str = "xdg-state";
+
 /// A temporary directory with `state/`, `disk/` and room for inputs and outputs, removed with the value.
 /// Relative paths on a command line count from it.
 pub struct Sandbox {
@@ -47,6 +50,13 @@ impl Sandbox {
     /// The state directory; made by the first run.
     pub fn state(&self) -> PathBuf {
         self.path("state")
+    }
+
+    /// The file in which the server at this address keeps its own token, if it has one.
+    pub fn own_token_file(&self, address: &str) -> Option<PathBuf> {
+        let files = fs::read_dir(self.path(XDG_STATE).join("sailfish/servers")).ok()?;
+        let mut paths = files.map(|file| file.expect("our own directory is read").path());
+        paths.find(|path| path.to_string_lossy().ends_with(&format!("-{address}.token")))
     }
 
     /// The directory for intermediate data.
@@ -103,7 +113,7 @@ impl Sandbox {
         Fifo::new(self.path(name))
     }
 
-    /// The binary with a clean environment (PATH and HOME only), to be given a subcommand. Starts in the
+    /// The binary with a clean environment (PATH, HOME and XDG_STATE_HOME), to be given a subcommand. Starts in the
     /// sandbox.
     pub fn sailfish(&self) -> Command {
         let mut command = Command::new(sailfish_binary());
@@ -119,6 +129,7 @@ impl Sandbox {
                 command.env(name, value);
             }
         }
+        command.env("XDG_STATE_HOME", self.path(XDG_STATE));
         command.envs(self.environment.iter().cloned());
     }
 

@@ -26,6 +26,7 @@ use trust::Credentials;
 
 mod args;
 mod data_port;
+mod database;
 mod entrance;
 mod local;
 mod supervise;
@@ -33,6 +34,8 @@ mod supervise;
 pub use args::{LocalArgs, NodeArgs, ServerArgs};
 pub use local::run as run_local;
 
+/// Names the folder of the user's state, where it is not the usual one.
+const STATE_HOME: &str = "XDG_STATE_HOME";
 /// On the first disk of a node.
 const CACHE_DIR: &str = ".sailfish-shipped";
 const CACHE_BYTES_MAX: u64 = 4 << 30;
@@ -85,7 +88,8 @@ pub fn run_server(args: &ServerArgs) -> Result<(), Failure> {
         }
         let _ = stop.send(());
     })?;
-    let mut options = ServerOptions::cluster(state_dir.clone(), args.database.clone());
+    let database = database::url(args).map_err(Failure::refused)?;
+    let mut options = ServerOptions::cluster(state_dir.clone(), database.clone());
     options.shipped = entrance::shipped_options(args).map_err(Failure::refused)?;
     options.roots = entrance::roots(args, &state_dir).map_err(Failure::refused)?;
     let server = Server::open(options).map_err(Failure::from_server)?;
@@ -98,7 +102,7 @@ pub fn run_server(args: &ServerArgs) -> Result<(), Failure> {
         .build()
         .context("starting the threads of the control port")?;
     let serving: anyhow::Result<()> = runtime.block_on(async {
-        let store = match &args.database {
+        let store = match &database {
             None => Metastore::open(&state_dir).await?,
             Some(url) => Metastore::connect(url).await?,
         };
@@ -110,6 +114,8 @@ pub fn run_server(args: &ServerArgs) -> Result<(), Failure> {
         let port = controlport::Port::open(Arc::clone(&server), store, access).await?;
         if args.require_tokens {
             entrance::give_admin_token(&port, &state_dir).await?;
+        } else if !args.no_tokens {
+            entrance::keep_own_token(&port, address).await?;
         }
         let scheme = if tls.is_some() { "https" } else { "http" };
         tell(&format!("sailfish: serving at {scheme}://{address}, state in {state}"));
@@ -138,7 +144,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     }
     machine::raise_open_file_limit();
     let mut info = node_info(args).map_err(Failure::refused)?;
-    let credentials = args.credentials.read()?;
+    let credentials = args.credentials.read(&args.server)?;
     let data_port = DataPort::open(args, &credentials).map_err(Failure::refused)?;
     info.data_url = data_port.url.clone();
     let disks = disk_dirs(args).map_err(Failure::refused)?;
@@ -250,10 +256,13 @@ fn disk_dirs(args: &NodeArgs) -> anyhow::Result<Vec<PathBuf>> {
 
 /// By which programs of jobs find the server, and know where they run.
 fn program_env(args: &NodeArgs, info: &NodeInfo) -> Vec<(String, String)> {
-    vec![
+    let mut env = vec![
         (connect::SERVER_VARIABLE.to_string(), args.server.clone()),
         (connect::NODE_VARIABLE.to_string(), info.name.clone()),
-    ]
+    ];
+    // There lie servers' own tokens.
+    env.extend(std::env::var(STATE_HOME).map(|dir| (STATE_HOME.to_string(), dir)));
+    env
 }
 
 /// Where this node lets jobs name paths; None: as the server says.

@@ -1,6 +1,7 @@
 //! Which server a command works with, what it shows there, and whom it believes.
 
 use crate::exit::Failure;
+use crate::store;
 use clap::Args;
 use client::Blocking;
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ pub const CA_VARIABLE: &str = "SAILFISH_CA";
 /// Given with every `--server`, also behind a subcommand such as `nodes drain`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct CredentialArgs {
-    /// File with the token to show the server
+    /// File with the token to show the server [default: the server's own token, where it is one of this user on this machine]
     #[arg(long, global = true, value_name = "FILE", env = TOKEN_FILE_VARIABLE)]
     pub token_file: Option<PathBuf>,
     /// Certificate of the authority that the server must have, in PEM [default: the one that the token names]
@@ -25,14 +26,21 @@ pub struct CredentialArgs {
 }
 
 impl CredentialArgs {
-    /// Reads the files.
-    pub fn read(&self) -> Result<Credentials, Failure> {
-        Credentials::read(self.token_file.as_deref(), self.ca.as_deref()).map_err(Failure::refused)
+    /// Reads the files. Without one for a token, servers' own tokens are looked for when requests are sent.
+    pub fn read(&self, url: &str) -> Result<Credentials, Failure> {
+        let given = Credentials::read(self.token_file.as_deref(), self.ca.as_deref());
+        let given = given.map_err(Failure::refused)?;
+        let Some(dir) = store::servers_dir().filter(|_| self.token_file.is_none()) else { return Ok(given) };
+        let given = match client::own_authority(&dir, url) {
+            Some(authority) => given.or_believing(authority),
+            None => given,
+        };
+        Ok(given.or_own_tokens_in(dir))
     }
 
     /// A connection to a server.
     pub fn connect(&self, url: &str) -> Result<Blocking, Failure> {
-        Blocking::with(url, &self.read()?).map_err(Failure::from_client)
+        Blocking::with(url, &self.read(url)?).map_err(Failure::from_client)
     }
 }
 

@@ -54,6 +54,7 @@ impl Failure {
             ServerError::Store(
                 StoreError::StateDirUnwritable { .. }
                 | StoreError::Corrupt { .. }
+                | StoreError::BadUrl { .. }
                 | StoreError::FromNewerVersion { .. }
                 | StoreError::PathNotText { .. },
             ) => REFUSED,

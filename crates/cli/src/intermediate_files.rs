@@ -141,7 +141,7 @@ fn connect(args: &SiteArgs) -> Result<Intermediates, Failure> {
         ))
     };
     let server = args.server.as_deref().ok_or_else(missing)?;
-    let files = Intermediates::with(server, &args.credentials.read()?).map_err(Failure::from_client)?;
+    let files = Intermediates::with(server, &args.credentials.read(server)?).map_err(Failure::from_client)?;
     Ok(files.of_user(args.user.clone()).near(args.near.clone()))
 }
 

@@ -104,7 +104,7 @@ fn print_rate(what: &str, jobs: u64, began: Instant) -> anyhow::Result<()> {
 }
 
 fn connect(args: &JobsBenchArgs) -> anyhow::Result<Client> {
-    let credentials = args.credentials.read().map_err(Failure::into_error)?;
+    let credentials = args.credentials.read(&args.server).map_err(Failure::into_error)?;
     Ok(Client::with(&args.server, &credentials)?)
 }
 

@@ -14,13 +14,20 @@ use std::path::{Path, PathBuf};
 pub fn state_dir(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     match given {
         Some(path) => std::path::absolute(path).with_context(|| format!("--state {}", path.display())),
-        None => {
-            let directories = etcetera::choose_base_strategy()
-                .context("finding the home directory; set HOME or name a directory with --state")?;
-            // The XDG strategy always has a state directory; others fall back to where data goes.
-            Ok(directories.state_dir().unwrap_or_else(|| directories.data_dir()).join("sailfish"))
-        }
+        None => user_dir().context("finding the home directory; set HOME or name a directory with --state"),
     }
+}
+
+/// `sailfish` in the XDG state directory.
+fn user_dir() -> Result<PathBuf, etcetera::HomeDirError> {
+    let directories = etcetera::choose_base_strategy()?;
+    // The XDG strategy always has a state directory; others fall back to where data goes.
+    Ok(directories.state_dir().unwrap_or_else(|| directories.data_dir()).join("sailfish"))
+}
+
+/// Where servers of this user keep their own tokens; None where the user has no home.
+pub fn servers_dir() -> Option<PathBuf> {
+    Some(user_dir().ok()?.join("servers"))
 }
 
 /// Whether a job has ever run there. Looking must not create a state.

@@ -2,6 +2,7 @@
 
 use crate::ClientError;
 use crate::addresses::Addresses;
+use crate::own_tokens::OwnTokens;
 use api::control::{
     BODY_BYTES_MAX, BoundariesProposal, CancelRequest, ClusterStatus, ErrorAnswer, ErrorCode, JobBatch,
     JobBrief, JobLogs, JobOutcome, JobProgress, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus,
@@ -21,9 +22,10 @@ use api::placement::JobPlacements;
 use api::{Boundaries, JobReport, KeyBytes};
 use ids::{JobId, NodeId, RunId};
 use reqwest::header::{AUTHORIZATION, HeaderValue};
-use reqwest::{Method, RequestBuilder, Response, Url};
+use reqwest::{Method, Request, RequestBuilder, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use trust::Credentials;
@@ -49,6 +51,8 @@ pub struct Client {
     http: reqwest::Client,
     /// The header that shows who calls.
     bearer: Option<HeaderValue>,
+    /// Has what is shown where there is no such header.
+    own_tokens: Option<Arc<OwnTokens>>,
 }
 
 impl std::fmt::Debug for Client {
@@ -97,7 +101,8 @@ impl Client {
             .tcp_nodelay(true)
             .build()
             .map_err(|source| ClientError::Unreachable { url: url.to_string(), source })?;
-        Ok(Self { addresses, http, bearer })
+        let own_tokens = credentials.own_tokens().map(|dir| Arc::new(OwnTokens::new(dir)));
+        Ok(Self { addresses, http, bearer, own_tokens })
     }
 
     /// The server's address, that which is asked now where there are several.
@@ -155,10 +160,31 @@ impl Client {
         let unsent = |source| ClientError::of_request(self.url(), source);
         let request = request.build().map_err(unsent)?;
         let asked = request.url().clone();
-        self.http.execute(request).await.map_err(|source| {
+        self.shown(request, &asked).await.map_err(|source| {
             self.addresses.pass_over(&asked);
             ClientError::of_request(&asked.origin().ascii_serialization(), source)
         })
+    }
+
+    /// Sends a request with the server's own token, where one is to be shown. A server that was replaced has another one, so a
+    /// token that is refused is looked up once more.
+    async fn shown(&self, mut request: Request, asked: &Url) -> Result<Response, reqwest::Error> {
+        let Some(own_tokens) = &self.own_tokens else { return self.http.execute(request).await };
+        let again = request.try_clone();
+        let bearer = own_tokens.bearer(asked);
+        request.headers_mut().extend(bearer.clone().map(|bearer| (AUTHORIZATION, bearer)));
+        let answer = self.http.execute(request).await?;
+        let Some(mut again) = again.filter(|_| answer.status() == StatusCode::UNAUTHORIZED) else {
+            return Ok(answer);
+        };
+        own_tokens.forget(asked);
+        match own_tokens.bearer(asked) {
+            Some(other) if Some(&other) != bearer.as_ref() => {
+                again.headers_mut().insert(AUTHORIZATION, other);
+                self.http.execute(again).await
+            }
+            _ => Ok(answer),
+        }
     }
 
     /// An answer that is a message, to its end.

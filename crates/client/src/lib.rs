@@ -23,6 +23,8 @@ mod error;
 mod files;
 mod intermediate;
 mod link;
+mod listening;
+mod own_tokens;
 mod pending;
 mod poller;
 
@@ -31,3 +33,4 @@ pub use error::ClientError;
 pub use files::Fetched;
 pub use intermediate::{IntermediateError, IntermediateReader, IntermediateWriter, Intermediates};
 pub use link::{NodeLink, Notice, Order};
+pub use own_tokens::{own_authority, own_token_path};

@@ -1,11 +1,12 @@
 //! The gate in front of all routes: who calls, whether the rule of the route admits them, and what of it is remembered.
 
-use crate::Port;
 use crate::answer::Problem;
 use crate::audit::{Kind, shortened};
 use crate::caller::Caller;
 use crate::keyring::now_ns;
 use crate::rules::{Admits, Rule, rule_of};
+use crate::tokens::OWN_USER;
+use crate::{Port, TokensAsked};
 use api::control::ErrorCode;
 use api::people::Role;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
@@ -17,6 +18,11 @@ use listener::Peer;
 use metastore::AuditRow;
 use std::time::Instant;
 use trust::TokenText;
+
+const NO_TOKEN: &str = "a token is needed: give a file with one by --token-file";
+/// For callers of a server that has a token of its own.
+const NO_OWN_TOKEN: &str = "a token is needed: give a file with one by --token-file. Programs of the server's user on its machine \
+     find the server's own where they see that the port is their user's; a server on loopback asks for none with --no-tokens";
 
 /// Lets a request through to its route, or answers it.
 pub(crate) async fn gate(State(port): State<Port>, mut request: Request, next: Next) -> Response {
@@ -69,14 +75,16 @@ pub(crate) async fn gate(State(port): State<Port>, mut request: Request, next: N
 
 /// Whoever sent the request. A token that is given must be good, also where none is needed.
 fn identify(port: &Port, rule: &Rule, headers: &HeaderMap) -> Result<Caller, Problem> {
-    if !port.access.require_tokens {
+    let asked = port.access.tokens;
+    if asked == TokensAsked::Never {
         return Ok(Caller::local());
     }
     let nobody = |message: &str| Problem::new(ErrorCode::Unauthenticated, message);
     let Some(given) = headers.get(header::AUTHORIZATION) else {
         return match rule.admits {
             Admits::Everybody => Ok(Caller { user: None, role: Role::ReadOnly, jobs_max: None }),
-            _ => Err(nobody("a token is needed: give a file with one by --token-file")),
+            _ if asked == TokensAsked::OwnOrIssued => Err(nobody(NO_OWN_TOKEN)),
+            _ => Err(nobody(NO_TOKEN)),
         };
     };
     let token = given.to_str().ok().and_then(|text| text.split_once(' '));
@@ -84,6 +92,12 @@ fn identify(port: &Port, rule: &Rule, headers: &HeaderMap) -> Result<Caller, Pro
     let token = token.and_then(|(_, token)| TokenText::parse(token));
     let token = token.ok_or_else(|| nobody("the header authorization holds no token of ours"))?;
     let (user, role) = port.keyring.find(&token.secret, now_ns())?;
+    if &*user == OWN_USER {
+        return match asked {
+            TokensAsked::Issued => Err(nobody("a server with --require-tokens admits no token of its own")),
+            _ => Ok(Caller::local()),
+        };
+    }
     let jobs_max = is_limited(role).then_some(port.access.limits.jobs_max);
     Ok(Caller { user: Some(user), role, jobs_max })
 }

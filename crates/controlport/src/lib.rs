@@ -60,11 +60,22 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+/// Which tokens a server admits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TokensAsked {
+    /// None is needed: each caller is the administrator. For a port that only this machine reaches.
+    Never,
+    /// Those that the server issued, and its own, by which programs of its user come in without set-up.
+    OwnOrIssued,
+    /// Those that it issued.
+    #[default]
+    Issued,
+}
+
 /// Who may come in, and with what.
 #[derive(Default)]
 pub struct Access {
-    /// Without tokens whoever can connect is the administrator: for a port that only this machine reaches.
-    pub require_tokens: bool,
+    pub tokens: TokensAsked,
     pub limits: UserLimits,
     /// Signs the certificates of data ports and is named in the tokens that are given out, where there is TLS.
     pub authority: Option<Authority>,

@@ -11,17 +11,49 @@ use axum::extract::State;
 use metastore::Role;
 use server::NewToken;
 use std::collections::HashMap;
+use std::path::Path;
 use trust::{Secret, TokenText, TrustError};
+
+/// The user of the server's own tokens. No other user gets a name that begins so.
+pub(crate) const OWN_USER: &str = "@server";
 
 impl Port {
     /// Makes a token and remembers its hash. What is returned is nowhere else.
     pub async fn issue(&self, request: TokenRequest) -> Result<IssuedToken, Problem> {
         let TokenRequest { user, role, seconds } = request;
         let is_name = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '@');
-        if user.is_empty() || user.len() > USER_BYTES_MAX || !user.chars().all(is_name) {
-            let message = "the name of a user is letters, digits, and . - _ @, at most 100 bytes";
+        let is_own = user.starts_with('@');
+        if is_own || user.is_empty() || user.len() > USER_BYTES_MAX || !user.chars().all(is_name) {
+            let message = "the name of a user is letters, digits, and . - _ @, at most 100 bytes, and @ is not the first";
             return Err(Problem::new(ErrorCode::Refused, message));
         }
+        self.make_token(user, role, seconds).await
+    }
+
+    /// Sees to it that the file holds a good token of this server's own; one that does so already stays.
+    pub async fn keep_own_token(&self, path: &Path) -> Result<(), Problem> {
+        // A file that cannot be read is replaced, or the error of writing says why not.
+        let kept = trust::read_token_file(path).ok();
+        if kept.is_some_and(|kept| self.is_own(&kept)) {
+            return Ok(());
+        }
+        let issued = self.make_token(OWN_USER.to_string(), Role::Admin, None).await?;
+        Ok(trust::write_private(path, &format!("{}\n", issued.token))?)
+    }
+
+    /// Whether it is a good token of this server's own that names the authority of today.
+    fn is_own(&self, token: &TokenText) -> bool {
+        let authority = self.access.authority.as_ref().map(|authority| authority.hash());
+        let found = self.keyring.find(&token.secret, now_ns());
+        token.authority == authority && found.is_ok_and(|(user, _)| &*user == OWN_USER)
+    }
+
+    async fn make_token(
+        &self,
+        user: String,
+        role: Role,
+        seconds: Option<u64>,
+    ) -> Result<IssuedToken, Problem> {
         let life_ns = seconds.map(|seconds| seconds.saturating_mul(1_000_000_000));
         // The store has signed numbers.
         let expires_ns = life_ns.map(|life_ns| now_ns().saturating_add(life_ns).min(i64::MAX as u64));
@@ -38,7 +70,7 @@ impl Port {
     pub async fn has_admin_token(&self) -> Result<bool, Problem> {
         let is_good = |status: &TokenStatus| {
             let expired = status.expires_ns.is_some_and(|end_ns| end_ns <= now_ns());
-            status.role == Role::Admin && status.revoked_ns.is_none() && !expired
+            status.role == Role::Admin && status.user != OWN_USER && status.revoked_ns.is_none() && !expired
         };
         Ok(self.token_list().await?.tokens.iter().any(is_good))
     }

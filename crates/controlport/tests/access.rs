@@ -7,7 +7,7 @@ use api::task::RunTask;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
-use controlport::{Access, Port, UserLimits};
+use controlport::{Access, Port, TokensAsked, UserLimits};
 use metastore::{AuditRow, Metastore};
 use server::{Server, ServerOptions};
 use std::collections::BTreeSet;
@@ -74,12 +74,12 @@ struct Place {
 }
 
 impl Place {
-    fn new(require_tokens: bool, limits: UserLimits) -> Place {
+    fn new(tokens: TokensAsked, limits: UserLimits) -> Place {
         let state = tempfile::tempdir().expect("a directory");
         let server = Server::open(ServerOptions::cluster(state.path().to_path_buf(), None));
         let server = Arc::new(server.expect("a server"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let access = Access { require_tokens, limits, ..Access::default() };
+        let access = Access { tokens, limits, ..Access::default() };
         let port = runtime.block_on(async {
             let store = Metastore::open(state.path()).await.expect("a store");
             Port::open(Arc::clone(&server), store, access).await.expect("a port")
@@ -165,7 +165,7 @@ fn is_refused(code: Option<ErrorCode>) -> bool {
 
 #[test]
 fn every_route_by_every_caller() {
-    let place = Place::new(true, UserLimits::default());
+    let place = Place::new(TokensAsked::Issued, UserLimits::default());
     let good = Role::ALL.map(|role| place.token(role.word(), role, None).token);
     let expired = place.token("late", Role::Admin, Some(0)).token;
     let revoked = place.token("gone", Role::Admin, None);
@@ -203,7 +203,7 @@ fn every_route_by_every_caller() {
 
 #[test]
 fn without_tokens_the_caller_is_the_administrator() {
-    let place = Place::new(false, UserLimits::default());
+    let place = Place::new(TokensAsked::Never, UserLimits::default());
     for (method, path) in routes() {
         let uri = path.replace("{job}", "999").replace("{node}", "999").replace("{token}", "x");
         let code = place.code(&method, &uri, None, "{\"unknown\": 1}");
@@ -212,8 +212,52 @@ fn without_tokens_the_caller_is_the_administrator() {
 }
 
 #[test]
+fn the_servers_own_token_is_that_of_the_administrator() {
+    let place = Place::new(TokensAsked::OwnOrIssued, UserLimits::default());
+    let file = place.state.path().join("own.token");
+    let keep = |place: &Place| {
+        place.runtime.block_on(place.port.keep_own_token(&file)).expect("a token");
+        std::fs::read_to_string(&file).expect("a file").trim().to_string()
+    };
+    let own = keep(&place);
+    assert_eq!(keep(&place), own, "a good one stays");
+    assert!(!place.runtime.block_on(place.port.has_admin_token()).expect("tokens"), "it is nobody's");
+    let user = place.token("ann", Role::User, None).token;
+    for (method, path) in routes() {
+        let uri = path.replace("{job}", "999").replace("{node}", "999").replace("{token}", "x");
+        let code = place.code(&method, &uri, Some(&own), "{\"unknown\": 1}");
+        assert!(!is_refused(code), "{method} {path}: {code:?}");
+        let code = place.code(&method, &uri, None, "{\"unknown\": 1}");
+        assert_eq!(!is_refused(code), OPEN.contains(&path.as_str()), "{method} {path}: {code:?}");
+    }
+    assert_eq!(place.code("get", "/v1/tokens", Some(&user), ""), Some(ErrorCode::Forbidden));
+    let (_, _, body) = place.ask("get", "/v1/jobs", None, "");
+    let answer = String::from_utf8(body).expect("text");
+    assert!(answer.contains("--token-file") && answer.contains("--no-tokens"), "{answer}");
+    // Its name is nobody else's, and a file that is damaged or has a token of another server is replaced.
+    let named = TokenRequest { user: "@server".to_string(), role: Role::Admin, seconds: None };
+    assert!(place.runtime.block_on(place.port.issue(named)).is_err());
+    for other in ["damaged", user.as_str(), &trust::Secret::random().expect("randomness").text()] {
+        std::fs::write(&file, other).expect("our own file");
+        assert_ne!(keep(&place), other);
+    }
+    // Another port on the same store, as of a standby, admits it; one that wants tokens of people does not.
+    for (tokens, expected) in [(TokensAsked::OwnOrIssued, true), (TokensAsked::Issued, false)] {
+        let port = place.runtime.block_on(async {
+            let store = Metastore::open(place.state.path()).await.expect("a store");
+            let access = Access { tokens, ..Access::default() };
+            Port::open(Arc::clone(&place.server), store, access).await.expect("a port")
+        });
+        let request = Request::builder().uri("/v1/jobs").header("authorization", format!("Bearer {own}"));
+        let request = request.body(Body::empty()).expect("a request");
+        let answer = place.runtime.block_on(controlport::router(port).oneshot(request));
+        assert_eq!(answer.expect("routes always answer").status().is_success(), expected, "{tokens:?}");
+    }
+}
+
+#[test]
 fn what_is_no_route_says_so_to_anybody() {
-    let place = Place::new(true, UserLimits::default());
+    let place = Place::new(TokensAsked::Issued, UserLimits::default());
     let admin = place.token("root", Role::Admin, None).token;
     let paths = ["/", "/v1", "/v1/jobs/", "/v1/jobs/1/2/3", "/v1/../metrics", "/v1/tokens/../jobs"];
     for path in paths {
@@ -228,7 +272,7 @@ fn what_is_no_route_says_so_to_anybody() {
 
 #[test]
 fn a_user_cancels_only_their_own_jobs() {
-    let place = Place::new(true, UserLimits::default());
+    let place = Place::new(TokensAsked::Issued, UserLimits::default());
     let token = |user, role| place.token(user, role, None).token;
     let (ann, bob) = (token("ann", Role::User), token("bob", Role::User));
     let (root, eve) = (token("root", Role::Admin), token("eve", Role::ReadOnly));
@@ -254,7 +298,7 @@ fn a_user_cancels_only_their_own_jobs() {
 
 #[test]
 fn a_user_checks_only_what_their_own_jobs_kept() {
-    let place = Place::new(true, UserLimits::default());
+    let place = Place::new(TokensAsked::Issued, UserLimits::default());
     let token = |user, role| place.token(user, role, None).token;
     let (ann, bob, root) = (token("ann", Role::User), token("bob", Role::User), token("root", Role::Admin));
     let job = place.submit(&ann, 1).expect("a job").first;
@@ -270,7 +314,7 @@ fn a_user_checks_only_what_their_own_jobs_kept() {
 #[test]
 fn a_user_has_so_many_jobs_and_no_more() {
     let limits = UserLimits { jobs_max: 3, ..UserLimits::default() };
-    let place = Place::new(true, limits);
+    let place = Place::new(TokensAsked::Issued, limits);
     let token = |user, role| place.token(user, role, None).token;
     let (ann, bob) = (token("ann", Role::User), token("bob", Role::User));
     assert_eq!(place.submit(&ann, 4), Err(ErrorCode::TooMany));
@@ -287,7 +331,7 @@ fn a_user_has_so_many_jobs_and_no_more() {
 #[test]
 fn requests_and_bytes_of_a_user_are_limited() {
     let limits = UserLimits { requests_per_second: 1, body_bytes_max: 1000, ..UserLimits::default() };
-    let place = Place::new(true, limits);
+    let place = Place::new(TokensAsked::Issued, limits);
     let ann = place.token("ann", Role::User, None).token;
     let large = place.code("post", "/v1/jobs", Some(&ann), &"x".repeat(1001));
     assert_eq!(large, Some(ErrorCode::TooLarge));
@@ -300,7 +344,7 @@ fn requests_and_bytes_of_a_user_are_limited() {
 
 #[test]
 fn what_changes_something_and_what_is_refused_is_remembered() {
-    let place = Place::new(true, UserLimits::default());
+    let place = Place::new(TokensAsked::Issued, UserLimits::default());
     let ann = place.token("ann", Role::User, None).token;
     let job = place.submit(&ann, 1).expect("a job").first;
     for _ in 0..500 {
@@ -326,7 +370,7 @@ fn what_changes_something_and_what_is_refused_is_remembered() {
 
 #[test]
 fn tokens_are_told_once_and_kept_as_hashes() {
-    let place = Place::new(true, UserLimits::default());
+    let place = Place::new(TokensAsked::Issued, UserLimits::default());
     let root = place.token("root", Role::Admin, None);
     let create = |body: &str| place.ask("post", "/v1/tokens", Some(&root.token), body.to_string());
     let (status, _, body) = create("{\"user\": \"ann\", \"role\": \"user\", \"seconds\": 3600}");

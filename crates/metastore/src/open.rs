@@ -46,6 +46,27 @@ fn migrator(migrations: &[Embedded]) -> Migrator {
 pub(crate) const STATEMENTS_MAX: usize = 512;
 /// Questions of people that PostgreSQL answers at the same time; more wait.
 const CONSOLES_MAX: usize = 2;
+/// Parameters of a URL that the driver knows. It passes over others, and with a misspelt `sslmode` over encryption.
+const URL_PARAMETERS: [&str; 18] = [
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "statement-cache-capacity",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+];
 /// Longest wait for a new connection.
 const CONNECT_SECONDS_MAX: u64 = 10;
 
@@ -182,11 +203,15 @@ impl Metastore {
     }
 
     /// Opens the store in a PostgreSQL database, `postgres://user:password@host:5432/name`, and creates its tables where
-    /// they are missing. The database must exist; version 14 or later.
+    /// they are missing. The database must exist; version 14 or later. Of the parameters behind `?`, `sslmode` and `sslrootcert` say
+    /// how it is spoken to and whom to believe, as in libpq; `PGPASSFILE` and `PGPASSWORD` give a password where the URL has none.
     pub async fn connect(url: &str) -> Result<Metastore, StoreError> {
         let wrong = |reason: String| StoreError::BadUrl { url: without_password(url), reason };
         if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
             return Err(wrong("it names no PostgreSQL".to_string()));
+        }
+        if let Some(unknown) = parameters(url).find(|name| !is_parameter(name)) {
+            return Err(wrong(format!("it has an unknown parameter {unknown:?}")));
         }
         let options = PgConnectOptions::from_str(url).map_err(|error| wrong(error.to_string()))?;
         let options = options
@@ -231,6 +256,17 @@ impl Metastore {
     pub(crate) fn driver_error(&self, error: sqlx::Error) -> StoreError {
         StoreError::from_driver(&self.path, error)
     }
+}
+
+/// The names of what stands behind `?`.
+fn parameters(url: &str) -> impl Iterator<Item = &str> {
+    let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters);
+    let parameters = parameters.split('&').filter(|parameter| !parameter.is_empty());
+    parameters.map(|parameter| parameter.split_once('=').map_or(parameter, |(name, _)| name))
+}
+
+fn is_parameter(name: &str) -> bool {
+    URL_PARAMETERS.contains(&name) || name.starts_with("options[") || name.starts_with("options%5B")
 }
 
 /// An address for people and logs: between `//` and `@` only the user is left, and no parameters.

@@ -1,11 +1,11 @@
 //! What a caller shows, and whom it believes.
 
 use crate::verifier::{Believed, client_config};
-use crate::{CONTROL_NAME, DATA_NAME, Secret, TokenText, TrustError, files};
+use crate::{AuthorityHash, CONTROL_NAME, DATA_NAME, Secret, TokenText, TrustError, files};
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The token of a caller and the authority that it believes. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +14,7 @@ pub struct Credentials {
     believed: Option<Believed>,
     /// The token names the authority of its server, which therefore has TLS.
     is_for_tls: bool,
+    own_tokens: Option<PathBuf>,
 }
 
 impl Credentials {
@@ -25,7 +26,7 @@ impl Credentials {
     /// From the file of a token, and that of an authority's certificate in PEM. A token that names its authority
     /// needs no certificate; where both are given they must agree.
     pub fn read(token: Option<&Path>, authority: Option<&Path>) -> Result<Self, TrustError> {
-        let token = token.map(read_token).transpose()?;
+        let token = token.map(read_token_file).transpose()?;
         let mut credentials = token.map(Self::of_token).unwrap_or_default();
         if let Some(path) = authority {
             let certificate = CertificateDer::from_pem_slice(read_there(path)?.as_bytes())
@@ -44,7 +45,25 @@ impl Credentials {
     /// Of whoever has this token.
     pub fn of_token(token: TokenText) -> Self {
         let is_for_tls = token.authority.is_some();
-        Self { secret: Some(token.secret), believed: token.authority.map(Believed::Hash), is_for_tls }
+        let believed = token.authority.map(Believed::Hash);
+        Self { secret: Some(token.secret), believed, is_for_tls, own_tokens: None }
+    }
+
+    /// Without a token: the directory of files in which servers of this user keep their own.
+    pub fn or_own_tokens_in(mut self, dir: PathBuf) -> Self {
+        self.own_tokens = Some(dir).filter(|_| self.secret.is_none());
+        self
+    }
+
+    /// The directory of files with servers' own tokens, one of which is shown where there is no other.
+    pub fn own_tokens(&self) -> Option<&Path> {
+        self.own_tokens.as_deref()
+    }
+
+    /// The same caller, who believes this authority where nothing else says whom to believe.
+    pub fn or_believing(mut self, authority: AuthorityHash) -> Self {
+        self.believed = self.believed.or(Some(Believed::Hash(authority)));
+        self
     }
 
     /// What goes into the header `authorization`.
@@ -78,6 +97,7 @@ fn read_there(path: &Path) -> Result<String, TrustError> {
     files::read(path)?.ok_or_else(|| TrustError::Missing { path: path.to_path_buf() })
 }
 
-fn read_token(path: &Path) -> Result<TokenText, TrustError> {
+/// The token that a file holds.
+pub fn read_token_file(path: &Path) -> Result<TokenText, TrustError> {
     TokenText::parse(&read_there(path)?).ok_or_else(|| TrustError::NoToken { path: path.to_path_buf() })
 }

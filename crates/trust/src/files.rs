@@ -77,7 +77,7 @@ fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
 }
 
 /// Makes a directory that only its owner may enter, where it is not there.
-pub(crate) fn private_directory(dir: &Path) -> Result<(), TrustError> {
+pub fn private_directory(dir: &Path) -> Result<(), TrustError> {
     let made = io_call(IoCall::Create, dir)
         .and_then(|()| std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir));
     made.map_err(|source| TrustError::Unwritable { path: dir.to_path_buf(), source })

@@ -26,9 +26,9 @@ mod secret;
 mod verifier;
 
 pub use authority::Authority;
-pub use credentials::Credentials;
+pub use credentials::{Credentials, read_token_file};
 pub use error::TrustError;
-pub use files::{data_secret, write_new_private, write_private};
+pub use files::{data_secret, private_directory, write_new_private, write_private};
 pub use grant::{FileGrant, FileRight};
 pub use identity::DataIdentity;
 pub use secret::{AuthorityHash, Secret, TokenText};

@@ -1,11 +1,12 @@
 //! A PostgreSQL for tests: a cluster of its own in a temporary directory, on a port of its own, gone with the value.
 //! PostgreSQL refuses to run as root; then it runs as `postgres` or `nobody`.
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::ErrorKind;
 use std::net::TcpListener;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -18,6 +19,8 @@ const TRIES_MAX: u32 = 5;
 /// Starts after a kill, each of which fails while processes of the one before still end.
 const BEGINS_MAX: u32 = 100;
 const USER: &str = "sailfish";
+/// Of a PostgreSQL that asks for one.
+pub const PASSWORD: &str = "a secret: 'of' the database?";
 
 /// A PostgreSQL that runs until the value is dropped.
 pub struct PrivatePostgres {
@@ -51,8 +54,62 @@ impl PrivatePostgres {
         None
     }
 
+    /// One that admits the user over TLS with [`PASSWORD`] and in no other way.
+    ///
+    /// # Panics
+    /// Where there is a PostgreSQL and it does not start.
+    pub fn start_with_tls_or_say(what: &str) -> Option<Self> {
+        if programs().is_none() {
+            return Self::start_or_say(what, &[]);
+        }
+        let demand_tls = |postgres: &Self| postgres.demand_tls().map_err(|error| error.to_string());
+        let postgres = Self::start_prepared(&["ssl = on"], demand_tls).expect("PostgreSQL starts with TLS");
+        let set = format!("alter role {USER} password '{}'", PASSWORD.replace('\'', "\'\'"));
+        let (port, dir) = (postgres.port.to_string(), postgres.dir.path().display().to_string());
+        let address = ["--no-psqlrc", "-h", &dir, "-p", &port, "-U", USER, "-d", "postgres"];
+        postgres.run("psql", &[&address[..], &["-c", &set]].concat()).expect("its socket asks for nothing");
+        Some(postgres)
+    }
+
+    /// The certificate of the authority that signed that of a PostgreSQL with TLS.
+    pub fn authority(&self) -> PathBuf {
+        self.dir.path().join("authority.pem")
+    }
+
+    /// Writes certificates, and the rule of whom it admits.
+    fn demand_tls(&self) -> Result<(), Box<dyn std::error::Error>> {
+        let mut params = CertificateParams::new(Vec::new())?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+        fs::write(self.authority(), authority.pem())?;
+        let key = KeyPair::generate()?;
+        let certificate = CertificateParams::new(["127.0.0.1".to_string()])?.signed_by(&key, &authority)?;
+        let rule = "local all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n";
+        for (name, text) in [
+            ("server.crt", certificate.pem()),
+            ("server.key", key.serialize_pem()),
+            ("pg_hba.conf", rule.to_string()),
+        ] {
+            let path = self.data().join(name);
+            fs::write(&path, text)?;
+            // It does not start where others may read its key.
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+            if let Some((user, group)) = self.run_as {
+                chown(&path, Some(user), Some(group))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes and starts one; the error says what is missing. `settings` are lines of its configuration.
     pub fn start(settings: &[&str]) -> Result<Self, String> {
+        Self::start_prepared(settings, |_| Ok(()))
+    }
+
+    fn start_prepared(
+        settings: &[&str],
+        prepare: impl FnOnce(&Self) -> Result<(), String>,
+    ) -> Result<Self, String> {
         let programs = programs().ok_or(MISSING)?;
         let run_as = other_user()?;
         let dir = tempfile::Builder::new()
@@ -77,6 +134,7 @@ impl PrivatePostgres {
             text.push('\n');
         }
         fs::write(postgres.data().join("postgresql.conf"), text).map_err(|error| error.to_string())?;
+        prepare(&postgres)?;
         let mut last = String::new();
         for _ in 0..TRIES_MAX {
             postgres.port = free_port()?;

@@ -1,7 +1,7 @@
 //! A cluster whose rows are in a PostgreSQL: it runs jobs, a standby takes over, and PostgreSQL may go and come back.
 
-use blackbox::{Cluster, Fifo, Running, part_lines};
-use private_postgres::PrivatePostgres;
+use blackbox::{Cluster, Fifo, Running, Sandbox, part_lines};
+use private_postgres::{PASSWORD, PrivatePostgres};
 use std::net::TcpListener;
 use std::process::Command;
 
@@ -151,4 +151,53 @@ fn a_standby_serves_what_was_shipped_to_the_leader() {
     for state in ["state-1", "state-2"] {
         assert!(!cluster.sandbox.path(state).join("shipped").exists(), "{state} holds files of its own");
     }
+}
+
+/// A database that takes nobody without TLS and a password.
+#[test]
+fn a_database_is_reached_over_tls_with_a_password_from_a_file() {
+    let what = "a PostgreSQL that demands TLS";
+    let Some(postgres) = PrivatePostgres::start_with_tls_or_say(what) else { return };
+    let url = postgres.url("postgres");
+    let believed = format!("{url}?sslmode=verify-full&sslrootcert={}", postgres.authority().display());
+    let sandbox = Sandbox::new();
+    sandbox.write("password", format!("{PASSWORD}\n"));
+    sandbox.write("wrong", "another");
+    let stranger = PrivatePostgres::start_with_tls_or_say(what).expect("as before");
+    let serve = |database: &str, password: &str| {
+        let mut command = sandbox.sailfish();
+        command.args(["server", "--listen", "127.0.0.1:0", "--state", "state", "--database", database]);
+        command.args(["--database-password-file", password]);
+        Running::start(&mut command).wait()
+    };
+    let distrusted = format!("{url}?sslmode=verify-full&sslrootcert={}", stranger.authority().display());
+    for (database, password, code, words) in [
+        (&format!("{url}?sslmode=disable"), "password", 1, ["no pg_hba.conf entry", "no encryption"]),
+        (&believed, "wrong", 1, ["password authentication failed", "sailfish"]),
+        (&distrusted, "password", 1, ["certificate", "postgres://sailfish@127.0.0.1"]),
+        (&format!("{url}?sslmod=verify-full"), "password", 2, ["unknown parameter", "sslmod"]),
+        (&believed, "missing", 2, ["--database-password-file", "missing"]),
+    ] {
+        let ended = serve(database, password);
+        assert!(!ended.story().contains("a secret"), "{}", ended.story());
+        ended.expect_failure(code, &words);
+    }
+    let file = sandbox.path("password");
+    let cluster = Cluster::start_changed(1, |command| {
+        command.args(["--database", &believed, "--database-password-file"]).arg(&file);
+    });
+    Running::start(cluster.sailfish(&["submit", "--wait"]).args(["--", "true"])).wait().expect_success();
+    assert_eq!(cluster.number("select count(*) from jobs"), 1);
+    let shown = std::fs::read(format!("/proc/{}/cmdline", cluster.server().id())).expect("a process");
+    assert!(!String::from_utf8_lossy(&shown).contains("secret"));
+    drop(cluster);
+    // The same by the file of libpq, in which a colon and a backslash are written with a backslash.
+    let port = url.rsplit_once(':').and_then(|(_, rest)| rest.split_once('/')).expect("a port").0;
+    let password = PASSWORD.replace('\\', "\\\\").replace(':', "\\:");
+    let file = sandbox.write("pgpass", format!("127.0.0.1:{port}:postgres:sailfish:{password}\n"));
+    sandbox.set_mode("pgpass", 0o600);
+    let cluster = Cluster::start_changed(0, |command| {
+        command.args(["--database", &believed]).env("PGPASSFILE", &file);
+    });
+    assert_eq!(cluster.number("select count(*) from jobs"), 1);
 }

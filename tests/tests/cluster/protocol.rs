@@ -11,7 +11,8 @@ fn ask(cluster: &Cluster, method: &str, path: &str, body: &str) -> (u16, Value) 
     let mut connection = TcpStream::connect(address).expect("the server listens");
     let length = body.len();
     let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n");
-    let head = format!("{head}content-length: {length}\r\nconnection: close\r\n\r\n");
+    let token = cluster.own_token_header();
+    let head = format!("{head}{token}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
     connection.write_all(head.as_bytes()).and_then(|()| connection.write_all(body.as_bytes())).expect("sent");
     let mut answer = BufReader::new(connection);
     let mut line = String::new();

@@ -18,8 +18,8 @@ fn ask(cluster: &Cluster, head: &str, body: &[u8]) -> (u16, String) {
     };
     let (first, rest) = head.split_once('\n').unwrap_or((head, ""));
     let rest = rest.replace('\n', "\r\n");
-    write!(stream, "{first} HTTP/1.1\r\nhost: {address}\r\nsailfish-request: 1\r\nconnection: close\r\n{length}{rest}\r\n")
-        .expect("it reads");
+    let own = format!("host: {address}\r\nsailfish-request: 1\r\n{}\r\n", cluster.own_token_header());
+    write!(stream, "{first} HTTP/1.1\r\n{own}connection: close\r\n{length}{rest}\r\n").expect("it reads");
     stream.write_all(body).expect("it reads");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("it answers");

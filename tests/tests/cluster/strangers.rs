@@ -91,7 +91,8 @@ fn names_that_the_operator_gives_are_those_of_the_server() {
         command.args(["--host-name", "DB1.example"]);
     });
     let status = |host: &str| {
-        let request = format!("GET /v1/jobs HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        let own = format!("host: {host}\r\n{}\r\n", cluster.own_token_header());
+        let request = format!("GET /v1/jobs HTTP/1.1\r\n{own}connection: close\r\n\r\n");
         raw(cluster.address(), &request).split(' ').nth(1).map(str::to_string)
     };
     for host in ["db1.example", "db1.example:9000", "localhost:9000", "127.0.0.1"] {

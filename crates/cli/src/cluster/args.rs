@@ -16,12 +16,19 @@ pub struct ServerArgs {
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// Keep the rows in this PostgreSQL database, postgres://USER@HOST:PORT/NAME. Of several servers on one database
-    /// the first serves, the others wait until it dies and take over
+    /// the first serves, the others wait until it dies and take over. ?sslmode=verify-full&sslrootcert=FILE is TLS
     #[arg(long, value_name = "URL")]
     pub database: Option<String>,
-    /// Admit only who shows a token. The first start writes one for the administrator into the state directory
+    /// File with the password of the database [default: what PGPASSFILE or ~/.pgpass has]
+    #[arg(long, value_name = "FILE", requires = "database")]
+    pub database_password_file: Option<PathBuf>,
+    /// Admit only tokens that were made by `sailfish token`. The first start writes one for the administrator into the state
+    /// directory [default: also the server's own token, which programs of this user find]
     #[arg(long)]
     pub require_tokens: bool,
+    /// Admit each program that reaches the port, as an administrator; for loopback addresses only
+    #[arg(long, conflicts_with = "require_tokens")]
+    pub no_tokens: bool,
     /// Speak TLS. The first start makes an authority for the certificates of this cluster in the state directory
     #[arg(long)]
     pub tls: bool,
@@ -143,6 +150,9 @@ pub struct LocalArgs {
     /// Budget of each node [default: the machine's, divided]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
+    /// Admit each program of this machine, as by `server --no-tokens`
+    #[arg(long)]
+    pub no_tokens: bool,
     /// End when standard input ends
     #[arg(long, hide = true)]
     pub with_parent: bool,

@@ -2,10 +2,10 @@
 
 use super::ServerArgs;
 use crate::terminal::tell;
-use crate::{machine, memory_size};
+use crate::{machine, memory_size, store};
 use anyhow::{Context, ensure};
 use api::people::{Role, TokenRequest};
-use controlport::{Access, Port, UserLimits};
+use controlport::{Access, Port, TokensAsked, UserLimits};
 use listener::{Door, HostNames, Limits};
 use server::{Roots, ShippedOptions};
 use std::net::SocketAddr;
@@ -81,7 +81,11 @@ pub fn open(
 ) -> anyhow::Result<(Access, Option<Arc<ServerConfig>>)> {
     let trust_dir = state_dir.join(TRUST_DIR);
     let mut access = Access {
-        require_tokens: args.require_tokens,
+        tokens: match (args.require_tokens, args.no_tokens) {
+            (true, _) => TokensAsked::Issued,
+            (false, true) => TokensAsked::Never,
+            (false, false) => TokensAsked::OwnOrIssued,
+        },
         limits: limits(args)?,
         sandbox: args.sandbox,
         ..Access::default()
@@ -118,6 +122,16 @@ fn hosts(args: &ServerArgs, listen: SocketAddr) -> Vec<String> {
     hosts.sort();
     hosts.dedup();
     hosts
+}
+
+/// Writes the token by which programs of this user find in, where they look for it.
+pub async fn keep_own_token(port: &Port, address: SocketAddr) -> anyhow::Result<()> {
+    let kept = async {
+        let dir = store::servers_dir().context("finding the home directory: set HOME")?;
+        trust::private_directory(&dir)?;
+        Ok::<_, anyhow::Error>(port.keep_own_token(&client::own_token_path(&dir, address)).await?)
+    };
+    kept.await.context("keeping the server's own token; --require-tokens and --no-tokens do without")
 }
 
 /// Where nobody could come in as an administrator, or the file is not there: a new token in it.

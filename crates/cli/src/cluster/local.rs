@@ -65,6 +65,7 @@ fn start(
 ) -> anyhow::Result<String> {
     let mut command = Command::new(binary);
     command.args(["server", "--listen", &args.listen, "--state"]).arg(dir.join("state"));
+    command.args(args.no_tokens.then_some("--no-tokens"));
     let mut server = spawn(command.stdout(Stdio::piped())).context("starting the server")?;
     let answers = server.stdout.take();
     children.push(server);

@@ -1,0 +1,171 @@
+//! The own tokens of servers on this machine. A server without `--require-tokens` keeps one in a file of its user; programs of that
+//! user show it without set-up, and only to a port that is their user's or root's.
+
+use crate::listening::owners_of;
+use reqwest::Url;
+use reqwest::header::HeaderValue;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use trust::{AuthorityHash, TokenText};
+
+/// For so long the owner of a port is taken to be the same, and the file as well.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+const ROOT: u32 = 0;
+
+/// The file of the own token of a server of this machine that listens at `address`. Machines that share a home directory have
+/// files of their own.
+pub fn own_token_path(dir: &Path, address: SocketAddr) -> PathBuf {
+    dir.join(format!("{}-{address}.token", machine_id()))
+}
+
+/// The authority that the own token of the server at `url` names, where there is such a token and it names one.
+pub fn own_authority(dir: &Path, url: &str) -> Option<AuthorityHash> {
+    let first = Url::parse(url.split(',').next()?.trim()).ok()?;
+    listen_addresses(&first).into_iter().find_map(|address| token_of(dir, address)?.authority)
+}
+
+/// Finds the token to show at an address. What it finds holds for a second.
+#[derive(Debug)]
+pub(crate) struct OwnTokens {
+    dir: PathBuf,
+    found: Mutex<HashMap<String, Found>>,
+}
+
+#[derive(Clone, Debug)]
+struct Found {
+    at: Instant,
+    bearer: Option<HeaderValue>,
+}
+
+impl OwnTokens {
+    pub fn new(dir: &Path) -> Self {
+        Self { dir: dir.to_path_buf(), found: Mutex::default() }
+    }
+
+    /// The header `authorization` for a request to this server, where there is a token for it.
+    pub fn bearer(&self, server: &Url) -> Option<HeaderValue> {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let origin = server.origin().ascii_serialization();
+        if let Some(found) = found.get(&origin).filter(|found| found.at.elapsed() < LOOK_AGAIN_AFTER) {
+            return found.bearer.clone();
+        }
+        let bearer = find(&self.dir, server);
+        found.insert(origin, Found { at: Instant::now(), bearer: bearer.clone() });
+        bearer
+    }
+
+    /// The next request looks anew.
+    pub fn forget(&self, server: &Url) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.remove(&server.origin().ascii_serialization());
+    }
+}
+
+fn find(dir: &Path, server: &Url) -> Option<HeaderValue> {
+    let own_user = rustix::process::geteuid().as_raw();
+    let addresses = listen_addresses(server);
+    // Nobody knows at which of its addresses a name is asked: whoever listens at any of them must be trusted.
+    let owners = addresses.iter().map(|address| owners_of(*address)).collect::<std::io::Result<Vec<_>>>();
+    let owners = owners.ok()?.concat();
+    if owners.is_empty() || owners.iter().any(|owner| ![own_user, ROOT].contains(owner)) {
+        return None;
+    }
+    let token = addresses.into_iter().find_map(|address| token_of(dir, address))?;
+    if token.authority.is_some() && server.scheme() != "https" {
+        return None;
+    }
+    let mut bearer = HeaderValue::try_from(format!("Bearer {}", token.secret.text())).ok()?;
+    bearer.set_sensitive(true);
+    Some(bearer)
+}
+
+fn token_of(dir: &Path, address: SocketAddr) -> Option<TokenText> {
+    // A file that is missing or damaged is no token; the server's answer says what to do.
+    trust::read_token_file(&own_token_path(dir, address)).ok()
+}
+
+/// Where a server on this machine may listen that is asked at this address. Empty for other machines.
+fn listen_addresses(server: &Url) -> Vec<SocketAddr> {
+    let Some(port) = server.port_or_known_default() else { return Vec::new() };
+    let host = server.host_str().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let hosts = match host.parse::<IpAddr>() {
+        Ok(host) if host.is_loopback() => vec![host],
+        Err(_) if host == "localhost" => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+        _ => Vec::new(),
+    };
+    hosts.into_iter().map(|host| SocketAddr::new(host, port)).collect()
+}
+
+/// What tells this machine from others: the id that systemd and dbus keep, or else what stays until the next boot.
+fn machine_id() -> String {
+    let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let id = id.trim();
+    if id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return id.to_string();
+    }
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let hash = Sha256::digest(format!("{}\n{host}", boot.trim()));
+    hash[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OwnTokens, listen_addresses, own_authority, own_token_path};
+    use reqwest::Url;
+    use std::net::TcpListener;
+    use trust::{Secret, TokenText};
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    #[test]
+    fn only_addresses_of_this_machine_have_own_tokens() {
+        let of = |text: &str| listen_addresses(&url(text));
+        assert_eq!(of("http://127.0.0.1:7070"), ["127.0.0.1:7070".parse().unwrap()]);
+        assert_eq!(of("http://[::1]:7070"), ["[::1]:7070".parse().unwrap()]);
+        assert_eq!(of("http://localhost:7"), ["127.0.0.1:7".parse().unwrap(), "[::1]:7".parse().unwrap()]);
+        for elsewhere in ["http://192.0.2.1:7070", "http://example.com", "http://localhost.example.com:7070"]
+        {
+            assert!(of(elsewhere).is_empty(), "{elsewhere}");
+        }
+    }
+
+    #[test]
+    fn the_token_is_shown_only_where_somebody_trusted_listens() {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = url(&format!("http://{address}"));
+        let (token, tokens) = (Secret::random().unwrap().text(), OwnTokens::new(dir.path()));
+        assert_eq!(tokens.bearer(&server), None);
+        std::fs::write(own_token_path(dir.path(), address), &token).unwrap();
+        tokens.forget(&server);
+        assert_eq!(tokens.bearer(&server).unwrap().to_str().unwrap(), format!("Bearer {token}"));
+        assert!(tokens.bearer(&url(&format!("http://localhost:{}", address.port()))).is_some());
+        drop(listener);
+        tokens.forget(&server);
+        assert_eq!(tokens.bearer(&server), None, "nobody listens");
+    }
+
+    #[test]
+    fn a_token_for_tls_is_not_shown_without() {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let text = format!("{}_{}", Secret::random().unwrap().text(), "ab".repeat(32));
+        let token = TokenText::parse(&text).unwrap();
+        std::fs::write(own_token_path(dir.path(), address), &text).unwrap();
+        let tokens = OwnTokens::new(dir.path());
+        assert_eq!(tokens.bearer(&url(&format!("http://{address}"))), None);
+        assert!(tokens.bearer(&url(&format!("https://{address}"))).is_some());
+        let named = own_authority(dir.path(), &format!("https://{address},https://127.0.0.1:1"));
+        assert_eq!(named, token.authority);
+    }
+}
