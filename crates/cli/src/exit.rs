@@ -74,6 +74,7 @@ impl Failure {
             Some(ErrorCode::UnknownNode | ErrorCode::TooMany | ErrorCode::Failed) => FAILED,
             None => match error {
                 ClientError::BadUrl { .. }
+                | ClientError::BadProxy { .. }
                 | ClientError::TooManyAddresses { .. }
                 | ClientError::TokenInClear { .. }
                 | ClientError::TokenForTls { .. }

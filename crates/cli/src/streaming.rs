@@ -102,6 +102,7 @@ fn site(own: &OwnOptions) -> anyhow::Result<Option<Site>> {
     let credentials = CredentialArgs {
         token_file: file(&own.token_file, TOKEN_FILE_VARIABLE),
         ca: file(&own.ca, CA_VARIABLE),
+        proxy: own.proxy.clone(),
     };
     Ok(Some(Site { url, credentials }))
 }

@@ -78,7 +78,7 @@ impl Client {
         for address in addresses.all() {
             let url = text_of(address).to_string();
             match address.scheme() {
-                "http" if bearer.is_some() && !is_this_machine(address) => {
+                "http" if bearer.is_some() && (credentials.proxy().is_some() || !is_this_machine(address)) => {
                     return Err(ClientError::TokenInClear { url });
                 }
                 "http" if credentials.is_for_tls() => return Err(ClientError::TokenForTls { url }),
@@ -88,12 +88,16 @@ impl Client {
                 _ => return Err(ClientError::BadUrl { url }),
             }
         }
-        let http = reqwest::Client::builder()
+        let builder = reqwest::Client::builder();
+        let builder = match credentials.proxy() {
+            Some(proxy) => builder.proxy(parse_proxy(proxy)?),
+            // Nor to one that the environment names, which may be meant for other programs.
+            None => builder.no_proxy(),
+        };
+        let http = builder
             .tls_backend_preconfigured(credentials.to_control_port()?)
             // A token goes to the server that was named and nowhere else.
             .redirect(reqwest::redirect::Policy::none())
-            // Nor to a proxy that the environment names.
-            .no_proxy()
             .pool_idle_timeout(IDLE_MAX)
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(ANSWER_TIMEOUT)
@@ -493,6 +497,13 @@ pub(crate) fn refusal(answer: &[u8], url: String, status: u16) -> ClientError {
         Ok(answer) => ClientError::Refused { answer },
         Err(_) => ClientError::NotOurs { url, status },
     }
+}
+
+/// Reads `http://HOST:PORT` or `https://HOST:PORT`.
+fn parse_proxy(text: &str) -> Result<reqwest::Proxy, ClientError> {
+    let bad = || ClientError::BadProxy { url: text.to_string() };
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https")).ok_or_else(bad)?;
+    reqwest::Proxy::all(url).map_err(|_| bad())
 }
 
 fn is_this_machine(url: &Url) -> bool {

@@ -9,10 +9,12 @@ pub enum ClientError {
         "{url:?} is no address of a server: give one as in http://127.0.0.1:7070, or several with commas between"
     )]
     BadUrl { url: String },
+    #[error("{url:?} is no address of a proxy: give one as in http://127.0.0.1:3128")]
+    BadProxy { url: String },
     #[error("{count} addresses of a server are given: at most {max}")]
     TooManyAddresses { count: usize, max: usize },
     #[error(
-        "a token is shown to a server elsewhere over TLS only: give an https:// address in place of {url}"
+        "a token is shown to a server elsewhere, or through a proxy, over TLS only: give an https:// address in place of {url}"
     )]
     TokenInClear { url: String },
     #[error("the token is for a server with TLS: give an https:// address in place of {url}")]

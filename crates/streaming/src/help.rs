@@ -46,7 +46,7 @@ each character that is no letter or digit.
 
 Options of ours, with two dashes, as for `sailfish run`:
   --memory SIZE  --slots N  --state DIR  --disk DIR  --codec lz4|zstd|none  --name NAME
-  --overwrite  --no-sync  --keep-ifiles  --json  --server URL  --token-file FILE  --ca FILE
+  --overwrite  --no-sync  --keep-ifiles  --json  --server URL  --token-file FILE  --ca FILE  --proxy URL
   --replication none|rack|selective|auto|sync
 
 Example:

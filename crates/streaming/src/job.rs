@@ -45,6 +45,7 @@ pub struct OwnOptions {
     /// A cluster in place of this machine.
     pub server: Option<String>,
     pub token_file: Option<String>,
+    pub proxy: Option<String>,
     pub ca: Option<String>,
     pub disk: Vec<String>,
     pub codec: Option<String>,
@@ -189,6 +190,7 @@ impl Reading {
             "state" => self.own.state = text(),
             "server" => self.own.server = text(),
             "token-file" => self.own.token_file = text(),
+            "proxy" => self.own.proxy = text(),
             "ca" => self.own.ca = text(),
             "disk" => self.own.disk.extend(text()),
             "codec" => self.own.codec = text(),

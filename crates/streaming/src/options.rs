@@ -62,6 +62,7 @@ const OWN_OPTIONS: &[(&str, Takes)] = &[
     ("state", Takes::One),
     ("server", Takes::One),
     ("token-file", Takes::One),
+    ("proxy", Takes::One),
     ("ca", Takes::One),
     ("disk", Takes::One),
     ("codec", Takes::One),

@@ -1,4 +1,4 @@
-//! What a caller shows, and whom it believes.
+//! What a caller shows, whom it believes, and through which proxy it goes.
 
 use crate::verifier::{Believed, client_config};
 use crate::{AuthorityHash, CONTROL_NAME, DATA_NAME, Secret, TokenText, TrustError, files};
@@ -15,6 +15,7 @@ pub struct Credentials {
     /// The token names the authority of its server, which therefore has TLS.
     is_for_tls: bool,
     own_tokens: Option<PathBuf>,
+    proxy: Option<String>,
 }
 
 impl Credentials {
@@ -46,7 +47,7 @@ impl Credentials {
     pub fn of_token(token: TokenText) -> Self {
         let is_for_tls = token.authority.is_some();
         let believed = token.authority.map(Believed::Hash);
-        Self { secret: Some(token.secret), believed, is_for_tls, own_tokens: None }
+        Self { secret: Some(token.secret), believed, is_for_tls, own_tokens: None, proxy: None }
     }
 
     /// Without a token: the directory of files in which servers of this user keep their own.
@@ -58,6 +59,17 @@ impl Credentials {
     /// The directory of files with servers' own tokens, one of which is shown where there is no other.
     pub fn own_tokens(&self) -> Option<&Path> {
         self.own_tokens.as_deref()
+    }
+
+    /// The same caller, who reaches the control port through this proxy.
+    pub fn by_proxy(mut self, url: String) -> Self {
+        self.proxy = Some(url);
+        self
+    }
+
+    /// The proxy on the way to the control port.
+    pub fn proxy(&self) -> Option<&str> {
+        self.proxy.as_deref()
     }
 
     /// The same caller, who believes this authority where nothing else says whom to believe.

@@ -3,9 +3,13 @@
 use blackbox::{CLUSTER_MEMORY, Fifo, Finished, Running, Sandbox, could_not_run};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A server with tokens and TLS, and the tokens of some users.
 struct Guarded {
@@ -257,6 +261,56 @@ fn a_wrong_token_or_authority_gets_nowhere() {
     let mut command = guarded.sandbox.sailfish();
     command.args(["nodes", "--server", &guarded.url, "--ca", &ca(&guarded)]);
     Running::start(&mut command).wait().expect_failure(2, &["a token is needed"]);
+}
+
+/// A proxy that passes connections on to whom they name, and counts them.
+fn start_proxy() -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let counted = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&counted);
+    std::thread::spawn(move || {
+        for mut connection in listener.incoming().flatten() {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                connection.read_exact(&mut byte).expect("a request");
+                head.push(byte[0]);
+            }
+            let head = String::from_utf8(head).expect("a head is text");
+            let target = head.strip_prefix("CONNECT ").and_then(|rest| rest.split(' ').next());
+            let mut onward = TcpStream::connect(target.expect("TLS goes by CONNECT")).expect("a server listens");
+            connection.write_all(b"HTTP/1.1 200 OK\r\n\r\n").expect("it reads");
+            seen.fetch_add(1, Ordering::Relaxed);
+            let copies = (connection.try_clone(), onward.try_clone());
+            let (mut from, mut to) = (copies.0.expect("a copy"), copies.1.expect("a copy"));
+            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            std::thread::spawn(move || std::io::copy(&mut onward, &mut connection));
+        }
+    });
+    (url, counted)
+}
+
+#[test]
+fn a_proxy_that_is_named_is_gone_through_over_tls_only() {
+    let mut guarded = Guarded::start();
+    let (proxy, counted) = start_proxy();
+    guarded.by("ann.token", &["jobs", "--proxy", &proxy]).expect_success();
+    assert_eq!(counted.load(Ordering::Relaxed), 1);
+    let node = ["node", "--slots", "1", "--memory", CLUSTER_MEMORY, "--name", "behind", "--disk", "d", "--proxy", &proxy];
+    let node = Running::start(&mut guarded.command("rack.token", &node));
+    node.wait_for_stderr("joined");
+    guarded.nodes.push(node);
+    guarded.by("ann.token", &["submit", "--wait", "--", "true"]).expect_success();
+    assert!(counted.load(Ordering::Relaxed) > 1);
+    // What the proxy would see.
+    let plain = guarded.url.replace("https://", "http://");
+    let secret = std::fs::read_to_string(guarded.sandbox.path("ann.token")).expect("a token");
+    guarded.sandbox.write("bare", secret.trim().rsplit_once('_').expect("two parts").0);
+    let mut command = guarded.sandbox.sailfish();
+    command.args(["jobs", "--server", &plain, "--token-file", "bare", "--proxy", &proxy]);
+    Running::start(&mut command).wait().expect_failure(2, &["through a proxy, over TLS only"]);
+    guarded.by("ann.token", &["jobs", "--proxy", "socks5://127.0.0.1:1"]).expect_failure(2, &["no address of a proxy"]);
 }
 
 /// What `curl` gives for a request to a data port: its exit code, and the status where there is one.
