@@ -11,7 +11,8 @@ use data_port::DataPort;
 use metastore::Metastore;
 use node::{Disks, Drill, LeftOnDisks, Node, NodeOptions, Remote};
 use program::{Programs, Sandbox};
-use server::{Roots, Server, ServerOptions};
+use roots::Roots;
+use server::{Server, ServerOptions};
 use shipped::{Depot, Limits};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -295,7 +296,7 @@ fn sandbox(args: &NodeArgs, server_wants: bool) -> anyhow::Result<Option<Sandbox
     Sandbox::check_kernel().context("--sandbox")?;
     let memory = args.sandbox_memory.as_deref().map(memory_size::parse).transpose();
     let memory_bytes = memory.context("--sandbox-memory")?;
-    Ok(Some(Sandbox { readable: args.sandbox_read.clone(), writable: Vec::new(), memory_bytes }))
+    Ok(Some(Sandbox { readable: args.sandbox_read.clone(), memory_bytes, ..Sandbox::default() }))
 }
 
 fn default_name() -> String {

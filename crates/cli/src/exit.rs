@@ -44,6 +44,8 @@ impl Failure {
             ServerError::OutputExists { .. }
             | ServerError::OutputNotADirectory { .. }
             | ServerError::OutputHoldsWhatTheJobNeeds { .. }
+            | ServerError::OutputNotOurs { .. }
+            | ServerError::OutputUnreadable { .. }
             | ServerError::OutputUnusable { .. }
             | ServerError::DirectoryUnwritable { .. }
             | ServerError::Object(_)

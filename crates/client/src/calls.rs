@@ -78,7 +78,9 @@ impl Client {
         for address in addresses.all() {
             let url = text_of(address).to_string();
             match address.scheme() {
-                "http" if bearer.is_some() && (credentials.proxy().is_some() || !is_this_machine(address)) => {
+                "http"
+                    if bearer.is_some() && (credentials.proxy().is_some() || !is_this_machine(address)) =>
+                {
                     return Err(ClientError::TokenInClear { url });
                 }
                 "http" if credentials.is_for_tls() => return Err(ClientError::TokenForTls { url }),

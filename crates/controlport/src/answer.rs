@@ -109,6 +109,8 @@ impl From<ServerError> for Problem {
             ServerError::OutputExists { .. }
             | ServerError::OutputNotADirectory { .. }
             | ServerError::OutputHoldsWhatTheJobNeeds { .. }
+            | ServerError::OutputNotOurs { .. }
+            | ServerError::OutputUnreadable { .. }
             | ServerError::OutsideRoots(_)
             | ServerError::FitsNowhere { .. }
             | ServerError::NoSuchArchitecture { .. }

@@ -55,9 +55,9 @@ pub struct SequentialWriter {
 }
 
 impl SequentialWriter {
-    /// Creates the file; an older one of that name is emptied. Buffers have about `buffer_bytes` each.
+    /// Creates the file; an older one of that name is emptied, but no link followed. Buffers have about `buffer_bytes` each.
     pub fn create(path: &Path, through: Through, buffer_bytes: usize) -> std::io::Result<Self> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let mode = Mode::from_raw_mode(0o666);
         io_call(IoCall::Create, path)?;
         let file = match through {

@@ -4,7 +4,7 @@
 use crate::function::BlockPlace;
 use crate::input;
 use crate::reader::{ReaderLimits, Segments, unpacked};
-use crate::source::Elsewhere;
+use crate::source::Opening;
 use crate::stored::StoredFile;
 use api::{Blame, InputFile, InputFormat, TaskFailure};
 
@@ -24,7 +24,7 @@ pub(crate) struct FixedReader {
     current: Option<OpenSegment>,
     record_bytes: u32,
     record_bytes_max: u64,
-    elsewhere: Elsewhere,
+    opening: Opening,
     /// A multiple of the record length.
     buffer: Vec<u8>,
     place: BlockPlace,
@@ -38,7 +38,7 @@ impl FixedReader {
         segments: Segments,
         record_bytes: u32,
         limits: ReaderLimits,
-        elsewhere: Elsewhere,
+        opening: Opening,
     ) -> FixedReader {
         let record_bytes = record_bytes.max(1);
         let records = (limits.buffer_bytes / record_bytes as usize).max(1);
@@ -48,7 +48,7 @@ impl FixedReader {
             current: None,
             record_bytes,
             record_bytes_max: limits.record_bytes_max,
-            elsewhere,
+            opening,
             buffer: if fits { vec![0; records * record_bytes as usize] } else { Vec::new() },
             place: BlockPlace::default(),
             block_bytes: 0,
@@ -116,7 +116,7 @@ impl FixedReader {
             if compressed { (0, u64::MAX) } else { (segment.offset_bytes, segment.length_bytes) };
         self.place = BlockPlace { file_index: segment.file_index, named_input: input.named, offset_bytes };
         let planned = offset_bytes..input.size_bytes.min(offset_bytes.saturating_add(left));
-        let stored = StoredFile::open(&input, planned, &self.elsewhere)?;
+        let stored = StoredFile::open(&input, planned, &self.opening)?;
         self.current = Some(OpenSegment { stored, input, file_index: segment.file_index, compressed, left });
         Ok(true)
     }

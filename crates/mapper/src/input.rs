@@ -1,10 +1,10 @@
 //! Listing the inputs of a job: what the user named becomes a list of files, each pinned as it is now.
 
-use crate::source::{Elsewhere, Source};
+use crate::source::{Openers, Opening, Source};
 use api::{InputFile, InputFormat, RecordFormat, is_object_url};
 use objects::{Found, ObjectError, ObjectUrl};
-use std::fs::{File, Metadata};
-use std::io::Read;
+use std::fs::{DirEntry, File, Metadata};
+use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -121,8 +121,8 @@ fn add(arg: &str, inputs: &mut Vec<InputFile>) -> Result<(), InputError> {
     if is_object_url(Path::new(arg)) {
         return add_objects(arg, inputs);
     }
-    let path = std::path::absolute(arg)
-        .map_err(|source| InputError::Unreadable { path: PathBuf::from(arg), source })?;
+    let path = std::path::absolute(arg).and_then(|path| without_parents(&path));
+    let path = path.map_err(|source| unreadable(PathBuf::from(arg), source))?;
     match std::fs::metadata(&path) {
         Ok(metadata) => add_path(&path, &metadata, inputs),
         Err(_) if arg.contains(WILDCARDS) => add_glob(arg, &path, inputs),
@@ -130,10 +130,23 @@ fn add(arg: &str, inputs: &mut Vec<InputFile>) -> Result<(), InputError> {
     }
 }
 
+/// The path without `..`: what stands before the last one is followed, as links may lead elsewhere. Each `..` means the same then
+/// to whoever reads the path, on this machine and on others.
+fn without_parents(path: &Path) -> std::io::Result<PathBuf> {
+    let parts: Vec<Component<'_>> = path.components().collect();
+    let Some(last) = parts.iter().rposition(|part| *part == Component::ParentDir) else {
+        return Ok(path.to_path_buf());
+    };
+    let (before, behind) = parts.split_at(last + 1);
+    let mut whole = before.iter().collect::<PathBuf>().canonicalize()?;
+    whole.extend(behind);
+    Ok(whole)
+}
+
 /// The stored bytes of an input from its start, to look at them.
 pub fn open(input: &InputFile) -> std::io::Result<impl Read> {
-    let elsewhere = Elsewhere { object_buffer_bytes: LOOK_BUFFER_BYTES, stage_files: None };
-    Source::open(input, 0..input.size_bytes, &elsewhere)
+    let opening = Opening { object_buffer_bytes: LOOK_BUFFER_BYTES, openers: Openers::default() };
+    Source::open(input, 0..input.size_bytes, &opening)
 }
 
 fn unreadable(path: PathBuf, source: std::io::Error) -> InputError {
@@ -211,32 +224,95 @@ fn pinned_object(found: Found) -> InputFile {
 
 fn add_glob(arg: &str, absolute: &Path, inputs: &mut Vec<InputFile>) -> Result<(), InputError> {
     let pattern = absolute.to_str().ok_or_else(|| InputError::NotUtf8 { path: absolute.to_path_buf() })?;
-    let matches = glob::glob_with(pattern, GLOB_OPTIONS)
-        .map_err(|source| InputError::Pattern { pattern: arg.to_string(), source })?;
+    let unusable = |source| InputError::Pattern { pattern: arg.to_string(), source };
+    glob::Pattern::new(pattern).map_err(unusable)?;
+    let parts = pattern.split('/').filter(|part| !part.is_empty());
+    let parts: Vec<GlobPart<'_>> = parts.map(GlobPart::parse).collect::<Result<_, _>>().map_err(unusable)?;
     let mut paths = Vec::new();
-    for found in matches {
-        let path = found.map_err(|error| {
-            let path = error.path().to_path_buf();
-            InputError::Unreadable { path, source: error.into() }
-        })?;
-        let by_wildcard = |part: &Component<'_>| !absolute.components().any(|written| written == *part);
-        let hidden = |part: Component<'_>| match part {
-            Component::Normal(name) => never_data(name.as_bytes()) && by_wildcard(&part),
-            _ => false,
-        };
-        if !path.components().any(hidden) {
-            paths.push(path);
-        }
-    }
+    add_matches(Path::new("/"), &parts, &mut paths)?;
     if paths.is_empty() {
         return Err(InputError::NoMatch { pattern: arg.to_string() });
     }
     paths.sort_by(|left, right| left.as_os_str().as_bytes().cmp(right.as_os_str().as_bytes()));
+    // By several `**` one comes more than once.
+    paths.dedup();
     for path in paths {
         let metadata = std::fs::metadata(&path).map_err(|source| unreadable(path.clone(), source))?;
         add_path(&path, &metadata, inputs)?;
     }
     Ok(())
+}
+
+/// What stands between two slashes of a pattern.
+enum GlobPart<'a> {
+    Written(&'a str),
+    /// A name; a wildcard stands for no hidden one.
+    Wild(glob::Pattern),
+    /// `**`: any directories, or none.
+    Directories,
+}
+
+impl<'a> GlobPart<'a> {
+    fn parse(part: &'a str) -> Result<Self, glob::PatternError> {
+        Ok(match part {
+            "**" => Self::Directories,
+            part if part.contains(WILDCARDS) => Self::Wild(glob::Pattern::new(part)?),
+            part => Self::Written(part),
+        })
+    }
+}
+
+/// Adds the paths below a directory that the parts of a pattern match. The walk of the library ends the process where it meets a
+/// name that is not UTF-8.
+fn add_matches(dir: &Path, parts: &[GlobPart<'_>], paths: &mut Vec<PathBuf>) -> Result<(), InputError> {
+    let Some((part, rest)) = parts.split_first() else {
+        paths.push(dir.to_path_buf());
+        return Ok(());
+    };
+    match part {
+        GlobPart::Written(name) => {
+            let path = dir.join(name);
+            // Nothing is found below what is not there, or is no directory.
+            if path.symlink_metadata().is_ok() { add_matches(&path, rest, paths) } else { Ok(()) }
+        }
+        GlobPart::Wild(pattern) => {
+            for entry in entries_of(dir)? {
+                let (name, path) = (entry.file_name(), entry.path());
+                let matches = pattern.matches_with(&name.to_string_lossy(), GLOB_OPTIONS);
+                if !matches || never_data(name.as_bytes()) {
+                    continue;
+                }
+                if name.to_str().is_none() {
+                    return Err(InputError::NotUtf8 { path });
+                }
+                if rest.is_empty() || path.is_dir() {
+                    add_matches(&path, rest, paths)?;
+                }
+            }
+            Ok(())
+        }
+        GlobPart::Directories => {
+            add_matches(dir, rest, paths)?;
+            for entry in entries_of(dir)? {
+                // A link could lead in a circle.
+                let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                if is_dir && !never_data(entry.file_name().as_bytes()) {
+                    add_matches(&entry.path(), parts, paths)?;
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+fn entries_of(dir: &Path) -> Result<Vec<DirEntry>, InputError> {
+    let listed = std::fs::read_dir(dir).and_then(|entries| entries.collect());
+    match listed {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(Vec::new())
+        }
+        listed => listed.map_err(|source| unreadable(dir.to_path_buf(), source)),
+    }
 }
 
 fn add_path(path: &Path, metadata: &Metadata, inputs: &mut Vec<InputFile>) -> Result<(), InputError> {
@@ -321,7 +397,9 @@ pub(crate) fn pinned_facts(metadata: &Metadata) -> (u64, i64) {
 mod tests {
     use super::{InputError, list};
     use api::InputFormat;
+    use std::ffi::OsStr;
     use std::fs;
+    use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
@@ -353,6 +431,11 @@ mod tests {
         check(&["a/*.txt"], &["a/b.txt", "a/link.txt"]);
         check(&["a/*"], &["a/b/2.txt", "a/b.txt", "a/link.txt"]);
         check(&["**/2.txt", "z.txt"], &["a/b/2.txt", "z.txt"]);
+        check(&["**/**/[0-9].t?t"], &["a/b/2.txt"]);
+        check(&["a/../z.txt", "empty/../a/b.*"], &["z.txt", "a/b.txt"]);
+        symlink("a/b", root.path().join("to-b")).unwrap();
+        check(&["to-b/../b.txt"], &["a/b.txt"]);
+        check(&["to-?/*"], &["to-b/2.txt"]);
     }
 
     #[test]
@@ -382,6 +465,9 @@ mod tests {
         assert!(error(&["*.csv"]).contains("no input matches"));
         assert!(error(&["a/_t*"]).contains("no input matches"));
         assert!(error(&["[a"]).contains("is not usable"));
+        fs::write(root.path().join(OsStr::from_bytes(b"z\xff")), "x").unwrap();
+        assert!(error(&["z*"]).contains("is not UTF-8") && error(&["*"]).contains("is not UTF-8"));
+        assert!(error(&["q*"]).contains("no input matches"));
         rustix::fs::mkfifoat(rustix::fs::CWD, root.path().join("pipe"), rustix::fs::Mode::RUSR).unwrap();
         assert!(error(&["pipe"]).contains("neither a regular file"));
         symlink(".", root.path().join("empty/again")).unwrap();

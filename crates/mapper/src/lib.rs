@@ -48,5 +48,5 @@ pub use function::{
 };
 pub use line_splits::{LINE_SPLITS_MAX, LineSplitError, plan_lines};
 pub use reader::{ReaderLimits, SplitReader};
-pub use source::{StageFileFailure, StageFiles};
+pub use source::{Openers, StageFileFailure, StageFiles};
 pub use task_input::TaskInput;

@@ -10,7 +10,7 @@
 use crate::function::BlockPlace;
 use crate::input;
 use crate::reader::{ReaderLimits, Segments, unpacked};
-use crate::source::Elsewhere;
+use crate::source::Opening;
 use crate::stored::StoredFile;
 use api::{Blame, InputFormat, TaskFailure};
 use memchr::{memchr, memchr_iter, memrchr};
@@ -44,7 +44,7 @@ pub(crate) struct LineReader {
     /// Size of the buffer for the longest line.
     buffer_bytes_max: usize,
     record_bytes_max: u64,
-    elsewhere: Elsewhere,
+    opening: Opening,
     buffer: Vec<u8>,
     filled: usize,
     /// Bytes at the start of the buffer that the last call handed out.
@@ -60,7 +60,7 @@ impl LineReader {
         segments: Segments,
         terminator: u8,
         limits: ReaderLimits,
-        elsewhere: Elsewhere,
+        opening: Opening,
     ) -> LineReader {
         // One byte more than the longest line has room for its end: a full buffer without one is an error.
         let buffer_bytes_max =
@@ -72,7 +72,7 @@ impl LineReader {
             block_bytes: limits.buffer_bytes.clamp(1, buffer_bytes_max),
             buffer_bytes_max,
             record_bytes_max: limits.record_bytes_max,
-            elsewhere,
+            opening,
             buffer: Vec::new(),
             filled: 0,
             handed_out: 0,
@@ -118,7 +118,7 @@ impl LineReader {
         let position = start.saturating_sub(1);
         self.buffer_position = position;
         self.current = Some(OpenSegment {
-            stored: StoredFile::open(&input, position..end.min(input.size_bytes), &self.elsewhere)?,
+            stored: StoredFile::open(&input, position..end.min(input.size_bytes), &self.opening)?,
             name: input::name(&input),
             file_index: segment.file_index,
             named_input: input.named,

@@ -3,10 +3,9 @@
 use crate::fixed_reader::FixedReader;
 use crate::function::{BlockPlace, RecordInput};
 use crate::line_reader::LineReader;
-use crate::source::{Elsewhere, StageFiles};
+use crate::source::{Openers, Opening};
 use crate::stretch_reader::StretchReader;
 use api::{Blame, InputFile, RecordFormat, Segment, Split, TaskFailure};
-use std::sync::Arc;
 
 /// Limits of a reader.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +48,7 @@ impl SplitReader {
         format: RecordFormat,
         limits: ReaderLimits,
     ) -> Result<SplitReader, TaskFailure> {
-        Self::open_with(inputs, split, format, limits, None)
+        Self::open_with(inputs, split, format, limits, Openers::default())
     }
 
     /// The same where inputs may be intermediate files.
@@ -58,9 +57,9 @@ impl SplitReader {
         split: &Split,
         format: RecordFormat,
         limits: ReaderLimits,
-        stage_files: Option<Arc<dyn StageFiles>>,
+        openers: Openers,
     ) -> Result<SplitReader, TaskFailure> {
-        let elsewhere = Elsewhere { object_buffer_bytes: limits.object_buffer_bytes, stage_files };
+        let opening = Opening { object_buffer_bytes: limits.object_buffer_bytes, openers };
         let mut segments = Vec::with_capacity(split.segments.len());
         for segment in &split.segments {
             let input = inputs.get(segment.file_index as usize).ok_or_else(|| {
@@ -72,12 +71,12 @@ impl SplitReader {
         let segments = segments.into_iter();
         let reader = match format {
             RecordFormat::Lines { terminator } => {
-                Reader::Lines(LineReader::new(segments, terminator, limits, elsewhere))
+                Reader::Lines(LineReader::new(segments, terminator, limits, opening))
             }
             RecordFormat::Fixed { record_bytes, .. } => {
-                Reader::Fixed(FixedReader::new(segments, record_bytes, limits, elsewhere))
+                Reader::Fixed(FixedReader::new(segments, record_bytes, limits, opening))
             }
-            RecordFormat::Stretches => Reader::Stretches(StretchReader::new(segments, elsewhere)),
+            RecordFormat::Stretches => Reader::Stretches(StretchReader::new(segments, opening)),
         };
         Ok(SplitReader { format, reader })
     }

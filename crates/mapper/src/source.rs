@@ -2,6 +2,7 @@
 
 use api::{InputFile, TaskFailure};
 use objects::{ObjectReader, ObjectUrl};
+use roots::JobPaths;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -19,12 +20,20 @@ pub trait StageFiles: Send + Sync {
 #[error("{}", .0.message)]
 pub struct StageFileFailure(pub TaskFailure);
 
-/// Where inputs are read that are no files of this machine.
+/// By what inputs are opened.
+#[derive(Clone, Default)]
+pub struct Openers {
+    /// Opens files of this machine.
+    pub paths: JobPaths,
+    pub stage_files: Option<Arc<dyn StageFiles>>,
+}
+
+/// How inputs are opened.
 #[derive(Clone)]
-pub(crate) struct Elsewhere {
+pub(crate) struct Opening {
     /// What reading an object ahead may take.
     pub object_buffer_bytes: usize,
-    pub stage_files: Option<Arc<dyn StageFiles>>,
+    pub openers: Openers,
 }
 
 pub(crate) enum Source {
@@ -35,26 +44,22 @@ pub(crate) enum Source {
 
 impl Source {
     /// Opens an input at the start of `planned`. The errors of an object hold an [`objects::ObjectError`].
-    pub(crate) fn open(
-        input: &InputFile,
-        planned: Range<u64>,
-        elsewhere: &Elsewhere,
-    ) -> std::io::Result<Source> {
+    pub(crate) fn open(input: &InputFile, planned: Range<u64>, opening: &Opening) -> std::io::Result<Source> {
         if input.stage_file.is_some() {
-            let files = elsewhere.stage_files.as_ref();
+            let files = opening.openers.stage_files.as_ref();
             let files =
                 files.ok_or_else(|| std::io::Error::other("nobody knows where intermediate files lie"))?;
             return Ok(Source::StageFile(files.open(input, planned.start)?));
         }
         let Some(pin) = &input.object else {
-            let mut file = File::open(&input.path)?;
+            let mut file = opening.openers.paths.open_file(&input.path)?;
             if planned.start > 0 {
                 file.seek(SeekFrom::Start(planned.start))?;
             }
             return Ok(Source::File(file));
         };
         let url = ObjectUrl::from_path(&input.path)?;
-        let reader = ObjectReader::open(&url, input.size_bytes, pin, planned, elsewhere.object_buffer_bytes)?;
+        let reader = ObjectReader::open(&url, input.size_bytes, pin, planned, opening.object_buffer_bytes)?;
         Ok(Source::Object(Box::new(reader)))
     }
 }

@@ -2,7 +2,7 @@
 //! pinned at submit.
 
 use crate::input::{self, pinned_facts};
-use crate::source::{Elsewhere, Source, StageFileFailure};
+use crate::source::{Opening, Source, StageFileFailure};
 use api::{Blame, InputFile, InputFormat, TaskFailure};
 use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
@@ -60,9 +60,9 @@ impl StoredFile {
     pub(crate) fn open(
         input: &InputFile,
         planned: Range<u64>,
-        elsewhere: &Elsewhere,
+        opening: &Opening,
     ) -> Result<StoredFile, TaskFailure> {
-        let source = open_pinned(input, planned, elsewhere)?;
+        let source = open_pinned(input, planned, opening)?;
         let environment = |error: std::io::Error| read_failure(input, Blame::Environment, &error);
         let counted = |source| CountedReader {
             inner: BufReader::with_capacity(COMPRESSED_BUFFER_BYTES, source),
@@ -139,16 +139,16 @@ impl StoredFile {
 }
 
 /// Checks that an input is the one that was pinned, and reads nothing of it.
-pub(crate) fn check(input: &InputFile, elsewhere: &Elsewhere) -> Result<(), TaskFailure> {
-    let Some(pin) = &input.object else { return open_pinned(input, 0..0, elsewhere).map(drop) };
+pub(crate) fn check(input: &InputFile, opening: &Opening) -> Result<(), TaskFailure> {
+    let Some(pin) = &input.object else { return open_pinned(input, 0..0, opening).map(drop) };
     let is_pinned =
         ObjectUrl::from_path(&input.path).and_then(|url| objects::check_pinned(&url, input.size_bytes, pin));
     is_pinned.map_err(|error| read_failure(input, Blame::Environment, &error.into()))
 }
 
 /// An input that is the one that was pinned, as far as that is known before it is read.
-fn open_pinned(input: &InputFile, planned: Range<u64>, elsewhere: &Elsewhere) -> Result<Source, TaskFailure> {
-    let source = Source::open(input, planned, elsewhere).map_err(|error| match error.kind() {
+fn open_pinned(input: &InputFile, planned: Range<u64>, opening: &Opening) -> Result<Source, TaskFailure> {
+    let source = Source::open(input, planned, opening).map_err(|error| match error.kind() {
         _ if object_error(&error).is_some() => read_failure(input, Blame::Environment, &error),
         _ if input.stage_file.is_some() => read_failure(input, Blame::Environment, &error),
         ErrorKind::NotFound => changed(input),

@@ -3,7 +3,7 @@
 use crate::function::BlockPlace;
 use crate::input;
 use crate::reader::Segments;
-use crate::source::Elsewhere;
+use crate::source::Opening;
 use crate::stored;
 use api::program::Stretch;
 use api::{Blame, TaskFailure};
@@ -11,7 +11,7 @@ use api::{Blame, TaskFailure};
 /// Hands out the segments of a split one after the other. Of their files nothing is read.
 pub(crate) struct StretchReader {
     segments: Segments,
-    elsewhere: Elsewhere,
+    opening: Opening,
     /// The last that was handed out.
     line: Vec<u8>,
     name: String,
@@ -21,10 +21,10 @@ pub(crate) struct StretchReader {
 }
 
 impl StretchReader {
-    pub(crate) fn new(segments: Segments, elsewhere: Elsewhere) -> StretchReader {
+    pub(crate) fn new(segments: Segments, opening: Opening) -> StretchReader {
         StretchReader {
             segments,
-            elsewhere,
+            opening,
             line: Vec::new(),
             name: String::new(),
             place: BlockPlace::default(),
@@ -44,7 +44,7 @@ impl StretchReader {
 
     pub(crate) fn next_block(&mut self) -> Result<Option<&[u8]>, TaskFailure> {
         let Some((input, segment)) = self.segments.next() else { return Ok(None) };
-        stored::check(&input, &self.elsewhere)?;
+        stored::check(&input, &self.opening)?;
         self.name = input::name(&input);
         self.place = BlockPlace {
             file_index: segment.file_index,

@@ -3,9 +3,8 @@
 use crate::function::{BlockPlace, RecordInput};
 use crate::generate::GeneratedInput;
 use crate::reader::{ReaderLimits, SplitReader};
-use crate::source::StageFiles;
+use crate::source::Openers;
 use api::{JobSpec, RecordFormat, Split, TaskFailure};
-use std::sync::Arc;
 
 /// What a job's map task reads: its split of the inputs, or rows that are made in their place.
 pub enum TaskInput {
@@ -19,7 +18,7 @@ impl TaskInput {
         spec: &JobSpec,
         split: &Split,
         limits: ReaderLimits,
-        stage_files: Option<Arc<dyn StageFiles>>,
+        openers: Openers,
     ) -> Result<TaskInput, TaskFailure> {
         Ok(match &spec.generate {
             Some(rows) => TaskInput::Generated(GeneratedInput::open(rows, split, limits.buffer_bytes)?),
@@ -28,7 +27,7 @@ impl TaskInput {
                 split,
                 spec.formats.input,
                 limits,
-                stage_files,
+                openers,
             )?)),
         })
     }

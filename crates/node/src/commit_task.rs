@@ -1,22 +1,22 @@
 //! The commit: parts get their names, report and mark are written, everything is synced, and the staging
 //! directory becomes the output with one rename. Where the output is a prefix of objects, `objects` has the protocol.
 
-use crate::failure::file_failure;
+use crate::failure::{file_failure, named_failure};
 use api::task::{CommitResult, CommitTask, Part};
 use api::{Blame, JobSpec, TaskFailure, is_object_url};
 use faults::{CrashPoint, IoCall, crash_point, io_call};
 use objects::ObjectUrl;
 use objects::staging::Publication;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use roots::{HeldDir, shown};
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use serde_json::Value;
-use server::{Assignment, JobRun};
+use server::{Assignment, JobRun, REPORT_NAME, SUCCESS_NAME, ServerError, foreign_entry, read_report};
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const REPORT_NAME: &str = "_report.json";
-const SUCCESS_NAME: &str = "_SUCCESS";
 /// Of a fraction, as a part of it.
 const FRACTION_LOSS_MAX: f64 = 1e-12;
 
@@ -49,34 +49,59 @@ fn publish_objects(
     }
 }
 
+/// The two names of an output, before and after it is one, and the directory in which both stand.
+struct Names {
+    staging: PathBuf,
+    output: PathBuf,
+    parent: PathBuf,
+    /// Where there are roots: what stands above is the same, whatever becomes of its name.
+    _held: Option<HeldDir>,
+}
+
+impl Names {
+    fn of(job: &JobRun) -> Result<Names, TaskFailure> {
+        let (output, staging) = (&job.spec.output, shown(&job.staging));
+        let unnamed = || TaskFailure::new(Blame::Engine, format!("{} has no parent", output.display()));
+        let parent = output.parent().ok_or_else(unnamed)?;
+        if !job.paths.are_bounded() {
+            let (staging, output, parent) = (staging, output.clone(), parent.to_path_buf());
+            return Ok(Names { staging, output, parent, _held: None });
+        }
+        let held = job.paths.open_dir(parent);
+        let held = held.map_err(|error| named_failure("open", parent, error))?;
+        let named = staging.file_name().zip(output.file_name()).ok_or_else(unnamed)?;
+        let parent = held.path();
+        Ok(Names { staging: parent.join(named.0), output: parent.join(named.1), parent, _held: Some(held) })
+    }
+}
+
 fn publish_directory(
     job: &JobRun,
     cancelled: &AtomicBool,
     parts: &[Part],
     report: &[u8],
 ) -> Result<CommitResult, TaskFailure> {
-    let (spec, staging) = (&job.spec, &job.staging);
-    let replaced = match is_published(&spec.output, report) {
+    let (spec, names) = (&job.spec, Names::of(job)?);
+    let staging = &names.staging;
+    let replaced = match is_published(&names.output, report) {
         // Nobody heard of the attempt that did. What stands under the staging name now, if anything, is the older output.
         true => spec.overwrite && staging.exists(),
         false => {
-            prepare(spec, staging, parts, report)?;
+            prepare(spec, &job.staging, parts, report)?;
             if cancelled.load(Ordering::Relaxed) {
                 return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
             }
-            publish(spec, staging, report)?
+            publish(spec, &names, report)?
         }
     };
     crash_point(CrashPoint::CommitAfterRename);
+    // The output is visible already; an error here must not call a published job failed. But a power cut may take its
+    // name away now, and that is for a person to know.
     if spec.sync
-        && let Some(parent) = spec.output.parent()
+        && let Err(failure) = sync_dir(&names.parent)
     {
-        // The output is visible already; an error here must not call a published job failed. But a power cut may take its
-        // name away now, and that is for a person to know.
-        if let Err(failure) = sync_dir(parent) {
-            let output = spec.output.display();
-            tracing::warn!(%output, failure.message, "the output may not survive a power cut");
-        }
+        let output = spec.output.display();
+        tracing::warn!(%output, failure.message, "the output may not survive a power cut");
     }
     crash_point(CrashPoint::CommitAfterParentSync);
     if replaced {
@@ -110,7 +135,7 @@ fn prepare(spec: &JobSpec, staging: &Path, parts: &[Part], report: &[u8]) -> Res
 /// attempts, and it has the times of this very run.
 fn is_published(output: &Path, report: &[u8]) -> bool {
     let read = |text: &[u8]| serde_json::from_slice::<Value>(text).ok();
-    let published = std::fs::read(output.join(REPORT_NAME)).ok().and_then(|text| read(&text));
+    let published = read_report(output).ok().flatten().and_then(|text| read(&text));
     published.zip(read(report)).is_some_and(|(published, ours)| is_same(&published, &ours))
 }
 
@@ -162,7 +187,9 @@ fn remove_strays(staging: &Path, parts: &[Part]) -> Result<(), TaskFailure> {
 fn write_file(path: &Path, bytes: &[u8], sync: bool) -> Result<(), TaskFailure> {
     let write = || -> std::io::Result<()> {
         io_call(IoCall::Create, path)?;
-        let mut file = File::create(path)?;
+        let no_link = OFlags::NOFOLLOW.bits() as i32;
+        let mut file =
+            File::options().create(true).truncate(true).write(true).custom_flags(no_link).open(path)?;
         io_call(IoCall::Write, path)?;
         file.write_all(bytes)?;
         if !sync {
@@ -181,10 +208,11 @@ fn sync_dir(path: &Path) -> Result<(), TaskFailure> {
 }
 
 /// Renames the staging directory to the output; true when an older output was exchanged for it.
-fn publish(spec: &JobSpec, staging: &Path, report: &[u8]) -> Result<bool, TaskFailure> {
+fn publish(spec: &JobSpec, names: &Names, report: &[u8]) -> Result<bool, TaskFailure> {
+    let Names { staging, output, .. } = names;
     io_call(IoCall::Rename, staging)
         .map_err(|error| file_failure("rename the output to", &spec.output, error))?;
-    let renamed = renameat_with(CWD, staging, CWD, &spec.output, RenameFlags::NOREPLACE);
+    let renamed = renameat_with(CWD, staging, CWD, output, RenameFlags::NOREPLACE);
     match renamed {
         Ok(()) => return Ok(false),
         Err(rustix::io::Errno::EXIST) if spec.overwrite => {}
@@ -196,21 +224,39 @@ fn publish(spec: &JobSpec, staging: &Path, report: &[u8]) -> Result<bool, TaskFa
             return Err(TaskFailure::new(Blame::UserData, message));
         }
         // A file system without the flag: the check and the rename are two steps there.
-        Err(rustix::io::Errno::INVAL) if !spec.output.exists() => {
-            std::fs::rename(staging, &spec.output)
+        Err(rustix::io::Errno::INVAL) if !output.exists() => {
+            std::fs::rename(staging, output)
                 .map_err(|error| file_failure("rename the output to", &spec.output, error))?;
             return Ok(false);
         }
         Err(error) => return Err(file_failure("rename the output to", &spec.output, error)),
     }
     // Two attempts at once, one of which was taken for dead: exchanging once more would bring the older output back.
-    if is_published(&spec.output, report) {
+    if is_published(output, report) {
         return Ok(true);
     }
-    io_call(IoCall::Rename, staging)
-        .and_then(|()| Ok(renameat_with(CWD, staging, CWD, &spec.output, RenameFlags::EXCHANGE)?))
-        .map_err(|error| file_failure("exchange the output with", &spec.output, error))?;
+    refuse_foreign(spec, output)?;
+    exchange(spec, names)?;
+    // Somebody may have put something there just before the exchange: it goes back to where it was.
+    if let Err(refused) = refuse_foreign(spec, staging) {
+        exchange(spec, names)?;
+        return Err(refused);
+    }
     Ok(true)
+}
+
+fn exchange(spec: &JobSpec, names: &Names) -> Result<(), TaskFailure> {
+    io_call(IoCall::Rename, &names.staging)
+        .and_then(|()| Ok(renameat_with(CWD, &names.staging, CWD, &names.output, RenameFlags::EXCHANGE)?))
+        .map_err(|error| file_failure("exchange the output with", &spec.output, error))
+}
+
+/// An older output is replaced, and nothing else: `older` is where it stands.
+fn refuse_foreign(spec: &JobSpec, older: &Path) -> Result<(), TaskFailure> {
+    let foreign = foreign_entry(older).map_err(|error| file_failure("list", &spec.output, error))?;
+    let Some(name) = foreign else { return Ok(()) };
+    let error = ServerError::OutputNotOurs { path: spec.output.clone(), entry: name };
+    Err(TaskFailure::new(Blame::UserData, error.to_string()))
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use api::{Blame, TaskFailure};
 use iappender::AppendError;
+use roots::shown;
 use std::error::Error;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// The chain of causes as one sentence.
@@ -34,5 +36,14 @@ pub(crate) fn append_failure(error: &AppendError) -> TaskFailure {
 /// A file operation of the engine that failed.
 pub(crate) fn file_failure(action: &str, path: &Path, error: impl Into<std::io::Error>) -> TaskFailure {
     let error: std::io::Error = error.into();
-    TaskFailure::new(Blame::Environment, format!("cannot {action} {}: {error}", path.display()))
+    TaskFailure::new(Blame::Environment, format!("cannot {action} {}: {error}", shown(path).display()))
+}
+
+/// The same of a path that a job names: another attempt is refused as well where it lies outside of the roots.
+pub(crate) fn named_failure(action: &str, path: &Path, error: std::io::Error) -> TaskFailure {
+    let blame = match error.kind() {
+        ErrorKind::PermissionDenied => Blame::UserData,
+        _ => Blame::Environment,
+    };
+    TaskFailure::new(blame, format!("cannot {action} {}: {error}", path.display()))
 }

@@ -19,7 +19,8 @@ use iappender::{Appended, ChunkService, IAppender};
 use ids::{AttemptKey, Source};
 use keys::KeyEncoder;
 use mapper::{
-    BlockPlace, CombineEmitter, Emitter, MapCounts, ReaderLimits, RecordInput, TaskInput, map_function,
+    BlockPlace, CombineEmitter, Emitter, MapCounts, Openers, ReaderLimits, RecordInput, TaskInput,
+    map_function,
 };
 use program::FunctionContext;
 use reducer::PartWriter;
@@ -63,6 +64,8 @@ fn run_in(
         record_bytes_max: spec.layout.record_bytes_max,
         object_buffer_bytes: job.object_buffer_bytes(),
     };
+    let stage_files = StageInput::of(shared, job, attempt, task);
+    let openers = Openers { paths: job.run.paths.clone(), stage_files };
     let metering = shared.meters.begin(attempt, plain_bytes(spec, &task.split));
     // What a program has taken of stretches is not what it has read.
     let of_stretches = spec.formats.input == RecordFormat::Stretches;
@@ -70,7 +73,7 @@ fn run_in(
         metering.meter.is_done_by(&context.reports);
     }
     let mut input = CountedInput {
-        reader: TaskInput::open(spec, &task.split, limits, StageInput::of(shared, job, attempt, task))?,
+        reader: TaskInput::open(spec, &task.split, limits, openers)?,
         counters: &shared.counters,
         meter: &metering.meter,
         waited: Duration::ZERO,

@@ -3,24 +3,25 @@
 use crate::control::{Control, Notice, boundaries_failure, never_began};
 use crate::disks::Disks;
 use crate::drill::Drill;
+use crate::failure::named_failure;
 use crate::file_keeper;
 use crate::kept_checks::KeptChecks;
 use crate::record_data::{OtherNodes, RecordData};
 use crate::shipped_files::{JobFiles, Keepers, PlacedFiles};
 use crate::unanswered;
 use crate::user_files::UserFiles;
-use api::control::{AttemptEnd, NodeAddress};
+use api::control::{AttemptEnd, JobBrief, NodeAddress};
 use api::kept::KeptAnnouncement;
 use api::machine::{NodeReport, ReplicatedPart, ReplicatedRun, ShortenedAttempt};
 use api::task::{RunPlace, RunTask};
-use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure, TaskResult};
+use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure, TaskResult, is_object_url};
 use client::NodeLink;
 use dataport::{DataClient, Peer, Places};
 use ids::{AttemptKey, JobId, NodeId, RunId};
-use server::{Assignment, Finished, JobRun, OutsideRoots, Roots};
+use roots::{HeldDir, JobPaths, OutsideRoots, Roots};
+use server::{Assignment, Finished, JobRun};
 use shipped::Depot;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -36,7 +37,8 @@ pub struct Remote {
     /// Files that jobs brought along, on each disk.
     caches: Vec<Arc<Depot>>,
     /// Jobs may name only what lies below one of each: those of the server, and this node's own.
-    roots: Vec<Roots>,
+    /// Opens what jobs name.
+    paths: JobPaths,
     jobs: Mutex<Jobs>,
     /// That of every job of one task, as far as a node needs it.
     single_spec: Arc<JobSpec>,
@@ -80,7 +82,7 @@ impl Remote {
         drill: Drill,
     ) -> Self {
         let roots = link.roots().map(|texts| Roots::of_server(texts.to_vec()));
-        let roots = roots.into_iter().chain(own_roots).collect();
+        let paths = JobPaths::below(roots.into_iter().chain(own_roots).collect());
         let single_spec = Arc::new(JobSpec::of_one_task(String::new(), RunTask::default()));
         let (left, link) = (AtomicBool::new(false), Arc::new(link));
         let data = data.telling(unanswered::tell_by(&link));
@@ -88,7 +90,7 @@ impl Remote {
         let tells = Arc::clone(&link);
         let tell = move |notes| tells.tell_intermediates(notes).map_err(|error| error.to_string());
         let files = Arc::new(UserFiles::new(disks.user_dirs(), tell));
-        Self { link, disks, data, caches, roots, jobs, single_spec, left, checks, drill, files }
+        Self { link, disks, data, caches, paths, jobs, single_spec, left, checks, drill, files }
     }
 
     /// Starts the threads that look after intermediate files of users; they end with it.
@@ -155,18 +157,19 @@ impl Remote {
         let brief = self.link.brief(job).map_err(|error| {
             TaskFailure::new(Blame::Environment, format!("cannot learn what job {job} is: {error}"))
         })?;
-        self.check_roots(|roots| {
-            roots.check_job(&brief.spec)?;
-            if brief.spec.feeds() { Ok(()) } else { roots.check_staging(&brief.staging) }
-        })?;
+        self.check_roots(|roots| roots.check_job(&brief.spec))?;
+        let held_staging = self.hold_staging(&brief)?;
+        let staging = held_staging.as_ref().map(|held| held.path());
         let disk_dirs = self.disks.create(job)?;
         let files = JobFiles::new(&brief.spec.shipped, &brief.spec.inputs, &disk_dirs);
         let run = Arc::new(JobRun {
             spec: Arc::new(brief.spec),
-            staging: brief.staging,
+            staging: staging.unwrap_or(brief.staging),
             disk_dirs,
             cancelled: Arc::default(),
             replicates: Arc::new(AtomicBool::new(brief.replicates)),
+            paths: self.paths.clone(),
+            held_staging,
         });
         let known = Known { run, files: Arc::new(files) };
         jobs.known.insert(job, known.clone());
@@ -236,14 +239,15 @@ impl Remote {
         let spec = Arc::clone(&self.single_spec);
         let cancelled = self.jobs().attempts.entry(attempt).or_default().clone();
         let of_run = Arc::clone(&cancelled);
-        let (staging, replicates) = (PathBuf::new(), Arc::default());
-        let run = Arc::new(JobRun { spec, staging, disk_dirs, cancelled: of_run, replicates });
+        let paths = self.paths.clone();
+        let run = Arc::new(JobRun { disk_dirs, cancelled: of_run, paths, ..JobRun::new(spec) });
         self.jobs().known.insert(id, Known { run: Arc::clone(&run), files: Arc::clone(&files) });
         let placed = files.bring(&self.link, &self.keepers(), &run.cancelled);
         let placed = placed.inspect_err(|_| self.forget_single(id))?;
         placed.put_into_task(&mut task);
+        let job = placed.run(&run);
         self.jobs().files.insert(attempt, placed);
-        Ok(Assignment { attempt, task: Task::Run(task), job: run, cancelled })
+        Ok(Assignment { attempt, task: Task::Run(task), job, cancelled })
     }
 
     /// Refuses what lies outside of the roots on this machine. Another attempt would be refused as well.
@@ -251,7 +255,21 @@ impl Remote {
         let refused = |error: OutsideRoots| {
             TaskFailure::new(Blame::UserData, format!("on {}: {error}", self.link.node()))
         };
-        self.roots.iter().try_for_each(check).map_err(refused)
+        self.paths.check(check).map_err(refused)
+    }
+
+    /// The staging directory of a job, where there are roots and it has one: parts are written into this directory, whatever gets its
+    /// name.
+    fn hold_staging(&self, brief: &JobBrief) -> Result<Option<Arc<HeldDir>>, TaskFailure> {
+        if brief.spec.feeds() || !self.paths.are_bounded() {
+            return Ok(None);
+        }
+        if is_object_url(&brief.staging) {
+            self.check_roots(|roots| roots.check_staging(&brief.staging))?;
+            return Ok(None);
+        }
+        let held = self.paths.open_dir(&brief.staging);
+        held.map(|held| Some(Arc::new(held))).map_err(|error| named_failure("open", &brief.staging, error))
     }
 
     /// The server says nothing of the end of such a job.

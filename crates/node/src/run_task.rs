@@ -2,6 +2,7 @@
 
 use crate::Shared;
 use crate::failure::file_failure;
+use crate::work_dir::sandbox_for;
 use api::TaskFailure;
 use api::task::{RunResult, RunTask};
 use faults::{IoCall, io_call};
@@ -67,8 +68,10 @@ pub(crate) fn run(
         Some(own) if !task.files.is_empty() => own.link(&task.files)?,
         _ => task.directory.clone(),
     };
-    let sandbox = shared.options.sandbox.clone().zip(temporary.as_ref()).map(|(mut sandbox, temporary)| {
-        sandbox.readable.extend(task.files.iter().cloned());
+    let base = shared.options.sandbox.as_ref();
+    let sandbox = base.zip(temporary.as_ref()).map(|(base, temporary)| {
+        let chosen = Some(task.directory.clone()).filter(|directory| *directory == work_dir);
+        let mut sandbox = sandbox_for(base, &assignment.job.paths, task.files.clone(), chosen);
         sandbox.writable.push(temporary.0.clone());
         env.push(("TMPDIR".to_string(), temporary.0.to_string_lossy().into_owned()));
         Arc::new(sandbox)

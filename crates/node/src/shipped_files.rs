@@ -90,7 +90,8 @@ impl PlacedFiles {
         let with_copies = || {
             let mut spec = run.spec.as_ref().clone();
             self.put_into_spec(&mut spec);
-            Arc::new(JobRun { spec: Arc::new(spec), ..run.as_ref().clone() })
+            let paths = run.paths.with_own(self.files.iter().map(|placed| placed.place.clone()));
+            Arc::new(JobRun { spec: Arc::new(spec), paths, ..run.as_ref().clone() })
         };
         Arc::clone(self.run.get_or_init(with_copies))
     }

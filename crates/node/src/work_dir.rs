@@ -1,16 +1,17 @@
 //! The private work directory of an attempt that runs user programs.
 
 use crate::Shared;
-use crate::failure::file_failure;
+use crate::failure::{file_failure, named_failure};
 use crate::job_data::AttemptData;
 use crate::streaming_env::{self, TaskPlace};
-use api::{Blame, FileLink, Function, InputFile, JobSpec, TaskFailure};
+use api::{Blame, FileLink, Function, InputFile, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::AttemptKey;
-use program::FunctionContext;
+use program::{FunctionContext, Named, OpenNamed, Sandbox};
+use roots::JobPaths;
 use rustix::fs::Access;
 use std::collections::BTreeSet;
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,26 +41,33 @@ impl WorkDir {
             linked.map_err(|error| file_failure("link", &link, error))?;
         }
         for link in job.run.spec.streaming.iter().flat_map(|streaming| &streaming.links) {
-            work_dir.put(link, functions)?;
+            work_dir.put(&job.run.paths, link, functions)?;
         }
         Ok(work_dir)
     }
 
     /// Links a file; one that is run as a program but may not be executed is copied and may, as Hadoop has it.
-    fn put(&self, link: &FileLink, functions: &[Option<&Function>]) -> Result<(), TaskFailure> {
+    fn put(
+        &self,
+        paths: &JobPaths,
+        link: &FileLink,
+        functions: &[Option<&Function>],
+    ) -> Result<(), TaskFailure> {
         let place = self.path.join(&link.name);
         let is_program = |function: &&Function| match function {
             Function::Command { words } => words.first() == Some(&link.name),
             Function::Builtin { .. } => false,
         };
-        let metadata =
-            std::fs::metadata(&link.path).map_err(|error| file_failure("read", &link.path, error))?;
+        let unreadable = |error| named_failure("read", &link.path, error);
+        let mut file = paths.open_file(&link.path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
         let executable = metadata.permissions().mode() & 0o111 != 0;
         if executable || metadata.is_dir() || !functions.iter().flatten().any(is_program) {
             let linked = io_call(IoCall::Create, &place).and_then(|()| symlink(&link.path, &place));
             return linked.map_err(|error| file_failure("link", &place, error));
         }
-        let copied = io_call(IoCall::Write, &place).and_then(|()| std::fs::copy(&link.path, &place));
+        let copied = io_call(IoCall::Write, &place)
+            .and_then(|()| std::io::copy(&mut file, &mut File::create_new(&place)?));
         copied.map_err(|error| file_failure("copy", &link.path, error))?;
         std::fs::set_permissions(&place, Permissions::from_mode(0o755))
             .map_err(|error| file_failure("make executable", &place, error))
@@ -113,21 +121,41 @@ fn create_on_one_of(disk_dirs: &[PathBuf], name: &str) -> Result<PathBuf, TaskFa
         .unwrap_or_else(|| TaskFailure::new(Blame::Engine, "a node has no disk for its programs")))
 }
 
-/// Inputs that are named one by one in the rules of a sandbox; of more, their directories are.
+/// Of so many inputs each program of a job may read all; of more, a map's program reads those of its task.
 const INPUT_RULES_MAX: usize = 64;
 
-/// What the programs of a job may read: its inputs and its files.
-fn readable(spec: &JobSpec) -> Vec<PathBuf> {
+/// What the programs of an attempt may read: inputs of its job, and the job's files.
+fn readable(job: &AttemptData, place: TaskPlace<'_>) -> Vec<PathBuf> {
+    let spec = &job.run.spec;
     // Objects and what stages before put out are read by the engine alone.
     let is_file = |input: &&InputFile| input.object.is_none() && input.stage_file.is_none();
-    let inputs = spec.inputs.iter().filter(is_file).map(|input| input.path.as_path());
-    let mut paths: BTreeSet<PathBuf> = match spec.inputs.len() > INPUT_RULES_MAX {
-        true => inputs.filter_map(Path::parent).map(Path::to_path_buf).collect(),
-        false => inputs.map(Path::to_path_buf).collect(),
+    let of_task = match place {
+        TaskPlace::Map(split) => split.segments.as_slice(),
+        TaskPlace::Reduce(_) => &[],
     };
+    let of_task = of_task.iter().filter_map(|segment| spec.inputs.get(segment.file_index as usize));
+    let inputs: Vec<&InputFile> = match spec.inputs.len() > INPUT_RULES_MAX {
+        true => of_task.collect(),
+        false => spec.inputs.iter().collect(),
+    };
+    let inputs = inputs.into_iter().filter(is_file).map(|input| input.path.clone());
+    let mut paths: BTreeSet<PathBuf> = inputs.collect();
     paths.extend(spec.files.iter().cloned());
     paths.extend(spec.streaming.iter().flat_map(|streaming| &streaming.links).map(|link| link.path.clone()));
     paths.into_iter().collect()
+}
+
+/// The sandbox of the node for a program of a job, which opens what the job names by `paths`.
+pub(crate) fn sandbox_for(
+    base: &Sandbox,
+    paths: &JobPaths,
+    readable: Vec<PathBuf>,
+    work_dir: Option<PathBuf>,
+) -> Sandbox {
+    let paths = paths.clone();
+    let open: OpenNamed = Arc::new(move |path| paths.open_place(path));
+    let named = Named { readable, work_dir, open };
+    Sandbox { named: Some(named), ..base.clone() }
 }
 
 /// What the functions of an attempt get.
@@ -150,7 +178,8 @@ pub(crate) fn function_context(
     if let Some(streaming) = &spec.streaming {
         env.extend(streaming_env::variables(job, streaming, attempt, place, work_dir.path()));
     }
-    let sandbox = shared.options.sandbox.as_ref().map(|base| Arc::new(base.reading(readable(spec))));
+    let base = shared.options.sandbox.as_ref();
+    let sandbox = base.map(|base| Arc::new(sandbox_for(base, &job.run.paths, readable(job, place), None)));
     if sandbox.is_some() {
         env.push(("TMPDIR".to_string(), work_dir.path().to_string_lossy().into_owned()));
     }

@@ -44,6 +44,11 @@ pub enum ObjectError {
     TooMany { url: ObjectUrl, max: usize },
     #[error("the output {url} appeared while the job ran; nothing was written there")]
     Appeared { url: ObjectUrl },
+    #[error(
+        "below the output {url} lies {key:?}, which no job wrote there: --overwrite replaces only an output; choose another \
+        prefix, or move that away"
+    )]
+    NotOurs { url: ObjectUrl, key: String },
     #[error("the attempt was cancelled")]
     Cancelled,
     #[error(
@@ -72,6 +77,7 @@ impl ObjectError {
             | Self::Ambiguous { .. }
             | Self::TooMany { .. }
             | Self::TooLarge { .. }
+            | Self::NotOurs { .. }
             | Self::Appeared { .. } => Blame::UserData,
             Self::Cancelled => Blame::Cancelled,
             Self::Damaged { .. } => Blame::Engine,

@@ -80,6 +80,38 @@ pub fn is_taken(output: &ObjectUrl) -> Result<bool, ObjectError> {
     wait(async move { Ok(!published(&output).await?.is_empty()) })
 }
 
+/// Refuses an output below which lies anything that its own report does not list.
+pub fn check_replaceable(output: &ObjectUrl) -> Result<(), ObjectError> {
+    let output = output.clone();
+    wait(async move {
+        let published = published(&output).await?;
+        let report = match published.is_empty() {
+            true => return Ok(()),
+            false => get(output.join(REPORT_NAME)?).await?,
+        };
+        let report = report.and_then(|bytes| serde_json::from_slice::<Names>(&bytes).ok());
+        let of_parts = report.iter().flat_map(|report| &report.parts).map(|part| part.name.as_str());
+        let of_each = [REPORT_NAME, SUCCESS_NAME].into_iter().filter(|_| report.is_some());
+        let listed: BTreeSet<&str> = of_parts.chain(of_each).collect();
+        let names = published.iter().map(|url| url.below(&output).unwrap_or_default());
+        match names.into_iter().find(|name| !listed.contains(name)) {
+            None => Ok(()),
+            Some(name) => Err(ObjectError::NotOurs { url: output.clone(), key: name.to_string() }),
+        }
+    })
+}
+
+/// What a report says of names.
+#[derive(serde::Deserialize)]
+struct Names {
+    parts: Vec<NamedPart>,
+}
+
+#[derive(serde::Deserialize)]
+struct NamedPart {
+    name: String,
+}
+
 /// Sees, before a job runs for hours, whether this process may write parts there; leaves nothing.
 pub fn check_writable(output: &ObjectUrl) -> Result<(), ObjectError> {
     let object = output.join("part-00000")?;
@@ -117,6 +149,7 @@ pub fn publish(publication: Publication, is_cancelled: &dyn Fn() -> bool) -> Res
         if replaced && !overwrite {
             return Err(ObjectError::Appeared { url: output });
         }
+        check_replaceable(&output)?;
     }
     if is_cancelled() {
         return Err(ObjectError::Cancelled);
@@ -198,13 +231,21 @@ async fn comes_from(object: &ObjectUrl, record_url: &ObjectUrl) -> Result<bool, 
     Ok(mark.is_some_and(|mark| **mark == *mark_of(record_url)))
 }
 
-/// Removes what an older output had and the new one has not.
+/// Removes what an older output had and the new one has not: its parts. Whatever else came there meanwhile is not ours.
 async fn remove_older(output: ObjectUrl, parts: Vec<Part>) -> Result<(), ObjectError> {
     let names = parts.iter().map(|part| part.name.as_str()).chain([REPORT_NAME]);
     let new: BTreeSet<&str> = names.collect();
     let older = published(&output).await?.into_iter();
-    let older = older.filter(|url| !url.below(&output).is_some_and(|name| new.contains(name)));
+    let is_older_part = |name: &str| is_part_name(name) && !new.contains(name);
+    let older = older.filter(|url| url.below(&output).is_some_and(is_older_part));
     stream::iter(older).map(delete).buffer_unordered(REQUESTS_AT_ONCE).try_collect().await
+}
+
+/// `part-00003`, with or without the extension of a codec.
+fn is_part_name(name: &str) -> bool {
+    let number = name.strip_prefix("part-").map(|rest| rest.split('.').next().unwrap_or_default());
+    number.is_some_and(|number| number.len() >= 5 && number.bytes().all(|byte| byte.is_ascii_digit()))
+        && !name.contains('/')
 }
 
 /// Takes away all that is left of a job: its uploads, its records, and where its output was decided but not published,
@@ -279,8 +320,19 @@ async fn discard_upload(output: ObjectUrl, record_url: ObjectUrl, fate: Fate) ->
 
 #[cfg(test)]
 mod tests {
-    use super::{mark_of, output_of, staging_of};
+    use super::{is_part_name, mark_of, output_of, staging_of};
     use crate::ObjectUrl;
+
+    #[test]
+    fn parts_are_told_from_other_objects() {
+        for name in ["part-00000", "part-00017.gz", "part-123456.zst"] {
+            assert!(is_part_name(name), "{name}");
+        }
+        for name in ["part-", "part-0000", "part-00000/x", "part-0000x", "parts", "_SUCCESS", "a/part-00000"]
+        {
+            assert!(!is_part_name(name), "{name}");
+        }
+    }
 
     #[test]
     fn a_staging_prefix_lies_in_its_output() {

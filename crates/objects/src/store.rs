@@ -1,5 +1,9 @@
 //! The clients of this process, one for each bucket, and the runtime on which they work.
 
+// object_store needs the TLS of reqwest and does not ask for it by itself: without this a crate that has nothing else to do with
+// reqwest does not build alone.
+use reqwest as _;
+
 use crate::error::ObjectError;
 use crate::settings;
 use crate::url::ObjectUrl;

@@ -40,4 +40,4 @@ pub use context::{FunctionContext, Programs};
 pub use find::{ProgramError, check_program};
 pub use reports::Reports;
 pub use running::{Feed, ProgramOutput, ProgramSpec, run, run_task};
-pub use sandbox::{NoSandbox, Sandbox};
+pub use sandbox::{Named, NoSandbox, OpenNamed, Sandbox};

@@ -2,13 +2,16 @@
 
 use api::{Blame, TaskFailure};
 use landlock::{
-    ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
-    RulesetError, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
 };
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The rules that a kernel must know: before its third version Landlock lets files be cut off that may not be written.
 const ABI_MIN: ABI = ABI::V3;
@@ -59,15 +62,36 @@ const SETTINGS: &[&str] = &[
 /// Devices that hold nothing.
 const DEVICES: &[&str] = &["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
 
+/// Opens places that a job names (`O_PATH`), or refuses them.
+pub type OpenNamed = Arc<dyn Fn(&Path) -> std::io::Result<OwnedFd> + Send + Sync>;
+
 /// Kept between a program and the rest of the machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Sandbox {
-    /// What it may read, and run, besides the folders of the system.
+    /// What it may read, and run, besides the folders of the system, as the operator says.
     pub readable: Vec<PathBuf>,
-    /// Directories in which it may do everything; the work directory is always one.
+    /// Directories of the node's own in which it may do everything; the work directory is always one.
     pub writable: Vec<PathBuf>,
     /// Most memory that it may map; None: as much as the machine lets it.
     pub memory_bytes: Option<u64>,
+    /// What the job names.
+    pub named: Option<Named>,
+}
+
+/// Places that a job names, which somebody may exchange for others until they are opened.
+#[derive(Clone)]
+pub struct Named {
+    /// What its program may read, and run.
+    pub readable: Vec<PathBuf>,
+    /// The work directory, where the job chose it.
+    pub work_dir: Option<PathBuf>,
+    pub open: OpenNamed,
+}
+
+impl std::fmt::Debug for Named {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Named").field("readable", &self.readable).field("work_dir", &self.work_dir).finish()
+    }
 }
 
 /// The kernel cannot keep a program in a sandbox.
@@ -76,13 +100,6 @@ pub struct Sandbox {
 pub struct NoSandbox(#[from] RulesetError);
 
 impl Sandbox {
-    /// The same with more that may be read.
-    pub fn reading(&self, more: impl IntoIterator<Item = PathBuf>) -> Self {
-        let mut sandbox = self.clone();
-        sandbox.readable.extend(more);
-        sandbox
-    }
-
     /// Whether this kernel can keep one.
     pub fn check_kernel() -> Result<(), NoSandbox> {
         ruleset()?.create()?;
@@ -94,23 +111,82 @@ impl Sandbox {
         let failure = |error: &dyn std::fmt::Display| {
             TaskFailure::new(Blame::Environment, format!("cannot make the sandbox of a program: {error}"))
         };
-        let rules = self.rules(executable, work_dir).map_err(|error| failure(&error))?;
+        let named = self.open_named(executable, work_dir)?;
+        let rules = self.rules(executable, work_dir, named).map_err(|error| failure(&error))?;
         let rules: Option<OwnedFd> = rules.into();
         let rules = rules.ok_or_else(|| failure(&"the kernel gave no rules"))?;
         Ok(Prepared { rules, memory_bytes: self.memory_bytes })
     }
 
-    fn rules(&self, executable: &Path, work_dir: &Path) -> Result<RulesetCreated, RulesetError> {
+    /// Opens what the job names: the rules are then for what was opened, whatever gets its name.
+    fn open_named(
+        &self,
+        executable: &Path,
+        work_dir: &Path,
+    ) -> Result<Vec<(OwnedFd, BitFlags<AccessFs>)>, TaskFailure> {
+        let Some(named) = &self.named else { return Ok(Vec::new()) };
         let (all, read) = (AccessFs::from_all(ABI_WANTED), AccessFs::from_read(ABI_WANTED));
+        let readable = named.readable.iter().map(PathBuf::as_path);
+        let program = Some(executable).filter(|_| !is_of_node_path(executable));
+        let chosen = named.work_dir.as_deref().filter(|chosen| *chosen == work_dir);
+        let wanted = readable.chain(program).map(|path| (path, read));
+        let mut opened = Vec::new();
+        for (path, access) in wanted.chain(chosen.map(|path| (path, all))) {
+            match (named.open)(path).and_then(|place| Ok((access_to(&place, access)?, place))) {
+                Ok((access, place)) => opened.push((place, access)),
+                // What is not there cannot be read.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                // It is a link in the work directory to what may be read, or lies in a folder of the system.
+                Err(_) if Some(path) == program => {}
+                Err(error) => {
+                    let message = format!("cannot open {} for a program: {error}", path.display());
+                    let blame = match error.kind() {
+                        ErrorKind::PermissionDenied => Blame::UserData,
+                        _ => Blame::Environment,
+                    };
+                    return Err(TaskFailure::new(blame, message));
+                }
+            }
+        }
+        Ok(opened)
+    }
+
+    fn rules(
+        &self,
+        executable: &Path,
+        work_dir: &Path,
+        opened: Vec<(OwnedFd, BitFlags<AccessFs>)>,
+    ) -> Result<RulesetCreated, RulesetError> {
+        let (all, read) = (AccessFs::from_all(ABI_WANTED), AccessFs::from_read(ABI_WANTED));
+        let named = self.named.as_ref();
+        let is_own_program = named.is_none() || is_of_node_path(executable);
         let system = SYSTEM_FOLDERS.iter().chain(SETTINGS).map(Path::new);
-        let readable = system.chain(self.readable.iter().map(PathBuf::as_path)).chain([executable]);
-        let writable = self.writable.iter().map(PathBuf::as_path).chain([work_dir]);
+        let own_program = Some(executable).filter(|_| is_own_program);
+        let readable = system.chain(self.readable.iter().map(PathBuf::as_path)).chain(own_program);
+        let own_dir = Some(work_dir).filter(|_| named.is_none_or(|named| named.work_dir.is_none()));
+        let writable = self.writable.iter().map(PathBuf::as_path).chain(own_dir);
         ruleset()?
             .create()?
             .add_rules(path_beneath_rules(readable, read))?
             .add_rules(path_beneath_rules(writable, all))?
-            .add_rules(path_beneath_rules(DEVICES, AccessFs::ReadFile | AccessFs::WriteFile))
+            .add_rules(path_beneath_rules(DEVICES, AccessFs::ReadFile | AccessFs::WriteFile))?
+            .add_rules(opened.into_iter().map(|(place, access)| Ok(PathBeneath::new(place, access))))
     }
+}
+
+/// Whether a program lies where this process looks for programs itself: in a directory that no job chose.
+fn is_of_node_path(executable: &Path) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| executable.parent() == Some(&dir))
+}
+
+/// Of these rights, those that a place can give: a file has none of a directory's.
+fn access_to(place: &OwnedFd, access: BitFlags<AccessFs>) -> std::io::Result<BitFlags<AccessFs>> {
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(place)?.st_mode);
+    Ok(match kind {
+        FileType::Directory => access,
+        _ => access & AccessFs::from_file(ABI_WANTED),
+    })
 }
 
 fn ruleset() -> Result<Ruleset, RulesetError> {

@@ -9,6 +9,7 @@ use arena::append_piece;
 use faults::{CrashPoint, crash_point};
 use ids::{AttemptNumber, TaskIndex};
 use objects::{ObjectError, ObjectUrl, Upload};
+use roots::shown;
 use std::path::{Path, PathBuf};
 
 /// Which part of which attempt is written, and where.
@@ -295,7 +296,7 @@ fn failure(action: &str, path: &Path, error: &std::io::Error) -> TaskFailure {
     if let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<ObjectError>()) {
         return TaskFailure::new(error.blame(), format!("output: {error}"));
     }
-    TaskFailure::new(Blame::Environment, format!("cannot {action} output {}: {error}", path.display()))
+    TaskFailure::new(Blame::Environment, format!("cannot {action} output {}: {error}", shown(path).display()))
 }
 
 #[cfg(test)]

@@ -7,9 +7,11 @@ use faults::{IoCall, io_call};
 use flate2::write::GzEncoder;
 use liblzma::write::XzEncoder;
 use objects::Upload;
+use rustix::fs::OFlags;
 use stagefile::StageFileWriter;
 use std::fs::File;
 use std::io::{BufWriter, IntoInnerError, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Compressed bytes gathered before they go to the file.
@@ -43,7 +45,11 @@ impl PartFile {
             true => Target::Durable(SequentialWriter::create(path, Through::Direct, buffer_bytes)?),
             false => {
                 io_call(IoCall::Create, path)?;
-                Target::PageCache(File::create(path)?, path.to_path_buf())
+                // Others may put a link there, where the directory is theirs too.
+                let no_link = OFlags::NOFOLLOW.bits() as i32;
+                let mut options = File::options();
+                options.create(true).truncate(true).write(true).custom_flags(no_link);
+                Target::PageCache(options.open(path)?, path.to_path_buf())
             }
         };
         Ok(PartFile { file, bytes: 0, crc32c: 0 })

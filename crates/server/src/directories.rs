@@ -1,11 +1,12 @@
 //! The directories of a job: where they are, what stands in their way, how they come and go. Where the output is a prefix
 //! of objects, so is its staging; `objects` knows what lies there.
 
-use crate::{Roots, ServerError, Service};
+use crate::{ServerError, Service};
 use api::{JobSpec, is_object_url};
 use faults::{CrashPoint, IoCall, crash_point, io_call};
 use ids::JobId;
 use objects::{ObjectUrl, staging};
+use roots::{HeldDir, JobPaths};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -52,7 +53,11 @@ pub(crate) fn check_output(spec: &JobSpec, state_dir: &Path) -> Result<(), Serve
             return Err(ServerError::OutputHoldsWhatTheJobNeeds { output: output.clone(), inside });
         }
     }
-    Ok(())
+    let unreadable = |source| ServerError::OutputUnreadable { path: output.clone(), source };
+    match crate::foreign_entry(output).map_err(unreadable)? {
+        Some(entry) => Err(ServerError::OutputNotOurs { path: output.clone(), entry }),
+        None => Ok(()),
+    }
 }
 
 /// The same for a prefix of objects, and whether this process may write there. Asks the object store.
@@ -67,6 +72,7 @@ fn check_object_output(spec: &JobSpec) -> Result<(), ServerError> {
     if !spec.overwrite && staging::is_taken(&output)? {
         return Err(ServerError::OutputExists { path: spec.output.clone() });
     }
+    staging::check_replaceable(&output)?;
     Ok(staging::check_writable(&output)?)
 }
 
@@ -121,44 +127,71 @@ impl Directories {
         Ok(Self { staging, disk_dirs })
     }
 
-    /// Creates them, and the directories they lie in. A prefix of objects needs no creating. Where there are roots, the
-    /// staging directory must really lie below one: a directory above it may have become a link since it was looked at.
-    pub fn create(&self, roots: Option<&Roots>) -> Result<(), ServerError> {
+    /// Creates them, and the directories they lie in. A prefix of objects needs no creating. The staging directory is made below
+    /// a root of `paths`.
+    pub fn create(&self, paths: &JobPaths) -> Result<(), ServerError> {
         let is_dir = |staging: &&PathBuf| !is_object_url(staging) && *staging != Path::new(NOT_STAGED);
         let staging = Some(&self.staging).filter(is_dir);
         for path in staging.into_iter().chain(&self.disk_dirs) {
             let wrong = |source| ServerError::DirectoryUnwritable { path: path.clone(), source };
-            if let Some(parent) = path.parent() {
+            // Those on disks are ours.
+            let paths = if *path == self.staging { paths } else { &JobPaths::default() };
+            if let Some(parent) = path.parent().filter(|_| !paths.are_bounded()) {
                 std::fs::create_dir_all(parent).map_err(wrong)?;
             }
-            match io_call(IoCall::Create, path).and_then(|()| std::fs::create_dir(path)) {
+            let (_held, place) = held_place(paths, path, JobPaths::create_dir_all).map_err(wrong)?;
+            match io_call(IoCall::Create, path).and_then(|()| std::fs::create_dir(&place)) {
                 Ok(()) => {}
                 // The same --disk given twice is one directory.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && *path != self.staging => {}
                 Err(error) => return Err(wrong(error)),
             }
         }
-        if let (Some(staging), Some(roots)) = (staging, roots) {
-            roots.check_staging(staging)?;
-        }
         crash_point(CrashPoint::StagingCreated);
         Ok(())
     }
 
-    /// Removes them, but the intermediate data where it is kept. All are tried; the first error is returned.
-    pub fn remove(&self, keep_disk_dirs: bool) -> std::io::Result<()> {
+    /// Removes them, but the intermediate data where it is kept; the staging directory below a root of `paths`. All are tried;
+    /// the first error is returned.
+    pub fn remove(&self, paths: &JobPaths, keep_disk_dirs: bool) -> std::io::Result<()> {
         crash_point(CrashPoint::CleanupBeforeRemove);
         let kept: &[PathBuf] = if keep_disk_dirs { &[] } else { &self.disk_dirs };
         let mut first_error = None;
         let staging = Some(&self.staging).filter(|staging| *staging != Path::new(NOT_STAGED));
         for path in staging.into_iter().chain(kept) {
-            if let Err(error) = remove_tree(path) {
+            let removed = match *path == self.staging && !is_object_url(path) {
+                true => match held_place(paths, path, JobPaths::open_dir) {
+                    Ok((_held, place)) => remove_tree(&place),
+                    // With all that was in it.
+                    Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+                    Err(error) => Err(error),
+                },
+                false => remove_tree(path),
+            };
+            if let Err(error) = removed {
                 let named = std::io::Error::new(error.kind(), format!("{}: {error}", path.display()));
                 first_error.get_or_insert(named);
             }
         }
         crash_point(CrashPoint::CleanupAfterRemove);
         first_error.map_or(Ok(()), Err)
+    }
+}
+
+/// Where a path is reached whatever becomes of the directories above it, and what holds them; the path itself where jobs may name
+/// anything.
+fn held_place(
+    paths: &JobPaths,
+    path: &Path,
+    open: impl Fn(&JobPaths, &Path) -> std::io::Result<HeldDir>,
+) -> std::io::Result<(Option<HeldDir>, PathBuf)> {
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) if paths.are_bounded() => {
+            let held = open(paths, parent)?;
+            let place = held.path().join(name);
+            Ok((Some(held), place))
+        }
+        _ => Ok((None, path.to_path_buf())),
     }
 }
 

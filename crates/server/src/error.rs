@@ -10,6 +10,9 @@ pub enum ServerError {
     OutputExists { path: PathBuf },
     #[error("the output {path} is not a directory and is not overwritten", path = path.display())]
     OutputNotADirectory { path: PathBuf },
+    #[error("the output {path} holds {entry:?}, which no job wrote there: --overwrite replaces only an empty directory, or one with \
+        nothing but an output; choose another, or move that away", path = path.display())]
+    OutputNotOurs { path: PathBuf, entry: std::ffi::OsString },
     #[error("overwriting the output {output} would remove {inside}, which the job needs",
         output = output.display(), inside = inside.display())]
     OutputHoldsWhatTheJobNeeds { output: PathBuf, inside: PathBuf },
@@ -19,7 +22,9 @@ pub enum ServerError {
     #[error("a job needs a node of the architecture {name:?}, and there are only nodes of {there}")]
     NoSuchArchitecture { name: String, there: String },
     #[error(transparent)]
-    OutsideRoots(#[from] crate::OutsideRoots),
+    OutsideRoots(#[from] roots::OutsideRoots),
+    #[error("the output {path} cannot be read to see whether it may be replaced: {source}", path = path.display())]
+    OutputUnreadable { path: PathBuf, source: std::io::Error },
     #[error("the output {path} has no name or no parent directory", path = path.display())]
     OutputUnusable { path: PathBuf },
     #[error("cannot create the directory {path}: {source}", path = path.display())]

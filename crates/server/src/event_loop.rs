@@ -13,13 +13,14 @@ use crate::owner::OwnerLock;
 pub(crate) use crate::requests::{Reply, Request, Submission};
 use crate::shared::Shared;
 use crate::users::Users;
-use crate::{Roots, ServerError, clock, placements, repair};
+use crate::{ServerError, clock, placements, repair};
 use api::control::{JobOutcome, JobProgress, NodeOrder, StageProgress};
 use api::{Boundaries, KeyBytes, TaskFailure, TaskResult};
 use faults::{CrashPoint, crash_point};
 use ids::{AttemptKey, BoundariesVersion, JobId, StageIndex};
 use mapreduce::ExpandError;
 use metastore::{AttemptState, CLUSTER_OWNER, Change, JobState, Metastore, StoreError};
+use roots::JobPaths;
 use scheduler::{Action, Event, Slot, State, UnixNanos};
 use shipped::Depot;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -58,7 +59,7 @@ pub(crate) struct EventLoop {
     pub fleet: Fleet,
     /// Files that clients have shipped.
     pub depot: Option<Arc<Depot>>,
-    pub roots: Option<Arc<Roots>>,
+    pub paths: JobPaths,
     pub checks: Checks,
     pub drills: Drills,
     pub intermediates: Intermediates,
@@ -111,7 +112,7 @@ impl EventLoop {
             parked: BTreeMap::new(),
             fleet: Fleet::default(),
             depot: None,
-            roots: None,
+            paths: JobPaths::default(),
             checks: Checks::default(),
             drills: Drills::default(),
             intermediates: Intermediates::default(),
@@ -643,8 +644,9 @@ impl EventLoop {
         self.cleaners.retain(|cleaner| !cleaner.is_finished());
         let job = &self.jobs[&id];
         let (directories, keep, sender) = (job.directories(), job.keeps_ifiles(), self.sender.clone());
+        let paths = self.paths.clone();
         let work = move || {
-            let problem = directories.remove(keep).err().map(|error| error.to_string());
+            let problem = directories.remove(&paths, keep).err().map(|error| error.to_string());
             // Nobody listens any more where the server ends at the same time; it cleans by itself then.
             let _ = sender.blocking_send(Request::Cleaned { job: id, problem });
         };
@@ -682,7 +684,7 @@ impl EventLoop {
                     now_ns: now_ns(),
                 });
             }
-            match job.directories().remove(job.keeps_ifiles()) {
+            match job.directories().remove(&self.paths, job.keeps_ifiles()) {
                 Ok(()) => {
                     let kept = job.keep();
                     self.changes.push(Change::JobCleaned { job: *id, kept, now_ns: now_ns() });
@@ -715,7 +717,7 @@ impl EventLoop {
         self.shared.fail(error.to_string());
         for job in self.jobs.values().filter(|_| self.service == Service::Embedded) {
             job.stop_attempts();
-            if let Err(error) = job.directories().remove(false) {
+            if let Err(error) = job.directories().remove(&self.paths, false) {
                 tracing::warn!(job = %job.id, %error, "cannot remove the files of a job");
             }
         }

@@ -31,6 +31,32 @@ pub(crate) struct Keeping {
     pub lost: Option<String>,
 }
 
+/// What a directory is to a job that is on its way into the store.
+#[derive(Debug, PartialEq, Eq)]
+enum FoundWhile {
+    /// One of those that it keeps.
+    Kept,
+    /// The process that made it will tell of it.
+    NotToldYet,
+    /// Nobody counts on it.
+    Stranger,
+}
+
+impl Keeping {
+    /// A node tells of a directory before all have said what they keep. Where the process that made it had told of it and then died,
+    /// the one after it on the same disks takes its place: else nobody would tell that one when the directory is to go.
+    fn found(&mut self, found: KeptPlace, maker_lives: bool) -> FoundWhile {
+        match self.places.iter_mut().find(|place| place.dir.name() == found.dir.name()) {
+            Some(place) => {
+                *place = KeptPlace { made_by: place.made_by, ..found };
+                FoundWhile::Kept
+            }
+            None if maker_lives => FoundWhile::NotToldYet,
+            None => FoundWhile::Stranger,
+        }
+    }
+}
+
 impl EventLoop {
     /// A job is over and its last attempt has ended: nodes remove or keep what they have of it, and then its
     /// directories go.
@@ -162,9 +188,19 @@ impl EventLoop {
         };
         let mut strangers = Vec::new();
         for dir in dirs {
-            let keeping = self.jobs.get(&dir.job).and_then(|job| job.keeping.as_ref());
-            if keeping.is_some_and(|keeping| keeping.lost.is_none()) {
-                // On its way into the store.
+            let maker_lives = self.fleet.of_incarnation(&dir.incarnation).is_some();
+            let keeping = self.jobs.get_mut(&dir.job).and_then(|job| job.keeping.as_mut());
+            if let Some(keeping) = keeping.filter(|keeping| keeping.lost.is_none()) {
+                let (job, name, node_name) = (dir.job, dir.name(), node_name.clone());
+                match keeping.found(KeptPlace { made_by: node, node, node_name, dir }, maker_lives) {
+                    FoundWhile::Kept => {
+                        if let Some(known) = self.fleet.get_mut(node) {
+                            known.kept.insert(job);
+                        }
+                    }
+                    FoundWhile::NotToldYet => {}
+                    FoundWhile::Stranger => strangers.push(name),
+                }
                 continue;
             }
             let places = self.store.kept_places(dir.job).await?;
@@ -216,9 +252,32 @@ fn is_ours(dir: &KeptDir) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_ours;
-    use api::kept::KeptDir;
-    use ids::{DiskIndex, JobId};
+    use super::{FoundWhile, Keeping, is_ours};
+    use api::kept::{KeptDir, KeptPlace};
+    use ids::{DiskIndex, JobId, NodeId};
+
+    /// A node died after it had said what it keeps, and the next one on its disks came before the other nodes had.
+    #[test]
+    fn the_next_process_on_its_disks_takes_the_place_of_a_keeper_that_died() {
+        let place = |node: u32, incarnation: &str| {
+            let dir = KeptDir {
+                job: JobId(3),
+                incarnation: incarnation.to_string(),
+                disk: DiskIndex(0),
+                path: format!("/d/sailfish-kept-{incarnation}-job3-disk0").into(),
+                bytes: 5,
+            };
+            KeptPlace { made_by: NodeId(node), node: NodeId(node), node_name: format!("node-{node}"), dir }
+        };
+        let mut keeping = Keeping { places: vec![place(1, "x"), place(2, "y")], ..Keeping::default() };
+        assert_eq!(keeping.found(place(7, "x"), false), FoundWhile::Kept);
+        let places: Vec<_> = keeping.places.iter().map(|place| (place.made_by.0, place.node.0)).collect();
+        assert_eq!(places, [(1, 7), (2, 2)]);
+        // One that still lives tells by itself; what nobody told of, and nobody will, is counted on by nobody.
+        assert_eq!(keeping.found(place(4, "z"), true), FoundWhile::NotToldYet);
+        assert_eq!(keeping.found(place(4, "z"), false), FoundWhile::Stranger);
+        assert_eq!(keeping.places.len(), 2);
+    }
 
     #[test]
     fn only_what_its_name_tells_is_believed() {

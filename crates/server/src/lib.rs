@@ -48,9 +48,9 @@ mod presence;
 mod readmission;
 mod recovery;
 mod repair;
+mod replacing;
 mod replication;
 mod requests;
-mod roots;
 mod shared;
 mod shipping;
 mod singles;
@@ -78,6 +78,7 @@ use ids::{JobId, NodeId};
 use intermediates::FileRequest;
 use metastore::{AuditRow, Change, Metastore};
 use owner::OwnerLock;
+use roots::{JobPaths, OutsideRoots, Roots};
 use shared::Shared;
 use shipped::{Depot, Hold};
 use std::path::PathBuf;
@@ -97,7 +98,7 @@ pub use job::{STDERR_NOTE, STDOUT_NOTE};
 pub use kept_runs::{KeptSource, NotReducible, check_reducible, kept_source};
 pub use messages::{Assignment, Finished, JobRun, PullReply, PullRequest, ServerOptions, Service, Submitter};
 pub use placements::job_placements;
-pub use roots::{BadRoot, OutsideRoots, Roots};
+pub use replacing::{REPORT_NAME, SUCCESS_NAME, foreign_entry, read_report};
 pub use shipping::ShippedOptions;
 pub use singles::job_logs;
 pub use users::NewToken;
@@ -126,8 +127,7 @@ impl Server {
         let (ready_sender, ready) = oneshot::channel();
         let state_dir = options.state_dir.clone();
         let (service, database, files) = (options.service, options.database.clone(), options.shipped);
-        let roots = options.roots.map(Arc::new);
-        let loop_roots = roots.clone();
+        let (loop_roots, roots) = (options.roots.clone(), options.roots.map(Arc::new));
         let (loop_sender, loop_shared) = (sender.clone(), Arc::clone(&shared));
         let work = move || {
             let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -147,7 +147,8 @@ impl Server {
                     Ok(((store, lock, _alone), depot)) => {
                         let uuid = lock.uuid.clone();
                         let mut server = EventLoop::new(store, lock, loop_shared, service, loop_sender);
-                        (server.depot, server.roots) = (depot.clone(), loop_roots);
+                        server.depot = depot.clone();
+                        server.paths = JobPaths::below(loop_roots.into_iter().collect());
                         let recovered = match service {
                             Service::Embedded => Ok(()),
                             Service::Cluster => server.recover().await,

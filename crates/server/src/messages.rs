@@ -1,9 +1,9 @@
 //! What goes up to the server and down from it by function call; what crosses between processes is `api::control`.
 
-use crate::roots::Roots;
 use crate::shipping::ShippedOptions;
 use api::{JobSpec, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, NodeId};
+use roots::{HeldDir, JobPaths, Roots};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -66,6 +66,25 @@ pub struct JobRun {
     pub cancelled: Arc<AtomicBool>,
     /// On a node of a cluster: turns true when the server says that its runs get replicas.
     pub replicates: Arc<AtomicBool>,
+    /// On the node where the attempts run: opens what the job names.
+    pub paths: JobPaths,
+    /// On that node, where there are roots: `staging` is a path of it.
+    pub held_staging: Option<Arc<HeldDir>>,
+}
+
+impl JobRun {
+    /// Without directories, and with nothing that bounds it.
+    pub fn new(spec: Arc<JobSpec>) -> JobRun {
+        JobRun {
+            spec,
+            staging: PathBuf::new(),
+            disk_dirs: Vec::new(),
+            cancelled: Arc::default(),
+            replicates: Arc::default(),
+            paths: JobPaths::default(),
+            held_staging: None,
+        }
+    }
 }
 
 /// A slot asks for work, and hands in what it finished since it last asked.

@@ -95,7 +95,7 @@ impl EventLoop {
         // The order of the server before this one may not have arrived.
         self.fleet.order_all(id, NodeOrder::Forget { job: id });
         let directories = Directories { staging: job.row.staging.clone(), disk_dirs: Vec::new() };
-        match directories.remove(false) {
+        match directories.remove(&self.paths, false) {
             Ok(()) => self.changes.push(Change::JobCleaned { job: id, kept: Keep::Nothing, now_ns }),
             Err(error) => tracing::warn!(job = %id, %error, "cannot remove the files of a job"),
         }
@@ -103,11 +103,9 @@ impl EventLoop {
 
     fn job_run(&self, recovered: &RecoveredJob) -> JobRun {
         JobRun {
-            spec: Arc::new(recovered.spec.clone()),
             staging: recovered.row.staging.clone(),
-            disk_dirs: Vec::new(),
             cancelled: self.shared.add_job(recovered.row.job),
-            replicates: Arc::default(),
+            ..JobRun::new(Arc::new(recovered.spec.clone()))
         }
     }
 

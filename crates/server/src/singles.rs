@@ -108,8 +108,7 @@ impl EventLoop {
                 now_ns: now_ns(),
             });
             let cancelled = self.shared.add_job(job);
-            let (staging, disk_dirs, replicates) = (PathBuf::new(), Vec::new(), Arc::default());
-            let run = JobRun { spec, staging, disk_dirs, cancelled, replicates };
+            let run = JobRun { cancelled, ..JobRun::new(spec) };
             let mut new = Job::new(job, Arc::new(run), JobResults::new(job, Vec::new()));
             new.user = claim.user;
             new.hold = hold.clone();

@@ -145,7 +145,7 @@ impl EventLoop {
             let fleet = (self.service == Service::Cluster).then_some(&self.fleet);
             let splits = submission.splits.clone();
             all.push(kept_runs::results(&self.store, &submission.spec, *job, splits, fleet).await?);
-            directories.create(self.roots.as_deref())?;
+            directories.create(&self.paths)?;
         }
         Ok(all)
     }
@@ -153,11 +153,10 @@ impl EventLoop {
     fn begin(&mut self, incoming: Incoming, results: JobResults) -> Begun {
         let Incoming { job, submission, directories } = incoming;
         let run = Arc::new(JobRun {
-            spec: submission.spec,
             staging: directories.staging.clone(),
             disk_dirs: directories.disk_dirs.clone(),
             cancelled: self.shared.add_job(job),
-            replicates: Arc::default(),
+            ..JobRun::new(submission.spec)
         });
         let mut new = Job::new(job, run, results);
         new.hold = submission.hold;
@@ -188,7 +187,7 @@ impl EventLoop {
                 error: Some(error.to_string()),
                 now_ns: now_ns(),
             });
-            if directories.remove(false).is_ok() {
+            if directories.remove(&self.paths, false).is_ok() {
                 changes.push(Change::JobCleaned { job: *job, kept: Keep::Nothing, now_ns: now_ns() });
             }
         }

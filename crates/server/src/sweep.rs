@@ -10,6 +10,7 @@ use ids::JobId;
 use metastore::{Change, JobRow, JobState, Keep, Metastore};
 use objects::staging::{self, Publication};
 use objects::{ObjectError, ObjectUrl};
+use roots::JobPaths;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -64,7 +65,7 @@ async fn clean_job(store: &Metastore, job: JobId) -> Result<bool, ServerError> {
         _ => Keep::Nothing,
     };
     let directories = Directories { staging: row.staging.clone(), disk_dirs: row.disk_dirs.clone() };
-    let removed = directories.remove(kept != Keep::Nothing);
+    let removed = directories.remove(&JobPaths::default(), kept != Keep::Nothing);
     let mut changes = Vec::new();
     if !row.state.over() {
         let (state, exit_code, error) = match published {

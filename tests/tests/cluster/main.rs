@@ -17,6 +17,7 @@ mod postgres_cluster;
 mod protocol;
 mod races;
 mod racks;
+mod root_races;
 mod roots;
 mod sandbox;
 mod security;

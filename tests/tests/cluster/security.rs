@@ -279,7 +279,8 @@ fn start_proxy() -> (String, Arc<AtomicUsize>) {
             }
             let head = String::from_utf8(head).expect("a head is text");
             let target = head.strip_prefix("CONNECT ").and_then(|rest| rest.split(' ').next());
-            let mut onward = TcpStream::connect(target.expect("TLS goes by CONNECT")).expect("a server listens");
+            let mut onward =
+                TcpStream::connect(target.expect("TLS goes by CONNECT")).expect("a server listens");
             connection.write_all(b"HTTP/1.1 200 OK\r\n\r\n").expect("it reads");
             seen.fetch_add(1, Ordering::Relaxed);
             let copies = (connection.try_clone(), onward.try_clone());
@@ -297,7 +298,19 @@ fn a_proxy_that_is_named_is_gone_through_over_tls_only() {
     let (proxy, counted) = start_proxy();
     guarded.by("ann.token", &["jobs", "--proxy", &proxy]).expect_success();
     assert_eq!(counted.load(Ordering::Relaxed), 1);
-    let node = ["node", "--slots", "1", "--memory", CLUSTER_MEMORY, "--name", "behind", "--disk", "d", "--proxy", &proxy];
+    let node = [
+        "node",
+        "--slots",
+        "1",
+        "--memory",
+        CLUSTER_MEMORY,
+        "--name",
+        "behind",
+        "--disk",
+        "d",
+        "--proxy",
+        &proxy,
+    ];
     let node = Running::start(&mut guarded.command("rack.token", &node));
     node.wait_for_stderr("joined");
     guarded.nodes.push(node);
@@ -310,7 +323,9 @@ fn a_proxy_that_is_named_is_gone_through_over_tls_only() {
     let mut command = guarded.sandbox.sailfish();
     command.args(["jobs", "--server", &plain, "--token-file", "bare", "--proxy", &proxy]);
     Running::start(&mut command).wait().expect_failure(2, &["through a proxy, over TLS only"]);
-    guarded.by("ann.token", &["jobs", "--proxy", "socks5://127.0.0.1:1"]).expect_failure(2, &["no address of a proxy"]);
+    guarded
+        .by("ann.token", &["jobs", "--proxy", "socks5://127.0.0.1:1"])
+        .expect_failure(2, &["no address of a proxy"]);
 }
 
 /// What `curl` gives for a request to a data port: its exit code, and the status where there is one.

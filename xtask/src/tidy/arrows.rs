@@ -28,12 +28,25 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("iappender", &["ids", "api", "ifile", "arena", "faults"]),
     ("program", &["ids", "api", "faults"]),
     ("objects", &["ids", "api", "faults"]),
+    ("roots", &["ids", "api", "objects"]),
     ("frames", &[]),
     (
         "reducer",
-        &["ids", "api", "arena", "program", "faults", "frames", "tera", "diskfile", "objects", "stagefile"],
+        &[
+            "ids",
+            "api",
+            "arena",
+            "program",
+            "faults",
+            "frames",
+            "tera",
+            "diskfile",
+            "objects",
+            "roots",
+            "stagefile",
+        ],
     ),
-    ("mapper", &["ids", "api", "program", "reducer", "faults", "tera", "objects"]),
+    ("mapper", &["ids", "api", "program", "reducer", "faults", "tera", "objects", "roots"]),
     (
         "chunkserver",
         &["ids", "api", "ifile", "arena", "diskfile", "chunksorter", "iappender", "imerger", "faults"],
@@ -45,7 +58,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mapreduce", &["ids", "api", "keys", "workbuilder"]),
     ("sim", SIM_BELOW),
     ("metastore", &["ids", "api", "faults"]),
-    ("server", &["ids", "api", "shipped", "scheduler", "metastore", "mapreduce", "faults", "objects"]),
+    (
+        "server",
+        &["ids", "api", "shipped", "scheduler", "metastore", "mapreduce", "faults", "objects", "roots"],
+    ),
     ("client", &["ids", "api", "shipped", "trust", "stagefile", "dataport"]),
     ("controlport", &["ids", "api", "shipped", "client", "listener", "metastore", "server", "trust"]),
     ("node", NODE_BELOW),
@@ -87,6 +103,7 @@ const NODE_BELOW: &[&str] = &[
     "server",
     "client",
     "objects",
+    "roots",
 ];
 
 const CLI_BELOW: &[&str] = &[
@@ -118,6 +135,7 @@ const CLI_BELOW: &[&str] = &[
     "streaming",
     "trust",
     "objects",
+    "roots",
 ];
 
 /// Law 1: no I/O, no clock, no randomness.

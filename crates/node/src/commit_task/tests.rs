@@ -1,6 +1,6 @@
 //! The steps of a commit, each also as a later attempt meets it.
 
-use super::{name_part, publish, publish_directory, remove_strays};
+use super::{Names, name_part, publish, publish_directory, remove_strays};
 use api::task::Part;
 use api::{JobSpec, Layout};
 use server::JobRun;
@@ -63,26 +63,52 @@ fn a_part_that_is_not_there_is_an_error() {
     assert!(name_part(staging.path(), &part).unwrap_err().message.contains(".gone"));
 }
 
+/// An output of a job, as far as its names and its report say.
+fn write_output(dir: &Path, text: &str) {
+    fs::create_dir(dir).unwrap();
+    fs::write(dir.join("part-00000"), text).unwrap();
+    fs::write(dir.join("_report.json"), "{\"parts\": [{\"name\": \"part-00000\"}], \"seconds\": 0.5}")
+        .unwrap();
+    fs::write(dir.join("_SUCCESS"), "").unwrap();
+}
+
 #[test]
 fn an_output_is_renamed_into_place_exchanged_or_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (staging, output) = (dir.path().join(".out.sailfish-1"), dir.path().join("out"));
-    let stage = |text: &str| {
-        fs::create_dir(&staging).unwrap();
-        fs::write(staging.join("part-00000"), text).unwrap();
+    let names = |overwrite: bool| {
+        let spec = spec(&output, overwrite);
+        (
+            Names::of(&JobRun { staging: staging.clone(), ..JobRun::new(Arc::new(spec.clone())) }).unwrap(),
+            spec,
+        )
+    };
+    let publish = |overwrite: bool| {
+        let (names, spec) = names(overwrite);
+        publish(&spec, &names, b"{}")
     };
     let published = || fs::read_to_string(output.join("part-00000")).unwrap();
 
-    stage("first");
-    assert!(!publish(&spec(&output, false), &staging, b"{}").unwrap());
+    write_output(&staging, "first");
+    assert!(!publish(false).unwrap());
     assert_eq!((published().as_str(), staging.exists()), ("first", false));
 
-    stage("second");
-    let refused = publish(&spec(&output, false), &staging, b"{}").unwrap_err();
+    write_output(&staging, "second");
+    let refused = publish(false).unwrap_err();
     assert!(refused.message.contains("appeared while the job ran"), "{}", refused.message);
     assert_eq!((published().as_str(), staging.exists()), ("first", true));
 
-    assert!(publish(&spec(&output, true), &staging, b"{}").unwrap());
+    // What somebody put there is kept, with all that stands beside it.
+    fs::write(output.join("notes"), "mine").unwrap();
+    let refused = publish(true).unwrap_err();
+    assert!(refused.message.contains("holds \"notes\""), "{}", refused.message);
+    assert_eq!(
+        (published().as_str(), fs::read_to_string(staging.join("part-00000")).unwrap().as_str()),
+        ("first", "second")
+    );
+    fs::remove_file(output.join("notes")).unwrap();
+
+    assert!(publish(true).unwrap());
     assert_eq!(published(), "second");
     assert_eq!(fs::read_to_string(staging.join("part-00000")).unwrap(), "first");
 }
@@ -93,13 +119,7 @@ fn an_attempt_after_the_one_that_published_has_nothing_to_do() {
     let check = |overwrite: bool| {
         let dir = tempfile::tempdir().unwrap();
         let (staging, output) = (dir.path().join(".out.sailfish-2"), dir.path().join("out"));
-        let run = JobRun {
-            spec: Arc::new(spec(&output, overwrite)),
-            staging: staging.clone(),
-            disk_dirs: Vec::new(),
-            replicates: Arc::default(),
-            cancelled: Arc::default(),
-        };
+        let run = JobRun { staging: staging.clone(), ..JobRun::new(Arc::new(spec(&output, overwrite))) };
         let part = Part {
             name: "part-00000".to_string(),
             attempt_name: ".part-00000.attempt-0".to_string(),
@@ -107,7 +127,7 @@ fn an_attempt_after_the_one_that_published_has_nothing_to_do() {
         };
         // The same job number may have had the same parts in another run, but at another time.
         let report = |seconds: f64| {
-            format!("{{\"job\": 1, \"parts\": [{{\"bytes\": 5}}], \"seconds\": {seconds}}}").into_bytes()
+            format!("{{\"job\": 1, \"parts\": [{{\"name\": \"part-00000\", \"bytes\": 5}}], \"seconds\": {seconds}}}").into_bytes()
         };
         let write_older = |path: &Path| {
             fs::create_dir(path).unwrap();

@@ -43,8 +43,15 @@ fn overwriting_never_takes_the_input_away() {
         matches!(&refused, Err(ServerError::OutputHoldsWhatTheJobNeeds { inside, .. }) if *inside == input),
         "{refused:?}"
     );
+    // What no job wrote is not taken away either.
     let mut spec = place.spec();
     spec.overwrite = true;
+    let refused = server.submit(spec.clone(), splits(1));
+    assert!(
+        matches!(&refused, Err(ServerError::OutputNotOurs { entry, .. }) if entry == "input.txt"),
+        "{refused:?}"
+    );
+    std::fs::remove_file(input).unwrap();
     assert!(server.submit(spec, splits(1)).is_ok());
 }
 

@@ -8,8 +8,11 @@
 use api::task::RunTask;
 use api::{FileLink, Function, JobSpec, ShippedFile, is_object_url};
 use objects::{ObjectError, ObjectUrl};
+use rustix::fs::{Mode, OFlags, open};
 use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A list of directories and prefixes of objects. An empty one allows nothing.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +26,11 @@ pub struct Roots {
 
 #[derive(Clone, Debug)]
 enum Root {
-    /// Without links in it.
-    Directory(PathBuf),
+    /// Without links in its path, and held, so that nothing comes into its place.
+    Directory {
+        path: PathBuf,
+        held: Arc<OwnedFd>,
+    },
     Objects(ObjectUrl),
 }
 
@@ -61,6 +67,14 @@ pub enum OutsideRoots {
     Unresolvable { what: &'static str, path: PathBuf, source: std::io::Error },
 }
 
+impl Root {
+    fn hold(path: PathBuf) -> std::io::Result<Root> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let held = Arc::new(open(&path, flags, Mode::empty())?);
+        Ok(Root::Directory { path, held })
+    }
+}
+
 impl Roots {
     /// Takes what an operator typed; each directory must be there.
     pub fn of_operator(texts: &[String]) -> Result<Self, BadRoot> {
@@ -78,7 +92,8 @@ impl Roots {
             if !resolved.is_dir() {
                 return Err(BadRoot::NotADirectory { root: root.clone() });
             }
-            roots.push(Root::Directory(resolved));
+            let held = Root::hold(resolved);
+            roots.push(held.map_err(|source| BadRoot::Unusable { root: root.clone(), source })?);
         }
         Ok(Self { texts: texts.to_vec(), roots, closed: Vec::new() })
     }
@@ -87,7 +102,7 @@ impl Roots {
     pub fn of_server(texts: Vec<String>) -> Self {
         let root = |text: &String| match is_object_url(Path::new(text)) {
             true => ObjectUrl::parse(text).ok().map(Root::Objects),
-            false => Path::new(text).canonicalize().ok().map(Root::Directory),
+            false => Path::new(text).canonicalize().and_then(Root::hold).ok(),
         };
         let roots = texts.iter().filter_map(root).collect();
         Self { texts, roots, closed: Vec::new() }
@@ -229,13 +244,24 @@ impl Roots {
         resolve(place).map_err(|source| OutsideRoots::Unresolvable { what, path: path.to_path_buf(), source })
     }
 
-    fn judge(&self, what: &'static str, path: &Path, resolved: &Path) -> Result<(), OutsideRoots> {
+    /// Refuses a path without links that lies outside; `path` is the one that was named.
+    pub(crate) fn judge(&self, what: &'static str, path: &Path, resolved: &Path) -> Result<(), OutsideRoots> {
         if let Some(closed) = self.closed.iter().find(|closed| resolved.starts_with(closed)) {
             let (path, closed) = (path.to_path_buf(), closed.clone());
             return Err(OutsideRoots::Closed { what, path, closed });
         }
-        let holds = |root: &Root| matches!(root, Root::Directory(root) if resolved.starts_with(root));
-        if self.roots.iter().any(holds) { Ok(()) } else { Err(self.outside(what, path, Some(resolved))) }
+        match self.directory_of(resolved) {
+            Some(_) => Ok(()),
+            None => Err(self.outside(what, path, Some(resolved))),
+        }
+    }
+
+    /// The root that holds a path without links, and what of the path is behind it.
+    pub(crate) fn directory_of<'a>(&self, resolved: &'a Path) -> Option<(Arc<OwnedFd>, &'a Path)> {
+        self.roots.iter().find_map(|root| match root {
+            Root::Directory { path, held } => Some((Arc::clone(held), resolved.strip_prefix(path).ok()?)),
+            Root::Objects(_) => None,
+        })
     }
 
     fn outside(&self, what: &'static str, path: &Path, resolved: Option<&Path>) -> OutsideRoots {
