@@ -31,6 +31,8 @@ SEED ?=
 
 # Nightly: cases of each property test, and seconds for each fuzz target; in `make test` it has these few seconds.
 CASES ?= 4096
+# Requests that are made of the OpenAPI document.
+OPENAPI_CASES ?= 10000
 FUZZ_SECONDS ?= 600
 FUZZ_SECONDS_IN_TEST ?= 5
 FUZZ_WHOLE ?=
@@ -46,7 +48,7 @@ help:
 	@echo "make bench-failures  what failures cost, and to be ready for them: nodes in two racks are killed, cut off, slow (ROW=killed for one row, FAILURE_RUNS=$(FAILURE_RUNS))"
 	@echo "make bench-python  jobs with functions of Python beside PySpark, Dask, multiprocessing, Hadoop Streaming (PYTHON_RUNS=$(PYTHON_RUNS), ROW=word_count,log_read for some)"
 	@echo "make chaos     half an hour of jobs on a cluster whose processes are killed and stopped and whose files are damaged (CHAOS_JOBS=$(CHAOS_JOBS), CHAOS_FAULTS=$(CHAOS_FAULTS), CHAOS_CORRUPTIONS=$(CHAOS_CORRUPTIONS), SEED=N)"
-	@echo "make nightly   the long versions: CASES=$(CASES) a property test, FUZZ_SECONDS=$(FUZZ_SECONDS) a fuzz target"
+	@echo "make nightly   the long versions: CASES=$(CASES) a property test, OPENAPI_CASES=$(OPENAPI_CASES) requests, FUZZ_SECONDS=$(FUZZ_SECONDS) a fuzz target"
 	@echo "make package   packages for others: the stripped program, and its debug information apart"
 	@echo "make fmt       format the sources"
 
@@ -155,6 +157,7 @@ endif
 nightly: release
 	PROPTEST_CASES=$(CASES) SAILFISH_RANDOM_JOBS=$(CASES) SAILFISH_SEEDS=$(CASES) \
 	    cargo test --release --locked
+	tests/openapi/run.sh $(abspath $(SAILFISH)) $(TARGET)/openapi $(OPENAPI_CASES)
 	@$(MAKE) --no-print-directory fuzz FUZZ_WHOLE=--whole
 
 # The short version is a test like any other; here its table is shown.

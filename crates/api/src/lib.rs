@@ -59,6 +59,6 @@ pub use key_rules::{FieldPlace, KeyRules, KeyStretch, Numbers, OrderStep, Partit
 pub use layout::Layout;
 pub use object::{ObjectPin, is_object_url};
 pub use proof::{DataSum, SourceCommit};
-pub use report::JobReport;
+pub use report::{JobReport, ReportedJob, ReportedPart, ReportedParts};
 pub use shipping::{ContentHash, ShippedFile};
 pub use task::{Task, TaskResult};

@@ -47,6 +47,23 @@ pub struct JobReport {
     pub reduce_again: Option<ids::JobId>,
 }
 
+/// Of a report the names of its parts alone: what an output holds, whatever version wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct ReportedParts {
+    pub parts: Vec<ReportedPart>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct ReportedPart {
+    pub name: String,
+}
+
+/// Of a report the number of its job alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct ReportedJob {
+    pub job: ids::JobId,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InputReport {

@@ -7,7 +7,12 @@ use crate::paths;
 use crate::record_formats::FormatOptions;
 use anyhow::{Context, bail, ensure};
 use api::{Codec, FlowStage, JobFile, KeyOrder, Replication};
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+
+/// Largest job file that is read.
+const JOB_FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// The options of a run, not checked yet. Paths from a job file count from its directory, the others from
 /// `start_dir`.
@@ -220,14 +225,21 @@ fn place(stage: &JobFile, before: &mut [StagePlace]) -> anyhow::Result<StagePlac
 }
 
 fn read_job_file(path: &Path, start_dir: &Path) -> anyhow::Result<(JobFile, PathBuf)> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("reading the job file {} (--job)", path.display()))?;
+    let text = read_text(path).with_context(|| format!("reading the job file {} (--job)", path.display()))?;
     let mut file =
         JobFile::parse(&text).with_context(|| format!("reading the job file {}", path.display()))?;
     let absolute = start_dir.join(path);
     let dir = absolute.parent().unwrap_or(start_dir).to_path_buf();
     file.resolve_paths(&dir);
     Ok((file, dir))
+}
+
+/// The text of a file that is not endless: a device or a wrong file is no job.
+fn read_text(path: &Path) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let bytes = File::open(path)?.take(JOB_FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    ensure!(bytes as u64 <= JOB_FILE_BYTES_MAX, "it is larger than {} MiB", JOB_FILE_BYTES_MAX >> 20);
+    Ok(text)
 }
 
 fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> anyhow::Result<JobOptions> {

@@ -4,6 +4,7 @@ use anyhow::{Context, bail, ensure};
 use api::{InputFile, is_object_url};
 use objects::ObjectUrl;
 use rustix::fs::Access;
+use server::ServerError;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -39,7 +40,7 @@ pub fn output(path: &Path, start_dir: &Path, overwrite: bool) -> anyhow::Result<
 }
 
 /// An output inside its own input would be read by the next run; an input inside the output would be removed
-/// by this one.
+/// by this one, and so would what somebody else put there.
 pub fn check_output_against_inputs(
     output: &Path,
     arguments: &[String],
@@ -68,7 +69,11 @@ pub fn check_output_against_inputs(
             );
         }
     }
-    Ok(())
+    // Whoever runs the job looks again; here it is said before anything is made.
+    match server::foreign_entry(output) {
+        Ok(Some(entry)) => Err(ServerError::OutputNotOurs { path: output.to_path_buf(), entry }.into()),
+        _ => Ok(()),
+    }
 }
 
 fn check_prefix_against_inputs(

@@ -11,11 +11,12 @@ use api::flow::{FlowSubmission, SubmittedFlow};
 use api::fsck::{FsckAnswer, FsckRequest};
 use api::kept::{GcAnswer, GcOptions, GcSelection};
 use api::people::Role;
-use api::{Blame, JobReport, TaskFailure};
+use api::{Blame, JobReport, JobSpec, TaskFailure};
 use axum::extract::State;
 use ids::JobId;
 use metastore::{AttemptState, JobState};
 use server::ServerError;
+use std::path::Path;
 use std::time::Duration;
 
 #[utoipa::path(
@@ -33,6 +34,7 @@ pub(crate) async fn submit(
     if let Some(source) = submission.spec.reduce_again {
         check_owner(&port, &caller, source).await?;
     }
+    check_replaces_own(&port, &caller, &submission.spec).await?;
     submission.user = caller.job_user(submission.user);
     Ok(Message(port.server.submit_job(submission, &caller.submitter()).await?))
 }
@@ -52,8 +54,31 @@ pub(crate) async fn submit_flow(
     for source in flow.stages.iter().filter_map(|stage| stage.spec.reduce_again) {
         check_owner(&port, &caller, source).await?;
     }
+    for stage in &flow.stages {
+        check_replaces_own(&port, &caller, &stage.spec).await?;
+    }
     flow.user = caller.job_user(flow.user);
     Ok(Message(port.server.submit_stages(flow, &caller.submitter()).await?))
+}
+
+/// Refuses a job whose output would take the place of one that is not its user's.
+async fn check_replaces_own(port: &Port, caller: &Caller, spec: &JobSpec) -> Result<(), Problem> {
+    if caller.role == Role::Admin {
+        return Ok(());
+    }
+    let Some(replaced) = port.server.replaced_job(spec).await? else { return Ok(()) };
+    // The report may have been copied from elsewhere, or be of another server.
+    let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let row = port.store.job(replaced).await?;
+    let row = row.filter(|row| resolved(Path::new(&row.output)) == resolved(&spec.output));
+    if row.is_some_and(|row| row.user.as_deref() == caller.user.as_deref()) {
+        return Ok(());
+    }
+    let message = format!(
+        "the output {} is not known here as one of yours: --overwrite replaces those that you made; choose another, or ask an administrator",
+        spec.output.display()
+    );
+    Err(Problem::new(ErrorCode::Forbidden, message))
 }
 
 /// Refuses a job of somebody else, or one that reads what such a job kept; administrators may have all. What is not

@@ -20,6 +20,7 @@ use crate::listing::{Listed, list};
 use crate::record::{CommitRecord, UploadRecord, WholeUpload};
 use crate::store::{delete, get, put, store, wait};
 use crate::url::ObjectUrl;
+use api::ReportedParts;
 use api::task::Part;
 use faults::{CrashPoint, crash_point};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -80,6 +81,12 @@ pub fn is_taken(output: &ObjectUrl) -> Result<bool, ObjectError> {
     wait(async move { Ok(!published(&output).await?.is_empty()) })
 }
 
+/// The report of an output, where there is one.
+pub fn report_of(output: &ObjectUrl) -> Result<Option<Vec<u8>>, ObjectError> {
+    let report = output.join(REPORT_NAME)?;
+    wait(async move { Ok(get(report).await?.map(|bytes| bytes.to_vec())) })
+}
+
 /// Refuses an output below which lies anything that its own report does not list.
 pub fn check_replaceable(output: &ObjectUrl) -> Result<(), ObjectError> {
     let output = output.clone();
@@ -89,7 +96,7 @@ pub fn check_replaceable(output: &ObjectUrl) -> Result<(), ObjectError> {
             true => return Ok(()),
             false => get(output.join(REPORT_NAME)?).await?,
         };
-        let report = report.and_then(|bytes| serde_json::from_slice::<Names>(&bytes).ok());
+        let report = report.and_then(|bytes| serde_json::from_slice::<ReportedParts>(&bytes).ok());
         let of_parts = report.iter().flat_map(|report| &report.parts).map(|part| part.name.as_str());
         let of_each = [REPORT_NAME, SUCCESS_NAME].into_iter().filter(|_| report.is_some());
         let listed: BTreeSet<&str> = of_parts.chain(of_each).collect();
@@ -99,17 +106,6 @@ pub fn check_replaceable(output: &ObjectUrl) -> Result<(), ObjectError> {
             Some(name) => Err(ObjectError::NotOurs { url: output.clone(), key: name.to_string() }),
         }
     })
-}
-
-/// What a report says of names.
-#[derive(serde::Deserialize)]
-struct Names {
-    parts: Vec<NamedPart>,
-}
-
-#[derive(serde::Deserialize)]
-struct NamedPart {
-    name: String,
 }
 
 /// Sees, before a job runs for hours, whether this process may write parts there; leaves nothing.

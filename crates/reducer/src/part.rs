@@ -433,17 +433,35 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_named() {
+    fn a_write_that_fails_is_named() {
         for codec in [None, Some(OutputCodec::Gzip), Some(OutputCodec::Xz)] {
             let staging = tempfile::tempdir().unwrap();
             let formats = Formats { output_codec: codec, ..Formats::default() };
             let attempt_name = format!(".{}.attempt-1", formats.part_name(3));
-            std::os::unix::fs::symlink("/dev/full", staging.path().join(&attempt_name)).unwrap();
+            // A pipe whose reader goes away takes nothing any more.
+            let pipe = staging.path().join(&attempt_name);
+            rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+            let no_wait = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK;
+            let reader = rustix::fs::open(&pipe, no_wait, rustix::fs::Mode::empty()).unwrap();
             let mut part = PartWriter::create(place(staging.path(), 16), &formats).unwrap();
+            drop(reader);
             part.write(b"text").unwrap();
             let failure = part.finish().unwrap_err();
             assert!(failure.retryable(), "{failure:?}");
             assert!(failure.message.contains(&attempt_name), "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_part_is_not_followed() {
+        for sync in [false, true] {
+            let staging = tempfile::tempdir().unwrap();
+            let victim = staging.path().join("victim");
+            std::fs::write(&victim, "whole").unwrap();
+            std::os::unix::fs::symlink(&victim, staging.path().join(".part-00003.attempt-1")).unwrap();
+            let place = PartPlace { sync, ..place(staging.path(), 4096) };
+            assert!(PartWriter::create(place, &Formats::default()).is_err());
+            assert_eq!(std::fs::read(&victim).unwrap(), b"whole");
         }
     }
 }

@@ -363,6 +363,18 @@ impl Server {
         self.ask_later(|reply| Request::SubmitFlow { stages, reply }).await
     }
 
+    /// The job that made the output which this one is to replace, where there is one with a report. Looks only below the roots.
+    pub async fn replaced_job(&self, spec: &JobSpec) -> Result<Option<JobId>, ServerError> {
+        if !spec.overwrite || spec.feeds() {
+            return Ok(None);
+        }
+        let output = spec.output.clone();
+        self.within_roots(move |roots| roots.check_output(&output)).await?;
+        let output = spec.output.clone();
+        let looking = tokio::task::spawn_blocking(move || replacing::job_of_output(&output));
+        looking.await.map_err(|_| ServerError::ShutDown)?
+    }
+
     /// Whether a job may read what it names and write its output.
     async fn check_place(&self, spec: &Arc<JobSpec>) -> Result<(), ServerError> {
         let of_roots = Arc::clone(spec);

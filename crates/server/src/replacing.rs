@@ -1,10 +1,13 @@
 //! What `--overwrite` may replace: an output, and nothing that anybody else put there.
 
-use serde::Deserialize;
+use crate::ServerError;
+use api::{ReportedJob, ReportedParts, is_object_url};
+use ids::JobId;
+use objects::{ObjectUrl, staging};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::{DirEntry, File};
-use std::io::{ErrorKind, Read};
+use std::io::{BufReader, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -15,15 +18,20 @@ pub const SUCCESS_NAME: &str = "_SUCCESS";
 /// A part takes a few hundred bytes of a report.
 const REPORT_BYTES_MAX: u64 = 1 << 30;
 
-/// What a report says of names.
-#[derive(Deserialize)]
-struct Listed {
-    parts: Vec<ListedPart>,
-}
-
-#[derive(Deserialize)]
-struct ListedPart {
-    name: String,
+/// The job that made what stands where a job is to put its output, as the report there says; None where there is no report.
+pub(crate) fn job_of_output(output: &Path) -> Result<Option<JobId>, ServerError> {
+    let unreadable = |source| ServerError::OutputUnreadable { path: output.to_path_buf(), source };
+    let made = match is_object_url(output) {
+        true => {
+            let report = staging::report_of(&ObjectUrl::from_path(output)?)?;
+            report.and_then(|report| serde_json::from_slice::<ReportedJob>(&report).ok())
+        }
+        false => {
+            let report = open_report(output).map_err(unreadable)?;
+            report.and_then(|report| serde_json::from_reader::<_, ReportedJob>(report).ok())
+        }
+    };
+    Ok(made.map(|made| made.job))
 }
 
 /// An entry of a directory that no job of ours wrote there; None where it is empty, or has only what its own report lists.
@@ -32,7 +40,9 @@ pub fn foreign_entry(dir: &Path) -> std::io::Result<Option<OsString>> {
     if entries.is_empty() {
         return Ok(None);
     }
-    let report = read_report(dir)?.and_then(|report| serde_json::from_slice::<Listed>(&report).ok());
+    // Read as it comes: of a report only names are held.
+    let report =
+        open_report(dir)?.and_then(|report| serde_json::from_reader::<_, ReportedParts>(report).ok());
     let of_parts = report.map(|report| report.parts.into_iter().map(|part| part.name));
     let listed: Option<HashSet<String>> = of_parts.map(|names| {
         let of_each = [REPORT_NAME, SUCCESS_NAME].map(str::to_string);
@@ -49,8 +59,16 @@ pub fn foreign_entry(dir: &Path) -> std::io::Result<Option<OsString>> {
     Ok(None)
 }
 
-/// The report of an output, where it has one. No link is followed, and no writer of a pipe waited for.
+/// The bytes of the report of an output, where it has one.
 pub fn read_report(dir: &Path) -> std::io::Result<Option<Vec<u8>>> {
+    let Some(mut report) = open_report(dir)? else { return Ok(None) };
+    let mut bytes = Vec::new();
+    report.read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
+}
+
+/// No link is followed, and no writer of a pipe waited for.
+fn open_report(dir: &Path) -> std::io::Result<Option<impl Read>> {
     let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32;
     let file = match File::options().read(true).custom_flags(flags).open(dir.join(REPORT_NAME)) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -58,9 +76,7 @@ pub fn read_report(dir: &Path) -> std::io::Result<Option<Vec<u8>>> {
         }
         opened => opened?,
     };
-    let mut report = Vec::new();
-    file.take(REPORT_BYTES_MAX).read_to_end(&mut report)?;
-    Ok(Some(report))
+    Ok(Some(BufReader::new(file.take(REPORT_BYTES_MAX))))
 }
 
 #[cfg(test)]

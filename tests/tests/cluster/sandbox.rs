@@ -107,3 +107,33 @@ fn mappers_and_reducers_read_their_inputs_and_files() {
     assert_eq!(lines, ["a\t2000", "b\t1000"]);
     run("other", "refused").expect_failure(1, &[]);
 }
+
+/// So many that each is no longer named for each program.
+#[test]
+fn many_inputs_open_no_directory_to_a_program() {
+    let Some(kept) = Kept::start(&[]) else { return };
+    for file in 0..100 {
+        kept.place.write(&format!("in/{file:02}.txt"), format!("line of {file}\n"));
+    }
+    let neighbour = kept.place.write("in/neighbour.key", "not of the job\n").display().to_string();
+    let run = |script: &str, out: &str| {
+        let mut command = kept.place.sailfish();
+        command.args([
+            "run",
+            "--server",
+            &kept.url,
+            "--memory",
+            CLUSTER_MEMORY,
+            "--slots",
+            "2",
+            "--map-only",
+        ]);
+        command.args(["--input", "in/*.txt", "--output", out, "--mapper", &format!("sh -ec \"{script}\"")]);
+        Running::start(&mut command).wait()
+    };
+    run("cat", "out").expect_success();
+    assert_eq!(kept.place.output_lines(&kept.place.path("out")).len(), 100);
+    run(&format!("cat; cat {neighbour}"), "refused").expect_failure(1, &["Permission denied"]);
+    let directory = kept.place.path("in").display().to_string();
+    run(&format!("cat; ls {directory}"), "refused").expect_failure(2, &["Permission denied"]);
+}

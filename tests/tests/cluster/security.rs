@@ -263,6 +263,29 @@ fn a_wrong_token_or_authority_gets_nowhere() {
     Running::start(&mut command).wait().expect_failure(2, &["a token is needed"]);
 }
 
+#[test]
+fn a_user_replaces_only_outputs_of_their_own() {
+    let mut guarded = Guarded::start();
+    guarded.add_node();
+    guarded.sandbox.write("in/text", "a\nb\n");
+    let run = |by: &str, output: &str, more: &[&str]| {
+        let job = ["run", "--memory", CLUSTER_MEMORY, "--slots", "2", "--input", "in", "--output", output];
+        guarded.by(by, &[&job[..], more].concat())
+    };
+    run("ann.token", "of-ann", &[]).expect_success();
+    run("ann.token", "of-ann", &["--overwrite"]).expect_success();
+    run("bob.token", "of-ann", &["--overwrite"])
+        .expect_failure(2, &["of-ann", "not known here as one of yours"]);
+    // A report that says so does not make it theirs.
+    run("bob.token", "of-bob", &[]).expect_success();
+    let report = |name: &str| guarded.sandbox.path(name).join("_report.json");
+    std::fs::copy(report("of-bob"), report("of-ann")).expect("our own files");
+    run("bob.token", "of-ann", &["--overwrite"]).expect_failure(2, &["not known here as one of yours"]);
+    run(&guarded.admin_token(), "of-ann", &["--overwrite"]).expect_success();
+    std::fs::create_dir(guarded.sandbox.path("empty")).expect("a directory of the test");
+    run("bob.token", "empty", &["--overwrite"]).expect_success();
+}
+
 /// A proxy that passes connections on to whom they name, and counts them.
 fn start_proxy() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

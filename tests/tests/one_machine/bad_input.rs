@@ -71,6 +71,7 @@ fn job_files_that_are_wrong_are_named_with_their_line() {
     sandbox.write("kind.toml", "input = \"in\"\nslots = \"many\"\n");
     check_refused(&sandbox, &["--job", "kind.toml"], &["kind.toml", "line 2"]);
     check_refused(&sandbox, &["--job", "nowhere.toml"], &["nowhere.toml", "--job"]);
+    check_refused(&sandbox, &["--job", "/dev/zero"], &["/dev/zero", "larger than 16 MiB"]);
 }
 
 #[test]
@@ -92,6 +93,19 @@ fn outputs_in_the_way_are_refused() {
         &["--input", "taken/precious", "--output", "taken", "--overwrite"],
         &["--input", "lies inside --output", "--overwrite would replace"],
     );
+    // Of a directory only what a job wrote there is replaced.
+    sandbox.write("home/.ssh/id", "keep me");
+    job(&["--output", "home/.ssh", "--overwrite"], &["home/.ssh", "\"id\"", "which no job wrote there"]);
+    job(&["--output", "home", "--overwrite"], &["\".ssh\"", "which no job wrote there"]);
+    job(&["--output", "taken", "--overwrite"], &["\"precious\"", "which no job wrote there"]);
+    assert_eq!(fs::read(sandbox.path("home/.ssh/id")).unwrap(), b"keep me");
+    let write =
+        |options: &[&str]| sandbox.run_job(&[&["--input", "in", "--output", "made"], options].concat());
+    write(&[]).expect_success();
+    write(&["--overwrite"]).expect_success();
+    sandbox.write("made/notes", "keep me");
+    write(&["--overwrite"]).expect_failure(REFUSED, &["\"notes\""]);
+    assert_eq!(fs::read(sandbox.path("made/notes")).unwrap(), b"keep me");
     assert_eq!(fs::read(sandbox.path("taken/precious")).unwrap(), b"keep me");
     assert_eq!(fs::read(sandbox.path("file")).unwrap(), b"keep me");
     assert!(sandbox.path("in/a.txt").exists());

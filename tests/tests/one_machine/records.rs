@@ -336,7 +336,8 @@ fn codecs_and_disks_change_nothing_but_the_files() {
 fn overwriting_exchanges_the_output_as_one() {
     let sandbox = Sandbox::new();
     sandbox.write("in", "new\n");
-    sandbox.write("out/old-part", "old\n");
+    sandbox.write("older", "old\n");
+    sandbox.run_job(&["--input", "older", "--partitions", "3"]).expect_success();
     sandbox.run_job(&["--input", "in", "--overwrite"]).expect_success();
     assert_eq!(sandbox.output_lines(&sandbox.out()), ["new"]);
     assert_eq!(sandbox.report(&sandbox.out())["synced"], true);
