@@ -356,6 +356,9 @@ pub struct JobBrief {
     /// Its sorted runs get replicas on other nodes.
     #[serde(default)]
     pub replicates: bool,
+    /// Whose it is: a node may let this user name more paths than others.
+    #[serde(default)]
+    pub user: String,
 }
 
 /// A reader asks where runs of a job lie by now, because it cannot go on where it is.

@@ -120,9 +120,9 @@ fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
             env,
             retries: args.retries,
             files: files.clone(),
-            shipped: Vec::new(),
             memory_bytes: memory.unwrap_or(0),
             architecture: args.arch.clone(),
+            ..RunTask::default()
         }
     };
     Ok((0..args.count).map(task).collect())

@@ -66,7 +66,7 @@ async fn check_replaces_own(port: &Port, caller: &Caller, spec: &JobSpec) -> Res
     if caller.role == Role::Admin {
         return Ok(());
     }
-    let Some(replaced) = port.server.replaced_job(spec).await? else { return Ok(()) };
+    let Some(replaced) = port.server.replaced_job(spec, caller.owner_name()).await? else { return Ok(()) };
     // The report may have been copied from elsewhere, or be of another server.
     let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     let row = port.store.job(replaced).await?;

@@ -81,7 +81,7 @@ impl Remote {
         own_roots: Option<Roots>,
         drill: Drill,
     ) -> Self {
-        let roots = link.roots().map(|texts| Roots::of_server(texts.to_vec()));
+        let roots = link.roots().map(Roots::of_server);
         let paths = JobPaths::below(roots.into_iter().chain(own_roots).collect());
         let single_spec = Arc::new(JobSpec::of_one_task(String::new(), RunTask::default()));
         let (left, link) = (AtomicBool::new(false), Arc::new(link));
@@ -157,8 +157,9 @@ impl Remote {
         let brief = self.link.brief(job).map_err(|error| {
             TaskFailure::new(Blame::Environment, format!("cannot learn what job {job} is: {error}"))
         })?;
-        self.check_roots(|roots| roots.check_job(&brief.spec))?;
-        let held_staging = self.hold_staging(&brief)?;
+        let paths = self.paths.for_user(&brief.user);
+        self.check_roots(&paths, |roots| roots.check_job(&brief.spec))?;
+        let held_staging = self.hold_staging(&paths, &brief)?;
         let staging = held_staging.as_ref().map(|held| held.path());
         let disk_dirs = self.disks.create(job)?;
         let files = JobFiles::new(&brief.spec.shipped, &brief.spec.inputs, &disk_dirs);
@@ -168,7 +169,7 @@ impl Remote {
             disk_dirs,
             cancelled: Arc::default(),
             replicates: Arc::new(AtomicBool::new(brief.replicates)),
-            paths: self.paths.clone(),
+            paths,
             held_staging,
         });
         let known = Known { run, files: Arc::new(files) };
@@ -224,7 +225,8 @@ impl Remote {
     /// A job of one task is all in its order. It is known while it runs, so that it can be told to stop.
     fn single_run(&self, attempt: AttemptKey, mut task: RunTask) -> Result<Assignment, TaskFailure> {
         let id = attempt.task.job;
-        self.check_roots(|roots| roots.check_task(&task))?;
+        let paths = self.paths.for_user(&task.user);
+        self.check_roots(&paths, |roots| roots.check_task(&task))?;
         // Most ship nothing, and there are very many of them.
         let jobs = self.jobs();
         if jobs.ended {
@@ -239,7 +241,6 @@ impl Remote {
         let spec = Arc::clone(&self.single_spec);
         let cancelled = self.jobs().attempts.entry(attempt).or_default().clone();
         let of_run = Arc::clone(&cancelled);
-        let paths = self.paths.clone();
         let run = Arc::new(JobRun { disk_dirs, cancelled: of_run, paths, ..JobRun::new(spec) });
         self.jobs().known.insert(id, Known { run: Arc::clone(&run), files: Arc::clone(&files) });
         let placed = files.bring(&self.link, &self.keepers(), &run.cancelled);
@@ -251,24 +252,28 @@ impl Remote {
     }
 
     /// Refuses what lies outside of the roots on this machine. Another attempt would be refused as well.
-    fn check_roots(&self, check: impl Fn(&Roots) -> Result<(), OutsideRoots>) -> Result<(), TaskFailure> {
+    fn check_roots(
+        &self,
+        paths: &JobPaths,
+        check: impl Fn(&Roots) -> Result<(), OutsideRoots>,
+    ) -> Result<(), TaskFailure> {
         let refused = |error: OutsideRoots| {
             TaskFailure::new(Blame::UserData, format!("on {}: {error}", self.link.node()))
         };
-        self.paths.check(check).map_err(refused)
+        paths.check(check).map_err(refused)
     }
 
     /// The staging directory of a job, where there are roots and it has one: parts are written into this directory, whatever gets its
     /// name.
-    fn hold_staging(&self, brief: &JobBrief) -> Result<Option<Arc<HeldDir>>, TaskFailure> {
-        if brief.spec.feeds() || !self.paths.are_bounded() {
+    fn hold_staging(&self, paths: &JobPaths, brief: &JobBrief) -> Result<Option<Arc<HeldDir>>, TaskFailure> {
+        if brief.spec.feeds() || !paths.are_bounded() {
             return Ok(None);
         }
         if is_object_url(&brief.staging) {
-            self.check_roots(|roots| roots.check_staging(&brief.staging))?;
+            self.check_roots(paths, |roots| roots.check_staging(&brief.staging))?;
             return Ok(None);
         }
-        let held = self.paths.open_dir(&brief.staging);
+        let held = paths.open_dir(&brief.staging);
         held.map(|held| Some(Arc::new(held))).map_err(|error| named_failure("open", &brief.staging, error))
     }
 

@@ -14,14 +14,36 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A list of directories and prefixes of objects. An empty one allows nothing.
+/// A list of directories and prefixes of objects, each for all users or for one. An empty one allows nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Roots {
-    /// As they were given.
-    texts: Vec<String>,
-    roots: Vec<Root>,
+    roots: Vec<Given>,
     /// Resolved directories that no job may name, whatever the roots say.
     closed: Vec<PathBuf>,
+}
+
+/// A root as an operator gives it, `DIR` or `USER=DIR`.
+#[derive(Clone, Debug)]
+struct Given {
+    text: String,
+    /// Whose jobs it is for; None: all users'.
+    user: Option<String>,
+    /// None: it allows nothing on this machine.
+    root: Option<Root>,
+}
+
+impl Given {
+    /// A user has no slash, so that `/lake/dt=2026` is a path.
+    fn split(text: &str) -> (Option<&str>, &str) {
+        match text.split_once('=') {
+            Some((user, place)) if !user.is_empty() && !user.contains('/') => (Some(user), place),
+            _ => (None, text),
+        }
+    }
+
+    fn new(text: &str, root: Option<Root>) -> Given {
+        Given { text: text.to_string(), user: Self::split(text).0.map(str::to_string), root }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -79,33 +101,39 @@ impl Roots {
     /// Takes what an operator typed; each directory must be there.
     pub fn of_operator(texts: &[String]) -> Result<Self, BadRoot> {
         let mut roots = Vec::new();
-        for root in texts {
+        for text in texts {
+            let root = Given::split(text).1;
             if is_object_url(Path::new(root)) {
-                roots.push(Root::Objects(ObjectUrl::parse(root)?));
+                roots.push(Given::new(text, Some(Root::Objects(ObjectUrl::parse(root)?))));
                 continue;
             }
             if !Path::new(root).is_absolute() {
-                return Err(BadRoot::Relative { root: root.clone() });
+                return Err(BadRoot::Relative { root: text.clone() });
             }
-            let resolved = Path::new(root).canonicalize();
-            let resolved = resolved.map_err(|source| BadRoot::Unusable { root: root.clone(), source })?;
+            let unusable = |source| BadRoot::Unusable { root: text.clone(), source };
+            let resolved = Path::new(root).canonicalize().map_err(unusable)?;
             if !resolved.is_dir() {
-                return Err(BadRoot::NotADirectory { root: root.clone() });
+                return Err(BadRoot::NotADirectory { root: text.clone() });
             }
-            let held = Root::hold(resolved);
-            roots.push(held.map_err(|source| BadRoot::Unusable { root: root.clone(), source })?);
+            roots.push(Given::new(text, Some(Root::hold(resolved).map_err(unusable)?)));
         }
-        Ok(Self { texts: texts.to_vec(), roots, closed: Vec::new() })
+        Ok(Self { roots, closed: Vec::new() })
     }
 
     /// Takes what a server told. A directory that is not on this machine allows nothing here.
-    pub fn of_server(texts: Vec<String>) -> Self {
-        let root = |text: &String| match is_object_url(Path::new(text)) {
+    pub fn of_server(texts: &[String]) -> Self {
+        let root = |text: &str| match is_object_url(Path::new(text)) {
             true => ObjectUrl::parse(text).ok().map(Root::Objects),
             false => Path::new(text).canonicalize().and_then(Root::hold).ok(),
         };
-        let roots = texts.iter().filter_map(root).collect();
-        Self { texts, roots, closed: Vec::new() }
+        let roots = texts.iter().map(|text| Given::new(text, root(Given::split(text).1))).collect();
+        Self { roots, closed: Vec::new() }
+    }
+
+    /// Those for jobs of this user: of all users', and the user's own.
+    pub fn for_user(&self, user: &str) -> Self {
+        let is_theirs = |given: &&Given| given.user.as_deref().is_none_or(|of| of == user);
+        Self { roots: self.roots.iter().filter(is_theirs).cloned().collect(), closed: self.closed.clone() }
     }
 
     /// No job may name what lies in these directories, though they lie below a root.
@@ -116,8 +144,8 @@ impl Roots {
     }
 
     /// As they were given.
-    pub fn texts(&self) -> &[String] {
-        &self.texts
+    pub fn texts(&self) -> Vec<String> {
+        self.roots.iter().map(|given| given.text.clone()).collect()
     }
 
     /// Refuses a job that names anything outside.
@@ -218,7 +246,8 @@ impl Roots {
 
     fn check_object(&self, what: &'static str, path: &Path) -> Result<(), OutsideRoots> {
         let inside = ObjectUrl::from_path(path).is_ok_and(|url| {
-            self.roots.iter().any(|root| matches!(root, Root::Objects(prefix) if url.is_within(prefix)))
+            let roots = self.roots.iter().filter_map(|given| given.root.as_ref());
+            roots.into_iter().any(|root| matches!(root, Root::Objects(prefix) if url.is_within(prefix)))
         });
         if inside { Ok(()) } else { Err(self.outside(what, path, None)) }
     }
@@ -258,7 +287,8 @@ impl Roots {
 
     /// The root that holds a path without links, and what of the path is behind it.
     pub(crate) fn directory_of<'a>(&self, resolved: &'a Path) -> Option<(Arc<OwnedFd>, &'a Path)> {
-        self.roots.iter().find_map(|root| match root {
+        let roots = self.roots.iter().filter_map(|given| given.root.as_ref());
+        roots.into_iter().find_map(|root| match root {
             Root::Directory { path, held } => Some((Arc::clone(held), resolved.strip_prefix(path).ok()?)),
             Root::Objects(_) => None,
         })
@@ -266,13 +296,13 @@ impl Roots {
 
     fn outside(&self, what: &'static str, path: &Path, resolved: Option<&Path>) -> OutsideRoots {
         let path = path.to_path_buf();
-        if self.texts.is_empty() {
+        if self.roots.is_empty() {
             return OutsideRoots::NoRoots { what, path };
         }
         let leads = resolved.filter(|resolved| !path.starts_with(resolved));
         let leads =
             leads.map(|resolved| format!(", which leads to {},", resolved.display())).unwrap_or_default();
-        OutsideRoots::Outside { what, path, leads, roots: self.texts.join(", ") }
+        OutsideRoots::Outside { what, path, leads, roots: self.texts().join(", ") }
     }
 }
 

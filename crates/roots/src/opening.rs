@@ -36,6 +36,12 @@ impl JobPaths {
         Self { roots: Arc::clone(&self.roots), own: Arc::new(own.into_iter().collect()) }
     }
 
+    /// The same for jobs of this user.
+    pub fn for_user(&self, user: &str) -> Self {
+        let roots = self.roots.iter().map(|roots| roots.for_user(user)).collect();
+        Self { roots, own: Arc::clone(&self.own) }
+    }
+
     /// Whether there are any roots.
     pub fn are_bounded(&self) -> bool {
         !self.roots.is_empty()

@@ -186,6 +186,7 @@ impl EventLoop {
                 spec: job.run.spec.as_ref().clone(),
                 staging: job.run.staging.clone(),
                 replicates: job.replicating.is_on,
+                user: self.users.name(job.user),
             }),
         };
         drop(reply.send(answer));

@@ -15,7 +15,7 @@ use crate::shared::Shared;
 use crate::users::Users;
 use crate::{ServerError, clock, placements, repair};
 use api::control::{JobOutcome, JobProgress, NodeOrder, StageProgress};
-use api::{Boundaries, KeyBytes, TaskFailure, TaskResult};
+use api::{Boundaries, KeyBytes, Task, TaskFailure, TaskResult};
 use faults::{CrashPoint, crash_point};
 use ids::{AttemptKey, BoundariesVersion, JobId, StageIndex};
 use mapreduce::ExpandError;
@@ -517,11 +517,14 @@ impl EventLoop {
         self.touched.insert(attempt.task.job);
         let job = &self.jobs[&attempt.task.job];
         let task = job.task(attempt).expect("the scheduler starts tasks of expanded stages").clone();
-        let task = self.with_stage_files(attempt.task.job, job.results.placed_now(task));
+        let mut task = self.with_stage_files(attempt.task.job, job.results.placed_now(task));
         let job = &self.jobs[&attempt.task.job];
         let now_ns = now_ns();
         self.changes.push(Change::AttemptStarted { attempt, node: slot.node, slot: slot.slot, now_ns });
         if self.service == Service::Cluster {
+            if let Task::Run(run) = &mut task {
+                run.user = self.users.name(job.user);
+            }
             return self.fleet.start(attempt, task, slot, now_ns);
         }
         let reply = self.parked.remove(&slot).expect("the scheduler starts attempts in slots that pulled");

@@ -343,7 +343,7 @@ impl Server {
         submission.spec.stage = None;
         mapreduce::check(&submission.spec, &submission.splits)?;
         let submission = self.checked(submission, submitter)?;
-        self.check_place(&submission.spec).await?;
+        self.check_place(&submission.spec, &submission.user).await?;
         self.ask_later(|reply| Request::Submit { submission, reply }).await
     }
 
@@ -358,27 +358,27 @@ impl Server {
         }
         let stages = self.checked_flow(flow, submitter)?;
         for stage in &stages {
-            self.check_place(&stage.spec).await?;
+            self.check_place(&stage.spec, &stage.user).await?;
         }
         self.ask_later(|reply| Request::SubmitFlow { stages, reply }).await
     }
 
     /// The job that made the output which this one is to replace, where there is one with a report. Looks only below the roots.
-    pub async fn replaced_job(&self, spec: &JobSpec) -> Result<Option<JobId>, ServerError> {
+    pub async fn replaced_job(&self, spec: &JobSpec, user: &str) -> Result<Option<JobId>, ServerError> {
         if !spec.overwrite || spec.feeds() {
             return Ok(None);
         }
         let output = spec.output.clone();
-        self.within_roots(move |roots| roots.check_output(&output)).await?;
+        self.within_roots(user, move |roots| roots.check_output(&output)).await?;
         let output = spec.output.clone();
         let looking = tokio::task::spawn_blocking(move || replacing::job_of_output(&output));
         looking.await.map_err(|_| ServerError::ShutDown)?
     }
 
     /// Whether a job may read what it names and write its output.
-    async fn check_place(&self, spec: &Arc<JobSpec>) -> Result<(), ServerError> {
+    async fn check_place(&self, spec: &Arc<JobSpec>, user: &str) -> Result<(), ServerError> {
         let of_roots = Arc::clone(spec);
-        self.within_roots(move |roots| roots.check_job(&of_roots)).await?;
+        self.within_roots(user, move |roots| roots.check_job(&of_roots)).await?;
         let (spec, state_dir) = (Arc::clone(spec), self.state_dir.clone());
         match api::is_object_url(&spec.output) {
             false => directories::check_output(&spec, &state_dir),
@@ -400,7 +400,8 @@ impl Server {
         let batch = match &self.roots {
             None => batch,
             Some(_) => {
-                self.within_roots(move |roots| roots.check_tasks(&batch.tasks).map(|()| batch)).await?
+                let user = batch.user.clone();
+                self.within_roots(&user, move |roots| roots.check_tasks(&batch.tasks).map(|()| batch)).await?
             }
         };
         let jobs_max = submitter.jobs_max;
@@ -410,16 +411,19 @@ impl Server {
     /// Looks at file systems, which may take their time; nobody else waits for them.
     async fn within_roots<T: Default + Send + 'static>(
         &self,
+        user: &str,
         check: impl FnOnce(&Roots) -> Result<T, OutsideRoots> + Send + 'static,
     ) -> Result<T, ServerError> {
-        let Some(roots) = self.roots.clone() else { return Ok(T::default()) };
+        let Some(roots) = self.roots.as_ref().map(|roots| roots.for_user(user)) else {
+            return Ok(T::default());
+        };
         let checked = tokio::task::spawn_blocking(move || check(&roots)).await;
         Ok(checked.map_err(|_| ServerError::ShutDown)??)
     }
 
     /// The roots below which jobs may name paths and objects, as they were given; None: any.
     pub fn roots(&self) -> Option<Vec<String>> {
-        self.roots.as_ref().map(|roots| roots.texts().to_vec())
+        self.roots.as_ref().map(|roots| roots.texts())
     }
 
     /// Remembers a token, and its user where nobody has that name yet.

@@ -145,7 +145,7 @@ impl EventLoop {
             let fleet = (self.service == Service::Cluster).then_some(&self.fleet);
             let splits = submission.splits.clone();
             all.push(kept_runs::results(&self.store, &submission.spec, *job, splits, fleet).await?);
-            directories.create(&self.paths)?;
+            directories.create(&self.paths.for_user(&submission.user))?;
         }
         Ok(all)
     }

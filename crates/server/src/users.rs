@@ -10,14 +10,24 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(crate) struct Users {
     numbers: BTreeMap<String, u64>,
+    /// By number.
+    names: Vec<String>,
     /// No row for a user without a job.
     jobs: BTreeMap<u64, u32>,
 }
 
 impl Users {
     fn number(&mut self, user: String) -> u64 {
-        let next = self.numbers.len() as u64;
+        let next = self.names.len() as u64;
+        if !self.numbers.contains_key(&user) {
+            self.names.push(user.clone());
+        }
         *self.numbers.entry(user).or_insert(next)
+    }
+
+    /// The name of the user of a job.
+    pub fn name(&self, number: u64) -> String {
+        self.names.get(number as usize).cloned().unwrap_or_default()
     }
 
     /// Refuses so many jobs more where the user may not have them.

@@ -23,6 +23,10 @@ impl Guarded {
     fn start() -> Guarded {
         let sandbox = Sandbox::new();
         let server = serve_jobs(&sandbox, "127.0.0.1:0");
+        Self::of(sandbox, server)
+    }
+
+    fn of(sandbox: Sandbox, server: Running) -> Guarded {
         server.wait_for_stderr("serving at");
         let told = server.stderr_so_far();
         let url = told.split_whitespace().find(|word| word.starts_with("https://"));
@@ -261,6 +265,43 @@ fn a_wrong_token_or_authority_gets_nowhere() {
     let mut command = guarded.sandbox.sailfish();
     command.args(["nodes", "--server", &guarded.url, "--ca", &ca(&guarded)]);
     Running::start(&mut command).wait().expect_failure(2, &["a token is needed"]);
+}
+
+#[test]
+fn a_user_has_roots_of_their_own() {
+    let sandbox = Sandbox::new();
+    for dir in ["shared", "of-ann", "of-bob"] {
+        sandbox.write(&format!("{dir}/in/text"), "a\nb\n");
+    }
+    let own = |user: &str| format!("{user}={}", sandbox.path(&format!("of-{user}")).display());
+    let shared = sandbox.path("shared").display().to_string();
+    let roots = ["--allow-root", &shared, &own("ann"), &own("bob")];
+    let server = serve(&sandbox, "127.0.0.1:0", &roots);
+    let mut guarded = Guarded::of(sandbox, server);
+    guarded.add_node();
+    let run = |by: &str, input: &str, output: &str| {
+        let job = ["run", "--memory", CLUSTER_MEMORY, "--slots", "2", "--input", input, "--output", output];
+        guarded.by(by, &job)
+    };
+    run("ann.token", "shared/in", "of-ann/out").expect_success();
+    run("ann.token", "of-ann/in", "shared/out").expect_success();
+    run("ann.token", "of-bob/in", "of-ann/other")
+        .expect_failure(2, &["of-bob/in/text", "outside of the roots"]);
+    let refused = run("bob.token", "of-bob/in", "of-ann/other");
+    assert!(
+        !refused.stderr.contains("ann="),
+        "whose roots there are is nobody's to know: {}",
+        refused.story()
+    );
+    refused.expect_failure(2, &["of-ann/other", "outside of the roots"]);
+    run("bob.token", "of-bob/in", "of-bob/out").expect_success();
+    let submit = |by: &str, dir: &str| {
+        let token = guarded.sandbox.path(by).display().to_string();
+        let mut command = guarded.command(&token, &["submit", "--wait", "--", "true"]);
+        Running::start(command.current_dir(guarded.sandbox.path(dir))).wait()
+    };
+    submit("ann.token", "of-ann").expect_success();
+    submit("bob.token", "of-ann").expect_failure(2, &["outside of the roots"]);
 }
 
 #[test]

@@ -54,8 +54,8 @@ pub struct ServerArgs {
     #[arg(long, value_name = "SIZE", requires = "require_tokens")]
     pub user_bytes_per_second: Option<String>,
     /// Directory, or prefix s3://BUCKET/PREFIX of objects, below which jobs may name inputs, outputs, files, programs and
-    /// the directories in which they run; may be given several times [default: anything, or nothing with
-    /// --require-tokens]
+    /// the directories in which they run, or USER=DIR for jobs of this user; may be given several times [default: anything, or
+    /// nothing with --require-tokens]
     #[arg(long, value_name = "DIR", num_args = 1..)]
     pub allow_root: Vec<String>,
     /// Directory of the files that clients ship with their jobs [default: shipped in the state directory]
@@ -99,7 +99,7 @@ pub struct NodeArgs {
     #[arg(long, value_name = "SIZE")]
     pub sandbox_memory: Option<String>,
     /// Directory, or prefix s3://BUCKET/PREFIX of objects, below which jobs may name paths on this node; may be given
-    /// several times. The roots of the server hold as well [default: those of the server alone]
+    /// several times, also as USER=DIR. The roots of the server hold as well [default: those of the server alone]
     #[arg(long, value_name = "DIR", num_args = 1..)]
     pub allow_root: Vec<String>,
     /// Memory for the buffers of all jobs that run here at once [default: half of the machine or control group]

@@ -227,10 +227,39 @@ fn roots_are_directories_or_prefixes() {
     refused(&place.path("other/text").display().to_string(), "not a directory");
     refused("gs://bucket/x", "gs:");
     // On another machine the server's directory may be missing.
-    let roots = Roots::of_server(vec!["/not/on/this/machine".to_string(), "s3://b".to_string()]);
+    let roots = Roots::of_server(&["/not/on/this/machine".to_string(), "s3://b".to_string()]);
     assert!(roots.check_path("input", Path::new("/not/on/this/machine/x")).is_err());
     roots.check_output(Path::new("s3://b/out")).unwrap();
     // A root may be a link itself.
     let linked = Roots::of_operator(&[place.path("data/out-there").display().to_string()]).unwrap();
     linked.check_path("input", &place.path("other/text")).unwrap();
+}
+
+#[test]
+fn a_root_of_a_user_is_for_no_other() {
+    let place = Place::new();
+    let dir = place.dir.path().join("lake/dt=2026");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("text"), "text").unwrap();
+    let own = format!("ann={}", place.path("other").display());
+    let texts = [own.clone(), dir.display().to_string(), "bob=s3://logs/bob".to_string()];
+    let roots = Roots::of_operator(&texts).unwrap();
+    assert_eq!(roots.texts(), texts);
+    for (user, path, expected) in [
+        ("ann", place.path("other/text"), true),
+        ("bob", place.path("other/text"), false),
+        ("", place.path("other/text"), false),
+        ("bob", dir.join("text"), true),
+        ("", dir.join("text"), true),
+    ] {
+        for roots in [&roots, &Roots::of_server(&texts)] {
+            assert_eq!(roots.for_user(user).check_path("file", &path).is_ok(), expected, "{user} {path:?}");
+        }
+    }
+    let object = Path::new("s3://logs/bob/x");
+    assert!(roots.for_user("bob").check_output(object).is_ok());
+    let refused = roots.for_user("eve").check_output(object).unwrap_err().to_string();
+    assert!(!refused.contains("ann") && !refused.contains("bob="), "{refused}");
+    assert!(Roots::of_operator(&["ann=data".to_string()]).is_err());
+    assert!(Roots::of_operator(&["=/tmp".to_string()]).is_err());
 }
