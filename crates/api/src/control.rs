@@ -26,6 +26,8 @@ pub const END_KEYS_MAX: usize = 16;
 pub const SLOTS_MAX: u32 = 1024;
 /// Longest name of a node.
 pub const NODE_NAME_BYTES_MAX: usize = 100;
+/// Longest name of a job, or of its user: each is in tables, lists and messages.
+pub const NAME_BYTES_MAX: usize = 256;
 /// Longest of what else a node says of itself.
 pub const NODE_TEXT_BYTES_MAX: usize = 1000;
 

@@ -45,6 +45,7 @@ impl Failure {
             | ServerError::OutputNotADirectory { .. }
             | ServerError::OutputHoldsWhatTheJobNeeds { .. }
             | ServerError::OutputNotOurs { .. }
+            | ServerError::LongName { .. }
             | ServerError::OutputUnreadable { .. }
             | ServerError::OutputUnusable { .. }
             | ServerError::DirectoryUnwritable { .. }

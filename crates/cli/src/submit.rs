@@ -7,7 +7,7 @@ use crate::interrupt::Interrupt;
 use crate::terminal::{ErrorLines, print, tell};
 use crate::{machine, memory_size, paths, plan, shipping, store};
 use anyhow::{Context, anyhow, ensure};
-use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, JobOutcome, SubmittedBatch};
+use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, JobOutcome, NAME_BYTES_MAX, SubmittedBatch};
 use api::task::{RUN_RETRIES_MAX, RunTask};
 use clap::Args;
 use client::Blocking;
@@ -44,7 +44,7 @@ pub struct SubmitArgs {
     /// Run a program that failed so many times more; one that was lost with its node runs again in any case
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=RUN_RETRIES_MAX as i64))]
     pub retries: u32,
-    /// Jobs of a higher priority go first
+    /// Jobs of a higher priority go first; above 0 is for administrators where a server asks for tokens
     #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
     pub priority: i32,
     /// With --server: run it only where so much of a node's memory for jobs is free, and keep that from others while it runs;
@@ -72,7 +72,7 @@ pub struct SubmitArgs {
 /// Hands jobs in. On this machine they are run to their end.
 pub fn run(args: &SubmitArgs) -> Result<(), Failure> {
     let mut tasks = tasks(args).map_err(Failure::refused)?;
-    let name = args.name.clone().unwrap_or_else(|| args.words[0].clone());
+    let name = args.name.clone().unwrap_or_else(|| name_of_program(&args.words[0]));
     let user = std::env::var("USER").unwrap_or_default();
     let connection = args.server.as_ref().map(|url| args.credentials.connect(url)).transpose()?;
     if let Some(connection) = &connection {
@@ -126,6 +126,11 @@ fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
         }
     };
     Ok((0..args.count).map(task).collect())
+}
+
+/// What a job is called that nobody has named: its program, whose path may be longer than a name.
+fn name_of_program(word: &str) -> String {
+    word[..word.floor_char_boundary(NAME_BYTES_MAX)].to_string()
 }
 
 fn numbers(batch: SubmittedBatch) -> impl Iterator<Item = JobId> {

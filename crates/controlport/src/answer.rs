@@ -131,6 +131,7 @@ impl From<ServerError> for Problem {
             | ServerError::NoNodeForFile
             | ServerError::NameTaken { .. }
             | ServerError::UnusableNode { .. }
+            | ServerError::LongName { .. }
             | ServerError::Spec(_)
             | ServerError::Flow(_)
             | ServerError::NowhereToMove { .. }

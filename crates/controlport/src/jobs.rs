@@ -34,6 +34,7 @@ pub(crate) async fn submit(
     if let Some(source) = submission.spec.reduce_again {
         check_owner(&port, &caller, source).await?;
     }
+    check_priority(&caller, submission.priority)?;
     check_replaces_own(&port, &caller, &submission.spec).await?;
     submission.user = caller.job_user(submission.user);
     Ok(Message(port.server.submit_job(submission, &caller.submitter()).await?))
@@ -54,11 +55,25 @@ pub(crate) async fn submit_flow(
     for source in flow.stages.iter().filter_map(|stage| stage.spec.reduce_again) {
         check_owner(&port, &caller, source).await?;
     }
+    check_priority(&caller, flow.priority)?;
     for stage in &flow.stages {
         check_replaces_own(&port, &caller, &stage.spec).await?;
     }
     flow.user = caller.job_user(flow.user);
     Ok(Message(port.server.submit_stages(flow, &caller.submitter()).await?))
+}
+
+/// Who goes before all others is for operators to say; who goes behind them, for everybody.
+fn check_priority(caller: &Caller, priority: i32) -> Result<(), Problem> {
+    match caller.role == Role::Admin || priority <= 0 {
+        true => Ok(()),
+        false => {
+            let message = format!(
+                "the priority {priority} is above 0, which administrators give: leave it out, or give less"
+            );
+            Err(Problem::new(ErrorCode::Forbidden, message))
+        }
+    }
 }
 
 /// Refuses a job whose output would take the place of one that is not its user's.
@@ -155,6 +170,7 @@ pub(crate) async fn submit_batch(
     caller: Caller,
     Message(mut batch): Message<JobBatch>,
 ) -> Result<Message<SubmittedBatch>, Problem> {
+    check_priority(&caller, batch.priority)?;
     batch.user = caller.job_user(batch.user);
     Ok(Message(port.server.submit_jobs(batch, &caller.submitter()).await?))
 }

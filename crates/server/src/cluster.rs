@@ -16,6 +16,9 @@ use mapreduce::Gone;
 use metastore::{AttemptState, Change, NodeRow, NodeState, StoreError};
 use scheduler::{Event, Slot};
 
+/// Memory of a node for jobs; more is a mistake, and sums of it would overflow.
+const NODE_MEMORY_BYTES_MAX: u64 = 1 << 48;
+
 /// What is wrong with a node by what it says of itself: everything about it is counted, printed and stored.
 fn check_node(info: &NodeInfo) -> Result<(), String> {
     let NodeInfo { name, rack, slots, .. } = info;
@@ -24,6 +27,14 @@ fn check_node(info: &NodeInfo) -> Result<(), String> {
     }
     if name.is_empty() || name.len() > NODE_NAME_BYTES_MAX {
         return Err(format!("its name has {} bytes: give 1 to {NODE_NAME_BYTES_MAX}", name.len()));
+    }
+    if info.memory_bytes > NODE_MEMORY_BYTES_MAX {
+        return Err(format!("it has {} bytes of memory: at most {NODE_MEMORY_BYTES_MAX}", info.memory_bytes));
+    }
+    // Other nodes connect there. A node that serves no data has none.
+    let is_http = ["http://", "https://"].iter().any(|scheme| info.data_url.starts_with(scheme));
+    if !info.data_url.is_empty() && !is_http {
+        return Err(format!("its data URL {:?} is neither http:// nor https://", info.data_url));
     }
     let (version, arch, url) = (&info.version, &info.architecture, &info.data_url);
     for (what, text) in [("rack", rack), ("version", version), ("architecture", arch), ("data URL", url)] {

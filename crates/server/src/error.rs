@@ -95,6 +95,8 @@ pub enum ServerError {
     NameTaken { name: String, node: NodeId },
     #[error("the node cannot be taken in: {what}")]
     UnusableNode { what: String },
+    #[error("the name of a {what} has {bytes} bytes: give at most {max}", max = api::control::NAME_BYTES_MAX)]
+    LongName { what: &'static str, bytes: usize },
     #[error("the job cannot be taken: {0}")]
     Spec(#[from] mapreduce::SpecError),
     #[error("the flow cannot be taken: {0}")]

@@ -225,6 +225,7 @@ impl Server {
         submitter: &Submitter,
     ) -> Result<Box<Submission>, ServerError> {
         let JobSubmission { spec, splits, user, priority } = submission;
+        check_names(&spec.name, &user)?;
         singles::check_retries(spec.single.as_slice())?;
         shipping::check(&spec)?;
         let hold = shipping::hold(self.depot.as_ref(), &submitter.files_of, &shipping::contents(&spec))?;
@@ -238,6 +239,7 @@ impl Server {
         batch: JobBatch,
         submitter: &Submitter,
     ) -> Result<(Box<JobBatch>, Option<Arc<Hold>>), ServerError> {
+        check_names(&batch.name, &batch.user)?;
         let batch = singles::checked(batch)?;
         let hold = shipping::hold_for_batch(self.depot.as_ref(), &submitter.files_of, &batch)?;
         Ok((batch, hold))
@@ -614,6 +616,15 @@ async fn start(
 
 /// Opens the store under a new owner lock, waits for the lead where others may have it, and cleans up after dead
 /// owners.
+fn check_names(job: &str, user: &str) -> Result<(), ServerError> {
+    for (what, name) in [("job", job), ("user", user)] {
+        if name.len() > api::control::NAME_BYTES_MAX {
+            return Err(ServerError::LongName { what, bytes: name.len() });
+        }
+    }
+    Ok(())
+}
+
 async fn take_over(
     state_dir: &std::path::Path,
     database: Option<&str>,

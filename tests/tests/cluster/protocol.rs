@@ -52,6 +52,15 @@ fn errors_have_one_shape() {
     let cluster = Cluster::start(0);
     let mut old = node_info("old");
     old["protocol"] = json!(0);
+    let with = |name: &str, field: &str, value: Value| {
+        let mut info = node_info(name);
+        info[field] = value;
+        info
+    };
+    let (file, too_much) = (json!("file:///etc/passwd"), json!(1_u64 << 63));
+    let task = json!({ "words": ["true"], "directory": "/" });
+    let long = json!({ "name": "x".repeat(1 << 20), "tasks": [task], "user": "", "priority": 0 });
+    let of_long = json!({ "name": "x", "tasks": [task], "user": "x".repeat(257), "priority": 0 });
     let stranger = json!({ "incarnation": "x", "received": 0, "free_slots": [], "finished": [] });
     let cases = [
         (get(&cluster, "/v1/nothing"), 404, "not_found"),
@@ -62,6 +71,10 @@ fn errors_have_one_shape() {
         (post(&cluster, "/v1/jobs", &json!({ "what": 1 })), 400, "bad_request"),
         (ask(&cluster, "POST", "/v1/nodes", "{"), 400, "bad_request"),
         (post(&cluster, "/v1/nodes", &old), 409, "version_mismatch"),
+        (post(&cluster, "/v1/nodes", &with("reads files", "data_url", file)), 422, "refused"),
+        (post(&cluster, "/v1/nodes", &with("is huge", "memory_bytes", too_much)), 422, "refused"),
+        (post(&cluster, "/v1/jobs/batch", &long), 422, "refused"),
+        (post(&cluster, "/v1/jobs/batch", &of_long), 422, "refused"),
         (post(&cluster, "/v1/nodes/5/poll", &stranger), 410, "unknown_node"),
         (
             post(&cluster, "/v1/state", &json!({ "statement": "drop table jobs", "rows_max": 1 })),

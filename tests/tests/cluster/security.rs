@@ -268,6 +268,19 @@ fn a_wrong_token_or_authority_gets_nowhere() {
 }
 
 #[test]
+fn only_administrators_let_jobs_go_before_all_others() {
+    let mut guarded = Guarded::start();
+    guarded.add_node();
+    let submit = |by: &str, priority: &str| {
+        guarded.by(by, &["submit", "--wait", "--priority", priority, "--", "true"])
+    };
+    submit("ann.token", "1").expect_failure(2, &["priority 1", "administrators"]);
+    submit("ann.token", "2147483647").expect_failure(2, &["administrators"]);
+    submit("ann.token", "-5").expect_success();
+    submit(&guarded.admin_token(), "1").expect_success();
+}
+
+#[test]
 fn a_user_has_roots_of_their_own() {
     let sandbox = Sandbox::new();
     for dir in ["shared", "of-ann", "of-bob"] {
