@@ -46,6 +46,8 @@ impl Failure {
             | ServerError::OutputHoldsWhatTheJobNeeds { .. }
             | ServerError::OutputNotOurs { .. }
             | ServerError::LongName { .. }
+            | ServerError::LongArgument { .. }
+            | ServerError::ManyArguments { .. }
             | ServerError::OutputUnreadable { .. }
             | ServerError::OutputUnusable { .. }
             | ServerError::DirectoryUnwritable { .. }

@@ -132,6 +132,8 @@ impl From<ServerError> for Problem {
             | ServerError::NameTaken { .. }
             | ServerError::UnusableNode { .. }
             | ServerError::LongName { .. }
+            | ServerError::LongArgument { .. }
+            | ServerError::ManyArguments { .. }
             | ServerError::Spec(_)
             | ServerError::Flow(_)
             | ServerError::NowhereToMove { .. }

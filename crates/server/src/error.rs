@@ -95,6 +95,16 @@ pub enum ServerError {
     NameTaken { name: String, node: NodeId },
     #[error("the node cannot be taken in: {what}")]
     UnusableNode { what: String },
+    #[error(
+        "a word of a program, or a variable with its name, has {bytes} bytes: no kernel starts a program with more than {max}; \
+        give a --file in its place"
+    )]
+    LongArgument { bytes: usize, max: usize },
+    #[error(
+        "the words and variables of a program have {bytes} bytes: no kernel starts a program with more than {max}; \
+        give a --file in their place"
+    )]
+    ManyArguments { bytes: usize, max: usize },
     #[error("the name of a {what} has {bytes} bytes: give at most {max}", max = api::control::NAME_BYTES_MAX)]
     LongName { what: &'static str, bytes: usize },
     #[error("the job cannot be taken: {0}")]

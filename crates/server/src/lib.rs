@@ -17,6 +17,7 @@
 //! # How it is tested
 //! `tests/` drives it with a made-up node over the real SQLite store.
 
+mod arguments;
 mod away;
 mod cancels;
 mod checks;
@@ -226,6 +227,7 @@ impl Server {
     ) -> Result<Box<Submission>, ServerError> {
         let JobSubmission { spec, splits, user, priority } = submission;
         check_names(&spec.name, &user)?;
+        arguments::check_spec(&spec)?;
         singles::check_retries(spec.single.as_slice())?;
         shipping::check(&spec)?;
         let hold = shipping::hold(self.depot.as_ref(), &submitter.files_of, &shipping::contents(&spec))?;

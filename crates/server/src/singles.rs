@@ -1,6 +1,7 @@
 //! Jobs of one task each: no directories, no report, and many of them in one transaction.
 
 use crate::ServerError;
+use crate::arguments;
 use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
 use crate::job::{Job, STDERR_BYTES_NOTE, STDERR_NOTE, STDOUT_BYTES_NOTE, STDOUT_NOTE};
@@ -29,6 +30,7 @@ pub(crate) fn checked(batch: JobBatch) -> Result<Box<JobBatch>, ServerError> {
         return Err(ServerError::BatchSize { count });
     }
     check_retries(&batch.tasks)?;
+    batch.tasks.iter().try_for_each(arguments::check_task)?;
     Ok(Box::new(batch))
 }
 

@@ -60,6 +60,8 @@ fn errors_have_one_shape() {
     let (file, too_much) = (json!("file:///etc/passwd"), json!(1_u64 << 63));
     let task = json!({ "words": ["true"], "directory": "/" });
     let long = json!({ "name": "x".repeat(1 << 20), "tasks": [task], "user": "", "priority": 0 });
+    let words = json!({ "words": ["true", "x".repeat(4 << 20)], "directory": "/" });
+    let words = json!({ "name": "x", "tasks": [words], "user": "", "priority": 0 });
     let of_long = json!({ "name": "x", "tasks": [task], "user": "x".repeat(257), "priority": 0 });
     let stranger = json!({ "incarnation": "x", "received": 0, "free_slots": [], "finished": [] });
     let cases = [
@@ -75,6 +77,7 @@ fn errors_have_one_shape() {
         (post(&cluster, "/v1/nodes", &with("is huge", "memory_bytes", too_much)), 422, "refused"),
         (post(&cluster, "/v1/jobs/batch", &long), 422, "refused"),
         (post(&cluster, "/v1/jobs/batch", &of_long), 422, "refused"),
+        (post(&cluster, "/v1/jobs/batch", &words), 422, "refused"),
         (post(&cluster, "/v1/nodes/5/poll", &stranger), 410, "unknown_node"),
         (
             post(&cluster, "/v1/state", &json!({ "statement": "drop table jobs", "rows_max": 1 })),

@@ -1,0 +1,73 @@
+//! What a program is started with: words and variables that no kernel would take are refused before a job is made of them.
+
+use crate::ServerError;
+use api::task::RunTask;
+use api::{Function, JobSpec};
+
+/// Longest word or variable, with the zero byte at its end: `MAX_ARG_STRLEN` of Linux, 32 pages of 4 KiB.
+const STRING_BYTES_MAX: usize = 128 << 10;
+/// Most bytes of all of them: a quarter of the usual stack of 8 MiB.
+const ALL_BYTES_MAX: usize = 2 << 20;
+/// Of each there is a pointer as well.
+const POINTER_BYTES: usize = 8;
+
+/// Refuses a job whose programs could not be started.
+pub(crate) fn check_spec(spec: &JobSpec) -> Result<(), ServerError> {
+    for function in [&spec.mapper, &spec.combiner, &spec.reducer].into_iter().flatten() {
+        if let Function::Command { words } = function {
+            check(words, &spec.env)?;
+        }
+    }
+    spec.single.iter().try_for_each(check_task)
+}
+
+/// The same of a job of one task.
+pub(crate) fn check_task(task: &RunTask) -> Result<(), ServerError> {
+    check(&task.words, &task.env)
+}
+
+fn check(words: &[String], env: &[(String, String)]) -> Result<(), ServerError> {
+    let variables = env.iter().map(|(name, value)| name.len() + 1 + value.len());
+    let mut all_bytes = 0;
+    for bytes in words.iter().map(String::len).chain(variables).map(|bytes| bytes + 1) {
+        if bytes > STRING_BYTES_MAX {
+            return Err(ServerError::LongArgument { bytes, max: STRING_BYTES_MAX });
+        }
+        all_bytes += bytes + POINTER_BYTES;
+    }
+    match all_bytes > ALL_BYTES_MAX {
+        true => Err(ServerError::ManyArguments { bytes: all_bytes, max: ALL_BYTES_MAX }),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{STRING_BYTES_MAX, check};
+    use crate::ServerError;
+    use std::process::Command;
+
+    /// What passes, the kernel takes; one byte more in a word it does not.
+    #[test]
+    fn the_longest_word_is_the_kernels() {
+        // Other pages, other limits: on all machines of a cluster the least one holds.
+        if rustix::param::page_size() != 4096 {
+            return;
+        }
+        let starts = |bytes: usize| Command::new("true").arg("x".repeat(bytes)).status().is_ok();
+        let passes = |bytes: usize| check(&["true".to_string(), "x".repeat(bytes)], &[]).is_ok();
+        for bytes in [STRING_BYTES_MAX - 1, STRING_BYTES_MAX] {
+            assert_eq!(starts(bytes), passes(bytes), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn variables_count_and_so_do_all_together() {
+        let of = |bytes: usize| vec![("NAME".to_string(), "x".repeat(bytes))];
+        assert!(check(&[], &of(STRING_BYTES_MAX - 6)).is_ok());
+        assert!(matches!(check(&[], &of(STRING_BYTES_MAX - 5)), Err(ServerError::LongArgument { .. })));
+        let words = |count: usize| vec!["x".repeat(100_000); count];
+        assert!(check(&words(20), &[]).is_ok());
+        assert!(matches!(check(&words(21), &[]), Err(ServerError::ManyArguments { .. })));
+    }
+}
