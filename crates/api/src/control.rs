@@ -358,7 +358,7 @@ pub struct JobBrief {
     /// Its sorted runs get replicas on other nodes.
     #[serde(default)]
     pub replicates: bool,
-    /// Whose it is: a node may let this user name more paths than others.
+    /// The job belongs to this user, whom a node may let name more paths than others.
     #[serde(default)]
     pub user: String,
 }

@@ -47,7 +47,7 @@ pub struct JobReport {
     pub reduce_again: Option<ids::JobId>,
 }
 
-/// Of a report the names of its parts alone: what an output holds, whatever version wrote it.
+/// Reads the names of the parts from a report of any version; an output holds these files.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ReportedParts {
     pub parts: Vec<ReportedPart>,
@@ -58,7 +58,7 @@ pub struct ReportedPart {
     pub name: String,
 }
 
-/// Of a report the number of its job alone.
+/// Reads the number of the job from a report of any version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct ReportedJob {
     pub job: ids::JobId,

@@ -70,7 +70,7 @@ pub struct RunTask {
     /// In a cluster: the architecture of its node, as in `x86_64`; None: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
-    /// Whose job it is, as the server tells a node; what a client says here is not looked at.
+    /// The job belongs to this user. The server says so to a node, and overwrites what a client said.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub user: String,
 }

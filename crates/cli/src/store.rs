@@ -25,7 +25,7 @@ fn user_dir() -> Result<PathBuf, etcetera::HomeDirError> {
     Ok(directories.state_dir().unwrap_or_else(|| directories.data_dir()).join("sailfish"))
 }
 
-/// Where servers of this user keep their own tokens; None where the user has no home.
+/// Names the directory in which servers of this user keep their own tokens; None where the user has no home.
 pub fn servers_dir() -> Option<PathBuf> {
     Some(user_dir().ok()?.join("servers"))
 }

@@ -128,7 +128,7 @@ fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
     Ok((0..args.count).map(task).collect())
 }
 
-/// What a job is called that nobody has named: its program, whose path may be longer than a name.
+/// Names a job after its program, whose path may be longer than a name.
 fn name_of_program(word: &str) -> String {
     word[..word.floor_char_boundary(NAME_BYTES_MAX)].to_string()
 }

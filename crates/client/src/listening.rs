@@ -1,4 +1,4 @@
-//! Whose programs listen at a port of this machine, as the kernel tells in `/proc/net`.
+//! Finds the users whose programs listen at a port of this machine. The kernel tells them in `/proc/net`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read};

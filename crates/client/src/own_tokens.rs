@@ -88,7 +88,7 @@ fn token_of(dir: &Path, address: SocketAddr) -> Option<TokenText> {
     trust::read_token_file(&own_token_path(dir, address)).ok()
 }
 
-/// Where a server on this machine may listen that is asked at this address. Empty for other machines.
+/// Lists the addresses at which a server on this machine may listen that has this URL. Empty for other machines.
 fn listen_addresses(server: &Url) -> Vec<SocketAddr> {
     let Some(port) = server.port_or_known_default() else { return Vec::new() };
     let host = server.host_str().unwrap_or_default();
@@ -101,7 +101,7 @@ fn listen_addresses(server: &Url) -> Vec<SocketAddr> {
     hosts.into_iter().map(|host| SocketAddr::new(host, port)).collect()
 }
 
-/// What tells this machine from others: the id that systemd and dbus keep, or else what stays until the next boot.
+/// Tells this machine from others: by the id that systemd and dbus keep, else by an id that stays until the next boot.
 fn machine_id() -> String {
     let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let id = id.trim();

@@ -63,7 +63,7 @@ pub(crate) async fn submit_flow(
     Ok(Message(port.server.submit_stages(flow, &caller.submitter()).await?))
 }
 
-/// Who goes before all others is for operators to say; who goes behind them, for everybody.
+/// Refuses a priority above 0 to all but administrators; each user may put jobs behind others.
 fn check_priority(caller: &Caller, priority: i32) -> Result<(), Problem> {
     match caller.role == Role::Admin || priority <= 0 {
         true => Ok(()),

@@ -5,11 +5,11 @@
 //! and the directory of a job of one task. Paths are resolved first, so that no link leads out; files that travelled with the
 //! job lie elsewhere and are not asked about. What a program does when it runs is not seen here: a sandbox bounds that.
 
+use crate::opening::deepest_existing;
 use api::task::RunTask;
 use api::{FileLink, Function, JobSpec, ShippedFile, is_object_url};
 use objects::{ObjectError, ObjectUrl};
 use rustix::fs::{Mode, OFlags, open};
-use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -317,21 +317,8 @@ fn plain_name(word: &str) -> &str {
 
 /// The path without links; of what does not exist yet, that of the directory in which it will be made.
 fn resolve(path: &Path) -> std::io::Result<PathBuf> {
-    let (mut missing, mut place) = (Vec::new(), path);
-    loop {
-        match place.canonicalize() {
-            Ok(found) => return Ok(missing.iter().rev().fold(found, |whole, name| whole.join(name))),
-            // A link that leads nowhere is there, and may lead somewhere later.
-            Err(error) if error.kind() == ErrorKind::NotFound && place.symlink_metadata().is_err() => {
-                let (Some(parent), Some(name)) = (place.parent(), place.file_name()) else {
-                    return Err(error);
-                };
-                missing.push(name);
-                place = parent;
-            }
-            Err(error) => return Err(error),
-        }
-    }
+    let (found, missing) = deepest_existing(path)?;
+    Ok(missing.iter().fold(found, |whole, name| whole.join(name)))
 }
 
 #[cfg(test)]

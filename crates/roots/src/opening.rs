@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Error, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Somebody who exchanges directories all the time is given up on.
@@ -38,6 +38,9 @@ impl JobPaths {
 
     /// The same for jobs of this user.
     pub fn for_user(&self, user: &str) -> Self {
+        if !self.are_bounded() {
+            return self.clone();
+        }
         let roots = self.roots.iter().map(|roots| roots.for_user(user)).collect();
         Self { roots, own: Arc::clone(&self.own) }
     }
@@ -159,7 +162,7 @@ fn has_moved(error: &Error) -> bool {
 }
 
 /// What there is of a path, without links, and the names that are missing behind it.
-fn deepest_existing(path: &Path) -> std::io::Result<(PathBuf, Vec<&OsStr>)> {
+pub(crate) fn deepest_existing(path: &Path) -> std::io::Result<(PathBuf, Vec<&OsStr>)> {
     let (mut missing, mut place) = (Vec::new(), path);
     loop {
         match place.canonicalize() {
@@ -169,9 +172,7 @@ fn deepest_existing(path: &Path) -> std::io::Result<(PathBuf, Vec<&OsStr>)> {
             }
             // A link that leads nowhere is there, and may lead somewhere later.
             Err(error) if error.kind() == ErrorKind::NotFound && place.symlink_metadata().is_err() => {
-                let (Some(parent), Some(Component::Normal(name))) =
-                    (place.parent(), place.components().next_back())
-                else {
+                let (Some(parent), Some(name)) = (place.parent(), place.file_name()) else {
                     return Err(error);
                 };
                 missing.push(name);
