@@ -1,5 +1,6 @@
 //! Messages of the control port: between a server, its nodes and its clients. Documented in docs/protocol.md.
 
+use crate::data_access::{DataKeys, JobToken, SecretText};
 use crate::drill::DrillFault;
 use crate::fsck::CheckTask;
 use crate::left::LeftBehind;
@@ -12,7 +13,7 @@ use std::path::PathBuf;
 use utoipa::ToSchema;
 
 /// Version of these messages; server, nodes and clients must agree on it.
-pub const PROTOCOL_VERSION: u32 = 10;
+pub const PROTOCOL_VERSION: u32 = 11;
 /// Most attempts of a node that wait for a slot, or run and have waited.
 pub const PLACES_MAX: u32 = 256;
 /// Most bytes of a request body, and of an answer: a result that seals very many runs is the largest.
@@ -197,6 +198,10 @@ pub struct NodeWelcome {
     pub node: NodeId,
     /// Must stand in everything that the node says: it tells this process from every other one.
     pub incarnation: String,
+    /// Shows, in the header `authorization`, that it is this node that speaks: everything that it says needs it.
+    pub secret: SecretText,
+    /// By which its data port knows what the server signed.
+    pub data_keys: DataKeys,
     /// The node counts as dead when nothing is heard of it for so long.
     pub lease_ms: u64,
     /// Whether user programs must be kept in a sandbox.
@@ -327,6 +332,9 @@ pub enum NodeOrder {
     DropIntermediates { files: Vec<IntermediateId> },
     /// What the node has of these files is the first copy from now on: it sees that there is a second one.
     AdoptIntermediates { files: Vec<IntermediateId> },
+    /// The server signs with another key what data ports let in: the node asks for tokens that are signed with it, and lets in what an
+    /// earlier one signed for a while.
+    DataKeys { keys: Box<DataKeys> },
     /// A fault strikes the node, where it was started for drills; it tells what became of it ([`crate::drill::DrillNews`]).
     Drill { strike: String, fault: DrillFault },
 }
@@ -358,6 +366,11 @@ pub struct JobBrief {
     /// Its sorted runs get replicas on other nodes.
     #[serde(default)]
     pub replicates: bool,
+    /// By which other nodes let this one in to data of the job.
+    pub token: SecretText,
+    /// The same of jobs whose parts this one reads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tokens: Vec<JobToken>,
     /// The job belongs to this user, whom a node may let name more paths than others.
     #[serde(default)]
     pub user: String,

@@ -1,6 +1,7 @@
 //! Intermediate files of users: made, written, opened and read by any program (ISS section 6.1, Table 2). What is said of them to
 //! the server stands here; their bytes go to and come from the data ports of nodes. Documented in docs/intermediate-files.md.
 
+use crate::data_access::{FileCopy, SecretText};
 use ids::{IntermediateId, JobId, NodeId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -177,6 +178,9 @@ pub struct IntermediateList {
 pub struct IntermediateNews {
     pub incarnation: String,
     pub notes: Vec<IntermediateNote>,
+    /// Copies that it wants to send.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<FileCopy>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -197,6 +201,17 @@ pub enum IntermediateNote {
 #[serde(deny_unknown_fields)]
 pub struct IntermediateAnswer {
     pub dropped: Vec<IntermediateId>,
+    /// The right to send each of the copies that it may send.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<CopyGrant>,
+}
+
+/// The right to send a node a copy of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CopyGrant {
+    pub copy: FileCopy,
+    pub grant: SecretText,
 }
 
 #[cfg(test)]

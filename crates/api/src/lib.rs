@@ -16,6 +16,7 @@
 
 pub mod boundaries;
 pub mod control;
+pub mod data_access;
 pub mod drill;
 pub mod failure;
 pub mod flow;

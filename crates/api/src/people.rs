@@ -97,18 +97,10 @@ pub struct AdmissionRequest {
     pub certificate_request: Option<String>,
 }
 
-/// What a node's data port needs to be believed, and to tell other nodes from strangers.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// What a node's data port needs to be believed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Admission {
     /// The certificate for the request and that of the authority, in PEM; absent where this server has no TLS.
     pub certificates: Option<String>,
-    /// What requests between data ports bring; absent where this server asks for no tokens.
-    pub data_token: Option<String>,
-}
-
-impl std::fmt::Debug for Admission {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Admission").field("certificates", &self.certificates).finish_non_exhaustive()
-    }
 }

@@ -213,7 +213,7 @@ fn work(remote: &Arc<Remote>, options: NodeOptions, data_port: &DataPort) -> Res
     running.share_record_data(Arc::clone(remote) as _);
     running.report_to(Arc::clone(remote) as _).map_err(anyhow::Error::from)?;
     let incarnation = node::data_incarnation(remote.link().node());
-    let serving = data_port.serve(running.chunkservers(incarnation, data_port.token.clone()))?;
+    let serving = data_port.serve(running.chunkservers(incarnation, remote.access()))?;
     running.join();
     serving.abort();
     Ok(())

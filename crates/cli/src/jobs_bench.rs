@@ -192,6 +192,7 @@ impl Puller {
             left: Vec::new(),
         };
         let welcome = client.register(&info).await?;
+        let client = client.as_node(&welcome.secret)?;
         let free_slots = (0..args.slots).collect();
         let poll = NodePoll { incarnation: welcome.incarnation, free_slots, ..NodePoll::default() };
         Ok(Puller { client, node: welcome.node, poll })

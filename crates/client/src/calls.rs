@@ -8,6 +8,7 @@ use api::control::{
     JobBrief, JobLogs, JobOutcome, JobProgress, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus,
     NodeWelcome, POLL_MS_MAX, PlacesAnswer, PlacesQuestion, SubmittedBatch, SubmittedJob, WaitAnswer,
 };
+use api::data_access::{BriefQuestion, SecretText, TokensAnswer, TokensQuestion};
 use api::drill::{DrillFault, DrillNews, DrillOutcome};
 use api::flow::{FlowSubmission, SubmittedFlow};
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer, FsckRequest};
@@ -51,8 +52,9 @@ pub struct Client {
     http: reqwest::Client,
     /// The header that shows who calls.
     bearer: Option<HeaderValue>,
-    /// Has what is shown where there is no such header.
+    /// Has what is shown where there is no such header; where there is one, it is shown to ports of this user or root only.
     own_tokens: Option<Arc<OwnTokens>>,
+    has_proxy: bool,
 }
 
 impl std::fmt::Debug for Client {
@@ -108,7 +110,23 @@ impl Client {
             .build()
             .map_err(|source| ClientError::Unreachable { url: url.to_string(), source })?;
         let own_tokens = credentials.own_tokens().map(|dir| Arc::new(OwnTokens::new(dir)));
-        Ok(Self { addresses, http, bearer, own_tokens })
+        let has_proxy = credentials.proxy().is_some();
+        Ok(Self { addresses, http, bearer, own_tokens, has_proxy })
+    }
+
+    /// The same client, which speaks for the node that got this secret. Where it has seen that the port is its user's or root's, it
+    /// shows the secret to no other.
+    pub fn as_node(&self, secret: &SecretText) -> Result<Self, ClientError> {
+        let in_clear = |url: &&Url| url.scheme() == "http" && (self.has_proxy || !is_this_machine(url));
+        if let Some(url) = self.addresses.all().iter().find(in_clear) {
+            return Err(ClientError::TokenInClear { url: text_of(url).to_string() });
+        }
+        let bearer = HeaderValue::try_from(format!("Bearer {}", secret.0));
+        let mut bearer =
+            bearer.map_err(|_| ClientError::NotOurs { url: self.url().to_string(), status: 200 })?;
+        bearer.set_sensitive(true);
+        let own_tokens = self.own_tokens.clone().filter(|own| own.is_own_port(self.addresses.current()));
+        Ok(Self { bearer: Some(bearer), own_tokens, ..self.clone() })
     }
 
     /// The server's address, that which is asked now where there are several.
@@ -176,6 +194,12 @@ impl Client {
     /// token that is refused is looked up once more.
     async fn shown(&self, mut request: Request, asked: &Url) -> Result<Response, reqwest::Error> {
         let Some(own_tokens) = &self.own_tokens else { return self.http.execute(request).await };
+        if self.bearer.is_some() {
+            if !own_tokens.is_own_port(asked) {
+                request.headers_mut().remove(AUTHORIZATION);
+            }
+            return self.http.execute(request).await;
+        }
         let again = request.try_clone();
         let bearer = own_tokens.bearer(asked);
         request.headers_mut().extend(bearer.clone().map(|bearer| (AUTHORIZATION, bearer)));
@@ -350,8 +374,18 @@ impl Client {
     }
 
     /// What a node must know of a job.
-    pub async fn brief(&self, job: JobId) -> Result<JobBrief, ClientError> {
-        self.patiently(async || self.get(&format!("/v1/jobs/{job}/brief")).await).await
+    pub async fn brief(&self, job: JobId, question: &BriefQuestion) -> Result<JobBrief, ClientError> {
+        self.patiently(async || self.post(&format!("/v1/jobs/{job}/brief"), question).await).await
+    }
+
+    /// New tokens of jobs in place of those that a node has.
+    pub async fn renew_tokens(
+        &self,
+        node: NodeId,
+        question: &TokensQuestion,
+    ) -> Result<TokensAnswer, ClientError> {
+        let path = format!("/v1/nodes/{}/data-tokens", node.0);
+        self.patiently(async || self.post(&path, question).await).await
     }
 
     /// Where runs of a job lie by now.
@@ -544,6 +578,12 @@ impl Blocking {
     pub fn run<T>(&self, work: impl AsyncFnOnce(&Client) -> T) -> T {
         let (runtime, client) = self.parts();
         runtime.block_on(work(client))
+    }
+
+    /// Speaks for the node that got this secret from now on.
+    pub(crate) fn speak_for_node(&mut self, secret: &SecretText) -> Result<(), ClientError> {
+        self.client = self.client.as_node(secret)?;
+        Ok(())
     }
 
     pub(crate) fn parts(&self) -> (&Runtime, &Client) {

@@ -110,7 +110,7 @@ impl Intermediates {
     pub fn with(url: &str, credentials: &Credentials) -> Result<Self, ClientError> {
         let connection = Arc::new(Blocking::with(url, credentials)?);
         let runtime = connection.parts().0.handle().clone();
-        let data = DataClient::with(runtime, None, credentials).map_err(|error| match error {
+        let data = DataClient::with(runtime, credentials).map_err(|error| match error {
             DataError::Trust(error) => ClientError::Trust(error),
             DataError::Client(source) => ClientError::Unreachable { url: url.to_string(), source },
             other => ClientError::Runtime(std::io::Error::other(other)),

@@ -27,6 +27,7 @@ mod listening;
 mod own_tokens;
 mod pending;
 mod poller;
+mod told_keys;
 
 pub use calls::{Blocking, Client};
 pub use error::ClientError;

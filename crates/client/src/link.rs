@@ -1,8 +1,12 @@
 //! The link of a node to its server: slots hand in and wait, one task polls for all of them.
 
-use crate::poller::Poller;
+use crate::poller::{Poller, Shared};
+use crate::told_keys::{Telling, ToldKeys};
 use crate::{Blocking, ClientError};
 use api::control::{AttemptEnd, JobBrief, NodeAddress, NodeInfo, NodeWelcome, PlacesAnswer};
+use api::data_access::{
+    BriefQuestion, DataKeys, FileCopy, JobToken, SecretText, TokensAnswer, TokensQuestion,
+};
 use api::drill::{DrillFault, DrillNews, DrillOutcome};
 use api::fsck::{CheckAnswer, CheckNews, CheckTask};
 use api::intermediate::{IntermediateAnswer, IntermediateNews, IntermediateNote};
@@ -81,13 +85,15 @@ pub struct NodeLink {
     down: Vec<Mutex<blocking::Receiver<Order>>>,
     notices: Mutex<blocking::Receiver<Notice>>,
     peers: Arc<Mutex<Vec<NodeAddress>>>,
+    keys: Arc<ToldKeys>,
     blocking: Blocking,
 }
 
 impl NodeLink {
     /// Registers the node and begins to poll. Waits for a server that is not there yet.
-    pub fn join(blocking: Blocking, info: &NodeInfo) -> Result<Self, ClientError> {
+    pub fn join(mut blocking: Blocking, info: &NodeInfo) -> Result<Self, ClientError> {
         let welcome = blocking.run(async |client| client.register(info).await)?;
+        blocking.speak_for_node(&welcome.secret)?;
         let (up, inbox) = asynchronous::channel(info.slots as usize * 2 + 2);
         let (mut slots, mut down) = (Vec::new(), Vec::new());
         for _ in 0..info.slots {
@@ -99,9 +105,11 @@ impl NodeLink {
         let (notice, notices) = std::sync::mpsc::sync_channel(NOTICES_MAX);
         let peers: Arc<Mutex<Vec<NodeAddress>>> = Arc::default();
         let (runtime, client) = blocking.parts();
-        let poller = Poller::new(client.clone(), welcome.clone(), slots, notice, Arc::clone(&peers));
+        let keys: Arc<ToldKeys> = Arc::default();
+        let shared = Shared { peers: Arc::clone(&peers), keys: Telling(Arc::clone(&keys)) };
+        let poller = Poller::new(client.clone(), welcome.clone(), slots, notice, shared);
         runtime.spawn(poller.run(inbox));
-        Ok(Self { welcome, up, down, notices: Mutex::new(notices), peers, blocking })
+        Ok(Self { welcome, up, down, notices: Mutex::new(notices), peers, keys, blocking })
     }
 
     /// The number under which the server knows this node.
@@ -173,9 +181,31 @@ impl NodeLink {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What there is to know of a job.
-    pub fn brief(&self, job: JobId) -> Result<JobBrief, ClientError> {
-        self.blocking.run(async |client| client.brief(job).await)
+    /// The keys by which its data port knows what the server signed, as they were when it joined.
+    pub fn data_keys(&self) -> &DataKeys {
+        &self.welcome.data_keys
+    }
+
+    /// Waits for keys that the server signs with from now on. None: there will be none.
+    pub fn next_data_keys(&self) -> Option<Box<DataKeys>> {
+        self.keys.next()
+    }
+
+    /// Whether nothing is heard of the server any more, and never will be.
+    pub fn is_over(&self) -> bool {
+        self.keys.is_over()
+    }
+
+    /// What there is to know of a job, of which this node runs an attempt, or for which another node came that showed this token.
+    pub fn brief(&self, job: JobId, shown: Option<SecretText>) -> Result<JobBrief, ClientError> {
+        let question = BriefQuestion { token: shown };
+        self.blocking.run(async |client| client.brief(job, &question).await)
+    }
+
+    /// New tokens of jobs in place of these.
+    pub fn renew_tokens(&self, tokens: Vec<JobToken>) -> Result<TokensAnswer, ClientError> {
+        let question = TokensQuestion { incarnation: self.welcome.incarnation.clone(), tokens };
+        self.blocking.run(async |client| client.renew_tokens(self.welcome.node, &question).await)
     }
 
     /// Where runs of a job lie by now.
@@ -215,8 +245,18 @@ impl NodeLink {
         &self,
         notes: Vec<IntermediateNote>,
     ) -> Result<IntermediateAnswer, ClientError> {
-        let news = IntermediateNews { incarnation: self.welcome.incarnation.clone(), notes };
+        let incarnation = self.welcome.incarnation.clone();
+        let news = IntermediateNews { incarnation, notes, copies: Vec::new() };
         self.blocking.run(async |client| client.tell_intermediates(self.welcome.node, &news).await)
+    }
+
+    /// The right to send another node a copy of a file of a user; None where this node may not.
+    pub fn copy_grant(&self, copy: FileCopy) -> Result<Option<SecretText>, ClientError> {
+        let incarnation = self.welcome.incarnation.clone();
+        let news = IntermediateNews { incarnation, notes: Vec::new(), copies: vec![copy] };
+        let node = self.welcome.node;
+        let answer = self.blocking.run(async |client| client.tell_intermediates(node, &news).await)?;
+        Ok(answer.grants.into_iter().find(|given| given.copy == copy).map(|given| given.grant))
     }
 
     /// Tells what was read for a check; the incarnation of this node is put in.

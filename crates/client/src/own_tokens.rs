@@ -38,6 +38,8 @@ pub(crate) struct OwnTokens {
 #[derive(Clone, Debug)]
 struct Found {
     at: Instant,
+    /// Everything that listens there is this user's or root's.
+    is_own: bool,
     bearer: Option<HeaderValue>,
 }
 
@@ -48,14 +50,25 @@ impl OwnTokens {
 
     /// The header `authorization` for a request to this server, where there is a token for it.
     pub fn bearer(&self, server: &Url) -> Option<HeaderValue> {
+        self.found(server).bearer
+    }
+
+    /// Whether only this user or root can read what is sent there.
+    pub fn is_own_port(&self, server: &Url) -> bool {
+        self.found(server).is_own
+    }
+
+    fn found(&self, server: &Url) -> Found {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let origin = server.origin().ascii_serialization();
         if let Some(found) = found.get(&origin).filter(|found| found.at.elapsed() < LOOK_AGAIN_AFTER) {
-            return found.bearer.clone();
+            return found.clone();
         }
-        let bearer = find(&self.dir, server);
-        found.insert(origin, Found { at: Instant::now(), bearer: bearer.clone() });
-        bearer
+        let is_own = is_own_port(server);
+        let bearer = if is_own { find(&self.dir, server) } else { None };
+        let new = Found { at: Instant::now(), is_own, bearer };
+        found.insert(origin, new.clone());
+        new
     }
 
     /// The next request looks anew.
@@ -65,16 +78,16 @@ impl OwnTokens {
     }
 }
 
-fn find(dir: &Path, server: &Url) -> Option<HeaderValue> {
+fn is_own_port(server: &Url) -> bool {
     let own_user = rustix::process::geteuid().as_raw();
-    let addresses = listen_addresses(server);
     // Nobody knows at which of its addresses a name is asked: whoever listens at any of them must be trusted.
-    let owners = addresses.iter().map(|address| owners_of(*address)).collect::<std::io::Result<Vec<_>>>();
-    let owners = owners.ok()?.concat();
-    if owners.is_empty() || owners.iter().any(|owner| ![own_user, ROOT].contains(owner)) {
-        return None;
-    }
-    let token = addresses.into_iter().find_map(|address| token_of(dir, address))?;
+    let owners = listen_addresses(server).into_iter().map(owners_of).collect::<std::io::Result<Vec<_>>>();
+    let owners = owners.unwrap_or_default().concat();
+    !owners.is_empty() && owners.iter().all(|owner| [own_user, ROOT].contains(owner))
+}
+
+fn find(dir: &Path, server: &Url) -> Option<HeaderValue> {
+    let token = listen_addresses(server).into_iter().find_map(|address| token_of(dir, address))?;
     if token.authority.is_some() && server.scheme() != "https" {
         return None;
     }

@@ -3,6 +3,7 @@
 use crate::ahead::Ahead;
 use crate::link::{Notice, Order, Up};
 use crate::pending::PendingReport;
+use crate::told_keys::Telling;
 use crate::{Client, ClientError};
 use api::control::{
     AttemptEnd, AttemptOutcome, ErrorCode, NodeAddress, NodeOrder, NodeOrders, NodePoll, NodeWelcome,
@@ -37,7 +38,7 @@ pub(crate) struct Poller {
     welcome: NodeWelcome,
     slots: Vec<blocking::SyncSender<Order>>,
     notice: blocking::SyncSender<Notice>,
-    peers: Arc<Mutex<Vec<NodeAddress>>>,
+    shared: Shared,
     received: u64,
     /// Slots that ask.
     idle: BTreeSet<u32>,
@@ -54,6 +55,12 @@ pub(crate) struct Poller {
     /// None leaves earlier: the server did not answer.
     held_until: Instant,
     again_after: Duration,
+}
+
+/// Others see here what the server told last.
+pub(crate) struct Shared {
+    pub peers: Arc<Mutex<Vec<NodeAddress>>>,
+    pub keys: Telling,
 }
 
 /// What a poll carried, until it has been answered.
@@ -77,7 +84,7 @@ impl Poller {
         welcome: NodeWelcome,
         slots: Vec<blocking::SyncSender<Order>>,
         notice: blocking::SyncSender<Notice>,
-        peers: Arc<Mutex<Vec<NodeAddress>>>,
+        shared: Shared,
     ) -> Self {
         Self {
             ahead: Ahead::new(slots.len() as u32),
@@ -85,7 +92,7 @@ impl Poller {
             welcome,
             slots,
             notice,
-            peers,
+            shared,
             received: 0,
             idle: BTreeSet::new(),
             numbers: BTreeMap::new(),
@@ -251,7 +258,7 @@ impl Poller {
 
     fn obey(&mut self, orders: NodeOrders) {
         if !orders.peers.is_empty() {
-            *self.peers.lock().unwrap_or_else(PoisonError::into_inner) = orders.peers;
+            *self.shared.peers.lock().unwrap_or_else(PoisonError::into_inner) = orders.peers;
         }
         let now = Instant::now();
         for numbered in orders.orders {
@@ -283,6 +290,7 @@ impl Poller {
                 NodeOrder::TellKept => self.tell(Notice::TellKept),
                 NodeOrder::DropKept { names } => self.tell(Notice::DropKept(names)),
                 NodeOrder::CheckKept { check, task } => self.tell(Notice::CheckKept(check, task)),
+                NodeOrder::DataKeys { keys } => self.shared.keys.0.tell(keys),
                 NodeOrder::Drill { strike, fault } => self.tell(Notice::Drill(strike, fault)),
                 NodeOrder::Replicate { job } => self.tell(Notice::Replicate(job)),
                 NodeOrder::ReplicateAgain { job, runs } => self.tell(Notice::ReplicateAgain(job, runs)),

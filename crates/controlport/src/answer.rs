@@ -153,10 +153,12 @@ impl From<ServerError> for Problem {
             | ServerError::UnknownCheck
             | ServerError::UnknownIntermediate { .. }
             | ServerError::UnknownToken { .. } => ErrorCode::NotFound,
+            ServerError::NotOfNode { .. } => ErrorCode::Forbidden,
             ServerError::UnknownNode { .. } => ErrorCode::UnknownNode,
             ServerError::ProtocolDiffers { .. } => ErrorCode::VersionMismatch,
             ServerError::OwnerLock { .. }
             | ServerError::Thread(_)
+            | ServerError::Trust(_)
             | ServerError::Store(_)
             | ServerError::Failed { .. }
             | ServerError::ShutDown => ErrorCode::Failed,

@@ -5,6 +5,7 @@ use api::control::ErrorCode;
 use api::people::Role;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use ids::NodeId;
 use server::Submitter;
 use std::sync::Arc;
 
@@ -14,6 +15,10 @@ pub(crate) struct Caller {
     /// None where nobody needs a token: whoever can connect may do everything.
     pub user: Option<Arc<str>>,
     pub role: Role,
+    /// The token that they showed.
+    pub token: Option<Arc<str>>,
+    /// The node that speaks, where one does.
+    pub node: Option<NodeId>,
     /// Jobs that they may have at once.
     pub jobs_max: Option<u32>,
 }
@@ -21,7 +26,12 @@ pub(crate) struct Caller {
 impl Caller {
     /// Whoever calls a server that asks for no token.
     pub fn local() -> Self {
-        Self { user: None, role: Role::Admin, jobs_max: None }
+        Self { user: None, role: Role::Admin, token: None, node: None, jobs_max: None }
+    }
+
+    /// Whoever only looks at what everybody may see.
+    pub fn nobody() -> Self {
+        Self { role: Role::ReadOnly, ..Self::local() }
     }
 
     /// What the server must know of them to take jobs.
@@ -46,5 +56,19 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let missing = || Problem::new(ErrorCode::Forbidden, "the request has not passed the gate");
         parts.extensions.get::<Self>().cloned().ok_or_else(missing)
+    }
+}
+
+/// The node that sent a request to a route for nodes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpeakingNode(pub NodeId);
+
+impl<S: Send + Sync> FromRequestParts<S> for SpeakingNode {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let caller = Caller::from_request_parts(parts, state).await?;
+        let missing = || Problem::new(ErrorCode::Forbidden, "only a node may ask this");
+        caller.node.map(Self).ok_or_else(missing)
     }
 }

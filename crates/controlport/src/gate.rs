@@ -3,7 +3,7 @@
 use crate::answer::Problem;
 use crate::audit::{Kind, shortened};
 use crate::caller::Caller;
-use crate::keyring::now_ns;
+use crate::keyring::{Holder, now_ns};
 use crate::rules::{Admits, Rule, rule_of};
 use crate::tokens::OWN_USER;
 use crate::{Port, TokensAsked};
@@ -13,13 +13,14 @@ use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use ids::JobId;
+use ids::{JobId, NodeId};
 use listener::Peer;
 use metastore::AuditRow;
 use std::time::Instant;
 use trust::TokenText;
 
 const NO_TOKEN: &str = "a token is needed: give a file with one by --token-file";
+const NO_NODE: &str = "this is asked by nodes, each by the secret that it got when it joined";
 /// For callers of a server that has a token of its own.
 const NO_OWN_TOKEN: &str = "a token is needed: give a file with one by --token-file. Programs of the server's user on its machine \
      find the server's own where they see that the port is their user's; a server on loopback asks for none with --no-tokens";
@@ -76,13 +77,15 @@ pub(crate) async fn gate(State(port): State<Port>, mut request: Request, next: N
 /// Whoever sent the request. A token that is given must be good, also where none is needed.
 fn identify(port: &Port, rule: &Rule, headers: &HeaderMap) -> Result<Caller, Problem> {
     let asked = port.access.tokens;
-    if asked == TokensAsked::Never {
+    // A node speaks for itself, whoever else may come in.
+    if asked == TokensAsked::Never && rule.admits != Admits::Nodes {
         return Ok(Caller::local());
     }
     let nobody = |message: &str| Problem::new(ErrorCode::Unauthenticated, message);
     let Some(given) = headers.get(header::AUTHORIZATION) else {
         return match rule.admits {
-            Admits::Everybody => Ok(Caller { user: None, role: Role::ReadOnly, jobs_max: None }),
+            Admits::Everybody => Ok(Caller::nobody()),
+            Admits::Nodes => Err(nobody(NO_NODE)),
             _ if asked == TokensAsked::OwnOrIssued => Err(nobody(NO_OWN_TOKEN)),
             _ => Err(nobody(NO_TOKEN)),
         };
@@ -91,15 +94,21 @@ fn identify(port: &Port, rule: &Rule, headers: &HeaderMap) -> Result<Caller, Pro
     let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let token = token.and_then(|(_, token)| TokenText::parse(token));
     let token = token.ok_or_else(|| nobody("the header authorization holds no token of ours"))?;
-    let (user, role) = port.keyring.find(&token.secret, now_ns())?;
-    if &*user == OWN_USER {
-        return match asked {
-            TokensAsked::Issued => Err(nobody("a server with --require-tokens admits no token of its own")),
-            _ => Ok(Caller::local()),
-        };
+    let holder = port.keyring.find(&token.secret, now_ns())?;
+    let is_own = holder.user() == Some(OWN_USER);
+    if is_own && asked == TokensAsked::Issued {
+        return Err(nobody("a server with --require-tokens admits no token of its own"));
     }
-    let jobs_max = is_limited(role).then_some(port.access.limits.jobs_max);
-    Ok(Caller { user: Some(user), role, jobs_max })
+    Ok(match holder {
+        Holder::OfToken { name, .. } if is_own => Caller { token: Some(name), ..Caller::local() },
+        Holder::OfToken { name, user, role } => {
+            let jobs_max = is_limited(role).then_some(port.access.limits.jobs_max);
+            Caller { user: Some(user), role, token: Some(name), node: None, jobs_max }
+        }
+        Holder::Node { node, user } => {
+            Caller { user, role: Role::Node, token: None, node: Some(node), jobs_max: None }
+        }
+    })
 }
 
 fn is_limited(role: Role) -> bool {
@@ -111,6 +120,15 @@ async fn admit(port: &Port, rule: &Rule, caller: &Caller, request: &mut Request)
     let role = caller.role;
     match rule.admits {
         Admits::Everybody => {}
+        Admits::Nodes => match caller.node {
+            Some(node) if speaks_for_itself(node, request.uri().path()) => return Ok(()),
+            Some(node) => return forbidden(format!("{node} speaks for itself only")),
+            None => return forbidden(NO_NODE.to_string()),
+        },
+        // By its secret a node does what a node does, and does not join.
+        Admits::Roles(_) | Admits::OwnerOfJob if caller.node.is_some() => {
+            return forbidden("a node may not do this".to_string());
+        }
         Admits::Roles(roles) if roles.contains(&role) => {}
         Admits::OwnerOfJob if role == Role::Admin => {}
         Admits::OwnerOfJob if role == Role::User => {
@@ -139,6 +157,13 @@ async fn admit(port: &Port, rule: &Rule, caller: &Caller, request: &mut Request)
         DefaultBodyLimit::max(limits.body_bytes_max).apply(request);
     }
     Ok(())
+}
+
+/// Whether the path names no other node.
+fn speaks_for_itself(node: NodeId, path: &str) -> bool {
+    let named = path.strip_prefix("/v1/nodes/").and_then(|rest| rest.split('/').next());
+    // The route decodes what is escaped: only digits name a node here.
+    named.is_none_or(|named| named.parse() == Ok(node.0))
 }
 
 /// Whose the job is that the path names; None where there is none, which the route will say.

@@ -14,7 +14,7 @@ use api::people::Role;
 use axum::extract::State;
 use ids::{IntermediateId, NodeId};
 use std::time::Duration;
-use trust::{FileGrant, FileRight};
+use trust::{DataRight, FileGrant, FileRight};
 
 /// How long a grant is good. A file that is written or read for longer is asked for again.
 const GRANTED: Duration = Duration::from_secs(24 * 3600);
@@ -31,11 +31,9 @@ fn owner(caller: &Caller, claimed: Option<String>) -> Result<String, Problem> {
     }
 }
 
-/// None where data ports let everybody in.
 fn grant(port: &Port, file: IntermediateId, right: FileRight) -> Option<String> {
-    let secret = port.access.data_secret.as_ref()?;
     let expires_seconds = now_ns() / 1_000_000_000 + GRANTED.as_secs();
-    Some(FileGrant { file: file.0, right, expires_seconds }.sign(&secret.text()))
+    Some(port.server.sign(&DataRight::File(FileGrant { file: file.0, right, expires_seconds })))
 }
 
 #[utoipa::path(

@@ -54,7 +54,7 @@ use server::Server;
 
 use std::sync::Arc;
 use std::time::Instant;
-use trust::{Authority, Secret};
+use trust::Authority;
 use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -79,8 +79,6 @@ pub struct Access {
     pub limits: UserLimits,
     /// Signs the certificates of data ports and is named in the tokens that are given out, where there is TLS.
     pub authority: Option<Authority>,
-    /// By which data ports know each other, where tokens are required.
-    pub data_secret: Option<Secret>,
     /// Nodes must keep user programs in a sandbox.
     pub sandbox: bool,
 }
@@ -167,6 +165,7 @@ fn described() -> (Router<Port>, OpenApi) {
         .routes(routes!(nodes::places))
         .routes(routes!(nodes::propose))
         .routes(routes!(nodes::list, nodes::register))
+        .routes(routes!(nodes::renew_tokens))
         .routes(routes!(nodes::poll))
         .routes(routes!(nodes::leave))
         .routes(routes!(nodes::kept))

@@ -2,15 +2,18 @@
 
 use crate::Port;
 use crate::answer::{Message, Named, Problem, Refusal};
+use crate::caller::{Caller, SpeakingNode};
 use api::Boundaries;
 use api::control::{
     BoundariesProposal, ClusterStatus, JobBrief, NodeInfo, NodeOrders, NodePoll, NodeStatus, NodeWelcome,
     PlacesAnswer, PlacesQuestion,
 };
+use api::data_access::{BriefQuestion, SecretText, TokensAnswer, TokensQuestion};
 use api::fsck::{CheckAnswer, CheckNews};
 use api::kept::KeptAnnouncement;
 use axum::extract::State;
 use ids::{JobId, NodeId};
+use trust::Secret;
 
 #[utoipa::path(
     get,
@@ -31,10 +34,35 @@ pub(crate) async fn list(State(port): State<Port>) -> Result<Message<ClusterStat
 )]
 pub(crate) async fn register(
     State(port): State<Port>,
+    caller: Caller,
     Message(info): Message<NodeInfo>,
 ) -> Result<Message<NodeWelcome>, Problem> {
-    let welcome = port.server.register_node(info).await?;
-    Ok(Message(NodeWelcome { sandbox: port.access.sandbox, roots: port.server.roots(), ..welcome }))
+    let secret = Secret::random()?;
+    let join_token = caller.token.as_deref().map(str::to_string);
+    let welcome = port.server.register_node(info, secret.hash(), join_token.clone()).await?;
+    port.keyring.add_node(secret.hash(), welcome.node, join_token);
+    Ok(Message(NodeWelcome {
+        secret: SecretText(secret.text()),
+        sandbox: port.access.sandbox,
+        roots: port.server.roots(),
+        ..welcome
+    }))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/nodes/{node}/data-tokens",
+    tag = "nodes",
+    params(("node" = u32, Path, description = "Number of the node")),
+    request_body = TokensQuestion,
+    responses((status = 200, description = "Tokens of the jobs that the node has to do with, signed with the newest key", body = TokensAnswer), (status = "default", response = Refusal))
+)]
+pub(crate) async fn renew_tokens(
+    State(port): State<Port>,
+    Named(node): Named<u32>,
+    Message(question): Message<TokensQuestion>,
+) -> Result<Message<TokensAnswer>, Problem> {
+    Ok(Message(port.server.renew_tokens(NodeId(node), question).await?))
 }
 
 #[utoipa::path(
@@ -118,17 +146,20 @@ pub(crate) async fn drain(
 }
 
 #[utoipa::path(
-    get,
+    post,
     path = "/v1/jobs/{job}/brief",
     tag = "nodes",
     params(("job" = i64, Path, description = "Number of the job")),
+    request_body = BriefQuestion,
     responses((status = 200, description = "What a node must know to run attempts of the job", body = JobBrief), (status = "default", response = Refusal))
 )]
 pub(crate) async fn brief(
     State(port): State<Port>,
+    SpeakingNode(node): SpeakingNode,
     Named(job): Named<i64>,
+    Message(question): Message<BriefQuestion>,
 ) -> Result<Message<JobBrief>, Problem> {
-    Ok(Message(port.server.job_brief(JobId(job)).await?))
+    Ok(Message(port.server.job_brief(node, JobId(job), question).await?))
 }
 
 #[utoipa::path(

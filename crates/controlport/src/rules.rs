@@ -9,6 +9,8 @@ pub(crate) enum Admits {
     /// Also those without a token.
     Everybody,
     Roles(&'static [Role]),
+    /// Nodes that have joined, each where the path names it or no node.
+    Nodes,
     /// Administrators, and of the role `user` whoever has the job that the path names.
     OwnerOfJob,
 }
@@ -27,7 +29,9 @@ pub(crate) struct Rule {
 
 const LOOKERS: Admits = Admits::Roles(&[Role::Admin, Role::User, Role::ReadOnly]);
 const SUBMITTERS: Admits = Admits::Roles(&[Role::Admin, Role::User]);
-const NODES: Admits = Admits::Roles(&[Role::Admin, Role::Node]);
+/// Whoever may make a node join.
+const JOINERS: Admits = Admits::Roles(&[Role::Admin, Role::Node]);
+const NODES: Admits = Admits::Nodes;
 const ADMINS: Admits = Admits::Roles(&[Role::Admin]);
 
 const fn looks(method: &'static str, path: &'static str, admits: Admits) -> Rule {
@@ -70,14 +74,15 @@ pub(crate) const RULES: &[Rule] = &[
     changes("POST", "/v1/tokens/{token}/revoke", ADMINS),
     changes("POST", "/v1/nodes/{node}/drain", ADMINS),
     changes("POST", "/v1/nodes/{node}/drill", ADMINS),
-    changes("POST", "/v1/nodes/admission", NODES),
-    changes("POST", "/v1/nodes", NODES),
+    changes("POST", "/v1/nodes/admission", JOINERS),
+    changes("POST", "/v1/nodes", JOINERS),
     changes("POST", "/v1/nodes/{node}/leave", NODES),
     looks("POST", "/v1/nodes/{node}/poll", NODES),
     looks("POST", "/v1/nodes/{node}/kept", NODES),
     looks("POST", "/v1/nodes/{node}/checked", NODES),
     looks("POST", "/v1/nodes/{node}/struck", NODES),
-    looks("GET", "/v1/jobs/{job}/brief", NODES),
+    looks("POST", "/v1/nodes/{node}/data-tokens", NODES),
+    looks("POST", "/v1/jobs/{job}/brief", NODES),
     looks("POST", "/v1/jobs/{job}/places", NODES),
     looks("POST", "/v1/jobs/{job}/boundaries", NODES),
 ];

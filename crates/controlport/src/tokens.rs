@@ -2,7 +2,7 @@
 
 use crate::Port;
 use crate::answer::{Message, Named, Problem, Refusal};
-use crate::keyring::now_ns;
+use crate::keyring::{Holder, now_ns};
 use api::control::ErrorCode;
 use api::people::{
     Admission, AdmissionRequest, IssuedToken, TokenList, TokenRequest, TokenStatus, USER_BYTES_MAX,
@@ -45,7 +45,8 @@ impl Port {
     fn is_own(&self, token: &TokenText) -> bool {
         let authority = self.access.authority.as_ref().map(|authority| authority.hash());
         let found = self.keyring.find(&token.secret, now_ns());
-        token.authority == authority && found.is_ok_and(|(user, _)| &*user == OWN_USER)
+        token.authority == authority
+            && found.is_ok_and(|found| matches!(found, Holder::OfToken { user, .. } if &*user == OWN_USER))
     }
 
     async fn make_token(
@@ -165,6 +166,5 @@ pub(crate) async fn admission(
         (Some(authority), Some(request)) => Some(authority.sign_data_port(&request)?),
         _ => None,
     };
-    let data_token = port.access.data_secret.as_ref().map(Secret::text);
-    Ok(Message(Admission { certificates, data_token }))
+    Ok(Message(Admission { certificates }))
 }

@@ -1,7 +1,9 @@
 //! Every route of the document by every kind of caller, against the matrix that is meant; and what each user is
 //! limited to.
 
-use api::control::{ErrorAnswer, ErrorCode, JobBatch, SubmittedBatch};
+use api::control::{
+    ErrorAnswer, ErrorCode, JobBatch, NodeInfo, NodeWelcome, PROTOCOL_VERSION, SubmittedBatch,
+};
 use api::people::{IssuedToken, Role, TokenList, TokenRequest};
 use api::task::RunTask;
 use axum::Router;
@@ -17,50 +19,52 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tower::ServiceExt;
 
-/// Who may use what, in this order of roles: admin, user, read-only, node.
-const MATRIX: &[(&str, &str, [bool; 4])] = &[
-    ("get", "/healthz", [true, true, true, true]),
-    ("get", "/openapi.json", [true, true, true, true]),
-    ("get", "/metrics", [true, true, true, true]),
-    ("get", "/v1/jobs", [true, true, true, false]),
-    ("post", "/v1/jobs", [true, true, false, false]),
-    ("post", "/v1/jobs/batch", [true, true, false, false]),
-    ("post", "/v1/flows", [true, true, false, false]),
-    ("get", "/v1/jobs/{job}", [true, true, true, false]),
-    ("get", "/v1/jobs/{job}/logs", [true, true, true, false]),
-    ("get", "/v1/jobs/{job}/wait", [true, true, true, false]),
-    ("get", "/v1/jobs/{job}/progress", [true, true, true, false]),
-    ("get", "/v1/jobs/{job}/report", [true, true, true, false]),
-    ("post", "/v1/jobs/{job}/cancel", [true, true, false, false]),
-    ("get", "/v1/jobs/{job}/brief", [true, false, false, true]),
-    ("post", "/v1/jobs/{job}/places", [true, false, false, true]),
-    ("post", "/v1/jobs/{job}/boundaries", [true, false, false, true]),
-    ("post", "/v1/jobs/{job}/fsck", [true, true, false, false]),
-    ("post", "/v1/gc", [true, true, false, false]),
-    ("post", "/v1/files/missing", [true, true, false, false]),
-    ("put", "/v1/files/{sha256}", [true, true, false, false]),
-    ("get", "/v1/files/{sha256}", [true, false, false, true]),
-    ("post", "/v1/ifiles", [true, true, false, false]),
-    ("get", "/v1/ifiles", [true, true, false, false]),
-    ("post", "/v1/ifiles/open", [true, true, false, false]),
-    ("post", "/v1/ifiles/remove", [true, true, false, false]),
-    ("post", "/v1/nodes/{node}/ifiles", [true, false, false, true]),
-    ("get", "/v1/nodes", [true, true, true, false]),
-    ("post", "/v1/nodes", [true, false, false, true]),
-    ("post", "/v1/nodes/admission", [true, false, false, true]),
-    ("post", "/v1/nodes/{node}/poll", [true, false, false, true]),
-    ("post", "/v1/nodes/{node}/kept", [true, false, false, true]),
-    ("post", "/v1/nodes/{node}/checked", [true, false, false, true]),
-    ("post", "/v1/nodes/{node}/struck", [true, false, false, true]),
-    ("post", "/v1/nodes/{node}/leave", [true, false, false, true]),
-    ("post", "/v1/nodes/{node}/drain", [true, false, false, false]),
-    ("post", "/v1/nodes/{node}/drill", [true, false, false, false]),
-    ("get", "/v1/jobs/{job}/placements", [true, true, true, false]),
-    ("post", "/v1/state", [true, true, true, false]),
-    ("get", "/v1/tokens", [true, false, false, false]),
-    ("post", "/v1/tokens", [true, false, false, false]),
-    ("post", "/v1/tokens/{token}/revoke", [true, false, false, false]),
+/// Who may use what, in this order: tokens of the roles admin, user, read-only, node, and the secret of a node that joined.
+const MATRIX: &[(&str, &str, [bool; 5])] = &[
+    ("get", "/healthz", [true, true, true, true, true]),
+    ("get", "/openapi.json", [true, true, true, true, true]),
+    ("get", "/metrics", [true, true, true, true, true]),
+    ("get", "/v1/jobs", [true, true, true, false, false]),
+    ("post", "/v1/jobs", [true, true, false, false, false]),
+    ("post", "/v1/jobs/batch", [true, true, false, false, false]),
+    ("post", "/v1/flows", [true, true, false, false, false]),
+    ("get", "/v1/jobs/{job}", [true, true, true, false, false]),
+    ("get", "/v1/jobs/{job}/logs", [true, true, true, false, false]),
+    ("get", "/v1/jobs/{job}/wait", [true, true, true, false, false]),
+    ("get", "/v1/jobs/{job}/progress", [true, true, true, false, false]),
+    ("get", "/v1/jobs/{job}/report", [true, true, true, false, false]),
+    ("post", "/v1/jobs/{job}/cancel", [true, true, false, false, false]),
+    ("post", "/v1/jobs/{job}/brief", [false, false, false, false, true]),
+    ("post", "/v1/jobs/{job}/places", [false, false, false, false, true]),
+    ("post", "/v1/jobs/{job}/boundaries", [false, false, false, false, true]),
+    ("post", "/v1/jobs/{job}/fsck", [true, true, false, false, false]),
+    ("post", "/v1/gc", [true, true, false, false, false]),
+    ("post", "/v1/files/missing", [true, true, false, false, false]),
+    ("put", "/v1/files/{sha256}", [true, true, false, false, false]),
+    ("get", "/v1/files/{sha256}", [false, false, false, false, true]),
+    ("post", "/v1/ifiles", [true, true, false, false, false]),
+    ("get", "/v1/ifiles", [true, true, false, false, false]),
+    ("post", "/v1/ifiles/open", [true, true, false, false, false]),
+    ("post", "/v1/ifiles/remove", [true, true, false, false, false]),
+    ("post", "/v1/nodes/{node}/ifiles", [false, false, false, false, true]),
+    ("get", "/v1/nodes", [true, true, true, false, false]),
+    ("post", "/v1/nodes", [true, false, false, true, false]),
+    ("post", "/v1/nodes/admission", [true, false, false, true, false]),
+    ("post", "/v1/nodes/{node}/poll", [false, false, false, false, true]),
+    ("post", "/v1/nodes/{node}/kept", [false, false, false, false, true]),
+    ("post", "/v1/nodes/{node}/checked", [false, false, false, false, true]),
+    ("post", "/v1/nodes/{node}/struck", [false, false, false, false, true]),
+    ("post", "/v1/nodes/{node}/leave", [false, false, false, false, true]),
+    ("post", "/v1/nodes/{node}/data-tokens", [false, false, false, false, true]),
+    ("post", "/v1/nodes/{node}/drain", [true, false, false, false, false]),
+    ("post", "/v1/nodes/{node}/drill", [true, false, false, false, false]),
+    ("get", "/v1/jobs/{job}/placements", [true, true, true, false, false]),
+    ("post", "/v1/state", [true, true, true, false, false]),
+    ("get", "/v1/tokens", [true, false, false, false, false]),
+    ("post", "/v1/tokens", [true, false, false, false, false]),
+    ("post", "/v1/tokens/{token}/revoke", [true, false, false, false, false]),
 ];
+const ONLY_NODES: [bool; 5] = [false, false, false, false, true];
 /// Open to whoever has no token at all.
 const OPEN: [&str; 3] = ["/healthz", "/metrics", "/openapi.json"];
 
@@ -90,6 +94,26 @@ impl Place {
     fn token(&self, user: &str, role: Role, seconds: Option<u64>) -> IssuedToken {
         let request = TokenRequest { user: user.to_string(), role, seconds };
         self.runtime.block_on(self.port.issue(request)).expect("a token")
+    }
+
+    /// A node that has joined, with the secret that it got.
+    fn join(&self, name: &str, token: Option<&str>) -> (u32, String) {
+        let info = NodeInfo {
+            protocol: PROTOCOL_VERSION,
+            version: "0".to_string(),
+            name: name.to_string(),
+            rack: "r".to_string(),
+            slots: 1,
+            memory_bytes: 1 << 30,
+            architecture: "x86_64".to_string(),
+            data_url: String::new(),
+            left: Vec::new(),
+        };
+        let body = serde_json::to_string(&info).expect("JSON");
+        let (status, _, body) = self.ask("post", "/v1/nodes", token, body);
+        assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
+        let welcome: NodeWelcome = serde_json::from_slice(&body).expect("a welcome");
+        (welcome.node.0, welcome.secret.0)
     }
 
     /// Gives the status, the error's word where it is one, and the body.
@@ -159,6 +183,11 @@ fn routes() -> BTreeSet<(String, String)> {
     routes
 }
 
+/// Whether only nodes that have joined may use it.
+fn is_of_nodes(method: &str, path: &str) -> bool {
+    MATRIX.iter().any(|row| (row.0, row.1) == (method, path) && row.2 == ONLY_NODES)
+}
+
 fn is_refused(code: Option<ErrorCode>) -> bool {
     matches!(code, Some(ErrorCode::Unauthenticated | ErrorCode::Forbidden))
 }
@@ -176,18 +205,28 @@ fn every_route_by_every_caller() {
     let stranger = trust::Secret::random().expect("randomness").text();
     let bad = ["no token", stranger.as_str(), expired.as_str(), revoked.token.as_str()];
     let bad = [Some(bad[0]), Some(bad[1]), Some(bad[2]), Some(bad[3]), None];
+    let (node, secret) = place.join("n1", Some(&good[3]));
     let mut tried = BTreeSet::new();
     for (method, path) in routes() {
         let row = MATRIX.iter().find(|(m, p, _)| (*m, *p) == (method.as_str(), path.as_str()));
         let (_, _, expected) = row.unwrap_or_else(|| panic!("{method} {path} is not in the matrix"));
-        let uri = path.replace("{job}", "999").replace("{node}", "999").replace("{token}", "x");
-        for ((role, token), expected) in Role::ALL.iter().zip(&good).zip(expected) {
-            let code = place.code(&method, &uri, Some(token), "{\"unknown\": 1}");
-            assert_eq!(!is_refused(code), *expected, "{method} {path} by {role:?}: {code:?}");
+        let uri = |node: u32| {
+            path.replace("{job}", "999").replace("{node}", &node.to_string()).replace("{token}", "x")
+        };
+        let callers = Role::ALL.iter().map(|role| role.word()).chain(["a node itself"]);
+        for ((caller, token), expected) in callers.zip(good.iter().chain([&secret])).zip(expected) {
+            let code = place.code(&method, &uri(node), Some(token), "{\"unknown\": 1}");
+            assert_eq!(!is_refused(code), *expected, "{method} {path} by {caller}: {code:?}");
             if !expected {
-                assert_eq!(code, Some(ErrorCode::Forbidden), "{method} {path} by {role:?}");
+                assert_eq!(code, Some(ErrorCode::Forbidden), "{method} {path} by {caller}");
             }
         }
+        // A node speaks for no other one.
+        if path.contains("{node}") {
+            let code = place.code(&method, &uri(node + 1), Some(&secret), "{\"unknown\": 1}");
+            assert_eq!(code, Some(ErrorCode::Forbidden), "{method} {path} of another node");
+        }
+        let uri = uri(999);
         for token in bad {
             let code = place.code(&method, &uri, token, "{\"unknown\": 1}");
             let expected = match token.is_none() && OPEN.contains(&path.as_str()) {
@@ -204,10 +243,14 @@ fn every_route_by_every_caller() {
 #[test]
 fn without_tokens_the_caller_is_the_administrator() {
     let place = Place::new(TokensAsked::Never, UserLimits::default());
+    let (node, secret) = place.join("n1", None);
     for (method, path) in routes() {
-        let uri = path.replace("{job}", "999").replace("{node}", "999").replace("{token}", "x");
-        let code = place.code(&method, &uri, None, "{\"unknown\": 1}");
-        assert!(!is_refused(code), "{method} {path}: {code:?}");
+        let uri = path.replace("{job}", "999").replace("{node}", &node.to_string()).replace("{token}", "x");
+        let of_nodes = is_of_nodes(&method, &path);
+        let code = |token| place.code(&method, &uri, token, "{\"unknown\": 1}");
+        // A node is known by its secret all the same.
+        assert_eq!(is_refused(code(None)), of_nodes, "{method} {path}: {:?}", code(None));
+        assert!(!of_nodes || !is_refused(code(Some(&secret))), "{method} {path}: {:?}", code(Some(&secret)));
     }
 }
 
@@ -226,7 +269,7 @@ fn the_servers_own_token_is_that_of_the_administrator() {
     for (method, path) in routes() {
         let uri = path.replace("{job}", "999").replace("{node}", "999").replace("{token}", "x");
         let code = place.code(&method, &uri, Some(&own), "{\"unknown\": 1}");
-        assert!(!is_refused(code), "{method} {path}: {code:?}");
+        assert_eq!(is_refused(code), is_of_nodes(&method, &path), "{method} {path}: {code:?}");
         let code = place.code(&method, &uri, None, "{\"unknown\": 1}");
         assert_eq!(!is_refused(code), OPEN.contains(&path.as_str()), "{method} {path}: {code:?}");
     }
@@ -252,6 +295,53 @@ fn the_servers_own_token_is_that_of_the_administrator() {
         let request = request.body(Body::empty()).expect("a request");
         let answer = place.runtime.block_on(controlport::router(port).oneshot(request));
         assert_eq!(answer.expect("routes always answer").status().is_success(), expected, "{tokens:?}");
+    }
+}
+
+/// Whether a port admits a node to its poll, by its secret.
+fn is_known(place: &Place, routes: &Router, (node, secret): &(u32, String)) -> bool {
+    let request = Request::builder().method("POST").uri(format!("/v1/nodes/{node}/poll"));
+    let request = request.header("authorization", format!("Bearer {secret}"));
+    let request = request.body(Body::from("{\"unknown\": 1}")).expect("a request");
+    let answer = place.runtime.block_on(routes.clone().oneshot(request)).expect("routes always answer");
+    !matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+}
+
+#[test]
+fn a_node_is_known_by_its_secret_until_the_token_it_joined_by_is_revoked() {
+    let place = Place::new(TokensAsked::OwnOrIssued, UserLimits::default());
+    let file = place.state.path().join("own.token");
+    place.runtime.block_on(place.port.keep_own_token(&file)).expect("a token");
+    let own = std::fs::read_to_string(&file).expect("a file").trim().to_string();
+    let (rack, short) = (place.token("rack", Role::Node, None), place.token("short", Role::Node, Some(3600)));
+    let (by_own, by_rack, by_short) = (
+        place.join("n1", Some(&own)),
+        place.join("n2", Some(&rack.token)),
+        place.join("n3", Some(&short.token)),
+    );
+    let again = |tokens| {
+        let access = Access { tokens, ..Access::default() };
+        let port = place.runtime.block_on(async {
+            let store = Metastore::open(place.state.path()).await.expect("a store");
+            Port::open(Arc::clone(&place.server), store, access).await.expect("a port")
+        });
+        controlport::router(port)
+    };
+    // A port that opens later, as of a server that starts again and of a standby, knows them too.
+    for routes in [place.routes.clone(), again(TokensAsked::OwnOrIssued)] {
+        for node in [&by_own, &by_rack, &by_short] {
+            assert!(is_known(&place, &routes, node), "{node:?}");
+        }
+        // Each speaks for itself.
+        assert!(!is_known(&place, &routes, &(by_own.0, by_rack.1.clone())));
+    }
+    let people_only = again(TokensAsked::Issued);
+    assert!(!is_known(&place, &people_only, &by_own) && is_known(&place, &people_only, &by_rack));
+    let revoked = place.code("post", &format!("/v1/tokens/{}/revoke", rack.name), Some(&own), "");
+    assert_eq!(revoked, None);
+    for routes in [place.routes.clone(), again(TokensAsked::OwnOrIssued)] {
+        assert!(!is_known(&place, &routes, &by_rack), "its token has been revoked");
+        assert!(is_known(&place, &routes, &by_own) && is_known(&place, &routes, &by_short));
     }
 }
 

@@ -12,8 +12,8 @@
 use api::{Codec, Layout};
 use chunkserver::{ChunkServer, Config, RunCursor};
 use dataport::{
-    AnyRun, Chunkservers, DataClient, DataOf, Peer, RemoteChunks, RemoteChunksOptions, RemoteScan,
-    ScanOptions, SpreadByIfile, Token,
+    AnyRun, Chunkservers, DataClient, Peer, RemoteChunks, RemoteChunksOptions, RemoteScan, ScanOptions,
+    SpreadByIfile, Token,
 };
 use iappender::{ChunkService, IAppender, WorkerSlabs};
 use ids::{AttemptNumber, IfileIndex, JobId, NodeId, RunId, Source, TaskIndex};
@@ -34,7 +34,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 struct OneServer(Arc<ChunkServer>);
 
 impl Chunkservers for OneServer {
-    fn chunkserver(&self, _: JobId) -> Option<Arc<ChunkServer>> {
+    fn chunkserver(&self, _: JobId, _: &str) -> Option<Arc<ChunkServer>> {
         Some(Arc::clone(&self.0))
     }
 
@@ -42,8 +42,8 @@ impl Chunkservers for OneServer {
         1
     }
 
-    fn token(&self, _: DataOf) -> Option<Token> {
-        None
+    fn admits_to_job(&self, _: JobId, _: &str) -> bool {
+        true
     }
 }
 
@@ -154,7 +154,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let url = format!("http://{}", listener.local_addr()?);
     let router = dataport::router(Arc::new(OneServer(Arc::clone(&other))));
     runtime.spawn(async move { axum::serve(listener, router).await });
-    let client = DataClient::new(runtime.handle().clone(), None)?;
+    let client = DataClient::new(runtime.handle().clone())?.with_token(Token::new("any".into()));
     let peer = Peer { node: NodeId(2), url, incarnation: 1 };
 
     let source = Source { map_task: TaskIndex(0), attempt: AttemptNumber(0) };

@@ -3,7 +3,7 @@
 use crate::data_of::DataOf;
 use crate::error::DataError;
 use crate::stage_wire::StageReadRequest;
-use crate::token::Token;
+use crate::token::{JobTokens, Token};
 use crate::wire::{
     AppendAnswers, AppendHead, BindReply, BindRequest, FrameHead, ReleaseRequest, ScanRequest,
 };
@@ -31,6 +31,10 @@ const SILENT_AFTER: Duration = Duration::from_secs(1);
 /// Pause before a request is sent again; doubles from try to try. All tries together take some two seconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(800);
+/// How often the server is asked whether there are new tokens, before it is taken for true that a node lets nothing in.
+const RENEWALS_MAX: u32 = 60;
+/// Between an answer of the server and the next try: the other node hears of new tokens as well.
+const RENEWED_PAUSE: Duration = Duration::from_millis(250);
 /// What is read of a reason for a refusal, and of an answer.
 const REASON_BYTES_MAX: usize = 4 << 10;
 const ANSWER_BYTES_MAX: usize = 64 << 10;
@@ -58,6 +62,50 @@ impl Peer {
 /// Hears which nodes do not answer, and how that showed. Called from the threads that carry requests: it must not wait.
 pub type Unanswered = Arc<dyn Fn(NodeId, Unreached) + Send + Sync>;
 
+/// What requests show.
+#[derive(Clone)]
+enum Shows {
+    /// Nothing, or always the same.
+    One(Option<Token>),
+    OfJobs(Arc<dyn JobTokens>),
+}
+
+/// What one request has to show, and what of it was not let in.
+pub(crate) struct Showing<'a> {
+    shows: &'a Shows,
+    of: DataOf,
+    tokens: Vec<Token>,
+    /// Of the tokens.
+    next: usize,
+    renewals: u32,
+}
+
+impl Showing<'_> {
+    pub fn token(&self) -> Option<&Token> {
+        self.tokens.get(self.next)
+    }
+
+    /// Whether there is something else to show to a node that did not let the last in. Nodes hear at different moments that there
+    /// are new tokens, and none hears of it while no server answers.
+    pub async fn has_another(&mut self) -> bool {
+        self.next += 1;
+        if self.next < self.tokens.len() {
+            return true;
+        }
+        let (Shows::OfJobs(tokens), DataOf::Job(job)) = (self.shows, self.of) else { return false };
+        if self.renewals == RENEWALS_MAX {
+            return false;
+        }
+        self.renewals += 1;
+        let asking = Arc::clone(tokens);
+        // Where it panics nothing was renewed, and the next round finds that out.
+        let _ = tokio::task::spawn_blocking(move || asking.renew()).await;
+        tokio::time::sleep(RENEWED_PAUSE).await;
+        (self.tokens, self.next) = (tokens.tokens(job), 0);
+        !self.tokens.is_empty()
+    }
+}
+
 /// Sends requests to other nodes. Cheap to clone; connections are kept and shared.
 #[derive(Clone)]
 pub struct DataClient {
@@ -65,19 +113,19 @@ pub struct DataClient {
     /// For requests that may take as long as they like, as long as they go on.
     patient: reqwest::Client,
     runtime: Handle,
-    token: Option<Token>,
+    shows: Shows,
     unanswered: Option<Unanswered>,
 }
 
 impl DataClient {
     /// A client whose requests run on `runtime`, which must have a thread of its own: callers of this crate wait
     /// on theirs.
-    pub fn new(runtime: Handle, token: Option<Token>) -> Result<Self, DataError> {
-        Self::with(runtime, token, &Credentials::none())
+    pub fn new(runtime: Handle) -> Result<Self, DataError> {
+        Self::with(runtime, &Credentials::none())
     }
 
     /// As [`Self::new`], for data ports with TLS that these credentials believe.
-    pub fn with(runtime: Handle, token: Option<Token>, credentials: &Credentials) -> Result<Self, DataError> {
+    pub fn with(runtime: Handle, credentials: &Credentials) -> Result<Self, DataError> {
         let builder = || -> Result<reqwest::ClientBuilder, DataError> {
             let tls = credentials.to_data_ports().map_err(DataError::Trust)?;
             let builder = reqwest::Client::builder().tls_backend_preconfigured(tls);
@@ -87,16 +135,30 @@ impl DataClient {
         };
         let http = builder()?.read_timeout(SILENCE_MAX).build().map_err(DataError::Client)?;
         let patient = builder()?.build().map_err(DataError::Client)?;
-        Ok(Self { http, patient, runtime, token, unanswered: None })
+        Ok(Self { http, patient, runtime, shows: Shows::One(None), unanswered: None })
     }
 
     pub(crate) fn runtime(&self) -> &Handle {
         &self.runtime
     }
 
-    /// The same client with the token of a job.
+    /// The same client, which always shows this.
     pub fn with_token(&self, token: Option<Token>) -> Self {
-        Self { token, ..self.clone() }
+        Self { shows: Shows::One(token), ..self.clone() }
+    }
+
+    /// The same client, which shows the tokens of the jobs that its requests are about.
+    pub fn with_job_tokens(&self, tokens: Arc<dyn JobTokens>) -> Self {
+        Self { shows: Shows::OfJobs(tokens), ..self.clone() }
+    }
+
+    pub(crate) fn showing(&self, of: DataOf) -> Showing<'_> {
+        let tokens = match (&self.shows, of) {
+            (Shows::One(token), _) => token.iter().cloned().collect(),
+            (Shows::OfJobs(tokens), DataOf::Job(job)) => tokens.tokens(job),
+            (Shows::OfJobs(_), DataOf::Users) => Vec::new(),
+        };
+        Showing { shows: &self.shows, of, tokens, next: 0, renewals: 0 }
     }
 
     /// The same client, which tells of every node that does not answer.
@@ -137,24 +199,8 @@ impl DataClient {
         what: &str,
         body: reqwest::Body,
     ) -> Result<reqwest::Response, DataError> {
-        let request = self.request(&self.http, peer, of, what, body);
+        let request = request(&self.http, peer, (of, what), self.showing(of).token()).body(body);
         answer_of(peer, self.heard(peer.node, request.send()).await).await
-    }
-
-    fn request(
-        &self,
-        http: &reqwest::Client,
-        peer: &Peer,
-        of: DataOf,
-        what: &str,
-        body: reqwest::Body,
-    ) -> reqwest::RequestBuilder {
-        let url = format!("{}/data/v1/{of}/{what}", peer.url.trim_end_matches('/'));
-        let request = http.post(url).header(INCARNATION_HEADER, peer.incarnation).body(body);
-        match &self.token {
-            Some(token) => request.header(reqwest::header::AUTHORIZATION, token.header_value()),
-            None => request,
-        }
     }
 
     /// Sends a request until it is answered by a message, with pauses, a limited number of times.
@@ -179,9 +225,11 @@ impl DataClient {
     ) -> Result<T, DataError> {
         let mut pause = FIRST_PAUSE;
         let mut tries = 0;
+        let mut showing = self.showing(of);
         loop {
             tries += 1;
-            let answered = match self.post(peer, of, what, body()).await {
+            let request = request(&self.http, peer, (of, what), showing.token()).body(body());
+            let answered = match answer_of(peer, self.heard(peer.node, request.send()).await).await {
                 Ok(answer) => {
                     let answer = limited(answer, limits.answer_bytes_max);
                     self.heard(peer.node, answer).await.map_err(|source| DataError::Unreachable {
@@ -193,6 +241,7 @@ impl DataClient {
                 Err(error) => Err(error),
             };
             match answered.and_then(&decode) {
+                Err(error) if error.is_wrong_token() && showing.has_another().await => tries -= 1,
                 Err(error) if error.is_passing() && tries < limits.tries_max => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
@@ -257,7 +306,8 @@ impl DataClient {
         route: &str,
         body: reqwest::Body,
     ) -> Result<(), DataError> {
-        let sent = self.request(&self.patient, peer, of, route, body).send().await;
+        let request = request(&self.patient, peer, (of, route), self.showing(of).token());
+        let sent = request.body(body).send().await;
         if let Err(error) = &sent {
             self.tell(peer.node, unreached(error));
         }
@@ -293,14 +343,17 @@ impl DataClient {
     ) -> Result<reqwest::Response, DataError> {
         let mut pause = FIRST_PAUSE;
         let mut tries = 0;
+        let mut showing = self.showing(job.into());
         loop {
             tries += 1;
-            let mut post = self.request(&self.http, peer, job.into(), "scan", request.encode().into());
+            let mut post = self::request(&self.http, peer, (job.into(), "scan"), showing.token());
+            post = post.body(request.encode());
             if let Some(AttemptKey { task, attempt }) = attempt {
                 let value = format!("{}-{}-{}", task.stage.0, task.task.0, attempt.0);
                 post = post.header(ATTEMPT_HEADER, value);
             }
             match answer_of(peer, self.heard(peer.node, post.send()).await).await {
+                Err(error) if error.is_wrong_token() && showing.has_another().await => tries -= 1,
                 Err(error) if error.is_passing() && tries < tries_max => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
@@ -308,6 +361,20 @@ impl DataClient {
                 done => return done,
             }
         }
+    }
+}
+
+fn request(
+    http: &reqwest::Client,
+    peer: &Peer,
+    (of, what): (DataOf, &str),
+    token: Option<&Token>,
+) -> reqwest::RequestBuilder {
+    let url = format!("{}/data/v1/{of}/{what}", peer.url.trim_end_matches('/'));
+    let request = http.post(url).header(INCARNATION_HEADER, peer.incarnation);
+    match token {
+        Some(token) => request.header(reqwest::header::AUTHORIZATION, token.header_value()),
+        None => request,
     }
 }
 

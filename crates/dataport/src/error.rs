@@ -49,6 +49,11 @@ impl DataError {
         }
     }
 
+    /// Whether the other node did not let in what the request showed.
+    pub(crate) fn is_wrong_token(&self) -> bool {
+        matches!(self, Self::Refused { status: 401 | 403, .. })
+    }
+
     /// Whether it is about the other node, and not about this one.
     pub(crate) fn is_about_there(&self) -> bool {
         !matches!(self, Self::Client(_) | Self::Trust(_) | Self::Cancelled | Self::Stopped)

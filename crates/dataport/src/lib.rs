@@ -75,7 +75,7 @@ pub use stage_reader::{
     AnyStageFile, CopyFailure, CopyProblem, StageFileCopy, StageFileOptions, StageReadError,
 };
 pub use stage_wire::StageFileRef;
-pub use token::Token;
+pub use token::{JobTokens, Token};
 pub use user_files::{Told, UserFileError, UserFiles};
 
 /// The header that names the incarnation of the node that is meant.

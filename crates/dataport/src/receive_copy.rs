@@ -87,17 +87,21 @@ enum Target {
     Present(RawVerifier),
 }
 
-/// Receives the copy of a stage file. When it comes back the copy is here, or nothing of it is.
+/// Receives the copy of a stage file with a name that may come. When it comes back the copy is here, or nothing of it is.
 pub(crate) async fn stage_copy(
     port: &Port,
     of: DataOf,
     files: Arc<dyn StageFiles>,
     body: &mut BodyReader,
+    may_come: impl FnOnce(&StageFileName) -> bool,
 ) -> Result<(), Refusal> {
     let permit = permit(port)?;
     let mut head = [0; STAGE_COPY_HEAD_BYTES];
     body.fill(&mut head).await?;
     let StageCopyHead { file } = StageCopyHead::decode(&head)?;
+    if !may_come(&file.name) {
+        return Err(Refusal::WrongToken);
+    }
     let bytes = Layout::of(file.payload.bytes).stored_bytes();
     let receiving = Arc::clone(&port.receiving);
     let begin = move || {

@@ -1,13 +1,12 @@
 //! The routes of the data port, and what each answers when it cannot do what it was asked.
 
 use crate::body_reader::{BodyError, BodyReader};
-use crate::data_of::DataOf;
 use crate::receive_copy::Receiving;
 use crate::refused_body::pass_over_refused;
 use crate::stage_files::StageFiles;
 use crate::stage_name::StageFileName;
 use crate::stage_wire::StageReadRequest;
-use crate::token::{self, Admission, Token};
+use crate::token;
 use crate::user_files::{UserFileError, UserFiles};
 use crate::wire::{BindReply, BindRequest, MESSAGE_BYTES_MAX, ReleaseRequest, ScanRequest};
 use crate::{
@@ -39,10 +38,10 @@ const STAGE_READS_MAX: usize = 32;
 
 /// The chunkservers of a node, as its data port sees them.
 pub trait Chunkservers: Send + Sync + 'static {
-    /// The chunkserver of a job; None where the job is not known here.
-    fn chunkserver(&self, job: JobId) -> Option<Arc<ChunkServer>>;
-    /// The stage files of a job; None where the job is not known here.
-    fn stage_files(&self, _: JobId) -> Option<Arc<dyn StageFiles>> {
+    /// The chunkserver of a job, for somebody who was admitted to it by what they showed; None where the job is not known here.
+    fn chunkserver(&self, job: JobId, shown: &str) -> Option<Arc<ChunkServer>>;
+    /// The stage files of a job, as above.
+    fn stage_files(&self, _job: JobId, _shown: &str) -> Option<Arc<dyn StageFiles>> {
         None
     }
     /// Whether new chunks may lie here; a node that is being emptied takes none.
@@ -55,8 +54,16 @@ pub trait Chunkservers: Send + Sync + 'static {
     fn user_files(&self) -> Option<Arc<dyn UserFiles>> {
         None
     }
-    /// What a request for such data must bring; None lets everybody in.
-    fn token(&self, of: DataOf) -> Option<Token>;
+    /// Whether whoever shows this may come to data of a job.
+    fn admits_to_job(&self, job: JobId, shown: &str) -> bool;
+    /// Whether whoever shows this may do so with a file of a user.
+    fn admits_to_file(&self, _file: IntermediateId, _right: FileRight, _shown: &str) -> bool {
+        false
+    }
+    /// The file of a user that whoever shows this may send a copy of.
+    fn admits_copy(&self, _shown: &str) -> Option<IntermediateId> {
+        None
+    }
 }
 
 #[derive(Clone)]
@@ -73,7 +80,7 @@ pub(crate) struct Port {
 pub(crate) enum Refusal {
     #[error("a token is needed")]
     NoToken,
-    #[error("the token is not good for this job")]
+    #[error("the token is not good for this")]
     WrongToken,
     #[error("job {0} is not known here")]
     UnknownJob(JobId),
@@ -192,37 +199,36 @@ pub fn router(chunkservers: Arc<dyn Chunkservers>) -> Router {
 impl Port {
     /// The chunkserver that a request means, if it may have it.
     fn admit(&self, job: i64, headers: &HeaderMap) -> Result<Arc<ChunkServer>, Refusal> {
-        let job = self.check(job, headers)?;
-        self.chunkservers.chunkserver(job).ok_or(Refusal::UnknownJob(job))
+        let (job, shown) = self.check(job, headers)?;
+        self.chunkservers.chunkserver(job, shown).ok_or(Refusal::UnknownJob(job))
     }
 
     /// The stage files that a request means, if it may have them.
     fn admit_to_stage_files(&self, job: i64, headers: &HeaderMap) -> Result<Arc<dyn StageFiles>, Refusal> {
-        let job = self.check(job, headers)?;
-        self.chunkservers.stage_files(job).ok_or(Refusal::UnknownJob(job))
+        let (job, shown) = self.check(job, headers)?;
+        self.chunkservers.stage_files(job, shown).ok_or(Refusal::UnknownJob(job))
     }
 
-    /// Whether a request may come, and means this process.
-    fn check(&self, job: i64, headers: &HeaderMap) -> Result<JobId, Refusal> {
+    /// Whether a request may come, and means this process; with what it shows.
+    fn check<'h>(&self, job: i64, headers: &'h HeaderMap) -> Result<(JobId, &'h str), Refusal> {
         let job = JobId(job);
-        match token::check(self.chunkservers.token(job.into()).as_ref(), headers) {
-            Admission::Admitted => {}
-            Admission::NoToken => return Err(Refusal::NoToken),
-            Admission::WrongToken => return Err(Refusal::WrongToken),
+        let shown = token::shown(headers).ok_or(Refusal::NoToken)?;
+        if !self.chunkservers.admits_to_job(job, shown) {
+            return Err(Refusal::WrongToken);
         }
         self.check_incarnation(headers)?;
-        Ok(job)
+        Ok((job, shown))
     }
 
-    /// The files of users, for whoever has the token of the data ports: another node.
-    pub(crate) fn admit_to_user_files(&self, headers: &HeaderMap) -> Result<Arc<dyn UserFiles>, Refusal> {
-        match token::check(self.chunkservers.token(DataOf::Users).as_ref(), headers) {
-            Admission::Admitted => {}
-            Admission::NoToken => return Err(Refusal::NoToken),
-            Admission::WrongToken => return Err(Refusal::WrongToken),
-        }
+    /// The files of users, for whoever may send a copy of one, which is named.
+    pub(crate) fn admit_copy(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<(Arc<dyn UserFiles>, IntermediateId), Refusal> {
+        let shown = token::shown(headers).ok_or(Refusal::NoToken)?;
+        let file = self.chunkservers.admits_copy(shown).ok_or(Refusal::WrongToken)?;
         self.check_incarnation(headers)?;
-        self.chunkservers.user_files().ok_or(Refusal::NoUserFiles)
+        Ok((self.chunkservers.user_files().ok_or(Refusal::NoUserFiles)?, file))
     }
 
     /// The same for whoever may do this with the one file.
@@ -232,14 +238,12 @@ impl Port {
         right: FileRight,
         headers: &HeaderMap,
     ) -> Result<Arc<dyn UserFiles>, Refusal> {
-        let token = self.chunkservers.token(DataOf::Users);
-        match token {
-            Some(token) if token::is_granted(&token, file, right, headers) => {
-                self.check_incarnation(headers)?;
-                self.chunkservers.user_files().ok_or(Refusal::NoUserFiles)
-            }
-            _ => self.admit_to_user_files(headers),
+        let shown = token::shown(headers).ok_or(Refusal::NoToken)?;
+        if !self.chunkservers.admits_to_file(file, right, shown) {
+            return Err(Refusal::WrongToken);
         }
+        self.check_incarnation(headers)?;
+        self.chunkservers.user_files().ok_or(Refusal::NoUserFiles)
     }
 
     /// Whether new data may come.
@@ -350,7 +354,10 @@ async fn stage_copies(
 ) -> Result<(), Refusal> {
     let files = port.admit_to_stage_files(job, &headers)?;
     match port.takes_chunks() {
-        true => receive_copy::stage_copy(&port, JobId(job).into(), files, &mut BodyReader::new(body)).await,
+        true => {
+            let of = JobId(job).into();
+            receive_copy::stage_copy(&port, of, files, &mut BodyReader::new(body), |_| true).await
+        }
         false => Err(Refusal::Draining),
     }
 }

@@ -206,12 +206,15 @@ async fn blocks(State(port): State<Port>, headers: HeaderMap, body: Body) -> Res
     stage_files::blocks(&port, files, request).await
 }
 
-/// From other nodes: with the token of the data ports and no grant.
+/// From other nodes, with the right to send this one.
 async fn copies(State(port): State<Port>, headers: HeaderMap, body: Body) -> Result<(), Refusal> {
-    let files: Arc<dyn StageFiles> = port.admit_to_user_files(&headers)?;
+    let (files, file) = port.admit_copy(&headers)?;
+    let files: Arc<dyn StageFiles> = files;
+    let is_it = |name: &StageFileName| name.user_file() == Some(file);
     match port.takes_chunks() {
         true => {
-            receive_copy::stage_copy(&port, crate::DataOf::Users, files, &mut BodyReader::new(body)).await
+            let mut body = BodyReader::new(body);
+            receive_copy::stage_copy(&port, crate::DataOf::Users, files, &mut body, is_it).await
         }
         false => Err(Refusal::Draining),
     }

@@ -158,7 +158,8 @@ async fn write_all(db: &mut Session<'_>, changes: &[Change]) -> Result<(), Apply
             Change::UserAdded { .. }
             | Change::UserChanged { .. }
             | Change::TokenIssued { .. }
-            | Change::TokenRevoked { .. } => people::apply_one(db, change).await?,
+            | Change::TokenRevoked { .. }
+            | Change::DataKeyMade { .. } => people::apply_one(db, change).await?,
             Change::Intermediate { .. }
             | Change::IntermediateReplica { .. }
             | Change::IntermediateReplicaGone { .. }

@@ -267,6 +267,13 @@ pub enum Change {
         token: String,
         now_ns: u64,
     },
+    /// A server begins to sign with this key what data ports let in.
+    DataKeyMade {
+        public_key: String,
+        /// What nodes have that earlier ones signed is good no more.
+        withdraws_earlier: bool,
+        now_ns: u64,
+    },
     Audit {
         row: AuditRow,
     },

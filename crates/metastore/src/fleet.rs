@@ -29,8 +29,20 @@ pub struct NodeRow {
     pub generation: u64,
     /// The process behind the last registration.
     pub incarnation: String,
+    /// SHA-256 of the secret by which this process is known; None: one that came before there were such secrets.
+    pub secret_hash: Option<[u8; 32]>,
+    /// The name of the token that it joined by; None: it needed none, or the server's own.
+    pub join_token: Option<String>,
     pub registered_ns: u64,
     pub last_seen_ns: u64,
+}
+
+/// What a node that lives is known by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSecretRow {
+    pub node: NodeId,
+    pub hash: [u8; 32],
+    pub join_token: Option<String>,
 }
 
 /// How a node stands.
@@ -157,6 +169,25 @@ impl Metastore {
         rows.first().map(|row| self.node_row(row)).transpose()
     }
 
+    /// By what each node that has not gone is known, as far as anything says so.
+    pub async fn node_secrets(&self) -> Result<Vec<NodeSecretRow>, StoreError> {
+        let statement = "SELECT node, secret_hash, join_token FROM nodes \
+                         WHERE secret_hash IS NOT NULL AND state NOT IN ('dead', 'left') ORDER BY node";
+        let mut secrets = Vec::new();
+        for row in &self.rows(statement, []).await? {
+            let Some(hash) = self.secret_hash(row)? else { continue };
+            let node = NodeId(self.number(row, "node")?);
+            secrets.push(NodeSecretRow { node, hash, join_token: self.get(row, "join_token")? });
+        }
+        Ok(secrets)
+    }
+
+    fn secret_hash(&self, row: &Row) -> Result<Option<[u8; 32]>, StoreError> {
+        let hash: Option<Vec<u8>> = self.get(row, "secret_hash")?;
+        let hash = hash.map(<[u8; 32]>::try_from).transpose();
+        hash.map_err(|hash| self.damaged("nodes.secret_hash", hash.len()))
+    }
+
     fn node_row(&self, row: &Row) -> Result<NodeRow, StoreError> {
         Ok(NodeRow {
             node: NodeId(self.number(row, "node")?),
@@ -171,6 +202,8 @@ impl Metastore {
             state: self.word(row, "state", NodeState::parse)?,
             generation: self.number(row, "generation")?,
             incarnation: self.get(row, "incarnation")?,
+            secret_hash: self.secret_hash(row)?,
+            join_token: self.get(row, "join_token")?,
             registered_ns: self.number(row, "registered_ns")?,
             last_seen_ns: self.number(row, "last_seen_ns")?,
         })
@@ -307,15 +340,17 @@ async fn registered(db: &mut Session<'_>, node: &NodeRow) -> Result<(), ApplyErr
         node.incarnation.as_str().into(),
         node.registered_ns.into(),
         node.last_seen_ns.into(),
+        node.secret_hash.as_ref().map(<[u8; 32]>::as_slice).into(),
+        node.join_token.as_deref().into(),
     ];
     let statement = "INSERT INTO nodes (node, name, url, rack, slots, memory_bytes, cpu_count, arch, version, state, \
-         generation, incarnation, registered_ns, last_seen_ns) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) \
+         generation, incarnation, registered_ns, last_seen_ns, secret_hash, join_token) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) \
          ON CONFLICT (node) DO UPDATE SET name = excluded.name, url = excluded.url, rack = excluded.rack, \
          slots = excluded.slots, memory_bytes = excluded.memory_bytes, cpu_count = excluded.cpu_count, \
          arch = excluded.arch, version = excluded.version, state = excluded.state, generation = excluded.generation, \
          incarnation = excluded.incarnation, registered_ns = excluded.registered_ns, \
-         last_seen_ns = excluded.last_seen_ns";
+         last_seen_ns = excluded.last_seen_ns, secret_hash = excluded.secret_hash, join_token = excluded.join_token";
     db.execute(statement, values).await?;
     let detail = format!("{} {} at {}, generation {}", node.node, node.name, node.url, node.generation);
     let values = [node.registered_ns.into(), "node registered".into(), detail.into()];

@@ -52,7 +52,7 @@ pub use fleet::{
 };
 pub use kept::WinningCommits;
 pub use open::Metastore;
-pub use people::{AuditRow, TokenRow, UserRow};
+pub use people::{AuditRow, DATA_KEYS_MAX, DataKeyRow, TokenRow, UserRow};
 pub use read::{ChunkRow, PartRow, PlanTaskRow, RunRow, TaskRow};
 pub use read::{FELL_BACK_NOTE, READMITTED_NOTE, REPLICATION_NOTE, SPECULATION_NOTE};
 pub use recover::{CANCEL_ASKED_NOTE, CLUSTER_OWNER, Recovered, RecoveredJob};

@@ -6,6 +6,9 @@ use crate::database::{Row, Session};
 use crate::{Metastore, StoreError};
 use api::people::Role;
 
+/// Public keys of data ports that are remembered. Of one that is older nothing is good any more.
+pub const DATA_KEYS_MAX: u32 = 16;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserRow {
     pub name: String,
@@ -27,6 +30,14 @@ pub struct TokenRow {
     /// None: never.
     pub expires_ns: Option<u64>,
     pub revoked_ns: Option<u64>,
+}
+
+/// The public key of what a server signed for data ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataKeyRow {
+    pub public_key: String,
+    /// Since when nothing that nodes show of it is good; None: what a server signed then may be good still.
+    pub withdrawn_ns: Option<u64>,
 }
 
 /// Something that somebody asked for.
@@ -94,6 +105,15 @@ impl Metastore {
         })
     }
 
+    /// The public keys that servers signed with last, newest first; [`DATA_KEYS_MAX`] at most.
+    pub async fn data_keys(&self) -> Result<Vec<DataKeyRow>, StoreError> {
+        let key_row = |row: &Row| {
+            let withdrawn_ns = self.number_or_none(row, "withdrawn_ns")?;
+            Ok(DataKeyRow { public_key: self.get(row, "public_key")?, withdrawn_ns })
+        };
+        self.rows("SELECT * FROM data_keys ORDER BY data_key DESC", []).await?.iter().map(key_row).collect()
+    }
+
     /// The latest audit rows, oldest first.
     pub async fn audit(&self, count_max: u32) -> Result<Vec<AuditRow>, StoreError> {
         let statement =
@@ -140,6 +160,18 @@ pub(crate) async fn apply_one(db: &mut Session<'_>, change: &Change) -> Result<(
             // The first time stands.
             let statement = "UPDATE tokens SET revoked_ns = $2 WHERE token = $1 AND revoked_ns IS NULL";
             db.execute(statement, [token.as_str().into(), (*now_ns).into()]).await?;
+        }
+        Change::DataKeyMade { public_key, withdraws_earlier, now_ns } => {
+            if *withdraws_earlier {
+                let statement = "UPDATE data_keys SET withdrawn_ns = $1 WHERE withdrawn_ns IS NULL";
+                db.execute(statement, [(*now_ns).into()]).await?;
+            }
+            let statement = "INSERT INTO data_keys (data_key, public_key, made_ns) \
+                             SELECT COALESCE(MAX(data_key), 0) + 1, $1, $2 FROM data_keys";
+            db.execute(statement, [public_key.as_str().into(), (*now_ns).into()]).await?;
+            let statement =
+                "DELETE FROM data_keys WHERE data_key <= (SELECT MAX(data_key) FROM data_keys) - $1";
+            db.execute(statement, [DATA_KEYS_MAX.into()]).await?;
         }
         other => unreachable!("{other:?} is no change of users"),
     }

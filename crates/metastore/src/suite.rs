@@ -2,9 +2,8 @@
 //! same list of them, at the end.
 
 use crate::{
-    AttemptState, AuditRow, CANCEL_ASKED_NOTE, CLUSTER_OWNER, Change, DiskRow, DiskState, JobState, Keep,
-    KeptFiles, Metastore, NodeRow, NodeState, PartReplicaRow, ProofRow, ReplicaRow, ReplicaState, Role,
-    SampleRow, TokenRow,
+    AttemptState, CANCEL_ASKED_NOTE, CLUSTER_OWNER, Change, DiskRow, DiskState, JobState, Keep, KeptFiles,
+    Metastore, NodeRow, NodeState, PartReplicaRow, ProofRow, ReplicaRow, ReplicaState, SampleRow,
 };
 use api::TaskResult;
 use api::kept::{KeptDir, KeptPlace};
@@ -21,9 +20,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 mod lost_data;
+mod secrets;
 mod user_files;
 
 use lost_data::{lost_data_is_made_again, what_is_done_stands_while_lost_data_is_made_again};
+use secrets::{
+    keys_of_data_ports_are_remembered, nodes_are_known_by_their_secrets, people_come_by_their_tokens,
+};
 use user_files::intermediate_files_are_remembered;
 
 pub(crate) fn spec() -> JobSpec {
@@ -465,6 +468,8 @@ fn node(number: u32, name: &str) -> NodeRow {
         state: NodeState::Up,
         generation: 1,
         incarnation: "first".to_string(),
+        secret_hash: None,
+        join_token: None,
         registered_ns: 10,
         last_seen_ns: 10,
     }
@@ -509,54 +514,6 @@ pub(crate) async fn machines_are_remembered(store: &Metastore) {
     assert_eq!(store.node_named("two").await.unwrap().unwrap().node, NodeId(3));
     let older = store.node_named("two (node-2)").await.unwrap().unwrap();
     assert_eq!((older.node, older.state), (NodeId(2), NodeState::Dead));
-}
-
-pub(crate) async fn people_come_by_their_tokens(store: &Metastore) {
-    let token = |name: &str, byte| TokenRow {
-        token: name.to_string(),
-        user: "ann".to_string(),
-        hash: [byte; 32],
-        created_ns: 2,
-        expires_ns: Some(99),
-        revoked_ns: None,
-    };
-    let added = |role| Change::UserAdded { name: "ann".to_string(), role, now_ns: 1 };
-    let issued = |token| Change::TokenIssued { token };
-    let audit = AuditRow {
-        time_ns: 5,
-        user: Some("ann".to_string()),
-        source: Some("10.0.0.7".to_string()),
-        action: "DELETE /v1/jobs/7".to_string(),
-        target: "job 7".to_string(),
-        allowed: false,
-        detail: None,
-    };
-    store
-        .apply(&[
-            added(Role::User),
-            issued(token("t1", 1)),
-            issued(token("t2", 2)),
-            Change::TokenRevoked { token: "t2".to_string(), now_ns: 3 },
-            Change::TokenRevoked { token: "t2".to_string(), now_ns: 4 },
-            Change::Audit { row: audit.clone() },
-        ])
-        .await
-        .unwrap();
-    let (found, user) = store.token_by_hash(&[1; 32]).await.unwrap().unwrap();
-    assert_eq!((found, user.role, user.disabled_ns), (token("t1", 1), Role::User, None));
-    assert_eq!(store.token_by_hash(&[2; 32]).await.unwrap().unwrap().0.revoked_ns, Some(3));
-    assert_eq!(store.token_by_hash(&[3; 32]).await.unwrap(), None);
-    assert_eq!(store.tokens().await.unwrap().len(), 2);
-    assert_eq!(store.audit(10).await.unwrap(), [audit]);
-    let changed = Change::UserChanged { name: "ann".to_string(), role: Role::ReadOnly, disabled_ns: Some(6) };
-    store.apply(&[changed]).await.unwrap();
-    let user = store.users().await.unwrap().remove(0);
-    assert_eq!((user.role, user.disabled_ns), (Role::ReadOnly, Some(6)));
-    // One user of a name, no token of nobody, no token twice.
-    assert!(store.apply(&[added(Role::Admin)]).await.is_err());
-    let of_nobody = TokenRow { user: "bob".to_string(), ..token("t3", 3) };
-    assert!(store.apply(&[issued(of_nobody)]).await.is_err());
-    assert!(store.apply(&[issued(token("t4", 1))]).await.is_err());
 }
 
 fn part_replica(node: u32) -> PartReplicaRow {
@@ -786,6 +743,8 @@ on_every_back_end!(
     what_begins_and_ends_in_one_transaction_is_whole,
     machines_are_remembered,
     people_come_by_their_tokens,
+    nodes_are_known_by_their_secrets,
+    keys_of_data_ports_are_remembered,
     intermediate_files_are_remembered,
     a_half_run_job_comes_back,
     a_stage_gets_its_inputs_when_those_before_it_are_done,

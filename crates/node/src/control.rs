@@ -38,9 +38,9 @@ pub trait Control: Send + Sync {
     /// Proposes range boundaries; the answer is what stands.
     fn propose_boundaries(&self, job: JobId, keys: Vec<KeyBytes>) -> Result<Boundaries, TaskFailure>;
 
-    /// What attempts of a job share, for a job of which none has run here but whose data comes here; None where it
-    /// is not known.
-    fn job_run(&self, job: JobId) -> Option<Arc<JobRun>>;
+    /// What attempts of a job share, for a job of which none has run here but whose data comes here, from a node that showed this
+    /// token, or lies here; None where it is not known.
+    fn job_run(&self, job: JobId, shown: Option<&str>) -> Option<Arc<JobRun>>;
 
     /// Waits for the next notice. None: there will be none.
     fn next_notice(&self) -> Option<Notice>;
@@ -71,7 +71,7 @@ impl Control for Server {
         Server::propose_boundaries(self, job, keys).map_err(|error| boundaries_failure(&error))
     }
 
-    fn job_run(&self, _job: JobId) -> Option<Arc<JobRun>> {
+    fn job_run(&self, _job: JobId, _shown: Option<&str>) -> Option<Arc<JobRun>> {
         None
     }
 

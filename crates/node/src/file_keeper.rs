@@ -6,9 +6,10 @@ use crate::record_data::OtherNodes;
 use crate::remote::Remote;
 use crate::replicator::{Sent, candidates};
 use crate::user_files::{SentFile, UserFiles};
-use dataport::{CopyError, DataOf, StageFileHere, StageFileName, StageFileRef};
+use api::data_access::FileCopy;
+use dataport::{CopyError, DataClient, DataOf, StageFileHere, StageFileName, StageFileRef, Token};
 use ids::IntermediateId;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 /// How often it is looked for silent writers, and for files that lie on one node only.
@@ -45,7 +46,7 @@ fn send_files(remote: &Remote) -> bool {
     let others = remote.others(None);
     let mut waits = false;
     for (file, here) in single {
-        match send(&files, &others, file, &here) {
+        match send(remote, &others, file, &here) {
             Sent::To(to) => {
                 let bytes = crate::user_files::stored_bytes(here.payload);
                 let single_ns = age(&here).as_nanos() as u64;
@@ -58,13 +59,24 @@ fn send_files(remote: &Remote) -> bool {
     waits
 }
 
-fn send(files: &Arc<UserFiles>, others: &OtherNodes, file: IntermediateId, here: &StageFileHere) -> Sent {
+/// A client that shows the right to send a node a copy; None where the server gives none now.
+fn granted(remote: &Remote, others: &OtherNodes, copy: FileCopy) -> Option<DataClient> {
+    let grant = remote.link().copy_grant(copy);
+    let grant =
+        grant.inspect_err(|error| tracing::debug!(file = %copy.file, %error, "no right to send a copy"));
+    let token = Token::new(grant.ok().flatten()?.0)?;
+    Some(others.client.with_token(Some(token)))
+}
+
+fn send(remote: &Remote, others: &OtherNodes, file: IntermediateId, here: &StageFileHere) -> Sent {
+    let files = remote.files();
     let name = StageFileName::of_user_file(file);
     let of_file = StageFileRef { name: name.clone(), payload: here.payload };
     let may_go_on = |_: usize| files.knows(file) && !files.has_ended();
     let began = Instant::now();
     for peer in candidates(others, &name) {
-        match others.client.copy_stage_file(peer, DataOf::Users, &of_file, &here.path, &may_go_on) {
+        let Some(client) = granted(remote, others, FileCopy { file, to: peer.node }) else { continue };
+        match client.copy_stage_file(peer, DataOf::Users, &of_file, &here.path, &may_go_on) {
             Ok(bytes) => {
                 tracing::debug!(%name, to = %peer.node, bytes, took = ?began.elapsed(), "a file has a replica");
                 return Sent::To(peer.node);

@@ -18,6 +18,7 @@
 
 mod commit_task;
 mod control;
+mod data_access;
 mod disk_probes;
 mod disks;
 mod drill;
@@ -57,6 +58,7 @@ mod user_files;
 mod work_dir;
 
 pub use control::{Control, Notice};
+pub use data_access::DataAccess;
 pub use disks::Disks;
 pub use drill::Drill;
 pub use left_behind::LeftOnDisks;
@@ -222,7 +224,7 @@ impl Shared {
         // The server is asked what the job is, and may be slow to answer.
         let shared = Arc::clone(self);
         let ask = move || {
-            if let Some(run) = shared.control.job_run(job) {
+            if let Some(run) = shared.control.job_run(job, None) {
                 shared.job_data(job, &run);
             }
         };

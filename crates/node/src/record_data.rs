@@ -1,6 +1,7 @@
 //! Record data of a job that lies on several nodes: appended to and read through their data ports, and ours served
 //! to them.
 
+use crate::data_access::DataAccess;
 use crate::job_data::{AttemptData, JobData};
 use crate::user_files::UserFiles;
 use crate::{Node, Shared};
@@ -9,13 +10,14 @@ use api::machine::{ReplicatedPart, ReplicatedRun};
 use api::task::{ReduceTask, RunPlace};
 use chunkserver::{ChunkServer, ChunkServerError, Run, RunCursor};
 use dataport::{
-    AnyRun, Chunkservers, DataClient, DataOf, Fallback, Peer, Places, RemoteChunks, RemoteChunksOptions,
-    RemoteScan, ScanError, ScanOptions, StageFiles, Token,
+    AnyRun, Chunkservers, DataClient, Fallback, Peer, Places, RemoteChunks, RemoteChunksOptions, RemoteScan,
+    ScanError, ScanOptions, StageFiles,
 };
-use ids::{JobId, NodeId, RunId, Source};
+use ids::{IntermediateId, JobId, NodeId, RunId, Source};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use trust::FileRight;
 
 /// A block decompressed and two as they came: what a run of another node needs of the share for merging.
 const BLOCKS_PER_AWAY_RUN: u64 = 3;
@@ -201,30 +203,31 @@ impl OtherNodes {
 struct Served {
     shared: Arc<Shared>,
     incarnation: u64,
-    token: Option<Token>,
+    access: Arc<DataAccess>,
 }
 
 impl Served {
-    /// What this node has of a job; None where that is over, or was never.
-    fn job(&self, job: JobId) -> Option<Arc<JobData>> {
+    /// What this node has of a job, for somebody who showed its token; None where that is over, or was never.
+    fn job(&self, job: JobId, shown: &str) -> Option<Arc<JobData>> {
         let known = self.shared.jobs().get(&job).map(Arc::clone);
         // Data may come before the first attempt does. Asked on a thread of its own: this one answers requests, and
         // must not wait for another runtime.
         known.or_else(|| {
-            let ask = || self.shared.control.job_run(job).map(|run| self.shared.job_data(job, &run));
+            let control = &self.shared.control;
+            let ask = || control.job_run(job, Some(shown)).map(|run| self.shared.job_data(job, &run));
             std::thread::scope(|scope| scope.spawn(ask).join().ok().flatten())
         })
     }
 }
 
 impl Chunkservers for Served {
-    fn chunkserver(&self, job: JobId) -> Option<Arc<ChunkServer>> {
+    fn chunkserver(&self, job: JobId, shown: &str) -> Option<Arc<ChunkServer>> {
         // Where it cannot be started, attempts on this node say why; for others it is not there.
-        self.job(job)?.chunkserver().ok()
+        self.job(job, shown)?.chunkserver().ok()
     }
 
-    fn stage_files(&self, job: JobId) -> Option<Arc<dyn StageFiles>> {
-        let files: Arc<dyn StageFiles> = Arc::<crate::StageFiles>::clone(&self.job(job)?.stage_files);
+    fn stage_files(&self, job: JobId, shown: &str) -> Option<Arc<dyn StageFiles>> {
+        let files: Arc<dyn StageFiles> = Arc::<crate::StageFiles>::clone(&self.job(job, shown)?.stage_files);
         Some(files)
     }
 
@@ -241,15 +244,23 @@ impl Chunkservers for Served {
         self.incarnation
     }
 
-    fn token(&self, _: DataOf) -> Option<Token> {
-        self.token.clone()
+    fn admits_to_job(&self, job: JobId, shown: &str) -> bool {
+        self.access.admits_to_job(job, shown)
+    }
+
+    fn admits_to_file(&self, file: IntermediateId, right: FileRight, shown: &str) -> bool {
+        self.access.admits_to_file(file, right, shown)
+    }
+
+    fn admits_copy(&self, shown: &str) -> Option<IntermediateId> {
+        self.access.admits_copy(shown)
     }
 }
 
 impl Node {
-    /// What this node's data port serves: the chunkservers of its jobs, to whoever brings the token.
-    pub fn chunkservers(&self, incarnation: u64, token: Option<Token>) -> Arc<dyn Chunkservers> {
-        Arc::new(Served { shared: Arc::clone(&self.shared), incarnation, token })
+    /// What this node's data port serves: the chunkservers of its jobs, to whoever shows what the server signed.
+    pub fn chunkservers(&self, incarnation: u64, access: Arc<DataAccess>) -> Arc<dyn Chunkservers> {
+        Arc::new(Served { shared: Arc::clone(&self.shared), incarnation, access })
     }
 
     /// Says who knows the other nodes; without it all data is here. Once, before the first attempt.

@@ -1,6 +1,7 @@
 //! A server behind a link: what it says by messages becomes what the slots of this node expect.
 
 use crate::control::{Control, Notice, boundaries_failure, never_began};
+use crate::data_access::{DataAccess, ShownTokens};
 use crate::disks::Disks;
 use crate::drill::Drill;
 use crate::failure::named_failure;
@@ -11,6 +12,7 @@ use crate::shipped_files::{JobFiles, Keepers, PlacedFiles};
 use crate::unanswered;
 use crate::user_files::UserFiles;
 use api::control::{AttemptEnd, JobBrief, NodeAddress};
+use api::data_access::{JobToken, SecretText};
 use api::kept::KeptAnnouncement;
 use api::machine::{NodeReport, ReplicatedPart, ReplicatedRun, ShortenedAttempt};
 use api::task::{RunPlace, RunTask};
@@ -34,6 +36,7 @@ pub struct Remote {
     link: Arc<NodeLink>,
     disks: Disks,
     data: DataClient,
+    access: Arc<DataAccess>,
     /// Files that jobs brought along, on each disk.
     caches: Vec<Arc<Depot>>,
     /// Jobs may name only what lies below one of each: those of the server, and this node's own.
@@ -85,17 +88,26 @@ impl Remote {
         let paths = JobPaths::below(roots.into_iter().chain(own_roots).collect());
         let single_spec = Arc::new(JobSpec::of_one_task(String::new(), RunTask::default()));
         let (left, link) = (AtomicBool::new(false), Arc::new(link));
+        let access = DataAccess::new(Arc::clone(&link));
         let data = data.telling(unanswered::tell_by(&link));
+        let data = data.with_job_tokens(Arc::new(ShownTokens(Arc::clone(&access))));
         let (jobs, checks) = (Mutex::default(), KeptChecks::default());
         let tells = Arc::clone(&link);
         let tell = move |notes| tells.tell_intermediates(notes).map_err(|error| error.to_string());
         let files = Arc::new(UserFiles::new(disks.user_dirs(), tell));
-        Self { link, disks, data, caches, paths, jobs, single_spec, left, checks, drill, files }
+        Self { link, disks, data, access, caches, paths, jobs, single_spec, left, checks, drill, files }
     }
 
-    /// Starts the threads that look after intermediate files of users; they end with it.
+    /// What the data port of this node lets in.
+    pub fn access(&self) -> Arc<DataAccess> {
+        Arc::clone(&self.access)
+    }
+
+    /// Starts the threads that look after intermediate files of users, and after what data ports let in; they end with it.
     pub fn keep_files(self: &Arc<Self>) -> std::io::Result<()> {
         let thread = |name: &str| std::thread::Builder::new().name(name.to_string());
+        let access = Arc::clone(&self.access);
+        thread("data-keys").spawn(move || access.follow())?;
         let files = Arc::clone(&self.files);
         thread("file-writers").spawn(move || file_keeper::look_after_writers(&files))?;
         let remote = Arc::downgrade(self);
@@ -144,8 +156,8 @@ impl Remote {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What attempts of a job share; asked for and made when the first one comes.
-    fn known_job(&self, job: JobId) -> Result<Known, TaskFailure> {
+    /// What attempts of a job share; asked for and made when the first one comes, or somebody with data of it who shows a token.
+    fn known_job(&self, job: JobId, shown: Option<&str>) -> Result<Known, TaskFailure> {
         // Held over the question, so that it is asked once.
         let mut jobs = self.jobs();
         if let Some(known) = jobs.known.get(&job) {
@@ -154,7 +166,8 @@ impl Remote {
         if jobs.ended || jobs.forgotten.contains(&job) {
             return Err(TaskFailure::new(Blame::Cancelled, "the job is over"));
         }
-        let brief = self.link.brief(job).map_err(|error| {
+        let shown = shown.map(|text| SecretText(text.to_string()));
+        let brief = self.link.brief(job, shown).map_err(|error| {
             TaskFailure::new(Blame::Environment, format!("cannot learn what job {job} is: {error}"))
         })?;
         let paths = self.paths.for_user(&brief.user);
@@ -173,13 +186,14 @@ impl Remote {
             held_staging,
         });
         let known = Known { run, files: Arc::new(files) };
+        self.access.add(brief.tokens.into_iter().chain([JobToken { job, token: brief.token }]));
         jobs.known.insert(job, known.clone());
         Ok(known)
     }
 
     /// A task with what attempts of its job share, their files where they should be, and a flag for this one.
     fn ready(&self, attempt: AttemptKey, task: Task) -> Result<Assignment, TaskFailure> {
-        let known = self.known_job(attempt.task.job)?;
+        let known = self.known_job(attempt.task.job, None)?;
         let mut jobs = self.jobs();
         let cancelled = jobs.attempts.entry(attempt).or_default().clone();
         if known.run.cancelled.load(Ordering::Relaxed) {
@@ -379,8 +393,8 @@ impl Control for Remote {
         self.link.propose(job, keys).map_err(|error| boundaries_failure(&error))
     }
 
-    fn job_run(&self, job: JobId) -> Option<Arc<JobRun>> {
-        self.known_job(job).ok().map(|known| known.run)
+    fn job_run(&self, job: JobId, shown: Option<&str>) -> Option<Arc<JobRun>> {
+        self.known_job(job, shown).ok().map(|known| known.run)
     }
 
     fn next_notice(&self) -> Option<Notice> {
@@ -462,6 +476,7 @@ impl Control for Remote {
         jobs.attempts.retain(|attempt, _| attempt.task.job != job);
         jobs.files.retain(|attempt, _| attempt.task.job != job);
         drop(jobs);
+        self.access.forget(job);
         if keep {
             self.keep(job, known.is_none_or(|known| known.run.spec.sync));
         }

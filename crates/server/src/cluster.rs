@@ -3,13 +3,14 @@
 
 use crate::ServerError;
 use crate::clock::now_ns;
-use crate::event_loop::{EventLoop, Reply};
+use crate::event_loop::{EventLoop, Joining, Reply};
+use crate::fleet::NodeProcess;
 use crate::job::{Loss, RunAgain};
 use crate::messages::{Finished, Service};
 use api::TaskResult;
 use api::control::{
-    AttemptEnd, AttemptOutcome, JobBrief, NODE_NAME_BYTES_MAX, NODE_TEXT_BYTES_MAX, NodeInfo, NodeOrders,
-    NodePoll, NodeWelcome, PLACES_MAX, PROTOCOL_VERSION, SLOTS_MAX,
+    AttemptEnd, AttemptOutcome, NODE_NAME_BYTES_MAX, NODE_TEXT_BYTES_MAX, NodeInfo, NodeOrders, NodePoll,
+    NodeWelcome, PLACES_MAX, PROTOCOL_VERSION, SLOTS_MAX,
 };
 use ids::{AttemptKey, JobId, NodeId};
 use mapreduce::Gone;
@@ -64,11 +65,8 @@ fn in_our_time(mut finished: Finished, assigned_ns: u64, now_ns: u64) -> Finishe
 
 impl EventLoop {
     /// Takes a node in. An error of the store ends the server; all others go to the node.
-    pub async fn register(
-        &mut self,
-        mut info: NodeInfo,
-        reply: Reply<NodeWelcome>,
-    ) -> Result<(), StoreError> {
+    pub async fn register(&mut self, joining: Joining, reply: Reply<NodeWelcome>) -> Result<(), StoreError> {
+        let Joining { mut info, secret_hash, join_token } = joining;
         if info.protocol != PROTOCOL_VERSION {
             let (server, caller) = (PROTOCOL_VERSION, info.protocol);
             drop(reply.send(Err(ServerError::ProtocolDiffers { server, caller })));
@@ -106,13 +104,19 @@ impl EventLoop {
             state: NodeState::Up,
             generation: 1,
             incarnation: incarnation.clone(),
+            secret_hash: Some(secret_hash),
+            join_token: join_token.clone(),
             registered_ns: now_ns,
             last_seen_ns: now_ns,
         };
         self.changes.push(Change::NodeRegistered { node: row, disks: Vec::new() });
         self.node_came(node, info.memory_bytes, &info.architecture);
-        let welcome = self.fleet.add(node, incarnation, info);
+        let welcome = NodeWelcome {
+            data_keys: self.signing.told(),
+            ..self.fleet.add(node, NodeProcess { incarnation, join_token }, info)
+        };
         let readmitted = self.readmit(node, left);
+        self.fleet.holds(node, readmitted.iter().copied());
         for older in forerunners {
             let why = format!("{node} came in its place");
             self.lose_node(older, NodeState::Dead, &why);
@@ -187,20 +191,6 @@ impl EventLoop {
             }
             Err(error) => drop(reply.send(Err(error))),
         }
-    }
-
-    pub fn brief(&self, id: JobId, reply: Reply<JobBrief>) {
-        let answer = match self.jobs.get(&id) {
-            None => Err(ServerError::UnknownJob { job: id }),
-            Some(job) => Ok(JobBrief {
-                job: id,
-                spec: job.run.spec.as_ref().clone(),
-                staging: job.run.staging.clone(),
-                replicates: job.replicating.is_on,
-                user: self.users.name(job.user),
-            }),
-        };
-        drop(reply.send(answer));
     }
 
     /// Time has passed.

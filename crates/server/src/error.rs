@@ -87,6 +87,10 @@ pub enum ServerError {
         "there is no {node} of that incarnation: it was not heard of for too long, or the server is another one"
     )]
     UnknownNode { node: NodeId },
+    #[error("{node} has nothing to do with job {job}: it runs nothing of it, and holds nothing of it")]
+    NotOfNode { node: NodeId, job: JobId },
+    #[error(transparent)]
+    Trust(#[from] trust::TrustError),
     #[error("no node of the name {name} works for this server")]
     NoSuchNode { name: String },
     #[error("{node} cannot be emptied: there is no other node that could take over what it holds")]

@@ -2,6 +2,7 @@
 
 use crate::checks::Checks;
 use crate::clock::now_ns;
+use crate::data_keys::Signing;
 use crate::drills::Drills;
 use crate::fleet::Fleet;
 use crate::intermediates::Intermediates;
@@ -10,7 +11,7 @@ use crate::machines::Telemetry;
 use crate::messages::{Assignment, Finished, PullReply, PullRequest, Service};
 use crate::needs::Architectures;
 use crate::owner::OwnerLock;
-pub(crate) use crate::requests::{Reply, Request, Submission};
+pub(crate) use crate::requests::{Joining, Reply, Request, Submission};
 use crate::shared::Shared;
 use crate::users::Users;
 use crate::{ServerError, clock, placements, repair};
@@ -60,6 +61,8 @@ pub(crate) struct EventLoop {
     /// Files that clients have shipped.
     pub depot: Option<Arc<Depot>>,
     pub paths: JobPaths,
+    /// Signs what data ports let in.
+    pub signing: Arc<Signing>,
     pub checks: Checks,
     pub drills: Drills,
     pub intermediates: Intermediates,
@@ -95,6 +98,7 @@ impl EventLoop {
         store: Metastore,
         lock: OwnerLock,
         shared: Arc<Shared>,
+        signing: Arc<Signing>,
         service: Service,
         sender: mpsc::Sender<Request>,
     ) -> Self {
@@ -102,6 +106,7 @@ impl EventLoop {
             store,
             lock,
             shared,
+            signing,
             service,
             sender,
             state: State::default(),
@@ -166,7 +171,7 @@ impl EventLoop {
                     }
                     Request::IssueToken { token, reply } => self.issue_token(*token, reply).await,
                     Request::RevokeToken { token, reply } => self.revoke_token(token, reply).await,
-                    Request::Register { info, reply } => self.register(*info, reply).await,
+                    Request::Register { joining, reply } => self.register(*joining, reply).await,
                     Request::Kept { node, announcement, reply } => {
                         self.announced(node, *announcement, reply).await
                     }
@@ -249,7 +254,8 @@ impl EventLoop {
             Request::Poll { node, poll, reply } => self.poll(node, *poll, reply),
             Request::Leave { node, incarnation, reply } => self.leave(node, &incarnation, reply),
             Request::Drain { name, reply } => self.drain(&name, reply),
-            Request::Brief { job, reply } => self.brief(job, reply),
+            Request::Brief { node, job, question, reply } => self.brief(node, job, &question, reply),
+            Request::RenewTokens { node, question, reply } => self.renew_tokens(node, &question, reply),
             Request::Places { job, question, reply } => self.places(job, &question, reply),
             Request::Audit { rows } => {
                 self.changes.extend(rows.into_iter().map(|row| Change::Audit { row }));

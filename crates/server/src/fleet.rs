@@ -11,6 +11,7 @@ use api::control::{
     ClusterStatus, NodeAddress, NodeInfo, NodeOrder, NodeOrders, NodeState, NodeStatus, NodeWelcome,
     NumberedOrder, POLL_MS_MAX,
 };
+use api::data_access::{DataKeys, SecretText};
 use api::machine::{DiskReport, DiskState, MachineSample, UNREACHED_MAX, UnreachedNode};
 use api::{Blame, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, JobId, NodeId};
@@ -32,10 +33,19 @@ const ORDERS_MAX: u64 = 1 << 48;
 
 const _: () = assert!(POLL_MS_MAX * 2 <= LEASE.as_millis() as u64);
 
+/// The process behind a node.
+pub(crate) struct NodeProcess {
+    pub incarnation: String,
+    /// The name of the token that it joined by, where it has one.
+    pub join_token: Option<String>,
+}
+
 /// A node that lives.
 pub(crate) struct Node {
     pub info: NodeInfo,
     pub incarnation: String,
+    /// The token that it joined by, where it has one of its own.
+    join_token: Option<String>,
     pub presence: Presence,
     /// The poll that waits for something to say, and since when.
     parked: Option<(Reply<NodeOrders>, Instant)>,
@@ -48,6 +58,8 @@ pub(crate) struct Node {
     pub running: BTreeMap<AttemptKey, (u32, u64)>,
     /// Jobs it has heard of.
     jobs: BTreeSet<JobId>,
+    /// Jobs of which data lies there that nobody brought: it is told of them without a token.
+    holds: BTreeSet<JobId>,
     /// It was known to the server before this one and has not polled yet.
     restored: bool,
     /// As it told last.
@@ -99,15 +111,25 @@ impl Default for Fleet {
 
 impl Fleet {
     /// Takes a node in. Its number must be one that no node had before: ids of its chunks hold it.
-    pub fn add(&mut self, node: NodeId, incarnation: String, info: NodeInfo) -> NodeWelcome {
-        self.nodes.insert(node, Node::new(info, incarnation.clone()));
-        let lease_ms = LEASE.as_millis() as u64;
-        NodeWelcome { node, incarnation, lease_ms, sandbox: false, roots: None, readmitted: Vec::new() }
+    pub fn add(&mut self, node: NodeId, process: NodeProcess, info: NodeInfo) -> NodeWelcome {
+        let incarnation = process.incarnation.clone();
+        self.nodes.insert(node, Node::new(info, process));
+        NodeWelcome {
+            node,
+            incarnation,
+            // Whoever made it puts it in: here is its hash.
+            secret: SecretText::default(),
+            data_keys: DataKeys::default(),
+            lease_ms: LEASE.as_millis() as u64,
+            sandbox: false,
+            roots: None,
+            readmitted: Vec::new(),
+        }
     }
 
     /// Takes a node in that the server before this one knew, with a new lease. It may have heard of these jobs.
-    pub fn restore(&mut self, node: NodeId, incarnation: String, info: NodeInfo, jobs: &[JobId]) {
-        let mut known = Node::new(info, incarnation);
+    pub fn restore(&mut self, node: NodeId, process: NodeProcess, info: NodeInfo, jobs: &[JobId]) {
+        let mut known = Node::new(info, process);
         known.jobs.extend(jobs);
         known.restored = true;
         self.nodes.insert(node, known);
@@ -171,6 +193,25 @@ impl Fleet {
 
     pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Node> {
         self.nodes.values_mut()
+    }
+
+    /// Those that joined by this token.
+    pub fn joined_by(&self, token: &str) -> Vec<NodeId> {
+        let by_it = self.nodes.iter().filter(|(_, node)| node.join_token.as_deref() == Some(token));
+        by_it.map(|(id, _)| *id).collect()
+    }
+
+    /// Whether a node runs an attempt of a job, or holds data of it that nobody brought.
+    pub fn has_to_do_with(&self, node: NodeId, job: JobId) -> bool {
+        let Some(node) = self.nodes.get(&node) else { return false };
+        node.holds.contains(&job) || node.running.keys().any(|attempt| attempt.task.job == job)
+    }
+
+    /// Data of these jobs lies with a node, or is asked of it.
+    pub fn holds(&mut self, node: NodeId, jobs: impl IntoIterator<Item = JobId>) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.holds.extend(jobs);
+        }
     }
 
     pub fn each(&self) -> impl Iterator<Item = (NodeId, &Node)> {
@@ -378,6 +419,7 @@ impl Fleet {
             node.order(order.clone());
             if forget {
                 node.jobs.remove(&job);
+                node.holds.remove(&job);
             }
         }
     }
@@ -388,6 +430,7 @@ impl Fleet {
             if let Some(node) = self.nodes.get_mut(keeper) {
                 node.order(NodeOrder::Keep { job });
                 node.jobs.remove(&job);
+                node.holds.remove(&job);
             }
         }
         self.order_all(job, NodeOrder::Forget { job });
@@ -480,10 +523,12 @@ impl Fleet {
 }
 
 impl Node {
-    fn new(info: NodeInfo, incarnation: String) -> Self {
+    fn new(info: NodeInfo, process: NodeProcess) -> Self {
+        let NodeProcess { incarnation, join_token } = process;
         Self {
             info,
             incarnation,
+            join_token,
             presence: Presence::new(Instant::now()),
             parked: None,
             orders: VecDeque::new(),
@@ -491,6 +536,7 @@ impl Node {
             sent: 0,
             running: BTreeMap::new(),
             jobs: BTreeSet::new(),
+            holds: BTreeSet::new(),
             restored: false,
             disks: Vec::new(),
             sample: None,
@@ -582,13 +628,17 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
-    use super::Fleet;
+    use super::{Fleet, NodeProcess};
     use crate::clock::now_ns;
     use api::control::{NodeInfo, PROTOCOL_VERSION};
     use ids::NodeId;
     use std::time::Instant;
 
     const NODE: NodeId = NodeId(1);
+
+    fn process() -> NodeProcess {
+        NodeProcess { incarnation: "a".to_string(), join_token: None }
+    }
 
     fn info() -> NodeInfo {
         NodeInfo {
@@ -608,7 +658,7 @@ mod tests {
     #[test]
     fn a_loss_excuses_what_began_before_it() {
         let mut fleet = Fleet::default();
-        fleet.add(NODE, "a".to_string(), info());
+        fleet.add(NODE, process(), info());
         let started_ns = now_ns() + 1;
         assert!(!fleet.may_excuse(started_ns, None));
         while now_ns() <= started_ns {}
@@ -620,7 +670,7 @@ mod tests {
     #[test]
     fn who_could_not_reach_a_node_is_believed_unless_it_waits_here() {
         let mut fleet = Fleet::default();
-        fleet.add(NODE, "a".to_string(), info());
+        fleet.add(NODE, process(), info());
         let (reply, poll) = tokio::sync::oneshot::channel();
         fleet.get_mut(NODE).expect("it was added").parked = Some((reply, Instant::now()));
         let later_ns = now_ns() + 1_000_000_000;
@@ -637,7 +687,7 @@ mod tests {
     fn a_node_that_was_not_heard_of_since_the_server_began_may_be_gone() {
         let mut fleet = Fleet::default();
         let before_ns = now_ns();
-        fleet.restore(NODE, "a".to_string(), info(), &[]);
+        fleet.restore(NODE, process(), info(), &[]);
         assert!(fleet.may_excuse(now_ns() + 1, None));
         fleet.heard(NODE, "a").expect("it is known").met_again(0, &[]);
         assert!(!fleet.may_excuse(now_ns() + 1, None));

@@ -5,8 +5,9 @@ use crate::ServerError;
 use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
 use api::control::NodeOrder;
+use api::data_access::{FileCopy, SecretText};
 use api::intermediate::{
-    CreatedIntermediate, IntermediateAnswer, IntermediateList, IntermediateNews, IntermediateNote,
+    CopyGrant, CreatedIntermediate, IntermediateAnswer, IntermediateList, IntermediateNews, IntermediateNote,
     IntermediatePlace, IntermediateState, IntermediateStatus, NewIntermediate, OpenedIntermediate,
     SILENCE_SECONDS, SILENCE_SECONDS_MAX, USER_INTERMEDIATES_MAX, is_intermediate_name,
 };
@@ -16,6 +17,7 @@ use metastore::{Change, IntermediateReplicaRow, StoreError};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use trust::DataRight;
 
 /// Files of all users, which the loop has in memory.
 const FILES_MAX: usize = 200_000;
@@ -124,11 +126,22 @@ impl EventLoop {
                 Ok(_) => {
                     let dropped = news.notes.into_iter().flat_map(|note| self.file_noted(node, note));
                     let dropped = dropped.collect();
-                    self.answer(reply, Ok(IntermediateAnswer { dropped }));
+                    let grants =
+                        news.copies.into_iter().filter_map(|copy| self.copy_grant(node, copy)).collect();
+                    self.answer(reply, Ok(IntermediateAnswer { dropped, grants }));
                 }
             },
         }
         Ok(())
+    }
+
+    /// The right of a node to send a file that it has to another node.
+    fn copy_grant(&self, node: NodeId, copy: FileCopy) -> Option<CopyGrant> {
+        let row = self.intermediates.files.get(&copy.file)?;
+        let may_send =
+            row.node == node && row.state == IntermediateState::Complete && self.fleet.has(copy.to);
+        let right = DataRight::Copy { file: copy.file.0, to_node: copy.to.0 };
+        may_send.then(|| CopyGrant { copy, grant: SecretText(self.signing.sign(&right)) })
     }
 
     /// Once what it says is stored.

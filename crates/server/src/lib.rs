@@ -24,6 +24,7 @@ mod checks;
 mod clock;
 mod cluster;
 mod collecting;
+mod data_keys;
 mod directories;
 mod draining;
 mod drills;
@@ -64,6 +65,7 @@ use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus,
     NodeWelcome, PlacesAnswer, PlacesQuestion, SubmittedBatch,
 };
+use api::data_access::{BriefQuestion, TokensAnswer, TokensQuestion};
 use api::drill::{DrillFault, DrillNews, DrillOutcome};
 use api::flow::{FlowSubmission, StageSubmission, SubmittedFlow};
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer};
@@ -73,8 +75,9 @@ use api::intermediate::{
 };
 use api::kept::{GcAnswer, KeptAnnouncement};
 use api::{Boundaries, JobSpec, KeyBytes, Split};
+use data_keys::Signing;
 use drills::DrillRequest;
-use event_loop::{EventLoop, REQUESTS_MAX, Reply, Request, Submission};
+use event_loop::{EventLoop, Joining, REQUESTS_MAX, Reply, Request, Submission};
 use ids::{JobId, NodeId};
 use intermediates::FileRequest;
 use metastore::{AuditRow, Change, Metastore};
@@ -88,6 +91,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
+use trust::DataRight;
 
 pub use api::control::{JobOutcome, JobProgress, StageProgress, SubmittedJob};
 pub use error::ServerError;
@@ -117,6 +121,7 @@ pub struct Server {
     shared: Arc<Shared>,
     depot: Option<Arc<Depot>>,
     roots: Option<Arc<Roots>>,
+    signing: Arc<Signing>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -124,12 +129,13 @@ impl Server {
     /// Opens the state, removes what dead owners left behind, starts the loop.
     pub fn open(options: ServerOptions) -> Result<Server, ServerError> {
         let (sender, receiver) = mpsc::channel(REQUESTS_MAX);
-        let shared = Arc::new(Shared::default());
+        let (shared, signing) = (Arc::new(Shared::default()), Arc::new(Signing::begin()?));
         let (ready_sender, ready) = oneshot::channel();
         let state_dir = options.state_dir.clone();
         let (service, database, files) = (options.service, options.database.clone(), options.shipped);
         let (loop_roots, roots) = (options.roots.clone(), options.roots.map(Arc::new));
-        let (loop_sender, loop_shared) = (sender.clone(), Arc::clone(&shared));
+        let (loop_sender, loop_shared, loop_signing) =
+            (sender.clone(), Arc::clone(&shared), Arc::clone(&signing));
         let work = move || {
             let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime,
@@ -147,7 +153,8 @@ impl Server {
                 match begun {
                     Ok(((store, lock, _alone), depot)) => {
                         let uuid = lock.uuid.clone();
-                        let mut server = EventLoop::new(store, lock, loop_shared, service, loop_sender);
+                        let mut server =
+                            EventLoop::new(store, lock, loop_shared, loop_signing, service, loop_sender);
                         server.depot = depot.clone();
                         server.paths = JobPaths::below(loop_roots.into_iter().collect());
                         let recovered = match service {
@@ -172,7 +179,7 @@ impl Server {
             .map_err(ServerError::Thread)?;
         let (owner_uuid, depot) = ready.blocking_recv().unwrap_or(Err(ServerError::ShutDown))?;
         let thread = Mutex::new(Some(thread));
-        Ok(Server { owner_uuid, state_dir: options.state_dir, sender, shared, depot, roots, thread })
+        Ok(Server { owner_uuid, state_dir: options.state_dir, sender, shared, depot, roots, signing, thread })
     }
 
     /// The name of this process among the owners of jobs.
@@ -464,10 +471,30 @@ impl Server {
         self.ask_later(|reply| Request::Propose { job, keys, reply }).await
     }
 
-    /// Takes a node in.
-    pub async fn register_node(&self, info: NodeInfo) -> Result<NodeWelcome, ServerError> {
-        let info = Box::new(info);
-        self.ask_later(|reply| Request::Register { info, reply }).await
+    /// Takes a node in, which will be known by a secret with this SHA-256, as long as the token by which it came is good.
+    pub async fn register_node(
+        &self,
+        info: NodeInfo,
+        secret_hash: [u8; 32],
+        join_token: Option<String>,
+    ) -> Result<NodeWelcome, ServerError> {
+        let joining = Box::new(Joining { info, secret_hash, join_token });
+        self.ask_later(|reply| Request::Register { joining, reply }).await
+    }
+
+    /// Signs what a data port is to let in.
+    pub fn sign(&self, right: &DataRight) -> String {
+        self.signing.sign(right)
+    }
+
+    /// New tokens of jobs for a node, in place of those it has.
+    pub async fn renew_tokens(
+        &self,
+        node: NodeId,
+        question: TokensQuestion,
+    ) -> Result<TokensAnswer, ServerError> {
+        let question = Box::new(question);
+        self.ask_later(|reply| Request::RenewTokens { node, question, reply }).await
     }
 
     /// Takes finished work and gives new work; waits while there is none.
@@ -565,8 +592,13 @@ impl Server {
     }
 
     /// What a node must know of a job that runs.
-    pub async fn job_brief(&self, job: JobId) -> Result<JobBrief, ServerError> {
-        self.ask_later(|reply| Request::Brief { job, reply }).await
+    pub async fn job_brief(
+        &self,
+        node: NodeId,
+        job: JobId,
+        question: BriefQuestion,
+    ) -> Result<JobBrief, ServerError> {
+        self.ask_later(|reply| Request::Brief { node, job, question, reply }).await
     }
 
     /// Where runs of a job that runs lie by now.

@@ -5,6 +5,7 @@ use crate::ServerError;
 use crate::clock::now_ns;
 use crate::directories::Directories;
 use crate::event_loop::EventLoop;
+use crate::fleet::NodeProcess;
 use crate::job::{Job, placement};
 use crate::messages::JobRun;
 use crate::{elastic, flows, replication, shipping, speculation};
@@ -29,6 +30,7 @@ const LEAVES_WITHIN: Duration = Duration::from_secs(300);
 impl EventLoop {
     /// Takes over what another process of this cluster's server had in hand.
     pub async fn recover(&mut self) -> Result<(), ServerError> {
+        self.begin_to_sign().await?;
         let recovered = self.store.recover().await?;
         let jobs: Vec<JobId> = recovered.jobs.keys().copied().collect();
         let (mut draining, mut drained) = (Vec::new(), Vec::new());
@@ -42,8 +44,11 @@ impl EventLoop {
                 NodeState::Drained | NodeState::Dead | NodeState::Left => continue,
             }
             self.node_came(row.node, row.memory_bytes, &row.arch);
-            self.fleet.restore(row.node, row.incarnation.clone(), node_info(row), &jobs);
+            let info = node_info(&row);
+            let process = NodeProcess { incarnation: row.incarnation, join_token: row.join_token };
+            self.fleet.restore(row.node, process, info, &jobs);
         }
+        self.tell_keys();
         // What was ordered about kept files may not have arrived.
         self.fleet.all_mut().for_each(|node| node.order(NodeOrder::TellKept));
         // A first stage without tasks: nobody knows of the whole flow.
@@ -243,16 +248,16 @@ fn past_outcome(job: RecoveredJob) -> JobOutcome {
     }
 }
 
-fn node_info(row: NodeRow) -> NodeInfo {
+fn node_info(row: &NodeRow) -> NodeInfo {
     NodeInfo {
         protocol: PROTOCOL_VERSION,
-        version: row.version,
-        name: row.name,
-        rack: row.rack,
+        version: row.version.clone(),
+        name: row.name.clone(),
+        rack: row.rack.clone(),
         slots: row.slots,
         memory_bytes: row.memory_bytes,
-        architecture: row.arch,
-        data_url: row.url,
+        architecture: row.arch.clone(),
+        data_url: row.url.clone(),
         left: Vec::new(),
     }
 }

@@ -255,6 +255,7 @@ fn order_again(fleet: &mut Fleet, job: &mut Job) {
     }
     for (node, runs) in job.results.copy_again(job.is_sealed()) {
         fleet.may_hold(node, std::iter::once(job.id));
+        fleet.holds(node, [job.id]);
         if let Some(node) = fleet.get_mut(node) {
             node.order(NodeOrder::ReplicateAgain { job: job.id, runs });
         }

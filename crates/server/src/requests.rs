@@ -9,6 +9,7 @@ use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobOutcome, NodeInfo, NodeOrders, NodePoll, NodeStatus,
     NodeWelcome, PlacesAnswer, PlacesQuestion, SubmittedBatch, SubmittedJob,
 };
+use api::data_access::{BriefQuestion, TokensAnswer, TokensQuestion};
 use api::flow::SubmittedFlow;
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer};
 use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
@@ -60,7 +61,7 @@ pub(crate) enum Request {
         reply: Reply<JobOutcome>,
     },
     Register {
-        info: Box<NodeInfo>,
+        joining: Box<Joining>,
         reply: Reply<NodeWelcome>,
     },
     Poll {
@@ -85,8 +86,16 @@ pub(crate) enum Request {
         reply: Reply<PlacesAnswer>,
     },
     Brief {
+        node: NodeId,
         job: JobId,
+        question: BriefQuestion,
         reply: Reply<JobBrief>,
+    },
+    /// A node wants tokens of jobs that are signed with the newest key.
+    RenewTokens {
+        node: NodeId,
+        question: Box<TokensQuestion>,
+        reply: Reply<TokensAnswer>,
     },
     Cluster {
         reply: Reply<ClusterStatus>,
@@ -151,6 +160,15 @@ pub(crate) enum Request {
     Shutdown {
         reply: Reply<()>,
     },
+}
+
+/// A node that comes, and by what it will be known.
+pub(crate) struct Joining {
+    pub info: NodeInfo,
+    /// SHA-256 of its secret.
+    pub secret_hash: [u8; 32],
+    /// The name of the token that it came by, where it has one of its own.
+    pub join_token: Option<String>,
 }
 
 /// A job handed in.

@@ -5,6 +5,7 @@ use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
 use metastore::{Change, Role, StoreError, TokenRow};
 use std::collections::BTreeMap;
+use trust::DataSigner;
 
 /// Users by number, and the jobs of each that are not over.
 #[derive(Default)]
@@ -109,12 +110,25 @@ impl EventLoop {
 
     /// Makes a token good for nothing from now on.
     pub async fn revoke_token(&mut self, token: String, reply: Reply<()>) -> Result<(), StoreError> {
-        if !self.store.tokens().await?.iter().any(|known| known.token == token) {
+        let known = self.store.tokens().await?.into_iter().find(|known| known.token == token);
+        let Some(known) = known else {
             drop(reply.send(Err(ServerError::UnknownToken { token })));
             return Ok(());
+        };
+        let signer = match DataSigner::generate() {
+            Ok(signer) => signer,
+            Err(error) => {
+                drop(reply.send(Err(error.into())));
+                return Ok(());
+            }
+        };
+        self.store.apply(&[Change::TokenRevoked { token: token.clone(), now_ns: now_ns() }]).await?;
+        let role = self.store.user(&known.user).await?.map(|user| user.role);
+        if role.is_none_or(|role| matches!(role, Role::Admin | Role::Node)) {
+            self.shut_out(&token, signer).await?;
         }
-        self.store.apply(&[Change::TokenRevoked { token, now_ns: now_ns() }]).await?;
-        let _ = reply.send(Ok(()));
+        // With what is told of nodes that were sent away.
+        self.replies.push(Box::new(move || drop(reply.send(Ok(())))));
         Ok(())
     }
 }

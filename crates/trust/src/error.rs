@@ -30,6 +30,8 @@ pub enum TrustError {
     Tls(#[from] rustls::Error),
     #[error("the server sent no certificate that can be read")]
     BadCertificate,
+    #[error("cannot make a key to sign with")]
+    NoKey,
     #[error("this machine gives no random numbers: {0}")]
     NoRandomness(String),
 }

@@ -1,6 +1,6 @@
 //! Small files with secrets and certificates.
 
-use crate::{Secret, TokenText, TrustError};
+use crate::TrustError;
 use faults::{IoCall, io_call};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -83,22 +83,9 @@ pub fn private_directory(dir: &Path) -> Result<(), TrustError> {
     made.map_err(|source| TrustError::Unwritable { path: dir.to_path_buf(), source })
 }
 
-/// The secret that the data ports of a cluster share, from the directory of its trust; made at the first time.
-pub fn data_secret(dir: &Path) -> Result<Secret, TrustError> {
-    private_directory(dir)?;
-    let path = dir.join("data.token");
-    if let Some(text) = read(&path)? {
-        let token = TokenText::parse(&text).ok_or(TrustError::NoToken { path })?;
-        return Ok(token.secret);
-    }
-    let secret = Secret::random()?;
-    write_private(&path, &format!("{}\n", secret.text()))?;
-    Ok(secret)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{data_secret, read, write_new_private, write_private};
+    use super::{read, write_new_private, write_private};
     use crate::TrustError;
     use std::os::unix::fs::PermissionsExt;
 
@@ -125,18 +112,5 @@ mod tests {
         std::os::unix::fs::symlink(dir.path().join("nothing"), dir.path().join("link")).unwrap();
         assert!(write_new_private(&dir.path().join("link"), "second").is_err());
         assert_eq!(read(&path).unwrap().as_deref(), Some("first"));
-    }
-
-    #[test]
-    fn the_secret_of_the_data_ports_stays() {
-        let dir = tempfile::tempdir().unwrap();
-        let place = dir.path().join("trust");
-        let first = data_secret(&place).unwrap();
-        assert_eq!(data_secret(&place).unwrap().hash(), first.hash());
-        assert_eq!(place.metadata().unwrap().permissions().mode() & 0o777, 0o700);
-        write_private(&place.join("data.token"), "something else").unwrap();
-        assert!(matches!(data_secret(&place), Err(TrustError::NoToken { .. })));
-        write_private(&place.join("data.token"), &"x".repeat(65 << 10)).unwrap();
-        assert!(matches!(data_secret(&place), Err(TrustError::TooLarge { .. })));
     }
 }

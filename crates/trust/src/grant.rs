@@ -1,13 +1,113 @@
-//! The right to one intermediate file: signed by the server with the secret of the data ports, and checked by them without asking
-//! anybody, so that a user reaches their own file and nothing else of a node.
+//! What data ports let in: rights that a server signed, which they check without asking anybody. Nodes have the public keys
+//! only, so none of them can give itself a right. A right to a job is for nodes, and good while its key is the newest; a right to a
+//! file is for its user, and good until its time.
 
-use ring::hmac;
+use crate::TrustError;
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 
-const PREFIX: &str = "file";
-/// Of a signature, as text.
-const SIGNATURE_DIGITS: usize = 64;
+const SIGNATURE_BYTES: usize = 64;
+const SEED_BYTES: usize = 32;
+/// Of a public key, as hex digits, that a signed text names it by.
+const KEY_NAME_DIGITS: usize = 16;
 
-/// What may be done with a file.
+/// A public key by which data ports know what their server signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataKey([u8; 32]);
+
+impl DataKey {
+    /// Reads 64 hex digits; None for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text, &mut bytes).ok()?;
+        Some(Self(bytes))
+    }
+
+    /// As [`Self::parse`] reads it.
+    pub fn text(&self) -> String {
+        hex::encode(self.0)
+    }
+
+    /// Whether a text is this right, signed with this key.
+    pub fn has_signed(&self, right: &DataRight, text: &str) -> bool {
+        let Some((claim, signature)) = text.rsplit_once('.') else { return false };
+        let mut bytes = [0; SIGNATURE_BYTES];
+        // Both have one spelling: they are compared as text.
+        claim == self.claim(right)
+            && signature.len() == 2 * SIGNATURE_BYTES
+            && hex::decode_to_slice(signature, &mut bytes).is_ok()
+            && UnparsedPublicKey::new(&ED25519, self.0).verify(claim.as_bytes(), &bytes).is_ok()
+    }
+
+    fn claim(&self, right: &DataRight) -> String {
+        format!("{}.{}", right.words(), &self.text()[..KEY_NAME_DIGITS])
+    }
+}
+
+/// Signs rights. The private key is nowhere but in the memory of its process.
+pub struct DataSigner {
+    pair: Ed25519KeyPair,
+    key: DataKey,
+}
+
+impl DataSigner {
+    /// With a new key, from the randomness of the machine.
+    pub fn generate() -> Result<Self, TrustError> {
+        let mut seed = [0; SEED_BYTES];
+        getrandom::fill(&mut seed).map_err(|error| TrustError::NoRandomness(error.to_string()))?;
+        let pair = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|_| TrustError::NoKey)?;
+        let public = pair.public_key().as_ref().try_into().map_err(|_| TrustError::NoKey)?;
+        Ok(Self { pair, key: DataKey(public) })
+    }
+
+    /// The key that what it signs is checked with.
+    pub fn key(&self) -> DataKey {
+        self.key
+    }
+
+    /// As a right stands in a header.
+    pub fn sign(&self, right: &DataRight) -> String {
+        let claim = self.key.claim(right);
+        let signature = self.pair.sign(claim.as_bytes());
+        format!("{claim}.{}", hex::encode(signature.as_ref()))
+    }
+}
+
+impl std::fmt::Debug for DataSigner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DataSigner({})", self.key.text())
+    }
+}
+
+/// What may be done at data ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataRight {
+    /// To read and write what nodes hold of a job.
+    Job(i64),
+    /// To send a node a copy of a file of a user.
+    Copy { file: i64, to_node: u32 },
+    /// To do something with a file of a user.
+    File(FileGrant),
+}
+
+impl DataRight {
+    /// The copy that a text says it is the right to, and the node that it is for; whether it was signed is another question.
+    pub fn claimed_copy(text: &str) -> Option<(i64, u32)> {
+        let mut words = text.strip_prefix("copy.")?.split('.');
+        Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Self::Job(job) => format!("job.{job}"),
+            Self::Copy { file, to_node } => format!("copy.{file}.{to_node}"),
+            Self::File(FileGrant { file, right, expires_seconds }) => {
+                format!("file.{file}.{}.{expires_seconds}", right.word())
+            }
+        }
+    }
+}
+
+/// What may be done with a file of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileRight {
     Read,
@@ -24,69 +124,86 @@ impl FileRight {
     }
 }
 
-/// The right to do something with one file until a time.
+/// The right to do something with one file of a user until a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileGrant {
     pub file: i64,
     pub right: FileRight,
-    /// Seconds since 1970.
+    /// Seconds since 1970, by the clock of the server.
     pub expires_seconds: u64,
 }
 
 impl FileGrant {
-    fn claim(&self) -> String {
-        format!("{PREFIX}.{}.{}.{}", self.file, self.right.word(), self.expires_seconds)
+    /// What a text says that it is a grant of, where it says so for this file and right and its time has not come; whether it was
+    /// signed is another question.
+    pub fn claimed(file: i64, right: FileRight, text: &str, now_seconds: u64) -> Option<Self> {
+        let mut words = text.split('.').skip(3);
+        let expires_seconds = words.next()?.parse().ok()?;
+        (expires_seconds >= now_seconds).then_some(Self { file, right, expires_seconds })
     }
-
-    /// As it stands in a header, good for every data port that knows the secret, given by its text.
-    pub fn sign(&self, secret: &str) -> String {
-        let claim = self.claim();
-        let signature = hmac::sign(&key(secret), claim.as_bytes());
-        format!("{claim}.{}", hex::encode(signature.as_ref()))
-    }
-
-    /// Whether a text is this right, signed with the secret, at a time in seconds since 1970; `expires_seconds` is that of the text.
-    pub fn is_given(file: i64, right: FileRight, text: &str, secret: &str, now_seconds: u64) -> bool {
-        let Some((claim, signature)) = text.rsplit_once('.') else { return false };
-        let expires = claim.rsplit('.').next().and_then(|word| word.parse().ok());
-        let Some(expires_seconds) = expires.filter(|expires| *expires >= now_seconds) else { return false };
-        let mut bytes = [0; SIGNATURE_DIGITS / 2];
-        let is_signature = hex::decode_to_slice(signature, &mut bytes).is_ok();
-        // One spelling: what it says is compared as text.
-        is_signature
-            && Self { file, right, expires_seconds }.claim() == claim
-            && hmac::verify(&key(secret), claim.as_bytes(), &bytes).is_ok()
-    }
-}
-
-fn key(secret: &str) -> hmac::Key {
-    hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FileGrant, FileRight};
+    use super::{DataKey, DataRight, DataSigner, FileGrant, FileRight};
 
     #[test]
-    fn a_grant_is_for_one_file_and_one_right_until_its_time() {
-        let grant = FileGrant { file: 7, right: FileRight::Read, expires_seconds: 100 };
-        let text = grant.sign("secret");
-        let check = |file, right, text: &str, secret, now, expected| {
-            assert_eq!(
-                FileGrant::is_given(file, right, text, secret, now),
-                expected,
-                "{file} {right:?} {text} {now}"
-            );
-        };
-        check(7, FileRight::Read, &text, "secret", 100, true);
-        check(7, FileRight::Read, &text, "secret", 101, false);
-        check(7, FileRight::Write, &text, "secret", 1, false);
-        check(8, FileRight::Read, &text, "secret", 1, false);
-        check(7, FileRight::Read, &text, "another", 1, false);
-        check(7, FileRight::Read, &text.replace(".100.", ".200."), "secret", 1, false);
-        check(7, FileRight::Read, &text.replace(".100.", ".0100."), "secret", 1, false);
-        for wrong in ["", "file", "file.7.read.100", &text[..text.len() - 2], &format!("{text}00")] {
-            check(7, FileRight::Read, wrong, "secret", 1, false);
+    fn a_right_is_good_for_what_it_says_by_the_key_that_signed_it() {
+        let (signer, other) = (DataSigner::generate().unwrap(), DataSigner::generate().unwrap());
+        let rights = [
+            DataRight::Job(7),
+            DataRight::Job(8),
+            DataRight::Copy { file: 7, to_node: 3 },
+            DataRight::Copy { file: 7, to_node: 4 },
+            DataRight::File(FileGrant { file: 7, right: FileRight::Read, expires_seconds: 100 }),
+            DataRight::File(FileGrant { file: 7, right: FileRight::Write, expires_seconds: 100 }),
+            DataRight::File(FileGrant { file: 7, right: FileRight::Read, expires_seconds: 200 }),
+        ];
+        for signed in &rights {
+            let text = signer.sign(signed);
+            for asked in &rights {
+                assert_eq!(signer.key().has_signed(asked, &text), signed == asked, "{asked:?} by {text}");
+                assert!(!other.key().has_signed(asked, &text), "{asked:?} by {text}");
+            }
+            let wrong = [
+                String::new(),
+                "job".to_string(),
+                text[..text.len() - 2].to_string(),
+                format!("{text}00"),
+                text.to_uppercase(),
+                text.replacen('.', ".0", 1),
+                text.replacen('.', "..", 1),
+                // The words of one, and the signature of another.
+                format!(
+                    "{}.{}",
+                    text.rsplit_once('.').unwrap().0,
+                    other.sign(signed).rsplit_once('.').unwrap().1
+                ),
+            ];
+            for wrong in wrong {
+                assert!(!signer.key().has_signed(signed, &wrong), "{wrong}");
+            }
         }
+    }
+
+    #[test]
+    fn a_grant_ends_with_its_time() {
+        let signer = DataSigner::generate().unwrap();
+        let grant = FileGrant { file: 7, right: FileRight::Read, expires_seconds: 100 };
+        let text = signer.sign(&DataRight::File(grant));
+        assert_eq!(FileGrant::claimed(7, FileRight::Read, &text, 100), Some(grant));
+        assert_eq!(FileGrant::claimed(7, FileRight::Read, &text, 101), None);
+        for wrong in ["", "file", "file.7.read", "file.7.read.x.y"] {
+            assert_eq!(FileGrant::claimed(7, FileRight::Read, wrong, 1), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_read_as_it_was_written_and_the_private_one_is_not_printed() {
+        let signer = DataSigner::generate().unwrap();
+        let key = signer.key();
+        assert_eq!(DataKey::parse(&key.text()), Some(key));
+        assert_eq!(DataKey::parse("ab"), None);
+        assert_eq!(format!("{signer:?}"), format!("DataSigner({})", key.text()));
     }
 }

@@ -1,6 +1,6 @@
 //! # What it does
 //! Says who may speak with whom: the authority of a cluster and the certificates it signs, what each end of a
-//! connection believes, the tokens by which callers show who they are, and the grants by which they reach one file.
+//! connection believes, the tokens by which callers show who they are, and the signed rights by which they reach data.
 //!
 //! # Where it sits
 //! rustls, rcgen -> trust -> client, dataport, controlport, cli.
@@ -28,8 +28,8 @@ mod verifier;
 pub use authority::Authority;
 pub use credentials::{Credentials, read_token_file};
 pub use error::TrustError;
-pub use files::{data_secret, private_directory, write_new_private, write_private};
-pub use grant::{FileGrant, FileRight};
+pub use files::{private_directory, write_new_private, write_private};
+pub use grant::{DataKey, DataRight, DataSigner, FileGrant, FileRight};
 pub use identity::DataIdentity;
 pub use secret::{AuthorityHash, Secret, TokenText};
 pub use verifier::distrust;

@@ -60,7 +60,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("metastore", &["ids", "api", "faults"]),
     (
         "server",
-        &["ids", "api", "shipped", "scheduler", "metastore", "mapreduce", "faults", "objects", "roots"],
+        &[
+            "ids",
+            "api",
+            "shipped",
+            "scheduler",
+            "metastore",
+            "mapreduce",
+            "faults",
+            "objects",
+            "roots",
+            "trust",
+        ],
     ),
     ("client", &["ids", "api", "shipped", "trust", "stagefile", "dataport"]),
     ("controlport", &["ids", "api", "shipped", "client", "listener", "metastore", "server", "trust"]),
@@ -104,6 +115,7 @@ const NODE_BELOW: &[&str] = &[
     "client",
     "objects",
     "roots",
+    "trust",
 ];
 
 const CLI_BELOW: &[&str] = &[

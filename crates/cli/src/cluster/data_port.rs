@@ -5,7 +5,7 @@ use crate::machine;
 use anyhow::{Context, ensure};
 use api::people::{Admission, AdmissionRequest};
 use client::Blocking;
-use dataport::{Chunkservers, DataClient, Token};
+use dataport::{Chunkservers, DataClient};
 use listener::{Door, HostNames, Limits};
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -20,8 +20,6 @@ pub struct DataPort {
     tls: Option<Arc<ServerConfig>>,
     pub url: String,
     pub client: DataClient,
-    /// What requests of other nodes bring, and this one's to them.
-    pub token: Option<Token>,
 }
 
 impl DataPort {
@@ -37,9 +35,8 @@ impl DataPort {
         let identity = DataIdentity::generate()?;
         let admission = admission(args, credentials, &identity)?;
         let tls = admission.certificates.as_deref().map(|chain| identity.data_port(chain)).transpose()?;
-        let token = admission.data_token.and_then(Token::new);
         ensure!(
-            address.ip().is_loopback() || (tls.is_some() && token.is_some()),
+            address.ip().is_loopback() || tls.is_some(),
             "--listen {listen} is no loopback address, so that other machines reach it: the server must run with \
              --require-tokens --tls, and the node have a token of the role node (--token-file)"
         );
@@ -53,9 +50,9 @@ impl DataPort {
             .enable_all()
             .build()
             .context("starting the threads of the data port")?;
-        let client = DataClient::with(runtime.handle().clone(), token.clone(), credentials);
+        let client = DataClient::with(runtime.handle().clone(), credentials);
         let client = client.context("starting the data port")?;
-        Ok(DataPort { runtime, listener, tls, url, client, token })
+        Ok(DataPort { runtime, listener, tls, url, client })
     }
 
     /// Serves these chunkservers until the answer is aborted.
@@ -69,7 +66,7 @@ impl DataPort {
         let routes = dataport::router(chunkservers);
         let within = Limits::within(machine::open_files_max());
         let limits = Limits {
-            // Whoever comes has a secret or is on this machine, and many tasks of a node may read at once.
+            // Whoever comes has a secret, and many tasks of a node may read at once.
             connections_per_address_max: within.connections_max,
             // The routes watch over the silence of bodies: a node may wait for memory, or stand still for a while.
             body_pace: None,

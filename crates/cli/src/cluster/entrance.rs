@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use trust::{Authority, ServerConfig};
 
-/// Beside the state: the key and certificate of the authority, and the secret of the data ports.
+/// Beside the state: the key and certificate of the authority.
 const TRUST_DIR: &str = "trust";
 /// In the state directory: what whoever set the server up comes in with.
 const ADMIN_TOKEN: &str = "admin.token";
@@ -80,7 +80,6 @@ pub fn open(
     state_dir: &Path,
     listen: SocketAddr,
 ) -> anyhow::Result<(Access, Option<Arc<ServerConfig>>)> {
-    let trust_dir = state_dir.join(TRUST_DIR);
     let mut access = Access {
         tokens: match (args.require_tokens, args.no_tokens) {
             (true, _) => TokensAsked::Issued,
@@ -91,13 +90,10 @@ pub fn open(
         sandbox: args.sandbox,
         ..Access::default()
     };
-    if args.require_tokens {
-        access.data_secret = Some(trust::data_secret(&trust_dir)?);
-    }
     if !args.tls {
         return Ok((access, None));
     }
-    let authority = Authority::open(&trust_dir)?;
+    let authority = Authority::open(&state_dir.join(TRUST_DIR))?;
     let tls = authority.control_port(&hosts(args, listen)).context("--tls-name")?;
     tell(&format!("sailfish: certificates are those of {}", authority.path().display()));
     access.authority = Some(authority);

@@ -6,8 +6,7 @@ use crate::stage_files::Files;
 use api::task::SealResult;
 use chunkserver::{ChunkServer, Config, Run};
 use dataport::{
-    Chunkservers, DataClient, DataOf, Peer, RemoteChunks, RemoteChunksOptions, SpreadByIfile, StageFiles,
-    Token,
+    Chunkservers, DataClient, Peer, RemoteChunks, RemoteChunksOptions, SpreadByIfile, StageFiles, Token,
 };
 use ids::{IfileIndex, JobId, NodeId, RunId, Source};
 use std::collections::BTreeMap;
@@ -25,7 +24,7 @@ pub struct Served {
     server: Mutex<Arc<ChunkServer>>,
     incarnation: AtomicU64,
     pub draining: AtomicBool,
-    pub token: Option<Token>,
+    pub token: Token,
     pub stage_files: Arc<Files>,
 }
 
@@ -36,11 +35,11 @@ impl Served {
 }
 
 impl Chunkservers for Served {
-    fn chunkserver(&self, job: JobId) -> Option<Arc<ChunkServer>> {
+    fn chunkserver(&self, job: JobId, _: &str) -> Option<Arc<ChunkServer>> {
         (job == JOB).then(|| self.server())
     }
 
-    fn stage_files(&self, job: JobId) -> Option<Arc<dyn StageFiles>> {
+    fn stage_files(&self, job: JobId, _: &str) -> Option<Arc<dyn StageFiles>> {
         let files: Arc<dyn StageFiles> = Arc::<Files>::clone(&self.stage_files);
         (job == JOB).then_some(files)
     }
@@ -53,8 +52,8 @@ impl Chunkservers for Served {
         self.incarnation.load(Ordering::Relaxed)
     }
 
-    fn token(&self, _: DataOf) -> Option<Token> {
-        self.token.clone()
+    fn admits_to_job(&self, _: JobId, shown: &str) -> bool {
+        self.token.is(shown)
     }
 }
 
@@ -75,17 +74,15 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn start(case: &Case) -> Self {
-        Self::start_with(case, None)
-    }
-
-    pub fn start_with(case: &Case, token: Option<Token>) -> Self {
+        let token = Token::new("secret".into()).expect("visible");
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .expect("a runtime");
         let place = tempfile::tempdir().expect("a temporary directory");
-        let client = DataClient::new(runtime.handle().clone(), token.clone()).expect("a client");
+        let client =
+            DataClient::new(runtime.handle().clone()).expect("a client").with_token(Some(token.clone()));
         let nodes = (0..NODES)
             .map(|index| {
                 let dir = place.path().join(format!("node-{index}"));

@@ -29,8 +29,8 @@ fn run_of_second(cluster: &Cluster) -> (RunId, Vec<u8>) {
     (run.id, std::fs::read(run.path().expect("kept runs are on disk")).expect("a run file"))
 }
 
-fn headers() -> [(&'static str, &'static str); 1] {
-    [("sailfish-incarnation", "100")]
+fn headers() -> [(&'static str, &'static str); 2] {
+    [("authorization", "Bearer secret"), ("sailfish-incarnation", "100")]
 }
 
 fn path() -> String {
@@ -105,7 +105,7 @@ fn no_more_than_a_few_copies_come_at_once() {
                 std::net::TcpStream::connect(cluster.nodes[0].line.address).expect("a connection");
             let body = request(RunId::on(cluster.nodes[2].id, 50 + number), 1000, &[7; 1000], 0);
             let head = format!(
-                "POST {} HTTP/1.1\r\nhost: node\r\nsailfish-incarnation: 100\r\ncontent-length: {}\r\n\r\n",
+                "POST {} HTTP/1.1\r\nhost: node\r\nauthorization: Bearer secret\r\nsailfish-incarnation: 100\r\ncontent-length: {}\r\n\r\n",
                 path(),
                 body.len()
             );

@@ -15,8 +15,8 @@ const BLOCK: usize = BLOCK_PAYLOAD_BYTES as usize;
 /// Tries of what must work once, over bad lines or beside others.
 const TRIES_MAX: u32 = 100_000;
 
-fn headers() -> [(&'static str, &'static str); 1] {
-    [("sailfish-incarnation", "100")]
+fn headers() -> [(&'static str, &'static str); 2] {
+    [("authorization", "Bearer secret"), ("sailfish-incarnation", "100")]
 }
 
 fn path() -> String {

@@ -186,7 +186,7 @@ fn a_reader_whose_attempt_is_to_stop_stops() {
 #[test]
 fn names_that_lead_elsewhere_are_refused() {
     let sample = Sample::start(100, &[0]);
-    let headers = [("sailfish-incarnation", "100")];
+    let headers = [("authorization", "Bearer secret"), ("sailfish-incarnation", "100")];
     let path = format!("/data/v1/jobs/{JOB}/stage-blocks");
     let request = StageReadRequest { file: sample.file.clone(), first_block: 0, blocks: 1 }.encode();
     assert_eq!(status(&sample.cluster, &path, &headers, &request), 200);

@@ -22,7 +22,7 @@ fn ask(listener: &TcpListener) -> Asked {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("a runtime");
     let (sender, told) = sync_channel(TOLD_MAX);
-    let client = DataClient::new(runtime.handle().clone(), None).expect("a client");
+    let client = DataClient::new(runtime.handle().clone()).expect("a client");
     let client = client.telling(Arc::new(move |node, how| {
         // The test has heard what it wanted.
         let _ = sender.send((node, how));

@@ -125,7 +125,7 @@ const TABLES: &[&str] = &[
     "sqlite_schema",
 ];
 /// Columns that read as empty.
-const SECRETS: &[(&str, &str)] = &[("tokens", "hash")];
+const SECRETS: &[(&str, &str)] = &[("tokens", "hash"), ("nodes", "secret_hash")];
 /// Functions of SQLite besides those of both databases.
 const MORE_FUNCTIONS: &[&str] = &[
     "char",

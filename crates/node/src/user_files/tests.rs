@@ -19,7 +19,7 @@ fn files(dir: &Path, unknown: Option<IntermediateId>) -> (UserFiles, Notes) {
     let told = Arc::clone(&notes);
     let files = UserFiles::new(vec![dir.join("a"), dir.join("b")], move |new| {
         lock(&told).extend(new);
-        Ok(IntermediateAnswer { dropped: unknown.into_iter().collect() })
+        Ok(IntermediateAnswer { dropped: unknown.into_iter().collect(), ..IntermediateAnswer::default() })
     });
     (files, notes)
 }

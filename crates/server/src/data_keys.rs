@@ -1,0 +1,169 @@
+//! What data ports let in, as the server signs it. Each server signs with a key of its own, which is nowhere else: the store has the
+//! public keys, so that the next server knows what those before it have signed. Where a token is taken back by which nodes may have
+//! joined, there is a new key, and what the old one signed for nodes is good for a moment only.
+
+use crate::ServerError;
+use crate::clock::now_ns;
+use crate::event_loop::{EventLoop, Reply};
+use api::control::{JobBrief, NodeOrder};
+use api::data_access::{
+    BriefQuestion, DataKeys, EarlierKey, JobToken, SecretText, TokensAnswer, TokensQuestion,
+};
+use ids::{JobId, NodeId};
+use metastore::{Change, DATA_KEYS_MAX, DataKeyRow, StoreError};
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError, RwLock};
+use trust::{DataKey, DataRight, DataSigner, TrustError};
+
+/// Signs for the loop and for the control port.
+pub(crate) struct Signing {
+    keys: RwLock<Keys>,
+}
+
+struct Keys {
+    signer: Arc<DataSigner>,
+    /// Newest first.
+    earlier: VecDeque<Earlier>,
+}
+
+#[derive(Clone, Copy)]
+struct Earlier {
+    key: DataKey,
+    is_withdrawn: bool,
+}
+
+impl Signing {
+    pub fn begin() -> Result<Self, TrustError> {
+        let signer = Arc::new(DataSigner::generate()?);
+        Ok(Self { keys: RwLock::new(Keys { signer, earlier: VecDeque::new() }) })
+    }
+
+    fn signer(&self) -> Arc<DataSigner> {
+        Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner).signer)
+    }
+
+    pub fn sign(&self, right: &DataRight) -> String {
+        self.signer().sign(right)
+    }
+
+    /// Whether a server signed this, not long ago.
+    fn has_signed(&self, right: &DataRight, text: &str) -> bool {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all =
+            std::iter::once(keys.signer.key()).chain(keys.earlier.iter().map(|earlier| earlier.key));
+        all.any(|key| key.has_signed(right, text))
+    }
+
+    /// These signed before, newest first.
+    fn know(&self, earlier: impl Iterator<Item = Earlier>) {
+        self.keys.write().unwrap_or_else(PoisonError::into_inner).earlier.extend(earlier);
+    }
+
+    /// From now on this one signs, and what nodes have of those before is good no more.
+    fn withdraw(&self, signer: DataSigner) {
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut keys.signer, Arc::new(signer)).key();
+        keys.earlier.push_front(Earlier { key: before, is_withdrawn: false });
+        keys.earlier.truncate(DATA_KEYS_MAX as usize);
+        keys.earlier.iter_mut().for_each(|earlier| earlier.is_withdrawn = true);
+    }
+
+    /// As nodes are told of them.
+    pub fn told(&self) -> DataKeys {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let told =
+            |earlier: &Earlier| EarlierKey { key: earlier.key.text(), is_withdrawn: earlier.is_withdrawn };
+        DataKeys {
+            current: keys.signer.key().text(),
+            earlier: keys.earlier.iter().map(told).collect(),
+            now_seconds: now_ns() / 1_000_000_000,
+        }
+    }
+
+    fn job_token(&self, job: JobId) -> JobToken {
+        JobToken { job, token: SecretText(self.sign(&DataRight::Job(job.0))) }
+    }
+}
+
+fn key_made(signer: &DataSigner, withdraws_earlier: bool) -> Change {
+    Change::DataKeyMade { public_key: signer.key().text(), withdraws_earlier, now_ns: now_ns() }
+}
+
+/// None where the row was not written by a server of this version.
+fn earlier(row: &DataKeyRow) -> Option<Earlier> {
+    Some(Earlier { key: DataKey::parse(&row.public_key)?, is_withdrawn: row.withdrawn_ns.is_some() })
+}
+
+impl EventLoop {
+    /// The key of this server is in the store before anything that it signs is anywhere.
+    pub async fn begin_to_sign(&mut self) -> Result<(), StoreError> {
+        let known = self.store.data_keys().await?;
+        self.signing.know(known.iter().filter_map(earlier));
+        self.store.apply(&[key_made(&self.signing.signer(), false)]).await
+    }
+
+    /// Nodes learn which key signs now.
+    pub fn tell_keys(&mut self) {
+        let keys = Box::new(self.signing.told());
+        self.fleet.all_mut().for_each(|node| node.order(NodeOrder::DataKeys { keys: keys.clone() }));
+    }
+
+    /// A token was taken back by which nodes may have joined: they are sent away, and what they know of other nodes' data opens
+    /// nothing any more.
+    pub async fn shut_out(&mut self, token: &str, signer: DataSigner) -> Result<(), StoreError> {
+        self.store.apply(&[key_made(&signer, true)]).await?;
+        self.signing.withdraw(signer);
+        for node in self.fleet.joined_by(token) {
+            self.lose_node(node, metastore::NodeState::Left, "its token has been revoked");
+        }
+        self.tell_keys();
+        Ok(())
+    }
+
+    /// What a node must know of a job, where it has to do with it: it runs attempts of it, or somebody came to it who does.
+    pub fn brief(&mut self, node: NodeId, id: JobId, question: &BriefQuestion, reply: Reply<JobBrief>) {
+        drop(reply.send(self.brief_of(node, id, question.token.as_ref())));
+    }
+
+    fn brief_of(
+        &mut self,
+        node: NodeId,
+        id: JobId,
+        shown: Option<&SecretText>,
+    ) -> Result<JobBrief, ServerError> {
+        let Some(job) = self.jobs.get(&id) else { return Err(ServerError::UnknownJob { job: id }) };
+        if !self.fleet.has_to_do_with(node, id) && !self.is_shown(id, shown) {
+            return Err(ServerError::NotOfNode { node, job: id });
+        }
+        let read = job.run.spec.reads();
+        self.fleet.may_hold(node, std::iter::once(id).chain(read.iter().copied()));
+        Ok(JobBrief {
+            job: id,
+            spec: job.run.spec.as_ref().clone(),
+            staging: job.run.staging.clone(),
+            replicates: job.replicating.is_on,
+            token: self.signing.job_token(id).token,
+            tokens: read.iter().map(|read| self.signing.job_token(*read)).collect(),
+            user: self.users.name(job.user),
+        })
+    }
+
+    fn is_shown(&self, job: JobId, shown: Option<&SecretText>) -> bool {
+        shown.is_some_and(|text| self.signing.has_signed(&DataRight::Job(job.0), &text.0))
+    }
+
+    /// New tokens in place of those that a node has, and of jobs of which it runs something.
+    pub fn renew_tokens(&mut self, node: NodeId, question: &TokensQuestion, reply: Reply<TokensAnswer>) {
+        if let Err(error) = self.fleet.heard(node, &question.incarnation) {
+            return drop(reply.send(Err(error)));
+        }
+        let has_to_do = |token: &&JobToken| {
+            self.jobs.contains_key(&token.job)
+                && (self.fleet.has_to_do_with(node, token.job)
+                    || self.is_shown(token.job, Some(&token.token)))
+        };
+        let jobs = question.tokens.iter().filter(has_to_do).map(|token| token.job);
+        let tokens = jobs.map(|job| self.signing.job_token(job)).collect();
+        drop(reply.send(Ok(TokensAnswer { keys: self.signing.told(), tokens })));
+    }
+}
