@@ -11,9 +11,24 @@ const VARIABLE: &str = "WRONG_BY_SECONDS";
 const SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <time.h>
+#include <unistd.h>
+
+/* Seconds that have passed for all processes at once, whatever clock they look at. */
+static volatile long *jumped(void) {
+    static volatile long *page;
+    static volatile long none;
+    if (page) return page;
+    const char *path = getenv("CLOCK_JUMP_FILE");
+    int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    void *mapped = file < 0 ? MAP_FAILED : mmap(0, sizeof(long), PROT_READ, MAP_SHARED, file, 0);
+    if (file >= 0) close(file);
+    return page = mapped == MAP_FAILED ? &none : mapped;
+}
 
 static long wrong_by(void) {
     const char *text = getenv("WRONG_BY_SECONDS");
@@ -25,6 +40,7 @@ int clock_gettime(clockid_t which, struct timespec *now) {
     if (!right) right = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
     int code = right(which, now);
     if (code == 0 && (which == CLOCK_REALTIME || which == CLOCK_REALTIME_COARSE)) now->tv_sec += wrong_by();
+    if (code == 0 && which != CLOCK_PROCESS_CPUTIME_ID && which != CLOCK_THREAD_CPUTIME_ID) now->tv_sec += *jumped();
     return code;
 }
 
@@ -45,9 +61,11 @@ time_t time(time_t *also) {
 }
 "#;
 
-/// A library that makes clocks wrong.
+/// A library that makes clocks wrong, or lets them jump.
 pub struct WrongClock {
     library: PathBuf,
+    /// The seconds by which all its clocks have jumped, as the machine writes a number.
+    jumped: PathBuf,
 }
 
 impl WrongClock {
@@ -61,7 +79,8 @@ impl WrongClock {
             could_not_run(what, "there is no C compiler (cc), which makes the library of the wrong clock");
             return None;
         }
-        let clock = WrongClock { library };
+        let jumped = sandbox.write("clock-jump", 0_i64.to_ne_bytes());
+        let clock = WrongClock { library, jumped };
         // A program that is not linked to the C library at run time would not notice.
         let mut date = Command::new("date");
         clock.set(date.arg("+%Y"), 100 * 365 * 86_400);
@@ -77,5 +96,13 @@ impl WrongClock {
     /// Makes the clock of a process wrong.
     pub fn set(&self, command: &mut Command, by_seconds: i64) {
         command.env("LD_PRELOAD", &self.library).env(VARIABLE, by_seconds.to_string());
+        command.env("CLOCK_JUMP_FILE", &self.jumped);
+    }
+
+    /// For all processes whose clocks it sets so many seconds pass at once, also where they only measure how long something takes.
+    pub fn jump(&self, seconds: u64) {
+        let file = std::fs::File::options().write(true).open(&self.jumped).expect("our own file");
+        let seconds = i64::try_from(seconds).expect("a time that a clock can show");
+        std::os::unix::fs::FileExt::write_all_at(&file, &seconds.to_ne_bytes(), 0).expect("our own file");
     }
 }

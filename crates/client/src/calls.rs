@@ -194,13 +194,20 @@ impl Client {
     /// token that is refused is looked up once more.
     async fn shown(&self, mut request: Request, asked: &Url) -> Result<Response, reqwest::Error> {
         let Some(own_tokens) = &self.own_tokens else { return self.http.execute(request).await };
-        if self.bearer.is_some() {
-            if !own_tokens.is_own_port(asked) {
-                request.headers_mut().remove(AUTHORIZATION);
-            }
-            return self.http.execute(request).await;
-        }
         let again = request.try_clone();
+        if self.bearer.is_some() {
+            if own_tokens.is_own_port(asked) {
+                return self.http.execute(request).await;
+            }
+            request.headers_mut().remove(AUTHORIZATION);
+            let answer = self.http.execute(request).await?;
+            // Its server may have begun in between.
+            let is_late = answer.status() == StatusCode::UNAUTHORIZED && own_tokens.is_own_port(asked);
+            return match again.filter(|_| is_late) {
+                Some(again) => self.http.execute(again).await,
+                None => Ok(answer),
+            };
+        }
         let bearer = own_tokens.bearer(asked);
         request.headers_mut().extend(bearer.clone().map(|bearer| (AUTHORIZATION, bearer)));
         let answer = self.http.execute(request).await?;

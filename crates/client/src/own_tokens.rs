@@ -28,7 +28,7 @@ pub fn own_authority(dir: &Path, url: &str) -> Option<AuthorityHash> {
     listen_addresses(&first).into_iter().find_map(|address| token_of(dir, address)?.authority)
 }
 
-/// Finds the token to show at an address. What it finds holds for a second.
+/// Finds the token to show at an address. That a port is ours, and its token, holds for a second.
 #[derive(Debug)]
 pub(crate) struct OwnTokens {
     dir: PathBuf,
@@ -61,7 +61,9 @@ impl OwnTokens {
     fn found(&self, server: &Url) -> Found {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let origin = server.origin().ascii_serialization();
-        if let Some(found) = found.get(&origin).filter(|found| found.at.elapsed() < LOOK_AGAIN_AFTER) {
+        // A port that nobody has yet may be our server's in a moment.
+        let holds = |found: &&Found| found.is_own && found.at.elapsed() < LOOK_AGAIN_AFTER;
+        if let Some(found) = found.get(&origin).filter(holds) {
             return found.clone();
         }
         let is_own = is_own_port(server);

@@ -325,8 +325,10 @@ fn the_calls_are_plain_http() {
     let address = place["data_url"].as_str().expect("a URL").trim_start_matches("http://").to_string();
     let file = created["file"].as_i64().expect("a number");
     let incarnation = format!("sailfish-incarnation: {}", place["incarnation"]);
+    let grant = std::cell::RefCell::new(created["grant"].as_str().expect("a grant").to_string());
     let call = |method: &str, rest: &str, body: &[u8]| {
         let head = format!("{method} /data/v1/intermediate/{file}{rest}\n{incarnation}");
+        let head = format!("{head}\nauthorization: Bearer {}", grant.borrow());
         let answer = exchange(&address, &head, body).expect("an answer");
         (answer.status, answer.text())
     };
@@ -344,7 +346,7 @@ fn the_calls_are_plain_http() {
     check(9, "x", 409, "only 8 bytes are written");
     check(7, "hi", 409, "goes beyond it");
     assert_eq!(call("POST", "/write", b"x").0, 400);
-    assert_eq!(call("GET", "?offset=0", b"").0, 404);
+    assert_eq!(call("GET", "?offset=0", b"").0, 403, "it may be written by this, and not be read");
     assert_eq!(call("POST", "/close?bytes=9", b"").0, 409);
     let (status, open) = ask("/v1/ifiles/open", r#"{"name": "by hand", "wait_ms": 10}"#);
     assert_eq!((status, &open["status"]["state"]), (200, &"writing".into()), "{open}");
@@ -355,6 +357,8 @@ fn the_calls_are_plain_http() {
     check(8, "x", 409, "it never changes any more");
     let (_, open) = ask("/v1/ifiles/open", r#"{"name": "by hand"}"#);
     assert_eq!(open["places"][0], *place);
+    grant.replace(open["grant"].as_str().expect("a grant").to_string());
+    assert_eq!(call("POST", "/write?offset=8", b"x").0, 403, "it may be read by this, and not be written");
     assert_eq!(call("GET", "?offset=2&length=3", b""), (200, "cde".to_string()));
     assert_eq!(call("GET", "?offset=6", b""), (200, "gh".to_string()));
     assert_eq!(call("GET", "?offset=99", b""), (200, String::new()));

@@ -9,6 +9,7 @@ mod flow_cases;
 mod flows;
 mod intermediate_files;
 mod malformed_requests;
+mod node_secrets;
 mod odd_nodes;
 mod one_task;
 mod own_tokens;

@@ -79,6 +79,8 @@ const MORE_HEADERS: &[&str] = &[
 /// The status that belongs to each word of an error; `failed` is not among them, for nothing here fails.
 const ERRORS: &[(&str, u16)] = &[
     ("bad_request", 400),
+    ("unauthenticated", 401),
+    ("forbidden", 403),
     ("not_found", 404),
     ("version_mismatch", 409),
     ("unknown_node", 410),
@@ -88,13 +90,31 @@ const ERRORS: &[(&str, u16)] = &[
     ("too_many", 429),
 ];
 
+/// A node that joined.
+#[derive(Clone)]
+struct MadeUpNode {
+    number: u64,
+    incarnation: Value,
+    /// The header by which it speaks.
+    header: String,
+}
+
+impl MadeUpNode {
+    /// None where the answer welcomes no node.
+    fn welcomed(said: &Value) -> Option<Self> {
+        let (number, secret) = (said["node"].as_u64()?, said["secret"].as_str()?);
+        let header = format!("authorization: Bearer {secret}");
+        Some(Self { number, incarnation: said["incarnation"].clone(), header })
+    }
+}
+
 struct World {
     cluster: Cluster,
     random: Random,
     document: Document,
     /// What requests have made.
     jobs: Vec<i64>,
-    nodes: Vec<(u64, Value)>,
+    nodes: Vec<MadeUpNode>,
     starts: Vec<Value>,
     requests: u64,
     admitted: u64,
@@ -143,6 +163,11 @@ impl World {
         if self.random.chance(20) {
             head.push_str(&format!("\n{}", self.random.one_of(MORE_HEADERS)));
         }
+        let is_of_nodes =
+            ["{node}", "/brief", "/places", "/boundaries"].iter().any(|part| route.path.contains(part));
+        if let Some(node) = node.filter(|_| is_of_nodes && self.random.chance(80)) {
+            head.push_str(&format!("\n{}", node.header));
+        }
         self.requests += 1;
         let is_held = route.path.ends_with("/poll") || route.path.ends_with("/wait");
         let answer = match is_held {
@@ -161,7 +186,7 @@ impl World {
     }
 
     /// The path of a route with something in its places.
-    fn place(&mut self, route: &Route, node: Option<&(u64, Value)>) -> String {
+    fn place(&mut self, route: &Route, node: Option<&MadeUpNode>) -> String {
         let is_cancel = route.path.ends_with("/cancel");
         let mut path = String::new();
         for part in route.path.split('/').skip(1) {
@@ -170,7 +195,7 @@ impl World {
                 "{job}" if !self.jobs.is_empty() && self.random.chance(if is_cancel { 10 } else { 60 }) => {
                     self.random.one_of(&self.jobs).to_string()
                 }
-                "{node}" if node.is_some() => node.map(|(number, _)| number.to_string()).unwrap_or_default(),
+                "{node}" if node.is_some() => node.map(|node| node.number.to_string()).unwrap_or_default(),
                 "{sha256}" if self.random.chance(50) => "ab".repeat(32),
                 place if place.starts_with('{') => match self.random.chance(3) {
                     true => "9".repeat(5_000),
@@ -189,7 +214,7 @@ impl World {
     }
 
     /// A message that the route's schema admits, with more in it that fits to what there is.
-    fn message(&mut self, route: &Route, schema: &Value, node: Option<&(u64, Value)>) -> Value {
+    fn message(&mut self, route: &Route, schema: &Value, node: Option<&MadeUpNode>) -> Value {
         let mut message = self.document.message(schema, &mut self.random);
         match route.path.as_str() {
             "/v1/jobs" => self.mend_submission(&mut message),
@@ -197,7 +222,7 @@ impl World {
                 message["tasks"] = json!([{ "words": ["a"] }, {}]);
             }
             "/v1/nodes" if self.random.chance(70) => {
-                message["protocol"] = json!(2);
+                message["protocol"] = json!(PROTOCOL);
                 message["slots"] = json!(1 + self.random.below(4));
                 // One with too little for the jobs gets none.
                 if self.random.chance(70) {
@@ -206,8 +231,8 @@ impl World {
                 message["name"] = json!(format!("made-up-{}", self.random.below(20)));
             }
             "/v1/nodes/{node}/poll" | "/v1/nodes/{node}/leave" => {
-                if let Some((_, incarnation)) = node {
-                    message["incarnation"] = incarnation.clone();
+                if let Some(node) = node {
+                    message["incarnation"] = node.incarnation.clone();
                 }
                 message["free_slots"] = (0..self.random.below(4)).map(Value::from).collect();
                 if self.random.chance(70) {
@@ -294,9 +319,7 @@ impl World {
         match (route.method.as_str(), route.path.as_str()) {
             ("POST", "/v1/jobs") => self.jobs.extend(said["job"].as_i64()),
             ("POST", "/v1/jobs/batch") => self.jobs.extend(said["first"].as_i64()),
-            ("POST", "/v1/nodes") => {
-                self.nodes.extend(said["node"].as_u64().map(|node| (node, said["incarnation"].clone())));
-            }
+            ("POST", "/v1/nodes") => self.nodes.extend(MadeUpNode::welcomed(&said)),
             ("POST", "/v1/nodes/{node}/poll") => {
                 if let Some(node) = path.split('/').nth(3).and_then(|node| node.parse().ok()) {
                     self.learn_starts(node, &said);
@@ -328,15 +351,15 @@ impl World {
             "memory_bytes": 1_u64 << 34, "architecture": "other", "data_url": "",
         });
         let welcome = self.ask("POST /v1/nodes", &info);
-        let node = welcome["node"].as_u64().expect("a number");
-        self.nodes.push((node, welcome["incarnation"].clone()));
+        let node = MadeUpNode::welcomed(&welcome).expect("a node");
+        self.nodes.push(node.clone());
         let mut poll = json!({
             "incarnation": welcome["incarnation"], "received": 0, "free_slots": [0, 1], "finished": [],
         });
         // The first may be answered at once, with what the node does not know of the others.
         for _ in 0..POLLS_MAX {
-            let said = self.ask(&format!("POST /v1/nodes/{node}/poll"), &poll);
-            self.learn_starts(node, &said);
+            let said = self.ask(&format!("POST /v1/nodes/{}/poll\n{}", node.number, node.header), &poll);
+            self.learn_starts(node.number, &said);
             if !self.starts.is_empty() {
                 return;
             }
@@ -360,15 +383,14 @@ impl World {
             "protocol": PROTOCOL, "version": "0", "name": "held", "rack": "r", "slots": 1,
             "memory_bytes": 268_435_456_u64, "architecture": "other",
         });
-        let welcome = self.ask("POST /v1/nodes", &info);
-        let poll = json!({
-            "incarnation": welcome["incarnation"], "received": 0, "free_slots": [], "finished": [],
-        });
+        let MadeUpNode { number, incarnation, header } =
+            MadeUpNode::welcomed(&self.ask("POST /v1/nodes", &info)).expect("a node");
+        let poll = json!({ "incarnation": incarnation, "received": 0, "free_slots": [], "finished": [] });
         // The first is answered at once with what the node does not know, the next is held.
         for _ in 0..2 {
-            self.ask(&format!("POST /v1/nodes/{}/poll", welcome["node"]), &poll);
+            self.ask(&format!("POST /v1/nodes/{number}/poll\n{header}"), &poll);
         }
-        self.ask(&format!("POST /v1/nodes/{}/leave", welcome["node"]), &poll);
+        self.ask(&format!("POST /v1/nodes/{number}/leave\n{header}"), &poll);
     }
 
     /// More than a body may have, and bodies that end before their end.

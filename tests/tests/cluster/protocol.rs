@@ -7,11 +7,15 @@ use std::net::TcpStream;
 
 /// One request on a connection of its own. Gives the status and the body.
 fn ask(cluster: &Cluster, method: &str, path: &str, body: &str) -> (u16, Value) {
+    ask_by(cluster, &cluster.own_token_header(), method, path, body)
+}
+
+/// The same by whoever shows this header.
+fn ask_by(cluster: &Cluster, token: &str, method: &str, path: &str, body: &str) -> (u16, Value) {
     let address = cluster.url.trim_start_matches("http://");
     let mut connection = TcpStream::connect(address).expect("the server listens");
     let length = body.len();
     let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n");
-    let token = cluster.own_token_header();
     let head = format!("{head}{token}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
     connection.write_all(head.as_bytes()).and_then(|()| connection.write_all(body.as_bytes())).expect("sent");
     let mut answer = BufReader::new(connection);
@@ -78,7 +82,9 @@ fn errors_have_one_shape() {
         (post(&cluster, "/v1/jobs/batch", &long), 422, "refused"),
         (post(&cluster, "/v1/jobs/batch", &of_long), 422, "refused"),
         (post(&cluster, "/v1/jobs/batch", &words), 422, "refused"),
-        (post(&cluster, "/v1/nodes/5/poll", &stranger), 410, "unknown_node"),
+        // A node speaks for itself, and the administrator for none.
+        (post(&cluster, "/v1/nodes/5/poll", &stranger), 403, "forbidden"),
+        (post(&cluster, "/v1/jobs/1/brief", &json!({})), 403, "forbidden"),
         (
             post(&cluster, "/v1/state", &json!({ "statement": "drop table jobs", "rows_max": 1 })),
             422,
@@ -100,16 +106,22 @@ struct Node<'a> {
     cluster: &'a Cluster,
     path: String,
     incarnation: Value,
+    /// The header that shows who speaks.
+    secret: String,
     received: u64,
 }
 
 impl Node<'_> {
+    fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        ask_by(self.cluster, &self.secret, "POST", path, &body.to_string())
+    }
+
     fn poll(&self, free_slots: &[u32], finished: Value, held: Value) -> Value {
         let poll = json!({
             "incarnation": self.incarnation, "received": self.received, "free_slots": free_slots,
             "finished": finished, "held": held,
         });
-        let (status, orders) = post(self.cluster, &format!("{}/poll", self.path), &poll);
+        let (status, orders) = self.post(&format!("{}/poll", self.path), &poll);
         assert_eq!(status, 200, "{orders}");
         orders
     }
@@ -142,7 +154,9 @@ fn a_node_that_knows_only_the_page_gets_work() {
     assert_eq!(status, 200, "{welcome}");
     assert!(welcome["lease_ms"].as_u64().is_some_and(|lease_ms| lease_ms >= 1000));
     let path = format!("/v1/nodes/{}", welcome["node"]);
-    let mut node = Node { cluster: &cluster, path, incarnation: welcome["incarnation"].clone(), received: 0 };
+    let secret = format!("authorization: Bearer {}", welcome["secret"].as_str().expect("a secret"));
+    let incarnation = welcome["incarnation"].clone();
+    let mut node = Node { cluster: &cluster, path, incarnation, secret, received: 0 };
     cluster.sandbox.write("in/a.txt", "one two\n");
     let words = ["--mapper", "builtin:words", "--reducer", "builtin:sum", "--input", "in", "--output", "out"];
     let job = Running::start(&mut cluster.job(&words));
@@ -151,7 +165,8 @@ fn a_node_that_knows_only_the_page_gets_work() {
         let start = node.next_start(finished);
         assert_eq!((&start["slot"], &start["attempt"]["attempt"]), (&json!(0), &json!(attempt)));
         assert!(start["task"]["map"]["split"]["segments"].is_array(), "{start}");
-        let (status, brief) = get(&cluster, &format!("/v1/jobs/{}/brief", start["attempt"]["task"]["job"]));
+        let brief = format!("/v1/jobs/{}/brief", start["attempt"]["task"]["job"]);
+        let (status, brief) = node.post(&brief, &json!({}));
         assert_eq!((status, brief["spec"]["inputs"].as_array().map(Vec::len)), (200, Some(1)), "{brief}");
         let failure =
             json!({ "blame": "user_program", "message": "words are not known here", "stderr_tail": [] });
@@ -168,6 +183,6 @@ fn a_node_that_knows_only_the_page_gets_work() {
     );
     let good_bye =
         json!({ "incarnation": node.incarnation, "received": 0, "free_slots": [], "finished": [] });
-    assert_eq!(post(&cluster, &format!("{}/leave", node.path), &good_bye).0, 200);
-    assert_eq!(post(&cluster, &format!("{}/poll", node.path), &good_bye).0, 410);
+    assert_eq!(node.post(&format!("{}/leave", node.path), &good_bye).0, 200);
+    assert_eq!(node.post(&format!("{}/poll", node.path), &good_bye).0, 410);
 }

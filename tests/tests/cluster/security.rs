@@ -1,6 +1,6 @@
 //! A cluster that lets in only whom it knows: real processes with tokens and TLS, and those who should not get in.
 
-use blackbox::{CLUSTER_MEMORY, Fifo, Finished, Running, Sandbox, could_not_run};
+use blackbox::{CLUSTER_MEMORY, Fifo, Finished, Running, Sandbox, WrongClock, could_not_run};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -63,16 +63,36 @@ impl Guarded {
         Running::start(&mut self.command(token_file, args)).wait()
     }
 
-    fn start_node(&self, token_file: &str, name: &str) -> Running {
+    fn node_command(&self, token_file: &str, name: &str) -> Command {
         let args = ["node", "--slots", "2", "--memory", CLUSTER_MEMORY, "--name", name];
         let mut command = self.command(token_file, &args);
-        Running::start(command.arg("--disk").arg(self.sandbox.path(name)))
+        command.arg("--disk").arg(self.sandbox.path(name));
+        command
+    }
+
+    fn start_node(&self, token_file: &str, name: &str) -> Running {
+        Running::start(&mut self.node_command(token_file, name))
     }
 
     fn add_node(&mut self) {
-        let node = self.start_node("rack.token", &format!("node-{}", self.nodes.len()));
+        self.add_changed_node(|_| ());
+    }
+
+    fn add_changed_node(&mut self, change: impl FnOnce(&mut Command)) {
+        let mut command = self.node_command("rack.token", &format!("node-{}", self.nodes.len()));
+        change(&mut command);
+        let node = Running::start(&mut command);
         node.wait_for_stderr("joined");
         self.nodes.push(node);
+    }
+
+    /// Looks until a file of ann's lies on two nodes.
+    fn wait_for_replica(&self) {
+        let replicated = "select count(*) as n from intermediate_replicas";
+        let deadline = std::time::Instant::now() + blackbox::WAIT_MAX;
+        while self.by("ann.token", &["state", "--json", replicated]).expect_success().json()[0]["n"] != 1 {
+            assert!(std::time::Instant::now() < deadline, "it gets no replica");
+        }
     }
 
     /// The name of the only token of a user.
@@ -134,11 +154,7 @@ fn intermediate_files_belong_to_their_user() {
     put("ann.token", &[]).expect_success();
     let read = ["ifile", "read", "mine"];
     assert!(guarded.by("ann.token", &read).expect_success().stdout == text);
-    let replicated = "select count(*) as n from intermediate_replicas";
-    let deadline = std::time::Instant::now() + blackbox::WAIT_MAX;
-    while guarded.by("ann.token", &["state", "--json", replicated]).expect_success().json()[0]["n"] != 1 {
-        assert!(std::time::Instant::now() < deadline, "it gets no replica");
-    }
+    guarded.wait_for_replica();
     // Each user has names of their own.
     guarded.by("bob.token", &read).expect_failure(2, &["there is no intermediate file"]);
     let of_ann = |verb: &str, token: &str| guarded.by(token, &["ifile", verb, "mine", "--user", "ann"]);
@@ -157,6 +173,32 @@ fn intermediate_files_belong_to_their_user() {
     assert!(of_ann("read", &guarded.admin_token()).expect_success().stdout == text);
     of_ann("rm", &guarded.admin_token()).expect_success();
     guarded.by("ann.token", &read).expect_failure(2, &["there is no intermediate file"]);
+}
+
+/// Certificates, tokens of jobs and grants do not go by the clocks of nodes.
+#[test]
+fn nodes_with_wrong_clocks_work_over_tls() {
+    const YEAR_SECONDS: i64 = 365 * 86_400;
+    let mut guarded = Guarded::start();
+    let Some(clock) = WrongClock::build(&guarded.sandbox, "nodes with wrong clocks over TLS") else { return };
+    for wrong_by in [-2 * YEAR_SECONDS, 3 * YEAR_SECONDS] {
+        guarded.add_changed_node(|command| clock.set(command, wrong_by));
+    }
+    let text = blackbox::corpus(3 << 20);
+    guarded.sandbox.write("in.txt", &text);
+    let words = ["--mapper", "builtin:words", "--reducer", "builtin:sum", "--input", "in.txt"];
+    let run = [&["run", "--memory", CLUSTER_MEMORY, "--slots", "2", "--output", "out"], &words[..]].concat();
+    guarded.by("ann.token", &run).expect_success();
+    let own = ["--memory", CLUSTER_MEMORY, "--slots", "2", "--output", "embedded"];
+    guarded.sandbox.run_job(&[&words[..], &own].concat()).expect_success();
+    let whole = |output| guarded.sandbox.concatenated(&guarded.sandbox.path(output));
+    assert!(whole("out") == whole("embedded"), "the outputs differ");
+    let from = std::fs::File::open(guarded.sandbox.path("in.txt")).expect("it was written");
+    Running::start_with_stdin(&mut guarded.command("ann.token", &["ifile", "put", "mine"]), from)
+        .wait()
+        .expect_success();
+    assert!(guarded.by("ann.token", &["ifile", "read", "mine"]).expect_success().stdout == text);
+    guarded.wait_for_replica();
 }
 
 #[test]
@@ -447,8 +489,6 @@ fn a_data_port_tells_strangers_nothing() {
     }
     let guessed = format!("authorization: Bearer {}", "ab".repeat(32));
     check(&["--header", &guessed], "403");
-    // The right one gets further: the door is there, and what it opens to is another process or an unknown job.
-    check(&["--header", &token("server-state/trust/data.token")], "410");
     // Whoever believes another authority, or asks for another role of this one, hangs up before a byte is sent.
     let distrusts = |url: &str, more: &[&str]| {
         let (code, status) = ask_data_port(url, more);
@@ -547,7 +587,7 @@ fn no_secret_is_told_or_stored() {
     let mut guarded = Guarded::start();
     guarded.add_node();
     guarded.by("ann.token", &["submit", "--wait", "--", "true"]).expect_success();
-    let secrets = ["ann.token", "rack.token", "server-state/admin.token", "server-state/trust/data.token"];
+    let secrets = ["ann.token", "rack.token", "server-state/admin.token"];
     let secrets = secrets.map(|file| guarded.sandbox.path(file));
     for path in &secrets {
         assert_eq!(mode(path), 0o600, "{}", path.display());
