@@ -15,6 +15,7 @@
 //! Unit tests where text is parsed; job, tasks and results go through JSON and back in `tests/`.
 
 pub mod boundaries;
+pub mod console;
 pub mod control;
 pub mod data_access;
 pub mod drill;

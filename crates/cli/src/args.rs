@@ -213,6 +213,9 @@ pub enum Command {
     /// Measure parts of the engine
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Answer one question of the console, from standard input: for servers
+    #[command(hide = true)]
+    ConsoleQuestion,
     /// Intermediate files of a cluster for any program; and a look into the files of I-files (runs and raw chunks), kept with
     /// `run --keep-ifiles`
     #[command(subcommand)]

@@ -18,6 +18,7 @@
 mod args;
 mod cluster;
 mod connect;
+mod console;
 mod drill;
 mod duration;
 mod engine;
@@ -102,6 +103,7 @@ fn start(cli: Cli) -> Result<(), Failure> {
         objects::read_settings_file(path).map_err(Failure::refused)?;
     }
     match cli.command {
+        Command::ConsoleQuestion => console::run(),
         Command::Run(args) => run::run(*args),
         Command::RerunReduce(args) => rerun::run(*args),
         Command::Timeline(args) => timeline::run(&args),

@@ -61,7 +61,7 @@ pub async fn job_row(store: &Metastore, job: JobId) -> Result<JobRow, Failure> {
 
 /// Runs a future to its end on this thread.
 pub fn run<T>(future: impl Future<Output = T>) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(runtime.context("starting to read the state")?.block_on(future))
 }
 

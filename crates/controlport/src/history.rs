@@ -2,13 +2,15 @@
 
 use crate::Port;
 use crate::answer::{Message, Named, Problem, Refusal};
+use crate::caller::Caller;
+use crate::of_others::{hide_in_details, hide_in_row, sees_all};
+use api::console::ConsoleQuestion;
 use api::control::ErrorCode;
-use api::history::{Cell, JobDetails, JobList, Limit, StateQuestion, Table};
+use api::history::{JobDetails, JobList, Limit, StateQuestion, Table};
 use api::placement::JobPlacements;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use ids::JobId;
-use metastore::{QueryError, QueryLimits};
 use server::ServerError;
 use std::time::Duration;
 
@@ -27,8 +29,14 @@ type Asked = Result<Query<Limit>, QueryRejection>;
     responses((status = 200, description = "The latest jobs, newest first", body = JobList),
         (status = "default", response = Refusal))
 )]
-pub(crate) async fn list(State(port): State<Port>, limit: Asked) -> Result<Message<JobList>, Problem> {
-    let jobs = port.store.jobs(rows_max(limit)?).await?;
+pub(crate) async fn list(
+    State(port): State<Port>,
+    caller: Caller,
+    limit: Asked,
+) -> Result<Message<JobList>, Problem> {
+    let mut jobs = port.store.jobs(rows_max(limit)?).await?;
+    let of_others = jobs.iter_mut().filter(|row| !sees_all(&caller, row.user.as_deref()));
+    of_others.for_each(hide_in_row);
     Ok(Message(JobList { jobs }))
 }
 
@@ -43,11 +51,16 @@ pub(crate) async fn list(State(port): State<Port>, limit: Asked) -> Result<Messa
 )]
 pub(crate) async fn details(
     State(port): State<Port>,
+    caller: Caller,
     Named(job): Named<i64>,
     limit: Asked,
 ) -> Result<Message<JobDetails>, Problem> {
     let details = port.store.job_details(JobId(job), rows_max(limit)?).await?;
-    Ok(Message(details.ok_or_else(|| Problem::from(ServerError::UnknownJob { job: JobId(job) }))?))
+    let mut details = details.ok_or_else(|| Problem::from(ServerError::UnknownJob { job: JobId(job) }))?;
+    if !sees_all(&caller, details.job.user.as_deref()) {
+        hide_in_details(&mut details);
+    }
+    Ok(Message(details))
 }
 
 #[utoipa::path(
@@ -82,26 +95,17 @@ pub(crate) async fn ask(
     State(port): State<Port>,
     Message(question): Message<StateQuestion>,
 ) -> Result<Message<Table>, Problem> {
-    let limits =
-        QueryLimits { rows_max: question.rows_max.min(ROWS_MAX) as usize, time_max: QUESTION_TIME_MAX };
-    let mut table = port.store.query(&question.statement, limits).await.map_err(refused)?;
-    // JSON has no word for what is no number.
-    for cell in table.rows.iter_mut().flatten() {
-        if let Cell::Real(real) = cell
-            && !real.is_finite()
-        {
-            *cell = Cell::Text(real.to_string());
-        }
-    }
-    Ok(Message(table))
-}
-
-fn refused(error: QueryError) -> Problem {
-    let code = match &error {
-        QueryError::Store(_) | QueryError::NoReader { .. } => ErrorCode::Failed,
-        _ => ErrorCode::Refused,
+    let program = port
+        .access
+        .console
+        .ok_or_else(|| Problem::new(ErrorCode::Refused, "this server answers no questions of SQL"))?;
+    let question = ConsoleQuestion {
+        database: port.store.console_database(),
+        statement: question.statement,
+        rows_max: question.rows_max.min(ROWS_MAX) as usize,
+        time_max_ms: QUESTION_TIME_MAX.as_millis() as u64,
     };
-    Problem::new(code, error.to_string())
+    Ok(Message(port.console.ask(program, &question).await?))
 }
 
 fn rows_max(limit: Asked) -> Result<u32, Problem> {

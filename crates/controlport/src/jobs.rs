@@ -3,6 +3,7 @@
 use crate::Port;
 use crate::answer::{Message, Named, Problem, Refusal};
 use crate::caller::Caller;
+use crate::of_others::{hide_in_outcome, hide_in_report, sees_all};
 use api::control::{
     CancelRequest, ErrorCode, JobBatch, JobLogs, JobOutcome, JobProgress, JobSubmission, POLL_MS_MAX,
     SubmittedBatch, SubmittedJob, WaitAnswer,
@@ -204,18 +205,33 @@ pub(crate) async fn logs(
 )]
 pub(crate) async fn wait(
     State(port): State<Port>,
+    caller: Caller,
     Named(job): Named<i64>,
 ) -> Result<Message<WaitAnswer>, Problem> {
     let job = JobId(job);
     let held = tokio::time::timeout(Duration::from_millis(POLL_MS_MAX), port.server.wait_job(job)).await;
-    let outcome = match held {
+    let mut outcome = match held {
         Err(_) => None,
         Ok(Ok(outcome)) => Some(outcome),
         // It may have ended before this server began.
         Ok(Err(ServerError::UnknownJob { .. })) => Some(past_outcome(&port, job).await?),
         Ok(Err(error)) => return Err(error.into()),
     };
+    if let Some(outcome) = &mut outcome
+        && !sees_all_of(&port, &caller, job).await?
+    {
+        hide_in_outcome(outcome);
+    }
     Ok(Message(WaitAnswer { outcome }))
+}
+
+async fn sees_all_of(port: &Port, caller: &Caller, job: JobId) -> Result<bool, Problem> {
+    // An administrator does, and there are very many of these questions.
+    if sees_all(caller, None) {
+        return Ok(true);
+    }
+    let row = port.store.job(job).await?;
+    Ok(sees_all(caller, row.and_then(|row| row.user).as_deref()))
 }
 
 /// How a job ended that only the store remembers.
@@ -288,8 +304,13 @@ pub(crate) async fn cancel(
 )]
 pub(crate) async fn report(
     State(port): State<Port>,
+    caller: Caller,
     Named(job): Named<i64>,
 ) -> Result<Message<JobReport>, Problem> {
     let missing = || Problem::new(ErrorCode::NotFound, format!("there is no report of a job {job}"));
-    Ok(Message(port.store.job_report(JobId(job)).await?.ok_or_else(missing)?))
+    let mut report = port.store.job_report(JobId(job)).await?.ok_or_else(missing)?;
+    if !sees_all_of(&port, &caller, JobId(job)).await? {
+        hide_in_report(&mut report);
+    }
+    Ok(Message(report))
 }

@@ -20,6 +20,7 @@
 mod answer;
 mod audit;
 mod caller;
+mod console;
 mod drills;
 mod failed_tokens;
 mod files;
@@ -30,11 +31,13 @@ mod jobs;
 mod keyring;
 mod limits;
 mod nodes;
+mod of_others;
 mod rules;
 mod status;
 mod tokens;
 
 pub use answer::Problem;
+pub use console::ConsoleProgram;
 pub use limits::UserLimits;
 
 use api::control::ErrorCode;
@@ -44,6 +47,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use console::Console;
 use failed_tokens::FailedTokens;
 use files::Passages;
 use keyring::{Keyring, now_ns};
@@ -79,6 +83,8 @@ pub struct Access {
     pub limits: UserLimits,
     /// Signs the certificates of data ports and is named in the tokens that are given out, where there is TLS.
     pub authority: Option<Authority>,
+    /// Starts a process that answers questions of the console; None: there are no answers.
+    pub console: Option<ConsoleProgram>,
     /// Nodes must keep user programs in a sandbox.
     pub sandbox: bool,
 }
@@ -95,6 +101,7 @@ pub struct Port {
     pub(crate) refusals: Arc<Refusals>,
     pub(crate) failed_tokens: Arc<FailedTokens>,
     pub(crate) passages: Arc<Passages>,
+    pub(crate) console: Console,
 }
 
 impl Port {
@@ -111,6 +118,7 @@ impl Port {
             refusals: Arc::default(),
             failed_tokens: Arc::default(),
             passages: Arc::default(),
+            console: Console::default(),
         })
     }
 

@@ -48,7 +48,7 @@ pub(crate) const RULES: &[Rule] = &[
     looks("GET", "/metrics", Admits::Everybody),
     looks("GET", "/v1/jobs", LOOKERS),
     looks("GET", "/v1/jobs/{job}", LOOKERS),
-    looks("GET", "/v1/jobs/{job}/logs", LOOKERS),
+    looks("GET", "/v1/jobs/{job}/logs", Admits::OwnerOfJob),
     looks("GET", "/v1/jobs/{job}/wait", LOOKERS),
     looks("GET", "/v1/jobs/{job}/progress", LOOKERS),
     looks("GET", "/v1/jobs/{job}/report", LOOKERS),

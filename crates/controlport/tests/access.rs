@@ -29,7 +29,7 @@ const MATRIX: &[(&str, &str, [bool; 5])] = &[
     ("post", "/v1/jobs/batch", [true, true, false, false, false]),
     ("post", "/v1/flows", [true, true, false, false, false]),
     ("get", "/v1/jobs/{job}", [true, true, true, false, false]),
-    ("get", "/v1/jobs/{job}/logs", [true, true, true, false, false]),
+    ("get", "/v1/jobs/{job}/logs", [true, true, false, false, false]),
     ("get", "/v1/jobs/{job}/wait", [true, true, true, false, false]),
     ("get", "/v1/jobs/{job}/progress", [true, true, true, false, false]),
     ("get", "/v1/jobs/{job}/report", [true, true, true, false, false]),

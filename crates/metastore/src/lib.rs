@@ -45,7 +45,7 @@ pub use api::history::{
 };
 pub use api::people::Role;
 pub use change::{Change, Keep, ProofRow};
-pub use console::{QueryError, QueryLimits, query_read_only};
+pub use console::{QueryError, QueryLimits, answer_question, query_read_only};
 pub use error::StoreError;
 pub use fleet::{
     DiskRow, DiskState, NodeRow, NodeState, PartReplicaRow, ReplicaRow, ReplicaState, SampleRow,

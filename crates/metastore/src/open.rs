@@ -5,6 +5,7 @@ use crate::database::Connection;
 use crate::error::{BUSY_SECONDS_MAX, StoreError};
 use crate::sqlite;
 use crate::writer::Writer;
+use api::data_access::SecretText;
 use faults::{IoCall, io_call};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::postgres::PgConnectOptions;
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::LazyLock;
 use std::time::Duration;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
 
 /// Name of the database within the state directory.
 pub const DATABASE_NAME: &str = "sailfish.db";
@@ -44,8 +45,6 @@ fn migrator(migrations: &[Embedded]) -> Migrator {
 
 /// Prepared statements a connection keeps: every statement of ours, in every number of rows that SQLite gets.
 pub(crate) const STATEMENTS_MAX: usize = 512;
-/// Questions of people that PostgreSQL answers at the same time; more wait.
-const CONSOLES_MAX: usize = 2;
 /// Parameters of a URL that the driver knows. It passes over others, and with a misspelt `sslmode` over encryption.
 const URL_PARAMETERS: [&str; 18] = [
     "sslmode",
@@ -88,14 +87,21 @@ pub struct Metastore {
     pub(crate) writer: Mutex<Writer>,
     /// Opened by the first read.
     pub(crate) reader: Mutex<Option<Connection>>,
-    pub(crate) consoles: Semaphore,
 }
 
 /// Where the rows are.
 #[derive(Clone)]
 pub(crate) enum Place {
-    Sqlite { path: PathBuf, state_dir: PathBuf },
-    Postgres { path: PathBuf, options: Box<PgConnectOptions> },
+    Sqlite {
+        path: PathBuf,
+        state_dir: PathBuf,
+    },
+    /// With the address as it was given.
+    Postgres {
+        path: PathBuf,
+        options: Box<PgConnectOptions>,
+        url: SecretText,
+    },
 }
 
 impl Place {
@@ -108,7 +114,7 @@ impl Place {
     pub async fn connect_writer(&self) -> Result<Connection, StoreError> {
         match self {
             Self::Sqlite { path, .. } => sqlite::connect(path).map(Connection::Sqlite),
-            Self::Postgres { path, options } => {
+            Self::Postgres { path, options, .. } => {
                 let options = options.as_ref().clone().options(PLANNER);
                 connect_postgres(path, options.options([("synchronous_commit", "on")])).await
             }
@@ -118,7 +124,7 @@ impl Place {
     pub async fn connect_reader(&self) -> Result<Connection, StoreError> {
         match self {
             Self::Sqlite { path, .. } => sqlite::connect(path).map(Connection::Sqlite),
-            Self::Postgres { path, options } => {
+            Self::Postgres { path, options, .. } => {
                 let settings =
                     [("default_transaction_read_only", "on"), ("idle_in_transaction_session_timeout", "60s")];
                 connect_postgres(path, options.as_ref().clone().options(settings)).await
@@ -206,20 +212,8 @@ impl Metastore {
     /// they are missing. The database must exist; version 14 or later. Of the parameters behind `?`, `sslmode` and `sslrootcert` say
     /// how it is spoken to and whom to believe, as in libpq; `PGPASSFILE` and `PGPASSWORD` give a password where the URL has none.
     pub async fn connect(url: &str) -> Result<Metastore, StoreError> {
-        let wrong = |reason: String| StoreError::BadUrl { url: without_password(url), reason };
-        if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
-            return Err(wrong("it names no PostgreSQL".to_string()));
-        }
-        if let Some(unknown) = parameters(url).find(|name| !is_parameter(name)) {
-            return Err(wrong(format!("it has an unknown parameter {unknown:?}")));
-        }
-        let options = PgConnectOptions::from_str(url).map_err(|error| wrong(error.to_string()))?;
-        let options = options
-            .application_name("sailfish")
-            .statement_cache_capacity(STATEMENTS_MAX)
-            .disable_statement_logging();
-        let path = PathBuf::from(without_password(url));
-        let place = Place::Postgres { path, options: Box::new(options) };
+        let (path, options) = postgres_options(url)?;
+        let place = Place::Postgres { path, options: Box::new(options), url: SecretText(url.to_string()) };
         let mut connection = place.connect_writer().await?;
         if let Connection::Postgres(connection) = &mut connection {
             let migrated = POSTGRES_MIGRATOR.run(&mut *connection).await;
@@ -230,13 +224,7 @@ impl Metastore {
     }
 
     fn new(place: Place, writer: Writer) -> Self {
-        Self {
-            path: place.path().to_path_buf(),
-            place,
-            writer: Mutex::new(writer),
-            reader: Mutex::new(None),
-            consoles: Semaphore::new(CONSOLES_MAX),
-        }
+        Self { path: place.path().to_path_buf(), place, writer: Mutex::new(writer), reader: Mutex::new(None) }
     }
 
     /// The database file, or the address of the database without its password.
@@ -256,6 +244,23 @@ impl Metastore {
     pub(crate) fn driver_error(&self, error: sqlx::Error) -> StoreError {
         StoreError::from_driver(&self.path, error)
     }
+}
+
+/// The address for people, and how to connect.
+pub(crate) fn postgres_options(url: &str) -> Result<(PathBuf, PgConnectOptions), StoreError> {
+    let wrong = |reason: String| StoreError::BadUrl { url: without_password(url), reason };
+    if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
+        return Err(wrong("it names no PostgreSQL".to_string()));
+    }
+    if let Some(unknown) = parameters(url).find(|name| !is_parameter(name)) {
+        return Err(wrong(format!("it has an unknown parameter {unknown:?}")));
+    }
+    let options = PgConnectOptions::from_str(url).map_err(|error| wrong(error.to_string()))?;
+    let options = options
+        .application_name("sailfish")
+        .statement_cache_capacity(STATEMENTS_MAX)
+        .disable_statement_logging();
+    Ok((PathBuf::from(without_password(url)), options))
 }
 
 /// The names of what stands behind `?`.

@@ -2,7 +2,7 @@
 
 use super::ServerArgs;
 use crate::terminal::tell;
-use crate::{machine, memory_size, store};
+use crate::{console, machine, memory_size, store};
 use anyhow::{Context, ensure};
 use api::people::{Role, TokenRequest};
 use controlport::{Access, Port, TokensAsked, UserLimits};
@@ -88,6 +88,7 @@ pub fn open(
         },
         limits: limits(args)?,
         sandbox: args.sandbox,
+        console: Some(console::program),
         ..Access::default()
     };
     if !args.tls {

@@ -10,9 +10,10 @@ mod statement;
 #[cfg(test)]
 mod tests;
 
-use crate::open::Place;
+use crate::open::{Place, postgres_options};
 use crate::{Metastore, StoreError};
-use api::history::Table;
+use api::console::{ANSWER_BYTES_MAX, ConsoleDatabase, ConsoleQuestion};
+use api::history::{Cell, Table};
 use std::time::Duration;
 
 pub(crate) use postgres::reader_role;
@@ -25,11 +26,13 @@ pub struct QueryLimits {
     pub rows_max: usize,
     /// PostgreSQL cannot remove old versions of rows while somebody may still see them: keep it short there.
     pub time_max: Duration,
+    /// Rows that would make the answer larger are left off as well.
+    pub bytes_max: usize,
 }
 
 impl Default for QueryLimits {
     fn default() -> Self {
-        Self { rows_max: 100_000, time_max: Duration::from_secs(30) }
+        Self { rows_max: 100_000, time_max: Duration::from_secs(30), bytes_max: ANSWER_BYTES_MAX }
     }
 }
 
@@ -50,6 +53,8 @@ pub enum QueryError {
     Statement { message: String },
     #[error("a value of column {column} cannot be shown: {reason}")]
     Value { column: String, reason: String },
+    #[error("the first row of the answer has more than {bytes_max} bytes: ask for less of it")]
+    LargeRow { bytes_max: usize },
     #[error(
         "nobody may be asked: the database has no role sailfish_reader, and this user cannot make it ({reason})"
     )]
@@ -58,14 +63,70 @@ pub enum QueryError {
     Store(#[from] StoreError),
 }
 
+/// The rows of an answer, as long as there is room for them.
+struct Answer {
+    table: Table,
+    limits: QueryLimits,
+    bytes: usize,
+}
+
+impl Answer {
+    fn new(columns: Vec<String>, limits: QueryLimits) -> Self {
+        Self { table: Table { columns, rows: Vec::new(), truncated: false }, limits, bytes: 0 }
+    }
+
+    /// Whether the next row is wanted.
+    fn has_room(&mut self) -> bool {
+        self.table.truncated |= self.table.rows.len() == self.limits.rows_max;
+        !self.table.truncated
+    }
+
+    fn push(&mut self, row: Vec<Cell>) -> Result<(), QueryError> {
+        self.bytes += written_bytes(&row);
+        let bytes_max = self.limits.bytes_max;
+        match self.bytes > bytes_max {
+            true if self.table.rows.is_empty() => return Err(QueryError::LargeRow { bytes_max }),
+            true => self.table.truncated = true,
+            false => self.table.rows.push(row),
+        }
+        Ok(())
+    }
+}
+
+/// Of a row in JSON. One that cannot be written is said to be so when the answer is.
+fn written_bytes(row: &[Cell]) -> usize {
+    serde_json::to_vec(row).map_or(0, |written| written.len() + 1)
+}
+
+/// Answers a question that another process was given, in this one.
+pub async fn answer_question(question: &ConsoleQuestion) -> Result<Table, QueryError> {
+    let time_max = Duration::from_millis(question.time_max_ms);
+    let limits = QueryLimits { rows_max: question.rows_max, time_max, ..QueryLimits::default() };
+    match &question.database {
+        ConsoleDatabase::Sqlite { state_dir } => {
+            query_read_only(state_dir, &question.statement, limits).await
+        }
+        ConsoleDatabase::Postgres { url } => {
+            let (path, options) = postgres_options(&url.0)?;
+            postgres::query_read_only(&path, &options, &question.statement, limits).await
+        }
+    }
+}
+
 impl Metastore {
+    /// The database, as another process is told to find it.
+    pub fn console_database(&self) -> ConsoleDatabase {
+        match &self.place {
+            Place::Sqlite { state_dir, .. } => ConsoleDatabase::Sqlite { state_dir: state_dir.clone() },
+            Place::Postgres { url, .. } => ConsoleDatabase::Postgres { url: url.clone() },
+        }
+    }
+
     /// Asks one read-only statement, on a connection of its own that cannot write.
     pub async fn query(&self, statement: &str, limits: QueryLimits) -> Result<Table, QueryError> {
         match &self.place {
             Place::Sqlite { state_dir, .. } => query_read_only(state_dir, statement, limits).await,
-            Place::Postgres { path, options } => {
-                // It is never closed.
-                let _turn = self.consoles.acquire().await.ok();
+            Place::Postgres { path, options, .. } => {
                 postgres::query_read_only(path, options, statement, limits).await
             }
         }

@@ -2,7 +2,7 @@
 //! nothing else, in a read-only transaction with a time limit.
 
 use super::statement::{Dialect, single_statement};
-use super::{QueryError, QueryLimits};
+use super::{Answer, QueryError, QueryLimits};
 use crate::StoreError;
 use crate::database::Connection;
 use crate::open::connect_postgres;
@@ -101,17 +101,16 @@ async fn ask(
     let explains = statement.trim_start().get(..7).is_some_and(|word| word.eq_ignore_ascii_case("explain"));
     let text = if explains { statement.to_string() } else { wrapped(statement, &columns, limits.rows_max) };
     let names = columns.into_iter().map(|(name, _)| name).collect();
-    let mut table = Table { columns: names, rows: Vec::new(), truncated: false };
+    let mut answer = Answer::new(names, limits);
     let mut rows = sqlx::query(AssertSqlSafe(text)).persistent(false).fetch(&mut *transaction);
     while let Some(row) = rows.try_next().await.map_err(wrong)? {
-        if table.rows.len() == limits.rows_max {
-            table.truncated = true;
+        if !answer.has_room() {
             break;
         }
         let cells: Result<Vec<Cell>, QueryError> = (0..row.len()).map(|index| cell(&row, index)).collect();
-        table.rows.push(cells?);
+        answer.push(cells?)?;
     }
-    Ok(table)
+    Ok(answer.table)
 }
 
 /// The statement as a table within ours, which takes one row more than the limit and has every other type written as

@@ -2,16 +2,19 @@
 //! tables of people and call known functions, and leaves secrets empty.
 
 use super::statement::{Dialect, FUNCTIONS, single_statement};
-use super::{QueryError, QueryLimits};
+use super::{Answer, QueryError, QueryLimits};
 use crate::StoreError;
 use crate::error::BUSY_SECONDS_MAX;
 use crate::open::DATABASE_NAME;
 use api::KeyBytes;
+use api::console::ANSWER_BYTES_MAX;
 use api::history::{Cell, Table};
 use futures_util::TryStreamExt;
 use libsqlite3_sys as ffi;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow};
-use sqlx::{AssertSqlSafe, Column, ConnectOptions, Executor, Row, SqlSafeStr, TypeInfo, ValueRef};
+use sqlx::{
+    AssertSqlSafe, Column, ConnectOptions, Connection as _, Executor, Row, SqlSafeStr, TypeInfo, ValueRef,
+};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
 use std::sync::Arc;
@@ -32,19 +35,98 @@ pub async fn query_read_only(
     let options = SqliteConnectOptions::new()
         .filename(&path)
         .read_only(true)
-        .pragma("query_only", "ON")
+        // What a question sorts counts as its memory, and no disk is filled.
+        .pragma("temp_store", "MEMORY")
         .busy_timeout(Duration::from_secs(BUSY_SECONDS_MAX))
         .disable_statement_logging();
     let mut connection = options.connect().await.map_err(|error| StoreError::from_driver(&path, error))?;
+    let hidden =
+        Hidden::make(&mut connection).await.map_err(|error| StoreError::from_driver(&path, error))?;
     let timed_out = stop_after(&mut connection, &path, limits.time_max).await?;
     let mut handle = connection.lock_handle().await.map_err(|error| StoreError::from_driver(&path, error))?;
-    wall_in(handle.as_raw_handle().as_ptr());
+    wall_in(handle.as_raw_handle().as_ptr(), &hidden);
     drop(handle);
-    let answer = ask(&mut connection, &path, statement, limits.rows_max).await;
+    let answer = ask(&mut connection, &path, statement, limits).await;
+    // The authorizer looks at what is hidden.
+    let closed = connection.close().await;
+    drop(hidden);
     if answer.is_err() && timed_out.load(Ordering::Relaxed) {
         return Err(QueryError::TooLong { seconds: limits.time_max.as_secs() });
     }
+    closed.map_err(|error| StoreError::from_driver(&path, error))?;
     answer
+}
+
+/// Of the columns that hold words, environment or output of programs, whatever is their user's alone: a table, a column of it, and
+/// what people see in its place.
+const HIDDEN: &[(&str, &str, &str)] = &[
+    ("tasks", "payload", "NULL"),
+    ("reports", "report", "json_remove(report, '$.mapper', '$.combiner', '$.reducer')"),
+    (
+        "attempts",
+        "failure",
+        "CASE WHEN failure LIKE '{\"blame\":\"user_program\"%' \
+           THEN json_object('blame', 'user_program', 'exit_code', json_extract(failure, '$.exit_code'), \
+                            'signal', json_extract(failure, '$.signal')) \
+           ELSE json_remove(failure, '$.stderr_tail', '$.said') END",
+    ),
+    (
+        "events",
+        "detail",
+        "CASE WHEN kind IN ('standard output', 'standard error', 'status') THEN NULL \
+           WHEN kind = 'attempt failed' AND EXISTS (SELECT 1 FROM main.attempts u WHERE u.job = events.job \
+             AND u.stage = events.stage AND u.task = events.task AND u.attempt = events.attempt \
+             AND u.failure LIKE '{\"blame\":\"user_program\"%') THEN NULL \
+           WHEN kind = 'job failed' AND EXISTS (SELECT 1 FROM main.attempts u WHERE u.job = events.job \
+             AND u.failure LIKE '{\"blame\":\"user_program\"%') THEN NULL \
+           ELSE detail END",
+    ),
+    (
+        "jobs",
+        "error",
+        "CASE WHEN error IS NOT NULL AND EXISTS (SELECT 1 FROM main.attempts u WHERE u.job = jobs.job \
+           AND u.failure LIKE '{\"blame\":\"user_program\"%') THEN NULL ELSE error END",
+    ),
+];
+
+/// Views in the place of tables with such columns. SQLite tells the authorizer from within which view a column is read, by its name, and
+/// a part of a statement may have any name: so those that may read them have names that nobody can guess, in each connection others.
+struct Hidden {
+    prefix: String,
+}
+
+impl Hidden {
+    async fn make(connection: &mut SqliteConnection) -> Result<Box<Self>, sqlx::Error> {
+        let random: String =
+            sqlx::query_scalar("SELECT lower(hex(randomblob(16)))").fetch_one(&mut *connection).await?;
+        let prefix = format!("of_{random}_");
+        for (table, hidden, shown) in HIDDEN {
+            let names = sqlx::query_scalar("SELECT name FROM pragma_table_info($1, 'main')").bind(*table);
+            let names: Vec<String> = names.fetch_all(&mut *connection).await?;
+            let column = |name: &String| match name == hidden {
+                true => format!("{shown} AS \"{name}\""),
+                false => format!("\"{name}\""),
+            };
+            let columns: Vec<String> = names.iter().map(column).collect();
+            let inner = format!(
+                "CREATE TEMP VIEW {prefix}{table} AS SELECT {} FROM main.{table}",
+                columns.join(", ")
+            );
+            let outer = format!("CREATE TEMP VIEW {table} AS SELECT * FROM {prefix}{table}");
+            for statement in [inner, outer] {
+                connection.execute(AssertSqlSafe(statement)).await?;
+            }
+        }
+        connection.execute("PRAGMA query_only = ON").await?;
+        Ok(Box::new(Self { prefix }))
+    }
+
+    /// Whether a column reads as empty from within this view, or from within none.
+    fn hides(&self, (database, table): (&str, &str), column: &str, within: &str) -> bool {
+        let is_hidden = HIDDEN.iter().any(|(of, hidden, _)| (*of, *hidden) == (table, column));
+        // The view of that name has the column as people may see it.
+        is_hidden && database == "main" && !within.starts_with(&self.prefix)
+    }
 }
 
 /// Lets SQLite look at the clock while it works, and give up in time.
@@ -68,14 +150,16 @@ async fn stop_after(
 }
 
 /// Longest value, and longest text of a statement: SQLite would build a value of a gigabyte for whoever asks.
-const VALUE_BYTES_MAX: c_int = 64 << 20;
+const VALUE_BYTES_MAX: c_int = ANSWER_BYTES_MAX as c_int;
 const STATEMENT_BYTES_MAX: c_int = 1 << 20;
 
 /// Sets the authorizer and the limits of a connection. From here on it prepares nothing but questions.
-fn wall_in(connection: *mut ffi::sqlite3) {
-    // SAFETY: the connection is open and locked by the caller; the authorizer has no state and cannot unwind.
+fn wall_in(connection: *mut ffi::sqlite3, hidden: &Hidden) {
+    let state = std::ptr::from_ref(hidden).cast_mut().cast();
+    // SAFETY: the connection is open and locked by the caller, and closed before `hidden` goes; the authorizer only reads that, and
+    // cannot unwind.
     unsafe {
-        ffi::sqlite3_set_authorizer(connection, Some(authorize), std::ptr::null_mut());
+        ffi::sqlite3_set_authorizer(connection, Some(authorize), state);
         ffi::sqlite3_limit(connection, ffi::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX);
         ffi::sqlite3_limit(connection, ffi::SQLITE_LIMIT_SQL_LENGTH, STATEMENT_BYTES_MAX);
         ffi::sqlite3_limit(connection, ffi::SQLITE_LIMIT_ATTACHED, 0);
@@ -144,6 +228,7 @@ const MORE_FUNCTIONS: &[&str] = &[
     "json_extract",
     "json_object",
     "json_quote",
+    "json_remove",
     "json_type",
     "json_valid",
     "json_group_array",
@@ -166,20 +251,27 @@ const MORE_FUNCTIONS: &[&str] = &[
 
 /// Called by SQLite for each thing a statement would do, while it is prepared.
 unsafe extern "C" fn authorize(
-    _state: *mut c_void,
+    state: *mut c_void,
     action: c_int,
     first: *const c_char,
     second: *const c_char,
-    _database: *const c_char,
-    _within: *const c_char,
+    database: *const c_char,
+    within: *const c_char,
 ) -> c_int {
-    // SAFETY: SQLite gives texts that end with NUL and live during the call, or null.
-    let (first, second) = unsafe { (text(first), text(second)) };
+    // SAFETY: SQLite gives texts that end with NUL and live during the call, or null, and the state that it was given, which lives as
+    // long as the connection.
+    let (first, second, hidden) = unsafe { (text(first), text(second), &*state.cast::<Hidden>()) };
+    // SAFETY: as above.
+    let (database, within) = unsafe { (text(database), text(within)) };
     let allowed = match action {
         ffi::SQLITE_SELECT | ffi::SQLITE_RECURSIVE => true,
-        ffi::SQLITE_READ if SECRETS.contains(&(first, second)) => return ffi::SQLITE_IGNORE,
+        ffi::SQLITE_READ
+            if SECRETS.contains(&(first, second)) || hidden.hides((database, first), second, within) =>
+        {
+            return ffi::SQLITE_IGNORE;
+        }
         // Without a column: rows are counted. The name may be one that the statement gave to a table of its own.
-        ffi::SQLITE_READ => second.is_empty() || TABLES.contains(&first),
+        ffi::SQLITE_READ => second.is_empty() || TABLES.contains(&first) || first.starts_with(&hidden.prefix),
         ffi::SQLITE_FUNCTION => {
             let name = second.to_ascii_lowercase();
             FUNCTIONS.contains(&name.as_str()) || MORE_FUNCTIONS.contains(&name.as_str())
@@ -203,7 +295,7 @@ async fn ask(
     connection: &mut SqliteConnection,
     path: &Path,
     statement: &str,
-    rows_max: usize,
+    limits: QueryLimits,
 ) -> Result<Table, QueryError> {
     let wrong = |error: sqlx::Error| match StoreError::from_driver(path, error) {
         // What is left is about the statement itself, unless a reader has to wait or the file is bad.
@@ -217,17 +309,16 @@ async fn ask(
     // Prepared first, so that an answer without rows has its columns too.
     let prepared = connection.prepare(text).await.map_err(wrong)?;
     let columns = sqlx::Statement::columns(&prepared).iter().map(|each| each.name().to_string()).collect();
-    let mut table = Table { columns, rows: Vec::new(), truncated: false };
+    let mut answer = Answer::new(columns, limits);
     let mut rows = sqlx::Statement::query(&prepared).fetch(&mut *connection);
     while let Some(row) = rows.try_next().await.map_err(wrong)? {
-        if table.rows.len() == rows_max {
-            table.truncated = true;
+        if !answer.has_room() {
             break;
         }
         let cells: Result<Vec<Cell>, QueryError> = (0..row.len()).map(|index| cell(&row, index)).collect();
-        table.rows.push(cells?);
+        answer.push(cells?)?;
     }
-    Ok(table)
+    Ok(answer.table)
 }
 
 fn cell(row: &SqliteRow, index: usize) -> Result<Cell, QueryError> {

@@ -65,10 +65,10 @@ async fn writes_are_refused_even_behind_with() {
 async fn rows_and_time_are_limited() {
     const ENDLESS: &str = "with recursive n(i) as (select 1 union all select i + 1 from n) ";
     let dir = store().await;
-    let limits = QueryLimits { rows_max: 3, time_max: Duration::from_secs(30) };
+    let limits = QueryLimits { rows_max: 3, time_max: Duration::from_secs(30), ..QueryLimits::default() };
     let table = query_read_only(dir.path(), &format!("{ENDLESS} select i from n"), limits).await.unwrap();
     assert_eq!((table.rows.len(), table.truncated), (3, true));
-    let limits = QueryLimits { rows_max: 3, time_max: Duration::from_millis(50) };
+    let limits = QueryLimits { rows_max: 3, time_max: Duration::from_millis(50), ..QueryLimits::default() };
     let slow = query_read_only(dir.path(), &format!("{ENDLESS} select count(*) from n"), limits).await;
     assert!(matches!(slow, Err(QueryError::TooLong { .. })), "{slow:?}");
 }
@@ -261,7 +261,8 @@ const ATTACKS: &[&str] = &[
 
 /// Asks every attack; none may change a row, show a secret, or take long.
 async fn withstands(store: &Metastore, fingerprint: impl AsyncFn() -> String) {
-    let limits = QueryLimits { rows_max: 100, time_max: Duration::from_millis(300) };
+    let limits =
+        QueryLimits { rows_max: 100, time_max: Duration::from_millis(300), ..QueryLimits::default() };
     let before = fingerprint().await;
     let mut refused = 0;
     for attack in ATTACKS {
@@ -340,7 +341,12 @@ async fn postgres_answers_what_people_ask() {
     let store = Metastore::connect(&postgres.url("postgres")).await.unwrap();
     fill(&store).await;
     let ask = async |statement: &str, rows_max| {
-        store.query(statement, QueryLimits { rows_max, time_max: Duration::from_secs(5) }).await
+        store
+            .query(
+                statement,
+                QueryLimits { rows_max, time_max: Duration::from_secs(5), ..QueryLimits::default() },
+            )
+            .await
     };
     let table =
         ask("select 1 as a, 2.5::float8 as b, 'x' as c, decode('00ff', 'hex') as d, null as e, true as f", 9)
@@ -381,7 +387,7 @@ async fn postgres_answers_what_people_ask() {
         matches!(wrong, Err(QueryError::Statement { ref message }) if message.contains("nowhere")),
         "{wrong:?}"
     );
-    let limits = QueryLimits { rows_max: 3, time_max: Duration::from_millis(50) };
+    let limits = QueryLimits { rows_max: 3, time_max: Duration::from_millis(50), ..QueryLimits::default() };
     let endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n";
     let slow = store.query(endless, limits).await;
     assert!(matches!(slow, Err(QueryError::TooLong { .. })), "{slow:?}");
