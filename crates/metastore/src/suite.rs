@@ -25,7 +25,8 @@ mod user_files;
 
 use lost_data::{lost_data_is_made_again, what_is_done_stands_while_lost_data_is_made_again};
 use secrets::{
-    keys_of_data_ports_are_remembered, nodes_are_known_by_their_secrets, people_come_by_their_tokens,
+    answers_end_where_they_are_large, keys_of_data_ports_are_remembered, nodes_are_known_by_their_secrets,
+    people_come_by_their_tokens, programs_are_hidden_from_questions,
 };
 use user_files::intermediate_files_are_remembered;
 
@@ -745,6 +746,8 @@ on_every_back_end!(
     people_come_by_their_tokens,
     nodes_are_known_by_their_secrets,
     keys_of_data_ports_are_remembered,
+    programs_are_hidden_from_questions,
+    answers_end_where_they_are_large,
     intermediate_files_are_remembered,
     a_half_run_job_comes_back,
     a_stage_gets_its_inputs_when_those_before_it_are_done,

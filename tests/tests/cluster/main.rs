@@ -3,6 +3,7 @@
 mod cancels;
 mod causes;
 mod cluster;
+mod console_bombs;
 mod drain;
 mod elastic;
 mod flow_cases;

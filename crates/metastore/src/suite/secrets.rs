@@ -1,9 +1,15 @@
 //! By what people and nodes are known, and what data ports let in.
 
-use super::node;
+use super::{attempt, node, owner, submitted};
 use crate::fleet::NodeSecretRow;
-use crate::{AuditRow, Change, DATA_KEYS_MAX, DataKeyRow, Metastore, NodeRow, NodeState, Role, TokenRow};
-use ids::NodeId;
+use crate::{
+    AttemptState, AuditRow, Change, DATA_KEYS_MAX, DataKeyRow, JobState, Metastore, NodeRow, NodeState,
+    QueryLimits, Role, TokenRow,
+};
+use api::history::{Cell, Table};
+use api::task::RunTask;
+use api::{Blame, Task, TaskFailure};
+use ids::{JobId, NodeId, StageIndex};
 
 pub(crate) async fn people_come_by_their_tokens(store: &Metastore) {
     let token = |name: &str, byte| TokenRow {
@@ -105,4 +111,105 @@ pub(crate) async fn keys_of_data_ports_are_remembered(store: &Metastore) {
     store.apply(&many).await.unwrap();
     let kept = store.data_keys().await.unwrap();
     assert_eq!((kept.len() as u32, kept.iter().any(|row| row.public_key == "d")), (DATA_KEYS_MAX, false));
+}
+
+/// Words, environment and output of programs are no part of any answer to a question, whatever it is called.
+pub(crate) async fn programs_are_hidden_from_questions(store: &Metastore) {
+    const SECRET: &str = "hunter2";
+    const OURS: &str = "the disk is full";
+    let jobs = [JobId(1), JobId(2)];
+    let program = RunTask {
+        words: vec!["sh".into(), SECRET.into()],
+        env: vec![("PASSWORD".into(), SECRET.into())],
+        ..RunTask::default()
+    };
+    let by_program = TaskFailure {
+        stderr_tail: vec![SECRET.to_string()],
+        exit_code: Some(7),
+        ..TaskFailure::new(Blame::UserProgram, format!("KeyError: {SECRET}"))
+    };
+    let by_disk =
+        TaskFailure { stderr_tail: vec![SECRET.to_string()], ..TaskFailure::new(Blame::Environment, OURS) };
+    let mut changes = vec![owner("me")];
+    for (job, failure) in jobs.into_iter().zip([by_program, by_disk]) {
+        let first = attempt(job, 0, 0, 0);
+        let ended = Change::AttemptEnded {
+            attempt: first,
+            state: AttemptState::Failed,
+            started_ns: 6,
+            opened_ns: None,
+            ended_ns: 8,
+            failure: Some(failure.clone()),
+        };
+        let note = |kind| Change::Note { job: Some(job), kind, detail: SECRET.to_string(), now_ns: 9 };
+        let error = Some(failure.message);
+        changes.extend([
+            submitted(job, "me"),
+            Change::StageExpanded {
+                job,
+                stage: StageIndex(0),
+                tasks: vec![Task::Run(program.clone())],
+                now_ns: 4,
+            },
+            Change::AttemptStarted { attempt: first, node: NodeId(0), slot: 1, now_ns: 5 },
+            ended,
+            note("standard output"),
+            note("standard error"),
+            note("status"),
+            Change::JobEnded { job, state: JobState::Failed, exit_code: Some(7), error, now_ns: 10 },
+        ]);
+    }
+    store.apply(&changes).await.unwrap();
+    let ask = async |statement: &str| store.query(statement, QueryLimits::default()).await;
+    let holds = |table: &Table, text: &str| {
+        let is_it = |cell: &Cell| matches!(cell, Cell::Text(shown) if shown.contains(text));
+        table.rows.iter().flatten().any(is_it)
+    };
+    for (table, shows_ours) in [("tasks", false), ("attempts", true), ("events", true), ("jobs", true)] {
+        let shown = ask(&format!("select * from {table}")).await.unwrap();
+        assert!(!shown.rows.is_empty() && !holds(&shown, SECRET), "{table}: {shown:?}");
+        assert_eq!(holds(&shown, OURS), shows_ours, "{table}: {shown:?}");
+    }
+    let exit_codes = ask("select failure from attempts order by job").await.unwrap();
+    assert!(
+        holds(&exit_codes, "\"exit_code\":7") || holds(&exit_codes, "\"exit_code\": 7"),
+        "{exit_codes:?}"
+    );
+    // Past the views, and by parts of a statement that have their names.
+    let tries = [
+        "select payload from main.tasks",
+        "select failure, * from main.attempts",
+        "select detail from main.events",
+        "select error from main.jobs",
+        "with attempts as (select failure from main.attempts) select * from attempts",
+        "with events as (select detail as d from main.events) select d from events",
+        "select * from (select failure from main.attempts) attempts",
+        "select count(*) from main.attempts where failure like '%hunter2%' having count(*) > 0",
+        "select json_extract(failure, '$.stderr_tail') from main.attempts",
+        "select group_concat(payload) from main.tasks",
+        "select payload from public.tasks",
+        "select failure from public.attempts",
+        "select string_agg(detail, '') from public.events",
+        "select sql from temp.sqlite_master",
+        "select * from sqlite_temp_schema",
+        "explain query plan select * from attempts",
+    ];
+    for statement in tries {
+        if let Ok(shown) = ask(statement).await {
+            assert!(!holds(&shown, SECRET), "{statement}: {shown:?}");
+            assert!(!statement.contains("hunter2") || shown.rows.is_empty(), "{statement}: {shown:?}");
+        }
+    }
+}
+
+pub(crate) async fn answers_end_where_they_are_large(store: &Metastore) {
+    let limits = QueryLimits { bytes_max: 1000, ..QueryLimits::default() };
+    let numbers =
+        "with recursive n(i) as (select 1 union all select i + 1 from n where i < 1000) select i from n";
+    let cut = store.query(numbers, limits).await.unwrap();
+    assert!(cut.truncated && (20..500).contains(&cut.rows.len()), "{}", cut.rows.len());
+    let large = "with recursive n(t) as (select 'xxxxxxxxxxxxxxxx' union all select t || t from n where length(t) < 2000) \
+                 select t from n where length(t) > 1000";
+    let refused = store.query(large, limits).await;
+    assert!(matches!(refused, Err(crate::QueryError::LargeRow { bytes_max: 1000 })), "{refused:?}");
 }
