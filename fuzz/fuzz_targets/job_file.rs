@@ -84,6 +84,7 @@ fn written_keys(file: &JobFile) -> Vec<(&'static str, Option<String>)> {
         disk => written_list,
         file => written_list,
         env => written_env,
+        env_file => written_path,
         codec => codec_name,
         input_format => quoted,
         output_format => quoted,

@@ -114,6 +114,10 @@ pub struct JobSpec {
     pub files: Vec<PathBuf>,
     /// Extra environment of user programs.
     pub env: Vec<(String, String)>,
+    /// File with more of it, absolute: lines of `NAME=VALUE`. It travels as other files do, and what it says is nowhere else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub env_file: Option<PathBuf>,
     /// Keep intermediate files after the job.
     pub keep_ifiles: bool,
     /// Sync the output before it is renamed into place.
@@ -233,6 +237,7 @@ impl JobSpec {
             disks: Vec::new(),
             files: Vec::new(),
             env: Vec::new(),
+            env_file: None,
             keep_ifiles: false,
             sync: false,
             layout: Layout::default(),

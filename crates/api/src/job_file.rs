@@ -46,6 +46,7 @@ pub struct JobFile {
     /// A table of names and values, or a list of `NAME=VALUE`.
     #[serde(default, deserialize_with = "name_values")]
     pub env: Option<Vec<(String, String)>>,
+    pub env_file: Option<PathBuf>,
     pub codec: Option<Codec>,
     pub input_format: Option<String>,
     pub output_format: Option<String>,
@@ -129,6 +130,7 @@ impl JobFile {
             disk: self.disk.or(all.disk),
             file: self.file.or(all.file),
             env: self.env.or(all.env),
+            env_file: self.env_file.or(all.env_file),
             codec: self.codec.or(all.codec),
             input_format: self.input_format.or(all.input_format),
             output_format: self.output_format.or(all.output_format),
@@ -164,7 +166,7 @@ impl JobFile {
     /// output, nor a URL is a path.
     pub fn resolve_paths(&mut self, dir: &Path) {
         let is_path = |path: &Path| path.as_os_str() != "-" && !is_object_url(path);
-        for path in [&mut self.output, &mut self.state].into_iter().flatten() {
+        for path in [&mut self.output, &mut self.state, &mut self.env_file].into_iter().flatten() {
             if is_path(path) {
                 *path = dir.join(&*path);
             }

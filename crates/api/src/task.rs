@@ -52,6 +52,10 @@ pub struct RunTask {
     /// On top of what always passes through.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<(String, String)>,
+    /// File with more of it, as [`crate::JobSpec::env_file`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub env_file: Option<PathBuf>,
     /// How often a program that failed is run again, at most [`RUN_RETRIES_MAX`]. A run that was lost with its node
     /// is no failure.
     #[serde(default, skip_serializing_if = "is_zero")]

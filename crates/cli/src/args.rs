@@ -298,6 +298,9 @@ pub struct RunArgs {
     /// Environment of functions, besides PATH, HOME, LANG and LC_*; may be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
+    /// File with more variables, one NAME=VALUE a line, for secrets: what it says stands in no row, list or log
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Option<PathBuf>,
     /// Compression of intermediate data [default: lz4]
     #[arg(long, value_enum)]
     pub codec: Option<CodecArg>,

@@ -33,6 +33,8 @@ pub struct JobOptions {
     pub disk: Vec<String>,
     pub file: Vec<String>,
     pub env: Vec<(String, String)>,
+    /// As it was given.
+    pub env_file: Option<PathBuf>,
     pub codec: Option<Codec>,
     pub formats: FormatOptions,
     pub keys: KeyOptions,
@@ -276,6 +278,7 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
         disk: list(args.disk, file.disk),
         file: list(args.file, file.file),
         env,
+        env_file: args.env_file.or(file.env_file),
         codec: codec.or(file.codec),
         formats: FormatOptions {
             input_format: args.input_format.or(file.input_format),

@@ -8,6 +8,14 @@ use server::ServerError;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+/// The file of `--env-file`, absolute, which holds variables.
+pub fn env_file(path: &Path, start_dir: &Path) -> anyhow::Result<PathBuf> {
+    let absolute = start_dir.join(path);
+    ensure!(absolute.to_str().is_some(), "--env-file {}: the path is not UTF-8", path.display());
+    program::read_env_file(&absolute).context("--env-file")?;
+    Ok(absolute)
+}
+
 /// The output directory as an absolute path whose parent exists, can be written and has no links in it; or the URL of a
 /// prefix, which whoever runs the job looks at.
 pub fn output(path: &Path, start_dir: &Path, overwrite: bool) -> anyhow::Result<PathBuf> {

@@ -36,6 +36,8 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
     let (keep_ifiles, keep_seconds) = keep(&options)?;
     let files = paths::files(&options.file, &options.start_dir)?;
     check_environment(&options.env)?;
+    let env_file = options.env_file.as_deref().map(|path| paths::env_file(path, &options.start_dir));
+    let env_file = env_file.transpose()?;
     let mapper = function("--mapper", options.mapper.as_ref(), &files)?;
     let combiner = function("--combiner", options.combiner.as_ref(), &files)?;
     let reducer = function("--reducer", options.reducer.as_ref(), &files)?;
@@ -83,6 +85,7 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         disks,
         files,
         env: options.env,
+        env_file,
         keep_ifiles,
         formats,
         keys,

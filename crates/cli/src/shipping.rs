@@ -15,7 +15,7 @@ const SYSTEM_FOLDERS: &[&str] = &["/usr", "/bin", "/sbin"];
 
 /// Sends what a job needs, and names it in the job.
 pub fn ship_job(connection: &Blocking, spec: &mut JobSpec) -> Result<(), Failure> {
-    let mut paths: BTreeSet<PathBuf> = spec.files.iter().cloned().collect();
+    let mut paths: BTreeSet<PathBuf> = spec.files.iter().chain(&spec.env_file).cloned().collect();
     paths.extend(spec.streaming.iter().flat_map(|streaming| &streaming.links).map(|link| link.path.clone()));
     let inputs = spec.inputs.iter().map(|input| input.path.clone());
     paths.extend(inputs.filter(|path| mapper::input::is_standard_input(path)));
@@ -31,7 +31,8 @@ pub fn ship_job(connection: &Blocking, spec: &mut JobSpec) -> Result<(), Failure
 /// The same for jobs of one task each, which differ in nothing that is shipped.
 pub fn ship_tasks(connection: &Blocking, tasks: &mut [RunTask]) -> Result<(), Failure> {
     let Some(first) = tasks.first() else { return Ok(()) };
-    let paths = first.files.iter().cloned().chain(program(&first.words)).collect();
+    let files = first.files.iter().chain(&first.env_file).cloned();
+    let paths = files.chain(program(&first.words)).collect();
     let shipped = ship(connection, paths)?;
     tasks.iter_mut().for_each(|task| task.shipped.clone_from(&shipped));
     Ok(())

@@ -57,6 +57,9 @@ pub struct SubmitArgs {
     /// Sets a variable of the program's environment, NAME=VALUE; may be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
+    /// File with more of them, one NAME=VALUE a line, for secrets: what it says stands in no row, list or log
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Option<PathBuf>,
     /// File to put into a directory of the program's own, in which it then runs in place of the current one; may be given
     /// several times
     #[arg(long, value_name = "PATH")]
@@ -109,6 +112,7 @@ fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
         let (name, value) = pair.split_once('=').ok_or_else(|| anyhow!("--env {pair}: give NAME=VALUE"))?;
         env.push((name.to_string(), value.to_string()));
     }
+    let env_file = args.env_file.as_deref().map(|path| paths::env_file(path, &directory)).transpose()?;
     let task = |index: u32| {
         let mut env = env.clone();
         if args.count > 1 {
@@ -118,6 +122,7 @@ fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
             words: words.clone(),
             directory: directory.clone(),
             env,
+            env_file: env_file.clone(),
             retries: args.retries,
             files: files.clone(),
             memory_bytes: memory.unwrap_or(0),

@@ -139,6 +139,7 @@ impl From<ServerError> for Problem {
             | ServerError::NowhereToMove { .. }
             | ServerError::BatchSize { .. }
             | ServerError::TooManyRetries { .. }
+            | ServerError::EnvFileNotShipped { .. }
             | ServerError::BadFileName { .. }
             | ServerError::TooManyFiles { .. }
             | ServerError::NotShipped { .. }

@@ -58,7 +58,7 @@ fn run_in(
     work_dir: &WorkDir,
 ) -> Result<MapResult, TaskFailure> {
     let spec = &job.run.spec;
-    let context = function_context(shared, job, attempt, TaskPlace::Map(&task.split), work_dir);
+    let context = function_context(shared, job, attempt, TaskPlace::Map(&task.split), work_dir)?;
     let limits = ReaderLimits {
         buffer_bytes: job.buffer_bytes(),
         record_bytes_max: spec.layout.record_bytes_max,

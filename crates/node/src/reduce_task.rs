@@ -132,7 +132,7 @@ fn reduce<R: SortedRun<Error: RunFailure>>(
         tails: spec.keys.tails.then(KeyTails::default),
     };
     let work_dir = WorkDir::create(job, attempt, &[spec.reducer.as_ref()])?;
-    let context = function_context(shared, job, attempt, TaskPlace::Reduce(task.part_index), &work_dir);
+    let context = function_context(shared, job, attempt, TaskPlace::Reduce(task.part_index), &work_dir)?;
     if matches!(spec.reducer, Some(Function::Command { .. })) {
         meter.is_done_by(&context.reports);
     }

@@ -175,7 +175,12 @@ impl Remote {
         let held_staging = self.hold_staging(&paths, &brief)?;
         let staging = held_staging.as_ref().map(|held| held.path());
         let disk_dirs = self.disks.create(job)?;
-        let files = JobFiles::new(&brief.spec.shipped, &brief.spec.inputs, &disk_dirs);
+        let files = JobFiles::new(
+            &brief.spec.shipped,
+            &brief.spec.inputs,
+            brief.spec.env_file.as_deref(),
+            &disk_dirs,
+        );
         let run = Arc::new(JobRun {
             spec: Arc::new(brief.spec),
             staging: staging.unwrap_or(brief.staging),
@@ -251,7 +256,7 @@ impl Remote {
             false => self.disks.create(id)?,
         };
         drop(jobs);
-        let files = Arc::new(JobFiles::new(&task.shipped, &[], &disk_dirs));
+        let files = Arc::new(JobFiles::new(&task.shipped, &[], task.env_file.as_deref(), &disk_dirs));
         let spec = Arc::clone(&self.single_spec);
         let cancelled = self.jobs().attempts.entry(attempt).or_default().clone();
         let of_run = Arc::clone(&cancelled);

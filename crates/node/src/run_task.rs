@@ -2,7 +2,7 @@
 
 use crate::Shared;
 use crate::failure::file_failure;
-use crate::work_dir::sandbox_for;
+use crate::work_dir::{env_of_file, sandbox_for};
 use api::TaskFailure;
 use api::task::{RunResult, RunTask};
 use faults::{IoCall, io_call};
@@ -76,6 +76,7 @@ pub(crate) fn run(
         env.push(("TMPDIR".to_string(), temporary.0.to_string_lossy().into_owned()));
         Arc::new(sandbox)
     });
+    env.extend(env_of_file(task.env_file.as_deref())?);
     env.extend(task.env.iter().cloned());
     let context = FunctionContext {
         programs: Arc::clone(&shared.options.programs),

@@ -3,6 +3,7 @@
 //! brought to another one: attempts that used them do not count.
 
 use crate::disks::Disks;
+use crate::failure::file_failure;
 use api::task::RunTask;
 use api::{Blame, Function, InputFile, JobSpec, ShippedFile, TaskFailure};
 use client::{ClientError, NodeLink};
@@ -11,7 +12,8 @@ use server::JobRun;
 use shipped::{Depot, ShippedError};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -38,6 +40,8 @@ struct Placed {
 pub(crate) struct JobFiles {
     shipped: Vec<ShippedFile>,
     inputs: Vec<InputFile>,
+    /// The one with secrets.
+    env_file: Option<PathBuf>,
     /// The directories of the job, in the order of the disks.
     disk_dirs: Vec<PathBuf>,
     placed: Mutex<Option<Arc<PlacedFiles>>>,
@@ -96,6 +100,13 @@ impl PlacedFiles {
         Arc::clone(self.run.get_or_init(with_copies))
     }
 
+    /// Only the user of this node may read this one.
+    fn keep_private(&self, path: Option<&Path>) -> Result<(), TaskFailure> {
+        let Some(place) = path.and_then(|path| self.local(path)) else { return Ok(()) };
+        let kept = std::fs::set_permissions(place, Permissions::from_mode(0o600));
+        kept.map_err(|error| file_failure("limit who may read", place, error))
+    }
+
     /// Whether all are there as they were, as far as their lengths tell, and their disk answers.
     pub fn are_whole(&self, disks: &Disks) -> bool {
         let is_whole = |placed: &Placed| {
@@ -138,7 +149,7 @@ impl PlacedFiles {
                 input.path.clone_from(place);
             }
         }
-        spec.files.iter_mut().for_each(|file| self.replace(file));
+        spec.files.iter_mut().chain(&mut spec.env_file).for_each(|file| self.replace(file));
         let links = spec.streaming.iter_mut().flat_map(|streaming| &mut streaming.links);
         links.for_each(|link| self.replace(&mut link.path));
         for function in [&mut spec.mapper, &mut spec.combiner, &mut spec.reducer].into_iter().flatten() {
@@ -150,7 +161,7 @@ impl PlacedFiles {
 
     /// The same for a job of one task.
     pub fn put_into_task(&self, task: &mut RunTask) {
-        task.files.iter_mut().for_each(|file| self.replace(file));
+        task.files.iter_mut().chain(&mut task.env_file).for_each(|file| self.replace(file));
         self.replace_program(&mut task.words);
     }
 }
@@ -162,10 +173,17 @@ fn seconds_of(input: &InputFile) -> u64 {
 
 impl JobFiles {
     /// Nothing is fetched yet.
-    pub fn new(shipped: &[ShippedFile], inputs: &[InputFile], disk_dirs: &[PathBuf]) -> Self {
+    pub fn new(
+        shipped: &[ShippedFile],
+        inputs: &[InputFile],
+        env_file: Option<&Path>,
+        disk_dirs: &[PathBuf],
+    ) -> Self {
         let is_shipped = |input: &&InputFile| shipped.iter().any(|file| file.path == input.path);
         let inputs = inputs.iter().filter(is_shipped).cloned().collect();
-        Self { shipped: shipped.to_vec(), inputs, disk_dirs: disk_dirs.to_vec(), placed: Mutex::default() }
+        let env_file = env_file.map(Path::to_path_buf);
+        let disk_dirs = disk_dirs.to_vec();
+        Self { shipped: shipped.to_vec(), inputs, env_file, disk_dirs, placed: Mutex::default() }
     }
 
     /// Returns when all are here; whoever comes first fetches, the others wait. What was lost with its disk is fetched once more, to
@@ -186,7 +204,10 @@ impl JobFiles {
             let dir = self.disk_dirs.get(disk).map_or(Path::new(""), PathBuf::as_path);
             let placed = PlacedFiles::new(&self.shipped, &self.inputs, disk, dir);
             match placed.bring(link, keepers, cancelled) {
-                Ok(()) => return Ok(Arc::clone(known.insert(Arc::new(placed)))),
+                Ok(()) => {
+                    placed.keep_private(self.env_file.as_deref())?;
+                    return Ok(Arc::clone(known.insert(Arc::new(placed))));
+                }
                 Err(NotBrought { failure, is_of_a_disk }) => {
                     let first = first_failure.get_or_insert(*failure);
                     if !is_of_a_disk {

@@ -7,7 +7,7 @@ use crate::streaming_env::{self, TaskPlace};
 use api::{Blame, FileLink, Function, InputFile, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::AttemptKey;
-use program::{FunctionContext, Named, OpenNamed, Sandbox};
+use program::{EnvFileError, FunctionContext, Named, OpenNamed, Sandbox};
 use roots::JobPaths;
 use rustix::fs::Access;
 use std::collections::BTreeSet;
@@ -165,7 +165,7 @@ pub(crate) fn function_context(
     attempt: AttemptKey,
     place: TaskPlace<'_>,
     work_dir: &WorkDir,
-) -> FunctionContext {
+) -> Result<FunctionContext, TaskFailure> {
     let spec = &job.run.spec;
     let mut task_env = vec![
         ("SAILFISH_STAGE".to_string(), attempt.task.stage.0.to_string()),
@@ -183,10 +183,11 @@ pub(crate) fn function_context(
     if sandbox.is_some() {
         env.push(("TMPDIR".to_string(), work_dir.path().to_string_lossy().into_owned()));
     }
+    env.extend(env_of_file(spec.env_file.as_deref())?);
     env.extend(spec.env.iter().cloned());
     // What the job says stands.
     task_env.retain(|(name, _)| !spec.env.iter().any(|(given, _)| given == name));
-    FunctionContext {
+    Ok(FunctionContext {
         programs: Arc::clone(&shared.options.programs),
         work_dir: work_dir.path().to_path_buf(),
         start_dir: shared.options.start_dir.clone(),
@@ -201,5 +202,18 @@ pub(crate) fn function_context(
         reports: Arc::default(),
         sandbox,
         any_exit_code: spec.streaming.as_ref().is_some_and(|streaming| streaming.any_exit_code),
-    }
+    })
+}
+
+/// The variables of a file that the job brought along.
+pub(crate) fn env_of_file(path: Option<&Path>) -> Result<Vec<(String, String)>, TaskFailure> {
+    let Some(path) = path else { return Ok(Vec::new()) };
+    // Whoever handed the job in has looked at it: here a disk may have failed.
+    program::read_env_file(path).map_err(|error| {
+        let blame = match error {
+            EnvFileError::Unreadable { .. } => Blame::Environment,
+            _ => Blame::UserData,
+        };
+        TaskFailure::new(blame, error.to_string())
+    })
 }

@@ -23,6 +23,7 @@
 mod alone;
 mod attend;
 mod context;
+mod env_file;
 mod find;
 mod idle;
 mod intake;
@@ -37,6 +38,7 @@ mod told;
 
 pub use alone::run_alone;
 pub use context::{FunctionContext, Programs};
+pub use env_file::{EnvFileError, read_env_file};
 pub use find::{ProgramError, check_program};
 pub use reports::Reports;
 pub use running::{Feed, ProgramOutput, ProgramSpec, run, run_task};

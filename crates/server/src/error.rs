@@ -91,6 +91,8 @@ pub enum ServerError {
     NotOfNode { node: NodeId, job: JobId },
     #[error(transparent)]
     Trust(#[from] trust::TrustError),
+    #[error("the file with the environment {path} is not among the files that the job brings", path = path.display())]
+    EnvFileNotShipped { path: PathBuf },
     #[error("no node of the name {name} works for this server")]
     NoSuchNode { name: String },
     #[error("{node} cannot be emptied: there is no other node that could take over what it holds")]

@@ -237,6 +237,9 @@ impl Server {
         arguments::check_spec(&spec)?;
         singles::check_retries(spec.single.as_slice())?;
         shipping::check(&spec)?;
+        if self.depot.is_some() {
+            shipping::check_env_files(&spec)?;
+        }
         let hold = shipping::hold(self.depot.as_ref(), &submitter.files_of, &shipping::contents(&spec))?;
         let jobs_max = submitter.jobs_max;
         let (spec, reads) = (Arc::new(spec), Vec::new());

@@ -73,6 +73,19 @@ fn check_list(shipped: &[ShippedFile]) -> Result<(), ServerError> {
     shipped.iter().try_for_each(|file| check_path(&file.path))
 }
 
+/// Nodes elsewhere read it by themselves, and show it to the program: it must be the user's own, and no file of the node.
+pub(crate) fn check_env_files(spec: &JobSpec) -> Result<(), ServerError> {
+    check_env_file(spec.env_file.as_deref(), &spec.shipped)?;
+    spec.single.iter().try_for_each(|task| check_env_file(task.env_file.as_deref(), &task.shipped))
+}
+
+fn check_env_file(path: Option<&Path>, shipped: &[ShippedFile]) -> Result<(), ServerError> {
+    match path.filter(|path| !shipped.iter().any(|file| file.path == **path)) {
+        Some(path) => Err(ServerError::EnvFileNotShipped { path: path.to_path_buf() }),
+        None => Ok(()),
+    }
+}
+
 /// The last part of the path is the name under which the file will lie somewhere.
 fn check_path(path: &Path) -> Result<(), ServerError> {
     match path.is_absolute() && path.file_name().is_some() {
@@ -117,6 +130,9 @@ pub(crate) fn hold_for_batch(
     for task in &batch.tasks {
         check_list(&task.shipped)?;
         task.files.iter().try_for_each(|file| check_path(file))?;
+        if depot.is_some() {
+            check_env_file(task.env_file.as_deref(), &task.shipped)?;
+        }
         needed.extend(task.shipped.iter().map(|file| file.sha256));
     }
     hold(depot, owner, &needed.into_iter().collect::<Vec<_>>())

@@ -216,3 +216,53 @@ fn standard_input_travels() {
         Running::start_with_stdin(&mut cluster.job(&["--input", "-", "--output", "out"]), open).wait();
     refused.expect_failure(2, &["--input -", "on a path that all share"]);
 }
+
+/// `--env-file`: programs of all kinds find what it says in their environment, and nobody else anywhere.
+#[test]
+fn a_file_with_secrets_is_told_to_programs_alone() {
+    const SECRET: &str = "hunter2";
+    let cluster = Cluster::start(1);
+    cluster.sandbox.write("secrets.env", format!("# of the database\nPASSWORD={SECRET} and=more\nLIMIT=1\n"));
+    let told = |command: &mut std::process::Command| Running::start(command).wait().expect_success().text();
+    let script = "printf %s \"$PASSWORD\" | sha256sum; echo $LIMIT";
+    let mut submit = cluster.sailfish(&["submit", "--wait", "--env-file", "secrets.env", "--env", "LIMIT=2"]);
+    let on_cluster = told(submit.args(["--", "sh", "-c", script]));
+    let mut submit = cluster.sandbox.sailfish();
+    submit.args(["submit", "--env-file", "secrets.env", "--env", "LIMIT=2", "--", "sh", "-c", script]);
+    let here = told(&mut submit);
+    for text in [&on_cluster, &here] {
+        // What stands on the command line goes before the file.
+        assert!(text.contains("\n2"), "{text}");
+    }
+    let digest = |text: &str| text.lines().find(|line| line.contains(" -")).map(str::to_string);
+    assert_eq!((digest(&on_cluster).is_some(), digest(&on_cluster)), (true, digest(&here)), "{here}");
+    cluster.sandbox.write("in.txt", "a\n");
+    let mapper = cluster
+        .sandbox
+        .script("map.sh", "#!/bin/sh\nread line; printf '%s\\t%s\\n' \"$LIMIT\" \"${#PASSWORD}\"\n");
+    let mapper = mapper.display().to_string();
+    let job = ["--input", "in.txt", "--mapper", &mapper, "--env-file", "secrets.env"];
+    told(&mut cluster.job(&[&job[..], &["--output", "out"]].concat()));
+    assert_eq!(cluster.sandbox.concatenated(&cluster.sandbox.path("out")), b"1\t16\n");
+    cluster.sandbox.run_job(&[&job[..], &["--memory", "64M", "--output", "here"]].concat()).expect_success();
+    assert_eq!(cluster.sandbox.concatenated(&cluster.sandbox.path("here")), b"1\t16\n");
+    // A file that is no such file is told by its line.
+    cluster.sandbox.write("wrong.env", format!("A=1\n{SECRET}\n"));
+    let mut wrong = cluster.sailfish(&["submit", "--env-file", "wrong.env"]);
+    let refused =
+        Running::start(wrong.args(["--", "true"])).wait().expect_failure(2, &["line 2", "wrong.env"]);
+    assert!(!refused.story().contains(SECRET), "{}", refused.story());
+    // And one that the job does not bring is not read from the disks of nodes.
+    let task = r#"{"name": "x", "tasks": [{"words": ["env"], "env_file": "/etc/passwd"}]}"#;
+    assert_eq!(ask(&cluster, "POST /v1/jobs/batch", task.as_bytes()).0, 422);
+    for log in [cluster.server(), cluster.node(0)] {
+        assert!(!log.stderr_so_far().contains(SECRET), "{}", log.stderr_so_far());
+    }
+    for name in ["sailfish.db", "sailfish.db-wal"] {
+        for state in ["server-state", "xdg-state/sailfish"] {
+            let bytes = std::fs::read(cluster.sandbox.path(state).join(name)).unwrap_or_default();
+            let holds = bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes());
+            assert!(!holds, "{state}/{name} has it");
+        }
+    }
+}
