@@ -63,6 +63,9 @@ pub struct IntermediatePlace {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreatedIntermediate {
+    /// So many bytes it may have, where its user has a quota.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_max: Option<u64>,
     pub file: IntermediateId,
     pub place: IntermediatePlace,
     pub silence_seconds: u32,

@@ -140,11 +140,14 @@ impl From<ServerError> for Problem {
             | ServerError::BatchSize { .. }
             | ServerError::TooManyRetries { .. }
             | ServerError::EnvFileNotShipped { .. }
+            | ServerError::TooMuchKept { .. }
+            | ServerError::TooManyIntermediateBytes { .. }
             | ServerError::BadFileName { .. }
             | ServerError::TooManyFiles { .. }
             | ServerError::NotShipped { .. }
             | ServerError::RoleDiffers { .. } => ErrorCode::Refused,
             ServerError::TooManyJobs { .. }
+            | ServerError::TooManySpecBytes { .. }
             | ServerError::TooManyChecks { .. }
             | ServerError::TooManyReaders { .. }
             | ServerError::TooManyStrikes { .. } => ErrorCode::TooMany,

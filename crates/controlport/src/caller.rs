@@ -6,7 +6,7 @@ use api::people::Role;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use ids::NodeId;
-use server::Submitter;
+use server::{Submitter, UserQuota};
 use std::sync::Arc;
 
 /// Whoever sent a request. The gate puts it there, behind which all routes lie.
@@ -19,14 +19,14 @@ pub(crate) struct Caller {
     pub token: Option<Arc<str>>,
     /// The node that speaks, where one does.
     pub node: Option<NodeId>,
-    /// Jobs that they may have at once.
-    pub jobs_max: Option<u32>,
+    /// What they may have at once.
+    pub quota: Option<UserQuota>,
 }
 
 impl Caller {
     /// Whoever calls a server that asks for no token.
     pub fn local() -> Self {
-        Self { user: None, role: Role::Admin, token: None, node: None, jobs_max: None }
+        Self { user: None, role: Role::Admin, token: None, node: None, quota: None }
     }
 
     /// Whoever only looks at what everybody may see.
@@ -36,7 +36,7 @@ impl Caller {
 
     /// What the server must know of them to take jobs.
     pub fn submitter(&self) -> Submitter {
-        Submitter { jobs_max: self.jobs_max, files_of: self.owner_name().to_string() }
+        Submitter { quota: self.quota, files_of: self.owner_name().to_string() }
     }
 
     /// Under which name the files that they ship are kept; nobody's where nobody needs a token.

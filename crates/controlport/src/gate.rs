@@ -102,11 +102,11 @@ fn identify(port: &Port, rule: &Rule, headers: &HeaderMap) -> Result<Caller, Pro
     Ok(match holder {
         Holder::OfToken { name, .. } if is_own => Caller { token: Some(name), ..Caller::local() },
         Holder::OfToken { name, user, role } => {
-            let jobs_max = is_limited(role).then_some(port.access.limits.jobs_max);
-            Caller { user: Some(user), role, token: Some(name), node: None, jobs_max }
+            let quota = is_limited(role).then_some(port.access.limits.quota);
+            Caller { user: Some(user), role, token: Some(name), node: None, quota }
         }
         Holder::Node { node, user } => {
-            Caller { user, role: Role::Node, token: None, node: Some(node), jobs_max: None }
+            Caller { user, role: Role::Node, token: None, node: Some(node), quota: None }
         }
     })
 }

@@ -31,9 +31,10 @@ fn owner(caller: &Caller, claimed: Option<String>) -> Result<String, Problem> {
     }
 }
 
-fn grant(port: &Port, file: IntermediateId, right: FileRight) -> Option<String> {
+fn grant(port: &Port, file: IntermediateId, right: FileRight, bytes_max: Option<u64>) -> Option<String> {
     let expires_seconds = now_ns() / 1_000_000_000 + GRANTED.as_secs();
-    Some(port.server.sign(&DataRight::File(FileGrant { file: file.0, right, expires_seconds })))
+    let bytes_max = bytes_max.unwrap_or(u64::MAX);
+    Some(port.server.sign(&DataRight::File(FileGrant { file: file.0, right, expires_seconds, bytes_max })))
 }
 
 #[utoipa::path(
@@ -52,8 +53,9 @@ pub(crate) async fn create(
     if let Some(job) = new.job {
         check_owner(&port, &caller, job).await?;
     }
-    let created = port.server.create_intermediate(user, new).await?;
-    let grant = grant(&port, created.file, FileRight::Write);
+    let bytes_max = caller.quota.map(|quota| quota.intermediate_bytes_max);
+    let created = port.server.create_intermediate(user, new, bytes_max).await?;
+    let grant = grant(&port, created.file, FileRight::Write, created.bytes_max);
     Ok(Message(CreatedIntermediate { grant, ..created }))
 }
 
@@ -95,7 +97,7 @@ pub(crate) async fn open(
     }
     let grant = match opened.places.is_empty() {
         true => None,
-        false => grant(&port, opened.status.file, FileRight::Read),
+        false => grant(&port, opened.status.file, FileRight::Read, None),
     };
     Ok(Message(OpenedIntermediate { grant, ..opened }))
 }

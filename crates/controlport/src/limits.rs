@@ -1,5 +1,6 @@
 //! What one user may ask of the server, so that nobody keeps it from the others.
 
+use server::UserQuota;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,8 +11,8 @@ const AHEAD_MAX: Duration = Duration::from_secs(2);
 /// Limits of each user of the roles `user` and `read-only`. Administrators and nodes have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserLimits {
-    /// Jobs that run or wait.
-    pub jobs_max: u32,
+    /// Of what they have at once.
+    pub quota: UserQuota,
     /// On average; somewhat more at once.
     pub requests_per_second: u32,
     /// Of bodies, on average; somewhat more at once.
@@ -23,7 +24,12 @@ pub struct UserLimits {
 impl Default for UserLimits {
     fn default() -> Self {
         Self {
-            jobs_max: 100_000,
+            quota: UserQuota {
+                jobs_max: 100_000,
+                spec_bytes_max: 256 << 20,
+                kept_bytes_max: 1 << 40,
+                intermediate_bytes_max: 1 << 40,
+            },
             requests_per_second: 500,
             bytes_per_second: 16 << 20,
             body_bytes_max: 64 << 20,
@@ -71,12 +77,16 @@ impl Meters {
 
 #[cfg(test)]
 mod tests {
-    use super::{Meters, UserLimits};
+    use super::{Meters, UserLimits, UserQuota};
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    const LIMITS: UserLimits =
-        UserLimits { jobs_max: 1, requests_per_second: 10, bytes_per_second: 1000, body_bytes_max: 1 };
+    const LIMITS: UserLimits = UserLimits {
+        requests_per_second: 10,
+        bytes_per_second: 1000,
+        body_bytes_max: 1,
+        quota: UserQuota { jobs_max: 1, spec_bytes_max: 1, kept_bytes_max: 1, intermediate_bytes_max: 1 },
+    };
 
     #[test]
     fn requests_come_at_their_rate_after_a_burst() {

@@ -11,7 +11,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use controlport::{Access, Port, TokensAsked, UserLimits};
 use metastore::{AuditRow, Metastore};
-use server::{Server, ServerOptions};
+use server::{Server, ServerOptions, UserQuota};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -164,6 +164,11 @@ impl Place {
             store.audit(1000).await.expect("rows")
         })
     }
+}
+
+/// With so many jobs, and as much of all else as by default.
+fn quota(jobs_max: u32) -> UserQuota {
+    UserQuota { jobs_max, ..UserLimits::default().quota }
 }
 
 fn unused_token() -> server::NewToken {
@@ -403,7 +408,7 @@ fn a_user_checks_only_what_their_own_jobs_kept() {
 
 #[test]
 fn a_user_has_so_many_jobs_and_no_more() {
-    let limits = UserLimits { jobs_max: 3, ..UserLimits::default() };
+    let limits = UserLimits { quota: quota(3), ..UserLimits::default() };
     let place = Place::new(TokensAsked::Issued, limits);
     let token = |user, role| place.token(user, role, None).token;
     let (ann, bob) = (token("ann", Role::User), token("bob", Role::User));

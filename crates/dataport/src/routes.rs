@@ -26,7 +26,7 @@ use ifile::FormatError;
 use stagefile::StageFileError;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
-use trust::FileRight;
+use trust::{FileGrant, FileRight};
 
 /// Scans that may be under way at once, each with a thread that mostly waits for its reader. More are sent away and
 /// come again: to make them wait here could make two nodes wait for each other.
@@ -56,9 +56,9 @@ pub trait Chunkservers: Send + Sync + 'static {
     }
     /// Whether whoever shows this may come to data of a job.
     fn admits_to_job(&self, job: JobId, shown: &str) -> bool;
-    /// Whether whoever shows this may do so with a file of a user.
-    fn admits_to_file(&self, _file: IntermediateId, _right: FileRight, _shown: &str) -> bool {
-        false
+    /// What whoever shows this may do with a file of a user; None: not this.
+    fn admits_to_file(&self, _file: IntermediateId, _right: FileRight, _shown: &str) -> Option<FileGrant> {
+        None
     }
     /// The file of a user that whoever shows this may send a copy of.
     fn admits_copy(&self, _shown: &str) -> Option<IntermediateId> {
@@ -237,13 +237,11 @@ impl Port {
         file: IntermediateId,
         right: FileRight,
         headers: &HeaderMap,
-    ) -> Result<Arc<dyn UserFiles>, Refusal> {
+    ) -> Result<(Arc<dyn UserFiles>, FileGrant), Refusal> {
         let shown = token::shown(headers).ok_or(Refusal::NoToken)?;
-        if !self.chunkservers.admits_to_file(file, right, shown) {
-            return Err(Refusal::WrongToken);
-        }
+        let grant = self.chunkservers.admits_to_file(file, right, shown).ok_or(Refusal::WrongToken)?;
         self.check_incarnation(headers)?;
-        self.chunkservers.user_files().ok_or(Refusal::NoUserFiles)
+        Ok((self.chunkservers.user_files().ok_or(Refusal::NoUserFiles)?, grant))
     }
 
     /// Whether new data may come.

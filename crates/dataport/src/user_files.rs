@@ -72,6 +72,8 @@ pub enum UserFileError {
     NotAsTold { file: IntermediateId, written: u64, crc32c: u32 },
     #[error("nobody knows of file {0} any more: it was removed, or its writer was given up")]
     Forgotten(IntermediateId),
+    #[error("file {file} may have {bytes_max} bytes: its user has no room for more intermediate files")]
+    OverQuota { file: IntermediateId, bytes_max: u64 },
     #[error("this node is being emptied and takes no new files")]
     Draining,
     #[error("too many files are being written here")]
@@ -91,6 +93,7 @@ impl UserFileError {
             | Self::Differs { .. }
             | Self::Complete(_)
             | Self::NotAsTold { .. } => StatusCode::CONFLICT,
+            Self::OverQuota { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Draining | Self::Disk { .. } => StatusCode::INSUFFICIENT_STORAGE,
             Self::TooMany | Self::Untold { .. } => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -131,11 +134,14 @@ async fn write(
     body: Body,
 ) -> Result<String, Refusal> {
     let file = IntermediateId(file);
-    let files = port.admit_to_user_file(file, FileRight::Write, &headers)?;
-    let offset = number(&parameters, "offset")?.ok_or(Refusal::NoNumber("offset"))?;
+    let (files, grant) = port.admit_to_user_file(file, FileRight::Write, &headers)?;
+    let offset: u64 = number(&parameters, "offset")?.ok_or(Refusal::NoNumber("offset"))?;
     let silence = number(&parameters, "silence_seconds")?.unwrap_or(SILENCE_SECONDS);
     let silence = Duration::from_secs(silence.clamp(1, SILENCE_SECONDS_MAX).into());
     let bytes = BodyReader::new(body).rest(INTERMEDIATE_PIECE_BYTES_MAX).await?;
+    if offset.saturating_add(bytes.len() as u64) > grant.bytes_max {
+        return Err(UserFileError::OverQuota { file, bytes_max: grant.bytes_max }.into());
+    }
     let written = aside(move || Ok(files.write(file, offset, &bytes, silence)?)).await?;
     Ok(format!("{written}\n"))
 }
@@ -147,7 +153,7 @@ async fn close(
     headers: HeaderMap,
 ) -> Result<String, Refusal> {
     let file = IntermediateId(file);
-    let files = port.admit_to_user_file(file, FileRight::Write, &headers)?;
+    let (files, _) = port.admit_to_user_file(file, FileRight::Write, &headers)?;
     let told = Told { bytes: number(&parameters, "bytes")?, crc32c: number(&parameters, "crc32c")? };
     let payload = aside(move || Ok(files.close(file, told)?)).await?;
     Ok(format!("{}\n", payload.bytes))
@@ -160,7 +166,7 @@ async fn abandon(
     body: Body,
 ) -> Result<(), Refusal> {
     let file = IntermediateId(file);
-    let files = port.admit_to_user_file(file, FileRight::Write, &headers)?;
+    let (files, _) = port.admit_to_user_file(file, FileRight::Write, &headers)?;
     let reason = BodyReader::new(body).rest(MESSAGE_BYTES_MAX).await?;
     let reason = String::from_utf8_lossy(&reason).into_owned();
     aside(move || Ok(files.abandon(file, &reason)?)).await
@@ -175,7 +181,7 @@ async fn read(
     headers: HeaderMap,
 ) -> Result<Vec<u8>, Refusal> {
     let file = IntermediateId(file);
-    let files = port.admit_to_user_file(file, FileRight::Read, &headers)?;
+    let (files, _) = port.admit_to_user_file(file, FileRight::Read, &headers)?;
     let offset: u64 = number(&parameters, "offset")?.unwrap_or(0);
     let length: u64 = number(&parameters, "length")?.unwrap_or(INTERMEDIATE_PIECE_BYTES_MAX as u64);
     let _permit = port.stage_reads.acquire().await.map_err(|_| Refusal::Thread)?;
@@ -202,7 +208,7 @@ async fn blocks(State(port): State<Port>, headers: HeaderMap, body: Body) -> Res
     let request = StageReadRequest::decode(&BodyReader::new(body).rest(MESSAGE_BYTES_MAX).await?)?;
     let name = &request.file.name;
     let file = name.user_file().ok_or_else(|| Refusal::UnknownStageFile(name.clone()))?;
-    let files = port.admit_to_user_file(file, FileRight::Read, &headers)?;
+    let (files, _) = port.admit_to_user_file(file, FileRight::Read, &headers)?;
     stage_files::blocks(&port, files, request).await
 }
 

@@ -15,6 +15,14 @@ use std::path::PathBuf;
 pub type WinningCommits = BTreeMap<TaskIndex, Vec<(AttemptNumber, SourceCommit)>>;
 
 impl Metastore {
+    /// Bytes of what jobs of a user keep.
+    pub async fn kept_bytes_of(&self, user: &str) -> Result<u64, StoreError> {
+        let statement = "SELECT CAST(coalesce(sum(kept_bytes), 0) AS BIGINT) AS bytes FROM jobs \
+                         WHERE ifiles = 'kept' AND user_name = $1";
+        let rows = self.rows(statement, [user.into()]).await?;
+        rows.first().map_or(Ok(0), |row| self.number(row, "bytes"))
+    }
+
     /// The jobs that keep intermediate data, or whose data somebody began to remove; oldest first.
     pub async fn jobs_with_kept_files(&self) -> Result<Vec<JobRow>, StoreError> {
         let statement = "SELECT * FROM jobs WHERE ifiles IN ('kept', 'removing') ORDER BY job";

@@ -158,13 +158,17 @@ impl DataAccess {
         self.inner().admits_to_job(job, shown)
     }
 
-    pub(crate) fn admits_to_file(&self, file: IntermediateId, right: FileRight, shown: &str) -> bool {
+    pub(crate) fn admits_to_file(
+        &self,
+        file: IntermediateId,
+        right: FileRight,
+        shown: &str,
+    ) -> Option<FileGrant> {
         let inner = self.inner();
-        let Some(grant) = FileGrant::claimed(file.0, right, shown, inner.server_seconds()) else {
-            return false;
-        };
+        let grant = FileGrant::claimed(file.0, right, shown, inner.server_seconds())?;
         // Users got it, and no node: it is good to its end.
-        inner.keys.iter().any(|known| known.key.has_signed(&DataRight::File(grant), shown))
+        let mut keys = inner.keys.iter();
+        keys.any(|known| known.key.has_signed(&DataRight::File(grant), shown)).then_some(grant)
     }
 
     pub(crate) fn admits_copy(&self, shown: &str) -> Option<IntermediateId> {

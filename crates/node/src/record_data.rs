@@ -17,7 +17,7 @@ use ids::{IntermediateId, JobId, NodeId, RunId, Source};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use trust::FileRight;
+use trust::{FileGrant, FileRight};
 
 /// A block decompressed and two as they came: what a run of another node needs of the share for merging.
 const BLOCKS_PER_AWAY_RUN: u64 = 3;
@@ -248,7 +248,7 @@ impl Chunkservers for Served {
         self.access.admits_to_job(job, shown)
     }
 
-    fn admits_to_file(&self, file: IntermediateId, right: FileRight, shown: &str) -> bool {
+    fn admits_to_file(&self, file: IntermediateId, right: FileRight, shown: &str) -> Option<FileGrant> {
         self.access.admits_to_file(file, right, shown)
     }
 

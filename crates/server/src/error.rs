@@ -123,6 +123,19 @@ pub enum ServerError {
     BatchSize { count: usize },
     #[error("{user:?} has {jobs_max} jobs that are not over, which is the most a user may have here")]
     TooManyJobs { user: String, jobs_max: u32 },
+    #[error(
+        "the words, variables and names of files of the jobs of {user:?} that are not over would have more than {bytes_max} bytes, \
+         which is the most a user may have here: give data as files"
+    )]
+    TooManySpecBytes { user: String, bytes_max: u64 },
+    #[error(
+        "jobs of {user:?} keep {kept_bytes} bytes of I-files, and a user may keep {bytes_max} here: remove some with `sailfish gc`"
+    )]
+    TooMuchKept { user: String, kept_bytes: u64, bytes_max: u64 },
+    #[error(
+        "{user:?} has intermediate files of {bytes_max} bytes, which is the most a user may have here: remove some first"
+    )]
+    TooManyIntermediateBytes { user: String, bytes_max: u64 },
     #[error("the role of {user:?} is {role}: give it, or name another user")]
     RoleDiffers { user: String, role: &'static str },
     #[error("there is no token {token:?}: `sailfish token ls` lists those there are")]

@@ -166,8 +166,8 @@ impl EventLoop {
                     // Its row must stand before its directories do, so it does not wait for the batch.
                     Request::Submit { submission, reply } => self.submit(*submission, reply).await,
                     Request::SubmitFlow { stages, reply } => self.submit_flow(stages, reply).await,
-                    Request::SubmitBatch { batch, hold, jobs_max, reply } => {
-                        self.submit_batch(*batch, hold, jobs_max, reply).await
+                    Request::SubmitBatch { batch, hold, quota, reply } => {
+                        self.submit_batch(*batch, hold, quota, reply).await
                     }
                     Request::IssueToken { token, reply } => self.issue_token(*token, reply).await,
                     Request::RevokeToken { token, reply } => self.revoke_token(token, reply).await,
@@ -392,7 +392,7 @@ impl EventLoop {
     fn cleaned(&mut self, id: JobId, problem: Option<String>) {
         let Some(job) = self.jobs.remove(&id) else { return };
         self.leaves_flow(&job);
-        self.users.job_over(job.user);
+        self.users.job_over(job.user, job.spec_bytes);
         match problem {
             None => {
                 let (kept, places) = job.keep_here_or_on_nodes(self.service);

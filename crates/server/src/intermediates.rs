@@ -33,6 +33,8 @@ pub(crate) enum FileRequest {
     Create {
         user: String,
         new: NewIntermediate,
+        /// Of all of this user; None: as many as they like.
+        bytes_max: Option<u64>,
         reply: Reply<CreatedIntermediate>,
     },
     /// With `wait` answered when the file is not being written any more.
@@ -78,6 +80,13 @@ impl Intermediates {
         of_user.take_while(|((owner, _), _)| owner == user).count()
     }
 
+    /// Of those that are complete.
+    fn bytes_of(&self, user: &str) -> u64 {
+        let of_user = self.names.range((user.to_string(), String::new())..);
+        let of_user = of_user.take_while(|((owner, _), _)| owner == user);
+        of_user.filter_map(|(_, file)| self.files.get(file)?.bytes).sum()
+    }
+
     fn insert(&mut self, row: IntermediateStatus) {
         self.names.insert((row.user.clone(), row.name.clone()), row.file);
         self.files.insert(row.file, row);
@@ -106,7 +115,9 @@ impl Intermediates {
 impl EventLoop {
     pub async fn intermediate(&mut self, request: FileRequest) -> Result<(), StoreError> {
         match request {
-            FileRequest::Create { user, new, reply } => self.create_intermediate(user, new, reply).await?,
+            FileRequest::Create { user, new, bytes_max, reply } => {
+                self.create_intermediate(user, new, bytes_max, reply).await?;
+            }
             FileRequest::Open { user, name, wait, reply } => self.open_intermediate(&user, name, wait, reply),
             FileRequest::List { user, reply } => {
                 let is_meant = |row: &&IntermediateStatus| user.as_ref().is_none_or(|user| *user == row.user);
@@ -153,9 +164,18 @@ impl EventLoop {
         &mut self,
         user: String,
         new: NewIntermediate,
+        bytes_max: Option<u64>,
         reply: Reply<CreatedIntermediate>,
     ) -> Result<(), StoreError> {
-        let node = match self.check_new(&user, &new) {
+        let has_bytes = self.intermediates.bytes_of(&user);
+        let room = bytes_max.map(|bytes_max| bytes_max.saturating_sub(has_bytes));
+        let has_room = match (bytes_max, room) {
+            (Some(bytes_max), Some(0)) => {
+                Err(ServerError::TooManyIntermediateBytes { user: user.clone(), bytes_max })
+            }
+            _ => Ok(()),
+        };
+        let node = match has_room.and_then(|()| self.check_new(&user, &new)) {
             Ok(node) => node,
             Err(error) => {
                 drop(reply.send(Err(error)));
@@ -189,7 +209,10 @@ impl EventLoop {
         self.changes.push(Change::Intermediate { row: Box::new(row.clone()) });
         self.intermediates.insert(row);
         let place = self.place_on(node).ok_or(ServerError::NoNodeForFile);
-        let created = place.map(|place| CreatedIntermediate { file, place, silence_seconds, grant: None });
+        let created = place.map(|place| {
+            let bytes_max = room;
+            CreatedIntermediate { bytes_max, file, place, silence_seconds, grant: None }
+        });
         self.answer(reply, created);
         Ok(())
     }

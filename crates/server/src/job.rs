@@ -59,6 +59,8 @@ pub(crate) struct Job {
     pub hold: Option<Arc<Hold>>,
     /// The number of whose job it is.
     pub user: u64,
+    /// Counted against the quota of the user, until it is over.
+    pub spec_bytes: u64,
     /// Set while nodes make its intermediate data theirs to keep, and when they have.
     pub keeping: Option<Keeping>,
     pub replicating: Replicating,
@@ -92,6 +94,7 @@ impl Job {
             report: None,
             hold: None,
             user: 0,
+            spec_bytes: 0,
             keeping: None,
             replicating: Replicating::default(),
             in_flow: StageState::default(),

@@ -101,7 +101,9 @@ pub use gc::{Collected, GcOptions, GcOutcome, GcSelection, collect_garbage, kept
 pub use history::History;
 pub use job::{STDERR_NOTE, STDOUT_NOTE};
 pub use kept_runs::{KeptSource, NotReducible, check_reducible, kept_source};
-pub use messages::{Assignment, Finished, JobRun, PullReply, PullRequest, ServerOptions, Service, Submitter};
+pub use messages::{
+    Assignment, Finished, JobRun, PullReply, PullRequest, ServerOptions, Service, Submitter, UserQuota,
+};
 pub use placements::job_placements;
 pub use replacing::{REPORT_NAME, SUCCESS_NAME, foreign_entry, read_report};
 pub use shipping::ShippedOptions;
@@ -224,7 +226,7 @@ impl Server {
     /// Stores jobs of one task each, in one transaction.
     pub fn submit_batch(&self, batch: JobBatch) -> Result<SubmittedBatch, ServerError> {
         let (batch, hold) = self.checked_batch(batch, &Submitter::default())?;
-        self.ask(|reply| Request::SubmitBatch { batch, hold, jobs_max: None, reply })
+        self.ask(|reply| Request::SubmitBatch { batch, hold, quota: None, reply })
     }
 
     fn checked(
@@ -241,9 +243,9 @@ impl Server {
             shipping::check_env_files(&spec)?;
         }
         let hold = shipping::hold(self.depot.as_ref(), &submitter.files_of, &shipping::contents(&spec))?;
-        let jobs_max = submitter.jobs_max;
+        let quota = submitter.quota;
         let (spec, reads) = (Arc::new(spec), Vec::new());
-        Ok(Box::new(Submission { spec, splits, hold, user, priority, jobs_max, reads }))
+        Ok(Box::new(Submission { spec, splits, hold, user, priority, quota, reads }))
     }
 
     fn checked_batch(
@@ -418,8 +420,8 @@ impl Server {
                 self.within_roots(&user, move |roots| roots.check_tasks(&batch.tasks).map(|()| batch)).await?
             }
         };
-        let jobs_max = submitter.jobs_max;
-        self.ask_later(|reply| Request::SubmitBatch { batch, hold, jobs_max, reply }).await
+        let quota = submitter.quota;
+        self.ask_later(|reply| Request::SubmitBatch { batch, hold, quota, reply }).await
     }
 
     /// Looks at file systems, which may take their time; nobody else waits for them.
@@ -555,8 +557,9 @@ impl Server {
         &self,
         user: String,
         new: NewIntermediate,
+        bytes_max: Option<u64>,
     ) -> Result<CreatedIntermediate, ServerError> {
-        let request = |reply| FileRequest::Create { user, new, reply };
+        let request = |reply| FileRequest::Create { user, new, bytes_max, reply };
         self.ask_later(|reply| Request::Intermediate(Box::new(request(reply)))).await
     }
 

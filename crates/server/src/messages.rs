@@ -32,11 +32,24 @@ pub struct ServerOptions {
     pub roots: Option<Roots>,
 }
 
+/// What a user may have at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserQuota {
+    /// Jobs that are not over.
+    pub jobs_max: u32,
+    /// Of their specifications: words, variables, names of files.
+    pub spec_bytes_max: u64,
+    /// Of I-files that jobs which are over keep. A job may go beyond it; then the next one keeps nothing.
+    pub kept_bytes_max: u64,
+    /// Of intermediate files.
+    pub intermediate_bytes_max: u64,
+}
+
 /// What a server knows of whoever hands a job in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Submitter {
-    /// Jobs that the user may have at once.
-    pub jobs_max: Option<u32>,
+    /// None: as much as they like.
+    pub quota: Option<UserQuota>,
     /// Under this name they brought the files that the job needs.
     pub files_of: String,
 }

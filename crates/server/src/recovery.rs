@@ -8,7 +8,8 @@ use crate::event_loop::EventLoop;
 use crate::fleet::NodeProcess;
 use crate::job::{Job, placement};
 use crate::messages::JobRun;
-use crate::{elastic, flows, replication, shipping, speculation};
+use crate::users::Has;
+use crate::{arguments, elastic, flows, replication, shipping, speculation};
 use api::control::{JobOutcome, NodeInfo, NodeOrder, PROTOCOL_VERSION};
 use api::task::MapTask;
 use api::{Blame, Split, Task, TaskFailure};
@@ -114,16 +115,19 @@ impl EventLoop {
         }
     }
 
+    /// Counts the job with those of its user; gives the number of the user, and what was counted of it.
+    fn user_of(&mut self, recovered: &RecoveredJob) -> (u64, u64) {
+        let more = Has { jobs: 1, spec_bytes: arguments::spec_bytes(&recovered.spec) };
+        (self.users.jobs_begin(recovered.row.user.clone().unwrap_or_default(), more), more.spec_bytes)
+    }
+
     /// A stage of a flow that had not begun.
     fn wait_again(&mut self, recovered: RecoveredJob) {
         let id = recovered.row.job;
-        let claim = Claim {
-            user: self.users.job_begins(recovered.row.user.clone().unwrap_or_default()),
-            priority: recovered.row.priority,
-            needs: self.needs_of(&recovered.spec),
-        };
+        let (user, spec_bytes) = self.user_of(&recovered);
+        let claim = Claim { user, priority: recovered.row.priority, needs: self.needs_of(&recovered.spec) };
         let mut job = Job::new(id, Arc::new(self.job_run(&recovered)), JobResults::new(id, Vec::new()));
-        job.user = claim.user;
+        (job.user, job.spec_bytes) = (claim.user, spec_bytes);
         let contents = shipping::contents(&recovered.spec);
         job.hold = self.depot.as_ref().map(|depot| Arc::new(depot.hold_what_is_here(&contents)));
         let (stages, failures_max) = (job.stage_names.clone(), job.failures_max());
@@ -165,7 +169,7 @@ impl EventLoop {
         let mut results = JobResults::new(id, Vec::new());
         replication::restore(&recovered, &mut results, |_| true);
         let mut job = Job::new(id, run, results);
-        job.user = self.users.job_begins(recovered.row.user.clone().unwrap_or_default());
+        (job.user, job.spec_bytes) = self.user_of(&recovered);
         job.outcome = Some(past_outcome(recovered));
         self.jobs.insert(id, job);
         self.begin_keeping(id, runs);
@@ -174,16 +178,13 @@ impl EventLoop {
     fn take_up(&mut self, recovered: RecoveredJob, commits: WinningCommits) {
         let id = recovered.row.job;
         let run = self.job_run(&recovered);
-        let claim = Claim {
-            user: self.users.job_begins(recovered.row.user.clone().unwrap_or_default()),
-            priority: recovered.row.priority,
-            needs: self.needs_of(&recovered.spec),
-        };
+        let (user, spec_bytes) = self.user_of(&recovered);
+        let claim = Claim { user, priority: recovered.row.priority, needs: self.needs_of(&recovered.spec) };
         let mut job = rebuilt(&recovered, run, commits);
         replication::restore(&recovered, &mut job.results, |node| self.fleet.has(node));
         flows::restore(&recovered, &mut job.results, |node| self.fleet.has(node));
         self.begins_to_replicate(&mut job);
-        job.user = claim.user;
+        (job.user, job.spec_bytes) = (claim.user, spec_bytes);
         let contents = shipping::contents(&recovered.spec);
         job.hold = self.depot.as_ref().map(|depot| Arc::new(depot.hold_what_is_here(&contents)));
         let mut running = Vec::new();

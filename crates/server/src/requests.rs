@@ -3,7 +3,7 @@
 use crate::ServerError;
 use crate::drills::DrillRequest;
 use crate::intermediates::FileRequest;
-use crate::messages::{PullReply, PullRequest};
+use crate::messages::{PullReply, PullRequest, UserQuota};
 use crate::users::NewToken;
 use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobOutcome, NodeInfo, NodeOrders, NodePoll, NodeStatus,
@@ -38,7 +38,7 @@ pub(crate) enum Request {
         /// Keeps the files that they need.
         hold: Option<Arc<Hold>>,
         /// Jobs that the user may have at once, these with them.
-        jobs_max: Option<u32>,
+        quota: Option<UserQuota>,
         reply: Reply<SubmittedBatch>,
     },
     Pull {
@@ -179,8 +179,8 @@ pub(crate) struct Submission {
     pub hold: Option<Arc<Hold>>,
     pub user: String,
     pub priority: i32,
-    /// Jobs that the user may have at once, this one with them.
-    pub jobs_max: Option<u32>,
+    /// What the user may have at once, this one with it.
+    pub quota: Option<UserQuota>,
     /// Of a stage of a flow: which of those before it this one reads.
     pub reads: Vec<u32>,
 }

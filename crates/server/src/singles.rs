@@ -5,7 +5,8 @@ use crate::arguments;
 use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
 use crate::job::{Job, STDERR_BYTES_NOTE, STDERR_NOTE, STDOUT_BYTES_NOTE, STDOUT_NOTE};
-use crate::messages::JobRun;
+use crate::messages::{JobRun, UserQuota};
+use crate::users::Has;
 use api::JobSpec;
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, SubmittedBatch};
 use api::task::{RUN_RETRIES_MAX, RunTask};
@@ -74,20 +75,22 @@ impl EventLoop {
         &mut self,
         batch: JobBatch,
         hold: Option<Arc<Hold>>,
-        jobs_max: Option<u32>,
+        quota: Option<UserQuota>,
         reply: Reply<SubmittedBatch>,
     ) -> Result<(), StoreError> {
         let count = batch.tasks.len() as u32;
         let specs = batch.tasks.iter().filter(|task| task.memory_bytes > 0 || task.architecture.is_some());
         let mut specs = specs.map(|task| JobSpec::of_one_task(String::new(), task.clone()));
-        let has_room = self.users.check_room(&batch.user, count, jobs_max);
+        let spec_bytes = batch.tasks.iter().map(arguments::task_bytes).sum();
+        let more = Has { jobs: count, spec_bytes };
+        let has_room = self.users.check_room(&batch.user, more, quota);
         if let Err(error) = has_room.and_then(|()| specs.try_for_each(|spec| self.check_fits(&spec))) {
             drop(reply.send(Err(error)));
             return Ok(());
         }
         let first = self.take_job_ids(count).await?;
         let user = Some(batch.user.clone()).filter(|user| !user.is_empty());
-        let (user_number, priority) = (self.users.jobs_begin(batch.user, count), batch.priority);
+        let (user_number, priority) = (self.users.jobs_begin(batch.user, more), batch.priority);
         let mut before: Option<Arc<JobSpec>> = None;
         for (index, task) in batch.tasks.into_iter().enumerate() {
             let job = JobId(first.0 + index as i64);

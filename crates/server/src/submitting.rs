@@ -1,10 +1,12 @@
 //! Jobs come in: their rows, then their directories, then the scheduler has them. The stages of a flow come in together.
 
+use crate::arguments;
 use crate::clock::now_ns;
 use crate::directories::Directories;
 use crate::event_loop::{EventLoop, Reply, Submission};
 use crate::job::Job;
 use crate::messages::{JobRun, Service};
+use crate::users::Has;
 use crate::{ServerError, elastic, kept_runs, speculation};
 use api::control::SubmittedJob;
 use api::flow::SubmittedFlow;
@@ -82,10 +84,12 @@ impl EventLoop {
 
     /// Stores jobs in one transaction, then makes their directories, then lets the scheduler have them.
     async fn take_in(&mut self, submissions: Vec<Submission>) -> Result<Vec<SubmittedJob>, Refused> {
-        let count = submissions.len() as u32;
+        let spec_bytes = submissions.iter().map(|submission| arguments::spec_bytes(&submission.spec)).sum();
+        let more = Has { jobs: submissions.len() as u32, spec_bytes };
         let mut incoming: Vec<Incoming> = Vec::with_capacity(submissions.len());
         for mut submission in submissions {
-            self.users.check_room(&submission.user, count, submission.jobs_max)?;
+            self.users.check_room(&submission.user, more, submission.quota)?;
+            self.check_kept(&submission).await?;
             self.check_fits(&submission.spec)?;
             let job = self.store.reserve_job_id().await?;
             let before: Vec<JobId> = incoming.iter().map(|before| before.job).collect();
@@ -120,6 +124,17 @@ impl EventLoop {
             submitted.push(job);
         }
         Ok(submitted)
+    }
+
+    /// Whoever keeps too much keeps nothing more.
+    async fn check_kept(&self, submission: &Submission) -> Result<(), Refused> {
+        let Some(quota) = submission.quota.filter(|_| submission.spec.keep_ifiles) else { return Ok(()) };
+        let (user, bytes_max) = (submission.user.clone(), quota.kept_bytes_max);
+        let kept_bytes = self.store.kept_bytes_of(&user).await?;
+        match kept_bytes > bytes_max {
+            true => Err(Refused::Answer(ServerError::TooMuchKept { user, kept_bytes, bytes_max })),
+            false => Ok(()),
+        }
     }
 
     fn submitted(&self, incoming: &Incoming) -> Change {
@@ -164,8 +179,9 @@ impl EventLoop {
         let needs = self.needs_of(&new.run.spec);
         let (stages, failures_max) = (new.stage_names.clone(), new.failures_max());
         let (may_copy, may_split) = (speculation::allowed(&new), elastic::allowed(&new));
-        let user = self.users.job_begins(submission.user);
-        new.user = user;
+        let more = Has { jobs: 1, spec_bytes: arguments::spec_bytes(&new.run.spec) };
+        let user = self.users.jobs_begin(submission.user, more);
+        (new.user, new.spec_bytes) = (user, more.spec_bytes);
         self.joins_flow(&new);
         self.jobs.insert(job, new);
         self.any_job_yet = true;

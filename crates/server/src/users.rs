@@ -3,6 +3,7 @@
 use crate::ServerError;
 use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
+use crate::messages::UserQuota;
 use metastore::{Change, Role, StoreError, TokenRow};
 use std::collections::BTreeMap;
 use trust::DataSigner;
@@ -14,7 +15,15 @@ pub(crate) struct Users {
     /// By number.
     names: Vec<String>,
     /// No row for a user without a job.
-    jobs: BTreeMap<u64, u32>,
+    has: BTreeMap<u64, Has>,
+}
+
+/// What a user has of jobs that are not over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Has {
+    pub jobs: u32,
+    /// Of their specifications.
+    pub spec_bytes: u64,
 }
 
 impl Users {
@@ -31,34 +40,36 @@ impl Users {
         self.names.get(number as usize).cloned().unwrap_or_default()
     }
 
-    /// Refuses so many jobs more where the user may not have them.
-    pub fn check_room(&self, user: &str, more: u32, jobs_max: Option<u32>) -> Result<(), ServerError> {
-        let Some(jobs_max) = jobs_max else { return Ok(()) };
-        let has = self.numbers.get(user).and_then(|number| self.jobs.get(number)).copied().unwrap_or(0);
-        match has.saturating_add(more) > jobs_max {
-            true => Err(ServerError::TooManyJobs { user: user.to_string(), jobs_max }),
-            false => Ok(()),
+    /// Refuses so much more where the user may not have it.
+    pub fn check_room(&self, user: &str, more: Has, quota: Option<UserQuota>) -> Result<(), ServerError> {
+        let Some(UserQuota { jobs_max, spec_bytes_max, .. }) = quota else { return Ok(()) };
+        let has = self.numbers.get(user).and_then(|number| self.has.get(number)).copied().unwrap_or_default();
+        let user = || user.to_string();
+        if has.jobs.saturating_add(more.jobs) > jobs_max {
+            return Err(ServerError::TooManyJobs { user: user(), jobs_max });
         }
+        if has.spec_bytes.saturating_add(more.spec_bytes) > spec_bytes_max {
+            return Err(ServerError::TooManySpecBytes { user: user(), bytes_max: spec_bytes_max });
+        }
+        Ok(())
     }
 
-    /// A job of the user begins; gives the user's number.
-    pub fn job_begins(&mut self, user: String) -> u64 {
-        self.jobs_begin(user, 1)
-    }
-
-    /// As [`Self::job_begins`], for several jobs.
-    pub fn jobs_begin(&mut self, user: String, count: u32) -> u64 {
+    /// Jobs of the user begin; gives the user's number.
+    pub fn jobs_begin(&mut self, user: String, more: Has) -> u64 {
         let number = self.number(user);
-        *self.jobs.entry(number).or_default() += count;
+        let has = self.has.entry(number).or_default();
+        has.jobs += more.jobs;
+        has.spec_bytes += more.spec_bytes;
         number
     }
 
     /// One that was counted is over.
-    pub fn job_over(&mut self, number: u64) {
-        if let Some(jobs) = self.jobs.get_mut(&number) {
-            *jobs = jobs.saturating_sub(1);
-            if *jobs == 0 {
-                self.jobs.remove(&number);
+    pub fn job_over(&mut self, number: u64, spec_bytes: u64) {
+        if let Some(has) = self.has.get_mut(&number) {
+            has.jobs = has.jobs.saturating_sub(1);
+            has.spec_bytes = has.spec_bytes.saturating_sub(spec_bytes);
+            if has.jobs == 0 {
+                self.has.remove(&number);
             }
         }
     }
@@ -135,24 +146,46 @@ impl EventLoop {
 
 #[cfg(test)]
 mod tests {
-    use super::Users;
+    use super::{Has, Users};
     use crate::ServerError;
+    use crate::messages::UserQuota;
+
+    const QUOTA: UserQuota =
+        UserQuota { jobs_max: 4, spec_bytes_max: 100, kept_bytes_max: 0, intermediate_bytes_max: 0 };
+
+    fn jobs(jobs: u32) -> Has {
+        Has { jobs, spec_bytes: 0 }
+    }
 
     #[test]
     fn jobs_count_until_they_are_over() {
         let mut users = Users::default();
-        let ann = users.jobs_begin("ann".to_string(), 3);
-        let bob = users.job_begins("bob".to_string());
+        let ann = users.jobs_begin("ann".to_string(), jobs(3));
+        let bob = users.jobs_begin("bob".to_string(), jobs(1));
         assert_ne!(ann, bob);
-        let room = |users: &Users, more| users.check_room("ann", more, Some(4)).is_ok();
+        let room = |users: &Users, more| users.check_room("ann", jobs(more), Some(QUOTA)).is_ok();
         assert_eq!((room(&users, 1), room(&users, 2), room(&users, u32::MAX)), (true, false, false));
-        users.job_over(ann);
+        users.job_over(ann, 0);
         assert_eq!((room(&users, 2), room(&users, 3)), (true, false));
-        assert!(users.check_room("ann", u32::MAX, None).is_ok());
-        let full = users.check_room("new", 1, Some(0));
+        assert!(users.check_room("ann", jobs(u32::MAX), None).is_ok());
+        let full = users.check_room("new", jobs(1), Some(UserQuota { jobs_max: 0, ..QUOTA }));
         assert!(matches!(full, Err(ServerError::TooManyJobs { jobs_max: 0, .. })), "{full:?}");
-        (0..9).for_each(|_| users.job_over(ann));
-        assert!(users.jobs.len() == 1 && room(&users, 4));
-        assert_eq!(users.job_begins("ann".to_string()), ann);
+        (0..9).for_each(|_| users.job_over(ann, 0));
+        assert!(users.has.len() == 1 && room(&users, 4));
+        assert_eq!(users.jobs_begin("ann".to_string(), jobs(1)), ann);
+    }
+
+    #[test]
+    fn bytes_count_until_their_jobs_are_over() {
+        let mut users = Users::default();
+        let of_bytes = |spec_bytes| Has { jobs: 1, spec_bytes };
+        let ann = users.jobs_begin("ann".to_string(), of_bytes(60));
+        users.jobs_begin("ann".to_string(), of_bytes(30));
+        let room = |users: &Users, more| users.check_room("ann", of_bytes(more), Some(QUOTA));
+        assert!(room(&users, 10).is_ok());
+        assert!(matches!(room(&users, 11), Err(ServerError::TooManySpecBytes { bytes_max: 100, .. })));
+        assert!(matches!(room(&users, u64::MAX), Err(ServerError::TooManySpecBytes { .. })));
+        users.job_over(ann, 60);
+        assert!(room(&users, 70).is_ok() && room(&users, 71).is_err());
     }
 }

@@ -100,8 +100,8 @@ impl DataRight {
         match self {
             Self::Job(job) => format!("job.{job}"),
             Self::Copy { file, to_node } => format!("copy.{file}.{to_node}"),
-            Self::File(FileGrant { file, right, expires_seconds }) => {
-                format!("file.{file}.{}.{expires_seconds}", right.word())
+            Self::File(FileGrant { file, right, expires_seconds, bytes_max }) => {
+                format!("file.{file}.{}.{expires_seconds}.{bytes_max}", right.word())
             }
         }
     }
@@ -131,6 +131,8 @@ pub struct FileGrant {
     pub right: FileRight,
     /// Seconds since 1970, by the clock of the server.
     pub expires_seconds: u64,
+    /// So large the file may become by being written.
+    pub bytes_max: u64,
 }
 
 impl FileGrant {
@@ -138,8 +140,8 @@ impl FileGrant {
     /// signed is another question.
     pub fn claimed(file: i64, right: FileRight, text: &str, now_seconds: u64) -> Option<Self> {
         let mut words = text.split('.').skip(3);
-        let expires_seconds = words.next()?.parse().ok()?;
-        (expires_seconds >= now_seconds).then_some(Self { file, right, expires_seconds })
+        let (expires_seconds, bytes_max) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        (expires_seconds >= now_seconds).then_some(Self { file, right, expires_seconds, bytes_max })
     }
 }
 
@@ -155,9 +157,30 @@ mod tests {
             DataRight::Job(8),
             DataRight::Copy { file: 7, to_node: 3 },
             DataRight::Copy { file: 7, to_node: 4 },
-            DataRight::File(FileGrant { file: 7, right: FileRight::Read, expires_seconds: 100 }),
-            DataRight::File(FileGrant { file: 7, right: FileRight::Write, expires_seconds: 100 }),
-            DataRight::File(FileGrant { file: 7, right: FileRight::Read, expires_seconds: 200 }),
+            DataRight::File(FileGrant {
+                file: 7,
+                right: FileRight::Read,
+                expires_seconds: 100,
+                bytes_max: 5,
+            }),
+            DataRight::File(FileGrant {
+                file: 7,
+                right: FileRight::Write,
+                expires_seconds: 100,
+                bytes_max: 5,
+            }),
+            DataRight::File(FileGrant {
+                file: 7,
+                right: FileRight::Read,
+                expires_seconds: 200,
+                bytes_max: 5,
+            }),
+            DataRight::File(FileGrant {
+                file: 7,
+                right: FileRight::Write,
+                expires_seconds: 100,
+                bytes_max: 6,
+            }),
         ];
         for signed in &rights {
             let text = signer.sign(signed);
@@ -189,11 +212,11 @@ mod tests {
     #[test]
     fn a_grant_ends_with_its_time() {
         let signer = DataSigner::generate().unwrap();
-        let grant = FileGrant { file: 7, right: FileRight::Read, expires_seconds: 100 };
+        let grant = FileGrant { file: 7, right: FileRight::Read, expires_seconds: 100, bytes_max: 5 };
         let text = signer.sign(&DataRight::File(grant));
         assert_eq!(FileGrant::claimed(7, FileRight::Read, &text, 100), Some(grant));
         assert_eq!(FileGrant::claimed(7, FileRight::Read, &text, 101), None);
-        for wrong in ["", "file", "file.7.read", "file.7.read.x.y"] {
+        for wrong in ["", "file", "file.7.read", "file.7.read.x.5.y", "file.7.read.100"] {
             assert_eq!(FileGrant::claimed(7, FileRight::Read, wrong, 1), None, "{wrong}");
         }
     }

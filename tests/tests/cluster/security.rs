@@ -673,3 +673,43 @@ fn other_machines_reach_only_what_is_guarded() {
     refused(&[&plain[..], &["0.0.0.0:0"]].concat(), "by which other nodes reach this machine");
     refused(&[&plain[..], &["192.0.2.1:0"]].concat(), "--require-tokens --tls");
 }
+
+#[test]
+fn quotas_of_bytes_hold() {
+    let sandbox = Sandbox::new();
+    let root = sandbox.path("").display().to_string();
+    let quotas = ["--user-arguments-max", "300K", "--user-intermediate-max", "100K", "--user-kept-max", "0"];
+    let server = serve(&sandbox, "127.0.0.1:0", &[&["--allow-root", &root], &quotas[..]].concat());
+    let mut guarded = Guarded::of(sandbox, server);
+    guarded.add_node();
+    let word = "x".repeat(100_000);
+    let submit = |jobs: &str| {
+        let args = ["submit", "--wait", "--count", jobs, "--", "true", &word];
+        guarded.by("ann.token", &args)
+    };
+    submit("3").expect_success();
+    submit("4")
+        .expect_failure(1, &["words, variables and names of files", "307200 bytes", "give data as files"]);
+    // What is over counts no more, and administrators have no quota.
+    submit("3").expect_success();
+    guarded
+        .by(&guarded.admin_token(), &["submit", "--wait", "--count", "4", "--", "true", &word])
+        .expect_success();
+    let put = |name: &str, bytes: usize| {
+        guarded.sandbox.write("bytes", vec![b'x'; bytes]);
+        let from = std::fs::File::open(guarded.sandbox.path("bytes")).expect("it was written");
+        Running::start_with_stdin(&mut guarded.command("ann.token", &["ifile", "put", name]), from).wait()
+    };
+    put("first", 60_000).expect_success();
+    let refused = put("second", 60_000);
+    assert!(!refused.status.success() && refused.story().contains("no room"), "{}", refused.story());
+    put("third", 42_400).expect_success();
+    put("fourth", 1).expect_failure(2, &["the most a user may have here"]);
+    guarded.by("ann.token", &["ifile", "rm", "first"]).expect_success();
+    put("fourth", 1).expect_success();
+    guarded.sandbox.write("in.txt", "a\n");
+    let run =
+        ["run", "--memory", CLUSTER_MEMORY, "--slots", "2", "--input", "in.txt", "--keep-ifiles", "--output"];
+    guarded.by("ann.token", &[&run[..], &["out"]].concat()).expect_success();
+    guarded.by("ann.token", &[&run[..], &["again"]].concat()).expect_failure(2, &["keep", "sailfish gc"]);
+}

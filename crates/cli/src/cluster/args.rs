@@ -46,6 +46,15 @@ pub struct ServerArgs {
     /// Most jobs of a user that run or wait [default: 100000]
     #[arg(long, value_name = "N", requires = "require_tokens")]
     pub user_jobs_max: Option<u32>,
+    /// Most bytes of words, variables and names of files of the jobs of a user that run or wait [default: 256M]
+    #[arg(long, value_name = "SIZE", requires = "require_tokens")]
+    pub user_arguments_max: Option<String>,
+    /// Most bytes that jobs of a user keep of their I-files: one that has more hands in no job that keeps some [default: 1T]
+    #[arg(long, value_name = "SIZE", requires = "require_tokens")]
+    pub user_kept_max: Option<String>,
+    /// Most bytes of the intermediate files of a user [default: 1T]
+    #[arg(long, value_name = "SIZE", requires = "require_tokens")]
+    pub user_intermediate_max: Option<String>,
     /// Most requests of a user, on average [default: 500]
     #[arg(long, value_name = "N", requires = "require_tokens",
         value_parser = clap::value_parser!(u32).range(1..))]

@@ -8,7 +8,7 @@ use api::people::{Role, TokenRequest};
 use controlport::{Access, Port, TokensAsked, UserLimits};
 use listener::{Door, HostNames, Limits};
 use roots::Roots;
-use server::ShippedOptions;
+use server::{ShippedOptions, UserQuota};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,8 +37,17 @@ fn size(name: &str, text: Option<&String>) -> anyhow::Result<Option<u64>> {
 fn limits(args: &ServerArgs) -> anyhow::Result<UserLimits> {
     let defaults = UserLimits::default();
     let bytes_per_second = size("--user-bytes-per-second", args.user_bytes_per_second.as_ref())?;
+    let quota = UserQuota {
+        jobs_max: args.user_jobs_max.unwrap_or(defaults.quota.jobs_max),
+        spec_bytes_max: size("--user-arguments-max", args.user_arguments_max.as_ref())?
+            .unwrap_or(defaults.quota.spec_bytes_max),
+        kept_bytes_max: size("--user-kept-max", args.user_kept_max.as_ref())?
+            .unwrap_or(defaults.quota.kept_bytes_max),
+        intermediate_bytes_max: size("--user-intermediate-max", args.user_intermediate_max.as_ref())?
+            .unwrap_or(defaults.quota.intermediate_bytes_max),
+    };
     Ok(UserLimits {
-        jobs_max: args.user_jobs_max.unwrap_or(defaults.jobs_max),
+        quota,
         requests_per_second: args.user_requests_per_second.unwrap_or(defaults.requests_per_second),
         bytes_per_second: bytes_per_second.unwrap_or(defaults.bytes_per_second),
         body_bytes_max: defaults.body_bytes_max,
