@@ -34,10 +34,7 @@ pub struct Plan {
 pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
     check_conflicts(&options)?;
     let (keep_ifiles, keep_seconds) = keep(&options)?;
-    let files = paths::files(&options.file, &options.start_dir)?;
-    check_environment(&options.env)?;
-    let env_file = options.env_file.as_deref().map(|path| paths::env_file(path, &options.start_dir));
-    let env_file = env_file.transpose()?;
+    let (files, env_file) = (paths::files(&options.file, &options.start_dir)?, env_file(&options)?);
     let mapper = function("--mapper", options.mapper.as_ref(), &files)?;
     let combiner = function("--combiner", options.combiner.as_ref(), &files)?;
     let reducer = function("--reducer", options.reducer.as_ref(), &files)?;
@@ -314,6 +311,12 @@ fn keep(options: &JobOptions) -> anyhow::Result<(bool, Option<u64>)> {
     ensure!(options.keep_ifiles != Some(false), "--keep-for {text} contradicts --keep-ifiles=false");
     let kept = duration::parse(text).with_context(|| format!("--keep-for {text:?}"))?;
     Ok((true, Some(kept.as_secs())))
+}
+
+/// The file with variables, absolute, once all variables of programs were looked at.
+fn env_file(options: &JobOptions) -> anyhow::Result<Option<PathBuf>> {
+    check_environment(&options.env)?;
+    options.env_file.as_deref().map(|path| paths::env_file(path, &options.start_dir)).transpose()
 }
 
 pub(crate) fn check_environment(env: &[(String, String)]) -> anyhow::Result<()> {

@@ -113,10 +113,31 @@ pub(crate) async fn keys_of_data_ports_are_remembered(store: &Metastore) {
     assert_eq!((kept.len() as u32, kept.iter().any(|row| row.public_key == "d")), (DATA_KEYS_MAX, false));
 }
 
-/// Words, environment and output of programs are no part of any answer to a question, whatever it is called.
-pub(crate) async fn programs_are_hidden_from_questions(store: &Metastore) {
-    const SECRET: &str = "hunter2";
-    const OURS: &str = "the disk is full";
+/// Questions past the views, and by parts of a statement that have their names.
+const PAST_THE_VIEWS: &[&str] = &[
+    "select payload from main.tasks",
+    "select failure, * from main.attempts",
+    "select detail from main.events",
+    "select error from main.jobs",
+    "with attempts as (select failure from main.attempts) select * from attempts",
+    "with events as (select detail as d from main.events) select d from events",
+    "select * from (select failure from main.attempts) attempts",
+    "select count(*) from main.attempts where failure like '%hunter2%' having count(*) > 0",
+    "select json_extract(failure, '$.stderr_tail') from main.attempts",
+    "select group_concat(payload) from main.tasks",
+    "select payload from public.tasks",
+    "select failure from public.attempts",
+    "select string_agg(detail, '') from public.events",
+    "select sql from temp.sqlite_master",
+    "select * from sqlite_temp_schema",
+    "explain query plan select * from attempts",
+];
+
+const SECRET: &str = "hunter2";
+const OURS: &str = "the disk is full";
+
+/// A job that failed by its program, and one by a disk, with a secret wherever programs are told or say something.
+fn failed_jobs() -> Vec<Change> {
     let jobs = [JobId(1), JobId(2)];
     let program = RunTask {
         words: vec!["sh".into(), SECRET.into()],
@@ -159,7 +180,12 @@ pub(crate) async fn programs_are_hidden_from_questions(store: &Metastore) {
             Change::JobEnded { job, state: JobState::Failed, exit_code: Some(7), error, now_ns: 10 },
         ]);
     }
-    store.apply(&changes).await.unwrap();
+    changes
+}
+
+/// Words, environment and output of programs are no part of any answer to a question, whatever it is called.
+pub(crate) async fn programs_are_hidden_from_questions(store: &Metastore) {
+    store.apply(&failed_jobs()).await.unwrap();
     let ask = async |statement: &str| store.query(statement, QueryLimits::default()).await;
     let holds = |table: &Table, text: &str| {
         let is_it = |cell: &Cell| matches!(cell, Cell::Text(shown) if shown.contains(text));
@@ -175,26 +201,7 @@ pub(crate) async fn programs_are_hidden_from_questions(store: &Metastore) {
         holds(&exit_codes, "\"exit_code\":7") || holds(&exit_codes, "\"exit_code\": 7"),
         "{exit_codes:?}"
     );
-    // Past the views, and by parts of a statement that have their names.
-    let tries = [
-        "select payload from main.tasks",
-        "select failure, * from main.attempts",
-        "select detail from main.events",
-        "select error from main.jobs",
-        "with attempts as (select failure from main.attempts) select * from attempts",
-        "with events as (select detail as d from main.events) select d from events",
-        "select * from (select failure from main.attempts) attempts",
-        "select count(*) from main.attempts where failure like '%hunter2%' having count(*) > 0",
-        "select json_extract(failure, '$.stderr_tail') from main.attempts",
-        "select group_concat(payload) from main.tasks",
-        "select payload from public.tasks",
-        "select failure from public.attempts",
-        "select string_agg(detail, '') from public.events",
-        "select sql from temp.sqlite_master",
-        "select * from sqlite_temp_schema",
-        "explain query plan select * from attempts",
-    ];
-    for statement in tries {
+    for statement in PAST_THE_VIEWS {
         if let Ok(shown) = ask(statement).await {
             assert!(!holds(&shown, SECRET), "{statement}: {shown:?}");
             assert!(!statement.contains("hunter2") || shown.rows.is_empty(), "{statement}: {shown:?}");
