@@ -270,8 +270,14 @@ pub(crate) async fn progress(
     Named(job): Named<i64>,
 ) -> Result<Message<JobProgress>, Problem> {
     let job = JobId(job);
-    let progress = port.server.progress(job);
-    Ok(Message(progress.ok_or_else(|| Problem::from(ServerError::UnknownJob { job }))?))
+    if let Some(progress) = port.server.progress(job) {
+        return Ok(Message(progress));
+    }
+    // Behind very many others of its user: it is in no stage yet.
+    match port.store.job(job).await? {
+        Some(row) if !row.state.over() => Ok(Message(JobProgress::default())),
+        _ => Err(ServerError::UnknownJob { job }.into()),
+    }
 }
 
 #[utoipa::path(

@@ -76,6 +76,7 @@ fn submit(job: i64, spec: &Arc<JobSpec>) -> [Change; 2] {
         disk_dirs: Vec::new(),
         user: Some("ann".to_string()),
         priority: 0,
+        waits: false,
         now_ns: 1,
     };
     let tasks = vec![Task::Seal(SealTask::default())];

@@ -16,6 +16,7 @@ use std::path::Path;
 #[derive(Default)]
 pub(crate) struct Batch {
     new_jobs: BTreeMap<JobId, NewJob>,
+    jobs_admitted: Rows,
     jobs: BTreeMap<JobId, JobPatch>,
     jobs_started: BTreeMap<JobId, u64>,
     /// Jobs after which nobody reports attempts: when, and whether they succeeded.
@@ -50,6 +51,7 @@ struct NewJob {
     disk_dirs: String,
     created_ns: u64,
     reduce_again: Option<i64>,
+    waits: bool,
     spec: String,
 }
 
@@ -148,6 +150,7 @@ impl Batch {
     pub fn take(&mut self, change: &Change) -> Result<(), StoreError> {
         match change {
             Change::JobSubmitted { .. } => self.job_submitted(change)?,
+            Change::JobAdmitted { job } => self.job_admitted(*job),
             Change::JobInputs { job, spec } => self.job_inputs(*job, spec)?,
             Change::JobCommitting { job, report, now_ns } => {
                 self.jobs.entry(*job).or_default().state = Some(JobState::Committing.word());
@@ -178,8 +181,7 @@ impl Batch {
                 let start = Start { node: *node, slot: *slot, assigned_ns: *now_ns };
                 self.new_attempts.insert(*attempt, start);
                 self.jobs_started.entry(attempt.task.job).or_insert(*now_ns);
-                let place = format!("{node} slot {slot}");
-                self.event(*attempt, "attempt started", *now_ns, Some(&place));
+                self.event(*attempt, "attempt started", *now_ns, Some(&format!("{node} slot {slot}")));
             }
             Change::AttemptEnded { attempt, state, started_ns, opened_ns, ended_ns, failure } => {
                 let end = End {
@@ -229,8 +231,18 @@ impl Batch {
     }
 
     fn job_submitted(&mut self, change: &Change) -> Result<(), StoreError> {
-        let Change::JobSubmitted { job, owner, spec, stages, staging, disk_dirs, user, priority, now_ns } =
-            change
+        let Change::JobSubmitted {
+            job,
+            owner,
+            spec,
+            stages,
+            staging,
+            disk_dirs,
+            user,
+            priority,
+            waits,
+            now_ns,
+        } = change
         else {
             unreachable!("{change:?} submits no job");
         };
@@ -245,6 +257,7 @@ impl Batch {
             disk_dirs: json(disk_dirs)?,
             created_ns: *now_ns,
             reduce_again: spec.reduce_again.map(|source| source.0),
+            waits: *waits,
             spec: json(spec)?,
         };
         self.new_jobs.insert(*job, new);
@@ -257,6 +270,13 @@ impl Batch {
         }
         self.event(*job, "job submitted", *now_ns, Some(&spec.name));
         Ok(())
+    }
+
+    fn job_admitted(&mut self, job: JobId) {
+        match self.new_jobs.get_mut(&job) {
+            Some(new) => new.waits = false,
+            None => self.jobs_admitted.push([job.0.into()]),
+        }
     }
 
     fn job_inputs(&mut self, job: JobId, spec: &JobSpec) -> Result<(), StoreError> {
@@ -407,10 +427,11 @@ impl Batch {
                 new.created_ns.into(),
                 self.jobs_started.remove(&job).into(),
                 new.reduce_again.into(),
+                Some(1_i64).filter(|_| new.waits).into(),
             ]);
         }
         let columns = "job, owner, user_name, priority, name, state, output, staging, disk_dirs, created_ns, \
-                       started_ns, reduce_again";
+                       started_ns, reduce_again, waits";
         db.insert("jobs", columns, "", jobs).await?;
         db.insert("specs", "job, spec", "", specs).await?;
         let stages = std::mem::take(&mut self.new_stages).into_iter().map(|((job, stage), name)| {
@@ -476,6 +497,8 @@ impl Batch {
 
     /// Changes of rows that stood there before, each row once.
     async fn write_patches(&mut self, db: &mut Session<'_>) -> Result<(), sqlx::Error> {
+        let admitted = std::mem::take(&mut self.jobs_admitted);
+        db.update("UPDATE jobs SET waits = NULL", "WHERE jobs.job = v.column1", admitted).await?;
         let started = self.jobs_started.iter().map(|(job, now_ns)| [job.0.into(), (*now_ns).into()]);
         let head = "UPDATE jobs SET started_ns = v.column2";
         db.update(head, "WHERE jobs.job = v.column1 AND jobs.started_ns IS NULL", started.collect()).await?;

@@ -131,7 +131,7 @@ macro_rules! of_hot_jobs {
                 $table,
                 " WHERE ",
                 $table,
-                ".job = jobs.job AND jobs.cleaned_ns IS NULL AND jobs.owner = 'cluster'",
+                ".job = jobs.job AND jobs.cleaned_ns IS NULL AND jobs.owner = 'cluster' AND jobs.waits IS NULL",
                 $which,
                 " ORDER BY jobs.job",
                 $order
@@ -168,10 +168,42 @@ fn spans(jobs: impl IntoIterator<Item = JobId>) -> Option<Vec<(JobId, JobId)>> {
     Some(spans)
 }
 
+/// A job of one task of the cluster that is in no stage yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitingJobRow {
+    pub job: JobId,
+    pub user: Option<String>,
+    pub priority: i32,
+    /// None where it is long: it is read by itself.
+    pub spec: Option<JobSpec>,
+}
+
+/// Longest specification that is read with those of many other jobs.
+const SHORT_SPEC_BYTES: u32 = 8 << 10;
+
 impl Metastore {
+    /// So many jobs that wait with numbers above this one, the oldest first.
+    pub async fn waiting_jobs(&self, above: JobId, count_max: u32) -> Result<Vec<WaitingJobRow>, StoreError> {
+        let statement = "SELECT jobs.job, jobs.user_name, jobs.priority, \
+             CASE WHEN length(specs.spec) <= $1 THEN specs.spec END AS spec FROM jobs CROSS JOIN specs \
+             WHERE jobs.cleaned_ns IS NULL AND jobs.owner = 'cluster' AND jobs.waits IS NOT NULL AND jobs.job > $2 \
+             AND specs.job = jobs.job ORDER BY jobs.job LIMIT $3";
+        let values = [SHORT_SPEC_BYTES.into(), above.0.into(), count_max.into()];
+        let waiting_row = |row: &Row| {
+            let text: Option<String> = self.get(row, "spec")?;
+            Ok(WaitingJobRow {
+                job: JobId(self.number(row, "job")?),
+                user: self.get(row, "user_name")?,
+                priority: self.number(row, "priority")?,
+                spec: text.map(|_| self.json(row, "spec")).transpose()?,
+            })
+        };
+        self.rows(statement, values).await?.iter().map(waiting_row).collect()
+    }
+
     /// Reads what the server of a cluster knew. Only rows of jobs that are not done with are read, and of few others.
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
-        let statement = "SELECT job FROM jobs WHERE cleaned_ns IS NULL AND owner = 'cluster' ORDER BY job";
+        let statement = "SELECT job FROM jobs WHERE cleaned_ns IS NULL AND owner = 'cluster' AND waits IS NULL ORDER BY job";
         let hot = self.rows(statement, []).await?;
         let hot: Vec<JobId> =
             hot.iter().map(|row| Ok(JobId(self.number(row, "job")?))).collect::<Result<_, StoreError>>()?;
@@ -192,7 +224,7 @@ impl Metastore {
 
     /// The hot jobs with what else concerns the whole of each, and with their attempts.
     async fn hot_jobs(&self, spans: Spans<'_>) -> Result<HotJobs, StoreError> {
-        let statement = "SELECT * FROM jobs WHERE cleaned_ns IS NULL AND owner = 'cluster' ORDER BY job";
+        let statement = "SELECT * FROM jobs WHERE cleaned_ns IS NULL AND owner = 'cluster' AND waits IS NULL ORDER BY job";
         let mut rows = BTreeMap::new();
         for row in self.rows(statement, []).await? {
             let row = self.job_row(&row)?;

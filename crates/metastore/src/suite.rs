@@ -22,6 +22,7 @@ use std::sync::Arc;
 mod lost_data;
 mod secrets;
 mod user_files;
+mod waiting;
 
 use lost_data::{lost_data_is_made_again, what_is_done_stands_while_lost_data_is_made_again};
 use secrets::{
@@ -29,6 +30,7 @@ use secrets::{
     people_come_by_their_tokens, programs_are_hidden_from_questions,
 };
 use user_files::intermediate_files_are_remembered;
+use waiting::jobs_that_wait_are_told_apart;
 
 pub(crate) fn spec() -> JobSpec {
     JobSpec {
@@ -72,6 +74,7 @@ fn submitted(job: JobId, uuid: &str) -> Change {
         disk_dirs: vec![PathBuf::from("/disk/job")],
         user: Some("ann".to_string()),
         priority: -3,
+        waits: false,
         now_ns: 2,
     }
 }
@@ -749,6 +752,7 @@ on_every_back_end!(
     programs_are_hidden_from_questions,
     answers_end_where_they_are_large,
     intermediate_files_are_remembered,
+    jobs_that_wait_are_told_apart,
     a_half_run_job_comes_back,
     a_stage_gets_its_inputs_when_those_before_it_are_done,
     what_is_not_done_with_is_recovered,

@@ -11,7 +11,9 @@ use scheduler::Event;
 impl EventLoop {
     /// Tells a job to stop; nothing happens where it is over. The answer goes when the row stands.
     pub fn cancel(&mut self, id: JobId, reason: String, reply: Option<Reply<()>>) {
-        if self.jobs.get(&id).is_some_and(|job| job.outcome.is_none()) {
+        if self.cancel_waiting(id, &reason) {
+            // It had not begun.
+        } else if self.jobs.get(&id).is_some_and(|job| job.outcome.is_none()) {
             let (kind, detail) = (CANCEL_ASKED_NOTE, reason.clone());
             self.changes.push(Change::Note { job: Some(id), kind, detail, now_ns: now_ns() });
             self.stop(id, reason);

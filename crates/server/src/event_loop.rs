@@ -1,5 +1,6 @@
 //! The loop: drain requests, ask the scheduler, write one transaction, reply.
 
+use crate::backlog::Backlog;
 use crate::checks::Checks;
 use crate::clock::now_ns;
 use crate::data_keys::Signing;
@@ -66,6 +67,7 @@ pub(crate) struct EventLoop {
     pub checks: Checks,
     pub drills: Drills,
     pub intermediates: Intermediates,
+    pub backlog: Backlog,
     pub telemetry: Telemetry,
     pub users: Users,
     pub architectures: Architectures,
@@ -121,6 +123,7 @@ impl EventLoop {
             checks: Checks::default(),
             drills: Drills::default(),
             intermediates: Intermediates::default(),
+            backlog: Backlog::default(),
             telemetry: Telemetry::default(),
             users: Users::default(),
             architectures: Architectures::default(),
@@ -187,7 +190,7 @@ impl EventLoop {
                     return self.fail(error);
                 }
             }
-            if let Err(error) = self.write_and_reply().await {
+            if let Err(error) = self.write_and_admit().await {
                 return self.fail(error);
             }
             if shutdown.is_some() {
@@ -393,6 +396,9 @@ impl EventLoop {
         let Some(job) = self.jobs.remove(&id) else { return };
         self.leaves_flow(&job);
         self.users.job_over(job.user, job.spec_bytes);
+        if let Some(queue) = job.queue {
+            self.backlog.is_over(queue, job.spec_bytes);
+        }
         match problem {
             None => {
                 let (kept, places) = job.keep_here_or_on_nodes(self.service);
@@ -406,6 +412,11 @@ impl EventLoop {
             }
         }
         let outcome = job.outcome.expect("a job is cleaned after its end");
+        self.has_finished(id, outcome);
+    }
+
+    /// Whoever waits for the end of a job learns it.
+    pub fn has_finished(&mut self, id: JobId, outcome: JobOutcome) {
         self.finished.push_back((id, outcome));
         if self.finished.len() > FINISHED_JOBS_MAX
             && let Some((oldest, _)) = self.finished.pop_front()
@@ -599,7 +610,11 @@ impl EventLoop {
     }
 
     fn stop_idle_slots(&mut self) {
-        if self.service == Service::Cluster || !self.any_job_yet || scheduler::has_jobs(&self.state) {
+        if self.service == Service::Cluster
+            || !self.any_job_yet
+            || scheduler::has_jobs(&self.state)
+            || !self.backlog.is_empty()
+        {
             return;
         }
         for (slot, reply) in std::mem::take(&mut self.parked) {
@@ -642,7 +657,9 @@ impl EventLoop {
             let finished = self.finished.iter().find(|(job, _)| *job == id);
             match finished {
                 Some((_, outcome)) => drop(reply.send(Ok(outcome.clone()))),
-                None if self.jobs.contains_key(&id) => self.waiters.push((id, reply)),
+                None if self.jobs.contains_key(&id) || self.backlog.has(id) => {
+                    self.waiters.push((id, reply));
+                }
                 None => drop(reply.send(Err(ServerError::UnknownJob { job: id }))),
             }
         }
@@ -701,6 +718,7 @@ impl EventLoop {
                 Err(error) => tracing::warn!(job = %id, %error, "cannot remove the files of a job"),
             }
         }
+        self.interrupt_waiting();
         self.changes.push(Change::OwnerEnded { uuid: self.lock.uuid.clone(), now_ns: now_ns() });
         let written = self.store.apply(&self.changes).await;
         self.answer_waiters();

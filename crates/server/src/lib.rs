@@ -19,6 +19,7 @@
 
 mod arguments;
 mod away;
+mod backlog;
 mod cancels;
 mod checks;
 mod clock;

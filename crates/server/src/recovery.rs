@@ -74,6 +74,7 @@ impl EventLoop {
                 false => self.clean_up(&job),
             }
         }
+        self.recover_waiting().await?;
         self.is_recovering = false;
         self.mend_recovered_flows();
         self.recover_files().await?;

@@ -2,18 +2,18 @@
 
 use crate::ServerError;
 use crate::arguments;
+use crate::backlog::{QueueKey, Waiting, WaitingSpec};
 use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
-use crate::job::{Job, STDERR_BYTES_NOTE, STDERR_NOTE, STDOUT_BYTES_NOTE, STDOUT_NOTE};
-use crate::messages::{JobRun, UserQuota};
+use crate::job::{STDERR_BYTES_NOTE, STDERR_NOTE, STDOUT_BYTES_NOTE, STDOUT_NOTE};
+use crate::messages::UserQuota;
 use crate::users::Has;
 use api::JobSpec;
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, SubmittedBatch};
 use api::task::{RUN_RETRIES_MAX, RunTask};
 use ids::JobId;
-use mapreduce::JobResults;
 use metastore::{Change, Metastore, StoreError};
-use scheduler::{Claim, Event};
+use scheduler::Claim;
 use shipped::Hold;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -90,17 +90,19 @@ impl EventLoop {
         }
         let first = self.take_job_ids(count).await?;
         let user = Some(batch.user.clone()).filter(|user| !user.is_empty());
-        let (user_number, priority) = (self.users.jobs_begin(batch.user, more), batch.priority);
-        let mut before: Option<Arc<JobSpec>> = None;
+        let user_number = self.users.jobs_begin(batch.user, more);
+        let (priority, name) = (batch.priority, Arc::<str>::from(batch.name.as_str()));
+        let (mut before, window): (Option<Arc<JobSpec>>, _) = (None, self.window());
         for (index, task) in batch.tasks.into_iter().enumerate() {
             let job = JobId(first.0 + index as i64);
             // Equal jobs share one specification in memory.
-            let spec = match before.take() {
-                Some(spec) if spec.single.as_ref() == Some(&task) => spec,
-                _ => Arc::new(JobSpec::of_one_task(batch.name.clone(), task)),
-            };
+            let same = before.take().filter(|spec| spec.single.as_ref() == Some(&task));
+            let is_shared = same.is_some();
+            let spec = same.unwrap_or_else(|| Arc::new(JobSpec::of_one_task(batch.name.clone(), task)));
             before = Some(Arc::clone(&spec));
-            let claim = Claim { user: user_number, priority, needs: self.needs_of(&spec) };
+            let key = QueueKey::of(&Claim { user: user_number, priority, needs: self.needs_of(&spec) });
+            let spec_bytes = arguments::spec_bytes(&spec);
+            let waits = self.backlog.must_wait(&key, spec_bytes, window);
             self.changes.push(Change::JobSubmitted {
                 job,
                 owner: self.owner(),
@@ -109,17 +111,17 @@ impl EventLoop {
                 staging: PathBuf::new(),
                 disk_dirs: Vec::new(),
                 user: user.clone(),
-                priority: batch.priority,
+                priority,
+                waits,
                 now_ns: now_ns(),
             });
-            let cancelled = self.shared.add_job(job);
-            let run = JobRun { cancelled, ..JobRun::new(spec) };
-            let mut new = Job::new(job, Arc::new(run), JobResults::new(job, Vec::new()));
-            new.user = claim.user;
-            new.hold = hold.clone();
-            let (stages, failures_max) = (new.stage_names.clone(), new.failures_max());
-            self.jobs.insert(job, new);
-            self.feed(Event::JobSubmitted { job, claim, stages, failures_max });
+            if waits {
+                let spec = WaitingSpec::of(&spec, is_shared);
+                let waiting = Waiting { name: Arc::clone(&name), spec, spec_bytes, hold: hold.clone() };
+                self.backlog.waits(job, key, waiting);
+            } else {
+                self.admit(job, spec, key, (spec_bytes, hold.clone()));
+            }
         }
         self.any_job_yet = true;
         self.replies.push(Box::new(move || drop(reply.send(Ok(SubmittedBatch { first, count })))));

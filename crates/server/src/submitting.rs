@@ -148,6 +148,7 @@ impl EventLoop {
             disk_dirs: directories.disk_dirs.clone(),
             user: Some(submission.user.clone()).filter(|user| !user.is_empty()),
             priority: submission.priority,
+            waits: false,
             now_ns: now_ns(),
         }
     }

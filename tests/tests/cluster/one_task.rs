@@ -1,6 +1,7 @@
 //! Jobs of one task: any executable, here and on a cluster.
 
 use blackbox::{Cluster, Running, Sandbox};
+use private_postgres::PrivatePostgres;
 
 #[test]
 fn a_program_is_run_on_this_machine() {
@@ -117,4 +118,86 @@ fn what_a_dead_node_ran_is_given_to_another() {
     assert_eq!(row["attempts"], 2, "{rows}");
     let waited_ns = row["waited_ns"].as_i64().expect("a number");
     assert!((0..15_000_000_000).contains(&waited_ns), "{rows}");
+}
+
+/// Of a process, since it began.
+fn most_memory_kib(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("the server runs");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("the kernel says it");
+    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
+}
+
+/// F16: jobs with megabytes of arguments, of which the server keeps only as many in memory as may run soon.
+fn a_long_queue(mut cluster: Cluster) {
+    const JOBS: i64 = 90;
+    const SERVER_MEMORY_KIB_MAX: u64 = 300 << 10;
+    let word = "x".repeat(120_000);
+    let submit = |cluster: &Cluster, jobs: i64, more: &[&str]| {
+        let count = jobs.to_string();
+        let mut command = cluster.sailfish(&["submit", "--count", &count]);
+        command.args(more).args(["--", "true"]).args([&word; 14]);
+        let told = Running::start(&mut command).wait().expect_success().text();
+        told.lines().map(|line| line.parse().expect("a number")).collect::<Vec<i64>>()
+    };
+    let mut jobs: Vec<i64> = Vec::new();
+    while (jobs.len() as i64) < JOBS {
+        // Not all in one message, which the server would have in memory as well.
+        jobs.extend(submit(&cluster, 10, &[]));
+    }
+    let waiting = "select count(*) as n from jobs where waits = 1";
+    let first = cluster.number(waiting);
+    assert!((30..JOBS).contains(&first), "{first} of {JOBS} wait");
+    let most = most_memory_kib(cluster.server().id());
+    assert!(most < SERVER_MEMORY_KIB_MAX, "the server had {most} KiB");
+    cluster.restart_server();
+    assert_eq!(cluster.number(waiting), first, "the next server has them wait as well");
+    let most = most_memory_kib(cluster.server().id());
+    assert!(most < SERVER_MEMORY_KIB_MAX, "the next server had {most} KiB");
+    // One that waits is stopped, and somebody who waits for the end of another is not told that there is none.
+    let (last, before) = (jobs[jobs.len() - 1].to_string(), jobs[jobs.len() - 2].to_string());
+    let waits = Running::start(&mut cluster.sailfish(&["wait", &before]));
+    Running::start(&mut cluster.sailfish(&["cancel", &last])).wait().expect_success();
+    Running::start(&mut cluster.sailfish(&["wait", &last])).wait().expect_failure(130, &[]);
+    // Whoever is more urgent does not wait behind them.
+    let urgent = submit(&cluster, 1, &["--priority", "1"])[0];
+    assert_eq!(cluster.number(&format!("select count(*) from jobs where job = {urgent} and waits = 1")), 0);
+    cluster.add_node();
+    waits.wait().expect_success();
+    cluster.wait_for("select count(*) = 0 as n from jobs where ended_ns is null");
+    assert_eq!(cluster.number("select count(*) from jobs where state = 'succeeded'"), JOBS);
+    assert_eq!(cluster.number("select count(*) from attempts where state = 'succeeded'"), JOBS);
+    assert_eq!(cluster.number("select count(*) from jobs where state = 'cancelled'"), 1);
+    // The oldest came first.
+    let behind = format!(
+        "select count(*) from attempts a join attempts b on a.job < b.job \
+         where a.assigned_ns > b.assigned_ns and b.job <> {urgent}"
+    );
+    assert_eq!(cluster.number(&behind), 0);
+}
+
+#[test]
+fn many_large_jobs_wait_outside_of_memory() {
+    a_long_queue(Cluster::start(0));
+}
+
+#[test]
+fn many_large_jobs_wait_outside_of_memory_with_postgres() {
+    let Some(postgres) = PrivatePostgres::start_or_say("a long queue with PostgreSQL", &["fsync = off"])
+    else {
+        return;
+    };
+    a_long_queue(Cluster::start_on(0, Some(postgres.url("postgres"))));
+}
+
+/// On one machine, too: more jobs than are admitted at once, to their end.
+#[test]
+fn many_large_jobs_run_on_this_machine() {
+    let sandbox = Sandbox::new();
+    let word = "x".repeat(120_000);
+    let mut command = sandbox.sailfish();
+    command.args(["submit", "--count", "60", "--state"]).arg(sandbox.state());
+    command.args(["--", "true"]).args([&word; 14]);
+    Running::start(&mut command).wait().expect_success();
+    let ended = sandbox.query("select count(*) as n from jobs where state = 'succeeded' and waits is null");
+    assert_eq!(ended[0]["n"], 60);
 }

@@ -2,6 +2,9 @@
 ALTER TABLE nodes ADD COLUMN secret_hash BYTEA;
 ALTER TABLE nodes ADD COLUMN join_token TEXT;
 
+-- waits: 1 where the job of one task is in no stage yet, because very many of its user are before it.
+ALTER TABLE jobs ADD COLUMN waits BIGINT;
+
 -- Public keys of what servers sign for data ports, newest last. The private ones are in no table. withdrawn_ns: since when nothing
 -- that nodes show of it is good.
 CREATE TABLE data_keys (
@@ -24,9 +27,11 @@ CREATE OR REPLACE VIEW console.events AS SELECT event, time_ns, job, stage, task
         WHEN kind = 'attempt failed' AND EXISTS (SELECT 1 FROM attempts u WHERE u.job = events.job AND u.stage = events.stage
             AND u.task = events.task AND u.attempt = events.attempt AND u.failure LIKE '{"blame":"user_program"%') THEN NULL
         WHEN kind = 'job failed' AND EXISTS (SELECT 1 FROM attempts u WHERE u.job = events.job
-            AND u.failure LIKE '{"blame":"user_program"%') THEN NULL
+            AND u.failure LIKE '{"blame":"user_program"%'
+            AND position(u.failure::jsonb ->> 'message' IN events.detail) > 0) THEN NULL
         ELSE detail END AS detail FROM events;
 CREATE OR REPLACE VIEW console.jobs AS SELECT job, owner, user_name, priority, name, state, output, staging, disk_dirs,
     exit_code, CASE WHEN error IS NOT NULL AND EXISTS (SELECT 1 FROM attempts u WHERE u.job = jobs.job
-        AND u.failure LIKE '{"blame":"user_program"%') THEN NULL ELSE error END AS error,
-    created_ns, started_ns, ended_ns, cleaned_ns, reduce_again, ifiles, keep_until_ns, kept_bytes FROM jobs;
+        AND u.failure LIKE '{"blame":"user_program"%'
+        AND position(u.failure::jsonb ->> 'message' IN jobs.error) > 0) THEN NULL ELSE error END AS error,
+    created_ns, started_ns, ended_ns, cleaned_ns, reduce_again, ifiles, keep_until_ns, kept_bytes, waits FROM jobs;

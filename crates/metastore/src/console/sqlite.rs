@@ -78,14 +78,16 @@ const HIDDEN: &[(&str, &str, &str)] = &[
              AND u.stage = events.stage AND u.task = events.task AND u.attempt = events.attempt \
              AND u.failure LIKE '{\"blame\":\"user_program\"%') THEN NULL \
            WHEN kind = 'job failed' AND EXISTS (SELECT 1 FROM main.attempts u WHERE u.job = events.job \
-             AND u.failure LIKE '{\"blame\":\"user_program\"%') THEN NULL \
+             AND u.failure LIKE '{\"blame\":\"user_program\"%' \
+             AND instr(events.detail, json_extract(u.failure, '$.message')) > 0) THEN NULL \
            ELSE detail END",
     ),
     (
         "jobs",
         "error",
         "CASE WHEN error IS NOT NULL AND EXISTS (SELECT 1 FROM main.attempts u WHERE u.job = jobs.job \
-           AND u.failure LIKE '{\"blame\":\"user_program\"%') THEN NULL ELSE error END",
+           AND u.failure LIKE '{\"blame\":\"user_program\"%' \
+           AND instr(jobs.error, json_extract(u.failure, '$.message')) > 0) THEN NULL ELSE error END",
     ),
 ];
 

@@ -104,6 +104,7 @@ async fn fill(store: &Metastore) {
                 disk_dirs: Vec::new(),
                 user: Some("ann".to_string()),
                 priority: 0,
+                waits: false,
                 now_ns: 2,
             },
         ])

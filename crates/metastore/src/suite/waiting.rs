@@ -1,0 +1,72 @@
+//! Jobs of one task that wait.
+
+use super::{owner, submitted};
+use crate::{CLUSTER_OWNER, Change, JobState, Keep, Metastore, StoreError, WaitingJobRow};
+use api::JobSpec;
+use api::task::RunTask;
+use ids::{JobId, StageIndex};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+fn spec_of(words_bytes: usize) -> JobSpec {
+    let words = vec!["true".to_string(), "x".repeat(words_bytes)];
+    JobSpec::of_one_task("job".to_string(), RunTask { words, ..RunTask::default() })
+}
+
+fn single(job: i64, words_bytes: usize, waits: bool) -> Change {
+    Change::JobSubmitted {
+        job: JobId(job),
+        owner: CLUSTER_OWNER.to_string(),
+        spec: Arc::new(spec_of(words_bytes)),
+        stages: vec!["run"],
+        staging: PathBuf::new(),
+        disk_dirs: Vec::new(),
+        user: Some("ann".to_string()),
+        priority: -3,
+        waits,
+        now_ns: 2,
+    }
+}
+
+async fn waiting(store: &Metastore, above: i64, count_max: u32) -> Result<Vec<i64>, StoreError> {
+    let rows = store.waiting_jobs(JobId(above), count_max).await?;
+    Ok(rows.into_iter().map(|row| row.job.0).collect())
+}
+
+async fn recovered(store: &Metastore) -> Result<Vec<i64>, StoreError> {
+    Ok(store.recover().await?.jobs.into_keys().map(|job| job.0).collect())
+}
+
+pub(crate) async fn jobs_that_wait_are_told_apart(store: &Metastore) {
+    let ended = |job: i64| {
+        let (job, state) = (JobId(job), JobState::Cancelled);
+        [
+            Change::JobEnded { job, state, exit_code: Some(130), error: None, now_ns: 5 },
+            Change::JobCleaned { job, kept: Keep::Nothing, now_ns: 5 },
+        ]
+    };
+    let mut changes = vec![owner("me"), submitted(JobId(1), CLUSTER_OWNER), single(2, 5, false)];
+    changes.extend([3, 4, 6].map(|job| single(job, 5, true)));
+    changes.push(single(5, 100_000, true));
+    // Submitted and admitted at once.
+    changes.extend([single(7, 5, true), Change::JobAdmitted { job: JobId(7) }]);
+    store.apply(&changes).await.unwrap();
+    assert_eq!(waiting(store, 0, 9).await.unwrap(), [3, 4, 5, 6]);
+    assert_eq!(waiting(store, 3, 2).await.unwrap(), [4, 5]);
+    assert_eq!(recovered(store).await.unwrap(), [1, 2, 7]);
+    let rows = store.waiting_jobs(JobId(0), 9).await.unwrap();
+    let row =
+        |job, spec| WaitingJobRow { job: JobId(job), user: Some("ann".to_string()), priority: -3, spec };
+    assert_eq!(rows[0], row(3, Some(spec_of(5))));
+    assert_eq!(rows[2], row(5, None), "it is long");
+    assert_eq!(store.job_spec(JobId(5)).await.unwrap(), Some(spec_of(100_000)));
+    // One begins, one is stopped.
+    let tasks = vec![api::Task::Run(RunTask::default())];
+    let expanded = Change::StageExpanded { job: JobId(3), stage: StageIndex(0), tasks, now_ns: 4 };
+    let stopped = ended(4);
+    store.apply(&[&[Change::JobAdmitted { job: JobId(3) }, expanded], &stopped[..]].concat()).await.unwrap();
+    assert_eq!(waiting(store, 0, 9).await.unwrap(), [5, 6]);
+    assert_eq!(recovered(store).await.unwrap(), [1, 2, 3, 7]);
+    let row = store.job(JobId(4)).await.unwrap().unwrap();
+    assert_eq!(row.state, JobState::Cancelled);
+}
