@@ -3,7 +3,7 @@
 # bench/README.md says how to read it. Figures count on an idle machine only.
 set -euo pipefail
 
-groups_all="sqlite offered idle processes hyperqueue sort tls plan shuffle append match yarn spark postgresql history_sqlite history_postgresql"
+groups_all="sqlite offered idle queue processes hyperqueue sort tls plan shuffle append match yarn spark postgresql history_sqlite history_postgresql"
 usage() {
     cat >&2 <<TEXT
 usage: bench/cluster.sh [--jobs N] [--rows GROUP,...]

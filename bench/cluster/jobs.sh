@@ -64,6 +64,37 @@ group_idle() {
     rm -rf "$work/idle"
 }
 
+QUEUED=100000
+LARGE_JOBS=27 # of eight each
+# One user's long queue: what it costs the server, and the others.
+group_queue() {
+    serve --state "$work/queue"
+    local user_job="$sailfish submit --server $url" count began word words
+    for count in $(seq 1 $((QUEUED * scale_percent / 100 / 5000))); do
+        USER=ann $user_job --count 5000 -- true > "$work/out"
+    done
+    word=$(head -c 120000 /dev/zero | tr '\0' x)
+    words=$(for count in $(seq 1 16); do printf '%s ' "$word"; done)
+    for count in $(seq 1 "$LARGE_JOBS"); do
+        # shellcheck disable=SC2086 # these are words
+        USER=ann $user_job --count 8 -- true $words > "$work/out"
+    done
+    row "long queue of one user: memory of the server" "$(awk '/^VmHWM/ { print int($2 / 1024) }' "/proc/$server/status")" MiB 300
+    kill -9 "$server"; wait "$server" 2> /dev/null || true
+    began=$(date +%s.%N)
+    serve --state "$work/queue"
+    row "long queue of one user: restart of the server" "$(echo "$(date +%s.%N) $began" | awk '{ printf "%.2f", $1 - $2 }')" s 5
+    user_job="$sailfish submit --server $url"
+    "$sailfish" node --server "$url" --slots 2 --memory 64M --disk "$work/disk" 2> "$work/node.log" &
+    nodes=$!
+    until grep -q joined "$work/node.log"; do sleep 0.02; done
+    began=$(date +%s.%N)
+    USER=bob $user_job --wait -- true > "$work/out"
+    row "long queue of one user: another user's job, to its end" "$(echo "$(date +%s.%N) $began" | awk '{ printf "%.2f", $1 - $2 }')" s 1
+    stop_server
+    rm -rf "$work/queue" "$work/disk"
+}
+
 run_programs() { # run_programs NODE_OPTION...: /bin/true on a node with four slots; end_programs when its rate is read
     serve --state "$work/processes"
     "$sailfish" node --server "$url" --slots 4 --memory 64M --disk "$work/disk" "$@" 2> "$work/node.log" &
