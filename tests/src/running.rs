@@ -82,6 +82,13 @@ impl Running {
         let _ = pidfd_send_signal(&self.handle, signal);
     }
 
+    /// The most memory that it has had since it began.
+    pub fn most_memory_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("it runs");
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("the kernel says it");
+        line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
+    }
+
     /// What is on standard error so far.
     pub fn stderr_so_far(&self) -> String {
         String::from_utf8_lossy(&self.stderr.lock().0).into_owned()

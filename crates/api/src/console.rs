@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// Most bytes of the rows of an answer; those beyond are left off.
 pub const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// What is asked, of which database.
+/// A question to a database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConsoleQuestion {

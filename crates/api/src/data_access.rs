@@ -28,8 +28,8 @@ pub struct DataKeys {
     pub now_seconds: u64,
 }
 
-/// What users got that it signed is good until its time. What nodes have that it signed is good for a while, in which they ask for new
-/// tokens.
+/// Grants of users that it signed are good until their time. Tokens of nodes that it signed are good for a while, in which they ask for
+/// new ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EarlierKey {

@@ -97,7 +97,7 @@ pub struct AdmissionRequest {
     pub certificate_request: Option<String>,
 }
 
-/// What a node's data port needs to be believed.
+/// The certificates of a node's data port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Admission {

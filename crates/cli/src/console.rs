@@ -20,7 +20,7 @@ const MEMORY_BYTES_MAX: u64 = 256 << 20;
 const CPU_SECONDS_MAX: u64 = 12;
 /// Nothing is written but to the pipe.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Whoever else wants a processor gets it.
+/// Every other process gets a processor first.
 const NICE: i32 = 10;
 
 /// How a server starts it: from the file that it runs itself, also where another one was put in its place.
@@ -67,7 +67,7 @@ fn limit() -> rustix::io::Result<()> {
     setrlimit(Resource::Fsize, of(FILE_BYTES_MAX))?;
     setrlimit(Resource::Core, of(0))?;
     nice(NICE)?;
-    // Where memory runs out all the same, it goes before the server does. A kernel that does not let it has other means.
+    // The kernel ends it before the server when the machine runs out of memory. A kernel that refuses this chooses by itself.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     Ok(())
 }

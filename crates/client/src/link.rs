@@ -196,7 +196,7 @@ impl NodeLink {
         self.keys.is_over()
     }
 
-    /// What there is to know of a job, of which this node runs an attempt, or for which another node came that showed this token.
+    /// Asks about a job of which this node runs an attempt, or about one of which another node brought data and showed this token.
     pub fn brief(&self, job: JobId, shown: Option<SecretText>) -> Result<JobBrief, ClientError> {
         let question = BriefQuestion { token: shown };
         self.blocking.run(async |client| client.brief(job, &question).await)

@@ -22,7 +22,7 @@ impl ToldKeys {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was told before and not taken is of no use any more.
+    /// Replaces keys that nobody has taken.
     pub fn tell(&self, keys: Box<DataKeys>) {
         self.inner().news = Some(keys);
         self.changed.notify_all();

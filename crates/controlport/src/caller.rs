@@ -19,7 +19,7 @@ pub(crate) struct Caller {
     pub token: Option<Arc<str>>,
     /// The node that speaks, where one does.
     pub node: Option<NodeId>,
-    /// What they may have at once.
+    /// Limits of the user; None: no limits.
     pub quota: Option<UserQuota>,
 }
 
@@ -29,7 +29,7 @@ impl Caller {
         Self { user: None, role: Role::Admin, token: None, node: None, quota: None }
     }
 
-    /// Whoever only looks at what everybody may see.
+    /// A caller without a token, who sees only what everybody may see.
     pub fn nobody() -> Self {
         Self { role: Role::ReadOnly, ..Self::local() }
     }

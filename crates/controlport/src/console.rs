@@ -18,7 +18,7 @@ use tokio::time::timeout;
 const ASKED_MAX: usize = 2;
 /// Questions that wait for their turn.
 const WAITING_MAX: usize = 16;
-/// What the process has beyond the time of its question, to start and to say that the time is over.
+/// The process has so much more time than its question, to start and to say that the time is over.
 const MORE_TIME: Duration = Duration::from_secs(3);
 /// Of an answer besides its rows: mostly names of columns.
 const NAMES_BYTES_MAX: usize = 1 << 20;
@@ -88,7 +88,7 @@ fn start(program: ConsoleProgram) -> std::io::Result<Child> {
 /// Hands a question in and reads what comes, to its end.
 fn exchange(child: &mut Child, question: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut answer = Vec::new();
-    // Whoever dies before it has read all gives no answer either.
+    // A process that dies before it has read all gives no answer either.
     if let Some(mut input) = child.stdin.take() {
         let _ = input.write_all(question);
     }

@@ -48,7 +48,7 @@ impl KnownSecrets {
     }
 }
 
-/// Whoever showed a secret.
+/// The owner of a secret.
 pub(crate) enum Holder {
     OfToken {
         /// Of the token.
@@ -58,7 +58,7 @@ pub(crate) enum Holder {
     },
     Node {
         node: NodeId,
-        /// Whose token it joined by, where it had one.
+        /// The user whose token it joined by; None: it joined without one.
         user: Option<Arc<str>>,
     },
 }
@@ -111,7 +111,7 @@ impl Keyring {
         known.nodes.insert(hash, KnownNode { node, join_token });
     }
 
-    /// Whose secret it is, if it is good.
+    /// Finds the owner of a secret that is good.
     pub fn find(&self, secret: &Secret, now_ns: u64) -> Result<Holder, Problem> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let refused = |why: &str| Err(Problem::new(ErrorCode::Unauthenticated, why));

@@ -1,4 +1,5 @@
-//! What callers see of jobs of others: not the words of their programs, their environment, or anything that they wrote.
+//! Hides parts of jobs from callers who neither own them nor administer the server: the words of programs, their environment, and
+//! everything that they wrote.
 
 use crate::caller::Caller;
 use api::control::JobOutcome;
@@ -20,7 +21,7 @@ pub(crate) fn sees_all(caller: &Caller, owner: Option<&str>) -> bool {
     }
 }
 
-/// What somebody may see of a job who does not see all.
+/// Removes from a job the parts that only its owner and administrators see.
 pub(crate) fn hide_in_details(details: &mut JobDetails) {
     hide_in_spec(&mut details.spec);
     let by_program = |attempt: &AttemptRow| attempt.failure.as_ref().is_some_and(is_by_program);

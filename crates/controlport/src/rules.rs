@@ -29,7 +29,7 @@ pub(crate) struct Rule {
 
 const LOOKERS: Admits = Admits::Roles(&[Role::Admin, Role::User, Role::ReadOnly]);
 const SUBMITTERS: Admits = Admits::Roles(&[Role::Admin, Role::User]);
-/// Whoever may make a node join.
+/// The roles that may make a node join.
 const JOINERS: Admits = Admits::Roles(&[Role::Admin, Role::Node]);
 const NODES: Admits = Admits::Nodes;
 const ADMINS: Admits = Admits::Roles(&[Role::Admin]);

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tower::ServiceExt;
 
-/// Who may use what, in this order: tokens of the roles admin, user, read-only, node, and the secret of a node that joined.
+/// The callers that each route admits, in this order: tokens of the roles admin, user, read-only, node, and the secret of a node that joined.
 const MATRIX: &[(&str, &str, [bool; 5])] = &[
     ("get", "/healthz", [true, true, true, true, true]),
     ("get", "/openapi.json", [true, true, true, true, true]),

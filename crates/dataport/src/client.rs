@@ -62,7 +62,7 @@ impl Peer {
 /// Hears which nodes do not answer, and how that showed. Called from the threads that carry requests: it must not wait.
 pub type Unanswered = Arc<dyn Fn(NodeId, Unreached) + Send + Sync>;
 
-/// What requests show.
+/// The tokens that a client shows.
 #[derive(Clone)]
 enum Shows {
     /// Nothing, or always the same.
@@ -70,7 +70,7 @@ enum Shows {
     OfJobs(Arc<dyn JobTokens>),
 }
 
-/// What one request has to show, and what of it was not let in.
+/// The tokens of one request, and how many of them were refused.
 pub(crate) struct Showing<'a> {
     shows: &'a Shows,
     of: DataOf,
@@ -98,7 +98,7 @@ impl Showing<'_> {
         }
         self.renewals += 1;
         let asking = Arc::clone(tokens);
-        // Where it panics nothing was renewed, and the next round finds that out.
+        // After a panic nothing was renewed, and the next round finds that out.
         let _ = tokio::task::spawn_blocking(move || asking.renew()).await;
         tokio::time::sleep(RENEWED_PAUSE).await;
         (self.tokens, self.next) = (tokens.tokens(job), 0);

@@ -56,7 +56,7 @@ pub trait Chunkservers: Send + Sync + 'static {
     }
     /// Whether whoever shows this may come to data of a job.
     fn admits_to_job(&self, job: JobId, shown: &str) -> bool;
-    /// What whoever shows this may do with a file of a user; None: not this.
+    /// The grant of a file of a user that a token shows; None: it grants something else.
     fn admits_to_file(&self, _file: IntermediateId, _right: FileRight, _shown: &str) -> Option<FileGrant> {
         None
     }

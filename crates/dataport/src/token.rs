@@ -1,4 +1,4 @@
-//! What requests to data ports show, and what is read of it.
+//! The tokens that requests to data ports show.
 
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
@@ -46,7 +46,7 @@ pub trait JobTokens: Send + Sync {
     fn renew(&self);
 }
 
-/// What the header `authorization` shows; None where there is none that can be read.
+/// The token in the header `authorization`; None where no token can be read.
 pub(crate) fn shown(headers: &HeaderMap) -> Option<&str> {
     let given = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = given.split_at_checked(7)?;

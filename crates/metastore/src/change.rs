@@ -276,7 +276,7 @@ pub enum Change {
     /// A server begins to sign with this key what data ports let in.
     DataKeyMade {
         public_key: String,
-        /// What nodes have that earlier ones signed is good no more.
+        /// Tokens of nodes that earlier keys signed are good no more.
         withdraws_earlier: bool,
         now_ns: u64,
     },

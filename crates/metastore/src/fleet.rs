@@ -37,7 +37,7 @@ pub struct NodeRow {
     pub last_seen_ns: u64,
 }
 
-/// What a node that lives is known by.
+/// The secret of a node that lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSecretRow {
     pub node: NodeId,
@@ -169,7 +169,7 @@ impl Metastore {
         rows.first().map(|row| self.node_row(row)).transpose()
     }
 
-    /// By what each node that has not gone is known, as far as anything says so.
+    /// The secrets of all nodes that have not gone.
     pub async fn node_secrets(&self) -> Result<Vec<NodeSecretRow>, StoreError> {
         let statement = "SELECT node, secret_hash, join_token FROM nodes \
                          WHERE secret_hash IS NOT NULL AND state NOT IN ('dead', 'left') ORDER BY node";

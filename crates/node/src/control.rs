@@ -38,8 +38,8 @@ pub trait Control: Send + Sync {
     /// Proposes range boundaries; the answer is what stands.
     fn propose_boundaries(&self, job: JobId, keys: Vec<KeyBytes>) -> Result<Boundaries, TaskFailure>;
 
-    /// What attempts of a job share, for a job of which none has run here but whose data comes here, from a node that showed this
-    /// token, or lies here; None where it is not known.
+    /// The data that attempts of a job share, for a job of which no attempt has run here: its data lies here, or comes from a node that
+    /// showed this token. None: the job is not known.
     fn job_run(&self, job: JobId, shown: Option<&str>) -> Option<Arc<JobRun>>;
 
     /// Waits for the next notice. None: there will be none.

@@ -1,5 +1,5 @@
-//! What this node's data port lets in, and what this node shows to those of others: tokens of jobs and rights to files, signed by the
-//! server. The server may sign with another key from some moment on. Then the node first asks for new tokens, and only when it has
+//! Checks the rights that callers show to this node's data port, and keeps those that this node shows to others: tokens of jobs and
+//! rights to files, signed by the server. The server may sign with another key from some moment on. Then the node first asks for new tokens, and only when it has
 //! them does the time run out in which it lets in what the earlier keys signed: while no server answers, all stays as it was.
 
 use api::data_access::{DataKeys, JobToken, SecretText, TokensAnswer};
@@ -21,10 +21,10 @@ const TOKENS_MAX: usize = 3;
 const ADMITTED_JOBS_MAX: usize = 4096;
 /// The server is not asked for tokens more often.
 const RENEW_EVERY: Duration = Duration::from_millis(200);
-/// Where the server did not say which tokens are good, it is asked again.
+/// Pause before the server is asked again that did not answer.
 const RENEW_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// What lets this node in elsewhere, and others in here.
+/// The rights of this node at other data ports, and the keys that it checks rights of others with.
 pub struct DataAccess {
     node: NodeId,
     link: Arc<NodeLink>,
@@ -67,7 +67,7 @@ impl Inner {
         inner
     }
 
-    /// What the newest key signs is good from now on.
+    /// Accepts the newest key from now on.
     fn learn(&mut self, told: &DataKeys) {
         // Told late: the answer to a question was quicker.
         if self.keys.iter().skip(1).any(|known| known.key.text() == told.current) {
@@ -181,7 +181,7 @@ impl DataAccess {
     pub(crate) fn follow(&self) {
         while let Some(keys) = self.link.next_data_keys() {
             self.inner().learn(&keys);
-            // What is told meanwhile is what the server answers with.
+            // The answer of the server has the keys that were told meanwhile.
             while !self.ask() && !self.link.is_over() {
                 std::thread::sleep(RENEW_AGAIN_AFTER);
             }
@@ -221,7 +221,7 @@ impl DataAccess {
     }
 }
 
-/// What requests of this node show.
+/// The tokens that requests of this node show.
 pub(crate) struct ShownTokens(pub Arc<DataAccess>);
 
 impl JobTokens for ShownTokens {

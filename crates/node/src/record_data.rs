@@ -207,7 +207,7 @@ struct Served {
 }
 
 impl Served {
-    /// What this node has of a job, for somebody who showed its token; None where that is over, or was never.
+    /// The data of a job here, for a caller who showed its token; None: the job is over, or was never.
     fn job(&self, job: JobId, shown: &str) -> Option<Arc<JobData>> {
         let known = self.shared.jobs().get(&job).map(Arc::clone);
         // Data may come before the first attempt does. Asked on a thread of its own: this one answers requests, and
@@ -258,7 +258,7 @@ impl Chunkservers for Served {
 }
 
 impl Node {
-    /// What this node's data port serves: the chunkservers of its jobs, to whoever shows what the server signed.
+    /// The chunkservers of this node's jobs, for callers who show a right that the server signed.
     pub fn chunkservers(&self, incarnation: u64, access: Arc<DataAccess>) -> Arc<dyn Chunkservers> {
         Arc::new(Served { shared: Arc::clone(&self.shared), incarnation, access })
     }

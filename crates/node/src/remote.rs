@@ -98,7 +98,7 @@ impl Remote {
         Self { link, disks, data, access, caches, paths, jobs, single_spec, left, checks, drill, files }
     }
 
-    /// What the data port of this node lets in.
+    /// The rights that the data port of this node accepts.
     pub fn access(&self) -> Arc<DataAccess> {
         Arc::clone(&self.access)
     }
@@ -156,7 +156,7 @@ impl Remote {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What attempts of a job share; asked for and made when the first one comes, or somebody with data of it who shows a token.
+    /// The data that attempts of a job share; asked for and made when the first attempt comes, or a caller with data who shows a token.
     fn known_job(&self, job: JobId, shown: Option<&str>) -> Result<Known, TaskFailure> {
         // Held over the question, so that it is asked once.
         let mut jobs = self.jobs();

@@ -208,7 +208,7 @@ pub(crate) fn function_context(
 /// The variables of a file that the job brought along.
 pub(crate) fn env_of_file(path: Option<&Path>) -> Result<Vec<(String, String)>, TaskFailure> {
     let Some(path) = path else { return Ok(Vec::new()) };
-    // Whoever handed the job in has looked at it: here a disk may have failed.
+    // The client has read it before: here a disk may have failed.
     program::read_env_file(path).map_err(|error| {
         let blame = match error {
             EnvFileError::Unreadable { .. } => Blame::Environment,

@@ -10,7 +10,7 @@ const STRING_BYTES_MAX: usize = 128 << 10;
 const ALL_BYTES_MAX: usize = 2 << 20;
 /// Of each there is a pointer as well.
 const POINTER_BYTES: usize = 8;
-/// What stands beside the name of a file: its length, time or hash.
+/// Bytes beside the name of a file: its length, time or hash.
 const NAMED_BYTES: usize = 64;
 
 /// Refuses a job whose programs could not be started.

@@ -62,7 +62,7 @@ pub(crate) struct Waiting {
     pub hold: Option<Arc<Hold>>,
 }
 
-/// Where the specification of a job is that waits.
+/// The place of the specification of a job that waits.
 pub(crate) enum WaitingSpec {
     /// Many jobs have the same.
     Shared(Arc<JobSpec>),
@@ -111,7 +111,7 @@ impl Queue {
 #[derive(Default)]
 pub(crate) struct Backlog {
     queues: BTreeMap<QueueKey, Queue>,
-    /// Where each stands.
+    /// The queue of each.
     places: BTreeMap<JobId, QueueKey>,
 }
 

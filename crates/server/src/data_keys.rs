@@ -1,6 +1,6 @@
-//! What data ports let in, as the server signs it. Each server signs with a key of its own, which is nowhere else: the store has the
-//! public keys, so that the next server knows what those before it have signed. Where a token is taken back by which nodes may have
-//! joined, there is a new key, and what the old one signed for nodes is good for a moment only.
+//! Signs the rights that data ports let in. Each server signs with a key of its own, which is nowhere else: the store has the public
+//! keys, so that the next server recognizes earlier signatures. When a token is revoked by which nodes may have joined, the server makes
+//! a new key, and rights of nodes that the old one signed are good for a moment only.
 
 use crate::ServerError;
 use crate::clock::now_ns;
@@ -85,7 +85,7 @@ impl Signing {
     }
 }
 
-fn key_made(signer: &DataSigner, withdraws_earlier: bool) -> Change {
+pub(crate) fn key_made(signer: &DataSigner, withdraws_earlier: bool) -> Change {
     Change::DataKeyMade { public_key: signer.key().text(), withdraws_earlier, now_ns: now_ns() }
 }
 
@@ -108,19 +108,17 @@ impl EventLoop {
         self.fleet.all_mut().for_each(|node| node.order(NodeOrder::DataKeys { keys: keys.clone() }));
     }
 
-    /// A token was taken back by which nodes may have joined: they are sent away, and what they know of other nodes' data opens
-    /// nothing any more.
-    pub async fn shut_out(&mut self, token: &str, signer: DataSigner) -> Result<(), StoreError> {
-        self.store.apply(&[key_made(&signer, true)]).await?;
+    /// Sends away the nodes that joined by a token which was revoked. The tokens of jobs that they have open nothing any more. The key
+    /// of the signer is in the store.
+    pub fn shut_out(&mut self, token: &str, signer: DataSigner) {
         self.signing.withdraw(signer);
         for node in self.fleet.joined_by(token) {
             self.lose_node(node, metastore::NodeState::Left, "its token has been revoked");
         }
         self.tell_keys();
-        Ok(())
     }
 
-    /// What a node must know of a job, where it has to do with it: it runs attempts of it, or somebody came to it who does.
+    /// Tells a node about a job that it has to do with: it runs attempts of the job, or another node that does came to it.
     pub fn brief(&mut self, node: NodeId, id: JobId, question: &BriefQuestion, reply: Reply<JobBrief>) {
         drop(reply.send(self.brief_of(node, id, question.token.as_ref())));
     }

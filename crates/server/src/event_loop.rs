@@ -415,7 +415,7 @@ impl EventLoop {
         self.has_finished(id, outcome);
     }
 
-    /// Whoever waits for the end of a job learns it.
+    /// Answers those who wait for the end of a job.
     pub fn has_finished(&mut self, id: JobId, outcome: JobOutcome) {
         self.finished.push_back((id, outcome));
         if self.finished.len() > FINISHED_JOBS_MAX

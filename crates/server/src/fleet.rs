@@ -117,7 +117,7 @@ impl Fleet {
         NodeWelcome {
             node,
             incarnation,
-            // Whoever made it puts it in: here is its hash.
+            // The control port made it and puts it in: the server has its hash.
             secret: SecretText::default(),
             data_keys: DataKeys::default(),
             lease_ms: LEASE.as_millis() as u64,

@@ -32,7 +32,7 @@ pub struct ServerOptions {
     pub roots: Option<Roots>,
 }
 
-/// What a user may have at once.
+/// Limits of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserQuota {
     /// Jobs that are not over.

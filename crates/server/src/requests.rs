@@ -179,7 +179,7 @@ pub(crate) struct Submission {
     pub hold: Option<Arc<Hold>>,
     pub user: String,
     pub priority: i32,
-    /// What the user may have at once, this one with it.
+    /// Limits of the user, who may have this job within them.
     pub quota: Option<UserQuota>,
     /// Of a stage of a flow: which of those before it this one reads.
     pub reads: Vec<u32>,

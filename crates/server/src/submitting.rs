@@ -126,7 +126,7 @@ impl EventLoop {
         Ok(submitted)
     }
 
-    /// Whoever keeps too much keeps nothing more.
+    /// Refuses a job that keeps I-files where its user keeps too much.
     async fn check_kept(&self, submission: &Submission) -> Result<(), Refused> {
         let Some(quota) = submission.quota.filter(|_| submission.spec.keep_ifiles) else { return Ok(()) };
         let (user, bytes_max) = (submission.user.clone(), quota.kept_bytes_max);

@@ -2,6 +2,7 @@
 
 use crate::ServerError;
 use crate::clock::now_ns;
+use crate::data_keys::key_made;
 use crate::event_loop::{EventLoop, Reply};
 use crate::messages::UserQuota;
 use metastore::{Change, Role, StoreError, TokenRow};
@@ -18,7 +19,7 @@ pub(crate) struct Users {
     has: BTreeMap<u64, Has>,
 }
 
-/// What a user has of jobs that are not over.
+/// The jobs of a user that are not over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Has {
     pub jobs: u32,
@@ -133,10 +134,14 @@ impl EventLoop {
                 return Ok(());
             }
         };
-        self.store.apply(&[Change::TokenRevoked { token: token.clone(), now_ns: now_ns() }]).await?;
         let role = self.store.user(&known.user).await?.map(|user| user.role);
-        if role.is_none_or(|role| matches!(role, Role::Admin | Role::Node)) {
-            self.shut_out(&token, signer).await?;
+        let lets_join = role.is_none_or(|role| matches!(role, Role::Admin | Role::Node));
+        let mut changes = vec![Change::TokenRevoked { token: token.clone(), now_ns: now_ns() }];
+        // In one transaction: the next server must not take the old key for a good one.
+        changes.extend(lets_join.then(|| key_made(&signer, true)));
+        self.store.apply(&changes).await?;
+        if lets_join {
+            self.shut_out(&token, signer);
         }
         // With what is told of nodes that were sent away.
         self.replies.push(Box::new(move || drop(reply.send(Ok(())))));

@@ -1,4 +1,4 @@
-//! What data ports let in: rights that a server signed, which they check without asking anybody. Nodes have the public keys
+//! Rights that a server signs and data ports check without asking anybody. Nodes have the public keys
 //! only, so none of them can give itself a right. A right to a job is for nodes, and good while its key is the newest; a right to a
 //! file is for its user, and good until its time.
 
@@ -78,7 +78,7 @@ impl std::fmt::Debug for DataSigner {
     }
 }
 
-/// What may be done at data ports.
+/// An action at data ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataRight {
     /// To read and write what nodes hold of a job.
@@ -107,7 +107,7 @@ impl DataRight {
     }
 }
 
-/// What may be done with a file of a user.
+/// An action on a file of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileRight {
     Read,
@@ -136,8 +136,7 @@ pub struct FileGrant {
 }
 
 impl FileGrant {
-    /// What a text says that it is a grant of, where it says so for this file and right and its time has not come; whether it was
-    /// signed is another question.
+    /// The grant that a text claims for this file and right, unless its time is over. The signature is not checked here.
     pub fn claimed(file: i64, right: FileRight, text: &str, now_seconds: u64) -> Option<Self> {
         let mut words = text.split('.').skip(3);
         let (expires_seconds, bytes_max) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);

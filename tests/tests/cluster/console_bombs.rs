@@ -5,7 +5,7 @@ use private_postgres::PrivatePostgres;
 use rustix::process::Signal;
 use std::time::Instant;
 
-/// What the server may have had in memory at most, whatever it was asked: the answers are 16 MB, and an engine without jobs is small.
+/// Most memory of the server, whatever it was asked: answers have 16 MB, and an engine without jobs is small.
 const SERVER_MEMORY_KIB_MAX: u64 = 400 << 10;
 
 const OF_SQLITE: &[&str] = &[
@@ -24,13 +24,6 @@ const OF_POSTGRES: &[&str] = &[
     "with recursive r(n) as (select 1 union all select n + 1 from r) select count(distinct n) from r",
 ];
 
-/// Of a process, since it began.
-fn most_memory_kib(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("the server runs");
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("the kernel says it");
-    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
-}
-
 fn withstands(cluster: &Cluster, bombs: &[&str]) {
     for bomb in bombs {
         let asked = Running::start(&mut cluster.sailfish(&["state", "--json", bomb])).wait();
@@ -40,7 +33,7 @@ fn withstands(cluster: &Cluster, bombs: &[&str]) {
             .any(|text| asked.story().contains(text));
         assert!(is_part || is_refused, "{bomb}: {}", &asked.story()[..asked.story().len().min(2000)]);
     }
-    let most = most_memory_kib(cluster.server().id());
+    let most = cluster.server().most_memory_kib();
     assert!(most < SERVER_MEMORY_KIB_MAX, "the server had {most} KiB");
     assert_eq!(cluster.number("select count(*) as n from jobs"), 0);
     let mut submit = cluster.sailfish(&["submit", "--wait"]);

@@ -262,7 +262,7 @@ fn a_revoked_node(mut cluster: Cluster) {
     for _ in 0..4 {
         waiting.go.write_line("go on");
     }
-    // What the thief was given, a node does in its place.
+    // A node does the task that the thief was given.
     assert_eq!(waiting.here.read_line(), "here");
     waiting.go.write_line("go on");
     let cluster = waiting.finish();

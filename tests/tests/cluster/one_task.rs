@@ -120,13 +120,6 @@ fn what_a_dead_node_ran_is_given_to_another() {
     assert!((0..15_000_000_000).contains(&waited_ns), "{rows}");
 }
 
-/// Of a process, since it began.
-fn most_memory_kib(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("the server runs");
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("the kernel says it");
-    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
-}
-
 /// F16: jobs with megabytes of arguments, of which the server keeps only as many in memory as may run soon.
 fn a_long_queue(mut cluster: Cluster) {
     const JOBS: i64 = 90;
@@ -147,18 +140,18 @@ fn a_long_queue(mut cluster: Cluster) {
     let waiting = "select count(*) as n from jobs where waits = 1";
     let first = cluster.number(waiting);
     assert!((30..JOBS).contains(&first), "{first} of {JOBS} wait");
-    let most = most_memory_kib(cluster.server().id());
+    let most = cluster.server().most_memory_kib();
     assert!(most < SERVER_MEMORY_KIB_MAX, "the server had {most} KiB");
     cluster.restart_server();
     assert_eq!(cluster.number(waiting), first, "the next server has them wait as well");
-    let most = most_memory_kib(cluster.server().id());
+    let most = cluster.server().most_memory_kib();
     assert!(most < SERVER_MEMORY_KIB_MAX, "the next server had {most} KiB");
     // One that waits is stopped, and somebody who waits for the end of another is not told that there is none.
     let (last, before) = (jobs[jobs.len() - 1].to_string(), jobs[jobs.len() - 2].to_string());
     let waits = Running::start(&mut cluster.sailfish(&["wait", &before]));
     Running::start(&mut cluster.sailfish(&["cancel", &last])).wait().expect_success();
     Running::start(&mut cluster.sailfish(&["wait", &last])).wait().expect_failure(130, &[]);
-    // Whoever is more urgent does not wait behind them.
+    // A more urgent job does not wait behind them.
     let urgent = submit(&cluster, 1, &["--priority", "1"])[0];
     assert_eq!(cluster.number(&format!("select count(*) from jobs where job = {urgent} and waits = 1")), 0);
     cluster.add_node();

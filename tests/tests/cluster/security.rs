@@ -690,7 +690,7 @@ fn quotas_of_bytes_hold() {
     submit("3").expect_success();
     submit("4")
         .expect_failure(1, &["words, variables and names of files", "307200 bytes", "give data as files"]);
-    // What is over counts no more, and administrators have no quota.
+    // Jobs that are over count no more, and administrators have no quota.
     submit("3").expect_success();
     guarded
         .by(&guarded.admin_token(), &["submit", "--wait", "--count", "4", "--", "true", &word])

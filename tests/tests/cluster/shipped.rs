@@ -231,7 +231,7 @@ fn a_file_with_secrets_is_told_to_programs_alone() {
     submit.args(["submit", "--env-file", "secrets.env", "--env", "LIMIT=2", "--", "sh", "-c", script]);
     let here = told(&mut submit);
     for text in [&on_cluster, &here] {
-        // What stands on the command line goes before the file.
+        // Variables of the command line win over those of the file.
         assert!(text.contains("\n2"), "{text}");
     }
     let digest = |text: &str| text.lines().find(|line| line.contains(" -")).map(str::to_string);

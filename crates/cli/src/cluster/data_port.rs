@@ -66,7 +66,7 @@ impl DataPort {
         let routes = dataport::router(chunkservers);
         let within = Limits::within(machine::open_files_max());
         let limits = Limits {
-            // Whoever comes has a secret, and many tasks of a node may read at once.
+            // Callers have a secret, and many tasks of a node may read at once.
             connections_per_address_max: within.connections_max,
             // The routes watch over the silence of bodies: a node may wait for memory, or stand still for a while.
             body_pace: None,

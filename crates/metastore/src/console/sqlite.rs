@@ -35,7 +35,7 @@ pub async fn query_read_only(
     let options = SqliteConnectOptions::new()
         .filename(&path)
         .read_only(true)
-        // What a question sorts counts as its memory, and no disk is filled.
+        // Sorts of a question count as its memory, and fill no disk.
         .pragma("temp_store", "MEMORY")
         .busy_timeout(Duration::from_secs(BUSY_SECONDS_MAX))
         .disable_statement_logging();

@@ -1,4 +1,4 @@
-//! By what people and nodes are known, and what data ports let in.
+//! Tokens of people, secrets of nodes, keys of data ports, and texts that questions do not show.
 
 use super::{attempt, node, owner, submitted};
 use crate::fleet::NodeSecretRow;
