@@ -122,7 +122,7 @@ fn what_a_dead_node_ran_is_given_to_another() {
 
 /// F16: jobs with megabytes of arguments, of which the server keeps only as many in memory as may run soon.
 fn a_long_queue(mut cluster: Cluster) {
-    const JOBS: i64 = 90;
+    const JOBS: i64 = 40;
     const SERVER_MEMORY_KIB_MAX: u64 = 300 << 10;
     let word = "x".repeat(120_000);
     let submit = |cluster: &Cluster, jobs: i64, more: &[&str]| {
@@ -139,7 +139,7 @@ fn a_long_queue(mut cluster: Cluster) {
     }
     let waiting = "select count(*) as n from jobs where waits = 1";
     let first = cluster.number(waiting);
-    assert!((30..JOBS).contains(&first), "{first} of {JOBS} wait");
+    assert!((10..JOBS).contains(&first), "{first} of {JOBS} wait");
     let most = cluster.server().most_memory_kib();
     assert!(most < SERVER_MEMORY_KIB_MAX, "the server had {most} KiB");
     cluster.restart_server();
@@ -163,7 +163,7 @@ fn a_long_queue(mut cluster: Cluster) {
     // The oldest came first.
     let behind = format!(
         "select count(*) from attempts a join attempts b on a.job < b.job \
-         where a.assigned_ns > b.assigned_ns and b.job <> {urgent}"
+         where a.attempt = 0 and b.attempt = 0 and a.assigned_ns > b.assigned_ns and b.job <> {urgent}"
     );
     assert_eq!(cluster.number(&behind), 0);
 }
@@ -188,9 +188,9 @@ fn many_large_jobs_run_on_this_machine() {
     let sandbox = Sandbox::new();
     let word = "x".repeat(120_000);
     let mut command = sandbox.sailfish();
-    command.args(["submit", "--count", "60", "--state"]).arg(sandbox.state());
+    command.args(["submit", "--count", "30", "--state"]).arg(sandbox.state());
     command.args(["--", "true"]).args([&word; 14]);
     Running::start(&mut command).wait().expect_success();
     let ended = sandbox.query("select count(*) as n from jobs where state = 'succeeded' and waits is null");
-    assert_eq!(ended[0]["n"], 60);
+    assert_eq!(ended[0]["n"], 30);
 }
