@@ -200,6 +200,8 @@ pub struct NodeWelcome {
     pub incarnation: String,
     /// Shows, in the header `authorization`, that it is this node that speaks: everything that it says needs it.
     pub secret: SecretText,
+    /// To keep on its disks: the next process there shows it, and so that it has them.
+    pub disk_proof: SecretText,
     /// By which its data port knows what the server signed.
     pub data_keys: DataKeys,
     /// The node counts as dead when nothing is heard of it for so long.

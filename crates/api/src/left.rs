@@ -1,5 +1,6 @@
 //! What a process that is dead left on the disks of a node, as far as it is whole: told by the next process there when it joins.
 
+use crate::data_access::SecretText;
 use ids::{ChunkId, JobId, RunId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -13,6 +14,8 @@ pub const LEFT_FILES_MAX: usize = 1 << 16;
 pub struct LeftBehind {
     /// Of the process that is dead.
     pub incarnation: String,
+    /// Which the server gave that process for its disks: without it anybody who knows an incarnation could say that a process is dead.
+    pub proof: SecretText,
     pub job: JobId,
     pub runs: Vec<LeftRun>,
     pub parts: Vec<LeftPart>,

@@ -175,7 +175,9 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         again = true;
         let (node, incarnation) = (link.node(), link.incarnation().to_string());
         let sandbox = sandbox(args, link.must_sandbox()).map_err(Failure::refused)?;
-        let disks = Disks::open(&disks, &incarnation).context("--disk").map_err(Failure::refused)?;
+        let disks = Disks::open(&disks, &incarnation, link.disk_proof())
+            .context("--disk")
+            .map_err(Failure::refused)?;
         left.give_to(&disks, link.readmitted());
         let (data, drill) = (data_port.client.clone(), Drill::new(args.drills, &programs));
         let remote = Arc::new(Remote::new(link, disks, data, caches.clone(), roots.clone(), drill));

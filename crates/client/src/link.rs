@@ -127,6 +127,11 @@ impl NodeLink {
         self.welcome.sandbox
     }
 
+    /// To keep on the disks of this node.
+    pub fn disk_proof(&self) -> &SecretText {
+        &self.welcome.disk_proof
+    }
+
     /// The jobs that read again what was left of them on the disks of this node.
     pub fn readmitted(&self) -> &[JobId] {
         &self.welcome.readmitted

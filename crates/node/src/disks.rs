@@ -1,10 +1,12 @@
 //! The directories of a node in a cluster: one for each job on each disk, made when the job's first attempt comes.
 //! Their names hold that of a lock file beside them, which is locked while the process lives: what a process that
 //! was killed has left is found by its lock being free, and removed by the next node on that disk. The lock file is read back every
-//! second: a disk that does not give back what was written there has failed.
+//! second: a disk that does not give back what was written there has failed. It holds the proof of the process too, which the next one
+//! shows to the server: so nobody without the disk says that the process is dead.
 
 use crate::failure::file_failure;
 use api::TaskFailure;
+use api::data_access::SecretText;
 use api::machine::{DiskReport, DiskState};
 use chunkserver::is_of_the_file;
 use diskfile::{ALIGNMENT_BYTES, AlignedBuffer, open_direct};
@@ -14,14 +16,16 @@ use rustix::fs::Access;
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::FileExt;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// In the name of every directory we make, so that nothing else is ever removed.
 const MARK: &str = "sailfish-";
 const LOCK_SUFFIX: &str = ".lock";
+/// It holds a secret.
+const LOCK_MODE: u32 = 0o600;
 /// Behind the name of a process: the directory of the intermediate files of users.
 const USER_FILES: &str = "intermediate";
 /// Less than this part of a disk, and less than [`FREE_BYTES_ENOUGH`], is too little.
@@ -38,6 +42,16 @@ pub struct Disks {
     disks: Vec<Disk>,
 }
 
+/// A process that is dead, and left something on a disk.
+#[derive(Debug)]
+pub(crate) struct DeadProcess {
+    pub name: String,
+    /// Nothing where its lock file is not whole.
+    pub proof: Option<SecretText>,
+    /// Held from now on.
+    pub lock: File,
+}
+
 #[derive(Debug)]
 struct Disk {
     path: PathBuf,
@@ -52,8 +66,8 @@ struct Disk {
 
 impl Disks {
     /// Takes directories into use, creating those that are not there, and removes what dead nodes left in them.
-    /// `name` must be no other process's.
-    pub fn open(paths: &[PathBuf], name: &str) -> std::io::Result<Self> {
+    /// `name` must be no other process's; the proof is kept in the lock files, which their owner alone reads.
+    pub fn open(paths: &[PathBuf], name: &str, proof: &SecretText) -> std::io::Result<Self> {
         let mut disks: Vec<Disk> = Vec::new();
         for path in paths {
             let made = io_call(IoCall::Create, path).and_then(|()| std::fs::create_dir_all(path));
@@ -64,11 +78,11 @@ impl Disks {
                 continue;
             }
             let lock_path = path.join(format!(".{MARK}{name}{LOCK_SUFFIX}"));
-            let lock = io_call(IoCall::Create, &lock_path).and_then(|()| File::create(&lock_path));
+            let lock = io_call(IoCall::Create, &lock_path).and_then(|()| create_lock(&lock_path));
             let lock = lock.map_err(|error| named(&lock_path, error))?;
             lock.try_lock().map_err(|error| named(&lock_path, error.into()))?;
             sweep(&path, name).map_err(|error| named(&path, error))?;
-            let mark = write_mark(&lock, name);
+            let mark = write_mark(&lock, name, proof);
             disks.push(Disk { path, lock_path, _lock: lock, mark, has_failed: AtomicBool::new(false) });
         }
         Ok(Self { name: name.to_string(), disks })
@@ -151,14 +165,16 @@ impl Disks {
         }
     }
 
-    /// Processes whose directories lie on a disk and that are dead, each with its lock, which is ours now.
-    pub(crate) fn dead_on(disk: &Path) -> Vec<(String, File)> {
+    /// Processes whose directories lie on a disk and that are dead.
+    pub(crate) fn dead_on(disk: &Path) -> Vec<DeadProcess> {
         let entries = std::fs::read_dir(disk).into_iter().flatten().flatten();
         let locked = entries.filter_map(|entry| {
             let name = owner_of_lock(&entry.file_name())?;
-            let lock = File::options().write(true).open(entry.path()).ok()?;
+            let mut lock = File::options().read(true).write(true).open(entry.path()).ok()?;
             // Locked: it lives, or another process looks at what it left.
-            lock.try_lock().is_ok().then_some((name, lock))
+            lock.try_lock().ok()?;
+            let proof = read_proof(&mut lock, &name);
+            Some(DeadProcess { name, proof, lock })
         });
         locked.collect()
     }
@@ -216,14 +232,28 @@ impl Drop for Disks {
     }
 }
 
-/// Fills a lock file with a block of its name, and gives that.
-fn write_mark(mut lock: &File, name: &str) -> Vec<u8> {
-    let mark: Vec<u8> = name.bytes().chain([b'\n']).cycle().take(ALIGNMENT_BYTES).collect();
+fn create_lock(path: &Path) -> std::io::Result<File> {
+    File::options().write(true).create(true).truncate(true).mode(LOCK_MODE).open(path)
+}
+
+/// Fills a lock file with a block of its name and proof, a line each, and gives that.
+fn write_mark(mut lock: &File, name: &str, proof: &SecretText) -> Vec<u8> {
+    let lines = format!("{name}\n{}\n", proof.0);
+    let mark: Vec<u8> = lines.bytes().cycle().take(ALIGNMENT_BYTES).collect();
     match lock.write_all(&mark) {
         Ok(()) => mark,
         // A full disk is good for reading.
         Err(_) => Vec::new(),
     }
+}
+
+/// Of the process of that name, where its mark is whole.
+fn read_proof(lock: &mut File, name: &str) -> Option<SecretText> {
+    let mut mark = String::new();
+    lock.take(ALIGNMENT_BYTES as u64).read_to_string(&mut mark).ok()?;
+    let mut lines = mark.lines();
+    (lines.next()? == name).then_some(())?;
+    Some(SecretText(lines.next()?.to_string()))
 }
 
 fn read_mark(disk: &Disk) -> std::io::Result<()> {
@@ -315,6 +345,7 @@ pub(crate) fn remove_tree(path: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::{Disks, FREE_BYTES_ENOUGH, free_bytes_min, look_at};
+    use api::data_access::SecretText;
     use api::machine::DiskState;
     use ids::JobId;
 
@@ -322,7 +353,7 @@ mod tests {
     fn a_dead_node_is_cleaned_up_after_and_a_living_one_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let paths = [dir.path().join("a"), dir.path().join("a")];
-        let living = Disks::open(&paths, "living").unwrap();
+        let living = Disks::open(&paths, "living", &SecretText::default()).unwrap();
         let kept = living.create(JobId(1)).unwrap();
         assert_eq!(kept.len(), 1);
         let left = dir.path().join("a/sailfish-dead-job7");
@@ -332,7 +363,7 @@ mod tests {
         let of_users = living.user_dirs().remove(0);
         std::fs::create_dir(&of_users).unwrap();
         std::fs::write(dir.path().join("a/.sailfish-dead.lock"), "").unwrap();
-        let other = Disks::open(&paths[..1], "other").unwrap();
+        let other = Disks::open(&paths[..1], "other", &SecretText::default()).unwrap();
         assert!(!left.exists() && kept[0].is_dir() && of_users.is_dir());
         drop(living);
         assert!(!kept[0].exists());
@@ -354,7 +385,7 @@ mod tests {
     fn a_disk_that_gives_back_something_else_has_failed() {
         let dir = tempfile::tempdir().unwrap();
         let paths = [dir.path().join("a"), dir.path().join("b")];
-        let disks = Disks::open(&paths, "here").unwrap();
+        let disks = Disks::open(&paths, "here", &SecretText::default()).unwrap();
         let check = |expected: [bool; 2], order: [usize; 2]| {
             assert_eq!([disks.probe(0), disks.probe(1)], expected);
             let is_failed = |report: api::machine::DiskReport| report.state == DiskState::Failed;
@@ -377,7 +408,7 @@ mod tests {
     fn a_disk_that_takes_nothing_leaves_the_job_to_the_others() {
         let dir = tempfile::tempdir().unwrap();
         let paths = [dir.path().join("a"), dir.path().join("b")];
-        let disks = Disks::open(&paths, "here").unwrap();
+        let disks = Disks::open(&paths, "here", &SecretText::default()).unwrap();
         // A file in its place stands for whatever is in the way.
         std::fs::write(paths[0].join("sailfish-here-job1"), "").unwrap();
         std::fs::remove_dir_all(&paths[1]).unwrap();

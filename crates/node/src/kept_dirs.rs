@@ -113,13 +113,14 @@ fn bytes_of(dir: &Path) -> std::io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use crate::disks::Disks;
+    use api::data_access::SecretText;
     use ids::{DiskIndex, JobId};
 
     #[test]
     fn what_is_kept_is_found_by_the_next_process_on_the_disk() {
         let dir = tempfile::tempdir().unwrap();
         let paths = [dir.path().join("a"), dir.path().join("b")];
-        let first = Disks::open(&paths, "first").unwrap();
+        let first = Disks::open(&paths, "first", &SecretText::default()).unwrap();
         let dirs = first.create(JobId(4)).unwrap();
         std::fs::write(dirs[1].join("run-000000.ifile"), "12345").unwrap();
         std::fs::write(dirs[1].join("chunk-000000.raw"), "x").unwrap();
@@ -132,7 +133,8 @@ mod tests {
         first.remove(JobId(4));
         drop(first);
         // In another order.
-        let next = Disks::open(&[paths[1].clone(), paths[0].clone()], "next").unwrap();
+        let next =
+            Disks::open(&[paths[1].clone(), paths[0].clone()], "next", &SecretText::default()).unwrap();
         let mut found = next.kept().unwrap();
         found.sort_by_key(|dir| dir.disk.0);
         assert_eq!(found, kept);

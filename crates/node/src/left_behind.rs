@@ -2,6 +2,7 @@
 //! the node joins, and those that it takes back are this process's from then on. Everything else goes.
 
 use crate::disks::Disks;
+use api::data_access::SecretText;
 use api::left::{LEFT_FILES_MAX, LeftBehind, LeftPart, LeftRun};
 use chunkserver::{left_run, run_of_file};
 use dataport::StageFileName;
@@ -22,6 +23,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub struct LeftOnDisks {
     /// Held: each is of a process that is dead.
     locks: Vec<File>,
+    /// By process. Of one without a proof the server would believe nothing.
+    proofs: BTreeMap<String, SecretText>,
     left: BTreeMap<(String, JobId), Left>,
 }
 
@@ -41,12 +44,13 @@ impl LeftOnDisks {
         }
         let (mut found, mut files) = (Self::default(), 0);
         for disk in disks.iter().filter_map(|disk| disk.canonicalize().ok()) {
-            for (name, lock) in Disks::dead_on(&disk) {
-                for (job, dir) in Disks::job_dirs_of(&disk, &name) {
-                    let left = found.left.entry((name.clone(), job)).or_default();
+            for dead in Disks::dead_on(&disk) {
+                for (job, dir) in Disks::job_dirs_of(&disk, &dead.name) {
+                    let left = found.left.entry((dead.name.clone(), job)).or_default();
                     files += left.look_through(&dir, job, LEFT_FILES_MAX.saturating_sub(files));
                 }
-                found.locks.push(lock);
+                found.proofs.extend(dead.proof.map(|proof| (dead.name, proof)));
+                found.locks.push(dead.lock);
             }
         }
         found
@@ -54,13 +58,16 @@ impl LeftOnDisks {
 
     /// For the server.
     pub fn told(&self) -> Vec<LeftBehind> {
-        let of_job = |((incarnation, job), left): (&(String, JobId), &Left)| LeftBehind {
-            incarnation: incarnation.clone(),
-            job: *job,
-            runs: left.runs.iter().map(|(_, run)| run.clone()).collect(),
-            parts: left.parts.iter().map(|(_, part)| part.clone()).collect(),
+        let of_job = |((incarnation, job), left): (&(String, JobId), &Left)| {
+            Some(LeftBehind {
+                incarnation: incarnation.clone(),
+                proof: self.proofs.get(incarnation)?.clone(),
+                job: *job,
+                runs: left.runs.iter().map(|(_, run)| run.clone()).collect(),
+                parts: left.parts.iter().map(|(_, part)| part.clone()).collect(),
+            })
         };
-        let told = self.left.iter().map(of_job);
+        let told = self.left.iter().filter_map(of_job);
         told.filter(|left| !left.runs.is_empty() || !left.parts.is_empty()).collect()
     }
 
@@ -127,6 +134,7 @@ fn move_into(path: &Path, dirs: &[PathBuf]) -> std::io::Result<()> {
 mod tests {
     use super::LeftOnDisks;
     use crate::disks::Disks;
+    use api::data_access::SecretText;
     use ids::JobId;
     use stagefile::StageFileWriter;
     use std::io::Write;
@@ -140,7 +148,7 @@ mod tests {
         for (disk, job) in [(&paths[0], job), (&paths[1], job), (&paths[1], other)] {
             let of_job = disk.join(format!("sailfish-dead-job{job}"));
             std::fs::create_dir(&of_job).unwrap();
-            std::fs::write(disk.join(".sailfish-dead.lock"), "").unwrap();
+            std::fs::write(disk.join(".sailfish-dead.lock"), "dead\nproof\ndead\npr").unwrap();
             std::fs::write(of_job.join("run-000007.ifile"), "no run").unwrap();
             std::fs::write(of_job.join("part-00001.attempt-0.stage"), "no part").unwrap();
         }
@@ -151,11 +159,12 @@ mod tests {
         let left = LeftOnDisks::find(&paths, true);
         let told = left.told();
         assert_eq!((told.len(), told[0].job, told[0].incarnation.as_str()), (1, job, "dead"));
+        assert_eq!(told[0].proof.0, "proof");
         let parts: Vec<_> = told[0].parts.iter().map(|part| (part.name.as_str(), part.bytes)).collect();
         assert_eq!((parts, told[0].runs.len()), (vec![("part-00002.attempt-1.stage", 5)], 0));
         // As long as it is looked at nobody takes it.
         assert!(LeftOnDisks::find(&paths, false).told().is_empty());
-        let disks = Disks::open(&paths, "next").unwrap();
+        let disks = Disks::open(&paths, "next", &SecretText("next proof".into())).unwrap();
         assert!(whole.exists());
         left.give_to(&disks, &[job]);
         assert!(disks.dirs(job)[1].join("part-00002.attempt-1.stage").exists());

@@ -7,15 +7,18 @@ use crate::event_loop::{EventLoop, Joining, Reply};
 use crate::fleet::NodeProcess;
 use crate::job::{Loss, RunAgain};
 use crate::messages::{Finished, Service};
+use crate::readmission::{incarnation_of, is_proven};
 use api::TaskResult;
 use api::control::{
     AttemptEnd, AttemptOutcome, NODE_NAME_BYTES_MAX, NODE_TEXT_BYTES_MAX, NodeInfo, NodeOrders, NodePoll,
     NodeWelcome, PLACES_MAX, PROTOCOL_VERSION, SLOTS_MAX,
 };
+use api::data_access::SecretText;
 use ids::{AttemptKey, JobId, NodeId};
 use mapreduce::Gone;
 use metastore::{AttemptState, Change, NodeRow, NodeState, StoreError};
 use scheduler::{Event, Slot};
+use trust::Secret;
 
 /// Memory of a node for jobs; more is a mistake, and sums of it would overflow.
 const NODE_MEMORY_BYTES_MAX: u64 = 1 << 48;
@@ -76,7 +79,15 @@ impl EventLoop {
             drop(reply.send(Err(ServerError::UnusableNode { what })));
             return Ok(());
         }
-        let left = std::mem::take(&mut info.left);
+        let proof = match Secret::random() {
+            Ok(proof) => proof,
+            Err(error) => {
+                drop(reply.send(Err(error.into())));
+                return Ok(());
+            }
+        };
+        let mut left = std::mem::take(&mut info.left);
+        left.retain(is_proven);
         // Their locks were free, so their processes are dead, whatever their connections seem to say.
         let mut forerunners = self.forerunners(&left);
         match self.fleet.namesake(&info.name).filter(|(node, _)| !forerunners.contains(node)) {
@@ -89,7 +100,7 @@ impl EventLoop {
             None => {}
         }
         let node = self.store.reserve_node_id().await?;
-        let (incarnation, now_ns) = (uuid::Uuid::new_v4().to_string(), now_ns());
+        let (incarnation, now_ns) = (incarnation_of(&proof), now_ns());
         let row = NodeRow {
             node,
             name: info.name.clone(),
@@ -113,6 +124,7 @@ impl EventLoop {
         self.node_came(node, info.memory_bytes, &info.architecture);
         let welcome = NodeWelcome {
             data_keys: self.signing.told(),
+            disk_proof: SecretText(proof.text()),
             ..self.fleet.add(node, NodeProcess { incarnation, join_token }, info)
         };
         let readmitted = self.readmit(node, left);

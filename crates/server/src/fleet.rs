@@ -119,6 +119,7 @@ impl Fleet {
             incarnation,
             // The control port made it and puts it in: the server has its hash.
             secret: SecretText::default(),
+            disk_proof: SecretText::default(),
             data_keys: DataKeys::default(),
             lease_ms: LEASE.as_millis() as u64,
             sandbox: false,

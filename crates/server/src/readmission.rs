@@ -13,6 +13,21 @@ use crate::event_loop::EventLoop;
 use api::left::LeftBehind;
 use ids::{JobId, NodeId, RunId, TaskIndex};
 use metastore::{Change, PartReplicaRow, READMITTED_NOTE, ReplicaRow, ReplicaState};
+use trust::{Secret, TokenText};
+use uuid::Builder;
+
+/// Of the process that gets this proof. Whoever shows the proof later has read it from the disks of that process: the incarnation
+/// itself stands in lists and messages.
+pub fn incarnation_of(proof: &Secret) -> String {
+    let hash = proof.hash();
+    Builder::from_random_bytes(std::array::from_fn(|index| hash[index])).into_uuid().to_string()
+}
+
+/// Whether a node that tells of a dead process has its disks.
+pub fn is_proven(left: &LeftBehind) -> bool {
+    let proof = TokenText::parse(&left.proof.0);
+    proof.is_some_and(|proof| incarnation_of(&proof.secret) == left.incarnation)
+}
 
 impl EventLoop {
     /// Nodes that are not given up yet, and of which these say that their processes are dead.

@@ -5,6 +5,7 @@ use blackbox::{
 };
 use private_postgres::PrivatePostgres;
 use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
 /// Looks at a data port before it counts as one that lets a revoked node in for good.
@@ -19,23 +20,30 @@ struct MadeUpNode {
     number: u64,
     incarnation: Value,
     secret: String,
+    disk_proof: String,
     received: u64,
 }
 
 impl MadeUpNode {
     /// Joins by what a header shows; without one, as whoever the address is known to.
     fn join(cluster: &Cluster, name: &str, header: &str) -> MadeUpNode {
+        Self::join_telling(cluster, name, header, &json!([]))
+    }
+
+    /// Tells of what dead processes left as well.
+    fn join_telling(cluster: &Cluster, name: &str, header: &str, left: &Value) -> MadeUpNode {
         let info = json!({
             "protocol": PROTOCOL, "version": "0", "name": name, "rack": "rack-0", "slots": 1,
-            "memory_bytes": 1_u64 << 34, "architecture": "other",
+            "memory_bytes": 1_u64 << 34, "architecture": "other", "left": left,
         });
         let head = format!("POST /v1/nodes{header}");
         let welcome = exchange(cluster.address(), &head, info.to_string().as_bytes()).expect("an answer");
         let welcome = welcome.json().unwrap_or_else(|| panic!("{name} is not taken in"));
         let secret = welcome["secret"].as_str().unwrap_or_else(|| panic!("no welcome: {welcome}"));
+        let disk_proof = welcome["disk_proof"].as_str().expect("a proof").to_string();
         let (number, incarnation) =
             (welcome["node"].as_u64().expect("a number"), welcome["incarnation"].clone());
-        MadeUpNode { number, incarnation, secret: secret.to_string(), received: 0 }
+        MadeUpNode { number, incarnation, secret: secret.to_string(), disk_proof, received: 0 }
     }
 
     fn header(&self) -> String {
@@ -150,6 +158,46 @@ fn nobody_says_so_to_a_server_with_postgres() {
     };
     let cluster = Cluster::start_on(1, Some(postgres.url("postgres")));
     forged_success(&cluster, &token(&cluster, "rack"));
+}
+
+/// A process that may join says of others, which live, that they are dead and that it has their disks.
+#[test]
+fn nobody_without_its_disk_says_that_a_node_is_dead() {
+    let mut waiting = waiting_job(Cluster::start(2), 4);
+    for _ in 0..4 {
+        assert_eq!(waiting.here.read_line(), "here");
+    }
+    let cluster = &waiting.cluster;
+    let asked = ["state", "--json", "select node, incarnation from nodes order by node"];
+    let nodes = Running::start(&mut cluster.sailfish(&asked)).wait().expect_success().json();
+    let nodes = nodes.as_array().expect("rows").clone();
+    let join = token(cluster, "rack");
+    let claim = |proof: &str| {
+        let of_one = |row: &Value| json!({ "incarnation": row["incarnation"], "proof": proof, "job": 1, "runs": [], "parts": [] });
+        Value::Array(nodes.iter().map(of_one).collect())
+    };
+    let liar = MadeUpNode::join(cluster, "liar", &join);
+    let made_up = format!("sailfish_{}", "5a".repeat(32));
+    for (number, proof) in ["", "x", &made_up, &liar.secret, &liar.disk_proof].into_iter().enumerate() {
+        MadeUpNode::join_telling(cluster, &format!("liar-{number}"), &join, &claim(proof));
+    }
+    assert_eq!(cluster.number("select count(*) as n from nodes where state = 'dead'"), 0);
+    for _ in 0..4 {
+        waiting.go.write_line("go on");
+    }
+    let cluster = waiting.finish();
+    let report = cluster.sandbox.report(&cluster.sandbox.path("out"));
+    assert_eq!(report["map"]["attempts"], 4, "{report}");
+    // With a disk it is believed.
+    let entries = std::fs::read_dir(cluster.node_disk(0)).expect("a disk").flatten();
+    let lock =
+        entries.map(|entry| entry.path()).find(|path| path.extension().is_some_and(|kind| kind == "lock"));
+    let lock = lock.expect("a lock file");
+    let mode = std::fs::metadata(&lock).expect("a lock file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let mark = std::fs::read_to_string(&lock).expect("a lock file");
+    MadeUpNode::join_telling(&cluster, "heir", &join, &claim(mark.lines().nth(1).expect("a proof")));
+    assert_eq!(cluster.number("select count(*) as n from nodes where state = 'dead'"), 1);
 }
 
 #[test]
