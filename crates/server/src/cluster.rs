@@ -66,23 +66,24 @@ fn in_our_time(mut finished: Finished, assigned_ns: u64, now_ns: u64) -> Finishe
     finished
 }
 
+/// For the disks of a process that may be a node.
+fn proof_for(info: &NodeInfo) -> Result<Secret, ServerError> {
+    if info.protocol != PROTOCOL_VERSION {
+        let (server, caller) = (PROTOCOL_VERSION, info.protocol);
+        return Err(ServerError::ProtocolDiffers { server, caller });
+    }
+    check_node(info).map_err(|what| ServerError::UnusableNode { what })?;
+    Ok(Secret::random()?)
+}
+
 impl EventLoop {
     /// Takes a node in. An error of the store ends the server; all others go to the node.
     pub async fn register(&mut self, joining: Joining, reply: Reply<NodeWelcome>) -> Result<(), StoreError> {
         let Joining { mut info, secret_hash, join_token } = joining;
-        if info.protocol != PROTOCOL_VERSION {
-            let (server, caller) = (PROTOCOL_VERSION, info.protocol);
-            drop(reply.send(Err(ServerError::ProtocolDiffers { server, caller })));
-            return Ok(());
-        }
-        if let Err(what) = check_node(&info) {
-            drop(reply.send(Err(ServerError::UnusableNode { what })));
-            return Ok(());
-        }
-        let proof = match Secret::random() {
+        let proof = match proof_for(&info) {
             Ok(proof) => proof,
             Err(error) => {
-                drop(reply.send(Err(error.into())));
+                drop(reply.send(Err(error)));
                 return Ok(());
             }
         };
