@@ -65,7 +65,7 @@ pub struct TokensQuestion {
     pub tokens: Vec<JobToken>,
 }
 
-/// Of the jobs that run still and that the node has to do with.
+/// The keys of today, and a token for each running job that the node has to do with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokensAnswer {

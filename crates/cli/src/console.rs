@@ -15,7 +15,7 @@ use std::process::Command;
 pub const SUBCOMMAND: &str = "console-question";
 /// A statement has a megabyte at most, and every byte of it may be written as six.
 const QUESTION_BYTES_MAX: u64 = 8 << 20;
-/// Of the heap and all else that is the process's own.
+/// The limit counts the heap and all other private memory (`RLIMIT_DATA`).
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
 const CPU_SECONDS_MAX: u64 = 12;
 /// Nothing is written but to the pipe.

@@ -20,14 +20,14 @@ const ASKED_MAX: usize = 2;
 const WAITING_MAX: usize = 16;
 /// The process has so much more time than its question, to start and to say that the time is over.
 const MORE_TIME: Duration = Duration::from_secs(3);
-/// Of an answer besides its rows: mostly names of columns.
+/// An answer has so much besides its rows at most: names of columns take nearly all of it.
 const NAMES_BYTES_MAX: usize = 1 << 20;
 
 /// Asks questions in other processes.
 #[derive(Clone)]
 pub(crate) struct Console {
     turns: Arc<Semaphore>,
-    /// Of those that wait and those that are asked.
+    /// A question holds one while it waits and while it is asked.
     places: Arc<Semaphore>,
 }
 

@@ -51,7 +51,7 @@ impl KnownSecrets {
 /// The owner of a secret.
 pub(crate) enum Holder {
     OfToken {
-        /// Of the token.
+        /// The name by which the token is revoked.
         name: Arc<str>,
         user: Arc<str>,
         role: Role,

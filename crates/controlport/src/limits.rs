@@ -11,7 +11,7 @@ const AHEAD_MAX: Duration = Duration::from_secs(2);
 /// Limits of each user of the roles `user` and `read-only`. Administrators and nodes have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserLimits {
-    /// Of what they have at once.
+    /// Limits what they have at once.
     pub quota: UserQuota,
     /// On average; somewhat more at once.
     pub requests_per_second: u32,

@@ -75,7 +75,7 @@ pub(crate) struct Showing<'a> {
     shows: &'a Shows,
     of: DataOf,
     tokens: Vec<Token>,
-    /// Of the tokens.
+    /// Index of the token that is shown next.
     next: usize,
     renewals: u32,
 }

@@ -131,7 +131,7 @@ impl Inner {
 }
 
 impl DataAccess {
-    /// Of a node that has joined.
+    /// Begins with the keys that the server gave this node when it joined.
     pub fn new(link: Arc<NodeLink>) -> Arc<Self> {
         let (node, inner) = (link.node(), Mutex::new(Inner::new(link.data_keys())));
         Arc::new(Self { node, link, inner, renewing: Mutex::new(None) })

@@ -93,7 +93,7 @@ impl Answer {
     }
 }
 
-/// Of a row in JSON. One that cannot be written is said to be so when the answer is.
+/// How long a row is in JSON. One that cannot be written counts nothing here and fails the answer.
 fn written_bytes(row: &[Cell]) -> usize {
     serde_json::to_vec(row).map_or(0, |written| written.len() + 1)
 }

@@ -57,8 +57,8 @@ pub async fn query_read_only(
     answer
 }
 
-/// Of the columns that hold words, environment or output of programs, whatever is their user's alone: a table, a column of it, and
-/// what people see in its place.
+/// Columns that hold words, environment or output of programs, which are their user's alone: each row names a table, its column, and
+/// the expression that people see in its place.
 const HIDDEN: &[(&str, &str, &str)] = &[
     ("tasks", "payload", "NULL"),
     ("reports", "report", "json_remove(report, '$.mapper', '$.combiner', '$.reducer')"),
