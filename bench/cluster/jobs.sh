@@ -67,32 +67,51 @@ group_idle() {
 QUEUED=100000
 LARGE_JOBS=27 # of eight each
 # One user's long queue: what it costs the server, and the others.
-group_queue() {
+long_queue() { # long_queue NAME: `hand_in_small` and `hand_in_large` fill it
+    local name="long queue of one user$1" began word words
     serve --state "$work/queue"
-    local user_job="$sailfish submit --server $url" count began word words
-    for count in $(seq 1 $((QUEUED * scale_percent / 100 / 5000))); do
-        USER=ann $user_job --count 5000 -- true > "$work/out"
-    done
+    hand_in_small
     word=$(head -c 120000 /dev/zero | tr '\0' x)
     words=$(for count in $(seq 1 16); do printf '%s ' "$word"; done)
-    for count in $(seq 1 "$LARGE_JOBS"); do
-        # shellcheck disable=SC2086 # these are words
-        USER=ann $user_job --count 8 -- true $words > "$work/out"
-    done
-    row "long queue of one user: memory of the server" "$(awk '/^VmHWM/ { print int($2 / 1024) }' "/proc/$server/status")" MiB 300
+    hand_in_large
+    row "$name: memory of the server" "$(awk '/^VmHWM/ { print int($2 / 1024) }' "/proc/$server/status")" MiB 300
     kill -9 "$server"; wait "$server" 2> /dev/null || true
     began=$(date +%s.%N)
     serve --state "$work/queue"
-    row "long queue of one user: restart of the server" "$(echo "$(date +%s.%N) $began" | awk '{ printf "%.2f", $1 - $2 }')" s 5
-    user_job="$sailfish submit --server $url"
+    row "$name: restart of the server" "$(echo "$(date +%s.%N) $began" | awk '{ printf "%.2f", $1 - $2 }')" s 5
     "$sailfish" node --server "$url" --slots 2 --memory 64M --disk "$work/disk" 2> "$work/node.log" &
     nodes=$!
     until grep -q joined "$work/node.log"; do sleep 0.02; done
     began=$(date +%s.%N)
-    USER=bob $user_job --wait -- true > "$work/out"
-    row "long queue of one user: another user's job, to its end" "$(echo "$(date +%s.%N) $began" | awk '{ printf "%.2f", $1 - $2 }')" s 1
+    USER=bob "$sailfish" submit --server "$url" --wait -- true > "$work/out"
+    row "$name: another user's job, to its end" "$(echo "$(date +%s.%N) $began" | awk '{ printf "%.2f", $1 - $2 }')" s 1
     stop_server
     rm -rf "$work/queue" "$work/disk"
+}
+
+group_queue() {
+    local count queued=$((QUEUED * scale_percent / 100))
+    hand_in_small() {
+        for count in $(seq 1 $((queued / 5000))); do
+            USER=ann "$sailfish" submit --server "$url" --count 5000 -- true > "$work/out"
+        done
+    }
+    hand_in_large() {
+        for count in $(seq 1 "$LARGE_JOBS"); do
+            # shellcheck disable=SC2086 # these are words
+            USER=ann "$sailfish" submit --server "$url" --count 8 -- true $words > "$work/out"
+        done
+    }
+    long_queue ''
+    # The user gives each job another memory or priority, so that no job has an older one before it in its queue.
+    hand_in_small() { USER=ann "$sailfish" bench jobs --server "$url" --only-submit --unlike --jobs "$queued" > "$work/out"; }
+    hand_in_large() {
+        for count in $(seq 1 $((LARGE_JOBS * 8))); do
+            # shellcheck disable=SC2086 # these are words
+            USER=ann "$sailfish" submit --server "$url" --priority="-$count" -- true $words > "$work/out"
+        done
+    }
+    long_queue ', no two jobs alike'
 }
 
 run_programs() { # run_programs NODE_OPTION...: /bin/true on a node with four slots; end_programs when its rate is read

@@ -50,6 +50,9 @@ pub struct JobsBenchArgs {
     /// Leave the jobs waiting
     #[arg(long, conflicts_with = "latency")]
     pub only_submit: bool,
+    /// Each job asks for a byte of memory more than the one before, so that no two stand in one queue
+    #[arg(long, requires = "only_submit")]
+    pub unlike: bool,
     /// One job after the other, each when the one before is over: the times from submit to start
     #[arg(long)]
     pub latency: bool,
@@ -108,10 +111,16 @@ fn connect(args: &JobsBenchArgs) -> anyhow::Result<Client> {
     Ok(Client::with(&args.server, &credentials)?)
 }
 
-fn batch(args: &JobsBenchArgs, count: u64) -> JobBatch {
+fn batch(args: &JobsBenchArgs, handed_in: u64, count: u64) -> JobBatch {
     let directory = if args.words.is_empty() { "".into() } else { std::env::temp_dir() };
     let task = RunTask { words: args.words.clone(), directory, ..RunTask::default() };
-    JobBatch { name: "bench".to_string(), tasks: vec![task; count as usize], ..JobBatch::default() }
+    let mut tasks = vec![task; count as usize];
+    if args.unlike {
+        for (index, task) in tasks.iter_mut().enumerate() {
+            task.memory_bytes = handed_in + index as u64 + 1;
+        }
+    }
+    JobBatch { name: "bench".to_string(), tasks, ..JobBatch::default() }
 }
 
 /// Waits until jobs may be handed in at the rate asked for, so many of which have been since `began`; the answer is how many
@@ -137,7 +146,7 @@ async fn submit(args: &JobsBenchArgs) -> anyhow::Result<JobId> {
     while left > 0 {
         let may = due(args.rate, began, args.jobs - left).await;
         let count = left.min(args.batch as u64).min(may);
-        let submitted = client.submit_batch(&batch(args, count)).await?;
+        let submitted = client.submit_batch(&batch(args, args.jobs - left, count)).await?;
         last = JobId(submitted.first.0 + i64::from(submitted.count) - 1);
         left -= count;
     }
@@ -160,7 +169,7 @@ async fn latency(args: &JobsBenchArgs, mut starts: mpsc::Receiver<Instant>) -> a
     let mut times = Vec::new();
     for _ in 0..args.jobs {
         let began = Instant::now();
-        let submitted = client.submit_batch(&batch(args, 1)).await?;
+        let submitted = client.submit_batch(&batch(args, 0, 1)).await?;
         let started = starts.recv().await.context("the clients ended")?;
         times.push(started.duration_since(began));
         client.wait(submitted.first).await?;

@@ -10,174 +10,26 @@ use crate::job::Job;
 use crate::messages::{JobRun, Service};
 use crate::shipping;
 use crate::users::Has;
+use crate::waiting::{QueueKey, Waiting, WaitingSpec, Window};
 use api::JobSpec;
 use api::control::{JobOutcome, PLACES_MAX};
 use api::task::RunTask;
 use ids::JobId;
 use mapreduce::JobResults;
 use metastore::{Change, JobState, Keep, StoreError, WaitingJobRow};
-use scheduler::{Claim, Event, Needs};
+use scheduler::{Claim, Event};
 use shipped::Hold;
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Jobs of one queue that the scheduler has at once, where nodes have no room for more.
+/// Jobs of one user that the scheduler has at once, where nodes have no room for more.
 const ADMITTED_MAX: u64 = 8192;
 /// Bytes of their specifications, and of those of each slot.
 const ADMITTED_BYTES_MAX: u64 = 32 << 20;
 const SLOT_BYTES: u64 = 2 << 20;
 /// Jobs that are admitted at once: the loop has other work.
 const ADMIT_AT_ONCE: usize = 1024;
-/// A specification of this many bytes as it is written is remembered; a longer one is read again when its turn comes.
-const REMEMBERED_BYTES_MAX: usize = 512;
 /// Rows that are read at once when a server begins.
 const ROWS_AT_ONCE: u32 = 1000;
-
-/// Jobs among which the scheduler would choose the oldest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct QueueKey {
-    /// The higher goes first.
-    priority: Reverse<i32>,
-    user: u64,
-    needs: Needs,
-}
-
-impl QueueKey {
-    pub fn of(claim: &Claim) -> Self {
-        Self { priority: Reverse(claim.priority), user: claim.user, needs: claim.needs }
-    }
-
-    fn claim(&self) -> Claim {
-        Claim { user: self.user, priority: self.priority.0, needs: self.needs }
-    }
-}
-
-/// A job that waits.
-pub(crate) struct Waiting {
-    pub name: Arc<str>,
-    pub spec: WaitingSpec,
-    pub spec_bytes: u64,
-    /// Keeps the files that it needs.
-    pub hold: Option<Arc<Hold>>,
-}
-
-/// The place of the specification of a job that waits.
-pub(crate) enum WaitingSpec {
-    /// Many jobs have the same.
-    Shared(Arc<JobSpec>),
-    /// Its task, as it is written.
-    Written(Box<str>),
-    InStore,
-}
-
-impl WaitingSpec {
-    /// The least that is needed to have it again.
-    pub fn of(spec: &Arc<JobSpec>, is_shared: bool) -> Self {
-        if is_shared {
-            return Self::Shared(Arc::clone(spec));
-        }
-        let written = spec.single.as_ref().and_then(|task| serde_json::to_string(task).ok());
-        match written.filter(|written| written.len() <= REMEMBERED_BYTES_MAX) {
-            Some(written) => Self::Written(written.into()),
-            None => Self::InStore,
-        }
-    }
-}
-
-#[derive(Default)]
-struct Queue {
-    /// In the order of their numbers, the oldest first.
-    waiting: BTreeMap<JobId, Waiting>,
-    admitted: u64,
-    admitted_bytes: u64,
-}
-
-/// How much of one queue the scheduler may have.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Window {
-    jobs_max: u64,
-    bytes_max: u64,
-}
-
-impl Queue {
-    fn has_room(&self, window: Window, more_bytes: u64) -> bool {
-        self.admitted == 0
-            || (self.admitted < window.jobs_max && self.admitted_bytes + more_bytes <= window.bytes_max)
-    }
-}
-
-/// All that wait.
-#[derive(Default)]
-pub(crate) struct Backlog {
-    queues: BTreeMap<QueueKey, Queue>,
-    /// The queue of each.
-    places: BTreeMap<JobId, QueueKey>,
-}
-
-impl Backlog {
-    pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
-    }
-
-    pub fn has(&self, job: JobId) -> bool {
-        self.places.contains_key(&job)
-    }
-
-    pub fn jobs(&self) -> impl Iterator<Item = JobId> {
-        self.places.keys().copied()
-    }
-
-    /// Whether a job must wait: others of its queue do, or the scheduler has enough of them.
-    pub fn must_wait(&self, key: &QueueKey, spec_bytes: u64, window: Window) -> bool {
-        let queue = self.queues.get(key);
-        queue.is_some_and(|queue| !queue.waiting.is_empty() || !queue.has_room(window, spec_bytes))
-    }
-
-    pub fn waits(&mut self, job: JobId, key: QueueKey, waiting: Waiting) {
-        self.places.insert(job, key);
-        self.queues.entry(key).or_default().waiting.insert(job, waiting);
-    }
-
-    /// The scheduler has one of a queue.
-    pub fn was_admitted(&mut self, key: QueueKey, spec_bytes: u64) {
-        let queue = self.queues.entry(key).or_default();
-        queue.admitted += 1;
-        queue.admitted_bytes += spec_bytes;
-    }
-
-    /// One that was admitted is over.
-    pub fn is_over(&mut self, key: QueueKey, spec_bytes: u64) {
-        let Some(queue) = self.queues.get_mut(&key) else { return };
-        queue.admitted = queue.admitted.saturating_sub(1);
-        queue.admitted_bytes = queue.admitted_bytes.saturating_sub(spec_bytes);
-        self.drop_if_empty(key);
-    }
-
-    /// Takes one out that waits.
-    pub fn take(&mut self, job: JobId) -> Option<(QueueKey, Waiting)> {
-        let key = self.places.remove(&job)?;
-        let waiting = self.queues.get_mut(&key)?.waiting.remove(&job)?;
-        self.drop_if_empty(key);
-        Some((key, waiting))
-    }
-
-    fn drop_if_empty(&mut self, key: QueueKey) {
-        if self.queues.get(&key).is_some_and(|queue| queue.waiting.is_empty() && queue.admitted == 0) {
-            self.queues.remove(&key);
-        }
-    }
-
-    /// The next job whose turn has come.
-    fn next(&mut self, window: Window) -> Option<(JobId, QueueKey, Waiting)> {
-        let (job, key) = self.queues.iter().find_map(|(key, queue)| {
-            let (job, waiting) = queue.waiting.first_key_value()?;
-            queue.has_room(window, waiting.spec_bytes).then_some((*job, *key))
-        })?;
-        let (_, waiting) = self.take(job)?;
-        Some((job, key, waiting))
-    }
-}
 
 impl EventLoop {
     /// As much as all nodes could have in their slots and places, twice.
@@ -197,15 +49,16 @@ impl EventLoop {
         spec: Arc<JobSpec>,
         key: QueueKey,
         (spec_bytes, hold): (u64, Option<Arc<Hold>>),
+        window: Window,
     ) {
         let cancelled = self.shared.add_job(job);
         let run = JobRun { cancelled, ..JobRun::new(spec) };
         let mut new = Job::new(job, Arc::new(run), JobResults::new(job, Vec::new()));
         let claim = key.claim();
-        (new.user, new.spec_bytes, new.queue) = (claim.user, spec_bytes, Some(key));
+        (new.user, new.spec_bytes) = (claim.user, spec_bytes);
+        new.seat = Some(self.backlog.admit(key, spec_bytes, window));
         new.hold = hold;
         let (stages, failures_max) = (new.stage_names.clone(), new.failures_max());
-        self.backlog.was_admitted(key, spec_bytes);
         self.jobs.insert(job, new);
         self.feed(Event::JobSubmitted { job, claim, stages, failures_max });
     }
@@ -248,7 +101,7 @@ impl EventLoop {
             };
             self.changes.push(Change::JobAdmitted { job });
             match spec {
-                Some(spec) => self.admit(job, spec, key, (waiting.spec_bytes, waiting.hold)),
+                Some(spec) => self.admit(job, spec, key, (waiting.spec_bytes, waiting.hold), window),
                 None => self.ends_before_it_began(job, key, &waiting, JobState::Failed, "its row is gone"),
             }
         }
@@ -310,82 +163,5 @@ impl EventLoop {
         self.backlog.waits(row.job, key, Waiting { name, spec, spec_bytes, hold });
         self.any_job_yet = true;
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Backlog, QueueKey, Waiting, WaitingSpec, Window};
-    use api::JobSpec;
-    use api::task::RunTask;
-    use ids::JobId;
-    use scheduler::Claim;
-    use std::sync::Arc;
-
-    const WINDOW: Window = Window { jobs_max: 2, bytes_max: 100 };
-
-    fn key(user: u64, priority: i32) -> QueueKey {
-        QueueKey::of(&Claim { user, priority, ..Claim::default() })
-    }
-
-    fn waiting(spec_bytes: u64) -> Waiting {
-        Waiting { name: "job".into(), spec: WaitingSpec::InStore, spec_bytes, hold: None }
-    }
-
-    fn next(backlog: &mut Backlog) -> Option<i64> {
-        let (job, key, waiting) = backlog.next(WINDOW)?;
-        backlog.was_admitted(key, waiting.spec_bytes);
-        Some(job.0)
-    }
-
-    #[test]
-    fn the_oldest_of_a_queue_comes_first_and_no_more_than_have_room() {
-        let mut backlog = Backlog::default();
-        assert!(!backlog.must_wait(&key(1, 0), 1, WINDOW));
-        for job in [3, 1, 2, 4] {
-            backlog.waits(JobId(job), key(1, 0), waiting(1));
-        }
-        assert!(backlog.must_wait(&key(1, 0), 1, WINDOW) && !backlog.must_wait(&key(2, 0), 1, WINDOW));
-        assert_eq!([next(&mut backlog), next(&mut backlog), next(&mut backlog)], [Some(1), Some(2), None]);
-        // Another user, and a higher priority, have room of their own.
-        backlog.waits(JobId(5), key(2, 0), waiting(1));
-        backlog.waits(JobId(6), key(1, 7), waiting(1));
-        assert_eq!([next(&mut backlog), next(&mut backlog)], [Some(6), Some(5)]);
-        backlog.is_over(key(1, 0), 1);
-        assert!(backlog.take(JobId(3)).is_some() && backlog.take(JobId(3)).is_none());
-        assert_eq!([next(&mut backlog), next(&mut backlog)], [Some(4), None]);
-        assert!(backlog.is_empty());
-        for (key, count) in [(key(1, 0), 2), (key(1, 7), 1), (key(2, 0), 1)] {
-            (0..count).for_each(|_| backlog.is_over(key, 1));
-        }
-        assert!(backlog.queues.is_empty());
-    }
-
-    #[test]
-    fn large_jobs_have_their_turn_one_after_the_other() {
-        let mut backlog = Backlog::default();
-        for job in 1..=3 {
-            backlog.waits(JobId(job), key(1, 0), waiting(70));
-        }
-        // One alone has room however large it is.
-        backlog.waits(JobId(4), key(1, 0), waiting(1000));
-        for job in 1..=4 {
-            assert_eq!([next(&mut backlog), next(&mut backlog)], [Some(job), None]);
-            backlog.is_over(key(1, 0), if job == 4 { 1000 } else { 70 });
-        }
-    }
-
-    #[test]
-    fn what_is_remembered_of_a_job_is_small() {
-        let of_words = |bytes: usize| {
-            let words = vec!["true".to_string(), "x".repeat(bytes)];
-            Arc::new(JobSpec::of_one_task("job".to_string(), RunTask { words, ..RunTask::default() }))
-        };
-        assert!(matches!(WaitingSpec::of(&of_words(1000), true), WaitingSpec::Shared(_)));
-        assert!(matches!(WaitingSpec::of(&of_words(1000), false), WaitingSpec::InStore));
-        assert!(matches!(WaitingSpec::of(&of_words(10), false), WaitingSpec::Written(_)));
-        let each =
-            size_of::<(JobId, Waiting)>() + size_of::<(JobId, QueueKey)>() + super::REMEMBERED_BYTES_MAX;
-        assert!(each < 800, "{each} bytes, besides what maps need");
     }
 }

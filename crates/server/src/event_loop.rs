@@ -1,6 +1,5 @@
 //! The loop: drain requests, ask the scheduler, write one transaction, reply.
 
-use crate::backlog::Backlog;
 use crate::checks::Checks;
 use crate::clock::now_ns;
 use crate::data_keys::Signing;
@@ -15,6 +14,7 @@ use crate::owner::OwnerLock;
 pub(crate) use crate::requests::{Joining, Reply, Request, Submission};
 use crate::shared::Shared;
 use crate::users::Users;
+use crate::waiting::Backlog;
 use crate::{ServerError, clock, placements, repair};
 use api::control::{JobOutcome, JobProgress, NodeOrder, StageProgress};
 use api::{Boundaries, KeyBytes, Task, TaskFailure, TaskResult};
@@ -396,8 +396,8 @@ impl EventLoop {
         let Some(job) = self.jobs.remove(&id) else { return };
         self.leaves_flow(&job);
         self.users.job_over(job.user, job.spec_bytes);
-        if let Some(queue) = job.queue {
-            self.backlog.is_over(queue, job.spec_bytes);
+        if let Some(seat) = &job.seat {
+            self.backlog.is_over(seat);
         }
         match problem {
             None => {

@@ -1,13 +1,13 @@
 //! What the loop knows of one job, and what its events change in the store.
 
 use crate::JobRun;
-use crate::backlog::QueueKey;
 use crate::clock::now_ns;
 use crate::directories::Directories;
 use crate::keeping::Keeping;
 use crate::messages::{Finished, Service};
 use crate::plausible::SAID_BYTES_MAX;
 use crate::replication::Replicating;
+use crate::waiting::Seat;
 use api::control::JobOutcome;
 use api::left::LeftBehind;
 use api::task::{MapResult, RunResult, RunSummary};
@@ -62,8 +62,8 @@ pub(crate) struct Job {
     pub user: u64,
     /// Counted against the quota of the user, until it is over.
     pub spec_bytes: u64,
-    /// Of a job of one task: the queue that it stood in, or could have.
-    pub queue: Option<QueueKey>,
+    /// A job of one task was admitted to the scheduler, and gives its seat back.
+    pub seat: Option<Seat>,
     /// Set while nodes make its intermediate data theirs to keep, and when they have.
     pub keeping: Option<Keeping>,
     pub replicating: Replicating,
@@ -98,7 +98,7 @@ impl Job {
             hold: None,
             user: 0,
             spec_bytes: 0,
-            queue: None,
+            seat: None,
             keeping: None,
             replicating: Replicating::default(),
             in_flow: StageState::default(),

@@ -61,6 +61,7 @@ mod speculation;
 mod submitting;
 mod sweep;
 mod users;
+mod waiting;
 
 use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus,

@@ -2,12 +2,12 @@
 
 use crate::ServerError;
 use crate::arguments;
-use crate::backlog::{QueueKey, Waiting, WaitingSpec};
 use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
 use crate::job::{STDERR_BYTES_NOTE, STDERR_NOTE, STDOUT_BYTES_NOTE, STDOUT_NOTE};
 use crate::messages::UserQuota;
 use crate::users::Has;
+use crate::waiting::{QueueKey, Waiting, WaitingSpec};
 use api::JobSpec;
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, SubmittedBatch};
 use api::task::{RUN_RETRIES_MAX, RunTask};
@@ -120,7 +120,7 @@ impl EventLoop {
                 let waiting = Waiting { name: Arc::clone(&name), spec, spec_bytes, hold: hold.clone() };
                 self.backlog.waits(job, key, waiting);
             } else {
-                self.admit(job, spec, key, (spec_bytes, hold.clone()));
+                self.admit(job, spec, key, (spec_bytes, hold.clone()), window);
             }
         }
         self.any_job_yet = true;

@@ -120,22 +120,24 @@ fn what_a_dead_node_ran_is_given_to_another() {
     assert!((0..15_000_000_000).contains(&waited_ns), "{rows}");
 }
 
+const SERVER_MEMORY_KIB_MAX: u64 = 300 << 10;
+
+/// Submits jobs with 1.7 MB of arguments each; their numbers.
+fn submit_large(cluster: &Cluster, jobs: i64, more: &[&str]) -> Vec<i64> {
+    let word = "x".repeat(120_000);
+    let mut command = cluster.sailfish(&["submit", "--count", &jobs.to_string()]);
+    command.args(more).args(["--", "true"]).args([&word; 14]);
+    let told = Running::start(&mut command).wait().expect_success().text();
+    told.lines().map(|line| line.parse().expect("a number")).collect()
+}
+
 /// F16: jobs with megabytes of arguments, of which the server keeps only as many in memory as may run soon.
 fn a_long_queue(mut cluster: Cluster) {
     const JOBS: i64 = 40;
-    const SERVER_MEMORY_KIB_MAX: u64 = 300 << 10;
-    let word = "x".repeat(120_000);
-    let submit = |cluster: &Cluster, jobs: i64, more: &[&str]| {
-        let count = jobs.to_string();
-        let mut command = cluster.sailfish(&["submit", "--count", &count]);
-        command.args(more).args(["--", "true"]).args([&word; 14]);
-        let told = Running::start(&mut command).wait().expect_success().text();
-        told.lines().map(|line| line.parse().expect("a number")).collect::<Vec<i64>>()
-    };
     let mut jobs: Vec<i64> = Vec::new();
     while (jobs.len() as i64) < JOBS {
         // Not all in one message, which the server would have in memory as well.
-        jobs.extend(submit(&cluster, 10, &[]));
+        jobs.extend(submit_large(&cluster, 10, &[]));
     }
     let waiting = "select count(*) as n from jobs where waits = 1";
     let first = cluster.number(waiting);
@@ -152,7 +154,7 @@ fn a_long_queue(mut cluster: Cluster) {
     Running::start(&mut cluster.sailfish(&["cancel", &last])).wait().expect_success();
     Running::start(&mut cluster.sailfish(&["wait", &last])).wait().expect_failure(130, &[]);
     // A more urgent job does not wait behind them.
-    let urgent = submit(&cluster, 1, &["--priority", "1"])[0];
+    let urgent = submit_large(&cluster, 1, &["--priority", "1"])[0];
     assert_eq!(cluster.number(&format!("select count(*) from jobs where job = {urgent} and waits = 1")), 0);
     cluster.add_node();
     waits.wait().expect_success();
@@ -180,6 +182,25 @@ fn many_large_jobs_wait_outside_of_memory_with_postgres() {
         return;
     };
     a_long_queue(Cluster::start_on(0, Some(postgres.url("postgres"))));
+}
+
+/// A user who gives each job a priority of its own, or another memory, gets no more of the server by that.
+#[test]
+fn many_large_jobs_of_unlike_priorities_wait_outside_of_memory() {
+    const JOBS: i64 = 60;
+    let mut cluster = Cluster::start(0);
+    for number in 1..=JOBS {
+        submit_large(&cluster, 1, &[&format!("--priority=-{number}")]);
+    }
+    let waiting = cluster.number("select count(*) as n from jobs where waits = 1");
+    assert!((20..JOBS).contains(&waiting), "{waiting} of {JOBS} wait");
+    let most = cluster.server().most_memory_kib();
+    assert!(most < SERVER_MEMORY_KIB_MAX, "the server had {most} KiB");
+    cluster.restart_server();
+    cluster.add_node();
+    cluster.wait_for("select count(*) = 0 as n from jobs where ended_ns is null");
+    assert_eq!(cluster.number("select count(*) from jobs where state = 'succeeded'"), JOBS);
+    assert_eq!(cluster.number("select count(*) from attempts where state = 'succeeded'"), JOBS);
 }
 
 /// On one machine, too: more jobs than are admitted at once, to their end.
