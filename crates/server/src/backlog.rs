@@ -26,6 +26,8 @@ const ADMITTED_MAX: u64 = 8192;
 /// Bytes of their specifications, and of those of each slot.
 const ADMITTED_BYTES_MAX: u64 = 32 << 20;
 const SLOT_BYTES: u64 = 2 << 20;
+/// Queues of one user of which the scheduler has jobs at once, where nodes have fewer slots.
+const QUEUES_MAX: u64 = 256;
 /// Jobs that are admitted at once: the loop has other work.
 const ADMIT_AT_ONCE: usize = 1024;
 /// Rows that are read at once when a server begins.
@@ -39,6 +41,7 @@ impl EventLoop {
         Window {
             jobs_max: ADMITTED_MAX.max(2 * capacity),
             bytes_max: ADMITTED_BYTES_MAX + 2 * slots * SLOT_BYTES,
+            queues_max: QUEUES_MAX.max(2 * slots) as usize,
         }
     }
 

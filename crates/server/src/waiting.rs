@@ -1,7 +1,8 @@
 //! Which jobs of one task wait, and which of them may be admitted next. A queue has jobs among which the scheduler would choose
 //! the oldest: those of one user with one priority and equal needs. The jobs of a user have one window, whatever their queues
 //! are, so that nobody gets more of the scheduler by a priority or a memory of its own for each job. So that a queue need not
-//! wait behind another of its user, at most [`RESERVES_MAX`] of them have a small reserve beside the window.
+//! wait behind another of its user, at most [`RESERVES_MAX`] of them have a small reserve beside the window. Jobs that wait cost
+//! little more than their numbers.
 
 use api::JobSpec;
 use ids::JobId;
@@ -17,6 +18,7 @@ const REMEMBERED_BYTES_MAX: usize = 512;
 /// Queues of one user that may have jobs admitted beside the user's window, each this part of a window.
 const RESERVES_MAX: usize = 16;
 const RESERVES_IN_WINDOW: u64 = 16;
+const OLDEST: JobId = JobId(i64::MIN);
 
 /// Jobs among which the scheduler would choose the oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,6 +76,8 @@ impl WaitingSpec {
 pub(crate) struct Window {
     pub jobs_max: u64,
     pub bytes_max: u64,
+    /// Queues of which it may have any: each need makes its decisions dearer.
+    pub queues_max: usize,
 }
 
 impl Window {
@@ -81,6 +85,7 @@ impl Window {
         Self {
             jobs_max: self.jobs_max.div_ceil(RESERVES_IN_WINDOW),
             bytes_max: self.bytes_max / RESERVES_IN_WINDOW,
+            ..self
         }
     }
 
@@ -122,6 +127,7 @@ pub(crate) struct Seat {
 #[derive(Clone, Copy, Default)]
 struct Admitted {
     all: Amount,
+    by_window: u64,
     by_reserve: u64,
 }
 
@@ -132,6 +138,8 @@ struct JobsOfUser {
     /// Queues of which the scheduler has any.
     admitted: BTreeMap<QueueKey, Admitted>,
     in_window: Amount,
+    /// Queues with jobs that were admitted by the window.
+    queues_in_window: usize,
     /// Queues with jobs that were admitted by a reserve, at most [`RESERVES_MAX`].
     reserves: BTreeSet<QueueKey>,
     /// Whether it stands among those that may have a job whose turn has come.
@@ -148,8 +156,14 @@ impl JobsOfUser {
             && window.reserve().has_room(self.admitted_of(queue), bytes)
     }
 
+    fn window_has_room(&self, queue: &QueueKey, bytes: u64, window: Window) -> bool {
+        let has_any = |queue| self.admitted.get(queue).is_some_and(|admitted| admitted.by_window > 0);
+        window.has_room(self.in_window, bytes)
+            && (self.queues_in_window < window.queues_max || has_any(queue))
+    }
+
     fn has_room(&self, queue: &QueueKey, bytes: u64, window: Window) -> bool {
-        window.has_room(self.in_window, bytes) || self.reserve_has_room(queue, bytes, window)
+        self.window_has_room(queue, bytes, window) || self.reserve_has_room(queue, bytes, window)
     }
 
     /// The oldest of the first queue at or behind a place.
@@ -157,43 +171,52 @@ impl JobsOfUser {
         self.waiting.range(place..).next().map(|((queue, job), waiting)| (*queue, *job, waiting.spec_bytes))
     }
 
-    /// The job whose turn is next: of the first queue where the window has room, else of the first whose reserve has. The window
-    /// waits for the first queue, or many small jobs would keep a large one out.
+    fn oldest_of(&self, queue: &QueueKey) -> Option<(QueueKey, JobId, u64)> {
+        self.first_from((*queue, OLDEST)).filter(|(first, ..)| first == queue)
+    }
+
+    /// The job whose turn is next: of the first queue where the window has room, else of the first whose reserve has.
     fn next(&self, window: Window) -> Option<(QueueKey, JobId)> {
-        let (queue, job, bytes) = self
-            .waiting
-            .first_key_value()
-            .map(|((queue, job), waiting)| (*queue, *job, waiting.spec_bytes))?;
-        if window.has_room(self.in_window, bytes) {
-            return Some((queue, job));
+        let chosen = self.next_in_window(window).or_else(|| self.next_by_reserve(window));
+        chosen.map(|(queue, job, _)| (queue, job))
+    }
+
+    /// Bytes are kept for the first queue, or many small jobs would keep a large one out.
+    fn next_in_window(&self, window: Window) -> Option<(QueueKey, JobId, u64)> {
+        let first = self.waiting.first_key_value();
+        let (queue, job, bytes) = first.map(|((queue, job), waiting)| (*queue, *job, waiting.spec_bytes))?;
+        if !window.has_room(self.in_window, bytes) {
+            return None;
         }
+        if self.window_has_room(&queue, bytes, window) {
+            return Some((queue, job, bytes));
+        }
+        let mut oldest = self.admitted.keys().filter_map(|queue| self.oldest_of(queue));
+        oldest.find(|(queue, _, bytes)| self.window_has_room(queue, *bytes, window))
+    }
+
+    fn next_by_reserve(&self, window: Window) -> Option<(QueueKey, JobId, u64)> {
+        let has_room =
+            |(queue, _, bytes): &(QueueKey, JobId, u64)| self.reserve_has_room(queue, *bytes, window);
         if self.reserves.len() >= RESERVES_MAX {
-            let oldest = |queue: &QueueKey| {
-                self.first_from((*queue, JobId(i64::MIN))).filter(|(first, ..)| first == queue)
-            };
-            let mut oldest = self.reserves.iter().filter_map(oldest);
-            let chosen = oldest.find(|(queue, _, bytes)| self.reserve_has_room(queue, *bytes, window));
-            return chosen.map(|(queue, job, _)| (queue, job));
+            return self.reserves.iter().filter_map(|queue| self.oldest_of(queue)).find(has_room);
         }
-        // Queues without room in a reserve have jobs admitted, so the window limits their number.
-        let mut place = (queue, job);
-        while let Some((queue, job, bytes)) = self.first_from(place) {
-            if self.reserve_has_room(&queue, bytes, window) {
-                return Some((queue, job));
-            }
-            place = (queue, JobId(i64::MAX));
-        }
-        None
+        // Only queues with jobs admitted have no room here, and of these there are not many.
+        let first = self.waiting.first_key_value().map(|(place, _)| *place)?;
+        let behind = |(queue, ..): &(QueueKey, JobId, u64)| self.first_from((*queue, JobId(i64::MAX)));
+        std::iter::successors(self.first_from(first), behind).find(has_room)
     }
 
     fn admit(&mut self, queue: QueueKey, bytes: u64, window: Window) -> Seat {
-        let of_reserve = !window.has_room(self.in_window, bytes);
+        let of_reserve = !self.window_has_room(&queue, bytes, window);
         let admitted = self.admitted.entry(queue).or_default();
         admitted.all.add(bytes);
         if of_reserve {
             admitted.by_reserve += 1;
             self.reserves.insert(queue);
         } else {
+            self.queues_in_window += usize::from(admitted.by_window == 0);
+            admitted.by_window += 1;
             self.in_window.add(bytes);
         }
         Seat { queue, bytes, of_reserve }
@@ -206,6 +229,8 @@ impl JobsOfUser {
         if seat.of_reserve {
             admitted.by_reserve = admitted.by_reserve.saturating_sub(1);
         } else {
+            admitted.by_window = admitted.by_window.saturating_sub(1);
+            self.queues_in_window -= usize::from(admitted.by_window == 0);
             self.in_window.subtract(seat.bytes);
         }
         if admitted.by_reserve == 0 {
@@ -245,8 +270,7 @@ impl Backlog {
     /// Whether a job must wait: others of its queue do, or the scheduler has enough of its user.
     pub fn must_wait(&self, queue: &QueueKey, spec_bytes: u64, window: Window) -> bool {
         let Some(user) = self.users.get(&queue.user) else { return false };
-        let first = user.first_from((*queue, JobId(i64::MIN)));
-        first.is_some_and(|(first, ..)| first == *queue) || !user.has_room(queue, spec_bytes, window)
+        user.oldest_of(queue).is_some() || !user.has_room(queue, spec_bytes, window)
     }
 
     pub fn waits(&mut self, job: JobId, queue: QueueKey, waiting: Waiting) {
@@ -325,7 +349,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    const WINDOW: Window = Window { jobs_max: 2, bytes_max: 100 };
+    const WINDOW: Window = Window { jobs_max: 2, bytes_max: 100, queues_max: 9 };
 
     fn key(user: u64, priority: i32) -> QueueKey {
         QueueKey::of(&Claim { user, priority, ..Claim::default() })
@@ -392,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_priority_for_each_job_brings_a_user_no_more_of_the_scheduler() {
-        const LARGE: Window = Window { jobs_max: 64, bytes_max: 6400 };
+        const LARGE: Window = Window { jobs_max: 64, bytes_max: 6400, queues_max: 64 };
         let mut backlog = Backlog::default();
         for job in 1..=1000 {
             backlog.waits(JobId(job), key(1, -(job as i32)), waiting(1));
@@ -420,6 +444,27 @@ mod tests {
         assert_eq!(all(&mut backlog, WINDOW).len(), 1 + RESERVES_MAX);
     }
 
+    #[test]
+    fn few_queues_have_jobs_admitted_and_these_use_the_window() {
+        const NARROW: Window = Window { jobs_max: 64, bytes_max: 6400, queues_max: 3 };
+        let mut backlog = Backlog::default();
+        for job in 1..=100 {
+            backlog.waits(JobId(job), key(1, -(job as i32)), waiting(1));
+        }
+        let mut admitted = all(&mut backlog, NARROW);
+        assert_eq!(numbers(&admitted), (1..=3 + RESERVES_MAX as i64).collect::<Vec<_>>());
+        for job in 101..=170 {
+            backlog.waits(JobId(job), key(1, -1), waiting(1));
+        }
+        let more = all(&mut backlog, NARROW);
+        assert_eq!(numbers(&more), (101..=161).collect::<Vec<_>>());
+        // The window and the reserves are full: one goes, one comes.
+        backlog.is_over(&admitted.remove(1).1);
+        assert_eq!(numbers(&all(&mut backlog, NARROW)), [162]);
+        backlog.is_over(&admitted.remove(1 + RESERVES_MAX).1);
+        assert_eq!(numbers(&all(&mut backlog, NARROW)), [4 + RESERVES_MAX as i64]);
+    }
+
     /// Any order of jobs that come and go.
     fn steps() -> impl Strategy<Value = Vec<(bool, u64, i32, u64, usize)>> {
         prop::collection::vec((any::<bool>(), 0..3_u64, 0..40_i32, 0..300_u64, any::<usize>()), 1..400)
@@ -429,6 +474,9 @@ mod tests {
         let (jobs, bytes) = (user.in_window.jobs, user.in_window.bytes);
         prop_assert!(jobs <= 1 || jobs <= window.jobs_max && bytes <= window.bytes_max);
         prop_assert!(user.reserves.len() <= RESERVES_MAX);
+        let in_window = user.admitted.values().filter(|admitted| admitted.by_window > 0).count();
+        prop_assert!(in_window <= window.queues_max);
+        prop_assert_eq!(in_window, user.queues_in_window);
         for queue in &user.reserves {
             let reserved = user.admitted[queue].by_reserve;
             prop_assert!(reserved >= 1 && reserved <= window.reserve().jobs_max);
@@ -436,6 +484,7 @@ mod tests {
         let (mut all_jobs, mut all_bytes, mut reserved) = (0, 0, 0);
         for admitted in user.admitted.values() {
             (all_jobs, all_bytes) = (all_jobs + admitted.all.jobs, all_bytes + admitted.all.bytes);
+            prop_assert_eq!(admitted.all.jobs, admitted.by_window + admitted.by_reserve);
             reserved += admitted.by_reserve;
         }
         prop_assert_eq!(all_jobs, jobs + reserved);
@@ -449,7 +498,7 @@ mod tests {
     proptest! {
         #[test]
         fn each_job_is_admitted_once_and_in_its_turn(steps in steps()) {
-            let window = Window { jobs_max: 40, bytes_max: 1000 };
+            let window = Window { jobs_max: 40, bytes_max: 1000, queues_max: 8 };
             let mut backlog = Backlog::default();
             let mut queue_of = BTreeMap::new();
             let mut last_of = BTreeMap::new();
