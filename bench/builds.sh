@@ -3,17 +3,20 @@
 #
 #     bench/builds.sh BEFORE AFTER [RUNS [NAME [ROW...]]]
 #
-# BEFORE, AFTER: two binaries. NAME: of the results, `builds` where none is given. Rows (all where none is named): `tera` (sort of 1 GB), `words` (word count of the demo's text, four times over), `small` (50 jobs
-# of one line, one after the other), `jobs` (CPU seconds of a server for 100,000 jobs that do nothing; SQLite). Prints a line for each
-# run and the medians; appends both to bench/results/DATE-NAME.tsv.
+# BEFORE, AFTER: two binaries, of different names. NAME: of the results, `builds` where none is given. Rows (those before the semicolon where
+# none is named): `tera` (sort of 1 GB), `words` (word count of the demo's text, four times over), `small` (50 jobs of one line, one after
+# the other), `jobs` (CPU seconds of a server for 100,000 jobs that do nothing; SQLite); `million` (the same for a million), `nodes`
+# (sort of 2 GB, a server and two nodes of one slot), `inputs` (100,000 inputs of one line, embedded), `rooted` (the same by a server and a
+# node with `--allow-root`). Prints a line for each run and the medians; appends both to bench/results/DATE-NAME.tsv.
 set -euo pipefail
 before=$(realpath "$1") after=$(realpath "$2") runs=${3:-5} name=${4:-builds}
 chosen=("${@:5}")
 [ ${#chosen[@]} -gt 0 ] || chosen=(tera words small jobs)
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/builds-XXXXXX")
-server=''
-trap '[ -z "$server" ] || kill "$server" || true; rm -rf "$work"' EXIT
+server='' nodes='' url=''
+# shellcheck disable=SC2086 # these are numbers of processes
+trap '[ -z "$server" ] || kill $nodes "$server" || true; rm -rf "$work"' EXIT
 results=$root/bench/results/$(date -u +%Y-%m-%d)-$name.tsv
 [ -s "$results" ] || printf 'row\trun\tbefore_cpu_s\tafter_cpu_s\n' > "$results"
 TIMEFORMAT='%U %S'
@@ -40,18 +43,55 @@ small_jobs() {
     done
 }
 small() { cpu_of small_jobs "$1"; }
-jobs() { # the server's own seconds, from /proc
-    rm -rf "$work/server-state"
+
+start_server() { # start_server BINARY OPTION...
+    rm -rf "$work/server-state" "$work"/disk-*
     : > "$work/url"
-    "$1" server --listen 127.0.0.1:0 --state "$work/server-state" > "$work/url" 2> "$work/server.log" &
+    "$1" server --listen 127.0.0.1:0 --state "$work/server-state" "${@:2}" > "$work/url" 2> "$work/server.log" &
     server=$!
     until [ -s "$work/url" ]; do kill -0 "$server"; sleep 0.02; done
-    # The clients are those of one build in all runs: of the later one, which shows a token where one is asked for.
-    "$after" bench jobs --server "$(head -n 1 "$work/url")" --jobs 100000 > "$work/out"
-    awk -v hz="$(getconf CLK_TCK)" '{ print ($14 + $15) / hz }' "/proc/$server/stat"
-    kill "$server"
-    wait "$server" || true
-    server=''
+    url=$(head -n 1 "$work/url")
+}
+start_nodes() { # start_nodes BINARY NODES
+    local number
+    for number in $(seq "$2"); do
+        : > "$work/node.log"
+        "$1" node --server "$url" --slots 1 --memory 4G --disk "$work/disk-$number" 2> "$work/node.log" &
+        nodes="$nodes $!"
+        until grep -q joined "$work/node.log"; do kill -0 "$!"; sleep 0.02; done
+    done
+}
+end_processes() { # prints the seconds of the server and the nodes, from /proc, and ends them
+    local pid
+    for pid in $server $nodes; do cut -d ')' -f 2 "/proc/$pid/stat"; done |
+        awk -v hz="$(getconf CLK_TCK)" '{ sum += $12 + $13 } END { print sum / hz }'
+    # shellcheck disable=SC2086 # these are numbers of processes
+    kill $nodes "$server"
+    wait || true
+    server='' nodes=''
+}
+no_op_jobs() { # no_op_jobs BINARY JOBS: clients and server are of one build, because they speak one version of the protocol
+    start_server "$1"
+    "$1" bench jobs --server "$url" --jobs "$2" > "$work/out"
+    end_processes
+}
+jobs() { no_op_jobs "$1" 100000; }
+million() { no_op_jobs "$1" 1000000; }
+nodes() {
+    start_server "$1"
+    start_nodes "$1" 2
+    "$1" tera sort --server "$url" --memory 4G "${options[@]}" --input "$work/rows" --input "$work/rows2" --output "$work/out-dir" > "$work/out" 2>&1
+    end_processes
+}
+count_inputs() { # count_inputs BINARY OPTION...
+    "$1" run --input "$work/many" --mapper builtin:words --reducer builtin:sum --output "$work/out-dir" --memory 1G "${@:2}" "${options[@]}"
+}
+inputs() { cpu_of count_inputs "$1" --state "$work/state-$(basename "$1")"; }
+rooted() {
+    start_server "$1" --allow-root "$work"
+    start_nodes "$1" 1
+    count_inputs "$1" --server "$url" > "$work/out" 2>&1
+    end_processes
 }
 
 "$after" tera gen --state "$work/state" --layout modern --rows 10m --output "$work/rows" --no-sync > "$work/out" 2>&1
@@ -59,6 +99,9 @@ jobs() { # the server's own seconds, from /proc
 mkdir "$work/text"
 for copy in 1 2 3 4; do find "$work/corpus" -name '*.rs' -exec cat {} + > "$work/text/$copy"; done
 echo 'one line of words' > "$work/line"
+"$after" tera gen --state "$work/state" --layout modern --rows 10m --output "$work/rows2" --no-sync > "$work/out" 2>&1
+mkdir "$work/many"
+(cd "$work/many" && seq 100000 | split --lines 1 --suffix-length 5)
 for row in "${chosen[@]}"; do
     rows=()
     "$row" "$before" > "$work/warm" && "$row" "$after" > "$work/warm"

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Error, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// Somebody who exchanges directories all the time is given up on.
@@ -98,6 +98,12 @@ impl JobPaths {
         if !self.are_bounded() || self.own.contains(path) {
             return Ok(open(path, flags | OFlags::CLOEXEC, Mode::empty())?);
         }
+        // Most paths have no link: they are opened as they are, which asks the system once.
+        if is_plain(path)
+            && let Ok(opened) = self.open_resolved(what, path, path, flags)
+        {
+            return Ok(opened);
+        }
         self.until_nothing_moves(path, || {
             let resolved = path.canonicalize()?;
             self.open_resolved(what, path, &resolved, flags)
@@ -127,7 +133,7 @@ impl JobPaths {
         judged.map_err(|outside| Error::new(ErrorKind::PermissionDenied, outside))
     }
 
-    /// Opens a path without links that was found a moment ago.
+    /// Opens a path that has no links; fails where it has one.
     fn open_resolved(
         &self,
         what: &'static str,
@@ -154,6 +160,13 @@ fn open_beneath(dir: &impl AsFd, below: &Path, flags: OFlags) -> std::io::Result
         Err(Errno::NOENT | Errno::NOTDIR) => Err(Errno::AGAIN.into()),
         opened => Ok(opened?),
     }
+}
+
+/// Whether a path is absolute and leads nowhere up, so that its text says below which root it lies.
+fn is_plain(path: &Path) -> bool {
+    let mut components = path.components();
+    components.next() == Some(Component::RootDir)
+        && components.all(|part| matches!(part, Component::Normal(_)))
 }
 
 /// Whether a directory was moved, or became a link, between two system calls.
