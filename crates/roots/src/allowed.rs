@@ -5,7 +5,7 @@
 //! and the directory of a job of one task. Paths are resolved first, so that no link leads out; files that travelled with the
 //! job lie elsewhere and are not asked about. What a program does when it runs is not seen here: a sandbox bounds that.
 
-use crate::opening::deepest_existing;
+use crate::opening::{deepest_existing, is_plain, open_beneath};
 use api::task::RunTask;
 use api::{FileLink, Function, JobSpec, ShippedFile, is_object_url};
 use objects::{ObjectError, ObjectUrl};
@@ -269,6 +269,13 @@ impl Roots {
     fn resolved(&self, what: &'static str, path: &Path, place: &Path) -> Result<PathBuf, OutsideRoots> {
         if !path.is_absolute() {
             return Err(OutsideRoots::Relative { what, path: path.to_path_buf() });
+        }
+        // Most paths have no link, and one question shows it.
+        if is_plain(place)
+            && let Some((root, below)) = self.directory_of(place)
+            && open_beneath(&root, below, OFlags::PATH).is_ok()
+        {
+            return Ok(place.to_path_buf());
         }
         resolve(place).map_err(|source| OutsideRoots::Unresolvable { what, path: path.to_path_buf(), source })
     }

@@ -148,7 +148,7 @@ impl JobPaths {
     }
 }
 
-fn open_beneath(dir: &impl AsFd, below: &Path, flags: OFlags) -> std::io::Result<OwnedFd> {
+pub(crate) fn open_beneath(dir: &impl AsFd, below: &Path, flags: OFlags) -> std::io::Result<OwnedFd> {
     let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match openat2(dir, below, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
@@ -163,7 +163,7 @@ fn open_beneath(dir: &impl AsFd, below: &Path, flags: OFlags) -> std::io::Result
 }
 
 /// Whether a path is absolute and leads nowhere up, so that its text says below which root it lies.
-fn is_plain(path: &Path) -> bool {
+pub(crate) fn is_plain(path: &Path) -> bool {
     let mut components = path.components();
     components.next() == Some(Component::RootDir)
         && components.all(|part| matches!(part, Component::Normal(_)))
