@@ -16,7 +16,6 @@ use std::path::Path;
 #[derive(Default)]
 pub(crate) struct Batch {
     new_jobs: BTreeMap<JobId, NewJob>,
-    jobs_admitted: Rows,
     jobs: BTreeMap<JobId, JobPatch>,
     jobs_started: BTreeMap<JobId, u64>,
     /// Jobs after which nobody reports attempts: when, and whether they succeeded.
@@ -150,7 +149,6 @@ impl Batch {
     pub fn take(&mut self, change: &Change) -> Result<(), StoreError> {
         match change {
             Change::JobSubmitted { .. } => self.job_submitted(change)?,
-            Change::JobAdmitted { job } => self.job_admitted(*job),
             Change::JobInputs { job, spec } => self.job_inputs(*job, spec)?,
             Change::JobCommitting { job, report, now_ns } => {
                 self.jobs.entry(*job).or_default().state = Some(JobState::Committing.word());
@@ -270,13 +268,6 @@ impl Batch {
         }
         self.event(*job, "job submitted", *now_ns, Some(&spec.name));
         Ok(())
-    }
-
-    fn job_admitted(&mut self, job: JobId) {
-        match self.new_jobs.get_mut(&job) {
-            Some(new) => new.waits = false,
-            None => self.jobs_admitted.push([job.0.into()]),
-        }
     }
 
     fn job_inputs(&mut self, job: JobId, spec: &JobSpec) -> Result<(), StoreError> {
@@ -497,8 +488,6 @@ impl Batch {
 
     /// Changes of rows that stood there before, each row once.
     async fn write_patches(&mut self, db: &mut Session<'_>) -> Result<(), sqlx::Error> {
-        let admitted = std::mem::take(&mut self.jobs_admitted);
-        db.update("UPDATE jobs SET waits = NULL", "WHERE jobs.job = v.column1", admitted).await?;
         let started = self.jobs_started.iter().map(|(job, now_ns)| [job.0.into(), (*now_ns).into()]);
         let head = "UPDATE jobs SET started_ns = v.column2";
         db.update(head, "WHERE jobs.job = v.column1 AND jobs.started_ns IS NULL", started.collect()).await?;
@@ -547,7 +536,8 @@ impl Batch {
         let head = "UPDATE jobs SET state = coalesce(v.column2, jobs.state), \
                     exit_code = coalesce(v.column3, jobs.exit_code), error = coalesce(v.column4, jobs.error), \
                     ended_ns = coalesce(v.column5, jobs.ended_ns), cleaned_ns = coalesce(v.column6, jobs.cleaned_ns), \
-                    ifiles = coalesce(v.column7, jobs.ifiles), keep_until_ns = coalesce(v.column8, jobs.keep_until_ns)";
+                    ifiles = coalesce(v.column7, jobs.ifiles), keep_until_ns = coalesce(v.column8, jobs.keep_until_ns), \
+                    waits = CASE WHEN v.column5 IS NULL THEN jobs.waits END";
         db.update(head, "WHERE jobs.job = v.column1", jobs.collect()).await
     }
 }

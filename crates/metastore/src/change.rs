@@ -56,13 +56,9 @@ pub enum Change {
         user: Option<String>,
         /// Larger goes first.
         priority: i32,
-        /// It is in no stage before it is admitted.
+        /// It is in no stage yet: it waits until its tasks are written.
         waits: bool,
         now_ns: u64,
-    },
-    /// A job that waited begins.
-    JobAdmitted {
-        job: JobId,
     },
     /// The inputs of a stage of a flow are there: its specification, and what follows from it, is whole now.
     JobInputs {

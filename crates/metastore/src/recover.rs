@@ -104,6 +104,15 @@ struct OfHotJobs {
     anywhere: &'static str,
 }
 
+/// A job of the cluster that is not done with. One that waited has tasks since it was admitted; its row says so no earlier than
+/// at its end, because to change each row then would cost more than all else that its admission writes.
+macro_rules! hot {
+    () => {
+        "jobs.cleaned_ns IS NULL AND jobs.owner = 'cluster' \
+         AND (jobs.waits IS NULL OR EXISTS (SELECT 1 FROM tasks AS begun WHERE begun.job = jobs.job))"
+    };
+}
+
 /// `CROSS JOIN` tells SQLite to begin with the jobs, through their index, and never with the table, which holds the
 /// history.
 macro_rules! of_hot_jobs {
@@ -131,7 +140,8 @@ macro_rules! of_hot_jobs {
                 $table,
                 " WHERE ",
                 $table,
-                ".job = jobs.job AND jobs.cleaned_ns IS NULL AND jobs.owner = 'cluster' AND jobs.waits IS NULL",
+                ".job = jobs.job AND ",
+                hot!(),
                 $which,
                 " ORDER BY jobs.job",
                 $order
@@ -186,8 +196,8 @@ impl Metastore {
     pub async fn waiting_jobs(&self, above: JobId, count_max: u32) -> Result<Vec<WaitingJobRow>, StoreError> {
         let statement = "SELECT jobs.job, jobs.user_name, jobs.priority, \
              CASE WHEN length(specs.spec) <= $1 THEN specs.spec END AS spec FROM jobs CROSS JOIN specs \
-             WHERE jobs.cleaned_ns IS NULL AND jobs.owner = 'cluster' AND jobs.waits IS NOT NULL AND jobs.job > $2 \
-             AND specs.job = jobs.job ORDER BY jobs.job LIMIT $3";
+             WHERE jobs.cleaned_ns IS NULL AND jobs.owner = 'cluster' AND jobs.waits IS NOT NULL \
+             AND NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.job = jobs.job) AND jobs.job > $2 AND specs.job = jobs.job ORDER BY jobs.job LIMIT $3";
         let values = [SHORT_SPEC_BYTES.into(), above.0.into(), count_max.into()];
         let waiting_row = |row: &Row| {
             let text: Option<String> = self.get(row, "spec")?;
@@ -203,7 +213,7 @@ impl Metastore {
 
     /// Reads what the server of a cluster knew. Only rows of jobs that are not done with are read, and of few others.
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
-        let statement = "SELECT job FROM jobs WHERE cleaned_ns IS NULL AND owner = 'cluster' AND waits IS NULL ORDER BY job";
+        let statement = concat!("SELECT job FROM jobs WHERE ", hot!(), " ORDER BY job");
         let hot = self.rows(statement, []).await?;
         let hot: Vec<JobId> =
             hot.iter().map(|row| Ok(JobId(self.number(row, "job")?))).collect::<Result<_, StoreError>>()?;
@@ -224,7 +234,7 @@ impl Metastore {
 
     /// The hot jobs with what else concerns the whole of each, and with their attempts.
     async fn hot_jobs(&self, spans: Spans<'_>) -> Result<HotJobs, StoreError> {
-        let statement = "SELECT * FROM jobs WHERE cleaned_ns IS NULL AND owner = 'cluster' AND waits IS NULL ORDER BY job";
+        let statement = concat!("SELECT * FROM jobs WHERE ", hot!(), " ORDER BY job");
         let mut rows = BTreeMap::new();
         for row in self.rows(statement, []).await? {
             let row = self.job_row(&row)?;

@@ -102,7 +102,6 @@ impl EventLoop {
                 }
                 WaitingSpec::InStore => self.store.job_spec(job).await?.map(Arc::new),
             };
-            self.changes.push(Change::JobAdmitted { job });
             match spec {
                 Some(spec) => self.admit(job, spec, key, (waiting.spec_bytes, waiting.hold), window),
                 None => self.ends_before_it_began(job, key, &waiting, JobState::Failed, "its row is gone"),

@@ -45,11 +45,15 @@ pub(crate) async fn jobs_that_wait_are_told_apart(store: &Metastore) {
             Change::JobCleaned { job, kept: Keep::Nothing, now_ns: 5 },
         ]
     };
+    let expanded = |job: i64| {
+        let (job, tasks) = (JobId(job), vec![api::Task::Run(RunTask::default())]);
+        Change::StageExpanded { job, stage: StageIndex(0), tasks, now_ns: 4 }
+    };
     let mut changes = vec![owner("me"), submitted(JobId(1), CLUSTER_OWNER), single(2, 5, false)];
     changes.extend([3, 4, 6].map(|job| single(job, 5, true)));
     changes.push(single(5, 100_000, true));
     // Submitted and admitted at once.
-    changes.extend([single(7, 5, true), Change::JobAdmitted { job: JobId(7) }]);
+    changes.extend([single(7, 5, true), expanded(7)]);
     store.apply(&changes).await.unwrap();
     assert_eq!(waiting(store, 0, 9).await.unwrap(), [3, 4, 5, 6]);
     assert_eq!(waiting(store, 3, 2).await.unwrap(), [4, 5]);
@@ -61,10 +65,7 @@ pub(crate) async fn jobs_that_wait_are_told_apart(store: &Metastore) {
     assert_eq!(rows[2], row(5, None), "it is long");
     assert_eq!(store.job_spec(JobId(5)).await.unwrap(), Some(spec_of(100_000)));
     // One begins, one is stopped.
-    let tasks = vec![api::Task::Run(RunTask::default())];
-    let expanded = Change::StageExpanded { job: JobId(3), stage: StageIndex(0), tasks, now_ns: 4 };
-    let stopped = ended(4);
-    store.apply(&[&[Change::JobAdmitted { job: JobId(3) }, expanded], &stopped[..]].concat()).await.unwrap();
+    store.apply(&[&[expanded(3)], &ended(4)[..]].concat()).await.unwrap();
     assert_eq!(waiting(store, 0, 9).await.unwrap(), [5, 6]);
     assert_eq!(recovered(store).await.unwrap(), [1, 2, 3, 7]);
     let row = store.job(JobId(4)).await.unwrap().unwrap();
