@@ -59,7 +59,7 @@ grep -q "INFO: Loaded .* inline 8-bit counters" "$log" || { echo "The targets we
 grep -q "out of range" "$log" || { echo "The canary did not run:" >&2; tail -n 5 "$log" >&2; exit 1; }
 rm -r artifacts/canary
 for target in $targets; do
-    seeds=../crates/ifile/test_data/v1
+    seeds="../crates/ifile/test_data/v1 ../crates/ifile/test_data/v2"
     dictionary=
     if [ "$target" = job_file ]; then
         seeds=seeds/job_file
@@ -67,7 +67,8 @@ for target in $targets; do
     elif [ "$target" = stage_file ]; then
         seeds=../crates/stagefile/test_data/v1
     fi
-    fuzz "$target" "$seconds" "corpus/$target" "$seeds" > "$log" 2>&1 || {
+    # shellcheck disable=SC2086 # these are directories
+    fuzz "$target" "$seconds" "corpus/$target" $seeds > "$log" 2>&1 || {
         tail -n 30 "$log" >&2
         echo "fuzz $target: a finding; again: $programs/$target fuzz/artifacts/$target/FILE" >&2
         exit 1

@@ -11,7 +11,7 @@
 
 use api::Codec;
 use ifile::block::{self, BLOCK_HEADER_BYTES, BlockHeader};
-use ifile::record::{self, KeyShape};
+use ifile::record::KeyShape;
 use libfuzzer_sys::fuzz_target;
 
 /// Growth that no codec of ours exceeds; written down again so that the decoder does not judge itself.
@@ -60,8 +60,7 @@ fn check_again(raw: &[u8], records: u32) {
 fn check_records(shape: KeyShape, raw: &[u8]) {
     let mut offset = 0;
     while let Some((row, found, taken)) = block::decode_record(shape, &raw[offset..]) {
-        let mut encoded = Vec::new();
-        record::encode(shape, found.key, found.value, found.partition_key_bytes, &mut encoded);
+        let encoded = mending::encoded_again(shape, &found);
         let mut again = Vec::new();
         block::push_record(&mut again, row, &encoded);
         assert_eq!(again, &raw[offset..offset + taken], "a record of a block has one spelling");

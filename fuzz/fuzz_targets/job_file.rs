@@ -8,7 +8,7 @@
 
 #![no_main]
 
-use api::{Codec, JobFile, KeyOrder, Replication};
+use api::{Codec, JobFile, KeyOrder, Notice, Replication};
 use libfuzzer_sys::fuzz_target;
 use std::fmt::Write;
 use std::path::Path;
@@ -105,6 +105,8 @@ fn written_keys(file: &JobFile) -> Vec<(&'static str, Option<String>)> {
         keep_for => quoted,
         max_regenerations => plain,
         no_sync => plain,
+        unread => notice_name,
+        empty_input => notice_name,
         speculation => plain,
         elastic => plain,
         replication => replication_name,
@@ -152,6 +154,13 @@ fn order_name(order: &KeyOrder) -> String {
         KeyOrder::Numeric => "numeric",
     };
     quoted(name)
+}
+
+fn notice_name(notice: &Notice) -> String {
+    quoted(match notice {
+        Notice::Tell => "tell",
+        Notice::Fail => "fail",
+    })
 }
 
 fn replication_name(replication: &Replication) -> String {

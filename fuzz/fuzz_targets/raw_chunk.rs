@@ -7,7 +7,9 @@
 
 #![no_main]
 
+use ifile::FRAME_HEADER_BYTES;
 use ifile::raw_chunk::{encode_trailer, read_frames};
+use ifile::run_file::FILE_HEADER_BYTES;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -23,12 +25,15 @@ fn check(bytes: &[u8]) {
         return;
     };
     assert_eq!(count, frames.len() as u64);
-    let mut again = identity.encode_header().to_vec();
+    let header = &bytes[..FILE_HEADER_BYTES];
+    assert_eq!(identity.encode_header()[..], mending::of_today(header, 8), "a header has one spelling");
+    let mut rest = &bytes[FILE_HEADER_BYTES..];
     for (header, payload) in &frames {
         assert_eq!((header.ifile, header.key_shape), (identity.ifile, identity.key_shape));
-        again.extend_from_slice(&header.encode());
-        again.extend_from_slice(payload);
+        mending::assert_same_frame(header, rest);
+        let (found, behind) = rest[FRAME_HEADER_BYTES..].split_at(payload.len());
+        assert_eq!(found, payload);
+        rest = behind;
     }
-    again.extend_from_slice(&encode_trailer(identity.chunk, count));
-    assert_eq!(again, bytes, "a raw chunk has one spelling");
+    assert_eq!(encode_trailer(identity.chunk, count), rest, "a trailer has one spelling");
 }

@@ -8,7 +8,8 @@ use stagefile::{FOOTER_BYTES, Footer, RawVerifier};
 
 fn golden(name: &str) -> Vec<u8> {
     let home = if name.ends_with(".stage") { "stagefile" } else { "ifile" };
-    let path = std::path::Path::new("../crates").join(home).join("test_data/v1").join(name);
+    let version = if home == "ifile" { "v2" } else { "v1" };
+    let path = std::path::Path::new("../crates").join(home).join("test_data").join(version).join(name);
     std::fs::read(&path).unwrap_or_else(|error| panic!("read {}: {error}", path.display()))
 }
 

@@ -68,3 +68,7 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(f".{_PLACES[name]}", __name__), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

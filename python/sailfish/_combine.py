@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ _PLAIN = frozenset({str, int, bytes, float, bool, type(None), date})
 
 Pair = tuple[Any, Any]
 _NONE = object()
+#: Types whose values nothing changes in place.
+_UNCHANGING = frozenset((int, float, complex, bool, str, bytes, type(None)))
 
 
 def _are_plain(keys: Sequence[Any]) -> bool:
@@ -50,9 +53,25 @@ class Adding:
     has_initial: bool = False
     initial: Any = None
 
+    @functools.cached_property
+    def _pickled(self) -> bytes | None:
+        """The initial value, if something could change it in place."""
+        initial = self.initial
+        parts = initial if type(initial) is tuple else (initial,)
+        if _UNCHANGING.issuperset(map(type, parts)):
+            return None
+        import cloudpickle
+
+        pickled: bytes = cloudpickle.dumps(self.initial)
+        return pickled
+
+    def begin(self) -> Any:
+        """The initial value, for one key: a function that changes it in place changes that of no other key."""
+        return self.initial if self._pickled is None else pickle.loads(self._pickled)
+
     def of_many(self, values: Iterable[Any]) -> Any:
         """The value of some values."""
-        return functools.reduce(self.add, values, self.initial) if self.has_initial else functools.reduce(self.add, values)
+        return functools.reduce(self.add, values, self.begin()) if self.has_initial else functools.reduce(self.add, values)
 
 
 def _lesser(before: Any, value: Any) -> Any:
@@ -211,7 +230,7 @@ class Running(_Totals):
             return (0 if before is _NONE else before) + value
         if before is not _NONE:
             return self._adding.add(before, value)
-        return self._adding.add(self._adding.initial, value) if self._adding.has_initial else value
+        return self._adding.add(self._adding.begin(), value) if self._adding.has_initial else value
 
     def _put_other(self, pair: Pair) -> None:
         self._others.append(pair)

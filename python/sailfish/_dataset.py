@@ -175,8 +175,8 @@ class Dataset(Generic[T]):
     def aggregate_by_key(
         self: Dataset[tuple[K, V]], initial: W, add: Callable[[W, V], W], merge: Callable[[W, W], W]
     ) -> Dataset[tuple[K, W]]:
-        """Pairs of each key and what its values make: ``add(so far, value)`` takes in one value, beginning at `initial`, which must not be
-        changed in place; ``merge(so far, so far)`` puts together what was made of some of the values each."""
+        """Pairs of each key and what its values make: ``add(so far, value)`` takes in one value, beginning at a copy of
+        `initial` for each key; ``merge(so far, so far)`` puts together what was made of some of the values each."""
         _check_callable("aggregate_by_key", add)
         _check_callable("aggregate_by_key", merge)
         adding = Adding(add, True, initial)

@@ -122,6 +122,17 @@ OPERATIONS: dict[str, tuple[Flow, Model]] = {
         lambda a, b: a.aggregate_by_key((0, 0), lambda t, v: (t[0] + v, t[1] + 1), lambda t, u: (t[0] + u[0], t[1] + u[1])),
         lambda a, b: [(k, (sum(vs), len(vs))) for k, vs in grouped(a).items()],
     ),
+    # Bug 2 of the Python report: initial values that `add` changes in place.
+    "aggregate_by_key_set": (
+        lambda a, b: a.aggregate_by_key(set(), lambda s, v: (s.add(v), s)[1], lambda s, t: s | t).map_values(sorted),
+        lambda a, b: [(k, sorted(set(vs))) for k, vs in grouped(a).items()],
+    ),
+    "aggregate_by_key_list": (
+        lambda a, b: a.aggregate_by_key(([], {}), lambda s, v: (s[0].append(v), s)[1], lambda s, t: (s[0] + t[0], {})).map_values(
+            lambda s: sorted(s[0])
+        ),
+        lambda a, b: [(k, sorted(vs)) for k, vs in grouped(a).items()],
+    ),
     "count_by_key": (lambda a, b: a.count_by_key(), lambda a, b: Counter(k for k, _ in a).items()),
     "count_by_value": (
         lambda a, b: a.map(lambda p: (p[1] % 9, p[0])).count_by_value(),

@@ -97,8 +97,20 @@ pub enum Exchange {
     /// Lines that are parted into key and value.
     #[default]
     Lines,
+    /// The same with records that end with a zero byte, each of them: line feeds are bytes like others.
+    Nul,
     /// Frames in which keys and values are any bytes: `docs/formats/program-frames.md`.
     Frames,
+}
+
+impl Exchange {
+    /// The byte that ends a record of a program, where there is one.
+    pub fn terminator(self) -> u8 {
+        match self {
+            Self::Nul => 0,
+            Self::Lines | Self::Frames => b'\n',
+        }
+    }
 }
 
 /// The formats of a job from end to end. The default is what `sailfish run` does without format options.
@@ -127,10 +139,11 @@ impl Formats {
         format!("part-{part_index:05}{extension}")
     }
 
-    /// How the lines that a combiner prints are parted: it speaks to the engine as the reducer does where that
-    /// is set, else as the mapper.
+    /// How the lines that a combiner prints are parted: it speaks to the engine as the reducer does where that has a separator of its
+    /// own, else as the mapper, whose keys it gives back, with as many fields.
     pub fn combiner_output(&self) -> &FieldSplit {
-        self.reduce_output.as_ref().unwrap_or(&self.map_output)
+        let by_reducer = self.reduce_output.as_ref();
+        by_reducer.filter(|split| split.separator != self.map_output.separator).unwrap_or(&self.map_output)
     }
 }
 

@@ -146,6 +146,9 @@ pub struct JobSpec {
     /// Set for a job of one task, which is no MapReduce: all else but the name is empty then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub single: Option<RunTask>,
+    /// When a mapper ends, without an error, before its input does.
+    #[serde(default, skip_serializing_if = "Notice::is_default")]
+    pub unread: Notice,
     /// A slow attempt of a map or reduce task may get a second one beside it on another node.
     #[serde(default = "is_wanted", skip_serializing_if = "is_default")]
     pub speculation: bool,
@@ -163,6 +166,23 @@ pub struct JobSpec {
     /// Set for a stage of a flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<FlowStage>,
+}
+
+/// What becomes of a job in a case that is often a mistake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Notice {
+    /// The user is told.
+    #[default]
+    Tell,
+    /// It fails.
+    Fail,
+}
+
+impl Notice {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Whether a second node has the intermediate data of a job as well, so that a node that is lost costs nothing that was there
@@ -249,6 +269,7 @@ impl JobSpec {
             keep_seconds: None,
             max_regenerations: MAX_REGENERATIONS,
             single: None,
+            unread: Notice::default(),
             speculation: true,
             elastic: true,
             replication: Replication::default(),

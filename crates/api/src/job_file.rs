@@ -13,7 +13,7 @@
 //! assert_eq!(file.input.unwrap().len(), 2);
 //! ```
 
-use crate::{Codec, Replication, is_object_url};
+use crate::{Codec, Notice, Replication, is_object_url};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -68,6 +68,8 @@ pub struct JobFile {
     pub keep_for: Option<String>,
     pub max_regenerations: Option<u32>,
     pub no_sync: Option<bool>,
+    pub unread: Option<Notice>,
+    pub empty_input: Option<Notice>,
     pub speculation: Option<bool>,
     pub elastic: Option<bool>,
     pub replication: Option<Replication>,
@@ -151,6 +153,8 @@ impl JobFile {
             keep_for: self.keep_for.or(all.keep_for),
             max_regenerations: self.max_regenerations.or(all.max_regenerations),
             no_sync: self.no_sync.or(all.no_sync),
+            unread: self.unread.or(all.unread),
+            empty_input: self.empty_input.or(all.empty_input),
             speculation: self.speculation.or(all.speculation),
             elastic: self.elastic.or(all.elastic),
             replication: self.replication.or(all.replication),

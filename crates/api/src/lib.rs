@@ -52,7 +52,7 @@ pub use format::{
 };
 pub use function::Function;
 pub use job::{
-    Codec, FileLink, InputFile, InputFormat, JobSpec, MAX_REGENERATIONS, MapperInput, Partitioning,
+    Codec, FileLink, InputFile, InputFormat, JobSpec, MAX_REGENERATIONS, MapperInput, Notice, Partitioning,
     Replication, Segment, Split, Streaming,
 };
 pub use job_file::{JobFile, JobFileError, KeyOrder};

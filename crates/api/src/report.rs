@@ -42,6 +42,11 @@ pub struct JobReport {
     pub parts: Vec<Part>,
     /// What programs counted (`reporter:counter:`), winning attempts only, by `GROUP,NAME`.
     pub counters: BTreeMap<String, i64>,
+    /// What the user should hear about the inputs; at most [`REPORT_WARNINGS_MAX`], and how many there are.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    #[serde(default)]
+    pub warning_count: u64,
     /// The job whose kept I-files were reduced again; its maps ran, none of this one's.
     #[serde(default)]
     pub reduce_again: Option<ids::JobId>,
@@ -83,6 +88,28 @@ pub struct MapReport {
     pub attempts: u64,
     pub output_records: u64,
     pub output_bytes: u64,
+    pub unread_bytes: u64,
+    /// Tasks whose program ended before its input did, most bytes first; at most [`UNREAD_TASKS_SHOWN_MAX`] of them.
+    #[serde(default)]
+    pub unread: Vec<UnreadTask>,
+    /// How many there are.
+    #[serde(default)]
+    pub unread_tasks: u64,
+}
+
+/// Warnings that a report holds.
+pub const REPORT_WARNINGS_MAX: usize = 20;
+
+/// Map tasks with unread input that a report lists.
+pub const UNREAD_TASKS_SHOWN_MAX: usize = 20;
+
+/// A map task whose program ended, without an error, before its input did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UnreadTask {
+    pub task: u32,
+    /// The first input of the task.
+    pub input: String,
     pub unread_bytes: u64,
 }
 

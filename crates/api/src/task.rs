@@ -171,6 +171,9 @@ pub struct Spool {
     pub crc32c: u32,
 }
 
+/// Warnings of one map task.
+pub const TASK_WARNINGS_MAX: usize = 8;
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MapResult {
@@ -189,6 +192,9 @@ pub struct MapResult {
     pub output_bytes: u64,
     /// Input the user's program left unread; it was read to the end and counted all the same.
     pub unread_bytes: u64,
+    /// What the user should hear about the inputs; at most [`TASK_WARNINGS_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// What programs counted, by `GROUP,NAME`.
     pub counters: BTreeMap<String, i64>,
     /// The last status that a program reported.

@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::cluster::{LocalArgs, NodeArgs, ServerArgs};
-use crate::connect::{CredentialArgs, Site};
+use crate::connect::{CredentialArgs, SERVER_VARIABLE, Site, server_of_environment};
 use crate::drill::{self, DrillArgs};
 use crate::exit::Failure;
 use crate::explain::ExplainArgs;
@@ -11,9 +11,10 @@ use crate::shuffle_bench::BenchCommand;
 use crate::submit::SubmitArgs;
 use crate::tera_jobs::TeraCommand;
 use crate::tokens::TokenCommand;
-use api::{Codec, Replication};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use api::{Codec, Notice, Replication};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use client::Blocking;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 const EXIT_CODES: &str = "\
@@ -21,6 +22,7 @@ Exit codes of `sailfish run`:
   0         the output is complete and in place
   1         the job failed: the machine or the engine
   2         an option, an input, a path or the state cannot be used
+  75        no server answers, or Ctrl-C came while none did: the job goes on, and `sailfish wait` waits for it
   130       stopped by Ctrl-C
   1 to 255  the exit code of a mapper, combiner or reducer that failed three times;
             128 + N where signal N ended it
@@ -63,10 +65,36 @@ Examples:
 #[command(name = "sailfish", version, max_term_width = 100, after_long_help = EXIT_CODES)]
 pub struct Cli {
     /// File of lines AWS_NAME=VALUE: how and as whom s3:// URLs are read and written, over the environment
-    #[arg(long, global = true, value_name = "FILE", env = "SAILFISH_OBJECTS_CONFIG")]
+    #[arg(long, global = true, value_name = "FILE", env = "SAILFISH_OBJECTS_CONFIG", display_order = 1000)]
     pub objects_config: Option<PathBuf>,
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// Reads the command line. Ends the process where it asks for help or cannot be understood.
+    pub fn read() -> Cli {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        let mut command = Cli::command();
+        if server_of_environment().is_some() && !names_a_state(&words) {
+            command = with_server_variable(command);
+        }
+        Cli::from_arg_matches(&command.get_matches_from(words)).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// Whether the jobs of this machine are asked for, which is said before the words of a program.
+fn names_a_state(words: &[OsString]) -> bool {
+    let options = words.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str());
+    options.into_iter().any(|word| word == "--state" || word.starts_with("--state="))
+}
+
+/// Every `--server` of the commands takes its value from the environment where it is not given.
+fn with_server_variable(command: clap::Command) -> clap::Command {
+    let has_server = command.get_arguments().any(|arg| arg.get_id() == "server");
+    let command =
+        if has_server { command.mut_arg("server", |arg| arg.env(SERVER_VARIABLE)) } else { command };
+    command.mut_subcommands(with_server_variable)
 }
 
 /// Where jobs are remembered.
@@ -310,11 +338,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "FORMAT")]
     pub input_format: Option<String>,
     /// How pairs are written: lines, nul, raw (key and value with nothing between) or discard; what a
-    /// program prints is copied, but by nul its lines end anew [default: lines]
+    /// program prints is copied, but where --exchange has other ends its records end anew [default: lines]
     #[arg(long, value_name = "FORMAT")]
     pub output_format: Option<String>,
-    /// How programs and the engine speak: lines, or frames, in which keys and values are any bytes
-    /// (docs/formats/program-frames.md) [default: lines]
+    /// How programs and the engine speak: lines, nul (a zero byte behind each record, with --input-format nul), or frames, in
+    /// which keys and values are any bytes (docs/formats/program-frames.md) [default: nul where the input format is nul, else lines]
     #[arg(long, value_name = "HOW")]
     pub exchange: Option<String>,
     /// Stands between key and value, in and out: one or more bytes; \t \n \0 \\ \xNN are understood
@@ -356,6 +384,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
     pub no_sync: Option<bool>,
+    /// What becomes of a job whose mapper ends with success before it has read all of its input: tell (the summary names
+    /// it and what it left) or fail [default: tell]
+    #[arg(long, value_name = "tell|fail", value_parser = tell_or_fail)]
+    pub unread: Option<Notice>,
+    /// What becomes of a job of which an input has no file that is data: tell (a warning) or fail [default: tell]
+    #[arg(long, value_name = "tell|fail", value_parser = tell_or_fail)]
+    pub empty_input: Option<Notice>,
     /// In a cluster: whether a slow attempt of a map or reduce task may get a second one beside it, on another node
     /// [default: on]
     #[arg(long, value_name = "on|off", value_parser = on_or_off)]
@@ -381,6 +416,14 @@ pub fn replication_mode(text: &str) -> Result<Replication, String> {
     let known = Replication::WORDS.iter().find(|(word, _)| *word == text);
     let words = || Replication::WORDS.map(|(word, _)| word).join(", ");
     known.map(|(_, mode)| *mode).ok_or_else(|| format!("give one of {}", words()))
+}
+
+fn tell_or_fail(text: &str) -> Result<Notice, &'static str> {
+    match text {
+        "tell" => Ok(Notice::Tell),
+        "fail" => Ok(Notice::Fail),
+        _ => Err("give tell or fail"),
+    }
 }
 
 fn on_or_off(text: &str) -> Result<bool, &'static str> {

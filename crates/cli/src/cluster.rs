@@ -311,6 +311,7 @@ fn node_info(args: &NodeArgs) -> anyhow::Result<NodeInfo> {
         Some(text) => memory_size::parse(text).with_context(|| format!("--memory {text:?}"))?,
         None => machine::default_memory_bytes(),
     };
+    machine::check_memory(memory_bytes)?;
     let slots = args.slots.unwrap_or_else(machine::default_slots);
     let slots_max = machine::SLOTS_MAX;
     ensure!((1..=slots_max).contains(&slots), "--slots {slots} is out of range: give 1 to {slots_max}");

@@ -9,7 +9,8 @@ use trust::Credentials;
 
 /// Name the files where no option does.
 pub const TOKEN_FILE_VARIABLE: &str = "SAILFISH_TOKEN_FILE";
-/// In the environment of programs of jobs of a cluster: the server, and the name of the node that runs them.
+/// The server where no option names one. Programs of jobs of a cluster find it set, and there it counts for intermediate files alone, so
+/// that a program that runs `sailfish run` does not hand jobs to the cluster; beside it stands the name of the node that runs them.
 pub const SERVER_VARIABLE: &str = "SAILFISH_SERVER";
 pub const NODE_VARIABLE: &str = "SAILFISH_NODE";
 pub const CA_VARIABLE: &str = "SAILFISH_CA";
@@ -48,6 +49,20 @@ impl CredentialArgs {
     /// A connection to a server.
     pub fn connect(&self, url: &str) -> Result<Blocking, Failure> {
         Blocking::with(url, &self.read(url)?).map_err(Failure::from_client)
+    }
+}
+
+/// The server of the environment, but in programs of jobs.
+pub fn server_of_environment() -> Option<String> {
+    let in_program = std::env::var_os(NODE_VARIABLE).is_some();
+    std::env::var(SERVER_VARIABLE).ok().filter(|url| !in_program && !url.is_empty())
+}
+
+/// A command that a hint names, with the server where the job is.
+pub fn hint(command: &str, server: Option<&str>) -> String {
+    match server {
+        Some(url) => format!("`sailfish {command} --server {url}`"),
+        None => format!("`sailfish {command}`"),
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Ended {
     pub submitted: SubmittedJob,
     pub outcome: JobOutcome,
     pub spec: JobSpec,
+    /// The server of a cluster that ran it.
+    pub server: Option<String>,
     /// Where the I-files are that it was told to keep.
     pub kept: Vec<String>,
     /// From submit to the end of cleaning up.
@@ -62,7 +64,8 @@ pub fn execute(plan: Plan, display: Display) -> Result<Ended, Failure> {
     server.shutdown();
     let (submitted, outcome) = ended?;
     let kept = submitted.disk_dirs.iter().map(|dir| dir.display().to_string()).collect();
-    Ok(Ended { submitted, outcome, spec: plan.spec, kept, elapsed: begin.elapsed(), interrupt })
+    let elapsed = begin.elapsed();
+    Ok(Ended { submitted, outcome, spec: plan.spec, server: None, kept, elapsed, interrupt })
 }
 
 fn wait(

@@ -9,6 +9,8 @@ use server::ServerError;
 pub const FAILED: u8 = 1;
 /// The request was refused before anything ran: an option, an input, a path, the state.
 pub const REFUSED: u8 = 2;
+/// Nobody waits any more for a job of a cluster, which goes on.
+pub const GOES_ON: u8 = 75;
 /// Stopped by Ctrl-C or a request to terminate.
 pub const INTERRUPTED: u8 = 130;
 /// Added to the number of the signal that ended a user's program, as shells do.

@@ -9,7 +9,7 @@ use crate::plan::{self, Plan};
 use crate::progress::{self, Display};
 use crate::quantity::{bytes, counted, seconds};
 use crate::terminal::{print, tell};
-use crate::{machine, run, shipping, standard_output, summary};
+use crate::{machine, remote, run, shipping, standard_output, summary};
 use anyhow::Context;
 use api::JobReport;
 use api::control::JobProgress;
@@ -54,7 +54,7 @@ impl Jobs for Blocking {
     }
 
     fn wait(&self, job: JobId) -> Result<JobOutcome, Failure> {
-        self.run(async |client| client.wait(job).await).map_err(Failure::from_client)
+        remote::wait_for(self, job)
     }
 }
 
@@ -264,7 +264,8 @@ fn conclude(
         if bad.is_some() {
             tell(&format!("sailfish: the stage {:?} of the flow did not succeed:", place.name));
             let interrupt = interrupt.take().context("one stage ends a flow")?;
-            let ended = Ended { submitted, outcome, spec: plan.spec, kept: Vec::new(), elapsed, interrupt };
+            let (server, kept) = (plan.server.map(|site| site.url), Vec::new());
+            let ended = Ended { submitted, outcome, spec: plan.spec, server, kept, elapsed, interrupt };
             return run::report_of(&ended).map(drop);
         }
         let JobOutcome::Succeeded(report) = outcome else { continue };

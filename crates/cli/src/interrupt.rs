@@ -1,6 +1,6 @@
 //! Ctrl-C and requests to terminate: the first cancels the job, the second ends the process.
 
-use crate::exit::INTERRUPTED;
+use crate::exit::{GOES_ON, INTERRUPTED};
 use crate::terminal::tell;
 use anyhow::Context;
 use program::Programs;
@@ -17,6 +17,8 @@ struct Target {
     signalled: bool,
     /// Removed before a signal ends the process.
     last_dir: Option<PathBuf>,
+    /// Said where the process ends and the job goes on elsewhere.
+    goes_on: Option<String>,
 }
 
 /// Listens for signals for the rest of the process.
@@ -54,9 +56,20 @@ impl Interrupt {
         }
     }
 
+    /// The job runs elsewhere, so that a second signal ends the process and not the job. This is said then.
+    pub fn goes_on(&self, last_words: String) {
+        self.lock().goes_on = Some(last_words);
+    }
+
+    /// The job will end where it runs.
+    pub fn ends_here(&self) {
+        self.lock().goes_on = None;
+    }
+
     /// The job is over: there is nothing left to cancel, but a second signal still ends the process.
     pub fn disarm(&self) {
-        self.lock().cancel = None;
+        let mut target = self.lock();
+        (target.cancel, target.goes_on) = (None, None);
     }
 
     /// The job is over and only its output is printed: from here on the first signal ends the process. `dir`
@@ -73,12 +86,22 @@ impl Interrupt {
         }
         let again = std::mem::replace(&mut self.lock().signalled, true);
         if again {
+            if let Some(last_words) = self.lock().goes_on.take() {
+                tell(&last_words);
+                std::process::exit(i32::from(GOES_ON));
+            }
             self.programs.end_all();
             tell("sailfish: stopped at once; the next run removes what this one left");
             std::process::exit(i32::from(INTERRUPTED));
         }
         tell("sailfish: stopping the job; once more to stop at once");
-        self.cancel();
+        // A server that is away keeps it waiting, and the next signal must not wait as well.
+        let cancelling = self.clone();
+        let started =
+            std::thread::Builder::new().name("cancel".to_string()).spawn(move || cancelling.cancel());
+        if started.is_err() {
+            self.cancel();
+        }
     }
 
     fn cancel(&self) {

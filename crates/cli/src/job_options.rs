@@ -6,7 +6,7 @@ use crate::key_options::KeyOptions;
 use crate::paths;
 use crate::record_formats::FormatOptions;
 use anyhow::{Context, bail, ensure};
-use api::{Codec, FlowStage, JobFile, KeyOrder, Replication};
+use api::{Codec, FlowStage, JobFile, KeyOrder, Notice, Replication};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -45,6 +45,8 @@ pub struct JobOptions {
     pub keep_for: Option<String>,
     pub max_regenerations: Option<u32>,
     pub no_sync: bool,
+    pub unread: Option<Notice>,
+    pub empty_input: Option<Notice>,
     pub speculation: Option<bool>,
     pub elastic: Option<bool>,
     pub replication: Option<Replication>,
@@ -303,6 +305,8 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
         keep_for: args.keep_for.or(file.keep_for),
         max_regenerations: args.max_regenerations.or(file.max_regenerations),
         no_sync: flag(args.no_sync, file.no_sync),
+        unread: args.unread.or(file.unread),
+        empty_input: args.empty_input.or(file.empty_input),
         speculation: args.speculation.or(file.speculation),
         elastic: args.elastic.or(file.elastic),
         replication: args.replication.or(file.replication),

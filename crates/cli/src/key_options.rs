@@ -1,7 +1,7 @@
 //! The options that say how keys are ordered and which part a key goes to.
 
 use anyhow::{Context, bail, ensure};
-use api::{KeyOrder, KeyRules, KeyStretch, Numbers, OrderStep, PartitionRule, Partitioning};
+use api::{FieldPlace, KeyOrder, KeyRules, KeyStretch, Numbers, OrderStep, PartitionRule, Partitioning};
 use clap::{Args, ValueEnum};
 
 /// Bytes of input for each partition where the user does not say how many there are.
@@ -43,7 +43,7 @@ pub struct KeyArgs {
     /// Exactly N parts, each from one reducer that sees all of it [default: as many as the data asks for]
     #[arg(long, value_name = "N")]
     pub partitions: Option<u32>,
-    /// Keys with these fields equal go to one part: FROM[,TO], as in 1,2 [default: the whole key]
+    /// Keys with these fields equal go to one part: N, FROM,TO, or a stretch as in --sort-keys [default: the whole key]
     #[arg(long, value_name = "FIELDS", allow_hyphen_values = true)]
     pub partition_fields: Option<String>,
     /// Mappers say of each key how many of its first bytes keep it together with others in one reducer; the rest only
@@ -77,18 +77,19 @@ impl KeyOptions {
         ]
     }
 
-    /// The rules of a job whose fields are parted by `separator`. Every error names the option.
+    /// The rules of a job whose fields are parted by the separator, so many of which a key has, where that is known. Every error
+    /// names the option.
     pub fn rules(
         &self,
         total_order: bool,
-        separator: &[u8],
+        (separator, key_fields): (&[u8], Option<u32>),
         input_bytes: u64,
     ) -> anyhow::Result<(Partitioning, KeyRules)> {
         if self.key_tails {
             self.check_tails_alone()?;
         }
         let order = self.order_steps()?;
-        let stretches = self.partition_stretches()?;
+        let stretches = self.partition_stretches(key_fields)?;
         if total_order {
             let partitions = self.partitions.is_some() || self.partition_fields.is_some();
             ensure!(
@@ -148,15 +149,37 @@ impl KeyOptions {
         Ok(if numbers.is_some() || self.reverse { vec![step] } else { Vec::new() })
     }
 
-    fn partition_stretches(&self) -> anyhow::Result<Vec<KeyStretch>> {
-        match self.partition_fields.as_deref() {
-            None => Ok(Vec::new()),
-            Some(text) if text.trim_start().starts_with('-') => {
-                keys::parse_partition_options(text).context("--partition-fields")
-            }
-            Some(text) => Ok(vec![keys::parse_stretch(text).context("--partition-fields")?]),
+    fn partition_stretches(&self, key_fields: Option<u32>) -> anyhow::Result<Vec<KeyStretch>> {
+        let Some(text) = self.partition_fields.as_deref() else { return Ok(Vec::new()) };
+        let mut stretches = match text.trim_start().starts_with('-') {
+            true => keys::parse_partition_options(text).context("--partition-fields")?,
+            false => vec![keys::parse_stretch(text).context("--partition-fields")?],
+        };
+        // A field by its number is this one; `-kN` goes to the end of the key, as it does in `sort`.
+        if let ([stretch], Ok(_)) = (stretches.as_mut_slice(), text.trim().parse::<u32>()) {
+            stretch.end = Some(FieldPlace { field: stretch.start.field, character: 0 });
         }
+        stretches.iter().try_for_each(|stretch| check_stretch(text, stretch, key_fields))?;
+        Ok(stretches)
     }
+}
+
+/// A stretch that no key has, or that ends before it begins, would put every key into one part.
+fn check_stretch(text: &str, stretch: &KeyStretch, key_fields: Option<u32>) -> anyhow::Result<()> {
+    let (start, end) = (stretch.start, stretch.end);
+    let ends_before = end.is_some_and(|end| {
+        let in_field = end.field == start.field && end.character > 0 && end.character < start.character;
+        end.field < start.field || in_field
+    });
+    ensure!(!ends_before, "--partition-fields {text}: it ends before it begins");
+    let last = end.map_or(start.field, |end| end.field.max(start.field));
+    if let Some(key_fields) = key_fields.filter(|key_fields| last > *key_fields) {
+        let plural = if key_fields == 1 { "field" } else { "fields" };
+        bail!(
+            "--partition-fields {text}: a key has {key_fields} {plural} here; give --key-fields {last}, or fewer"
+        );
+    }
+    Ok(())
 }
 
 fn derived_partitions(input_bytes: u64) -> u32 {
@@ -199,7 +222,7 @@ mod tests {
     #[test]
     fn options_become_rules() {
         let check = |options: KeyOptions, expected: (Partitioning, Option<&str>, u32)| {
-            let (partitioning, rules) = options.rules(false, b"\t", 200 << 20).unwrap();
+            let (partitioning, rules) = options.rules(false, (b"\t", Some(5)), 200 << 20).unwrap();
             assert_eq!((partitioning, text(&rules).as_deref(), rules.group_steps), expected, "{options:?}");
         };
         let none = KeyOptions::default;
@@ -216,6 +239,9 @@ mod tests {
         // It does not: the partition is the unit.
         let expected = (partitions, Some("-k2,2nr, 6 partitions by -k1,1"), 0);
         check(sorted("-k2,2nr", Some("1,1"), None), expected);
+        // A number is a field, and not all from there on.
+        check(sorted("-k2,2nr", Some("1"), None), expected);
+        check(sorted("-k2,2nr", Some("-k1"), None), (partitions, Some("-k2,2nr, 6 partitions by -k1"), 0));
         let expected = (partitions, Some("-k1,1 -k2.3,4.5, 2 partitions by -k1,1"), 0);
         check(sorted("-k1,1 -k2.3,4.5", Some("-k1,1"), Some(2)), expected);
     }
@@ -223,7 +249,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused() {
         let check = |options: KeyOptions, total_order, expected: &str| {
-            let error = options.rules(total_order, b"\t", 0).unwrap_err();
+            let error = options.rules(total_order, (b"\t", Some(2)), 0).unwrap_err();
             let error = crate::exit::sentence(&error);
             assert!(error.contains(expected), "{options:?}: {error}");
         };
@@ -239,6 +265,15 @@ mod tests {
         check(KeyOptions { partitions: Some(50_001), ..none() }, false, "give 1 to 50000");
         check(KeyOptions { partition_fields: Some("x".into()), ..none() }, false, "--partition-fields");
         check(KeyOptions { partitions: Some(3), ..none() }, true, "--total-order");
+        for (text, expected) in [
+            ("2,1", "it ends before it begins"),
+            ("1.3,1.2", "it ends before it begins"),
+            ("3", "a key has 2 fields here; give --key-fields 3"),
+            ("1,3", "--key-fields 3"),
+            ("-k1,1 -k4", "--key-fields 4"),
+        ] {
+            check(KeyOptions { partition_fields: Some(text.into()), ..none() }, false, expected);
+        }
         for more in [
             KeyOptions { order: Some(KeyOrder::Bytes), ..none() },
             KeyOptions { reverse: true, ..none() },

@@ -1,5 +1,7 @@
 //! What the machine gives this process: memory, cores, open files.
 
+use crate::quantity::bytes;
+use anyhow::ensure;
 use rustix::process::{Resource, Rlimit};
 use std::path::Path;
 
@@ -9,9 +11,25 @@ pub const SLOTS_MAX: u32 = api::control::SLOTS_MAX;
 /// The default of `--memory`: half of the machine's memory or of the control group's limit, whichever is less,
 /// but never below the minimum.
 pub fn default_memory_bytes() -> u64 {
+    (memory_bytes() / 2).max(mapreduce::layout::MEMORY_BYTES_MIN)
+}
+
+/// What the machine has, or the control group lets this process have, whichever is less.
+fn memory_bytes() -> u64 {
     let limit = control_group_memory_bytes(Path::new("/sys/fs/cgroup"), &own_control_groups());
-    let available = limit.unwrap_or(u64::MAX).min(machine_memory_bytes());
-    (available / 2).max(mapreduce::layout::MEMORY_BYTES_MIN)
+    limit.unwrap_or(u64::MAX).min(machine_memory_bytes())
+}
+
+/// Refuses a `--memory` that is not there.
+pub fn check_memory(asked_bytes: u64) -> anyhow::Result<()> {
+    let there = memory_bytes();
+    ensure!(
+        asked_bytes <= there.max(mapreduce::layout::MEMORY_BYTES_MIN),
+        "--memory: {} are more than the {} that this machine gives; give less, or leave it out for half of that",
+        bytes(asked_bytes),
+        bytes(there)
+    );
+    Ok(())
 }
 
 /// The default of `--slots`: one for each core this process may use.

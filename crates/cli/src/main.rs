@@ -68,7 +68,6 @@ mod tokens;
 mod verify;
 
 use args::{Cli, Command};
-use clap::Parser;
 use exit::Failure;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -78,8 +77,7 @@ use tracing_subscriber::EnvFilter;
 const LOG_VARIABLE: &str = "SAILFISH_LOG";
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match start(cli) {
+    match start(Cli::read()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if let Some(error) = &failure.error {
@@ -90,13 +88,18 @@ fn main() -> ExitCode {
     }
 }
 
+/// See <https://no-color.org>.
+fn wants_no_color() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
 fn start(cli: Cli) -> Result<(), Failure> {
     faults::check_environment().map_err(|message| Failure::refused(anyhow::anyhow!(message)))?;
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| terminal::ErrorLines)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(std::io::stderr().is_terminal() && !wants_no_color())
         .init();
     let objects_config = cli.objects_config.as_deref();
     if let Some(path) = objects_config {

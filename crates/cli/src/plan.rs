@@ -7,11 +7,16 @@ use crate::paths;
 use crate::record_formats::{self, Functions};
 use crate::standard_input::{self, StandardInput};
 use crate::standard_output::{self, PrivateOutput};
+use crate::terminal::tell;
 use crate::{duration, machine, memory_size, remote, store, streaming};
 use anyhow::{Context, anyhow, bail, ensure};
 use api::shipping::SHIPPED_FILE_BYTES_MAX;
-use api::{Codec, Exchange, Formats, Function, InputFile, JobSpec, Layout, RecordFormat, Split};
+use api::{
+    Codec, Exchange, Formats, Function, InputFile, JobSpec, KeyRules, Layout, Notice, Partitioning,
+    RecordFormat, Split,
+};
 use mapreduce::layout::{self, LayoutRequest};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// A job that may be submitted.
@@ -48,7 +53,7 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
     };
     let formats = record_formats::formats(&options.formats, functions)?;
     check_formats(&options, &formats)?;
-    let mut inputs = Inputs::list(&options.input, formats.input)?;
+    let mut inputs = listed_inputs(&options, formats.input)?;
     let named_inputs = options.input.len() as u32;
     let output_dir = output_dir(&options, &inputs.files)?;
     let state_dir = store::state_dir(options.state.as_deref())?;
@@ -65,8 +70,7 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
     let splits = mapreduce::splits::plan(&inputs, layout.split_bytes, formats.input);
     let (output, standard_output) = standard_output::unless_named(output_dir, &disks[0])?;
     let name = options.name.clone().unwrap_or_else(|| standard_output::name_of(&output));
-    let separator = &formats.map_output.separator;
-    let (partitioning, keys) = options.keys.rules(options.total_order, separator, input_bytes)?;
+    let (partitioning, keys) = key_rules(&options, &formats, input_bytes)?;
     let spec = JobSpec {
         inputs,
         mapper,
@@ -88,6 +92,7 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         keys,
         keep_seconds,
         max_regenerations: options.max_regenerations.unwrap_or(api::MAX_REGENERATIONS),
+        unread: options.unread.unwrap_or_default(),
         speculation: options.speculation.unwrap_or(true),
         elastic: options.elastic.unwrap_or(true),
         replication: options.replication.unwrap_or_default(),
@@ -128,6 +133,9 @@ pub(crate) fn resources(
     let asked_bytes = memory
         .map(|text| memory_size::parse(text).with_context(|| format!("--memory {text:?}")))
         .transpose()?;
+    if let (Some(asked_bytes), None) = (asked_bytes, server) {
+        machine::check_memory(asked_bytes)?;
+    }
     let (memory_bytes, slots) = match (asked_bytes, slots, server) {
         (Some(memory_bytes), Some(slots), _) => (memory_bytes, slots),
         (_, _, None) => (
@@ -202,6 +210,22 @@ impl Inputs {
     }
 }
 
+/// The inputs. One that is named and has no file that is data is often the wrong one.
+fn listed_inputs(options: &JobOptions, format: RecordFormat) -> anyhow::Result<Inputs> {
+    let inputs = Inputs::list(&options.input, format)?;
+    let with_files: BTreeSet<u32> = inputs.files.iter().map(|input| input.named).collect();
+    let is_empty = |(named, argument): &(usize, &String)| {
+        argument.as_str() != standard_input::ARGUMENT && !with_files.contains(&(*named as u32))
+    };
+    for (_, argument) in options.input.iter().enumerate().filter(is_empty) {
+        let problem =
+            format!("--input {argument} has no file that is data: names that begin with _ or . are none");
+        ensure!(options.empty_input != Some(Notice::Fail), problem);
+        tell(&format!("sailfish: warning: {problem}"));
+    }
+    Ok(inputs)
+}
+
 /// Records of one length are refused before anything runs where the memory is too small for one.
 fn check_record_fits(formats: &Formats, layout: &Layout) -> anyhow::Result<()> {
     let RecordFormat::Fixed { record_bytes, .. } = formats.input else { return Ok(()) };
@@ -249,6 +273,22 @@ fn check_conflicts(options: &JobOptions) -> anyhow::Result<()> {
         bail!("--combiner without --reducer would write partial results: add a --reducer");
     }
     Ok(())
+}
+
+fn key_rules(
+    options: &JobOptions,
+    formats: &Formats,
+    input_bytes: u64,
+) -> anyhow::Result<(Partitioning, KeyRules)> {
+    let fields = (formats.map_output.separator.as_slice(), key_fields(formats));
+    options.keys.rules(options.total_order, fields, input_bytes)
+}
+
+/// How many fields a key has, where that is known: keys of one length and those of frames are any bytes.
+fn key_fields(formats: &Formats) -> Option<u32> {
+    let in_lines =
+        !matches!(formats.input, RecordFormat::Fixed { .. }) && formats.exchange != Exchange::Frames;
+    in_lines.then_some(formats.map_output.key_fields)
 }
 
 /// What depends on how records are parted and programs spoken to.
@@ -373,6 +413,14 @@ fn check_functions(
     }
     if let Some(function) = reduce {
         reducer::check_reducer(function).context("--reducer")?;
+    }
+    if let (Some(combine), Some(reduce)) = (combine, reduce) {
+        ensure!(
+            reducer::combiner_fits(combine, reduce),
+            "--combiner {} would change the result of --reducer {}: leave the combiner out, for a built-in reducer combines by itself",
+            combine.display(),
+            reduce.display()
+        );
     }
     for (option, function) in [("--mapper", map), ("--combiner", combine), ("--reducer", reduce)] {
         if let Some(Function::Command { words }) = function

@@ -49,7 +49,8 @@ pub fn formats(options: &FormatOptions, functions: Functions<'_>) -> anyhow::Res
         Some(text) => unescape(text).with_context(|| format!("--separator {text:?}"))?,
         None => FieldSplit::default().separator,
     };
-    check_separator(&separator, input, functions)?;
+    let exchange = exchange(options.exchange.as_deref(), input)?;
+    check_separator(&separator, input, exchange, functions)?;
     let key_fields = options.key_fields.unwrap_or(1);
     ensure!(key_fields > 0, "--key-fields 0: a key has at least one field");
     let in_fixed = matches!(input, RecordFormat::Fixed { .. });
@@ -66,18 +67,14 @@ pub fn formats(options: &FormatOptions, functions: Functions<'_>) -> anyhow::Res
         Some("discard") => OutputFormat::Discard,
         Some(other) => bail!("--output-format {other:?} is not known: choose lines, nul, raw or discard"),
     };
-    // A program prints lines; only where they are to end otherwise must they be taken apart.
-    let reduce_output = (options.output_format.as_deref() == Some("nul") && functions.program_is_last())
-        .then(|| map_output.clone());
+    // Only where what a program prints is to end otherwise must it be taken apart.
+    let ends_otherwise =
+        matches!(output, OutputFormat::Lines { terminator, .. } if terminator != exchange.terminator());
+    let reduce_output = (ends_otherwise && functions.program_is_last()).then(|| map_output.clone());
     let output_codec = options.compress.as_deref().map(output_codec).transpose()?;
     if output == OutputFormat::Discard && output_codec.is_some() {
         bail!("--compress has no meaning with --output-format discard: leave one of them out");
     }
-    let exchange = match options.exchange.as_deref() {
-        None | Some("lines") => Exchange::Lines,
-        Some("frames") => Exchange::Frames,
-        Some(other) => bail!("--exchange {other:?} is not known: choose lines or frames"),
-    };
     Ok(Formats {
         input,
         map_output,
@@ -87,6 +84,24 @@ pub fn formats(options: &FormatOptions, functions: Functions<'_>) -> anyhow::Res
         output_codec,
         exchange,
     })
+}
+
+/// Programs speak as the input is ended.
+fn exchange(text: Option<&str>, input: RecordFormat) -> anyhow::Result<Exchange> {
+    let is_nul = input == RecordFormat::Lines { terminator: 0 };
+    match text {
+        None if is_nul => Ok(Exchange::Nul),
+        None | Some("lines") => Ok(Exchange::Lines),
+        Some("nul") => {
+            ensure!(
+                is_nul,
+                "--exchange nul needs --input-format nul: programs would read other records than they print"
+            );
+            Ok(Exchange::Nul)
+        }
+        Some("frames") => Ok(Exchange::Frames),
+        Some(other) => bail!("--exchange {other:?} is not known: choose lines, nul or frames"),
+    }
 }
 
 fn input_format(text: &str) -> anyhow::Result<RecordFormat> {
@@ -127,7 +142,12 @@ fn output_codec(text: &str) -> anyhow::Result<OutputCodec> {
 }
 
 /// A separator that no line can hold would never part one.
-fn check_separator(separator: &[u8], input: RecordFormat, functions: Functions<'_>) -> anyhow::Result<()> {
+fn check_separator(
+    separator: &[u8],
+    input: RecordFormat,
+    exchange: Exchange,
+    functions: Functions<'_>,
+) -> anyhow::Result<()> {
     ensure!(!separator.is_empty(), "--separator is empty: give one or more bytes, as in --separator ,");
     let terminator = match input {
         RecordFormat::Lines { terminator } => Some(terminator),
@@ -139,7 +159,7 @@ fn check_separator(separator: &[u8], input: RecordFormat, functions: Functions<'
         "--separator holds the byte that ends each record, so that it would part none"
     );
     ensure!(
-        !(separator.contains(&b'\n') && functions.any_program()),
+        !(separator.contains(&b'\n') && exchange != Exchange::Nul && functions.any_program()),
         "--separator holds a line end, but the programs of this job read and write lines"
     );
     Ok(())
@@ -244,7 +264,11 @@ mod tests {
         check_refused(empty, BUILTINS, "--separator is empty");
         let cat = Function::parse("cat").unwrap();
         let program = Functions { mapper: Some(&cat), ..BUILTINS };
-        check_refused(options("nul", "", "\\n"), program, "line end");
+        let exchange = |how: &str, given| FormatOptions { exchange: Some(how.to_string()), ..given };
+        check_refused(exchange("lines", options("nul", "", "\\n")), program, "line end");
+        assert_eq!(formats(&options("nul", "", "\\n"), program).unwrap().exchange, Exchange::Nul);
+        check_refused(exchange("nul", options("", "", "")), program, "needs --input-format nul");
+        check_refused(exchange("pigeons", options("", "", "")), program, "choose lines, nul or frames");
         let fields = |key_fields, input: &str| FormatOptions {
             key_fields: Some(key_fields),
             ..options(input, "", "")

@@ -1,26 +1,27 @@
 //! A job of a cluster: handed in over HTTP, watched and waited for.
 
 use crate::args::ClusterJobArgs;
-use crate::connect::Site;
+use crate::connect::{Site, hint};
 use crate::engine::Ended;
-use crate::exit::{FAILED, Failure, INTERRUPTED};
+use crate::exit::{FAILED, Failure, GOES_ON, INTERRUPTED};
 use crate::interrupt::Interrupt;
 use crate::phases::{Phase, phases};
 use crate::plan::Plan;
 use crate::progress::{self, Display};
+use crate::quantity::seconds;
 use crate::shipping;
 use crate::terminal::tell;
 use anyhow::Context;
 use api::JobReport;
 use api::control::{JobOutcome, JobProgress, JobSubmission};
 use api::kept::KeptPlace;
-use client::Blocking;
+use client::{Blocking, ClientError};
 use ids::JobId;
 use mapreduce::layout::MEMORY_BYTES_MIN;
 use node::NodeProgress;
 use program::Programs;
 use std::sync::{Arc, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Jobs that say nothing of their memory run beside so many others.
 const JOBS_AT_ONCE: u64 = 4;
@@ -50,11 +51,12 @@ pub fn execute(site: &Site, mut plan: Plan, display: Display) -> Result<Ended, F
     let submitted = connection.run(async |client| client.submit(&submission).await);
     let submitted = submitted.map_err(Failure::from_client)?;
     let job = submitted.job;
-    let cancelling = Arc::clone(&connection);
+    interrupt.goes_on(goes_on(&site.url, job));
+    let (cancelling, interrupted) = (Arc::clone(&connection), interrupt.clone());
     interrupt.aim(Arc::new(move || {
-        let cancelled = cancelling.run(async |client| client.cancel(job, "stopped by a signal").await);
-        if let Err(error) = cancelled {
-            tell_not_stopped(&error);
+        match cancelling.run(async |client| client.cancel(job, "stopped by a signal").await) {
+            Ok(()) => interrupted.ends_here(),
+            Err(error) => tell_not_stopped(&error),
         }
     }));
     let (stop, stopped) = mpsc::sync_channel(1);
@@ -65,26 +67,52 @@ pub fn execute(site: &Site, mut plan: Plan, display: Display) -> Result<Ended, F
             estimated_phases(&progress.unwrap_or_default(), input_bytes)
         };
         scope.spawn(move || progress::show(display, look, &stopped));
-        let outcome = connection.run(async |client| client.wait(job).await);
+        let outcome = wait_for(&connection, job);
         // The display may have ended already, where there is nothing to show.
         let _ = stop.send(());
         outcome
     });
     interrupt.disarm();
-    let outcome = outcome.map_err(Failure::from_client)?;
+    let outcome = outcome?;
     let elapsed = begin.elapsed();
-    let kept = if plan.spec.keep_ifiles { kept_by_nodes(&connection, job)? } else { Vec::new() };
-    Ok(Ended { submitted, outcome, spec: plan.spec, kept, elapsed, interrupt })
+    let kept = if plan.spec.keep_ifiles { kept_by_nodes(&connection, site, job)? } else { Vec::new() };
+    let server = Some(site.url.clone());
+    Ok(Ended { submitted, outcome, spec: plan.spec, server, kept, elapsed, interrupt })
 }
 
 /// Where nodes keep what a job left, or that they do not.
-fn kept_by_nodes(connection: &Blocking, job: JobId) -> Result<Vec<String>, Failure> {
+fn kept_by_nodes(connection: &Blocking, site: &Site, job: JobId) -> Result<Vec<String>, Failure> {
     let details = connection.run(async |client| client.job(job, 0).await).map_err(Failure::from_client)?;
     if details.job.kept_files.is_none() {
-        return Ok(vec![format!("not kept: `sailfish show {job}` says why")]);
+        return Ok(vec![format!("not kept: {} says why", hint(&format!("show {job}"), Some(&site.url)))]);
     }
     let text = |place: KeptPlace| format!("{} on {}", place.dir.path.display(), place.node_name);
     Ok(details.kept.into_iter().map(text).collect())
+}
+
+/// Waits for a job of a cluster, and says so while no server answers.
+pub fn wait_for(connection: &Blocking, job: JobId) -> Result<JobOutcome, Failure> {
+    let url = connection.run(async |client| client.url().to_string());
+    let silent = |silence: Duration, error: &ClientError| {
+        let silence = seconds(silence.as_secs_f64());
+        tell(&format!(
+            "sailfish: no server has answered at {url} for {silence}; waiting for job {job} ({error})"
+        ));
+    };
+    let outcome = connection.run(async |client| client.wait_telling(job, silent).await);
+    outcome.map_err(|error| match error.may_pass() {
+        true => {
+            tell(&format!("sailfish: {error}"));
+            tell(&goes_on(&url, job));
+            Failure::said(GOES_ON)
+        }
+        false => Failure::from_client(error),
+    })
+}
+
+/// The last word about a job for which nobody waits any more.
+fn goes_on(url: &str, job: JobId) -> String {
+    format!("sailfish: job {job} goes on; {} waits for it", hint(&format!("wait {job}"), Some(url)))
 }
 
 fn tell_not_stopped(error: &client::ClientError) {
@@ -128,8 +156,7 @@ pub fn cancel(args: &ClusterJobArgs) -> Result<(), Failure> {
 pub fn wait(args: &ClusterJobArgs) -> Result<(), Failure> {
     let connection = args.credentials.connect(&args.server)?;
     let job = args.job;
-    let outcome =
-        connection.run(async |client| client.wait(JobId(job)).await).map_err(Failure::from_client)?;
+    let outcome = wait_for(&connection, JobId(job))?;
     match outcome {
         JobOutcome::Succeeded(_) | JobOutcome::Done => tell(&format!("sailfish: job {job} succeeded")),
         JobOutcome::Failed { failure, exit_code, .. } => {

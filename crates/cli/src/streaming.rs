@@ -1,7 +1,7 @@
 //! `sailfish streaming`: a command line of Hadoop Streaming, planned and run as any other job.
 
 use crate::args::{StreamingArgs, replication_mode};
-use crate::connect::{CA_VARIABLE, CredentialArgs, Site, TOKEN_FILE_VARIABLE};
+use crate::connect::{CA_VARIABLE, CredentialArgs, Site, TOKEN_FILE_VARIABLE, server_of_environment};
 use crate::exit::Failure;
 use crate::job_options::{FunctionText, JobOptions};
 use crate::plan::Plan;
@@ -83,7 +83,8 @@ fn options(mut job: StreamingJob, start_dir: PathBuf) -> anyhow::Result<JobOptio
 /// The server that runs the job, where one is named; what it is shown may be named by the variables that other commands
 /// look at.
 fn site(own: &OwnOptions) -> anyhow::Result<Option<Site>> {
-    let Some(url) = own.server.clone() else {
+    let of_environment = || server_of_environment().filter(|_| own.state.is_none());
+    let Some(url) = own.server.clone().or_else(of_environment) else {
         let given = own.token_file.as_ref().map(|_| "--token-file").or(own.ca.as_ref().map(|_| "--ca"));
         ensure!(
             given.is_none(),

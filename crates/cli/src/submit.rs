@@ -5,7 +5,7 @@ use crate::connect::CredentialArgs;
 use crate::exit::{FAILED, Failure, INTERRUPTED};
 use crate::interrupt::Interrupt;
 use crate::terminal::{ErrorLines, print, tell};
-use crate::{machine, memory_size, paths, plan, shipping, store};
+use crate::{machine, memory_size, paths, plan, remote, shipping, store};
 use anyhow::{Context, anyhow, ensure};
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, JobOutcome, NAME_BYTES_MAX, SubmittedBatch};
 use api::task::{RUN_RETRIES_MAX, RunTask};
@@ -154,7 +154,7 @@ fn on_cluster(connection: Blocking, wait: bool, batches: &[JobBatch]) -> Result<
     }
     let mut code = None;
     for job in jobs.into_iter().filter(|_| wait) {
-        let outcome = connection.run(async |client| client.wait(job).await).map_err(Failure::from_client)?;
+        let outcome = remote::wait_for(&connection, job)?;
         print_logs(&connection.run(async |client| client.logs(job).await).map_err(Failure::from_client)?)?;
         code = code.or(said_code(job, &outcome));
     }

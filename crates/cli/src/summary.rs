@@ -1,13 +1,20 @@
 //! What `sailfish run` says at the end.
 
+use crate::connect::hint;
 use crate::duration;
 use crate::engine::Ended;
+use crate::escape;
 use crate::quantity::{bytes, count, counted, percent, rate, seconds};
 use crate::standard_output;
 use crate::tables::facts;
 use api::{Blame, JobReport, OutputFormat, TaskFailure};
 use ids::AttemptKey;
 use std::path::Path;
+
+/// Warnings that are shown.
+const WARNINGS_MAX: usize = 5;
+/// Tasks with unread input that are named.
+const UNREAD_TASKS_MAX: usize = 5;
 
 /// A few lines about a job that succeeded.
 pub fn succeeded(ended: &Ended, report: &JobReport, start_dir: &Path) -> String {
@@ -25,6 +32,15 @@ pub fn succeeded(ended: &Ended, report: &JobReport, start_dir: &Path) -> String 
         ),
     };
     let mut rows = vec![("input", read)];
+    rows.extend(
+        report.warnings.iter().take(WARNINGS_MAX).map(|warning| ("warning", escape::sentence(warning))),
+    );
+    if let Some(more) = report.warning_count.checked_sub(WARNINGS_MAX as u64).filter(|more| *more > 0) {
+        rows.push(("warning", format!("and {}", counted(more, "other warning"))));
+    }
+    if report.map.unread_tasks > 0 {
+        rows.push(("unread", unread(report)));
+    }
     if report.partitioning != "map_only" {
         rows.push(("shuffle", shuffle(report)));
         rows.push(("reduce", reduce(report)));
@@ -47,8 +63,9 @@ pub fn succeeded(ended: &Ended, report: &JobReport, start_dir: &Path) -> String 
     }
     let job = ended.submitted.job;
     format!(
-        "sailfish: job {job} done in {}; more with `sailfish report {job}`\n{}",
+        "sailfish: job {job} done in {}; more with {}\n{}",
         seconds(elapsed),
+        hint(&format!("report {job}"), ended.server.as_deref()),
         facts(&rows)
     )
 }
@@ -64,6 +81,23 @@ pub fn record_word(report: &JobReport) -> &'static str {
 /// The sums over all parts: (bytes, records).
 pub fn output_sums(report: &JobReport) -> (u64, u64) {
     (report.parts.iter().map(|part| part.bytes).sum(), report.parts.iter().map(|part| part.records).sum())
+}
+
+/// Mappers that ended before their input did.
+fn unread(report: &JobReport) -> String {
+    let map = &report.map;
+    let shown = map.unread.iter().take(UNREAD_TASKS_MAX);
+    let tasks: Vec<String> = shown
+        .map(|unread| format!("task {} left {} of {}", unread.task, bytes(unread.unread_bytes), unread.input))
+        .collect();
+    let more = map.unread_tasks.saturating_sub(tasks.len() as u64);
+    let more = if more > 0 { format!("; and {}", counted(more, "other task")) } else { String::new() };
+    format!(
+        "{} ended before the input did, {} left: {}{more} (--unread fail makes that an error)",
+        counted(map.unread_tasks, "mapper"),
+        bytes(map.unread_bytes),
+        tasks.join("; ")
+    )
 }
 
 fn shuffle(report: &JobReport) -> String {
@@ -113,7 +147,8 @@ pub fn failed(ended: &Ended, failure: &TaskFailure, at: Option<(&'static str, At
     if let Some(advice) = advice(failure.blame) {
         text.push_str(&format!("  {advice}\n"));
     }
-    text.push_str(&format!("  there is no output; more with `sailfish show {job}`\n"));
+    let more = hint(&format!("show {job}"), ended.server.as_deref());
+    text.push_str(&format!("  there is no output; more with {more}\n"));
     text
 }
 

@@ -36,7 +36,16 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(POLL_MS_MAX + 10_000);
 /// A server that restarts is away for some seconds; whoever only asks waits for it.
 const OUTAGE_MAX: Duration = Duration::from_secs(60);
+/// The same of one that waits for a job, which goes on without it.
+const JOB_OUTAGE_MAX: Duration = Duration::from_secs(3600);
+const TELL_EVERY: Duration = Duration::from_secs(60);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(250);
+
+/// A pause before the same question. Not all clients of a server that comes back ask at once.
+fn again_after() -> Duration {
+    ASK_AGAIN_AFTER.mul_f64(0.5 + fastrand::f64())
+}
+
 /// With another address to turn to, a poll that only waits is given up in time for the node to be heard of there before its
 /// lease is over.
 const POLL_TIMEOUT: Duration = Duration::from_millis(POLL_MS_MAX + 3_000);
@@ -266,7 +275,7 @@ impl Client {
                         && self.addresses.are_several()
                         && started.elapsed() < OUTAGE_MAX =>
                 {
-                    tokio::time::sleep(ASK_AGAIN_AFTER).await;
+                    tokio::time::sleep(again_after()).await;
                 }
                 other => return other,
             }
@@ -278,11 +287,25 @@ impl Client {
         &self,
         ask: impl AsyncFn() -> Result<T, ClientError>,
     ) -> Result<T, ClientError> {
-        let started = Instant::now();
+        self.patiently_for(OUTAGE_MAX, |_, _| {}, ask).await
+    }
+
+    /// The same for so long. Once a minute `tell` hears for how long there has been no answer, and why.
+    async fn patiently_for<T>(
+        &self,
+        outage_max: Duration,
+        tell: impl Fn(Duration, &ClientError),
+        ask: impl AsyncFn() -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
+        let (started, mut told) = (Instant::now(), Instant::now());
         loop {
             match ask().await {
-                Err(error) if self.may_pass(&error) && started.elapsed() < OUTAGE_MAX => {
-                    tokio::time::sleep(ASK_AGAIN_AFTER).await;
+                Err(error) if self.may_pass(&error) && started.elapsed() < outage_max => {
+                    if told.elapsed() >= TELL_EVERY {
+                        told = Instant::now();
+                        tell(started.elapsed(), &error);
+                    }
+                    tokio::time::sleep(again_after()).await;
                 }
                 other => return other,
             }
@@ -317,9 +340,19 @@ impl Client {
 
     /// Waits for the end of a job, through restarts of the server.
     pub async fn wait(&self, job: JobId) -> Result<JobOutcome, ClientError> {
+        self.wait_telling(job, |_, _| {}).await
+    }
+
+    /// The same. Once a minute while no server answers `tell` hears for how long none has, and why.
+    pub async fn wait_telling(
+        &self,
+        job: JobId,
+        tell: impl Fn(Duration, &ClientError),
+    ) -> Result<JobOutcome, ClientError> {
         loop {
             let path = format!("/v1/jobs/{job}/wait");
-            let answer: WaitAnswer = self.patiently(async || self.get(&path).await).await?;
+            let answer = self.patiently_for(JOB_OUTAGE_MAX, &tell, async || self.get(&path).await).await;
+            let answer: WaitAnswer = answer?;
             if let Some(outcome) = answer.outcome {
                 return Ok(outcome);
             }

@@ -68,7 +68,7 @@ impl ClientError {
     }
 
     /// Whether the same question may be answered a moment later.
-    pub(crate) fn may_pass(&self) -> bool {
+    pub fn may_pass(&self) -> bool {
         self.is_silence() || self.code() == Some(ErrorCode::TooMany)
     }
 

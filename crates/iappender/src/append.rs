@@ -135,6 +135,30 @@ impl<'a> IAppender<'a> {
         partition_key_bytes: usize,
     ) -> Result<(), AppendError> {
         let header = RecordHeader::new(self.key_shape, key.len(), value.len(), partition_key_bytes);
+        self.append_behind(ifile, header, key, value)
+    }
+
+    /// Appends a record that is separated ([`ifile::record`]).
+    #[cold]
+    pub fn append_separated(
+        &mut self,
+        ifile: IfileIndex,
+        key: &[u8],
+        value: &[u8],
+        partition_key_bytes: usize,
+    ) -> Result<(), AppendError> {
+        let header = RecordHeader::separated(self.key_shape, key.len(), value.len(), partition_key_bytes);
+        self.append_behind(ifile, header, key, value)
+    }
+
+    #[inline]
+    fn append_behind(
+        &mut self,
+        ifile: IfileIndex,
+        header: RecordHeader,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), AppendError> {
         let encoded_bytes = header.len() + key.len() + value.len();
         let index = ifile.0 as usize;
         let fits = self.slabs.slabs[index].as_ref().is_some_and(|slab| slab.room_bytes() >= encoded_bytes);

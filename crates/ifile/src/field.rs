@@ -50,6 +50,25 @@ pub fn get_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
+/// Reads a varint behind whose last group of bits one more byte may stand, a zero: a mark. The value, the bytes it took, and
+/// whether it has the mark. Each value has one spelling with it and one without.
+#[inline]
+pub fn get_marked_varint(bytes: &[u8]) -> Option<(u64, usize, bool)> {
+    if let Some((value, taken)) = get_varint(bytes) {
+        return Some((value, taken, false));
+    }
+    let last = bytes.iter().take(VARINT_BYTES_MAX).position(|byte| *byte < 0x80)?;
+    let (mark, groups) = bytes[..=last].split_last()?;
+    if *mark != 0 || groups.is_empty() {
+        return None;
+    }
+    let mut canonical = [0; VARINT_BYTES_MAX];
+    canonical[..groups.len()].copy_from_slice(groups);
+    canonical[groups.len() - 1] &= 0x7f;
+    let (value, taken) = get_varint(&canonical[..groups.len()])?;
+    (taken == groups.len()).then_some((value, taken + 1, true))
+}
+
 /// A cursor over bytes whose fields are read in order; errors carry the offset.
 pub struct FieldReader<'a> {
     bytes: &'a [u8],

@@ -1,9 +1,9 @@
 //! A frame: the unit of append. Records of one source for one I-file behind a stamped header.
 
-use crate::FORMAT_VERSION;
 use crate::error::{FormatError, Problem};
 use crate::field::{FieldReader, check_crc};
 use crate::record::{self, KeyShape, Record, record_hash};
+use crate::{FORMAT_VERSION, VERSIONS_READ};
 use api::DataSum;
 use ids::{AttemptNumber, IfileIndex, Source, TaskIndex};
 
@@ -62,7 +62,7 @@ impl FrameHeader {
         check_crc("frame header", 0, covered, stored)?;
         let mut fields = FieldReader::new(&covered[4..]);
         let version = fields.u16()?;
-        if version != FORMAT_VERSION {
+        if !VERSIONS_READ.contains(&version) {
             return Err(FormatError::at(4, Problem::Version(version)));
         }
         let key_shape = match fields.u16()? {

@@ -37,13 +37,16 @@ pub use record::{KeyShape, Record, record_hash};
 pub use run_file::{ReadAt, RunFile};
 pub use run_writer::RunWriter;
 pub use source_table::SourceRow;
+use std::ops::RangeInclusive;
 
 /// Bytes with which a run file begins.
 pub const RUN_MAGIC: [u8; 8] = *b"SFISHRUN";
 /// Bytes with which a raw chunk file begins.
 pub const RAW_CHUNK_MAGIC: [u8; 8] = *b"SFISHRAW";
-/// Version of every part of the format; a reader refuses any other.
-pub const FORMAT_VERSION: u16 = 1;
+/// Version of every part of the format as it is written. Version 2 has separated records ([`record`]).
+pub const FORMAT_VERSION: u16 = 2;
+/// A reader refuses versions outside of these.
+const VERSIONS_READ: RangeInclusive<u16> = 1..=FORMAT_VERSION;
 /// Largest encoded record: 1 GiB of key and value plus its lengths.
 pub const ENCODED_RECORD_BYTES_MAX: u64 = (1 << 30) + 32;
 /// Largest uncompressed block: one largest record with its source.

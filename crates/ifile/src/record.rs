@@ -1,7 +1,11 @@
 //! One record: a key and a value, any bytes, behind their lengths.
+//!
+//! A record can be *separated*: it came from a line with a separator, behind which nothing stood. With a value that is not empty
+//! the separator goes without saying. The mark takes no part in order, groups or equality; it is in the length of the value
+//! ([`get_marked_varint`]), so that other records are as long as without it, and in the hash.
 
 use crate::ENCODED_RECORD_BYTES_MAX;
-use crate::field::{get_varint, varint_bytes};
+use crate::field::{get_marked_varint, get_varint, varint_bytes};
 use xxhash_rust::xxh3::xxh3_128;
 
 /// What the partition key of a record is: the whole sort key, or a prefix of it whose length is stored.
@@ -31,6 +35,22 @@ impl<'a> Record<'a> {
     pub fn partition_key(&self) -> &'a [u8] {
         &self.key[..self.partition_key_bytes]
     }
+
+    /// Whether the record has the mark.
+    #[inline]
+    pub fn is_separated(&self) -> bool {
+        // Both lengths are there, the second with the mark in its first byte.
+        self.encoded.first().is_some_and(|first| {
+            let is_short = *first < 0x80 && self.encoded.get(1).is_some_and(|second| *second < 0x80);
+            !is_short && self.has_long_mark()
+        })
+    }
+
+    fn has_long_mark(&self) -> bool {
+        let value_length =
+            get_varint(self.encoded).and_then(|(_, taken)| get_marked_varint(&self.encoded[taken..]));
+        value_length.is_some_and(|(_, _, is_marked)| is_marked)
+    }
 }
 
 /// The lengths in front of a record, encoded. In one number, so that they go from register to memory in one piece.
@@ -55,6 +75,20 @@ impl RecordHeader {
         let mut header = Self { bytes: 0, len: 0 };
         header.push(key_len as u64);
         header.push(value_len as u64);
+        if shape == KeyShape::Prefix {
+            header.push(partition_key_bytes as u64);
+        }
+        header
+    }
+
+    /// The same with the mark of a separated record.
+    #[cold]
+    pub fn separated(shape: KeyShape, key_len: usize, value_len: usize, partition_key_bytes: usize) -> Self {
+        let mut header = Self { bytes: 0, len: 0 };
+        header.push(key_len as u64);
+        header.push(value_len as u64);
+        header.bytes |= 0x80 << (8 * (header.len - 1));
+        header.len += 1;
         if shape == KeyShape::Prefix {
             header.push(partition_key_bytes as u64);
         }
@@ -106,7 +140,7 @@ pub fn decode(shape: KeyShape, bytes: &[u8]) -> Option<Record<'_>> {
 
 fn decode_long(shape: KeyShape, bytes: &[u8]) -> Option<Record<'_>> {
     let (key_len, first) = get_varint(bytes)?;
-    let (value_len, second) = get_varint(&bytes[first..])?;
+    let (value_len, second, _) = get_marked_varint(&bytes[first..])?;
     let mut header = first + second;
     let mut partition_key_bytes = key_len;
     if shape == KeyShape::Prefix {
@@ -130,6 +164,20 @@ fn decode_long(shape: KeyShape, bytes: &[u8]) -> Option<Record<'_>> {
 /// Appends an encoded record to `out`.
 pub fn encode(shape: KeyShape, key: &[u8], value: &[u8], partition_key_bytes: usize, out: &mut Vec<u8>) {
     let header = RecordHeader::new(shape, key.len(), value.len(), partition_key_bytes);
+    out.extend_from_slice(&header.padded()[..header.len()]);
+    out.extend_from_slice(key);
+    out.extend_from_slice(value);
+}
+
+/// The same for a separated record.
+pub fn encode_separated(
+    shape: KeyShape,
+    key: &[u8],
+    value: &[u8],
+    partition_key_bytes: usize,
+    out: &mut Vec<u8>,
+) {
+    let header = RecordHeader::separated(shape, key.len(), value.len(), partition_key_bytes);
     out.extend_from_slice(&header.padded()[..header.len()]);
     out.extend_from_slice(key);
     out.extend_from_slice(value);
@@ -176,10 +224,25 @@ mod tests {
     fn check(shape: KeyShape, key: &[u8], value: &[u8], partition_key_bytes: usize) {
         let mut bytes = Vec::new();
         encode(shape, key, value, partition_key_bytes, &mut bytes);
+        let plain_len = bytes.len();
+        check_encoded(shape, key, value, partition_key_bytes, (bytes, false));
+        let mut bytes = Vec::new();
+        encode_separated(shape, key, value, partition_key_bytes, &mut bytes);
+        assert_eq!(bytes.len(), plain_len + 1);
+        check_encoded(shape, key, value, partition_key_bytes, (bytes, true));
+    }
+
+    fn check_encoded(
+        shape: KeyShape,
+        key: &[u8],
+        value: &[u8],
+        partition_key_bytes: usize,
+        (mut bytes, is_separated): (Vec<u8>, bool),
+    ) {
         let len = bytes.len();
         bytes.push(0xee);
         let record = decode(shape, &bytes).unwrap();
-        assert_eq!((record.key, record.value), (key, value));
+        assert_eq!((record.key, record.value, record.is_separated()), (key, value, is_separated));
         assert_eq!(record.partition_key(), &key[..partition_key_bytes]);
         assert_eq!(record.encoded.len(), len);
         assert_eq!(record_key_prefix(&record), key_prefix(key));
@@ -193,8 +256,25 @@ mod tests {
         check(KeyShape::Whole, b"", b"", 0);
         check(KeyShape::Whole, b"key", b"value", 3);
         check(KeyShape::Whole, &[7; 200], &[8; 3], 200);
+        check(KeyShape::Whole, b"k", &[8; 200], 1);
+        check(KeyShape::Whole, b"k", &[8; 128], 1);
+        check(KeyShape::Whole, &[7; 20000], &[8; 20000], 20000);
         check(KeyShape::Prefix, b"groupsort", b"v", 5);
         check(KeyShape::Prefix, b"", b"v", 0);
+    }
+
+    #[test]
+    fn a_length_has_one_spelling_with_the_mark_and_one_without() {
+        for (bytes, is_record) in [
+            (&[1, 0x80, 0, b'k'][..], true),
+            (&[1, 0x81, 0, b'k', b'v'], true),
+            (&[1, 0x80, 0x80, 0, b'k'], false),
+            (&[1, 0x81, 0x80, 0, b'k', b'v'], false),
+            (&[0x81, 0, 0, b'k'], false),
+        ] {
+            assert_eq!(decode(KeyShape::Whole, bytes).is_some(), is_record, "{bytes:?}");
+        }
+        assert!(decode(KeyShape::Prefix, &[1, 0, 0x81, 0, b'k']).is_none());
     }
 
     #[test]

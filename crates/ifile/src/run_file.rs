@@ -5,7 +5,7 @@ use crate::field::{FieldReader, check_crc};
 use crate::key_index::KeyIndex;
 use crate::record::KeyShape;
 use crate::source_table::{self, SourceRow};
-use crate::{FORMAT_VERSION, RUN_MAGIC};
+use crate::{FORMAT_VERSION, RUN_MAGIC, VERSIONS_READ};
 use api::DataSum;
 use ids::{IfileIndex, JobId, RunId};
 
@@ -92,7 +92,7 @@ pub(crate) fn decode_file_header(
     check_crc("file header", 0, covered, stored)?;
     let mut fields = FieldReader::new(&covered[8..]);
     let version = fields.u16()?;
-    if version != FORMAT_VERSION {
+    if !VERSIONS_READ.contains(&version) {
         return Err(FormatError::at(8, Problem::Version(version)));
     }
     let key_shape = match fields.u16()? {

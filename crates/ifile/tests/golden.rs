@@ -1,4 +1,4 @@
-//! Files of version 1 as they were written when the version was made: what is on disk must stay readable, and a
+//! Files of each version as they were written when the version was made: what is on disk must stay readable, and a
 //! change of the format must not happen by accident. `test_data/README.md` says how the files came to be.
 
 mod samples;
@@ -9,10 +9,13 @@ use ifile::block::{self, BLOCK_HEADER_BYTES, BlockHeader};
 use ifile::raw_chunk::read_frames;
 use ifile::record::KeyShape;
 use ifile::spool::{SpoolFrames, SpoolOf};
-use ifile::{FRAME_HEADER_BYTES, FrameHeader, KeyIndex, ReadAt, RunFile, source_table, verify};
+use ifile::{
+    FORMAT_VERSION, FRAME_HEADER_BYTES, FormatError, FrameHeader, KeyIndex, ReadAt, RunFile, source_table,
+    verify,
+};
 use samples::{
-    BLOCK_BYTES, Sample, raw_chunk_identity, run_identity, sample_frames, sample_run, source_rows,
-    write_raw_chunk, write_run,
+    BLOCK_BYTES, Sample, raw_chunk_identity, run_identity, sample_frames, sample_frames_of, sample_run,
+    samples_of, source_rows, write_raw_chunk, write_run,
 };
 use std::path::PathBuf;
 
@@ -24,8 +27,8 @@ const RUNS: &[(&str, Codec, KeyShape)] = &[
 ];
 const RAW_CHUNKS: &[(&str, KeyShape)] =
     &[("chunk.raw", KeyShape::Whole), ("chunk-prefix.raw", KeyShape::Prefix)];
-/// Each corrupt file and what is said about it.
-const CORRUPT: &[(&str, &str)] = &[
+/// Each corrupt file of version 1 and what is said about it.
+const CORRUPT_1: &[(&str, &str)] = &[
     ("corrupt/empty.run", "at byte 0: truncated: 192 bytes needed, 0 present"),
     (
         "corrupt/flipped-block-header.run",
@@ -66,8 +69,6 @@ const CORRUPT: &[(&str, &str)] = &[
     ("corrupt/half.raw", "at byte 1294: truncated: 80 bytes needed, 77 present"),
     ("corrupt/half.run", "at byte 772: the end mark is missing: the file is cut off or longer than it was"),
     ("corrupt/header-only.run", "at byte 0: truncated: 192 bytes needed, 64 present"),
-    ("corrupt/newer.raw", "at byte 8: format version 2 is not known to this program"),
-    ("corrupt/newer.run", "at byte 8: format version 2 is not known to this program"),
     (
         "corrupt/one-byte-more.run",
         "at byte 1673: the end mark is missing: the file is cut off or longer than it was",
@@ -79,12 +80,69 @@ const CORRUPT: &[(&str, &str)] = &[
     ("corrupt/raw-chunk-named-as-a-run.run", "at byte 0: not an I-file (the first bytes are foreign)"),
 ];
 
-fn test_data() -> PathBuf {
-    PathBuf::from("test_data/v1")
+/// The same of version 2.
+const CORRUPT_2: &[(&str, &str)] = &[
+    ("corrupt/empty.run", "at byte 0: truncated: 192 bytes needed, 0 present"),
+    (
+        "corrupt/flipped-block-header.run",
+        "at byte 64: damaged block header: checksum 6cba24e8 stored, 7a9c0c57 computed",
+    ),
+    ("corrupt/flipped-block.run", "at byte 88: damaged block: checksum f0974cc4 stored, 9c3c1155 computed"),
+    (
+        "corrupt/flipped-footer.run",
+        "at byte 1931: damaged footer: checksum cf49541c stored, 61923e8c computed",
+    ),
+    (
+        "corrupt/flipped-frame-header.raw",
+        "at byte 64: damaged frame header: checksum c1b6778c stored, d701b2a8 computed",
+    ),
+    (
+        "corrupt/flipped-header.run",
+        "at byte 0: damaged file header: checksum 8df84c82 stored, 6cc7048f computed",
+    ),
+    (
+        "corrupt/flipped-index.run",
+        "at byte 938: damaged key index: checksum 4a752828 stored, 07cd0cec computed",
+    ),
+    (
+        "corrupt/flipped-payload.raw",
+        "at byte 144: damaged frame payload: checksum b2c2dd3b stored, e23234e6 computed",
+    ),
+    (
+        "corrupt/flipped-sources.run",
+        "at byte 1739: damaged source table: checksum 77e34750 stored, 820756a2 computed",
+    ),
+    (
+        "corrupt/flipped-trailer.raw",
+        "at byte 2995: damaged trailer: checksum 42839061 stored, 828fa05f computed",
+    ),
+    ("corrupt/foreign.raw", "at byte 0: not an I-file (the first bytes are foreign)"),
+    ("corrupt/foreign.run", "at byte 0: not an I-file (the first bytes are foreign)"),
+    ("corrupt/frame-missing.raw", "at byte 2915: damaged: the number of frames is 7 here and 6 elsewhere"),
+    ("corrupt/half.raw", "at byte 1390: truncated: 877 bytes needed, 91 present"),
+    ("corrupt/half.run", "at byte 901: the end mark is missing: the file is cut off or longer than it was"),
+    ("corrupt/header-only.run", "at byte 0: truncated: 192 bytes needed, 64 present"),
+    ("corrupt/newer.raw", "at byte 8: format version 3 is not known to this program"),
+    ("corrupt/newer.run", "at byte 8: format version 3 is not known to this program"),
+    (
+        "corrupt/one-byte-more.run",
+        "at byte 1932: the end mark is missing: the file is cut off or longer than it was",
+    ),
+    (
+        "corrupt/one-byte-short.run",
+        "at byte 1930: the end mark is missing: the file is cut off or longer than it was",
+    ),
+    ("corrupt/raw-chunk-named-as-a-run.run", "at byte 0: not an I-file (the first bytes are foreign)"),
+];
+
+const VERSIONS: [u16; 2] = [1, FORMAT_VERSION];
+
+fn test_data(version: u16) -> PathBuf {
+    PathBuf::from(format!("test_data/v{version}"))
 }
 
-fn read(name: &str) -> Vec<u8> {
-    let path = test_data().join(name);
+fn read(version: u16, name: &str) -> Vec<u8> {
+    let path = test_data(version).join(name);
     std::fs::read(&path).unwrap_or_else(|error| panic!("read {}: {error}", path.display()))
 }
 
@@ -95,10 +153,10 @@ fn changed(bytes: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     bytes
 }
 
-/// A file header that says version 2, with the right checksum.
+/// A file header of the next version, with the right checksum.
 fn newer(bytes: &[u8]) -> Vec<u8> {
     changed(bytes, |bytes| {
-        bytes[8] = 2;
+        bytes[8] = FORMAT_VERSION as u8 + 1;
         let crc = crc32c::crc32c(&bytes[..60]);
         bytes[60..64].copy_from_slice(&crc.to_le_bytes());
     })
@@ -130,7 +188,7 @@ fn written_today() -> Vec<(&'static str, Vec<u8>)> {
     }
     let (header, payload) = &sample_frames(KeyShape::Whole)[0];
     files.push(("frame.part", [&header.encode()[..], payload].concat()));
-    files.push(("spool.part", spooled_samples().iter().flat_map(encoded).collect()));
+    files.push(("spool.part", spooled_samples(FORMAT_VERSION).iter().flat_map(encoded).collect()));
     files.extend(corrupt_today(&run, index, sources, end));
     files
 }
@@ -140,8 +198,8 @@ fn encoded((header, payload): &(FrameHeader, Vec<u8>)) -> Vec<u8> {
 }
 
 /// Frames of one attempt, by turns of three I-files.
-fn spooled_samples() -> Vec<(FrameHeader, Vec<u8>)> {
-    let mut frames = sample_frames(KeyShape::Whole);
+fn spooled_samples(version: u16) -> Vec<(FrameHeader, Vec<u8>)> {
+    let mut frames = sample_frames_of(version, KeyShape::Whole);
     let source = frames[0].0.source;
     for (index, (header, _)) in frames.iter_mut().enumerate() {
         (header.source, header.ifile, header.sequence) =
@@ -153,7 +211,13 @@ fn spooled_samples() -> Vec<(FrameHeader, Vec<u8>)> {
 /// Three records of a block, long enough to be compressed by every codec.
 fn block_samples() -> Vec<Vec<u8>> {
     let encode = |row: u32, value: &[u8]| {
-        let sample = Sample { row, key: b"key".to_vec(), value: value.to_vec(), partition_key_bytes: 3 };
+        let sample = Sample {
+            row,
+            key: b"key".to_vec(),
+            value: value.to_vec(),
+            partition_key_bytes: 3,
+            is_separated: false,
+        };
         let mut bytes = Vec::new();
         block::push_record(&mut bytes, row, &sample.encoded(KeyShape::Whole));
         bytes
@@ -214,6 +278,7 @@ fn walk<F: ReadAt + ?Sized>(file: &F, run: &RunFile) -> Vec<Sample> {
             key: record.key.to_vec(),
             value: record.value.to_vec(),
             partition_key_bytes: record.partition_key_bytes,
+            is_separated: record.is_separated(),
         });
     })
     .unwrap();
@@ -222,11 +287,11 @@ fn walk<F: ReadAt + ?Sized>(file: &F, run: &RunFile) -> Vec<Sample> {
 
 #[test]
 fn golden_runs_hold_the_samples() {
-    for (name, codec, shape) in RUNS {
-        let bytes = read(name);
+    for (version, (name, codec, shape)) in in_each_version(RUNS) {
+        let bytes = read(version, name);
         let run = RunFile::open(&bytes[..]).unwrap();
         assert_eq!(run.identity, run_identity(*shape), "{name}");
-        assert_eq!(walk(&bytes[..], &run), samples::samples(*shape), "{name}");
+        assert_eq!(walk(&bytes[..], &run), samples_of(version, *shape), "{name}");
         let codecs: Vec<Codec> = run
             .index
             .entries
@@ -235,24 +300,35 @@ fn golden_runs_hold_the_samples() {
             .collect();
         assert!(codecs.contains(codec) && codecs.contains(&Codec::None), "{name}: {codecs:?}");
     }
-    let bytes = read("run-empty.run");
-    let run = RunFile::open(&bytes[..]).unwrap();
-    assert_eq!((run.sources.clone(), walk(&bytes[..], &run)), (source_rows(), Vec::new()));
+    for version in VERSIONS {
+        let bytes = read(version, "run-empty.run");
+        let run = RunFile::open(&bytes[..]).unwrap();
+        assert_eq!((run.sources.clone(), walk(&bytes[..], &run)), (source_rows(), Vec::new()));
+    }
+}
+
+fn in_each_version<T>(rows: &[T]) -> impl Iterator<Item = (u16, &T)> {
+    VERSIONS.into_iter().flat_map(|version| rows.iter().map(move |row| (version, row)))
 }
 
 #[test]
 fn golden_raw_chunks_hold_the_samples() {
-    for (name, shape) in RAW_CHUNKS {
+    for (version, (name, shape)) in in_each_version(RAW_CHUNKS) {
         let mut frames = Vec::new();
         let (identity, count) =
-            read_frames(&read(name)[..], |header, payload| frames.push((header, payload))).unwrap();
+            read_frames(&read(version, name)[..], |header, payload| frames.push((header, payload))).unwrap();
         assert_eq!((identity, count), (raw_chunk_identity(*shape), frames.len() as u64), "{name}");
-        assert_eq!(frames, sample_frames(*shape), "{name}");
+        assert_eq!(frames, sample_frames_of(version, *shape), "{name}");
     }
 }
 
 #[test]
 fn golden_parts_decode() {
+    VERSIONS.into_iter().for_each(check_parts);
+}
+
+fn check_parts(version: u16) {
+    let read = |name: &str| read(version, name);
     let run = RunFile::open(&read("run-lz4.run")[..]).unwrap();
     let entries = run.index.entries.len() as u64;
     assert_eq!(KeyIndex::decode(&read("index.part"), entries).unwrap(), run.index);
@@ -261,7 +337,7 @@ fn golden_parts_decode() {
     let header = FrameHeader::decode(&bytes).unwrap();
     header.check_payload(&bytes[FRAME_HEADER_BYTES..]).unwrap();
     header.check_records(&bytes[FRAME_HEADER_BYTES..]).unwrap();
-    let (bytes, samples) = (read("spool.part"), spooled_samples());
+    let (bytes, samples) = (read("spool.part"), spooled_samples(version));
     let (source, key_shape) = (samples[0].0.source, KeyShape::Whole);
     let mut frames = SpoolFrames::new(SpoolOf { source, key_shape, payload_bytes_max: 1 << 20 }, &bytes[..]);
     for (header, payload) in &samples {
@@ -286,29 +362,33 @@ fn the_encoders_still_write_the_golden_files() {
     for (name, bytes) in written_today() {
         let compressed = ["lz4", "zstd", "run-prefix", "index"].iter().any(|each| name.contains(each));
         if !compressed && !name.starts_with("corrupt/") {
-            assert!(bytes == read(name), "{name} would be written differently today");
+            assert!(bytes == read(FORMAT_VERSION, name), "{name} would be written differently today");
         }
     }
 }
 
-fn error_of(name: &str) -> String {
-    let bytes = read(name);
-    let error = if name.ends_with(".raw") {
-        read_frames(&bytes[..], |_, _| {}).map(|_| ()).unwrap_err()
-    } else {
-        RunFile::open(&bytes[..])
+fn opened(version: u16, name: &str) -> Result<(), FormatError> {
+    let bytes = read(version, name);
+    match name.ends_with(".raw") {
+        true => read_frames(&bytes[..], |_, _| {}).map(|_| ()),
+        false => RunFile::open(&bytes[..])
             .and_then(|run| verify::walk_run(&bytes[..], &run, |_, _| {}))
-            .expect_err("the file is corrupt")
-    };
-    error.to_string()
+            .map(|_| ()),
+    }
 }
 
 /// What a person is told: where, and what is wrong. The path is added by who owns the file.
 #[test]
 fn corrupt_files_are_refused_with_the_offset() {
-    for (name, expected) in CORRUPT {
-        assert_eq!(error_of(name), *expected, "{name}");
+    for (version, rows) in [(1, CORRUPT_1), (2, CORRUPT_2)] {
+        for (name, expected) in rows {
+            let error = opened(version, name).expect_err("the file is corrupt");
+            assert_eq!(error.to_string(), *expected, "{name} of version {version}");
+        }
+        let newer = if version == 1 { &["newer.run", "newer.raw"][..] } else { &[] };
+        // The version that came next is known by now, and has all that the one before had.
+        newer.iter().for_each(|name| opened(version, &format!("corrupt/{name}")).unwrap());
+        let listed = std::fs::read_dir(test_data(version).join("corrupt")).unwrap().count();
+        assert_eq!(listed, rows.len() + newer.len(), "each corrupt file has its row");
     }
-    let listed = std::fs::read_dir(test_data().join("corrupt")).unwrap().count();
-    assert_eq!(listed, CORRUPT.len(), "each corrupt file has its row");
 }

@@ -30,10 +30,10 @@ fn some_bytes() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn a_sample() -> impl Strategy<Value = Sample> {
-    (0_u32..1000, some_bytes(), some_bytes(), any::<prop::sample::Index>()).prop_map(
-        |(row, key, value, cut)| {
+    (0_u32..1000, some_bytes(), some_bytes(), any::<prop::sample::Index>(), any::<bool>()).prop_map(
+        |(row, key, value, cut, is_separated)| {
             let partition_key_bytes = cut.index(key.len() + 1);
-            Sample { row, key, value, partition_key_bytes }
+            Sample { row, key, value, partition_key_bytes, is_separated }
         },
     )
 }
@@ -52,6 +52,7 @@ fn from_record(row: u32, record: &ifile::Record<'_>) -> Sample {
         key: record.key.to_vec(),
         value: record.value.to_vec(),
         partition_key_bytes: record.partition_key_bytes,
+        is_separated: record.is_separated(),
     }
 }
 

@@ -69,12 +69,15 @@ fn some_samples(shape: KeyShape) -> BoxedStrategy<Vec<Sample>> {
             .boxed(),
         KeyShape::Prefix => prefix_keys().boxed(),
     };
-    let sample = (0_u32..4, key, values()).prop_map(|(row, (key, partition_key_bytes), value)| Sample {
-        row,
-        key,
-        value,
-        partition_key_bytes,
-    });
+    let sample = (0_u32..4, key, values(), any::<bool>()).prop_map(
+        |(row, (key, partition_key_bytes), value, is_separated)| Sample {
+            row,
+            key,
+            value,
+            partition_key_bytes,
+            is_separated,
+        },
+    );
     let in_order = |mut samples: Vec<Sample>| {
         let rows = rows();
         samples.sort_by_key(|sample| (sample.key.clone(), rows[sample.row as usize].rank()));
@@ -110,6 +113,7 @@ fn blocks_of(bytes: &[u8], run: &RunFile) -> Vec<Vec<Sample>> {
                 key: record.key.to_vec(),
                 value: record.value.to_vec(),
                 partition_key_bytes: record.partition_key_bytes,
+                is_separated: record.is_separated(),
             });
         }
         blocks.push(samples);
@@ -238,6 +242,7 @@ fn records_larger_than_a_block() {
         key: key.to_vec(),
         value,
         partition_key_bytes: key.len(),
+        is_separated: false,
     };
     let samples = [
         sample(b"a", vec![b'v'; 10]),

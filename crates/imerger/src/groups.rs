@@ -16,6 +16,8 @@ pub struct Grouped<'a> {
     pub partition_key_bytes: usize,
     /// The first record of its partition key.
     pub starts_group: bool,
+    /// It has a separator, although its value is empty ([`ifile::record`]).
+    pub is_separated: bool,
 }
 
 /// What a merge put out.
@@ -155,8 +157,9 @@ impl<R: SortedRun> Groups<R> {
             self.groups += 1;
             self.group.set(key, prefix);
         }
+        let is_separated = record.is_separated();
         let Record { key, value, partition_key_bytes, .. } = record;
-        Grouped { key, value, partition_key_bytes, starts_group }
+        Grouped { key, value, partition_key_bytes, starts_group, is_separated }
     }
 
     /// What was put out so far.

@@ -20,6 +20,22 @@ impl Counted<'_> {
         self.output.emit(key, value)
     }
 
+    #[inline]
+    fn emit_line(&mut self, line: &[u8], splitter: &FieldSplitter) -> Result<(), TaskFailure> {
+        let (key, value) = splitter.split(line);
+        if value.is_empty() && key.len() < line.len() {
+            return self.emit_separated(key);
+        }
+        self.emit(key, value)
+    }
+
+    #[cold]
+    fn emit_separated(&mut self, key: &[u8]) -> Result<(), TaskFailure> {
+        self.counts.output_records += 1;
+        self.counts.output_bytes += key.len() as u64;
+        self.output.emit_separated(key)
+    }
+
     fn emit_each(&mut self, keys: KeysInBlock<'_>, value: &[u8]) -> Result<(), TaskFailure> {
         let key_bytes: u64 = keys.places.iter().map(|place| u64::from(place.length)).sum();
         self.counts.output_records += keys.places.len() as u64;
@@ -45,10 +61,7 @@ fn emit_lines<'a>(
     splitter: &FieldSplitter,
     counted: &mut Counted<'_>,
 ) -> Result<(), TaskFailure> {
-    lines.try_for_each(|line| {
-        let (key, value) = splitter.split(line);
-        counted.emit(key, value)
-    })
+    lines.try_for_each(|line| counted.emit_line(line, splitter))
 }
 
 /// `builtin:identity`: each record is a pair.

@@ -161,4 +161,9 @@ impl Emitter for CountingEmitter<'_> {
         *self.records += 1;
         self.inner.emit(key, value)
     }
+
+    fn emit_separated(&mut self, key: &[u8]) -> Result<(), TaskFailure> {
+        *self.records += 1;
+        self.inner.emit_separated(key)
+    }
 }

@@ -1,7 +1,8 @@
 //! The mapper that is a user's program: one process for a split.
 
 use crate::function::{Emitter, MapCounts, MapFunction, RecordInput};
-use api::{FieldSplit, Formats, TaskFailure};
+use api::{Blame, Exchange, Formats, RecordFormat, TaskFailure};
+use memchr::memchr;
 use program::{Feed, FunctionContext, ProgramSpec};
 use reducer::{FieldSplitter, PartWriter, for_each_output_line, write_program_output};
 use std::io::Read;
@@ -11,12 +12,13 @@ pub(crate) struct CommandMapper {
     spec: ProgramSpec,
     context: FunctionContext,
     splitter: FieldSplitter,
+    exchange: Exchange,
 }
 
 impl CommandMapper {
-    pub(crate) fn new(words: &[String], context: &FunctionContext, split: &FieldSplit) -> Self {
-        let splitter = FieldSplitter::new(split);
-        Self { spec: ProgramSpec::new(words, context), context: context.clone(), splitter }
+    pub(crate) fn new(words: &[String], context: &FunctionContext, formats: &Formats) -> Self {
+        let (spec, splitter) = (ProgramSpec::new(words, context), FieldSplitter::new(&formats.map_output));
+        Self { spec, context: context.clone(), splitter, exchange: formats.exchange }
     }
 }
 
@@ -26,28 +28,32 @@ impl MapFunction for CommandMapper {
         input: &mut dyn RecordInput,
         output: &mut dyn Emitter,
     ) -> Result<MapCounts, TaskFailure> {
-        let (context, splitter) = (&self.context, &self.splitter);
+        let (context, exchange) = (&self.context, self.exchange);
+        let parting = (&self.splitter, exchange.terminator());
         let (unread_bytes, counts) = program::run(context, &self.spec, |feed, stdout| {
-            (move || feed_blocks(input, feed), move || emit_lines(stdout, context, splitter, output))
+            (move || feed_blocks(input, exchange, feed), move || emit_lines(stdout, context, parting, output))
         })?;
         Ok(MapCounts { unread_bytes, ..counts })
     }
 }
 
-/// Reads a program's output to its end and emits each line as a pair. A last line without an end counts.
+/// Reads a program's output to its end and emits each line, or record with that terminator, as a pair.
 /// Error: [`api::Blame::UserData`] for a line longer than a record may be, naming its number.
 pub(crate) fn emit_lines(
     stdout: impl Read,
     context: &FunctionContext,
-    splitter: &FieldSplitter,
+    (splitter, terminator): (&FieldSplitter, u8),
     output: &mut dyn Emitter,
 ) -> Result<MapCounts, TaskFailure> {
     let mut counts = MapCounts::default();
-    for_each_output_line(stdout, context, |line| {
+    for_each_output_line(stdout, context, terminator, |line| {
         let (key, value) = splitter.split(line);
         counts.output_records += 1;
         counts.output_bytes += (key.len() + value.len()) as u64;
-        output.emit(key, value)
+        match value.is_empty() && key.len() < line.len() {
+            true => output.emit_separated(key),
+            false => output.emit(key, value),
+        }
     })?;
     Ok(counts)
 }
@@ -62,18 +68,34 @@ pub(crate) fn copy_through(
 ) -> Result<MapCounts, TaskFailure> {
     let spec = ProgramSpec::new(words, context);
     let (unread_bytes, output_bytes) = program::run(context, &spec, |feed, stdout| {
-        (move || feed_blocks(input, feed), || write_program_output(stdout, output, context, formats))
+        (
+            move || feed_blocks(input, formats.exchange, feed),
+            || write_program_output(stdout, output, context, formats),
+        )
     })?;
     Ok(MapCounts { unread_bytes, output_records: output.records()?, output_bytes })
 }
 
 /// Returns the bytes that the program did not take.
-fn feed_blocks(input: &mut dyn RecordInput, mut feed: Feed) -> Result<u64, TaskFailure> {
+fn feed_blocks(input: &mut dyn RecordInput, exchange: Exchange, mut feed: Feed) -> Result<u64, TaskFailure> {
+    let mixes = exchange == Exchange::Lines && input.format() == RecordFormat::Lines { terminator: 0 };
     while let Some(block) = input.next_block()? {
+        if mixes && let Some(offset) = memchr(b'\n', block) {
+            return Err(holds_line_feed(&input.position(offset)));
+        }
         feed.write(block)?;
         if feed.abandoned() {
             break;
         }
     }
     Ok(feed.unread_bytes())
+}
+
+#[cold]
+fn holds_line_feed(position: &str) -> TaskFailure {
+    let message = format!(
+        "{position}: the record holds a line feed, which a program that prints lines would take for its end: \
+         leave --exchange lines out, so that programs read and print records that end with a zero byte"
+    );
+    TaskFailure::new(Blame::UserData, message)
 }

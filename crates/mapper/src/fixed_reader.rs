@@ -140,7 +140,7 @@ impl FixedReader {
             segment.left -= filled as u64;
         }
         if at_end {
-            segment.stored.check_unchanged()?;
+            segment.stored.check_at_end()?;
             segment.left = 0;
         }
         let rest = filled % self.record_bytes as usize;

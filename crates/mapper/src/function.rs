@@ -72,6 +72,12 @@ pub trait Emitter {
         Err(no_tails())
     }
 
+    /// Takes a pair without a value from a line that has a separator behind its key. An emitter for which that makes no difference
+    /// takes it as any other pair.
+    fn emit_separated(&mut self, key: &[u8]) -> Result<(), TaskFailure> {
+        self.emit(key, b"")
+    }
+
     /// Takes a pair of each key and the one value: one call for many short pairs.
     fn emit_each(&mut self, keys: KeysInBlock<'_>, value: &[u8]) -> Result<(), TaskFailure> {
         keys.iter().try_for_each(|key| self.emit(key, value))
@@ -162,7 +168,7 @@ pub fn map_function(
     match function {
         None => Ok(identity()),
         Some(Function::Command { words }) => Ok(match formats.exchange {
-            Exchange::Lines => Box::new(CommandMapper::new(words, context, &formats.map_output)),
+            Exchange::Lines | Exchange::Nul => Box::new(CommandMapper::new(words, context, formats)),
             Exchange::Frames => Box::new(FramesMapper::new(words, context)),
         }),
         Some(function) => builtin_function(function, formats)
@@ -182,7 +188,7 @@ pub fn run_map_only(
 ) -> Result<MapCounts, TaskFailure> {
     if let Some(Function::Command { words }) = function {
         return match formats.exchange {
-            Exchange::Lines => command::copy_through(words, context, formats, input, output),
+            Exchange::Lines | Exchange::Nul => command::copy_through(words, context, formats, input, output),
             Exchange::Frames => program_frames::copy_through(words, context, input, output),
         };
     }
@@ -224,5 +230,9 @@ impl Emitter for PartEmitter<'_> {
     #[inline]
     fn emit(&mut self, key: &[u8], value: &[u8]) -> Result<(), TaskFailure> {
         self.output.write_pair(key, value)
+    }
+
+    fn emit_separated(&mut self, key: &[u8]) -> Result<(), TaskFailure> {
+        self.output.write_separated(key, b"")
     }
 }

@@ -1,6 +1,6 @@
 //! Listing the inputs of a job: what the user named becomes a list of files, each pinned as it is now.
 
-use crate::source::{Openers, Opening, Source};
+use crate::source::{Openers, Opening, Source, Warnings};
 use api::{InputFile, InputFormat, RecordFormat, is_object_url};
 use objects::{Found, ObjectError, ObjectUrl};
 use std::fs::{DirEntry, File, Metadata};
@@ -145,7 +145,11 @@ fn without_parents(path: &Path) -> std::io::Result<PathBuf> {
 
 /// The stored bytes of an input from its start, to look at them.
 pub fn open(input: &InputFile) -> std::io::Result<impl Read> {
-    let opening = Opening { object_buffer_bytes: LOOK_BUFFER_BYTES, openers: Openers::default() };
+    let opening = Opening {
+        object_buffer_bytes: LOOK_BUFFER_BYTES,
+        openers: Openers::default(),
+        warnings: Warnings::default(),
+    };
     Source::open(input, 0..input.size_bytes, &opening)
 }
 

@@ -26,6 +26,7 @@ mod fixed_reader;
 mod fold_table;
 mod function;
 pub mod generate;
+mod gzip;
 mod hot_keys;
 pub mod input;
 mod line_reader;

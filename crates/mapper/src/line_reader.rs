@@ -264,7 +264,7 @@ impl LineReader {
             if self.is_complete()
                 && let Some(segment) = &self.current
             {
-                segment.stored.check_unchanged()?;
+                segment.stored.check_at_end()?;
             }
             if block_bytes > 0 {
                 self.handed_out = block_bytes;

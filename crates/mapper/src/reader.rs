@@ -3,7 +3,7 @@
 use crate::fixed_reader::FixedReader;
 use crate::function::{BlockPlace, RecordInput};
 use crate::line_reader::LineReader;
-use crate::source::{Openers, Opening};
+use crate::source::{Openers, Opening, Warnings};
 use crate::stretch_reader::StretchReader;
 use api::{Blame, InputFile, RecordFormat, Segment, Split, TaskFailure};
 
@@ -37,6 +37,7 @@ enum Reader {
 pub struct SplitReader {
     format: RecordFormat,
     reader: Reader,
+    warnings: Warnings,
 }
 
 impl SplitReader {
@@ -59,7 +60,9 @@ impl SplitReader {
         limits: ReaderLimits,
         openers: Openers,
     ) -> Result<SplitReader, TaskFailure> {
-        let opening = Opening { object_buffer_bytes: limits.object_buffer_bytes, openers };
+        let warnings = Warnings::default();
+        let opening =
+            Opening { object_buffer_bytes: limits.object_buffer_bytes, openers, warnings: warnings.clone() };
         let mut segments = Vec::with_capacity(split.segments.len());
         for segment in &split.segments {
             let input = inputs.get(segment.file_index as usize).ok_or_else(|| {
@@ -78,7 +81,12 @@ impl SplitReader {
             }
             RecordFormat::Stretches => Reader::Stretches(StretchReader::new(segments, opening)),
         };
-        Ok(SplitReader { format, reader })
+        Ok(SplitReader { format, reader, warnings })
+    }
+
+    /// What a user should hear about the files that were read to their end.
+    pub fn warnings(&self) -> Vec<String> {
+        self.warnings.all()
     }
 
     /// Bytes handed out so far, after decompression, without line ends that were added; of stretches, those that they have.

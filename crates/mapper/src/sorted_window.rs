@@ -87,7 +87,7 @@ impl SortedWindow {
         self.pairs.sort_by(|left, right| left.key(arena).cmp(right.key(arena)));
         let known = &mut KnownKeys { arena, pairs: &self.pairs, last: 0, inner: output };
         match self.exchange {
-            Exchange::Lines => self.fold_lines(known)?,
+            Exchange::Lines | Exchange::Nul => self.fold_lines(known)?,
             Exchange::Frames => self.fold_frames(known)?,
         }
         self.arena.clear();
@@ -98,9 +98,11 @@ impl SortedWindow {
 
     fn fold_lines(&self, output: &mut dyn Emitter) -> Result<(), TaskFailure> {
         let Self { spec, context, separator, splitter, arena, pairs, .. } = self;
+        let terminator = self.exchange.terminator();
         program::run(context, spec, |feed, stdout| {
-            let feeder = move || feed_pairs(arena, pairs, separator, feed, context.buffer_bytes);
-            (feeder, move || emit_lines(stdout, context, splitter, output))
+            let ends = (separator.as_slice(), terminator);
+            let feeder = move || feed_pairs(arena, pairs, ends, feed, context.buffer_bytes);
+            (feeder, move || emit_lines(stdout, context, (splitter, terminator), output))
         })?;
         Ok(())
     }
@@ -131,7 +133,7 @@ impl GroupedRecords for WindowGroups<'_> {
         let before = self.next.checked_sub(1).map(|before| self.pairs[before].key(self.arena));
         self.next += 1;
         let (key, value) = (pair.key(self.arena), pair.value(self.arena));
-        Ok(Some(GroupedRecord { key, value, starts_group: before != Some(key) }))
+        Ok(Some(GroupedRecord { key, value, starts_group: before != Some(key), is_separated: false }))
     }
 }
 
@@ -148,13 +150,26 @@ struct KnownKeys<'a> {
 impl Emitter for KnownKeys<'_> {
     #[inline]
     fn emit(&mut self, key: &[u8], value: &[u8]) -> Result<(), TaskFailure> {
+        self.find(key)?;
+        self.inner.emit(key, value)
+    }
+
+    fn emit_separated(&mut self, key: &[u8]) -> Result<(), TaskFailure> {
+        self.find(key)?;
+        self.inner.emit_separated(key)
+    }
+}
+
+impl KnownKeys<'_> {
+    #[inline]
+    fn find(&mut self, key: &[u8]) -> Result<(), TaskFailure> {
         if self.pairs[self.last].key(self.arena) != key {
             match self.pairs.binary_search_by(|pair| pair.key(self.arena).cmp(key)) {
                 Ok(index) => self.last = index,
                 Err(_) => return Err(unknown_key(key)),
             }
         }
-        self.inner.emit(key, value)
+        Ok(())
     }
 }
 
@@ -172,7 +187,7 @@ fn unknown_key(key: &[u8]) -> TaskFailure {
 fn feed_pairs(
     arena: &[u8],
     pairs: &[Pair],
-    separator: &[u8],
+    (separator, terminator): (&[u8], u8),
     mut feed: Feed,
     buffer_bytes: usize,
 ) -> Result<(), TaskFailure> {
@@ -181,7 +196,7 @@ fn feed_pairs(
         lines.extend_from_slice(pair.key(arena));
         lines.extend_from_slice(separator);
         lines.extend_from_slice(pair.value(arena));
-        lines.push(b'\n');
+        lines.push(terminator);
         if lines.len() >= buffer_bytes {
             feed.write(&lines)?;
             lines.clear();

@@ -1,12 +1,13 @@
 //! The stored bytes of an input, from a file or from an object.
 
+use api::task::TASK_WARNINGS_MAX;
 use api::{InputFile, TaskFailure};
 use objects::{ObjectReader, ObjectUrl};
 use roots::JobPaths;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Opens intermediate files of stages before: the node knows where they lie.
 pub trait StageFiles: Send + Sync {
@@ -34,6 +35,25 @@ pub(crate) struct Opening {
     /// What reading an object ahead may take.
     pub object_buffer_bytes: usize,
     pub openers: Openers,
+    pub warnings: Warnings,
+}
+
+/// What a user should hear about the inputs of an attempt that did not fail it. Clones share one list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Warnings {
+    /// Adds one, unless there are many.
+    pub fn add(&self, warning: String) {
+        let mut warnings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if warnings.len() < TASK_WARNINGS_MAX && !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+
+    pub fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 pub(crate) enum Source {

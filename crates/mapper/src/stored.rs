@@ -1,11 +1,11 @@
 //! An input file or object while it is read: plain or decompressed bytes, and the check that it is still what was
 //! pinned at submit.
 
+use crate::gzip::GzipReader;
 use crate::input::{self, pinned_facts};
-use crate::source::{Opening, Source, StageFileFailure};
+use crate::source::{Opening, Source, StageFileFailure, Warnings};
 use api::{Blame, InputFile, InputFormat, TaskFailure};
 use bzip2::bufread::MultiBzDecoder;
-use flate2::bufread::MultiGzDecoder;
 use liblzma::bufread::XzDecoder;
 use objects::{ObjectError, ObjectUrl};
 use std::fs::File;
@@ -42,7 +42,7 @@ impl BufRead for CountedReader {
 
 enum Decoder {
     Plain(Source),
-    Gzip(Box<MultiGzDecoder<CountedReader>>),
+    Gzip(Box<GzipReader<CountedReader>>),
     Zstd(Box<zstd::stream::read::Decoder<'static, CountedReader>>),
     Bzip2(Box<MultiBzDecoder<CountedReader>>),
     Xz(Box<XzDecoder<CountedReader>>),
@@ -52,6 +52,7 @@ enum Decoder {
 pub(crate) struct StoredFile {
     input: InputFile,
     decoder: Decoder,
+    warnings: Warnings,
 }
 
 impl StoredFile {
@@ -70,7 +71,7 @@ impl StoredFile {
         };
         let decoder = match input.format {
             InputFormat::Plain => Decoder::Plain(source),
-            InputFormat::Gzip => Decoder::Gzip(Box::new(MultiGzDecoder::new(counted(source)))),
+            InputFormat::Gzip => Decoder::Gzip(Box::new(GzipReader::new(counted(source)))),
             InputFormat::Zstd => {
                 let decoder =
                     zstd::stream::read::Decoder::with_buffer(counted(source)).map_err(environment)?;
@@ -79,7 +80,7 @@ impl StoredFile {
             InputFormat::Bzip2 => Decoder::Bzip2(Box::new(MultiBzDecoder::new(counted(source)))),
             InputFormat::Xz => Decoder::Xz(Box::new(XzDecoder::new_multi_decoder(counted(source)))),
         };
-        Ok(StoredFile { input: input.clone(), decoder })
+        Ok(StoredFile { input: input.clone(), decoder, warnings: opening.warnings.clone() })
     }
 
     /// Reads some bytes; 0 only at the end of the file (or of an empty buffer).
@@ -100,11 +101,24 @@ impl StoredFile {
         }
     }
 
-    /// Checks that the file has not changed since submit.
-    pub(crate) fn check_unchanged(&self) -> Result<(), TaskFailure> {
+    /// Checks that the file has not changed since submit. After its end.
+    pub(crate) fn check_at_end(&self) -> Result<(), TaskFailure> {
+        if let Decoder::Gzip(decoder) = &self.decoder
+            && decoder.has_garbage()
+        {
+            let (path, at) = (input::name(&self.input), decoder.source().taken_bytes);
+            self.warnings.add(format!(
+                "input {path}: what follows its gzip data at byte {at} is no gzip data, and was left out"
+            ));
+        }
+        self.check_unchanged()
+    }
+
+    /// The same, wherever it is read.
+    fn check_unchanged(&self) -> Result<(), TaskFailure> {
         let source = match &self.decoder {
             Decoder::Plain(source) => source,
-            Decoder::Gzip(decoder) => decoder.get_ref().inner.get_ref(),
+            Decoder::Gzip(decoder) => decoder.source().inner.get_ref(),
             Decoder::Zstd(decoder) => decoder.get_ref().inner.get_ref(),
             Decoder::Bzip2(decoder) => decoder.get_ref().inner.get_ref(),
             Decoder::Xz(decoder) => decoder.get_ref().inner.get_ref(),
@@ -119,7 +133,7 @@ impl StoredFile {
         }
         let (kind, taken_bytes) = match &self.decoder {
             Decoder::Plain(_) => return read_failure(&self.input, Blame::Environment, error),
-            Decoder::Gzip(decoder) => ("gzip", decoder.get_ref().taken_bytes),
+            Decoder::Gzip(decoder) => ("gzip", decoder.source().taken_bytes),
             Decoder::Zstd(decoder) => ("zstd", decoder.get_ref().taken_bytes),
             Decoder::Bzip2(decoder) => ("bzip2", decoder.get_ref().taken_bytes),
             Decoder::Xz(decoder) => ("xz", decoder.get_ref().taken_bytes),

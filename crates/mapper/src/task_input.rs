@@ -48,6 +48,14 @@ impl TaskInput {
         }
     }
 
+    /// What a user should hear about the files that were read to their end.
+    pub fn warnings(&self) -> Vec<String> {
+        match self {
+            TaskInput::Stored(reader) => reader.warnings(),
+            TaskInput::Generated(_) => Vec::new(),
+        }
+    }
+
     fn input(&self) -> &dyn RecordInput {
         match self {
             TaskInput::Stored(reader) => &**reader,

@@ -171,7 +171,7 @@ fn map_only_jobs_know_the_formats() {
 
 #[test]
 fn map_only_jobs_write_lines_or_what_a_program_prints() {
-    assert_eq!(map_only(None, "a\tb\nc\t\nd\n").0, "a\tb\nc\nd\n");
+    assert_eq!(map_only(None, "a\tb\nc\t\nd\n").0, "a\tb\nc\t\nd\n");
     assert_eq!(map_only(Some("builtin:words"), "a b\n").0, "a\t1\nb\t1\n");
     let (text, counts, records) = map_only(Some("tr -d '\\n'"), "a\t\nb\n");
     assert_eq!((text.as_str(), counts.output_records, counts.output_bytes, records), ("a\tb", 1, 3, 1));

@@ -286,7 +286,11 @@ fn truncated_and_corrupt_files_are_named_with_the_offset() {
         let mut garbage = whole.clone();
         garbage.extend_from_slice(b"garbage after the end");
         std::fs::write(&path, &garbage).unwrap();
-        assert!(failure_of(&path, 1 << 20, LIMITS).message.contains("bad.gz is "));
+        match format {
+            // As `gzip` does.
+            InputFormat::Gzip => assert!(read_all(&list_one(&path), 1 << 20, LIMITS).is_ok()),
+            _ => assert!(failure_of(&path, 1 << 20, LIMITS).message.contains("bad.gz is ")),
+        }
     }
 }
 

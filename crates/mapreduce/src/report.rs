@@ -4,11 +4,13 @@ use crate::expand::part_order;
 use crate::proof::Proof;
 use crate::{JobResults, stages};
 use api::report::{
-    InputReport, MapReport, PhaseReport, PlanRow, ProofReport, REPORT_VERSION, ReduceReport, ShuffleReport,
+    InputReport, MapReport, PhaseReport, PlanRow, ProofReport, REPORT_VERSION, REPORT_WARNINGS_MAX,
+    ReduceReport, ShuffleReport, UNREAD_TASKS_SHOWN_MAX, UnreadTask,
 };
 use api::task::{ChunkSummary, Part};
 use api::{Function, JobReport, JobSpec, Partitioning};
-use ids::{ChunkId, IfileIndex};
+use ids::{ChunkId, IfileIndex, TaskIndex};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 const NANOS_PER_SECOND: f64 = 1e9;
@@ -23,6 +25,7 @@ pub(crate) fn job_report(spec: &JobSpec, results: &JobResults, proof: &Proof, pa
     };
     let total = proof.committed_total();
     let (waste_slot_seconds, idle_slot_seconds) = waste_and_idle(spec, results);
+    let warnings = || results.maps.values().flat_map(|(_, map)| &map.warnings);
     JobReport {
         report_version: REPORT_VERSION,
         sailfish_version: env!("CARGO_PKG_VERSION").to_string(),
@@ -54,6 +57,8 @@ pub(crate) fn job_report(spec: &JobSpec, results: &JobResults, proof: &Proof, pa
         plan: plan_rows(spec, results),
         parts: parts.to_vec(),
         counters: results.counters(),
+        warnings: warnings().take(REPORT_WARNINGS_MAX).cloned().collect(),
+        warning_count: warnings().count() as u64,
         reduce_again: spec.reduce_again,
     }
 }
@@ -89,7 +94,27 @@ fn map_report(spec: &JobSpec, results: &JobResults) -> MapReport {
         output_records: maps().map(|map| map.output_records).sum(),
         output_bytes: maps().map(|map| map.output_bytes).sum(),
         unread_bytes: maps().map(|map| map.unread_bytes).sum(),
+        unread_tasks: maps().filter(|map| map.unread_bytes > 0).count() as u64,
+        unread: unread_tasks(spec, results),
     }
+}
+
+fn unread_tasks(spec: &JobSpec, results: &JobResults) -> Vec<UnreadTask> {
+    let input_of = |task: TaskIndex| {
+        let segment = results.splits.get(task.0 as usize).and_then(|split| split.segments.first());
+        let file = segment.and_then(|segment| spec.inputs.get(segment.file_index as usize));
+        file.map(|file| file.path.display().to_string()).unwrap_or_default()
+    };
+    let unread = results.maps.iter().filter(|(_, (_, map))| map.unread_bytes > 0);
+    let mut unread: Vec<_> = unread.map(|(task, (_, map))| (Reverse(map.unread_bytes), *task)).collect();
+    unread.sort();
+    unread.truncate(UNREAD_TASKS_SHOWN_MAX);
+    let told = |(bytes, task): (Reverse<u64>, TaskIndex)| UnreadTask {
+        task: task.0,
+        input: input_of(task),
+        unread_bytes: bytes.0,
+    };
+    unread.into_iter().map(told).collect()
 }
 
 fn shuffle_report(spec: &JobSpec, results: &JobResults, proof: &Proof) -> ShuffleReport {

@@ -9,7 +9,7 @@ use api::{Blame, Partitioning, Split, TaskFailure};
 use iappender::{Appended, IAppender, Partitioner, choose_boundaries};
 use ids::IfileIndex;
 use ifile::KeyShape;
-use ifile::record::{Record, decode, encode};
+use ifile::record::{Record, decode, encode, encode_separated};
 use keys::{KeyEncoder, KeyError, Stored, ifile_of_partition};
 use mapper::Emitter;
 
@@ -71,7 +71,11 @@ impl<'a> AppendEmitter<'a> {
         let partitioner = Partitioner::range(boundaries);
         for record in records(self.job.key_shape, &held) {
             let ifile = partitioner.ifile(record.partition_key());
-            let appended = self.appender.append(ifile, record.key, record.value, record.partition_key_bytes);
+            let Record { key, value, partition_key_bytes, .. } = record;
+            let appended = match record.is_separated() {
+                false => self.appender.append(ifile, key, value, partition_key_bytes),
+                true => self.appender.append_separated(ifile, key, value, partition_key_bytes),
+            };
             appended.map_err(|error| append_failure(&error))?;
         }
         self.route = Route::Known(partitioner);
@@ -101,8 +105,27 @@ impl<'a> AppendEmitter<'a> {
         }
     }
 
+    /// The same for a record without a value whose line has a separator.
+    #[cold]
+    fn emit_plain_separated(&mut self, key: &[u8]) -> Result<(), TaskFailure> {
+        if key.len() as u64 > self.job.run.spec.layout.record_bytes_max {
+            return Err(too_large(self.job, key.len()));
+        }
+        match &mut self.route {
+            Route::Known(partitioner) => {
+                let ifile = partitioner.ifile(key);
+                let appended = self.appender.append_separated(ifile, key, b"", key.len());
+                appended.map_err(|error| append_failure(&error))
+            }
+            Route::Held(held) => {
+                encode_separated(self.job.key_shape, key, b"", key.len(), held);
+                if held.len() >= HELD_BYTES_MAX { self.fix_boundaries() } else { Ok(()) }
+            }
+        }
+    }
+
     /// Sends a record whose key was encoded.
-    fn emit_stored(&mut self, stored: &Stored<'_>) -> Result<(), TaskFailure> {
+    fn emit_stored(&mut self, stored: &Stored<'_>, is_separated: bool) -> Result<(), TaskFailure> {
         let layout = &self.job.run.spec.layout;
         let stored_bytes = stored.key.len() + stored.value.len();
         if stored_bytes as u64 > layout.record_bytes_max {
@@ -113,11 +136,17 @@ impl<'a> AppendEmitter<'a> {
             (Some(partition), _, Some(count)) => ifile_of_partition(partition, count, layout.ifile_count),
             (_, Route::Known(partitioner), _) => partitioner.ifile(partition_key),
             (_, Route::Held(held), _) => {
+                let encode = if is_separated { encode_separated } else { encode };
                 encode(self.job.key_shape, stored.key, stored.value, stored.partition_key_bytes, held);
                 return if held.len() >= HELD_BYTES_MAX { self.fix_boundaries() } else { Ok(()) };
             }
         };
-        self.append(ifile, stored.key, stored.value, stored.partition_key_bytes)
+        if !is_separated {
+            return self.append(ifile, stored.key, stored.value, stored.partition_key_bytes);
+        }
+        let Stored { key, value, partition_key_bytes, .. } = *stored;
+        let appended = self.appender.append_separated(ifile, key, value, partition_key_bytes);
+        appended.map_err(|error| append_failure(&error))
     }
 
     #[inline]
@@ -150,6 +179,10 @@ impl Emitter for AppendEmitter<'_> {
     fn emit(&mut self, key: &[u8], value: &[u8]) -> Result<(), TaskFailure> {
         // Where keys have tails, one of which nothing is said has none.
         self.emit_plain(key, value, key.len())
+    }
+
+    fn emit_separated(&mut self, key: &[u8]) -> Result<(), TaskFailure> {
+        self.emit_plain_separated(key)
     }
 
     fn emit_with_tail(
@@ -198,8 +231,15 @@ impl Emitter for EncodingEmitter<'_, '_> {
     #[inline]
     fn emit(&mut self, key: &[u8], value: &[u8]) -> Result<(), TaskFailure> {
         match self.encoder.encode(key, value) {
-            Ok(stored) => self.inner.emit_stored(&stored),
+            Ok(stored) => self.inner.emit_stored(&stored, false),
             Err(error) => Err(self.no_place_in_order(&error, key, value)),
+        }
+    }
+
+    fn emit_separated(&mut self, key: &[u8]) -> Result<(), TaskFailure> {
+        match self.encoder.encode(key, b"") {
+            Ok(stored) => self.inner.emit_stored(&stored, true),
+            Err(error) => Err(self.no_place_in_order(&error, key, b"")),
         }
     }
 }

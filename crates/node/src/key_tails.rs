@@ -69,8 +69,13 @@ mod tests {
             let (partition_key, _) = text.split_once('|').unwrap();
             let key = text.replace('|', "");
             let partition_key_bytes = partition_key.len();
-            let record =
-                Grouped { key: key.as_bytes(), value: b"", partition_key_bytes, starts_group: false };
+            let record = Grouped {
+                key: key.as_bytes(),
+                value: b"",
+                partition_key_bytes,
+                starts_group: false,
+                is_separated: false,
+            };
             let starts_group = tails.starts_group(&record).map_err(|failure| failure.message)?;
             assert_eq!(starts_group, *expected, "{text}");
         }

@@ -14,7 +14,9 @@ use crate::streaming_env::TaskPlace;
 use crate::streaming_input::{PresentedInput, shape_for};
 use crate::work_dir::{WorkDir, function_context};
 use api::task::{MapResult, MapTask, Spool};
-use api::{Blame, Function, InputFormat, JobSpec, RecordFormat, Replication, Segment, Split, TaskFailure};
+use api::{
+    Blame, Function, InputFormat, JobSpec, Notice, RecordFormat, Replication, Segment, Split, TaskFailure,
+};
 use iappender::{Appended, ChunkService, IAppender};
 use ids::{AttemptKey, Source};
 use keys::KeyEncoder;
@@ -105,15 +107,26 @@ fn run_in(
             mapped.counts
         }
     };
+    check_unread(spec, counts.unread_bytes)?;
     input.has_ended();
     result.input_bytes = input.reader.bytes();
     result.input_records = input.reader.records();
     result.output_records = counts.output_records;
     result.output_bytes = counts.output_bytes;
     result.unread_bytes = counts.unread_bytes;
+    result.warnings = input.reader.warnings();
     result.counters = context.reports.counters();
     result.status = context.reports.status();
     Ok(result)
+}
+
+/// A mapper that ended before its input did is an error where the job says so.
+fn check_unread(spec: &JobSpec, unread_bytes: u64) -> Result<(), TaskFailure> {
+    if spec.unread == Notice::Tell || unread_bytes == 0 {
+        return Ok(());
+    }
+    let message = format!("the mapper ended before its input did, and left {unread_bytes} bytes unread");
+    Err(TaskFailure::new(Blame::UserData, message))
 }
 
 /// What an attempt has of its node.

@@ -310,7 +310,8 @@ impl<R: SortedRun<Error: RunFailure>> GroupedRecords for GroupsInput<'_, R> {
             Some(tails) => tails.starts_group(&record)?,
             None => record.starts_group,
         };
-        Ok(Some(GroupedRecord { key: record.key, value: record.value, starts_group }))
+        let is_separated = record.is_separated;
+        Ok(Some(GroupedRecord { key: record.key, value: record.value, starts_group, is_separated }))
     }
 }
 

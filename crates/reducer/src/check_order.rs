@@ -60,7 +60,7 @@ mod tests {
                 return Ok(None);
             }
             let (key, starts_group) = self.0.remove(0);
-            Ok(Some(GroupedRecord { key, value: b"v", starts_group }))
+            Ok(Some(GroupedRecord { key, value: b"v", starts_group, is_separated: false }))
         }
     }
 

@@ -3,8 +3,8 @@
 use crate::fields::FieldSplitter;
 use crate::function::{GroupedRecords, ReduceCounts, ReduceFunction};
 use crate::part::PartWriter;
-use crate::program_lines::for_each_output_line;
-use api::{Blame, Formats, TaskFailure};
+use crate::program_lines::{for_each_output_line, no_zero_byte_at_end};
+use api::{Blame, Exchange, Formats, TaskFailure};
 use program::{Feed, FunctionContext, ProgramSpec};
 use std::io::{ErrorKind, Read};
 
@@ -31,7 +31,7 @@ impl ReduceFunction for CommandReducer {
         let (_output_bytes, counts) = program::run(context, &self.spec, |feed, stdout| {
             (
                 move || write_program_output(stdout, output, context, formats),
-                move || feed_groups(input, feed, &formats.reduce_input_separator, context.buffer_bytes),
+                move || feed_groups(input, feed, formats, context.buffer_bytes),
             )
         })?;
         Ok(counts)
@@ -41,9 +41,10 @@ impl ReduceFunction for CommandReducer {
 fn feed_groups(
     input: &mut dyn GroupedRecords,
     mut feed: Feed,
-    separator: &[u8],
+    formats: &Formats,
     buffer_bytes: usize,
 ) -> Result<ReduceCounts, TaskFailure> {
+    let (separator, terminator) = (&formats.reduce_input_separator, formats.exchange.terminator());
     let mut counts = ReduceCounts::default();
     let mut lines = Vec::with_capacity(buffer_bytes);
     while let Some(record) = input.next()? {
@@ -51,7 +52,7 @@ fn feed_groups(
         lines.extend_from_slice(record.key);
         lines.extend_from_slice(separator);
         lines.extend_from_slice(record.value);
-        lines.push(b'\n');
+        lines.push(terminator);
         if lines.len() >= buffer_bytes {
             feed.write(&lines)?;
             lines.clear();
@@ -75,30 +76,39 @@ pub fn write_program_output(
     formats: &Formats,
 ) -> Result<u64, TaskFailure> {
     let Some(split) = &formats.reduce_output else {
-        return copy_output(stdout, output, context.buffer_bytes);
+        let (copied_bytes, last_byte) = copy_output(stdout, output, context.buffer_bytes)?;
+        return match formats.exchange == Exchange::Nul && last_byte.is_some_and(|byte| byte != 0) {
+            true => Err(no_zero_byte_at_end()),
+            false => Ok(copied_bytes),
+        };
     };
     let splitter = FieldSplitter::new(split);
     let mut line_bytes = 0;
-    for_each_output_line(stdout, context, |line| {
+    for_each_output_line(stdout, context, formats.exchange.terminator(), |line| {
         line_bytes += line.len() as u64;
         let (key, value) = splitter.split(line);
-        output.write_pair(key, value)
+        match value.is_empty() && key.len() < line.len() {
+            true => output.write_separated(key, value),
+            false => output.write_pair(key, value),
+        }
     })?;
     Ok(line_bytes)
 }
 
+/// The bytes that were copied, and the last of them.
 fn copy_output(
     mut stdout: impl Read,
     output: &mut PartWriter,
     buffer_bytes: usize,
-) -> Result<u64, TaskFailure> {
+) -> Result<(u64, Option<u8>), TaskFailure> {
     let mut buffer = vec![0; buffer_bytes.max(1)];
-    let mut copied_bytes = 0;
+    let (mut copied_bytes, mut last_byte) = (0, None);
     loop {
         match stdout.read(&mut buffer) {
-            Ok(0) => return Ok(copied_bytes),
+            Ok(0) => return Ok((copied_bytes, last_byte)),
             Ok(count) => {
                 copied_bytes += count as u64;
+                last_byte = buffer.get(count - 1).copied();
                 output.write(&buffer[..count])?;
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}

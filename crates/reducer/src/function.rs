@@ -18,6 +18,8 @@ pub struct GroupedRecord<'a> {
     pub value: &'a [u8],
     /// Set on the first record of each key.
     pub starts_group: bool,
+    /// Its line had a separator, although the value is empty.
+    pub is_separated: bool,
 }
 
 /// A stream of records in key order, values of a key in input order; the merge implements it.
@@ -31,7 +33,10 @@ pub trait GroupedRecords {
         let mut groups = 0;
         while let Some(record) = self.next()? {
             groups += u64::from(record.starts_group);
-            output.write_pair(record.key, record.value)?;
+            match record.is_separated {
+                false => output.write_pair(record.key, record.value)?,
+                true => output.write_separated(record.key, record.value)?,
+            }
         }
         Ok(groups)
     }
@@ -83,6 +88,17 @@ pub fn check_reducer(function: &Function) -> Result<(), FunctionUnusable> {
 /// Checks at submit that a combiner exists. Programs are checked by `program::check_program`.
 pub fn check_combiner(function: &Function) -> Result<(), FunctionUnusable> {
     check(function, "combiner")
+}
+
+/// Whether a combiner leaves a reducer its result. Nobody but the user knows that of programs; a built-in serves itself, and any serves
+/// one that looks at keys alone.
+pub fn combiner_fits(combiner: &Function, reducer: &Function) -> bool {
+    match (combiner, reducer) {
+        (Function::Builtin { name: combine, .. }, Function::Builtin { name: reduce, .. }) => {
+            combine == reduce || reduce == Fold::Unique.name()
+        }
+        _ => true,
+    }
 }
 
 /// Whether a reducer serves as its own combiner when none is given: every built-in fold does.
@@ -146,7 +162,7 @@ pub fn reduce_function(
         None => return Ok(Box::new(PairWriter)),
         Some(Function::Command { words }) => {
             return Ok(match formats.exchange {
-                Exchange::Lines => Box::new(CommandReducer::new(words, context, formats)),
+                Exchange::Lines | Exchange::Nul => Box::new(CommandReducer::new(words, context, formats)),
                 Exchange::Frames => Box::new(FramesReducer::new(words, context)),
             });
         }

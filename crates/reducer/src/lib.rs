@@ -39,7 +39,7 @@ pub use fed_frames::{job_frame, write_end, write_job, write_records};
 pub use fields::FieldSplitter;
 pub use function::{
     FunctionUnusable, GroupedRecord, GroupedRecords, ReduceCounts, ReduceFunction, builtin_fold,
-    check_combiner, check_reducer, combines_by_itself, reduce_function,
+    check_combiner, check_reducer, combiner_fits, combines_by_itself, reduce_function,
 };
 pub use part::{PartPlace, PartWriter};
 pub use program_frames::{feed_groups, write_from_program};

@@ -87,6 +87,17 @@ impl PartWriter {
         self.append(bytes)
     }
 
+    /// Appends a pair with its separator, also where its value is empty.
+    #[cold]
+    pub fn write_separated(&mut self, key: &[u8], value: &[u8]) -> Result<(), TaskFailure> {
+        self.start_pair(key)?;
+        self.extend_value(value)?;
+        if !self.value_begun {
+            self.separate()?;
+        }
+        self.end_pair()
+    }
+
     /// Appends a pair as the output format has it.
     #[inline]
     pub fn write_pair(&mut self, key: &[u8], value: &[u8]) -> Result<(), TaskFailure> {
@@ -361,13 +372,13 @@ mod tests {
     #[test]
     fn pairs_are_written_by_format() {
         let rows = [
-            (lines("\t", b'\n', false), "k\tv\nlonger\na\tb,c\ne\n", 4),
-            (lines("\t", b'\n', true), "k\tv\nlonger\t\na\tb,c\ne\t\n", 4),
-            (lines("::", 0, false), "k::v\0longer\0a::b,c\0e\0", 4),
-            (OutputFormat::Raw, "kvlongerab,ce", 4),
-            (OutputFormat::Discard, "", 4),
+            (lines("\t", b'\n', false), "k\tv\nlonger\na\tb,c\ne\ns\t\nt\tu\n"),
+            (lines("\t", b'\n', true), "k\tv\nlonger\t\na\tb,c\ne\t\ns\t\nt\tu\n"),
+            (lines("::", 0, false), "k::v\0longer\0a::b,c\0e\0s::\0t::u\0"),
+            (OutputFormat::Raw, "kvlongerab,cestu"),
+            (OutputFormat::Discard, ""),
         ];
-        for (output, expected, records) in rows {
+        for (output, expected) in rows {
             let formats = Formats { output, ..Formats::default() };
             for buffer_bytes in [0, 1, 5, 9, 1000] {
                 let (part, bytes) = written(&formats, buffer_bytes, |part| {
@@ -378,9 +389,11 @@ mod tests {
                     part.end_pair().unwrap();
                     part.start_pair(b"e").unwrap();
                     part.end_pair().unwrap();
+                    part.write_separated(b"s", b"").unwrap();
+                    part.write_separated(b"t", b"u").unwrap();
                 });
                 assert_eq!(bytes.escape_ascii().to_string(), expected.as_bytes().escape_ascii().to_string());
-                assert_eq!(part.records, records, "{formats:?}");
+                assert_eq!(part.records, 6, "{formats:?}");
             }
         }
         let formats = Formats { output: OutputFormat::Raw, ..Formats::default() };

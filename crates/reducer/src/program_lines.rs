@@ -22,12 +22,13 @@ pub fn record_too_long(record_bytes: u64, record_bytes_max: u64) -> String {
     )
 }
 
-/// Reads a program's output to its end and hands over each line, without its end. A last line without an end
-/// counts. Errors: those of `take`; [`Blame::UserData`] for a line longer than a record may be, naming its
-/// number.
+/// Reads a program's output to its end and hands over each line, without its end. A last line without an end counts, but where
+/// lines end with a zero byte: a program that prints others would have its records torn. Errors: those of `take`;
+/// [`Blame::UserData`] for a line longer than a record may be, naming its number.
 pub fn for_each_output_line(
     source: impl Read,
     context: &FunctionContext,
+    terminator: u8,
     take: impl FnMut(&[u8]) -> Result<(), TaskFailure>,
 ) -> Result<(), TaskFailure> {
     let buffer_bytes_max = usize::try_from(context.record_bytes_max).unwrap_or(usize::MAX).saturating_add(1);
@@ -35,6 +36,7 @@ pub fn for_each_output_line(
     let mut lines = OutputLines {
         source,
         take,
+        terminator,
         record_bytes_max: context.record_bytes_max,
         buffer_bytes_max,
         buffer: vec![0; block_bytes],
@@ -46,7 +48,7 @@ pub fn for_each_output_line(
         if lines.read_more()? == 0 {
             return lines.take_last_line();
         }
-        if let Some(line_end) = memrchr(b'\n', &lines.buffer[searched..lines.filled]) {
+        if let Some(line_end) = memrchr(terminator, &lines.buffer[searched..lines.filled]) {
             lines.take_lines(searched + line_end + 1)?;
             if lines.buffer.len() > block_bytes && lines.filled < block_bytes {
                 lines.buffer.truncate(block_bytes);
@@ -64,6 +66,7 @@ pub fn for_each_output_line(
 struct OutputLines<R, T> {
     source: R,
     take: T,
+    terminator: u8,
     record_bytes_max: u64,
     /// One byte more than the longest line: a full buffer without a line end is an error.
     buffer_bytes_max: usize,
@@ -93,7 +96,7 @@ impl<R: Read, T: FnMut(&[u8]) -> Result<(), TaskFailure>> OutputLines<R, T> {
     /// Hands over the whole lines at the start of the buffer and keeps the rest.
     fn take_lines(&mut self, whole_bytes: usize) -> Result<(), TaskFailure> {
         let mut start = 0;
-        for line_end in memchr_iter(b'\n', &self.buffer[..whole_bytes]) {
+        for line_end in memchr_iter(self.terminator, &self.buffer[..whole_bytes]) {
             (self.take)(&self.buffer[start..line_end])?;
             self.lines += 1;
             start = line_end + 1;
@@ -106,6 +109,7 @@ impl<R: Read, T: FnMut(&[u8]) -> Result<(), TaskFailure>> OutputLines<R, T> {
     fn take_last_line(&mut self) -> Result<(), TaskFailure> {
         match self.filled {
             0 => Ok(()),
+            _ if self.terminator == 0 => Err(no_zero_byte_at_end()),
             filled => (self.take)(&self.buffer[..filled]),
         }
     }
@@ -120,7 +124,7 @@ impl<R: Read, T: FnMut(&[u8]) -> Result<(), TaskFailure>> OutputLines<R, T> {
                 Ok(_) => {}
                 Err(failure) => return failure,
             }
-            match memchr(b'\n', &self.buffer[..self.filled]) {
+            match memchr(self.terminator, &self.buffer[..self.filled]) {
                 Some(line_end) => {
                     line_bytes += line_end as u64;
                     break;
@@ -132,4 +136,12 @@ impl<R: Read, T: FnMut(&[u8]) -> Result<(), TaskFailure>> OutputLines<R, T> {
         let reason = record_too_long(line_bytes, self.record_bytes_max);
         TaskFailure::new(Blame::UserData, format!("output line {line_number} of the user program: {reason}"))
     }
+}
+
+/// A program was told to end its records with a zero byte, and printed something else.
+#[cold]
+pub(crate) fn no_zero_byte_at_end() -> TaskFailure {
+    let message = "the output of the user program does not end with a zero byte: each record that it prints must, as each that it \
+                   reads does; for a program that prints lines give --exchange lines";
+    TaskFailure::new(Blame::UserData, message)
 }

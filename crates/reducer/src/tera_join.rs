@@ -89,7 +89,12 @@ mod tests {
                 return Ok(None);
             }
             self.1 = self.0.remove(0);
-            Ok(Some(GroupedRecord { key: &self.1.0, value: &self.1.1, starts_group: true }))
+            Ok(Some(GroupedRecord {
+                key: &self.1.0,
+                value: &self.1.1,
+                starts_group: true,
+                is_separated: false,
+            }))
         }
     }
 

@@ -26,7 +26,7 @@ impl GroupedRecords for Sorted<'_> {
         };
         let starts_group = self.next == 0 || self.pairs[self.next - 1].0 != *key;
         self.next += 1;
-        Ok(Some(GroupedRecord { key, value, starts_group }))
+        Ok(Some(GroupedRecord { key, value, starts_group, is_separated: false }))
     }
 }
 

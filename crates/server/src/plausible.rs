@@ -4,6 +4,7 @@
 use crate::job::Job;
 use api::task::{
     AdoptResult, AdoptTask, AdoptedCopy, ChunkSummary, KeptRun, MapResult, MapTask, Part, RunSummary,
+    TASK_WARNINGS_MAX,
 };
 use api::{Blame, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, IfileIndex, RunId};
@@ -12,6 +13,8 @@ use std::path::{Component, Path};
 
 /// More records or bytes than a task handles; a quarter of a million such numbers can be added up.
 const COUNT_MAX: u64 = 1 << 46;
+/// A warning names a path, which may be as long as the system lets it be.
+const WARNING_BYTES_MAX: usize = 8 << 10;
 
 /// Where every byte was no UTF-8, and became three.
 pub(crate) const SAID_BYTES_MAX: usize = 3 * api::task::RUN_OUTPUT_BYTES_MAX;
@@ -136,6 +139,10 @@ pub(crate) fn problem(result: &TaskResult) -> Option<&'static str> {
             let spooled = map.spool.as_ref().map_or(0, |spool| spool.bytes);
             let counts = commits.chain(counts).chain(withheld).chain([map.unread_bytes, spooled]);
             let counts = counts.chain([map.resent_bytes]);
+            let is_long = |warning: &String| warning.len() > WARNING_BYTES_MAX;
+            if map.warnings.len() > TASK_WARNINGS_MAX || map.warnings.iter().any(is_long) {
+                return Some("more warnings than it may");
+            }
             too_large(counts).or_else(|| map.part.as_ref().and_then(problem_of_part))
         }
         TaskResult::Seal(seal) => too_large([seal.raw_spills, seal.raw_spill_bytes])

@@ -28,4 +28,5 @@ mod shipped;
 mod slow_postgres;
 mod speculation;
 mod strangers;
+mod traps;
 mod web_pages;

@@ -187,13 +187,13 @@ fn many_large_jobs_wait_outside_of_memory_with_postgres() {
 /// A user who gives each job a priority of its own, or another memory, gets no more of the server by that.
 #[test]
 fn many_large_jobs_of_unlike_priorities_wait_outside_of_memory() {
-    const JOBS: i64 = 60;
+    const JOBS: i64 = 44;
     let mut cluster = Cluster::start(0);
     for number in 1..=JOBS {
         submit_large(&cluster, 1, &[&format!("--priority=-{number}")]);
     }
     let waiting = cluster.number("select count(*) as n from jobs where waits = 1");
-    assert!((20..JOBS).contains(&waiting), "{waiting} of {JOBS} wait");
+    assert!((5..JOBS).contains(&waiting), "{waiting} of {JOBS} wait");
     let most = cluster.server().most_memory_kib();
     assert!(most < SERVER_MEMORY_KIB_MAX, "the server had {most} KiB");
     cluster.restart_server();

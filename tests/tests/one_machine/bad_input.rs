@@ -398,3 +398,27 @@ fn looking_at_nothing_is_answered() {
     sandbox.sailfish_with(&["verify", "nowhere"]).expect_failure(REFUSED, &["nowhere is not a directory"]);
     sandbox.sailfish_with(&["verify", "in"]).expect_failure(FAILED, &["_report.json"]);
 }
+
+#[test]
+fn field_report_trap_an_input_without_data_is_told() {
+    let sandbox = Sandbox::new();
+    sandbox.write("in/_hidden", "x\n");
+    sandbox.write("more", "y\n");
+    let inputs = ["--input", "more", "in", "--overwrite"];
+    let said = sandbox.run_job(&inputs).expect_success();
+    assert!(said.stderr.contains("warning: --input in has no file that is data"), "{}", said.story());
+    assert_eq!(said.stderr.matches("no file that is data").count(), 1, "{}", said.story());
+    let failing = [&inputs[..], &["--empty-input", "fail"]].concat();
+    sandbox.run_job(&failing).expect_failure(2, &["--input in has no file that is data"]);
+}
+
+#[test]
+fn field_report_trap_memory_that_the_machine_does_not_have_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox.write("in", "x\n");
+    sandbox
+        .run_job(&["--input", "in", "--memory", "100000G"])
+        .expect_failure(2, &["--memory", "this machine"]);
+    let node = ["node", "--server", "http://127.0.0.1:1", "--memory", "100000G"];
+    sandbox.sailfish_with(&node).expect_failure(2, &["--memory", "this machine"]);
+}

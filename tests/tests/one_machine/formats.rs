@@ -84,9 +84,62 @@ fn nul_lines_may_hold_line_ends() {
         &[&nul[..], &["--mapper", "builtin:words", "--reducer", "builtin:count"]].concat(),
         b"1\t1\n2\t1\na\t1\nb\t1\nc\t1\nx\t1\n",
     );
-    // A program gets the bytes as they are; its own lines end with LF and are given the other end.
-    let zeros = ["--mapper", "tr '\\0\\n' '\\n_'", "--reducer", "cat", "--output-format", "nul"];
-    check(&sandbox, &[&nul[..], &zeros].concat(), b"\0a\t1_\0b_x\t2\0c\0");
+    // Programs read and print records that end with a zero byte, the reducer with the separator.
+    let cats = ["--mapper", "cat", "--combiner", "cat", "--reducer", "cat"];
+    let zeros = [&cats[..], &["--output-format", "nul"]].concat();
+    check(&sandbox, &[&nul[..], &zeros].concat(), b"\t\0a\t1\n\0b\nx\t2\0c\t\0");
+    let mapper = ["--mapper", "tr '\\n' '_'", "--output-format", "nul"];
+    check(&sandbox, &[&nul[..], &mapper].concat(), b"\0a\t1_\0b_x\t2\0c\0");
+    // Their records get the other end where the output has it.
+    check(&sandbox, &[&nul[..], &mapper[..2]].concat(), b"\na\t1_\nb_x\t2\nc\n");
+    check(&sandbox, &[&nul[..2], &mapper[..2], &["--map-only"]].concat(), b"b_x\t2\na\t1_\n\nc\n");
+    // Numbers of the field report: 2 records are 2 records.
+    sandbox.write("in", b"b\0a\nx\0");
+    check(&sandbox, &[&nul[..], &["--mapper", "cat", "--output-format", "nul"]].concat(), b"a\nx\0b\0");
+}
+
+#[test]
+fn a_program_that_prints_lines_says_so_where_the_input_ends_with_zeros() {
+    let sandbox = Sandbox::new();
+    sandbox.write("in", b"b\0a\0");
+    let job = |options: &[&str]| {
+        let options = [&["--input", "in", "--overwrite", "--input-format", "nul"], options].concat();
+        sandbox.run_job(&options)
+    };
+    let lines = ["--mapper", "tr '\\0' '\\n'"];
+    for output in
+        [&["--output-format", "nul"][..], &["--map-only"], &["--map-only", "--output-format", "nul"]]
+    {
+        job(&[&lines[..], output].concat())
+            .expect_failure(REFUSED, &["does not end with a zero byte", "--exchange lines"]);
+    }
+    let lines = [&lines[..], &["--exchange", "lines", "--total-order"]].concat();
+    job(&lines).expect_success();
+    assert_eq!(sandbox.concatenated(&sandbox.out()), b"a\nb\n");
+    sandbox.write("in", b"b\0a\nx\0");
+    job(&lines).expect_failure(REFUSED, &["in at byte 3", "line feed", "--exchange lines"]);
+    sandbox
+        .run_job(&["--input", "in", "--exchange", "nul"])
+        .expect_failure(REFUSED, &["--exchange nul", "--input-format nul"]);
+}
+
+/// Bug 10 of the field report.
+#[test]
+fn field_report_10_what_follows_gzip_data_is_left_out_with_a_warning() {
+    let sandbox = Sandbox::new();
+    let members = [gzip(b"b\n"), gzip(b"a\n")].concat();
+    sandbox.write("in.gz", [&members[..], b"\0\0\0\0padding"].concat());
+    let said = sandbox.run_job(&["--input", "in.gz", "--total-order"]).expect_success();
+    assert_eq!(sandbox.concatenated(&sandbox.out()), b"a\nb\n");
+    let at = format!("at byte {}", members.len());
+    for text in ["warning", "in.gz", &at, "was left out"] {
+        assert!(said.stderr.contains(text), "{}", said.story());
+    }
+    let report = sandbox.report(&sandbox.out());
+    assert_eq!((&report["warning_count"], report["warnings"].as_array().map(Vec::len)), (&1.into(), Some(1)));
+    // Data that breaks off is still an error.
+    sandbox.write("in.gz", &members[..members.len() - 1]);
+    sandbox.run_job(&["--input", "in.gz", "--overwrite"]).expect_failure(REFUSED, &["in.gz is truncated"]);
 }
 
 #[test]
@@ -94,7 +147,7 @@ fn separators_may_have_several_bytes_and_keys_several_fields() {
     let sandbox = Sandbox::new();
     sandbox.write("in", "b::1::x\na:::2\na::3\n::\nc\n");
     let sorted = ["--separator", "::", "--total-order"];
-    check(&sandbox, &sorted, b"\na:::2\na::3\nb::1::x\nc\n");
+    check(&sandbox, &sorted, b"::\na:::2\na::3\nb::1::x\nc\n");
     // Programs read and print the same separator: key, separator, value.
     let swap = "sed -e 's/^/k::/'";
     let joined = ["--mapper", swap, "--reducer", "builtin:list"];

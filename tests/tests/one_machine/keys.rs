@@ -308,4 +308,36 @@ fn options_that_do_not_fit_are_refused() {
     check(&["--sort-keys", "-k0"], &["--sort-keys", "count from 1"]);
     check(&["--sort-keys", "-k1,1 -u"], &["--sort-keys", "\"-u\""]);
     check(&["--partition-fields", "1,"], &["--partition-fields", "\"1,\""]);
+    check(
+        &["--partition-fields", "2,1", "--key-fields", "2"],
+        &["--partition-fields 2,1", "ends before it begins"],
+    );
+    check(&["--partition-fields", "2"], &["--partition-fields 2", "--key-fields 2"]);
+    check(
+        &["--combiner", "builtin:sum", "--reducer", "builtin:count"],
+        &["--combiner builtin:sum", "--reducer builtin:count"],
+    );
+}
+
+/// The first trap of the field report: sessions of a user, whose visits lie in several parts where the whole key decides.
+#[test]
+fn field_report_trap_1_a_partition_field_is_that_field_alone() {
+    let sandbox = Sandbox::new();
+    let mut random = Random::new(5);
+    let visits: String =
+        (0..4000).map(|visit| format!("user-{}\t{visit:06}\tpage\n", random.below(40))).collect();
+    sandbox.write("in", &visits);
+    let options =
+        ["--key-fields", "2", "--partition-fields", "1", "--partitions", "8", "--sort-keys", "-k1,1 -k2,2n"];
+    run(&sandbox, &[&["--input", "in"], &options[..]].concat());
+    let mut parts_of = std::collections::BTreeMap::new();
+    for name in sandbox.part_names(&sandbox.out()) {
+        let part = fs::read_to_string(sandbox.out().join(&name)).unwrap();
+        for line in part.lines() {
+            let user = line.split('\t').next().unwrap_or_default().to_string();
+            parts_of.entry(user).or_insert_with(std::collections::BTreeSet::new).insert(name.clone());
+        }
+    }
+    assert_eq!(parts_of.len(), 40);
+    assert!(parts_of.values().all(|parts| parts.len() == 1), "{parts_of:?}");
 }

@@ -12,6 +12,7 @@ mod io_injected;
 mod key_tails;
 mod keys;
 mod looking;
+mod lossless;
 mod memory;
 mod objects;
 mod planted_faults;

@@ -222,7 +222,7 @@ fn bytes_of_a_part_need_an_output_without_lines() {
 fn an_unknown_exchange_is_refused() {
     let sandbox = sandbox_with(b"one\n");
     let finished = sandbox.run_job(&["--input", "in", "--exchange", "pigeons"]);
-    finished.expect_failure(2, &["--exchange \"pigeons\" is not known: choose lines or frames"]);
+    finished.expect_failure(2, &["--exchange \"pigeons\" is not known: choose lines, nul or frames"]);
 }
 
 /// Serves one task after the other: as a mapper it yields the variables and the place of each of its tasks.

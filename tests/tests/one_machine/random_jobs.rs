@@ -39,11 +39,14 @@ const MAPPERS: &[Function] = &[
     both("tr a-m n-z"),
 ];
 
+/// The sorted lines as they are.
+const NO_REDUCER: Function = Function { ours: None, shell: "cat" };
+
 /// Gives every line its TAB, as lines to a reducer have it.
 const WITH_TAB: &str = "sed '/\\t/!s/$/\\t/'";
 
 const TEXT_REDUCERS: &[Function] = &[
-    Function { ours: None, shell: "sed 's/^\\([^\\t]*\\)\\t$/\\1/'" },
+    NO_REDUCER,
     both("cat"),
     both("sed 's/a$/, a long one at the end/'"),
     pair("builtin:unique", "cut -f 1 | uniq"),
@@ -249,8 +252,9 @@ fn reference(sandbox: &Sandbox, job: &Job) -> (Vec<u8>, Vec<u8>) {
     let mut script = String::new();
     let _ = write!(
         script,
-        "{} < {TEXT} | {WITH_TAB} | sort -s -t '\t' -k 1,1 > pairs; ",
-        shell(job.mapper.shell)
+        "{} < {TEXT} | {} | sort -s -t '\t' -k 1,1 > pairs; ",
+        shell(job.mapper.shell),
+        job.reducer.ours.map_or("cat", |_| WITH_TAB)
     );
     let _ = write!(script, "{} < pairs", shell(job.reducer.shell));
     let mut command = Command::new("sh");

@@ -314,6 +314,21 @@ fn a_combiner_keeps_its_keys() {
     sandbox.assert_no_leftovers();
 }
 
+/// Bug 9 of the Python report: mrjob's word pairs.
+#[test]
+fn python_report_9_a_combiner_gives_back_keys_of_two_fields() {
+    let sandbox = Sandbox::new();
+    sandbox.write("in", "a\tx\t1\na\ty\t5\na\tx\t2\n");
+    sandbox.script(
+        "sum.sh",
+        "#!/bin/sh\nawk -F '\\t' '{ k = $1 \"\\t\" $2 } NR > 1 && k != key { print key \"\\t\" sum; sum = 0 } { key = k; sum += $3 } \
+         END { if (NR) print key \"\\t\" sum }'\n",
+    );
+    let line = "-D stream.num.map.output.key.fields=2 -input in -output o -mapper cat -combiner sum.sh -reducer sum.sh -file sum.sh";
+    typed(&sandbox, "", line).expect_success();
+    assert_eq!(sandbox.concatenated(&sandbox.path("o")), b"a\tx\t3\na\ty\t5\n");
+}
+
 #[test]
 fn what_a_reducer_prints_without_input_is_dropped() {
     let sandbox = Sandbox::new();

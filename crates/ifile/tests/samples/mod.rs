@@ -12,6 +12,8 @@ use ifile::run_file::RunIdentity;
 use ifile::{RunFile, RunWriter, SourceRow, record_hash};
 
 pub const BLOCK_BYTES: u64 = 256;
+/// Makes a sample that has a separator and no value.
+const SEPARATED: &[u8] = b"(separated)";
 
 /// A record with all that decides its place in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,12 +22,14 @@ pub struct Sample {
     pub key: Vec<u8>,
     pub value: Vec<u8>,
     pub partition_key_bytes: usize,
+    pub is_separated: bool,
 }
 
 impl Sample {
     pub fn encoded(&self, shape: KeyShape) -> Vec<u8> {
         let mut bytes = Vec::new();
-        record::encode(shape, &self.key, &self.value, self.partition_key_bytes, &mut bytes);
+        let encode = if self.is_separated { record::encode_separated } else { record::encode };
+        encode(shape, &self.key, &self.value, self.partition_key_bytes, &mut bytes);
         bytes
     }
 }
@@ -52,12 +56,19 @@ pub fn source_rows() -> Vec<SourceRow> {
     vec![row(7, 0, 0, 0), row(7, 3, 1, 0), row(7, 3, 1, 40)]
 }
 
+/// The samples that a version of the format can hold.
+pub fn samples_of(version: u16, shape: KeyShape) -> Vec<Sample> {
+    samples(shape).into_iter().filter(|sample| version > 1 || !sample.is_separated).collect()
+}
+
 /// Records of every kind that is easily forgotten, in run order.
 pub fn samples(shape: KeyShape) -> Vec<Sample> {
     let mut samples = Vec::new();
     let mut add = |row: u32, key: &[u8], partition_key_bytes: usize, value: &[u8]| {
         let partition_key_bytes = if shape == KeyShape::Prefix { partition_key_bytes } else { key.len() };
-        samples.push(Sample { row, key: key.to_vec(), value: value.to_vec(), partition_key_bytes });
+        let (key, value, is_separated) = (key.to_vec(), value.to_vec(), value == SEPARATED);
+        let value = if is_separated { Vec::new() } else { value };
+        samples.push(Sample { row, key, value, partition_key_bytes, is_separated });
     };
     if shape == KeyShape::Whole {
         // An empty partition key is the beginning of all others, so it may only stand alone.
@@ -70,6 +81,8 @@ pub fn samples(shape: KeyShape) -> Vec<Sample> {
     }
     add(2, b"x binary\0\xff\t\n", 2, b"\0\x01\xfe\xff\r\n");
     add(0, b"x empty value", 2, b"");
+    add(0, b"x empty value", 2, SEPARATED);
+    add(1, &[b'x'; 200], 2, SEPARATED);
     add(1, &[&b"y"[..], &[b'k'; 300]].concat(), 301, b"a key that the index cuts");
     add(2, &[&b"y"[..], &[b'k'; 300], b"z"].concat(), 301, b"and one more that begins alike");
     add(0, b"z larger than a block", 1, &[b'v'; 700]);
@@ -128,10 +141,16 @@ pub fn frame(source: Source, sequence: u64, shape: KeyShape, samples: &[Sample])
 
 /// The samples as frames of seven records, each frame of one source.
 pub fn sample_frames(shape: KeyShape) -> Vec<(FrameHeader, Vec<u8>)> {
+    sample_frames_of(2, shape)
+}
+
+/// The same of a version of the format.
+pub fn sample_frames_of(version: u16, shape: KeyShape) -> Vec<(FrameHeader, Vec<u8>)> {
     let rows = source_rows();
     let mut frames = Vec::new();
     for (row, stretch) in rows.iter().enumerate() {
-        let of_row: Vec<Sample> = samples(shape).into_iter().filter(|each| each.row == row as u32).collect();
+        let of_row: Vec<Sample> =
+            samples_of(version, shape).into_iter().filter(|each| each.row == row as u32).collect();
         for (index, records) in of_row.chunks(7).enumerate() {
             frames.push(frame(stretch.source, stretch.first_sequence + index as u64, shape, records));
         }

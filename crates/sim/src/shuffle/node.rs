@@ -71,7 +71,13 @@ pub(crate) enum Step<'a> {
     Publishes(Box<CommitTask>),
     SyncsPart(Box<ReduceResult>),
     SyncsOutput,
-    Ends(Result<TaskResult, TaskFailure>),
+    Ends(Box<Result<TaskResult, TaskFailure>>),
+}
+
+impl Step<'_> {
+    pub fn ends(outcome: Result<TaskResult, TaskFailure>) -> Self {
+        Self::Ends(Box::new(outcome))
+    }
 }
 
 /// Where a step is made.
@@ -97,7 +103,7 @@ impl<'a> MapWork<'a> {
         for record in &self.records[self.next..end] {
             let key_bytes = record.key.len();
             if let Err(error) = self.appender.append(record.ifile, &record.key, &record.value, key_bytes) {
-                return Step::Ends(Err(append_failure(&error)));
+                return Step::ends(Err(append_failure(&error)));
             }
         }
         self.next = end;
@@ -107,9 +113,9 @@ impl<'a> MapWork<'a> {
         match self.appender.finish() {
             Ok(appended) => {
                 let (commits, withheld) = (appended.commits, appended.withheld);
-                Step::Ends(Ok(TaskResult::Map(MapResult { commits, withheld, ..MapResult::default() })))
+                Step::ends(Ok(TaskResult::Map(MapResult { commits, withheld, ..MapResult::default() })))
             }
-            Err(error) => Step::Ends(Err(append_failure(&error))),
+            Err(error) => Step::ends(Err(append_failure(&error))),
         }
     }
 }
@@ -180,18 +186,18 @@ pub(crate) fn step<'a>(plane: &mut DataPlane, here: &Here<'_>, work: Work<'a>) -
     match work {
         Work::Map(_) => unreachable!("map attempts make their own steps"),
         Work::Fetch(work) => fetch(plane, here, work),
-        Work::Seal(task) => Step::Ends(seal(plane, here, &task).map(TaskResult::Seal)),
+        Work::Seal(task) => Step::ends(seal(plane, here, &task).map(TaskResult::Seal)),
         Work::Merge(task, mut reading) => match task.runs.get(reading.runs.len()) {
             Some(run) => match reading.read_next(plane, here, *run, &task.places) {
                 Ok(_) => Step::GoesOn(Work::Merge(task, reading)),
-                Err(failure) => Step::Ends(Err(failure)),
+                Err(failure) => Step::ends(Err(failure)),
             },
-            None => Step::Ends(merge(plane, here, &task, &reading.runs).map(TaskResult::Merge)),
+            None => Step::ends(merge(plane, here, &task, &reading.runs).map(TaskResult::Merge)),
         },
         Work::Reduce(task, mut reading) => match task.runs.get(reading.runs.len()) {
             Some(run) => match reading.read_next(plane, here, *run, &task.places) {
                 Ok(_) => Step::GoesOn(Work::Reduce(task, reading)),
-                Err(failure) => Step::Ends(Err(failure)),
+                Err(failure) => Step::ends(Err(failure)),
             },
             None => {
                 if task.lower_key.is_some() {

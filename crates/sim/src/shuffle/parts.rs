@@ -36,11 +36,11 @@ pub(crate) fn fetch<'a>(plane: &mut DataPlane, here: &Here<'_>, mut work: Box<Fe
     let file = work.inputs.get(segment.file_index as usize).and_then(|input| input.stage_file);
     let place = work.task.places.iter().find(|place| place.file_index == segment.file_index).cloned();
     let Some((file, place)) = file.zip(place) else {
-        return Step::Ends(Err(environment("nobody said where an input lies")));
+        return Step::ends(Err(environment("nobody said where an input lies")));
     };
     let Some(home) = place.node.or(place.replica) else {
         plane.sometimes.saw(Situation::ReaderWaited);
-        return Step::Ends(Err(lost_input("a part is being made again", file, "", Vec::new())));
+        return Step::ends(Err(lost_input("a part is being made again", file, "", Vec::new())));
     };
     let mut copies = vec![home];
     copies.extend(place.replica.filter(|replica| *replica != home));
@@ -68,13 +68,13 @@ pub(crate) fn fetch<'a>(plane: &mut DataPlane, here: &Here<'_>, mut work: Box<Fe
         }
         None if !lost.is_empty() && plane.planted == Some(Planted::LostPartReadAsEmpty) => {}
         None if !lost.is_empty() => {
-            return Step::Ends(Err(lost_input("a part is gone", file, &place.name, lost)));
+            return Step::ends(Err(lost_input("a part is gone", file, &place.name, lost)));
         }
         None => {
             work.tries += 1;
             return match work.tries < READ_TRIES_MAX {
                 true => Step::GoesOn(Work::Fetch(work)),
-                false => Step::Ends(Err(environment("a node with a part cannot be reached"))),
+                false => Step::ends(Err(environment("a node with a part cannot be reached"))),
             };
         }
     }

@@ -220,6 +220,7 @@ impl<'a> Simulation<'a> {
                 None
             }
             Step::Ends(outcome) => {
+                let outcome = *outcome;
                 self.end(number, attempt, outcome);
                 None
             }
