@@ -57,7 +57,7 @@ pub use frames_program::frames_program;
 pub use http::{Answer, PROTOCOL, break_off, exchange, exchange_within, exchange_without_token};
 pub use last_words::{LAST_WORDS, LAST_WORDS_MAPPER};
 pub use leftovers::run_files;
-pub use model::{Pairs, group_lines, part_lines, sorted_lines};
+pub use model::{group_lines, part_lines, sorted_lines};
 pub use mounts::Mounts;
 pub use object_server::{ObjectServer, Verdict};
 pub use openapi::{Document, Route, spoiled};

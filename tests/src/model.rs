@@ -2,9 +2,6 @@
 
 use std::collections::BTreeMap;
 
-/// Keys and values in some order.
-pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
-
 /// The lines of a text without their ends; a last line without one counts, an empty text has none.
 pub fn part_lines(bytes: &[u8]) -> Vec<&[u8]> {
     let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();

@@ -195,7 +195,7 @@ fn unescape(text: &str) -> anyhow::Result<Vec<u8>> {
 mod tests {
     use super::{FormatOptions, Functions, formats, unescape};
     use crate::exit::sentence;
-    use api::{FieldSplit, Formats, Function, OutputCodec, OutputFormat, RecordFormat};
+    use api::{Exchange, FieldSplit, Formats, Function, OutputCodec, OutputFormat, RecordFormat};
 
     const BUILTINS: Functions<'_> =
         Functions { mapper: None, combiner: None, reducer: None, map_only: false };

@@ -28,7 +28,9 @@ fn field_report_trap_2_hints_name_the_server_and_so_may_the_environment() {
     // What is said wins.
     let state = cluster.sandbox.state();
     let state = state.to_str().expect("a sandbox has a plain path");
-    by_environment(&["jobs", "--state", state]).expect_failure(2, &["no job has run in"]);
+    assert!(
+        by_environment(&["jobs", "--state", state]).expect_success().text().contains("no job has run in")
+    );
     by_environment(&["jobs", "--server", "http://127.0.0.1:1"]).expect_failure(2, &["127.0.0.1:1"]);
 }
 
