@@ -155,7 +155,7 @@ ifeq ($(ROWS)$(SCALE),1)
 endif
 
 nightly: release
-	PROPTEST_CASES=$(CASES) SAILFISH_RANDOM_JOBS=$(CASES) SAILFISH_SEEDS=$(CASES) \
+	PROPTEST_CASES=$(CASES) SAILFISH_RANDOM_JOBS=$(CASES) SAILFISH_LOSSLESS_CASES=$(CASES) SAILFISH_SEEDS=$(CASES) \
 	    cargo test --release --locked
 	tests/openapi/run.sh $(abspath $(SAILFISH)) $(TARGET)/openapi $(OPENAPI_CASES)
 	@$(MAKE) --no-print-directory fuzz FUZZ_WHOLE=--whole
