@@ -155,6 +155,8 @@ pub fn cancel(args: &ClusterJobArgs) -> Result<(), Failure> {
 /// `sailfish wait`.
 pub fn wait(args: &ClusterJobArgs) -> Result<(), Failure> {
     let connection = args.credentials.connect(&args.server)?;
+    // Of a server that was never there its user hears within a minute; one that went away may come back.
+    connection.run(async |client| client.jobs(1).await).map_err(Failure::from_client)?;
     let job = args.job;
     let outcome = wait_for(&connection, JobId(job))?;
     match outcome {
