@@ -99,6 +99,18 @@ def each_with_key(key: Any, values: Iterator[int]) -> Iterator[Pair]:
     return ((key, value * 2) for value in values)
 
 
+def with_member(members: set[Any], member: Any) -> set[Any]:
+    """The set, changed in place."""
+    members.add(member)
+    return members
+
+
+def with_last(so_far: tuple[list[Any], dict[Any, Any]], item: Any) -> tuple[list[Any], dict[Any, Any]]:
+    """The list in it, changed in place."""
+    so_far[0].append(item)
+    return so_far
+
+
 Flow = Callable[["sf.Dataset[Any]", "sf.Dataset[Any]"], "sf.Dataset[Any]"]
 Model = Callable[[list[Pair], list[Pair]], Iterable[Any]]
 
@@ -124,13 +136,11 @@ OPERATIONS: dict[str, tuple[Flow, Model]] = {
     ),
     # Bug 2 of the Python report: initial values that `add` changes in place.
     "aggregate_by_key_set": (
-        lambda a, b: a.aggregate_by_key(set(), lambda s, v: (s.add(v), s)[1], lambda s, t: s | t).map_values(sorted),
+        lambda a, b: a.aggregate_by_key(set(), with_member, lambda s, t: s | t).map_values(sorted),
         lambda a, b: [(k, sorted(set(vs))) for k, vs in grouped(a).items()],
     ),
     "aggregate_by_key_list": (
-        lambda a, b: a.aggregate_by_key(([], {}), lambda s, v: (s[0].append(v), s)[1], lambda s, t: (s[0] + t[0], {})).map_values(
-            lambda s: sorted(s[0])
-        ),
+        lambda a, b: a.aggregate_by_key(([], {}), with_last, lambda s, t: (s[0] + t[0], {})).map_values(lambda s: sorted(s[0])),
         lambda a, b: [(k, sorted(vs)) for k, vs in grouped(a).items()],
     ),
     "count_by_key": (lambda a, b: a.count_by_key(), lambda a, b: Counter(k for k, _ in a).items()),
