@@ -168,7 +168,7 @@ pub struct JobSpec {
     pub stage: Option<FlowStage>,
 }
 
-/// What becomes of a job in a case that is often a mistake.
+/// How a job treats a case that is often a mistake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Notice {

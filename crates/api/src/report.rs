@@ -42,7 +42,7 @@ pub struct JobReport {
     pub parts: Vec<Part>,
     /// What programs counted (`reporter:counter:`), winning attempts only, by `GROUP,NAME`.
     pub counters: BTreeMap<String, i64>,
-    /// What the user should hear about the inputs; at most [`REPORT_WARNINGS_MAX`], and how many there are.
+    /// Warnings about the inputs; at most [`REPORT_WARNINGS_MAX`]. `warning_count` says how many there are.
     #[serde(default)]
     pub warnings: Vec<String>,
     #[serde(default)]

@@ -192,7 +192,7 @@ pub struct MapResult {
     pub output_bytes: u64,
     /// Input the user's program left unread; it was read to the end and counted all the same.
     pub unread_bytes: u64,
-    /// What the user should hear about the inputs; at most [`TASK_WARNINGS_MAX`].
+    /// Warnings about the inputs; at most [`TASK_WARNINGS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// What programs counted, by `GROUP,NAME`.

@@ -384,11 +384,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
     pub no_sync: Option<bool>,
-    /// What becomes of a job whose mapper ends with success before it has read all of its input: tell (the summary names
-    /// it and what it left) or fail [default: tell]
+    /// When a mapper ends with success before it has read all of its input: tell (the summary names the mapper and the
+    /// bytes that it left) or fail [default: tell]
     #[arg(long, value_name = "tell|fail", value_parser = tell_or_fail)]
     pub unread: Option<Notice>,
-    /// What becomes of a job of which an input has no file that is data: tell (a warning) or fail [default: tell]
+    /// When an input has no file that is data: tell (a warning) or fail [default: tell]
     #[arg(long, value_name = "tell|fail", value_parser = tell_or_fail)]
     pub empty_input: Option<Notice>,
     /// In a cluster: whether a slow attempt of a map or reduce task may get a second one beside it, on another node

@@ -14,7 +14,7 @@ pub fn default_memory_bytes() -> u64 {
     (memory_bytes() / 2).max(mapreduce::layout::MEMORY_BYTES_MIN)
 }
 
-/// What the machine has, or the control group lets this process have, whichever is less.
+/// The memory of the machine, or the limit of the control group where that is less.
 fn memory_bytes() -> u64 {
     let limit = control_group_memory_bytes(Path::new("/sys/fs/cgroup"), &own_control_groups());
     limit.unwrap_or(u64::MAX).min(machine_memory_bytes())

@@ -1,4 +1,4 @@
-//! A gzip file of several members, and what stands behind them.
+//! Reads a gzip file of several members.
 
 use flate2::bufread::GzDecoder;
 use std::io::{BufRead, Read, Result};
@@ -6,7 +6,7 @@ use std::io::{BufRead, Read, Result};
 /// The bytes with which a member begins (RFC 1952, section 2.3.1).
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Reads all members one after the other. What follows them and is no member is left unread, as `gzip` leaves it: tapes and
+/// Reads all members one after the other. Bytes behind them that are no member stay unread, as with `gzip`: tapes and
 /// transfers pad files.
 pub(crate) struct GzipReader<R> {
     state: Option<State<R>>,
@@ -35,7 +35,7 @@ impl<R: BufRead> GzipReader<R> {
         matches!(self.state, Some(State::Ended { has_garbage: true, .. }))
     }
 
-    /// What follows a member that has ended.
+    /// Goes on to the next member, or to the end.
     fn go_on(&mut self) -> Result<()> {
         let Some(State::Member(member)) = &mut self.state else { return Ok(()) };
         let head = member.get_mut().fill_buf()?;

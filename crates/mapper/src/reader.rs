@@ -84,7 +84,7 @@ impl SplitReader {
         Ok(SplitReader { format, reader, warnings })
     }
 
-    /// What a user should hear about the files that were read to their end.
+    /// Warnings about the files that were read to their end.
     pub fn warnings(&self) -> Vec<String> {
         self.warnings.all()
     }

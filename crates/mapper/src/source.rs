@@ -38,7 +38,7 @@ pub(crate) struct Opening {
     pub warnings: Warnings,
 }
 
-/// What a user should hear about the inputs of an attempt that did not fail it. Clones share one list.
+/// Warnings about the inputs of one attempt. Clones share one list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
 

@@ -48,7 +48,7 @@ impl TaskInput {
         }
     }
 
-    /// What a user should hear about the files that were read to their end.
+    /// Warnings about the files that were read to their end.
     pub fn warnings(&self) -> Vec<String> {
         match self {
             TaskInput::Stored(reader) => reader.warnings(),
