@@ -84,6 +84,13 @@ pub fn mend_frame_head(bytes: &mut [u8]) {
     put_crc(bytes, FRAME_HEAD_CRC_OFFSET, crc);
 }
 
+/// Makes the head of a frame in a request one that is written today: an older version of the header differs in its number alone.
+pub fn frame_head_of_today(bytes: &mut [u8]) {
+    let header = of_today(&bytes[FRAME_HEAD_HEADER_OFFSET..], 4);
+    bytes[FRAME_HEAD_HEADER_OFFSET..].copy_from_slice(&header);
+    mend_frame_head(bytes);
+}
+
 /// Mends the entries of a scan one after the other: their numbers and checksums.
 pub fn mend_scan_stream(bytes: &mut [u8]) {
     let (mut offset, mut ordinal) = (0, 0u32);
