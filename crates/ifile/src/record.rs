@@ -39,14 +39,12 @@ impl<'a> Record<'a> {
     /// Whether the record has the mark.
     #[inline]
     pub fn is_separated(&self) -> bool {
-        // Both lengths are there, the second with the mark in its first byte.
-        self.encoded.first().is_some_and(|first| {
-            let is_short = *first < 0x80 && self.encoded.get(1).is_some_and(|second| *second < 0x80);
-            !is_short && self.has_long_mark()
-        })
+        // Two lengths in two bytes leave no room for the mark. The lengths are at hand; the bytes need not be looked at.
+        let header_bytes = self.encoded.len() - self.key.len() - self.value.len();
+        header_bytes > 2 && self.has_mark()
     }
 
-    fn has_long_mark(&self) -> bool {
+    fn has_mark(&self) -> bool {
         let value_length =
             get_varint(self.encoded).and_then(|(_, taken)| get_marked_varint(&self.encoded[taken..]));
         value_length.is_some_and(|(_, _, is_marked)| is_marked)
