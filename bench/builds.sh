@@ -7,7 +7,8 @@
 # none is named): `tera` (sort of 1 GB), `words` (word count of the demo's text, four times over), `small` (50 jobs of one line, one after
 # the other), `jobs` (CPU seconds of a server for 100,000 jobs that do nothing; SQLite); `million` (the same for a million), `nodes`
 # (sort of 2 GB, a server and two nodes of one slot), `inputs` (100,000 inputs of one line, embedded), `rooted` (the same by a server and a
-# node with `--allow-root`). Prints a line for each run and the medians; appends both to bench/results/DATE-NAME.tsv.
+# node with `--allow-root`), `streaming` (word count of two Python scripts by `sailfish streaming`), `python` (word count by the package, by
+# PYTHON, python3 where it is not set; BEFORE with the package in BEFORE_PYTHON, this one where that is not set). Prints a line for each run and the medians; appends both to bench/results/DATE-NAME.tsv.
 set -euo pipefail
 before=$(realpath "$1") after=$(realpath "$2") runs=${3:-5} name=${4:-builds}
 chosen=("${@:5}")
@@ -43,6 +44,19 @@ small_jobs() {
     done
 }
 small() { cpu_of small_jobs "$1"; }
+
+scripts=$root/tests/test_data/streaming/03-wordcount-python/scripts
+streaming() {
+    cpu_of "$1" streaming -files "$scripts/mapper.py,$scripts/reducer.py" -input "$work/text/1" -output "$work/out-dir" -mapper mapper.py \
+        -reducer reducer.py -numReduceTasks 2 --memory 4G --state "$work/state-$(basename "$1")" "${options[@]}"
+}
+python() {
+    local package=$root/python
+    [ "$1" != "$before" ] || package=${BEFORE_PYTHON:-$package}
+    rm -rf "$work/out-dir"
+    cpu_of env PYTHONPATH="$package:$root/examples:$root/bench/python" SAILFISH_PROGRAM="$1" XDG_STATE_HOME="$work/python-$(basename "$1")" \
+        "${PYTHON:-python3}" "$root/bench/python/ours.py" word_frequencies "$work/text/1" "$work/out-dir"
+}
 
 start_server() { # start_server BINARY OPTION...
     rm -rf "$work/server-state" "$work"/disk-*
