@@ -92,6 +92,7 @@ fn written_keys(file: &JobFile) -> Vec<(&'static str, Option<String>)> {
         separator => quoted,
         key_fields => plain,
         compress => quoted,
+        part_extension => quoted,
         order => order_name,
         reverse => plain,
         sort_keys => quoted,

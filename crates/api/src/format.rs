@@ -6,6 +6,8 @@ use utoipa::ToSchema;
 /// Length of a row of the sort benchmark, and of its key (docs/formats/tera-rows.md).
 pub const TERA_ROW_BYTES: u32 = 100;
 pub const TERA_KEY_BYTES: u32 = 10;
+/// Of an extension without its dot.
+const EXTENSION_CHARACTERS_MAX: usize = 16;
 
 /// How input is parted into records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -90,6 +92,35 @@ impl OutputCodec {
     }
 }
 
+/// An extension with its dot, as in `.parquet`: nothing that leads out of a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(try_from = "String")]
+pub struct PartExtension(String);
+
+impl PartExtension {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// It is no extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an extension is a dot and up to {EXTENSION_CHARACTERS_MAX} letters and digits, as in .parquet")]
+pub struct BadExtension;
+
+impl TryFrom<String> for PartExtension {
+    type Error = BadExtension;
+
+    fn try_from(text: String) -> Result<Self, BadExtension> {
+        let name = text.strip_prefix('.').ok_or(BadExtension)?;
+        let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        match is_plain && (1..=EXTENSION_CHARACTERS_MAX).contains(&name.len()) {
+            true => Ok(Self(text)),
+            false => Err(BadExtension),
+        }
+    }
+}
+
 /// How programs and the engine speak with each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -127,16 +158,20 @@ pub struct Formats {
     pub reduce_output: Option<FieldSplit>,
     pub output: OutputFormat,
     pub output_codec: Option<OutputCodec>,
+    /// The names of parts end with it, before the extension of the codec.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part_extension: Option<PartExtension>,
     /// What stands above of lines that programs read and print holds for `lines`.
     #[serde(default)]
     pub exchange: Exchange,
 }
 
 impl Formats {
-    /// Final name of an output part: `part-00000`, with the extension of the codec.
+    /// Final name of an output part: `part-00000`, with the extensions of the job and of the codec.
     pub fn part_name(&self, part_index: u32) -> String {
-        let extension = self.output_codec.map_or("", OutputCodec::extension);
-        format!("part-{part_index:05}{extension}")
+        let extension = self.part_extension.as_ref().map_or("", PartExtension::as_str);
+        let of_codec = self.output_codec.map_or("", OutputCodec::extension);
+        format!("part-{part_index:05}{extension}{of_codec}")
     }
 
     /// How the lines that a combiner prints are parted: it speaks to the engine as the reducer does where that has a separator of its
@@ -156,6 +191,7 @@ impl Default for Formats {
             reduce_output: None,
             output: OutputFormat::default(),
             output_codec: None,
+            part_extension: None,
             exchange: Exchange::default(),
         }
     }

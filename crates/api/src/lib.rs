@@ -47,8 +47,8 @@ pub use boundaries::Boundaries;
 pub use failure::{Blame, LostInput, TaskFailure};
 pub use flow::{FlowStage, StageFile, StageFilePlace};
 pub use format::{
-    Exchange, FieldSplit, Formats, GeneratedRows, OutputCodec, OutputFormat, RecordFormat, TERA_ROW_BYTES,
-    TeraLayout,
+    BadExtension, Exchange, FieldSplit, Formats, GeneratedRows, OutputCodec, OutputFormat, PartExtension,
+    RecordFormat, TERA_ROW_BYTES, TeraLayout,
 };
 pub use function::Function;
 pub use job::{

@@ -200,6 +200,9 @@ pub struct MapResult {
     /// The last status that a program reported.
     #[serde(default)]
     pub status: Option<String>,
+    /// The last lines that programs wrote to standard error.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<String>,
     /// Where all that the task appended lies as well, with mode `selective`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spool: Option<Spool>,
@@ -469,6 +472,9 @@ pub struct ReduceResult {
     pub counters: BTreeMap<String, i64>,
     #[serde(default)]
     pub status: Option<String>,
+    /// The last lines that programs wrote to standard error.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<String>,
     /// When the runs were open and the merge stood at its first record, in nanoseconds since 1970; from then on
     /// merging and reducing are one stream.
     #[serde(default)]

@@ -168,11 +168,8 @@ pub struct ClusterJobArgs {
 pub struct LogsArgs {
     /// Number of the job
     pub job: i64,
-    /// The server that has it, as in http://127.0.0.1:7070
-    #[arg(long, value_name = "URL")]
-    pub server: String,
     #[command(flatten)]
-    pub credentials: CredentialArgs,
+    pub state: StateArgs,
     /// Go on printing what the program writes, until the job is over
     #[arg(long, short)]
     pub follow: bool,
@@ -355,6 +352,9 @@ pub struct RunArgs {
     /// Compression of the output parts: gzip, zstd, bzip2 or xz [default: none]
     #[arg(long, value_name = "FORMAT")]
     pub compress: Option<String>,
+    /// The names of output parts end with it, as in .parquet [default: nothing]
+    #[arg(long, value_name = ".EXT")]
+    pub part_extension: Option<String>,
     #[command(flatten)]
     pub keys: KeyArgs,
     /// The parts one after another are sorted, not only each by itself

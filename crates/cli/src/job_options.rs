@@ -169,7 +169,7 @@ fn flow(
             check_feeding(&written).with_context(|| format!("the stage {name:?}"))?;
             // What counts for all is meant for outputs.
             (stage.overwrite, stage.keep_ifiles, stage.keep_for) = (false, None, None);
-            stage.formats.compress = None;
+            (stage.formats.compress, stage.formats.part_extension) = (None, None);
         }
         options.push(JobOptions { stage: Some(place), ..stage });
     }
@@ -189,6 +189,7 @@ fn check_feeding(stage: &JobFile) -> anyhow::Result<()> {
         ("output", stage.output.is_some(), "its output goes to the stages that read it"),
         ("overwrite", stage.overwrite.is_some(), "it replaces nothing"),
         ("compress", stage.compress.is_some(), "its output is cut into pieces for the stages that read it"),
+        ("part_extension", stage.part_extension.is_some(), "its output has no files of its own"),
         ("keep_ifiles", stage.keep_ifiles.is_some(), "only a last stage keeps its I-files"),
         ("keep_for", stage.keep_for.is_some(), "only a last stage keeps its I-files"),
     ];
@@ -289,6 +290,7 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
             separator: args.separator.or(file.separator),
             key_fields: args.key_fields.or(file.key_fields),
             compress: args.compress.or(file.compress),
+            part_extension: args.part_extension.or(file.part_extension),
         },
         keys: KeyOptions {
             order: args.keys.order.map(KeyOrder::from).or(file.order),

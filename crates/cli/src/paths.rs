@@ -16,8 +16,8 @@ pub fn env_file(path: &Path, start_dir: &Path) -> anyhow::Result<PathBuf> {
     Ok(absolute)
 }
 
-/// The output directory as an absolute path whose parent exists, can be written and has no links in it; or the URL of a
-/// prefix, which whoever runs the job looks at.
+/// The output directory as an absolute path without links, below a directory that exists and can be written; what is missing
+/// between the two is made with it. Or the URL of a prefix, which whoever runs the job looks at.
 pub fn output(path: &Path, start_dir: &Path, overwrite: bool) -> anyhow::Result<PathBuf> {
     let shown = path.display();
     if is_object_url(path) {
@@ -28,16 +28,12 @@ pub fn output(path: &Path, start_dir: &Path, overwrite: bool) -> anyhow::Result<
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
         bail!("--output {shown} names no directory of its own: give the path of a new one");
     };
-    let parent = parent.canonicalize().with_context(|| {
-        format!(
-            "--output {shown}: the directory above it is not there ({}); create it first",
-            parent.display()
-        )
-    })?;
-    ensure!(parent.is_dir(), "--output {shown}: {} is not a directory", parent.display());
-    rustix::fs::access(&parent, Access::WRITE_OK | Access::EXEC_OK)
-        .with_context(|| format!("--output {shown}: cannot write in {}", parent.display()))?;
-    let output = parent.join(name);
+    let (there, missing) = roots::deepest_existing(parent)
+        .with_context(|| format!("--output {shown}: {} cannot be used", parent.display()))?;
+    ensure!(there.is_dir(), "--output {shown}: {} is not a directory", there.display());
+    rustix::fs::access(&there, Access::WRITE_OK | Access::EXEC_OK)
+        .with_context(|| format!("--output {shown}: cannot write in {}", there.display()))?;
+    let output = missing.into_iter().chain([name]).fold(there, |path, name| path.join(name));
     ensure!(output.to_str().is_some(), "--output {shown}: the path is not UTF-8");
     if let Ok(metadata) = output.symlink_metadata() {
         ensure!(!metadata.is_symlink(), "--output {shown} is a symbolic link: name the directory itself");

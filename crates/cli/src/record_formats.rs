@@ -2,7 +2,7 @@
 //! `--key-fields`, `--compress`.
 
 use anyhow::{Context, bail, ensure};
-use api::{Exchange, FieldSplit, Formats, Function, OutputCodec, OutputFormat, RecordFormat};
+use api::{Exchange, FieldSplit, Formats, Function, OutputCodec, OutputFormat, PartExtension, RecordFormat};
 
 /// As written, on the command line or in a job file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +13,7 @@ pub struct FormatOptions {
     pub separator: Option<String>,
     pub key_fields: Option<u32>,
     pub compress: Option<String>,
+    pub part_extension: Option<String>,
 }
 
 /// The functions of a job, as far as they make a difference here.
@@ -75,6 +76,8 @@ pub fn formats(options: &FormatOptions, functions: Functions<'_>) -> anyhow::Res
     if output == OutputFormat::Discard && output_codec.is_some() {
         bail!("--compress has no meaning with --output-format discard: leave one of them out");
     }
+    let part_extension = options.part_extension.clone().map(PartExtension::try_from).transpose();
+    let part_extension = part_extension.context("--part-extension")?;
     Ok(Formats {
         input,
         map_output,
@@ -82,6 +85,7 @@ pub fn formats(options: &FormatOptions, functions: Functions<'_>) -> anyhow::Res
         reduce_output,
         output,
         output_codec,
+        part_extension,
         exchange,
     })
 }
@@ -222,9 +226,11 @@ mod tests {
         let given = FormatOptions {
             key_fields: Some(2),
             compress: Some("bzip2".to_string()),
+            part_extension: Some(".txt".to_string()),
             ..options("", "nul", "::")
         };
         let made = formats(&given, BUILTINS).unwrap();
+        assert_eq!(made.part_name(7), "part-00007.txt.bz2");
         let split = FieldSplit { separator: b"::".to_vec(), key_fields: 2 };
         assert_eq!((&made.map_output, made.reduce_input_separator.as_slice()), (&split, &b"::"[..]));
         assert_eq!((made.output_codec, &made.reduce_output), (Some(OutputCodec::Bzip2), &None));
@@ -282,6 +288,11 @@ mod tests {
         };
         check_refused(compress("lz4", ""), BUILTINS, "gzip, zstd, bzip2 or xz");
         check_refused(compress("gzip", "discard"), BUILTINS, "has no meaning");
+        for text in ["", ".", "parquet", "./x", "..", ".a.b", ".a b", ".12345678901234567"] {
+            let part_extension = Some(text.to_string());
+            let given = FormatOptions { part_extension, ..FormatOptions::default() };
+            check_refused(given, BUILTINS, "--part-extension: an extension is a dot");
+        }
     }
 
     #[test]

@@ -229,9 +229,18 @@ fn print_logs(logs: &JobLogs) -> Result<(), Failure> {
 
 /// `sailfish logs`: what the program of a job wrote, each output to its own.
 pub fn logs(args: &LogsArgs) -> Result<(), Failure> {
-    let connection = args.credentials.connect(&args.server)?;
-    let ask =
-        || connection.run(async |client| client.logs(JobId(args.job)).await).map_err(Failure::from_client);
+    let job = JobId(args.job);
+    let connection = args.state.connection()?;
+    let read = async |store: Metastore| {
+        let row = store::job_row(&store, job).await?;
+        Ok(server::job_logs(&store, job, row.state.over()).await?)
+    };
+    let ask = || match &connection {
+        Some(connection) => {
+            connection.run(async |client| client.logs(job).await).map_err(Failure::from_client)
+        }
+        None => store::look(args.state.state.as_deref(), read),
+    };
     if !args.follow {
         return print_logs(&ask()?);
     }

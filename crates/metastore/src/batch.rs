@@ -7,6 +7,7 @@ use crate::convert::{json, path_text};
 use crate::database::{Rows, Session, Value};
 use crate::intermediate::Data;
 use crate::people::AuditRow;
+use crate::read::STDERR_NOTE;
 use api::history::{AttemptState, JobState};
 use api::{JobSpec, Task, TaskFailure};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskKey};
@@ -196,6 +197,9 @@ impl Batch {
                 self.tasks_done.insert(attempt.task, attempt.attempt);
             }
             Change::TaskRetried { task, now_ns } => self.event(*task, "task retried", *now_ns, None),
+            Change::AttemptSaid { attempt, text, now_ns } => {
+                self.event(*attempt, STDERR_NOTE, *now_ns, Some(text));
+            }
             Change::Note { job, kind, detail, now_ns } => {
                 let subject = Subject { job: *job, ..Subject::default() };
                 self.event(subject, kind, *now_ns, Some(detail));

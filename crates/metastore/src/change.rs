@@ -294,6 +294,12 @@ pub enum Change {
     IntermediateRemoved {
         file: IntermediateId,
     },
+    /// What the programs of an attempt wrote to standard error, in a job of many tasks.
+    AttemptSaid {
+        attempt: AttemptKey,
+        text: String,
+        now_ns: u64,
+    },
     /// Something worth remembering that changes no other row.
     Note {
         job: Option<JobId>,

@@ -54,7 +54,7 @@ pub use kept::WinningCommits;
 pub use open::Metastore;
 pub use people::{AuditRow, DATA_KEYS_MAX, DataKeyRow, TokenRow, UserRow};
 pub use read::{ChunkRow, PartRow, PlanTaskRow, RunRow, TaskRow};
-pub use read::{FELL_BACK_NOTE, READMITTED_NOTE, REPLICATION_NOTE, SPECULATION_NOTE};
+pub use read::{FELL_BACK_NOTE, READMITTED_NOTE, REPLICATION_NOTE, SPECULATION_NOTE, STDERR_NOTE};
 pub use recover::{CANCEL_ASKED_NOTE, CLUSTER_OWNER, Recovered, RecoveredJob, WaitingJobRow};
 pub use reopen::{DATA_LOST_NOTE, NOT_RESENT_NOTE, RANGE_SPLIT_NOTE, READ_AGAIN_NOTE, STAND_IN_REFUSED_NOTE};
 pub use user_files::IntermediateReplicaRow;

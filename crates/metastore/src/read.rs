@@ -16,6 +16,8 @@ use ids::{
 };
 use std::path::PathBuf;
 
+/// What a program wrote to standard error: the last of a one-task job, or that of one of the tasks of another job.
+pub const STDERR_NOTE: &str = "standard error";
 /// The kind of the events that tell which attempts were slow, why, and what was done about it.
 pub const SPECULATION_NOTE: &str = "speculation";
 /// That sorted runs of a job get replicas, or none, and why; and that replicas were read in place of runs.
@@ -185,22 +187,32 @@ impl Metastore {
         self.rows(statement, [job.0.into()]).await?.iter().map(|row| self.attempt_row(row)).collect()
     }
 
-    /// The latest events of a job, oldest first.
+    /// The latest events of a job, oldest first; without the logs of its tasks ([`Self::logs_of_tasks`]).
     pub async fn events(&self, job: JobId, count_max: u32) -> Result<Vec<EventRow>, StoreError> {
-        let statement = "SELECT * FROM (SELECT * FROM events WHERE job = $1 ORDER BY event DESC LIMIT $2) AS latest \
-                         ORDER BY event";
-        let event_row = |row: &Row| {
-            Ok(EventRow {
-                event: self.number(row, "event")?,
-                time_ns: self.number(row, "time_ns")?,
-                stage: self.number_or_none(row, "stage")?.map(StageIndex),
-                task: self.number_or_none(row, "task")?.map(TaskIndex),
-                attempt: self.number_or_none(row, "attempt")?.map(AttemptNumber),
-                kind: self.get(row, "kind")?,
-                detail: self.get(row, "detail")?,
-            })
-        };
-        self.rows(statement, [job.0.into(), count_max.into()]).await?.iter().map(event_row).collect()
+        let statement = "SELECT * FROM (SELECT * FROM events WHERE job = $1 AND (kind <> $2 OR stage IS NULL) \
+                         ORDER BY event DESC LIMIT $3) AS latest ORDER BY event";
+        let rows = self.rows(statement, [job.0.into(), STDERR_NOTE.into(), count_max.into()]).await?;
+        rows.iter().map(|row| self.event_row(row)).collect()
+    }
+
+    /// What programs of the tasks of a job wrote to standard error, oldest first: the first so many.
+    pub async fn logs_of_tasks(&self, job: JobId, count_max: u32) -> Result<Vec<EventRow>, StoreError> {
+        let statement =
+            "SELECT * FROM events WHERE job = $1 AND kind = $2 AND stage IS NOT NULL ORDER BY event LIMIT $3";
+        let rows = self.rows(statement, [job.0.into(), STDERR_NOTE.into(), count_max.into()]).await?;
+        rows.iter().map(|row| self.event_row(row)).collect()
+    }
+
+    fn event_row(&self, row: &Row) -> Result<EventRow, StoreError> {
+        Ok(EventRow {
+            event: self.number(row, "event")?,
+            time_ns: self.number(row, "time_ns")?,
+            stage: self.number_or_none(row, "stage")?.map(StageIndex),
+            task: self.number_or_none(row, "task")?.map(TaskIndex),
+            attempt: self.number_or_none(row, "attempt")?.map(AttemptNumber),
+            kind: self.get(row, "kind")?,
+            detail: self.get(row, "detail")?,
+        })
     }
 
     /// The chunks of a job.

@@ -117,6 +117,7 @@ fn run_in(
     result.warnings = input.reader.warnings();
     result.counters = context.reports.counters();
     result.status = context.reports.status();
+    result.said = context.reports.said();
     Ok(result)
 }
 

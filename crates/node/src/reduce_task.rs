@@ -159,6 +159,7 @@ fn reduce<R: SortedRun<Error: RunFailure>>(
         fan_in: task.runs.len() as u32,
         counters: context.reports.counters(),
         status: context.reports.status(),
+        said: context.reports.said(),
         opened_ns,
         books: books(&input.groups),
         upper_key: input.upper_key,

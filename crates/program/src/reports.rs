@@ -8,8 +8,9 @@
 //! A program that serves several tasks says `reporter:end` behind the last report of each.
 
 use crate::intake::Intake;
+use crate::standard_error::TAIL_LINES_MAX;
 use api::{Blame, TaskFailure};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What every report begins with.
@@ -34,6 +35,8 @@ pub struct Reports {
 struct Reported {
     counters: BTreeMap<String, i64>,
     status: Option<String>,
+    /// The last lines of standard error that are no reports.
+    said: VecDeque<String>,
     too_many: bool,
 }
 
@@ -51,6 +54,19 @@ impl Reports {
     /// The last status.
     pub fn status(&self) -> Option<String> {
         self.lock().status.clone()
+    }
+
+    /// The last lines that the programs wrote to standard error, without reports.
+    pub fn said(&self) -> Vec<String> {
+        self.lock().said.iter().cloned().collect()
+    }
+
+    /// Takes the last lines of a program; those of the programs before it go when there are too many.
+    pub(crate) fn says(&self, lines: Vec<String>) {
+        let said = &mut self.lock().said;
+        said.extend(lines.into_iter().filter(|line| !line.is_empty()));
+        let surplus = said.len().saturating_sub(TAIL_LINES_MAX);
+        said.drain(..surplus);
     }
 
     /// Takes a line without its end; false where it is no report and belongs to whoever reads standard error.

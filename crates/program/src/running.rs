@@ -301,7 +301,8 @@ where
         Left::Waiting => None,
     };
     // A side that failed has killed the program, so its reason comes before the signal.
-    let (on_thread, on_caller) = (thread_outcome?, caller_outcome?);
+    let both = thread_outcome.and_then(|on_thread| Ok((on_thread, caller_outcome?)));
+    let (on_thread, on_caller) = both.map_err(|failure| after_what_was_said(failure, &tail))?;
     if run.left_input.into_inner() {
         let message = "the program said that it was done, and did not take the rest of its input";
         return Err(TaskFailure::new(Blame::UserProgram, message));
@@ -311,14 +312,22 @@ where
         return Err(more_put_out());
     }
     match status {
-        Some(status) => judge(context, spec, (status, run.memory_bytes.into_inner()), tail)?,
+        Some(status) => judge(context, spec, (status, run.memory_bytes.into_inner()), tail.clone())?,
         None => context.reports.check()?,
     }
+    context.reports.says(tail);
     if let (Left::Waiting, Some(purpose)) = (left, purpose) {
         lives.ended = true;
         keep_or_end(context, purpose, Process { stdin, stdout, ..process });
     }
     Ok((on_thread, on_caller))
+}
+
+/// A failure with the last lines of the program before its own.
+fn after_what_was_said(mut failure: TaskFailure, tail: &[String]) -> TaskFailure {
+    let said = tail.iter().filter(|line| !line.is_empty());
+    failure.stderr_tail.splice(0..0, said.cloned());
+    failure
 }
 
 /// A program that waits for such a task, or a new one.

@@ -22,4 +22,4 @@ mod allowed;
 mod opening;
 
 pub use allowed::{BadRoot, OutsideRoots, Roots};
-pub use opening::{HeldDir, JobPaths, shown};
+pub use opening::{HeldDir, JobPaths, deepest_existing, shown};

@@ -175,7 +175,7 @@ fn has_moved(error: &Error) -> bool {
 }
 
 /// What there is of a path, without links, and the names that are missing behind it.
-pub(crate) fn deepest_existing(path: &Path) -> std::io::Result<(PathBuf, Vec<&OsStr>)> {
+pub fn deepest_existing(path: &Path) -> std::io::Result<(PathBuf, Vec<&OsStr>)> {
     let (mut missing, mut place) = (Vec::new(), path);
     loop {
         match place.canonicalize() {

@@ -7,7 +7,11 @@ use faults::{CrashPoint, IoCall, crash_point, io_call};
 use ids::JobId;
 use objects::{ObjectUrl, staging};
 use roots::{HeldDir, JobPaths};
+use rustix::fs::OFlags;
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// In the name of every directory we make, so that nothing else is ever removed.
@@ -136,10 +140,13 @@ impl Directories {
             let wrong = |source| ServerError::DirectoryUnwritable { path: path.clone(), source };
             // Those on disks are ours.
             let paths = if *path == self.staging { paths } else { &JobPaths::default() };
-            if let Some(parent) = path.parent().filter(|_| !paths.are_bounded()) {
+            let parent = path.parent().unwrap_or(path);
+            let (there, missing) = roots::deepest_existing(parent).map_err(wrong)?;
+            if !paths.are_bounded() {
                 std::fs::create_dir_all(parent).map_err(wrong)?;
             }
             let (_held, place) = held_place(paths, path, JobPaths::create_dir_all).map_err(wrong)?;
+            sync_above(&there, &missing).map_err(wrong)?;
             match io_call(IoCall::Create, path).and_then(|()| std::fs::create_dir(&place)) {
                 Ok(()) => {}
                 // The same --disk given twice is one directory.
@@ -193,6 +200,17 @@ fn held_place(
         }
         _ => Ok((None, path.to_path_buf())),
     }
+}
+
+/// Makes directories durable that were made below one that was there: their entries.
+fn sync_above(there: &Path, made: &[&OsStr]) -> std::io::Result<()> {
+    let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits() as i32;
+    let mut dir = there.to_path_buf();
+    for name in made {
+        File::options().read(true).custom_flags(flags).open(&dir)?.sync_all()?;
+        dir.push(name);
+    }
+    Ok(())
 }
 
 pub(crate) fn remove_tree(path: &Path) -> std::io::Result<()> {

@@ -4,6 +4,7 @@ use crate::JobRun;
 use crate::clock::now_ns;
 use crate::directories::Directories;
 use crate::keeping::Keeping;
+use crate::log_room::LogRoom;
 use crate::messages::{Finished, Service};
 use crate::plausible::SAID_BYTES_MAX;
 use crate::replication::Replicating;
@@ -17,6 +18,7 @@ use mapreduce::flow::StageState;
 use mapreduce::{AttemptTime, ExpandError, Gone, JobResults, Place, Proof, Verdict, expand, prove};
 use metastore::{
     AttemptState, Change, DATA_LOST_NOTE, JobState, Keep, NOT_RESENT_NOTE, ProofRow, STAND_IN_REFUSED_NOTE,
+    STDERR_NOTE,
 };
 use scheduler::{FAILURES_MAX, FailureCause, Placement, Standing};
 use shipped::Hold;
@@ -30,9 +32,8 @@ const EXIT_JOB_FAILED: i32 = 1;
 /// What a shell reports for a program that Ctrl-C ended.
 pub(crate) const EXIT_CANCELLED: i32 = 130;
 const EXIT_SIGNAL_BASE: i32 = 128;
-/// Under these names the history remembers what the program of a one-task job wrote.
+/// Under this name, and [`STDERR_NOTE`], the history remembers what the program of a one-task job wrote.
 pub const STDOUT_NOTE: &str = "standard output";
-pub const STDERR_NOTE: &str = "standard error";
 /// How much it wrote, where that is more than is remembered.
 pub(crate) const STDOUT_BYTES_NOTE: &str = "standard output bytes";
 pub(crate) const STDERR_BYTES_NOTE: &str = "standard error bytes";
@@ -62,6 +63,8 @@ pub(crate) struct Job {
     pub user: u64,
     /// Counted against the quota of the user, until it is over.
     pub spec_bytes: u64,
+    /// Room for what its programs write to standard error, where it has many tasks.
+    log_room: LogRoom,
     /// A job of one task was admitted to the scheduler, and gives its seat back.
     pub seat: Option<Seat>,
     /// Set while nodes make its intermediate data theirs to keep, and when they have.
@@ -98,6 +101,7 @@ impl Job {
             hold: None,
             user: 0,
             spec_bytes: 0,
+            log_room: LogRoom::default(),
             seat: None,
             keeping: None,
             replicating: Replicating::default(),
@@ -466,6 +470,14 @@ impl Job {
             Ok(Some(TaskResult::Reduce(reduce))) => reduce.opened_ns,
             _ => None,
         };
+        let said = match &result {
+            Ok(Some(TaskResult::Map(map))) => &map.said[..],
+            Ok(Some(TaskResult::Reduce(reduce))) => &reduce.said[..],
+            Ok(_) => &[],
+            Err(failure) => &failure.stderr_tail[..],
+        };
+        let text = self.log_room.text_of(said).filter(|_| !self.is_single());
+        changes.extend(text.map(|text| Change::AttemptSaid { attempt, text, now_ns: now_ns() }));
         let mut failure = result.err();
         if let Some(failure) = &mut failure {
             if let Some(said) = failure.said.take() {

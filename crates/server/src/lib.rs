@@ -41,6 +41,7 @@ mod intermediates;
 mod job;
 mod keeping;
 mod kept_runs;
+mod log_room;
 mod machines;
 mod messages;
 mod needs;
@@ -101,11 +102,12 @@ pub use flows::FlowError;
 pub use fsck::{KeptCheck, check_here};
 pub use gc::{Collected, GcOptions, GcOutcome, GcSelection, collect_garbage, kept_bytes};
 pub use history::History;
-pub use job::{STDERR_NOTE, STDOUT_NOTE};
+pub use job::STDOUT_NOTE;
 pub use kept_runs::{KeptSource, NotReducible, check_reducible, kept_source};
 pub use messages::{
     Assignment, Finished, JobRun, PullReply, PullRequest, ServerOptions, Service, Submitter, UserQuota,
 };
+pub use metastore::STDERR_NOTE;
 pub use placements::job_placements;
 pub use replacing::{REPORT_NAME, SUCCESS_NAME, foreign_entry, read_report};
 pub use shipping::ShippedOptions;

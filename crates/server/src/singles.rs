@@ -4,7 +4,7 @@ use crate::ServerError;
 use crate::arguments;
 use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
-use crate::job::{STDERR_BYTES_NOTE, STDERR_NOTE, STDOUT_BYTES_NOTE, STDOUT_NOTE};
+use crate::job::{STDERR_BYTES_NOTE, STDOUT_BYTES_NOTE, STDOUT_NOTE};
 use crate::messages::UserQuota;
 use crate::users::Has;
 use crate::waiting::{QueueKey, Waiting, WaitingSpec};
@@ -12,7 +12,7 @@ use api::JobSpec;
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, SubmittedBatch};
 use api::task::{RUN_RETRIES_MAX, RunTask};
 use ids::JobId;
-use metastore::{Change, Metastore, StoreError};
+use metastore::{Change, Metastore, STDERR_NOTE, StoreError};
 use scheduler::Claim;
 use shipped::Hold;
 use std::path::PathBuf;
@@ -23,6 +23,8 @@ use std::sync::Arc;
 const NUMBERS_AT_ONCE: u32 = 1_000;
 /// The last events of a job, among which are those that tell what its program wrote.
 const EVENTS_MAX: u32 = 100;
+/// Tasks whose logs are shown.
+const TASK_LOGS_MAX: u32 = 10_000;
 
 /// Refuses what is no batch.
 pub(crate) fn checked(batch: JobBatch) -> Result<Box<JobBatch>, ServerError> {
@@ -43,9 +45,24 @@ pub(crate) fn check_retries(tasks: &[RunTask]) -> Result<(), ServerError> {
     }
 }
 
-/// What the program of a one-task job wrote in its last attempt that has ended.
+/// What the program of a one-task job wrote in its last attempt that has ended; of other jobs the last lines that each task wrote to
+/// standard error, behind the task's name, as far as they are kept.
 pub async fn job_logs(store: &Metastore, job: JobId, over: bool) -> Result<JobLogs, StoreError> {
     let mut logs = JobLogs { over, ..JobLogs::default() };
+    let stages = store.stages(job).await?;
+    for event in store.logs_of_tasks(job, TASK_LOGS_MAX).await? {
+        let (Some(stage), Some(task)) = (event.stage, event.task) else { continue };
+        let stage = stages.iter().find(|row| row.stage == stage).map_or("", |row| &row.name);
+        let again = event.attempt.filter(|attempt| attempt.0 > 0);
+        let again = again.map_or(String::new(), |attempt| format!(", attempt {}", attempt.0));
+        for line in event.detail.unwrap_or_default().lines() {
+            logs.standard_error.push_str(&format!("{stage} {}{again}: {line}\n", task.0));
+        }
+    }
+    if !logs.standard_error.is_empty() {
+        logs.standard_error_bytes = logs.standard_error.len() as u64;
+        return Ok(logs);
+    }
     let number = |text: &str| text.parse().unwrap_or(0);
     for event in store.events(job, EVENTS_MAX).await? {
         let detail = event.detail.unwrap_or_default();

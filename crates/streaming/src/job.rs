@@ -489,6 +489,7 @@ impl Reading {
                 OutputFormatClass::Null => OutputFormat::Discard,
             },
             output_codec: codec.filter(|_| output == OutputFormatClass::Text),
+            part_extension: None,
             ..Formats::default()
         })
     }

@@ -85,7 +85,8 @@ fn outputs_in_the_way_are_refused() {
     job(&["--output", "taken"], &["--output taken exists already", "--overwrite"]);
     job(&["--output", "file"], &["--output file exists and is not a directory"]);
     job(&["--output", "file", "--overwrite"], &["--output file exists and is not a directory"]);
-    job(&["--output", "no/such/dir"], &["--output no/such/dir", "create it first"]);
+    job(&["--output", "file/dir/out"], &["--output file/dir/out", "Not a directory"]);
+    job(&["--output", "no/../such/dir"], &["--output no/../such/dir", "cannot be used"]);
     job(&["--output", "in/out"], &["lies inside --input in"]);
     job(&["--output", "in", "--overwrite"], &["lies inside --input in"]);
     check_refused(

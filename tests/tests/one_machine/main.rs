@@ -17,6 +17,7 @@ mod memory;
 mod objects;
 mod planted_faults;
 mod program_frames;
+mod python_report;
 mod random_jobs;
 mod records;
 mod streaming;

@@ -200,7 +200,8 @@ fn options_that_make_no_sense_are_refused() {
     refuse(&[&make[..], &["legacy", "--skewed", "--rows", "1"]].concat(), "legacy has no skewed rows");
     refuse(&[&make[..], &["modern", "--rows", "1g"]].concat(), "as in 10m");
     refuse(&[&make[..], &["modern", "--rows", "1", "--memory", "1M"]].concat(), "below the minimum of 64M");
-    refuse(&["gen", "--layout", "modern", "--rows", "1", "--output", "no/where"], "create it first");
+    sandbox.write("file", "no directory");
+    refuse(&["gen", "--layout", "modern", "--rows", "1", "--output", "file/rows"], "is not a directory");
     refuse(&["sort", "--input", "rows", "--output", "out", "--rules", "--no-sync"], "cannot be used with");
     sandbox.write("rows.gz", gzip(b"x"));
     refuse(&["sort", "--input", "rows.gz", "--output", "out", "--rules"], "rows.gz is compressed");
