@@ -45,7 +45,7 @@ wheel() { # wheel MINOR PROFILE
 run_tests() { # run_tests MINOR newest|oldest
     bin=$target/python-3.$1/bin
     # What is there of a former version goes first; what it needed stays, and pyproject.toml says what is needed.
-    "$bin/pip" --quiet --quiet uninstall --yes sailfish
+    "$bin/pip" --quiet --quiet uninstall --yes sailfish-engine
     "$bin/pip" --quiet install "$target"/wheel/*.whl
     if [ "$2" = oldest ]; then
         "$bin/ruff" format --check --quiet python examples bench/python

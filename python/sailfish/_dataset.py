@@ -1,16 +1,18 @@
-"""Dataflows: datasets that are made of others, and run when their items are asked for."""
+"""Dataflows: lazy collections that are made of others."""
 
 from __future__ import annotations
 
+import inspect
 import operator
 import os
 import shutil
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from . import _hot_keys, _html
 from ._combine import Adding
+from ._failed import FLAT_MAP
 from ._groups import Gather
 from ._job import check_encoding
 from ._needed import needed
@@ -20,6 +22,7 @@ from ._run import Paths, Settings, absolute, paths_of, run, settings_of
 from ._shuffles import Count, Ordered, Reduce, Shuffle, Sides, Sort, Top
 from ._spec import FOLDS, PARTIAL_FOLDS, Format
 from ._steps import Step, name_of
+from ._tables import refuse_table, warn_of_types
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -28,26 +31,28 @@ V = TypeVar("V")
 W = TypeVar("W")
 
 _HOW = ("inner", "left", "right", "full")
+#: Methods whose function returns something for each item: one that yields would give a generator.
+_RETURNING = ("map", "filter", "key_by", "map_values")
 #: Of a cogroup.
 _SIDES_MAX = 250
 
 
 def read_text(paths: Paths, encoding: str = "utf-8", errors: str = "strict") -> Dataset[str]:
-    """The lines of files, without their ends."""
+    """Reads the lines of files, without their ends."""
     check_encoding(encoding, errors)
     return Dataset(Read(tuple(paths_of(paths)), Format("text", encoding, errors)))
 
 
 def read_jsonl(paths: Paths) -> Dataset[Any]:
-    """What the JSON of each line says. Empty lines are no items."""
+    """Reads a value of JSON from each line. Empty lines are no items."""
     return Dataset(Read(tuple(paths_of(paths)), Format("jsonl")))
 
 
 def read_csv(
     paths: Paths, columns: Sequence[str] | None = None, delimiter: str = ",", encoding: str = "utf-8", errors: str = "strict"
 ) -> Dataset[dict[str, str]]:
-    """The rows of CSV files as dicts of texts. Without `columns` the first line of each file names them. A row is a line: a quoted field
-    that goes on in the next one is an error."""
+    """Reads the rows of CSV files as dicts of texts. Without `columns` the first line of each file names them. A row is a line: a quoted
+    field that goes on in the next line is an error."""
     check_encoding(encoding, errors)
     if len(delimiter) != 1:
         raise ValueError(f"delimiter={delimiter!r}: it is one character")
@@ -55,13 +60,15 @@ def read_csv(
 
 
 def read_parquet(paths: Paths, columns: Sequence[str] | None = None) -> Dataset[dict[str, Any]]:
-    """The rows of Parquet files as dicts; of `columns` only, where they are named. Needs pyarrow."""
+    """Reads the rows of Parquet files as dicts; with `columns`, these only. Needs pyarrow."""
     needed("pyarrow.parquet", "read_parquet")
     return Dataset(Read(tuple(paths_of(paths)), Format("parquet", columns=_names(columns))))
 
 
 def from_iterable(items: Iterable[T]) -> Dataset[T]:
-    """Items of this program. They are kept in memory here."""
+    """A dataset of items of this program, which stay in its memory. Error: `TypeError` for a table of pandas, polars or pyarrow, whose
+    iteration gives no rows."""
+    refuse_table(items)
     return Dataset(Made(list(items)))
 
 
@@ -74,15 +81,15 @@ def _names(columns: Sequence[str] | None) -> tuple[str, ...] | None:
 
 
 class Dataset(Generic[T]):
-    """Items that are there when somebody asks for them.
+    """A lazy collection.
 
     A dataset is made of others and never changes. Nothing runs until one of ``write_text``, ``write_jsonl``, ``write_csv``,
-    ``write_parquet``, ``collect``, ``count``, ``to_arrow``, ``to_pandas`` and ``to_polars`` is called: then all that it is made of runs as
-    stages of map and reduce, of which `explain` tells. These take the same options: ``engine``, ``memory``, ``slots``, ``progress``,
+    ``write_parquet``, ``collect``, ``count``, ``to_arrow``, ``to_pandas`` and ``to_polars`` is called: then the whole dataflow runs as
+    stages of map and reduce, which `explain` shows. These take the same options: ``engine``, ``memory``, ``slots``, ``progress``,
     ``python``, ``sync``, ``name``, ``files``, ``modules``, ``env`` and ``requirements`` as `MapReduce` has them, and ``scratch``, a
-    directory that this machine and the nodes of a server share, where what goes between the two lies.
+    directory of a file system that this machine and the nodes of a server share: items go through it to the nodes and back.
 
-    Methods that go by key take items that are ``(key, value)`` tuples. What a key may be is said at `MapReduce`.
+    Methods that go by key take items that are ``(key, value)`` tuples. `MapReduce` lists the types of keys.
 
     >>> import sailfish as sf
     >>> sales = sf.from_iterable([("Ulm", 3), ("Bonn", 5), ("Ulm", 4)])
@@ -92,6 +99,7 @@ class Dataset(Generic[T]):
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._lookups: _Lookups | None = None
 
     def __repr__(self) -> str:
         return f"<sailfish.Dataset\n{self.explain()}>"
@@ -100,47 +108,47 @@ class Dataset(Generic[T]):
         return _html.of_plan(self.explain())
 
     def explain(self) -> str:
-        """The stages that run when the items are asked for, a few lines for each."""
+        """Describes the stages that an end would run, with a few lines for each."""
         return str(Plan(self._node))
 
     # Of each item
 
     def map(self, function: Callable[[T], U]) -> Dataset[U]:
-        """What the function makes of each item."""
+        """The result of the function for each item. Error: `TypeError` for a function that yields: `flat_map` takes it."""
         return self._stepped("map", function)
 
     def filter(self, function: Callable[[T], object]) -> Dataset[T]:
-        """The items for which the function gives what is true."""
+        """Items for which the function returns a true value."""
         return self._stepped("filter", function)
 
     def flat_map(self, function: Callable[[T], Iterable[U]]) -> Dataset[U]:
-        """All that the function yields for each item."""
+        """All items that the function yields, or returns in a list, for each item."""
         return self._stepped("flat_map", function)
 
     def key_by(self, function: Callable[[T], K]) -> Dataset[tuple[K, T]]:
-        """Pairs of what the function makes of an item, and the item."""
+        """``(function(item), item)`` pairs."""
         return self._stepped("key_by", function)
 
     def map_values(self: Dataset[tuple[K, V]], function: Callable[[V], W]) -> Dataset[tuple[K, W]]:
-        """Pairs with what the function makes of their values."""
+        """``(key, function(value))`` pairs."""
         return self._stepped("map_values", function)
 
     def keys(self: Dataset[tuple[K, V]]) -> Dataset[K]:
-        """The keys of pairs."""
-        return self._stepped("keys")
+        """The keys of pairs. ``dict(dataset)`` asks for them, and then for the value of each."""
+        return _Keys(self)
 
     def values(self: Dataset[tuple[K, V]]) -> Dataset[V]:
         """The values of pairs."""
         return self._stepped("values")
 
     def sample(self, fraction: float, seed: int = 0) -> Dataset[T]:
-        """About so large a share of the items, chosen by chance; the same ones for the same seed, data and settings."""
+        """A random share of about `fraction` of the items; the same items for the same seed, data and settings."""
         if not 0 <= fraction <= 1:
             raise ValueError(f"fraction={fraction!r}: it is a share from 0 to 1")
         return Dataset(Stepped(self._node, Step("sample", None, f"sample({fraction})", fraction, seed)))
 
     def union(self, *others: Dataset[U]) -> Dataset[T | U]:
-        """The items of all, each as often as it is there."""
+        """The items of all datasets, duplicates included."""
         _check_datasets("union", others)
         # One after the other in a loop they would be as deep as they are many.
         before = self._node.parents if isinstance(self._node, Joined) else (self._node,)
@@ -150,6 +158,8 @@ class Dataset(Generic[T]):
         name = kind
         if function is not None:
             _check_callable(kind, function)
+            if kind in _RETURNING:
+                _check_returns(kind, function)
             name = f"{kind}({name_of(function)})"
         return Dataset(Stepped(self._node, Step(kind, function, name if function is not None else "")))
 
@@ -175,8 +185,8 @@ class Dataset(Generic[T]):
     def aggregate_by_key(
         self: Dataset[tuple[K, V]], initial: W, add: Callable[[W, V], W], merge: Callable[[W, W], W]
     ) -> Dataset[tuple[K, W]]:
-        """Pairs of each key and what its values make: ``add(so far, value)`` takes in one value, beginning at a copy of
-        `initial` for each key; ``merge(so far, so far)`` puts together what was made of some of the values each."""
+        """Pairs of each key and the aggregate of its values: ``add(aggregate, value)`` takes in one value, beginning at a copy of
+        `initial` for each key; ``merge(aggregate, aggregate)`` merges the aggregates of parts of the values."""
         _check_callable("aggregate_by_key", add)
         _check_callable("aggregate_by_key", merge)
         adding = Adding(add, True, initial)
@@ -184,26 +194,33 @@ class Dataset(Generic[T]):
         return self._shuffled(Reduce(gather, adding.of_many, combine_folds=True, adding=adding), "aggregate_by_key")
 
     def count_by_key(self: Dataset[tuple[K, V]]) -> Dataset[tuple[K, int]]:
-        """Pairs of each key and how many items have it."""
+        """Pairs of each key and the number of its items."""
         return self._stepped("keys")._shuffled(Count(of_each=True), "count_by_key")
 
-    def group_by(self, key: Callable[[T], Hashable] | None = None) -> Groups[Any, Any]:
-        """Groups of the values of pairs by their keys; with `key`, of the items by what it makes of them."""
+    @overload
+    def group_by(self: Dataset[tuple[K, V]], key: None = None) -> Groups[K, V]: ...
+
+    @overload
+    def group_by(self, key: Callable[[T], K]) -> Groups[K, T]: ...
+
+    def group_by(self, key: Callable[[Any], Any] | None = None) -> Groups[Any, Any]:
+        """Groups the values of pairs by their keys; with `key`, the items by the result of the function."""
         if key is None:
             return Groups(self._node)
         _check_callable("group_by", key)
         return Groups(self.key_by(key)._node)
 
     def join(self: Dataset[tuple[K, V]], other: Dataset[tuple[K, W]], how: str = "inner") -> Dataset[tuple[K, tuple[Any, Any]]]:
-        """``(key, (left, right))`` for each two values of a key, one of either side. `how`: ``"inner"``; ``"left"``, ``"right"`` and
-        ``"full"`` have also the values of that side, or both, that have no other, beside None. A key with a large share of the rows of
-        large files is cut into several tasks, on a side that may be cut: either one, the left, the right, none."""
+        """``(key, (left, right))`` for each combination of a left and a right value of a key. `how`: ``"inner"``; ``"left"``, ``"right"``
+        and ``"full"`` also keep the values of that side, or of both, that have no partner, beside None. A key with a large share of the
+        rows of large files is split over several tasks, on a side that `how` lets be split: either one, the left, the right, none."""
         if how not in _HOW:
             raise ValueError(f"how={how!r} is not known: choose {', '.join(_HOW)}")
         return self._beside((other,), Sides(how, 2), "join")
 
     def cogroup(self: Dataset[tuple[K, V]], *others: Dataset[tuple[K, Any]]) -> Dataset[tuple[K, tuple[list[Any], ...]]]:
-        """``(key, (values here, values there, ...))`` for each key that is anywhere, with lists. Those of one key have to fit in memory."""
+        """``(key, (values here, values there, ...))`` for each key of any dataset, with lists. The lists of one key have to fit in
+        memory."""
         if not others:
             raise ValueError("cogroup takes the datasets to group beside this one")
         return self._beside(others, Sides(None, 1 + len(others)), "cogroup")
@@ -217,22 +234,22 @@ class Dataset(Generic[T]):
     # All of them
 
     def distinct(self) -> Dataset[T]:
-        """Each item once, in order. Items are what a key may be."""
+        """Each item once, in order. Items have the types of keys."""
         return self._shuffled(Count(of_each=False), "distinct")
 
     def count_by_value(self) -> Dataset[tuple[T, int]]:
-        """Pairs of each item and how often it is there. Items are what a key may be."""
+        """Pairs of each item and its number of occurrences. Items have the types of keys."""
         return self._shuffled(Count(of_each=True), "count_by_value")
 
     def sort_by(self, key: Callable[[T], Any] | None = None, reverse: bool = False) -> Dataset[T]:
-        """The items in order: of the items, or of what `key` makes of them, which is what a key may be. Written, the parts one after the
-        other are in order."""
+        """The items in their order, or in the order of `key(item)`; both have the types of keys. The parts of a written output, one after
+        the other, are in order."""
         if key is not None:
             _check_callable("sort_by", key)
         return self._shuffled(Sort(key, reverse), "sort_by")
 
     def top(self, n: int, key: Callable[[T], Any] | None = None) -> Dataset[T]:
-        """The n largest items, the largest first; of what `key` makes of them. They have to fit in memory."""
+        """The n largest items, the largest first; with `key`, those with the largest `key(item)`. They have to fit in memory."""
         if operator.index(n) < 0:
             raise ValueError(f"n={n}: it is a number of items")
         if key is not None:
@@ -253,17 +270,27 @@ class Dataset(Generic[T]):
         return self._write(output, "json", overwrite, options)
 
     def write_csv(
-        self, output: str | os.PathLike[str], columns: Sequence[str] | None = None, *, overwrite: bool = False, **options: Any
+        self,
+        output: str | os.PathLike[str],
+        columns: Sequence[str] | None = None,
+        *,
+        multiline: bool = False,
+        overwrite: bool = False,
+        **options: Any,
     ) -> Result:
         """Writes items that are dicts, tuples or lists as rows of CSV. The first line of each part names the columns, where items are dicts
-        or `columns` names them."""
-        return self._write(output, "csv", overwrite, options, columns=_names(columns))
+        or `columns` names them. A field with a line end is an error, because `read_csv` reads a row a line; with `multiline` it is written
+        all the same, in quotes, for other programs."""
+        return self._write(output, "csv", overwrite, options, columns=_names(columns), multiline=multiline)
 
     def write_parquet(self, output: str | os.PathLike[str], schema: Any = None, *, overwrite: bool = False, **options: Any) -> Result:
         """Writes items that are dicts, or pairs as the columns key and value, as rows of Parquet. `schema`: of pyarrow; without it each
-        part has the types of its first rows. Needs pyarrow."""
+        part has the types of its own first values, and a warning tells where parts differ. Needs pyarrow."""
         needed("pyarrow.parquet", "write_parquet")
-        return self._write(output, "rows", overwrite, options, schema=schema)
+        result = self._write(output, "rows", overwrite, options, schema=schema)
+        if schema is None:
+            warn_of_types(result, "write_parquet(schema=...) sets the types of all parts")
+        return result
 
     def _write(
         self, output: str | os.PathLike[str], output_format: str, overwrite: bool, options: dict[str, Any], **of_output: Any
@@ -273,31 +300,42 @@ class Dataset(Generic[T]):
         return Result(path, output_format, self._run(path, output_format, settings, of_output), None)
 
     def collect(self, **options: Any) -> list[T]:
-        """The items as a list."""
+        """Returns the items as a list."""
         return list(self._kept("pickle", options))
 
     def count(self, **options: Any) -> int:
-        """How many items there are."""
+        """Returns the number of items."""
         return sum(self._kept("count", options))
 
     def __iter__(self) -> Iterator[T]:
         return iter(self._kept("pickle", {}))
 
+    def __getitem__(self: Dataset[tuple[K, V]], key: K) -> V:
+        """The value of a key, for ``dict(dataset)`` alone, which lists the keys before. Error: `TypeError` elsewhere."""
+        lookups = self._lookups
+        if lookups is None:
+            raise TypeError("a dataset has no item at a place or a key: collect() gives a list, dict(dataset.collect()) a dict of pairs")
+        # It is gone after an error as well.
+        self._lookups = None
+        value: V = lookups.next(self, key)
+        self._lookups = None if lookups.is_over else lookups
+        return value
+
     def to_arrow(self, **options: Any) -> Any:
-        """A table of pyarrow: a column for each name of dicts, key and value of pairs, else one column with the items."""
+        """Returns a table of pyarrow: a column for each name of dicts, key and value of pairs, else one column with the items."""
         return needed("pyarrow", "to_arrow").table(_columns(self.collect(**options)))
 
     def to_pandas(self, **options: Any) -> Any:
-        """The same as a data frame of pandas."""
+        """Returns the table of `to_arrow` as a data frame of pandas."""
         return needed("pandas", "to_pandas").DataFrame(_columns(self.collect(**options)))
 
     def to_polars(self, **options: Any) -> Any:
-        """The same as a data frame of polars."""
+        """Returns the table of `to_arrow` as a data frame of polars."""
         return needed("polars", "to_polars").DataFrame(_columns(self.collect(**options)))
 
     def _kept(self, output_format: str, options: dict[str, Any]) -> Result:
         settings = settings_of(options)
-        kept = settings.directory("sailfish-", "the nodes of a server write the items where all see them")
+        kept = settings.directory("sailfish-", "the nodes of a server write the items to a shared directory")
         try:
             output = os.path.join(kept, "output")
             return Result(output, output_format, self._run(output, output_format, settings, {}), kept)
@@ -310,15 +348,53 @@ class Dataset(Generic[T]):
         _hot_keys.cut(plan, settings)
         if not plan.has_made:
             return run(plan.written(Path(), output_format, **of_output), output, settings)
-        directory = settings.directory("sailfish-items-", "items of this program are read where the nodes see them")
+        directory = settings.directory("sailfish-items-", "the nodes read items of this program from a shared directory")
         try:
             return run(plan.written(Path(directory), output_format, **of_output), output, settings)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
 
+class _Keys(Dataset[K]):
+    """The keys of pairs. `dict` lists them, and asks the pairs for the value of each afterwards."""
+
+    def __init__(self, pairs: Dataset[tuple[K, Any]]) -> None:
+        super().__init__(Stepped(pairs._node, Step("keys")))
+        self._pairs = pairs
+
+    def __iter__(self) -> Iterator[K]:
+        self._pairs._lookups = None
+        count = 0
+        for key in super().__iter__():
+            count += 1
+            yield key
+        self._pairs._lookups = _Lookups(count)
+
+
+class _Lookups:
+    """The values that `dict` asks for: as many as it has listed keys. The first request collects the pairs, the last one frees them."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+        self._values: dict[Any, Any] | None = None
+
+    def next(self, pairs: Dataset[Any], key: Any) -> Any:
+        """The value of a key. The last one of several wins, as in a dict of pairs."""
+        if self._values is None:
+            self._values = dict(pairs.collect())
+        self._left -= 1
+        if key not in self._values:
+            raise RuntimeError(f"the key {key!r:.200} was there once and is gone: functions of the dataset do not give the same again")
+        return self._values[key]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is a value for each key that was listed."""
+        return self._left <= 0
+
+
 class Groups(Generic[K, V]):
-    """The values of each key. A group is handled by one function call, and may be larger than memory: the values are an iterator, which is
+    """The values of each key. One function call handles a group, which may be larger than memory: the values are an iterator, which is
     read once. Their order is not promised unless `sorted` makes one.
 
     >>> import sailfish as sf
@@ -335,25 +411,35 @@ class Groups(Generic[K, V]):
         return f"<sailfish.Groups{order}: map, flat_map, map_values and windows make datasets of them>"
 
     def sorted(self, by: Callable[[V], Any] | None = None, reverse: bool = False) -> Groups[K, V]:
-        """With the values of each group in order: their own, or that of what `by` makes of them."""
+        """The same groups with sorted values: in their own order, or in the order of `by(value)`."""
         if by is not None:
             _check_callable("sorted", by)
         return Groups(self._node, (by, reverse))
 
     def map(self, function: Callable[[K, Iterator[V]], U]) -> Dataset[U]:
-        """What the function makes of each key and an iterator of its values."""
+        """The result of the function for each key and an iterator of its values."""
+        _check_returns("group_by().map", function)
         return self._gathered("item", "map", function)
 
     def flat_map(self, function: Callable[[K, Iterator[V]], Iterable[U]]) -> Dataset[U]:
-        """All that the function yields for each key and an iterator of its values."""
+        """All items that the function yields for each key and an iterator of its values."""
         return self._gathered("items", "flat_map", function)
 
-    def map_values(self, function: Callable[[Iterator[V]], W]) -> Dataset[tuple[K, W]]:
-        """Pairs of each key and what the function makes of an iterator of its values."""
+    @overload
+    def map_values(self, function: Callable[[Iterator[V]], W]) -> Dataset[tuple[K, W]]: ...
+
+    # `len` takes no iterator, and is one of the folds that are given as they are.
+    @overload
+    def map_values(self, function: Callable[[Sized], W]) -> Dataset[tuple[K, W]]: ...
+
+    def map_values(self, function: Callable[..., Any]) -> Dataset[tuple[K, Any]]:
+        """Pairs of each key and the result of the function for an iterator of its values."""
+        _check_returns("group_by().map_values", function)
         return self._gathered("fold" if any(function is fold for fold in FOLDS) else "value", "map_values", function)
 
     def windows(self, size: int, step: int = 1) -> Dataset[tuple[K, list[V]]]:
-        """Pairs of the key and `size` values that follow one another, beginning at each `step`-th value of a group."""
+        """Pairs of the key and a list of `size` consecutive values, beginning at each `step`-th value of a group. Incomplete windows are
+        dropped."""
         if size < 1 or step < 1:
             raise ValueError(f"size={size}, step={step}: a window has at least one value, and the next begins at least one later")
         return self._shuffled(Gather("windows", None, "", size, step), "windows")
@@ -376,6 +462,11 @@ def _check_datasets(name: str, others: Sequence[object]) -> None:
 def _check_callable(name: str, function: object) -> None:
     if not callable(function):
         raise TypeError(f"{name} takes a function, and {function!r:.200} cannot be called")
+
+
+def _check_returns(name: str, function: object) -> None:
+    if inspect.isgeneratorfunction(function):
+        raise TypeError(f"{name} takes a function that returns a value, and {name_of(function)} yields: {FLAT_MAP}")
 
 
 def _columns(items: list[Any]) -> dict[str, list[Any]]:

@@ -38,7 +38,7 @@ class EngineMissing(RuntimeError):
 
 
 class JobFailed(RuntimeError):
-    """A job failed. Its message is what the engine says, with the traceback of a function that failed."""
+    """A job failed. The message is that of the engine, with the traceback of the failed function."""
 
     __module__ = "sailfish"
 
@@ -49,7 +49,7 @@ class JobFailed(RuntimeError):
 
 
 def program() -> str:
-    """Where the program is: what SAILFISH_PROGRAM says, what was installed with this package, or what PATH has."""
+    """Finds the program: named by SAILFISH_PROGRAM, installed with this package, or on PATH. Error: `EngineMissing`."""
     named = os.environ.get("SAILFISH_PROGRAM")
     if named:
         if shutil.which(named) is None:
@@ -62,7 +62,7 @@ def program() -> str:
     found = shutil.which("sailfish")
     if found is None:
         raise EngineMissing(
-            "there is no program `sailfish`: it comes with the package (pip install sailfish), or SAILFISH_PROGRAM says where it is"
+            "there is no program `sailfish`: it comes with the package sailfish-engine, or SAILFISH_PROGRAM says where it is"
         )
     return found
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from types import GeneratorType
 from typing import Any
+
+#: Advice behind an error of a debugger.
+NO_TERMINAL = (
+    "functions run in processes without a terminal, and there is no run in this process yet: call the function in plain Python to debug it"
+)
+#: Advice behind a generator.
+FLAT_MAP = "a function that yields items goes to flat_map"
 
 
 class Failed(Exception):
@@ -13,7 +21,9 @@ class Failed(Exception):
 
 def short(error: BaseException) -> str:
     """An error without its traceback."""
-    return "".join(traceback.format_exception_only(type(error), error)).strip()
+    text = "".join(traceback.format_exception_only(type(error), error)).strip()
+    # Its module takes some time to import, and has been where it is raised.
+    return f"{text}: {NO_TERMINAL}" if type(error).__name__ == "BdbQuit" else text
 
 
 def check_pairs(items: list[Any], who: Callable[[], str]) -> None:
@@ -22,4 +32,5 @@ def check_pairs(items: list[Any], who: Callable[[], str]) -> None:
         return
     wrong = [item for item in items if not isinstance(item, tuple) or len(item) != 2]
     if wrong:
-        raise Failed(f"{who()} {wrong[0]!r:.200}, and not a (key, value) pair")
+        hint = f": {FLAT_MAP}" if isinstance(wrong[0], GeneratorType) else ""
+        raise Failed(f"{who()} {wrong[0]!r:.200}, and not a (key, value) pair{hint}")

@@ -116,9 +116,18 @@ class Output:
 
     def failure(self, message: str, traceback: list[str], is_of_data: bool) -> None:
         """Says why this worker cannot go on."""
-        lines = [_told(line, _LINE_CHARACTERS_MAX) for line in traceback[-_LINES_MAX:]]
-        reason = {"message": _told(message, _MESSAGE_CHARACTERS_MAX), "traceback": lines, "is_of_data": is_of_data}
-        self.write(FAILURE, json.dumps(reason).encode())
+        self.write(FAILURE, _reason(message, traceback, is_of_data))
+
+
+def failure_frame(message: str, traceback: list[str], is_of_data: bool) -> bytes:
+    """A whole frame that says why a worker cannot go on."""
+    payload = _reason(message, traceback, is_of_data)
+    return _HEAD.pack(len(payload), FAILURE) + payload
+
+
+def _reason(message: str, traceback: list[str], is_of_data: bool) -> bytes:
+    lines = [_told(line, _LINE_CHARACTERS_MAX) for line in traceback[-_LINES_MAX:]]
+    return json.dumps({"message": _told(message, _MESSAGE_CHARACTERS_MAX), "traceback": lines, "is_of_data": is_of_data}).encode()
 
 
 def records_of(payload: bytes) -> tuple[int, str, int, bytes]:

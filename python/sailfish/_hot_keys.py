@@ -28,6 +28,7 @@ from ._frames import END, JOB, JOB_VERSION, OUTPUT, RECORDS
 from ._plan import Branch, Plan, Planned, Read
 from ._readers import row_groups
 from ._run import Settings
+from ._ship import write_modules
 from ._shuffles import Sides
 from ._spec import SPEC_FILE, Source, Spec, dump
 
@@ -111,7 +112,8 @@ def _counted(branch: Branch, files: list[tuple[str, int]], settings: Settings) -
     assert isinstance(branch.origin, Read)
     spec = Spec([Source(None, branch.origin.format, branch.steps)], None, "key_counts", of_pairs=True)
     with tempfile.TemporaryDirectory(prefix="sailfish-look-") as directory:
-        Path(directory, SPEC_FILE).write_bytes(dump(spec, ()))
+        Path(directory, SPEC_FILE).write_bytes(dump(spec, settings.modules))
+        write_modules(Path(directory), settings.modules)
         for file in settings.files:
             Path(directory, os.path.basename(file)).symlink_to(os.path.abspath(file))
         job = {"version": JOB_VERSION, "role": "map", "input": {"lines": {"terminator": 10}}, "record_bytes_max": 0}

@@ -1,4 +1,4 @@
-"""What notebooks show of datasets and of jobs that are over."""
+"""HTML of datasets and results for notebooks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 #: Of the picture, in pixels.
 _WIDTH, _ROW = 640, 18
 _LABEL = 150
-#: What phases are painted with.
+#: Colours of phases.
 _COLOURS = {"map": "#4c78a8", "seal": "#b0b0b0", "merge": "#e0a030", "reduce": "#54a24b", "commit": "#b07aa1"}
 #: Counters that are shown.
 _COUNTERS_MAX = 50
@@ -43,7 +43,7 @@ def _row(report: dict[str, Any]) -> tuple[str, ...]:
         f"{report['map']['tasks']:,}",
         f"{_bytes(shuffle.get('bytes', 0))}, {shuffle.get('records', 0):,} pairs",
         f"{reduce.get('tasks', 0):,}",
-        f"{_bytes(sum(part['bytes'] for part in report['parts']))}, {_parts(len(report['parts']))}",
+        f"{_bytes(sum(part['bytes'] for part in report['parts']))}, {parts(len(report['parts']))}",
         f"{seconds:.2f}",
         "agrees" if proof.get("agrees") else "none" if not proof else "DOES NOT AGREE",
     )
@@ -76,7 +76,8 @@ def _timeline(reports: list[dict[str, Any]]) -> str:
     return f'<svg width="{_WIDTH}" height="{height}" role="img">{"".join(shapes)}</svg><p>{names}together {total:.2f} s</p>'
 
 
-def _parts(count: int) -> str:
+def parts(count: int) -> str:
+    """A number of parts in words."""
     return f"{count:,} part{'' if count == 1 else 's'}"
 
 

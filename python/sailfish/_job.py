@@ -13,10 +13,11 @@ from ._groups import Gather, is_fold
 from ._needed import needed
 from ._readers import INPUT_FORMATS
 from ._result import Result
-from ._run import Paths, Settings, Stage, absolute, paths_of, run
+from ._run import Paths, Settings, Stage, absolute, listed, paths_of, run
 from ._shuffles import Reduce
 from ._spec import FOLDS, PARTIAL_FOLDS, Format, Source, Spec
 from ._steps import Step
+from ._tables import warn_of_types
 from ._writers import OUTPUT_FORMATS
 
 
@@ -67,7 +68,7 @@ class MapReduce:
         name: str | None = None,
     ) -> None:
         inputs = paths_of(input)
-        self._output = None if output is None else os.fspath(output)
+        self._output = None if output is None else absolute(os.fspath(output))
         if output_format is None:
             output_format = "pickle" if output is None else "tsv"
         if input_format not in INPUT_FORMATS and not input_format.startswith("fixed:"):
@@ -83,26 +84,28 @@ class MapReduce:
             shuffle = Reduce(Gather("fold" if is_fold(reduce) else "pairs", reduce, "reduce"), combine)
         spec = Spec([source], shuffle, output_format, of_pairs=True, setup=setup, teardown=teardown)
         self._stage = Stage("job", spec, inputs, input_format=None if input_format in INPUT_FORMATS else input_format)
-        self._files, self._modules, self._env = list(files), list(modules), dict(env or {})
+        self._files, self._modules, self._env = listed("files", files), listed("modules", modules), dict(env or {})
         self._requirements = requirements
         self._overwrite, self._name = overwrite, name
 
     def run(
         self,
-        engine: str = "local",
+        engine: str | None = "local",
         memory: str | int | None = None,
         slots: int | None = None,
         progress: bool | None = None,
         *,
         python: str | None = None,
         sync: bool = True,
+        name: str | None = None,
     ) -> Result:
         """Runs the job and waits for its end.
 
-        ``engine``: ``"local"``, this machine, or the URL of a server, whose nodes see the input and the output under the same paths, or as
-        ``s3://``. They run the functions with ``python``: by default ``python3.N``, as this one is. With ``sync`` the output
-        is on the disk when the job is over. Errors: `JobFailed`, with the traceback
-        of a function that failed; `KeyboardInterrupt`, when all of the job has ended.
+        ``engine``: ``"local"`` or None, this machine, or the URL of a server, whose nodes see the input and the output under the same
+        paths, or as ``s3://``. ``python``: the interpreter that runs the functions, with the libraries of its environment; by default this
+        one, on a server ``python3.N`` of the same minor version. With ``sync`` the output is on the disk when the job is over. ``name``: in
+        place of the name that the job was made with. Errors: `JobFailed`, with the traceback of a function that failed;
+        `KeyboardInterrupt`, when all of the job has ended.
         """
         settings = Settings(
             engine,
@@ -112,7 +115,7 @@ class MapReduce:
             python,
             self._overwrite,
             sync,
-            self._name,
+            self._name if name is None else name,
             self._files,
             self._modules,
             self._env,
@@ -122,16 +125,21 @@ class MapReduce:
         if self._output is None:
             if not settings.is_local:
                 raise ValueError(
-                    "the nodes of a server write the output where all see it: say output=..., a path that they share or s3://..."
+                    "the nodes of a server write the output where all see it: say output=..., a path that they share with this machine or "
+                    "s3://..."
                 )
             kept = settings.directory("sailfish-", "")
-        output = absolute(self._output) if self._output is not None else os.path.join(kept or "", "output")
+        output = self._output if self._output is not None else os.path.join(kept or "", "output")
+        output_format = self._stage.spec.output_format
         try:
-            return Result(output, self._stage.spec.output_format, run([self._stage], output, settings), kept)
+            result = Result(output, output_format, run([self._stage], output, settings), kept)
         except BaseException:
             if kept is not None:
                 shutil.rmtree(kept, ignore_errors=True)
             raise
+        if output_format == "parquet":
+            warn_of_types(result, "let the functions give keys, and values, of one type that are not all None")
+        return result
 
 
 def _check_output(output_format: str) -> None:

@@ -1,4 +1,4 @@
-"""What a job gives back."""
+"""The result of a job."""
 
 from __future__ import annotations
 
@@ -13,6 +13,18 @@ from typing import Any
 
 from . import _html
 from ._needed import needed
+from ._spec import PARQUET
+
+#: Readers of outputs, by format.
+_READERS = {
+    "text": "read_text",
+    "tsv": "read_text",
+    "json": "read_jsonl",
+    "jsonl": "read_jsonl",
+    "csv": "read_csv",
+    "rows": "read_parquet",
+    "parquet": "read_parquet",
+}
 
 
 class Result:
@@ -20,8 +32,7 @@ class Result:
     as JSON has them from ``jsonl``, and as texts from ``tsv``; of a dataflow its items in the same way."""
 
     def __init__(self, output: str, output_format: str, reports: list[dict[str, Any]], kept: str | None) -> None:
-        #: The directory with the parts.
-        self.output = Path(output)
+        self._output = output
         self.output_format = output_format
         #: Of each stage, as of `sailfish run --json`: plan, bytes, times, proof.
         self.reports = reports
@@ -29,23 +40,38 @@ class Result:
             weakref.finalize(self, shutil.rmtree, kept, ignore_errors=True)
 
     @property
+    def location(self) -> str:
+        """Where the output is: the absolute path of the directory, or its URL."""
+        return self._output
+
+    @property
+    def output(self) -> Path:
+        """The directory with the parts. Error: `NotImplementedError` for an output on an object store, which has only a `location`."""
+        if "://" in self._output:
+            raise NotImplementedError(f"the output is not in a file system, but at {self._output}, its location: {self._read_with()}")
+        return Path(self._output)
+
+    def _read_with(self) -> str:
+        reader = _READERS.get(self.output_format)
+        return f"read it with sailfish.{reader}({self._output!r})" if reader else f"nothing here reads {self.output_format} from there"
+
+    @property
     def report(self) -> dict[str, Any]:
-        """Of the stage that wrote the output."""
+        """The report of the stage that wrote the output."""
         return self.reports[-1]
 
     def __repr__(self) -> str:
-        return f"<sailfish.Result of {len(self.report['parts'])} parts in {str(self.output)!r}>"
+        return f"<sailfish.Result of {_html.parts(len(self.report['parts']))} in {self._output!r}>"
 
     def _repr_html_(self) -> str:
-        return _html.of_result(str(self.output), self.reports)
+        return _html.of_result(self._output, self.reports)
 
     @property
     def parts(self) -> list[Path]:
-        """The files of the output, in the order of the keys within them."""
+        """The files of the output, in the order of the keys within them. Errors: `FileNotFoundError` where it is no longer whole; as
+        `output`."""
         if not self.output.joinpath("_SUCCESS").exists():
-            raise FileNotFoundError(
-                f"{self.output} is not there, or not whole: what lies on an object store is read by read_text and others"
-            )
+            raise FileNotFoundError(f"{self.output} is not there, or not whole: it has no _SUCCESS")
         return sorted(self.output.glob("part-*"))
 
     def counter(self, name: str, group: str = "user") -> int:
@@ -59,7 +85,7 @@ class Result:
 
 def read_part(part: Path, output_format: str) -> Iterator[Any]:
     """The pairs, or items, of a part."""
-    if output_format in ("parquet", "rows"):
+    if output_format in PARQUET:
         table = needed("pyarrow.parquet", "a part in the format parquet").read_table(part)
         rows = table.to_pylist()
         yield from rows if output_format == "rows" else ((row["key"], row["value"]) for row in rows)

@@ -1,35 +1,45 @@
-"""Stages of Python functions as a job of the engine: what is written for it, what goes with it, and how it is run."""
+"""Runs stages of Python functions as a job of the engine: writes the job file, ships files, starts the program."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from . import _engine
 from ._progress import display_of
-from ._ship import modules_of, write_libraries, write_worker
-from ._spec import SPEC_FILE, Spec, dump
+from ._ship import modules_of, write_interpreter, write_libraries, write_modules, write_worker
+from ._spec import PARQUET, SPEC_FILE, Spec, dump
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+#: What a URL begins with.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+#: Schemes of object stores that the engine reads and writes.
+_OBJECT_STORES = ("s3", "s3a")
+#: The interpreter of nodes, by default: functions go between the same minor versions.
+_PYTHON = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 @dataclass
 class Stage:
-    """A map-reduce job, alone or among those that read each other."""
+    """A map-reduce job, alone or in a chain of stages."""
 
     name: str
     spec: Spec
     #: Files, directories, globs, URLs.
     inputs: list[str] = field(default_factory=list)
-    #: The stages that it reads, behind its inputs.
+    #: The stages whose output it reads, after its inputs.
     reads: list[str] = field(default_factory=list)
     #: As of `--input-format`.
     input_format: str | None = None
@@ -37,9 +47,10 @@ class Stage:
 
 @dataclass
 class Settings:
-    """How a job is run."""
+    """Options of a run."""
 
-    engine: str = "local"
+    #: None is `"local"`.
+    engine: str | None = "local"
     memory: str | int | None = None
     slots: int | None = None
     progress: bool | None = None
@@ -51,33 +62,54 @@ class Settings:
     files: Iterable[str | os.PathLike[str]] = ()
     modules: Iterable[ModuleType] = ()
     env: Mapping[str, str] | None = None
-    #: Libraries that the functions need and that are not where they run, as pip takes them.
+    #: Libraries to install and ship, as pip takes them.
     requirements: Sequence[str] = ()
     #: A directory that client and nodes share.
     scratch: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        # Read for each stage, and by whoever looks at the files before.
-        self.files, self.modules = list(self.files), list(self.modules)
+        # A list serves each stage, and the look at the files before them.
+        self.files = [local_path(os.fspath(file), "files") for file in listed("files", self.files)]
+        self.modules = listed("modules", self.modules)
+        wrong = [module for module in self.modules if not isinstance(module, ModuleType)]
+        if wrong:
+            raise TypeError(f"modules={wrong!r:.200}: a module is meant, as `import` gives it, and not its name")
         if isinstance(self.requirements, str):
             raise TypeError(f"requirements={self.requirements!r}: it is a list, as in ['humanize>=4']")
-        if not self.is_local and not self.engine.startswith(("http://", "https://")):
+        if not self.is_local and not self.url.startswith(("http://", "https://")):
             raise ValueError(f"engine={self.engine!r} is not known: 'local', or the URL of a server, as in 'http://127.0.0.1:7070'")
+        if self.python is not None:
+            self.python = _interpreter(self.python)
+        if self.scratch is not None:
+            self.scratch = local_path(os.fspath(self.scratch), "scratch")
 
     @property
     def is_local(self) -> bool:
         """Whether jobs run in a process of this machine."""
-        return self.engine == "local"
+        return self.engine in (None, "local")
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the interpreter of this process runs the functions."""
+        return self.is_local and self.python is None
+
+    @property
+    def url(self) -> str:
+        """The URL of the server."""
+        return self.engine or ""
 
     def directory(self, prefix: str, what: str) -> str:
-        """A new directory where all who run the job see it."""
+        """Makes a directory that this machine and the nodes see. Error: `ValueError` on a server without `scratch`."""
         if self.scratch is None and not self.is_local:
-            raise ValueError(f"{what}: say scratch=..., a directory that this machine and the nodes share")
+            raise ValueError(
+                f"{what}: say scratch=..., a directory of a file system that this machine and the nodes share under one path "
+                "(an object store will not do)"
+            )
         return tempfile.mkdtemp(prefix=prefix, dir=self.scratch)
 
 
 def settings_of(options: Mapping[str, Any]) -> Settings:
-    """Settings by their names. Error: one that there is not."""
+    """Returns settings by their names. Error: `TypeError` for an unknown name."""
     known = [each.name for each in fields(Settings)]
     unknown = [name for name in options if name not in known]
     if unknown:
@@ -86,7 +118,7 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
 
 
 def paths_of(paths: Paths) -> list[str]:
-    """The paths of an input as the engine takes them from anywhere."""
+    """Makes the paths of an input absolute. Errors: `ValueError` for an empty list; as `absolute`."""
     listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not listed:
         raise ValueError("input is empty: it names one file, directory or glob, or more of them")
@@ -94,19 +126,69 @@ def paths_of(paths: Paths) -> list[str]:
 
 
 def absolute(path: str) -> str:
-    """A path that means the same from everywhere."""
-    return path if path.startswith("s3://") else os.path.abspath(path)
+    """Makes a path absolute, and leaves the URL of an object. `file://` and `~` become paths. Error: `ValueError` for a URL of another
+    scheme."""
+    scheme = _SCHEME.match(path)
+    if scheme is not None and scheme[1].lower() in _OBJECT_STORES:
+        return f"s3://{path[scheme.end() :]}"
+    if scheme is not None and scheme[1].lower() != "file":
+        raise ValueError(f"{path!r}: {scheme[1]}:// is not known: paths, file:// and s3:// are; copy the data to one of them")
+    if re.match(r"s3a?:/[^/]", path):
+        raise ValueError(f"{path!r}: a URL begins with s3://; pathlib.Path takes one slash away, so give it as a text")
+    return _local(path)
+
+
+def local_path(path: str, name: str) -> str:
+    """Makes the path of a file of this machine absolute. `name`: the argument, for the error. Error: `ValueError` for a URL."""
+    scheme = _SCHEME.match(path)
+    if scheme is not None and scheme[1].lower() != "file":
+        raise ValueError(f"{name}={path!r}: it is a path in the file system of this machine, and {scheme[1]}:// is none")
+    return _local(path)
+
+
+def _local(path: str) -> str:
+    if _SCHEME.match(path):
+        url = urlsplit(path)
+        if url.netloc not in ("", "localhost"):
+            raise ValueError(f"{path!r} is a file of the machine {url.netloc!r}: a path of this machine is file:///PATH, or /PATH")
+        # Not `url.path`: a name may have a `#` or a `?` in it.
+        return os.path.abspath(unquote(path[len("file://") + len(url.netloc) :]))
+    return os.path.abspath(os.path.expanduser(path))
+
+
+def listed(name: str, given: Iterable[Any]) -> list[Any]:
+    """Returns the values of an argument that takes several. Error: `TypeError` for a single one."""
+    if isinstance(given, (str, bytes, os.PathLike, ModuleType)):
+        raise TypeError(f"{name}={given!r}: it is a list")
+    return list(given)
+
+
+def _interpreter(python: str) -> str:
+    """Makes the path of an interpreter absolute. A bare name stays: the node looks it up in its PATH."""
+    return _local(python) if "/" in python else python
 
 
 def run(stages: list[Stage], output: str, settings: Settings) -> list[dict[str, Any]]:
-    """Runs stages, the last of which writes the output. Gives a report of each."""
+    """Runs stages, the last of which writes the output. Returns a report of each."""
     with tempfile.TemporaryDirectory(prefix="sailfish-job-") as directory:
         job = Path(directory, "job.toml")
         job.write_text(_job_file(stages, output, settings, Path(directory)), encoding="utf-8")
         words = ["run", "--json", f"--job={job}"]
-        words += [] if settings.is_local else ["--server", settings.engine]
-        reports = _engine.run(words, display_of(settings.progress))
+        words += [] if settings.is_local else ["--server", settings.url]
+        try:
+            reports = _engine.run(words, display_of(settings.progress))
+        except _engine.JobFailed as failed:
+            raise _with_python(failed, settings) from None
     return reports if isinstance(reports, list) else [reports]
+
+
+def _with_python(failed: _engine.JobFailed, settings: Settings) -> _engine.JobFailed:
+    """Adds the name of the option to the error of a node that lacks the interpreter."""
+    if settings.is_local:
+        return failed
+    missing = re.compile(rf'program "{re.escape(settings.python or _PYTHON)}" not found.*')
+    message = missing.sub(lambda found: f"{found[0]}; python=... names the interpreter of the nodes", str(failed))
+    return _engine.JobFailed(message, failed.exit_code)
 
 
 def _job_file(stages: list[Stage], output: str, settings: Settings, directory: Path) -> str:
@@ -114,7 +196,8 @@ def _job_file(stages: list[Stage], output: str, settings: Settings, directory: P
     worker, shipped, environment = _worker(settings, directory)
     if settings.requirements:
         shipped.append(str(write_libraries(directory, settings.requirements)))
-    shipped += [os.path.abspath(os.fspath(file)) for file in settings.files]
+    shipped += map(str, write_modules(directory, settings.modules))
+    shipped += [os.fspath(file) for file in settings.files]
     common: dict[str, Any] = {
         "exchange": "frames",
         "env": {**environment, **{name: str(value) for name, value in (settings.env or {}).items()}},
@@ -131,7 +214,7 @@ def _job_file(stages: list[Stage], output: str, settings: Settings, directory: P
         place = directory / str(number)
         place.mkdir()
         spec = place / SPEC_FILE
-        modules = [*settings.modules] if settings.is_local else [*settings.modules, *modules_of(stage.spec)]
+        modules = [*settings.modules] if settings.is_here else [*settings.modules, *modules_of(stage.spec)]
         spec.write_bytes(dump(stage.spec, modules))
         is_last = stage is stages[-1]
         tables.append(_table(stage, shlex.join(worker), [str(spec), *shipped], output if is_last else None))
@@ -162,6 +245,8 @@ def _table(stage: Stage, program: str, files: list[str], output: str | None) -> 
         table["total_order"] = True
     if output is not None:
         table["output"] = output
+        if stage.spec.output_format in PARQUET:
+            table["part_extension"] = ".parquet"
     return table
 
 
@@ -169,13 +254,34 @@ def _worker(settings: Settings, directory: Path) -> tuple[list[str], list[str], 
     """The words that start a worker, the files that it needs, its environment."""
     # Hashes are the same in each process, so that a task that runs again gives the same bytes.
     environment = {"PYTHONHASHSEED": "0"}
-    if settings.is_local:
+    if settings.is_here:
         # What can be imported here can be imported there.
         here = str(Path(__file__).parent.parent)
         environment["PYTHONPATH"] = os.pathsep.join([here, *(os.path.abspath(entry or ".") for entry in sys.path)])
-        return [settings.python or sys.executable, "-m", f"{__package__}._worker"], [], environment
+        return [sys.executable, "-m", f"{__package__}._worker"], [], environment
     archive = write_worker(directory)
-    return [settings.python or f"python{sys.version_info[0]}.{sys.version_info[1]}", archive.name], [str(archive)], environment
+    python = settings.python or _PYTHON
+    if settings.is_local:
+        # The libraries are those of the interpreter, and not ours, which would come first.
+        environment["PYTHONPATH"] = os.pathsep.join(_not_installed(sys.path))
+    elif "/" in python:
+        # As a program it would be sent to the nodes, alone, and would not find its environment there.
+        starter = write_interpreter(directory, python)
+        return [f"./{starter.name}", archive.name], [str(archive), str(starter)], environment
+    return [python, archive.name], [str(archive)], environment
+
+
+def _not_installed(entries: Iterable[str]) -> list[str]:
+    """Returns the entries of a module path without those of the standard library and of installed packages."""
+    own = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib"))
+    paths = [os.path.abspath(entry or ".") for entry in entries]
+    return [
+        path
+        for path in paths
+        if os.path.basename(path) not in ("site-packages", "dist-packages")
+        and not os.path.join(path, "").startswith(own)
+        and not re.fullmatch(r"python\d+\.zip", os.path.basename(path))
+    ]
 
 
 def _toml(table: Mapping[str, Any]) -> str:

@@ -1,20 +1,27 @@
-"""What goes to nodes on which neither this package nor the user's modules are installed."""
+"""Files that a job ships: this package, modules and libraries of the user, a starter of an interpreter."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.machinery import all_suffixes
 from pathlib import Path
 from types import ModuleType
 
-from ._spec import LIBRARIES_FILE, Spec, functions_of
+from ._frames import failure_frame
+from ._spec import LIBRARIES_FILE, MODULES_FILE, Spec, functions_of
 
-#: Where libraries are unpacked, if they have to be.
-_UNPACKED = "sailfish-libraries"
+#: Where archives with machine code are unpacked.
+_UNPACKED = {LIBRARIES_FILE: "sailfish-libraries", MODULES_FILE: "sailfish-modules"}
+#: The directory of compiled modules, which differ each time.
+_COMPILED = "__pycache__"
 
 # The archive is a link in the directory of a task, which goes with that: what is imported later is found where it lies.
 _MAIN = """import os
@@ -43,8 +50,54 @@ def _write(writer: zipfile.ZipFile, name: str, text: str) -> None:
     writer.writestr(zipfile.ZipInfo(name), text)
 
 
+def write_interpreter(directory: Path, python: str) -> Path:
+    """Writes a program that starts the interpreter of a path on a node. An interpreter finds its libraries by where it lies, so it has to
+    be started there."""
+    program = directory / "sailfish-python"
+    reason = f"python={python!r}: there is no such program on this node; say the path of an interpreter that each node has"
+    frame = "".join("%%" if byte == ord("%") else f"\\{byte:03o}" for byte in failure_frame(reason, [], is_of_data=True))
+    program.write_text(
+        f"""#!/bin/sh
+python={shlex.quote(python)}
+[ ! -x "$python" ] || exec "$python" "$@"
+printf '{frame}'
+exit 1
+"""
+    )
+    program.chmod(0o755)
+    return program
+
+
+def write_modules(directory: Path, modules: Iterable[ModuleType]) -> list[Path]:
+    """Writes an archive with the sources of modules, of packages all files; none where there are no sources."""
+    wanted: dict[str, ModuleType] = {}
+    for module in modules:
+        package = module.__name__.partition(".")[0]
+        wanted[package] = sys.modules.get(package, module)
+    files: dict[str, Path] = {}
+    for name, module in wanted.items():
+        files.update(_sources(name, module))
+    if not files:
+        return []
+    return [_write_archive(directory / MODULES_FILE, files)]
+
+
+def _sources(name: str, module: ModuleType) -> Iterator[tuple[str, Path]]:
+    """The files of a module, or of a package, by their names below the directory that it is in."""
+    folders = [Path(folder) for folder in getattr(module, "__path__", ())]
+    for folder in folders:
+        for source in sorted(folder.rglob("*")):
+            inside = source.relative_to(folder)
+            if source.is_file() and not any(part == _COMPILED or part.startswith(".") for part in inside.parts):
+                yield str(Path(name, inside)), source
+    file = getattr(module, "__file__", None)
+    # A module that was made by hand, or that lies in an archive, goes by value alone.
+    if not folders and name != "__main__" and file is not None and os.path.isfile(file):
+        yield name + next((suffix for suffix in all_suffixes() if file.endswith(suffix)), ".py"), Path(file)
+
+
 class CannotInstall(RuntimeError):
-    """The libraries of a job cannot be had."""
+    """The libraries of a job cannot be installed."""
 
     __module__ = "sailfish"
 
@@ -52,30 +105,49 @@ class CannotInstall(RuntimeError):
 def write_libraries(directory: Path, requirements: Sequence[str]) -> Path:
     """Installs libraries into a directory of their own, and writes them into an archive. Error: `CannotInstall`."""
     target = directory / "libraries"
-    words = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--target", str(target)]
+    name, words = _installer(target)
     ran = subprocess.run([*words, *requirements], capture_output=True, text=True)
     if ran.returncode != 0:
-        raise CannotInstall(f"pip install {' '.join(requirements)} failed: {ran.stderr.strip()[-2000:]}")
-    archive = directory / LIBRARIES_FILE
+        raise CannotInstall(f"{name} install {' '.join(requirements)} failed: {ran.stderr.strip()[-2000:]}")
+    files = {str(source.relative_to(target)): source for source in target.rglob("*") if source.is_file()}
+    return _write_archive(directory / LIBRARIES_FILE, files)
+
+
+def _write_archive(archive: Path, files: Mapping[str, Path]) -> Path:
+    """Writes files by their names in the archive. Equal files make equal bytes."""
+    # A package without an `__init__` is found by the entry of its directory.
+    folders = {f"{folder}/" for name in files for folder in Path(name).parents if folder != Path()}
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as writer:
-        for source in sorted(target.rglob("*")):
-            if source.is_file():
-                info = zipfile.ZipInfo(str(source.relative_to(target)))
-                writer.writestr(info, source.read_bytes(), zipfile.ZIP_DEFLATED)
+        for name in sorted({*folders, *files}):
+            data = files[name].read_bytes() if name in files else b""
+            writer.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED if data else zipfile.ZIP_STORED)
     return archive
 
 
-def use_libraries() -> bool:
-    """Lets functions import what was sent along; whether from the directory of the task."""
-    with zipfile.ZipFile(LIBRARIES_FILE) as archive:
-        is_unpacked = any(".so" in Path(name).suffixes for name in archive.namelist())
+def _installer(target: Path) -> tuple[str, list[str]]:
+    """The name of what installs libraries here, and the words that install them into a directory."""
+    if importlib.util.find_spec("pip") is not None:
+        words = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+        return "pip", [*words, "--target", str(target)]
+    # Environments that uv makes have no pip.
+    uv = shutil.which("uv")
+    if uv is None:
+        raise CannotInstall(f"requirements= needs pip or uv: {sys.executable} has no module pip, and there is no program uv on PATH")
+    return "uv pip", [uv, "pip", "install", "--quiet", "--python", sys.executable, "--target", str(target)]
+
+
+def use_archive(name: str, place: int) -> bool:
+    """Lets functions import what is in an archive of the job, by an entry at this place of `sys.path`. Returns whether it had to be
+    unpacked into the directory of the task."""
+    with zipfile.ZipFile(name) as archive:
+        is_unpacked = any(".so" in Path(each).suffixes for each in archive.namelist())
         if is_unpacked:
             # Machine code cannot be loaded from within an archive.
-            archive.extractall(_UNPACKED)
+            archive.extractall(_UNPACKED[name])
     # Here the archive is a link, which goes with the task.
-    entry = _UNPACKED if is_unpacked else os.path.realpath(LIBRARIES_FILE)
+    entry = os.path.abspath(_UNPACKED[name]) if is_unpacked else os.path.realpath(name)
     if entry not in sys.path:
-        sys.path.insert(0, entry)
+        sys.path.insert(place, entry)
     return is_unpacked
 
 

@@ -1,4 +1,4 @@
-"""What a worker needs to know of a job, on its way from the client to the worker."""
+"""The functions and formats of a job, and how they travel to a worker."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 SPEC_FILE = "sailfish-job.pickle"
 #: Libraries of the job, beside it.
 LIBRARIES_FILE = "sailfish-libraries.zip"
+#: Sources of modules of the user, beside it.
+MODULES_FILE = "sailfish-modules.zip"
+#: Output formats whose parts are Parquet files.
+PARQUET = ("parquet", "rows")
 #: Python's own that may be a reduce function as they are, and those of them that may fold a part of the values as well.
 FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, len, list, set, sorted, any, all)
 PARTIAL_FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, any, all)
@@ -29,7 +33,7 @@ PARTIAL_FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, any, all)
 
 @dataclass(frozen=True)
 class Format:
-    """How records are read."""
+    """An input format with its options."""
 
     name: str = "text"
     encoding: str = "utf-8"
@@ -63,8 +67,9 @@ class Spec:
     steps: list[Step] = field(default_factory=list)
     #: The output is made of (key, value) pairs.
     of_pairs: bool = False
-    #: Of CSV, the names of the columns.
+    #: Of CSV, the names of the columns, and whether a field may have line ends in it.
     columns: tuple[str, ...] | None = None
+    multiline: bool = False
     #: Of Parquet, the types of the columns, where they do not follow from the first rows.
     schema: Any = None
     setup: Callable[[], object] | None = None
@@ -167,7 +172,7 @@ def _hint(function: Any) -> str:
 
 
 class WrongPlace(RuntimeError):
-    """What is installed where the worker runs is not what the job needs."""
+    """The worker runs with another Python, another version of this package, or without a module of the job."""
 
 
 class PackedSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import io
@@ -14,36 +15,48 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from operator import length_hint
-from types import TracebackType
+from types import GeneratorType, TracebackType
 from typing import Any, NoReturn
 
 from . import _context
 from ._batch import MixedKeys
 from ._combine import Running, Stuck, WrongPair
-from ._failed import Failed, check_pairs, short
+from ._failed import FLAT_MAP, NO_TERMINAL, Failed, check_pairs, short
 from ._frames import END, JOB, JOB_VERSION, WAITS, CutOff, Input, Output, frames_of, records_of
 from ._readers import Reader, reader_of
 from ._shuffles import Place, Shuffle, Sink
 from ._sizes import Batches
-from ._spec import LIBRARIES_FILE, SPEC_FILE, PackedSpec, Spec, WrongPlace
+from ._spec import LIBRARIES_FILE, MODULES_FILE, SPEC_FILE, PackedSpec, Spec, WrongPlace
 from ._steps import NoPair, Step, compose, failing_step, is_at_end
 from ._version import VERSION
 from ._writers import Writer, writer_of
 
-#: Items of a record that are tried where it is only looked whether they can be had.
+#: Items that a record may yield in the check whether it fails as well.
 _ITEMS_TRIED = 8192
-#: Containers that are made, and not freed, before cycles are looked for.
+#: Live containers added between two runs of the cycle collector.
 _OBJECTS_BETWEEN_COLLECTIONS = 100_000
-#: How long is looked, after a record that failed, whether others fail as well.
+#: Time for the check, after a record failed, how many others fail as well.
 _LOOK_SECONDS = 1.0
 
 
 def main() -> int:
-    """Runs tasks of a job, one after the other, until there are no more."""
+    """Runs tasks of a job, one after the other, until there are no more. Threads that functions left end with the last task."""
     source, output = _take_standard_streams()
     if hasattr(sys, "set_int_max_str_digits"):
         # Keys are numbers of any size.
         sys.set_int_max_str_digits(0)
+    sys.breakpointhook = _break
+    _context.begin()
+    code = _serve(source, output)
+    if _has_threads():
+        # Python would wait for them, and the job for Python.
+        atexit._run_exitfuncs()
+        _context.flush()
+        os._exit(code)
+    return code
+
+
+def _serve(source: Input, output: Output) -> int:
     place = TaskPlace()
     try:
         while (frame := source.next_or_end()) is not None:
@@ -65,23 +78,26 @@ def main() -> int:
 
 
 class TaskPlace:
-    """What is around a task: it finds its own, and nothing of the tasks before it."""
+    """The environment, directory and functions of a task, without traces of earlier tasks."""
 
     def __init__(self) -> None:
         self._environment = dict(os.environ)
         self._directory = os.getcwd()
         self._spec: PackedSpec | None = None
-        #: What was imported lies in the directory of the task, and goes with it.
+        #: Imported modules lie in the directory of the task, so the process ends with the task.
         self.is_bound = False
 
     def enter(self, job: dict[str, Any]) -> None:
-        """Goes where the engine says that the task is."""
+        """Enters the directory of a task, with its environment and its module path."""
         environment = {**self._environment, **job["env"]}
         if dict(os.environ) != environment:
             os.environ.clear()
             os.environ.update(environment)
         os.chdir(job["work_dir"])
         directory = os.getcwd()
+        if directory not in sys.path and self._directory not in sys.path:
+            # Files of the job lie there, and may be modules.
+            sys.path.insert(1, directory)
         if directory != self._directory:
             # Modules may lie there, and the directory of the task before is gone.
             sys.path[:] = _moved(sys.path, self._directory, directory)
@@ -92,14 +108,17 @@ class TaskPlace:
         self._directory = directory
 
     def spec(self) -> Spec:
-        """The functions of the job, new for each task: what they remember is of the task."""
+        """Loads the functions of the job anew, so that they remember nothing of earlier tasks."""
         if self._spec is not None:
             return self._spec.load()
-        if os.path.exists(LIBRARIES_FILE):
+        archives = [name for name in (MODULES_FILE, LIBRARIES_FILE) if os.path.exists(name)]
+        if archives:
             # Most jobs have none, and do not wait for what it takes.
-            from ._ship import use_libraries
+            from ._ship import use_archive
 
-            self.is_bound = use_libraries()
+            behind = sys.path.index(self._directory) + 1
+            for number, name in enumerate(archives):
+                self.is_bound |= use_archive(name, behind + number)
         self._spec = PackedSpec(SPEC_FILE)
         spec = self._spec.load()
         # Batches are made of many objects that live for a moment; to look for cycles among them each time takes a tenth of all.
@@ -113,12 +132,27 @@ class TaskPlace:
 
 
 def _moved(paths: list[str], old: str, new: str) -> list[str]:
-    """Paths in a directory, in another one."""
+    """Replaces a directory in the paths below it."""
     return [new + path[len(old) :] if isinstance(path, str) and (path + "/").startswith(old + "/") else path for path in paths]
 
 
+def _break(*arguments: Any, **options: Any) -> Any:
+    """Stands in for `breakpoint`, unless the job names a debugger of its own, which may need no terminal."""
+    if os.environ.get("PYTHONBREAKPOINT"):
+        return sys.__breakpointhook__(*arguments, **options)
+    raise RuntimeError(f"breakpoint(): {NO_TERMINAL}")
+
+
+def _has_threads() -> bool:
+    """Whether there are threads that Python would wait for at its end."""
+    threading = sys.modules.get("threading")
+    if threading is None:
+        return False
+    return any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate())
+
+
 def _waits() -> bool:
-    """Whether there may be another task: a thread that still runs would be in its way."""
+    """Whether the process may take another task: a thread that still runs would disturb it."""
     threading = sys.modules.get("threading")
     return threading is None or threading.active_count() == 1
 
@@ -135,13 +169,15 @@ def _run_task(source: Input, output: Output, kind: int, payload: bytes, place: T
 
 
 def _take_standard_streams() -> tuple[Input, Output]:
-    """The frames' own descriptors. Whatever prints, prints into the log of the task; whatever reads, finds nothing."""
+    """Keeps standard input and output for frames. Prints go to standard error, the log of the task; reads find an empty file."""
     source, output = Input(os.dup(0)), Output(os.dup(1))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), line_buffering=True, write_through=True)
+    log = io.FileIO(1, "w", closefd=False)
+    # Whatever the language of the node: no print fails.
+    sys.stdout = io.TextIOWrapper(log, "utf-8", "backslashreplace", line_buffering=True, write_through=True)
     return source, output
 
 
@@ -191,7 +227,7 @@ def _call(what: str, function: Callable[[], object] | None) -> None:
 
 
 def _who(steps: list[Step], error: BaseException) -> str:
-    """What messages call the function that failed."""
+    """The name of the failed function in messages."""
     named = [step for step in steps if step.name]
     name = failing_step(named, error) or (named[0].name if len(named) == 1 else None)
     if name is not None:
@@ -200,8 +236,13 @@ def _who(steps: list[Step], error: BaseException) -> str:
 
 
 def _index(records: Iterable[Any], left: Iterator[Any]) -> int:
-    """Which of the records was read last; steps read one, make all they can of it, and read the next."""
+    """The index of the record that was read last: steps finish a record before they read the next."""
     return max(0, len(records) - length_hint(left) - 1) if isinstance(records, list) else 0
+
+
+def _may_generate(steps: list[Step]) -> bool:
+    """Whether a function may have returned a generator as an item, which is never meant."""
+    return any(step.kind == "map" for step in steps)
 
 
 def steps_of(shuffle: Shuffle) -> list[Step]:
@@ -210,17 +251,18 @@ def steps_of(shuffle: Shuffle) -> list[Step]:
 
 
 class Branch:
-    """What becomes of the records of a source."""
+    """The steps of a source, and the sink of the items that they make."""
 
     def __init__(self, number: int, spec: Spec, reader: Reader, sink: Sink | Running) -> None:
         self._number, self.source, self.reader = number, spec.sources[number], reader
         self._sink, self._shuffle = sink, spec.shuffle
         self._needs_pairs = spec.of_pairs if spec.shuffle is None else spec.shuffle.of_pairs
+        self._may_generate = _may_generate(self.source.steps)
         self._batches = Batches()
         self._name, self._offset, self._block = "", 0, b""
 
     def take(self, name: str, offset: int, block: bytes) -> None:
-        """Makes of a block of records what there is to make."""
+        """Reads a block of records, runs the steps, and hands the items to the sink."""
         self._name, self._offset, self._block = name, offset, block
         try:
             records = self.reader.records(block, name, offset)
@@ -260,7 +302,7 @@ class Branch:
             first = last
 
     def _fold(self, made: Iterator[Any], records: Iterable[Any], left: Iterator[Any], running: Running) -> None:
-        """Hands pairs on while they are made."""
+        """Hands pairs to a running fold while the steps make them."""
         try:
             running.take(made)
         except WrongPair as error:
@@ -275,9 +317,11 @@ class Branch:
             self._fail(records, left, StopIteration("a function raised it"))
 
     def _put(self, items: list[Any], records: Iterable[Any], first: int, last: int, sink: Sink) -> None:
-        """Hands on what the records from `first` to `last` gave."""
+        """Hands the items of the records from `first` to `last` to the sink."""
         if self._needs_pairs:
             check_pairs(items, lambda: self._who_yielded(records, first, last))
+        elif self._may_generate and GeneratorType in map(type, items):
+            raise Failed(f"{self._who_yielded(records, first, last)} a generator: {FLAT_MAP}")
         self._batches.saw(items)
         try:
             sink.put(items)
@@ -302,13 +346,13 @@ class Branch:
         return f"the {who} function, given {place}{more}, yielded" if who else f"the input has, {place}{more},"
 
     def _place(self, records: Iterable[Any], index: int) -> str:
-        """Where a record is; of what the client or another stage made, which it is."""
+        """The file and byte of a record, or the item itself where the client or another stage made it."""
         if self.source.format.name == "items" and isinstance(records, list) and index < len(records):
             return f"the item {records[index]!r:.200}"
         return self._at(self.reader.offset_of(self._block, index))
 
     def _fail(self, records: Any, left: Iterator[Any], error: BaseException) -> NoReturn:
-        """Says which function could not make something of which record."""
+        """Raises `Failed` with the name of the function and the place of the record."""
         if isinstance(error, Failed):
             raise error
         if isinstance(error, Exception) and not isinstance(records, list) and not self.source.steps:
@@ -328,7 +372,7 @@ class Branch:
         raise Failed(f"{who} failed, {place}: {short(error)}{more}") from error
 
     def _check_returned(self, record: Any, place: str) -> None:
-        """A function that returns what cannot be gone through is told so, and not of the line that could not."""
+        """Raises `Failed` where a flat_map function returned a value that is not iterable: the plain error would point at our own loop."""
         step = self.source.steps[0]
         assert step.function is not None
         try:
@@ -340,7 +384,7 @@ class Branch:
             raise Failed(f"the {step.name} function, given {place}, returned {made!r:.200}: it yields {what}")
 
     def _other_failures(self, records: list[Any]) -> tuple[int, int]:
-        """How many of the next records fail as well, and how many were tried."""
+        """Returns the number of the next records that fail as well, and the number of those tried."""
         until = time.monotonic() + _LOOK_SECONDS
         others = seen = 0
         for record in records:
@@ -405,7 +449,7 @@ class _Part:
 
 
 class Reducer:
-    """Runs what a stage makes of groups over those of a range."""
+    """Runs the shuffle and the steps of a stage over the groups of a range."""
 
     def __init__(self, spec: Spec, output: Output) -> None:
         assert spec.shuffle is not None
@@ -415,6 +459,7 @@ class Reducer:
 
     def run(self, source: Input) -> None:
         batches = Batches()
+        may_generate = _may_generate(self._spec.steps)
         place = self._place
         gathered = self._shuffle.gathered(source, place)
         made = compose(self._spec.steps, gathered, lambda: repr(place.key))
@@ -434,6 +479,8 @@ class Reducer:
                 break
             if self._spec.of_pairs:
                 check_pairs(items, lambda: "the reduce function yielded")
+            elif may_generate and GeneratorType in map(type, items):
+                raise Failed(f"{_who(self._spec.steps, TypeError())} yielded a generator: {FLAT_MAP}")
             batches.saw(items)
             self._guarded(partial(self._writer.write, items))
         self._guarded(self._writer.close)

@@ -1,4 +1,4 @@
-"""How results are written."""
+"""Writers of output formats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from ._needed import needed
 from ._readers import packed
@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     from ._frames import Output
     from ._spec import Spec
 
-#: What pairs may be written as.
+#: Output formats of pairs.
 OUTPUT_FORMATS = ("tsv", "jsonl", "pickle", "parquet")
-#: Rows of a Parquet file that are written together.
+#: Rows of a Parquet file that are written together,
 _ROWS_AT_ONCE = 1 << 16
-#: And about how many bytes.
+#: and their bytes, about.
 _BYTES_AT_ONCE = 32 << 20
-#: Keys of which it is told how often they are there.
+#: Bytes of Arrow tables that wait until the types of all columns are known.
+_WAITING_BYTES_MAX = 64 << 20
+#: Keys that are reported with their counts.
 _COMMON_KEYS = 32
 
 Items = Sequence[Any]
@@ -40,14 +42,14 @@ class Writer(Protocol):
 
 
 def writer_of(spec: Spec, output: Output) -> Writer:
-    """The writer of a job."""
+    """Returns the writer of a job."""
     name = spec.output_format
     if name == "parquet":
         return Parquet(output, ("key", "value"))
     if name == "rows":
         return Parquet(output, (), spec.schema)
     if name == "csv":
-        return Csv(output, spec.columns)
+        return Csv(output, spec.columns, spec.multiline)
     if name == "count":
         return Count(output)
     if name == "key_counts":
@@ -127,7 +129,7 @@ class Plain:
 
 
 class Count:
-    """Writes how many items there are."""
+    """Writes the number of items."""
 
     def __init__(self, output: Output) -> None:
         self._output, self._count = output, 0
@@ -140,7 +142,7 @@ class Count:
 
 
 class KeyCounts:
-    """Writes the keys of pairs that are there most often, and how often they are; behind them, how many pairs there are."""
+    """Writes the most common keys of pairs with their counts, and the number of pairs."""
 
     def __init__(self, output: Output) -> None:
         self._output, self._counts = output, Counter[Any]()
@@ -160,10 +162,10 @@ def _csv(rows: Iterable[Sequence[Any]], quoting: Any) -> str:
 
 
 class Csv:
-    """Writes dicts, or rows, as lines of CSV with the names of the columns in the first."""
+    """Writes dicts, or rows, as lines of CSV with the names of the columns in the first. A field has no line end, unless `is_multiline`."""
 
-    def __init__(self, output: Output, columns: tuple[str, ...] | None) -> None:
-        self._output, self._columns = output, columns
+    def __init__(self, output: Output, columns: tuple[str, ...] | None, is_multiline: bool) -> None:
+        self._output, self._columns, self._is_multiline = output, columns, is_multiline
         self._has_begun = False
 
     def write(self, items: Items) -> None:
@@ -179,6 +181,8 @@ class Csv:
             rows.append(self._columns)
         rows.extend(map(self._row, items))
         text = _csv(rows, csv.QUOTE_MINIMAL)
+        if not self._is_multiline and text.count("\n") != len(rows):
+            self._refuse_lines(rows)
         if "\r" in text:
             # Python does not quote it everywhere, and reads it as the end of a row.
             text = _csv(rows, csv.QUOTE_ALL)
@@ -197,12 +201,20 @@ class Csv:
             raise ValueError(f"there are {len(columns)} columns, and {item!r:.200} has {len(item)} fields")
         return item
 
+    def _refuse_lines(self, rows: list[Sequence[Any]]) -> NoReturn:
+        assert self._columns is not None
+        name, row = next((name, row) for row in rows for name, field in zip(self._columns, row) if "\n" in str(field))
+        raise ValueError(
+            f"the column {name!r} of the row {list(row)!r:.200} has a line end in it, and read_csv reads a row a line: write_jsonl and "
+            "write_parquet take it; write_csv(multiline=True) writes it all the same, for other programs"
+        )
+
     def close(self) -> None:
         pass
 
 
 def _row(item: Any) -> Mapping[str, Any]:
-    """What the columns of a Parquet file have of an item."""
+    """Returns the columns of a Parquet file for an item."""
     if isinstance(item, Mapping):
         return item
     if isinstance(item, tuple) and len(item) == 2:
@@ -211,7 +223,8 @@ def _row(item: Any) -> Mapping[str, Any]:
 
 
 class Parquet:
-    """Writes items as rows of a Parquet file."""
+    """Writes items as rows of a Parquet file. The types of columns are those of the first values that are not None: the first rows wait
+    until there is one in each column, or until they have so many bytes that the column is taken to have none."""
 
     def __init__(self, output: Output, columns: tuple[str, ...], schema: Any = None) -> None:
         self._arrow = needed("pyarrow", "a Parquet file")
@@ -221,6 +234,8 @@ class Parquet:
         self._columns: tuple[str, ...] = columns if schema is None else tuple(schema.names)
         self._rows: list[Mapping[str, Any]] = []
         self._bytes = 0
+        #: Tables that are not written yet, because a column has no type.
+        self._waiting: list[Any] = []
         self._writer: Any = None
         self._ended = 0
 
@@ -231,6 +246,20 @@ class Parquet:
             self._flush()
 
     def _flush(self) -> None:
+        table = self._table()
+        self._ended += len(self._rows)
+        self._rows, self._bytes = [], 0
+        if self._writer is not None:
+            self._write(table)
+            return
+        self._waiting.append(table)
+        schema = merged_schema(self._arrow, [each.schema for each in self._waiting])
+        is_known = self._schema is not None or not any(_has_null(self._arrow, field.type) for field in schema)
+        if is_known or sum(each.nbytes for each in self._waiting) > _WAITING_BYTES_MAX:
+            self._begin(schema)
+
+    def _table(self) -> Any:
+        """The rows as a table."""
         if not self._columns and self._rows:
             self._columns = tuple(self._rows[0])
         names = set(self._columns)
@@ -241,19 +270,24 @@ class Parquet:
         if self._schema is None:
             for name, column in columns.items():
                 _check_column(name, column)
-        table = self._arrow.table(columns, schema=self._schema)
-        if self._writer is None:
-            self._writer = self._parquet.ParquetWriter(self._arrow.PythonFile(_Sink(self), mode="w"), table.schema)
-        else:
-            # Safely: what would lose anything is an error.
-            table = table.cast(self._writer.schema)
-        self._ended += len(self._rows)
-        self._rows, self._bytes = [], 0
-        self._writer.write_table(table)
+        return self._arrow.table(columns, schema=self._schema)
+
+    def _begin(self, schema: Any) -> None:
+        """Begins the file, and writes the tables that have waited for that."""
+        self._writer = self._parquet.ParquetWriter(self._arrow.PythonFile(_Sink(self), mode="w"), schema)
+        waiting, self._waiting = self._waiting, []
+        for table in waiting:
+            self._write(table)
+
+    def _write(self, table: Any) -> None:
+        # Safely: a cast that loses anything is an error.
+        self._writer.write_table(table.cast(self._writer.schema))
 
     def close(self) -> None:
-        if self._rows or self._writer is None:
+        if self._rows or (self._writer is None and not self._waiting):
             self._flush()
+        if self._writer is None:
+            self._begin(merged_schema(self._arrow, [table.schema for table in self._waiting]))
         self._writer.close()
 
     def put(self, data: bytes) -> None:
@@ -262,7 +296,7 @@ class Parquet:
 
 
 def _check_column(name: str, column: list[Any]) -> None:
-    """Refuses what Arrow would make something else of, without a word."""
+    """Refuses values that Arrow would silently convert."""
     kinds = set(map(type, column)) - {type(None)}
     if len(kinds) > 1 and kinds != {int, float}:
         named = ", ".join(sorted(kind.__qualname__ for kind in kinds))
@@ -271,8 +305,34 @@ def _check_column(name: str, column: list[Any]) -> None:
         raise TypeError(f"the column {name!r} would have times with and without a time zone, and a column of Parquet has one kind")
 
 
+def merged_schema(arrow: Any, schemas: list[Any]) -> Any:
+    """The schema of tables with the same columns: each column, and each part of it, has the first type that is not null."""
+    merged = list(schemas[0])
+    for schema in schemas[1:]:
+        merged = [_merged(arrow, one, other) for one, other in zip(merged, schema)]
+    return arrow.schema(merged)
+
+
+def _merged(arrow: Any, one: Any, other: Any) -> Any:
+    """A field with its own type, or with the type of the other field where its own is null."""
+    types = arrow.types
+    if types.is_null(one.type):
+        return one.with_type(other.type)
+    if types.is_list(one.type) and types.is_list(other.type):
+        return one.with_type(arrow.list_(_merged(arrow, one.type.value_field, other.type.value_field)))
+    if types.is_struct(one.type) and types.is_struct(other.type):
+        named = {field.name: field for field in other.type}
+        return one.with_type(arrow.struct([_merged(arrow, field, named.get(field.name, field)) for field in one.type]))
+    return one
+
+
+def _has_null(arrow: Any, kind: Any) -> bool:
+    """Whether a type, or a part of it, is null, so that no value has determined it."""
+    return bool(arrow.types.is_null(kind)) or any(_has_null(arrow, kind.field(number).type) for number in range(kind.num_fields))
+
+
 class _Sink:
-    """A file for pyarrow: what it writes goes on to the engine."""
+    """A file for pyarrow, which passes its bytes to the engine."""
 
     closed = False
 

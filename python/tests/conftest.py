@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+from sailfish import _engine
 
 
 @pytest.fixture(autouse=True, scope="session")
 def state(tmp_path_factory: pytest.TempPathFactory) -> None:
     """A state of its own for the engine."""
-    import os
-
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory, state: None) -> Iterator[str]:
+    """The URL of a server with two nodes."""
+    directory = tmp_path_factory.mktemp("cluster")
+    words = [_engine.program(), "local", "--nodes", "2", "--listen", "127.0.0.1:0", "--dir", str(directory)]
+    # The nodes find the Python that runs the tests under its usual name.
+    scripts = str(Path(sys.executable).parent)
+    environment = {**os.environ, "PATH": os.pathsep.join([scripts, os.environ["PATH"]])}
+    cluster = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
+    assert cluster.stdout is not None
+    try:
+        yield cluster.stdout.readline().strip()
+    finally:
+        cluster.send_signal(signal.SIGINT)
+        cluster.wait()
+        cluster.stdout.close()

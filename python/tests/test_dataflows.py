@@ -551,7 +551,7 @@ class TestWrong:
         with pytest.raises(TypeError, match="union takes datasets"):
             dataset.union([2])  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="group_by takes a function"):
-            dataset.group_by("x")  # type: ignore[arg-type]
+            dataset.group_by("x")  # type: ignore[call-overload]
         with pytest.raises(ValueError, match="each has a name of its own"):
             sf.read_csv("x", columns=["a", "a"])
         with pytest.raises(TypeError, match="join takes datasets"):

@@ -459,12 +459,12 @@ def test_counters_after_a_print_without_end(tmp_path: Path) -> None:
     assert "TypeError: 'float' object cannot be interpreted as an integer" in said
 
 
-def test_many_inputs_and_odd_names(tmp_path: Path) -> None:
+def test_many_inputs_and_odd_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [tmp_path / f"-{number:04}-{'x' * 100}" for number in range(1500)]
     for path in paths:
         path.write_text("a\n")
     assert dict(sf.MapReduce(paths, words, sum).run()) == {"a": 1500}
-    os.chdir(tmp_path)
+    monkeypatch.chdir(tmp_path)
     assert dict(sf.MapReduce(paths[0].name, words, sum, env={"LEVEL": "5"}, setup=lambda: os.environ["LEVEL"]).run()) == {"a": 1}
 
 

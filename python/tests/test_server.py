@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -15,24 +13,6 @@ from typing import Any
 
 import pytest
 import sailfish as sf
-from sailfish import _engine
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    directory = tmp_path_factory.mktemp("cluster")
-    words = [_engine.program(), "local", "--nodes", "2", "--listen", "127.0.0.1:0", "--dir", str(directory)]
-    # The nodes find the Python that runs the tests under its usual name.
-    scripts = str(Path(sys.executable).parent)
-    environment = {**os.environ, "PATH": os.pathsep.join([scripts, os.environ["PATH"]])}
-    cluster = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
-    assert cluster.stdout is not None
-    try:
-        yield cluster.stdout.readline().strip()
-    finally:
-        cluster.send_signal(signal.SIGINT)
-        cluster.wait()
-        cluster.stdout.close()
 
 
 @pytest.fixture

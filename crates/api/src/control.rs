@@ -424,6 +424,8 @@ pub enum NodeState {
     Draining,
     /// Holds nothing that anybody needs, and has been told to leave, or has left.
     Drained,
+    /// Nothing was heard of it any more, or its process has ended.
+    Dead,
 }
 
 impl NodeState {
@@ -433,6 +435,7 @@ impl NodeState {
             Self::Up => "up",
             Self::Draining => "draining",
             Self::Drained => "drained",
+            Self::Dead => "dead",
         }
     }
 }
@@ -442,6 +445,9 @@ impl NodeState {
 #[serde(deny_unknown_fields)]
 pub struct ClusterStatus {
     pub nodes: Vec<NodeStatus>,
+    /// Those that died within a day and have not come back, the last ones first; so many at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<NodeStatus>,
 }
 
 impl ClusterStatus {

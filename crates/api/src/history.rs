@@ -12,6 +12,23 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 pub struct JobList {
     pub jobs: Vec<JobRow>,
+    /// Jobs that were asked for as well and are not listed, older ones; counted up to [`MORE_JOBS_MAX`].
+    #[serde(default)]
+    pub more: u64,
+}
+
+/// Up to here jobs that are not listed are counted.
+pub const MORE_JOBS_MAX: u64 = 1_000_000;
+
+/// Which jobs to list, as `?limit=N&state=failed&user=ann&name=TEXT` at the end of a path; what is not given leaves none out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobsQuestion {
+    pub limit: Option<u32>,
+    pub state: Option<JobState>,
+    pub user: Option<String>,
+    /// A part of the name; letters of ASCII stand for both cases.
+    pub name: Option<String>,
 }
 
 /// Everything about a job but its report.

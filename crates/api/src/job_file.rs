@@ -111,7 +111,12 @@ impl JobFile {
         let mut file: JobFile = toml::from_str(text).map_err(|error: toml::de::Error| {
             // An error without a place is about the file as a whole.
             let offset = error.span().map_or(0, |span| span.start);
-            JobFileError { line: line_at(text, offset), message: error.message().to_string() }
+            let line = line_at(text, offset);
+            let message = match text.lines().nth(line - 1).and_then(unquoted) {
+                Some(quoted) => format!("{}: strings stand in quotes, as in {quoted}", error.message()),
+                None => error.message().to_string(),
+            };
+            JobFileError { line, message }
         })?;
         file.stage.iter_mut().flatten().for_each(|stage| stage.line = line_at(text, stage.line));
         Ok(file)
@@ -185,6 +190,16 @@ impl JobFile {
         }
         self.stage.iter_mut().flatten().for_each(|stage| stage.resolve_paths(dir));
     }
+}
+
+/// A line whose value is a word without quotes, as it should be.
+fn unquoted(line: &str) -> Option<String> {
+    let (key, value) = line.split_once('=')?;
+    let (key, value) = (key.trim(), value.trim());
+    let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let begins_word = |byte: u8| byte.is_ascii_alphabetic() || b"/.~*".contains(&byte);
+    let is_word = value.bytes().next().is_some_and(begins_word) && !value.contains(['"', '\'', '#']);
+    (is_key && is_word && !matches!(value, "true" | "false")).then(|| format!("{key} = \"{value}\""))
 }
 
 fn line_at(text: &str, offset: usize) -> usize {
@@ -301,6 +316,14 @@ mod tests {
         let error = JobFile::parse(text).unwrap_err();
         assert_eq!(error.line, expected_line, "{text}: {error}");
         assert!(error.message.contains(expected_words), "{text}: {error}");
+    }
+
+    /// A trap of the field report.
+    #[test]
+    fn a_string_without_quotes_is_told_so() {
+        check_error("input = in", 1, "strings stand in quotes, as in input = \"in\"");
+        check_error("\noutput = /a/b", 2, "as in output = \"/a/b\"");
+        check_error("reverse = yes", 1, "as in reverse = \"yes\"");
     }
 
     #[test]

@@ -6,11 +6,13 @@ use crate::drill::{self, DrillArgs};
 use crate::exit::Failure;
 use crate::explain::ExplainArgs;
 use crate::intermediate_files::FileCommand;
+use crate::jobs;
 use crate::key_options::KeyArgs;
 use crate::shuffle_bench::BenchCommand;
 use crate::submit::SubmitArgs;
 use crate::tera_jobs::TeraCommand;
 use crate::tokens::TokenCommand;
+use api::history::JobState;
 use api::{Codec, Notice, Replication};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use client::Blocking;
@@ -144,7 +146,7 @@ pub enum NodesAction {
     /// Empty a node: it gets no new work, what running jobs need of it moves to other nodes, and when nobody needs it
     /// any more, it ends
     Drain {
-        /// Name of the node, or its number as it is printed
+        /// Name of the node, or its number as in #5 (quoted in a shell: '#5')
         node: String,
         /// Wait until it is empty
         #[arg(long)]
@@ -521,6 +523,15 @@ pub struct JobsArgs {
     /// Jobs to list
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: u32,
+    /// Only jobs in this state: running, committing, succeeded, failed, cancelled or interrupted
+    #[arg(long, value_name = "STATE", value_parser = jobs::job_state)]
+    pub job_state: Option<JobState>,
+    /// Only jobs of this user
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Only jobs with this in their names
+    #[arg(long, value_name = "TEXT")]
+    pub name: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -2,7 +2,7 @@
 
 use crate::exit::{FAILED, Failure};
 use crate::terminal::{print, tell};
-use crate::{connect, machine, memory_size, store};
+use crate::{connect, machine, memory_size, paths, store};
 use anyhow::{Context, anyhow, ensure};
 use api::control::{ErrorCode, NodeInfo, PROTOCOL_VERSION};
 use api::shipping::SHIPPED_FILE_BYTES_MAX;
@@ -251,6 +251,9 @@ fn join(
 fn disk_dirs(args: &NodeArgs) -> anyhow::Result<Vec<PathBuf>> {
     if args.disk.is_empty() {
         return Ok(vec![store::state_dir(None)?.join("disk")]);
+    }
+    for disk in &args.disk {
+        paths::check_disk(&std::path::absolute(disk)?, &disk.display().to_string())?;
     }
     // One that is given twice is one.
     let mut seen = BTreeSet::new();

@@ -57,7 +57,8 @@ impl Failure {
             | ServerError::Flow(_)
             | ServerError::NotReducible(_)
             | ServerError::NotCollectable { .. }
-            | ServerError::OwnerLock { .. } => REFUSED,
+            | ServerError::OwnerLock { .. }
+            | ServerError::StateInUse { .. } => REFUSED,
             ServerError::Store(
                 StoreError::StateDirUnwritable { .. }
                 | StoreError::Corrupt { .. }

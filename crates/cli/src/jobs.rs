@@ -2,43 +2,68 @@
 
 use crate::args::JobsArgs;
 use crate::exit::Failure;
+use crate::quantity::counted;
 use crate::tables::{left, right, table};
-use crate::terminal::print;
+use crate::terminal::{print, tell};
 use crate::{escape, quantity, store};
-use metastore::{JobRow, KeptFiles};
+use api::history::{JobList, JobsQuestion, MORE_JOBS_MAX};
+use metastore::{JobRow, JobState, KeptFiles};
 use serde_json::{Value, json};
 use server::kept_bytes;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Prints the latest jobs, newest first.
+/// Reads the state of jobs to list.
+pub fn job_state(word: &str) -> Result<JobState, String> {
+    JobState::parse(word).ok_or_else(|| {
+        "choose running, committing, succeeded, failed, cancelled or interrupted; a directory is named by --state".to_string()
+    })
+}
+
+/// Prints the latest jobs, newest first, and how many others there are.
 pub fn run(args: &JobsArgs) -> Result<(), Failure> {
-    let (rows, place) = match args.state.connection()? {
-        Some(connection) => {
-            let list = connection.run(async |client| client.jobs(args.limit).await);
-            (list.map_err(Failure::from_client)?.jobs, args.state.server.clone().unwrap_or_default())
-        }
-        None => of_this_machine(args)?,
+    let question = JobsQuestion {
+        limit: Some(args.limit),
+        state: args.job_state,
+        user: args.user.clone(),
+        name: args.name.clone(),
     };
+    let (list, place) = match args.state.connection()? {
+        Some(connection) => {
+            let list = connection.run(async |client| client.list_jobs(&question).await);
+            (list.map_err(Failure::from_client)?, args.state.server.clone().unwrap_or_default())
+        }
+        None => of_this_machine(args, &question)?,
+    };
+    let JobList { jobs: rows, more } = list;
     if args.json {
         let list: Vec<serde_json::Value> = rows.iter().map(as_json).collect();
         let text = serde_json::to_string_pretty(&list).map_err(anyhow::Error::from)?;
         return Ok(print(&format!("{text}\n"))?);
     }
-    if rows.is_empty() {
-        return Ok(print(&format!("no job has run in {place}\n"))?);
+    let is_filtered = (&question.state, &question.user, &question.name) != (&None, &None, &None);
+    if rows.is_empty() && more == 0 {
+        let which = if is_filtered { "no such job" } else { "no job" };
+        return Ok(print(&format!("{which} has run in {place}\n"))?);
     }
-    Ok(print(&render(&rows, now_ns()))?)
+    print(&render(&rows, now_ns()))?;
+    if more > 0 {
+        // Scripts read the table to its end.
+        let at_least = if more >= MORE_JOBS_MAX { "at least " } else { "" };
+        let are = if more == 1 { "is" } else { "are" };
+        tell(&format!("sailfish: {at_least}{} {are} not shown (--limit N)", counted(more, "older job")));
+    }
+    Ok(())
 }
 
 /// The rows, and the directory in which they were looked for.
-fn of_this_machine(args: &JobsArgs) -> Result<(Vec<JobRow>, String), Failure> {
+fn of_this_machine(args: &JobsArgs, question: &JobsQuestion) -> Result<(JobList, String), Failure> {
     let given = args.state.state.as_deref();
     let state_dir = store::state_dir(given).map_err(Failure::refused)?;
-    let rows = match store::exists(&state_dir) {
-        true => store::look(given, async |store| Ok(store.jobs(args.limit).await?))?,
-        false => Vec::new(),
+    let list = match store::exists(&state_dir) {
+        true => store::look(given, async |store| Ok(store.list_jobs(question).await?))?,
+        false => JobList::default(),
     };
-    Ok((rows, state_dir.display().to_string()))
+    Ok((list, state_dir.display().to_string()))
 }
 
 fn render(rows: &[JobRow], now_ns: u64) -> String {

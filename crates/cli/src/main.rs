@@ -15,6 +15,7 @@
 //! # How it is tested
 //! Unit tests of parsing, checking and formatting beside each file; black-box tests of the binary in `tests/`.
 
+mod advice;
 mod args;
 mod cluster;
 mod connect;
@@ -99,6 +100,8 @@ fn start(cli: Cli) -> Result<(), Failure> {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| terminal::ErrorLines)
+        // Modules mean nothing to operators.
+        .with_target(false)
         .with_ansi(std::io::stderr().is_terminal() && !wants_no_color())
         .init();
     let objects_config = cli.objects_config.as_deref();

@@ -10,12 +10,13 @@ use anyhow::anyhow;
 use api::control::{NodeState, NodeStatus};
 use api::machine::{DiskReport, DiskState, MachineSample};
 use client::Blocking;
+use ids::NodeId;
 use std::time::Duration;
 
 /// How often a node that is being emptied is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
-/// Prints the nodes that live, by number, and those that were drained lately; or has one emptied.
+/// Prints the nodes that live, by number, those that were drained lately and those that died within a day; or has one emptied.
 pub fn run(args: &NodesArgs) -> Result<(), Failure> {
     let server = args.server.as_deref();
     let server = server.ok_or_else(|| Failure::refused(anyhow!("--server is missing: give its URL")))?;
@@ -28,7 +29,7 @@ pub fn run(args: &NodesArgs) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(&cluster).map_err(anyhow::Error::from)?;
         return Ok(print(&format!("{text}\n"))?);
     }
-    if cluster.nodes.is_empty() {
+    if cluster.nodes.is_empty() && cluster.gone.is_empty() {
         return Ok(print(&format!("no node works for {server}\n"))?);
     }
     let columns = [
@@ -48,7 +49,7 @@ pub fn run(args: &NodesArgs) -> Result<(), Failure> {
     ];
     let cells = |node: &NodeStatus| {
         vec![
-            node.node.to_string(),
+            number(node.node),
             escape::cell(&node.info.name),
             escape::cell(&node.info.rack),
             node.state.word().to_string(),
@@ -63,7 +64,7 @@ pub fn run(args: &NodesArgs) -> Result<(), Failure> {
             escape::cell(&node.info.data_url),
         ]
     };
-    Ok(print(&table(&columns, cluster.nodes.iter().map(cells).collect()))?)
+    Ok(print(&table(&columns, cluster.nodes.iter().chain(&cluster.gone).map(cells).collect()))?)
 }
 
 /// Has a node emptied. The answer is how it stands.
@@ -84,11 +85,17 @@ fn drain(connection: &Blocking, name: &str, wait: bool) -> Result<(), Failure> {
             connection.run(async |client| client.cluster().await).map_err(Failure::from_client)?.nodes;
         let found = nodes.into_iter().find(|node| node.node == status.node);
         status = found.ok_or_else(|| {
-            let node = status.node;
-            Failure::from(anyhow!("{node} is gone before it was empty: what it held is made again"))
+            let node = number(status.node);
+            Failure::from(anyhow!("node {node} is gone before it was empty: what it held is made again"))
         })?;
     }
-    Ok(print(&format!("{} {}\n", status.node, status.state.word()))?)
+    let (node, name) = (number(status.node), escape::cell(&status.info.name));
+    Ok(print(&format!("{node} {name} {}\n", status.state.word()))?)
+}
+
+/// The number of a node as `drain` takes it: no word that looks like a name.
+fn number(node: NodeId) -> String {
+    format!("#{}", node.0)
 }
 
 /// Something of the last sample, where there was one.

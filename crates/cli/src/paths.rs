@@ -6,6 +6,7 @@ use objects::ObjectUrl;
 use rustix::fs::Access;
 use server::ServerError;
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The file of `--env-file`, absolute, which holds variables.
@@ -99,11 +100,29 @@ fn check_prefix_against_inputs(
     Ok(())
 }
 
-/// The directories given with `--disk`: absolute, writable, each once.
+/// Refuses a directory for `--disk` that is missing together with the one above it: a disk may not be mounted there.
+pub fn check_disk(path: &Path, argument: &str) -> anyhow::Result<()> {
+    let above = path.parent().unwrap_or(path);
+    ensure!(
+        path.exists() || above.is_dir(),
+        "--disk {argument}: {} is not there either: mount the disk, or create the directory first",
+        above.display()
+    );
+    Ok(())
+}
+
+/// The directories given with `--disk`: absolute, writable, each once. One that is missing is made.
 pub fn disks(arguments: &[String], start_dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut disks = Vec::new();
     for argument in arguments {
         let path = start_dir.join(argument);
+        check_disk(&path, argument)?;
+        match std::fs::create_dir(&path) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(error).with_context(|| format!("--disk {argument} cannot be made"));
+            }
+            _ => {}
+        }
         let disk = path.canonicalize().with_context(|| format!("--disk {argument} cannot be used"))?;
         ensure!(disk.is_dir(), "--disk {argument} is not a directory");
         rustix::fs::access(&disk, Access::WRITE_OK | Access::EXEC_OK)

@@ -22,8 +22,13 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
 
 /// Runs the job of these options.
 pub fn run_job(options: JobOptions) -> Result<(), Failure> {
+    conclude(planned(options).map_err(Failure::refused)?)
+}
+
+/// A job that may be submitted.
+pub fn planned(options: JobOptions) -> anyhow::Result<Plan> {
     machine::raise_open_file_limit();
-    conclude(plan::plan(options).map_err(Failure::refused)?)
+    plan::plan(options)
 }
 
 /// Submits a job, waits for its end and says how it went.
@@ -54,7 +59,10 @@ pub fn report_of(ended: &Ended) -> Result<&JobReport, Failure> {
         JobOutcome::Succeeded(report) => Ok(report),
         JobOutcome::Done => Err(anyhow::anyhow!("the server took the job for another one").into()),
         JobOutcome::Failed { failure, attempt, exit_code } => {
-            tell(summary::failed(ended, failure, stage_and_attempt(ended, *attempt)).trim_end());
+            // Where there is none, relative paths mean nothing.
+            let start_dir = std::env::current_dir().unwrap_or_default();
+            let place = stage_and_attempt(ended, *attempt);
+            tell(summary::failed(ended, failure, place, &start_dir).trim_end());
             Err(Failure::said(code_of(failure, *exit_code)))
         }
         JobOutcome::Cancelled { reason } => {

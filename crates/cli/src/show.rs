@@ -23,7 +23,7 @@ pub fn run(args: &ShowArgs) -> Result<(), Failure> {
     let limit = args.limit as usize;
     let mut text = head(&all.job, &all.spec, &all.kept);
     text.push_str("\nStages\n");
-    text.push_str(&stages(&all.stages, &all.attempts));
+    text.push_str(&stages(&all.job, &all.stages, &all.attempts));
     text.push_str(&attempts(&all.stages, &all.attempts, limit));
     text.push_str(&failures(&all.stages, &all.attempts, limit));
     text.push_str(&events(&all.stages, &all.events));
@@ -99,7 +99,7 @@ fn attempt_seconds(attempt: &AttemptRow) -> Option<f64> {
     Some(seconds_between(attempt.started_ns?, attempt.ended_ns?))
 }
 
-fn stages(stages: &[StageRow], attempts: &[AttemptRow]) -> String {
+fn stages(job: &JobRow, stages: &[StageRow], attempts: &[AttemptRow]) -> String {
     let columns = [
         left("stage"),
         left("state"),
@@ -123,7 +123,7 @@ fn stages(stages: &[StageRow], attempts: &[AttemptRow]) -> String {
         let longest = times.iter().copied().reduce(f64::max).map(seconds);
         vec![
             stage.name.clone(),
-            stage.state.clone(),
+            stage_state(job, stage).to_string(),
             stage.task_count.map(|tasks| count(tasks.into())).unwrap_or_default(),
             count(stage.tasks_done.into()),
             count(own().count() as u64),
@@ -134,6 +134,15 @@ fn stages(stages: &[StageRow], attempts: &[AttemptRow]) -> String {
         ]
     };
     table(&columns, stages.iter().map(cells).collect())
+}
+
+/// How a stage stands. That in which a job ended has the state of the job, and those behind it never began.
+fn stage_state<'a>(job: &JobRow, stage: &'a StageRow) -> &'a str {
+    match (job.state, stage.state.as_str()) {
+        (state, "running") if state.over() => state.word(),
+        (state, "waiting") if state.over() => "not begun",
+        (_, state) => state,
+    }
 }
 
 fn name_of(stages: &[StageRow], stage: StageIndex) -> String {

@@ -2,7 +2,7 @@
 
 use crate::args::{StreamingArgs, replication_mode};
 use crate::connect::{CA_VARIABLE, CredentialArgs, Site, TOKEN_FILE_VARIABLE, server_of_environment};
-use crate::exit::Failure;
+use crate::exit::{Failure, sentence};
 use crate::job_options::{FunctionText, JobOptions};
 use crate::plan::Plan;
 use crate::run;
@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 /// Input of one partition, where their number is left to us.
 const BYTES_PER_PARTITION: u64 = 32 << 20;
 const PARTITIONS_MAX: u64 = 64;
+/// Options that Hadoop writes with one dash.
+const OPTIONS: &[&str] = &["input", "output", "mapper", "combiner", "reducer", "file"];
 
 /// Reads the words, says what has no effect, runs the job.
 pub fn run(args: StreamingArgs) -> Result<(), Failure> {
@@ -25,7 +27,18 @@ pub fn run(args: StreamingArgs) -> Result<(), Failure> {
         tell(&format!("sailfish: note: {note}"));
     }
     let start_dir = std::env::current_dir().context("finding the current directory")?;
-    run::run_job(options(*job, start_dir).map_err(Failure::refused)?)
+    let options = options(*job, start_dir).map_err(Failure::refused)?;
+    run::conclude(run::planned(options).map_err(|error| Failure::refused(as_typed(&error)))?)
+}
+
+/// A refusal with the names that options have here.
+fn as_typed(error: &anyhow::Error) -> anyhow::Error {
+    let typed = sentence(error);
+    anyhow!(OPTIONS.iter().fold(typed, |text, name| {
+        let typed = |end: &str| (format!("--{name}{end}"), format!("-{name}{end}"));
+        let ((spaced, one), (colon, two)) = (typed(" "), typed(":"));
+        text.replace(&spaced, &one).replace(&colon, &two)
+    }))
 }
 
 /// The options of a run that say the same; what only streaming has goes along beside them.

@@ -1,5 +1,6 @@
 //! What `sailfish run` says at the end.
 
+use crate::advice::advice;
 use crate::connect::hint;
 use crate::duration;
 use crate::engine::Ended;
@@ -7,7 +8,7 @@ use crate::escape;
 use crate::quantity::{bytes, count, counted, percent, rate, seconds};
 use crate::standard_output;
 use crate::tables::facts;
-use api::{Blame, JobReport, OutputFormat, TaskFailure};
+use api::{JobReport, OutputFormat, TaskFailure};
 use ids::AttemptKey;
 use std::path::Path;
 
@@ -131,7 +132,12 @@ pub fn proof(report: &JobReport) -> String {
 }
 
 /// Why a job failed, where, and what its program said last.
-pub fn failed(ended: &Ended, failure: &TaskFailure, at: Option<(&'static str, AttemptKey)>) -> String {
+pub fn failed(
+    ended: &Ended,
+    failure: &TaskFailure,
+    at: Option<(&'static str, AttemptKey)>,
+    start_dir: &Path,
+) -> String {
     let job = ended.submitted.job;
     let place = match at {
         Some((stage, attempt)) => {
@@ -144,17 +150,11 @@ pub fn failed(ended: &Ended, failure: &TaskFailure, at: Option<(&'static str, At
         text.push_str("  the last lines of its standard error:\n");
         failure.stderr_tail.iter().for_each(|line| text.push_str(&format!("  | {line}\n")));
     }
-    if let Some(advice) = advice(failure.blame) {
+    let stage = at.map_or("", |(stage, _)| stage);
+    if let Some(advice) = advice(&ended.spec, stage, failure, start_dir) {
         text.push_str(&format!("  {advice}\n"));
     }
     let more = hint(&format!("show {job}"), ended.server.as_deref());
     text.push_str(&format!("  there is no output; more with {more}\n"));
     text
-}
-
-fn advice(blame: Blame) -> Option<&'static str> {
-    match blame {
-        Blame::Engine => Some("this is a fault of sailfish or of the hardware, not of your program or data"),
-        Blame::UserProgram | Blame::UserData | Blame::Environment | Blame::Cancelled => None,
-    }
 }

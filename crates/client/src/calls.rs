@@ -12,7 +12,7 @@ use api::data_access::{BriefQuestion, SecretText, TokensAnswer, TokensQuestion};
 use api::drill::{DrillFault, DrillNews, DrillOutcome};
 use api::flow::{FlowSubmission, SubmittedFlow};
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer, FsckRequest};
-use api::history::{JobDetails, JobList, StateQuestion, Table};
+use api::history::{JobDetails, JobList, JobsQuestion, StateQuestion, Table};
 use api::intermediate::{
     CreatedIntermediate, IntermediateAnswer, IntermediateList, IntermediateNews, NewIntermediate,
     OpenIntermediate, OpenedIntermediate, RemoveIntermediate,
@@ -36,6 +36,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(POLL_MS_MAX + 10_000);
 /// A server that restarts is away for some seconds; whoever only asks waits for it.
 const OUTAGE_MAX: Duration = Duration::from_secs(60);
+/// The same of one that hands a job in, whose user wants to know whether that worked.
+const RESTART_MAX: Duration = Duration::from_secs(5);
 /// The same of one that waits for a job, which goes on without it.
 const JOB_OUTAGE_MAX: Duration = Duration::from_secs(3600);
 const TELL_EVERY: Duration = Duration::from_secs(60);
@@ -264,17 +266,14 @@ impl Client {
         self.call(Method::POST, path, Some(body)).await
     }
 
-    /// Asks what must not be done twice. Where there are several addresses and one cannot be reached, it goes to the next,
-    /// for as long as a standby may take to lead.
+    /// Asks what must not be done twice. A request that cannot have arrived goes again, for as long as a server may take to restart;
+    /// where there are several addresses to the next one, for as long as a standby may take to lead.
     async fn once<T>(&self, ask: impl AsyncFn() -> Result<T, ClientError>) -> Result<T, ClientError> {
         let started = Instant::now();
+        let outage_max = if self.addresses.are_several() { OUTAGE_MAX } else { RESTART_MAX };
         loop {
             match ask().await {
-                Err(error)
-                    if error.never_arrived()
-                        && self.addresses.are_several()
-                        && started.elapsed() < OUTAGE_MAX =>
-                {
+                Err(error) if error.never_arrived() && started.elapsed() < outage_max => {
                     tokio::time::sleep(again_after()).await;
                 }
                 other => return other,
@@ -443,6 +442,23 @@ impl Client {
     /// The latest jobs, newest first.
     pub async fn jobs(&self, count_max: u32) -> Result<JobList, ClientError> {
         self.patiently(async || self.get(&format!("/v1/jobs?limit={count_max}")).await).await
+    }
+
+    /// The latest jobs that a question asks for, newest first, and how many others there are.
+    pub async fn list_jobs(&self, question: &JobsQuestion) -> Result<JobList, ClientError> {
+        let mut url = self.addresses.current().clone();
+        let limit = question.limit.map(|limit| limit.to_string());
+        let state = question.state.map(|state| state.word().to_string());
+        let given = [
+            ("limit", limit),
+            ("state", state),
+            ("user", question.user.clone()),
+            ("name", question.name.clone()),
+        ];
+        let given = given.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        url.query_pairs_mut().clear().extend_pairs(given);
+        let path = format!("/v1/jobs?{}", url.query().unwrap_or_default());
+        self.patiently(async || self.get(&path).await).await
     }
 
     /// Everything about a job but its report, with so many of its latest events.

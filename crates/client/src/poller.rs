@@ -21,6 +21,9 @@ use tokio::time::Instant;
 
 /// Polls on their way: one waits at the server, the next carries what has happened since.
 const POLLS_MAX: usize = 2;
+/// After how long it is told that the server does not answer, and how often: one that restarts is away for a moment.
+const TELL_AFTER: Duration = Duration::from_secs(10);
+const TELL_EVERY: Duration = Duration::from_secs(60);
 const AGAIN_AFTER_MIN: Duration = Duration::from_millis(50);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(1);
 /// How long ends wait for others to go with them while the slots have enough to do.
@@ -55,6 +58,14 @@ pub(crate) struct Poller {
     /// None leaves earlier: the server did not answer.
     held_until: Instant,
     again_after: Duration,
+    /// While the server does not answer.
+    silence: Option<Silence>,
+}
+
+struct Silence {
+    since: Instant,
+    /// When it was told last.
+    told: Option<Instant>,
 }
 
 /// Others see here what the server told last.
@@ -102,6 +113,7 @@ impl Poller {
             news: None,
             held_until: Instant::now(),
             again_after: AGAIN_AFTER_MIN,
+            silence: None,
         }
     }
 
@@ -218,6 +230,9 @@ impl Poller {
         match answered {
             Ok((carried, Ok(orders))) => {
                 self.again_after = AGAIN_AFTER_MIN;
+                if self.silence.take().is_some_and(|silence| silence.told.is_some()) {
+                    tracing::warn!("the server answers again");
+                }
                 self.held.retain(|attempt| !carried.ends.contains(attempt));
                 self.waiting.retain(|each| !carried.ends.contains(&each.end.attempt));
                 self.obey(orders);
@@ -249,8 +264,15 @@ impl Poller {
         if now < self.held_until {
             return;
         }
-        if self.again_after == AGAIN_AFTER_MIN {
-            tracing::info!(%error, "the server does not answer; asking again until it does");
+        let silence = self.silence.get_or_insert(Silence { since: now, told: None });
+        let tells = match silence.told {
+            None => now.duration_since(silence.since) >= TELL_AFTER,
+            Some(told) => now.duration_since(told) >= TELL_EVERY,
+        };
+        if tells {
+            silence.told = Some(now);
+            let seconds = now.duration_since(silence.since).as_secs();
+            tracing::warn!(%error, "the server has not answered for {seconds} s; asking until it does");
         }
         self.held_until = now + self.again_after;
         self.again_after = (self.again_after * 2).min(AGAIN_AFTER_MAX);

@@ -145,6 +145,7 @@ impl From<ServerError> for Problem {
             | ServerError::BadFileName { .. }
             | ServerError::TooManyFiles { .. }
             | ServerError::NotShipped { .. }
+            | ServerError::TwoNodes { .. }
             | ServerError::RoleDiffers { .. } => ErrorCode::Refused,
             ServerError::TooManyJobs { .. }
             | ServerError::TooManySpecBytes { .. }
@@ -161,6 +162,7 @@ impl From<ServerError> for Problem {
             ServerError::UnknownNode { .. } => ErrorCode::UnknownNode,
             ServerError::ProtocolDiffers { .. } => ErrorCode::VersionMismatch,
             ServerError::OwnerLock { .. }
+            | ServerError::StateInUse { .. }
             | ServerError::Thread(_)
             | ServerError::Trust(_)
             | ServerError::Store(_)

@@ -6,7 +6,7 @@ use crate::caller::Caller;
 use crate::of_others::{hide_in_details, hide_in_row, sees_all};
 use api::console::ConsoleQuestion;
 use api::control::ErrorCode;
-use api::history::{JobDetails, JobList, Limit, StateQuestion, Table};
+use api::history::{JobDetails, JobList, JobState, JobsQuestion, Limit, StateQuestion, Table};
 use api::placement::JobPlacements;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -25,19 +25,24 @@ type Asked = Result<Query<Limit>, QueryRejection>;
     get,
     path = "/v1/jobs",
     tag = "clients",
-    params(("limit" = Option<u32>, Query, description = "Jobs to list; 20 where it is not given")),
-    responses((status = 200, description = "The latest jobs, newest first", body = JobList),
+    params(("limit" = Option<u32>, Query, description = "Jobs to list; 20 where it is not given"),
+        ("state" = Option<JobState>, Query, description = "Only jobs in this state"),
+        ("user" = Option<String>, Query, description = "Only jobs of this user"),
+        ("name" = Option<String>, Query, description = "Only jobs with this in their names")),
+    responses((status = 200, description = "The latest jobs, newest first, and how many others there are", body = JobList),
         (status = "default", response = Refusal))
 )]
 pub(crate) async fn list(
     State(port): State<Port>,
     caller: Caller,
-    limit: Asked,
+    question: Result<Query<JobsQuestion>, QueryRejection>,
 ) -> Result<Message<JobList>, Problem> {
-    let mut jobs = port.store.jobs(rows_max(limit)?).await?;
-    let of_others = jobs.iter_mut().filter(|row| !sees_all(&caller, row.user.as_deref()));
+    let Query(question) = question.map_err(|error| Problem::new(ErrorCode::BadRequest, error.body_text()))?;
+    let limit = question.limit.map(|limit| limit.min(ROWS_MAX));
+    let mut list = port.store.list_jobs(&JobsQuestion { limit, ..question }).await?;
+    let of_others = list.jobs.iter_mut().filter(|row| !sees_all(&caller, row.user.as_deref()));
     of_others.for_each(hide_in_row);
-    Ok(Message(JobList { jobs }))
+    Ok(Message(list))
 }
 
 #[utoipa::path(

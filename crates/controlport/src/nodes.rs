@@ -19,10 +19,11 @@ use trust::Secret;
     get,
     path = "/v1/nodes",
     tag = "clients",
-    responses((status = 200, description = "The nodes that live", body = ClusterStatus), (status = "default", response = Refusal))
+    responses((status = 200, description = "The nodes that live, and those that died lately", body = ClusterStatus), (status = "default", response = Refusal))
 )]
 pub(crate) async fn list(State(port): State<Port>) -> Result<Message<ClusterStatus>, Problem> {
-    Ok(Message(port.server.cluster_status().await?))
+    let status = port.server.cluster_status().await?;
+    Ok(Message(ClusterStatus { gone: server::gone_nodes(&port.store).await?, ..status }))
 }
 
 #[utoipa::path(

@@ -117,6 +117,11 @@ pub struct DataClient {
     unanswered: Option<Unanswered>,
 }
 
+/// A pause of about that length: where a node comes back, not all of its peers ask at once.
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.5 + fastrand::f64())
+}
+
 impl DataClient {
     /// A client whose requests run on `runtime`, which must have a thread of its own: callers of this crate wait
     /// on theirs.
@@ -243,7 +248,7 @@ impl DataClient {
             match answered.and_then(&decode) {
                 Err(error) if error.is_wrong_token() && showing.has_another().await => tries -= 1,
                 Err(error) if error.is_passing() && tries < limits.tries_max => {
-                    tokio::time::sleep(pause).await;
+                    tokio::time::sleep(jittered(pause)).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
                 done => return done,
@@ -355,7 +360,7 @@ impl DataClient {
             match answer_of(peer, self.heard(peer.node, post.send()).await).await {
                 Err(error) if error.is_wrong_token() && showing.has_another().await => tries -= 1,
                 Err(error) if error.is_passing() && tries < tries_max => {
-                    tokio::time::sleep(pause).await;
+                    tokio::time::sleep(jittered(pause)).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
                 done => return done,

@@ -51,7 +51,7 @@ pub enum AppendError {
     )]
     TooLarge { record_bytes: u64, needed_bytes: u64, budget_bytes: u64 },
     /// A spill to disk failed while room was made.
-    #[error("cannot spill to {path}: {source}")]
+    #[error("cannot spill to {path}")]
     Spill { path: std::path::PathBuf, source: std::io::Error },
     /// The frame is not what its header says, or comes out of turn: the engine's own fault.
     #[error("a frame of {from} for {ifile} was refused: {why}")]

@@ -165,7 +165,7 @@ fn open_pinned(input: &InputFile, planned: Range<u64>, opening: &Opening) -> Res
     let source = Source::open(input, planned, opening).map_err(|error| match error.kind() {
         _ if object_error(&error).is_some() => read_failure(input, Blame::Environment, &error),
         _ if input.stage_file.is_some() => read_failure(input, Blame::Environment, &error),
-        ErrorKind::NotFound => changed(input),
+        ErrorKind::NotFound => gone(input),
         ErrorKind::PermissionDenied => read_failure(input, Blame::UserData, &error),
         _ => read_failure(input, Blame::Environment, &error),
     })?;
@@ -189,6 +189,13 @@ fn file_metadata(input: &InputFile, file: &File) -> Result<std::fs::Metadata, Ta
 
 fn changed(input: &InputFile) -> TaskFailure {
     TaskFailure::new(Blame::UserData, format!("input {}: file changed during the run", input::name(input)))
+}
+
+fn gone(input: &InputFile) -> TaskFailure {
+    TaskFailure::new(
+        Blame::UserData,
+        format!("input {}: the file was removed during the run", input::name(input)),
+    )
 }
 
 fn object_error(error: &std::io::Error) -> Option<&ObjectError> {

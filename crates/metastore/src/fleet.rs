@@ -163,6 +163,15 @@ impl Metastore {
         rows.iter().map(|row| self.node_row(row)).collect()
     }
 
+    /// Nodes that died after a time in nanoseconds since 1970 and have not come back, the last ones first.
+    pub async fn dead_nodes(&self, since_ns: u64, count_max: u32) -> Result<Vec<NodeRow>, StoreError> {
+        // A node that came back as another process has left its name to that.
+        let statement = "SELECT * FROM nodes WHERE state = 'dead' AND last_seen_ns >= $1 AND name NOT LIKE '% (node-' || node || ')' \
+                         ORDER BY last_seen_ns DESC LIMIT $2";
+        let rows = self.rows(statement, [since_ns.into(), count_max.into()]).await?;
+        rows.iter().map(|row| self.node_row(row)).collect()
+    }
+
     /// The node of a name.
     pub async fn node_named(&self, name: &str) -> Result<Option<NodeRow>, StoreError> {
         let rows = self.rows("SELECT * FROM nodes WHERE name = $1", [name.into()]).await?;

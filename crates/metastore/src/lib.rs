@@ -29,6 +29,7 @@ mod error;
 mod fleet;
 mod intermediate;
 mod kept;
+mod listing;
 mod open;
 mod people;
 mod read;

@@ -344,8 +344,12 @@ impl Remote {
 
     fn announce(&self, announcement: KeptAnnouncement) {
         // A server that begins again, or takes the node in again, asks for it.
-        if let Err(error) = self.link.announce(announcement) {
-            tracing::warn!(%error, "cannot tell the server which I-files are kept here");
+        match self.link.announce(announcement) {
+            Err(error) if error.may_pass() => {
+                tracing::debug!(%error, "which I-files are kept here is told later")
+            }
+            Err(error) => tracing::warn!(%error, "cannot tell the server which I-files are kept here"),
+            Ok(()) => {}
         }
     }
 

@@ -24,14 +24,12 @@ impl EventLoop {
     /// is gone, the answer says so.
     pub fn drain(&mut self, name: &str, reply: Reply<NodeStatus>) {
         let answer = match self.fleet.named(name) {
-            None => {
-                let gone = self.fleet.drained_named(name);
-                gone.ok_or_else(|| ServerError::NoSuchNode { name: name.to_string() })
-            }
-            Some(node) if !self.fleet.drains(node) && self.fleet.takers(node).is_empty() => {
+            Err(error @ ServerError::NoSuchNode { .. }) => self.fleet.drained_named(name).ok_or(error),
+            Err(error) => Err(error),
+            Ok(node) if !self.fleet.drains(node) && self.fleet.takers(node).is_empty() => {
                 Err(ServerError::NowhereToMove { node })
             }
-            Some(node) => {
+            Ok(node) => {
                 if !self.fleet.drains(node) {
                     tracing::info!(%node, "a node is being emptied");
                     let (state, now_ns) = (NodeState::Draining, now_ns());

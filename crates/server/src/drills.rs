@@ -94,8 +94,7 @@ impl EventLoop {
 
     /// Only what belongs to a drill is damaged, and the last node that works is not killed.
     fn check_fault(&self, name: &str, fault: &DrillFault) -> Result<NodeId, ServerError> {
-        let node = self.fleet.named(name);
-        let node = node.ok_or_else(|| ServerError::NoSuchNode { name: name.to_string() })?;
+        let node = self.fleet.named(name)?;
         if fault.ends_node() && self.fleet.takers(node).is_empty() {
             return Err(ServerError::LastNode { node });
         }

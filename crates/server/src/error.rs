@@ -31,6 +31,8 @@ pub enum ServerError {
     DirectoryUnwritable { path: PathBuf, source: std::io::Error },
     #[error("cannot take the owner lock in {path}: {source}", path = path.display())]
     OwnerLock { path: PathBuf, source: std::io::Error },
+    #[error("another server works with the state in {state_dir}: end it first, or give this one another --state", state_dir = state_dir.display())]
+    StateInUse { state_dir: PathBuf },
     #[error("cannot start the thread of the server: {0}")]
     Thread(std::io::Error),
     #[error("there is no job {job} in this server")]
@@ -95,6 +97,11 @@ pub enum ServerError {
     EnvFileNotShipped { path: PathBuf },
     #[error("no node of the name {name} works for this server")]
     NoSuchNode { name: String },
+    #[error(
+        "{word} may mean two nodes: {} named {:?}, and {} named {:?}: say another name or number of the one you mean",
+        number(nodes[0].0), nodes[0].1, number(nodes[1].0), nodes[1].1
+    )]
+    TwoNodes { word: String, nodes: [(NodeId, String); 2] },
     #[error("{node} cannot be emptied: there is no other node that could take over what it holds")]
     NowhereToMove { node: NodeId },
     #[error("the name {name} belongs to {node}, which lives: give another with --name")]
@@ -152,4 +159,9 @@ pub enum ServerError {
     Shipped(#[from] shipped::ShippedError),
     #[error("the server has been shut down")]
     ShutDown,
+}
+
+/// A number of a node as lists print it.
+fn number(node: NodeId) -> String {
+    format!("#{}", node.0)
 }

@@ -237,18 +237,36 @@ impl Fleet {
         self.nodes.remove(&node)
     }
 
-    /// The node of a name, or of a number as it is printed.
-    pub fn named(&self, name: &str) -> Option<NodeId> {
-        let by_name = self.nodes.iter().find(|(_, node)| node.info.name == name);
-        // Names may look like numbers of others.
-        let by_number = || self.nodes.iter().find(|(id, _)| id.to_string() == name);
-        by_name.or_else(by_number).map(|(id, _)| *id)
+    /// The node of a name, or of a number as in `#5`. A name wins over `node-5`, which older lists print. Errors: none; two that it
+    /// may mean, because one is named like the number of the other.
+    pub fn named(&self, word: &str) -> Result<NodeId, ServerError> {
+        let by_name = self.nodes.iter().find(|(_, node)| node.info.name == word).map(|(id, _)| *id);
+        let of_number = |number: &str| {
+            let number = number.parse().ok().map(NodeId);
+            number.filter(|node| self.nodes.contains_key(node))
+        };
+        match (by_name, word.strip_prefix('#').and_then(of_number)) {
+            (Some(named), Some(numbered)) if named != numbered => {
+                let shown = |node: NodeId| (node, self.nodes[&node].info.name.clone());
+                Err(ServerError::TwoNodes { word: word.to_string(), nodes: [shown(named), shown(numbered)] })
+            }
+            (Some(node), _) | (None, Some(node)) => Ok(node),
+            (None, None) => {
+                let of_older_lists = word.strip_prefix("node-").and_then(of_number);
+                of_older_lists.ok_or_else(|| ServerError::NoSuchNode { name: word.to_string() })
+            }
+        }
     }
 
     /// One of the last that were drained and are gone, by its name or number.
-    pub fn drained_named(&self, name: &str) -> Option<NodeStatus> {
-        let is_meant = |status: &&NodeStatus| status.info.name == name || status.node.to_string() == name;
-        self.drained.iter().find(is_meant).cloned()
+    pub fn drained_named(&self, word: &str) -> Option<NodeStatus> {
+        let by_name = self.drained.iter().find(|status| status.info.name == word);
+        let is_meant = |status: &&NodeStatus| {
+            let node = status.node;
+            word.strip_prefix('#').is_some_and(|number| number == node.0.to_string())
+                || word == node.to_string()
+        };
+        by_name.or_else(|| self.drained.iter().find(is_meant)).cloned()
     }
 
     /// Whether a node is there and has not been told to leave: what is asked of one that was may come too late.
@@ -501,7 +519,7 @@ impl Fleet {
     /// All that live, and the last that were drained.
     pub fn status(&self) -> ClusterStatus {
         let living = self.nodes.keys().filter_map(|node| self.status_of(*node));
-        ClusterStatus { nodes: living.chain(self.drained.iter().cloned()).collect() }
+        ClusterStatus { nodes: living.chain(self.drained.iter().cloned()).collect(), gone: Vec::new() }
     }
 
     pub fn status_of(&self, node: NodeId) -> Option<NodeStatus> {

@@ -252,7 +252,7 @@ impl EventLoop {
     /// The node of the writer, where it runs on one that takes data; else one of its rack, else any: that with the fewest writers
     /// and then with most room.
     fn node_for_file(&self, near: Option<&str>) -> Option<NodeId> {
-        let near = near.and_then(|name| self.fleet.named(name));
+        let near = near.and_then(|name| self.fleet.named(name).ok());
         let rack = near.and_then(|node| self.fleet.get(node)).map(|node| node.info.rack.clone());
         let weighed =
             self.fleet.each().filter(|(_, node)| node.takes_chunks() && !node.info.data_url.is_empty());

@@ -44,7 +44,10 @@ pub(crate) fn serve_alone(state_dir: &Path) -> Result<File, ServerError> {
         file.try_lock()?;
         Ok(file)
     };
-    lock().map_err(|source| ServerError::OwnerLock { path, source })
+    lock().map_err(|source| match source.kind() {
+        std::io::ErrorKind::WouldBlock => ServerError::StateInUse { state_dir: state_dir.to_path_buf() },
+        _ => ServerError::OwnerLock { path, source },
+    })
 }
 
 pub(crate) fn owners_dir(state_dir: &Path) -> PathBuf {

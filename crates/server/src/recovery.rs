@@ -250,7 +250,7 @@ fn past_outcome(job: RecoveredJob) -> JobOutcome {
     }
 }
 
-fn node_info(row: &NodeRow) -> NodeInfo {
+pub(crate) fn node_info(row: &NodeRow) -> NodeInfo {
     NodeInfo {
         protocol: PROTOCOL_VERSION,
         version: row.version.clone(),

@@ -146,7 +146,7 @@ impl EventLoop {
     }
 
     /// The first of so many numbers that follow each other.
-    async fn take_job_ids(&mut self, count: u32) -> Result<JobId, StoreError> {
+    pub async fn take_job_ids(&mut self, count: u32) -> Result<JobId, StoreError> {
         let range = &mut self.job_ids;
         if range.end.0 - range.start.0 < i64::from(count) {
             // On one machine nobody is in a hurry, and people like their jobs numbered without gaps.

@@ -91,7 +91,8 @@ impl EventLoop {
             self.users.check_room(&submission.user, more, submission.quota)?;
             self.check_kept(&submission).await?;
             self.check_fits(&submission.spec)?;
-            let job = self.store.reserve_job_id().await?;
+            // From where jobs of one task have theirs, so that numbers are in the order in which jobs came.
+            let job = self.take_job_ids(1).await?;
             let before: Vec<JobId> = incoming.iter().map(|before| before.job).collect();
             submission.name_stages(job, &before);
             let directories = Directories::choose(&submission.spec, job, &self.lock.uuid, self.service)?;

@@ -96,7 +96,7 @@ fn errors_have_one_shape() {
         assert!(body["message"].is_string(), "{body}");
     }
     assert_eq!(get(&cluster, "/healthz"), (200, json!("ok\n")));
-    assert_eq!(get(&cluster, "/v1/jobs").1, json!({ "jobs": [] }));
+    assert_eq!(get(&cluster, "/v1/jobs").1, json!({ "jobs": [], "more": 0 }));
     let (status, document) = get(&cluster, "/openapi.json");
     assert_eq!((status, &document["paths"]["/v1/nodes"]["post"]["operationId"]), (200, &json!("register")));
 }

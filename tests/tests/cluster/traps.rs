@@ -76,3 +76,98 @@ fn field_report_trap_3_a_job_goes_on_without_the_client() {
     waits.wait().expect_success();
     assert_eq!(cluster.sandbox.concatenated(&cluster.sandbox.out()), b"a\n");
 }
+
+/// Numbers are in the order in which jobs came, and a list says what it leaves out.
+#[test]
+fn field_report_6_jobs_are_listed_in_order_of_submission() {
+    let cluster = Cluster::start(1);
+    cluster.sandbox.write("in", "a\n");
+    let ran = |command: &mut std::process::Command| Running::start(command).wait();
+    let one_task = |name: &str| {
+        let mut submit = cluster.sailfish(&["submit", "--wait", "--name", name]);
+        submit.args(["--", "true"]);
+        submit
+    };
+    ran(&mut one_task("first")).expect_success();
+    let mut job = cluster.job(&["--input", "in", "--mapper", "false", "--name", "second"]);
+    ran(job.arg("--output").arg(cluster.sandbox.out())).expect_failure(1, &[]);
+    ran(&mut one_task("third")).expect_success();
+    let told = |args: &[&str]| ran(&mut cluster.sailfish(&[&["jobs"], args].concat())).expect_success();
+    let list = |args: &[&str]| told(args).text();
+    let all = told(&[]);
+    let places = ["third", "second", "first"].map(|name| all.text().find(name));
+    assert!(places.is_sorted() && places[0].is_some(), "{}", all.story());
+    assert_eq!(all.stderr, "");
+    let newest = told(&["--limit", "1"]);
+    assert!(newest.text().contains("third") && !newest.text().contains("second"), "{}", newest.story());
+    assert_eq!(newest.stderr, "sailfish: 2 older jobs are not shown (--limit N)\n");
+    let failed = list(&["--job-state", "failed"]);
+    assert!(failed.contains("second") && !failed.contains("first"), "{failed}");
+    let named = list(&["--name", "THIRD", "--limit", "1"]);
+    assert!(named.contains("third") && !named.contains("second"), "{named}");
+    let none = list(&["--name", "t_ird"]);
+    assert!(none.starts_with("no such job has run"), "{none}");
+    ran(&mut cluster.sailfish(&["jobs", "--job-state", "lost"])).expect_failure(2, &["choose running"]);
+}
+
+/// The node named node-1 has the number 2 here.
+#[test]
+fn field_report_trap_a_node_is_meant_by_its_name_before_a_number() {
+    let cluster = Cluster::start(2);
+    let other = ["node", "--name", "#1", "--disk", "other-disk", "--slots", "1", "--memory", "64M"];
+    let other = Running::start(&mut cluster.sailfish(&other));
+    other.wait_for_stderr("joined");
+    let drain = |word: &str| Running::start(&mut cluster.sailfish(&["nodes", "drain", word])).wait();
+    let nodes = Running::start(&mut cluster.sailfish(&["nodes"])).wait().expect_success().text();
+    assert!(nodes.lines().any(|line| line.contains("#2") && line.contains("node-1")), "{nodes}");
+    assert!(drain("node-1").expect_success().text().starts_with("#2 node-1 "));
+    drain("#1").expect_failure(2, &["#1 may mean two nodes: #3 named \"#1\", and #1 named \"node-0\""]);
+    drain("node-9").expect_failure(2, &["no node of the name node-9"]);
+    assert!(drain("#3").expect_success().text().starts_with("#3 #1 "));
+}
+
+#[test]
+fn field_report_trap_dead_nodes_stay_in_the_list() {
+    let mut cluster = Cluster::start(2);
+    cluster.kill_node();
+    let dead = |text: &str| text.lines().any(|line| line.contains("node-0") && line.contains("dead"));
+    cluster.ask_until(&["nodes"], dead);
+    cluster.restart_server();
+    cluster.ask_until(&["nodes"], dead);
+    cluster.restart_node(0);
+    cluster.ask_until(&["nodes"], |text| text.contains("node-0") && !dead(text));
+}
+
+/// The server is away while a job is handed in, and comes back within some seconds.
+#[test]
+fn field_report_trap_a_client_tries_again_where_a_server_restarts() {
+    let mut cluster = Cluster::start(1);
+    cluster.sandbox.write("in", "a\n");
+    cluster.kill_server();
+    let mut job = cluster.job(&["--input", "in"]);
+    let running = Running::start(job.arg("--output").arg(cluster.sandbox.out()));
+    let server = cluster.another_server();
+    server.wait_for_stderr("serving at");
+    cluster.led_by(server);
+    running.wait().expect_success();
+    // A wrong address is told after some seconds.
+    let mut wrong = cluster.sandbox.sailfish();
+    wrong.args(["submit", "--server", "http://127.0.0.1:1", "--", "true"]);
+    Running::start(&mut wrong).wait().expect_failure(2, &["127.0.0.1:1"]);
+}
+
+#[test]
+fn field_report_11_a_second_server_on_a_state_says_so() {
+    let cluster = Cluster::start(0);
+    let mut second = cluster.sandbox.sailfish();
+    second.args(["server", "--listen", "127.0.0.1:0", "--state"]).arg(cluster.sandbox.path("server-state"));
+    Running::start(&mut second).wait().expect_failure(2, &["another server works with the state in"]);
+}
+
+#[test]
+fn field_report_11_a_disk_of_a_node_is_not_made_together_with_what_is_above_it() {
+    let cluster = Cluster::start(0);
+    let mut node = cluster.sailfish(&["node", "--disk", "no/where"]);
+    Running::start(&mut node).wait().expect_failure(2, &["--disk no/where", "mount the disk"]);
+    assert!(!cluster.sandbox.path("no").exists());
+}

@@ -56,7 +56,7 @@ fn options_that_are_wrong_are_named() {
     job(&["--codec", "gzip"], &["--codec", "lz4"]);
     job(&["--env", "LIMIT"], &["--env", "NAME=VALUE"]);
     job(&["--file", "nowhere.py"], &["--file nowhere.py", "No such file"]);
-    job(&["--disk", "nowhere"], &["--disk nowhere", "No such file"]);
+    job(&["--disk", "no/where"], &["--disk no/where", "mount the disk, or create the directory first"]);
     job(&["--disk", "in/a.txt"], &["--disk in/a.txt", "not a directory"]);
     check_refused(&sandbox, &[], &["--input"]);
 }

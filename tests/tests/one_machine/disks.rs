@@ -101,6 +101,8 @@ fn intermediate_data_that_does_not_fit_fails_the_job() {
     let options = ["--codec", "none", "--disk", "small"];
     let Some(finished) = run(&sandbox, &[full(&small)], &options) else { return };
     let finished = finished.expect_failure(FAILED, &["No space left on device", "small/sailfish-"]);
+    let said = finished.stderr.matches("No space left on device").count();
+    assert_eq!(said, 1, "field report 11: once, {}", finished.story());
     let text = finished.text();
     assert_eq!(left_on_small_disks(&text), [""; 0], "{}", finished.story());
     sandbox.assert_nothing_left();

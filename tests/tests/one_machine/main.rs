@@ -4,6 +4,7 @@ mod bad_input;
 mod crash_points;
 mod debugging;
 mod disks;
+mod field_report;
 mod formats;
 mod hadoop;
 mod interrupts;

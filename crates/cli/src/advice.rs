@@ -1,0 +1,106 @@
+//! What to do about the commonest mistakes with programs: a job that failed is looked at for them.
+
+use api::{Blame, Function, JobSpec, TaskFailure};
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// Words that a shell would not hand on to a program.
+const OF_SHELLS: &[&str] = &["|", "||", "&&", ";", "&", ">", ">>", "<", "2>", "2>&1", "2>/dev/null"];
+/// Programs that end with 1 where they find nothing.
+const GREPS: &[&str] = &["grep", "egrep", "fgrep", "zgrep", "rg"];
+const NOTHING_FOUND: i32 = 1;
+
+/// A sentence about a failure in a stage, where it looks like one of these mistakes. Relative paths are those of `start_dir`.
+pub fn advice(spec: &JobSpec, stage: &str, failure: &TaskFailure, start_dir: &Path) -> Option<String> {
+    if failure.blame == Blame::Engine {
+        return Some(
+            "this is a fault of sailfish or of the hardware, not of your program or data".to_string(),
+        );
+    }
+    let functions = match stage {
+        "map" => [("mapper", &spec.mapper), ("combiner", &spec.combiner)],
+        "reduce" => [("reducer", &spec.reducer), ("combiner", &spec.combiner)],
+        _ => return None,
+    };
+    functions.into_iter().find_map(|(option, function)| match function {
+        Some(Function::Command { words }) if names(failure, words) => {
+            about_words(option, words, spec, failure, start_dir)
+        }
+        _ => None,
+    })
+}
+
+/// Whether the failure is of that program.
+fn names(failure: &TaskFailure, words: &[String]) -> bool {
+    let program = words.first().map(|word| format!("{word:?}"));
+    program.is_some_and(|program| failure.message.contains(&program))
+}
+
+fn about_words(
+    option: &str,
+    words: &[String],
+    spec: &JobSpec,
+    failure: &TaskFailure,
+    start_dir: &Path,
+) -> Option<String> {
+    if let Some(word) = words.iter().find(|word| OF_SHELLS.contains(&word.as_str())) {
+        let line = words.join(" ");
+        return Some(format!(
+            "programs run without a shell, and {word} was a word like others: say --{option} \"sh -c '{line}'\""
+        ));
+    }
+    let sent = |name: &OsStr| spec.files.iter().any(|file| file.file_name() == Some(name));
+    let is_left = |word: &&String| {
+        let path = Path::new(word.as_str());
+        path.file_name().is_some_and(|name| !sent(name)) && start_dir.join(path).is_file()
+    };
+    if let Some(word) = words.iter().skip(1).find(is_left) {
+        return Some(format!(
+            "{word} is a file here, and programs run in directories of their own: add --file {word}"
+        ));
+    }
+    let program = Path::new(words.first()?).file_name()?.to_str()?;
+    let found_nothing = failure.exit_code == Some(NOTHING_FOUND) && failure.stderr_tail.is_empty();
+    (GREPS.contains(&program) && found_nothing).then(|| {
+        format!(
+            "{program} ends with 1 where no line matches, and each task runs it: say --{option} builtin:grep:PATTERN, or \
+             \"sh -c '{} || [ $? = 1 ]'\"",
+            words.join(" ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::advice;
+    use api::{Blame, Function, JobSpec, TaskFailure};
+
+    fn advised(line: &str, files: &[&str], exit_code: i32) -> Option<String> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("map.py"), "").unwrap();
+        let mapper = Function::parse(line).unwrap();
+        let words = line.split(' ').next().unwrap_or_default();
+        let message = format!("program {words:?} ended with exit code {exit_code}");
+        let failure =
+            TaskFailure { exit_code: Some(exit_code), ..TaskFailure::new(Blame::UserProgram, message) };
+        let files = files.iter().map(|file| dir.path().join(file)).collect();
+        let spec = JobSpec { mapper: Some(mapper), files, ..JobSpec::named("job") };
+        assert_eq!(advice(&spec, "reduce", &failure, dir.path()), None);
+        advice(&spec, "map", &failure, dir.path())
+    }
+
+    #[test]
+    fn the_commonest_mistakes_are_told() {
+        let check = |line: &str, exit_code, expected: &str| {
+            let told = advised(line, &[], exit_code).unwrap_or_default();
+            assert!(told.contains(expected), "{line}: {told}");
+        };
+        check("python3 map.py", 2, "add --file map.py");
+        check("cat | grep x", 1, "say --mapper \"sh -c 'cat | grep x'\"");
+        check("grep x", 1, "builtin:grep:PATTERN");
+        assert_eq!(advised("grep x", &[], 2), None);
+        assert_eq!(advised("python3 map.py", &["map.py"], 1), None);
+        assert_eq!(advised("python3 other.py", &[], 1), None);
+        assert_eq!(advised("sh -c 'a | b'", &[], 1), None);
+    }
+}

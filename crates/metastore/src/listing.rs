@@ -1,0 +1,55 @@
+//! Lists of jobs for people.
+
+use crate::database::Value;
+use crate::{Metastore, StoreError};
+use api::history::{JobList, JobState, JobsQuestion, MORE_JOBS_MAX};
+
+/// Jobs where a question says nothing else.
+const LISTED: u32 = 20;
+
+/// `$1` to `$3`: state, user and name; empty where there is no such condition.
+macro_rules! matching {
+    () => {
+        "FROM jobs WHERE ($1 = '' OR state = $1) AND ($2 = '' OR user_name = $2) \
+         AND ($3 = '' OR lower(name) LIKE lower($3) ESCAPE '!')"
+    };
+}
+
+impl Metastore {
+    /// The latest jobs that a question asks for, newest first, and how many others there are.
+    pub async fn list_jobs(&self, question: &JobsQuestion) -> Result<JobList, StoreError> {
+        let limit = question.limit.unwrap_or(LISTED);
+        let conditions: [Value; 3] = [
+            question.state.map_or("", JobState::word).into(),
+            question.user.as_deref().unwrap_or_default().into(),
+            question.name.as_deref().map(containing).unwrap_or_default().into(),
+        ];
+        let statement = concat!("SELECT * ", matching!(), " ORDER BY job DESC LIMIT $4");
+        let values: Vec<Value> = conditions.iter().cloned().chain([limit.into()]).collect();
+        let rows = self.rows(statement, values).await?;
+        let jobs = rows.iter().map(|row| self.job_row(row)).collect::<Result<Vec<_>, _>>()?;
+        if (jobs.len() as u64) < u64::from(limit) {
+            return Ok(JobList { jobs, more: 0 });
+        }
+        let statement =
+            concat!("SELECT count(*) AS found FROM (SELECT 1 ", matching!(), " LIMIT $4) AS some");
+        let most = MORE_JOBS_MAX + u64::from(limit);
+        let rows =
+            self.rows(statement, conditions.into_iter().chain([most.into()]).collect::<Vec<_>>()).await?;
+        let found: u64 = rows.first().map_or(Ok(0), |row| self.number(row, "found"))?;
+        Ok(JobList { more: found.saturating_sub(jobs.len() as u64), jobs })
+    }
+}
+
+/// A pattern of LIKE for texts that contain another one.
+fn containing(text: &str) -> String {
+    let mut pattern = String::from("%");
+    for character in text.chars() {
+        if matches!(character, '%' | '_' | '!') {
+            pattern.push('!');
+        }
+        pattern.push(character);
+    }
+    pattern.push('%');
+    pattern
+}

@@ -1,0 +1,184 @@
+"""Paths, options, results, and datasets as dicts."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pwd
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sailfish as sf
+from sailfish._plan import Read
+from sailfish._run import Settings, absolute, paths_of
+
+
+def runs_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The formats of the results that datasets ask for from now on."""
+    seen: list[str] = []
+    kept = sf.Dataset._kept
+
+    def counted(self: sf.Dataset[Any], output_format: str, options: dict[str, Any]) -> sf.Result:
+        seen.append(output_format)
+        return kept(self, output_format, options)
+
+    monkeypatch.setattr(sf.Dataset, "_kept", counted)
+    return seen
+
+
+def test_report_7_dict_of_a_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = sf.from_iterable([("a", 1), ("b", 2), ("a", 3)])
+    runs = runs_of(monkeypatch)
+    assert dict(pairs) == {"a": 3, "b": 2}
+    # One for the keys and one for the values, however many there are.
+    assert len(runs) == 2
+    assert {**pairs.reduce_by_key(sum)} == {"a": 4, "b": 2}
+    assert dict(sf.from_iterable([(1, "x"), (1.0, "y")])) == {1: "y"}
+    assert dict(pairs.filter(lambda pair: False)) == {}
+    filled = {"z": 0}
+    filled.update(pairs)
+    assert filled == {"z": 0, "a": 3, "b": 2}
+
+
+class Value:
+    """One that can be referred to weakly."""
+
+
+def test_report_7_values_are_gone_behind_a_dict() -> None:
+    pairs = sf.from_iterable([("a", Value()), ("b", Value())])
+    made = dict(pairs)
+    seen = [weakref.ref(value) for value in made.values()]
+    del made
+    gc.collect()
+    assert [reference() for reference in seen] == [None, None]
+    assert pairs._lookups is None
+    # To list keys keeps a number, and no values.
+    assert list(pairs.keys()) == ["a", "b"]
+    assert pairs._lookups is not None
+    assert pairs._lookups._values is None
+    assert set(dict(pairs)) == {"a", "b"}
+
+
+def test_report_7_what_is_no_dict() -> None:
+    with pytest.raises(sf.JobFailed, match=r"'ab' is no \(key, value\) pair"):
+        dict(sf.from_iterable(["ab"]))
+    with pytest.raises(TypeError, match=r"a dataset has no item at a place or a key: collect\(\)"):
+        sf.from_iterable([(1, 2)])[1]
+    changing = sf.from_iterable([1]).map(lambda _: (os.urandom(8), 1))
+    with pytest.raises(RuntimeError, match="functions of the dataset do not give the same again"):
+        dict(changing)
+    assert changing._lookups is None
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/a/b", "/a/b"),
+        ("a b", "/usr/a b"),
+        ("~/x/*.gz", f"{Path.home()}/x/*.gz"),
+        ("~root/x", f"{pwd.getpwnam('root').pw_dir}/x"),
+        ("./~", "/usr/~"),
+        ("file:///a/b", "/a/b"),
+        ("file://localhost/a/b", "/a/b"),
+        ("FILE:///a%20b/c#d?e", "/a b/c#d?e"),
+        ("s3://bucket/key", "s3://bucket/key"),
+        ("s3a://bucket/a//b", "s3://bucket/a//b"),
+        ("s3://bucket/~", "s3://bucket/~"),
+    ],
+)
+def test_report_17_paths_mean_the_same_everywhere(path: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/usr")
+    assert absolute(path) == expected
+    assert paths_of(path) == paths_of([path]) == [expected]
+    node = sf.read_text(path)._node
+    assert isinstance(node, Read)
+    assert node.paths == (expected,)
+
+
+@pytest.mark.parametrize("scheme", ["https", "http", "gs", "hdfs", "ftp", "abfs", "sftp"])
+def test_report_17_unknown_schemes_are_refused_by_name(scheme: str, tmp_path: Path) -> None:
+    url = f"{scheme}://host/key"
+    told = rf"'{url}': {scheme}:// is not known: paths, file:// and s3:// are"
+    for use in (
+        lambda: sf.read_text(url),
+        lambda: sf.read_parquet([tmp_path / "x", url]),
+        lambda: sf.MapReduce(url, lambda line: []),
+        lambda: sf.MapReduce("x", lambda line: [], output=url),
+        lambda: sf.from_iterable([1]).write_text(url),
+    ):
+        with pytest.raises(ValueError, match=told):
+            use()
+    for name in ("files", "scratch"):
+        with pytest.raises(ValueError, match=f"{name}='{url}': it is a path in the file system of this machine, and {scheme}:// is none"):
+            sf.from_iterable([1]).collect(**{name: [url] if name == "files" else url})
+
+
+def test_report_17_urls_that_are_wrong() -> None:
+    with pytest.raises(ValueError, match="is a file of the machine 'other'"):
+        sf.read_text("file://other/a")
+    with pytest.raises(ValueError, match=r"pathlib\.Path takes one slash away"):
+        sf.read_text(Path("s3://bucket/key"))
+
+
+def test_report_17_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "in").write_text("a\n")
+    (tmp_path / "side").write_text("b")
+    result = sf.read_text("~/in").map(lambda line: line + Path("side").read_text()).write_text("~/out", files=["~/side"])
+    assert result.output == tmp_path / "out"
+    assert sf.read_text(f"file://{tmp_path}/out").collect() == ["ab"]
+
+
+def result_at(location: str, output_format: str = "text", parts: int = 1) -> sf.Result:
+    return sf.Result(location, output_format, [{"parts": [{"bytes": 1}] * parts}], None)
+
+
+def test_report_17_parts_are_counted_in_words() -> None:
+    assert repr(result_at("/a", parts=1)) == "<sailfish.Result of 1 part in '/a'>"
+    assert repr(result_at("/a", parts=2)) == "<sailfish.Result of 2 parts in '/a'>"
+
+
+def test_defect_4_a_result_on_an_object_store() -> None:
+    result = result_at("s3://bucket/key")
+    assert result.location == "s3://bucket/key"
+    assert repr(result) == "<sailfish.Result of 1 part in 's3://bucket/key'>"
+    for output_format, hint in (
+        ("text", r"read it with sailfish.read_text\('s3://bucket/key'\)"),
+        ("json", r"sailfish.read_jsonl\("),
+        ("rows", r"sailfish.read_parquet\("),
+        ("csv", r"sailfish.read_csv\("),
+        ("pickle", "nothing here reads pickle from there"),
+    ):
+        stored = result_at("s3://bucket/key", output_format)
+        for use in (lambda stored=stored: stored.output, lambda stored=stored: stored.parts, lambda stored=stored: list(stored)):
+            with pytest.raises(NotImplementedError, match=f"not in a file system, but at s3://bucket/key, its location: .*{hint}"):
+                use()
+
+
+def test_defect_4_scratch_is_a_directory(server: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"scratch=\.\.\., a directory of a file system .*an object store will not do"):
+        sf.from_iterable([1]).collect(engine=server)
+    with pytest.raises(ValueError, match="scratch='s3://bucket/x': it is a path in the file system of this machine"):
+        sf.from_iterable([1]).collect(engine=server, scratch="s3://bucket/x")
+
+
+def test_report_16_options_are_taken_where_they_are_documented(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("a\n")
+    job = sf.MapReduce(tmp_path / "in", lambda line: [(line, 1)], sum, name="made")
+    assert job.run().report["name"] == "made"
+    named = job.run(engine=None, memory="64M", slots=1, progress=False, python=None, sync=False, name="run")
+    assert (dict(named), named.report["name"]) == ({"a": 1}, "run")
+    assert sf.from_iterable([1]).collect(engine=None, sync=False, name="collected") == [1]
+    assert Settings(engine=None).is_local
+
+
+def test_dict_of_a_result(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("a\n")
+
+    def words(line: str) -> Iterator[tuple[str, int]]:
+        yield line, 1
+
+    assert dict(sf.MapReduce(tmp_path / "in", words, sum).run()) == {"a": 1}
