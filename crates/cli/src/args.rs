@@ -37,6 +37,11 @@ lines out; a reducer reads sorted KEY TAB VALUE lines), or a built-in:
   combiners, reducers   builtin:sum  builtin:min  builtin:max  builtin:count
                         builtin:unique  builtin:list  builtin:aggregate
 
+Records (docs/records.md):
+  ann<TAB>5<TAB>5<LF>    key ann, value 5<TAB>5: what follows the first separator
+  bob<TAB><LF>           key bob, an empty value; it stays a line with a separator
+  carol<LF>              key carol: no separator, so the whole line is the key
+
 Examples:
   sailfish run --input books/ --mapper builtin:words --reducer builtin:sum --output counts
   sailfish run --input 'logs/*.gz' --mapper 'python3 map.py' --file map.py \\
