@@ -93,6 +93,7 @@ fn written_keys(file: &JobFile) -> Vec<(&'static str, Option<String>)> {
         key_fields => plain,
         compress => quoted,
         part_extension => quoted,
+        omit_empty_parts => plain,
         order => order_name,
         reverse => plain,
         sort_keys => quoted,

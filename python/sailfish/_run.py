@@ -247,6 +247,8 @@ def _table(stage: Stage, program: str, files: list[str], output: str | None) -> 
         table["output"] = output
         if stage.spec.output_format in PARQUET:
             table["part_extension"] = ".parquet"
+            # Readers may take the types of the first file for all, and an empty part has none.
+            table["omit_empty_parts"] = True
     return table
 
 

@@ -182,3 +182,37 @@ def test_dict_of_a_result(tmp_path: Path) -> None:
         yield line, 1
 
     assert dict(sf.MapReduce(tmp_path / "in", words, sum).run()) == {"a": 1}
+
+
+def test_report_1_overwrite_spares_what_no_job_wrote(tmp_path: Path) -> None:
+    thesis = tmp_path / "thesis.tex"
+    thesis.write_text("years of work")
+    with pytest.raises(sf.JobFailed, match=r"thesis\.tex"):
+        sf.from_iterable(["a"]).write_text(tmp_path, overwrite=True)
+    assert thesis.read_text() == "years of work"
+    for text in ("one", "two"):
+        result = sf.from_iterable([text]).write_text(tmp_path / "out", overwrite=True)
+    assert list(result) == ["two"]
+
+
+def test_report_8_dir_lists_the_public_names() -> None:
+    assert set(sf.__all__) <= set(dir(sf))
+    assert {"MapReduce", "read_text", "from_iterable", "counter"} <= set(dir(sf))
+
+
+def test_report_12_directories_above_an_output_are_made(tmp_path: Path) -> None:
+    assert list(sf.from_iterable(["a"]).write_text(tmp_path / "no" / "such" / "out")) == ["a"]
+
+
+@pytest.mark.parametrize("initial", [set(), frozenset()])
+def test_report_2_an_initial_value_is_of_one_key(initial: set[int]) -> None:
+    pairs = sf.from_iterable([(number % 3, number) for number in range(9)])
+
+    def add(members: Any, number: int) -> Any:
+        if isinstance(members, set):
+            members.add(number)
+            return members
+        return members | {number}
+
+    folded = dict(pairs.aggregate_by_key(initial, add, lambda some, others: some | others).collect())
+    assert {key: set(members) for key, members in folded.items()} == {0: {0, 3, 6}, 1: {1, 4, 7}, 2: {2, 5, 8}}

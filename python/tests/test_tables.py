@@ -194,6 +194,17 @@ def test_report_10_other_programs_read_a_directory_of_parquet(tmp_path: Path) ->
     assert sorted(sf.read_parquet(out).map(lambda row: row["a"]).collect()) == expected
 
 
+def test_parts_without_rows_are_left_out(tmp_path: Path) -> None:
+    """Programs take the types of the first file for all, and one without rows has none."""
+    rows = sf.from_iterable([{"a": number} for number in range(200_000)]).sort_by(lambda row: row["a"])
+    result = rows.filter(lambda row: row["a"] == 199_999).write_parquet(tmp_path / "out", memory="64M")
+    assert [part.name for part in result.parts] != []
+    assert list(pandas.read_parquet(tmp_path / "out")["a"]) == [199_999]
+    nothing = rows.filter(lambda row: False).write_parquet(tmp_path / "nothing")
+    assert len(nothing.parts) == 1
+    assert len(pandas.read_parquet(tmp_path / "nothing")) == 0
+
+
 @pytest.mark.parametrize(
     ("text", "line", "told"),
     [

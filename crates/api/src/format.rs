@@ -161,6 +161,12 @@ pub struct Formats {
     /// The names of parts end with it, before the extension of the codec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part_extension: Option<PartExtension>,
+    /// Parts without records are left out, all but one: readers of a directory may take the types of its first file for all.
+    #[serde(default)]
+    pub omit_empty_parts: bool,
+    /// A combiner program may change what follows so many fields of a key; None: nothing of it. Partitions must follow from these fields.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub combiner_key_fields: Option<u32>,
     /// What stands above of lines that programs read and print holds for `lines`.
     #[serde(default)]
     pub exchange: Exchange,
@@ -192,6 +198,8 @@ impl Default for Formats {
             output: OutputFormat::default(),
             output_codec: None,
             part_extension: None,
+            omit_empty_parts: false,
+            combiner_key_fields: None,
             exchange: Exchange::default(),
         }
     }

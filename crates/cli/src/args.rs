@@ -362,6 +362,10 @@ pub struct RunArgs {
     /// The names of output parts end with it, as in .parquet [default: nothing]
     #[arg(long, value_name = ".EXT")]
     pub part_extension: Option<String>,
+    /// Leave output parts without records out, all but one
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        hide_possible_values = true)]
+    pub omit_empty_parts: Option<bool>,
     #[command(flatten)]
     pub keys: KeyArgs,
     /// The parts one after another are sorted, not only each by itself

@@ -170,6 +170,7 @@ fn flow(
             // What counts for all is meant for outputs.
             (stage.overwrite, stage.keep_ifiles, stage.keep_for) = (false, None, None);
             (stage.formats.compress, stage.formats.part_extension) = (None, None);
+            stage.formats.omit_empty_parts = false;
         }
         options.push(JobOptions { stage: Some(place), ..stage });
     }
@@ -190,6 +191,7 @@ fn check_feeding(stage: &JobFile) -> anyhow::Result<()> {
         ("overwrite", stage.overwrite.is_some(), "it replaces nothing"),
         ("compress", stage.compress.is_some(), "its output is cut into pieces for the stages that read it"),
         ("part_extension", stage.part_extension.is_some(), "its output has no files of its own"),
+        ("omit_empty_parts", stage.omit_empty_parts.is_some(), "its output has no files of its own"),
         ("keep_ifiles", stage.keep_ifiles.is_some(), "only a last stage keeps its I-files"),
         ("keep_for", stage.keep_for.is_some(), "only a last stage keeps its I-files"),
     ];
@@ -291,6 +293,7 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
             key_fields: args.key_fields.or(file.key_fields),
             compress: args.compress.or(file.compress),
             part_extension: args.part_extension.or(file.part_extension),
+            omit_empty_parts: flag(args.omit_empty_parts, file.omit_empty_parts),
         },
         keys: KeyOptions {
             order: args.keys.order.map(KeyOrder::from).or(file.order),

@@ -70,6 +70,7 @@ mod verify;
 
 use args::{Cli, Command};
 use exit::Failure;
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -90,8 +91,9 @@ fn main() -> ExitCode {
 }
 
 /// See <https://no-color.org>.
-fn wants_no_color() -> bool {
-    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+/// Whether a stream gets colors: where it is a terminal, unless NO_COLOR is set to anything.
+fn has_color(is_terminal: bool, no_color: Option<OsString>) -> bool {
+    is_terminal && no_color.is_none_or(|value| value.is_empty())
 }
 
 fn start(cli: Cli) -> Result<(), Failure> {
@@ -102,7 +104,7 @@ fn start(cli: Cli) -> Result<(), Failure> {
         .with_writer(|| terminal::ErrorLines)
         // Modules mean nothing to operators.
         .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal() && !wants_no_color())
+        .with_ansi(has_color(std::io::stderr().is_terminal(), std::env::var_os("NO_COLOR")))
         .init();
     let objects_config = cli.objects_config.as_deref();
     if let Some(path) = objects_config {
@@ -135,5 +137,17 @@ fn start(cli: Cli) -> Result<(), Failure> {
         Command::Tera(command) => tera_jobs::run(command),
         Command::Bench(command) => shuffle_bench::run(command),
         Command::Ifile(command) => ifile_files::run(command),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_color;
+
+    /// A trap of the field report.
+    #[test]
+    fn no_color_takes_colors_away() {
+        assert!(has_color(true, None) && has_color(true, Some("".into())));
+        assert!(!has_color(true, Some("1".into())) && !has_color(false, None));
     }
 }

@@ -14,6 +14,7 @@ pub struct FormatOptions {
     pub key_fields: Option<u32>,
     pub compress: Option<String>,
     pub part_extension: Option<String>,
+    pub omit_empty_parts: bool,
 }
 
 /// The functions of a job, as far as they make a difference here.
@@ -86,6 +87,8 @@ pub fn formats(options: &FormatOptions, functions: Functions<'_>) -> anyhow::Res
         output,
         output_codec,
         part_extension,
+        omit_empty_parts: options.omit_empty_parts,
+        combiner_key_fields: None,
         exchange,
     })
 }

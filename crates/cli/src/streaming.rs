@@ -9,7 +9,10 @@ use crate::run;
 use crate::terminal::{print, tell};
 use ::streaming::{OwnOptions, PartitionChoice, Request, StreamingJob};
 use anyhow::{Context, anyhow, bail, ensure};
-use api::{Codec, FileLink, Function, InputFile, JobSpec, PartitionRule, Partitioning, Split, is_object_url};
+use api::{
+    Codec, FieldPlace, FileLink, Function, InputFile, JobSpec, KeyRules, KeyStretch, PartitionRule,
+    Partitioning, Split, is_object_url,
+};
 use rustix::fs::Access;
 use std::path::{Path, PathBuf};
 
@@ -162,17 +165,52 @@ fn apply(job: &StreamingJob, spec: &mut JobSpec) -> anyhow::Result<()> {
     spec.keys = job.keys.clone();
     spec.streaming = Some(job.streaming.clone());
     let input_bytes: u64 = spec.inputs.iter().map(|input| input.size_bytes).sum();
+    let by_bytes = |stretches| {
+        let count = (input_bytes / BYTES_PER_PARTITION).clamp(1, PARTITIONS_MAX) as u32;
+        Some(PartitionRule { count, stretches })
+    };
+    let combined = fields_of_combiner(spec);
     match &job.partitions {
-        PartitionChoice::Engine => {}
-        PartitionChoice::Exactly(_) => spec.partitioning = Partitioning::Partitions,
-        PartitionChoice::ByBytes { stretches } => {
-            let count = (input_bytes / BYTES_PER_PARTITION).clamp(1, PARTITIONS_MAX) as u32;
-            spec.keys.partitions = Some(PartitionRule { count, stretches: stretches.clone() });
-            spec.partitioning = Partitioning::Partitions;
+        // Hadoop has one reducer here: what the combiner puts together must not be parted.
+        PartitionChoice::Engine => {
+            if let Some(fields) = combined.filter(|fields| !part_by(&spec.keys, *fields)) {
+                spec.keys.separator.clone_from(&spec.formats.map_output.separator);
+                spec.keys.partitions = by_bytes(vec![first_fields(fields)]);
+            }
         }
+        PartitionChoice::Exactly(_) => {}
+        PartitionChoice::ByBytes { stretches } => spec.keys.partitions = by_bytes(stretches.clone()),
     }
+    if spec.keys.partitions.is_some() {
+        spec.partitioning = Partitioning::Partitions;
+    }
+    spec.formats.combiner_key_fields = combined.filter(|fields| part_by(&spec.keys, *fields));
     keys::KeyEncoder::new(&spec.keys).context("the order and the partitions of keys")?;
     Ok(())
+}
+
+/// The fields of a key that its combiner gives back, where it is a program that gives back fewer than it gets: the rest it may change, as
+/// jobs of mrjob do that have their values sorted.
+fn fields_of_combiner(spec: &JobSpec) -> Option<u32> {
+    let is_program = matches!(spec.combiner, Some(Function::Command { .. }));
+    let (given, taken) = (&spec.formats.map_output, spec.formats.reduce_output.as_ref()?);
+    let parts = [&taken.separator, &spec.keys.separator];
+    let is_one = parts.iter().all(|separator| separator.is_empty() || **separator == given.separator);
+    (is_program && is_one && taken.key_fields < given.key_fields).then_some(taken.key_fields)
+}
+
+fn first_fields(count: u32) -> KeyStretch {
+    KeyStretch { end: Some(FieldPlace { field: count, character: 0 }), ..KeyStretch::WHOLE }
+}
+
+/// Whether the place of a key follows from its first so many fields.
+fn part_by(keys: &KeyRules, fields: u32) -> bool {
+    let is_within = |stretch: &KeyStretch| stretch.end.is_some_and(|end| end.field <= fields);
+    let steps = keys.order.iter().take(keys.group_steps as usize);
+    match &keys.partitions {
+        Some(rule) => rule.count == 1 || (!rule.stretches.is_empty() && rule.stretches.iter().all(is_within)),
+        None => keys.group_steps > 0 && steps.map(|step| &step.stretch).all(is_within),
+    }
 }
 
 #[cfg(test)]

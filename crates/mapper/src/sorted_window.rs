@@ -4,7 +4,7 @@ use crate::command::emit_lines;
 use crate::function::Emitter;
 use crate::program_frames::emit;
 use api::program::ProgramRole;
-use api::{Blame, Exchange, Formats, TaskFailure};
+use api::{Blame, Exchange, FieldSplit, Formats, TaskFailure};
 use program::{Feed, FunctionContext, ProgramSpec};
 use reducer::{FieldSplitter, GroupedRecord, GroupedRecords, feed_groups, take_from_program};
 
@@ -37,6 +37,8 @@ pub(crate) struct SortedWindow {
     separator: Vec<u8>,
     splitter: FieldSplitter,
     exchange: Exchange,
+    /// Finds the fields of a key that the program must keep, where it may change the others.
+    kept_fields: Option<KeptFields>,
     arena: Vec<u8>,
     /// Capacity to which the arena returns after a long record.
     arena_bytes: usize,
@@ -58,6 +60,7 @@ impl SortedWindow {
             separator: formats.reduce_input_separator.clone(),
             splitter: FieldSplitter::new(formats.combiner_output()),
             exchange: formats.exchange,
+            kept_fields: formats.combiner_key_fields.map(|key_fields| KeptFields::new(key_fields, formats)),
             arena: Vec::with_capacity(arena_bytes),
             arena_bytes,
             pairs: Vec::with_capacity(arena_bytes / size_of::<Pair>() + 1),
@@ -85,7 +88,8 @@ impl SortedWindow {
         }
         let arena = &self.arena;
         self.pairs.sort_by(|left, right| left.key(arena).cmp(right.key(arena)));
-        let known = &mut KnownKeys { arena, pairs: &self.pairs, last: 0, inner: output };
+        let kept_fields = self.kept_fields.as_ref();
+        let known = &mut KnownKeys { arena, pairs: &self.pairs, last: 0, kept_fields, inner: output };
         match self.exchange {
             Exchange::Lines | Exchange::Nul => self.fold_lines(known)?,
             Exchange::Frames => self.fold_frames(known)?,
@@ -137,14 +141,40 @@ impl GroupedRecords for WindowGroups<'_> {
     }
 }
 
-/// Lets only keys pass that stand in the window. A combiner may fold values, nothing else: what it put under
+/// Lets only keys pass that stand in the window, or whose first fields do where the job says so. A combiner may fold values, nothing else: what it put under
 /// another key would not be sorted into its place, and whether it runs, and over what, is the engine's choice.
 struct KnownKeys<'a> {
     arena: &'a [u8],
     pairs: &'a [Pair],
     /// A pair with the key that came last: most programs keep the order.
     last: usize,
+    kept_fields: Option<&'a KeptFields>,
     inner: &'a mut dyn Emitter,
+}
+
+/// The first fields of keys.
+struct KeptFields {
+    splitter: FieldSplitter,
+    separator: Vec<u8>,
+}
+
+impl KeptFields {
+    fn new(key_fields: u32, formats: &Formats) -> Self {
+        let separator = formats.map_output.separator.clone();
+        let splitter = FieldSplitter::new(&FieldSplit { separator: separator.clone(), key_fields });
+        Self { splitter, separator }
+    }
+
+    /// Whether a key in the window begins with the same fields. The pairs are sorted.
+    fn are_known(&self, key: &[u8], pairs: &[Pair], arena: &[u8]) -> bool {
+        let (fields, _) = self.splitter.split(key);
+        if pairs.binary_search_by(|pair| pair.key(arena).cmp(fields)).is_ok() {
+            return true;
+        }
+        let with_more = [fields, &self.separator].concat();
+        let first = pairs.partition_point(|pair| pair.key(arena) < with_more.as_slice());
+        pairs.get(first).is_some_and(|pair| pair.key(arena).starts_with(&with_more))
+    }
 }
 
 impl Emitter for KnownKeys<'_> {
@@ -166,7 +196,12 @@ impl KnownKeys<'_> {
         if self.pairs[self.last].key(self.arena) != key {
             match self.pairs.binary_search_by(|pair| pair.key(self.arena).cmp(key)) {
                 Ok(index) => self.last = index,
-                Err(_) => return Err(unknown_key(key)),
+                Err(_) => {
+                    let may_be = |kept: &KeptFields| kept.are_known(key, self.pairs, self.arena);
+                    if !self.kept_fields.is_some_and(may_be) {
+                        return Err(unknown_key(key));
+                    }
+                }
             }
         }
         Ok(())

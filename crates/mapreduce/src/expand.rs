@@ -332,10 +332,19 @@ fn commit_task(spec: &JobSpec, results: &JobResults) -> Result<CommitTask, Expan
         true => results.maps.values().filter_map(|(_, result)| result.part.clone()).collect(),
         false => reduced_parts(spec, results),
     };
-    let lazy = spec.streaming.as_ref().is_some_and(|streaming| streaming.lazy_output);
-    let parts: Vec<Part> = parts.into_iter().filter(|part| !lazy || part.records > 0).collect();
+    let parts = without_empty(spec, parts);
     let report = Box::new(job_report(spec, results, &proof, &parts));
     Ok(CommitTask { parts, report })
+}
+
+/// The parts without those that have no records, where the job leaves these out.
+fn without_empty(spec: &JobSpec, parts: Vec<Part>) -> Vec<Part> {
+    let lazy = spec.streaming.as_ref().is_some_and(|streaming| streaming.lazy_output);
+    if !lazy && !spec.formats.omit_empty_parts {
+        return parts;
+    }
+    let stays = parts.first().filter(|_| !lazy && parts.iter().all(|part| part.records == 0)).cloned();
+    stays.into_iter().chain(parts.into_iter().filter(|part| part.records > 0)).collect()
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ impl Metastore {
             return Ok(JobList { jobs, more: 0 });
         }
         let statement =
-            concat!("SELECT count(*) AS found FROM (SELECT 1 ", matching!(), " LIMIT $4) AS some");
+            concat!("SELECT count(*) AS found FROM (SELECT 1 ", matching!(), " LIMIT $4) AS asked");
         let most = MORE_JOBS_MAX + u64::from(limit);
         let rows =
             self.rows(statement, conditions.into_iter().chain([most.into()]).collect::<Vec<_>>()).await?;

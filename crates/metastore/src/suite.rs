@@ -19,11 +19,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+mod listing;
 mod lost_data;
 mod secrets;
 mod user_files;
 mod waiting;
 
+use listing::{
+    dead_nodes_are_listed_for_a_while, jobs_are_listed_by_state_user_and_name, logs_of_tasks_are_no_events,
+};
 use lost_data::{lost_data_is_made_again, what_is_done_stands_while_lost_data_is_made_again};
 use secrets::{
     answers_end_where_they_are_large, keys_of_data_ports_are_remembered, nodes_are_known_by_their_secrets,
@@ -736,6 +740,9 @@ macro_rules! on_every_back_end {
 
 on_every_back_end!(
     a_job_is_remembered,
+    jobs_are_listed_by_state_user_and_name,
+    logs_of_tasks_are_no_events,
+    dead_nodes_are_listed_for_a_while,
     numbers_of_jobs_are_never_given_twice,
     all_changes_or_none,
     attempts_have_a_history,

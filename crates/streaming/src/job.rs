@@ -490,6 +490,7 @@ impl Reading {
             },
             output_codec: codec.filter(|_| output == OutputFormatClass::Text),
             part_extension: None,
+            omit_empty_parts: false,
             ..Formats::default()
         })
     }

@@ -74,7 +74,7 @@ fn fixed_records_are_sorted_and_written_as_they_are() {
 }
 
 #[test]
-fn nul_lines_may_hold_line_ends() {
+fn field_report_5_nul_records_may_hold_line_ends() {
     let sandbox = Sandbox::new();
     sandbox.write("in", b"b\nx\t2\0a\t1\n\0\0c");
     let nul = ["--input-format", "nul", "--total-order"];

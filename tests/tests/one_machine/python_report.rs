@@ -73,5 +73,14 @@ fn python_report_10_parts_have_the_extension_of_their_kind() {
     assert_eq!(part_of(&sandbox), "part-00000.csv");
     sandbox.run_job(&[&options[..], &["--compress", "gzip", "--map-only"]].concat()).expect_success();
     assert_eq!(part_of(&sandbox), "part-00000.csv.gz");
+    // Readers of a directory may take the types of its first file for all.
+    sandbox.write("two", "b\n");
+    let grep = ["--partitions", "8", "--omit-empty-parts", "--overwrite", "--input", "in", "--input", "two"];
+    sandbox.run_job(&[&grep[..], &["--mapper", "builtin:grep:a|b"]].concat()).expect_success();
+    let parts = sandbox.report(&sandbox.out())["parts"].as_array().map(Vec::len);
+    assert!(parts.is_some_and(|parts| (1..=2).contains(&parts)), "{parts:?}");
+    assert_eq!(sandbox.part_names(&sandbox.out()).len(), parts.unwrap_or_default());
+    sandbox.run_job(&[&grep[..], &["--mapper", "builtin:grep:nothing"]].concat()).expect_success();
+    assert_eq!(sandbox.part_names(&sandbox.out()).len(), 1);
     sandbox.run_job(&["--input", "in", "--part-extension", "../x"]).expect_failure(2, &["--part-extension"]);
 }
