@@ -259,13 +259,7 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
         if flags.is_empty() { written.unwrap_or_default() } else { flags }
     };
     let mut env = file.env.unwrap_or_default();
-    for text in &args.env {
-        let pair = text.split_once('=');
-        let (name, value) = pair
-            .with_context(|| format!("--env {text:?} has no `=`: write --env NAME=VALUE, as in LIMIT=3"))?;
-        env.retain(|(known, _)| known != name);
-        env.push((name.to_string(), value.to_string()));
-    }
+    add_variables(&mut env, &args.env)?;
     let codec = args.codec.map(Codec::from);
     let server = args.state.site();
     let flag = |given: Option<bool>, written: Option<bool>| given.or(written).unwrap_or(false);
@@ -320,6 +314,18 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
         streaming: None,
         start_dir,
     })
+}
+
+/// Sets variables that are given as `NAME=VALUE`.
+fn add_variables(env: &mut Vec<(String, String)>, given: &[String]) -> anyhow::Result<()> {
+    for text in given {
+        let pair = text.split_once('=');
+        let (name, value) = pair
+            .with_context(|| format!("--env {text:?} has no `=`: write --env NAME=VALUE, as in LIMIT=3"))?;
+        env.retain(|(known, _)| known != name);
+        env.push((name.to_string(), value.to_string()));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

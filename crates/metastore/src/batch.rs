@@ -170,12 +170,7 @@ impl Batch {
             Change::TaskSplit { key, task, added_key, added } => {
                 self.task_split((*key, task), (*added_key, added))?;
             }
-            Change::StageEnded { job, stage, now_ns } => {
-                let patch = self.stages.entry((*job, *stage)).or_default();
-                (patch.state, patch.ended_ns) = (Some("done"), Some(*now_ns));
-                self.stages_ended.insert(*job, self.events.len());
-                self.event(Subject::stage(*job, *stage), "stage ended", *now_ns, None);
-            }
+            Change::StageEnded { job, stage, now_ns } => self.stage_ended(*job, *stage, *now_ns),
             Change::AttemptStarted { attempt, node, slot, now_ns } => {
                 let start = Start { node: *node, slot: *slot, assigned_ns: *now_ns };
                 self.new_attempts.insert(*attempt, start);
@@ -218,6 +213,13 @@ impl Batch {
             data => self.data.take(data)?,
         }
         Ok(())
+    }
+
+    fn stage_ended(&mut self, job: JobId, stage: StageIndex, now_ns: u64) {
+        let patch = self.stages.entry((job, stage)).or_default();
+        (patch.state, patch.ended_ns) = (Some("done"), Some(now_ns));
+        self.stages_ended.insert(job, self.events.len());
+        self.event(Subject::stage(job, stage), "stage ended", now_ns, None);
     }
 
     fn audited(&mut self, row: &AuditRow) {

@@ -143,7 +143,8 @@ fn bad_paths_are_refused() {
     check_refused("no input matches", |root, each| {
         each.input = vec![root.join("*.csv").display().to_string()]
     });
-    check_refused("create it first", |_, each| each.output = Some("absent/out".into()));
+    check_refused("cannot be used", |_, each| each.output = Some("absent/../out".into()));
+    check_refused("is not a directory", |_, each| each.output = Some("plain/out".into()));
     check_refused("already: choose another or add --overwrite", |root, each| {
         fs::create_dir(root.join("out")).unwrap();
         each.overwrite = false;
@@ -165,7 +166,7 @@ fn bad_paths_are_refused() {
         each.output = Some("in".into());
         each.overwrite = true;
     });
-    check_refused("--disk absent", |_, each| each.disk = vec!["absent".into()]);
+    check_refused("--disk absent/disk", |_, each| each.disk = vec!["absent/disk".into()]);
     check_refused("not a directory", |_, each| each.disk = vec!["plain".into()]);
     check_refused("given twice", |_, each| each.disk = vec!["in".into(), "./in".into()]);
     check_refused("--file absent", |_, each| each.file = vec!["absent".into()]);
