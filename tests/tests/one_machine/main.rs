@@ -16,6 +16,7 @@ mod looking;
 mod lossless;
 mod memory;
 mod objects;
+mod older_state;
 mod planted_faults;
 mod program_frames;
 mod python_report;
