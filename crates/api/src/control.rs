@@ -255,6 +255,7 @@ pub struct AttemptEnd {
     pub ended_ns: u64,
 }
 
+#[expect(clippy::large_enum_variant, reason = "there is one for each attempt that ends")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum AttemptOutcome {

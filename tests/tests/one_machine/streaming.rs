@@ -337,7 +337,7 @@ fn python_report_9_a_combiner_may_change_the_fields_that_only_sort() {
     sandbox.write("in", lines.concat());
     let sum = "awk -F '\t' '{ sum[$1] += $2 } END { for (k in sum) print k \"\t\" sum[k] }'";
     sandbox.script("sum.sh", &format!("#!/bin/sh\n{sum} | LC_ALL=C sort\n"));
-    let mut expected = vec![0; 7];
+    let mut expected = [0; 7];
     (0..3000).for_each(|number| expected[number % 7] += number % 3);
     let expected: Vec<String> = (0..7).map(|key| format!("k{key}\t{}", expected[key])).collect();
     let job = "-D stream.num.map.output.key.fields=2 -input in -mapper cat -combiner sum.sh -reducer sum.sh -file sum.sh";
