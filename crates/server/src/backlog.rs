@@ -9,16 +9,15 @@ use crate::event_loop::EventLoop;
 use crate::job::Job;
 use crate::messages::{JobRun, Service};
 use crate::shipping;
-use crate::users::Has;
-use crate::waiting::{QueueKey, Waiting, WaitingSpec, Window};
 use api::JobSpec;
 use api::control::{JobOutcome, PLACES_MAX};
 use api::task::RunTask;
+use control::program_jobs::{FileHold, QueueKey, Waiting, WaitingSpec, Window};
+use control::users::Has;
 use ids::JobId;
 use mapreduce::JobResults;
 use metastore::{Change, JobState, Keep, StoreError, WaitingJobRow};
 use scheduler::{Claim, Event};
-use shipped::Hold;
 use std::sync::Arc;
 
 /// Jobs of one user that the scheduler has at once, where nodes have no room for more.
@@ -51,7 +50,7 @@ impl EventLoop {
         job: JobId,
         spec: Arc<JobSpec>,
         key: QueueKey,
-        (spec_bytes, hold): (u64, Option<Arc<Hold>>),
+        (spec_bytes, file_hold): (u64, Option<FileHold>),
         window: Window,
     ) {
         let cancelled = self.shared.add_job(job);
@@ -60,7 +59,7 @@ impl EventLoop {
         let claim = key.claim();
         (new.user, new.spec_bytes) = (claim.user, spec_bytes);
         new.seat = Some(self.backlog.admit(key, spec_bytes, window));
-        new.hold = hold;
+        new.file_hold = file_hold;
         let (stages, failures_max) = (new.stage_names.clone(), new.failures_max());
         self.jobs.insert(job, new);
         self.feed(Event::JobSubmitted { job, claim, stages, failures_max });
@@ -103,7 +102,7 @@ impl EventLoop {
                 WaitingSpec::InStore => self.store.job_spec(job).await?.map(Arc::new),
             };
             match spec {
-                Some(spec) => self.admit(job, spec, key, (waiting.spec_bytes, waiting.hold), window),
+                Some(spec) => self.admit(job, spec, key, (waiting.spec_bytes, waiting.file_hold), window),
                 None => self.ends_before_it_began(job, key, &waiting, JobState::Failed, "its row is gone"),
             }
         }
@@ -158,11 +157,11 @@ impl EventLoop {
         let user = self.users.jobs_begin(row.user.unwrap_or_default(), Has { jobs: 1, spec_bytes });
         let contents = shipping::contents(&spec);
         let depot = self.depot.as_ref().filter(|_| !contents.is_empty());
-        let hold = depot.map(|depot| Arc::new(depot.hold_what_is_here(&contents)));
+        let file_hold = depot.map(|depot| Arc::new(depot.hold_what_is_here(&contents)) as FileHold);
         let key = QueueKey::of(&Claim { user, priority: row.priority, needs });
         let name = spec.name.as_str().into();
         let spec = WaitingSpec::of(&Arc::new(spec), false);
-        self.backlog.waits(row.job, key, Waiting { name, spec, spec_bytes, hold });
+        self.backlog.waits(row.job, key, Waiting { name, spec, spec_bytes, file_hold });
         self.any_job_yet = true;
         Ok(())
     }

@@ -1,9 +1,17 @@
 //! The one place where the server reads the clock.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use control::Moment;
+use std::sync::OnceLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Nanoseconds since 1970; 1 for a clock that stands before.
 pub(crate) fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX).max(1)
+}
+
+/// Time since this process asked first.
+pub(crate) fn moment() -> Moment {
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    Moment(FIRST.get_or_init(Instant::now).elapsed())
 }

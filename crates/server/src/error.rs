@@ -1,5 +1,6 @@
 //! Why the server refuses or gives up.
 
+use control::users::NoRoom;
 use ids::{JobId, NodeId};
 use std::path::PathBuf;
 
@@ -164,4 +165,15 @@ pub enum ServerError {
 /// A number of a node as lists print it.
 fn number(node: NodeId) -> String {
     format!("#{}", node.0)
+}
+
+impl ServerError {
+    /// A user may not have so much.
+    pub(crate) fn of_quota(user: &str, error: NoRoom) -> Self {
+        let user = user.to_string();
+        match error {
+            NoRoom::Jobs { jobs_max } => Self::TooManyJobs { user, jobs_max },
+            NoRoom::SpecBytes { bytes_max } => Self::TooManySpecBytes { user, bytes_max },
+        }
+    }
 }

@@ -2,11 +2,10 @@
 
 use crate::ServerError;
 use crate::away::Away;
-use crate::clock::now_ns;
+use crate::clock::{moment, now_ns};
 use crate::draining::Drain;
 use crate::event_loop::Reply;
 use crate::machines::Heard;
-use crate::presence::{LEASE, Presence};
 use api::control::{
     ClusterStatus, NodeAddress, NodeInfo, NodeOrder, NodeOrders, NodeState, NodeStatus, NodeWelcome,
     NumberedOrder, POLL_MS_MAX,
@@ -14,6 +13,8 @@ use api::control::{
 use api::data_access::{DataKeys, SecretText};
 use api::machine::{DiskReport, DiskState, MachineSample, UNREACHED_MAX, UnreachedNode};
 use api::{Blame, Task, TaskFailure, TaskResult};
+use control::Moment;
+use control::membership::{LEASE, Presence};
 use ids::{AttemptKey, JobId, NodeId};
 use mapreduce::Replicas;
 use scheduler::Slot;
@@ -141,7 +142,7 @@ impl Fleet {
         let is_it = |known: &&mut Node| known.incarnation == incarnation && known.away.is_none();
         let known = self.nodes.get_mut(&node).filter(is_it);
         let known = known.ok_or(ServerError::UnknownNode { node })?;
-        known.presence.heard(Instant::now());
+        known.presence.heard(moment());
         Ok(known)
     }
 
@@ -156,7 +157,7 @@ impl Fleet {
 
     /// When nodes were heard of last that were heard of in the last while.
     pub fn seen_within(&self, since: Duration, now_ns: u64) -> Vec<(NodeId, u64)> {
-        let now = Instant::now();
+        let now = moment();
         let seen = self.nodes.iter().map(|(node, known)| (*node, known.presence.silent_for(now)));
         let fresh = seen.filter(|(_, silent)| *silent <= since);
         fresh.map(|(node, silent)| (node, now_ns.saturating_sub(silent.as_nanos() as u64))).collect()
@@ -321,7 +322,7 @@ impl Fleet {
 
     /// Nodes that are taken for dead, and why.
     pub fn silent(&mut self) -> Vec<(NodeId, String)> {
-        let now = Instant::now();
+        let now = moment();
         self.nodes.values_mut().for_each(|node| node.look_for_poll(now));
         let here = self.nodes.iter().filter(|(_, node)| node.away.is_none());
         here.filter_map(|(id, node)| Some((*id, node.presence.is_gone(now)?))).collect()
@@ -366,7 +367,7 @@ impl Fleet {
 
     /// Whether a node hung up and has not polled since, or not since this server began: it may be dead.
     fn any_suspect(&self) -> bool {
-        let now = Instant::now();
+        let now = moment();
         let suspect = |node: &Node| match &node.parked {
             Some((reply, _)) => reply.is_closed(),
             None => node.restored || node.presence.silent_for(now) > SUSPECT_AFTER,
@@ -377,7 +378,7 @@ impl Fleet {
     /// The loop stood still (its store was away, the machine slept): nobody could be heard in that time, so it counts
     /// against no lease.
     fn forgive(&mut self, stood_still: Duration) {
-        let now = Instant::now();
+        let now = moment();
         for node in self.nodes.values_mut() {
             node.presence.forgive(stood_still, now);
         }
@@ -495,7 +496,7 @@ impl Fleet {
         let peers = self.addresses();
         for node in self.nodes.values_mut().filter(|node| has_news(node) || has_waited(node)) {
             if let Some((reply, _)) = node.parked.take() {
-                node.presence.answered(Instant::now());
+                node.presence.answered(moment());
                 node.sent = node.last_number;
                 node.told_changes = changes;
                 let orders =
@@ -528,7 +529,7 @@ impl Fleet {
             node,
             info: known.info.clone(),
             running: known.running.len() as u32,
-            silent_ms: known.presence.silent_for(Instant::now()).as_millis() as u64,
+            silent_ms: known.presence.silent_for(moment()).as_millis() as u64,
             disks: known.disks.clone(),
             sample: known.sample,
             kept_jobs: known.kept.iter().copied().collect(),
@@ -548,7 +549,7 @@ impl Node {
             info,
             incarnation,
             join_token,
-            presence: Presence::new(Instant::now()),
+            presence: Presence::new(moment()),
             parked: None,
             orders: VecDeque::new(),
             last_number: 0,
@@ -612,14 +613,14 @@ impl Node {
 
     /// Lets a poll wait for orders; one that waited before is answered with nothing.
     pub fn park(&mut self, reply: Reply<NodeOrders>) {
-        self.presence.polls(Instant::now());
+        self.presence.polls(moment());
         if let Some((older, _)) = self.parked.replace((reply, Instant::now())) {
             let _ = older.send(Ok(NodeOrders::default()));
         }
     }
 
     /// Notes when its poll is answered, or nobody waits for it any more.
-    fn look_for_poll(&mut self, now: Instant) {
+    fn look_for_poll(&mut self, now: Moment) {
         if self.parked.as_ref().is_some_and(|(reply, _)| reply.is_closed()) {
             self.presence.hangs_up(now);
         }

@@ -4,15 +4,15 @@ use crate::JobRun;
 use crate::clock::now_ns;
 use crate::directories::Directories;
 use crate::keeping::Keeping;
-use crate::log_room::LogRoom;
 use crate::messages::{Finished, Service};
 use crate::plausible::SAID_BYTES_MAX;
 use crate::replication::Replicating;
-use crate::waiting::Seat;
 use api::control::JobOutcome;
 use api::left::LeftBehind;
 use api::task::{MapResult, RunResult, RunSummary};
 use api::{Blame, Boundaries, JobSpec, Task, TaskFailure, TaskResult};
+use control::log_room::LogRoom;
+use control::program_jobs::{FileHold, Seat};
 use ids::{AttemptKey, ChunkId, IfileIndex, JobId, NodeId, RunId, StageIndex, TaskIndex, TaskKey};
 use mapreduce::flow::StageState;
 use mapreduce::{AttemptTime, ExpandError, Gone, JobResults, Place, Proof, Verdict, expand, prove};
@@ -21,7 +21,6 @@ use metastore::{
     STDERR_NOTE,
 };
 use scheduler::{FAILURES_MAX, FailureCause, Placement, Standing};
-use shipped::Hold;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -57,8 +56,8 @@ pub(crate) struct Job {
     pub last_failure: Option<TaskFailure>,
     pub outcome: Option<JobOutcome>,
     pub report: Option<Box<api::JobReport>>,
-    /// Keeps the files for its nodes.
-    pub hold: Option<Arc<Hold>>,
+    /// FileHold the files for its nodes.
+    pub file_hold: Option<FileHold>,
     /// The number of whose job it is.
     pub user: u64,
     /// Counted against the quota of the user, until it is over.
@@ -98,7 +97,7 @@ impl Job {
             last_failure: None,
             outcome: None,
             report: None,
-            hold: None,
+            file_hold: None,
             user: 0,
             spec_bytes: 0,
             log_room: LogRoom::default(),

@@ -42,14 +42,12 @@ mod intermediates;
 mod job;
 mod keeping;
 mod kept_runs;
-mod log_room;
 mod machines;
 mod messages;
 mod needs;
 mod owner;
 mod placements;
 mod plausible;
-mod presence;
 mod readmission;
 mod recovery;
 mod repair;
@@ -63,7 +61,6 @@ mod speculation;
 mod submitting;
 mod sweep;
 mod users;
-mod waiting;
 
 use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus,

@@ -2,6 +2,7 @@
 
 use crate::shipping::ShippedOptions;
 use api::{JobSpec, Task, TaskFailure, TaskResult};
+use control::users::JobQuota;
 use ids::{AttemptKey, NodeId};
 use roots::{HeldDir, JobPaths, Roots};
 use std::path::PathBuf;
@@ -43,6 +44,11 @@ pub struct UserQuota {
     pub kept_bytes_max: u64,
     /// Of intermediate files.
     pub intermediate_bytes_max: u64,
+}
+
+/// The part of a quota that control knows.
+pub(crate) fn job_quota(quota: UserQuota) -> JobQuota {
+    JobQuota { jobs_max: quota.jobs_max, spec_bytes_max: quota.spec_bytes_max }
 }
 
 /// What a server knows of whoever hands a job in.

@@ -8,11 +8,12 @@ use crate::event_loop::EventLoop;
 use crate::fleet::NodeProcess;
 use crate::job::{Job, placement};
 use crate::messages::JobRun;
-use crate::users::Has;
 use crate::{arguments, elastic, flows, replication, shipping, speculation};
 use api::control::{JobOutcome, NodeInfo, NodeOrder, PROTOCOL_VERSION};
 use api::task::MapTask;
 use api::{Blame, Split, Task, TaskFailure};
+use control::program_jobs::FileHold;
+use control::users::Has;
 use ids::{AttemptKey, AttemptNumber, JobId, StageIndex, TaskIndex};
 use mapreduce::flow::{self, Flows};
 use mapreduce::{AttemptTime, JobResults, expand};
@@ -130,7 +131,8 @@ impl EventLoop {
         let mut job = Job::new(id, Arc::new(self.job_run(&recovered)), JobResults::new(id, Vec::new()));
         (job.user, job.spec_bytes) = (claim.user, spec_bytes);
         let contents = shipping::contents(&recovered.spec);
-        job.hold = self.depot.as_ref().map(|depot| Arc::new(depot.hold_what_is_here(&contents)));
+        job.file_hold =
+            self.depot.as_ref().map(|depot| Arc::new(depot.hold_what_is_here(&contents)) as FileHold);
         let (stages, failures_max) = (job.stage_names.clone(), job.failures_max());
         let (may_copy, may_split) = (speculation::allowed(&job), elastic::allowed(&job));
         self.joins_flow(&job);
@@ -187,7 +189,8 @@ impl EventLoop {
         self.begins_to_replicate(&mut job);
         (job.user, job.spec_bytes) = (claim.user, spec_bytes);
         let contents = shipping::contents(&recovered.spec);
-        job.hold = self.depot.as_ref().map(|depot| Arc::new(depot.hold_what_is_here(&contents)));
+        job.file_hold =
+            self.depot.as_ref().map(|depot| Arc::new(depot.hold_what_is_here(&contents)) as FileHold);
         let mut running = Vec::new();
         for row in recovered.attempts.iter().filter(|row| row.state == AttemptState::Running) {
             let slot = Slot { node: row.node, slot: row.slot };

@@ -35,7 +35,7 @@ pub(crate) enum Request {
     },
     SubmitBatch {
         batch: Box<JobBatch>,
-        /// Keeps the files that they need.
+        /// FileHold the files that they need.
         hold: Option<Arc<Hold>>,
         /// Jobs that the user may have at once, these with them.
         quota: Option<UserQuota>,
@@ -175,7 +175,7 @@ pub(crate) struct Joining {
 pub(crate) struct Submission {
     pub spec: Arc<JobSpec>,
     pub splits: Vec<api::Split>,
-    /// Keeps the files that it needs.
+    /// FileHold the files that it needs.
     pub hold: Option<Arc<Hold>>,
     pub user: String,
     pub priority: i32,

@@ -109,7 +109,7 @@ pub(crate) fn check(spec: &JobSpec) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// Keeps what a job needs; refuses one that needs what its user has not brought.
+/// FileHold what a job needs; refuses one that needs what its user has not brought.
 pub(crate) fn hold(
     depot: Option<&Arc<Depot>>,
     owner: &str,

@@ -5,12 +5,12 @@ use crate::arguments;
 use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
 use crate::job::{STDERR_BYTES_NOTE, STDOUT_BYTES_NOTE, STDOUT_NOTE};
-use crate::messages::UserQuota;
-use crate::users::Has;
-use crate::waiting::{QueueKey, Waiting, WaitingSpec};
+use crate::messages::{UserQuota, job_quota};
 use api::JobSpec;
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, SubmittedBatch};
 use api::task::{RUN_RETRIES_MAX, RunTask};
+use control::program_jobs::{FileHold, QueueKey, Waiting, WaitingSpec};
+use control::users::Has;
 use ids::JobId;
 use metastore::{Change, Metastore, STDERR_NOTE, StoreError};
 use scheduler::Claim;
@@ -100,7 +100,9 @@ impl EventLoop {
         let mut specs = specs.map(|task| JobSpec::of_one_task(String::new(), task.clone()));
         let spec_bytes = batch.tasks.iter().map(arguments::task_bytes).sum();
         let more = Has { jobs: count, spec_bytes };
-        let has_room = self.users.check_room(&batch.user, more, quota);
+        let file_hold = hold.map(|hold| hold as FileHold);
+        let has_room = self.users.check_room(&batch.user, more, quota.map(job_quota));
+        let has_room = has_room.map_err(|error| ServerError::of_quota(&batch.user, error));
         if let Err(error) = has_room.and_then(|()| specs.try_for_each(|spec| self.check_fits(&spec))) {
             drop(reply.send(Err(error)));
             return Ok(());
@@ -134,10 +136,11 @@ impl EventLoop {
             });
             if waits {
                 let spec = WaitingSpec::of(&spec, is_shared);
-                let waiting = Waiting { name: Arc::clone(&name), spec, spec_bytes, hold: hold.clone() };
+                let waiting =
+                    Waiting { name: Arc::clone(&name), spec, spec_bytes, file_hold: file_hold.clone() };
                 self.backlog.waits(job, key, waiting);
             } else {
-                self.admit(job, spec, key, (spec_bytes, hold.clone()), window);
+                self.admit(job, spec, key, (spec_bytes, file_hold.clone()), window);
             }
         }
         self.any_job_yet = true;

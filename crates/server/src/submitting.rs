@@ -5,11 +5,12 @@ use crate::clock::now_ns;
 use crate::directories::Directories;
 use crate::event_loop::{EventLoop, Reply, Submission};
 use crate::job::Job;
-use crate::messages::{JobRun, Service};
-use crate::users::Has;
+use crate::messages::{JobRun, Service, job_quota};
 use crate::{ServerError, elastic, kept_runs, speculation};
 use api::control::SubmittedJob;
 use api::flow::SubmittedFlow;
+use control::program_jobs::FileHold;
+use control::users::Has;
 use faults::{CrashPoint, crash_point};
 use ids::JobId;
 use mapreduce::JobResults;
@@ -88,7 +89,8 @@ impl EventLoop {
         let more = Has { jobs: submissions.len() as u32, spec_bytes };
         let mut incoming: Vec<Incoming> = Vec::with_capacity(submissions.len());
         for mut submission in submissions {
-            self.users.check_room(&submission.user, more, submission.quota)?;
+            let has_room = self.users.check_room(&submission.user, more, submission.quota.map(job_quota));
+            has_room.map_err(|error| ServerError::of_quota(&submission.user, error))?;
             self.check_kept(&submission).await?;
             self.check_fits(&submission.spec)?;
             // From where jobs of one task have theirs, so that numbers are in the order in which jobs came.
@@ -176,7 +178,7 @@ impl EventLoop {
             ..JobRun::new(submission.spec)
         });
         let mut new = Job::new(job, run, results);
-        new.hold = submission.hold;
+        new.file_hold = submission.hold.map(|hold| hold as FileHold);
         self.begins_to_replicate(&mut new);
         let needs = self.needs_of(&new.run.spec);
         let (stages, failures_max) = (new.stage_names.clone(), new.failures_max());

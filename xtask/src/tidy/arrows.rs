@@ -56,6 +56,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["ids", "api", "ifile", "arena", "iappender", "imerger", "chunkserver", "trust", "stagefile"],
     ),
     ("mapreduce", &["ids", "api", "keys", "workbuilder"]),
+    ("control", &["ids", "api", "scheduler"]),
     ("sim", SIM_BELOW),
     ("metastore", &["ids", "api", "faults"]),
     (
@@ -64,6 +65,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "ids",
             "api",
             "shipped",
+            "control",
             "scheduler",
             "metastore",
             "mapreduce",
@@ -152,7 +154,7 @@ const CLI_BELOW: &[&str] = &[
 
 /// Law 1: no I/O, no clock, no randomness.
 pub const PURE_CRATES: &[&str] =
-    &["ids", "ifile", "keys", "iappender", "chunksorter", "workbuilder", "imerger", "scheduler"];
+    &["ids", "ifile", "keys", "iappender", "chunksorter", "workbuilder", "imerger", "scheduler", "control"];
 
 /// What a pure crate must not reach, at any distance.
 const IMPURE: &[&str] = &["tokio", "sqlx", "axum", "datafusion"];

@@ -7,7 +7,6 @@
 use api::JobSpec;
 use ids::JobId;
 use scheduler::{Claim, Needs};
-use shipped::Hold;
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,7 +21,7 @@ const OLDEST: JobId = JobId(i64::MIN);
 
 /// Jobs among which the scheduler would choose the oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct QueueKey {
+pub struct QueueKey {
     pub user: u64,
     /// The higher goes first.
     priority: Reverse<i32>,
@@ -39,17 +38,20 @@ impl QueueKey {
     }
 }
 
+/// Something that stays as long as a job needs it. Control only holds it.
+pub type FileHold = Arc<dyn Send + Sync>;
+
 /// A job that waits.
-pub(crate) struct Waiting {
+pub struct Waiting {
     pub name: Arc<str>,
     pub spec: WaitingSpec,
     pub spec_bytes: u64,
-    /// Keeps the files that it needs.
-    pub hold: Option<Arc<Hold>>,
+    /// FileHold the files that it needs.
+    pub file_hold: Option<FileHold>,
 }
 
 /// The place of the specification of a job that waits.
-pub(crate) enum WaitingSpec {
+pub enum WaitingSpec {
     /// Many jobs have the same.
     Shared(Arc<JobSpec>),
     /// Its task, as it is written.
@@ -73,7 +75,7 @@ impl WaitingSpec {
 
 /// How much of one user's jobs the scheduler may have, besides reserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Window {
+pub struct Window {
     pub jobs_max: u64,
     pub bytes_max: u64,
     /// Queues of which it may have any: each need makes its decisions dearer.
@@ -117,7 +119,7 @@ impl Amount {
 
 /// The place of a job that was admitted; given back when the job is over.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub struct Seat {
     queue: QueueKey,
     bytes: u64,
     of_reserve: bool,
@@ -244,7 +246,7 @@ impl JobsOfUser {
 
 /// All that wait.
 #[derive(Default)]
-pub(crate) struct Backlog {
+pub struct Backlog {
     users: BTreeMap<u64, JobsOfUser>,
     /// The queue of each job.
     queues: BTreeMap<JobId, QueueKey>,
@@ -356,7 +358,7 @@ mod tests {
     }
 
     fn waiting(spec_bytes: u64) -> Waiting {
-        Waiting { name: "job".into(), spec: WaitingSpec::InStore, spec_bytes, hold: None }
+        Waiting { name: "job".into(), spec: WaitingSpec::InStore, spec_bytes, file_hold: None }
     }
 
     fn next(backlog: &mut Backlog, window: Window) -> Option<(i64, Seat)> {

@@ -5,13 +5,14 @@
 //! word alone never makes a node dead: it makes the server answer the poll that waits, and a node that lives polls again at once,
 //! whoever else cannot reach it.
 
+use crate::Moment;
 use api::machine::Unreached;
 use ids::NodeId;
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A node that is silent for so long is dead: what it ran goes to others.
-pub(crate) const LEASE: Duration = Duration::from_secs(10);
+pub const LEASE: Duration = Duration::from_secs(10);
 /// One that hung up and has had no poll here for so long is dead already; so is one whose poll was answered, for so long;
 /// either for so many times as long as it ever was without one lately: a machine that is slow is not dead.
 const HUNG_UP_MIN: Duration = Duration::from_secs(2);
@@ -28,10 +29,10 @@ const DOUBTED_POLL_MAX: Duration = Duration::from_millis(500);
 const REPORTERS_MAX: usize = 16;
 
 /// What the server knows of the presence of a node.
-pub(crate) struct Presence {
-    last_heard: Instant,
+pub struct Presence {
+    last_heard: Moment,
     /// Since when it has no poll here that somebody waits for; None while it has one, or never had.
-    absent_since: Option<Instant>,
+    absent_since: Option<Moment>,
     /// Whether it went without an answer.
     hung_up: bool,
     /// The longest time that it was so lately.
@@ -41,7 +42,7 @@ pub(crate) struct Presence {
 }
 
 impl Presence {
-    pub fn new(now: Instant) -> Self {
+    pub fn new(now: Moment) -> Self {
         Self {
             last_heard: now,
             absent_since: None,
@@ -52,31 +53,30 @@ impl Presence {
     }
 
     /// For how long nothing was heard of it.
-    pub fn silent_for(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.last_heard)
+    pub fn silent_for(&self, now: Moment) -> Duration {
+        now.since(self.last_heard)
     }
 
     /// It said something.
-    pub fn heard(&mut self, now: Instant) {
+    pub fn heard(&mut self, now: Moment) {
         self.last_heard = now;
     }
 
     /// Its poll waits here: it lives, whatever others met before.
-    pub fn polls(&mut self, now: Instant) {
-        let absent =
-            self.absent_since.take().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+    pub fn polls(&mut self, now: Moment) {
+        let absent = self.absent_since.take().map_or(Duration::ZERO, |since| now.since(since));
         self.absent_max = absent.max(self.absent_max * ABSENT_REMEMBERED / 100);
         self.hung_up = false;
         self.reports.clear();
     }
 
     /// Its poll was answered.
-    pub fn answered(&mut self, now: Instant) {
+    pub fn answered(&mut self, now: Moment) {
         self.absent_since.get_or_insert(now);
     }
 
     /// Nobody waits for the answer to its poll any more.
-    pub fn hangs_up(&mut self, now: Instant) {
+    pub fn hangs_up(&mut self, now: Moment) {
         self.absent_since.get_or_insert(now);
         self.hung_up = true;
     }
@@ -95,14 +95,14 @@ impl Presence {
     }
 
     /// Nobody could be heard for so long.
-    pub fn forgive(&mut self, stood_still: Duration, now: Instant) {
+    pub fn forgive(&mut self, stood_still: Duration, now: Moment) {
         self.last_heard = (self.last_heard + stood_still).min(now);
         self.absent_since = self.absent_since.map(|since| (since + stood_still).min(now));
     }
 
     /// Why the node is taken for dead, if it is.
-    pub fn is_gone(&self, now: Instant) -> Option<String> {
-        let absent = self.absent_since.map(|since| now.saturating_duration_since(since));
+    pub fn is_gone(&self, now: Moment) -> Option<String> {
+        let absent = self.absent_since.map(|since| now.since(since));
         let is_absent = absent.is_some_and(|absent| absent > self.patience());
         if !is_absent && self.silent_for(now) <= LEASE {
             return None;
@@ -152,8 +152,9 @@ fn weight(how: Unreached) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::{LEASE, Presence, Unreached};
+    use crate::Moment;
     use ids::NodeId;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     const POLL_MAX: Duration = Duration::from_secs(5);
 
@@ -162,15 +163,15 @@ mod tests {
     }
 
     /// When a node that polled at `start` is given up, in steps of the clock; with what is said of it.
-    fn given_up(presence: &Presence, start: Instant) -> (Duration, String) {
+    fn given_up(presence: &Presence, start: Moment) -> (Duration, String) {
         let steps = (0..=LEASE.as_millis() as u64 + 100).step_by(10);
         let given_up = steps.map(ms).find_map(|after| Some((after, presence.is_gone(start + after)?)));
         given_up.expect("a lease ends")
     }
 
     /// A node that polled, and whose poll ended at once, one way or the other.
-    fn away(hung_up: bool, reports: &[(u32, Unreached)]) -> (Presence, Instant) {
-        let start = Instant::now();
+    fn away(hung_up: bool, reports: &[(u32, Unreached)]) -> (Presence, Moment) {
+        let start = Moment::default();
         let mut presence = Presence::new(start);
         presence.polls(start);
         if hung_up {
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     fn one_that_was_slow_before_gets_more_time_whatever_peers_tell() {
-        let start = Instant::now();
+        let start = Moment::default();
         let mut presence = Presence::new(start);
         presence.answered(start);
         presence.polls(start + ms(1500));
@@ -221,7 +222,7 @@ mod tests {
 
     #[test]
     fn one_that_goes_on_polling_is_never_given_up() {
-        let start = Instant::now();
+        let start = Moment::default();
         let mut presence = Presence::new(start);
         let mut now = start;
         for round in 0..1000 {
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn silence_ends_with_the_lease_and_a_server_that_stood_still_forgives() {
-        let start = Instant::now();
+        let start = Moment::default();
         let mut presence = Presence::new(start);
         presence.polls(start);
         let (after, why) = given_up(&presence, start);

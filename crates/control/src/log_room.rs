@@ -9,7 +9,7 @@ const FULL: &str = "\n(no more is kept of what this job writes)";
 
 /// What is left of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LogRoom {
+pub struct LogRoom {
     left_bytes: usize,
 }
 

@@ -1,0 +1,5 @@
+//! Which nodes there are.
+
+mod presence;
+
+pub use presence::{LEASE, Presence};
