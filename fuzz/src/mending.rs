@@ -48,7 +48,7 @@ impl Read for Pieces<'_> {
     }
 }
 
-/// Of a stage file, as in `docs/formats/stage-file.md`.
+/// Sizes and offsets of a stage file, as in `docs/formats/stage-file.md`.
 const STAGE_HEADER_BYTES: usize = 32;
 const STAGE_BLOCK_HEADER_BYTES: usize = 8;
 const STAGE_BLOCK_PAYLOAD_BYTES: usize = 65536;
@@ -242,7 +242,7 @@ pub fn mend_run(bytes: &mut [u8]) {
     mend_last_crc(&mut bytes[footer_start..]);
 }
 
-/// Where index and source table lie, when the footer says something possible.
+/// Ranges of index and source table in a run file, when the footer says something possible.
 struct Places {
     index: std::ops::Range<usize>,
     sources: std::ops::Range<usize>,

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 /// Names under which distributions install it.
 const PROGRAMS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
-/// Where a page posts what came of its attempts.
+/// Path to which a page posts the results of its attempts.
 const DONE: &str = "/done";
 /// A page tells once; nobody waits for more.
 const TOLD_MAX: usize = 1;
@@ -38,7 +38,7 @@ impl WebSite {
         WebSite { address, told }
     }
 
-    /// Waits until the page has told what came of its attempts, by their names.
+    /// Waits until the page has told the results of its attempts, by their names.
     #[track_caller]
     pub fn told(&self) -> HashMap<String, String> {
         let told = self.told.recv_timeout(WAIT_MAX).expect("the page comes to its end");

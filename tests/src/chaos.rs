@@ -1,13 +1,13 @@
 //! Many jobs at once on a cluster of real processes, while these are killed and stopped and their files damaged.
 //!
 //! ```text
-//! settings   how many of what, and the seed
-//! plan       what the seed chooses: jobs in their order, faults with their moments
+//! settings   number of jobs and faults, and the seed
+//! plan       jobs in their order and faults with their moments, by the seed
 //! kinds      the kinds of jobs, each with the output that its contract promises
-//! world      the server, the nodes, and what is still to be undone
+//! world      the server, the nodes, and the faults still to be undone
 //! strike     one fault: finds a victim and strikes
 //! jobs       the jobs under way: started, followed, judged
-//! tally      what happened, as a table
+//! tally      counts of faults and jobs, as a table
 //! ```
 //! The same seed gives the same jobs and the same faults with the same moments, counted in ends of attempts that the server
 //! tells. Which process or file is struck follows from the seed and from what there is at that moment, and timing differs.
@@ -72,7 +72,7 @@ struct Due {
     looks_since: Option<Instant>,
 }
 
-/// What the server told last.
+/// Number of ended attempts that the server told last, and the time of the last change.
 struct Progress {
     ended: u64,
     changed: Instant,
@@ -125,7 +125,7 @@ impl Chaos {
             || self.tally.problems.len() >= PROBLEMS_MAX
     }
 
-    /// Where faults are left when all jobs have been, there are more jobs.
+    /// Starts the next job. While faults are left, it starts more jobs than the settings ask for.
     fn start_jobs(&mut self) {
         let wanted = self.jobs.begun() < self.settings.jobs || self.plan.faults_left() > 0;
         if wanted && self.peace_since.is_none() && self.jobs.running() < JOBS_AT_ONCE {

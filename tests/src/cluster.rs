@@ -23,7 +23,7 @@ pub struct Cluster {
     /// Directories of the sandbox below which jobs may name paths; empty: everywhere.
     roots: Vec<PathBuf>,
     nodes: Vec<Running>,
-    /// Of every node that was ever started.
+    /// Racks of all nodes that were ever started.
     racks: Vec<String>,
 }
 
@@ -109,7 +109,7 @@ impl Cluster {
         self.server.as_ref().expect("a server runs")
     }
 
-    /// Where it listens, without the scheme.
+    /// Returns the address at which the server listens, without the scheme.
     pub fn address(&self) -> &str {
         self.url.trim_start_matches("http://")
     }
@@ -180,7 +180,7 @@ impl Cluster {
         self.start_node(&mut command);
     }
 
-    /// Those of the node that is started as this one, counting from 0.
+    /// Returns the arguments of the node that is started as this one, counting from 0.
     fn node_args(&self, number: u32, more: &[&str]) -> Vec<OsString> {
         let (name, rack) = (format!("node-{number}"), &self.racks[number as usize]);
         let own = ["node", "--server", &self.url, "--slots", "2", "--memory", NODE_MEMORY];

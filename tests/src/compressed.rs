@@ -31,7 +31,7 @@ pub fn xz(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory takes all")
 }
 
-/// What a compressed part with this extension holds, all streams of it.
+/// Unpacks a compressed part with this extension, all streams of it.
 pub fn unpacked(extension: &str, bytes: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     let outcome = match extension {

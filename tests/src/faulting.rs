@@ -45,7 +45,7 @@ impl Watched {
 
 /// A small file system of its own for a run.
 pub struct SmallDisk<'a> {
-    /// Where it is mounted; an existing directory.
+    /// Mount point; an existing directory.
     pub dir: &'a Path,
     /// Options of a tmpfs: `size=1m`.
     pub options: &'a str,

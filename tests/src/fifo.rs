@@ -25,7 +25,7 @@ impl Fifo {
         Fifo { path, file: File::from(file), pending: Vec::new() }
     }
 
-    /// Where it is.
+    /// Returns the path of the pipe.
     pub fn path(&self) -> &Path {
         &self.path
     }

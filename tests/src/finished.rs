@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// What a run printed and how it ended.
+/// Outputs and exit status of a run.
 pub struct Finished {
     /// The command line, for messages.
     pub command: String,

@@ -6,7 +6,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// What is handed on by a program that first waits for a file.
+/// Program that waits for a file, and then hands on its input.
 const WAITS: &str = "#!/bin/sh\nuntil [ -e HERE/go ]; do sleep 0.05; done\nexec cat\n";
 
 /// Three stages: the last reads the first, and a second one that is not over before it is let go. Whatever runs twice does so because
@@ -57,7 +57,7 @@ mapper = "HERE/waits.sh"
 output = "OUT"
 "#;
 
-/// The first stage is done when the second says who its program is, and hangs; the third waits.
+/// The first stage is done when the program of the second tells its process number, and hangs; the third waits.
 const HANGS: &str = r#"
 memory = "64M"
 slots = 2
@@ -100,7 +100,7 @@ pub fn write_flow(sandbox: &Sandbox, name: &str, text: &str, output: &str) {
     sandbox.write(name, text.replace("HERE", &here(sandbox)).replace("OUT", output));
 }
 
-/// A hanging flow as the job file `flow.toml`, and where its program says who it is: of all attempts only the first does.
+/// Writes a hanging flow as `flow.toml`. Returns the pipe on which the first attempt of its program tells its process number.
 pub fn write_hanging(sandbox: &Sandbox) -> Fifo {
     write_input(sandbox);
     let pids = sandbox.fifo("pids");
@@ -111,7 +111,7 @@ pub fn write_hanging(sandbox: &Sandbox) -> Fifo {
     pids
 }
 
-/// Another flow of the kind may say who its program is.
+/// Lets the program of another hanging flow tell its process number.
 pub fn forget_who_hung(sandbox: &Sandbox) {
     std::fs::remove_dir(sandbox.path("said")).expect("the first attempt made it");
 }
@@ -175,7 +175,7 @@ pub fn assert_as_embedded(sandbox: &Sandbox, file: &str, output: &str) {
     assert!(!whole(output).is_empty() && whole(output) == whole(&other), "the outputs differ");
 }
 
-/// The stage files of a job, by name: a replica has that of what it is one of.
+/// Returns the stage files of a job, by name. A replica has the name of its original.
 pub fn stage_files(sandbox: &Sandbox, job: i64) -> BTreeMap<String, Vec<PathBuf>> {
     let mut found = stage_files_below(&sandbox.path(""));
     let is_of_job = |path: &PathBuf| {
@@ -203,7 +203,7 @@ fn stage_files_below(dir: &Path) -> BTreeMap<String, Vec<PathBuf>> {
     found
 }
 
-/// What happens to a stage file.
+/// Damage to a stage file.
 #[derive(Clone, Copy, Debug)]
 pub enum Damage {
     Flip,

@@ -28,7 +28,7 @@ pub fn shown_at(address: &str) -> Option<String> {
     shown.as_ref()?.get(address).cloned()
 }
 
-/// What a server answered.
+/// Answer of a server.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,

@@ -1,6 +1,6 @@
 //! A mapper that waits in the middle of its input, so that a job has one map that is not over.
 
-/// Where it waits: a line of its own.
+/// Line of the input behind which the mapper waits.
 pub const LAST_WORDS: &str = "the last words\n";
 
 /// Text of a program that hands on what it reads, and behind [`LAST_WORDS`] waits until there is a file `HERE/go`. It goes by what it reads

@@ -1,4 +1,4 @@
-//! What a job that is over must not leave.
+//! Leftovers: files that a job must not leave when it is over.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};

@@ -22,7 +22,7 @@ const SECRET_KEY: &str = "the-very-secret-key";
 /// A test may block one of them.
 const THREADS: usize = 4;
 
-/// What becomes of a request.
+/// Treatment of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Pass,
@@ -63,7 +63,7 @@ impl ObjectServer {
         ObjectServer { root, url: format!("http://{address}"), watch, _runtime: runtime }
     }
 
-    /// What a process needs to know to use it.
+    /// Returns the environment variables that let a process use the server.
     pub fn environment(&self) -> Vec<(String, String)> {
         let pairs = [
             ("AWS_ENDPOINT_URL", self.url.as_str()),
@@ -75,12 +75,12 @@ impl ObjectServer {
         pairs.map(|(name, value)| (name.to_string(), value.to_string())).to_vec()
     }
 
-    /// Where it listens, without the scheme.
+    /// Returns the address at which the server listens, without the scheme.
     pub fn address(&self) -> &str {
         self.url.trim_start_matches("http://")
     }
 
-    /// The secret among them.
+    /// Returns the secret key among these variables.
     pub fn secret(&self) -> &'static str {
         SECRET_KEY
     }
@@ -90,7 +90,7 @@ impl ObjectServer {
         *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(watch));
     }
 
-    /// Where an object lies: `BUCKET/KEY`. What is written there is an object; it may be read there too.
+    /// Returns the path of an object, `BUCKET/KEY`. A file written there is an object, and can be read there too.
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }

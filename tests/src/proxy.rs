@@ -82,7 +82,7 @@ impl SlowProxy {
         SlowProxy { address, shared }
     }
 
-    /// Where it listens.
+    /// Returns the address at which the proxy listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

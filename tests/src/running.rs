@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a process has printed so far.
+/// Output of a process so far.
 #[derive(Default)]
 struct Printed {
     bytes: Mutex<(Vec<u8>, bool)>,
@@ -89,7 +89,7 @@ impl Running {
         line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
     }
 
-    /// What is on standard error so far.
+    /// Returns the text on standard error so far.
     pub fn stderr_so_far(&self) -> String {
         String::from_utf8_lossy(&self.stderr.lock().0).into_owned()
     }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 /// The user and group `nobody`.
 const PLAIN_USER: u32 = 65534;
 
-/// Where the state of the user lies, so that tests leave none in that of the person who runs them.
+/// Directory for the state of the user, so that tests leave none in that of the person who runs them.
 const XDG_STATE: &str = "xdg-state";
 
 /// A temporary directory with `state/`, `disk/` and room for inputs and outputs, removed with the value.
@@ -236,7 +236,7 @@ impl Sandbox {
         serde_json::from_slice(&text).expect("a report is JSON")
     }
 
-    /// What is left of jobs that are over, see [`Sandbox::assert_no_leftovers`].
+    /// Lists the leftovers of jobs that are over, see [`Sandbox::assert_no_leftovers`].
     pub fn leftovers(&self) -> Vec<PathBuf> {
         let state = self.state();
         let disks = [&self.disk(), &state.join("disk")];

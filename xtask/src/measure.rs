@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// is missed.
 const ANONYMOUS_PERIOD: Duration = Duration::from_millis(20);
 
-/// What a finished command and the descendants it waited for have used.
+/// Resources used by a finished command and the descendants it waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
     pub wall_seconds: f64,

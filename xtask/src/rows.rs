@@ -12,7 +12,7 @@ pub const ROW_BYTES: usize = 100;
 pub const KEY_BYTES: usize = 10;
 const BLOCK_ROWS: usize = 40_960;
 
-/// What is asked of the rows.
+/// Requirements for the rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Demands {
     /// Inputs are not in order.

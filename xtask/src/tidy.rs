@@ -4,6 +4,7 @@
 
 mod arrows;
 mod docs;
+mod english;
 mod migrations;
 mod purity;
 mod sizes;
@@ -63,6 +64,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("crates in ARCHITECTURE.md", docs::crate_list),
     ("links between documents", docs::links),
     ("migrations", migrations::paired),
+    ("English of doc comments", english::doc_comments),
 ];
 
 /// Checks the tree below `root` and prints every finding as `path:line: what, and what to do`.
@@ -86,7 +88,7 @@ pub fn run(root: &Path) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// What a check finds in a tree made of `(path, text)` samples, as the printed lines.
+/// Runs a check on a tree made of `(path, text)` samples, and returns its findings as the printed lines.
 #[cfg(test)]
 fn findings(check: Check, samples: &[(&str, &str)]) -> Vec<String> {
     let mut findings = check(&Tree::from_samples(samples));

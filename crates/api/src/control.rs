@@ -29,7 +29,7 @@ pub const SLOTS_MAX: u32 = 1024;
 pub const NODE_NAME_BYTES_MAX: usize = 100;
 /// Longest name of a job, or of its user: each is in tables, lists and messages.
 pub const NAME_BYTES_MAX: usize = 256;
-/// Longest of what else a node says of itself.
+/// Longest of each other text that a node says of itself.
 pub const NODE_TEXT_BYTES_MAX: usize = 1000;
 
 /// A job as a client hands it in.
@@ -39,7 +39,7 @@ pub struct JobSubmission {
     pub spec: JobSpec,
     /// The inputs of the map tasks, in order.
     pub splits: Vec<Split>,
-    /// Whose job it is; jobs of users share the cluster.
+    /// User whom the job belongs to; jobs of users share the cluster.
     #[serde(default)]
     pub user: String,
     /// Jobs of a higher priority go first.
@@ -51,11 +51,11 @@ pub struct JobSubmission {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobBatch {
-    /// Of each of them.
+    /// Name of each of the jobs.
     pub name: String,
     /// One for each job, at most [`BATCH_JOBS_MAX`].
     pub tasks: Vec<RunTask>,
-    /// Whose they are.
+    /// User whom the jobs belong to.
     #[serde(default)]
     pub user: String,
     /// Jobs of a higher priority go first.
@@ -74,7 +74,8 @@ pub struct SubmittedBatch {
     pub count: u32,
 }
 
-/// What the program of a one-task job wrote, as far as it is remembered. While it runs, what its node has told so far.
+/// Output of the program of a one-task job, as far as it is remembered. While the program runs: the output that its
+/// node has told so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobLogs {
@@ -82,7 +83,7 @@ pub struct JobLogs {
     pub attempt: Option<AttemptNumber>,
     pub standard_output: String,
     pub standard_error: String,
-    /// Bytes of all the text that it wrote, of which what is above is the last.
+    /// Bytes of all the text that it wrote to standard output; the text above is the last of it.
     pub standard_output_bytes: u64,
     pub standard_error_bytes: u64,
     /// The job is over: nothing follows.
@@ -103,7 +104,7 @@ pub struct SubmittedJob {
     pub disk_dirs: Vec<PathBuf>,
 }
 
-/// How a job ended.
+/// Outcome of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum JobOutcome {
@@ -122,7 +123,7 @@ pub enum JobOutcome {
     },
 }
 
-/// Where a job stands, for people to look at.
+/// Progress of a job, for people to look at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobProgress {
@@ -130,12 +131,12 @@ pub struct JobProgress {
     pub stages: Vec<StageProgress>,
     /// True once the last attempt has ended.
     pub over: bool,
-    /// Of a stage of a flow: its parts are there, and wait for the stages that read them.
+    /// For a stage of a flow: whether its parts are there and wait for the stages that read them.
     #[serde(default)]
     pub rests: bool,
 }
 
-/// Where a stage stands.
+/// Progress of a stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StageProgress {
@@ -166,10 +167,10 @@ pub struct BoundariesProposal {
     pub keys: Vec<KeyBytes>,
 }
 
-/// What answers a proposal: the boundaries that stand, proposed by whoever was first.
+/// Answer to a proposal: the boundaries that stand, proposed by whoever was first.
 pub type BoundariesAnswer = Boundaries;
 
-/// What a node says of itself when it comes.
+/// Description that a node gives of itself when it comes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeInfo {
@@ -179,14 +180,14 @@ pub struct NodeInfo {
     pub name: String,
     pub rack: String,
     pub slots: u32,
-    /// For the buffers of all jobs that run there at once.
+    /// Memory for the buffers of all jobs that run there at once.
     pub memory_bytes: u64,
-    /// Of its processor, as in `x86_64`.
+    /// Architecture of its processor, as in `x86_64`.
     pub architecture: String,
-    /// Where other nodes reach its data port; empty where it has none.
+    /// Address at which other nodes reach its data port; empty if it has none.
     #[serde(default)]
     pub data_url: String,
-    /// What processes that are dead left on its disks; told when it joins, and never after.
+    /// Files that dead processes left on its disks; told when the node joins, and never after.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<LeftBehind>,
 }
@@ -196,15 +197,16 @@ pub struct NodeInfo {
 #[serde(deny_unknown_fields)]
 pub struct NodeWelcome {
     pub node: NodeId,
-    /// Must stand in everything that the node says: it tells this process from every other one.
+    /// Name of this process, which tells it from every other one; everything that the node says must hold it.
     pub incarnation: String,
-    /// Shows, in the header `authorization`, that it is this node that speaks: everything that it says needs it.
+    /// Secret of the node for the header `authorization`: shows that it is this node that speaks. Everything that it
+    /// says needs it.
     pub secret: SecretText,
-    /// To keep on its disks: the next process there shows it, and so that it has them.
+    /// Proof to keep on its disks. The next process there shows it, and so shows that it has these disks.
     pub disk_proof: SecretText,
-    /// By which its data port knows what the server signed.
+    /// Public keys by which its data port knows the texts that the server signed.
     pub data_keys: DataKeys,
-    /// The node counts as dead when nothing is heard of it for so long.
+    /// Time without news of the node after which it counts as dead.
     pub lease_ms: u64,
     /// Whether user programs must be kept in a sandbox.
     #[serde(default)]
@@ -212,8 +214,8 @@ pub struct NodeWelcome {
     /// Directories and prefixes of objects below which jobs may name paths and objects; without them, any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roots: Option<Vec<String>>,
-    /// Jobs that read again what was left of them on the disks of this node: it is this process's from now on. All else that was
-    /// left is of no use.
+    /// Jobs that read again the files left of them on the disks of this node: these files belong to this process from
+    /// now on. All other files that were left are of no use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub readmitted: Vec<JobId>,
 }
@@ -238,7 +240,7 @@ pub struct NodePoll {
     /// which of its orders never arrived.
     #[serde(default)]
     pub held: Vec<AttemptKey>,
-    /// How the node and its programs are; empty where there is nothing new.
+    /// State of the node and its programs; empty if there is nothing new.
     #[serde(default, skip_serializing_if = "NodeReport::is_empty")]
     pub report: NodeReport,
 }
@@ -291,11 +293,11 @@ pub struct NumberedOrder {
     pub order: NodeOrder,
 }
 
-/// What a node must do.
+/// Order to a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum NodeOrder {
-    /// Run an attempt. What it needs to know of the job is at `/v1/jobs/JOB/brief`.
+    /// Run an attempt. The facts of the job that it needs are at `/v1/jobs/JOB/brief`.
     Start {
         attempt: AttemptKey,
         /// The number of a free slot, or of a place.
@@ -304,17 +306,18 @@ pub enum NodeOrder {
     },
     /// Attempts of the job stop as soon as they can.
     Stop { job: JobId },
-    /// This attempt stops as soon as it can: what it works on is no more, or another has done its work. Nobody wants to hear how it
-    /// ends.
+    /// This attempt stops as soon as it can: the data that it works on is no more, or another attempt has done its
+    /// work. Its end is of no interest.
     StopAttempt { attempt: AttemptKey },
-    /// This reduce attempt ends before one of these keys, the first that it has not come to: another attempt reads from there.
-    /// Where it is beyond all of them it goes on as it is. In order; at most [`END_KEYS_MAX`].
+    /// This reduce attempt ends before the first of these keys that it has not come to: another attempt reads from
+    /// there. An attempt beyond all of them goes on as it is. In order; at most [`END_KEYS_MAX`].
     EndBefore { attempt: AttemptKey, keys: Vec<KeyBytes> },
     /// The job is over: everything of it goes.
     Forget { job: JobId },
     /// Sorted runs of the job get replicas on other nodes from now on.
     Replicate { job: JobId },
-    /// Of the replicas on the node that stand for runs of others, these are to be sent to one more node, and no others.
+    /// The node sends its replicas of these runs, which stand for runs of other nodes, to one more node. It sends no
+    /// other replicas again.
     ReplicateAgain { job: JobId, runs: Vec<RunId> },
     /// The node is being emptied: no new chunk may lie on it.
     Drain,
@@ -329,20 +332,22 @@ pub enum NodeOrder {
     DropKept { names: Vec<String> },
     /// The node reads kept files and tells what it finds ([`crate::fsck::CheckNews`]).
     CheckKept { check: String, task: Box<CheckTask> },
-    /// An intermediate file of a user will be written on the node; the writer is given up when nothing is heard of it for so long.
+    /// An intermediate file of a user will be written on the node. The node gives the writer up if it hears nothing
+    /// of it for so long.
     BeginIntermediate { file: IntermediateId, silence_seconds: u32 },
     /// Intermediate files of users go, also where they are being written.
     DropIntermediates { files: Vec<IntermediateId> },
-    /// What the node has of these files is the first copy from now on: it sees that there is a second one.
+    /// The copies of these files on the node are the first ones from now on: the node sees that there is a second
+    /// one.
     AdoptIntermediates { files: Vec<IntermediateId> },
-    /// The server signs with another key what data ports let in: the node asks for tokens that are signed with it, and lets in what an
-    /// earlier one signed for a while.
+    /// The server signs the texts for data ports with another key. The node asks for tokens that are signed with it.
+    /// For a while it still lets in callers with texts that an earlier key signed.
     DataKeys { keys: Box<DataKeys> },
     /// A fault strikes the node, where it was started for drills; it tells what became of it ([`crate::drill::DrillNews`]).
     Drill { strike: String, fault: DrillFault },
 }
 
-/// Where the record data of a node is.
+/// Address of the record data of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeAddress {
@@ -358,7 +363,7 @@ fn yes() -> bool {
     true
 }
 
-/// What a node needs to know to run attempts of a job.
+/// Facts of a job that a node needs to run attempts of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobBrief {
@@ -369,9 +374,9 @@ pub struct JobBrief {
     /// Its sorted runs get replicas on other nodes.
     #[serde(default)]
     pub replicates: bool,
-    /// By which other nodes let this one in to data of the job.
+    /// Token by which other nodes let this one in to data of the job.
     pub token: SecretText,
-    /// The same of jobs whose parts this one reads.
+    /// Tokens for the jobs whose parts this one reads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tokens: Vec<JobToken>,
     /// The job belongs to this user, whom a node may let name more paths than others.
@@ -386,7 +391,7 @@ pub struct PlacesQuestion {
     pub runs: Vec<RunId>,
 }
 
-/// Of those of the runs that do not only lie with the node that made them, in order of the runs.
+/// Places of the runs that do not lie only with the node that made them, in order of the runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlacesAnswer {
@@ -401,9 +406,9 @@ pub struct NodeStatus {
     pub info: NodeInfo,
     /// Attempts that it has now: they run, or wait there for a slot.
     pub running: u32,
-    /// Since it was last heard of, in milliseconds.
+    /// Time since the node was last heard of, in milliseconds.
     pub silent_ms: u64,
-    /// As it told last; none before it told anything.
+    /// Disks as the node told last; empty before it told anything.
     #[serde(default)]
     pub disks: Vec<DiskReport>,
     #[serde(default)]
@@ -446,7 +451,7 @@ impl NodeState {
 #[serde(deny_unknown_fields)]
 pub struct ClusterStatus {
     pub nodes: Vec<NodeStatus>,
-    /// Those that died within a day and have not come back, the last ones first; so many at most.
+    /// Nodes that died within a day and have not come back, the last ones first; at most 1000.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<NodeStatus>,
 }
@@ -468,7 +473,7 @@ impl ClusterStatus {
     }
 }
 
-/// What an error answer holds.
+/// Content of an error answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ErrorAnswer {
@@ -481,7 +486,7 @@ pub struct ErrorAnswer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// The request cannot be understood, or asks for what cannot be.
+    /// The request cannot be understood, or asks for something impossible.
     BadRequest,
     /// The request was understood and refused: an option, an output, a path. The user's to change.
     Refused,

@@ -1,17 +1,18 @@
-//! Fault drills: what an administrator has done to nodes that were started for it, to see that nothing is lost.
+//! Fault drills: faults that an administrator has done to nodes, to see that nothing is lost. The nodes were started
+//! for it.
 
 use ids::JobId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Names of jobs of drills begin so; only their data and programs are struck.
+/// Prefix of the names of jobs of drills; only their data and programs are struck.
 pub const DRILL_JOB_PREFIX: &str = "sailfish-drill-";
 /// Longest that a node stands still.
 pub const PAUSE_SECONDS_MAX: u32 = 60;
 /// Longest that a crash point stays armed.
 pub const ARMED_SECONDS_MAX: u32 = 600;
 
-/// What is done to a node.
+/// Fault that is done to a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum DrillFault {
@@ -19,9 +20,9 @@ pub enum DrillFault {
     Look,
     /// Its process ends at once, as by a crash.
     KillNode,
-    /// Its process stands still for so long, and then goes on: at most [`PAUSE_SECONDS_MAX`].
+    /// Its process stands still for so many seconds, and then goes on: at most [`PAUSE_SECONDS_MAX`].
     PauseNode { seconds: u32 },
-    /// One byte of a run file of the job changes; `choice` says of which, and which byte.
+    /// One byte of a run file of the job changes; `choice` selects the file and the byte.
     DamageRun { job: JobId, choice: u64 },
     /// A run file of the job is removed.
     DropRun { job: JobId, choice: u64 },
@@ -34,7 +35,7 @@ pub enum DrillFault {
 }
 
 impl DrillFault {
-    /// The job whose data or programs are struck, and nothing else.
+    /// Returns the job whose data or programs are struck; None for a fault that strikes the node.
     pub fn job(&self) -> Option<JobId> {
         match self {
             Self::DamageRun { job, .. } | Self::DropRun { job, .. } | Self::KillProgram { job } => Some(*job),
@@ -50,11 +51,11 @@ impl DrillFault {
     }
 }
 
-/// What became of a fault.
+/// Outcome of a fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum DrillOutcome {
-    /// It strikes: what was done, as words. A node that dies or stands still says so before.
+    /// The fault strikes: `what` describes the deed in words. A node that dies or stands still says so before.
     Struck { what: String },
     /// There is nothing there that it could strike.
     NoVictim { why: String },

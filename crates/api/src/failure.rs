@@ -6,7 +6,7 @@ use ids::{NodeId, RunId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Whose fault a failure is; decides the advice given and whether another attempt may help.
+/// Party at fault for a failure; decides the advice given and whether another attempt may help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Blame {
@@ -35,10 +35,10 @@ pub struct TaskFailure {
     pub signal: Option<i32>,
     /// The last lines the user's program wrote to its standard error; bounded by the reader.
     pub stderr_tail: Vec<String>,
-    /// What the program of a one-task job wrote before it failed.
+    /// Output of the program of a one-task job before it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<Box<RunResult>>,
-    /// Runs that the attempt found gone or damaged: what lies in them must be made again.
+    /// Runs that the attempt found gone or damaged: the data in them must be made again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_runs: Vec<RunId>,
     /// The node that the attempt could not reach: it may be dead, which others may not know yet.
@@ -54,9 +54,10 @@ pub struct TaskFailure {
 #[serde(deny_unknown_fields)]
 pub struct LostInput {
     pub file: StageFile,
-    /// Of the file that was looked for: it tells the attempt that made it.
+    /// Name of the file that the attempt looked for: it tells the attempt that made the file.
     pub name: String,
-    /// Where it was found gone or damaged. Empty: it was being made again, and was not there in time.
+    /// Nodes on which the file was found gone or damaged. Empty: the file was being made again, and was not there in
+    /// time.
     pub nodes: Vec<NodeId>,
 }
 

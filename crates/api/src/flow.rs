@@ -1,7 +1,8 @@
 //! Flows: map-reduce stages that follow one another, with intermediate files between them (ISS, section 4; design section 3).
 //!
-//! Each stage is a job. What it puts out for later stages never reaches a file system that nodes share: its parts are intermediate
-//! files, which lie on the disks of the nodes that made them and, replicated, on others of the same rack.
+//! Each stage is a job. Its output for later stages never reaches a file system that nodes share. The parts are
+//! intermediate files, which lie on the disks of the nodes that made them and, replicated, on others of the same
+//! rack.
 
 use crate::control::SubmittedJob;
 use crate::{JobSpec, Split};
@@ -12,7 +13,7 @@ use utoipa::ToSchema;
 /// Most stages of a flow.
 pub const FLOW_STAGES_MAX: usize = 64;
 
-/// What makes a job a stage of a flow.
+/// Facts that make a job a stage of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlowStage {
@@ -23,8 +24,8 @@ pub struct FlowStage {
     /// The jobs whose output it reads behind inputs of its own, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<JobId>,
-    /// How many inputs of its own the user has named, whatever files these gave: the number of the first of `reads` among all inputs
-    /// ([`crate::InputFile::named`]).
+    /// Number of inputs of its own that the user has named, whatever files these gave. It is the number of the first
+    /// of `reads` among all inputs ([`crate::InputFile::named`]).
     #[serde(default)]
     pub named_inputs: u32,
     /// Later stages read its output: its parts are intermediate files and `JobSpec::output` is only a name.
@@ -36,9 +37,10 @@ pub struct FlowStage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StageSubmission {
-    /// With `stage` set: there stand its name and whether it feeds others; the server fills in the rest.
+    /// Specification with `stage` set to its name and whether it feeds others; the server fills in the rest.
     pub spec: JobSpec,
-    /// Of inputs that are there now. Those of a stage that reads others are made when these are done.
+    /// Splits of the inputs that are there now. The server makes the splits of a stage that reads others when these
+    /// are done.
     pub splits: Vec<Split>,
     /// The stages that it reads: positions in [`FlowSubmission::stages`], each before its own.
     #[serde(default)]
@@ -51,7 +53,7 @@ pub struct StageSubmission {
 pub struct FlowSubmission {
     /// At most [`FLOW_STAGES_MAX`]; each reads only those before it.
     pub stages: Vec<StageSubmission>,
-    /// Whose they are.
+    /// User whom the stages belong to.
     #[serde(default)]
     pub user: String,
     /// Jobs of a higher priority go first.
@@ -66,7 +68,7 @@ pub struct SubmittedFlow {
     pub jobs: Vec<SubmittedJob>,
 }
 
-/// A part that a stage reads of one before it, by what never changes: where it lies is told with each task.
+/// A part that a stage reads of one before it, by the facts that never change. Each task tells where the part lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StageFile {
@@ -74,11 +76,11 @@ pub struct StageFile {
     pub job: JobId,
     /// Its task.
     pub task: TaskIndex,
-    /// Of all its bytes: whoever makes it again must give the same.
+    /// CRC-32C of all its bytes: an attempt that makes the part again must give the same.
     pub crc32c: u32,
 }
 
-/// Where an intermediate file lies now.
+/// Place of an intermediate file now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StageFilePlace {
@@ -86,10 +88,10 @@ pub struct StageFilePlace {
     pub file_index: u32,
     /// Its name on disks.
     pub name: String,
-    /// To be read there; None while it is made again.
+    /// Node to read it from; None while it is made again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeId>,
-    /// It lies there as well.
+    /// Other node on which it lies as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica: Option<NodeId>,
 }

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 /// Length of a row of the sort benchmark, and of its key (docs/formats/tera-rows.md).
 pub const TERA_ROW_BYTES: u32 = 100;
 pub const TERA_KEY_BYTES: u32 = 10;
-/// Of an extension without its dot.
+/// Most characters of an extension without its dot.
 const EXTENSION_CHARACTERS_MAX: usize = 16;
 
 /// How input is parted into records.
@@ -167,7 +167,7 @@ pub struct Formats {
     /// A combiner program may change what follows so many fields of a key; None: nothing of it. Partitions must follow from these fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub combiner_key_fields: Option<u32>,
-    /// What stands above of lines that programs read and print holds for `lines`.
+    /// Exchange with programs. The fields above on lines that programs read and print hold for `lines`.
     #[serde(default)]
     pub exchange: Exchange,
 }

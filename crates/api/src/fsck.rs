@@ -1,4 +1,5 @@
-//! What a job kept, verified where it lies: the work, what is found of each file, and the answer (`sailfish fsck`).
+//! Verification of the kept files of a job on the nodes: the work, the findings for each file, and the answer
+//! (`sailfish fsck`).
 
 use crate::DataSum;
 use crate::task::{KeptRun, SourceBooks};
@@ -35,69 +36,69 @@ pub struct FileToCheck {
     pub has_other_copy: bool,
 }
 
-/// What was found of a file.
+/// Findings for a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckedFile {
     pub run: RunId,
-    /// Where it lies, or should.
+    /// Path of the file, or the path at which it should lie.
     #[schema(value_type = String)]
     pub path: PathBuf,
-    /// Of the file; 0 where it cannot be opened.
+    /// Bytes of the file; 0 if it cannot be opened.
     pub bytes: u64,
     /// Blocks that were read and are whole.
     pub blocks: u64,
-    /// Over all bytes, in hex; empty where nobody compares it, or where it could not be read.
+    /// Hash over all bytes, in hex; empty if nobody compares it, or if the file could not be read.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub content_hash: String,
-    /// The first [`DAMAGES_PER_FILE_MAX`].
+    /// Damages of the file: the first [`DAMAGES_PER_FILE_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damages: Vec<Damage>,
-    /// All of them.
+    /// Number of all damages.
     #[serde(default)]
     pub damage_count: u64,
-    /// What its records add up to, by source and chunk; empty where it is damaged.
+    /// Sums of its records by source and chunk; empty if the file is damaged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub books: Vec<SourceBooks>,
 }
 
-/// What is wrong at one place of a file.
+/// Damage at one place of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Damage {
     /// The block, counted from 0; None where it is another part of the file, or the whole of it.
     pub block: Option<u64>,
-    /// In the file; None where it is the whole file.
+    /// Offset of the damage in the file; None if it is the whole file.
     pub offset_bytes: Option<u64>,
-    /// One sentence.
+    /// Reason, in one sentence.
     pub why: String,
 }
 
-/// The answer: what a job kept, and what is wrong with it.
+/// The answer: the kept files of a job, and the damage to them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FsckReport {
-    /// The job that has the I-files: another one than was asked for where that one reduced them again.
+    /// The job that has the I-files. It is not the job asked for if that one reduced the I-files of this one again.
     pub job: JobId,
     /// Runs that the I-files consist of.
     pub runs: u64,
-    /// Files of these besides the first of each.
+    /// Files of these runs besides the first of each.
     pub replicas: u64,
-    /// Blocks that are whole, of all files.
+    /// Whole blocks of all files.
     pub blocks: u64,
-    /// Of all files.
+    /// Bytes of all files.
     pub bytes: u64,
-    /// The first [`FINDINGS_MAX`], by run.
+    /// Damaged files: the first [`FINDINGS_MAX`], by run.
     pub damaged: Vec<DamagedFile>,
-    /// All of them.
+    /// Number of all damaged files.
     pub damaged_count: u64,
-    /// Of these, runs of which there is no intact copy.
+    /// Runs among them of which there is no intact copy.
     pub lost_runs: u64,
     /// I-files whose sums were compared.
     pub ifiles: u64,
-    /// Those whose intact runs do not hold what the maps committed; the first [`FINDINGS_MAX`].
+    /// I-files whose intact runs do not hold the records that the maps committed; the first [`FINDINGS_MAX`].
     pub disagreeing: Vec<DisagreeingIfile>,
-    /// All of them.
+    /// Number of all such I-files.
     pub disagreeing_count: u64,
 }
 
@@ -114,21 +115,21 @@ impl FsckReport {
 pub struct DamagedFile {
     pub run: RunId,
     pub ifile: IfileIndex,
-    /// A copy of a run that another node made.
+    /// Whether it is a copy of a run that another node made.
     pub is_replica: bool,
     /// Name of the node that has it; None on one machine, and where no node has it.
     pub node: Option<String>,
-    /// None where no node has it.
+    /// Path of the file; None if no node has it.
     #[schema(value_type = Option<String>)]
     pub path: Option<PathBuf>,
     pub damages: Vec<Damage>,
-    /// All of them.
+    /// Number of all damages of the file.
     pub damage_count: u64,
-    /// Another copy of the run that is whole.
+    /// Other copy of the run that is whole.
     pub intact: Option<IntactCopy>,
 }
 
-/// Where a run is whole.
+/// Place of a whole copy of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IntactCopy {
@@ -137,16 +138,16 @@ pub struct IntactCopy {
     pub path: PathBuf,
 }
 
-/// An I-file of which the intact runs do not hold what the maps committed to it.
+/// An I-file whose intact runs do not hold the records that the maps committed to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DisagreeingIfile {
     pub ifile: IfileIndex,
-    /// By the maps that count.
+    /// Sum of the records that the maps that count committed.
     pub committed: DataSum,
-    /// In intact runs, of these maps.
+    /// Sum of the records of these maps in intact runs.
     pub held: DataSum,
-    /// The first chunk and map of which it is so, in one sentence.
+    /// The first chunk and map that do not agree, in one sentence.
     pub first: String,
 }
 
@@ -159,32 +160,32 @@ pub struct FsckRequest {
     pub check: Option<String>,
 }
 
-/// How far a check is.
+/// Progress of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FsckAnswer {
-    /// Its name, to ask again with. A check that nobody asks about for a minute is given up.
+    /// Name of the check, to ask again with. The server gives up a check that nobody asks about for a minute.
     pub check: String,
-    /// Of the files, so far.
+    /// Bytes of the files that were read so far.
     pub read_bytes: u64,
-    /// Of all files, as the store remembers them.
+    /// Bytes of all files, as the store remembers them.
     pub total_bytes: u64,
-    /// Once all files are read.
+    /// The report, once all files are read.
     pub report: Option<FsckReport>,
 }
 
-/// A node tells what it has read for a check. What is told twice counts once.
+/// A node tells the bytes and findings of a check so far. A finding that is told twice counts once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckNews {
     pub incarnation: String,
     /// The name of the check.
     pub check: String,
-    /// Whose directories these are, as in the order.
+    /// Node that made the directories, as in the order.
     pub made_by: NodeId,
-    /// Of its files, so far.
+    /// Bytes of the files of the order that were read so far.
     pub read_bytes: u64,
-    /// What was found since it told last.
+    /// Findings since the node told last.
     #[serde(default)]
     pub files: Vec<CheckedFile>,
     /// Why it cannot go on.
@@ -196,6 +197,6 @@ pub struct CheckNews {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckAnswer {
-    /// False where nobody wants to hear more.
+    /// False if nobody wants to hear more.
     pub goes_on: bool,
 }

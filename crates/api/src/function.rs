@@ -1,4 +1,4 @@
-//! What a user wrote for `--mapper`, `--combiner` or `--reducer`.
+//! Text of `--mapper`, `--combiner` or `--reducer`, as a user wrote it.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

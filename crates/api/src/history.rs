@@ -1,4 +1,4 @@
-//! What the store remembers of jobs, as it is read, sent and shown. Times are nanoseconds since 1970.
+//! Jobs as the store remembers them: read, sent and shown. Times are nanoseconds since 1970.
 
 use crate::kept::KeptPlace;
 use crate::{JobSpec, KeyBytes, TaskFailure};
@@ -17,7 +17,7 @@ pub struct JobList {
     pub more: u64,
 }
 
-/// Up to here jobs that are not listed are counted.
+/// Most unlisted jobs that are counted.
 pub const MORE_JOBS_MAX: u64 = 1_000_000;
 
 /// Which jobs to list, as `?limit=N&state=failed&user=ann&name=TEXT` at the end of a path; what is not given leaves none out.
@@ -37,18 +37,18 @@ pub struct JobsQuestion {
 pub struct JobDetails {
     pub job: JobRow,
     pub spec: JobSpec,
-    /// In order.
+    /// Stages in order.
     pub stages: Vec<StageRow>,
-    /// In order of stage, task and number.
+    /// Attempts in order of stage, task and number.
     pub attempts: Vec<AttemptRow>,
-    /// The latest, oldest first.
+    /// The latest events, oldest first.
     pub events: Vec<EventRow>,
-    /// What nodes of a cluster keep of it.
+    /// Intermediate data of the job that nodes of a cluster keep.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<KeptPlace>,
 }
 
-/// How many there may be, as `?limit=N` at the end of a path.
+/// Most entries of an answer, as `?limit=N` at the end of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
@@ -65,7 +65,7 @@ pub struct StateQuestion {
     pub rows_max: u32,
 }
 
-/// Where a job stands.
+/// State of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
@@ -105,7 +105,7 @@ impl JobState {
     }
 }
 
-/// What became of the intermediate data that a job was told to keep.
+/// State of the intermediate data that a job was told to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptFiles {
@@ -131,7 +131,7 @@ impl KeptFiles {
     }
 }
 
-/// How an attempt stands.
+/// State of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptState {
@@ -171,9 +171,9 @@ impl AttemptState {
 pub struct JobRow {
     pub job: JobId,
     pub owner: String,
-    /// Who submitted it; None where nobody asked.
+    /// User who submitted it; None where nobody asked.
     pub user: Option<String>,
-    /// Larger goes first.
+    /// Priority; a job of a larger one goes first.
     pub priority: i32,
     pub name: String,
     pub state: JobState,
@@ -196,7 +196,7 @@ pub struct JobRow {
     pub kept_files: Option<KeptFiles>,
     /// When kept files may go by themselves; None: never.
     pub keep_until_ns: Option<u64>,
-    /// Bytes of what nodes of a cluster keep; None where it is not kept by nodes, whose files can be looked at.
+    /// Bytes of the data that nodes of a cluster keep; None if nodes do not keep it: its files can then be looked at.
     #[serde(default)]
     pub kept_bytes: Option<u64>,
 }

@@ -1,5 +1,6 @@
-//! Intermediate files of users: made, written, opened and read by any program (ISS section 6.1, Table 2). What is said of them to
-//! the server stands here; their bytes go to and come from the data ports of nodes. Documented in docs/intermediate-files.md.
+//! Intermediate files of users: made, written, opened and read by any program (ISS section 6.1, Table 2). Here stand
+//! the messages about them to the server; their bytes go to and come from the data ports of nodes. Documented in
+//! docs/intermediate-files.md.
 
 use crate::data_access::{FileCopy, SecretText};
 use ids::{IntermediateId, JobId, NodeId};
@@ -8,7 +9,8 @@ use utoipa::ToSchema;
 
 /// Longest name.
 pub const INTERMEDIATE_NAME_BYTES_MAX: usize = 200;
-/// A writer that is silent for so long is given up, where it asks for nothing else; and the most that it may ask for. In seconds.
+/// Seconds without news of a writer after which it is given up, unless it asks for another time; and the most seconds
+/// that it may ask for.
 pub const SILENCE_SECONDS: u32 = 60;
 pub const SILENCE_SECONDS_MAX: u32 = 3600;
 /// Most bytes of one write, and of one plain read.
@@ -25,21 +27,22 @@ pub fn is_intermediate_name(name: &str) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewIntermediate {
-    /// That no other file of the user has.
+    /// Name that no other file of the user has.
     pub name: String,
-    /// Whose it becomes; an administrator may name somebody else.
+    /// User whom the file will belong to; an administrator may name somebody else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// It goes when this job is over.
+    /// The file is removed when this job is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
-    /// It goes so long after it was closed; without it, and without a job, it stays until it is removed.
+    /// Seconds after the file was closed until it is removed; without it, and without a job, the file stays until it
+    /// is removed by request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_seconds: Option<u64>,
     /// Name of the node on which the writer runs: the file lies there if it can, else near it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near: Option<String>,
-    /// The writer is given up when nothing is heard of it for so long.
+    /// Seconds without news of the writer after which it is given up.
     #[serde(default = "default_silence")]
     pub silence_seconds: u32,
 }
@@ -48,7 +51,7 @@ fn default_silence() -> u32 {
     SILENCE_SECONDS
 }
 
-/// Where a file lies.
+/// Place of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IntermediatePlace {
@@ -63,7 +66,7 @@ pub struct IntermediatePlace {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreatedIntermediate {
-    /// So many bytes it may have, where its user has a quota.
+    /// Most bytes of the file, if its user has a quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_max: Option<u64>,
     pub file: IntermediateId,
@@ -74,7 +77,7 @@ pub struct CreatedIntermediate {
     pub grant: Option<String>,
 }
 
-/// How a file stands.
+/// State of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IntermediateState {
@@ -106,30 +109,30 @@ impl IntermediateState {
     }
 }
 
-/// What is known of a file. Times are nanoseconds since 1970.
+/// Facts that the server knows of a file. Times are nanoseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IntermediateStatus {
     pub file: IntermediateId,
     pub user: String,
     pub name: String,
-    /// It goes with this job.
+    /// Job with which the file is removed.
     pub job: Option<JobId>,
     pub state: IntermediateState,
-    /// Where it was written, or is read first.
+    /// Node on which the file was written, or is read first.
     pub node: NodeId,
-    /// It lies there as well.
+    /// Other node on which the file lies as well.
     pub replica: Option<NodeId>,
-    /// Of a complete file: bytes, and their CRC-32C.
+    /// Bytes of a complete file, and their CRC-32C.
     pub bytes: Option<u64>,
     pub crc32c: Option<u32>,
     pub created_ns: u64,
     pub closed_ns: Option<u64>,
-    /// How long it stays after it was closed.
+    /// Time that it stays after it was closed.
     pub keep_ns: Option<u64>,
-    /// When it goes.
+    /// Time at which it is removed.
     pub expires_ns: Option<u64>,
-    /// Why it is abandoned, or lost.
+    /// Reason why it is abandoned, or lost.
     pub problem: Option<String>,
 }
 
@@ -138,22 +141,23 @@ pub struct IntermediateStatus {
 #[serde(deny_unknown_fields)]
 pub struct OpenIntermediate {
     pub name: String,
-    /// Whose it is; an administrator may name somebody else.
+    /// User whom the file belongs to; an administrator may name somebody else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Where it is being written, the answer waits for its writer so long, and five seconds at most: then ask again.
+    /// Most time that the answer waits for the writer of a file that is being written; five seconds at most: then ask
+    /// again.
     #[serde(default)]
     pub wait_ms: u64,
 }
 
-/// How the file stands, and where it is read.
+/// State of the file, and the places to read it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OpenedIntermediate {
     pub status: IntermediateStatus,
-    /// In the order in which they are to be tried; none of a file that is not complete.
+    /// Places in the order in which they are to be tried; empty for a file that is not complete.
     pub places: Vec<IntermediatePlace>,
-    /// As in [`CreatedIntermediate::grant`], to read.
+    /// Grant to read, as in [`CreatedIntermediate::grant`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<String>,
 }
@@ -163,7 +167,7 @@ pub struct OpenedIntermediate {
 #[serde(deny_unknown_fields)]
 pub struct RemoveIntermediate {
     pub name: String,
-    /// Whose it is; an administrator may name somebody else.
+    /// User whom the file belongs to; an administrator may name somebody else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
@@ -175,7 +179,7 @@ pub struct IntermediateList {
     pub files: Vec<IntermediateStatus>,
 }
 
-/// What a node tells of such files.
+/// News of a node about such files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IntermediateNews {
@@ -191,15 +195,16 @@ pub struct IntermediateNews {
 pub enum IntermediateNote {
     /// Its writer has closed it: it is complete here.
     Closed { file: IntermediateId, bytes: u64, crc32c: u32 },
-    /// Its writer is gone, or failed: its bytes are.
+    /// Its writer is gone, or failed: its bytes are gone.
     Abandoned { file: IntermediateId, reason: String },
-    /// A copy lies on another node. `bytes` of the file as it is stored; `single_ns`: how long it lay on one node only.
+    /// A copy lies on another node. `bytes`: size of the file as it is stored; `single_ns`: time that it lay on one
+    /// node only.
     Replicated { file: IntermediateId, to: NodeId, bytes: u64, single_ns: u64 },
-    /// All that this node has something of.
+    /// All files of which this node has something.
     Holds { files: Vec<IntermediateId> },
 }
 
-/// Files of which the node drops what it has: nobody knows of them any more.
+/// Files that the node drops: the server does not know them any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IntermediateAnswer {

@@ -31,8 +31,8 @@ pub struct InputFile {
     /// Modification time in nanoseconds since 1970.
     pub mtime_ns: i64,
     pub format: InputFormat,
-    /// Position of what the user named it by among all that was named: a directory or a glob gives many files one number, and
-    /// the stages that a stage reads follow what it names itself.
+    /// Position of the name that gave this file among all names of inputs by the user: a directory or a glob gives
+    /// many files one number. The stages that a stage reads follow the inputs that it names itself.
     #[serde(default)]
     pub named: u32,
     /// Set for an object.
@@ -54,14 +54,14 @@ pub struct Segment {
     pub length_bytes: u64,
 }
 
-/// The input of one map task: segments in input order. The splits of a job partition each file exactly.
+/// Input of one map task: segments in input order. The splits of a job partition each file exactly.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Split {
     pub segments: Vec<Segment>,
 }
 
-/// Which I-file a key goes to.
+/// Rule by which keys go to I-files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Partitioning {
@@ -94,7 +94,7 @@ pub struct JobSpec {
     pub combiner: Option<Function>,
     /// None: the sorted pairs are written.
     pub reducer: Option<Function>,
-    /// No shuffle: what the mappers put out is the output.
+    /// No shuffle: the output of the mappers is the output of the job.
     pub map_only: bool,
     /// Absolute path of the output directory, or the URL of a prefix of objects.
     #[schema(value_type = String)]
@@ -114,7 +114,8 @@ pub struct JobSpec {
     pub files: Vec<PathBuf>,
     /// Extra environment of user programs.
     pub env: Vec<(String, String)>,
-    /// File with more of it, absolute: lines of `NAME=VALUE`. It travels as other files do, and what it says is nowhere else.
+    /// File with more of the environment, absolute: lines of `NAME=VALUE`. It travels as other files do; its content
+    /// is nowhere else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub env_file: Option<PathBuf>,
@@ -131,22 +132,23 @@ pub struct JobSpec {
     /// Rows that are made in place of input that is read; `inputs` is empty then.
     #[serde(default)]
     pub generate: Option<GeneratedRows>,
-    /// Set for jobs whose programs expect what Hadoop Streaming gives them.
+    /// Set for jobs whose programs expect the environment and input that Hadoop Streaming gives them.
     #[serde(default)]
     pub streaming: Option<Streaming>,
     /// Read the kept I-files of this job in place of running maps.
     #[serde(default)]
     pub reduce_again: Option<JobId>,
-    /// Keep the intermediate files for so long after the end; None: `keep_ifiles` says for good or not at all.
+    /// Seconds after the end for which the intermediate files are kept; None: `keep_ifiles` says for good or not at
+    /// all.
     #[serde(default)]
     pub keep_seconds: Option<u64>,
-    /// How often intermediate data that was lost is made again before the job fails.
+    /// Times that lost intermediate data is made again before the job fails.
     #[serde(default = "max_regenerations")]
     pub max_regenerations: u32,
     /// Set for a job of one task, which is no MapReduce: all else but the name is empty then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub single: Option<RunTask>,
-    /// When a mapper ends, without an error, before its input does.
+    /// Treatment of a mapper that ends, without an error, before its input does.
     #[serde(default, skip_serializing_if = "Notice::is_default")]
     pub unread: Notice,
     /// A slow attempt of a map or reduce task may get a second one beside it on another node.
@@ -168,7 +170,7 @@ pub struct JobSpec {
     pub stage: Option<FlowStage>,
 }
 
-/// How a job treats a case that is often a mistake.
+/// Treatment of a case that is often a mistake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Notice {
@@ -185,22 +187,24 @@ impl Notice {
     }
 }
 
-/// Whether a second node has the intermediate data of a job as well, so that a node that is lost costs nothing that was there
-/// (ISS, section 4). On one machine there is no second node.
+/// Whether a second node has the intermediate data of a job as well, so that no data is lost with one node (ISS,
+/// section 4). On one machine there is no second node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Replication {
-    /// What is lost is made again.
+    /// Lost data is made again.
     None,
     /// Each run goes to another node of the rack, or of another rack where there is none, while the job goes on.
     Rack,
-    /// Map tasks append on other nodes than their own, and keep what they sent in a file there, a spool: so all lies on two nodes as
-    /// soon as a map is done, nothing is copied, and what is lost is sent again without the user's program.
+    /// Map tasks append on other nodes than their own, and keep the frames that they sent in a file on their own
+    /// node, a spool. All data lies on two nodes as soon as a map is done, nothing is copied, and lost data is sent
+    /// again without the user's program.
     Selective,
-    /// As `rack`, and no map task ends on a node, nor is anything sealed there, while a run of it waits for that. For comparison:
-    /// it costs what ISS avoids.
+    /// As `rack`; and no map task ends on a node, and no chunk is sealed there, while a run of it waits for its
+    /// replica. For comparison: it has the cost that ISS avoids.
     Sync,
-    /// As `rack`, from when what maps put out would take longer to make again than to send; the choice and its reason are kept.
+    /// As `rack`, as soon as it would take longer to make the output of the maps again than to send it; the choice
+    /// and its reason are kept.
     #[default]
     Auto,
 }
@@ -220,15 +224,15 @@ impl Replication {
     }
 }
 
-/// How often lost data is made again unless the job says otherwise: far more often than machines fail during a job, and seldom
-/// enough that one whose every disk is broken comes to an end.
+/// Times that lost data is made again unless the job says otherwise: far more often than machines fail during a job,
+/// and seldom enough that a job comes to an end if every disk is broken.
 pub const MAX_REGENERATIONS: u32 = 20;
 
 fn max_regenerations() -> u32 {
     MAX_REGENERATIONS
 }
 
-/// Of what a specification does not say.
+/// Default of an option that a specification does not name.
 fn is_wanted() -> bool {
     true
 }
@@ -300,7 +304,7 @@ impl JobSpec {
     }
 }
 
-/// What makes a job one of Hadoop Streaming to its programs.
+/// Facts by which programs see the job as one of Hadoop Streaming.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Streaming {
@@ -312,7 +316,7 @@ pub struct Streaming {
     /// Links in the work directory of programs, besides `JobSpec::files`.
     #[serde(default)]
     pub links: Vec<FileLink>,
-    /// What a mapper program reads.
+    /// Input of a mapper program.
     #[serde(default)]
     pub mapper_input: MapperInput,
     /// A part without a record is not published (`-lazyOutput`).
@@ -331,18 +335,18 @@ pub struct FileLink {
     pub path: PathBuf,
 }
 
-/// What a mapper program of a streaming job reads for each line of input. A line of Hadoop's ends with LF, CR or
-/// CR LF; a program reads LF in place of each.
+/// Input of a mapper program of a streaming job for each line of input. A line of Hadoop's ends with LF, CR or CR LF;
+/// a program reads LF in place of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum MapperInput {
     /// The line.
     #[default]
     Lines,
-    /// Where the line begins in its file, in bytes after decompression; the separator; the line.
+    /// Offset of the line in its file, in bytes after decompression; the separator; the line.
     Numbered { separator: Vec<u8> },
     /// The line parted at the first `split`; the separator, always, between the two.
     Pairs { split: Vec<u8>, separator: Vec<u8> },
-    /// What follows the first `split`; nothing where there is none.
+    /// The rest of the line after the first `split`; nothing if there is no `split`.
     Values { split: Vec<u8> },
 }

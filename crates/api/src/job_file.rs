@@ -1,4 +1,4 @@
-//! A job file: what `sailfish run` takes as options, written down in TOML.
+//! A job file: the options of `sailfish run`, written down in TOML.
 //!
 //! ```
 //! let text = r#"
@@ -19,8 +19,8 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A job file as written. Keys are the long names of the options with `_` in place of `-`; whatever is not
-/// there is None and follows the default of the option. An unknown key is an error.
+/// A job file as written. Keys are the long names of the options with `_` in place of `-`; an option that is not
+/// there is None and follows its default. An unknown key is an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobFile {
@@ -76,14 +76,14 @@ pub struct JobFile {
     pub elastic: Option<bool>,
     pub replication: Option<Replication>,
     pub json: Option<bool>,
-    /// Stages that follow one another, in place of one job: each is written as a job of its own, and what stands outside of them
-    /// counts for all.
+    /// Stages that follow one another, in place of one job: each is written as a job of its own; keys outside of them
+    /// count for all.
     #[serde(default, deserialize_with = "stages")]
     pub stage: Option<Vec<JobFile>>,
-    /// Of a stage: the names of those whose output it reads, behind its `input`. One or a list.
+    /// Names of the stages whose output this stage reads, behind its `input`. One or a list.
     #[serde(default, deserialize_with = "one_or_more")]
     pub from: Option<Vec<String>>,
-    /// Of a stage: the line on which it begins, counted from 1.
+    /// Line on which a stage begins, counted from 1.
     #[serde(skip)]
     pub line: usize,
 }
@@ -96,13 +96,13 @@ pub enum KeyOrder {
     Numeric,
 }
 
-/// Why a job file is not usable. The user's fault.
+/// Reason why a job file is not usable. The user's fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct JobFileError {
     /// Counts from 1.
     pub line: usize,
-    /// What the parser says about it.
+    /// Message of the parser.
     pub message: String,
 }
 
@@ -123,7 +123,7 @@ impl JobFile {
         Ok(file)
     }
 
-    /// A stage with what the file says of all stages where it says nothing itself.
+    /// Returns a stage with the values that the file gives for all stages, where the stage gives none itself.
     pub fn stage_of(self, all: &JobFile) -> JobFile {
         let all = all.clone();
         JobFile {

@@ -5,21 +5,21 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;
 
-/// Begins the name of every directory that is kept, and of nothing else.
+/// Prefix of the name of every kept directory, and of nothing else.
 const MARK: &str = "sailfish-kept-";
 const JOB: &str = "-job";
 const DISK: &str = "-disk";
 
-/// What a job keeps on one disk: the runs that a node had there.
+/// Kept data of a job on one disk: the runs that a node had there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeptDir {
     pub job: JobId,
-    /// Of the node that made it; a node that comes again on the same disks has another one.
+    /// Incarnation of the node that made it; a node that comes again on the same disks has another one.
     pub incarnation: String,
     /// The place of the disk among those of that node, by which the store knows its runs.
     pub disk: DiskIndex,
-    /// Where it is now.
+    /// Path of the directory now.
     #[schema(value_type = String)]
     pub path: PathBuf,
     pub bytes: u64,
@@ -31,12 +31,12 @@ impl KeptDir {
         Self::name_of(&self.incarnation, self.job, self.disk)
     }
 
-    /// The name of what a node keeps of a job on one of its disks.
+    /// Returns the name of the directory in which a node keeps data of a job on one of its disks.
     pub fn name_of(incarnation: &str, job: JobId, disk: DiskIndex) -> String {
         format!("{MARK}{incarnation}{JOB}{job}{DISK}{}", disk.0)
     }
 
-    /// What a name tells; None for one that is no name of a kept directory.
+    /// Parses the name of a kept directory; None for any other name.
     pub fn parse_name(name: &str) -> Option<(String, JobId, DiskIndex)> {
         let (rest, disk) = name.strip_prefix(MARK)?.rsplit_once(DISK)?;
         let (incarnation, job) = rest.rsplit_once(JOB)?;
@@ -47,7 +47,7 @@ impl KeptDir {
     }
 }
 
-/// A kept directory, and who has it.
+/// A kept directory, and the node that has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeptPlace {
@@ -77,17 +77,17 @@ pub struct KeptAnnouncement {
     pub held: Vec<JobId>,
 }
 
-/// Whose kept files go.
+/// Jobs whose kept files are removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum GcSelection {
-    /// Those whose time is over.
+    /// Jobs whose time is over.
     Expired,
-    /// Those, and those of jobs that ended longer ago than this.
+    /// These, and jobs that ended longer ago than this.
     OlderThan { seconds: u64 },
-    /// Those of every job that is over.
+    /// Every job that is over.
     All,
-    /// Those of these jobs.
+    /// These jobs.
     Jobs(Vec<JobId>),
 }
 
@@ -100,7 +100,7 @@ pub struct GcOptions {
     pub dry_run: bool,
 }
 
-/// What became of the kept files of one job.
+/// Outcome of the removal of the kept files of one job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Collected {

@@ -26,13 +26,13 @@ impl KeyStretch {
     pub const WHOLE: KeyStretch = KeyStretch { start: FieldPlace { field: 1, character: 1 }, end: None };
 }
 
-/// What a number may look like in a numeric order.
+/// Texts that count as a number in a numeric order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Numbers {
     /// Integers of any size and decimals, by value; anything else is an error that names the record.
     Strict,
-    /// As Hadoop's comparator reads them: what is no number counts as 0.
+    /// As Hadoop's comparator reads them: a text that is no number counts as 0.
     Lenient,
 }
 
@@ -50,7 +50,7 @@ pub struct OrderStep {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PartitionRule {
-    /// Exactly so many parts, each one reducer that sees its partition whole.
+    /// Number of parts. Each has one reducer, which sees its partition whole.
     pub count: u32,
     /// The stretches that are hashed; empty: the whole key, hashed as Hadoop's HashPartitioner does.
     pub stretches: Vec<KeyStretch>,
@@ -66,14 +66,14 @@ pub struct PartitionRule {
 pub struct KeyRules {
     /// Empty: bytewise by the whole key.
     pub order: Vec<OrderStep>,
-    /// Parts the fields that stretches speak of; never empty where there are any.
+    /// Separator of the fields that stretches name; never empty if there are any.
     pub separator: Vec<u8>,
     pub partitions: Option<PartitionRule>,
     /// The first so many steps of `order` are the partition key: a reduce range never splits records that are
     /// equal in them. 0: all of them.
     pub group_steps: u32,
-    /// Mappers say of each key how many of its first bytes are its partition key; what is behind it, its tail, only orders. Then
-    /// there are no order and no partitions.
+    /// Mappers say for each key how many of its first bytes are its partition key; the bytes behind it, its tail,
+    /// only order. Order and partitions are empty then.
     #[serde(default)]
     pub tails: bool,
 }

@@ -1,20 +1,21 @@
-//! What a process that is dead left on the disks of a node, as far as it is whole: told by the next process there when it joins.
+//! Whole files that a dead process left on the disks of a node: the next process there tells of them when it joins.
 
 use crate::data_access::SecretText;
 use ids::{ChunkId, JobId, RunId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Most files that are told of; of what is more the next process makes no use.
+/// Most files that are told of; the next process makes no use of further ones.
 pub const LEFT_FILES_MAX: usize = 1 << 16;
 
-/// What one such process left of one job.
+/// Files that one such process left of one job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeftBehind {
-    /// Of the process that is dead.
+    /// Incarnation of the dead process.
     pub incarnation: String,
-    /// Which the server gave that process for its disks: without it anybody who knows an incarnation could say that a process is dead.
+    /// Proof that the server gave that process for its disks. Without it, anybody who knows an incarnation could say
+    /// that a process is dead.
     pub proof: SecretText,
     pub job: JobId,
     pub runs: Vec<LeftRun>,
@@ -25,13 +26,13 @@ pub struct LeftBehind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeftRun {
-    /// Of that process, or of another node whose run was copied there.
+    /// Run of that process, or of another node whose run was copied there.
     pub run: RunId,
-    /// What is in it.
+    /// Chunks whose records are in the run.
     pub chunks: Vec<ChunkId>,
     pub records: u64,
     pub record_bytes: u64,
-    /// Of the file.
+    /// Bytes of the file.
     pub stored_bytes: u64,
 }
 
@@ -39,7 +40,7 @@ pub struct LeftRun {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeftPart {
-    /// Of its file: it tells the attempt that made it.
+    /// Name of its file: it tells the attempt that made it.
     pub name: String,
     pub bytes: u64,
     pub crc32c: u32,

@@ -1,4 +1,4 @@
-//! What a node tells of its machine and of the programs that it runs. It rides along with polls; what is lost is told
+//! News of a node about its machine and the programs that it runs. It rides along with polls; lost news are told
 //! again, or not missed.
 
 use crate::KeyBytes;
@@ -15,33 +15,34 @@ pub const READS_TOLD_MAX: usize = 16_384;
 /// Most disks of a node.
 pub const DISKS_MAX: usize = 256;
 
-/// How a node is and what happened there since it told last.
+/// State of a node and events there since it told last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeReport {
     /// Oldest first, at most [`SAMPLES_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<MachineSample>,
-    /// All of them, in the order in which they were given; empty where nothing has changed.
+    /// All disks, in the order in which they were given; empty if nothing has changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<DiskReport>,
     /// At most one for each slot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<ProgramSaid>,
-    /// Of map and reduce tasks: at most one for each slot.
+    /// Progress of map and reduce tasks: at most one entry for each slot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub progress: Vec<AttemptProgress>,
-    /// Runs of this node, and replicas here that stand for runs of others, which lie on another one as well by now. Told until a poll that carried them is answered.
+    /// Runs that lie on another node as well by now: runs of this node, and replicas here that stand for runs of
+    /// others. Told until a poll that carried them is answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicated: Vec<ReplicatedRun>,
-    /// The same of parts that later stages read.
+    /// Parts that later stages read and that lie on another node as well by now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicated_parts: Vec<ReplicatedPart>,
     /// Runs on disks of this node that have failed, found before anybody asked for them. Told until a poll that carried them is answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<LostOnDisk>,
-    /// Reduce attempts that end earlier than their tasks say from now on, as they were asked to. What is not told in time, or not
-    /// heard, the attempt's result says again.
+    /// Reduce attempts that end earlier than their tasks say from now on, as they were asked to. The attempt's result
+    /// says it again, in case this is not told in time, or not heard.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shortened: Vec<ShortenedAttempt>,
     /// Other nodes that could not be reached, or did not go on, lately; at most [`UNREACHED_MAX`], and each once.
@@ -49,7 +50,7 @@ pub struct NodeReport {
     pub unreached: Vec<UnreachedNode>,
 }
 
-/// A node from which another one wanted something, and what that one met.
+/// A node that another one could not reach, and the error that the other one met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UnreachedNode {
@@ -57,7 +58,7 @@ pub struct UnreachedNode {
     pub how: Unreached,
 }
 
-/// What somebody met that could not reach a node; what says more about that node is greater.
+/// Error of a request to a node that could not be reached; an error that says more about the node is greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unreached {
@@ -72,7 +73,7 @@ pub enum Unreached {
 }
 
 impl Unreached {
-    /// For people.
+    /// Returns the words for people.
     pub fn words(self) -> &'static str {
         match self {
             Self::Silent => "no answer",
@@ -83,18 +84,18 @@ impl Unreached {
     }
 }
 
-/// What of a job is lost with a disk.
+/// Data of a job that is lost with a disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LostOnDisk {
     pub job: JobId,
     pub runs: Vec<RunId>,
-    /// What was in them.
+    /// Chunks whose records were in these runs.
     pub chunks: Vec<ChunkId>,
-    /// One sentence.
+    /// Reason, in one sentence.
     pub why: String,
-    /// Attempts, here and on other nodes, that have no need of some of these runs any more, because all that they read of them has been
-    /// read from the disk: [`READS_TOLD_MAX`] runs in all at most.
+    /// Attempts, here and on other nodes, that have no need of some of these runs any more, because they have read
+    /// all that they read of them from the disk: at most [`READS_TOLD_MAX`] runs in all.
     pub read: Vec<AttemptRead>,
 }
 
@@ -111,7 +112,7 @@ pub struct AttemptRead {
 #[serde(deny_unknown_fields)]
 pub struct ShortenedAttempt {
     pub attempt: AttemptKey,
-    /// The first key that is not its own any more.
+    /// The first key that is no longer its own.
     pub upper_key: KeyBytes,
 }
 
@@ -121,14 +122,14 @@ pub struct ShortenedAttempt {
 pub struct ReplicatedPart {
     pub job: JobId,
     pub task: TaskIndex,
-    /// Of its file: it tells the attempt that made it.
+    /// Name of its file: it tells the attempt that made it.
     pub name: String,
     pub to: NodeId,
-    /// That were sent.
+    /// Bytes that were sent.
     pub bytes: u64,
-    /// Since it was written: so long it lay on one node only.
+    /// Time since it was written, in which it lay on one node only.
     pub single_ns: u64,
-    /// Of which it was on its way.
+    /// Part of that time in which it was on its way.
     pub sending_ns: u64,
 }
 
@@ -138,14 +139,14 @@ pub struct ReplicatedPart {
 pub struct ReplicatedRun {
     pub job: JobId,
     pub run: RunId,
-    /// What is in it.
+    /// Chunks whose records are in the run.
     pub chunks: Vec<ChunkId>,
     pub to: NodeId,
-    /// That were sent.
+    /// Bytes that were sent.
     pub bytes: u64,
-    /// Since it was sorted, or since its node was asked to send it once more: so long it lay on one node only.
+    /// Time in which it lay on one node only: since it was sorted, or since its node was asked to send it once more.
     pub single_ns: u64,
-    /// Of which it was on its way.
+    /// Part of that time in which it was on its way.
     pub sending_ns: u64,
 }
 
@@ -166,20 +167,20 @@ impl NodeReport {
     }
 }
 
-/// How a machine was at a time. Bytes are counts since the sample before; busy shares are in thousandths.
+/// State of a machine at a time. Bytes are counts since the sample before; busy shares are in thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MachineSample {
-    /// By the clock of the node, in nanoseconds since 1970.
+    /// Time by the clock of the node, in nanoseconds since 1970.
     pub time_ns: u64,
-    /// Of all its processors together.
+    /// Busy share of all its processors together.
     pub cpu_permille: u32,
     pub memory_used_bytes: u64,
-    /// Of its busiest disk.
+    /// Busy share of its busiest disk.
     pub disk_busy_permille: u32,
     pub disk_read_bytes: u64,
     pub disk_written_bytes: u64,
-    /// Without what it sent to itself.
+    /// Bytes received over the network, without those that the machine sent to itself; likewise below.
     pub network_received_bytes: u64,
     pub network_sent_bytes: u64,
     /// Frames that map tasks appended to chunks here.
@@ -209,7 +210,7 @@ pub enum DiskState {
 }
 
 impl DiskState {
-    /// For tables.
+    /// Returns the word for tables.
     pub fn word(self) -> &'static str {
         match self {
             Self::Usable => "usable",
@@ -220,19 +221,19 @@ impl DiskState {
     }
 }
 
-/// How far an attempt is, and what it has spent its time on since it began.
+/// Progress of an attempt, and its time since it began, by cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttemptProgress {
     pub attempt: AttemptKey,
     pub done_bytes: u64,
-    /// 0: nobody knows.
+    /// Bytes of all its data; 0: nobody knows.
     pub total_bytes: u64,
-    /// Until its input, or the runs that it merges, gave it something.
+    /// Time that it waited for its input, or for the runs that it merges.
     pub read_ns: u64,
-    /// In the program, and all the rest.
+    /// Time in the program, and all other time.
     pub program_ns: u64,
-    /// Until chunks had taken what it gave them.
+    /// Time that it waited for chunks to take its output.
     pub append_ns: u64,
     /// The node whose data it waited for most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -242,8 +243,8 @@ pub struct AttemptProgress {
     pub append_to: Option<NodeId>,
 }
 
-/// What the program of a one-task job has written since its node told last. A text that does not follow on what was
-/// told before takes its place.
+/// Output of the program of a one-task job since its node told last. A text that does not follow on the text told
+/// before takes its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramSaid {
@@ -252,12 +253,12 @@ pub struct ProgramSaid {
     pub standard_error: SaidText,
 }
 
-/// A piece of what a program writes to one of its outputs; bytes that are no UTF-8 are replaced.
+/// A piece of the text that a program writes to one of its outputs; bytes that are no UTF-8 are replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SaidText {
     /// At most [`crate::task::RUN_OUTPUT_BYTES_MAX`] bytes.
     pub text: String,
-    /// Bytes of all that was written up to the end of this text.
+    /// Bytes of all the text up to the end of this piece.
     pub end_bytes: u64,
 }

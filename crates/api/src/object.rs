@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use utoipa::ToSchema;
 
-/// What an object was at submit, besides its size. A reader refuses any other.
+/// Facts of an object at submit, besides its size. A reader refuses any other object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectPin {
-    /// What the store calls its content.
+    /// Name that the store gives its content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
-    /// Of a bucket that keeps versions: this one is read, also where a newer one came.
+    /// Version, from a bucket that keeps versions: this one is read, also if a newer one came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }

@@ -1,9 +1,9 @@
-//! Who may do what: roles, and the messages by which tokens are given out and taken back.
+//! Roles of users, and the messages by which tokens are given out and taken back.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What somebody may do.
+/// Role of a user or a node: it decides what they may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -40,9 +40,9 @@ impl Role {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
-    /// Whose it will be; who is not known yet is from then on.
+    /// User whom the token will belong to; a user who is not known yet is known from then on.
     pub user: String,
-    /// Of the user, who has one role for good.
+    /// Role of the user, who has one role for good.
     pub role: Role,
     /// Seconds from now after which it is good for nothing; absent: it does not expire.
     #[serde(default)]
@@ -75,7 +75,7 @@ pub struct TokenList {
     pub tokens: Vec<TokenStatus>,
 }
 
-/// What is remembered of a token. Times are nanoseconds since 1970.
+/// Facts that the store remembers of a token. Times are nanoseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenStatus {
@@ -88,7 +88,7 @@ pub struct TokenStatus {
     pub revoked_ns: Option<u64>,
 }
 
-/// What a node asks before it opens its data port.
+/// Question of a node before it opens its data port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdmissionRequest {

@@ -1,16 +1,16 @@
-//! Why attempts ran where they did, as the store remembers it and people are told.
+//! Reasons why attempts ran where they did, as the store remembers them and people are told.
 
 use crate::history::AttemptState;
 use ids::{AttemptKey, NodeId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Why an attempt ran on its node. The store keeps it as JSON.
+/// Reason why an attempt ran on its node. The store keeps it as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlacementReason {
     pub place: PlacementKind,
-    /// Since its job was served last, or came.
+    /// Nanoseconds since its job was served last, or came.
     pub waited_ns: u64,
     /// Slots that asked for work then, its own among them.
     pub slots_free: u32,
@@ -26,7 +26,7 @@ pub struct PlacementReason {
 pub enum PlacementKind {
     /// Any would do; its slot had asked first.
     Any,
-    /// What the task needs is there alone.
+    /// This node alone has what the task needs.
     OnlyHere,
     NearData,
     /// No slot near its data asked in time.
@@ -45,13 +45,13 @@ pub struct JobPlacements {
     pub stages: Vec<String>,
     /// In order of stage, task and number.
     pub attempts: Vec<PlacedAttempt>,
-    /// What was lost of its data and what was done about it, as sentences.
+    /// Losses of its data and the repairs, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<String>,
-    /// Which of its attempts were slow, why, and what was done about it, as sentences.
+    /// Slow attempts, the reasons, and the decisions, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slow: Vec<String>,
-    /// What the job waits for besides a slot, as a sentence.
+    /// Resource that the job waits for besides a slot, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
 }

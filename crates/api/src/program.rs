@@ -1,11 +1,11 @@
-//! What the engine and a program say to each other as JSON, in frames (`docs/formats/program-frames.md`).
+//! JSON messages between the engine and a program, in frames (`docs/formats/program-frames.md`).
 
 use crate::RecordFormat;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What a program is.
+/// Role of a program in a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProgramRole {
@@ -19,44 +19,45 @@ pub enum ProgramRole {
 pub struct JobFrame<'a> {
     pub version: u32,
     pub role: ProgramRole,
-    /// How the records of a mapper are parted.
+    /// Rule by which the input of a mapper is parted into records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<RecordFormat>,
-    /// The most that key and value of a pair may have together.
+    /// Most bytes of key and value of a pair together.
     pub record_bytes_max: u64,
-    /// What the payload of a frame from the program should have at most; one with a single pair may have more.
+    /// Most bytes that the payload of a frame from the program should have; a frame with a single pair may have more.
     pub frame_bytes: u64,
-    /// Variables of the environment that are of the attempt, by name. A program that is started finds them there; one that goes on is only told.
+    /// Variables of the environment of the attempt, by name. A program that is started finds them in its environment;
+    /// a program that goes on is only told.
     pub env: BTreeMap<&'a str, &'a str>,
-    /// That of the attempt, absolute; the current directory of a program that is started.
+    /// Work directory of the attempt, absolute; the current directory of a program that is started.
     pub work_dir: &'a Path,
 }
 
 impl JobFrame<'_> {
-    /// Of the frames that are described.
+    /// Version of the frames that are described.
     pub const VERSION: u32 = 2;
 }
 
 /// A stretch of an input that a program is to read by itself. Those of a file cover it, and none lies in another.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Stretch<'a> {
-    /// Absolute, or the URL of an object.
+    /// Path, absolute, or the URL of an object.
     pub path: &'a Path,
     /// Bytes as they are stored.
     pub offset: u64,
     pub length: u64,
-    /// Of the whole file as it was at submit.
+    /// Bytes of the whole file as it was at submit.
     pub size: u64,
 }
 
-/// What a program says when it cannot go on.
+/// Message of a program that cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ProgramFailure {
     pub message: String,
-    /// Another attempt would give the same.
+    /// Whether another attempt would give the same.
     #[serde(default)]
     pub is_of_data: bool,
-    /// Lines.
+    /// Lines of the traceback.
     #[serde(default)]
     pub traceback: Vec<String>,
 }

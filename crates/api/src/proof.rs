@@ -35,7 +35,7 @@ impl DataSum {
     }
 }
 
-/// What one map attempt says it appended to one chunk.
+/// Records that one map attempt says it appended to one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceCommit {

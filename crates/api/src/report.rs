@@ -1,4 +1,4 @@
-//! `_report.json`: what a job did, in figures. Written into the output directory and kept in the store.
+//! `_report.json`: the results of a job, in figures. Written into the output directory and kept in the store.
 
 use crate::{Formats, Layout, task::Part};
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ pub struct JobReport {
     pub proof: ProofReport,
     pub plan: Vec<PlanRow>,
     pub parts: Vec<Part>,
-    /// What programs counted (`reporter:counter:`), winning attempts only, by `GROUP,NAME`.
+    /// Counters of programs (`reporter:counter:`), winning attempts only, by `GROUP,NAME`.
     pub counters: BTreeMap<String, i64>,
     /// Warnings about the inputs; at most [`REPORT_WARNINGS_MAX`]. `warning_count` says how many there are.
     #[serde(default)]
@@ -139,7 +139,7 @@ pub struct ShuffleReport {
     /// Bytes that map tasks kept in spools, with mode `selective`.
     #[serde(default)]
     pub spooled_bytes: u64,
-    /// Record bytes that were sent again from there.
+    /// Record bytes that were sent again from spools.
     #[serde(default)]
     pub resent_bytes: u64,
 }
@@ -173,7 +173,7 @@ pub struct PhaseReport {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProofReport {
-    /// True where what the reduce tasks merged equals what the maps committed, I-file by I-file.
+    /// True if the records that the reduce tasks merged equal the records that the maps committed, I-file by I-file.
     pub agrees: bool,
     pub ifiles: u64,
     pub records: u64,

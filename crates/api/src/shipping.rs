@@ -17,7 +17,7 @@ pub const SHIPPED_FILES_MAX: usize = 1_000;
 #[schema(value_type = String)]
 pub struct ContentHash(pub [u8; 32]);
 
-/// What should name a content and does not.
+/// Error: a text that should name a content is not the 64 lower-case hex digits of its SHA-256.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a content is named by the 64 lower-case hex digits of its SHA-256")]
 pub struct NotAHash;
@@ -37,7 +37,7 @@ impl fmt::Debug for ContentHash {
 impl FromStr for ContentHash {
     type Err = NotAHash;
 
-    /// One text for each hash: it becomes the name of a file.
+    /// Parses the one text of each hash, in lower case: it becomes the name of a file.
     fn from_str(text: &str) -> Result<Self, NotAHash> {
         let mut bytes = [0; 32];
         hex::decode_to_slice(text, &mut bytes).map_err(|_| NotAHash)?;
@@ -66,8 +66,8 @@ impl From<ContentHash> for String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShippedFile {
-    /// Where it lies on the client's machine, as the specification of its job names it. A node puts its own copy in the
-    /// place of each path that is equal to this one.
+    /// Path of the file on the client's machine, as the specification of its job names it. A node puts its own copy
+    /// in the place of each path that is equal to this one.
     #[schema(value_type = String)]
     pub path: PathBuf,
     pub sha256: ContentHash,

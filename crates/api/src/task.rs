@@ -1,4 +1,4 @@
-//! The tasks of a MapReduce job and what each gives back. The scheduler never looks inside.
+//! The tasks of a MapReduce job and their results. The scheduler never looks inside.
 //!
 //! Stages, in order: `map` -> `seal` -> `merge` (often without tasks) -> `reduce` -> `commit`.
 //! A map-only job has `map` -> `commit`; one that reduces the kept I-files of another job again has
@@ -25,7 +25,7 @@ pub enum Task {
     Run(RunTask),
 }
 
-/// What a finished attempt reports. The variant is that of its task.
+/// Result of a finished attempt. The variant is that of its task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum TaskResult {
@@ -42,39 +42,40 @@ pub enum TaskResult {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunTask {
-    /// Program and arguments; empty: nothing is run and the task succeeds, which measures everything else.
+    /// Program and arguments; empty: nothing is run and the task succeeds. That measures everything else.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<String>,
-    /// Absolute; the program runs in it, and is looked for there where its name says so.
+    /// Directory in which the program runs, absolute. The program is looked for there if its name says so.
     #[serde(default, skip_serializing_if = "is_empty_path")]
     #[schema(value_type = String)]
     pub directory: PathBuf,
-    /// On top of what always passes through.
+    /// Variables on top of those that always pass through.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<(String, String)>,
-    /// File with more of it, as [`crate::JobSpec::env_file`].
+    /// File with more variables, as [`crate::JobSpec::env_file`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub env_file: Option<PathBuf>,
-    /// How often a program that failed is run again, at most [`RUN_RETRIES_MAX`]. A run that was lost with its node
+    /// Times that a program that failed is run again, at most [`RUN_RETRIES_MAX`]. A run that was lost with its node
     /// is no failure.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub retries: u32,
-    /// Absolute paths. Where there are any, the program runs in a directory of its own in which they lie under their
+    /// Absolute paths. If there are any, the program runs in a directory of its own in which they lie under their
     /// names, in place of `directory`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub files: Vec<PathBuf>,
-    /// What nodes fetch: of `files`, and the program.
+    /// Files that nodes fetch: some of `files`, and the program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shipped: Vec<ShippedFile>,
-    /// In a cluster: so much of a node's memory for jobs is this one's while it runs. Nobody looks how much it takes.
+    /// In a cluster: memory of its node, out of the memory for jobs, that is reserved for this job while it runs.
+    /// Nobody checks how much it takes.
     #[serde(default, skip_serializing_if = "is_none_left_out")]
     pub memory_bytes: u64,
     /// In a cluster: the architecture of its node, as in `x86_64`; None: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
-    /// The job belongs to this user. The server says so to a node, and overwrites what a client said.
+    /// User whom the job belongs to. The server tells it to a node, and overwrites the name that a client gave.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub user: String,
 }
@@ -93,13 +94,13 @@ fn is_empty_path(path: &std::path::Path) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunResult {
-    /// The last of what the program wrote, at most [`RUN_OUTPUT_BYTES_MAX`] of each; bytes that are no UTF-8 are
-    /// replaced.
+    /// The last of the text that the program wrote, at most [`RUN_OUTPUT_BYTES_MAX`] of each output; bytes that are
+    /// no UTF-8 are replaced.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub standard_output: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub standard_error: String,
-    /// Bytes of all the text that it wrote, where that is more than is remembered; else 0.
+    /// Bytes of all the text that it wrote, if that is more than is remembered; else 0.
     #[serde(default, skip_serializing_if = "is_none_left_out")]
     pub standard_output_bytes: u64,
     #[serde(default, skip_serializing_if = "is_none_left_out")]
@@ -110,50 +111,52 @@ fn is_none_left_out(bytes: &u64) -> bool {
     *bytes == 0
 }
 
-/// Bytes that are remembered of what the program of a one-task job wrote, to each of its two outputs.
+/// Most bytes that are remembered of the text that the program of a one-task job wrote to each of its two outputs.
 pub const RUN_OUTPUT_BYTES_MAX: usize = 64 << 10;
 
-/// Runs the user's mapper over a split and appends what it puts out to the I-files
-/// (or, in a map-only job, writes it as part `part_index`).
+/// Runs the user's mapper over a split and appends its output to the I-files (or, in a map-only job, writes it as
+/// part `part_index`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MapTask {
     pub split: Split,
     /// Set in a map-only job.
     pub part_index: Option<u32>,
-    /// Set where some of what an earlier attempt had appended was lost.
+    /// Set if some of the data that an earlier attempt had appended was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<MapAgain>,
-    /// Of those of its inputs that are intermediate files, in order of their numbers.
+    /// Places of those of its inputs that are intermediate files, in order of their numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<StageFilePlace>,
 }
 
-/// A map task that runs once more because a part of its data was lost. Where it puts out the same data as before, in all I-files,
-/// it stands in for the earlier attempt in those that lost any, and only there.
+/// A map task that runs once more because a part of its data was lost. If it puts out the same data as before, in all
+/// I-files, it stands in for the earlier attempt in the I-files that lost data, and only there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MapAgain {
-    /// Those that lost data: it appends to these, and counts what it would append to the others. In order.
+    /// I-files that lost data: the task appends to these, and counts the records that it would append to the others.
+    /// In order.
     pub ifiles: Vec<IfileIndex>,
-    /// What was committed to each I-file before, lost or not. In order; only those with data.
+    /// Records committed to each I-file before, lost or not. In order; only I-files with data.
     pub expected: Vec<(IfileIndex, DataSum)>,
-    /// What is still there in the other I-files, and of which attempt it is.
+    /// Records that are still there in the other I-files, and the attempts that they are of.
     pub standing: Vec<(AttemptNumber, SourceCommit)>,
-    /// How often data of the job had been lost by then.
+    /// Number of losses of data of the job until then.
     #[serde(default)]
     pub round: u32,
-    /// Set where all that the task ever appended lies in a spool: it is read there, and the user's program runs only where that fails.
+    /// Set if all that the task ever appended lies in a spool: it is read there, and the user's program runs only if
+    /// that fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resend: Option<Box<Resend>>,
 }
 
-/// What stands in for the user's program where its output was kept.
+/// Spool that stands in for the user's program, whose output was kept.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resend {
     pub spool: Spool,
-    /// What the attempt that filled it told, but for what it appended.
+    /// Result of the attempt that filled it, without the commits.
     pub told: MapResult,
 }
 
@@ -162,11 +165,11 @@ pub struct Resend {
 #[serde(deny_unknown_fields)]
 pub struct Spool {
     pub node: NodeId,
-    /// Of the stage file.
+    /// Name of the stage file.
     pub name: String,
-    /// The attempt that filled it: its frames say the same.
+    /// Attempt that filled it: its frames say the same.
     pub attempt: AttemptNumber,
-    /// Of its payload.
+    /// Bytes of its payload.
     pub bytes: u64,
     pub crc32c: u32,
 }
@@ -177,9 +180,9 @@ pub const TASK_WARNINGS_MAX: usize = 8;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MapResult {
-    /// What was appended, per (I-file, chunk). Empty in a map-only job.
+    /// Records appended, per (I-file, chunk). Empty in a map-only job.
     pub commits: Vec<SourceCommit>,
-    /// What was not appended because it is there already ([`MapTask::again`]). In order; only I-files with data.
+    /// Records not appended because they are there already ([`MapTask::again`]). In order; only I-files with data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub withheld: Vec<(IfileIndex, DataSum)>,
     /// The part written, in a map-only job.
@@ -195,7 +198,7 @@ pub struct MapResult {
     /// Warnings about the inputs; at most [`TASK_WARNINGS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// What programs counted, by `GROUP,NAME`.
+    /// Counters of programs, by `GROUP,NAME`.
     pub counters: BTreeMap<String, i64>,
     /// The last status that a program reported.
     #[serde(default)]
@@ -203,18 +206,18 @@ pub struct MapResult {
     /// The last lines that programs wrote to standard error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<String>,
-    /// Where all that the task appended lies as well, with mode `selective`.
+    /// Spool that holds all that the task appended as well, with mode `selective`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spool: Option<Spool>,
     /// Record bytes that were appended from a spool, without the user's program.
     #[serde(default, skip_serializing_if = "is_none_left_out")]
     pub resent_bytes: u64,
-    /// Why the user's program ran although there was a spool ([`MapAgain::resend`]).
+    /// Reason why the user's program ran although there was a spool ([`MapAgain::resend`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_resent: Option<String>,
 }
 
-/// Closes all open chunks of the job on a node and sorts what is left into runs.
+/// Closes all open chunks of the job on a node and sorts the chunks that are not sorted yet into runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SealTask {
@@ -226,14 +229,14 @@ pub struct SealTask {
     pub standing: Vec<RunId>,
 }
 
-/// Where a run lies, where that is not only the node that made it. Tasks have them in order of the runs.
+/// Place of a run that does not lie only with the node that made it. Tasks have places in order of the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunPlace {
     pub run: RunId,
-    /// To be read there.
+    /// Node to read it from.
     pub node: NodeId,
-    /// It lies there as well.
+    /// Other node on which it lies as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica: Option<NodeId>,
 }
@@ -257,10 +260,10 @@ pub struct SealResult {
     /// Thread seconds spent sorting, and writing runs.
     pub sort_seconds: f64,
     pub write_seconds: f64,
-    /// Chunks whose data is gone: the disk failed that it was to be written to, or it came back from there damaged.
+    /// Chunks whose data is gone: the disk for it failed, or it came back damaged from there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<ChunkId>,
-    /// Why, of the first of them.
+    /// Reason for the first of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_because: Option<String>,
 }
@@ -278,7 +281,7 @@ pub struct AdoptTask {
     #[schema(value_type = Vec<String>)]
     pub dirs: Vec<PathBuf>,
     pub runs: Vec<KeptRun>,
-    /// Its chunks as the store remembers them: without the books per source, which the runs tell.
+    /// Chunks of the runs as the store remembers them: without the books per source, which the runs tell.
     pub chunks: Vec<ChunkSummary>,
     /// Replicas in these directories of runs that other nodes open, under the numbers that those have there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -289,9 +292,9 @@ pub struct AdoptTask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeptRun {
-    /// Under this number it was kept, which its file knows.
+    /// Number under which the run was kept; its file knows this number.
     pub run: RunId,
-    /// Its number in the new job, where that is another one: that of the node which has it now.
+    /// Number in the new job, if it is another one: a number of the node that has the run now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopted: Option<RunId>,
     pub ifile: IfileIndex,
@@ -301,13 +304,13 @@ pub struct KeptRun {
     pub record_bytes: u64,
     /// Bytes of the file.
     pub stored_bytes: u64,
-    /// Another node opens a replica of it: the job can do without this file.
+    /// Whether another node opens a replica of it: the job can do without this file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_copy: bool,
 }
 
 impl KeptRun {
-    /// Its number in the job that reduces it again.
+    /// Returns its number in the job that reduces it again.
     pub fn number(&self) -> RunId {
         self.adopted.unwrap_or(self.run)
     }
@@ -316,13 +319,13 @@ impl KeptRun {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdoptResult {
-    /// The chunks of the task, with what each source put into them by the source tables of the runs.
+    /// The chunks of the task, with the sums of each source in them by the source tables of the runs.
     pub chunks: Vec<ChunkSummary>,
     pub runs: Vec<RunSummary>,
-    /// The replicas that are whole as far as header, index and footer tell, with what each source put into their chunks.
+    /// The replicas that are whole by header, index and footer, with the sums of each source in their chunks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub copies: Vec<AdoptedCopy>,
-    /// Runs of the task that cannot be used, and of which there are replicas; with why, of the first.
+    /// Runs of the task that cannot be used, and of which there are replicas; with the reason for the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<RunId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -350,7 +353,7 @@ pub struct ChunkSummary {
     pub appended_bytes: u64,
     /// Holds one record larger than a chunk.
     pub oversize: bool,
-    /// What each source appended, by the chunk's own books.
+    /// Sums of the records that each source appended, by the chunk's own books.
     pub sources: Vec<(Source, DataSum)>,
 }
 
@@ -368,7 +371,7 @@ pub struct RunSummary {
     pub stored_bytes: u64,
     pub in_memory: bool,
     pub disk: DiskIndex,
-    /// Largest block, uncompressed: what a merge must hold per run.
+    /// Bytes of the largest block, uncompressed: a merge must hold so much per run.
     pub block_bytes_max: u64,
     /// A thinned copy of the key index, in key order.
     pub weights: Vec<KeyWeight>,
@@ -394,7 +397,7 @@ pub struct MergeTask {
     /// are merged where they lie.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<NodeId>,
-    /// Of those of its runs that do not only lie with the node that made them.
+    /// Places of those of its runs that do not lie only with the node that made them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<RunPlace>,
 }
@@ -419,7 +422,7 @@ pub struct ReduceTask {
     /// I-files to read: one under `hash`, all that have data under `range`.
     pub ifiles: Vec<IfileIndex>,
     pub runs: Vec<RunId>,
-    /// Of those of its runs that do not only lie with the node that made them.
+    /// Places of those of its runs that do not lie only with the node that made them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<RunPlace>,
     /// Keys >= this; None from the first.
@@ -433,9 +436,10 @@ pub struct ReduceTask {
     pub older_attempts: Vec<(IfileIndex, ids::TaskIndex, AttemptNumber)>,
     /// Record bytes expected, by the indexes.
     pub expected_bytes: u64,
-    /// The largest block of each of its runs, uncompressed, together: what a merge must hold of them.
+    /// Bytes of the largest block of each of its runs, uncompressed, together: a merge must hold so much of them.
     pub largest_blocks_bytes: u64,
-    /// Tell what was read of each source in each chunk ([`ReduceResult::books`]), because the proof did not agree.
+    /// Tell the records that were read of each source in each chunk ([`ReduceResult::books`]), because the proof did
+    /// not agree.
     #[serde(default, skip_serializing_if = "is_false")]
     pub keeps_books: bool,
 }
@@ -444,7 +448,7 @@ fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-/// What was read of a source in a chunk, by a task that keeps books.
+/// Sum of the records of a source in a chunk, as a task that keeps books read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceBooks {
@@ -458,7 +462,7 @@ pub struct SourceBooks {
 #[serde(deny_unknown_fields)]
 pub struct ReduceResult {
     pub part: Part,
-    /// What the merge put out per I-file, whether the user's program read it or not.
+    /// Sums of the records that the merge put out per I-file, whether the user's program read them or not.
     pub merged: Vec<(IfileIndex, DataSum)>,
     pub groups: u64,
     /// Group bytes the user's program left unread.
@@ -475,14 +479,14 @@ pub struct ReduceResult {
     /// The last lines that programs wrote to standard error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<String>,
-    /// When the runs were open and the merge stood at its first record, in nanoseconds since 1970; from then on
-    /// merging and reducing are one stream.
+    /// Time at which the runs were open and the merge stood at its first record, in nanoseconds since 1970; from then
+    /// on merging and reducing are one stream.
     #[serde(default)]
     pub opened_ns: Option<u64>,
-    /// Of records that count.
+    /// Sums of the records that count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub books: Vec<SourceBooks>,
-    /// Where its range ended: that of its task, or an earlier key before which the attempt was asked to end.
+    /// End of its range: that of its task, or an earlier key before which the attempt was asked to end.
     #[serde(default)]
     pub upper_key: Option<KeyBytes>,
 }
@@ -499,7 +503,7 @@ pub struct Part {
     /// Lines of text, or records of a binary format, before compression.
     pub records: u64,
     pub crc32c: u32,
-    /// Of a stage that feeds others: the node on whose disk it lies.
+    /// Node on whose disk the part lies, if its stage feeds others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeId>,
 }
@@ -516,6 +520,6 @@ pub struct CommitTask {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommitResult {
-    /// An older output that was exchanged for the new one and then removed.
+    /// Whether an older output was exchanged for the new one and then removed.
     pub replaced: bool,
 }

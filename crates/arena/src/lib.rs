@@ -227,9 +227,9 @@ impl Drop for Slab {
 /// The only writer of a slab. It fills frames one after another; what is sealed is never written again.
 pub struct SlabWriter {
     slab: Arc<Slab>,
-    /// Where the frame being filled begins.
+    /// Start of the frame being filled, in the slab.
     start: usize,
-    /// End of what is written.
+    /// End of the bytes written, in the slab.
     end: usize,
 }
 

@@ -5,7 +5,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 pub(crate) struct Mapping {
-    /// What mmap gave; freed as a whole.
+    /// Start of the mapping that mmap made; the mapping is freed as a whole.
     base: *mut u8,
     base_bytes: usize,
     /// First huge-page boundary in it.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What each source has in a chunk.
+/// Sum of each source in each chunk.
 type Books = BTreeMap<(IfileIndex, ChunkId), BTreeMap<Source, DataSum>>;
 
 impl ChunkServer {
@@ -90,7 +90,8 @@ impl ChunkServer {
     }
 }
 
-/// Where the file of a run should be; where it is, if that is on another disk: a replica of a run that is gone may lie on any.
+/// Returns the path at which the file of a run should be, or the path of the file if it is on another disk instead: a replica of a run
+/// that is gone may lie on any.
 pub(crate) fn kept_path(dirs: &[PathBuf], kept: &KeptRun) -> PathBuf {
     let name = run_file_name(kept.run);
     let expected = dirs.get(usize::from(kept.disk.0)).cloned().unwrap_or_default().join(&name);

@@ -20,12 +20,12 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanBlock {
     pub records: u32,
-    /// Of its first record, as a key index keeps it: the beginning of the partition key. Blocks whose first keys
-    /// differ are in their order; where they are equal, [`FirstRecord`] decides.
+    /// Beginning of the partition key of its first record, as a key index keeps it. Blocks whose first keys differ are in
+    /// their order; if the keys are equal, [`FirstRecord`] decides.
     pub first_key: Vec<u8>,
 }
 
-/// What orders the first record of a block among those of other runs: its key, then its source.
+/// Order of the first record of a block among those of other runs: by its key, then by its source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FirstRecord {
     pub key: Vec<u8>,
@@ -56,7 +56,7 @@ enum ScanPlace {
         reader: WindowReader,
         /// Blocks of the range that were not read yet, last first, and whether each lies inside as a whole.
         unread: Vec<(IndexEntry, bool)>,
-        /// Where the last of them ends.
+        /// Offset at which the last of them ends.
         end: u64,
         read_ahead_bytes: usize,
     },

@@ -22,7 +22,7 @@ pub(crate) enum ChunkState {
     Sorted,
 }
 
-/// What one source has in a chunk.
+/// Frames and sum of one source in a chunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SourceBooks {
     /// Frames below this that were sent to this chunk are in it.
@@ -72,7 +72,7 @@ pub(crate) struct Figures {
     pub write_seconds: f64,
 }
 
-/// What a chunkserver knows of its chunks, queues and runs. The simulator drives it without the threads and files around it.
+/// Books of a chunkserver: its chunks, queues and runs. The simulator drives them without the threads and files around them.
 pub struct Books {
     node: NodeId,
     layout: Layout,
@@ -111,7 +111,7 @@ pub struct Books {
 }
 
 impl Books {
-    /// Of a job on a node that has so many disks.
+    /// Creates the books of a job on a node that has so many disks.
     pub fn new(node: NodeId, layout: Layout, disk_count: usize) -> Self {
         Self {
             node,

@@ -137,7 +137,7 @@ fn check_blocks(
     }
 }
 
-/// What the sources of a run put into each chunk.
+/// Returns the sum that each source of a run put into each chunk.
 fn books(run: &RunFile) -> Vec<SourceBooks> {
     let mut sums: BTreeMap<(ChunkId, Source), DataSum> = BTreeMap::new();
     for row in &run.sources {

@@ -13,7 +13,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Of each buffer of a copy that is received: several come at once, beside the sorters.
+/// Most bytes of each buffer of a copy that is received: several copies come at once, beside the sorters.
 const WRITE_BUFFER_BYTES_MAX: usize = 256 << 10;
 
 /// A copy that is being received. Dropped before it is finished it leaves nothing behind.
@@ -135,8 +135,8 @@ impl Shared {
     }
 }
 
-/// What a run file holds that another process left, where all of it is whole but the blocks, which are verified when they are read.
-/// It must be of that job, and be called as it is numbered.
+/// Describes a run file that another process left. Checks all of it but the blocks, which are verified when they are read. The run
+/// must be of `job`, and its file must have the name that belongs to its number.
 pub fn left_run(path: &Path, job: JobId) -> Result<LeftRun, ChunkServerError> {
     let damaged = |source| ChunkServerError::Damaged { path: path.to_path_buf(), source };
     let disk = |source| ChunkServerError::Disk { action: "open", path: path.to_path_buf(), source };

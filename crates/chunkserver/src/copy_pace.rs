@@ -6,10 +6,10 @@ use std::time::Duration;
 
 /// How long is waited for the next run before it is looked whether the job is over.
 pub const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Where no other node took a run, it is offered again after so long.
+/// Pause before a run that no other node took is offered again.
 pub const REFUSED_PAUSE: Duration = Duration::from_secs(1);
-/// What is sent each second while map tasks append here, and for how long a run lies on one node before that is doubled: as
-/// much again for each such time.
+/// Bytes sent each second while map tasks append here, for a run that was just made. For each [`YIELDING_GROWS_EVERY`] that the run
+/// has lain on one node, the rate grows by as much again.
 const YIELDING_BYTES_PER_SECOND: f64 = 32e6;
 const YIELDING_GROWS_EVERY: Duration = Duration::from_secs(10);
 
@@ -19,7 +19,7 @@ const YIELDING_GROWS_EVERY: Duration = Duration::from_secs(10);
 const WAITS_PART: u32 = 8;
 const WAITS_MIN: Duration = Duration::from_secs(5);
 
-/// What so many bytes must take while others append here, of a run that has lain on one node for `age`.
+/// Returns the time that sending so many bytes must take while others append here, for a run that has lain on one node for `age`.
 pub fn yielding(bytes: usize, age: Duration) -> Duration {
     let rate = YIELDING_BYTES_PER_SECOND * (1.0 + age.as_secs_f64() / YIELDING_GROWS_EVERY.as_secs_f64());
     Duration::from_secs_f64(bytes as f64 / rate)

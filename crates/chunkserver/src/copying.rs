@@ -54,7 +54,7 @@ impl ToCopy {
         self.under_way.retain(|each| !runs.contains(each));
     }
 
-    /// Of runs of other nodes these want a copy now, and no others.
+    /// Sets the runs of other nodes that want a copy now; no others of them do.
     fn want_standing(&mut self, runs: BTreeSet<RunId>) {
         let before = std::mem::replace(&mut self.standing, runs);
         let over: Vec<RunId> = before.difference(&self.standing).copied().collect();
@@ -92,7 +92,7 @@ impl ChunkServer {
         self.shared.to_copy.notify_all();
     }
 
-    /// Of the copies here that stand for runs of other nodes, these want one more copy, and no others.
+    /// Sets the copies here that stand for runs of other nodes and want one more copy; no others of them do.
     pub fn copy_standing(&self, runs: &[RunId]) {
         let mut books = self.shared.lock();
         let here = runs.iter().filter(|run| books.copies.contains_key(run)).copied().collect();
@@ -195,7 +195,7 @@ impl ChunkServer {
     }
 }
 
-/// Where in its file a copy stands.
+/// Part of its file that a copy reads next.
 #[derive(Clone, Copy)]
 enum Next {
     Header,
@@ -257,7 +257,7 @@ impl CopySource {
         self.run.chunks()
     }
 
-    /// Of the whole file.
+    /// Returns the bytes of the whole file.
     pub fn bytes(&self) -> u64 {
         self.file.file_bytes()
     }

@@ -13,7 +13,7 @@ use imerger::SortedRun;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a cursor read so far.
+/// Retrievals of a cursor so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CursorReport {
     /// Reads from the disk (from memory: one where there was anything).
@@ -57,7 +57,7 @@ impl<'a> RunCursor<'a> {
         Ok(Self { run, place })
     }
 
-    /// What was read so far.
+    /// Returns the retrievals so far.
     pub fn report(&self) -> CursorReport {
         match &self.place {
             CursorPlace::Memory(memory) => memory.report,

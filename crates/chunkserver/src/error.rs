@@ -1,4 +1,4 @@
-//! What can go wrong in a chunkserver.
+//! Errors of a chunkserver.
 
 use api::{Blame, TaskFailure};
 use iappender::AppendError;
@@ -90,7 +90,7 @@ impl ChunkServerError {
         }
     }
 
-    /// What a reader of a run is told.
+    /// Makes the error for a reader of a run: the run is lost if its file itself is at fault.
     pub(crate) fn of_run(self, run: RunId) -> Self {
         if self.is_of_the_file() { Self::LostRun { run, source: Box::new(self) } } else { self }
     }

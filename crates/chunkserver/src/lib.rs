@@ -83,7 +83,7 @@ fn write_buffer_bytes(layout: &Layout, sorters: u64, slots: u32) -> usize {
     (layout.io_share_bytes / 2 / buffers).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX) as usize
 }
 
-/// What a chunkserver needs to know of its job.
+/// Configuration of a chunkserver for its job.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub job: JobId,
@@ -98,8 +98,9 @@ pub struct Config {
     pub slots: u32,
     /// Write every run to disk, so that it outlives the process.
     pub keep: bool,
-    /// What the disks here cannot take, others can make again: then it is lost, and everything else goes on. Without, nothing
-    /// more is done here after the first such failure.
+    /// Whether others can make again the data that the disks here cannot take: then the data is lost, and everything else
+    /// goes on. Without,
+    /// nothing more is done here after the first such failure.
     pub elsewhere: bool,
     /// Set when the job is to stop: whoever waits for memory gives up.
     pub cancelled: Arc<AtomicBool>,
@@ -117,7 +118,7 @@ struct Shared {
     arena: Arena,
     disks: Disks,
     sort_scratch_bytes: u64,
-    /// Of each buffer of a run being written.
+    /// Bytes of each buffer of a run being written.
     write_buffer_bytes: usize,
     /// Reads ahead of merges.
     reads: Arc<ReadPool>,
@@ -242,7 +243,7 @@ impl ChunkServer {
         Ok(server)
     }
 
-    /// What appenders talk to.
+    /// Returns the service to which appenders talk.
     pub fn service(&self) -> &dyn iappender::ChunkService {
         &*self.shared
     }
@@ -252,7 +253,7 @@ impl ChunkServer {
         &self.shared.config.layout
     }
 
-    /// What the partition key of a stored key is.
+    /// Returns the shape of stored keys, which says what the partition key of one is.
     pub fn key_shape(&self) -> KeyShape {
         self.shared.config.key_shape
     }

@@ -9,18 +9,18 @@ use ids::{ChunkId, DiskIndex, RunId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What cannot be read any more of a disk.
+/// Data of a disk that cannot be read any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostOnDisk {
-    /// Of this node, and copies that stand for runs of others.
+    /// Runs of this node, and copies that stand for runs of others.
     pub runs: BTreeSet<RunId>,
-    /// What is in them.
+    /// Chunks that are in these runs.
     pub chunks: BTreeSet<ChunkId>,
 }
 
 impl ChunkServer {
-    /// Looks at the files of runs on a disk that does not answer as it should: those that cannot be read. Before the seal begins they are
-    /// forgotten, and what was in them is lost (a seal says so).
+    /// Looks at the files of runs on a disk that does not answer as it should, and returns the runs that cannot be read. Before the seal
+    /// begins they are forgotten, and the chunks in them are lost (a seal says so).
     pub fn look_for_losses(&self, disk: DiskIndex) -> LostOnDisk {
         let there: Vec<(Arc<Run>, DiskIndex)> = {
             let books = self.shared.lock();

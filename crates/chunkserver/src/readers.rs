@@ -1,4 +1,4 @@
-//! Who reads which runs from their files, and who has read all of them: when a disk fails, those go on.
+//! Attempts that read runs from their files, and those that have read all of them: when a disk fails, the latter go on.
 
 use crate::ChunkServer;
 use ids::{AttemptKey, RunId};

@@ -58,7 +58,7 @@ fn is_of(run: &RunSummary, node: NodeId) -> bool {
     run.chunks.iter().any(|chunk| chunk.node() == node)
 }
 
-/// What copies bring that stand for runs of other nodes.
+/// Chunks and runs of copies that stand for runs of other nodes.
 struct Standing {
     chunks: Vec<ChunkSummary>,
     runs: Vec<RunSummary>,

@@ -387,7 +387,7 @@ fn runs_wait_for_their_copies_in_order_of_age() {
     assert_eq!((here.uncopied_count(), here.next_to_copy(Duration::ZERO)), (0, None));
 }
 
-/// What has not filled a chunk is sorted and copied all the same, and appenders go on with another chunk.
+/// A chunk that is not full is sorted and copied all the same, and appenders go on with another chunk.
 #[test]
 fn a_chunk_that_waits_is_closed_for_its_copy() {
     let place = temporary_directory();

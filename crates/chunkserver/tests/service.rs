@@ -1,4 +1,4 @@
-//! What appenders and readers may rely on, one promise at a time: fill, the limit of appenders, fences, memory,
+//! Promises that appenders and readers may rely on, one at a time: fill, the limit of appenders, fences, memory,
 //! broken disks.
 
 use api::{Codec, Layout};

@@ -26,7 +26,7 @@ pub struct SortError {
     pub offset_bytes: usize,
 }
 
-/// Where a record is: a frame of the slice that was sorted, and the offset in its payload.
+/// Place of a record: its frame in the slice that was sorted, and its offset in the payload of the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub frame: u32,

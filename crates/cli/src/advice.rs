@@ -1,4 +1,4 @@
-//! What to do about the commonest mistakes with programs: a job that failed is looked at for them.
+//! Advice about the commonest mistakes with programs, made from the failure of a job.
 
 use api::{Blame, Function, JobSpec, TaskFailure};
 use std::ffi::OsStr;

@@ -104,7 +104,7 @@ fn with_server_variable(command: clap::Command) -> clap::Command {
     command.mut_subcommands(with_server_variable)
 }
 
-/// Where jobs are remembered.
+/// State of jobs: a directory of this machine, or the server of a cluster.
 #[derive(Clone, Debug, Default, Args)]
 pub struct StateArgs {
     /// Directory of the state [default: sailfish in the XDG state directory]
@@ -145,7 +145,7 @@ pub struct NodesArgs {
     pub json: bool,
 }
 
-/// What to do with a node.
+/// Action on a node.
 #[derive(Debug, Subcommand)]
 pub enum NodesAction {
     /// Empty a node: it gets no new work, what running jobs need of it moves to other nodes, and when nobody needs it
@@ -336,9 +336,9 @@ pub struct RunArgs {
     /// Compression of intermediate data [default: lz4]
     #[arg(long, value_enum)]
     pub codec: Option<CodecArg>,
-    /// What a record is: lines, nul (lines that end with a zero byte), fixed:RECORD_BYTES[:KEY_BYTES], the key being
-    /// the first bytes of a record, or stretches, for programs that read the files by themselves: a line of JSON that tells
-    /// of a stretch of one [default: lines]
+    /// Form of a record: lines, nul (lines that end with a zero byte), fixed:RECORD_BYTES[:KEY_BYTES] (the key is the first
+    /// bytes of a record), or stretches (for programs that read the files themselves: each record is a line of JSON that
+    /// describes a stretch of a file) [default: lines]
     #[arg(long, value_name = "FORMAT")]
     pub input_format: Option<String>,
     /// How pairs are written: lines, nul, raw (key and value with nothing between) or discard; what a

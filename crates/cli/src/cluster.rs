@@ -247,7 +247,7 @@ fn join(
     }
 }
 
-/// Where intermediate data of this node lies.
+/// Returns the directories for intermediate data of this node, each once.
 fn disk_dirs(args: &NodeArgs) -> anyhow::Result<Vec<PathBuf>> {
     if args.disk.is_empty() {
         return Ok(vec![store::state_dir(None)?.join("disk")]);
@@ -260,7 +260,7 @@ fn disk_dirs(args: &NodeArgs) -> anyhow::Result<Vec<PathBuf>> {
     Ok(args.disk.iter().filter(|disk| seen.insert(*disk)).cloned().collect())
 }
 
-/// By which programs of jobs find the server, and know where they run.
+/// Returns the environment of programs, by which they find the server and know their node.
 fn program_env(args: &NodeArgs, info: &NodeInfo) -> Vec<(String, String)> {
     let mut env = vec![
         (connect::SERVER_VARIABLE.to_string(), args.server.clone()),
@@ -271,7 +271,7 @@ fn program_env(args: &NodeArgs, info: &NodeInfo) -> Vec<(String, String)> {
     env
 }
 
-/// Where this node lets jobs name paths; None: as the server says.
+/// Returns the roots below which this node lets jobs name paths; None if only those of the server apply.
 fn own_roots(args: &NodeArgs) -> anyhow::Result<Option<Roots>> {
     let given = Some(&args.allow_root).filter(|roots| !roots.is_empty());
     given.map(|roots| Roots::of_operator(roots)).transpose().context("--allow-root")
@@ -293,7 +293,7 @@ fn file_cache(args: &NodeArgs, disk: &Path) -> anyhow::Result<Arc<Depot>> {
     Depot::open(&disk.join(CACHE_DIR), limits).context("--disk")
 }
 
-/// What user programs may reach here, if they are kept from anything.
+/// Returns the sandbox of user programs on this node; None if neither the node nor the server asks for one.
 fn sandbox(args: &NodeArgs, server_wants: bool) -> anyhow::Result<Option<Sandbox>> {
     if !args.sandbox && !server_wants {
         return Ok(None);

@@ -95,7 +95,7 @@ pub struct DrillArgs {
     pub list: bool,
 }
 
-/// What a drill is made of.
+/// A drill: its cluster, its inputs, the jobs that run at once, and its seed.
 pub struct Drill {
     field: Field,
     inputs: Inputs,

@@ -21,7 +21,7 @@ pub struct Ended {
     pub spec: JobSpec,
     /// The server of a cluster that ran it.
     pub server: Option<String>,
-    /// Where the I-files are that it was told to keep.
+    /// Places of the I-files, if the job keeps them: directories, in a cluster each with its node, or a note that says why there are none.
     pub kept: Vec<String>,
     /// From submit to the end of cleaning up.
     pub elapsed: Duration,

@@ -32,7 +32,7 @@ struct Stage {
     plan: Plan,
 }
 
-/// What can be asked about jobs, wherever they run.
+/// Questions about jobs, which run here or in a cluster.
 trait Jobs: Sync {
     fn progress(&self, job: JobId) -> Option<JobProgress>;
     fn wait(&self, job: JobId) -> Result<JobOutcome, Failure>;
@@ -233,7 +233,7 @@ fn watch(jobs: &impl Jobs, stages: &[Stage], submitted: &[SubmittedJob], stopped
     }
 }
 
-/// What has been said of a stage.
+/// Last event of a stage that the user was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Nothing,

@@ -194,7 +194,7 @@ fn codecs(file: &DiskFile, run: &RunFile) -> anyhow::Result<String> {
     Ok(texts.join(", "))
 }
 
-/// What the frames of one source in a raw chunk add up to.
+/// Frames of one source in a raw chunk: the first sequence number, and the sum of all.
 #[derive(Default)]
 struct RawSource {
     first_sequence: u64,

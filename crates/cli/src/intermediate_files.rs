@@ -49,7 +49,7 @@ pub struct SiteArgs {
     pub server: Option<String>,
     #[command(flatten)]
     pub credentials: CredentialArgs,
-    /// Whose files are meant; only an administrator may name somebody else
+    /// Owner of the files; only an administrator may name another user
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     /// The node on which this program runs
@@ -59,7 +59,7 @@ pub struct SiteArgs {
 
 #[derive(Debug, Args)]
 pub struct PutArgs {
-    /// That no other file of the user has
+    /// Name of the file, which no other file of the user has
     pub name: String,
     #[command(flatten)]
     pub site: SiteArgs,

@@ -9,7 +9,7 @@ use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What there is to cancel.
+/// The job to cancel, if there is one, and the effect of the next signal.
 #[derive(Default)]
 struct Target {
     cancel: Option<Arc<dyn Fn() + Send + Sync>>,

@@ -1,4 +1,4 @@
-//! What the user asked for: the options of the command line over those of the job file.
+//! Options that the user asked for: those of the command line override those of the job file.
 
 use crate::args::RunArgs;
 use crate::connect::Site;
@@ -53,7 +53,7 @@ pub struct JobOptions {
     pub json: bool,
     /// Set for a stage of a flow.
     pub stage: Option<StagePlace>,
-    /// What a job of Hadoop Streaming has besides.
+    /// Further options of a job of Hadoop Streaming.
     pub streaming: Option<Box<::streaming::StreamingJob>>,
 }
 
@@ -74,7 +74,7 @@ impl StagePlace {
     }
 }
 
-/// What a job file asks for.
+/// Request of a job file: a job, or the stages of a flow.
 #[derive(Debug)]
 pub enum Asked {
     Job(Box<JobOptions>),
@@ -177,14 +177,15 @@ fn flow(
     Ok(options)
 }
 
-/// What the jobs of a flow are called, each with the name of its stage behind it: as it is named, or as its last output.
+/// Returns the name of a flow: the given one, else that of its last output, else `flow`. The name of each job appends that of its
+/// stage.
 fn flow_name(args: &RunArgs, all: &JobFile, stages: &[JobFile]) -> String {
     let named = args.name.clone().or_else(|| all.name.clone());
     let output = args.output.as_ref().or_else(|| stages.iter().rev().find_map(|stage| stage.output.as_ref()));
     named.or_else(|| output.map(|output| paths::name_of(output))).unwrap_or_else(|| "flow".to_string())
 }
 
-/// What a stage that others read cannot have of its own.
+/// Refuses options that have no meaning in a stage that others read.
 fn check_feeding(stage: &JobFile) -> anyhow::Result<()> {
     let none = [
         ("output", stage.output.is_some(), "its output goes to the stages that read it"),
@@ -201,7 +202,7 @@ fn check_feeding(stage: &JobFile) -> anyhow::Result<()> {
     }
 }
 
-/// Who reads whom.
+/// Returns the place of each stage: the stages that it reads, and whether others read it.
 fn places(stages: &[JobFile]) -> anyhow::Result<Vec<StagePlace>> {
     let mut places: Vec<StagePlace> = Vec::with_capacity(stages.len());
     for stage in stages {
@@ -211,7 +212,7 @@ fn places(stages: &[JobFile]) -> anyhow::Result<Vec<StagePlace>> {
     Ok(places)
 }
 
-/// Whom one stage reads; these feed others from now on.
+/// Returns the place of one stage, and marks the stages that it reads as feeding others.
 fn place(stage: &JobFile, before: &mut [StagePlace]) -> anyhow::Result<StagePlace> {
     let name = stage.name.clone().filter(|name| !name.is_empty());
     let name = name.context("the stage has no `name`, by which others could read it")?;

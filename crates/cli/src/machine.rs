@@ -1,4 +1,4 @@
-//! What the machine gives this process: memory, cores, open files.
+//! Resources of the machine for this process: memory, cores, open files.
 
 use crate::quantity::bytes;
 use anyhow::ensure;

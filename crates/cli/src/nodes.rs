@@ -107,7 +107,7 @@ fn permille(value: u32) -> String {
     quantity::percent(f64::from(value) / 10.0)
 }
 
-/// What is free on all that can take anything, and what is wrong with the others.
+/// Shows the free bytes of all usable disks together, and the state of each other disk.
 fn disks(disks: &[DiskReport]) -> String {
     if disks.is_empty() {
         return "-".to_string();

@@ -1,4 +1,4 @@
-//! Where an output lies that is looked at: a directory, or a prefix of objects.
+//! Place of an output that is read: a directory, or a prefix of objects.
 
 use anyhow::{Context, anyhow, ensure};
 use api::is_object_url;
@@ -25,7 +25,7 @@ impl OutputPlace {
         Ok(Self::Directory(path.to_path_buf()))
     }
 
-    /// What a file or object of it is called in messages.
+    /// Returns the path or URL of a file or object of the output, for messages.
     pub fn shown(&self, name: &str) -> String {
         match self {
             Self::Directory(dir) => dir.join(name).display().to_string(),

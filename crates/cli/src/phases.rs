@@ -1,4 +1,4 @@
-//! Where a job stands, phase by phase, from the counters of the node and the stages of the server.
+//! Progress of a job, phase by phase, from the counters of the node and the stages of the server.
 
 use node::NodeProgress;
 use server::{JobProgress, StageProgress};
@@ -11,7 +11,7 @@ pub enum Standing {
     Done,
 }
 
-/// What people see of a job: its maps, its sorting, its reduces.
+/// A phase of a job as people see it: its maps, its sorting, or its reduces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
     pub name: &'static str,

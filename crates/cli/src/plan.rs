@@ -29,7 +29,7 @@ pub struct Plan {
     pub server: Option<Site>,
     pub start_dir: PathBuf,
     pub json: bool,
-    /// Where the output goes that is to be printed.
+    /// Private directory of the output, if the output is to be printed.
     pub standard_output: Option<PrivateOutput>,
     /// Must stay open while the job runs.
     pub standard_input: Option<std::fs::File>,
@@ -171,7 +171,7 @@ fn output_dir(options: &JobOptions, inputs: &[InputFile]) -> anyhow::Result<Opti
 /// wrong any more, because it may have to be copied.
 struct Inputs {
     files: Vec<InputFile>,
-    /// Where standard input goes among the files, and its number among the arguments.
+    /// Position of standard input among the files, and its number among the arguments.
     standard_input_at: Option<(usize, u32)>,
 }
 
@@ -291,13 +291,13 @@ fn key_fields(formats: &Formats) -> Option<u32> {
     in_lines.then_some(formats.map_output.key_fields)
 }
 
-/// What depends on how records are parted and programs spoken to.
+/// Checks the options that depend on the input format and on the exchange with programs.
 fn check_formats(options: &JobOptions, formats: &Formats) -> anyhow::Result<()> {
     check_key_tails(options, formats.exchange)?;
     check_stretches(options, formats.input)
 }
 
-/// What keys with tails need, besides that there is a shuffle.
+/// Checks the needs of keys with tails, besides a shuffle: `--exchange frames`, and no combiner.
 fn check_key_tails(options: &JobOptions, exchange: Exchange) -> anyhow::Result<()> {
     if !options.keys.key_tails {
         return Ok(());
@@ -313,7 +313,7 @@ fn check_key_tails(options: &JobOptions, exchange: Exchange) -> anyhow::Result<(
     Ok(())
 }
 
-/// What programs cannot read by themselves.
+/// Refuses stretches of inputs that programs cannot read by themselves: the output of other stages, and standard input.
 fn check_stretches(options: &JobOptions, format: RecordFormat) -> anyhow::Result<()> {
     if format != RecordFormat::Stretches {
         return Ok(());
@@ -330,7 +330,7 @@ fn check_stretches(options: &JobOptions, format: RecordFormat) -> anyhow::Result
     Ok(())
 }
 
-/// What a stage of a flow cannot have.
+/// Refuses standard output and standard input in a stage of a flow.
 fn check_stage(options: &JobOptions) -> anyhow::Result<()> {
     if options.stage.is_none() {
         return Ok(());

@@ -80,7 +80,7 @@ pub fn execute(site: &Site, mut plan: Plan, display: Display) -> Result<Ended, F
     Ok(Ended { submitted, outcome, spec: plan.spec, server, kept, elapsed, interrupt })
 }
 
-/// Where nodes keep what a job left, or that they do not.
+/// Returns the places where nodes keep the I-files of a job, or a note that they do not keep them.
 fn kept_by_nodes(connection: &Blocking, site: &Site, job: JobId) -> Result<Vec<String>, Failure> {
     let details = connection.run(async |client| client.job(job, 0).await).map_err(Failure::from_client)?;
     if details.job.kept_files.is_none() {

@@ -167,7 +167,8 @@ fn needs_only_keys(combiner: &Function, reducer: &Function) -> bool {
     matches!(combiner, Function::Builtin { .. }) && *reducer == unique
 }
 
-/// What a user should know whose reducer reads folded values; None where it reads what the old one read.
+/// Returns a note for the user if the reducer reads values that the combiner has folded. None if there is no combiner, or if the
+/// reducer is the old one, the combiner itself, or one that needs only keys.
 fn note_on_partial_values(old: &JobSpec, reducer: Option<&Function>) -> Option<String> {
     let combiner = old.combiner.as_ref()?;
     let as_before = reducer == old.reducer.as_ref() || reducer == Some(combiner);

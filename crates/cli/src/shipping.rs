@@ -1,4 +1,4 @@
-//! What a job of a cluster needs of this machine: its programs and files are hashed, and what the server lacks is sent.
+//! Shipping of the programs and files of a job to a cluster: they are hashed, and those that the server lacks are sent.
 
 use crate::exit::Failure;
 use anyhow::{Context, ensure};

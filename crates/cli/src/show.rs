@@ -82,7 +82,7 @@ fn input_text(spec: &JobSpec) -> String {
     }
 }
 
-/// What is kept of the intermediate data, and where.
+/// Returns the rows about kept I-files: their state, and their places.
 fn kept_rows(job: &JobRow, kept: &[KeptPlace]) -> Vec<(&'static str, String)> {
     let Some(text) = kept_text(job) else {
         let removed = job.kept_files.map(|_| ("I-files", "were kept and have been removed".to_string()));

@@ -8,7 +8,7 @@ use std::io::{IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// What stands for standard input among the inputs.
+/// Argument that stands for standard input among the inputs.
 pub const ARGUMENT: &str = "-";
 
 /// Standard input as an input that is pinned. The file must stay open while the job runs.

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// What stands for standard output.
+/// Argument that stands for standard output.
 pub const ARGUMENT: &str = "-";
 /// Begins the name of each private directory, so that nothing else is ever removed.
 const DIR_PREFIX: &str = "sailfish-stdout-";
@@ -48,7 +48,7 @@ impl PrivateOutput {
         self.dir.path()
     }
 
-    /// Where the job is to publish its output.
+    /// Returns the directory to which the job publishes its output.
     pub fn output(&self) -> PathBuf {
         self.dir.path().join(OUTPUT_NAME)
     }
@@ -86,12 +86,12 @@ pub fn is_private(output: &Path) -> bool {
     parent.is_some_and(|name| name.to_string_lossy().starts_with(DIR_PREFIX))
 }
 
-/// What to call an output: nobody knows a private one by its path.
+/// Returns the name of an output for messages: its path, or `standard output` for a private one, whose path nobody knows.
 pub fn shown(output: &Path) -> String {
     if is_private(output) { "standard output".to_string() } else { output.display().to_string() }
 }
 
-/// The last part of what [`shown`] gives: what a job is called where nobody names it.
+/// Returns the default name of a job: the last part of what [`shown`] gives for its output.
 pub fn name_of(output: &Path) -> String {
     if is_private(output) { shown(output) } else { crate::paths::name_of(output) }
 }

@@ -38,7 +38,7 @@ pub struct SubmitArgs {
     /// Name of the job [default: that of the program]
     #[arg(long)]
     pub name: Option<String>,
-    /// That many jobs of the same, numbered from 0 in SAILFISH_INDEX
+    /// Number of jobs to submit; all are the same, and SAILFISH_INDEX numbers them from 0
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub count: u32,
     /// Run a program that failed so many times more; one that was lost with its node runs again in any case

@@ -1,4 +1,4 @@
-//! What `sailfish run` says at the end.
+//! Messages of `sailfish run` at the end.
 
 use crate::advice::advice;
 use crate::connect::hint;
@@ -71,7 +71,7 @@ pub fn succeeded(ended: &Ended, report: &JobReport, start_dir: &Path) -> String 
     )
 }
 
-/// What the parts of an output hold.
+/// Returns the word for a record in the parts of an output: `line` or `record`.
 pub fn record_word(report: &JobReport) -> &'static str {
     match report.formats.output {
         OutputFormat::Lines { .. } => "line",

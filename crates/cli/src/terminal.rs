@@ -32,7 +32,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 /// The progress bars of this process: one screen, so that lines and bars do not write over each other.
 static BARS: OnceLock<MultiProgress> = OnceLock::new();
 
-/// Where progress bars are drawn, on standard error.
+/// Returns the screen of the progress bars, which are drawn on standard error.
 pub fn bars() -> &'static MultiProgress {
     BARS.get_or_init(MultiProgress::new)
 }

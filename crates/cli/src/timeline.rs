@@ -21,7 +21,7 @@ use std::io::IsTerminal;
 const WIDTH_DEFAULT: u16 = 100;
 const WIDTH_MIN: u16 = 20;
 
-/// What a slot was doing.
+/// Kind of work of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     Map,
@@ -95,7 +95,7 @@ struct Timeline {
     stages: Vec<StageTime>,
     spans: Vec<Span>,
     attempts: Vec<(String, AttemptRow)>,
-    /// What stands before the line of each slot.
+    /// Labels before the lines of the slots.
     labels: Vec<String>,
 }
 
@@ -174,7 +174,7 @@ fn number_slots(attempts: &mut [AttemptRow]) -> Vec<String> {
     slots.iter().map(|(node, slot)| format!("{node}/{slot}")).collect()
 }
 
-/// One that never said when it started counts from when it was given out; one that runs lasts until now.
+/// Returns the start and the end of an attempt. Without a reported start it counts from its assignment; if it runs, it lasts until now.
 fn start_and_end(attempt: &AttemptRow, now_ns: u64) -> (u64, u64) {
     let start_ns = attempt.started_ns.unwrap_or(attempt.assigned_ns);
     (start_ns, attempt.ended_ns.unwrap_or(now_ns).max(start_ns))

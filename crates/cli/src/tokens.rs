@@ -40,10 +40,10 @@ pub struct AdminArgs {
 pub struct CreateArgs {
     #[command(flatten)]
     pub server: AdminArgs,
-    /// Whose token it is; a new name is a new user
+    /// User to whom the token belongs; a new name is a new user
     #[arg(long, value_name = "NAME")]
     pub user: String,
-    /// What the user may do: admin, user (submits jobs, stops their own), read-only (looks), node (runs tasks)
+    /// Rights of the user: admin, user (submits jobs, stops their own), read-only (looks), node (runs tasks)
     #[arg(long, value_name = "ROLE", value_parser = role)]
     pub role: Role,
     /// After so long it is good for nothing, as in 12h or 90d [default: it does not expire]

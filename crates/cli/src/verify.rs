@@ -104,7 +104,7 @@ fn line_terminator(report: &JobReport) -> Option<u8> {
     }
 }
 
-/// What a part file holds.
+/// Content of a part file: its size, its records, and its checksum.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     bytes: u64,

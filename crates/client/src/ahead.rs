@@ -22,7 +22,7 @@ const GIVE_BACK_AFTER: Duration = Duration::from_millis(100);
 /// One attempt counts for so much of what is usual.
 const ONE_OF: u32 = 8;
 
-/// What waits, and how much of it there should be.
+/// Orders that wait, and the usual time of an attempt, which sets how many there should be.
 pub(crate) struct Ahead {
     slots: u32,
     /// Oldest first, with when it came.

@@ -332,7 +332,7 @@ impl Client {
         self.once(async || self.post("/v1/jobs/batch", batch).await).await
     }
 
-    /// What the program of a one-task job wrote, or has written so far.
+    /// Returns the output of the program of a one-task job so far.
     pub async fn logs(&self, job: JobId) -> Result<JobLogs, ClientError> {
         self.patiently(async || self.get(&format!("/v1/jobs/{job}/logs")).await).await
     }
@@ -358,7 +358,7 @@ impl Client {
         }
     }
 
-    /// Where a job stands.
+    /// Returns the progress of a job.
     pub async fn progress(&self, job: JobId) -> Result<JobProgress, ClientError> {
         self.get(&format!("/v1/jobs/{job}/progress")).await
     }
@@ -412,12 +412,12 @@ impl Client {
         self.once(async || self.post(&path, fault).await).await
     }
 
-    /// What a node must know of a job.
+    /// Returns the facts of a job that a node needs.
     pub async fn brief(&self, job: JobId, question: &BriefQuestion) -> Result<JobBrief, ClientError> {
         self.patiently(async || self.post(&format!("/v1/jobs/{job}/brief"), question).await).await
     }
 
-    /// New tokens of jobs in place of those that a node has.
+    /// Returns new tokens of jobs in place of those that a node has.
     pub async fn renew_tokens(
         &self,
         node: NodeId,
@@ -427,7 +427,7 @@ impl Client {
         self.patiently(async || self.post(&path, question).await).await
     }
 
-    /// Where runs of a job lie by now.
+    /// Returns the places of runs of a job by now.
     pub async fn places(&self, job: JobId, runs: Vec<RunId>) -> Result<PlacesAnswer, ClientError> {
         let question = PlacesQuestion { runs };
         self.patiently(async || self.post(&format!("/v1/jobs/{job}/places"), &question).await).await
@@ -544,8 +544,8 @@ impl Client {
         self.once(async || self.post("/v1/ifiles", new).await).await
     }
 
-    /// Where an intermediate file is to be read, as soon as it is complete; one that is not within five seconds is answered without
-    /// places.
+    /// Returns the places to read an intermediate file, as soon as it is complete. For a file that is not complete
+    /// within five seconds the answer has no places.
     pub async fn open_intermediate(
         &self,
         open: &OpenIntermediate,
@@ -583,7 +583,7 @@ fn text_of(address: &Url) -> &str {
     address.as_str().trim_end_matches('/')
 }
 
-/// What an answer says that is not the one asked for.
+/// Makes an error of an answer that is not the one asked for.
 pub(crate) fn refusal(answer: &[u8], url: String, status: u16) -> ClientError {
     match serde_json::from_slice::<ErrorAnswer>(answer) {
         Ok(answer) => ClientError::Refused { answer },

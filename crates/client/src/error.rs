@@ -44,7 +44,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// What became of a request that brought no answer.
+    /// Makes an error of a request that brought no answer.
     pub(crate) fn of_request(url: &str, source: reqwest::Error) -> Self {
         let url = url.to_string();
         match trust::distrust(&source) {

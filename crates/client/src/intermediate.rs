@@ -44,7 +44,8 @@ use trust::Credentials;
 
 /// Read at once; twice as much is in memory.
 const WINDOW_BYTES: usize = 1 << 20;
-/// Where no copy can be read, the server may learn within this time that a node is gone, and another copy take its place.
+/// Time without a readable copy for which a reader goes on: within it the server may learn that a node is gone, and
+/// another copy take its place.
 const NO_COPY_MAX: Duration = Duration::from_secs(30);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(250);
 /// How often a writer is heard of while it writes nothing: so many times in the time for which it may be silent.
@@ -53,7 +54,7 @@ const HEARD_PER_SILENCE: u64 = 4;
 /// Why a file was not made, written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum IntermediateError {
-    /// What the server says, or that it cannot be reached.
+    /// The server refused, or cannot be reached.
     #[error(transparent)]
     Server(#[from] ClientError),
     /// The node that the file is written on.
@@ -99,7 +100,7 @@ fn sentence(error: &dyn std::error::Error) -> String {
 pub struct Intermediates {
     connection: Arc<Blocking>,
     data: DataClient,
-    /// Whose files are meant; None: those of whoever the credentials show.
+    /// User whose files are meant; None: the user whom the credentials show.
     user: Option<String>,
     /// The node on which this program runs.
     near: Option<String>,
@@ -313,10 +314,10 @@ pub struct IntermediateReader {
     status: IntermediateStatus,
     payload: Payload,
     file: AnyStageFile,
-    /// Of the payload: where it is, and ends.
+    /// Position in the payload, and the end of the range in it.
     position: u64,
     end: u64,
-    /// Since when no copy could be read.
+    /// Moment since which no copy could be read.
     failing_since: Option<Instant>,
 }
 
@@ -338,7 +339,7 @@ impl IntermediateReader {
         Ok(Self { files, status, payload, file, position: offset, end, failing_since: None })
     }
 
-    /// What is known of the file.
+    /// Returns the status of the file.
     pub fn status(&self) -> &IntermediateStatus {
         &self.status
     }
@@ -391,7 +392,7 @@ impl Read for IntermediateReader {
     }
 }
 
-/// What a complete file holds; an error of one that never will be.
+/// Returns the status and the payload of a complete file; an error for a file that never will be complete.
 fn complete(opened: &OpenedIntermediate) -> Result<(IntermediateStatus, Payload), IntermediateError> {
     let status = &opened.status;
     let name = status.name.clone();

@@ -6,9 +6,9 @@
 //! api (messages), dataport (bytes of intermediate files) -> client -> node, cli, programs of users.
 //!
 //! # Invariants
-//! What may be repeated is repeated while the server cannot be reached; what may not arrives once at most. Of several
-//! addresses the next one is asked where one does not answer. An order of the
-//! server is carried out once, however often it arrives, and the end of an attempt is kept until it is confirmed.
+//! A request that may be repeated is repeated while the server cannot be reached; any other arrives once at most. If
+//! one of several addresses does not answer, the next one is asked. An order of the server is carried out once,
+//! however often it arrives, and the end of an attempt is kept until it is confirmed.
 //!
 //! # Deliberately absent
 //! No record data of jobs, no decision about work, no place for files.

@@ -28,7 +28,7 @@ pub struct Order {
     pub task: Task,
 }
 
-/// What the server says of a job, or of this node, besides attempts.
+/// Notice of the server about a job, or about this node, besides attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// Attempts of the job stop.
@@ -53,11 +53,11 @@ pub enum Notice {
     BeginIntermediate(IntermediateId, u32),
     /// Intermediate files of users go.
     DropIntermediates(Vec<IntermediateId>),
-    /// What is here of these is the first copy from now on.
+    /// The copies of these files here are the first ones from now on.
     AdoptIntermediates(Vec<IntermediateId>),
     /// Runs of the job get replicas on other nodes.
     Replicate(JobId),
-    /// Of replicas here these go to one more node, and no others.
+    /// The replicas of these runs here go to one more node, and no others.
     ReplicateAgain(JobId, Vec<RunId>),
     /// No new chunk may lie here.
     Drain,
@@ -117,7 +117,7 @@ impl NodeLink {
         self.welcome.node
     }
 
-    /// What tells this process from every other one.
+    /// Returns the name of this process, which tells it from every other one.
     pub fn incarnation(&self) -> &str {
         &self.welcome.incarnation
     }
@@ -127,7 +127,7 @@ impl NodeLink {
         self.welcome.sandbox
     }
 
-    /// To keep on the disks of this node.
+    /// Returns the proof to keep on the disks of this node.
     pub fn disk_proof(&self) -> &SecretText {
         &self.welcome.disk_proof
     }
@@ -137,7 +137,7 @@ impl NodeLink {
         &self.welcome.readmitted
     }
 
-    /// Below which the server lets jobs name paths and objects; None: anywhere.
+    /// Returns the directories and prefixes below which the server lets jobs name paths and objects; None: anywhere.
     pub fn roots(&self) -> Option<&[String]> {
         self.welcome.roots.as_deref()
     }
@@ -207,13 +207,13 @@ impl NodeLink {
         self.blocking.run(async |client| client.brief(job, &question).await)
     }
 
-    /// New tokens of jobs in place of these.
+    /// Returns new tokens of jobs in place of these.
     pub fn renew_tokens(&self, tokens: Vec<JobToken>) -> Result<TokensAnswer, ClientError> {
         let question = TokensQuestion { incarnation: self.welcome.incarnation.clone(), tokens };
         self.blocking.run(async |client| client.renew_tokens(self.welcome.node, &question).await)
     }
 
-    /// Where runs of a job lie by now.
+    /// Returns the places of runs of a job by now.
     pub fn places(&self, job: JobId, runs: Vec<RunId>) -> Result<PlacesAnswer, ClientError> {
         self.blocking.run(async |client| client.places(job, runs).await)
     }

@@ -1,4 +1,4 @@
-//! What a node has to tell of itself and no poll has carried yet.
+//! News of a node about itself that no poll has carried yet.
 
 use api::machine::{NodeReport, ProgramSaid, SAMPLES_MAX, SaidText, UNREACHED_MAX, UnreachedNode};
 use api::task::RUN_OUTPUT_BYTES_MAX;
@@ -40,13 +40,13 @@ impl PendingReport {
         is_news
     }
 
-    /// What the next poll carries.
+    /// Takes the report that the next poll carries.
     pub fn take(&mut self) -> NodeReport {
         std::mem::take(&mut self.0)
     }
 
-    /// A poll has been lost: what it carried is told again. What programs wrote is not: a program that ends tells it
-    /// all. Nor is who could not be reached: that may have changed.
+    /// Takes back the report of a lost poll, to be told again. The texts that programs wrote are not told again: a
+    /// program that ends tells it all. Nor are the nodes that could not be reached: that may have changed.
     pub fn put_back(&mut self, earlier: NodeReport) {
         let later = self.take();
         self.0 = NodeReport { said: Vec::new(), unreached: Vec::new(), ..earlier };

@@ -74,7 +74,7 @@ pub(crate) struct Shared {
     pub keys: Telling,
 }
 
-/// What a poll carried, until it has been answered.
+/// Ends and report that a poll carried, until it has been answered.
 struct Carried {
     ends: Vec<AttemptKey>,
     report: NodeReport,
@@ -345,7 +345,7 @@ impl Poller {
         }
     }
 
-    /// The same of one attempt.
+    /// Ends the order of an attempt that was told to stop before it began.
     fn drop_order(&mut self, attempt: AttemptKey) {
         if self.ahead.remove(attempt) {
             let failure = TaskFailure::new(Blame::Cancelled, "it was told to stop before it began");
@@ -353,7 +353,7 @@ impl Poller {
         }
     }
 
-    /// What was told to stop before it began ends here.
+    /// Ends the orders of a job that was told to stop before they began.
     fn drop_orders_of(&mut self, job: JobId) {
         for attempt in self.ahead.remove_job(job) {
             let failure = TaskFailure::new(Blame::Cancelled, "its job was told to stop before it began");
@@ -361,7 +361,7 @@ impl Poller {
         }
     }
 
-    /// What has waited here for too long may run sooner elsewhere.
+    /// Gives back the orders that have waited here for too long: they may run sooner elsewhere.
     fn give_back(&mut self, now: Instant) {
         for attempt in self.ahead.overdue(now) {
             self.end_unbegun(attempt, AttemptOutcome::GivenBack);

@@ -4,10 +4,10 @@
 const ATTEMPT_BYTES_MAX: usize = 24 << 10;
 /// Most that is kept of a job, the first of it.
 const JOB_BYTES_MAX: usize = 1 << 20;
-/// Behind the last that is kept.
+/// Text behind the last text that is kept.
 const FULL: &str = "\n(no more is kept of what this job writes)";
 
-/// What is left of it.
+/// Room that is left for the texts of a job.
 #[derive(Clone, Copy, Debug)]
 pub struct LogRoom {
     left_bytes: usize,

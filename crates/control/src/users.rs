@@ -24,7 +24,7 @@ pub enum NoRoom {
 #[derive(Default)]
 pub struct Users {
     numbers: BTreeMap<String, u64>,
-    /// By number.
+    /// Names of users by number.
     names: Vec<String>,
     /// No row for a user without a job.
     has: BTreeMap<u64, Has>,
@@ -34,7 +34,7 @@ pub struct Users {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Has {
     pub jobs: u32,
-    /// Of their specifications.
+    /// Bytes of their specifications.
     pub spec_bytes: u64,
 }
 
@@ -52,7 +52,7 @@ impl Users {
         self.names.get(number as usize).cloned().unwrap_or_default()
     }
 
-    /// Refuses so much more where the user may not have it.
+    /// Refuses so many more jobs and bytes if the user may not have them.
     pub fn check_room(&self, user: &str, more: Has, quota: Option<JobQuota>) -> Result<(), NoRoom> {
         let Some(JobQuota { jobs_max, spec_bytes_max }) = quota else { return Ok(()) };
         let has = self.numbers.get(user).and_then(|number| self.has.get(number)).copied().unwrap_or_default();
@@ -65,7 +65,7 @@ impl Users {
         Ok(())
     }
 
-    /// Jobs of the user begin; gives the user's number.
+    /// Counts jobs of the user that begin; returns the user's number.
     pub fn jobs_begin(&mut self, user: String, more: Has) -> u64 {
         let number = self.number(user);
         let has = self.has.entry(number).or_default();
@@ -74,7 +74,7 @@ impl Users {
         number
     }
 
-    /// One that was counted is over.
+    /// Takes a job that was counted and is over off the user's count.
     pub fn job_over(&mut self, number: u64, spec_bytes: u64) {
         if let Some(has) = self.has.get_mut(&number) {
             has.jobs = has.jobs.saturating_sub(1);

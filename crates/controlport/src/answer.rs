@@ -34,7 +34,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Message<T> {
     }
 }
 
-/// What a path names: a number, a name. Unlike axum's `Path` it refuses with an error of ours.
+/// Item that a path names: a number, a name. Unlike axum's `Path` it refuses with an error of ours.
 pub(crate) struct Named<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T> {

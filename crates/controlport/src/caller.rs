@@ -1,4 +1,4 @@
-//! Who calls: what the token of a request says, for the routes that ask.
+//! The caller of a request by its token, for the routes that ask.
 
 use crate::answer::Problem;
 use api::control::ErrorCode;
@@ -9,10 +9,10 @@ use ids::NodeId;
 use server::{Submitter, UserQuota};
 use std::sync::Arc;
 
-/// Whoever sent a request. The gate puts it there, behind which all routes lie.
+/// The sender of a request. The gate, behind which all routes lie, puts it there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
-    /// None where nobody needs a token: whoever can connect may do everything.
+    /// None if nobody needs a token: everybody who can connect may do everything.
     pub user: Option<Arc<str>>,
     pub role: Role,
     /// The token that they showed.
@@ -34,17 +34,17 @@ impl Caller {
         Self { role: Role::ReadOnly, ..Self::local() }
     }
 
-    /// What the server must know of them to take jobs.
+    /// Returns the facts about the caller that the server needs to take jobs.
     pub fn submitter(&self) -> Submitter {
         Submitter { quota: self.quota, files_of: self.owner_name().to_string() }
     }
 
-    /// Under which name the files that they ship are kept; nobody's where nobody needs a token.
+    /// Returns the name under which the files that they ship are kept; empty if nobody needs a token.
     pub fn owner_name(&self) -> &str {
         self.user.as_deref().unwrap_or_default()
     }
 
-    /// Whose a job becomes: what the token says, and only without one what the caller says.
+    /// Returns the user of a job: the user of the token, and only without one the user that the caller names.
     pub fn job_user(&self, claimed: String) -> String {
         self.user.as_deref().map_or(claimed, str::to_string)
     }

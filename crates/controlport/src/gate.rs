@@ -166,7 +166,7 @@ fn speaks_for_itself(node: NodeId, path: &str) -> bool {
     named.is_none_or(|named| named.parse() == Ok(node.0))
 }
 
-/// Whose the job is that the path names; None where there is none, which the route will say.
+/// Returns the user of the job that the path names; None if there is no such job, which the route will say.
 async fn owner_of_job(port: &Port, path: &str) -> Result<Option<Option<String>>, Problem> {
     let job = path.strip_prefix("/v1/jobs/").and_then(|rest| rest.split('/').next());
     // The route decodes what is escaped in a path, and may see a number where none stands here: such a path names nothing.

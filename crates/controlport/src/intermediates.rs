@@ -1,4 +1,5 @@
-//! Routes for intermediate files of users, and what nodes tell of them. The bytes go through the data ports: here grants are given out.
+//! Routes for intermediate files of users, and for the news of nodes about them. The bytes go through the data ports:
+//! here grants are given out.
 
 use crate::Port;
 use crate::answer::{Message, Named, Problem, Refusal};
@@ -19,7 +20,7 @@ use trust::{DataRight, FileGrant, FileRight};
 /// How long a grant is good. A file that is written or read for longer is asked for again.
 const GRANTED: Duration = Duration::from_secs(24 * 3600);
 
-/// Whose file is meant: the caller's, unless an administrator names somebody else.
+/// Returns the user whose file is meant: the caller, unless an administrator names somebody else.
 fn owner(caller: &Caller, claimed: Option<String>) -> Result<String, Problem> {
     match claimed {
         Some(user) if user != caller.owner_name() && caller.role != Role::Admin => {

@@ -76,7 +76,7 @@ pub enum TokensAsked {
     Issued,
 }
 
-/// Who may come in, and with what.
+/// Rules of access: callers that may come in, and the limits for them.
 #[derive(Default)]
 pub struct Access {
     pub tokens: TokensAsked,
@@ -89,7 +89,7 @@ pub struct Access {
     pub sandbox: bool,
 }
 
-/// What the routes work on.
+/// State that the routes work on.
 #[derive(Clone)]
 pub struct Port {
     pub(crate) server: Arc<Server>,

@@ -1,11 +1,11 @@
-//! What one user may ask of the server, so that nobody keeps it from the others.
+//! Limits on the requests of one user to the server, so that nobody keeps it from the others.
 
 use server::UserQuota;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How far ahead of their rate a user may be.
+/// Time by which a user may be ahead of their rate.
 const AHEAD_MAX: Duration = Duration::from_secs(2);
 
 /// Limits of each user of the roles `user` and `read-only`. Administrators and nodes have none.
@@ -13,11 +13,11 @@ const AHEAD_MAX: Duration = Duration::from_secs(2);
 pub struct UserLimits {
     /// Limits what they have at once.
     pub quota: UserQuota,
-    /// On average; somewhat more at once.
+    /// Requests on average; somewhat more at once.
     pub requests_per_second: u32,
-    /// Of bodies, on average; somewhat more at once.
+    /// Bytes of bodies on average; somewhat more at once.
     pub bytes_per_second: u64,
-    /// Of one body.
+    /// Most bytes of one body.
     pub body_bytes_max: usize,
 }
 

@@ -1,9 +1,9 @@
-//! Who may use which route: one rule for each, in one table. A route without a rule answers nobody.
+//! Rules for the routes: the callers that each admits, in one table. A route without a rule answers nobody.
 
 use api::people::Role;
 use axum::http::Method;
 
-/// Whom a route answers.
+/// Callers that a route answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admits {
     /// Also those without a token.
@@ -23,7 +23,7 @@ pub(crate) struct Rule {
     pub path: &'static str,
     pub admits: Admits,
     /// Whether it changes something that people may want to trace: then there is a row of the audit for each call.
-    /// What nodes say while they work is told by the history of jobs.
+    /// The history of jobs tells the calls of nodes while they work.
     pub is_audited: bool,
 }
 

@@ -48,7 +48,7 @@ pub(crate) async fn metrics(State(port): State<Port>) -> Result<Response, Proble
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }
 
-/// What there is of the files that clients ship, and how they come and go.
+/// Writes the figures of the files that clients ship: how many there are, and how many came and went.
 fn push_files(text: &mut String, figures: Figures) {
     for (name, help, kind, value) in [
         ("sailfish_shipped_files", "Files of clients that are kept", "gauge", figures.files),

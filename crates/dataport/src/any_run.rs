@@ -67,7 +67,7 @@ impl<'a> AnyRun<'a> {
 }
 
 impl AnyRun<'_> {
-    /// What was read so far.
+    /// Returns the retrievals so far.
     pub fn report(&self) -> CursorReport {
         match self {
             Self::Here(run) => run.report(),
@@ -76,7 +76,7 @@ impl AnyRun<'_> {
         }
     }
 
-    /// Of a run in a file here: whether all that is wanted of it was read from there.
+    /// Returns the number of a run in a file here, and the mark that says whether all that is wanted of it was read from there.
     pub fn read_mark(&self) -> Option<(RunId, AllRead)> {
         match self {
             Self::Here(run) => run.read_mark(),

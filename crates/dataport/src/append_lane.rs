@@ -49,7 +49,7 @@ pub(crate) struct Lane {
     released: Vec<ChunkId>,
 }
 
-/// What all lanes of an attempt share.
+/// Client, job and limits that all lanes of an attempt share.
 pub(crate) struct Carrier {
     pub client: DataClient,
     pub job: JobId,

@@ -35,11 +35,11 @@ const PAUSE_MAX: Duration = Duration::from_millis(800);
 const RENEWALS_MAX: u32 = 60;
 /// Between an answer of the server and the next try: the other node hears of new tokens as well.
 const RENEWED_PAUSE: Duration = Duration::from_millis(250);
-/// What is read of a reason for a refusal, and of an answer.
+/// Most bytes that are read of a reason for a refusal, and of an answer.
 const REASON_BYTES_MAX: usize = 4 << 10;
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// Where a node's data port is.
+/// Address of a node's data port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     pub node: NodeId,
@@ -403,7 +403,7 @@ async fn answer_of(
     Err(DataError::Refused { node: peer.node, status: status.as_u16(), reason })
 }
 
-/// What an error of a request says of the node.
+/// Returns how a node could not be reached, by the error of a request.
 fn unreached(error: &reqwest::Error) -> Unreached {
     use std::io::ErrorKind;
     let mut cause = std::error::Error::source(error);

@@ -14,7 +14,7 @@ pub struct CopiedRun {
     pub ifile: IfileIndex,
     /// The chunks that were sorted into it.
     pub chunks: Vec<ChunkId>,
-    /// Of its file.
+    /// Bytes of its file.
     pub bytes: u64,
 }
 

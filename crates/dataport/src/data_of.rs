@@ -1,4 +1,4 @@
-//! Whose data a request is about.
+//! Owner of the data that a request is about.
 
 use ids::JobId;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What can go wrong between nodes.
+//! Errors of requests between nodes.
 
 use api::{Blame, TaskFailure};
 use chunkserver::ChunkServerError;

@@ -1,4 +1,4 @@
-//! Where else a run lies, for a reader that cannot go on where it is.
+//! Other places of a run, for a reader that cannot go on where it is.
 
 use crate::client::{DataClient, Peer};
 use crate::error::ScanError;
@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 
 /// Knows where runs lie, when a reader asks that cannot go on where it is. Asked on the thread that reads.
 pub trait Places: Send + Sync {
-    /// Where else than on that node, of those that are somewhere else.
+    /// Returns the nodes other than `than` on which the runs lie, for those runs that lie on such a node.
     fn elsewhere(&self, runs: &[RunId], than: NodeId) -> BTreeMap<RunId, Peer>;
 }
 
-/// The copy of one run, and what of it is read.
+/// Copy of one run, and the range of it that is read.
 #[derive(Clone)]
 pub struct Fallback {
     client: DataClient,

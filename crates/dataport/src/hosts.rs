@@ -1,12 +1,12 @@
-//! Which nodes may host what of a job, by their racks.
+//! Nodes that may host chunks and replicas of a job, by their racks.
 
 use api::control::NodeAddress;
 use ids::NodeId;
 use std::collections::BTreeSet;
 
-/// Where map tasks of a node open chunks: on the nodes of its rack, so that the wires between racks carry a record
-/// once, when it is reduced. Where none of these takes chunks (full disks, a node that is being emptied), on the nodes
-/// of other racks; where nobody does, somebody must.
+/// Returns the nodes on which map tasks of a node open chunks: the nodes of its rack, so that the wires between racks carry
+/// a record once, when it is reduced. If none of these takes chunks (full disks, a node that is being emptied), returns the nodes
+/// of other racks; if no node takes chunks, the nodes of its rack all the same.
 pub fn chunk_hosts(here: NodeId, nodes: &[NodeAddress]) -> BTreeSet<NodeId> {
     let rack = nodes.iter().find(|node| node.node == here).map(|node| node.rack.as_str());
     let of = |is_host: &dyn Fn(&NodeAddress) -> bool| -> BTreeSet<NodeId> {
@@ -17,7 +17,8 @@ pub fn chunk_hosts(here: NodeId, nodes: &[NodeAddress]) -> BTreeSet<NodeId> {
     choices.into_iter().find(|hosts| !hosts.is_empty()).unwrap_or_else(|| BTreeSet::from([here]))
 }
 
-/// Where runs of a node get replicas: on another node of its rack, or where there is none, of another rack (ISS section 4.2).
+/// Returns the nodes on which runs of a node get replicas: other nodes of its rack, or if there are none, nodes of other racks
+/// (ISS section 4.2).
 pub fn replica_hosts(here: NodeId, nodes: &[NodeAddress]) -> BTreeSet<NodeId> {
     let rack = nodes.iter().find(|node| node.node == here).map(|node| node.rack.as_str());
     let others = || nodes.iter().filter(|node| node.node != here && node.takes_chunks);

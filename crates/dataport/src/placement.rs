@@ -29,7 +29,7 @@ pub trait ChunkPlacement: Send + Sync {
 /// Where that one is avoided, on another one, a different one for I-files that would all lie there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpreadByIfile {
-    /// What a node must have free, usually a chunk.
+    /// Bytes that a node must have free, usually a chunk.
     pub free_bytes_min: u64,
     ifile_count: u32,
     nodes_per_ifile_max: u32,
@@ -41,7 +41,7 @@ impl SpreadByIfile {
         Self { free_bytes_min, ifile_count: 1, nodes_per_ifile_max: 1 }
     }
 
-    /// Of a job with so much input, as much of it on each node as makes a chunk.
+    /// Returns the placement for a job with so much input: each node that holds a part of an I-file gets enough input of it for a chunk.
     pub fn for_job(layout: &Layout, input_bytes: u64) -> Self {
         let ifile_count = layout.ifile_count.max(1);
         let chunks_of_ifile = input_bytes / u64::from(ifile_count) / layout.chunk_bytes.max(1);

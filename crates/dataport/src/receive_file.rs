@@ -13,14 +13,14 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 const PIECES_MAX: usize = 4;
 const PIECE_BYTES_MAX: u64 = 256 << 10;
 
-/// Where a file goes. Dropped before it is finished, nothing of it is left.
+/// Target of a file. If it is dropped before it is finished, nothing of the file is left.
 pub(crate) trait FileTarget: Sized {
     fn write(&mut self, piece: &[u8]) -> Result<(), Refusal>;
     /// All has come, as it was sent.
     fn finish(self) -> Result<(), Refusal>;
 }
 
-/// What the thread that writes is told. Without the end there is no copy, however much has come.
+/// Message to the thread that writes. Without the end there is no copy, however much has come.
 enum Piece {
     Bytes(Bytes),
     End { crc32c: u32 },

@@ -1,6 +1,6 @@
-//! What is left of the body of a request that is refused. A connection that ends while its sender sends may break before the answer is
-//! read, and the sender would take this node for one that is not there. So the answer goes at once, and what still comes is read and
-//! dropped behind it, until the sender has ended or stopped.
+//! Rest of the body of a request that is refused. A connection that ends while its sender sends may break before the answer is read, and
+//! the sender would take this node for one that is not there. So the node answers at once, and then reads and drops the rest of the
+//! body, until the sender has ended or stopped.
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;

@@ -20,7 +20,7 @@ const WINDOW_BYTES_MAX: u64 = 8 << 20;
 /// free, so the share must be small: attempts that wait for memory hold theirs meanwhile.
 const SHARE_OF_CHUNKS: u64 = 16;
 
-/// What [`RemoteChunks`] needs to know of its attempt.
+/// Options of [`RemoteChunks`] for its attempt.
 pub struct RemoteChunksOptions {
     pub job: JobId,
     /// The attempt that appends.
@@ -101,7 +101,7 @@ impl<'a> RemoteChunks<'a> {
         }
     }
 
-    /// What a node reported of itself.
+    /// Sets the load that a node reported of itself.
     pub fn set_load(&self, node: NodeId, free_bytes: u64, queued_bytes: u64) {
         let mut lanes = self.lanes();
         for candidate in lanes.candidates.iter_mut().filter(|candidate| candidate.node == node) {

@@ -36,9 +36,9 @@ pub struct RemoteRun {
     /// Records at the front of the range that were not asked for, and how many of them are still to come.
     unwanted: u64,
     discard: u64,
-    /// Where it goes on when this stream breaks; once.
+    /// Scan that finds the place at which the run goes on when this stream breaks; once.
     scan: Option<Arc<Scan>>,
-    /// What was read before it went on here.
+    /// Retrievals before the run went on here; None if it is read where it lies.
     earlier: Option<CursorReport>,
 }
 
@@ -104,12 +104,12 @@ impl RemoteRun {
         self.waited
     }
 
-    /// What the partition key of a stored key is.
+    /// Returns the shape of stored keys, which says what the partition key of one is.
     pub fn key_shape(&self) -> KeyShape {
         self.sources.key_shape
     }
 
-    /// What was read so far. The scan of all runs of a node is one retrieval, counted with the first of them.
+    /// Returns the retrievals so far. The scan of all runs of a node is one retrieval, counted with the first of them.
     pub fn report(&self) -> CursorReport {
         let earlier = self.earlier.unwrap_or_default();
         CursorReport {

@@ -22,7 +22,7 @@ const PIECES_MAX: usize = 4;
 /// about to close.
 const TRIES_BEFORE_COPIES: u32 = 3;
 
-/// What to scan, and for whom.
+/// Runs and range to scan, and the attempt that reads them.
 #[derive(Clone)]
 pub struct ScanOptions {
     pub job: JobId,
@@ -33,13 +33,13 @@ pub struct ScanOptions {
     pub upper: Option<Vec<u8>>,
     /// Empty, or for each run how many records at the front of the range are not wanted.
     pub skip_records: Vec<u64>,
-    /// Where else runs lie: there they are read on when the node cannot be read any more.
+    /// Nodes on which runs also lie: they are read on there when the node cannot be read any more.
     pub copies: BTreeMap<RunId, Peer>,
-    /// Knows where those lie by then of which `copies` knows nothing.
+    /// Knows the places by then of the runs of which `copies` knows nothing.
     pub places: Option<Arc<dyn Places>>,
     /// Whether blocks that are made on the way are compressed; None: unless the node is on this machine.
     pub compress: Option<bool>,
-    /// Who reads, where it is told; see [`crate::ATTEMPT_HEADER`].
+    /// Attempt that reads, if it is told; see [`crate::ATTEMPT_HEADER`].
     pub attempt: Option<AttemptKey>,
     /// Set when the attempt is to stop.
     pub cancelled: Arc<AtomicBool>,
@@ -51,12 +51,12 @@ impl ScanOptions {
         !self.runs.is_empty() && self.runs.iter().all(|run| self.copies.contains_key(run))
     }
 
-    /// Where else than on that node runs lie by now.
+    /// Returns the nodes other than `than` on which runs lie by now.
     fn ask(&self, than: NodeId) -> BTreeMap<RunId, Peer> {
         self.places.as_ref().map(|places| places.elsewhere(&self.runs, than)).unwrap_or_default()
     }
 
-    /// The same scan, with what is known by now of where runs lie.
+    /// Returns the same scan with the places of runs that are known by now.
     fn by_now(&self, than: NodeId) -> Self {
         let mut copies = self.copies.clone();
         if !self.is_elsewhere() {
@@ -68,16 +68,18 @@ impl ScanOptions {
     }
 }
 
-/// What was asked for, and who asks.
+/// Options of a scan, and the client that asks.
 pub(crate) struct Scan {
     pub client: DataClient,
     pub options: ScanOptions,
-    /// Where runs were by the time one of them could not be read any more.
+    /// Places of the runs at the time when one of them could not be read any more.
     found: OnceLock<BTreeMap<RunId, Peer>>,
 }
 
 impl Scan {
-    /// Where else than on that node a run lies: as was known at first, or is known by now. It is asked once for all runs.
+    /// Returns a node other than `than` on which a run lies: the one known at first, or the one known by now. The places are
+    /// asked for once
+    /// for all runs.
     pub fn elsewhere(&self, run: RunId, than: NodeId) -> Option<Peer> {
         let known = self.options.copies.get(&run);
         let found = || self.found.get_or_init(|| self.options.ask(than)).get(&run);

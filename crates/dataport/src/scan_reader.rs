@@ -26,7 +26,7 @@ pub(crate) struct Reader {
     node: NodeId,
     cancelled: Arc<AtomicBool>,
     client: DataClient,
-    /// What is left of the piece that came last.
+    /// Rest of the piece that came last.
     piece: Bytes,
     decoder: EntryDecoder,
     /// Blocks that came before they were wanted, for each run.
@@ -36,7 +36,7 @@ pub(crate) struct Reader {
     given_up: Vec<bool>,
     /// Nothing behind an error can be believed.
     broken: bool,
-    /// What the other node said that it has lost: all who read the stream are told, as some may go on elsewhere and
+    /// Runs that the other node said it has lost. All who read the stream are told, as some may go on elsewhere and
     /// others not.
     lost: Option<LostRuns>,
 }
@@ -65,7 +65,7 @@ impl Reader {
         }
     }
 
-    /// What was sent of a run, once that is known.
+    /// Returns how much was sent of a run, once that is known.
     pub fn end_of(&self, index: usize) -> Option<RunEnd> {
         self.ends[index]
     }

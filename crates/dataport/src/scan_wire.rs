@@ -18,7 +18,7 @@ const RESERVED_BYTES_MAX: usize = 1 << 20;
 const ENTRY_VERSION: u8 = 2;
 const SOURCES_HEAD_BYTES: usize = 24;
 
-/// What an entry holds.
+/// Content of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EntryKind {
@@ -49,7 +49,7 @@ impl EntryKind {
     }
 }
 
-/// What stands in front of each entry.
+/// Head of each entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryHead {
     pub kind: EntryKind,
@@ -120,7 +120,7 @@ impl EntryHead {
     }
 }
 
-/// What a reader needs to know of a run before its blocks.
+/// Source table of a run, and all else that a reader needs to know of the run before its blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunSources {
     pub run: RunId,

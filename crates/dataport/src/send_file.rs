@@ -25,9 +25,9 @@ pub(crate) type Pace<'a> = &'a (dyn Fn(usize) -> bool + Send + Sync);
 
 /// A file to be sent, front to back. What is read of it is verified before it goes.
 pub(crate) trait FilePieces {
-    /// Of the whole file.
+    /// Returns the bytes of the whole file.
     fn bytes(&self) -> u64;
-    /// None at its end.
+    /// Returns the next piece of the file; None at its end.
     fn next_piece(&mut self) -> Result<Option<Vec<u8>>, CopyError>;
 }
 

@@ -24,7 +24,7 @@ pub struct StageFileHere {
 pub trait StageFiles: Send + Sync + 'static {
     /// The complete file of that name; None where there is none.
     fn find(&self, name: &StageFileName) -> Option<StageFileHere>;
-    /// Where a copy may be written, one place a disk, the preferred one first; the others are tried where that fails.
+    /// Returns the paths at which a copy may be written, one per disk, the preferred one first; the others are tried if that fails.
     fn places(&self, name: &StageFileName) -> Vec<PathBuf>;
     /// A copy is complete and verified: from now on it is found.
     fn received(&self, name: StageFileName, path: PathBuf, summary: StageFileSummary);

@@ -29,7 +29,7 @@ const TRIES_BEFORE_COPIES: u32 = 3;
 /// A node that says nothing for so long is left for another copy. It only reads a disk, and waits for nobody.
 const SILENCE_BEFORE_COPIES: Duration = Duration::from_secs(20);
 
-/// Where a stage file lies.
+/// Place of a copy of a stage file.
 #[derive(Clone)]
 pub enum StageFileCopy {
     /// On this node.
@@ -60,7 +60,7 @@ impl StageFileCopy {
     }
 }
 
-/// What to read, and for whom.
+/// Stage file to read, its copies, and its owner.
 #[derive(Clone)]
 pub struct StageFileOptions {
     pub of: DataOf,
@@ -162,7 +162,7 @@ impl StageReadError {
         error.get_ref()?.downcast_ref()
     }
 
-    /// What failed each copy.
+    /// Returns the failure of each copy.
     pub fn failures(&self) -> &[CopyFailure] {
         match self {
             Self::NoCopy { failures, .. } => failures,
@@ -197,10 +197,10 @@ pub struct AnyStageFile {
     /// The copy that is read, by its position; the number of copies where none is left.
     current: usize,
     open: Option<RawFile>,
-    /// Blocks as they are stored, and where in it the next one begins that was not decoded.
+    /// Blocks as they are stored; the next one to decode begins at `next_block`.
     window: Vec<u8>,
     next_block: usize,
-    /// What was decoded and not given out.
+    /// Range of `window` that was decoded and not given out.
     given: Range<usize>,
     /// The blocks behind the window, on their way.
     coming: Option<Coming>,

@@ -20,7 +20,7 @@ impl Token {
         &self.0
     }
 
-    /// What goes into the header `authorization`.
+    /// Returns the value of the header `authorization`.
     pub(crate) fn header_value(&self) -> String {
         format!("Bearer {}", self.0)
     }

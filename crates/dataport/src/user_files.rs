@@ -40,7 +40,7 @@ pub trait UserFiles: StageFiles {
     fn abandon(&self, file: IntermediateId, reason: &str) -> Result<(), UserFileError>;
 }
 
-/// What a writer says that it has written.
+/// Size and checksum that a writer states for its file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     pub bytes: Option<u64>,

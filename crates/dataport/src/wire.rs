@@ -107,7 +107,7 @@ fn source(fields: &mut FieldReader<'_>) -> Result<Source, FormatError> {
 pub struct BindRequest {
     pub ifile: IfileIndex,
     pub source: Source,
-    /// Of the frame that goes there first.
+    /// Bytes of the frame that goes there first.
     pub frame_bytes: u64,
 }
 
@@ -151,10 +151,10 @@ impl BindReply {
     }
 }
 
-/// What stands in front of the frames of one request.
+/// Head of the frames of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppendHead {
-    /// Of all its frames.
+    /// Source of all its frames.
     pub source: Source,
     pub frame_count: u32,
 }
@@ -179,7 +179,7 @@ impl AppendHead {
     }
 }
 
-/// What stands in front of the payload of a frame: the chunk it goes to and the frame's own header.
+/// Head of the payload of a frame: the chunk it goes to and the frame's own header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
     pub chunk: ChunkId,
@@ -349,11 +349,11 @@ impl ScanRequest {
     }
 }
 
-/// What stands in front of the file of a run that is copied to another node.
+/// Head of the file of a run that is copied to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyHead {
     pub run: RunId,
-    /// Of the file.
+    /// Bytes of the file.
     pub bytes: u64,
 }
 

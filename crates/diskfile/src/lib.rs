@@ -28,5 +28,5 @@ pub use writer::{SequentialWriter, Through};
 
 /// Buffers of one writer.
 pub const BUFFERS: usize = 3;
-/// What offsets, lengths and addresses of direct I/O are multiples of: at least the logical block of any disk.
+/// Alignment in direct I/O of offsets, lengths and addresses: at least the logical block of any disk.
 pub const ALIGNMENT_BYTES: usize = 4096;

@@ -30,7 +30,7 @@ struct Request {
 /// A stretch of a file that was read.
 struct Window {
     buffer: AlignedBuffer,
-    /// Where the next byte to be taken stands in the buffer, and where its last one ends.
+    /// Places in the buffer of the bytes that are not taken yet.
     unused: Range<usize>,
 }
 
@@ -85,7 +85,7 @@ pub fn open_direct(path: &Path) -> std::io::Result<File> {
 pub struct WindowReader {
     file: Arc<File>,
     pool: Arc<ReadPool>,
-    /// What was not asked for yet.
+    /// Part of the stretch that was not asked for yet.
     unread: Range<u64>,
     window_bytes: usize,
     current: Option<Window>,

@@ -22,14 +22,14 @@ named! {
         /// A file or directory comes into being, or is opened to be written anew.
         Create = "create",
         Write = "write",
-        /// Of a file or a directory.
+        /// Sync of a file or a directory.
         Sync = "sync",
         Rename = "rename",
     }
 }
 
 named! {
-    /// What happens to a call.
+    /// Kinds of faults of a call.
     IoFault {
         /// `Input/output error`.
         Failed = "eio",
@@ -40,7 +40,7 @@ named! {
     }
 }
 
-/// What the environment asks for.
+/// Fault that the environment asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Plan {
     call: IoCall,
@@ -70,7 +70,7 @@ impl Plan {
     }
 }
 
-/// What stands between the engine and its files, where the environment asks for that.
+/// Layer between the engine and its files; only exists where the environment asks for it.
 struct Layer {
     plan: Option<Plan>,
     log: Option<File>,

@@ -176,7 +176,7 @@ pub fn check_environment() -> Result<(), String> {
     io_calls::check_environment()
 }
 
-/// What a drill has armed: the place of a point in [`CrashPoint::ALL`], counted from 1. 0: nothing.
+/// Crash point that a drill has armed: its place in [`CrashPoint::ALL`], counted from 1. 0: none.
 static ARMED_BY_DRILL: AtomicUsize = AtomicUsize::new(0);
 
 /// Arms a crash point of nodes, in place of the one that was armed so before: the process aborts when it comes there. None where

@@ -10,7 +10,7 @@ pub struct GroupBatch {
     value_lengths: Vec<u8>,
     keys: Vec<u8>,
     values: Vec<u8>,
-    /// Of the last group.
+    /// Records of the last group in this batch.
     count: u32,
     /// The first group began in a frame before.
     goes_on: bool,

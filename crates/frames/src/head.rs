@@ -3,7 +3,7 @@
 /// Length of a frame's head.
 pub const FRAME_HEAD_BYTES: usize = 8;
 
-/// What a frame is. The value stands in its head.
+/// Kind of a frame. The value stands in its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
@@ -26,7 +26,7 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
-    /// What a program may put out.
+    /// Kinds of frames that a program may put out.
     pub const FROM_PROGRAM: [FrameKind; 5] =
         [Self::Pairs, Self::TailedPairs, Self::Output, Self::End, Self::Failure];
 }

@@ -22,7 +22,7 @@ pub struct FromProgram<R> {
     source: R,
     payload: Vec<u8>,
     payload_bytes_max: u64,
-    /// What stays set aside for the next frame.
+    /// Bytes of the buffer that stay allocated for the next frame.
     kept_bytes: usize,
 }
 

@@ -37,7 +37,7 @@ impl WorkerSlabs {
 /// The state of one I-file in an appender.
 #[derive(Default)]
 struct Stream {
-    /// Of the first `stamped_bytes` of the frame being filled.
+    /// Sum of the first `stamped_bytes` of the frame being filled.
     sum: DataSum,
     /// CRC32C of the same.
     crc32c: u32,
@@ -78,19 +78,19 @@ pub struct IAppender<'a> {
     source: Source,
     key_shape: KeyShape,
     streams: Vec<Stream>,
-    /// Where only some I-files are appended to, those; all others are counted.
+    /// I-files that are appended to, where not all are; records for the others are only counted.
     only: Option<BTreeSet<IfileIndex>>,
     withheld: BTreeMap<IfileIndex, DataSum>,
     commits: BTreeMap<(IfileIndex, ChunkId), DataSum>,
     finished: bool,
 }
 
-/// What an appender did.
+/// Result of an appender.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Appended {
     /// Per (I-file, chunk), in that order.
     pub commits: Vec<SourceCommit>,
-    /// Per I-file to which nothing was appended ([`IAppender::only_to`]), what would have been; in order.
+    /// Sums of the records that were not appended ([`IAppender::only_to`]), per I-file, in order.
     pub withheld: Vec<(IfileIndex, DataSum)>,
 }
 

@@ -1,4 +1,4 @@
-//! What an appender needs from whoever owns chunks.
+//! The interface that an appender needs from the owner of chunks.
 
 use arena::{Charge, FrameBytes, SlabWriter};
 use ids::{ChunkId, IfileIndex, Source};
@@ -27,7 +27,7 @@ pub enum AppendReply {
 pub struct AppendAnswer {
     pub ifile: IfileIndex,
     pub chunk: ChunkId,
-    /// Of the frame.
+    /// Sequence number of the frame.
     pub sequence: u64,
     /// None: acknowledged. Some: the chunk takes no more, with what stands as in [`AppendReply::Closed`].
     pub closed: Option<u64>,

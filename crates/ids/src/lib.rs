@@ -133,7 +133,7 @@ pub struct AttemptKey {
     pub attempt: AttemptNumber,
 }
 
-/// Where a record of an I-file came from: (map task, attempt). Records of one key are ordered by it.
+/// Source of a record of an I-file: (map task, attempt). Records of one key are ordered by it.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]

@@ -19,7 +19,7 @@ const LZ4_GROWTH_MAX: u64 = 255;
 /// zstd's densest block: a run of one byte, 128 KiB (`Block_Maximum_Size`) out of four bytes (RFC 8878, 3.1.1.2).
 const ZSTD_GROWTH_MAX: u64 = (128 << 10) / 4;
 
-/// What stands in front of a block's bytes.
+/// Header of a block. It precedes the bytes of the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
     pub codec: Codec,

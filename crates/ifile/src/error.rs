@@ -1,4 +1,4 @@
-//! What can be wrong with bytes that claim to be an I-file. Never the user's fault, never worth a retry on the
+//! Errors of bytes that claim to be an I-file. They are never the user's fault, and never worth a retry on the
 //! same copy: another copy must be read, or the data made again.
 
 use std::fmt;
@@ -17,18 +17,18 @@ impl fmt::Display for FormatError {
 }
 
 impl std::error::Error for FormatError {
-    /// What is behind the problem, which itself stands in the text already.
+    /// Returns the cause of the problem. The text of this error already holds the problem itself.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.problem.source()
     }
 }
 
-/// What is wrong.
+/// Problem of a file or buffer.
 #[derive(Debug)]
 pub enum Problem {
     /// Not a file of ours.
     Foreign,
-    /// Of a version that this program does not know.
+    /// The file has a version that this program does not know.
     Version(u16),
     /// Fewer bytes than the structure needs.
     Truncated { needed_bytes: u64, present_bytes: u64 },

@@ -12,8 +12,8 @@ pub const FRAME_HEADER_BYTES: usize = 80;
 const FRAME_MAGIC: [u8; 4] = *b"SFFR";
 const FLAG_PREFIX_KEYS: u16 = 1;
 
-/// What stands in front of a frame's records. Stamped when the records are serialized, so that whatever
-/// happens to the bytes afterwards is found.
+/// Header of a frame. It precedes the records, and is stamped when they are serialized, so that any later damage to
+/// the bytes is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     pub ifile: IfileIndex,

@@ -13,7 +13,7 @@ use ids::{ChunkId, IfileIndex, JobId};
 pub const TRAILER_BYTES: usize = 32;
 const TRAILER_MAGIC: [u8; 8] = *b"SFRAWEND";
 
-/// Who a raw chunk is.
+/// Identity of a raw chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawChunkIdentity {
     pub job: JobId,

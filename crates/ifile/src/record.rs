@@ -8,7 +8,7 @@ use crate::ENCODED_RECORD_BYTES_MAX;
 use crate::field::{get_marked_varint, get_varint, varint_bytes};
 use xxhash_rust::xxh3::xxh3_128;
 
-/// What the partition key of a record is: the whole sort key, or a prefix of it whose length is stored.
+/// Extent of the partition key of a record: the whole sort key, or a prefix of it whose length is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyShape {
     #[default]

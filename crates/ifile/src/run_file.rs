@@ -41,7 +41,7 @@ impl ReadAt for [u8] {
     }
 }
 
-/// Who a run is; stands in header and footer.
+/// Identity of a run; stands in header and footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunIdentity {
     pub job: JobId,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{ErrorKind, Read};
 
-/// What a spool must hold.
+/// Requirements for the frames of a spool.
 #[derive(Clone, Copy, Debug)]
 pub struct SpoolOf {
     pub source: Source,
@@ -51,7 +51,7 @@ impl fmt::Display for SpoolError {
 }
 
 impl std::error::Error for SpoolError {
-    /// What is behind the problem, which itself stands in the text already.
+    /// Returns the cause of the problem. The text of this error already holds the problem itself.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Read(error) => error.source(),

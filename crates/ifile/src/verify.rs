@@ -51,7 +51,7 @@ pub fn walk_run<F: ReadAt + ?Sized>(
     check_sums(run, &walk.sums, &walk.total)
 }
 
-/// What [`find_damage`] met.
+/// A finding of [`find_damage`].
 #[derive(Debug)]
 pub enum Met<'a> {
     /// A block that is whole.
@@ -113,7 +113,7 @@ pub fn content_hash<F: ReadAt + ?Sized>(
     Ok(hash)
 }
 
-/// Where a walk over the blocks of a run stands.
+/// State of a walk over the blocks of a run.
 struct Walk<'a> {
     run: &'a RunFile,
     sums: Vec<DataSum>,

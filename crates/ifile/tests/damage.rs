@@ -99,7 +99,7 @@ fn every_missing_or_doubled_byte_is_found() {
     }
 }
 
-/// What an error at an offset claims must lie within the file, or a person looks in the wrong place.
+/// The offset of an error must lie within the file, or a person looks in the wrong place.
 #[test]
 fn errors_name_an_offset_of_the_file() {
     for (name, bytes, read) in files() {

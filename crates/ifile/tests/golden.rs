@@ -356,7 +356,7 @@ fn check_parts(version: u16) {
     }
 }
 
-/// What is not compressed must come out the same for ever; what is may change with the compressor.
+/// Uncompressed bytes must stay the same for ever; compressed bytes may change with the compressor.
 #[test]
 fn the_encoders_still_write_the_golden_files() {
     for (name, bytes) in written_today() {
@@ -377,7 +377,7 @@ fn opened(version: u16, name: &str) -> Result<(), FormatError> {
     }
 }
 
-/// What a person is told: where, and what is wrong. The path is added by who owns the file.
+/// The message tells a person where and what is wrong. The owner of the file adds the path.
 #[test]
 fn corrupt_files_are_refused_with_the_offset() {
     for (version, rows) in [(1, CORRUPT_1), (2, CORRUPT_2)] {

@@ -1,4 +1,4 @@
-//! What is encoded is decoded: records, frames, blocks, key index, source table, for all shapes and codecs.
+//! Encoded data decodes again: records, frames, blocks, key index, source table, for all shapes and codecs.
 
 mod samples;
 

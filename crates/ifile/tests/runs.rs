@@ -259,7 +259,7 @@ fn records_larger_than_a_block() {
     }
 }
 
-/// What the sums are for: each of these files has right checksums everywhere, and is refused all the same.
+/// The sums find lies: each of these files has right checksums everywhere, and is refused all the same.
 #[test]
 fn well_formed_lies_are_found() {
     let samples = samples::samples(KeyShape::Whole);

@@ -20,7 +20,7 @@ pub struct Grouped<'a> {
     pub is_separated: bool,
 }
 
-/// What a merge put out.
+/// Report of a merge: the sums and groups that it put out, and the records that it dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupsReport {
     /// Per I-file, the sum of the records put out.
@@ -90,7 +90,7 @@ impl<R: SortedRun> Groups<R> {
         self
     }
 
-    /// What was put out so far, per run and row; empty without [`Self::keeping_books`].
+    /// Returns the sums of the records put out so far, per run and row; empty without [`Self::keeping_books`].
     pub fn row_sums(&self) -> &[Vec<DataSum>] {
         &self.row_sums
     }
@@ -162,7 +162,7 @@ impl<R: SortedRun> Groups<R> {
         Grouped { key, value, partition_key_bytes, starts_group, is_separated }
     }
 
-    /// What was put out so far.
+    /// Returns the report of the records put out so far.
     pub fn report(&self) -> GroupsReport {
         let mut merged: BTreeMap<IfileIndex, DataSum> = BTreeMap::new();
         for (run, sum) in self.merge.runs().iter().zip(&self.sums) {

@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Winners {
     attempts: BTreeMap<TaskIndex, AttemptNumber>,
-    /// Where another attempt counts than the one above: one that stands in for it appended to some I-files only.
+    /// Attempts that count for single I-files in place of those above. An attempt that stands in for an older one appends to
+    /// some I-files only; in the others the older one counts.
     older: BTreeMap<(IfileIndex, TaskIndex), AttemptNumber>,
-    /// What a source put into a chunk whose server went away before the source committed: dropped for good.
+    /// Records to be dropped for good: a source put them into a chunk whose server went away before the source committed.
     voids: BTreeSet<(Source, ChunkId)>,
 }
 

@@ -1,4 +1,4 @@
-//! Where the fields of a key lie, and the stretches that are made of them.
+//! Places of the fields of a key, and the stretches that are made of them.
 //!
 //! The rules are those of Hadoop's KeyFieldHelper, which follow `sort -k`: a character is a byte, a place counts
 //! from the start of its field and may lie beyond its end. Hadoop counts wrongly where a separator has several

@@ -7,9 +7,9 @@ use ids::IfileIndex;
 /// Most partitions of a job: five digits number a part.
 pub const PARTITIONS_MAX: u32 = 50_000;
 
-/// What a hash starts from for a whole key (Hadoop's WritableComparator.hashBytes, which is the hash of a Text).
+/// Start value of the hash of a whole key (Hadoop's WritableComparator.hashBytes, which is the hash of a Text).
 const WHOLE_KEY_START: i32 = 1;
-/// And for stretches (Hadoop's KeyFieldBasedPartitioner).
+/// Start value of the hash of stretches (Hadoop's KeyFieldBasedPartitioner).
 const STRETCHES_START: i32 = 0;
 
 /// Goes on with a hash; bytes are signed in Java.

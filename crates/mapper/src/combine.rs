@@ -38,7 +38,7 @@ enum Window {
 pub struct CombineEmitter<'a> {
     window: Window,
     window_bytes: u64,
-    /// What may be kept of them.
+    /// Limit of the bytes that the window keeps: the window ends when it reaches the limit.
     kept_bytes_max: u64,
     /// Key and value bytes in the window.
     pair_bytes: u64,

@@ -28,7 +28,7 @@ pub(crate) struct FixedReader {
     /// A multiple of the record length.
     buffer: Vec<u8>,
     place: BlockPlace,
-    /// Of the last block.
+    /// Bytes of the last block.
     block_bytes: usize,
     bytes: u64,
 }

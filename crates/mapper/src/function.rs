@@ -1,4 +1,4 @@
-//! What a map function is, and which ones there are.
+//! Map functions: their traits, and the choice of a built-in or a program.
 
 use crate::builtin::{GrepMapper, IdentityMapper, WordsMapper};
 use crate::command::{self, CommandMapper};
@@ -8,7 +8,7 @@ use api::{Blame, Exchange, Formats, Function, OutputFormat, RecordFormat, TaskFa
 use program::FunctionContext;
 use reducer::PartWriter;
 
-/// Where a block begins in the input.
+/// Place in the input where a block begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockPlace {
     /// Position in `JobSpec::inputs`; 0 for rows that are made.
@@ -26,11 +26,11 @@ pub trait RecordInput: Send {
     fn next_block(&mut self) -> Result<Option<&[u8]>, TaskFailure>;
     /// How blocks are parted into records.
     fn format(&self) -> RecordFormat;
-    /// Where the last block lies; without meaning before the first and after the end.
+    /// Returns the place of the last block; it has no meaning before the first block and after the end.
     fn place(&self) -> BlockPlace;
-    /// What the source of the last block is called, for messages that say at which of its bytes something is.
+    /// Returns the name of the source of the last block, for messages that give a byte position in it.
     fn source_name(&self) -> String;
-    /// Where an offset of the last block lies in the input, for messages: `FILE at byte N`.
+    /// Returns the place in the input of an offset of the last block, for messages: `FILE at byte N`.
     fn position(&self, offset_in_block: usize) -> String;
 }
 
@@ -41,7 +41,7 @@ pub struct KeysInBlock<'a> {
     pub places: &'a [KeyPlace],
 }
 
-/// Where a key stands in its block.
+/// Place of a key in its block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyPlace {
     pub start: u32,
@@ -92,7 +92,7 @@ pub fn no_tails() -> TaskFailure {
     TaskFailure::new(Blame::UserData, message)
 }
 
-/// What a map function saw and did.
+/// Counts of one run of a map function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MapCounts {
     /// Input bytes that the user's program did not take; they were read to the end all the same.

@@ -18,7 +18,7 @@ const COOLING: u32 = 8;
 /// A key and what its pairs add up to.
 #[derive(Clone, Copy, Default)]
 struct Slot {
-    /// Of the [`PackedKey`], as is `length`: in one with it they would take eight bytes more.
+    /// Field of the [`PackedKey`], as are `last` and `length`: one field of that type would take eight bytes more.
     first: u64,
     last: u64,
     amount: u64,

@@ -21,7 +21,7 @@ const XZ_MAGIC: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
 const BZIP2_MAGIC: &[u8] = b"BZh";
 const BZIP2_BLOCK_MARK: &[u8] = &[0x31, 0x41, 0x59, 0x26, 0x53, 0x59];
 const BZIP2_END_MARK: &[u8] = &[0x17, 0x72, 0x45, 0x38, 0x50, 0x90];
-/// What reading an object ahead may take where it is only looked at.
+/// Bytes of memory for reading an object ahead, where the object is only looked at.
 const LOOK_BUFFER_BYTES: usize = 1 << 20;
 const GLOB_OPTIONS: glob::MatchOptions = glob::MatchOptions {
     case_sensitive: true,
@@ -58,7 +58,7 @@ pub enum InputError {
     PartialLastRecord { input: String, size_bytes: u64, record_bytes: u32 },
 }
 
-/// What a file is called in messages: its path, but nobody knows standard input by the path it is read from.
+/// Returns the name of a file in messages: its path, or `standard input`, as nobody knows that by the path it is read from.
 pub fn name(input: &InputFile) -> String {
     match is_standard_input(&input.path) {
         true => "standard input".to_string(),
@@ -247,7 +247,7 @@ fn add_glob(arg: &str, absolute: &Path, inputs: &mut Vec<InputFile>) -> Result<(
     Ok(())
 }
 
-/// What stands between two slashes of a pattern.
+/// A part of a pattern, between two slashes.
 enum GlobPart<'a> {
     Written(&'a str),
     /// A name; a wildcard stands for no hidden one.

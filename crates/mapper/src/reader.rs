@@ -14,14 +14,15 @@ pub struct ReaderLimits {
     pub buffer_bytes: usize,
     /// Longest record accepted, without its end.
     pub record_bytes_max: u64,
-    /// What reading an object ahead may take.
+    /// Bytes of memory for reading an object ahead.
     pub object_buffer_bytes: usize,
 }
 
 /// The segments of a split with their files, in order.
 pub(crate) type Segments = std::vec::IntoIter<(InputFile, Segment)>;
 
-/// What a source is called whose places are counted after decompression.
+/// Returns the name of a source for messages. It says so where the source is compressed, as its places are counted after
+/// decompression.
 pub(crate) fn unpacked(name: &str, compressed: bool) -> String {
     let how = if compressed { ", decompressed," } else { "" };
     format!("{name}{how}")

@@ -32,7 +32,7 @@ pub struct Openers {
 /// How inputs are opened.
 #[derive(Clone)]
 pub(crate) struct Opening {
-    /// What reading an object ahead may take.
+    /// Bytes of memory for reading an object ahead.
     pub object_buffer_bytes: usize,
     pub openers: Openers,
     pub warnings: Warnings,

@@ -202,7 +202,7 @@ fn object_error(error: &std::io::Error) -> Option<&ObjectError> {
     error.get_ref()?.downcast_ref()
 }
 
-/// What went wrong with an object says by itself whose fault it is, and names the object.
+/// Makes the task failure of a failed read. An error of an object names the object and decides the blame by itself.
 fn read_failure(input: &InputFile, blame: Blame, error: &std::io::Error) -> TaskFailure {
     if let Some(StageFileFailure(failure)) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
         return failure.clone();

@@ -6,7 +6,7 @@ use crate::reader::{ReaderLimits, SplitReader};
 use crate::source::Openers;
 use api::{JobSpec, RecordFormat, Split, TaskFailure};
 
-/// What a job's map task reads: its split of the inputs, or rows that are made in their place.
+/// Input of a job's map task: its split of the inputs, or rows that are made in their place.
 pub enum TaskInput {
     Stored(Box<SplitReader>),
     Generated(GeneratedInput),

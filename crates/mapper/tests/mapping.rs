@@ -252,7 +252,7 @@ fn number(value: &[u8]) -> i64 {
     std::str::from_utf8(value).unwrap().parse().unwrap()
 }
 
-/// What a reducer makes of the values of a key, with or without windows before it.
+/// Computes the result of a reducer for the values of a key. With `partial` the values are results of windows.
 fn model(name: &str, values: &[Vec<u8>], partial: bool) -> Vec<u8> {
     let numbers = || values.iter().map(|value| number(value));
     match name {

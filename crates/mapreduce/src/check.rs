@@ -1,5 +1,5 @@
-//! What a MapReduce job that came over a network must be, so that nobody on its way has to fear its numbers. Our own
-//! front end derives them; a message may say anything.
+//! Checks of a MapReduce job that came over a network, so that later code need not fear its numbers. Our own front
+//! end derives them; a message may contain anything.
 
 use crate::layout::{
     BLOCK_BYTES, CHUNK_BYTES, CHUNK_BYTES_MIN, COMBINE_WINDOW_BYTES_MAX, FRAME_BYTES_MAX, FRAME_BYTES_MIN,
@@ -11,7 +11,7 @@ use api::{InputFile, JobSpec, Layout, RecordFormat, Split, is_object_url};
 use keys::{KeyEncoder, KeyRulesError};
 use std::path::{Component, Path, PathBuf};
 
-/// What of a job cannot be. Whoever handed it in must change it.
+/// A reason why a job is impossible. Its sender must change it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     #[error("a job of one task is handed in with others of its kind, not as a MapReduce")]

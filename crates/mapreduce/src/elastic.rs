@@ -24,7 +24,7 @@ pub fn may_split(spec: &JobSpec) -> bool {
         && !is_object_url(&spec.output)
 }
 
-/// What became of a cut: the tasks as they are now.
+/// Result of a cut: the two tasks as they are now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
     pub head: ReduceTask,
@@ -32,7 +32,7 @@ pub struct Split {
 }
 
 impl JobResults {
-    /// Where a task of the plan may be cut, of which so much has been read: in order, the best first.
+    /// Returns keys at which a task of the plan may be cut after `done_bytes` of it have been read, the best first.
     pub fn split_keys(&self, task: TaskIndex, done_bytes: u64, keys_max: usize) -> Vec<KeyBytes> {
         // An attempt that gave something up cannot take it back: there must be room for what was asked for before, too.
         if self.plan.len() as u32 >= REDUCE_TASKS_MAX - TASKS_LEFT_FREE {

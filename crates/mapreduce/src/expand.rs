@@ -18,7 +18,7 @@ const TASKS_PER_SLOT: u64 = 3;
 const TARGET_BYTES_MIN: u64 = 16 * MIB;
 /// Beyond one full chunk a task gains nothing by being larger, until retrievals get small.
 const TARGET_BYTES_MAX: u64 = 128 * MIB;
-/// What a task should retrieve from each run it opens, so that reading stays sequential.
+/// Least bytes that a task should retrieve from each run it opens, so that reading stays sequential.
 const RETRIEVAL_BYTES_MIN: u64 = MIB;
 const RETRIEVAL_TARGET_BYTES_MAX: u64 = 1024 * MIB;
 /// Most reduce tasks of a plan: five digits number a part.
@@ -120,7 +120,7 @@ fn seal_tasks(results: &mut JobResults) -> Vec<Task> {
     tasks
 }
 
-/// Where a task must or should run.
+/// The nodes on which a task must or should run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     Anywhere,
@@ -128,8 +128,8 @@ pub enum Place {
     Near(Vec<NodeId>),
 }
 
-/// Of the runs of an I-file, this part or more on one node make that the best place to reduce it (numerator, denominator). With replication
-/// `selective` some of an I-file always lies elsewhere.
+/// Least share of the runs of an I-file that makes the node where they lie the best place to reduce it (numerator,
+/// denominator). With replication `selective` some of an I-file always lies elsewhere.
 const MOST_RUNS: (usize, usize) = (3, 4);
 
 /// The place of a task: chunks are sealed and runs opened and merged where they are, unless they move; a reduce task whose runs lie on one

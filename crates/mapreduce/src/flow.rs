@@ -1,11 +1,13 @@
-//! What follows for the stages of a flow from how far each of them is (ISS, section 4; design section 3, "Intermediate files between
-//! stages"): which begins, which rests, which may go, which parts are made again, and where each is read.
+//! Decisions about the stages of a flow, by the state of each (ISS, section 4; design section 3, "Intermediate files
+//! between stages"): which stages begin, rest, or may go, which parts are made again, and where each part is read.
 //!
-//! A stage that feeds others is not over when its parts are there. It *rests*: its I-files stay, so that parts which are lost can be
-//! made again with as little as that takes, until all who read it are over. What is lost is made again when somebody has yet to
-//! read it, and what that takes of stages before in turn; whatever is replicated, or was read, costs nothing.
+//! A stage that feeds others is not over when its parts are there. It *rests*: its I-files stay until all stages that
+//! read it are over, so that lost parts can be made again with the least work. A lost part is made again only if a
+//! stage has yet to read it, and so is the data of earlier stages that this work needs. A loss costs nothing if the
+//! part has a replica or was read.
 //!
-//! The server asks these questions of its jobs and the simulator of those of its worlds: what is proved there is what runs.
+//! The server asks for these decisions about its jobs, and the simulator about those of its worlds: the code that is
+//! proved there is the code that runs.
 
 use crate::layout::LayoutError;
 use crate::{Gone, JobResults, with_inputs};
@@ -19,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct StageState {
     /// The scheduler waits for its first tasks.
     pub is_asked: bool,
-    /// What it reads of others is known.
+    /// The inputs that it reads from other stages are known.
     pub has_inputs: bool,
     /// Its parts are there and wait for those who read them.
     pub rests: bool,
@@ -50,21 +52,21 @@ impl Stage<'_> {
     }
 }
 
-/// Where decisions find the jobs of flows.
+/// The jobs of flows, as the decisions find them.
 pub trait Flows {
     /// A job, as long as anything is known of it.
     fn stage(&self, job: JobId) -> Option<Stage<'_>>;
     /// The jobs of a flow of which anything is known.
     fn of_flow(&self, flow: JobId) -> Vec<JobId>;
-    /// Those of all flows.
+    /// Returns the jobs of all flows.
     fn of_all_flows(&self) -> BTreeSet<JobId>;
     fn has_left(&self, node: NodeId) -> bool;
 }
 
-/// What a job reads.
+/// The inputs of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Inputs {
-    /// It is known before, or it is nothing of a stage.
+    /// They are known already, or none of them comes from a stage.
     Known,
     /// A stage that it reads is not done.
     NotYet,
@@ -72,7 +74,7 @@ pub enum Inputs {
     Are(Box<(JobSpec, Vec<Split>)>),
 }
 
-/// What a job may map, when it is to begin.
+/// Returns the inputs of a job that is to begin.
 pub fn inputs(flows: &impl Flows, job: JobId) -> Result<Inputs, LayoutError> {
     let Some(stage) = flows.stage(job).filter(Stage::waits) else { return Ok(Inputs::Known) };
     let mut inputs: Vec<InputFile> = Vec::new();
@@ -103,16 +105,17 @@ fn readers_are_over(flows: &impl Flows, job: JobId) -> bool {
     readers(flows, job).into_iter().all(|reader| is_over(flows, reader))
 }
 
-/// What follows when all parts of a stage are there.
+/// The next step when all parts of a stage are there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AtRest {
-    /// Nobody will read them.
+    /// The stage ends: no job will read its parts.
     Ends,
     /// The stage rests, and these begin unless they wait for another one.
     Begin(Vec<JobId>),
 }
 
-/// Asked of a stage whose parts are there, and proved. `is_recovering`: those who read it may not be there yet.
+/// Decides about a stage whose parts are there, and proved. `is_recovering`: the jobs that read it may not be there
+/// yet.
 pub fn at_rest(flows: &impl Flows, job: JobId, is_recovering: bool) -> AtRest {
     if !is_recovering && readers_are_over(flows, job) {
         return AtRest::Ends;
@@ -129,16 +132,16 @@ pub fn may_end(flows: &impl Flows, job: JobId) -> bool {
     rests && readers_are_over(flows, job)
 }
 
-/// What follows for others when a job is over.
+/// The next step for other jobs of a flow when a job is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AfterEnd {
-    /// These, which rested for it, may go.
+    /// These stages, which rested for it, may go.
     LetEnd(Vec<JobId>),
-    /// It did not succeed: nor can these any more.
+    /// The job did not succeed: these jobs stop, because they cannot succeed any more.
     Stop(Vec<JobId>),
 }
 
-/// Asked of a job that is over.
+/// Decides about the other jobs of a flow when a job is over.
 pub fn after_end(flows: &impl Flows, job: JobId, succeeded: bool) -> AfterEnd {
     let Some(of_flow) = flows.stage(job).and_then(|stage| stage.spec.stage.as_ref()) else {
         return AfterEnd::LetEnd(Vec::new());
@@ -158,7 +161,7 @@ pub fn is_cut_off(flows: &impl Flows, job: JobId) -> bool {
     goes_on.is_some_and(|stage| stage.spec.reads().iter().any(|read| is_over(flows, *read)))
 }
 
-/// Where what a map task reads of other stages lies now.
+/// Returns the current places of the parts of other stages that a map task reads.
 pub fn places(flows: &impl Flows, job: JobId, map: &MapTask) -> Vec<StageFilePlace> {
     let Some(stage) = flows.stage(job).filter(|stage| !stage.spec.reads().is_empty()) else {
         return Vec::new();
@@ -244,16 +247,16 @@ pub fn differs_from_told(flows: &impl Flows, attempt: AttemptKey, result: &TaskR
     differs || readers(flows, job).into_iter().any(is_told_otherwise)
 }
 
-/// What it takes to make parts of a stage again.
+/// The way in which parts of a stage are made again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartsAgain {
-    /// What comes before their tasks is made again already: when they are there again, it is looked once more.
+    /// The data before their tasks is being made again already. When it is there, the parts are looked at once more.
     Anyhow,
     /// It was done as often as the job allows.
     TooOften,
     /// Their tasks are map tasks, and run again.
     ByMaps,
-    /// Their tasks are reduce tasks, and run again; of what they read this is gone as well.
+    /// Their tasks are reduce tasks, and run again; this part of the data that they read is gone as well.
     ByReduces(Gone),
 }
 

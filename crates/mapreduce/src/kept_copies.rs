@@ -7,7 +7,7 @@ use api::task::{AdoptResult, AdoptedCopy, ChunkSummary, RunSummary, SealResult};
 use ids::{ChunkId, NodeId, RunId, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What nodes said of the replicas that they kept, and of files that they lack.
+/// Answers of nodes about the replicas that they kept, and about files that they lack.
 #[derive(Clone, Debug, Default)]
 pub struct KeptCopies {
     copies: BTreeMap<RunId, (NodeId, AdoptedCopy)>,
@@ -31,7 +31,7 @@ impl JobResults {
         self.kept_copies.missing.iter().filter(|run| !is_read(run)).copied().collect()
     }
 
-    /// Of those runs that are known, whether their files or their replicas are to be read.
+    /// Decides for each run known so far whether its file or its replica is to be read.
     fn use_kept_copies(&mut self) {
         let known = std::mem::take(&mut self.kept_copies);
         let seal = self.seal.get_or_insert_default();
@@ -90,7 +90,8 @@ mod tests {
         (results, seal)
     }
 
-    /// What the node of a task tells: its own run, or that it is missing, and the replica of the other one.
+    /// Makes the answer of the node of a task: its own run, or that the run is missing, and the replica of the other
+    /// run.
     fn told(seal: &SealResult, task: usize, is_missing: bool, has_copy: bool) -> AdoptResult {
         let other = 1 - task;
         let mut chunk = seal.chunks[task].clone();

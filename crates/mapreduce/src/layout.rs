@@ -35,7 +35,7 @@ const _: () = assert!(IFILES_PER_NODE_MAX <= IFILES_MAX);
 const _: () = assert!(CHUNK_BYTES_MIN <= MEMORY_BYTES_MIN / 4);
 const _: () = assert!(BLOCK_BYTES_MIN <= CHUNK_BYTES_MIN / FRAMES_PER_CHUNK_MIN);
 
-/// What the sizes of a job follow from.
+/// The quantities from which the sizes of a job follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutRequest {
     /// Budget of the engine's own buffers.

@@ -1,12 +1,13 @@
-//! Data that was lost is made again, and no more of it than was lost (design section 3, "Loss"; Sailfish section 6.3.3).
+//! Lost data is made again, and no more of it than was lost (design section 3, "Loss"; Sailfish section 6.3.3).
 //!
-//! A map task some of whose data is gone runs once more. It appends to the I-files that lost data, and counts what it would have put
-//! into all others. Where that is, I-file by I-file, what the earlier attempt had committed, it is the same data: the new attempt
-//! stands in for the earlier one in those I-files, what the earlier one put into the others stands, and so does every reduce task
-//! that has ended. Where it is not, the task gives other data each time it runs: it runs in full, and all reduce tasks with it.
+//! A map task that lost some of its data runs once more. It appends to the I-files that lost data, and only counts
+//! the data that it would put into all others. If this equals, I-file by I-file, the commits of the earlier attempt,
+//! it is the same data: the new attempt stands in for the earlier one in those I-files, the data of the earlier one
+//! in the others stands, and so does every reduce task that has ended. If it differs, the task gives other data each
+//! time it runs: it runs in full, and all reduce tasks with it.
 //!
-//! Where what a task appended was spooled (mode `selective`) and its spool is still there, the same is done from the spool: the
-//! attempt is a stand-in like any other, only that it need not run the user's program.
+//! If the data of a task was spooled (mode `selective`) and its spool is still there, the same is done from the
+//! spool: the attempt is a stand-in like any other, but it need not run the user's program.
 
 use crate::{JobResults, Replicas};
 use api::DataSum;
@@ -50,7 +51,7 @@ impl Gone {
     }
 }
 
-/// What a result of a map task is worth.
+/// The verdict on a result of a map task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It counts.
@@ -89,7 +90,8 @@ impl JobResults {
             || self.plan.iter().any(|task| task.ifiles.contains(&ifile) && !is_done(task.part_index))
     }
 
-    /// Where winners put their data, and those whose task runs again put what stands of theirs.
+    /// Returns the chunks of all data that counts: the data of winners, and the data that stands of tasks that run
+    /// again.
     pub(crate) fn all_chunks(&self) -> impl Iterator<Item = ChunkId> {
         let committed = self.maps.values().flat_map(|(_, map)| &map.commits);
         let standing = self.again.values().flat_map(|again| again.standing.iter().map(|(_, commit)| commit));
@@ -188,7 +190,7 @@ impl JobResults {
         self.again.iter_mut().filter_map(lose).collect()
     }
 
-    /// What a result of a map task would be worth, before it counts.
+    /// Judges a result of a map task before it counts.
     pub fn verdict(&self, task: TaskIndex, result: &MapResult) -> Verdict {
         let Some(again) = self.again.get(&task) else { return Verdict::Good };
         if result.withheld.iter().any(|(ifile, _)| again.ifiles.contains(ifile)) {
@@ -257,7 +259,8 @@ impl JobResults {
         self.older.get(&task).and_then(|older| older.get(&ifile)).copied().unwrap_or(attempt)
     }
 
-    /// Where another attempt counts than [`Self::valid_attempts`] says, in order.
+    /// Returns, in order, the I-files and map tasks for which another attempt counts than [`Self::valid_attempts`]
+    /// says.
     pub fn older_attempts(&self) -> Vec<(IfileIndex, TaskIndex, AttemptNumber)> {
         let of_task = |(task, older): (&TaskIndex, &BTreeMap<IfileIndex, AttemptNumber>)| {
             let task = *task;
@@ -270,7 +273,8 @@ impl JobResults {
     }
 }
 
-/// What stands and lies in lost chunks does not stand, with all else of its I-file; whether there is any such.
+/// Gives up data that stood in lost chunks, with all other data of the task in the same I-files. Returns whether
+/// there was any.
 fn give_up_lost(again: &mut MapAgain, is_lost: &impl Fn(ChunkId) -> bool) -> bool {
     let lost: BTreeSet<IfileIndex> = again
         .standing
@@ -298,7 +302,7 @@ fn resend(map: MapResult, lives: &impl Fn(NodeId) -> bool) -> Option<Box<Resend>
     Some(Box::new(Resend { spool, told }))
 }
 
-/// What an attempt put out, per I-file with data.
+/// Returns the sums of the output of an attempt, per I-file with data.
 fn sums(map: &MapResult) -> Vec<(IfileIndex, DataSum)> {
     let mut sums: BTreeMap<IfileIndex, DataSum> = BTreeMap::new();
     let appended = map.commits.iter().map(|commit| (commit.ifile, commit.sum));

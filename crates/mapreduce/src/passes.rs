@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 /// A merge holds the current block of a run and the next one.
 const BLOCKS_PER_RUN: u64 = 2;
-/// Of a run of another node it holds the one that it is at, and two as they came: so much more.
+/// Memory for a run of another node in proportion to a run of this one: a merge holds its current block, and two as
+/// they came.
 const AWAY_BLOCKS: (u64, u64) = (3, 2);
 /// A merge of two is always possible, whatever its blocks take.
 const FAN_IN_MIN: usize = 2;

@@ -10,9 +10,9 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IfileProof {
     pub ifile: IfileIndex,
-    /// What the winning map attempts committed.
+    /// Sum of the data that the winning map attempts committed.
     pub committed: DataSum,
-    /// What the reduce tasks merged.
+    /// Sum of the data that the reduce tasks merged.
     pub merged: DataSum,
 }
 
@@ -38,7 +38,7 @@ pub struct Proof {
 }
 
 impl Finding {
-    /// Where it is.
+    /// Returns the I-file of the finding.
     pub fn ifile(&self) -> IfileIndex {
         match self {
             Self::SumsDiffer { ifile, .. }

@@ -1,7 +1,8 @@
-//! What to do where the proof does not agree (design section 3, "Proof"): what is wrong is found, and made again.
+//! Repair when the proof does not agree (design section 3, "Proof"): wrong data is found, and made again.
 //!
-//! Books that differ name a chunk. Sums that differ name only an I-file: its reduce tasks read it once more and keep books of each
-//! source in each chunk, which either agree now, or name the chunks that hold something else than was committed to them.
+//! Books that differ name a chunk. Sums that differ name only an I-file: its reduce tasks read it once more and keep
+//! books of each source in each chunk. These either agree now, or name the chunks whose content differs from the
+//! commits to them.
 
 use crate::JobResults;
 use crate::losses::Gone;
@@ -10,10 +11,10 @@ use api::DataSum;
 use ids::{ChunkId, IfileIndex, Source, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What can be done about a proof that does not agree.
+/// A way to repair a job whose proof does not agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// These reduce tasks run again and tell what they read.
+    /// These reduce tasks run again and keep books of the data that they read.
     ReadAgain(Vec<TaskIndex>),
     /// These reduce tasks run again, after these chunks have been made again.
     MakeAgain { gone: Gone, readers: Vec<TaskIndex> },
@@ -22,7 +23,7 @@ pub enum Repair {
 }
 
 impl JobResults {
-    /// What to do about a proof that does not agree. Where tasks run again, what they had given is forgotten.
+    /// Decides how to repair a job whose proof does not agree. Forgets the results of the tasks that run again.
     pub fn repair(&mut self, proof: &Proof) -> Repair {
         let wrong: BTreeSet<IfileIndex> = proof.findings.iter().map(|finding| finding.ifile()).collect();
         let readers: Vec<usize> = (0..self.plan.len())
@@ -98,7 +99,8 @@ mod tests {
         results
     }
 
-    /// What the reduce task of I-file 0 read when it kept books: of the first map so many records.
+    /// Records a second read of I-file 0 by its reduce task, with books: `records` of the first map, three of the
+    /// second.
     fn read_again(results: &mut JobResults, records: u64) {
         let mut result = crate::test_job::reduce_result(0, &[(0, sum(records + 3))]);
         for (map_task, records) in [(0, records), (1, 3)] {

@@ -17,13 +17,13 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replica {
     pub node: NodeId,
-    /// What is in the run.
+    /// Chunks in the run.
     pub chunks: Vec<ChunkId>,
     /// How long it lay on one node only.
     pub single_ns: u64,
     /// The run is not with the node that made it any more.
     pub stands: bool,
-    /// Where it lies too, and stands when this one is gone.
+    /// Another node with the same file, which takes over when `node` is gone.
     pub second: Option<NodeId>,
 }
 
@@ -132,7 +132,7 @@ impl Replicas {
         }
     }
 
-    /// Where replicas lie on two nodes, and one of these is gone, or its file damaged, the other is left.
+    /// Keeps the other replica of each run with two replicas, if the node of one is gone or its file is damaged.
     fn leave_second(&mut self, gone: &Gone) -> FallenBack {
         let mut fallen = FallenBack::default();
         for (run, replica) in &mut self.by_run {
@@ -179,7 +179,7 @@ impl Replicas {
             .collect()
     }
 
-    /// What readers of these runs must know besides the numbers, in order of the runs.
+    /// Returns the places that readers of these runs need besides the numbers, in order of the runs.
     pub fn places(&self, runs: &[RunId]) -> Vec<RunPlace> {
         let place = |run: &RunId| {
             let replica = self.by_run.get(run)?;
@@ -194,7 +194,7 @@ impl Replicas {
     }
 }
 
-/// What came of replicas when data was gone.
+/// Effect of a loss of data on the replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FallenBack {
     /// Replicas that stand for their runs from now on.
@@ -408,7 +408,7 @@ mod tests {
         results
     }
 
-    /// What is lost when a node is gone: the map tasks that run again, and the runs that replicas stand for.
+    /// Loses a node. Returns the map tasks that run again, and the effect on the replicas.
     fn lose(results: &mut JobResults, node: u32, sealed: bool) -> (Option<Vec<TaskIndex>>, FallenBack) {
         let (gone, fallen) = results.fall_back(&Gone::node(NodeId(node)), sealed);
         (results.lose(&gone, sealed, |left| left == NodeId(node), false), fallen)
@@ -614,7 +614,7 @@ mod tests {
         assert_eq!((lose(&mut results, 3, true).0, results.replicas.home(known.run)), (None, NodeId(5)));
     }
 
-    /// Of two chunks one is in a run on disk when the node dies, while maps run.
+    /// Tests the loss of a node while maps run: one of two chunks is in a run on disk.
     #[test]
     fn before_the_seal_only_what_was_sorted_is_back() {
         let mut results = JobResults::new(JobId(7), vec![split(), split()]);

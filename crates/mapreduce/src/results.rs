@@ -1,4 +1,4 @@
-//! What the stages of a job gave so far.
+//! Results of the stages of a job so far.
 
 use crate::kept_copies::KeptCopies;
 use crate::{Replicas, StageFiles};
@@ -20,19 +20,20 @@ pub struct JobResults {
     pub older: BTreeMap<TaskIndex, BTreeMap<IfileIndex, AttemptNumber>>,
     /// Map tasks that run again, with what stands of them.
     pub again: BTreeMap<TaskIndex, MapAgain>,
-    /// What an earlier job kept, in a job that reduces it again: a task for each node that has any of it.
+    /// Tasks that open the data kept by an earlier job, one for each node that has any; only in a job that reduces it
+    /// again.
     pub adopt: Option<Vec<AdoptTask>>,
-    /// What is known of replicas of that.
+    /// Replicas of that data, as far as they are known.
     pub kept_copies: KeptCopies,
     pub seal: Option<SealResult>,
     pub merges: BTreeMap<TaskIndex, MergeResult>,
-    /// Of the last plan; 0 before there is one.
+    /// Version of the last plan; 0 before there is one.
     pub plan_version: PlanVersion,
     /// The reduce tasks as planned, in part order.
     pub plan: Vec<ReduceTask>,
-    /// Those of the plan before, where data was lost since: the ranges of the next one are the same.
+    /// Reduce tasks of the plan before, if data was lost since: the ranges of the next plan are the same.
     pub planned_before: Vec<ReduceTask>,
-    /// What the plan aimed at; 0 before there is one.
+    /// Bytes per reduce task that the plan aimed at; 0 before there is one.
     pub target_bytes: u64,
     pub reduces: BTreeMap<TaskIndex, ReduceResult>,
     /// How often data was lost and made again.
@@ -45,7 +46,7 @@ pub struct JobResults {
     pub leaving: BTreeMap<NodeId, Vec<NodeId>>,
     /// Runs that lie on a second node.
     pub replicas: Replicas,
-    /// What is known of its parts where later stages read them.
+    /// Replicas of its parts, as far as they are known, if later stages read the parts.
     pub stage_files: StageFiles,
 }
 

@@ -16,12 +16,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Replicas of parts that are told of before the ends of their attempts: a poll or two before.
 const EARLY_REPLICAS_MAX: usize = 4096;
 
-/// What is known of the intermediate files of a stage besides the parts themselves.
+/// Known facts about the parts of a stage that later stages read, besides the parts themselves.
 #[derive(Clone, Debug, Default)]
 pub struct StageFiles {
-    /// Second homes.
+    /// Nodes of the replicas of parts.
     replicas: BTreeMap<TaskIndex, NodeId>,
-    /// Those of parts whose attempts have not ended as far as anybody knows, by the names of their files; and whose they are.
+    /// Replicas of parts whose attempts have not ended yet, as far as the server knows: by task and name of the file,
+    /// with the node that sent them.
     early: BTreeMap<(TaskIndex, String), (NodeId, ReplicatedPart)>,
 }
 
@@ -68,7 +69,8 @@ impl JobResults {
         order.into_iter().enumerate().filter_map(input).collect()
     }
 
-    /// Where the part of a task is to be read, as input `file_index` of somebody. Nowhere while it is made again.
+    /// Returns the place at which the part of a task is read, as input `file_index` of a job. It names no node while
+    /// the part is made again.
     pub fn part_place(&self, task: TaskIndex, file_index: u32) -> StageFilePlace {
         let part = self.part(task);
         StageFilePlace {
@@ -111,7 +113,8 @@ impl JobResults {
         self.add_part_replica(task, from, told.to).then_some(told)
     }
 
-    /// Where parts lie by now, by what was stored of their replicas: what was on nodes that are gone is read at its replica.
+    /// Restores the places of parts from the stored rows of their replicas: parts on nodes that are gone are read at
+    /// their replicas.
     pub fn restore_parts(
         &mut self,
         replicas: impl Iterator<Item = (TaskIndex, NodeId)>,
@@ -168,7 +171,8 @@ impl JobResults {
         self.stage_files.replicas.iter().map(|(task, node)| (*task, *node))
     }
 
-    /// What a node has of these parts, or of all, is gone: replicas take their place where there are any. Which did.
+    /// Takes the loss of these parts, or of all, on a node: replicas take their place where there are any. Returns
+    /// the tasks of parts that are read at replicas now.
     pub fn parts_gone(&mut self, node: NodeId, only: Option<TaskIndex>) -> Vec<TaskIndex> {
         let is_meant = |task: &TaskIndex| only.is_none_or(|only| only == *task);
         self.stage_files.replicas.retain(|task, replica| !(*replica == node && is_meant(task)));
@@ -203,7 +207,7 @@ impl JobResults {
         }
     }
 
-    /// Of a part that is put out anew no replica is known.
+    /// Forgets the replica of a part that is put out anew.
     pub(crate) fn part_is_new(&mut self, task: TaskIndex) {
         self.stage_files.replicas.remove(&task);
     }

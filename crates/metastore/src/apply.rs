@@ -9,7 +9,7 @@ use crate::{Metastore, StoreError, fleet, intermediate, kept, people, reopen, sq
 use ids::JobId;
 use sqlx::Connection as _;
 
-/// What goes wrong inside a transaction, before the name of the database is known.
+/// An error inside a transaction, before the name of the database is known.
 pub(crate) enum ApplyError {
     Driver(sqlx::Error),
     Store(StoreError),

@@ -1,5 +1,5 @@
-//! What a list of changes does to the rows of jobs, stages, tasks and attempts: several changes of one row become one,
-//! rows of one kind go in one statement, in the order of their keys.
+//! Effect of a list of changes on the rows of jobs, stages, tasks and attempts: several changes of one row become
+//! one, and rows of one kind go in one statement, in the order of their keys.
 
 use crate::StoreError;
 use crate::change::{Change, Keep};
@@ -33,7 +33,7 @@ pub(crate) struct Batch {
     new_attempts: BTreeMap<AttemptKey, Start>,
     attempts: BTreeMap<AttemptKey, End>,
     events: Vec<[Value; 7]>,
-    /// Where in the events the end of a job's stage stands; the end of the job says the same.
+    /// Index in `events` of the end of a stage of each job; needless if the job ends in the same transaction.
     stages_ended: BTreeMap<JobId, usize>,
     /// Events that another one of the same transaction made needless.
     needless: BTreeSet<usize>,
@@ -55,7 +55,7 @@ struct NewJob {
     spec: String,
 }
 
-/// What changes of a job; absent: it stays.
+/// New values of the row of a job; None: the value stays.
 #[derive(Default)]
 struct JobPatch {
     state: Option<&'static str>,
@@ -552,7 +552,8 @@ fn task_values(key: TaskKey) -> [Value; 3] {
     [key.job.0.into(), key.stage.0.into(), key.task.0.into()]
 }
 
-/// What stands as running of a job that nobody will speak of again, and what was kept only for a restart.
+/// Ends the attempts that still stand as running of jobs that get no more reports, and deletes the rows that were
+/// kept only for a restart.
 async fn sweep(
     db: &mut Session<'_>,
     left: &BTreeMap<JobId, (u64, bool)>,

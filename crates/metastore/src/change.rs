@@ -1,4 +1,4 @@
-//! What can change in the store. Times are nanoseconds since 1970.
+//! Changes of the store. Times are nanoseconds since 1970.
 
 use crate::fleet::{DiskRow, NodeRow, NodeState, PartReplicaRow, ReplicaRow, SampleRow};
 use crate::people::{AuditRow, TokenRow};
@@ -52,7 +52,7 @@ pub enum Change {
         stages: Vec<&'static str>,
         staging: PathBuf,
         disk_dirs: Vec<PathBuf>,
-        /// Who submitted it; None where nobody asks, as on one machine.
+        /// User who submitted it; None if the server does not ask for users, as on one machine.
         user: Option<String>,
         /// Larger goes first.
         priority: i32,
@@ -91,7 +91,7 @@ pub enum Change {
         job: JobId,
         places: Vec<KeptPlace>,
     },
-    /// What a job kept is gone, or whoever has any of it will be told so.
+    /// The I-files that a job kept are gone, or every node that has any of them will be told so.
     KeptFilesRemoved {
         job: JobId,
         bytes: u64,
@@ -156,7 +156,7 @@ pub enum Change {
         task: TaskKey,
         now_ns: u64,
     },
-    /// What the winner of a map task appended.
+    /// Sums that the winner of a map task appended to each chunk.
     Sources {
         attempt: AttemptKey,
         commits: Vec<SourceCommit>,
@@ -209,8 +209,8 @@ pub enum Change {
         job: JobId,
         counters: BTreeMap<String, i64>,
     },
-    /// What the winner of a task gave back, for a server that starts again in the middle of the job. Not needed of
-    /// the last stage, nor where nobody goes on with the job. Dropped when the job is over.
+    /// Result of the winner of a task, for a server that starts again in the middle of the job. The last stage does
+    /// not need it, nor does a job that no server goes on with. Dropped when the job is over.
     Result {
         attempt: AttemptKey,
         result: Arc<TaskResult>,
@@ -294,7 +294,7 @@ pub enum Change {
     IntermediateRemoved {
         file: IntermediateId,
     },
-    /// What the programs of an attempt wrote to standard error, in a job of many tasks.
+    /// Standard error of the programs of an attempt, in a job of many tasks.
     AttemptSaid {
         attempt: AttemptKey,
         text: String,

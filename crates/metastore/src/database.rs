@@ -40,7 +40,7 @@ pub(crate) enum Row {
     Postgres(PgRow),
 }
 
-/// What a column can be read as.
+/// A type that a column can be read as, from both databases.
 pub(crate) trait Readable<'r>:
     rusqlite::types::FromSql + sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres>
 {

@@ -1,4 +1,4 @@
-//! What can be wrong with the store, by what its reader should do about it.
+//! Errors of the store, told apart by the action that the reader should take.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ pub enum StoreError {
     Migration { path: PathBuf, source: sqlx::migrate::MigrateError },
     #[error("the path {path} is not UTF-8 and cannot be stored", path = path.display())]
     PathNotText { path: PathBuf },
-    /// What was under way may or may not have come through; reads can simply be tried again.
+    /// The statement under way may or may not have taken effect; reads can simply be tried again.
     #[error("the connection to the database {path} was lost: {reason}", path = path.display())]
     ConnectionLost { path: PathBuf, reason: String },
     #[error("the database {path} cannot be reached: {reason}", path = path.display())]

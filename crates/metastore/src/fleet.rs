@@ -14,7 +14,7 @@ pub struct NodeRow {
     pub node: NodeId,
     /// Unique among nodes; a node that comes back under its name keeps its number.
     pub name: String,
-    /// Where its data port listens.
+    /// URL of its data port.
     pub url: String,
     pub rack: String,
     pub slots: u32,
@@ -97,11 +97,11 @@ pub struct SampleRow {
 pub struct PartReplicaRow {
     pub task: TaskIndex,
     pub node: NodeId,
-    /// Of the file.
+    /// Bytes of the file.
     pub bytes: u64,
-    /// So long it lay on one node only.
+    /// Nanoseconds for which the part lay on one node only.
     pub single_ns: u64,
-    /// Of which it was on its way.
+    /// Nanoseconds of these in which the replica was on its way.
     pub sending_ns: u64,
 }
 
@@ -111,13 +111,13 @@ pub struct ReplicaRow {
     pub run: RunId,
     pub node: NodeId,
     pub state: ReplicaState,
-    /// What is in the run.
+    /// Chunks in the run.
     pub chunks: Vec<ChunkId>,
-    /// Of the file.
+    /// Bytes of the file.
     pub bytes: u64,
-    /// Since it was sorted, until it lay on two nodes.
+    /// Nanoseconds from the sort of the run until it lay on two nodes.
     pub single_ns: u64,
-    /// Of which it was on its way.
+    /// Nanoseconds of these in which the replica was on its way.
     pub sending_ns: u64,
 }
 

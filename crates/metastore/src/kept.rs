@@ -11,7 +11,7 @@ use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, RunId, T
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What winning attempts of each map task committed: of one attempt, but where a part of its data was lost and made again.
+/// Commits that count of each map task. All are from one attempt, unless a part of its data was lost and made again.
 pub type WinningCommits = BTreeMap<TaskIndex, Vec<(AttemptNumber, SourceCommit)>>;
 
 impl Metastore {
@@ -49,7 +49,7 @@ impl Metastore {
         Ok(self.write_one(statement, vec![job.0.into()]).await?.len() == 1)
     }
 
-    /// What nodes keep of a job, by who made it and on which of its disks.
+    /// Returns the directories that nodes keep of a job, in order of the process that made them and its disk.
     pub async fn kept_places(&self, job: JobId) -> Result<Vec<KeptPlace>, StoreError> {
         let statement = "SELECT * FROM kept_dirs WHERE job = $1 ORDER BY made_by, disk";
         let place = |row: &Row| {
@@ -82,7 +82,7 @@ impl Metastore {
         self.rows(statement, [job.0.into()]).await?.iter().map(pair).collect()
     }
 
-    /// What the winning attempts of the maps of a job appended; tasks that appended nothing are left out.
+    /// Returns the commits of the winning attempts of the maps of a job; tasks that appended nothing are left out.
     pub async fn winning_commits(&self, job: JobId) -> Result<WinningCommits, StoreError> {
         let statement = "SELECT * FROM sources WHERE job = $1 ORDER BY map_task, ifile, chunk";
         let mut commits = WinningCommits::new();

@@ -89,7 +89,7 @@ pub struct Metastore {
     pub(crate) reader: Mutex<Option<Connection>>,
 }
 
-/// Where the rows are.
+/// Place of the rows: a database file or a PostgreSQL server.
 #[derive(Clone)]
 pub(crate) enum Place {
     Sqlite {

@@ -1,4 +1,4 @@
-//! Who may do what: users, their roles and tokens, and what they asked for. Times are nanoseconds since 1970.
+//! Users, their roles and tokens, and the audit of their calls. Times are nanoseconds since 1970.
 
 use crate::apply::ApplyError;
 use crate::change::Change;
@@ -48,9 +48,9 @@ pub struct AuditRow {
     pub user: Option<String>,
     /// The address that it came from; None where no connection brought it.
     pub source: Option<String>,
-    /// What was asked, such as `POST /v1/jobs`.
+    /// Action that was asked for, such as `POST /v1/jobs`.
     pub action: String,
-    /// Of what: a job, a node, a user.
+    /// Object of the action: a job, a node, a user.
     pub target: String,
     pub allowed: bool,
     pub detail: Option<String>,

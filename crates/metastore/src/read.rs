@@ -16,14 +16,16 @@ use ids::{
 };
 use std::path::PathBuf;
 
-/// What a program wrote to standard error: the last of a one-task job, or that of one of the tasks of another job.
+/// Kind of the events with the standard error of a program: the last part of it for a one-task job; for another job,
+/// that of one of its tasks.
 pub const STDERR_NOTE: &str = "standard error";
 /// The kind of the events that tell which attempts were slow, why, and what was done about it.
 pub const SPECULATION_NOTE: &str = "speculation";
-/// That sorted runs of a job get replicas, or none, and why; and that replicas were read in place of runs.
+/// Kinds of the events about replicas: sorted runs of a job get replicas, or none, and why; and replicas were read in
+/// place of runs.
 pub const REPLICATION_NOTE: &str = "replication";
 pub const FELL_BACK_NOTE: &str = "replicas stand in";
-/// That a node came back with data of a job that is whole.
+/// Kind of the events that tell that a node came back with whole data of a job.
 pub const READMITTED_NOTE: &str = "data is back";
 
 #[derive(Clone, Debug, PartialEq)]
@@ -113,7 +115,7 @@ impl Metastore {
         }))
     }
 
-    /// What was lost of a job's data and what was done about it, as sentences: the first so many.
+    /// Returns sentences about data that a job lost and the actions that followed, at most `count_max`, oldest first.
     pub async fn losses(&self, job: JobId, count_max: u32) -> Result<Vec<String>, StoreError> {
         self.sentences(
             job,
@@ -153,7 +155,7 @@ impl Metastore {
         rows.iter().map(|row| self.get(row, "detail")).collect()
     }
 
-    /// What a job was submitted as.
+    /// Returns the specification of a job as submitted; for a stage of a flow, with its inputs once they are known.
     pub async fn job_spec(&self, job: JobId) -> Result<Option<JobSpec>, StoreError> {
         let rows = self.rows("SELECT spec FROM specs WHERE job = $1", [job.0.into()]).await?;
         rows.first().map(|row| self.json(row, "spec")).transpose()
@@ -195,7 +197,7 @@ impl Metastore {
         rows.iter().map(|row| self.event_row(row)).collect()
     }
 
-    /// What programs of the tasks of a job wrote to standard error, oldest first: the first so many.
+    /// Returns the events with standard error of programs of the tasks of a job, at most `count_max`, oldest first.
     pub async fn logs_of_tasks(&self, job: JobId, count_max: u32) -> Result<Vec<EventRow>, StoreError> {
         let statement =
             "SELECT * FROM events WHERE job = $1 AND kind = $2 AND stage IS NOT NULL ORDER BY event LIMIT $3";

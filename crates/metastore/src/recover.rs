@@ -1,5 +1,5 @@
-//! What a server that starts again must know: the jobs that are not done with, whole, and the machines. The history is
-//! not read, so that the time this takes follows the work in hand and not the years before it.
+//! State that a server must load when it starts again: the jobs that are not done with, whole, and the machines. The
+//! history is not read, so the time to start depends on the work in hand and not on the years before it.
 
 use crate::database::Row;
 use crate::fleet::{DiskRow, NodeRow, PartReplicaRow, ReplicaRow};
@@ -33,14 +33,14 @@ pub struct RecoveredJob {
     pub spec: JobSpec,
     /// Why somebody wants it to stop; None where nobody does.
     pub cancel_asked: Option<String>,
-    /// What its commit will publish, or has; None before.
+    /// Report that its commit will publish, or has published; None before.
     pub report: Option<JobReport>,
     pub stages: Vec<StageRow>,
     /// With payload and winner, in order of stage and task.
     pub tasks: Vec<TaskRow>,
     /// Every attempt so far, in order; those that run stand as running.
     pub attempts: Vec<AttemptRow>,
-    /// What winners gave back, as far as it was stored ([`crate::Change::Result`]).
+    /// Results of winners, as far as they were stored ([`crate::Change::Result`]).
     pub results: Vec<(AttemptKey, TaskResult)>,
     pub boundaries: Option<Boundaries>,
     /// Every version of the plan, also those without tasks.
@@ -150,16 +150,17 @@ macro_rules! of_hot_jobs {
     };
 }
 
-/// Of those that can have data: a job of one task has no staging directory either, and there may be very many.
+/// Selects rows of the hot jobs that can have data. A job of one task has none, and no staging directory either;
+/// there may be very many of these.
 macro_rules! of_hot_jobs_with_data {
     ($columns:literal, $table:literal, $order:literal) => {
         of_hot_jobs!($columns, $table, $order, " AND jobs.staging <> ''")
     };
 }
 
-/// So many numbers of other jobs may lie between two hot jobs of one span.
+/// Largest difference between the numbers of neighbouring hot jobs in one span.
 const SPAN_GAP_MAX: i64 = 8;
-/// Where hot jobs lie in more spans than this, they are looked up one by one.
+/// Most spans of hot jobs; with more, the jobs are looked up one by one.
 const SPANS_MAX: usize = 64;
 
 /// The numbers of the hot jobs as few spans, first and last of each; none where they lie too far apart. A span is read in one

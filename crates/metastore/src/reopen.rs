@@ -17,7 +17,8 @@ pub const READ_AGAIN_NOTE: &str = "read again";
 /// And that the unread end of a reduce task's range went to another task.
 pub const RANGE_SPLIT_NOTE: &str = "range split";
 
-/// What belongs to the stages after the one that runs again, but for `$3`. Attempts, plans and events are history and stay.
+/// Statements that strike the rows of stages after the one that runs again, except stage `$3`. Attempts, plans and
+/// events are history and stay.
 const STRIKE_LATER: &[&str] = &[
     "UPDATE tasks SET state = 'dropped', winner = NULL WHERE job = $1 AND stage > $2 AND stage <> $3",
     "DELETE FROM parts WHERE job = $1 AND stage > $2 AND stage <> $3",
@@ -72,7 +73,7 @@ pub(crate) async fn stage_reopened(
     Ok(())
 }
 
-/// What a map task had committed: to the I-files that lost any of it, or all.
+/// Deletes the commits of a map task: those to the I-files that lost any data, or all.
 async fn strike_sources(
     db: &mut Session<'_>,
     job: JobId,

@@ -12,7 +12,7 @@ use ids::{IntermediateId, JobId, NodeId};
 pub struct IntermediateReplicaRow {
     pub file: IntermediateId,
     pub node: NodeId,
-    /// Of the file as it is stored.
+    /// Bytes of the file as it is stored.
     pub bytes: u64,
     /// How long it lay on one node only.
     pub single_ns: u64,

@@ -1,4 +1,4 @@
-//! What only PostgreSQL has: a leader and its standby, and a database that goes away and comes back.
+//! Tests for PostgreSQL only: a leader and its standby, and a database that goes away and comes back.
 
 use ids::JobId;
 use metastore::{Change, JobState, Metastore, QueryError, QueryLimits, StoreError};

@@ -17,7 +17,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Of a fraction, as a part of it.
+/// Most that a fraction loses on its way as text, as a part of its value.
 const FRACTION_LOSS_MAX: f64 = 1e-12;
 
 /// Publishes the output. Every step may be repeated by a later attempt.
@@ -54,7 +54,7 @@ struct Names {
     staging: PathBuf,
     output: PathBuf,
     parent: PathBuf,
-    /// Where there are roots: what stands above is the same, whatever becomes of its name.
+    /// Open parent directory, if there are roots: the paths above go through it, and stay the same if it is renamed.
     _held: Option<HeldDir>,
 }
 

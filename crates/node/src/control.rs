@@ -6,7 +6,7 @@ use ids::{AttemptKey, JobId, NodeId, RunId};
 use server::{Assignment, Finished, JobRun, PullReply, PullRequest, Server};
 use std::sync::Arc;
 
-/// What the server says besides attempts.
+/// A message of the server besides attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// Attempts of the job stop as soon as they can.
@@ -19,7 +19,7 @@ pub enum Notice {
     Keep(JobId),
     /// Runs of the job get replicas on other nodes.
     Replicate(JobId),
-    /// Of the replicas here that stand for runs of other nodes these go to one more node, and no others.
+    /// These runs go to one more node, and no others. They are replicas here that stand for runs of other nodes.
     ReplicateAgain(JobId, Vec<RunId>),
     /// No new chunk may lie here.
     Drain,
@@ -27,7 +27,7 @@ pub enum Notice {
     ForgetAll,
 }
 
-/// What a node asks of its server.
+/// Requests of a node to its server.
 pub trait Control: Send + Sync {
     /// The number of the node, which the ids of its chunks and runs hold.
     fn node(&self) -> NodeId;

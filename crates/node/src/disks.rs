@@ -37,7 +37,7 @@ const REMOVE_TRIES_MAX: u32 = 200;
 /// The disks of a node, as long as it lives.
 #[derive(Debug)]
 pub struct Disks {
-    /// Of this process.
+    /// Name of this process.
     name: String,
     disks: Vec<Disk>,
 }
@@ -46,7 +46,7 @@ pub struct Disks {
 #[derive(Debug)]
 pub(crate) struct DeadProcess {
     pub name: String,
-    /// Nothing where its lock file is not whole.
+    /// None if its lock file is not whole.
     pub proof: Option<SecretText>,
     /// Held from now on.
     pub lock: File,
@@ -58,7 +58,7 @@ struct Disk {
     lock_path: PathBuf,
     /// Holds the lock while it is open.
     _lock: File,
-    /// What the lock file holds; nothing where there was no room for it.
+    /// Content of the lock file; empty if the disk had no room for it.
     mark: Vec<u8>,
     /// It does not give back what was written.
     has_failed: AtomicBool,
@@ -131,7 +131,7 @@ impl Disks {
         order
     }
 
-    /// Of this process, in the names of its directories.
+    /// Name of this process, a part of the names of its directories.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -140,7 +140,7 @@ impl Disks {
         self.disks.iter().map(|disk| disk.path.join(format!("{MARK}{}-job{job}", self.name))).collect()
     }
 
-    /// Where intermediate files of users lie, one a disk. They are made when the first file comes, and go with the process.
+    /// Directories for intermediate files of users, one per disk. The first file creates them; they are removed with the process.
     pub(crate) fn user_dirs(&self) -> Vec<PathBuf> {
         self.disks.iter().map(|disk| disk.path.join(format!("{MARK}{}-{USER_FILES}", self.name))).collect()
     }
@@ -247,7 +247,7 @@ fn write_mark(mut lock: &File, name: &str, proof: &SecretText) -> Vec<u8> {
     }
 }
 
-/// Of the process of that name, where its mark is whole.
+/// Returns the proof of the process of that name; None if its mark is not whole.
 fn read_proof(lock: &mut File, name: &str) -> Option<SecretText> {
     let mut mark = String::new();
     lock.take(ALIGNMENT_BYTES as u64).read_to_string(&mut mark).ok()?;

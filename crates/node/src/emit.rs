@@ -202,7 +202,7 @@ impl Emitter for AppendEmitter<'_> {
 pub(crate) struct EncodingEmitter<'a, 'b> {
     encoder: KeyEncoder,
     inner: &'b mut AppendEmitter<'a>,
-    /// What the attempt reads, for messages.
+    /// Input of the attempt, for messages.
     split: &'b Split,
 }
 

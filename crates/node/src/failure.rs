@@ -19,7 +19,7 @@ fn sentence(error: &dyn Error) -> String {
     message
 }
 
-/// What an appender met.
+/// Makes a task failure from the error of an appender.
 pub(crate) fn append_failure(error: &AppendError) -> TaskFailure {
     let blame = match error {
         AppendError::Cancelled => Blame::Cancelled,

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 /// How often it is looked for silent writers, and for files that lie on one node only.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Where no other node took a file, it is offered again after so long.
+/// Pause before a file that no other node took is offered again.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Until the node ends.
+/// Looks after writers until the node ends.
 pub(crate) fn look_after_writers(files: &UserFiles) {
     while !files.has_ended() {
         std::thread::sleep(LOOK_EVERY);
@@ -25,7 +25,7 @@ pub(crate) fn look_after_writers(files: &UserFiles) {
     }
 }
 
-/// Until the node ends.
+/// Replicates files until the node ends.
 pub(crate) fn replicate_files(remote: &Weak<Remote>) {
     loop {
         let Some(remote) = remote.upgrade().filter(|remote| !remote.files().has_ended()) else { return };

@@ -1,4 +1,4 @@
-//! What a node keeps for a job while it runs: its chunkserver, its boundaries, its share for merging.
+//! Data that a node keeps for a job while it runs: its chunkserver, its boundaries, its share for merging.
 
 use crate::merge_gate::MergeGate;
 use crate::stage_files::StageFiles;
@@ -38,11 +38,11 @@ pub(crate) struct JobData {
     pub gate: MergeGate,
     /// Which beginning of a stored key decides the group.
     pub key_shape: KeyShape,
-    /// Where map tasks open chunks.
+    /// Placement of the chunks that map tasks open.
     pub placement: SpreadByIfile,
     /// Range boundaries, once they are fixed.
     pub boundaries: OnceLock<Boundaries>,
-    /// What its tasks leave for those of later stages.
+    /// Files that its tasks leave for tasks of later stages.
     pub stage_files: Arc<StageFiles>,
     chunkserver: Mutex<Option<Arc<ChunkServer>>>,
     /// A thread replicates its runs.
@@ -170,7 +170,7 @@ impl JobData {
         self.buffer_share_bytes().clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX) as usize
     }
 
-    /// What reading or writing an object may take: an attempt does one of them at a time, or in a map-only job both.
+    /// Bytes that reading or writing an object may take. An attempt does one of these at a time, or in a map-only job both.
     pub fn object_buffer_bytes(&self) -> usize {
         usize::try_from(self.buffer_share_bytes()).unwrap_or(usize::MAX)
     }
@@ -192,7 +192,7 @@ impl JobData {
         Part { node: Some(self.node), ..part }
     }
 
-    /// Where an attempt writes an output part.
+    /// Returns the place of an output part that an attempt writes.
     pub fn part_place(&self, part_index: u32, attempt: AttemptNumber) -> PartPlace<'_> {
         let buffer_bytes = self.buffer_share_bytes().clamp(BUFFER_BYTES_MIN, PART_BUFFER_BYTES_MAX);
         // Later stages read it where it was made.

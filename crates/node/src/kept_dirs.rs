@@ -1,5 +1,5 @@
-//! What jobs that are over keep on the disks of a node, under names that no process owns: it stays when the node ends,
-//! and the next one on the same disks finds it.
+//! Runs that jobs keep on the disks of a node when they are over. The names of their directories belong to no process: they stay
+//! when the node ends, and the next node on the same disks finds them.
 
 use crate::disks::{Disks, named, remove_tree};
 use api::kept::KeptDir;
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Of the files of a job only its runs are kept.
+/// Extension of runs, the only files of a job that are kept.
 const RUN_EXTENSION: &str = "ifile";
 
 impl Disks {

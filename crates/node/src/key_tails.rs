@@ -7,7 +7,7 @@ use imerger::Grouped;
 /// Finds where groups begin in a sorted stream of keys with tails.
 #[derive(Debug, Default)]
 pub(crate) struct KeyTails {
-    /// Of the last record; None before the first.
+    /// Keys of the last record; None before the first.
     last: Option<Last>,
 }
 

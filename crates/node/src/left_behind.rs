@@ -1,5 +1,5 @@
-//! What processes that are dead left on the disks of this node: the runs and parts of it that are whole are told to the server when
-//! the node joins, and those that it takes back are this process's from then on. Everything else goes.
+//! Files of dead processes on the disks of this node. When the node joins, it tells the server about the whole runs and parts; those
+//! that the server takes back belong to this process from then on. All other files are removed.
 
 use crate::disks::Disks;
 use api::data_access::SecretText;

@@ -87,7 +87,7 @@ use std::time::{Duration, Instant};
 const STOP_WAIT_MAX: Duration = Duration::from_secs(10);
 const STOP_LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// What a node needs from whoever starts it.
+/// Options of a node, from the caller that starts it.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
     /// Attempts that run at once.
@@ -96,7 +96,7 @@ pub struct NodeOptions {
     pub start_dir: PathBuf,
     /// Registry of the user programs that run, for whoever must end them.
     pub programs: Arc<Programs>,
-    /// What user programs may reach besides what their job names; None: whatever the node may.
+    /// Sandbox with the places that user programs may reach besides those that their job names; None: all that the node may reach.
     pub sandbox: Option<Sandbox>,
     /// In the environment of every user program: how it reaches the server, where there is one.
     pub program_env: Vec<(String, String)>,
@@ -115,7 +115,7 @@ struct Shared {
     record_data: OnceLock<Arc<dyn RecordData>>,
     saying: Saying,
     meters: Meters,
-    /// Of replicas here that stand for runs of other nodes, those that go to one more, where the replicator of the job has not heard it.
+    /// Replicas that go to one more node and of which the replicator of the job has not heard. They stand for runs of other nodes.
     again: Mutex<BTreeMap<JobId, Vec<RunId>>>,
     /// Being emptied: no new chunk may lie here.
     draining: AtomicBool,
@@ -180,7 +180,7 @@ impl Shared {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What this node has of a job, begun when it is first asked for.
+    /// Returns the data of a job on this node; the first call creates it.
     fn job_data(self: &Arc<Self>, job: JobId, run: &Arc<JobRun>) -> Arc<JobData> {
         let mut jobs = self.jobs();
         if !jobs.contains_key(&job) {
@@ -233,7 +233,7 @@ impl Shared {
         }
     }
 
-    /// What the replicator of a job has not heard yet.
+    /// Takes the runs of which the replicator of a job has not heard yet.
     fn to_replicate_again(&self, job: JobId) -> Option<Vec<RunId>> {
         self.again().remove(&job)
     }

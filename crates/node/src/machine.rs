@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Of the kernel's counts of disks, whatever a sector of the disk has.
+/// Bytes of a sector in the kernel's counts of disks, whatever the sector of the disk has.
 const SECTOR_BYTES: u64 = 512;
 const PERMILLE: u64 = 1000;
 
@@ -30,7 +30,7 @@ type Device = (i32, i32);
 
 /// Remembers what was counted at the sample before.
 pub(crate) struct Machine {
-    /// On which the directories of the node lie.
+    /// Devices on which the directories of the node lie.
     devices: BTreeSet<Device>,
     before: Counts,
     taken: Instant,

@@ -130,7 +130,7 @@ fn check_unread(spec: &JobSpec, unread_bytes: u64) -> Result<(), TaskFailure> {
     Err(TaskFailure::new(Blame::UserData, message))
 }
 
-/// What an attempt has of its node.
+/// A map attempt on its node, with the data of its job.
 struct Place<'a> {
     shared: &'a Shared,
     job: &'a AttemptData,
@@ -150,7 +150,7 @@ fn plain_bytes(spec: &JobSpec, split: &Split) -> u64 {
     }
 }
 
-/// What came of an attempt that appends.
+/// Result of an attempt that appends.
 struct Mapped {
     counts: MapCounts,
     appended: Appended,

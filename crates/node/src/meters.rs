@@ -12,28 +12,28 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Of an attempt that has just begun there is nothing to tell.
+/// Age from which an attempt is told of: before, there is nothing to tell.
 const TOLD_AFTER: Duration = Duration::from_millis(500);
 /// In place of a node.
 const NOBODY: u32 = u32::MAX;
 
-/// What one attempt has done. The attempt writes, others read.
+/// Progress of one attempt. The attempt writes, others read.
 #[derive(Debug)]
 pub(crate) struct Meter {
     began: Instant,
     total_bytes: u64,
     done_bytes: AtomicU64,
-    /// Of its program, where it has one.
+    /// Reports of its program, if it has one.
     reports: OnceLock<Arc<Reports>>,
     read_ns: AtomicU64,
     read_from: AtomicU32,
     append_ns: AtomicU64,
     append_to: AtomicU32,
-    /// When, of its time, it began to wait for what it reads, or for chunks; 0: it does not wait. Who waits for minutes says so
-    /// meanwhile, and not when that is over.
+    /// Time of the attempt at which it began to wait for its input, or for chunks; 0: it does not wait. A wait of minutes is told while
+    /// it lasts, and not only when it is over.
     reads_since_ns: AtomicU64,
     appends_since_ns: AtomicU64,
-    /// Before one of these keys it is to end, where it can.
+    /// Keys before one of which the attempt is to end, if it can.
     end_keys: Mutex<Vec<KeyBytes>>,
     is_to_end: AtomicBool,
 }
@@ -238,7 +238,7 @@ mod tests {
     use std::sync::atomic::Ordering;
     use std::time::{Duration, Instant};
 
-    /// What has not come yet is what an attempt is slow by.
+    /// A wait that has not ended counts: the attempt is slow because of it.
     #[test]
     fn who_waits_says_so_before_that_is_over() {
         let task = TaskKey { job: JobId(1), stage: StageIndex(0), task: TaskIndex(0) };

@@ -9,10 +9,10 @@ use ids::{JobId, NodeId, TaskIndex};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Where the parts of a job went from here; None where one cannot go.
+/// Nodes to which the parts of a job went from here; None for a part that cannot go.
 pub(crate) type SentParts = BTreeMap<StageFileName, Option<NodeId>>;
 
-/// Sends what was completed since, and what had gone to a node that is gone. Whether any could not go now.
+/// Sends the parts that were completed since, and those whose node is gone. Returns whether any could not go now.
 pub(crate) fn send_parts(shared: &Shared, job: JobId, sent: &mut SentParts) -> bool {
     let Some(files) = shared.jobs().get(&job).map(|data| std::sync::Arc::clone(&data.stage_files)) else {
         return false;

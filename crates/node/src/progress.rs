@@ -11,7 +11,7 @@ pub struct NodeProgress {
     pub input_bytes_total: u64,
     pub appended_bytes: u64,
     pub sorted_bytes: u64,
-    /// Of what was appended, key and value bytes that merges have put out.
+    /// Key and value bytes that merges have put out, of those that were appended.
     pub reduced_bytes: u64,
 }
 

@@ -22,7 +22,7 @@ use trust::{FileGrant, FileRight};
 /// A block decompressed and two as they came: what a run of another node needs of the share for merging.
 const BLOCKS_PER_AWAY_RUN: u64 = 3;
 
-/// Where the record data of a job may lie besides this node.
+/// Other nodes where record data of a job may lie.
 #[derive(Clone)]
 pub struct OtherNodes {
     pub here: NodeId,
@@ -72,7 +72,7 @@ impl RunFailure for ScanError {
 }
 
 impl OtherNodes {
-    /// Where an attempt opens chunks that are to lie on another node than `avoided`: in a rack of one node, in another rack.
+    /// Adds hosts of chunks for an attempt, if `avoided` is the only one: the hosts of replicas. In a rack of one node they are in another.
     pub(crate) fn away_from(mut self, avoided: NodeId) -> Self {
         if self.hosts.iter().all(|host| *host == avoided) {
             self.hosts.extend(&self.replica_hosts);
@@ -107,7 +107,7 @@ impl OtherNodes {
         RemoteChunks::new(&self.client, &job.placement, options)
     }
 
-    /// Where a run is to be read: here, if it lies here.
+    /// Returns the node from which a run is read: this one, if the run lies here.
     fn home(&self, run: RunId, places: &[RunPlace]) -> NodeId {
         match RunPlace::of(run, places) {
             Some(place) if place.replica == Some(self.here) => self.here,
@@ -121,7 +121,7 @@ impl OtherNodes {
         self.home(run, places) != self.here
     }
 
-    /// Where runs lie as well that are read elsewhere first.
+    /// Returns for each run the other node where it lies, besides the one from which it is read first.
     fn second_homes(&self, runs: &[RunId], places: &[RunPlace]) -> BTreeMap<RunId, Peer> {
         let second = |run: &RunId| {
             let place = RunPlace::of(*run, places)?;
@@ -199,7 +199,7 @@ impl OtherNodes {
     }
 }
 
-/// What the data port of this node serves.
+/// Data that the data port of this node serves.
 struct Served {
     shared: Arc<Shared>,
     incarnation: u64,

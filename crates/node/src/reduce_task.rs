@@ -27,7 +27,7 @@ use std::time::Duration;
 
 /// Records between two looks at the cancelled flag and two updates of the progress.
 const RECORDS_PER_LOOK: u32 = 512;
-/// What a record has in a run besides its key and value, most often.
+/// Bytes of a record in a run besides its key and value, in most cases.
 const LENGTHS_BYTES: u64 = 2;
 
 pub(crate) fn run(
@@ -93,7 +93,7 @@ pub(crate) fn with_lost_beside(mut failure: TaskFailure, chunkserver: &ChunkServ
 /// How long was waited for the data of a run, and for which node, where it comes from another one.
 type WaitedOf<R> = fn(&R) -> Option<(NodeId, Duration)>;
 
-/// What there is to tell of a run that is read.
+/// Functions that give the facts to tell about a run that is read.
 struct Telling<R> {
     report: fn(&R) -> CursorReport,
     waited: WaitedOf<R>,
@@ -222,7 +222,7 @@ fn groups<R: SortedRun>(task: &ReduceTask, cursors: Vec<R>) -> Result<Groups<R>,
     Ok(if task.keeps_books { groups.keeping_books() } else { groups })
 }
 
-/// What was read of each source in each chunk, where the task is to tell.
+/// Returns the sum of the records read of each source in each chunk, if the task is to tell.
 fn books<R: SortedRun>(groups: &Groups<R>) -> Vec<SourceBooks> {
     let mut sums: BTreeMap<(IfileIndex, ChunkId, Source), DataSum> = BTreeMap::new();
     for (run, rows) in groups.runs().iter().zip(groups.row_sums()) {
@@ -241,7 +241,7 @@ struct GroupsInput<'a, R: SortedRun> {
     attempt: AttemptKey,
     meter: &'a Meter,
     waited_of: WaitedOf<R>,
-    /// Where its range ends.
+    /// End of its range.
     upper_key: Option<KeyBytes>,
     /// About what its records have in runs.
     done_bytes: u64,

@@ -39,11 +39,11 @@ pub struct Remote {
     access: Arc<DataAccess>,
     /// Files that jobs brought along, on each disk.
     caches: Vec<Arc<Depot>>,
-    /// Jobs may name only what lies below one of each: those of the server, and this node's own.
-    /// Opens what jobs name.
+    /// Opens the paths that jobs name. These must lie below a root of the server, and below one of this node's own, where either has
+    /// roots.
     paths: JobPaths,
     jobs: Mutex<Jobs>,
-    /// That of every job of one task, as far as a node needs it.
+    /// Specification of every job of one task, as far as a node needs it.
     single_spec: Arc<JobSpec>,
     /// The server said that nobody needs this node.
     left: AtomicBool,
@@ -130,7 +130,7 @@ impl Remote {
         self.left.load(Ordering::Relaxed)
     }
 
-    /// Where intermediate data lies.
+    /// Returns the disks for intermediate data.
     pub(crate) fn disks(&self) -> &Disks {
         &self.disks
     }
@@ -353,7 +353,7 @@ impl Remote {
         }
     }
 
-    /// What attempts of a job here are stopped by.
+    /// Returns the flags that stop the attempts of a job here.
     pub(crate) fn stop_flags(&self, job: JobId) -> Vec<Arc<AtomicBool>> {
         let jobs = self.jobs();
         let of_job = jobs.attempts.iter().filter(|(attempt, _)| attempt.task.job == job);

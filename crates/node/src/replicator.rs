@@ -111,7 +111,7 @@ fn send_again(
     }
 }
 
-/// What became of a run, or of a part.
+/// Result of sending a run or a part.
 pub(crate) enum Sent {
     To(NodeId),
     /// No other node takes it for the moment.

@@ -13,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where a program in a sandbox may put what it needs for a while.
+/// Temporary directory of a program in a sandbox, or of one with files, which finds links to them in it.
 struct TemporaryDir(PathBuf);
 
 impl TemporaryDir {

@@ -1,4 +1,4 @@
-//! What the programs of one-task jobs write, while they run and afterwards: the last of it, as text.
+//! Output of the programs of one-task jobs, while they run and afterwards: the last of it, as text.
 
 use api::machine::{ProgramSaid, SaidText};
 use api::task::{RUN_OUTPUT_BYTES_MAX, RunResult};
@@ -63,7 +63,7 @@ impl Tail {
         self.dropped_bytes + self.text.len() as u64
     }
 
-    /// What was not told before; nothing of it is told again.
+    /// Returns the text that was not told before; none of it is told again.
     fn news(&mut self) -> SaidText {
         self.keep_last();
         let from = self.told_bytes.saturating_sub(self.dropped_bytes) as usize;
@@ -71,7 +71,7 @@ impl Tail {
         SaidText { text: self.text[from..].to_string(), end_bytes: self.told_bytes }
     }
 
-    /// All that is kept, and how much there was where that is more.
+    /// Returns the kept text, and the bytes of the whole text if that is longer, else 0.
     fn finish(&mut self) -> (String, u64) {
         if !self.begun.is_empty() {
             self.begun.clear();
@@ -83,7 +83,7 @@ impl Tail {
     }
 }
 
-/// What one program writes. Its standard error goes to a file that goes with it.
+/// Output of one program. Its standard error goes to a file, which is removed with this value.
 #[derive(Debug)]
 pub(crate) struct Said {
     inner: Mutex<Inner>,
@@ -113,7 +113,7 @@ impl Said {
         self.inner().output.add(bytes);
     }
 
-    /// What has not been told before; None where there is nothing.
+    /// Returns the output that has not been told before; None if there is none.
     fn news(&self, attempt: AttemptKey) -> Option<ProgramSaid> {
         let mut inner = self.inner();
         inner.read_error(&self.error_path);
@@ -122,7 +122,7 @@ impl Said {
         any.then_some(ProgramSaid { attempt, standard_output: output, standard_error: error })
     }
 
-    /// What the program has written, now that it has ended.
+    /// Returns the output of the program, which has ended.
     pub fn finish(&self) -> RunResult {
         let mut inner = self.inner();
         inner.read_error(&self.error_path);
@@ -188,7 +188,7 @@ impl Saying {
         Listed { saying: self, attempt, said }
     }
 
-    /// What running programs wrote since this was asked last.
+    /// Returns the output that running programs wrote since the last call.
     pub fn news(&self) -> Vec<ProgramSaid> {
         let running: Vec<(AttemptKey, Arc<Said>)> =
             self.running().iter().map(|(attempt, said)| (*attempt, Arc::clone(said))).collect();

@@ -51,7 +51,7 @@ pub(crate) struct JobFiles {
 pub(crate) struct PlacedFiles {
     disk: usize,
     files: Vec<Placed>,
-    /// What attempts share that use them there.
+    /// Job as the attempts share it that use the files there.
     run: OnceLock<Arc<JobRun>>,
 }
 
@@ -63,7 +63,7 @@ enum FetchError {
     Kept(#[from] ShippedError),
 }
 
-/// Where files can lie on this node.
+/// Places for files on this node.
 pub(crate) struct Keepers<'a> {
     pub disks: &'a Disks,
     /// One for each disk.
@@ -86,7 +86,7 @@ impl PlacedFiles {
         Self { disk, files: shipped.iter().enumerate().map(place).collect(), run: OnceLock::new() }
     }
 
-    /// What attempts of the job share, with the copies named where the specification names the originals.
+    /// Returns the job as its attempts share it: the specification names the copies in place of the originals.
     pub fn run(&self, run: &Arc<JobRun>) -> Arc<JobRun> {
         if self.files.is_empty() {
             return Arc::clone(run);

@@ -35,7 +35,8 @@ pub(crate) fn seal(shared: &Shared, job: &AttemptData, task: &SealTask) -> Resul
     Ok(sealed)
 }
 
-/// Where runs of this node are replicated: until all lie on a second one as well, or there is none, or it took this long.
+/// Waits, if runs of this node are replicated, until all lie on a second node. Stops if there is no second node, if nobody takes the
+/// runs for [`REPLICAS_STALLED_MAX`], or after `limit`.
 pub(crate) fn wait_for_replicas(
     shared: &Shared,
     job: &AttemptData,
@@ -109,8 +110,8 @@ fn disk_runs(runs: &[Arc<Run>]) -> impl Iterator<Item = &Arc<Run>> {
     runs.iter().filter(|run| !run.is_in_memory())
 }
 
-/// What an attempt that merges these runs, and others of other nodes that need `away_bytes`, asks of the share: what it must have,
-/// or, where that is little, an even part of the share, so that reads are long and all slots can merge at once.
+/// Returns the memory that an attempt asks of the share to merge these runs, and runs of other nodes that need `away_bytes`. It asks
+/// for its minimum or, if that is little, for an even part of the share, so that reads are long and all slots can merge at once.
 pub(crate) fn merge_need_bytes(job: &JobData, runs: &[Arc<Run>], away_bytes: u64) -> u64 {
     let layout = &job.run.spec.layout;
     let must: u64 = disk_runs(runs).map(|run| BLOCKS_PER_RUN * run.block_bytes_max()).sum();

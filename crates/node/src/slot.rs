@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What belongs to the slot thread and outlives its attempts.
+/// State of the slot thread that outlives its attempts.
 #[derive(Default)]
 pub(crate) struct SlotState {
     /// Slabs being filled for the job whose map task ran last.

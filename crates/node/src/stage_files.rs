@@ -20,19 +20,19 @@ pub struct StageFiles {
     known: Mutex<BTreeMap<StageFileName, StageFileHere>>,
 }
 
-/// Where a stage file lies, and what it holds: a file of that name with another payload is another one.
+/// Places and payload of a stage file: a file of that name with another payload is another file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageFileAt {
     /// As `part-00003.attempt-0.stage`.
     pub name: String,
     pub payload: Payload,
-    /// To be read there.
+    /// Node from which it is to be read.
     pub home: NodeId,
-    /// It lies there as well.
+    /// Node where it lies as well.
     pub replica: Option<NodeId>,
 }
 
-/// Who reads a range of a stage file, and which.
+/// Range of a stage file, and its reader.
 pub struct StageRead<'a> {
     pub job: JobId,
     pub here: NodeId,
@@ -46,7 +46,7 @@ pub struct StageRead<'a> {
 }
 
 impl StageFiles {
-    /// Those that lie there already: a process before this one on these disks made them, or was sent them.
+    /// Finds the files that lie there already: a process before this one on these disks made them, or was sent them.
     pub fn new(disk_dirs: Vec<PathBuf>) -> Self {
         let mut known = BTreeMap::new();
         let entries = disk_dirs.iter().filter_map(|dir| std::fs::read_dir(dir).ok()).flatten().flatten();
@@ -63,8 +63,8 @@ impl StageFiles {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a file of that name may be written, the preferred place first, so that disks get even shares: where one
-    /// fails the next is tried.
+    /// Returns the places for a file of that name, the preferred one first. Disks get even shares; if one fails, the next
+    /// is tried.
     pub fn places(&self, name: &StageFileName) -> Vec<PathBuf> {
         let count = self.disk_dirs.len();
         let mut hasher = DefaultHasher::new();
@@ -138,7 +138,7 @@ impl StageFiles {
     }
 }
 
-/// Where a file is to be read, in the order in which that is tried.
+/// Returns the copies of a file, in the order in which they are tried.
 fn copies(place: &StageFileAt, here: Option<&Path>, read: &StageRead<'_>) -> Vec<StageFileCopy> {
     let nodes = [Some(place.home), place.replica].into_iter().flatten();
     let elsewhere = nodes.filter(|node| *node != read.here).map(|node| {

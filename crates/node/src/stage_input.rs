@@ -1,4 +1,4 @@
-//! What a map task reads of stages before: intermediate files, wherever they lie.
+//! Input of a map task from earlier stages: intermediate files, wherever they lie.
 
 use crate::Shared;
 use crate::job_data::AttemptData;
@@ -53,7 +53,7 @@ impl StageInput {
         Some(Arc::new(Self { shared, files, window_bytes, attempt, cancelled }))
     }
 
-    /// One that is made again now will be read by a later attempt.
+    /// Waits for a while, and returns the failure of an attempt whose file is being made again; a later attempt reads the file.
     fn not_there(&self, file: StageFile, input: &InputFile) -> TaskFailure {
         let (began, waits) = (Instant::now(), WAITS_FOR_FILE * (1 + self.attempt.0.min(WAITS_MORE_MAX)));
         while began.elapsed() < waits {

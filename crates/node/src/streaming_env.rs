@@ -1,12 +1,12 @@
-//! What programs of Hadoop Streaming find in their environment, as notes of its local runner have it: every property
-//! of the job, then what the task itself sets, under its new and its old name.
+//! Environment of programs of Hadoop Streaming, as notes of its local runner have it: every property of the job, then the
+//! properties that the task itself sets, under their new and old names.
 
 use crate::job_data::AttemptData;
 use api::{Split, Streaming, is_object_url};
 use ids::AttemptKey;
 use std::path::Path;
 
-/// What an attempt works on.
+/// Input or part of an attempt.
 #[derive(Clone, Copy)]
 pub(crate) enum TaskPlace<'a> {
     Map(&'a Split),

@@ -1,5 +1,5 @@
-//! What mappers of Hadoop Streaming read: lines that end with LF whatever they ended with, and with keys where the
-//! input format has them.
+//! Input of mappers of Hadoop Streaming: lines that end with LF whatever they ended with, and with keys if the input
+//! format has them.
 
 use api::{Function, JobSpec, MapperInput, RecordFormat, TaskFailure};
 use mapper::{BlockPlace, RecordInput};
@@ -35,8 +35,8 @@ impl<'a> PresentedInput<'a> {
     }
 }
 
-/// What the mapper of a job reads; None where it is no job of streaming. A mapper that is no program parts lines
-/// itself.
+/// Returns the input form of the mapper of a job; None if it is no job of streaming. A mapper that is no program divides
+/// lines itself.
 pub(crate) fn shape_for(spec: &JobSpec) -> Option<MapperInput> {
     let streaming = spec.streaming.as_ref()?;
     Some(match spec.mapper {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// What was told in the last second.
+/// Messages of the last second, by node.
 #[derive(Default)]
 struct Told(BTreeMap<NodeId, (Instant, Unreached)>);
 

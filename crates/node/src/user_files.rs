@@ -28,7 +28,7 @@ pub struct UserFiles {
     dirs: Vec<PathBuf>,
     complete: StageFiles,
     writers: Mutex<BTreeMap<IntermediateId, Arc<Mutex<Writing>>>>,
-    /// Where files of this node lie as well.
+    /// Copies of files of this node on other nodes.
     sent: Mutex<BTreeMap<IntermediateId, SentFile>>,
     /// Given up, and the server does not know it yet.
     untold: Mutex<Vec<IntermediateNote>>,
@@ -65,7 +65,7 @@ impl Writing {
     }
 }
 
-/// What a write does to a file.
+/// Effect of a write on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Placed {
     /// It goes on where the file ends.
@@ -273,7 +273,7 @@ impl UserFiles {
         }
     }
 
-    /// What is here of these files is the first copy from now on.
+    /// Makes the copies of these files here the first ones.
     pub(crate) fn adopt(&self, files: &[IntermediateId]) {
         for file in files {
             if !self.complete.adopt(&StageFileName::of_user_file(*file)) {
@@ -457,7 +457,7 @@ fn sentence(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Of a file with this payload.
+/// Returns the stored bytes of a file with this payload.
 pub(crate) fn stored_bytes(payload: Payload) -> u64 {
     Layout::of(payload.bytes).stored_bytes()
 }

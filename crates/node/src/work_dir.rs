@@ -121,10 +121,10 @@ fn create_on_one_of(disk_dirs: &[PathBuf], name: &str) -> Result<PathBuf, TaskFa
         .unwrap_or_else(|| TaskFailure::new(Blame::Engine, "a node has no disk for its programs")))
 }
 
-/// Of so many inputs each program of a job may read all; of more, a map's program reads those of its task.
+/// Most inputs of a job that all its programs may read; if there are more, a map's program may read those of its task.
 const INPUT_RULES_MAX: usize = 64;
 
-/// What the programs of an attempt may read: inputs of its job, and the job's files.
+/// Returns the paths that the programs of an attempt may read: inputs of its job, and the job's files.
 fn readable(job: &AttemptData, place: TaskPlace<'_>) -> Vec<PathBuf> {
     let spec = &job.run.spec;
     // Objects and what stages before put out are read by the engine alone.
@@ -158,7 +158,7 @@ pub(crate) fn sandbox_for(
     Sandbox { named: Some(named), ..base.clone() }
 }
 
-/// What the functions of an attempt get.
+/// Returns the context of the functions of an attempt.
 pub(crate) fn function_context(
     shared: &Shared,
     job: &AttemptData,

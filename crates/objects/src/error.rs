@@ -1,4 +1,4 @@
-//! What goes wrong with objects, and whose move it is.
+//! Errors of objects, and the blame for each.
 
 use crate::url::ObjectUrl;
 use api::Blame;
@@ -6,7 +6,7 @@ use object_store::Error as StoreError;
 
 /// Characters of a cause that are shown.
 const CAUSE_CHARS_MAX: usize = 300;
-/// Where the library asks for credentials when the settings name none.
+/// Host that the library asks for credentials when the settings name none.
 const MACHINE_ROLE_HOST: &str = "169.254.169.254";
 
 /// How a refusal reads where the library does not tell it from other failures, as in a listing.
@@ -66,7 +66,7 @@ pub enum ObjectError {
 }
 
 impl ObjectError {
-    /// Whose fault it is. Credentials are the machine's: another node may have them.
+    /// Returns whose fault the error is. Credentials are the machine's: another node may have them.
     pub fn blame(&self) -> Blame {
         match self {
             Self::BadUrl { .. }
@@ -89,7 +89,7 @@ impl ObjectError {
         }
     }
 
-    /// What the library met when it was to `action` an object.
+    /// Converts an error that the library met when it was to `action` an object.
     pub(crate) fn of_store(action: &'static str, url: &ObjectUrl, error: &StoreError) -> Self {
         let (url, text) = (url.clone(), text_of(error));
         if text.contains("NoSuchBucket") {
@@ -137,7 +137,7 @@ fn text_of(error: &StoreError) -> String {
     text
 }
 
-/// What a server says in XML: its code and message. The rest of its answer may quote the request.
+/// Returns code and message of a server's answer in XML; None without a code. The rest of the answer may quote the request.
 fn answer_of(text: &str) -> Option<String> {
     let element = |name: &str| {
         let (_, rest) = text.split_once(&format!("<{name}>"))?;

@@ -20,13 +20,13 @@ use std::ops::Range;
 const WINDOWS_AHEAD: usize = 2;
 const WINDOW_BYTES_MIN: u64 = 64 << 10;
 const WINDOW_BYTES_MAX: u64 = 8 << 20;
-/// Of a window beyond the planned end.
+/// Bytes of a window beyond the planned end.
 const OVERHANG_BYTES: u64 = 64 << 10;
 
 /// An object that was pinned, open at an offset.
 pub struct ObjectReader {
     source: Source,
-    /// Of the next window that is asked for.
+    /// Offset of the next window that is asked for.
     next_offset: u64,
     planned_end: u64,
     window_bytes: u64,

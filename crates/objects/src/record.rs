@@ -1,5 +1,5 @@
-//! What stands in a staging prefix: a record of each upload, and one of the decision to publish. Text, with a version
-//! in its first line and a checksum of all before it in its last.
+//! Records of a staging prefix: one of each upload, and one of the decision to publish. They are text, with a version
+//! in the first line, and in the last line a checksum of all before it.
 //!
 //! ```text
 //!   sailfish-upload 1            sailfish-commit 1
@@ -31,7 +31,7 @@ pub(crate) struct UploadRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WholeUpload {
     pub bytes: u64,
-    /// What the store answered to each piece.
+    /// Tags that the store gave the pieces in its answers, one per piece.
     pub tags: Vec<String>,
 }
 

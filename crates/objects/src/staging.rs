@@ -12,8 +12,9 @@
 //! `commit` after a crash goes on from there; without it nothing was ever visible. Objects are marked with the name of
 //! the record that they come from, which tells a part of this job from everything else of that name.
 //!
-//! What a directory has and this has not: a reader who does not wait for `_SUCCESS` may see some parts of an output that
-//! is being published; and where an output is replaced, the older one goes while the new one comes, from `_SUCCESS` on.
+//! Publication is not atomic here, as it is in a directory. A reader who does not wait for `_SUCCESS` may see some parts
+//! of an output that is being published. Where an output is replaced, the older one goes while the new one comes; its
+//! `_SUCCESS` goes first.
 
 use crate::error::ObjectError;
 use crate::listing::{Listed, list};
@@ -40,7 +41,7 @@ const REQUESTS_AT_ONCE: usize = 16;
 /// Objects of an output and of a staging prefix. A part has a number of five digits, and a few attempts.
 const OBJECTS_MAX: usize = 1_000_000;
 
-/// What is published.
+/// An output to be published.
 #[derive(Clone, Debug)]
 pub struct Publication {
     pub staging: ObjectUrl,
@@ -289,7 +290,7 @@ async fn is_published(output: &ObjectUrl, commit: CommitRecord) -> Result<bool, 
     Ok(report.is_some_and(|bytes| CommitRecord::of_report(&bytes) == commit))
 }
 
-/// What becomes of the objects that the uploads of a job have made.
+/// Fate of the objects that the uploads of a job have made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// None was made.

@@ -19,10 +19,10 @@ use tokio::runtime::Runtime;
 
 /// Threads of the runtime: they move bytes between sockets and buffers.
 const THREADS: usize = 2;
-/// What is read whole is small: a record of ours or a report.
+/// Largest object that is read whole. Such objects are small: a record of ours or a report.
 const SMALL_BYTES_MAX: u64 = 256 << 20;
 
-/// What a store can do for us.
+/// All traits of a store that this crate uses.
 pub(crate) trait Store: ObjectStore + MultipartStore + PaginatedListStore {}
 impl<T: ObjectStore + MultipartStore + PaginatedListStore> Store for T {}
 

@@ -10,10 +10,10 @@ use object_store::multipart::PartId;
 use object_store::{PutMultipartOptions, PutPayload};
 use std::io::Write;
 
-/// What S3 asks of each piece but the last.
+/// Smallest piece that S3 accepts; the last one may be smaller.
 const PIECE_BYTES_MIN: usize = 5 << 20;
 const PIECE_BYTES_MAX: usize = 32 << 20;
-/// And of their number.
+/// Most pieces of an upload that S3 accepts.
 const PIECES_MAX: usize = 10_000;
 /// One is filled while another is on its way.
 const BUFFERS: usize = 2;

@@ -43,12 +43,12 @@ impl ObjectUrl {
         Self::parse(&path.to_string_lossy())
     }
 
-    /// What lies below it under a name; the name is one part or several.
+    /// Returns the URL of a name below this one; the name is one part or several.
     pub fn join(&self, name: &str) -> Result<Self, ObjectError> {
         Self::parse(&format!("{self}/{name}"))
     }
 
-    /// What it lies in, and the last part of its key.
+    /// Returns the URL that this one lies in, and the last part of the key; None where the key is empty.
     pub fn split(&self) -> Option<(Self, &str)> {
         let (above, name) = match self.key.as_ref().rsplit_once('/') {
             Some((above, name)) => (Key::parse(above).ok()?, name),

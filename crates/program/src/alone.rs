@@ -64,7 +64,7 @@ fn run_inner(
     judge(context, spec, (status, 0), drain.finish())
 }
 
-/// What is still waited for.
+/// Pipes and end of the program, as far as they are still waited for.
 struct Open {
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
@@ -72,7 +72,7 @@ struct Open {
     end: Option<OwnedFd>,
 }
 
-/// Of which there is news.
+/// Parts of [`Open`] that have news.
 #[derive(Clone, Copy, Default)]
 struct Ready {
     stdout: bool,

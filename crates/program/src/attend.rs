@@ -42,7 +42,7 @@ struct Attendant<'a> {
     given_up: bool,
 }
 
-/// Of which there is news.
+/// Sources that have news: standard error, the end of the program, or the bell.
 #[derive(Clone, Copy, Default)]
 struct News {
     stderr: bool,

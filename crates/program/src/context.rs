@@ -1,4 +1,4 @@
-//! What a user function gets from the node that runs it, and the registry of the processes that live.
+//! Context that the node gives to a user function, and the registry of the processes that live.
 
 use crate::idle::Idle;
 use crate::killed::OutOfMemory;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What the node gives to the functions of one attempt.
+/// Context that the node gives to the functions of one attempt.
 #[derive(Clone, Debug)]
 pub struct FunctionContext {
     /// The registry in which processes of this attempt stand while they live.
@@ -38,7 +38,7 @@ pub struct FunctionContext {
     pub stderr_log: Option<PathBuf>,
     /// Takes the counters and the status that programs of this attempt report.
     pub reports: Arc<Reports>,
-    /// What programs may reach; None: whatever the node may.
+    /// Sandbox of programs; None: they may reach whatever the node may.
     pub sandbox: Option<Arc<Sandbox>>,
     /// A program that exits with another code than 0 has not failed; one that a signal ended has.
     pub any_exit_code: bool,

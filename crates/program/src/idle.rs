@@ -16,18 +16,18 @@ use std::time::{Duration, Instant};
 /// How long a program has to end by itself when its input has ended: long enough to remove what it keeps in files.
 const END_WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// What a program must have been started for to be given a task.
+/// Purpose for which a program was started. A program is given only tasks of the same purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Purpose {
     job: JobId,
     words: Vec<String>,
     start_dir: PathBuf,
-    /// Without what it is told with each task.
+    /// Environment without the variables that the program is told with each task.
     env: Vec<(String, String)>,
 }
 
 impl Purpose {
-    /// None where no program of this attempt may stay.
+    /// Returns the purpose of a program; None if no program of this attempt may stay.
     pub fn of(context: &FunctionContext, spec: &ProgramSpec) -> Option<Self> {
         // The rules of a sandbox name the work directory of the attempt, for good.
         let job = context.kept_for.filter(|_| spec.sandbox.is_none())?;

@@ -37,7 +37,7 @@ impl Intake {
         self.fed_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// What it was given without what lies in its pipe; None where no program was started.
+    /// Returns the bytes that the program was given, without those that are still in its pipe; None if no program was started.
     pub fn bytes(&self) -> Option<u64> {
         if !self.is_taken.load(Ordering::Relaxed) {
             return None;

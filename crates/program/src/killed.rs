@@ -1,9 +1,9 @@
-//! What there is to tell of a program that somebody killed who is not of the engine: most often the kernel, where memory runs out.
+//! Explanation for a program that was killed, but not by the engine: most often by the kernel, when memory runs out.
 
 use rustix::process::Pid;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where the kernel counts the processes that it ended for want of memory: a line `oom_kill N`.
+/// File in which the kernel counts the processes that it ended for want of memory, in a line `oom_kill N`.
 const KERNEL_COUNTS: &str = "/proc/vmstat";
 
 /// How much memory a process has; None where it has ended.
@@ -25,7 +25,9 @@ impl Default for OutOfMemory {
 }
 
 impl OutOfMemory {
-    /// What is said behind that a program was killed. `last_bytes`: how much memory it had when it was looked at last; 0 where it was not.
+    /// Returns the text that follows the message that a program was killed. `last_bytes`: memory of the program when it was
+    /// last looked at;
+    /// 0 if it never was.
     pub fn why_killed(&self, last_bytes: u64) -> String {
         let why = match self.since_last() {
             Some(1) => {

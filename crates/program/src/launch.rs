@@ -24,7 +24,7 @@ use std::ptr;
 const STACK_BYTES: usize = 64 << 10;
 /// Exit code of a child that could not become the program; nobody sees it but its parent.
 const NOT_STARTED: c_int = 127;
-/// What runs a file that the kernel takes for no program, as everywhere: a script without a first line that says so.
+/// Shell that runs a file which the kernel does not take for a program, as everywhere: a script without a first line that says so.
 const SHELL: &CStr = c"/bin/sh";
 
 /// A program that was started, with the engine's ends of its pipes.
@@ -51,7 +51,7 @@ impl Started {
 /// Strings as the kernel takes them: a list of pointers with a null behind it.
 struct Strings {
     pointers: Vec<*const c_char>,
-    /// What they point to.
+    /// Strings to which the pointers point.
     _owned: Vec<CString>,
 }
 

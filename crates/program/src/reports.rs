@@ -1,4 +1,4 @@
-//! What programs report by lines on standard error: counters and a status, in the form of Hadoop Streaming.
+//! Reports of programs by lines on standard error: counters and a status, in the form of Hadoop Streaming.
 //!
 //! ```text
 //!   reporter:counter:GROUP,NAME,AMOUNT
@@ -13,7 +13,7 @@ use api::{Blame, TaskFailure};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What every report begins with.
+/// Prefix of every report.
 pub(crate) const PREFIX: &[u8] = b"reporter:";
 /// The line of a program that has said all about a task, and stays for the next.
 pub(crate) const END: &[u8] = b"reporter:end";
@@ -46,7 +46,7 @@ impl Reports {
         self.lock().counters.clone()
     }
 
-    /// What the first program of the attempt has taken of what it was given; None where there was none.
+    /// Returns the bytes of its input that the first program of the attempt has taken; None if there was no program.
     pub fn taken_bytes(&self) -> Option<u64> {
         self.intake.bytes()
     }

@@ -28,7 +28,7 @@ use std::time::Duration;
 const BUSY_TRIES_MAX: u32 = 500;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
-/// What to run and where.
+/// Program to run: its words, directories, environment and sandbox.
 #[derive(Clone, Debug)]
 pub struct ProgramSpec {
     /// Program and arguments; never empty.
@@ -41,7 +41,7 @@ pub struct ProgramSpec {
     pub env: Vec<(String, String)>,
     /// File to which standard error is copied, up to 1 MiB.
     pub stderr_log: Option<PathBuf>,
-    /// What it may reach; None: whatever the engine may.
+    /// Sandbox of the program; None: it may reach whatever the engine may.
     pub sandbox: Option<Arc<Sandbox>>,
 }
 
@@ -63,7 +63,7 @@ impl ProgramSpec {
 #[derive(Debug)]
 pub struct Feed {
     stdin: Option<Arc<ChildStdin>>,
-    /// Where it counts what the program takes.
+    /// Reports that count the bytes taken by the program; None if this program is not counted.
     counts: Option<Arc<Reports>>,
     /// Set when the run is lost, so that the rest of the input need not be read.
     abandoned: Arc<AtomicBool>,
@@ -129,7 +129,7 @@ impl Feed {
     }
 }
 
-/// What a running program puts out.
+/// Standard output of a running program.
 #[derive(Debug)]
 pub struct ProgramOutput {
     /// None once it was given back.
@@ -427,7 +427,7 @@ fn unless_busy(start: impl Fn() -> std::io::Result<Started>) -> std::io::Result<
     }
 }
 
-/// What the program finds in its environment.
+/// Returns the environment of the program.
 fn environment(spec: &ProgramSpec) -> BTreeMap<OsString, OsString> {
     let kept = std::env::vars_os().filter(|(name, _)| passes_through(name.as_encoded_bytes()));
     kept.chain(spec.env.iter().map(|(name, value)| (name.into(), value.into()))).collect()
@@ -437,7 +437,7 @@ fn passes_through(name: &[u8]) -> bool {
     matches!(name, b"PATH" | b"HOME" | b"LANG") || name.starts_with(b"LC_")
 }
 
-/// What the program said last of how far it was.
+/// Adds the last status that the program reported to the message of its failure.
 fn with_status(mut failure: TaskFailure, reports: &Reports) -> TaskFailure {
     if let Some(status) = reports.status() {
         failure.message.push_str(&format!("; the last status it reported: {status}"));

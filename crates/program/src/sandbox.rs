@@ -1,4 +1,4 @@
-//! What a user program may reach: Landlock rules of the kernel, and limits of the process.
+//! Sandbox of user programs: Landlock rules of the kernel, and limits of the process.
 
 use api::{Blame, TaskFailure};
 use landlock::{
@@ -20,7 +20,7 @@ const ABI_WANTED: ABI = ABI::V6;
 /// Files that a program may have open.
 const OPEN_FILES_MAX: u64 = 4096;
 
-/// What every program may read and run.
+/// Folders that every program may read and run.
 const SYSTEM_FOLDERS: &[&str] = &[
     "/usr",
     "/bin",
@@ -35,7 +35,7 @@ const SYSTEM_FOLDERS: &[&str] = &[
     "/sys/fs/cgroup",
     "/sys/kernel/mm",
 ];
-/// Of the machine's settings, those that libraries and interpreters look at; other files there may hold secrets.
+/// Settings of the machine that libraries and interpreters look at; other files in `/etc` may hold secrets.
 const SETTINGS: &[&str] = &[
     "/etc/alternatives",
     "/etc/ca-certificates",
@@ -65,23 +65,23 @@ const DEVICES: &[&str] = &["/dev/full", "/dev/null", "/dev/random", "/dev/urando
 /// Opens places that a job names (`O_PATH`), or refuses them.
 pub type OpenNamed = Arc<dyn Fn(&Path) -> std::io::Result<OwnedFd> + Send + Sync>;
 
-/// Kept between a program and the rest of the machine.
+/// Limits between a program and the rest of the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Sandbox {
-    /// What it may read, and run, besides the folders of the system, as the operator says.
+    /// Paths that the program may read, and run, besides the folders of the system; set by the operator.
     pub readable: Vec<PathBuf>,
     /// Directories of the node's own in which it may do everything; the work directory is always one.
     pub writable: Vec<PathBuf>,
     /// Most memory that it may map; None: as much as the machine lets it.
     pub memory_bytes: Option<u64>,
-    /// What the job names.
+    /// Places that the job names.
     pub named: Option<Named>,
 }
 
 /// Places that a job names, which somebody may exchange for others until they are opened.
 #[derive(Clone)]
 pub struct Named {
-    /// What its program may read, and run.
+    /// Paths that the job's program may read, and run.
     pub readable: Vec<PathBuf>,
     /// The work directory, where the job chose it.
     pub work_dir: Option<PathBuf>,
@@ -180,7 +180,7 @@ fn is_of_node_path(executable: &Path) -> bool {
     std::env::split_paths(&path).any(|dir| executable.parent() == Some(&dir))
 }
 
-/// Of these rights, those that a place can give: a file has none of a directory's.
+/// Returns the rights that a place can give, out of `access`: a file has none of a directory's.
 fn access_to(place: &OwnedFd, access: BitFlags<AccessFs>) -> std::io::Result<BitFlags<AccessFs>> {
     let kind = FileType::from_raw_mode(rustix::fs::fstat(place)?.st_mode);
     Ok(match kind {

@@ -1,4 +1,4 @@
-//! What the two sides of a run tell the thread that attends to its program.
+//! Messages from the two sides of a run to the thread that attends to its program.
 
 use api::{Blame, TaskFailure};
 use rustix::event::{EventfdFlags, eventfd};

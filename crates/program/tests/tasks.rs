@@ -50,7 +50,7 @@ fn context(directory: &Path) -> FunctionContext {
     }
 }
 
-/// That of another attempt on the node.
+/// Returns the context of another attempt on the node.
 fn next(context: &FunctionContext) -> FunctionContext {
     FunctionContext { cancelled: Arc::default(), reports: Arc::default(), ..context.clone() }
 }
@@ -219,7 +219,7 @@ fn a_cancelled_attempt_takes_its_program_along_and_no_other_ones() {
     assert_eq!(first.programs.live_count(), 0);
 }
 
-/// Who leaves a process behind is not kept, and neither is what it left.
+/// A program that leaves a process behind is not kept, and neither is the process that it left.
 #[test]
 fn one_that_leaves_something_behind_is_ended() {
     let directory = tempfile::tempdir().unwrap();

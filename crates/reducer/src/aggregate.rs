@@ -75,7 +75,7 @@ pub fn kind_and_name(key: &[u8]) -> Result<(Kind, &[u8]), AggregateError> {
     found.map(|(_, kind)| (*kind, &key[colon + 1..])).ok_or(AggregateError::Kind)
 }
 
-/// What is known of a key's values.
+/// State of the fold of one key's values.
 #[derive(Clone, Debug)]
 pub enum Aggregate {
     Long(i64),

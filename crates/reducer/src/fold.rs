@@ -56,7 +56,7 @@ pub struct ArenaText {
     length: u32,
 }
 
-/// What a fold knows of one key.
+/// State of a fold for one key.
 #[derive(Clone, Debug)]
 pub enum FoldState {
     Sum(Decimal),

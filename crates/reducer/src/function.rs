@@ -1,4 +1,4 @@
-//! What a reduce function is, and which ones there are.
+//! Reduce functions: their traits, and the choice of a built-in or a program.
 
 use crate::aggregate::{AGGREGATE, AggregateReducer};
 use crate::builtin::{FoldReducer, ListReducer, PairWriter, SumReducer};
@@ -42,7 +42,7 @@ pub trait GroupedRecords {
     }
 }
 
-/// What a reduce function saw.
+/// Counts of one run of a reduce function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReduceCounts {
     /// Distinct keys.

@@ -21,7 +21,7 @@ pub struct PartPlace<'a> {
     pub attempt: AttemptNumber,
     /// Bytes gathered before they are written.
     pub buffer_bytes: usize,
-    /// What an upload may take.
+    /// Bytes of memory for an upload.
     pub object_buffer_bytes: usize,
     /// Sync the file when it is finished.
     pub sync: bool,
@@ -43,7 +43,7 @@ pub struct PartWriter {
     counted_records: u64,
     line_ends: u64,
     last_byte: u8,
-    /// Of the pair begun by [`PartWriter::start_pair`].
+    /// Whether the value of the pair begun by [`PartWriter::start_pair`] has begun.
     value_begun: bool,
 }
 

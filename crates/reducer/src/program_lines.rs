@@ -10,7 +10,8 @@ pub const RECORD_BYTES_LIMIT: u64 = 1 << 30;
 /// A record may take this share of the memory budget, as a divisor.
 const RECORD_MEMORY_SHARE: u64 = 4;
 
-/// What to do about a record longer than a quarter of the budget.
+/// Returns the reason for the refusal of a record longer than a quarter of the budget: the limit that it breaks, and the
+/// memory that it needs if more memory helps.
 pub fn record_too_long(record_bytes: u64, record_bytes_max: u64) -> String {
     if record_bytes > RECORD_BYTES_LIMIT {
         return format!("it has more than {RECORD_BYTES_LIMIT} bytes, the most that any record may have");

@@ -6,9 +6,9 @@ use frames::{FrameError, FrameKind, Pairs, TailedPairs};
 use program::{FunctionContext, ProgramOutput};
 use std::io::Read;
 
-/// What a frame may have beyond a single record: the lengths of a batch, or words of a failure.
+/// Bytes that a frame may have beyond a single record: the lengths of a batch, or words of a failure.
 const BESIDE_RECORD_BYTES_MAX: u64 = 1 << 20;
-/// Of a failure's text that is kept.
+/// Last lines of a failure's traceback that are kept.
 const TRACEBACK_LINES_MAX: usize = 100;
 
 /// Something that a program put out.
@@ -31,10 +31,10 @@ pub enum PutOut<'a> {
     },
 }
 
-/// What a program put out in all.
+/// Totals of the output of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// How it said that this is all. None: it has ended before; how is known when it is waited for.
+    /// Action that the program announced with its end. None: it ended without that; waiting for it tells how it ended.
     end: Option<End>,
     /// Pairs, and records of the output.
     pub records: u64,
@@ -42,7 +42,7 @@ pub struct Taken {
     pub bytes: u64,
 }
 
-/// What a program does when it is done.
+/// Action of a program when it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Exits,

@@ -26,7 +26,7 @@ pub struct Roots {
 #[derive(Clone, Debug)]
 struct Given {
     text: String,
-    /// Whose jobs it is for; None: all users'.
+    /// User whose jobs the root is for; None: all users'.
     user: Option<String>,
     /// None: it allows nothing on this machine.
     root: Option<Root>,
@@ -212,7 +212,8 @@ impl Roots {
         self.check_program(&task.words, &task.files, &task.shipped, Some(&task.directory))
     }
 
-    /// What an output is written to before it is one, and then becomes, lies beside it: so must what it lies in.
+    /// Refuses an output outside of the roots. The directory that it lies in must be inside too: an output is written under
+    /// another name in that directory, and renamed.
     pub fn check_output(&self, output: &Path) -> Result<(), OutsideRoots> {
         if is_object_url(output) {
             return self.check_object("output", output);

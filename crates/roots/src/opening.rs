@@ -19,7 +19,7 @@ const HELD: &str = "/proc/self/fd";
 /// The files and directories that this process may open for a job. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct JobPaths {
-    /// What is opened lies below a root of each of these. Empty: anything may be opened.
+    /// Lists of roots: an opened path lies below a root of each list. Empty: anything may be opened.
     roots: Arc<[Roots]>,
     /// Copies that this process made for the job.
     own: Arc<BTreeSet<PathBuf>>,
@@ -174,7 +174,7 @@ fn has_moved(error: &Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::AGAIN | Errno::LOOP | Errno::XDEV))
 }
 
-/// What there is of a path, without links, and the names that are missing behind it.
+/// Returns the part of a path that exists, without links, and the missing names behind it.
 pub fn deepest_existing(path: &Path) -> std::io::Result<(PathBuf, Vec<&OsStr>)> {
     let (mut missing, mut place) = (Vec::new(), path);
     loop {

@@ -1,4 +1,4 @@
-//! What must hold after every event.
+//! Conditions that must hold after every event.
 
 use crate::state::{Job, Phase, State, Task};
 use crate::{Placement, Slot};

@@ -1,16 +1,17 @@
-//! Who is next: jobs with tasks that wait, by claim.
+//! Choice of the next job: jobs with tasks that wait, by claim.
 //!
-//! Entries are dropped late: a job that has nothing left to give, or has moved to another level, keeps its place until
-//! somebody finds it there. So what a change costs does not depend on how many jobs wait.
+//! Entries are dropped late: a job that has nothing left to give, or has moved to another level, keeps its place
+//! until somebody finds it there. So the cost of a change does not depend on how many jobs wait.
 
 use ids::JobId;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a job stands among others, the lowest first: level, what its user has got, age.
+/// Rank of a job among others, the lowest first: level, share that its user has got, age.
 pub(crate) type Standing = (Reverse<i64>, Served, JobId);
 
-/// What a user has got, the least first: running attempts, and among equals the count of all starts at its last one.
+/// Share that a user has got, the least first: running attempts, and among equals the count of all starts at its last
+/// one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Served {
     pub running: u32,

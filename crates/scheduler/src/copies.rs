@@ -1,7 +1,7 @@
-//! Second attempts beside slow ones: what attempts say of themselves, and what is ordered from it.
+//! Second attempts beside slow ones: the progress that attempts report, and the orders that follow from it.
 //!
-//! Slots that nothing else waits for are lent to copies. At most one runs beside an attempt; the first success of
-//! the two wins, and the other is told to stop. What copies cost that did not win is bounded by a share of the job.
+//! Slots that nothing else waits for are lent to copies. At most one runs beside an attempt; the first success of the
+//! two wins, and the other is told to stop. The cost of copies that did not win is bounded by a share of the job.
 
 use crate::dispatch::{choose, start};
 use crate::speculation::{Judged, Label, Observed, Waits, Where, WhyLeft, judge};
@@ -14,28 +14,29 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// one slot.
 pub const COPIES_PER_TASK: f64 = 0.1;
 pub const COPIES_MIN: f64 = 2.0;
-/// What copies that did not win may have cost of the time that all attempts of a job took, before there are no more.
+/// Share of the time of all attempts of a job that copies which did not win may cost; beyond it the job gets no more
+/// copies.
 pub const WASTE_PER_TASK_TIME: f64 = 0.03;
 /// A node that was found slow gets no copies for so long.
 pub const SLOW_NODE_NS: u64 = 120_000_000_000;
 /// Attempts that ended last, with which others are compared.
 const ENDED_MAX: usize = 256;
 
-/// What is known of the attempts of a job, and the copies that run.
+/// Progress of the attempts of a job, and the copies that run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
-    /// Whose tasks may run twice at the same time.
+    /// Stages whose tasks may run twice at the same time.
     stages: BTreeSet<StageIndex>,
     progress: BTreeMap<AttemptKey, Progress>,
-    /// Of tasks of one stage that are done.
+    /// The last attempts of one stage that have ended, with their progress.
     ended: VecDeque<Observed>,
-    /// Copies that run, and the attempts that these were to overtake.
+    /// Copies that run, and the attempts that they were to overtake.
     copies: BTreeMap<AttemptKey, Original>,
     /// Attempts that have had their copy.
     copied: BTreeSet<AttemptKey>,
-    /// What was said of attempts that run.
+    /// Attempts that run, with the labels under which they were told as slow.
     told: BTreeSet<(AttemptKey, Label)>,
-    /// Of all attempts that have ended, and of copies among them that did not win.
+    /// Time of all attempts that have ended, and of the copies among them that did not win.
     spent_ns: u64,
     wasted_ns: u64,
     /// Somebody said something since the attempts were judged last.
@@ -51,10 +52,10 @@ struct Original {
     label: Label,
 }
 
-/// What an attempt has said.
+/// Progress that an attempt has reported.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
-    /// From when it is measured, and what it had done by then.
+    /// Time from which it is measured, and the units and waits that it had by then.
     since: UnixNanos,
     first_done: u64,
     first_waits: Waits,
@@ -71,10 +72,10 @@ struct Progress {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub attempt: AttemptKey,
-    /// From when it is measured until it was heard of last, and the units that it did in that time.
+    /// Time from the start of the measurement until it was heard of last, and the units that it did in that time.
     pub took_ns: u64,
     pub did: u64,
-    /// Since its start, and what it has left.
+    /// Units done since its start, and units left.
     pub done: u64,
     pub left: u64,
 }
@@ -85,7 +86,7 @@ pub(crate) struct Left {
     progress: Option<Progress>,
     node: NodeId,
     ran_ns: u64,
-    /// Where it was a copy.
+    /// The attempt that it was to overtake, if it was a copy.
     original: Option<Original>,
 }
 

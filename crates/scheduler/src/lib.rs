@@ -45,8 +45,8 @@ use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskK
 /// Failures of one task that count as the user's; with the last one the job fails. For jobs that say nothing else.
 pub const FAILURES_MAX: u32 = 3;
 
-/// How long a job leaves a slot alone that is far from the data of its tasks, in the hope of a nearer one (delay
-/// scheduling, Zaharia et al., EuroSys 2010). Counted from its last start near its data.
+/// Time for which a job leaves a slot alone that is far from the data of its tasks, in the hope of a nearer one
+/// (delay scheduling, Zaharia et al., EuroSys 2010). Counted from its last start near its data.
 pub const LOCALITY_DELAY_NS: u64 = 500_000_000;
 
 /// A job that was not served for this long counts as one priority higher, each time again up to that of the most
@@ -65,12 +65,12 @@ pub struct Slot {
     pub slot: u32,
 }
 
-/// Where a task may run.
+/// Nodes on which a task may run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
     #[default]
     Anywhere,
-    /// What it needs is on this node alone.
+    /// This node alone has what the task needs.
     On(NodeId),
     /// Best on one of these; elsewhere where those do not ask for [`LOCALITY_DELAY_NS`].
     Near(Vec<NodeId>),
@@ -86,26 +86,26 @@ pub struct RecoveredTask {
     pub winner: Option<AttemptNumber>,
 }
 
-/// Why an attempt runs where it does.
+/// Reason why an attempt runs on its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Why {
     pub place: WhyHere,
-    /// Since its job was served last, or came.
+    /// Nanoseconds since its job was served last, or came.
     pub waited_ns: u64,
     /// Slots that asked for work, this one among them.
     pub slots_free: u32,
-    /// What its user had running before.
+    /// Attempts that its user had running before.
     pub user_running: u32,
     /// Levels that its job had risen, because it waited.
     pub levels_risen: u32,
 }
 
-/// Why this node.
+/// Reason for this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyHere {
     /// Any would do; its slot had asked first.
     Any,
-    /// What the task needs is there alone.
+    /// The node alone has what the task needs.
     OnlyHere,
     NearData,
     /// No slot near its data had asked for [`LOCALITY_DELAY_NS`].
@@ -116,8 +116,8 @@ pub enum WhyHere {
     NotWhereItFailed,
 }
 
-/// Whose a job is and how urgent. Jobs of the highest priority go first; among these the user with the fewest
-/// running attempts (where they are equal, the one who was not served for longest), and of this user the oldest job.
+/// User and urgency of a job. Jobs of the highest priority go first; among these the user with the fewest running
+/// attempts (among equals, the user who was not served for longest), and of this user the oldest job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
     /// Any number that is the user's alone.
@@ -126,10 +126,10 @@ pub struct Claim {
     pub needs: Needs,
 }
 
-/// What a job needs of nodes, besides a slot.
+/// Resources of nodes that a job needs, besides a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Needs {
-    /// Of what a node has for the buffers of jobs.
+    /// Bytes out of the memory of a node for the buffers of jobs.
     pub memory_bytes: u64,
     /// Any number that is the architecture's alone; None: any.
     pub architecture: Option<u32>,
@@ -145,22 +145,22 @@ impl Needs {
     }
 }
 
-/// Why nothing of a job runs.
+/// Reason why nothing of a job runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
     pub needs: Needs,
     /// Nodes that work.
     pub nodes: u32,
-    /// Those that could run it if nobody else did.
+    /// Nodes among them that could run it if nobody else did.
     pub nodes_large_enough: u32,
-    /// By jobs that hold memory on all nodes, on each of them; and how many jobs these are.
+    /// Memory that jobs hold on all nodes, on each of them; and the number of these jobs.
     pub held_bytes: u64,
     pub jobs_with_memory: u32,
     /// Older jobs that wait to be let in.
     pub before: u32,
 }
 
-/// What happened.
+/// Event for the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A job arrived; its stages run one after the other. Ids are never used twice.
@@ -168,7 +168,7 @@ pub enum Event {
         job: JobId,
         claim: Claim,
         stages: Vec<&'static str>,
-        /// With so many failures of one task the job fails; at least 1.
+        /// Failures of one task with which the job fails; at least 1.
         failures_max: u32,
     },
     /// A job that another server began, as it stood. All but the last of the expanded stages are complete.
@@ -203,8 +203,8 @@ pub enum Event {
         of: AttemptKey,
         placement: Placement,
     },
-    /// How far an attempt is: units that it has done of all that its task has, and what it has spent its time on, both
-    /// since its start. Bytes, or whatever all tasks of the stage count alike.
+    /// Progress of an attempt: units that it has done of all that its task has, and its time by cause, both since its
+    /// start. Bytes, or whatever all tasks of the stage count alike.
     Progress {
         attempt: AttemptKey,
         done: u64,
@@ -327,7 +327,7 @@ pub struct Standing {
     pub redo: Vec<TaskIndex>,
 }
 
-/// What the server must do.
+/// Action for the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Find the tasks of a stage and answer with [`Event::StageExpanded`] or [`Event::StageRefused`].
@@ -402,7 +402,7 @@ pub enum Action {
     },
 }
 
-/// Why a job failed.
+/// Reason why a job failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureCause {
     Attempt(AttemptKey),

@@ -1,4 +1,4 @@
-//! What follows when a node goes, and when data goes with it.
+//! Consequences of the loss of a node, and of the loss of data with it.
 
 use crate::reactor::{advance, on_attempt_lost, on_slots_gone, take_off};
 use crate::state::{Phase, State};

@@ -1,4 +1,5 @@
-//! The memory of nodes for the buffers of jobs, and who has it: a job begins only where its claim fits beside the others.
+//! The memory of nodes for the buffers of jobs, and the jobs that hold it: a job begins only where its claim fits
+//! beside the others.
 //!
 //! The data of a MapReduce job lies on all nodes that take chunks, wherever its tasks ran. So it holds its memory on all
 //! nodes that share such jobs, from its admission until the last of its attempts has ended; admissions are in line, and nobody
@@ -13,16 +14,16 @@ use ids::{JobId, NodeId};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// A job that needs memory where it runs waits so long before a node is kept for it, and a job that needs memory on all nodes
-/// so long before none of the former starts any more.
+/// Time that a job that needs memory where it runs waits before a node is kept for it; and time that a job that needs
+/// memory on all nodes waits before no more of the former start.
 pub const MEMORY_PATIENCE_NS: u64 = 2_000_000_000;
 
-/// What a node has.
+/// Resources of a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub memory_bytes: u64,
     pub architecture: u32,
-    /// Of attempts that run there, for these alone.
+    /// Memory of the attempts that run there and hold memory on this node alone.
     pub ran_bytes: u64,
     /// Whether it takes part in jobs that hold memory on all nodes. One that came when they held more than it has does not,
     /// until enough of them have ended.
@@ -30,7 +31,7 @@ pub(crate) struct Room {
 }
 
 impl State {
-    /// A node says what it has. Before its slots ask.
+    /// Takes in the resources of a node. Comes before its slots ask.
     pub(crate) fn add_room(&mut self, node: NodeId, memory_bytes: u64, architecture: u32) {
         let shares = self.held_bytes <= memory_bytes;
         self.rooms.insert(node, Room { memory_bytes, architecture, ran_bytes: 0, shares });
@@ -135,14 +136,16 @@ impl State {
         }
     }
 
-    /// The jobs in line, without those for which no node that works is large enough: these wait for one, and in nobody's way.
+    /// Returns the jobs in line, without those for which no node that works is large enough: these wait for such a
+    /// node, and block nobody.
     fn in_line(&self) -> impl Iterator<Item = &JobId> {
         let working = self.rooms.iter().filter(|(node, _)| !self.draining.contains(node));
         let largest_bytes = working.map(|(_, room)| room.memory_bytes).max().unwrap_or(0);
         self.line.iter().filter(move |id| self.jobs[*id].claim.needs.memory_bytes <= largest_bytes)
     }
 
-    /// Who is let in next: who has waited very long, then by priority, then of the user with the fewest such jobs.
+    /// Returns the job that is let in next: first jobs that have waited very long, then by priority, then of the user
+    /// with the fewest such jobs.
     fn first_in_line(&self, now: UnixNanos) -> Option<JobId> {
         let rank = |id: &JobId| {
             let job = &self.jobs[id];
@@ -251,7 +254,8 @@ impl State {
         }
     }
 
-    /// Of the nodes that could run it, the one with the most room; None where one fits, and there is only a slot to wait for.
+    /// Returns the node with the most room among those that could run it; None if a node fits now, so that the job
+    /// waits only for a slot.
     fn node_to_keep(&self, needs: Needs) -> Option<NodeId> {
         let working = || self.rooms.iter().filter(|(node, _)| !self.draining.contains(node));
         if working().any(|(node, _)| self.fits(needs, *node)) {
@@ -264,7 +268,7 @@ impl State {
     }
 }
 
-/// What a job waits for besides a slot; None for one that runs, or could.
+/// Returns the reason why a job waits for more than a slot; None for a job that runs, or could.
 pub fn wait_of(state: &State, id: JobId) -> Option<Wait> {
     let job = state.jobs.get(&id).filter(|job| job.phase == Phase::Running && job.running.is_empty())?;
     let needs = job.claim.needs;
@@ -292,7 +296,7 @@ fn could_ever(needs: Needs, room: &Room) -> bool {
         && needs.architecture.is_none_or(|architecture| architecture == room.architecture)
 }
 
-/// The nodes on which no chunks of jobs may lie now: these hold more memory than they have.
+/// Returns the nodes on which no chunks of jobs may lie now: jobs hold more memory there than the nodes have.
 pub fn left_out(state: &State) -> BTreeSet<NodeId> {
     state.rooms.iter().filter(|(_, room)| !room.shares).map(|(node, _)| *node).collect()
 }

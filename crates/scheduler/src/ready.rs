@@ -8,17 +8,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// One of the queues of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Queue {
-    /// Of tasks on or near a node.
+    /// Queue of tasks on or near a node.
     Of(NodeId),
     Anywhere,
-    /// Of tasks near some node, for all others.
+    /// Queue of the tasks near some node, for all other nodes.
     Far,
     /// As `Anywhere`, of a job that holds memory nowhere but where it runs, or none: any node may run it that has what it needs.
     Needy(Needs),
 }
 
 impl Queue {
-    /// That in which a job stands which needs this where its tasks run.
+    /// Returns the queue of a job with these needs: `Needy` in place of `Anywhere`, unless it holds memory on all
+    /// nodes.
     pub fn for_needs(self, needs: Needs) -> Self {
         match self {
             Self::Anywhere if !needs.everywhere => Self::Needy(needs),
@@ -63,7 +64,7 @@ impl Stage {
         self.tasks.iter_mut().for_each(|task| task.queued = false);
     }
 
-    /// What a task has done does not count.
+    /// Takes back that a task is done.
     pub fn undo(&mut self, index: TaskIndex) {
         if let Some(task) = self.tasks.get_mut(index.0 as usize) {
             self.done -= u32::from(task.winner.take().is_some());

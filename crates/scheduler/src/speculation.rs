@@ -25,27 +25,27 @@ const SLOW_TIMES_MAX: f64 = 4.0;
 const LATE_TIMES: f64 = 1.5;
 /// More data than this many times the usual is large.
 const LARGE_TIMES: f64 = 2.0;
-/// Of what an attempt costs more than usual, the least share that makes a part of it a cause of its own.
+/// Least share of the extra cost of an attempt that makes a part of it a cause of its own.
 const CAUSE_SHARE: f64 = 0.25;
 /// Another attempt shares the trouble if it has at least this share of it.
 const SHARED_SHARE: f64 = 0.4;
 
-/// What an attempt has spent its time on since its start.
+/// Time that an attempt has spent since its start, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// Until its input, or the runs that it merges, gave it something.
+    /// Time that it waited for its input, or for the runs that it merges.
     pub read_ns: u64,
-    /// In the user's program, and all the rest.
+    /// Time in the user's program, and all other time.
     pub program_ns: u64,
-    /// Until chunks, or its output, had taken what it gave them.
+    /// Time that it waited for chunks, or its output, to take its data.
     pub append_ns: u64,
-    /// The node whose data it waited for most; None: what it reads lies on no node.
+    /// The node whose data it waited for most; None: its input lies on no node.
     pub read_from: Option<NodeId>,
     /// The node whose chunks it waited for most; None: none but its own.
     pub append_to: Option<NodeId>,
 }
 
-/// Why an attempt is slow.
+/// Reason why an attempt is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Label {
     /// It has more data than others, and is as fast.
@@ -54,16 +54,16 @@ pub enum Label {
     SlowProgram,
     /// Whatever runs on its node takes longer.
     SlowNode,
-    /// What it reads comes slowly.
+    /// Its input comes slowly.
     SlowRead,
-    /// What it writes is taken slowly.
+    /// Its output is taken slowly.
     SlowAppend,
     /// Nothing happens any more.
     NoProgress,
 }
 
 impl Label {
-    /// For people and tables.
+    /// Returns the word for people and tables.
     pub fn word(self) -> &'static str {
         match self {
             Self::LargeData => "large-data",
@@ -76,7 +76,7 @@ impl Label {
     }
 }
 
-/// Why a slow attempt gets no copy.
+/// Reason why a slow attempt gets no copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyLeft {
     /// A copy would have the same data to go through.
@@ -95,25 +95,26 @@ pub enum WhyLeft {
     NoSlot,
 }
 
-/// What a decision was made from.
+/// Figures from which a decision was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inputs {
     pub node: NodeId,
-    /// Since its own start.
+    /// Time since its own start.
     pub elapsed_ns: u64,
     /// Units of its data: bytes.
     pub done: u64,
     pub total: u64,
-    /// Units in a second: its own, those of the attempt in the middle, and what counts as slow here.
+    /// Units in a second: its own, those of the attempt in the middle, and the rate below which an attempt is slow
+    /// here.
     pub rate: u64,
     pub usual_rate: u64,
     pub slow_below: u64,
     /// Data and time of the attempt in the middle.
     pub usual_total: u64,
     pub usual_ns: u64,
-    /// Until it ends, if it goes on like this; None: no end in sight.
+    /// Time until it ends, if it goes on like this; None: no end in sight.
     pub left_ns: Option<u64>,
-    /// That a copy would take.
+    /// Time that a copy would take.
     pub copy_ns: u64,
     /// Attempts that it was compared with.
     pub compared: u32,
@@ -125,9 +126,9 @@ pub struct Inputs {
 pub(crate) struct Observed {
     pub attempt: AttemptKey,
     pub node: NodeId,
-    /// From when it is measured: its start, or when it was first heard of.
+    /// Time from which it is measured: its start, or when it was first heard of.
     pub since: UnixNanos,
-    /// Heard of last, or ended.
+    /// Time when it was heard of last, or ended.
     pub until: UnixNanos,
     /// Units between the two.
     pub done: u64,
@@ -146,7 +147,7 @@ pub(crate) struct Observed {
     pub near: Vec<NodeId>,
 }
 
-/// Where a copy may run.
+/// Nodes on which a copy may run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Where {
     pub avoid: BTreeSet<NodeId>,
@@ -175,7 +176,7 @@ impl Observed {
         self.until.0.saturating_sub(self.since.0)
     }
 
-    /// What it has done; where nothing has been heard of yet, what it may be about to tell.
+    /// Returns the units that it has done; before its first report, `step`, the units that it may be about to report.
     fn done_at_most(&self, step: u64) -> Option<f64> {
         let done = if self.done > 0 { self.done } else { step };
         (done > 0).then_some(done as f64)
@@ -195,7 +196,7 @@ impl Observed {
     }
 }
 
-/// What is usual in a stage.
+/// Usual figures of the attempts of a stage.
 struct Usual {
     cost: f64,
     /// A unit that costs more is slow.
@@ -205,7 +206,7 @@ struct Usual {
     took_ns: u64,
     shortest_ns: u64,
     gap_ns: u64,
-    /// How much at once an attempt tells.
+    /// Units that an attempt reports at once.
     step: u64,
     compared: usize,
     ended: usize,
@@ -344,7 +345,7 @@ fn inputs(slow: &Observed, usual: &Usual, left_ns: Option<u64>, copy_ns: u64) ->
     }
 }
 
-/// Of other attempts, how many share a trouble and how many are as usual.
+/// Counts of other attempts: those that share a trouble, and those that are as usual.
 #[derive(Default)]
 struct Company {
     slow: u32,
@@ -357,7 +358,7 @@ impl Company {
     }
 }
 
-/// The part of a slow attempt that stands out, and who to compare it with.
+/// The part of a slow attempt that stands out, and the attempts to compare it with.
 struct Trouble<'a> {
     slow: &'a Observed,
     stage: &'a [Observed],
@@ -368,7 +369,8 @@ struct Trouble<'a> {
 }
 
 impl Trouble<'_> {
-    /// Of the attempts that ran since this one began.
+    /// Counts the chosen attempts that ran since this one began: those that share the trouble, and those that are as
+    /// usual.
     fn company(&self, is_chosen: impl Fn(&Observed) -> bool) -> Company {
         let mut company = Company::default();
         let is_other = |each: &&Observed| each.attempt != self.slow.attempt && each.until > self.slow.since;
@@ -388,12 +390,12 @@ impl Trouble<'_> {
         self.company(|other| other.node == self.slow.node)
     }
 
-    /// Anywhere but on its node.
+    /// Returns all nodes but its own.
     fn elsewhere(&self) -> Where {
         Where { avoid: BTreeSet::from([self.slow.node]), only: None }
     }
 
-    /// Where what comes slowly might come faster.
+    /// Returns the nodes on which its slow input might come faster, or why it gets no copy.
     fn read_advice(&self) -> Result<Where, WhyLeft> {
         let (slow, here) = (self.slow, self.company_here());
         let Some(source) = slow.waits.and_then(|waits| waits.read_from) else {
@@ -417,7 +419,7 @@ impl Trouble<'_> {
         }
     }
 
-    /// Where what it writes might be taken faster.
+    /// Returns the nodes on which its output might be taken faster, or why it gets no copy.
     fn append_advice(&self) -> Result<Where, WhyLeft> {
         let slow = self.slow;
         let to = slow.waits.and_then(|waits| waits.append_to).filter(|to| *to != slow.node);
@@ -431,7 +433,8 @@ impl Trouble<'_> {
     }
 }
 
-/// Why it is slow, where a copy would not be, and whether its node is slow for others too.
+/// Returns the reason why it is slow, the nodes where a copy would not be slow (or why it gets none), and whether its
+/// node is slow for others too.
 fn cause(
     slow: &Observed,
     stage: &[Observed],

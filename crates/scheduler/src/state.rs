@@ -1,4 +1,4 @@
-//! What the scheduler knows.
+//! State of the scheduler.
 
 use crate::claims::{Claims, User};
 use crate::copies::Watch;
@@ -18,7 +18,7 @@ pub struct State {
     /// tasks that can run nowhere else.
     pub(crate) draining: BTreeSet<NodeId>,
     pub(crate) draining_slots: FreeSlots,
-    /// Where attempts may wait for a slot of their node.
+    /// Places where attempts may wait for a slot of their node.
     pub(crate) places: FreeSlots,
     /// The users of jobs.
     pub(crate) users: BTreeMap<u64, User>,
@@ -30,7 +30,7 @@ pub struct State {
     pub(crate) near: BTreeMap<NodeId, Claims>,
     /// Jobs with tasks that have waited long enough for a node near their data.
     pub(crate) far: Claims,
-    /// When the tasks of jobs that still wait for a node near their data may go elsewhere.
+    /// Times at which the tasks of jobs that still wait for a node near their data may go elsewhere.
     pub(crate) far_due: BTreeSet<(UnixNanos, JobId)>,
     /// Jobs by when they were served last.
     pub(crate) waits_since: BTreeSet<(UnixNanos, JobId)>,
@@ -38,7 +38,7 @@ pub struct State {
     pub(crate) levels: BTreeMap<i64, u32>,
     /// Nodes with a slot or a task that came since the last dispatch.
     pub(crate) woken: BTreeSet<NodeId>,
-    /// What nodes have, as far as they said.
+    /// Memory and architecture of nodes, as far as they told.
     pub(crate) rooms: BTreeMap<NodeId, Room>,
     /// Memory of the jobs that hold theirs on all nodes.
     pub(crate) held_bytes: u64,
@@ -50,9 +50,10 @@ pub struct State {
     pub(crate) needy: BTreeMap<Needs, Claims>,
     /// A job that needs memory where it runs, and has waited long, and the node that is kept for it.
     pub(crate) kept: Option<(JobId, NodeId)>,
-    /// Somebody may fit since it was looked at last.
+    /// Whether a job may fit since the memory was looked at last.
     pub(crate) room_changed: bool,
-    /// Some node or other may run since then what it could not: who needs something of a node came, or nobody waits before it.
+    /// Whether some node may run since then a task that it could not: a job that needs something of a node came, or
+    /// no job waits before it any more.
     pub(crate) look_everywhere: bool,
     /// Jobs whose attempts have said how far they are since they were judged.
     pub(crate) has_progress: BTreeSet<JobId>,
@@ -82,7 +83,7 @@ pub(crate) struct Job {
     pub has_memory: bool,
     /// It has given its memory back until its next stage.
     pub rests: bool,
-    /// Since when it has waited for that.
+    /// Time since which it has waited to hold memory on all nodes.
     pub in_line_since: UnixNanos,
     /// Some of its tasks do not wait for all nodes for which they were placed.
     pub keeps_away: bool,
@@ -142,9 +143,9 @@ pub(crate) struct Task {
     /// Attempts running now, but for those that were told to stop.
     pub running: u32,
     pub winner: Option<AttemptNumber>,
-    /// Where it failed for a reason of the node.
+    /// Nodes on which it failed for a reason of the node.
     pub failed_on: Vec<NodeId>,
-    /// Because of that: it waits for these nodes alone, wherever it was placed.
+    /// Nodes for which alone it waits because of that, wherever it was placed.
     pub only: Option<Vec<NodeId>>,
 }
 

@@ -1,4 +1,4 @@
-//! Who is let in to the memory of nodes, and who waits for it, with a recording outbox.
+//! Admission of jobs to the memory of nodes, and the jobs that wait for it, with a recording outbox.
 
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 use scheduler::{
@@ -7,7 +7,7 @@ use scheduler::{
 };
 use std::collections::VecDeque;
 
-/// Nodes of so much memory with three slots each, and what was started on them.
+/// Nodes of so much memory with three slots each, and the attempts that were started on them.
 #[derive(Default)]
 struct World {
     state: State,

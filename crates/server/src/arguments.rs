@@ -1,4 +1,5 @@
-//! What a program is started with: words and variables that no kernel would take are refused before a job is made of them.
+//! Checks of the words and variables that a program is started with. A job with any that no kernel accepts is
+//! refused.
 
 use crate::ServerError;
 use api::task::RunTask;
@@ -6,9 +7,9 @@ use api::{Function, JobSpec};
 
 /// Longest word or variable, with the zero byte at its end: `MAX_ARG_STRLEN` of Linux, 32 pages of 4 KiB.
 const STRING_BYTES_MAX: usize = 128 << 10;
-/// Most bytes of all of them: a quarter of the usual stack of 8 MiB.
+/// Most bytes of all words and variables together: a quarter of the usual stack of 8 MiB.
 const ALL_BYTES_MAX: usize = 2 << 20;
-/// Of each there is a pointer as well.
+/// Bytes of the pointer that the kernel needs for each word and variable.
 const POINTER_BYTES: usize = 8;
 /// Bytes beside the name of a file: its length, time or hash.
 const NAMED_BYTES: usize = 64;
@@ -80,7 +81,8 @@ mod tests {
     use crate::ServerError;
     use std::process::Command;
 
-    /// What passes, the kernel takes; one byte more in a word it does not.
+    /// Compares the limit with the kernel, which starts a program with the longest word that passes and none with one
+    /// byte more.
     #[test]
     fn the_longest_word_is_the_kernels() {
         // Other pages, other limits: on all machines of a cluster the least one holds.

@@ -1,9 +1,10 @@
-//! A node whose process has ended is *away* for a while before what it held is given up: another process may come on its disks at
-//! once, and bring back what is whole (`readmission.rs`).
+//! A node whose process has ended is *away* for a while before its data is given up: another process may start on its
+//! disks at once, and bring back all data that is whole (`readmission.rs`).
 //!
-//! What it ran goes to others at once. What it held each job gives up after as long as it would take to make that again, and after
-//! [`AWAY_MAX`] at the latest: who waits so long loses at most as much again, whatever comes. A node that fell silent without a
-//! sign that its process ended, and one that said good-bye, is not waited for; nor is one whose data lies elsewhere as well.
+//! The attempts that ran there go to other nodes at once. Each job waits for the data of the node as long as making
+//! that data again would take, and at most [`AWAY_MAX`]: so a job that waits in vain loses at most as much time
+//! again. The server does not wait for a node that fell silent without a sign that its process ended, for one that
+//! said good-bye, nor for one whose data has copies on other nodes.
 
 use crate::event_loop::EventLoop;
 use crate::job::Job;
@@ -14,16 +15,16 @@ use scheduler::Event;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// A process that is started again has come by then.
+/// Longest wait: a process that is started again has registered by then.
 const AWAY_MAX: Duration = Duration::from_secs(15);
-/// What is made again in less is not worth waiting for.
+/// Least time to make data again for which a job waits at all.
 const WORTH_MIN: Duration = Duration::from_secs(1);
 
-/// Of a node that is away.
+/// State of a node that is away.
 pub(crate) struct Away {
     since: Instant,
     why: String,
-    /// How long each job that needs what it held waits for it.
+    /// Longest wait of each job that needs data of this node.
     patience: BTreeMap<JobId, Duration>,
 }
 

@@ -16,10 +16,10 @@ use uuid::Uuid;
 
 /// Checks at once: each keeps disks of many nodes busy, and holds what the maps of its job committed.
 const CHECKS_MAX: usize = 8;
-/// One that nobody has asked about for so long is given up.
+/// Time without a question of its user after which a check is given up.
 const UNASKED_MAX: Duration = Duration::from_secs(60);
 
-/// All of them, by name.
+/// All checks, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Checks(BTreeMap<String, Check>);
 
@@ -27,9 +27,9 @@ pub(crate) struct Checks(BTreeMap<String, Check>);
 struct Check {
     source: JobId,
     total_bytes: u64,
-    /// By the node that reads, and the process that made the directories.
+    /// Bytes read so far, by the node that reads and the process that made the directories.
     read_bytes: BTreeMap<(NodeId, NodeId), u64>,
-    /// When somebody asked last.
+    /// Time of the last question about this check.
     asked: Instant,
     standing: Standing,
 }
@@ -75,7 +75,7 @@ impl Checks {
         }
     }
 
-    /// What a node tells; false where nobody wants to hear more.
+    /// Takes the findings of a node. Returns false if the check needs nothing more from that node.
     fn take(&mut self, node: NodeId, news: CheckNews) -> bool {
         self.give_up_unasked();
         let Some(check) = self.0.get_mut(&news.check) else { return false };

@@ -1,5 +1,5 @@
-//! What nodes ask of the loop: to be taken in, to hand in and to get work, to leave; and what follows when one is
-//! not heard of any more.
+//! Requests of nodes to the loop: to register, to hand in results and get work, and to leave. Also the handling of
+//! nodes that are not heard of any more.
 
 use crate::ServerError;
 use crate::clock::now_ns;
@@ -23,7 +23,8 @@ use trust::Secret;
 /// Memory of a node for jobs; more is a mistake, and sums of it would overflow.
 const NODE_MEMORY_BYTES_MAX: u64 = 1 << 48;
 
-/// What is wrong with a node by what it says of itself: everything about it is counted, printed and stored.
+/// Refuses a node whose description of itself is out of bounds, with the reason: all of it is counted, printed and
+/// stored.
 fn check_node(info: &NodeInfo) -> Result<(), String> {
     let NodeInfo { name, rack, slots, .. } = info;
     if !(1..=SLOTS_MAX).contains(slots) {

@@ -185,8 +185,8 @@ impl Directories {
     }
 }
 
-/// Where a path is reached whatever becomes of the directories above it, and what holds them; the path itself where jobs may name
-/// anything.
+/// Returns a path that leads to the same place whatever happens to the directories above it, and the open directory
+/// that it needs. Where jobs may name anything, returns the path itself and no directory.
 fn held_place(
     paths: &JobPaths,
     path: &Path,

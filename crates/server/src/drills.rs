@@ -17,7 +17,7 @@ const UNANSWERED_MAX: Duration = Duration::from_secs(8);
 /// Longest text of a node that is passed on.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// What is asked of the loop.
+/// Requests about fault drills to the loop.
 pub(crate) enum DrillRequest {
     Strike { node: String, fault: DrillFault, reply: Reply<DrillOutcome> },
     News { node: NodeId, news: DrillNews, reply: Reply<()> },

@@ -12,13 +12,13 @@ use metastore::{Change, RANGE_SPLIT_NOTE};
 use scheduler::{Event, Placement, Slot};
 use std::collections::BTreeMap;
 
-/// What the result of an attempt covers.
+/// The part of a task that the result of an attempt covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Covers {
     Task,
-    /// As much of it as lies before this key: nobody heard yet that it was cut there.
+    /// The part of the task before this key: the attempt was cut there, and the server has not heard of it yet.
     Before(KeyBytes),
-    /// Something else, from before the task became another one.
+    /// Other data: the task has changed since the attempt began.
     Other,
 }
 

@@ -225,7 +225,7 @@ impl EventLoop {
         }
     }
 
-    /// Where much runs, more will end in a moment: what comes shortly after a transaction goes into one with what follows it.
+    /// Waits a moment while many attempts run, so that requests shortly after a transaction share the next one.
     async fn let_more_come(&self, requests: &mut mpsc::Receiver<Request>, batch: &mut Vec<Request>) {
         let next_due = self.last_written + WRITES_APART;
         if batch.is_empty() || !self.fleet.runs_at_least(RUNNING_FOR_MORE) || next_due <= Instant::now() {
@@ -239,7 +239,7 @@ impl EventLoop {
         }
     }
 
-    /// Who has the jobs of this server, in the store.
+    /// Returns the owner that the store notes for the jobs of this server.
     pub fn owner(&self) -> String {
         match self.service {
             Service::Embedded => self.lock.uuid.clone(),

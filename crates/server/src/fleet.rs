@@ -66,7 +66,7 @@ pub(crate) struct Node {
     /// As it told last.
     pub disks: Vec<DiskReport>,
     pub sample: Option<MachineSample>,
-    /// What programs that run there wrote so far.
+    /// Last output so far of the programs that run there.
     pub heard: BTreeMap<AttemptKey, Heard>,
     /// Set while it is being emptied.
     pub drain: Option<Drain>,
@@ -146,7 +146,7 @@ impl Fleet {
         Ok(known)
     }
 
-    /// What nodes know of each other has changed: polls are answered at once.
+    /// Counts a change of the facts that nodes know of each other: waiting polls are answered at once.
     pub fn nodes_changed(&mut self) {
         self.changes += 1;
     }
@@ -163,7 +163,7 @@ impl Fleet {
         fresh.map(|(node, silent)| (node, now_ns.saturating_sub(silent.as_nanos() as u64))).collect()
     }
 
-    /// What the program of a job wrote so far.
+    /// Returns the last output so far of the program of a job, with its attempt.
     pub fn heard_of(&self, job: JobId) -> Option<(AttemptKey, &Heard)> {
         let heard = self.nodes.values().flat_map(|node| &node.heard);
         let of_job = heard.filter(|(attempt, _)| attempt.task.job == job);

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 const NAME_BYTES_MAX: usize = 100;
 
-/// What of stages that were handed in together cannot be.
+/// A reason why stages that were handed in together are no flow.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlowError {
     #[error("a flow has {count} stages: give 1 to {FLOW_STAGES_MAX}")]
@@ -399,13 +399,13 @@ impl Job {
     }
 }
 
-/// Where parts of a recovered stage lie by now: what was on nodes that are gone is read at its replica.
+/// Restores the places of the parts of a recovered stage: parts on nodes that are gone are read at their replicas.
 pub(crate) fn restore(recovered: &RecoveredJob, results: &mut JobResults, lives: impl Fn(NodeId) -> bool) {
     let replicas = recovered.part_replicas.iter().map(|row| (row.task, row.node));
     results.restore_parts(replicas, lives);
 }
 
-/// What the store remembers of a part that lies on another node as well.
+/// Makes the change by which the store remembers the replica of a part on another node.
 fn part_replica(job: JobId, told: &ReplicatedPart) -> Change {
     let ReplicatedPart { task, to, bytes, single_ns, sending_ns, .. } = *told;
     let row = PartReplicaRow { task, node: to, bytes, single_ns, sending_ns };

@@ -34,7 +34,7 @@ pub struct KeptCheck {
     copies: BTreeMap<CopyKey, Option<CheckedFile>>,
     /// The nodes that have them now; empty on one machine.
     node_names: BTreeMap<CopyKey, String>,
-    /// What the maps committed, and what intact runs hold of it.
+    /// For each source and chunk: the sum that the maps committed, and the sum that intact runs hold of it.
     sums: BTreeMap<(IfileIndex, ChunkId, Source), (DataSum, DataSum)>,
     ifile_count: u32,
 }
@@ -117,7 +117,7 @@ impl KeptCheck {
     }
 }
 
-/// Who made directories, and the node that has them now.
+/// The process that made directories, and the node that has them now.
 type Home = (NodeId, NodeId);
 
 /// The homes of what a process kept: one, but where its disks went to several nodes.
@@ -125,7 +125,7 @@ fn homes_of(tasks: &BTreeMap<Home, CheckTask>, made_by: NodeId) -> impl Iterator
     tasks.range((made_by, NodeId(0))..=(made_by, NodeId(u32::MAX)))
 }
 
-/// Where the file of a run should be, if its disk is there.
+/// Returns the place at which the file of a run should be; None if its disk is not there.
 fn own_home(tasks: &BTreeMap<Home, CheckTask>, run: &KeptRun) -> Option<(Home, DiskIndex)> {
     let has_disk =
         |dirs: &[PathBuf]| dirs.get(usize::from(run.disk.0)).is_some_and(|dir| !dir.as_os_str().is_empty());
@@ -133,7 +133,8 @@ fn own_home(tasks: &BTreeMap<Home, CheckTask>, run: &KeptRun) -> Option<(Home, D
     Some((*home, run.disk))
 }
 
-/// Where a replica should be: nobody said on which disk of its node, so the first there is stands for all.
+/// Returns the place at which a replica should be. The disk of its node is not known: the first disk that is there
+/// stands for all.
 fn replica_home(tasks: &BTreeMap<Home, CheckTask>, replica: &ReplicaRow) -> Option<(Home, DiskIndex)> {
     let (home, task) = homes_of(tasks, replica.node).next()?;
     let disk = task.dirs.iter().position(|dir| !dir.as_os_str().is_empty())?;
@@ -141,7 +142,7 @@ fn replica_home(tasks: &BTreeMap<Home, CheckTask>, replica: &ReplicaRow) -> Opti
 }
 
 impl KeptCheck {
-    /// Of which no file is known yet.
+    /// Makes the check of a job. No file of it is known yet.
     async fn of(store: &Metastore, kept: &KeptSource) -> Result<Self, ServerError> {
         let source = kept.row.job;
         let runs = surviving_runs(store, source).await?;
@@ -205,7 +206,7 @@ impl KeptCheck {
         self.copies.insert(key, Some(checked));
     }
 
-    /// What is known by now.
+    /// Reports all findings so far.
     pub fn report(&mut self) -> FsckReport {
         self.compare_copies();
         let files: Vec<&CheckedFile> = self.copies.values().flatten().collect();

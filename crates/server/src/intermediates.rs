@@ -28,23 +28,23 @@ const FAILED_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Longest reason of a node that is remembered.
 const REASON_BYTES_MAX: usize = 1000;
 
-/// What is asked of the loop. `user`: whose file it is.
+/// Requests about intermediate files to the loop. `user` is the owner of the file.
 pub(crate) enum FileRequest {
     Create {
         user: String,
         new: NewIntermediate,
-        /// Of all of this user; None: as many as they like.
+        /// Limit of the bytes of all intermediate files of this user; None: no limit.
         bytes_max: Option<u64>,
         reply: Reply<CreatedIntermediate>,
     },
-    /// With `wait` answered when the file is not being written any more.
+    /// Opens a file for reading. With `wait` the answer comes when the file is not being written any more.
     Open {
         user: String,
         name: String,
         wait: bool,
         reply: Reply<OpenedIntermediate>,
     },
-    /// None: of all users.
+    /// None: the files of all users.
     List {
         user: Option<String>,
         reply: Reply<IntermediateList>,
@@ -80,7 +80,7 @@ impl Intermediates {
         of_user.take_while(|((owner, _), _)| owner == user).count()
     }
 
-    /// Of those that are complete.
+    /// Returns the bytes of all complete files of a user.
     fn bytes_of(&self, user: &str) -> u64 {
         let of_user = self.names.range((user.to_string(), String::new())..);
         let of_user = of_user.take_while(|((owner, _), _)| owner == user);
@@ -315,7 +315,7 @@ impl EventLoop {
         }
     }
 
-    /// What becomes of a file is stored, and told to those who wait for it.
+    /// Stores a change of a file, and answers those who wait for the file.
     fn file_changed(&mut self, row: IntermediateStatus) {
         let (file, name) = (row.file, row.name.clone());
         self.changes.push(Change::Intermediate { row: Box::new(row.clone()) });
@@ -348,7 +348,7 @@ impl EventLoop {
         }
     }
 
-    /// What a node tells; gives the files of which it drops what it has.
+    /// Takes the note of a node. Returns the files of which the node drops its copy.
     fn file_noted(&mut self, node: NodeId, note: IntermediateNote) -> Vec<IntermediateId> {
         match note {
             IntermediateNote::Closed { file, bytes, crc32c } => {
@@ -488,7 +488,7 @@ impl EventLoop {
         self.intermediates.waiting.retain(|(_, reply)| !reply.is_closed());
     }
 
-    /// What the server before this one knew, once the nodes and jobs are there.
+    /// Loads the files that the server before this one knew. The nodes and jobs must be loaded already.
     pub async fn recover_files(&mut self) -> Result<(), StoreError> {
         for row in self.store.intermediate_files().await? {
             self.intermediates.insert(row);

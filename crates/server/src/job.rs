@@ -1,4 +1,4 @@
-//! What the loop knows of one job, and what its events change in the store.
+//! State of one job in the loop, and the changes of the store that its events make.
 
 use crate::JobRun;
 use crate::clock::now_ns;
@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering;
 /// Exit codes of a job that failed without one of the user's program: the same that `sailfish run` ends with.
 const EXIT_BAD_INPUT: i32 = 2;
 const EXIT_JOB_FAILED: i32 = 1;
-/// What a shell reports for a program that Ctrl-C ended.
+/// Exit code that a shell reports for a program that Ctrl-C ended.
 pub(crate) const EXIT_CANCELLED: i32 = 130;
 const EXIT_SIGNAL_BASE: i32 = 128;
 /// Under this name, and [`STDERR_NOTE`], the history remembers what the program of a one-task job wrote.
@@ -56,7 +56,7 @@ pub(crate) struct Job {
     pub last_failure: Option<TaskFailure>,
     pub outcome: Option<JobOutcome>,
     pub report: Option<Box<api::JobReport>>,
-    /// FileHold the files for its nodes.
+    /// Hold on the shipped files, so that its nodes can fetch them.
     pub file_hold: Option<FileHold>,
     /// The number of whose job it is.
     pub user: u64,
@@ -148,7 +148,8 @@ impl Job {
         if self.keeps_ifiles() { keep_from_now(self.spec()) } else { Keep::Nothing }
     }
 
-    /// What is kept now that its directories are gone, and the rows of what nodes keep.
+    /// Returns how long kept data stays now that the directories of the job are gone, and the rows of the data that
+    /// nodes keep.
     pub fn keep_here_or_on_nodes(&self, service: Service) -> (Keep, Option<Change>) {
         match (&self.keeping, service) {
             (_, Service::Embedded) => (self.keep(), None),
@@ -160,7 +161,7 @@ impl Job {
         }
     }
 
-    /// What is to be kept on nodes; None where nothing is, or the maps had not come to their end.
+    /// Returns the runs that nodes are to keep; None if the job keeps nothing, or its maps did not all end.
     pub fn runs_to_keep(&self) -> Option<BTreeSet<RunId>> {
         let keeps = self.keeps_ifiles() && !self.spec().map_only && self.is_sealed();
         keeps.then(|| self.results.surviving_runs().iter().map(|run| run.run).collect())
@@ -611,12 +612,12 @@ impl Job {
     }
 }
 
-/// What follows when a node is gone.
+/// Consequence for a job when a node is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     /// These tasks of a stage run again.
     Again(RunAgain),
-    /// Replicas stand for all of it that is needed.
+    /// Replicas stand for all lost data that the job needs.
     FellBack,
     /// The job cannot go on from this stage; its last failure says why.
     ForGood(StageIndex),

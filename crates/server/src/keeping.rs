@@ -1,7 +1,8 @@
-//! What jobs keep on the disks of nodes. When such a job is over, every node with runs of it is told to keep them; when
-//! all have said where, the rows that tell it are written with the row that says that the job is clean. From then on
-//! the store knows, and nodes say again what lies on their disks whenever they or the server begin: so a later
-//! process on the same disks is found, and what nobody knows of any more goes.
+//! I-files that jobs keep on the disks of nodes. When such a job is over, the server tells every node with runs of it
+//! to keep them. When all nodes have answered with their directories, the rows of these are written together with the
+//! row that says that the job is clean. From then on the store knows them, and nodes tell of the directories on their
+//! disks whenever they or the server start: so the server finds a later process on the same disks, and has
+//! directories removed that nobody knows any more.
 
 use crate::ServerError;
 use crate::clock::now_ns;
@@ -22,23 +23,23 @@ const TEXT_BYTES_MAX: usize = 4096;
 /// How far the nodes are that keep what a job left.
 #[derive(Debug, Default)]
 pub(crate) struct Keeping {
-    /// What is to be kept; each at one node at least.
+    /// Runs to keep; each lies on at least one node.
     runs: BTreeSet<RunId>,
-    /// Nodes that have not said yet that they have.
+    /// Nodes that have not yet said that they keep their runs.
     waiting: BTreeSet<NodeId>,
     pub places: Vec<KeptPlace>,
     /// Why nothing is kept after all.
     pub lost: Option<String>,
 }
 
-/// What a directory is to a job that is on its way into the store.
+/// Meaning of a directory for a job that is being written to the store.
 #[derive(Debug, PartialEq, Eq)]
 enum FoundWhile {
-    /// One of those that it keeps.
+    /// A directory that the job keeps.
     Kept,
-    /// The process that made it will tell of it.
+    /// A directory of which the process that made it has yet to tell.
     NotToldYet,
-    /// Nobody counts on it.
+    /// A directory that no job counts on.
     Stranger,
 }
 
@@ -180,8 +181,8 @@ impl EventLoop {
         self.look_whether_kept(id);
     }
 
-    /// What a node found is remembered as being there, or, where nobody knows of it, removed. What nodes of another
-    /// cluster made on the same disk is left alone.
+    /// Stores the directories that a node found, and has those removed that nobody knows of. Directories that nodes
+    /// of another cluster made on the same disk are left alone.
     async fn found(&mut self, node: NodeId, dirs: Vec<KeptDir>) -> Result<(), StoreError> {
         let Some(node_name) = self.fleet.get_mut(node).map(|known| known.info.name.clone()) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What a job that is over kept, as the beginning of another one: `sailfish rerun-reduce`.
+//! Kept I-files of a job that is over as the input of another job: `sailfish rerun-reduce`.
 
 use crate::ServerError;
 use crate::clock::now_ns;
@@ -183,7 +183,7 @@ fn holders(run: &KeptRun, replicas: &[ReplicaRow]) -> Vec<(NodeId, Option<DiskIn
     std::iter::once(home).chain(others.map(|node| (node, None))).collect()
 }
 
-/// Who has directories now, and who made them.
+/// The node that has directories now, and the process that made them.
 type Keeper = (NodeId, NodeId);
 
 /// The tasks that open what was kept.
@@ -303,7 +303,8 @@ impl Job {
         self.results.seal.iter().flat_map(|seal| &seal.runs)
     }
 
-    /// What this job reduces again is gone, `with` what. There are no maps to make it anew: it is read at its replicas, or the job fails.
+    /// Handles the loss of kept data that this job reduces again; `with` names the cause. No maps can make it anew:
+    /// it is read at its replicas, or the job fails.
     pub fn lose_kept(
         &mut self,
         gone: &Gone,

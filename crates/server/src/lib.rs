@@ -297,7 +297,7 @@ impl Server {
         self.ask(|reply| Request::Wait { job, reply })
     }
 
-    /// Where a job stands; None for a job this server does not know.
+    /// Returns the progress of a job; None for a job that this server does not know.
     pub fn progress(&self, job: JobId) -> Option<JobProgress> {
         self.shared.progress(job)
     }
@@ -333,7 +333,8 @@ impl Server {
         }
     }
 
-    /// What is asked of a store that fails gets no answer, and then the loop ends and says why.
+    /// Waits for the end of the loop after a request got no answer, and returns the reason: a store that failed ends
+    /// the loop soon.
     fn gone_soon(&self) -> ServerError {
         let deadline = Instant::now() + END_WAIT_MAX;
         while !self.sender.is_closed() && Instant::now() < deadline {
@@ -350,7 +351,7 @@ impl Server {
     }
 }
 
-/// What the control port asks. As their namesakes above, but for async code.
+/// Requests of the control port: the methods above for async code.
 impl Server {
     /// Stores a job and creates its staging directory. With a limit, the user has at most so many jobs then.
     pub async fn submit_job(
@@ -600,7 +601,7 @@ impl Server {
         self.ask_later(|reply| Request::Intermediate(Box::new(request(reply)))).await
     }
 
-    /// What a node must know of a job that runs.
+    /// Returns the facts that a node must know of a job that runs.
     pub async fn job_brief(
         &self,
         node: NodeId,
@@ -610,17 +611,19 @@ impl Server {
         self.ask_later(|reply| Request::Brief { node, job, question, reply }).await
     }
 
-    /// Where runs of a job that runs lie by now.
+    /// Returns the current places of runs of a job that runs.
     pub async fn places(&self, job: JobId, question: PlacesQuestion) -> Result<PlacesAnswer, ServerError> {
         self.ask_later(|reply| Request::Places { job, question, reply }).await
     }
 
-    /// What a job waits for besides a slot; None for one that runs, could, or is over.
+    /// Returns a sentence about the memory or architecture that a job waits for; None for a job that runs, could run,
+    /// or is over.
     pub async fn job_waits_for(&self, job: JobId) -> Result<Option<String>, ServerError> {
         self.ask_later(|reply| Request::WaitsFor { job, reply }).await
     }
 
-    /// What the program of a job of one task has written so far; None where none runs, or nothing was told of it yet.
+    /// Returns the output so far of the program of a job of one task; None if none runs, or its node told nothing
+    /// yet.
     pub async fn job_said(&self, job: JobId) -> Result<Option<JobLogs>, ServerError> {
         self.ask_later(|reply| Request::Said { job, reply }).await
     }

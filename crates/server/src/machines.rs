@@ -1,5 +1,5 @@
-//! What nodes tell of their machines, their disks and the programs on them. It goes into the store once a second, for
-//! all nodes together.
+//! Reports of nodes about their machines, their disks and the programs on them. They go into the store once a second,
+//! for all nodes together.
 
 use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
@@ -22,10 +22,10 @@ const SAMPLES_WAITING_MAX: usize = 60_000;
 /// Longest path of a disk that is told to people.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// What waits for the next write.
+/// Reports that wait for the next write to the store.
 pub(crate) struct Telemetry {
     samples: Vec<SampleRow>,
-    /// Whose disks have changed.
+    /// Nodes whose disks have changed.
     disks: BTreeSet<NodeId>,
     written: Instant,
     forgotten: Option<Instant>,
@@ -120,7 +120,7 @@ impl EventLoop {
         self.telemetry.forgotten = if forgets { Some(Instant::now()) } else { waiting.forgotten };
     }
 
-    /// What the program of a job has written so far, where it runs and its node has told.
+    /// Answers with the output so far of the program of a job; with None if none runs or its node has told nothing.
     pub fn said(&self, job: JobId, reply: Reply<Option<JobLogs>>) {
         let logs = self.fleet.heard_of(job).map(|(attempt, heard)| JobLogs {
             attempt: Some(attempt.attempt),

@@ -1,4 +1,4 @@
-//! What goes up to the server and down from it by function call; what crosses between processes is `api::control`.
+//! Messages to the server and from it by function call. The messages between processes are in `api::control`.
 
 use crate::shipping::ShippedOptions;
 use api::{JobSpec, Task, TaskFailure, TaskResult};
@@ -18,7 +18,7 @@ pub enum Service {
     Cluster,
 }
 
-/// Where the server keeps its state.
+/// Options of a server: the place of its state, the nodes that it serves, and the files that jobs may use.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Holds `sailfish.db` and `owners/`; created where it is missing.
@@ -29,7 +29,7 @@ pub struct ServerOptions {
     pub database: Option<String>,
     /// For a cluster.
     pub shipped: ShippedOptions,
-    /// Below which jobs may name paths and objects; None: wherever this process can.
+    /// Roots below which jobs may name paths and objects; None: every path that this process can reach.
     pub roots: Option<Roots>,
 }
 
@@ -38,11 +38,11 @@ pub struct ServerOptions {
 pub struct UserQuota {
     /// Jobs that are not over.
     pub jobs_max: u32,
-    /// Of their specifications: words, variables, names of files.
+    /// Bytes of the specifications of those jobs: words, variables, names of files.
     pub spec_bytes_max: u64,
-    /// Of I-files that jobs which are over keep. A job may go beyond it; then the next one keeps nothing.
+    /// Bytes of I-files kept by jobs that are over. One job may exceed it; the next job keeps nothing.
     pub kept_bytes_max: u64,
-    /// Of intermediate files.
+    /// Bytes of intermediate files.
     pub intermediate_bytes_max: u64,
 }
 
@@ -51,12 +51,12 @@ pub(crate) fn job_quota(quota: UserQuota) -> JobQuota {
     JobQuota { jobs_max: quota.jobs_max, spec_bytes_max: quota.spec_bytes_max }
 }
 
-/// What a server knows of whoever hands a job in.
+/// The facts that a server needs about the user who hands a job in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Submitter {
-    /// None: as much as they like.
+    /// Limits of the user; None: no limits.
     pub quota: Option<UserQuota>,
-    /// Under this name they brought the files that the job needs.
+    /// User under whose name the files that the job needs were shipped.
     pub files_of: String,
 }
 
@@ -74,12 +74,12 @@ impl ServerOptions {
     }
 }
 
-/// What every attempt of a job shares.
+/// State shared by all attempts of a job.
 #[derive(Clone, Debug)]
 pub struct JobRun {
     pub spec: Arc<JobSpec>,
     pub staging: PathBuf,
-    /// On the node where the attempts run.
+    /// Directories on the disks of the node where the attempts run.
     pub disk_dirs: Vec<PathBuf>,
     /// Turns true when the job is cancelled, fails, or the server goes.
     pub cancelled: Arc<AtomicBool>,

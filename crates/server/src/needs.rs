@@ -1,5 +1,5 @@
-//! What jobs need of nodes: their memory, and where one asks for it, an architecture. Told to the scheduler in numbers, and to
-//! people in sentences.
+//! Needs of jobs: the memory of nodes, and an architecture if a job asks for one. The scheduler gets them as numbers,
+//! people as sentences.
 
 use crate::ServerError;
 use crate::event_loop::{EventLoop, Reply};
@@ -32,7 +32,7 @@ impl Architectures {
 }
 
 impl EventLoop {
-    /// What a job needs. On one machine it has what it asked for.
+    /// Returns the needs of a job. On one machine they are empty: the job has what it asked for.
     pub fn needs_of(&mut self, spec: &JobSpec) -> Needs {
         if self.service == Service::Embedded {
             return Needs::default();

@@ -16,11 +16,11 @@ const COUNT_MAX: u64 = 1 << 46;
 /// A warning names a path, which may be as long as the system lets it be.
 const WARNING_BYTES_MAX: usize = 8 << 10;
 
-/// Where every byte was no UTF-8, and became three.
+/// Most bytes of program output: each byte that is not UTF-8 becomes a character of three bytes.
 pub(crate) const SAID_BYTES_MAX: usize = 3 * api::task::RUN_OUTPUT_BYTES_MAX;
 
 impl Job {
-    /// What is wrong with a result, before it goes anywhere near the store. Only the engine can be wrong here.
+    /// Refuses a result that is wrong, before it gets near the store. Only the engine can be at fault here.
     pub fn check_result(&self, attempt: AttemptKey, result: &TaskResult) -> Result<(), TaskFailure> {
         let wrong = |what: &str| Err(TaskFailure::new(Blame::Engine, format!("{attempt} reports {what}")));
         if let Some(what) = problem(result) {
@@ -129,7 +129,7 @@ impl Job {
     }
 }
 
-/// What a result says that cannot be.
+/// Returns the reason why a result is impossible; None if it may be right.
 pub(crate) fn problem(result: &TaskResult) -> Option<&'static str> {
     match result {
         TaskResult::Map(map) => {

@@ -16,8 +16,8 @@ use metastore::{Change, PartReplicaRow, READMITTED_NOTE, ReplicaRow, ReplicaStat
 use trust::{Secret, TokenText};
 use uuid::Builder;
 
-/// Of the process that gets this proof. Whoever shows the proof later has read it from the disks of that process: the incarnation
-/// itself stands in lists and messages.
+/// Returns the incarnation of the process that gets this proof: a hash of it. A process that shows the proof later
+/// has read it from the disks of the first one, because lists and messages contain only the incarnation.
 pub fn incarnation_of(proof: &Secret) -> String {
     let hash = proof.hash();
     Builder::from_random_bytes(std::array::from_fn(|index| hash[index])).into_uuid().to_string()

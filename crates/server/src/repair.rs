@@ -12,10 +12,10 @@ use mapreduce::{Gone, Proof, Repair, Replica};
 use metastore::{AttemptState, Change, DATA_LOST_NOTE, READ_AGAIN_NOTE};
 use scheduler::{Event, Standing};
 
-/// Of what a node says of a disk, so much is told to people.
+/// Most bytes of a complaint of a node about a disk that are shown to people.
 const WHY_BYTES_MAX: usize = 1000;
 
-/// What an attempt found gone, and with what.
+/// Returns the data that an attempt found gone, and a text about the cause.
 pub(crate) fn evidence(job: &Job, outcome: &Result<TaskResult, TaskFailure>) -> Option<(Gone, String)> {
     match outcome {
         Ok(result) => job.lost_chunks(result),
@@ -28,7 +28,8 @@ pub(crate) fn evidence(job: &Job, outcome: &Result<TaskResult, TaskFailure>) -> 
 }
 
 impl EventLoop {
-    /// What goes before an event that lets tasks run again: those whose data is sent again are best sent from where it is.
+    /// Returns the event that must precede one that lets tasks run again: it moves tasks that send their data again
+    /// to the node that has the data.
     pub fn moved_before(&self, event: &Event) -> Option<Event> {
         let (id, stage, tasks) = match event {
             Event::ResultsLost { job, stage, tasks, .. } => (*job, *stage, tasks),
@@ -95,7 +96,7 @@ impl EventLoop {
 }
 
 impl Job {
-    /// What a node lost with a disk, as far as anybody has to do anything about it.
+    /// Returns the data that a node lost with a disk, as far as it must be replaced.
     fn gone_with_disk(
         &mut self,
         node: NodeId,
@@ -166,16 +167,17 @@ impl Job {
         !runs.is_empty() && runs.iter().all(|run| self.lost_runs.contains(run))
     }
 
-    /// Where an attempt tells of runs that are read from their replicas since it began, it met the files that all know to be lost, and
-    /// says nothing of the replicas: what is left of it then. None where it tells of nothing such.
+    /// Returns the rest of a loss that an attempt reports late. Runs that are read from their replicas since the
+    /// attempt began are left out: the attempt met their old files, which are known to be lost, and says nothing
+    /// about the replicas. None if the report names no such run.
     fn fell_back_since(&self, gone: &Gone, started_ns: u64) -> Option<Gone> {
         let is_late = |run: &RunId| self.fell_back_ns.get(run).is_some_and(|since_ns| *since_ns > started_ns);
         let rest = gone.runs.iter().filter(|run| !is_late(run)).copied().collect();
         gone.runs.iter().any(is_late).then(|| Gone { runs: rest, ..gone.clone() })
     }
 
-    /// What follows from a proof that does not agree, before the stage that would publish the output; None where nothing can be
-    /// done about it.
+    /// Reacts to a proof that does not agree, before the stage that would publish the output. None if nothing can
+    /// repair it.
     pub fn repair(
         &mut self,
         proof: &Proof,

@@ -1,4 +1,4 @@
-//! What `--overwrite` may replace: an output, and nothing that anybody else put there.
+//! Limits of `--overwrite`: it may replace an output, and no file that anybody else put there.
 
 use crate::ServerError;
 use api::{ReportedJob, ReportedParts, is_object_url};

@@ -20,9 +20,9 @@ use std::collections::BTreeSet;
 
 /// A second home is not worth having for data that is made again in less.
 const REMAKE_MIN_SECONDS: f64 = 10.0;
-/// How much longer making it again must take than sending it: data is lost seldom, and sent always.
+/// Least ratio of the time to make data again to the time to send it: data is lost seldom, and sent always.
 const REMAKE_PER_SEND_MIN: f64 = 2.0;
-/// What a node is taken to send: a link of 1 Gb/s, as in ISS section 6.
+/// Assumed sending rate of a node in bytes per second: a link of 1 Gb/s, as in ISS section 6.
 const SEND_BYTES_PER_SECOND: f64 = 125e6;
 const NANOS_PER_SECOND: f64 = 1e9;
 
@@ -160,7 +160,8 @@ impl EventLoop {
         }
     }
 
-    /// Where runs lie by now, for a reader whose node is gone and who began before there were replicas.
+    /// Answers with the current places of runs, for a reader whose node is gone and who began before there were
+    /// replicas.
     pub fn places(&self, id: JobId, question: &PlacesQuestion, reply: Reply<PlacesAnswer>) {
         let answer = match self.jobs.get(&id) {
             None => Err(ServerError::UnknownJob { job: id }),
@@ -225,7 +226,7 @@ impl Job {
         }
     }
 
-    /// What replication did, for the history, when nothing will be read any more.
+    /// Summarizes the replication of a job for the history, when nothing will be read any more.
     pub fn replication_told(&self) -> Option<Change> {
         let mut single_ns: Vec<u64> =
             self.results.replicas.iter().map(|(_, replica)| replica.single_ns).collect();
@@ -272,7 +273,7 @@ fn homes_of(result: &TaskResult) -> usize {
     }
 }
 
-/// What later stages would lack.
+/// Returns the bytes of a part that later stages would lack if it were lost; 0 if no node has it.
 fn feeding_bytes(part: Option<&Part>) -> u64 {
     part.filter(|part| part.node.is_some()).map_or(0, |part| part.bytes)
 }
@@ -281,7 +282,7 @@ fn note(job: JobId, kind: &'static str, detail: String) -> Change {
     Change::Note { job: Some(job), kind, detail, now_ns: now_ns() }
 }
 
-/// Of one that the table knows: only its state changes.
+/// Makes a row that changes only the state of a replica. The table must have that replica already.
 fn state_row(run: RunId, node: NodeId, state: ReplicaState) -> ReplicaRow {
     ReplicaRow { run, node, state, chunks: Vec::new(), bytes: 0, single_ns: 0, sending_ns: 0 }
 }

@@ -1,4 +1,4 @@
-//! What may be asked of the loop.
+//! Requests to the loop.
 
 use crate::ServerError;
 use crate::drills::DrillRequest;
@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, ServerError>>;
 
-/// What may be asked of the loop.
+/// A request to the loop.
 pub(crate) enum Request {
     Submit {
         submission: Box<Submission>,
@@ -35,7 +35,7 @@ pub(crate) enum Request {
     },
     SubmitBatch {
         batch: Box<JobBatch>,
-        /// FileHold the files that they need.
+        /// Hold on the shipped files that they need.
         hold: Option<Arc<Hold>>,
         /// Jobs that the user may have at once, these with them.
         quota: Option<UserQuota>,
@@ -100,17 +100,17 @@ pub(crate) enum Request {
     Cluster {
         reply: Reply<ClusterStatus>,
     },
-    /// What a job waits for besides a slot.
+    /// Asks for the memory or architecture that a job waits for.
     WaitsFor {
         job: JobId,
         reply: Reply<Option<String>>,
     },
-    /// What the program of a job has written so far.
+    /// Asks for the output so far of the program of a job.
     Said {
         job: JobId,
         reply: Reply<Option<JobLogs>>,
     },
-    /// A token is given out.
+    /// Gives out a token.
     IssueToken {
         token: Box<NewToken>,
         reply: Reply<()>,
@@ -119,7 +119,7 @@ pub(crate) enum Request {
         token: String,
         reply: Reply<()>,
     },
-    /// What callers did, or were refused.
+    /// Records the calls of users that changed something or were refused.
     Audit {
         rows: Vec<AuditRow>,
     },
@@ -129,14 +129,14 @@ pub(crate) enum Request {
         announcement: Box<KeptAnnouncement>,
         reply: Reply<()>,
     },
-    /// What jobs kept is to be removed.
+    /// Removes data that jobs kept.
     Collect {
         options: Box<GcOptions>,
-        /// Only of jobs of this user; None: of all.
+        /// User whose jobs these are; None: the jobs of all users.
         user: Option<String>,
         reply: Reply<GcAnswer>,
     },
-    /// What a job kept is to be checked; or, with the name of a check, how far that is.
+    /// Begins to check the data that a job kept; with the name of a check, asks for its progress.
     Fsck {
         job: JobId,
         check: Option<String>,
@@ -175,12 +175,12 @@ pub(crate) struct Joining {
 pub(crate) struct Submission {
     pub spec: Arc<JobSpec>,
     pub splits: Vec<api::Split>,
-    /// FileHold the files that it needs.
+    /// Hold on the shipped files that it needs.
     pub hold: Option<Arc<Hold>>,
     pub user: String,
     pub priority: i32,
     /// Limits of the user, who may have this job within them.
     pub quota: Option<UserQuota>,
-    /// Of a stage of a flow: which of those before it this one reads.
+    /// Indexes of the earlier stages of the flow that this stage reads.
     pub reads: Vec<u32>,
 }

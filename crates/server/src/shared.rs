@@ -1,4 +1,4 @@
-//! What callers may see without asking the loop: progress, and the flags that stop attempts.
+//! State that callers read without asking the loop: progress, and the flags that stop attempts.
 
 use api::control::JobProgress;
 use ids::JobId;

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// In the state directory, where no other is named.
 const DIRECTORY: &str = "shipped";
 
-/// Where the files lie that clients ship, and how much of them is kept.
+/// Directory of the files that clients ship, and the limits on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShippedOptions {
     /// None: in the state directory.
@@ -54,7 +54,7 @@ fn all(spec: &JobSpec) -> impl Iterator<Item = &ShippedFile> {
     spec.shipped.iter().chain(spec.single.iter().flat_map(|task| &task.shipped))
 }
 
-/// What a job needs of the depot.
+/// Returns the hashes of the files that a job needs from the depot.
 pub(crate) fn contents(spec: &JobSpec) -> Vec<ContentHash> {
     all(spec).map(|file| file.sha256).collect::<BTreeSet<_>>().into_iter().collect()
 }
@@ -109,7 +109,7 @@ pub(crate) fn check(spec: &JobSpec) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// FileHold what a job needs; refuses one that needs what its user has not brought.
+/// Takes a hold on the files that a job needs. Refuses a job that needs files which its user has not shipped.
 pub(crate) fn hold(
     depot: Option<&Arc<Depot>>,
     owner: &str,

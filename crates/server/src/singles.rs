@@ -45,8 +45,8 @@ pub(crate) fn check_retries(tasks: &[RunTask]) -> Result<(), ServerError> {
     }
 }
 
-/// What the program of a one-task job wrote in its last attempt that has ended; of other jobs the last lines that each task wrote to
-/// standard error, behind the task's name, as far as they are kept.
+/// Returns the output of the program of a one-task job in its last attempt that ended. Of other jobs, returns the
+/// last lines that each task wrote to standard error, as far as they are kept, each line after the name of its task.
 pub async fn job_logs(store: &Metastore, job: JobId, over: bool) -> Result<JobLogs, StoreError> {
     let mut logs = JobLogs { over, ..JobLogs::default() };
     let stages = store.stages(job).await?;

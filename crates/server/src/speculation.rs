@@ -45,7 +45,8 @@ impl EventLoop {
         }
     }
 
-    /// What a reduce task has, which has become less where it was cut since the attempt began.
+    /// Returns the bytes that a reduce task is expected to read, at least 1: fewer than at the start of the attempt
+    /// if the task was cut since. u64::MAX for other tasks.
     fn expected_bytes(&self, attempt: AttemptKey) -> u64 {
         match self.jobs.get(&attempt.task.job).and_then(|job| job.task(attempt)) {
             // With none of it nobody could say how far the attempt is.
@@ -100,7 +101,7 @@ impl EventLoop {
     }
 }
 
-/// What the time went into.
+/// Describes how the time of an attempt was spent.
 fn spent(inputs: &Inputs) -> String {
     let waits = &inputs.waits;
     let all_ns = waits.read_ns.saturating_add(waits.program_ns).saturating_add(waits.append_ns).max(1);

@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use tempfile::NamedTempFile;
 
-/// Of a file that is not whole yet.
+/// Prefix of the name of a file that is not whole yet.
 const INCOMING_PREFIX: &str = ".incoming-";
-/// What has been coming for so long does not come any more.
+/// Age at which a file that is not whole counts as abandoned.
 const INCOMING_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Bytes of the hash of an owner's name that name the directory.
 const OWNER_BYTES: usize = 16;
@@ -25,19 +25,19 @@ const OWNER_BYTES: usize = 16;
 /// How much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Of one file.
+    /// Most bytes of one file.
     pub file_bytes_max: u64,
-    /// Of the files of one owner.
+    /// Most bytes of the files of one owner.
     pub owner_bytes_max: u64,
-    /// Of all.
+    /// Most bytes of all files.
     pub total_bytes_max: u64,
     /// A smaller file counts as one of so many bytes: the limits bound how many there are, too.
     pub counted_bytes_min: u64,
-    /// What came or was used so short a time ago stays, though nobody holds it.
+    /// Time that a file stays after it came or was last used, though nobody holds it.
     pub spare: Duration,
 }
 
-/// What a depot has, and what it has done since it was opened.
+/// Content of a depot, and its activity since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     pub files: u64,
@@ -47,7 +47,7 @@ pub struct Figures {
     pub sent_files: u64,
 }
 
-/// Where a file lies: first its content, so that all owners of one stand together.
+/// Key of a file: first its content, so that all owners of one content stand together.
 type Key = (ContentHash, String);
 
 #[derive(Clone, Copy, Debug)]
@@ -328,7 +328,7 @@ impl Inner {
         same.map(|(key, _)| key.clone()).collect()
     }
 
-    /// What lies here or is coming, of one owner or of all.
+    /// Returns the bytes that lie here or are coming, of one owner or of all.
     fn bytes(&self, owner: Option<&str>, counted_bytes_min: u64) -> u64 {
         let is_meant = |each: &str| owner.is_none_or(|owner| each == owner);
         let here = self
@@ -345,7 +345,7 @@ impl Inner {
 struct Room {
     depot: Arc<Depot>,
     owner: String,
-    /// Of the file.
+    /// Bytes of the file.
     bytes: u64,
     counted_bytes: u64,
 }
@@ -438,14 +438,14 @@ fn directory_of(owner: &str) -> String {
     hex::encode(&hash_of(owner.as_bytes()).0[..OWNER_BYTES])
 }
 
-/// What programs of users are made of is nobody else's to read.
+/// Makes a directory that only its owner may read: programs of users consist of these files, and nobody else may read them.
 fn make_dir(dir: &Path) -> Result<(), ShippedError> {
     let asked = io_call(IoCall::Create, dir);
     let made = asked.and_then(|()| DirBuilder::new().recursive(true).mode(0o700).create(dir));
     made.map_err(ShippedError::at(dir))
 }
 
-/// What cannot be removed is in nobody's way: it is not known any more.
+/// Removes a file, and ignores a failure: the depot does not know the file any more, so it is in nobody's way.
 fn remove(path: &Path) {
     let _ = std::fs::remove_file(path);
 }

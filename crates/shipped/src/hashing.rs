@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-/// What is read at once.
+/// Bytes of one read.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
 /// The hash of bytes in memory.

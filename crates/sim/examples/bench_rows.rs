@@ -4,9 +4,9 @@
 use sim::{Copies, Copying, Racks, Stragglers, copies, race};
 use std::fmt::Display;
 
-/// Programs alone make a map phase of about so long in the figures of ISS.
+/// Duration of the map phase in the figures of ISS, if only the programs limit it.
 const MAP_SECONDS: f64 = 400.0;
-/// What programs take that have next to nothing to do, so that links and disks are all that a job waits for.
+/// Duration of the map phase if the programs do next to nothing, so that the job waits for links and disks only.
 const MAP_SECONDS_FAST: f64 = 20.0;
 const LINKS: [(&str, f64); 2] = [("100 Mbit/s", 100e6), ("1 Gbit/s", 1e9)];
 const WORLDS: u64 = 60;

@@ -41,7 +41,7 @@ impl Cluster {
         busy.insert(attempt, slot);
     }
 
-    /// Where an attempt ran that has ended; None for one that its node took with it.
+    /// Removes an ended attempt and returns its slot; None if the attempt was lost with its node.
     pub fn end(&mut self, node: NodeId, attempt: AttemptKey) -> Option<Slot> {
         self.running.get_mut(&node)?.remove(&attempt)
     }

@@ -1,4 +1,4 @@
-//! What will happen in a world, in the order of its clock.
+//! Future happenings of a world, in the order of its clock.
 
 use fastrand::Rng;
 use std::collections::BTreeMap;

@@ -18,7 +18,7 @@ pub(crate) struct Job {
     pub has_begun: bool,
     /// Whether its map tasks have data on nodes.
     has_places: bool,
-    /// Where the results of its map tasks lie.
+    /// Nodes with the results of its map tasks.
     pub results: BTreeMap<TaskIndex, NodeId>,
     /// The stage that runs has tasks that wait for a slot.
     pub waiting: u32,

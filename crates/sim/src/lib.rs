@@ -6,9 +6,9 @@
 //! output must hold each record once.
 //!
 //! # Where it sits
-//! Beside the road: scheduler -> sim -> tests and measurements. Nothing of the engine depends on it. What is real in [`shuffle`]:
-//! scheduler, `mapreduce` (plan, losses, replicas, flows, proof), workbuilder, appender, books of chunks, order of frames, merge and winners.
-//! What is written again in few lines, because the original stands on threads, sockets, files or a database: the glue of the server
+//! Beside the road: scheduler -> sim -> tests and measurements. Nothing of the engine depends on it. [`shuffle`] runs the real
+//! scheduler, `mapreduce` (plan, losses, replicas, flows, proof), workbuilder, appender, books of chunks, order of frames, merge
+//! and winners. It has short versions of code that stands on threads, sockets, files or a database: the glue of the server
 //! around these (`src/shuffle/{job,server,flows,rows}.rs`), the frames on their way (`lane.rs`), runs and parts without files
 //! (`run.rs`, `parts.rs`), the steps of attempts (`node.rs`).
 //!
@@ -17,8 +17,8 @@
 //! is repeated by its seed.
 //!
 //! # Deliberately absent
-//! No files, no threads, no wall clock. But for [`shuffle`] no record data: what a task does is how long it takes. There no byte is ever
-//! altered, so the proof must always agree; nodes do not drain, nothing is kept, outputs are no objects.
+//! No files, no threads, no wall clock. No record data, except in [`shuffle`]: elsewhere a task is only a duration. [`shuffle`]
+//! never alters a byte, so the proof must always agree; its nodes do not drain, nothing is kept, outputs are no objects.
 //!
 //! # How it is tested
 //! It is a test itself; `tests/` says what must hold, and that the simulator notices where it does not: [`Planted`] errors are found,
@@ -40,7 +40,7 @@ pub use shuffle::{
 };
 pub use stragglers::{Raced, Said, Stragglers, Trouble, race};
 
-/// What is simulated. Times are nanoseconds of the simulated clock.
+/// A cluster with its nodes, users and jobs, to be simulated. Times are nanoseconds of the simulated clock.
 #[derive(Clone, Copy, Debug)]
 pub struct World {
     pub seed: u64,

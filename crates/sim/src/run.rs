@@ -1,4 +1,4 @@
-//! The clock of a world: what happens when, and what the scheduler makes of it.
+//! The clock of a world: its happenings, and the reaction of the scheduler.
 
 use crate::World;
 use crate::cluster::Cluster;
@@ -17,7 +17,7 @@ const END_NS: u64 = 100 * 3600 * 1_000_000_000;
 /// Chance that an attempt whose node was found dead succeeds all the same: the node was only cut off.
 const COMES_BACK: f64 = 0.1;
 
-/// What was seen.
+/// Counts and times seen in a world.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub succeeded: u32,
@@ -68,13 +68,13 @@ struct Simulation {
     jobs: BTreeMap<JobId, Job>,
     /// Placements of the tasks of map stages.
     near: BTreeMap<(JobId, TaskIndex), Vec<NodeId>>,
-    /// Of each user.
+    /// Running attempts of each user; `waiting` holds the waiting tasks of each user.
     running: Vec<u64>,
     waiting: Vec<u64>,
     /// When each user was served last, or began to wait.
     served_ns: Vec<u64>,
     jobs_left: usize,
-    /// Of jobs that hold it on all nodes, and of attempts on each.
+    /// Memory held by jobs on all nodes; `ran_bytes` holds the memory of attempts on each node.
     held_bytes: u64,
     ran_bytes: BTreeMap<NodeId, u64>,
     outcome: Outcome,
@@ -234,7 +234,7 @@ impl Simulation {
         self.running[self.jobs[&attempt.task.job].claim.user as usize] -= 1;
     }
 
-    /// While every user could fill all slots alone, who has how many.
+    /// Adds the slot time of each user, while every user could fill all slots alone.
     fn count_contention(&mut self) {
         let slots = u64::from(self.world.nodes) * u64::from(self.world.slots_per_node);
         if self.waiting.iter().all(|waiting| *waiting >= slots) {
@@ -243,7 +243,7 @@ impl Simulation {
         }
     }
 
-    /// Tasks of a job wait, or wait no more.
+    /// Sets the number of tasks of a job that wait.
     fn set_waiting(&mut self, id: JobId, waiting: u32) {
         let job = self.jobs.get_mut(&id).expect("a job of this world");
         let user = job.claim.user as usize;
@@ -300,7 +300,7 @@ impl Simulation {
         None
     }
 
-    /// An attempt takes its memory, or its job does with the first one. Panics where a node does not have it.
+    /// Takes memory for an attempt, or for its job with the first one. Panics if a node does not have it.
     fn take_memory(&mut self, attempt: AttemptKey, node: NodeId) {
         let job = self.jobs.get_mut(&attempt.task.job).expect("a job of this world");
         let needs = job.claim.needs;

@@ -1,5 +1,5 @@
-//! Jobs with slow attempts whose cause is known: the real scheduler hears how far attempts are, and copies run against
-//! their originals. What an attempt takes follows from its data, its node, what it reads from and what it writes to.
+//! Jobs with slow attempts of known cause. The real scheduler hears the progress of attempts, and copies run against
+//! their originals. The duration of an attempt follows from its data, its node, and the nodes that it reads from and writes to.
 
 use crate::future::{Future, until_death_ns};
 use fastrand::Rng;
@@ -12,7 +12,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const TICK_NS: u64 = SECOND_NS / 2;
 const REPORT_EVERY_TICKS: u64 = 2;
 const JOB: JobId = JobId(1);
-/// Of the time of an usual attempt: reading, the program, writing.
+/// Shares of the time of a usual attempt: reading, the program, writing.
 const PARTS: [f64; 3] = [0.3, 0.5, 0.2];
 /// Units of a usual task.
 const UNITS: f64 = 64e6;
@@ -24,7 +24,7 @@ const END_NS: u64 = 3600 * SECOND_NS;
 const STOPS_WITHIN_NS: u64 = 2 * SECOND_NS;
 const DEAD_AFTER_NS: u64 = 5 * SECOND_NS;
 
-/// What is wrong in a world.
+/// Trouble in a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// One task has five times as much data as others.
@@ -50,7 +50,7 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// What is to be said about attempts that have it.
+    /// Returns the label that the scheduler must give to attempts with this trouble.
     pub fn label(self) -> Label {
         match self {
             Self::LargeData => Label::LargeData,
@@ -70,12 +70,12 @@ pub struct Stragglers {
     pub nodes: u32,
     pub slots_per_node: u32,
     pub tasks: u32,
-    /// That a usual task takes.
+    /// Duration of a usual task.
     pub task_ns: u64,
-    /// How far apart attempts are that have no trouble: one standard deviation, of each part.
+    /// Spread of attempts without trouble: one standard deviation, of each part.
     pub noise: f64,
     pub trouble: Option<Trouble>,
-    /// How many times as long as usual the part takes that the trouble is with.
+    /// Factor by which the trouble lengthens its part.
     pub times: f64,
     /// It passes when a copy has begun: the original and the copy end at about the same time.
     pub passes: bool,
@@ -105,7 +105,7 @@ impl Default for Stragglers {
     }
 }
 
-/// What was said of a slow attempt.
+/// A label that the scheduler gave to a slow attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Said {
     pub attempt: AttemptKey,
@@ -115,11 +115,11 @@ pub struct Said {
     pub has_trouble: bool,
 }
 
-/// What was seen.
+/// Labels, races and times seen in a world.
 #[derive(Clone, Debug, Default)]
 pub struct Raced {
     pub succeeded: bool,
-    /// In the order in which it was said.
+    /// Labels in the order in which they were given.
     pub said: Vec<Said>,
     /// Copies that ran beside their originals; of these, copies that won, and pairs of which both came to their end.
     pub races: u32,
@@ -167,7 +167,7 @@ struct Simulation {
     running: BTreeMap<AttemptKey, Attempt>,
     /// Units of each task, and nodes with its data.
     tasks: Vec<(f64, Vec<NodeId>)>,
-    /// Which node, and which task, the trouble is with.
+    /// Node and task with the trouble.
     bad_node: NodeId,
     bad_task: TaskIndex,
     copies: BTreeSet<AttemptKey>,

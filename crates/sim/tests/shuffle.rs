@@ -79,7 +79,7 @@ fn a_part_of_a_map_that_counts_is_noticed() {
     check_found_in(Planted::PartOfMapCounts, unsafe_world, 5 * SEEDS);
 }
 
-/// What the first takes with it is copied again before the second goes.
+/// The data that is lost with the first node is copied again before the second node dies.
 #[test]
 fn two_nodes_that_die_in_turn_cost_no_map() {
     let mut twice = 0;

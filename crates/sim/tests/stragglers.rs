@@ -22,7 +22,7 @@ const ALL_TROUBLES: [Trouble; 10] = [
     Trouble::Stuck,
 ];
 
-/// Those that a copy helps against.
+/// Troubles that a copy helps against.
 const COPIED: [Trouble; 6] = [
     Trouble::SlowProgram,
     Trouble::SlowProcessor,
@@ -116,7 +116,7 @@ fn where_nothing_is_slow_copies_cost_next_to_nothing() {
     assert!(share <= 0.01, "{races} copies cost {share} of the task-seconds");
 }
 
-/// What a copy saves: the job waits no longer for one slow node.
+/// A job with copies no longer waits for one slow node.
 #[test]
 fn a_slow_node_costs_a_job_little() {
     let (mut healthy_ns, mut with_ns, mut without_ns) = (0, 0, 0);

@@ -1,4 +1,4 @@
-//! What must hold in every world. A failing seed is repeated by `SIM_SEED=N cargo test -p sim NAME`.
+//! Invariants of every world. A failing seed is repeated by `SIM_SEED=N cargo test -p sim NAME`.
 
 mod seeds;
 

@@ -18,19 +18,19 @@ pub struct RawPieces {
 }
 
 impl RawPieces {
-    /// Of a file that is to hold `expected`.
+    /// Opens a file that must hold `expected`.
     pub fn open(path: &Path, expected: Payload) -> Result<Self, StageFileError> {
         let file = RawFile::open(path, expected)?;
         Ok(Self { file, verifier: RawVerifier::new(expected), offset: 0 })
     }
 
-    /// Of the whole file.
+    /// Returns the bytes of the whole file.
     pub fn stored_bytes(&self) -> u64 {
         self.file.layout().stored_bytes()
     }
 
-    /// The next bytes of the file, about 256 KiB; None at its end. Where a block reaches over the end of a piece, its damage
-    /// is found with the next one.
+    /// Returns the next bytes of the file, about 256 KiB; None at its end. If a block crosses the end of a piece, its damage
+    /// is found with the next piece.
     pub fn next_piece(&mut self) -> Result<Option<Vec<u8>>, StageFileError> {
         let count = (self.stored_bytes() - self.offset).min(PIECE_BYTES as u64) as usize;
         if count == 0 {

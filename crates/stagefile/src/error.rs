@@ -1,4 +1,4 @@
-//! What can be wrong with a stage file.
+//! Errors and damage of a stage file.
 
 use rustix::io::Errno;
 use std::error::Error;
@@ -15,13 +15,13 @@ pub enum StageFileError {
     /// read, or the data made again.
     #[error("{path} is damaged", path = path.display())]
     Damaged { path: PathBuf, source: Damage },
-    /// What was asked for is no part of the payload. The asker's mistake.
+    /// The requested range is not a part of the payload: a mistake of the caller.
     #[error("bytes {offset} to {end} were asked for of a stage file with {bytes}", end = .offset.saturating_add(*.length))]
     OutOfRange { bytes: u64, offset: u64, length: u64 },
 }
 
 impl StageFileError {
-    /// What is wrong with the bytes of the file; None where it is something else.
+    /// Returns the damage of the file; None if the error is of another kind.
     pub fn damage(&self) -> Option<&Damage> {
         match self {
             Self::Damaged { source, .. } => Some(source),
@@ -29,8 +29,8 @@ impl StageFileError {
         }
     }
 
-    /// Whether the file would fare no better in a moment: it is damaged, gone, or its disk does not give it. Where the process has
-    /// no more files or memory it may.
+    /// Whether the error is one of the file and would not pass in a moment: the file is damaged or gone, or its disk does not give it.
+    /// False for errors that may pass, as when the process has no more files or memory.
     pub fn is_of_the_file(&self) -> bool {
         const PASSING: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::AGAIN];
         match self {
@@ -48,7 +48,7 @@ impl StageFileError {
     }
 }
 
-/// One of ours within an error of input or output, told with its cause: who prints such an error prints no chain.
+/// An error of this crate within an I/O error. Its text includes its cause, because code that prints an I/O error prints no chain.
 #[derive(Debug)]
 struct Told(StageFileError);
 
@@ -61,7 +61,7 @@ impl fmt::Display for Told {
     }
 }
 
-/// Without a source, which it has told already.
+/// Has no source, because its text includes it.
 impl Error for Told {}
 
 impl From<StageFileError> for std::io::Error {
@@ -90,7 +90,7 @@ impl Damage {
     }
 }
 
-/// Where in a stage file something is wrong.
+/// Place in a stage file at which something is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The file as a whole.
@@ -115,12 +115,12 @@ impl fmt::Display for Place {
     }
 }
 
-/// What is wrong there.
+/// Kind of damage at a [`Place`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// Not a stage file.
     Foreign,
-    /// Of a version that this program does not know.
+    /// The file has a version that this program does not know.
     Version(u16),
     /// Too few bytes, or too many.
     Length { present_bytes: u64, expected_bytes: u64 },

@@ -8,7 +8,7 @@ use crate::layout::{BLOCK_PAYLOAD_BYTES, Layout, PAYLOAD_BYTES_MAX};
 pub const VERSION: u16 = 1;
 /// Encoded size of the file header.
 pub const HEADER_BYTES: usize = 32;
-/// What stands before the payload of a block.
+/// Encoded size of the header before the payload of each block.
 pub const BLOCK_HEADER_BYTES: usize = 8;
 /// Encoded size of the footer.
 pub const FOOTER_BYTES: usize = 40;
@@ -31,7 +31,7 @@ fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     u64::from_le_bytes(field(bytes, offset))
 }
 
-/// The length of a structure of fixed size, and its checksum, which stands in its last bytes.
+/// Checks the length of a structure of fixed size, and its checksum, which is in its last bytes.
 fn check_whole(place: Place, bytes: &[u8], expected_bytes: usize) -> Result<(), Damage> {
     check_length(place, bytes, expected_bytes)?;
     let (covered, _) = bytes.split_at(expected_bytes - CRC_BYTES);
@@ -47,7 +47,7 @@ fn check_length(place: Place, bytes: &[u8], expected_bytes: usize) -> Result<(),
     }
 }
 
-/// Bytes without a meaning are zero, so that everything has one spelling and a later version may give them one.
+/// Checks that bytes without a meaning are zero, so that everything has one spelling and a later version may give them one.
 fn check_reserved(place: Place, reserved: &[u8]) -> Result<(), Damage> {
     match reserved.iter().find(|byte| **byte != 0) {
         None => Ok(()),
@@ -91,7 +91,7 @@ pub fn check_header(bytes: &[u8]) -> Result<(), Damage> {
     Ok(())
 }
 
-/// The number of a block is covered as well, which stands nowhere: so that a block in the place of another one is found.
+/// Returns the checksum of a block. It covers the block's number, which is not stored: this finds a block in the place of another one.
 fn block_crc32c(number: u64, payload: &[u8]) -> u32 {
     let mut front = [0; 12];
     front[..8].copy_from_slice(&number.to_le_bytes());
@@ -99,7 +99,7 @@ fn block_crc32c(number: u64, payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&front), payload)
 }
 
-/// What stands before the payload of block `number`. Panics where there is more than a block may have.
+/// Returns the header of block `number`, which precedes its payload. Panics if the payload is larger than a block can hold.
 pub fn block_header(number: u64, payload: &[u8]) -> [u8; BLOCK_HEADER_BYTES] {
     assert!(payload.len() <= BLOCK_PAYLOAD_BYTES as usize, "a block of {} bytes", payload.len());
     let mut bytes = [0; BLOCK_HEADER_BYTES];
@@ -108,7 +108,7 @@ pub fn block_header(number: u64, payload: &[u8]) -> [u8; BLOCK_HEADER_BYTES] {
     bytes
 }
 
-/// Verifies block `number` of a file, with which `raw` begins; gives its payload. What follows it is not looked at.
+/// Verifies block `number` of a file, which is the beginning of `raw`, and returns its payload. Bytes after the block are ignored.
 pub fn check_block(layout: Layout, number: u64, raw: &[u8]) -> Result<&[u8], Damage> {
     let place = Place::Block(number);
     let expected = layout.payload_of(number);

@@ -1,4 +1,4 @@
-//! Where in a stage file each byte of its payload lies.
+//! Layout of a stage file: the position of each byte of its payload.
 
 use crate::error::StageFileError;
 use crate::format::{BLOCK_HEADER_BYTES, FOOTER_BYTES, HEADER_BYTES};
@@ -22,18 +22,18 @@ pub struct Layout {
 pub struct RawRange {
     pub first_block: u64,
     pub blocks: u64,
-    /// The bytes of the file that they are.
+    /// Range of the file's bytes that holds the blocks.
     pub stored: Range<u64>,
 }
 
 impl Layout {
-    /// Of a file whose payload has so many bytes. Panics beyond [`PAYLOAD_BYTES_MAX`].
+    /// Returns the layout of a file with so many bytes of payload. Panics beyond [`PAYLOAD_BYTES_MAX`].
     pub fn of(bytes: u64) -> Self {
         assert!(bytes <= PAYLOAD_BYTES_MAX, "no stage file has {bytes} bytes");
         Self { bytes }
     }
 
-    /// Of the payload.
+    /// Returns the bytes of the payload.
     pub fn bytes(self) -> u64 {
         self.bytes
     }
@@ -42,12 +42,12 @@ impl Layout {
         self.bytes.div_ceil(BLOCK_PAYLOAD_BYTES.into())
     }
 
-    /// Bytes of the file.
+    /// Returns the bytes of the file.
     pub fn stored_bytes(self) -> u64 {
         self.footer_offset() + FOOTER_BYTES as u64
     }
 
-    /// Where the blocks end.
+    /// Returns the offset of the footer, at which the blocks end.
     pub fn footer_offset(self) -> u64 {
         HEADER_BYTES as u64 + self.bytes + self.blocks() * BLOCK_HEADER_BYTES as u64
     }

@@ -46,7 +46,7 @@ pub use receiving::RawWriter;
 pub use verifier::RawVerifier;
 pub use writer::StageFileWriter;
 
-/// What a stage file holds: the bytes that were written into it, without what the format puts around them.
+/// Payload of a stage file, by size and checksum: the bytes that were written into it, without those that the format adds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Payload {
     pub bytes: u64,
@@ -57,16 +57,16 @@ pub struct Payload {
 /// A complete stage file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageFileSummary {
-    /// Of the payload.
+    /// Bytes of the payload.
     pub bytes: u64,
     /// CRC-32C of the payload.
     pub crc32c: u32,
-    /// Of the file.
+    /// Bytes of the file.
     pub stored_bytes: u64,
 }
 
 impl StageFileSummary {
-    /// What it holds.
+    /// Returns the payload of the file.
     pub fn payload(&self) -> Payload {
         Payload { bytes: self.bytes, crc32c: self.crc32c }
     }

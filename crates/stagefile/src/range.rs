@@ -15,21 +15,21 @@ pub struct RangeDecoder {
     /// In the payload: the next byte that is wanted, and the end of the range.
     next: u64,
     end: u64,
-    /// Over all that was decoded, where that is the whole payload in the end.
+    /// CRC-32C of all that was decoded; None if the range is not the whole payload.
     crc32c: Option<u32>,
 }
 
 /// A block that was verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// What of its raw bytes is wanted payload.
+    /// Range of wanted payload within the raw bytes of the block.
     pub wanted: Range<usize>,
     /// Raw bytes of the block: the next one is behind them.
     pub stored_bytes: usize,
 }
 
 impl RangeDecoder {
-    /// Of bytes [offset, offset + length) of a payload.
+    /// Creates a decoder of bytes [offset, offset + length) of a payload.
     pub fn new(payload: Payload, offset: u64, length: u64) -> Result<Self, StageFileError> {
         let layout = Layout::of(payload.bytes);
         let end = layout.end_of(offset, length)?;

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Read at once.
+/// Bytes read at once.
 const WINDOW_BYTES: usize = 4 * STORED_BLOCK_BYTES;
 
 /// A complete stage file, of which header, footer and length are what they should be. Its blocks are not looked at.
@@ -80,7 +80,7 @@ impl RawFile {
         &self.path
     }
 
-    /// What it holds.
+    /// Returns the payload of the file.
     pub fn payload(&self) -> Payload {
         self.payload
     }
@@ -89,7 +89,7 @@ impl RawFile {
         Layout::of(self.payload.bytes)
     }
 
-    /// Fills `buffer` from the bytes of the file at `offset`, unverified. That they have ended there meanwhile is damage.
+    /// Fills `buffer` from the bytes of the file at `offset`, unverified. If the file ends before the buffer is full, that is damage.
     pub fn read_exact(&self, offset: u64, buffer: &mut [u8]) -> Result<(), StageFileError> {
         self.file.read_exact_at(buffer, offset).map_err(|source| {
             if source.kind() != ErrorKind::UnexpectedEof {
@@ -111,10 +111,10 @@ impl RawFile {
 pub struct StageFileReader {
     file: RawFile,
     decoder: RangeDecoder,
-    /// Blocks as they are stored, and where in it the next one begins that was not decoded.
+    /// Blocks as they are stored; the next one to decode begins at `next_block`.
     window: Vec<u8>,
     next_block: usize,
-    /// What was decoded and not given out.
+    /// Range of `window` that was decoded and not given out.
     given: Range<usize>,
 }
 
@@ -166,7 +166,8 @@ impl StageFileReader {
         }
     }
 
-    /// What was not read yet, for another copy to go on with: where [`Self::fill`] failed, from the block where it did.
+    /// Returns the decoder of the rest of the range, for another copy to go on with. If [`Self::fill`] failed, the rest begins with the
+    /// block at which it failed.
     pub fn into_rest(self) -> RangeDecoder {
         self.decoder
     }

@@ -8,7 +8,7 @@ use diskfile::{SequentialWriter, Through};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Of each buffer: several copies come at once, and they are read only where the file they are copies of is lost.
+/// Bytes of each buffer: small, because several copies come at once, and they are read only if the original is lost.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// A copy that is being received, byte for byte the file. Dropped before it is finished, or where that fails, nothing of

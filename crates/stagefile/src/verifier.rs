@@ -12,13 +12,13 @@ pub struct RawVerifier {
     expected: Payload,
     layout: Layout,
     part: Part,
-    /// The beginning of that part, where it came without its end.
+    /// Beginning of that part, if its end has not come yet.
     partial: Vec<u8>,
-    /// Over the payload of the blocks so far.
+    /// CRC-32C of the payload of the blocks so far.
     crc32c: u32,
 }
 
-/// What comes next.
+/// Part of the file that comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Header,
@@ -28,7 +28,7 @@ enum Part {
 }
 
 impl RawVerifier {
-    /// Of a file with this payload.
+    /// Creates a verifier of a file with this payload.
     pub fn new(expected: Payload) -> Self {
         let layout = Layout::of(expected.bytes);
         Self { expected, layout, part: Part::Header, partial: Vec::new(), crc32c: 0 }

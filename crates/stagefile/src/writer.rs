@@ -22,7 +22,7 @@ pub struct StageFileWriter {
     stored_bytes: u64,
     /// Blocks that did not go to the file yet; the last of them is open.
     gathered: Vec<u8>,
-    /// Where the open block begins in `gathered`.
+    /// Offset in `gathered` at which the open block begins.
     open_block: usize,
     block_number: u64,
     payload: Payload,

@@ -2,7 +2,7 @@
 
 use crate::error::StreamingError;
 
-/// What a shell would act upon, when it stands alone outside quotes.
+/// Words that a shell would act upon, when they stand alone outside quotes.
 const SHELL_WORDS: &[&str] = &["|", "||", "&&", "&", ";", ">", ">>", "<", "2>", "2>&1", "1>&2", ">&2"];
 
 /// Parts a command into words the way Hadoop's `PipeMapRed` does: blanks part words; a quote of either kind

@@ -17,7 +17,7 @@ const AGGREGATE: &str = "aggregate";
 /// Most parts: five digits number one.
 const REDUCES_MAX: u32 = 50_000;
 
-/// What a command line asks for.
+/// Request of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// `-help` or `-info`: print [`crate::HELP`].
@@ -25,7 +25,7 @@ pub enum Request {
     Job(Box<StreamingJob>),
 }
 
-/// Who makes the partitions.
+/// Choice of who makes the partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartitionChoice {
     /// The engine: reduce tasks follow from the data.
@@ -69,7 +69,7 @@ pub struct StreamingJob {
     /// None: the sorted pairs.
     pub reducer: Option<Function>,
     pub map_only: bool,
-    /// What a map task reads: so many lines of a file, or None for splits by size.
+    /// Lines of a file that each map task reads; None for splits by size.
     pub lines_per_map: Option<u32>,
     pub env: Vec<(String, String)>,
     pub formats: Formats,
@@ -77,7 +77,7 @@ pub struct StreamingJob {
     pub partitions: PartitionChoice,
     /// The links in it are as written too.
     pub streaming: Streaming,
-    /// What the user should know though it is no error.
+    /// Notes for the user on things that are no error.
     pub notes: Vec<String>,
     pub own: OwnOptions,
 }
@@ -95,7 +95,7 @@ pub fn parse(words: &[String]) -> Result<Request, StreamingError> {
     reading.job().map(|job| Request::Job(Box::new(job)))
 }
 
-/// What the options said, before it is put together.
+/// Values of the options, before they are put together.
 #[derive(Default)]
 struct Reading {
     inputs: Vec<String>,

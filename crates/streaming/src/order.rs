@@ -82,7 +82,7 @@ fn wrong(property: &Property, error: &keys::OptionsError) -> StreamingError {
     property.wrong(&error.to_string())
 }
 
-/// Who makes the partitions, and how many first steps of the order are the partition key.
+/// Chooses who makes the partitions, and how many first steps of the order are the partition key.
 fn choose(
     order: &[OrderStep],
     stretches: Option<Vec<KeyStretch>>,

@@ -4,7 +4,7 @@ use crate::error::StreamingError;
 use crate::names::{self, new_name};
 use std::collections::BTreeMap;
 
-/// What happens to a property that is not read by `job`.
+/// Rule for a property that is not read by `job`.
 #[derive(Clone, Copy)]
 enum Rule {
     /// Changes results in a way we do not have.
@@ -179,7 +179,7 @@ impl Properties {
         self.0.insert(name.to_string(), Property { written: name.to_string(), value: value.into() });
     }
 
-    /// What programs find in their environment: each property under its new name, as Hadoop 3 gives it. Values are
+    /// Returns the environment for programs: each property under its new name, as Hadoop 3 gives it. Values are
     /// cut to `stream.jobconf.truncate.limit` characters.
     pub fn for_programs(&self) -> Result<Vec<(String, String)>, StreamingError> {
         let limit = self.number(names::TRUNCATE_LIMIT, 0).or_else(|error| {

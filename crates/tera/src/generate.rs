@@ -11,7 +11,7 @@ const BLOCK_ROWS: usize = 128;
 /// Bytes of the groups of a block, with room behind the last for the bits of a random number that no group uses.
 const STREAM_BYTES: usize = (BLOCK_ROWS + GROUPS - 1) * KEY_BYTES + size_of::<u128>() - KEY_BYTES;
 
-/// What the groups of a modern row are combined with (exclusive or), the first group first.
+/// Masks of the groups of a modern row (combined by exclusive or), the first group first.
 const MODERN_MASK: [[u8; KEY_BYTES]; GROUPS] = [
     [0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00],
     [0xf0, 0xe8, 0xe4, 0xe2, 0xe1, 0xd8, 0xd4, 0xd2, 0xd1, 0xcc],

@@ -1,4 +1,4 @@
-//! What rows look like: the three layouts, and how to tell them apart.
+//! The three layouts of rows, and how to tell them apart.
 
 use crate::{ROW_BYTES, Row};
 use std::fmt;
@@ -39,7 +39,7 @@ impl fmt::Display for Layout {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{found:?} is no layout of rows: write modern, legacy or ascii")]
 pub struct UnknownLayout {
-    /// What was written.
+    /// The word as written.
     pub found: String,
 }
 

@@ -21,19 +21,19 @@ pub enum NumberError {
          billion, trillion), as in 10m"
     )]
     NotANumber {
-        /// What was written.
+        /// The text as written.
         found: String,
     },
     /// As a number of rows it would be 2^64 bytes or more.
     #[error("{found} rows are too many: write at most {}, which is 18 exabytes", Rows::MAX.0)]
     TooManyRows {
-        /// What was written.
+        /// The text as written.
         found: String,
     },
     /// It does not fit into 128 bits.
     #[error("{found} is too large: row numbers have 128 bits, so write at most {}", u128::MAX)]
     TooLarge {
-        /// What was written.
+        /// The text as written.
         found: String,
     },
 }

@@ -51,7 +51,7 @@ impl Affine {
 pub struct Random(u128);
 
 impl Random {
-    /// That of row `number`.
+    /// Returns the random number of row `number`.
     pub fn of_row(number: u128) -> Random {
         // The period is 2^128, so that no steps and 2^128 steps are the same.
         Random(STEP.repeated(number.wrapping_add(1)).apply(0))

@@ -24,8 +24,8 @@ impl fmt::Display for Checksum {
     }
 }
 
-/// What valsort says about a stretch of consecutive rows: how many, their checksum, and how far their keys are in
-/// order. A row is compared with the one before it, whatever came earlier. The default is that of no rows.
+/// Summary of a stretch of consecutive rows, as valsort gives it: how many, their checksum, and how far their keys are in
+/// order. A row is compared with the one before it, whatever came earlier. The default is the summary of no rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     records: u64,
@@ -78,7 +78,7 @@ pub enum SummaryError {
 }
 
 impl Summary {
-    /// That of no rows.
+    /// Makes the summary of no rows.
     pub fn new() -> Summary {
         Summary::default()
     }
@@ -99,7 +99,7 @@ impl Summary {
         Ok(())
     }
 
-    /// Of at least one row. Rows may stand in any order, so that nothing branches on how two keys compare.
+    /// Summarizes at least one row. Rows may stand in any order, so that nothing branches on how two keys compare.
     fn of_block(rows: &[Row]) -> Summary {
         let mut checksum = 0;
         let (mut duplicates, mut unordered) = (0, 0);

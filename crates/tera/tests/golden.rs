@@ -1,4 +1,4 @@
-//! What gensort 1.5 makes, and in the legacy layout TeraGen of Hadoop 3.4.2: checksums, hashes, rows.
+//! Checks the output of gensort 1.5, and in the legacy layout of TeraGen of Hadoop 3.4.2: checksums, hashes, rows.
 
 use sha2::{Digest, Sha256};
 use tera::{Layout, ROW_BYTES, Row, RowGenerator, RowKind, Summary};

@@ -50,7 +50,7 @@ impl Authority {
         Ok(Self { issuer, certificate_pem, hash, path: certificate_path })
     }
 
-    /// What a token says of it.
+    /// Returns the hash of the certificate, by which a token names the authority.
     pub fn hash(&self) -> AuthorityHash {
         self.hash
     }

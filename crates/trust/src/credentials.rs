@@ -1,4 +1,4 @@
-//! What a caller shows, whom it believes, and through which proxy it goes.
+//! Credentials of a caller: the token it shows, the authority it believes, and the proxy it goes through.
 
 use crate::verifier::{Believed, client_config};
 use crate::{AuthorityHash, CONTROL_NAME, DATA_NAME, Secret, TokenText, TrustError, files};
@@ -19,7 +19,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Of a caller that is nobody and believes nobody, as all are on one machine.
+    /// Makes the credentials of a caller that has no token and believes no authority, as all callers on one machine.
     pub fn none() -> Self {
         Self::default()
     }
@@ -43,7 +43,7 @@ impl Credentials {
         Ok(credentials)
     }
 
-    /// Of whoever has this token.
+    /// Makes the credentials of a caller that has this token.
     pub fn of_token(token: TokenText) -> Self {
         let is_for_tls = token.authority.is_some();
         let believed = token.authority.map(Believed::Hash);
@@ -78,7 +78,7 @@ impl Credentials {
         self
     }
 
-    /// What goes into the header `authorization`.
+    /// Returns the value of the header `authorization`; None without a token.
     pub fn bearer(&self) -> Option<String> {
         self.secret.as_ref().map(|secret| format!("Bearer {}", secret.text()))
     }

@@ -7,7 +7,7 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 
 const SIGNATURE_BYTES: usize = 64;
 const SEED_BYTES: usize = 32;
-/// Of a public key, as hex digits, that a signed text names it by.
+/// Hex digits of a public key by which a signed text names it.
 const KEY_NAME_DIGITS: usize = 16;
 
 /// A public key by which data ports know what their server signed.

@@ -1,4 +1,4 @@
-//! What a port that answers needs: its key and the certificates that vouch for it.
+//! Identity of a port that answers: its key and the certificates that vouch for it.
 
 use crate::TrustError;
 use rcgen::{CertificateParams, KeyPair};
@@ -16,7 +16,7 @@ impl DataIdentity {
         Ok(Self(KeyPair::generate()?))
     }
 
-    /// What the authority is asked to sign, in PEM.
+    /// Returns the request that the authority is asked to sign, in PEM.
     pub fn request(&self) -> Result<String, TrustError> {
         Ok(CertificateParams::default().serialize_request(&self.0)?.pem()?)
     }

@@ -18,7 +18,7 @@ impl Secret {
         Ok(Self(bytes))
     }
 
-    /// What is kept of it: its SHA-256, from which it cannot be found.
+    /// Returns the SHA-256 of the secret. Only the hash is kept; the secret cannot be found from it.
     pub fn hash(&self) -> [u8; 32] {
         Sha256::digest(self.0).into()
     }

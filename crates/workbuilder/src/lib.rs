@@ -37,7 +37,7 @@ pub struct RunWeights<'a> {
     pub weights: &'a [KeyWeight],
 }
 
-/// What to cut.
+/// Input of [`cut`].
 #[derive(Clone, Debug)]
 pub struct CutRequest<'a> {
     pub runs: Vec<RunWeights<'a>>,
@@ -141,7 +141,7 @@ pub fn within<'a>(
     weights.get(first..end).unwrap_or_default()
 }
 
-/// Where the end of a range may be cut off from what is unread of it.
+/// A place where the end of a range may be cut off, in the unread part of the range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TailCut {
     /// First key of the tail.

@@ -12,14 +12,14 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// Where distributions put the programs, besides the directories of `PATH`.
+/// Directory in which distributions put the programs, besides the directories of `PATH`.
 const VERSIONED_DIR: &str = "/usr/lib/postgresql";
 /// Ports that somebody else takes between our look and PostgreSQL's are tried again, this often.
 const TRIES_MAX: u32 = 5;
 /// Starts after a kill, each of which fails while processes of the one before still end.
 const BEGINS_MAX: u32 = 100;
 const USER: &str = "sailfish";
-/// Of a PostgreSQL that asks for one.
+/// Password of a PostgreSQL that asks for one.
 pub const PASSWORD: &str = "a secret: 'of' the database?";
 
 /// A PostgreSQL that runs until the value is dropped.
@@ -31,7 +31,7 @@ pub struct PrivatePostgres {
     port: u16,
 }
 
-/// How to get one.
+/// Advice if no PostgreSQL is installed.
 const MISSING: &str = "there is no PostgreSQL (initdb, pg_ctl): install the package postgresql (Debian, Ubuntu, Alpine, \
                        Homebrew) or postgresql-server (Fedora)";
 
@@ -54,7 +54,7 @@ impl PrivatePostgres {
         None
     }
 
-    /// One that admits the user over TLS with [`PASSWORD`] and in no other way.
+    /// Starts a PostgreSQL that admits the user by TCP only over TLS with [`PASSWORD`]; its local socket trusts every user.
     ///
     /// # Panics
     /// Where there is a PostgreSQL and it does not start.
@@ -288,7 +288,7 @@ fn programs() -> Option<PathBuf> {
         .find(|dir| ["initdb", "pg_ctl", "createdb"].iter().all(|name| dir.join(name).exists()))
 }
 
-/// Who PostgreSQL runs as, where we are root.
+/// Returns the user and group that PostgreSQL runs as; None if we are not root. Fails if there is no user `postgres` or `nobody`.
 fn other_user() -> Result<Option<(u32, u32)>, String> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);

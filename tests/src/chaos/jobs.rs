@@ -12,23 +12,23 @@ use std::time::{Duration, Instant};
 
 /// How often programs of one job are killed, at most: the third failure of a task ends a job, by contract.
 pub(super) const PROGRAM_KILLS_MAX: u64 = 2;
-/// What the next server says of a job whose row was written, and nothing more: its client had no answer.
+/// Error that the next server gives a job with a written row and nothing more; the client of the job had no answer.
 const NEVER_TAKEN_IN: &str = "the server died before it had the job";
 /// A job that the server did not take in is handed in again, so often at most.
 const HANDED_IN_MAX: u32 = 20;
 const SHOWN_CHARS_MAX: usize = 6000;
 
-/// What a job may do whose files were damaged: false, it must succeed with the right output, because what is damaged is made
-/// again; true, it may also fail and name the damage.
+/// Whether a job with damaged files may fail and name the damage. If false, it must succeed with the right output, because
+/// damaged data is made again.
 pub(super) const DAMAGE_MAY_END_A_JOB: bool = false;
 
-/// One of them stands in the message of a job that names the damage.
+/// Words of which one stands in the message of a job that names the damage.
 const DAMAGE_WORDS: [&str; 3] = ["damaged", "lost", "the proof"];
 
 struct Job {
     planned: PlannedJob,
     run: PlannedRun,
-    /// Of the output, and of the job.
+    /// Name of the output, and of the job.
     name: String,
     /// None only while it is looked at.
     client: Option<Running>,
@@ -51,7 +51,7 @@ pub(super) struct Jobs {
     over: BTreeSet<i64>,
 }
 
-/// What is done with a client that has ended.
+/// State of a job after one of its clients has ended.
 enum Verdict {
     Over,
     GoesOn,
@@ -283,7 +283,7 @@ impl Jobs {
         }
     }
 
-    /// What the store must say when all is over.
+    /// Checks the rows of the store when all jobs are over.
     pub fn check_history(&self, world: &World, tally: &mut Tally) {
         let none = [
             ("jobs that are not over", "select job, state from jobs where ended_ns is null"),
@@ -330,7 +330,7 @@ fn hand_in(world: &World, run: &PlannedRun, name: &str) -> Running {
     Running::start(&mut command)
 }
 
-/// Server faults that are over: a client may blame later ones, and that which lasts.
+/// Counts the server faults that are over. A client may blame later ones, and one that still lasts.
 fn faults_before(world: &World) -> u64 {
     world.server_faults - u64::from(world.server != ServerState::Runs)
 }
@@ -358,7 +358,7 @@ fn told_damage(finished: &Finished) -> Option<&str> {
     finished.stderr.lines().find(|line| DAMAGE_WORDS.iter().any(|word| line.contains(word)))
 }
 
-/// What the server tells of a job, shortened.
+/// Returns the answers of the server about a job, shortened.
 fn state_of(world: &World, number: i64) -> String {
     let number = number.to_string();
     let told = ["show", "explain"].map(|verb| {

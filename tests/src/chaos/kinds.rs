@@ -1,4 +1,4 @@
-//! The kinds of jobs: what is run, and what must come out. A new kind is a row of [`KINDS`] and its function.
+//! The kinds of jobs, each with its command line and expected result. A new kind is a row of [`KINDS`] and its function.
 //!
 //! Records carry their place in the input as value, so that one that is lost, there twice, or out of order is seen. References
 //! are computed here from the same records; where the contract names the bytes of the output (total order, partitions counted
@@ -18,7 +18,7 @@ const TERA_FILES: usize = 8;
 const TERA_ROWS_PER_FILE: usize = 30_000;
 const BULKY_FILES: u64 = 12;
 const BULKY_LINES_PER_FILE: u64 = 9000;
-/// What each line of a bulky job gets besides, so that the data of a job does not fit into the memory of its nodes.
+/// Padding of each line of a bulky job, so that the data of a job does not fit into the memory of its nodes.
 const PADDING_BYTES: usize = 1000;
 /// One chunk is large enough for most jobs, so that many of them run at once.
 const MEMORY: &str = "64M";
@@ -27,7 +27,7 @@ const REGENERATIONS_MAX: &str = "10000";
 /// The tasks of a job of single tasks.
 const SINGLES: u64 = 6;
 
-/// Slow, so that there is somebody to kill in the middle of their work. What becomes of a line is said in `awk`.
+/// A slow program, so that it can be killed in the middle of its work. ACTION stands for the `awk` code for a line.
 const SLOW_LINES: &str =
     "#!/bin/sh\nexec awk -F '\\t' '{ ACTION } NR % PACE == 0 { fflush(); system(\"sleep 0.25\") }'\n";
 /// Lines between two pauses.
@@ -67,7 +67,7 @@ const STAGES_PARTITIONS: std::ops::Range<u64> = 3..8;
 /// A kind of job.
 pub(super) struct Kind {
     pub name: &'static str,
-    /// That a run hands in; of single tasks one each.
+    /// Number of jobs that a run hands in; the single tasks of a run count as one job each.
     pub jobs: usize,
     plan: fn(&Inputs, &mut Random) -> PlannedRun,
 }
@@ -85,7 +85,7 @@ pub(super) const KINDS: [Kind; 10] = [
     Kind { name: "3 stages", jobs: 3, plan: stages },
 ];
 
-/// A command line without its output, and what is promised of it.
+/// A command line without its output, and the result that its contract promises.
 pub(super) struct PlannedRun {
     /// The subcommand and its options.
     pub args: Vec<String>,
@@ -95,11 +95,11 @@ pub(super) struct PlannedRun {
     pub expected: Expected,
 }
 
-/// What must come out.
+/// Expected result of a job.
 pub(super) enum Expected {
     /// The parts of the output, one after another.
     Parts(Arc<Vec<u8>>),
-    /// What tasks print; {} stands for the name of the job.
+    /// Lines that tasks print; {} stands for the name of the job.
     Prints(Vec<String>),
 }
 
@@ -110,7 +110,7 @@ impl Kind {
     }
 }
 
-/// What is in the sandbox, and the references that do not depend on options.
+/// Inputs in the sandbox, and the references that do not depend on options.
 pub(super) struct Inputs {
     lines: Vec<u8>,
     words: Arc<Vec<u8>>,
@@ -236,7 +236,7 @@ fn partitioned(lines: &[u8], partitions: u64) -> Vec<(Vec<u8>, Vec<Vec<u8>>)> {
     groups
 }
 
-/// As Hadoop counts it for a whole key.
+/// Returns the partition of a whole key, as Hadoop counts it.
 fn partition(key: &[u8], partitions: u64) -> u64 {
     let hash =
         key.iter().fold(1_i32, |hash, byte| hash.wrapping_mul(31).wrapping_add(i32::from(*byte as i8)));
@@ -250,8 +250,8 @@ fn sorted_rows(rows: &[u8]) -> Vec<u8> {
     rows.concat()
 }
 
-/// `sailfish run` with these options. Most jobs keep their I-files for a moment: so all of their runs lie on disks, where
-/// they can be damaged. Of many, runs lie on a second node.
+/// Returns `sailfish run` with these options. Most jobs keep their I-files for a moment, so that all of their runs lie on disks,
+/// where they can be damaged. For many jobs, runs lie on a second node as well.
 fn run(random: &mut Random, input: &str, options: &[&str], expected: Arc<Vec<u8>>) -> PlannedRun {
     let own = [
         "run",

@@ -1,5 +1,5 @@
-//! What the seed chooses. Jobs, kills and corruptions have random numbers of their own, so that more of one kind changes
-//! nothing about the others.
+//! Jobs and faults chosen by the seed. Jobs, kills and corruptions have random numbers of their own, so that more of one kind
+//! changes nothing about the others.
 
 use super::kinds::{KINDS, Kind};
 use super::settings::Settings;
@@ -23,7 +23,7 @@ const STOPS: [Duration; 5] = [
 const ABSENCES: [Duration; 4] =
     [Duration::ZERO, Duration::from_millis(700), Duration::from_secs(3), Duration::from_secs(8)];
 
-/// What is struck, and how.
+/// Victim of a fault, and its manner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FaultKind {
     ServerKilled,

@@ -1,4 +1,4 @@
-//! One fault: who is struck, and how.
+//! One fault: its victim, and the damage done to it.
 
 use super::jobs::Jobs;
 use super::plan::{Fault, FaultKind};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Longest stretch of bytes that is changed at once.
 const FLIPPED_BYTES_MAX: u64 = 64;
 
-/// What was done to whom.
+/// A fault that has struck a victim.
 pub(super) struct Struck {
     /// A row of the table.
     pub what: &'static str,
@@ -46,7 +46,7 @@ pub(super) const WHAT: [&str; 15] = [
     "part: taken away",
 ];
 
-/// Of what can be damaged, a part of a stage is chosen in so many cases where there is any.
+/// Chance, in percent, that a part of a stage is damaged instead of a run, if there is any.
 const PARTS_PERCENT: u64 = 40;
 
 impl World {
@@ -191,7 +191,7 @@ struct JobFile {
     bytes: u64,
 }
 
-/// What it has, in the order of the table.
+/// Contents of a file, in the order of the table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Contents {
     Run,

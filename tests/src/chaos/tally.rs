@@ -1,4 +1,4 @@
-//! What happened.
+//! Counts of faults and jobs in a run, and its problems.
 
 use super::plan::FaultKind;
 use super::settings::Settings;
@@ -88,7 +88,7 @@ impl Tally {
         assert!(self.count(true) >= settings.corruptions, "{} corruptions", self.count(true));
     }
 
-    /// What no run of the engine gave a chance for, and why.
+    /// Lists the rows of the table that never fired, with the reason.
     pub fn never_fired(&self) -> Vec<(&'static str, &'static str)> {
         let none = |what: &&str| !self.fired.contains_key(*what);
         let why = |what: &'static str| match what.starts_with("raw") {

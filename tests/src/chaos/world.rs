@@ -1,4 +1,4 @@
-//! A server, nodes in two racks with two disks each, and what was done to them that is still to be undone.
+//! A server, nodes in two racks with two disks each, and the faults that are still to be undone.
 
 use super::tally::Tally;
 use crate::{Cluster, Running, WAIT_MAX, exchange_within, leftovers};
@@ -20,7 +20,7 @@ const LOOK_AFTER: Duration = Duration::from_millis(100);
 /// Messages of a process that are kept, the last ones.
 const TOLD_BYTES_MAX: usize = 64 << 10;
 
-/// What follows on a fault after a while.
+/// Step that undoes a fault after a while.
 pub(super) enum Undo {
     ServerComes,
     ServerGoesOn,
@@ -57,7 +57,7 @@ pub(super) struct World {
     undo: Vec<(Instant, Undo)>,
     /// Server faults so far: a client that broke off may blame one.
     pub server_faults: u64,
-    /// Of processes that are over: who, and its last messages.
+    /// Names of processes that are over, with their last messages.
     told: Vec<(String, String)>,
 }
 
@@ -185,7 +185,7 @@ impl World {
         self.take_node(number);
     }
 
-    /// Takes the process of a node that is over, or soon is; the answer is what it said.
+    /// Takes the process of a node that is over, or soon is; returns its messages.
     fn take_node(&mut self, number: usize) -> String {
         let process = self.nodes[number].process.take().expect("there is a process");
         let told = process.stderr_so_far();
@@ -280,7 +280,7 @@ impl World {
         all
     }
 
-    /// What the server and the nodes said last, for a message.
+    /// Returns the last messages of the server and the nodes, for an error message.
     pub fn last_words(&self) -> String {
         let lines = |(who, told): (String, String)| {
             let last: Vec<&str> = told.lines().rev().take(6).collect();

@@ -15,7 +15,7 @@ const FILE_BYTES: usize = 1 << 20;
 const LINE_BYTES: usize = 64;
 const FILES: usize = 14;
 
-/// Hands on what it reads, in pieces, and rests after each. What makes it slow comes before the first.
+/// Program that hands on its input in pieces, and rests after each. TROUBLE stands for the code that makes it slow.
 const PROGRAM: &str = "#!/bin/sh
 rest=0.1
 task=HERE/slow/$SAILFISH_JOB-$SAILFISH_TASK
@@ -24,10 +24,10 @@ hand_on() { cat piece; }
 TROUBLE
 while head -c 65536 > piece && [ -s piece ]; do hand_on; sleep $rest; done
 ";
-/// Of the tasks that begin when each node has had some, one on each node is slow, and was so wherever it ran.
+/// Makes one task on each node slow, once each node has had some tasks. The records are the cause: the task is slow on any node.
 const SLOW_RECORDS: &str =
     "if [ $SAILFISH_TASK -ge 6 ] && mkdir $node/heavy 2> /dev/null; then touch $task; rest=0.9; fi";
-/// Whatever one node is given first.
+/// Makes the first tasks of one node slow.
 const SLOW_NODE: &str =
     "case $PWD in */node-disk-2/*) [ $SAILFISH_TASK -lt 6 ] && touch $task; rest=0.9 ;; esac";
 /// Three attempts stop in the middle.
@@ -38,7 +38,7 @@ const STUCK: &str = "for name in one two three; do
   fi
 done";
 
-/// A slow task: what is wrong with it, what is to be said, and what was said first.
+/// A slow task: its trouble, the expected label, and the first label that it got.
 struct Slow {
     trouble: &'static str,
     expected: &'static str,
@@ -90,7 +90,7 @@ impl Client<'_> {
         self.done(&["state", "--json", question]).json().as_array().expect("rows are a list").clone()
     }
 
-    /// What was said first of tasks of the last job.
+    /// Returns the first labels of tasks of the last job.
     fn told(&self, trouble: &'static str, expected: &'static str, stage: &str, tasks: &[i64]) -> Vec<Slow> {
         let job = self.job();
         let said =
@@ -195,7 +195,7 @@ fn slow_store() -> Vec<Slow> {
     })
 }
 
-/// What maps of one machine put out goes over a slow link. None where there can be no such machine.
+/// Sends the output of the maps of one machine over a slow link. None if there can be no such machine.
 fn slow_link() -> Option<Vec<Slow>> {
     let racks = Racks::start("a slow link as the cause of slow tasks", 3)?;
     let sandbox = Sandbox::new();

@@ -31,7 +31,7 @@ fn parts(cluster: &Cluster, output: &str) -> Vec<(String, Vec<u8>)> {
     cluster.sandbox.part_names(&output).into_iter().map(read).collect()
 }
 
-/// What nodes and jobs leave on a disk of a node: nothing but lock files of nodes and the cache of what was shipped.
+/// Lists the files that nodes and jobs leave on a disk of a node, except lock files of nodes and the cache of shipped files.
 fn left_on(disk: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(disk).expect("a node has made its disk");
     let names = entries.map(|entry| entry.expect("a disk can be listed").file_name());
@@ -58,7 +58,7 @@ fn a_node_gives_what_one_machine_gives() {
     assert_eq!(left_on(&cluster.node_disk(0)), [""; 0]);
 }
 
-/// What a server tells of job 1 is what its state directory tells, and is printed the same way.
+/// Checks that a server tells of job 1 the same as its state directory, printed the same way.
 fn look_from_afar(cluster: &Cluster) {
     let state = cluster.sandbox.path("server-state");
     let question = "select job, name, state, length(output) as long, null as none, 0.5 as half, x'00ff' as key from jobs";

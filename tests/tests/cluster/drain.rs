@@ -40,14 +40,14 @@ fn assert_right(cluster: &Cluster, args: &[&str]) {
     assert!(whole("out") == whole("embedded"), "the outputs differ");
 }
 
-/// What lies on a disk besides the cache of what was shipped, which is for the next node there.
+/// Counts the files on a disk, except the cache of shipped files, which is for the next node there.
 fn left_on(disk: &Path) -> usize {
     let entries = std::fs::read_dir(disk).expect("a node has made its disk");
     let names = entries.map(|entry| entry.expect("a disk can be listed").file_name());
     names.filter(|name| name != ".sailfish-shipped").count()
 }
 
-/// What maps have put on a node is moved when they are over; then the node goes, while the job reduces.
+/// A draining node moves the output of its maps when they are over; then the node goes, while the job reduces.
 #[test]
 fn a_node_is_emptied_while_maps_run() {
     let mut cluster = Cluster::start(3);

@@ -17,7 +17,7 @@ const POLLS_MAX: u32 = 20;
 const REQUESTS: u64 = 40;
 /// Polls and waits are held back; these are not waited for.
 const HELD: Duration = Duration::from_millis(100);
-/// What a body may have, and a little more.
+/// One byte more than the size limit of a body.
 const TOO_LARGE_BYTES: usize = (256 << 20) + 1;
 /// Looks at the server before what was begun there counts as stuck.
 const LOOKS_MAX: u32 = 200_000;
@@ -112,7 +112,7 @@ struct World {
     cluster: Cluster,
     random: Random,
     document: Document,
-    /// What requests have made.
+    /// Jobs that requests have made, and likewise `nodes` and `starts`.
     jobs: Vec<i64>,
     nodes: Vec<MadeUpNode>,
     starts: Vec<Value>,
@@ -312,7 +312,7 @@ impl World {
         *message = job;
     }
 
-    /// What an answer tells of what there is now.
+    /// Notes the jobs, nodes and starts in an answer.
     fn learn(&mut self, route: &Route, head: &str, answer: &Answer) {
         let path = head.split_whitespace().nth(1).unwrap_or_default();
         let Some(said) = answer.json().filter(|_| answer.status == 200) else { return };
@@ -466,7 +466,7 @@ fn check(answer: &Answer, head: &str, body: &[u8]) {
     assert!(said["message"].as_str().is_some_and(|text| !text.is_empty()), "no sentence: {}", story());
 }
 
-/// What `sailfish run` hands in with `--memory 64M --slots 2`.
+/// Returns the body that `sailfish run` hands in with `--memory 64M --slots 2`.
 fn good_job(input: &str) -> Value {
     json!({
         "spec": {

@@ -12,7 +12,7 @@ use std::time::Instant;
 const LOOKS_MAX: u32 = 100_000;
 /// Polls of a made-up node before it counts as one that gets no work.
 const POLLS_MAX: u32 = 20;
-/// Of the input of each task.
+/// Bytes of the input of each task.
 const TASK_BYTES: usize = 900 << 10;
 
 /// A program that knows the protocol, and joined as a node.

@@ -58,7 +58,7 @@ fn nodes_with_wrong_clocks_work_as_others_do() {
     assert!(whole("again") == whole("embedded"), "the outputs differ");
 }
 
-/// Who comes under a name that is taken, or speaks another version, is told and harms nobody.
+/// A node under a taken name, or of another protocol version, gets an error and harms nobody.
 #[test]
 fn nodes_that_are_refused_harm_no_job() {
     let cluster = Cluster::start(1);
@@ -109,7 +109,7 @@ fn nodes_that_are_refused_harm_no_job() {
     assert_eq!(cluster.node(0).stderr_so_far().matches("joined").count(), 1);
 }
 
-/// What a node or a client says where the other end is no server, or one of another version.
+/// Nodes and clients report an other end that is no server, or a server of another version.
 #[test]
 fn what_is_no_server_of_ours_is_told() {
     let sandbox = blackbox::Sandbox::new();

@@ -95,7 +95,7 @@ fn jobs_that_wait_outlive_the_server() {
     }
 }
 
-/// What a dead node ran goes to another one within 15 seconds of the last word heard from it, by the server's own rows.
+/// A task of a dead node goes to another one within 15 seconds of the node's last message, by the server's own rows.
 #[test]
 fn what_a_dead_node_ran_is_given_to_another() {
     let mut cluster = Cluster::start(1);

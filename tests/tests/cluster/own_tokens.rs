@@ -195,7 +195,7 @@ print(connection.recv(65536).decode().replace('\\r\\n', '|'), flush=True)
 connection.sendall(b'HTTP/1.1 404 Not Found\\r\\ncontent-length: 0\\r\\nconnection: close\\r\\n\\r\\n')
 ";
 
-/// What a client sends to a listener of this user, in whose place a server of ours had its token.
+/// Returns the request of a client to a listener of this user, at an address for which the client has a server's token file.
 fn sent_to_listener_of(user: u32) -> Option<String> {
     let cluster = Cluster::start(0);
     let mut listener = Command::new("python3");

@@ -1,4 +1,4 @@
-//! What docs/protocol.md says, tried with a client and a node that know nothing but that page: plain HTTP and JSON.
+//! docs/protocol.md, tried with a client and a node that know nothing but that page: plain HTTP and JSON.
 
 use blackbox::{Cluster, PROTOCOL, Running};
 use serde_json::{Value, json};

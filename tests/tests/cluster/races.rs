@@ -6,7 +6,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 use std::fs::File;
 
-/// Of maps and of reduces together.
+/// Least number of races, of maps and of reduces together.
 const RACES_MIN: i64 = 20;
 /// Clusters at the same time, and jobs of each; a job has four races.
 const CLUSTERS: usize = 2;
@@ -32,7 +32,7 @@ esac
 exec cat
 ";
 
-/// What lets both attempts of each task of a stage go on at once.
+/// Gate that lets both attempts of each task of a stage go on at once.
 struct Gate(File);
 
 impl Gate {
@@ -102,7 +102,7 @@ impl Track {
         self.cluster.number(&question.replace("JOB", &job.to_string()))
     }
 
-    /// Of each task one attempt counts, and only what that one has left.
+    /// Checks that one attempt of each task counts, and that only its data is left.
     fn check_winners(&self, job: i64) {
         let nothing = [
             "select count(*) from (select 1 from attempts where job = JOB and state = 'succeeded' \

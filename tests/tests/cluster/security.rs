@@ -447,7 +447,7 @@ fn a_proxy_that_is_named_is_gone_through_over_tls_only() {
         .expect_failure(2, &["no address of a proxy"]);
 }
 
-/// What `curl` gives for a request to a data port: its exit code, and the status where there is one.
+/// Sends a request to a data port with `curl`; returns its exit code, and the status if there is one.
 fn ask_data_port(url: &str, more: &[&str]) -> (Option<i32>, String) {
     let mut curl = Command::new("curl");
     curl.args(["--silent", "--max-time", "60", "--output", "/dev/null", "--write-out", "%{http_code}"]);

@@ -102,7 +102,7 @@ fn what_is_there_is_not_sent_again() {
     assert_eq!(run("fourth"), (first, 3, 4));
 }
 
-/// What a node keeps of the files that were shipped.
+/// Lists the shipped files that a node keeps.
 fn cached(cluster: &Cluster) -> Vec<PathBuf> {
     let dir = cluster.node_disk(0).join(".sailfish-shipped");
     let owners = std::fs::read_dir(dir).expect("a cache").map(|entry| entry.expect("a cache").path());
@@ -188,7 +188,7 @@ fn a_program_of_one_task_finds_its_files() {
     assert_eq!(left, [".sailfish-shipped"]);
 }
 
-/// What is piped in, and what lies in a file, is read by map tasks of two nodes as on one machine.
+/// Map tasks of two nodes read standard input, from a pipe or a file, as they read a named file.
 #[test]
 fn standard_input_travels() {
     let cluster = Cluster::start(2);

@@ -20,7 +20,7 @@ const MAPPER: &str = "#!/bin/sh
 exec awk '{ print } END { if ($0 ~ /LAST$/) while (system(\"sleep 0.02; [ -e HERE/go ]\") != 0); }'
 ";
 
-/// What happens to a run file.
+/// Damage to a run file.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     Flip,

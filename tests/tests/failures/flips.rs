@@ -53,7 +53,7 @@ fn place_in_run(path: &Path, random: &mut Random) -> (&'static str, u64) {
     (region, range.start + random.below(range.end - range.start))
 }
 
-/// What was flipped, by kind of file, and what came of it.
+/// Counts of flips by kind of file, and of their effects.
 #[derive(Default)]
 struct Tally {
     flips: BTreeMap<String, usize>,

@@ -1,4 +1,4 @@
-//! What a job kept, verified: every file that is not as it was is named, with its place, and what is wrong with it.
+//! `sailfish fsck` over the data that a job kept: it names every changed file, its place, and the damage.
 
 use blackbox::flow::{stage_files, start_here};
 use blackbox::{Cluster, Finished, Running, Sandbox, corpus, run_files};
@@ -124,7 +124,7 @@ fn every_damaged_block_is_named() {
     assert!(row["committed"]["records"].as_u64() > row["held"]["records"].as_u64(), "{json}");
 }
 
-/// What was committed is compared with what is held: also where each file is whole by itself.
+/// `fsck` compares committed data with held data, even if each file is whole by itself.
 #[test]
 fn a_proof_that_does_not_agree_is_damage() {
     let sandbox = Sandbox::new();
@@ -183,7 +183,7 @@ from = "words"
 output = "out"
 "#;
 
-/// What lies between stages goes with the flow, kept or not.
+/// Stage files go with the flow, kept or not.
 #[test]
 fn of_a_flow_only_what_its_last_stage_kept_is_looked_at() {
     let sandbox = Sandbox::new();

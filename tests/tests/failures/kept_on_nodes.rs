@@ -55,7 +55,7 @@ fn wait_until_gone(cluster: &Cluster, node: u32) {
     cluster.ask_until(&["nodes"], |_| kept_dirs(cluster, node).is_empty());
 }
 
-/// What the whole job gives with another reducer.
+/// Runs the whole job with another reducer, and returns its output.
 fn whole(cluster: &Cluster, output: &str, args: &[&str]) -> Vec<u8> {
     let base = ["--input", "in", "--mapper", "builtin:words", "--output", output];
     run(&mut cluster.job(&[&base[..], args].concat())).expect_success();
@@ -246,7 +246,7 @@ fn kept_files_go_when_their_time_is_over_or_somebody_says_so() {
     rerun(&cluster, "3", "again", &[]).expect_failure(REFUSED, &["kept no I-files"]);
 }
 
-/// What is kept stays on the disks of a node that is emptied, and comes back with them.
+/// Kept I-files stay on the disks of a drained node, and come back with them.
 #[test]
 fn a_drained_node_says_what_it_keeps() {
     let mut cluster = with_kept_job(&["--keep-ifiles"]);

@@ -181,7 +181,7 @@ fn numbers(cluster: &Cluster, question: &str) -> BTreeSet<i64> {
     rows.iter().map(|row| number(row).unwrap_or_else(|| panic!("{question} gives {json}"))).collect()
 }
 
-/// What failed did so for a reason of the node, and the disk is known to have failed.
+/// Checks that every failure had a reason of the node, and that the server knows of the failed disk.
 #[track_caller]
 fn assert_nobody_was_blamed(cluster: &Cluster) {
     let failed = "select failure from attempts where state = 'failed'";
@@ -325,7 +325,7 @@ fn reduces(cluster: &Cluster, state: &str) -> BTreeSet<i64> {
     )
 }
 
-/// Of reducers that run, those that have read all they need of what is lost go on, wherever they run; the others begin again.
+/// Running reducers that have read all they need of the lost data go on, wherever they run; the others begin again.
 #[test]
 fn who_has_read_all_of_a_lost_disk_goes_on() {
     let what = "a second disk that is lost among reducers";
@@ -341,7 +341,7 @@ fn who_has_read_all_of_a_lost_disk_goes_on() {
     assert_nobody_was_blamed(&cluster);
 }
 
-/// Where all reducers have read what they need, and nobody else wants it, nothing runs again.
+/// Nothing runs again if all reducers have read the data that they need, and nobody else wants it.
 #[test]
 fn what_all_have_read_is_not_made_again() {
     let what = "a second disk that is lost when all have read it";

@@ -131,7 +131,7 @@ fn replicas_outlive_the_server() {
     assert_no_map_ran_again(&reducing.finish());
 }
 
-/// What the first had is copied again before the second goes, which has most of it by then; also where the server is another one.
+/// Runs of the first node are copied again before the second dies, which has most of them by then; also with another server.
 #[test]
 fn two_nodes_that_are_killed_in_turn_cost_no_map() {
     let mut reducing = Reducing::start(4, 6 << 20);
@@ -211,7 +211,7 @@ fn a_node_that_dies_before_the_maps_end_costs_only_what_was_not_replicated() {
     assert!(whole("out") == whole("embedded"), "the outputs differ");
 }
 
-/// What a job keeps is there, though a node that made some of it is gone: with the replicas.
+/// A job keeps its I-files even if a node that made some of them is gone: it keeps the replicas.
 #[test]
 fn replicas_are_kept_in_place_of_runs_that_are_gone() {
     let mut reducing = Reducing::start_with(3, 6 << 20, &["--keep-ifiles"]);
@@ -252,7 +252,7 @@ fn replicas_are_kept_where_they_are() {
     }
 }
 
-/// What was kept twice is read where it is intact: its blocks, its index, the whole file, the node.
+/// A run kept twice is read from the intact copy, if its blocks, its index, the whole file or the node is lost.
 #[test]
 fn a_kept_run_that_is_lost_is_reduced_again_from_its_replica() {
     let reducing = Reducing::start_with(2, 6 << 20, &["--keep-ifiles"]);

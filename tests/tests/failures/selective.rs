@@ -20,7 +20,7 @@ printf '%s\\n' \"$line\"
 exec cat
 ";
 const TEXT_BYTES: usize = 12 << 20;
-/// Of a job with as little input as that.
+/// Size of the splits of a job with this little input.
 const SPLIT_BYTES: usize = 1 << 20;
 /// Chunks and runs say their node in their upper bits.
 const PER_NODE: i64 = 1 << 40;
@@ -200,7 +200,7 @@ fn a_node_that_dies_before_the_maps_end_costs_only_what_ran_there() {
     assert!((maps..=maps + 1).contains(&runs_of_mappers(&cluster)), "{maps} maps");
 }
 
-/// What is sent again is known to the next server.
+/// The next server knows which frames were sent again.
 #[test]
 fn spools_outlive_the_server() {
     let mut job = Job::reducing(3, &[]);
@@ -264,7 +264,7 @@ fn with_a_chunk_and_its_spool_both_gone_the_program_runs_again() {
     assert!(runs_of_mappers(&cluster) >= maps);
 }
 
-/// What goes to an I-file by its key goes there again.
+/// Records that go to an I-file by their key go there again.
 #[test]
 fn a_total_order_is_sent_again_as_it_was() {
     let mut job = Job::reducing(3, &["--total-order"]);

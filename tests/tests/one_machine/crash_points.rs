@@ -12,7 +12,7 @@ const SIGABRT: i32 = 6;
 /// Passings of a point tried one after another in a small job, at most; such a job has far fewer.
 const PASSINGS_MAX: u32 = 40;
 
-/// What must stand under the name of the output after the crash.
+/// Required state of the output after the crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Output {
     /// Nothing, or the older output where there was one.
@@ -23,7 +23,7 @@ enum Output {
     Either,
 }
 
-/// A job that passes a point, and what the crash there means.
+/// A job that passes a point, and the state of the output after a crash there.
 #[derive(Clone, Copy, Debug)]
 struct Reach {
     job: Job,
@@ -72,7 +72,7 @@ struct Setup {
     sandbox: Sandbox,
     args: Vec<String>,
     expected: Vec<u8>,
-    /// Where the mappers of [`Job::Crowded`] wait.
+    /// Pipe at which the mappers of [`Job::Crowded`] wait.
     gate: Option<Fifo>,
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 const FAILED: i32 = 1;
-/// What the test is about, for the list of what could not run.
+/// Title of the test in the list of tests that could not run.
 const WHAT: &str = "Hadoop's TeraGen, TeraSort and TeraValidate against ours";
 const ROWS: &str = "30000";
 

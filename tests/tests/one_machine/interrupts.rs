@@ -3,7 +3,7 @@
 use blackbox::{Fifo, Running, Sandbox, Watched};
 use rustix::process::Signal;
 
-/// What `sailfish run` ends with when it was interrupted.
+/// Exit code of `sailfish run` after an interrupt.
 const INTERRUPTED: i32 = 130;
 
 /// Which program hangs.

@@ -16,7 +16,7 @@ const CALLS_MAX: u64 = 400;
 const LINES: u32 = 22_000;
 const LINES_OF_CLUSTER: u32 = 120_000;
 
-/// What the system says of a fault.
+/// Returns the words of the system for a fault.
 fn words(fault: &str) -> &'static str {
     match fault {
         "eio" => "Input/output error",
@@ -399,7 +399,7 @@ fn slow_calls_of_a_node_change_nothing() {
     assert_eq!(some.failed + all.failed, 0);
 }
 
-/// What a server writes itself beside its store: its locks, what clients ship, the staging directories.
+/// Faults in files that a server writes itself beside its store: its locks, files that clients ship, the staging directories.
 #[test]
 fn a_server_survives_each_call_that_fails_once_or_does_not_begin() {
     let log = tempfile::NamedTempFile::new().expect("a temporary file");

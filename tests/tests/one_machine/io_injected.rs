@@ -5,7 +5,7 @@ use blackbox::{Cluster, Finished, Running, Sandbox};
 use std::path::Path;
 use std::process::Command;
 
-/// What the system and the store call it.
+/// Names that the system and the store give an injected fault.
 const CAUSES: [&str; 4] = ["disk I/O error", "is full", "Input/output error", "No space left on device"];
 /// Jobs handed in before a server counts as untouched by its faults.
 const JOBS_MAX: u32 = 60;

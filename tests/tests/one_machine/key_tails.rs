@@ -81,7 +81,7 @@ fn model(text: &str) -> BTreeMap<String, Vec<(u32, u32)>> {
     all
 }
 
-/// What came out, by partition key; each in one process and in one stretch. And how many processes there were.
+/// Returns the pairs in the output by partition key, and the number of processes. Checks that each key has one process and one stretch.
 #[track_caller]
 fn reduced(lines: &[String]) -> (BTreeMap<String, Vec<(u32, u32)>>, usize) {
     let mut all: BTreeMap<String, Vec<(u32, u32)>> = BTreeMap::new();

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::fs;
 use std::str::FromStr;
 
-/// What jobs end with when an option or a record cannot be used.
+/// Exit code of a job with an option or a record that cannot be used.
 const REFUSED: i32 = 2;
 const FAILED: i32 = 1;
 /// Several splits and frames, and still quick in a debug build.

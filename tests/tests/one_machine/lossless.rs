@@ -1,5 +1,5 @@
-//! What no program changes comes out byte for byte: our sort is `sort -s`, identity is `cat`, our grep is `grep -aE`, over random
-//! bytes, formats, separators and files.
+//! Data that no program changes comes out byte for byte: our sort is `sort -s`, identity is `cat`, our grep is `grep -aE`, over
+//! random bytes, formats, separators and files.
 //!
 //! Each case follows from a seed. A failure prints the line that runs that case alone:
 //! `SAILFISH_SEED=17 cargo test -p blackbox --test one_machine lossless`. `SAILFISH_LOSSLESS_CASES=100000` runs more.
@@ -105,7 +105,7 @@ fn plan(seed: u64) -> Case {
 }
 
 impl Case {
-    /// What is in the files, each record with its end.
+    /// Returns the records of all files, each with its end.
     fn text(&self) -> Vec<u8> {
         let ended = |file: &Vec<u8>| {
             let needs_end = file.last().is_some_and(|last| *last != self.terminator);

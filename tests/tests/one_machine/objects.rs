@@ -204,7 +204,7 @@ fn an_output_that_exists_is_kept_unless_told() {
     assert_eq!(server.objects("lake/outer"), ["lake/outer/other"]);
 }
 
-/// What appears while a job runs is not touched.
+/// The engine does not touch an object that appears in the output while a job runs.
 #[test]
 fn an_output_that_appears_meanwhile_is_left_alone() {
     let (server, sandbox) = world();
@@ -221,7 +221,7 @@ fn an_output_that_appears_meanwhile_is_left_alone() {
     assert_eq!(server.open_uploads(), 0);
 }
 
-/// Of what programs read by themselves the engine asks the store only whether it is still the same.
+/// For objects that programs read by themselves, the engine only asks the store whether they are still the same.
 #[test]
 fn stretches_of_objects_are_told_by_their_urls() {
     let (server, sandbox) = world();

@@ -5,7 +5,7 @@ use blackbox::{Running, Sandbox};
 use faults::PlantedFault;
 use std::process::Command;
 
-/// What the engine's own faults end with.
+/// Exit code of a job that fails by a fault of the engine.
 const FAILED: i32 = 1;
 
 /// Under range partitioning a mapper's first MiB is held until boundaries are fixed; more than that, so that frames of
@@ -37,7 +37,7 @@ fn job(sandbox: &Sandbox, fault: PlantedFault, options: &[&str]) -> Command {
     job
 }
 
-/// What the message names besides the proof.
+/// Returns the text that the message must contain besides the proof.
 fn culprit(fault: PlantedFault) -> &'static str {
     match fault {
         PlantedFault::FrameDropped => "does not hold what",
@@ -48,7 +48,7 @@ fn culprit(fault: PlantedFault) -> &'static str {
     }
 }
 
-/// What the proof finds wrong is made again, and the output is right.
+/// Checks that data with a failed proof is made again, and that the output is right.
 fn check(fault: PlantedFault, options: &[&str]) {
     println!("SAILFISH_PLANT={} {options:?}", fault.name());
     let (sandbox, text) = set_up();
@@ -105,7 +105,7 @@ fn a_fault_that_strikes_each_time_makes_the_job_fail_loudly() {
     }
 }
 
-/// What is wrong with an attempt that lost is dropped with it.
+/// Faults in an attempt that lost are dropped with it.
 #[test]
 fn a_fault_in_an_attempt_that_lost_harms_nobody() {
     for fault in [PlantedFault::FrameDropped, PlantedFault::FrameDuplicated, PlantedFault::FrameAltered] {

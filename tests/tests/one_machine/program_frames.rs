@@ -288,7 +288,7 @@ fn served(sandbox: &Sandbox, wish: &str, slots: &str) -> std::process::Command {
     sandbox.job(&[&job[..], &output].concat())
 }
 
-/// What came out has all lines; the number of tasks.
+/// Checks that the output has all lines, and returns the number of tasks.
 fn tasks_served(sandbox: &Sandbox, lines: usize) -> usize {
     let served = sums(sandbox.output_lines(&sandbox.out()));
     assert_eq!(served.values().sum::<u64>(), lines as u64);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const JOBS: u64 = 200;
 /// Jobs at once.
 const WORKERS: u64 = 2;
-/// What the reference reads: the inputs one after another, each line with its end.
+/// File that the reference reads: the inputs one after another, each line with its end.
 const TEXT: &str = "text";
 
 /// A function for us and the same for a shell.
@@ -119,7 +119,7 @@ struct Job {
     options: Vec<String>,
     /// Name and bytes as stored.
     files: Vec<(String, Vec<u8>)>,
-    /// What is in the files, in input order, each line with its end.
+    /// Text of the files, in input order, each line with its end.
     text: Vec<u8>,
 }
 
@@ -148,7 +148,7 @@ impl Keys {
     }
 }
 
-/// What the lines of a job look like.
+/// Shape of the lines of a job.
 struct Lines {
     keys: Keys,
     /// Every value is a whole number.

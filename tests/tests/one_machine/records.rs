@@ -3,7 +3,7 @@
 use blackbox::{Random, Sandbox, gzip, part_lines, zstd};
 use std::fs;
 
-/// What a total-order job without functions writes for these lines: as they are, in key order, those of a key in input order.
+/// Returns the output of a total-order job without functions: the lines as they are, in key order, those of a key in input order.
 fn sorted_by_key(text: &[u8]) -> Vec<u8> {
     let mut lines = part_lines(text);
     lines.sort_by_key(|line| line.split(|byte| *byte == b'\t').next());

@@ -79,7 +79,7 @@ fn names(output: &Path) -> String {
     names.join("\n")
 }
 
-/// What differs from Hadoop in a case; nothing where all is the same.
+/// Lists the differences from Hadoop in a case; empty if all is the same.
 fn differences(case: &Path, sandbox: &Sandbox, dir: &str) -> Vec<String> {
     let mut differences = Vec::new();
     let output = sandbox.path(dir).join("output");

@@ -156,7 +156,7 @@ const CLI_BELOW: &[&str] = &[
 pub const PURE_CRATES: &[&str] =
     &["ids", "ifile", "keys", "iappender", "chunksorter", "workbuilder", "imerger", "scheduler", "control"];
 
-/// What a pure crate must not reach, at any distance.
+/// Crates that a pure crate must not reach, at any distance.
 const IMPURE: &[&str] = &["tokio", "sqlx", "axum", "datafusion"];
 /// Randomness, which a pure crate must not depend on itself; further down the lock file also holds what build
 /// scripts use, so the way there proves nothing.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 const HEADINGS: &[&str] =
     &["# What it does", "# Where it sits", "# Invariants", "# Deliberately absent", "# How it is tested"];
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
-/// Where files lie that documents mention by their path from the root, and how the names of such files end.
+/// Directories of files that documents mention by their path from the root, and the endings of such files' names.
 const MENTIONED_DIRECTORIES: &[&str] = &["docs/", "crates/", "xtask/", "bench/"];
 const MENTIONED_ENDS: &[&str] = &[".md", ".rs", ".sh"];
 /// A row of the crate list begins with this, and then the name and a backtick.

@@ -1,4 +1,4 @@
-//! What code may not do where it stands: laws 1 and 2, and bounded channels. Read from the syntax, not the text, so
+//! Checks for effects that code may not have: laws 1 and 2, and bounded channels. They read the syntax, not the text, so
 //! that comments and strings do not count; test code is left out.
 
 use super::Finding;
@@ -151,7 +151,7 @@ fn uses_of(tree: &Tree) -> impl Iterator<Item = (&str, Uses)> {
     })
 }
 
-/// What a file names outside its test code.
+/// Names that a file uses outside its test code.
 #[derive(Default)]
 struct Uses {
     paths: Vec<(String, Span)>,

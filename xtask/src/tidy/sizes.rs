@@ -10,7 +10,7 @@ const FILE_LINES_MAX: usize = 800;
 const TEST_FILE_LINES_MAX: usize = 1500;
 const FUNCTION_LINES_MAX: usize = 70;
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// What counts as code: documents and data may be longer.
+/// Extensions of code files: documents and data may be longer.
 const CODE_EXTENSIONS: &[&str] = &["rs", "py", "sh", "sql", "ts", "tsx", "java"];
 
 /// A Rust file that syn cannot read escapes every other check, so that is a finding by itself.

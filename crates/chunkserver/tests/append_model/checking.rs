@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a schedule led to.
+/// Counts of the events that a schedule led to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reached {
     pub raw_spills: u64,

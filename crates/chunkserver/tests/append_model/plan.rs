@@ -1,4 +1,4 @@
-//! What a test does, generated: map tasks, their records, the attempts that die, the order of steps.
+//! Generated plan of a test: map tasks, their records, the attempts that die, the order of steps.
 
 use api::{Codec, Layout};
 use iappender::Partitioner;
@@ -34,7 +34,7 @@ pub struct Case {
     /// Runs merged at a time before reading; 0 for none.
     pub merge_width: usize,
     pub read_ahead_bytes: usize,
-    /// Where key ranges are cut, as indexes into the sorted records.
+    /// Cuts between key ranges, as indexes into the sorted records.
     pub cuts: Vec<prop::sample::Index>,
 }
 
@@ -90,7 +90,7 @@ impl Case {
         IfileIndex((ifile.0 + moved) % self.ifile_count)
     }
 
-    /// What an attempt puts out. The values differ from attempt to attempt, so that a mixture is seen.
+    /// Returns a record as an attempt puts it out. The values differ from attempt to attempt, so that a mixture is seen.
     pub fn pair(&self, task: TaskIndex, attempt: AttemptNumber, position: usize) -> Pair {
         let plan = &self.tasks[task.0 as usize].records[position];
         let mut value = format!("{}/{}/{position}/", task.0, attempt.0).into_bytes();

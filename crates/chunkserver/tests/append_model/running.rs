@@ -20,7 +20,7 @@ pub struct Attempt {
     pub killed_after: Option<usize>,
 }
 
-/// What the attempts left behind.
+/// Result of the attempts: the winners, and how many gave up.
 #[derive(Default)]
 pub struct Outcome {
     /// The first attempt that finished, with what it committed.

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const IFILE: IfileIndex = IfileIndex(0);
-/// Of run files, over all codecs and ways to read.
+/// Damages to run files, over all codecs and ways to read.
 const RUN_DAMAGES: u32 = 10_200;
-/// Of raw chunk files; each takes a chunkserver of its own.
+/// Damages to raw chunk files; each takes a chunkserver of its own.
 const RAW_DAMAGES: u32 = 400;
 const CODECS: [Codec; 3] = [Codec::None, Codec::Lz4, Codec::Zstd];
 const READ_AHEAD_BYTES: usize = 4096;
@@ -28,7 +28,7 @@ fn seeded() -> Rng {
     Rng::with_seed(seed)
 }
 
-/// What happens to the bytes of a file.
+/// Kind of damage to the bytes of a file.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     Flip,
@@ -105,7 +105,7 @@ struct Victim {
     summary: RunSummary,
     path: PathBuf,
     bytes: Vec<u8>,
-    /// Where what lies in the file.
+    /// Names and places of the regions of the file.
     regions: Vec<(&'static str, Range<usize>)>,
     /// A block each, header and all.
     blocks: Vec<Range<usize>>,
@@ -153,7 +153,7 @@ impl Victim {
         }
     }
 
-    /// What another job reads that reduces the run again.
+    /// Returns the content that another job reads when it reduces the run again.
     fn adopted(&self) -> Result<Content, ChunkServerError> {
         let place = temporary_directory();
         let server = server(layout(1, 16 << 10, 2), Codec::Lz4, place.path(), false);

@@ -17,7 +17,7 @@ const CALLS_MAX: u32 = 300;
 const SURVIVED: &str = "all is there";
 const FAILED: &str = "failed, and said so: ";
 
-/// What a chunkserver comes to whose calls fail.
+/// Spills and reads in a chunkserver whose calls may fail. Returns [`SURVIVED`], or the failure behind [`FAILED`].
 fn spill_and_read() -> String {
     let place = temporary_directory();
     let server = server(layout(IFILES, 64 << 10, 3), Codec::Lz4, place.path(), true);

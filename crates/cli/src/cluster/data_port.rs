@@ -1,4 +1,4 @@
-//! Where other nodes append and read.
+//! Data port of a node: other nodes append and read there.
 
 use super::NodeArgs;
 use crate::machine;

@@ -1,4 +1,5 @@
-//! Who may come in to a server: whoever is on this machine, or, from others, whoever has a token, over TLS.
+//! Access to a server: callers on this machine need an issued token or the server's own one, with `--no-tokens` none; callers from
+//! other machines need an issued token, over TLS.
 
 use super::ServerArgs;
 use crate::terminal::tell;
@@ -15,9 +16,9 @@ use std::sync::Arc;
 
 use trust::{Authority, ServerConfig};
 
-/// Beside the state: the key and certificate of the authority.
+/// Directory below that of the state, for the key and certificate of the authority.
 const TRUST_DIR: &str = "trust";
-/// In the state directory: what whoever set the server up comes in with.
+/// File in the state directory with the token of the administrator, for the person who set the server up.
 const ADMIN_TOKEN: &str = "admin.token";
 const ADMIN: &str = "admin";
 
@@ -54,7 +55,7 @@ fn limits(args: &ServerArgs) -> anyhow::Result<UserLimits> {
     })
 }
 
-/// Where files of clients are kept, and how much of them.
+/// Returns the directory of the files that clients ship, and their limits.
 pub fn shipped_options(args: &ServerArgs) -> anyhow::Result<ShippedOptions> {
     let mut options = ShippedOptions { dir: args.shipped_dir.clone(), ..ShippedOptions::default() };
     let limits = &mut options.limits;
@@ -68,8 +69,8 @@ pub fn shipped_options(args: &ServerArgs) -> anyhow::Result<ShippedOptions> {
     Ok(options)
 }
 
-/// Where jobs may name paths and objects. Whoever may come in only with a token is not the operator: without a root they
-/// could read with the rights of this process, which may read its own keys.
+/// Returns the roots below which jobs may name paths and objects; None if there is no limit. A caller who needs a token is not the
+/// operator: without a root such a caller could read with the rights of this process, which may read its own keys.
 pub fn roots(args: &ServerArgs, state_dir: &Path) -> anyhow::Result<Option<Roots>> {
     if args.allow_root.is_empty() && !args.require_tokens {
         return Ok(None);
@@ -83,7 +84,7 @@ pub fn roots(args: &ServerArgs, state_dir: &Path) -> anyhow::Result<Option<Roots
     Ok(Some(roots.without(&own.collect::<Vec<_>>())))
 }
 
-/// What the port asks of callers, and how it speaks. The first start with tokens or TLS makes keys.
+/// Returns the rules of the port for callers, and its TLS configuration. The first start with TLS makes keys.
 pub fn open(
     args: &ServerArgs,
     state_dir: &Path,
@@ -118,7 +119,7 @@ pub fn door(args: &ServerArgs, tls: Option<Arc<ServerConfig>>) -> Door {
     Door { tls, names: HostNames::new(names), limits, refuse: controlport::refuse }
 }
 
-/// Under which the server may be reached by clients that are not ours; ours look for another name.
+/// Returns the names under which clients that are not ours may reach the server; our clients look for another name.
 fn hosts(args: &ServerArgs, listen: SocketAddr) -> Vec<String> {
     let mut hosts = vec!["localhost".to_string(), "127.0.0.1".to_string(), "::1".to_string()];
     hosts.push(listen.ip().to_string());
@@ -141,7 +142,7 @@ pub async fn keep_own_token(port: &Port, address: SocketAddr) -> anyhow::Result<
     kept.await.context("keeping the server's own token; --require-tokens and --no-tokens do without")
 }
 
-/// Where nobody could come in as an administrator, or the file is not there: a new token in it.
+/// Writes a new token into the file, if the file is not there or if nobody could come in as an administrator.
 pub async fn give_admin_token(port: &Port, state_dir: &Path) -> anyhow::Result<()> {
     let path = state_dir.join(ADMIN_TOKEN);
     if path.exists() && port.has_admin_token().await? {

@@ -35,7 +35,7 @@ struct Moment {
     percent: u32,
 }
 
-/// Where the job stands that is to be struck.
+/// Progress of the job to strike, compared with the moment of the fault.
 enum Now {
     Early,
     Here,
@@ -100,7 +100,7 @@ struct Handed {
 pub struct Verdict {
     pub job: JobId,
     pub name: String,
-    /// Of its output; or why there is none.
+    /// Judgement of its output; or the reason why there is none.
     pub judged: Result<Judged, String>,
 }
 
@@ -110,7 +110,7 @@ impl Verdict {
     }
 }
 
-/// What came of a bout: a row of the table.
+/// Result of a bout: a row of the table.
 pub struct Row {
     pub round: u32,
     pub fault: String,
@@ -118,15 +118,15 @@ pub struct Row {
     pub moment: String,
     /// Whether sorted data of its jobs got replicas.
     pub replicates: bool,
-    /// What was done; or why nothing was.
+    /// The strike in words; or the reason why nothing was struck.
     pub fired: Result<String, String>,
     /// Another moment may do.
     pub may_fire_again: bool,
-    /// What Sailfish did, in short.
+    /// Reactions of Sailfish, in short.
     pub did: Vec<String>,
-    /// The same in its own sentences.
+    /// Reactions of Sailfish, in its own sentences.
     pub said: Vec<String>,
-    /// Until the server gave the node up.
+    /// Time until the server gave the node up.
     pub gone_after: Option<Duration>,
     /// Whether the node works again; None where it was never away.
     pub came_back: Option<bool>,
@@ -151,7 +151,7 @@ impl Row {
     }
 }
 
-/// What was chosen for one fault.
+/// A bout: one fault, with the choices that were made for it.
 pub struct Bout<'a> {
     drill: &'a Drill,
     round: u32,
@@ -165,7 +165,7 @@ pub struct Bout<'a> {
 }
 
 impl<'a> Bout<'a> {
-    /// What the seed chooses. From turn to turn another node comes first.
+    /// Makes the bout that the seed chooses. Each turn begins with another node.
     pub fn choose(
         drill: &'a Drill,
         round: u32,
@@ -314,7 +314,7 @@ impl<'a> Bout<'a> {
         Ok(Err(miss))
     }
 
-    /// What became of the node that was struck.
+    /// Enters into the row whether the fault struck, which node, and whether that node came back.
     fn look_at_node(&self, strike: Result<Strike, Miss>, row: &mut Row) -> Result<(), Failure> {
         let field = &self.drill.field;
         let strike = match strike {
@@ -370,7 +370,7 @@ impl<'a> Bout<'a> {
         Verdict { job: handed.job, name: handed.name.clone(), judged }
     }
 
-    /// What the server remembers of how it went on.
+    /// Enters into the row how the jobs went on, as the server remembers it.
     fn ask_what_was_done(&self, jobs: &[Handed], row: &mut Row) -> Result<(), Failure> {
         let field = &self.drill.field;
         let (mut lost, mut failed, mut again) = (0, 0, std::collections::BTreeMap::<String, u64>::new());

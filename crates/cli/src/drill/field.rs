@@ -24,7 +24,7 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOK_FOR_NODE_EVERY: Duration = Duration::from_millis(500);
 /// So many of the latest jobs are looked at for those that are not over.
 const JOBS_LOOKED_AT: u32 = 1000;
-/// What a job left is removed in this time, but for what a dead node left.
+/// Longest time for the removal of the data of a job, except data of a dead node.
 const CLEAN_MAX: Duration = Duration::from_secs(15);
 
 /// The cluster.
@@ -36,7 +36,7 @@ pub struct Field {
     yes: bool,
     /// Names of the nodes that take part.
     taking_part: Vec<String>,
-    /// Of the others, with the reason.
+    /// Names of the other nodes, each with the reason.
     left_out: Vec<(String, String)>,
     pub slots: u32,
 }
@@ -108,7 +108,7 @@ impl Field {
         Ok(Field { site, connection, stop: Arc::new(stop), yes, taking_part, left_out, slots })
     }
 
-    /// Who takes part, in words.
+    /// Names the nodes that take part, and counts the others.
     pub fn summary(&self) -> String {
         let names: Vec<String> = self.taking_part.iter().map(|name| escape::cell(name)).collect();
         let others = match self.left_out.len() as u64 {

@@ -15,13 +15,13 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 pub const INPUT_BYTES_MIN: u64 = 1 << 20;
-/// What is known of it is held in memory.
+/// Most bytes of input: the drill holds the expected records in memory.
 pub const INPUT_BYTES_MAX: u64 = 256 << 20;
 /// About so large is a split of so little input.
 const FILE_BYTES: u64 = 1 << 20;
 /// The jobs that count and sum need no more than some map tasks.
 const SMALL_PART: u64 = 4;
-/// Of lines that are sorted; with this one their length is about a hundred bytes.
+/// Filler of the lines of the sorting job; with it they have about a hundred bytes.
 const FILLER: &str = "................................................................";
 const KEYS: u64 = 20_000;
 /// Waits, and then hands on what it reads.
@@ -35,7 +35,7 @@ const MEMORY: &str = "64M";
 const PARTS_PER_SLOT: u32 = 2;
 const PARTS_MAX: u32 = 64;
 
-/// What a job does.
+/// Kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Every line comes out again, in order within its part; with programs on both sides.

@@ -11,7 +11,7 @@ const NAMED_MAX: usize = 5;
 /// Bytes of a record that are shown.
 const SHOWN_BYTES_MAX: usize = 120;
 
-/// What must come out: each key once, with its value. Of jobs that hand records on, the whole line is the key.
+/// Expected records of an output: each key once, with its value. In jobs that hand records on, the whole line is the key.
 #[derive(Debug)]
 pub struct Reference {
     /// In order of key.
@@ -22,7 +22,7 @@ pub struct Reference {
 /// How an output compares with its reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Judged {
-    /// Of the reference.
+    /// Records of the reference.
     pub records: u64,
     pub lost: u64,
     pub twice: u64,

@@ -7,7 +7,7 @@ use crate::tables::{left, right, table};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// What is wrong with all jobs together.
+/// Totals of all jobs: their records, and the errors in them.
 #[derive(Default)]
 struct Sum {
     jobs: u64,

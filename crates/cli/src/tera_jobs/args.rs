@@ -33,7 +33,7 @@ pub enum TeraCommand {
     Validate(SumArgs),
 }
 
-/// What every job needs.
+/// Options that every job needs.
 #[derive(Clone, Debug, Args)]
 pub struct EngineArgs {
     /// Budget of the engine's own buffers, at least 64M [default: half of the machine or control group]

@@ -1,4 +1,4 @@
-//! What the rows of an input look like, for errors and notes: a wrong file is the commonest mistake.
+//! Checks of the layout of input rows, for errors and notes: a wrong file is the commonest mistake.
 
 use crate::terminal::tell;
 use anyhow::{Context, bail};
@@ -65,7 +65,7 @@ fn start_of(input: &InputFile) -> std::io::Result<Vec<u8>> {
     Ok(start)
 }
 
-/// What may have happened to bytes that are no rows.
+/// Returns a guess why bytes are not rows, for the end of a message; empty if there is none.
 fn hint(start: &[u8]) -> &'static str {
     let ends_line = |bytes: usize| start.get(bytes - 1) == Some(&b'\n');
     if ends_line(BARE_LINE_BYTES) {

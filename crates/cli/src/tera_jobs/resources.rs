@@ -1,4 +1,4 @@
-//! What a job gets of the machine, checked, and the specification that all jobs of this kind begin with.
+//! Resources of the machine for a job, checked, and the specification that all jobs of this kind begin with.
 
 use super::EngineArgs;
 use crate::connect::Site;

@@ -21,7 +21,7 @@ const BYTES_PER_MEGABYTE: f64 = 1e6;
 const BYTES_PER_TERABYTE: f64 = 1e12;
 const SECONDS_PER_MINUTE: f64 = 60.0;
 
-/// What one run gave.
+/// Results of one run.
 struct Run {
     report: JobReport,
     /// From the start of the process to its end, when the output was durable.

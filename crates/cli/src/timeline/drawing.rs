@@ -22,7 +22,7 @@ impl Frame {
         (self.end_ns.saturating_sub(self.start_ns)).max(1) as f64
     }
 
-    /// Where a time lies, in columns and parts of one.
+    /// Returns the position of a time, in columns and fractions of one.
     fn position(&self, time_ns: u64) -> f64 {
         let since = time_ns.saturating_sub(self.start_ns) as f64;
         (since / self.wall_ns() * self.columns as f64).min(self.columns as f64)
@@ -33,7 +33,7 @@ impl Frame {
     }
 }
 
-/// What a slot did, a letter for each column: what took most of it. A lost attempt has one column at least.
+/// Draws the line of a slot: one letter per column, for the work that took most of it. A lost attempt has one column at least.
 pub fn slot_line(frame: &Frame, spans: &[Span]) -> String {
     let mut parts = vec![[0.0; Mark::ALL.len()]; frame.columns];
     for span in spans {
@@ -106,8 +106,8 @@ fn tick_step(least: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// Where each stage begins: `^` in its column, and its name where there is room. Stages that begin in one column share
-/// their mark.
+/// Draws the line of the stages: `^` in the column where a stage begins, and its name if there is room. Stages that begin in one
+/// column share their mark.
 pub fn stage_line(frame: &Frame, stages: &[StageTime]) -> String {
     let mut line = vec![' '; frame.columns + 2];
     let starts: Vec<usize> = stages.iter().map(|stage| frame.column(stage.start_ns)).collect();

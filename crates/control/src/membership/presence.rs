@@ -1,9 +1,9 @@
-//! Whether a node is still there: by its polls, and by what others tell that could not reach it.
+//! Presence of nodes: judged by their polls, and by the reports of others that could not reach them.
 //!
-//! A node has a poll at the server nearly always, so the time without one is what tells. How long that may be depends on how it
-//! came about, on how long the node was ever without one lately, and on what other nodes met that wanted something of it. Their
-//! word alone never makes a node dead: it makes the server answer the poll that waits, and a node that lives polls again at once,
-//! whoever else cannot reach it.
+//! A node has a poll at the server nearly always, so the time without one shows whether it lives. The limit of that
+//! time depends on how the last poll ended, on how long the node was without one lately, and on the errors of other
+//! nodes that could not reach it. Their reports alone never make a node dead: they make the server answer the poll
+//! that waits. A node that lives then polls again at once, whoever else cannot reach it.
 
 use crate::Moment;
 use api::machine::Unreached;
@@ -11,33 +11,35 @@ use ids::NodeId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A node that is silent for so long is dead: what it ran goes to others.
+/// Longest silence of a node; after it the node is dead, and its work goes to others.
 pub const LEASE: Duration = Duration::from_secs(10);
-/// One that hung up and has had no poll here for so long is dead already; so is one whose poll was answered, for so long;
-/// either for so many times as long as it ever was without one lately: a machine that is slow is not dead.
+/// Least time without a poll after which a node is dead: one that hung up, and one whose poll was answered. Neither
+/// is dead before [`ABSENT_FACTOR`] times its longest recent time without a poll, up to [`LEASE`]: a slow machine is
+/// not dead.
 const HUNG_UP_MIN: Duration = Duration::from_secs(2);
 const ABSENT_MIN: Duration = Duration::from_secs(5);
 const ABSENT_FACTOR: u32 = 5;
-/// What others tell divides these times by one more than what it weighs, but not below these.
+/// Reports of others divide these times and the factor by one more than the weight of the reports, but not below
+/// these bounds.
 const EVIDENCE_MIN: Duration = Duration::from_millis(300);
 const EVIDENCE_FACTOR_MIN: u32 = 2;
-/// Of the longest absence, so much is remembered at each new poll, in percent.
+/// Percent of the longest absence that is remembered at each new poll.
 const ABSENT_REMEMBERED: u32 = 99;
 /// The poll of a node that others could not reach waits no longer than this.
 const DOUBTED_POLL_MAX: Duration = Duration::from_millis(500);
 /// Reporters that are remembered; more say nothing new.
 const REPORTERS_MAX: usize = 16;
 
-/// What the server knows of the presence of a node.
+/// Knowledge of the server about the presence of a node.
 pub struct Presence {
     last_heard: Moment,
-    /// Since when it has no poll here that somebody waits for; None while it has one, or never had.
+    /// Moment since which it has no poll here that somebody waits for; None while it has one, or never had.
     absent_since: Option<Moment>,
-    /// Whether it went without an answer.
+    /// Whether it hung up: its poll went without an answer.
     hung_up: bool,
-    /// The longest time that it was so lately.
+    /// Longest time without a poll, lately.
     absent_max: Duration,
-    /// Who could not reach it since it polled last, and what they met.
+    /// Nodes that could not reach it since it polled last, with the error of each.
     reports: BTreeMap<NodeId, Unreached>,
 }
 

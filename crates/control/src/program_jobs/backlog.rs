@@ -46,7 +46,7 @@ pub struct Waiting {
     pub name: Arc<str>,
     pub spec: WaitingSpec,
     pub spec_bytes: u64,
-    /// FileHold the files that it needs.
+    /// Keeps the files that it needs.
     pub file_hold: Option<FileHold>,
 }
 
@@ -125,7 +125,7 @@ pub struct Seat {
     of_reserve: bool,
 }
 
-/// What the scheduler has of a queue.
+/// Jobs of a queue that the scheduler has, and how many of them the window and a reserve admitted.
 #[derive(Clone, Copy, Default)]
 struct Admitted {
     all: Amount,

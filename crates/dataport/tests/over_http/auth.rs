@@ -1,4 +1,4 @@
-//! Who may do what: every route asks for the token, and for the process that is meant.
+//! Access to the data ports: every route asks for the token, and for the process that is meant.
 
 use crate::cluster::{Cluster, JOB};
 use crate::model::{self, Case};

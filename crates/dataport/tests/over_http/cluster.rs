@@ -19,7 +19,7 @@ pub const NODES: usize = 3;
 pub const JOB: JobId = JobId(7);
 static PLACEMENT: SpreadByIfile = SpreadByIfile::by_number(0);
 
-/// What the port of one node serves.
+/// State that the port of one node serves.
 pub struct Served {
     server: Mutex<Arc<ChunkServer>>,
     incarnation: AtomicU64,

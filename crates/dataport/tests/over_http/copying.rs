@@ -158,8 +158,8 @@ fn who_cannot_or_will_not_take_a_copy() {
     assert!(!unknown.is_about_peer());
 }
 
-/// What becomes of a copy when the one before has ended on the other node: it may come to its end, or even begin, only after it was given up
-/// here, and until then the other node is busy with it.
+/// Repeats a copy until the other node is not busy, and returns its result. The copy before it may come to its end, or even begin, only
+/// after it was given up here, and until then the other node is busy with it.
 pub fn when_free<T>(copy: impl Fn() -> Result<T, CopyError>) -> Result<T, CopyError> {
     let is_busy = |copied: &_| matches!(copied, Err(CopyError::Peer(DataError::Refused { status: 503, .. })));
     (0..TRIES_MAX).map(|_| copy()).find(|copied| !is_busy(copied)).expect("once it is free")

@@ -31,7 +31,7 @@ pub struct Case {
     pub lines_cut_per_mille: u64,
     /// Records after which a node starts anew, in 255ths of all.
     pub restart_after: Option<u8>,
-    /// Where key ranges are cut.
+    /// Keys at which key ranges are cut.
     pub cuts: Vec<Vec<u8>>,
     pub seed: u64,
 }
@@ -93,7 +93,7 @@ impl Case {
         Partitioner::Hash { ifile_count: self.ifile_count }.ifile(key)
     }
 
-    /// What must be read of a key range: the winners' records in input order, sorted stably by key.
+    /// Returns the records that must be read of a key range: the winners' records in input order, sorted stably by key.
     pub fn expected(
         &self,
         outcome: &Outcome,
@@ -188,7 +188,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 pub struct Winner {
     pub source: Source,
     pub commits: Vec<SourceCommit>,
-    /// Of all nodes, when it began.
+    /// Incarnations of all nodes, when it began.
     incarnations: Vec<u64>,
 }
 

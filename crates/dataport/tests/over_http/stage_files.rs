@@ -37,7 +37,7 @@ impl Files {
         StageFileRef { name: name.clone(), payload }
     }
 
-    /// What the directory holds, whoever knows of it.
+    /// Returns the names of the files in the directory, whoever knows of them.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.directory).expect("a directory");
         let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();

@@ -19,7 +19,7 @@ use std::time::Duration;
 pub(crate) use postgres::reader_role;
 pub use sqlite::query_read_only;
 
-/// What a statement may cost.
+/// Limits on the cost of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryLimits {
     /// Rows beyond this many are left off, and [`Table::truncated`] says so.

@@ -1,7 +1,8 @@
-//! What may be asked at all: one statement that begins with a word of reading and calls known functions only.
+//! The statements that are allowed at all: one statement that begins with a reading keyword and calls known functions
+//! only.
 //!
-//! The text is cut into words as the databases do it. Where they would differ from each other, or from us, the text is
-//! refused: there is nothing one could only ask that way.
+//! The text is cut into words as the databases do it. A text that they, or this module, would cut differently is
+//! refused: every question can be asked without such a text.
 
 use super::QueryError;
 
@@ -134,7 +135,7 @@ fn skip_spaces(text: &str, mut position: usize) -> Result<usize, QueryError> {
     }
 }
 
-/// Where a quoted text ends; the quote doubled stands for itself.
+/// Returns the position after a quoted text; a doubled quote stands for the quote itself.
 fn end_of_quoted(bytes: &[u8], start: usize, quote: u8) -> usize {
     let mut position = start + 1;
     while position < bytes.len() {

@@ -1,4 +1,4 @@
-//! What people may ask, and what not, on both databases.
+//! Tests of the statements that people may run, and of those that they may not, on both databases.
 
 use super::statement::{Dialect, single_statement};
 use super::{QueryError, QueryLimits, query_read_only};
@@ -73,7 +73,7 @@ async fn rows_and_time_are_limited() {
     assert!(matches!(slow, Err(QueryError::TooLong { .. })), "{slow:?}");
 }
 
-/// What a token hashes to: must never be seen. As text it is thirty-two letters.
+/// Hash of a token, which no answer may show. As text it is thirty-two letters.
 const SECRET: [u8; 32] = [b'S'; 32];
 /// In the environment of a job.
 const SPEC_SECRET: &str = "hunter2";

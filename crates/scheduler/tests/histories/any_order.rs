@@ -22,12 +22,12 @@ struct Random {
     submitted: i64,
     ended: BTreeSet<JobId>,
     drained: BTreeSet<JobId>,
-    /// Whose tasks may run twice.
+    /// Jobs whose tasks may run twice.
     may_copy: BTreeSet<JobId>,
-    /// Told to stop; they run until they end in one way or another.
+    /// Attempts that were told to stop; they run until they end in one way or another.
     stopped: BTreeSet<AttemptKey>,
     done: BTreeMap<AttemptKey, u64>,
-    /// What the next start is announced as.
+    /// Attempt that was announced as a copy and starts next.
     announced: Option<AttemptKey>,
     copies: u32,
     copies_won: BTreeSet<AttemptKey>,
@@ -157,14 +157,14 @@ impl Random {
         self.feed(Event::Tick);
     }
 
-    /// With so many tasks those of a stage which stand are among them.
+    /// Returns the number of tasks of a stage that includes all those which stand.
     fn standing(&self, job: JobId, stage: StageIndex) -> usize {
         let running = self.running.keys().chain(&self.lost).map(|attempt| &attempt.task);
         let own = self.winners.keys().chain(running).filter(|task| task.job == job && task.stage == stage);
         own.map(|task| task.task.0 as usize + 1).max().unwrap_or(0)
     }
 
-    /// Where a task goes again that had a winner, all that came after it is forgotten, but for what stands.
+    /// Runs a task again that had a winner: all that came after it is forgotten, except the stage that stands.
     fn made_again(&mut self, task: TaskKey) {
         if self.winners.remove(&task).is_none() {
             return;
@@ -209,7 +209,7 @@ impl Random {
         }
     }
 
-    /// What was asked of an attempt comes true, where it still runs.
+    /// Has an attempt give up the end of its range as it was asked, if it still runs.
     fn split(&mut self, pick: usize) {
         let asked = self.asked.pop();
         let Some(attempt) = asked.filter(|asked| self.live(asked.task).any(|live| live == *asked)) else {

@@ -210,7 +210,7 @@ fn a_slot_that_other_work_waits_for_is_not_lent() {
     assert_eq!(decided(&mut world), [(slow, Label::SlowProgram, Ok(attempt(0, 3, 1)))]);
 }
 
-/// What is said of task 3, which has two free nodes to go to, 4 and 5.
+/// Returns the decision about task 3, which has two free nodes to go to, 4 and 5.
 fn judged(
     placement: Placement,
     seconds: u64,
@@ -345,7 +345,8 @@ fn a_slow_node_gets_no_copies_until_its_time_is_over() {
     world.expect(&[Action::StartAttempt { attempt: of_job(3, 1), slot: on(3) }]);
 }
 
-/// Of attempts that end within a second nobody hears more than that. Those on the slow node are all that tell of their waits.
+/// Attempts that end within a second report nothing but their end. So only those on the slow node tell of their
+/// waits.
 #[test]
 fn what_is_usual_is_not_taken_from_the_slow_ones_alone() {
     let mut world = World::default();

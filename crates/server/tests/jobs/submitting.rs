@@ -1,4 +1,4 @@
-//! What is refused at the door, and life with other servers.
+//! Tests of jobs that are refused at submission, and of several servers on one state directory.
 
 use crate::world::{Place, honest, join, node, spec, splits};
 use api::{InputFile, InputFormat};

@@ -74,10 +74,10 @@ pub fn splits(count: usize) -> Vec<Split> {
 }
 
 pub type Answer = Result<TaskResult, TaskFailure>;
-/// What the test does about an attempt; None leaves it to the honest node.
+/// The answer of a test for an attempt; None leaves it to the honest node.
 pub type Behaviour = dyn Fn(&Assignment) -> Option<Answer> + Send + Sync;
 
-/// What the honest node appended, so that it can seal and reduce.
+/// Commits of the honest node, which it needs to seal and reduce.
 #[derive(Default)]
 pub struct Books {
     commits: Mutex<BTreeMap<Source, Vec<SourceCommit>>>,

@@ -1,4 +1,4 @@
-//! What the thread of a node does that sends its runs to others, as `crates/node/src/replicator.rs` has it.
+//! The thread of a node that sends its runs to others, as in `crates/node/src/replicator.rs`.
 
 use super::Copying;
 use super::links::Flow;
@@ -17,14 +17,14 @@ pub(super) struct Copier {
     /// Runs without a copy, oldest first.
     pub queue: VecDeque<usize>,
     pub step: Step,
-    /// Since when chunks have waited to be full, as far as it has looked.
+    /// Time since when each open chunk has waited to be full, as far as the copier has looked.
     waiting: BTreeMap<ChunkId, f64>,
     looks_at_s: f64,
 }
 
 #[derive(Clone, Copy, Default)]
 pub(super) enum Step {
-    /// For a run, or for somebody to take one.
+    /// The copier waits for a run, or for a node that takes one.
     #[default]
     Waits,
     /// A run that is only in memory goes to disk first.
@@ -47,7 +47,7 @@ impl Step {
         }
     }
 
-    /// So many bytes were moved; true where it is done.
+    /// Counts moved bytes; true if the step is done.
     pub fn moves(&mut self, bytes: f64) -> bool {
         match self {
             Self::Waits => false,
@@ -60,7 +60,7 @@ impl Step {
 }
 
 impl Model {
-    /// Those who have nothing to do look round.
+    /// Lets each idle copier look for work.
     pub(super) fn copiers_look(&mut self) {
         if self.world.copying == Copying::None {
             return;
@@ -74,7 +74,7 @@ impl Model {
         }
     }
 
-    /// Chunks that have waited too long to be full are closed.
+    /// Closes chunks that have waited too long to be full.
     fn close_old(&mut self, node: usize) {
         let waits_max = copy_pace::open_chunk_waits_max(Duration::from_secs_f64(self.now_s)).as_secs_f64();
         let now_s = self.now_s;
@@ -107,7 +107,7 @@ impl Model {
         }
     }
 
-    /// Asks the nodes that may take a run, in its order. None does: it is offered again later.
+    /// Offers a run to the nodes that may take one, in the order of the run. If none does, it is offered again later.
     fn offer(&mut self, node: usize, run: usize) {
         let id = self.runs[run].id;
         let mut peers: Vec<usize> = self.replica_hosts[node].clone();
@@ -128,7 +128,7 @@ impl Model {
         }
     }
 
-    /// What a copier moves now.
+    /// Returns the flow of the current step of a copier.
     pub(super) fn copy_flow(&self, node: usize) -> Option<Flow> {
         match self.nodes[node].copier.step {
             Step::Waits => None,
@@ -154,7 +154,7 @@ impl Model {
         }
     }
 
-    /// A copier has moved so many bytes.
+    /// Counts bytes that a copier has moved.
     pub(super) fn copied(&mut self, node: usize, bytes: f64) {
         let mut step = self.nodes[node].copier.step;
         let is_done = step.moves(bytes);

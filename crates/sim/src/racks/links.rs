@@ -5,13 +5,13 @@ const ROUNDS_MAX: usize = 40;
 /// Shares that move by less than this part have settled.
 const SETTLED: f64 = 1e-4;
 
-/// What a flow does with one capacity.
+/// Use of one capacity by a flow.
 #[derive(Clone, Copy, Debug)]
 struct Use {
     resource: usize,
     /// Bytes of it for each byte of the flow.
     part: f64,
-    /// Of the flow on it: it gets as many shares.
+    /// Connections of the flow on it: each gets a share.
     connections: f64,
 }
 
@@ -28,7 +28,7 @@ impl Flow {
         Self { rate_max, uses: Vec::new() }
     }
 
-    /// Each byte of it is so many of this capacity, over so many connections.
+    /// Adds a use: each byte of the flow takes `part` bytes of this capacity, over so many connections.
     pub fn takes(&mut self, resource: usize, part: f64, connections: f64) {
         if part <= 0.0 {
             return;
@@ -42,7 +42,7 @@ impl Flow {
     }
 }
 
-/// The rate of each flow, in bytes per second. No capacity is overdrawn, and who gets less than it wants shares one that is used up.
+/// Returns the rate of each flow, in bytes per second. No capacity is overdrawn; a flow below its `rate_max` shares one that is used up.
 pub(super) fn rates(capacities: &[f64], flows: &[Flow]) -> Vec<f64> {
     let mut users: Vec<Vec<(usize, usize)>> = vec![Vec::new(); capacities.len()];
     for (index, flow) in flows.iter().enumerate() {
@@ -66,7 +66,7 @@ pub(super) fn rates(capacities: &[f64], flows: &[Flow]) -> Vec<f64> {
     not_overdrawn(capacities, flows, &users, wanted)
 }
 
-/// Shares one capacity among those who use it, by what the others let them have. Whether anything moved.
+/// Shares one capacity among its users, within the limits of their other capacities. Returns whether anything moved.
 fn share(capacity: f64, users: &[(usize, usize)], flows: &[Flow], limits: &mut [Vec<f64>]) -> bool {
     // (what each connection could use, flow, use)
     let demand = |(flow, place): &(usize, usize)| {
@@ -92,7 +92,7 @@ fn share(capacity: f64, users: &[(usize, usize)], flows: &[Flow], limits: &mut [
     moved
 }
 
-/// Where shares had not settled, what is overdrawn is taken back from all who use it.
+/// Reduces the rates of all users of an overdrawn capacity, for shares that have not settled.
 fn not_overdrawn(
     capacities: &[f64],
     flows: &[Flow],

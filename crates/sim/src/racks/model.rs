@@ -1,4 +1,4 @@
-//! The clock: what moves at which rate until something ends, and what follows.
+//! The clock of the model: rates of the flows until something ends, and its effects.
 
 use super::copier::Copier;
 use super::links::{Flow, rates};
@@ -55,7 +55,7 @@ impl NodeState {
         }
     }
 
-    /// Somebody else writes the run: what is left of it where it was to be written.
+    /// Takes a run that another step writes from the queue of writes; returns the bytes left if it was there.
     pub fn stop_write(&mut self, run: usize) -> Option<f64> {
         let place = self.to_write.iter().position(|(waiting, _)| *waiting == run)?;
         self.to_write.remove(place).map(|(_, left_bytes)| left_bytes)
@@ -71,7 +71,7 @@ pub(super) struct RunState {
     pub sorted_s: f64,
 }
 
-/// Whose flow it is.
+/// Owner of a flow.
 #[derive(Clone, Copy)]
 enum Whose {
     Map(usize),

@@ -18,14 +18,14 @@ const RECORD_BYTES: u64 = 100;
 pub(super) struct Reducing {
     node: usize,
     left_bytes: f64,
-    /// What of its bytes lies on each node, and what of that on disk.
+    /// Its bytes on each node: all, and those on disk.
     from: BTreeMap<usize, (f64, f64)>,
 }
 
 #[derive(Default)]
 pub(super) struct Reducers {
     waiting: VecDeque<ReduceTask>,
-    /// By slot.
+    /// Reduce tasks that run, by slot.
     pub running: Vec<Option<Reducing>>,
 }
 

@@ -1,5 +1,5 @@
-//! The chunkservers of all nodes and the network between them. The books of chunks are the chunkserver's own; what stands in
-//! for sockets and threads delays, loses, repeats and cuts off what is sent.
+//! The chunkservers of all nodes and the network between them. The books of chunks are the chunkserver's own; the model of
+//! sockets and threads delays, loses, repeats and cuts off requests.
 
 use super::lane::{Sender, SenderId};
 use super::plan::RecordName;
@@ -22,7 +22,7 @@ const SLOW_NS_MAX: u64 = 3_000 * MILLISECOND_NS;
 
 pub(crate) type Frames = Arc<[(ChunkId, AppendFrame)]>;
 
-/// What a node has of a job.
+/// Data of a job on a node.
 pub(crate) struct JobData {
     pub books: Books,
     pub runs: BTreeMap<RunId, Arc<ShuffleRun>>,
@@ -72,12 +72,12 @@ pub(crate) struct DataPlane {
     pub layouts: BTreeMap<JobId, Layout>,
     /// Nodes that cannot be reached for the moment.
     pub cut_off: BTreeSet<NodeId>,
-    /// Of every node that ever was.
+    /// Address of every node that ever was.
     pub addresses: BTreeMap<NodeId, u32>,
     pub senders: BTreeMap<SenderId, Sender>,
     packets: Future<Packet>,
     next_request: u64,
-    /// Frames that were acknowledged, and chunks that refused one: what the books say in other words.
+    /// Frames that were acknowledged, and chunks that refused one: a second account of the books.
     acknowledged: BTreeSet<(JobId, ChunkId, Source, u64)>,
     closed: BTreeSet<(JobId, ChunkId)>,
 }
@@ -106,7 +106,7 @@ impl DataPlane {
         chance > 0.0 && self.random.f64() < chance
     }
 
-    /// How long a message takes.
+    /// Chooses the delay of a message.
     pub fn delay_ns(&mut self) -> u64 {
         match self.chance(self.faults.message_slow) {
             true => self.random.u64(MILLISECOND_NS..SLOW_NS_MAX),
@@ -129,7 +129,7 @@ impl DataPlane {
         !self.hosts.contains_key(&node) && self.hosts.values().any(|host| Some(&host.address) == address)
     }
 
-    /// What a node has of a job; None where it takes nothing of it, or does not live.
+    /// Returns the data of a job on a node; None if the node takes nothing of the job, or is dead.
     pub fn job_data(&mut self, node: NodeId, job: JobId) -> Option<&mut JobData> {
         let layout = *self.layouts.get(&job)?;
         let host = self.hosts.get_mut(&node).filter(|host| !host.forgotten.contains(&job))?;

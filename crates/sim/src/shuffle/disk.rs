@@ -1,4 +1,4 @@
-//! A disk: what is written is there for everybody at once, and for good only when it was synced.
+//! A disk: a written file is visible to everybody at once, and durable only after a sync.
 
 use fastrand::Rng;
 use std::collections::BTreeMap;
@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 /// Files by name, each written as a whole by a machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk<V> {
-    /// What a power cut leaves.
+    /// Content that survives a power cut.
     synced: BTreeMap<String, V>,
-    /// What the machines that wrote it have not synced, with the number of the machine.
+    /// Content not yet synced, with the number of the machine that wrote it.
     unsynced: BTreeMap<String, (u64, V)>,
 }
 
@@ -33,12 +33,12 @@ impl<V> Disk<V> {
         self.unsynced.get(name).map(|(_, content)| content).or_else(|| self.synced.get(name))
     }
 
-    /// What would be there if all machines lost their power now, and all were unlucky.
+    /// Returns the content that is left in the worst case if all machines lose their power now.
     pub fn after_power_cut(&self, name: &str) -> Option<&V> {
         self.synced.get(name)
     }
 
-    /// The machine loses its power. Of what it had not synced, some had reached the disk all the same; how much did not.
+    /// Cuts the power of a machine. Some of its unsynced files reach the disk all the same; returns how many do not.
     pub fn crash(&mut self, machine: u64, random: &mut Rng) -> usize {
         let all = std::mem::take(&mut self.unsynced);
         let mut lost = 0;

@@ -1,5 +1,5 @@
-//! Flows of two stages as the server knows them: what `crates/server/src/{flows,recovery}.rs` do between scheduler, results and
-//! store. What follows from what, `mapreduce::flow` says to both.
+//! Flows of two stages as the server knows them: the work of `crates/server/src/{flows,recovery}.rs` between scheduler, results and
+//! store. `mapreduce::flow` decides the consequences for both.
 
 use super::job::{Job, Loss, REDUCE, RunAgain};
 use super::plan::JobPlan;
@@ -36,7 +36,7 @@ impl Flows for Server {
 }
 
 impl Server {
-    /// Whether the first stage of a job waits for another. Where that is done its inputs are put together.
+    /// Whether the first stage of a job waits for another. If the other one is done, the inputs are put together.
     pub fn waits_for_inputs(&mut self, id: JobId) -> bool {
         let (spec, splits) = match flow::inputs(self, id).expect("a job has memory and slots") {
             Inputs::Known => return false,
@@ -58,7 +58,7 @@ impl Server {
         }
     }
 
-    /// All parts of a stage that feeds another are there and the proof agrees: it rests, and who waits for it may begin.
+    /// Lets a stage that feeds another rest: all its parts are there and the proof agrees, so that readers may begin.
     pub fn rests(&mut self, id: JobId) -> Vec<Event> {
         if let Some(job) = self.jobs.get_mut(&id) {
             job.in_flow.rests = true;
@@ -88,7 +88,7 @@ impl Server {
         }
     }
 
-    /// A job of a flow is over. With one that did not succeed the other ends; after one that did, what it read may go.
+    /// Handles the end of a job of a flow. If it did not succeed, the other job ends too; if it did, the parts that it read may go.
     pub fn flow_goes_on(&mut self, id: JobId) -> Vec<Event> {
         let succeeded = self.jobs.get(&id).is_some_and(|job| job.succeeded == Some(true));
         match flow::after_end(self, id, succeeded) {

@@ -1,5 +1,5 @@
-//! One job as the server knows it: what `crates/server/src/{job,repair,recovery}.rs` do between scheduler, results and store. That
-//! crate stands on databases and threads, so these few steps are written again here; what they call is the real thing.
+//! One job as the server knows it: the work of `crates/server/src/{job,repair,recovery}.rs` between scheduler, results and store.
+//! That crate stands on databases and threads, so these few steps are written again here; they call the real code.
 
 use super::plan::JobPlan;
 use super::rows::JobRows;
@@ -32,7 +32,7 @@ pub(crate) struct Job {
     pub last_failure: String,
 }
 
-/// What follows when data is gone.
+/// Consequence of a loss of data.
 pub(crate) enum Loss {
     Again(RunAgain),
     FellBack,
@@ -45,7 +45,7 @@ pub(crate) struct RunAgain {
 }
 
 impl RunAgain {
-    /// Whether attempts of a task of that stage work on what is no more.
+    /// Whether a loss ends this attempt, because it works on data that is gone.
     pub fn ends(&self, attempt: AttemptKey) -> bool {
         let task = attempt.task;
         let runs_on = |stands: &Standing| stands.stage == task.stage && !stands.stops.contains(&task.task);
@@ -117,7 +117,7 @@ impl Job {
         Ok(placements)
     }
 
-    /// Data is gone: what follows, where that takes away what a stage before needs.
+    /// Records a loss of data. Returns its consequence; None if the job goes on as before.
     pub fn lose(
         &mut self,
         gone: &Gone,
@@ -234,7 +234,7 @@ impl Job {
         Some(RunAgain { stage: attempt.task.stage, tasks: Vec::new(), stands })
     }
 
-    /// What is gone by what an attempt found.
+    /// Returns the data that is gone, by the result or the failure of an attempt.
     pub fn evidence(outcome: &Result<TaskResult, TaskFailure>) -> Option<Gone> {
         match outcome {
             Ok(TaskResult::Seal(seal)) if !seal.lost.is_empty() => Some(Gone::chunks(&seal.lost)),

@@ -1,7 +1,7 @@
 //! The frames of an attempt on their way to other nodes, and the service through which its appender reaches chunks.
 //!
-//! As `crates/dataport/src/{append_lane,remote_chunks}.rs`, without sockets and threads: one request under way to a node, what
-//! comes meanwhile gathers, and a chunk that refused a frame gets no other until the appender binds again.
+//! As `crates/dataport/src/{append_lane,remote_chunks}.rs`, without sockets and threads: one request is under way to a node,
+//! later frames gather, and a chunk that refused a frame gets no other until the appender binds again.
 
 use super::data_plane::{DataPlane, Frames};
 use super::world::Situation;
@@ -31,7 +31,7 @@ struct Lane {
     refused: BTreeMap<ChunkId, u64>,
 }
 
-/// What is under way from one attempt.
+/// Frames and answers under way for one attempt.
 pub(crate) struct Sender {
     pub here: NodeId,
     pub job: JobId,
@@ -53,7 +53,7 @@ impl Sender {
         self.lanes.values().map(held).sum()
     }
 
-    /// Makes the next request to a node of what is gathered. False where one is under way, or nothing is there.
+    /// Makes the next request to a node from the gathered frames. False if one is under way, or no frame is gathered.
     pub fn begin(&mut self, to: NodeId, request: u64) -> bool {
         let Some(lane) = self.lanes.get_mut(&to) else { return false };
         if lane.under_way.is_some() || lane.queue.is_empty() {
@@ -70,7 +70,7 @@ impl Sender {
         Some((under_way.request, Frames::clone(&under_way.frames)))
     }
 
-    /// Tries so far of a request that had no answer; None where it had one.
+    /// Counts a try of a request without an answer, and returns the tries so far; None if it had an answer.
     pub fn tries_again(&mut self, to: NodeId, request: u64) -> Option<u32> {
         let under_way = self.lanes.get_mut(&to)?.under_way.as_mut().filter(|way| way.request == request)?;
         under_way.tries += 1;
@@ -84,7 +84,7 @@ impl Sender {
         }
     }
 
-    /// Takes the answer to the request under way; one to an earlier request says nothing new.
+    /// Takes the answer to the request under way; ignores the answer to an earlier request.
     pub fn answered(&mut self, to: NodeId, request: u64, closed: &[Option<u64>]) {
         let Some(lane) = self.lanes.get_mut(&to) else { return };
         let Some(under_way) = lane.under_way.take_if(|way| way.request == request) else { return };
@@ -125,12 +125,12 @@ struct Whose {
 }
 
 impl<'a> Port<'a> {
-    /// One that nobody has yet.
+    /// Makes a port without an appender.
     pub fn new(plane: &'a Mutex<DataPlane>, arena: &Arena) -> Self {
         Self { plane, arena: arena.clone(), whose: OnceLock::new() }
     }
 
-    /// Gives it to an attempt. Once.
+    /// Gives the port to an attempt. Panics the second time.
     pub fn take(&self, sender: SenderId, here: NodeId, job: JobId, candidates: Vec<NodeId>) {
         let whose = Whose { sender, here, job, candidates: Mutex::new(candidates) };
         assert!(self.whose.set(whose).is_ok(), "a port has one appender");

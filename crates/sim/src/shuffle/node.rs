@@ -1,4 +1,4 @@
-//! A process that runs attempts: what `crates/node` does with a task, step by step, so that anything may happen in between.
+//! A process that runs attempts: the work of `crates/node` on a task, step by step, so that anything may happen in between.
 
 use super::data_plane::{DataPlane, ReadError};
 use super::job::COMMIT;
@@ -54,17 +54,17 @@ pub(crate) struct Running<'a> {
     pub slot: u32,
     /// None while a step is being made.
     pub work: Option<Work<'a>>,
-    /// Of a map attempt.
+    /// Appender of a map attempt; None for other tasks.
     pub sender: Option<SenderId>,
-    /// So many times longer takes each step than it should.
+    /// Factor by which each step takes longer than it should.
     pub slower: u64,
     pub is_told_to_stop: bool,
 }
 
-/// What comes of a step.
+/// Result of a step.
 pub(crate) enum Step<'a> {
     GoesOn(Work<'a>),
-    /// A map attempt has read what it maps.
+    /// A map attempt has read its input.
     Maps(Box<FetchWork>),
     /// A reduce task has its records; they are to be written as a part.
     WritesPart(Box<ReduceResult>, Vec<RecordName>),
@@ -80,7 +80,7 @@ impl Step<'_> {
     }
 }
 
-/// Where a step is made.
+/// Place of a step: node, job and attempt.
 pub(crate) struct Here<'w> {
     pub node: NodeId,
     pub job: JobId,
@@ -128,7 +128,7 @@ fn append_failure(error: &AppendError) -> TaskFailure {
     TaskFailure::new(blame, error.to_string())
 }
 
-/// Where a run is to be read, and where it lies as well.
+/// Returns the node to read a run from, and the other node that has it, if any.
 fn homes(here: NodeId, run: RunId, places: &[RunPlace]) -> (NodeId, Option<NodeId>) {
     match RunPlace::of(run, places) {
         None => (run.node(), None),
@@ -138,7 +138,7 @@ fn homes(here: NodeId, run: RunId, places: &[RunPlace]) -> (NodeId, Option<NodeI
 }
 
 impl Reading {
-    /// Reads the next run. None where it is to be tried again.
+    /// Reads the next run. None if the caller must try again.
     fn read_next(
         &mut self,
         plane: &mut DataPlane,

@@ -1,4 +1,5 @@
-//! Parts that rest on nodes until another stage has read them, and the reading: what `crates/node/src/{stage_files,stage_input}.rs` do.
+//! Parts that rest on nodes until another stage has read them, and the reading: the work of
+//! `crates/node/src/{stage_files,stage_input}.rs`.
 
 use super::data_plane::{DataPlane, ReadError};
 use super::node::{Here, READ_TRIES_MAX, Step, Work, environment};
@@ -95,7 +96,7 @@ pub(crate) fn part_of(here: &Here<'_>, output: &[RecordName]) -> Part {
     }
 }
 
-/// Of the records in their order (FNV-1a).
+/// Computes the checksum of the records in their order (FNV-1a).
 fn checksum(output: &[RecordName]) -> u32 {
     let numbers = output.iter().flat_map(|(task, sequence)| [*task, *sequence]);
     let bytes = numbers.flat_map(u32::to_le_bytes);

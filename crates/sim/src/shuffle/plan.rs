@@ -6,7 +6,7 @@ use fastrand::Rng;
 use ids::{IfileIndex, JobId, TaskIndex};
 use std::collections::BTreeSet;
 
-/// Of a slab, which is the smallest there is; a few records fill one.
+/// Size of a frame, that of the smallest slab; a few records fill one.
 const FRAME_BYTES: u64 = 4 << 10;
 const CHUNK_BYTES: u64 = 5 * FRAME_BYTES;
 const RECORD_BYTES: usize = 900;
@@ -14,7 +14,7 @@ const OVERSIZE_BYTES: usize = CHUNK_BYTES as usize + 100;
 /// So low that some I-files need merges before they are reduced.
 const SORT_SHARE_BYTES: u64 = 10 << 10;
 const BLOCK_BYTES: u64 = 1 << 10;
-/// What a record of a part counts for where splits are made of it, so that a split has few.
+/// Bytes that a record of a part counts for when splits are made, so that a split has few records.
 pub(crate) const PART_RECORD_BYTES: u32 = 256 << 10;
 /// The least that sizes are made for; splits follow from it, and all other sizes are those above.
 const MEMORY_BYTES: u64 = 64 << 20;
@@ -25,7 +25,7 @@ const SECOND_STAGES: u32 = 1000;
 /// A job as it is handed in.
 #[derive(Clone, Debug)]
 pub(crate) struct JobPlan {
-    /// Which of the world's jobs.
+    /// Number of the job among those of the world.
     pub index: u32,
     pub ifiles: u32,
     /// Records of each map task.
@@ -33,21 +33,21 @@ pub(crate) struct JobPlan {
     /// Each attempt of a map gives its records other keys.
     pub gives_other_data: bool,
     pub replicates: bool,
-    /// Its parts are read by another job, and by nobody else.
+    /// Another job reads its parts, and nobody else does.
     pub feeds: bool,
-    /// It reads the parts of that one; then `maps` are those of that one.
+    /// Job whose parts it reads; `maps` is then that of the other job.
     pub reads: Option<JobId>,
     pub hands_in_at_ns: u64,
 }
 
-/// One record: what its map task puts out as its `sequence`th.
+/// One record that a map task puts out, at the position `sequence`.
 pub(crate) struct PlannedRecord {
     pub ifile: IfileIndex,
     pub key: Vec<u8>,
     pub value: Vec<u8>,
 }
 
-/// (map task, sequence): what the output must hold once.
+/// (map task, sequence) of a record that the output must hold once.
 pub(crate) type RecordName = (u32, u32);
 
 impl JobPlan {
@@ -65,7 +65,7 @@ impl JobPlan {
         (0..world.jobs).map(job).collect()
     }
 
-    /// The two stages of each flow. The number of what the second reads is known when they are handed in.
+    /// Makes the two stages of each flow. The job that the second reads gets its number when they are handed in.
     pub fn flows(world: &ShuffleWorld, random: &mut Rng) -> Vec<(Self, Self)> {
         let flow = |index| {
             let maps: Vec<u32> =
@@ -109,7 +109,7 @@ impl JobPlan {
         }
     }
 
-    /// Of the job with that number.
+    /// Makes the specification of the job with this number.
     pub fn spec(&self, job: JobId) -> JobSpec {
         let stage = FlowStage {
             flow: self.reads.unwrap_or(job),
@@ -146,7 +146,7 @@ impl JobPlan {
         (0..count).map(|sequence| self.record(task.0, sequence, salt)).collect()
     }
 
-    /// What a map attempt makes of records that it has read.
+    /// Returns the records that a map attempt makes of records that it has read.
     pub fn records_of(&self, names: &[RecordName], attempt: u32) -> Vec<PlannedRecord> {
         let salt = if self.gives_other_data { attempt } else { 0 };
         names.iter().map(|(task, sequence)| self.record(*task, *sequence, salt)).collect()
@@ -165,13 +165,13 @@ impl JobPlan {
         PlannedRecord { ifile, key, value }
     }
 
-    /// Which record a value is.
+    /// Returns the name of the record with this value.
     pub fn name_of(value: &[u8]) -> RecordName {
         let number = |at: usize| u32::from_be_bytes(std::array::from_fn(|index| value[at + index]));
         (number(0), number(4))
     }
 
-    /// What is wrong with an output; None where it holds each record once.
+    /// Returns the problem of an output; None if the output holds each record once.
     pub fn problem_of(&self, output: &[RecordName]) -> Option<String> {
         let mut missing: BTreeSet<RecordName> = BTreeSet::new();
         for (task, count) in self.maps.iter().enumerate() {

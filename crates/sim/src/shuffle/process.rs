@@ -36,10 +36,10 @@ pub(crate) struct Process<'a> {
     replicated: Vec<Replicated>,
     parts_replicated: Vec<ReplicatedPart>,
     received: u64,
-    /// Of the last poll, and what it carries.
+    /// Number of the last poll. `carried`: counts of ended attempts, replicas and replicas of parts in it.
     poll: u64,
     carried: (usize, usize, usize),
-    /// When the last poll was sent that has no answer.
+    /// Time of the last poll, while it has no answer.
     polled_ns: Option<u64>,
 }
 
@@ -90,7 +90,7 @@ impl<'a> Process<'a> {
         self.parts_replicated.push(sent);
     }
 
-    /// Since when a poll waits for its answer.
+    /// Returns the time of the poll that waits for its answer.
     pub fn polled_ns(&self) -> Option<u64> {
         self.polled_ns
     }
@@ -116,7 +116,7 @@ impl<'a> Process<'a> {
         }
     }
 
-    /// Takes the answer to the last poll: the orders that are new, and how many were not. None for a late answer.
+    /// Takes the answer to the last poll: returns the new orders, and how many were repeated. None for a late answer.
     pub fn answered(&mut self, number: u64, orders: Vec<(u64, Order)>) -> Option<(Vec<Order>, usize)> {
         if number != self.poll || self.polled_ns.take().is_none() {
             return None;

@@ -1,4 +1,4 @@
-//! What the store knows of jobs and nodes: of the tables of `metastore` those from which a server that starts again goes on.
+//! Rows of the store for jobs and nodes: those of the tables of `metastore` from which a restarted server goes on.
 
 use super::plan::JobPlan;
 use api::task::MapTask;
@@ -25,11 +25,11 @@ pub(crate) struct JobRows {
     pub tasks: BTreeMap<(StageIndex, TaskIndex), TaskRow>,
     pub attempts: BTreeMap<AttemptKey, AttemptRow>,
     pub results: BTreeMap<(StageIndex, TaskIndex), (AttemptKey, Arc<TaskResult>)>,
-    /// None: gone.
+    /// Replicas of runs; None if the replica is gone.
     pub replicas: BTreeMap<(RunId, NodeId), Option<Replica>>,
-    /// Of parts that rest.
+    /// Nodes with replicas of parts that rest.
     pub part_replicas: BTreeMap<TaskIndex, NodeId>,
-    /// Of one that reads another, once that is done.
+    /// Inputs and splits of a job that reads another one; None before the other one is done.
     pub inputs: Option<(Vec<InputFile>, Vec<Split>)>,
     pub plan_version: u32,
     /// How it ended.
@@ -40,7 +40,7 @@ pub(crate) struct JobRows {
 pub(crate) struct TaskRow {
     pub payload: Arc<Task>,
     pub winner: Option<AttemptNumber>,
-    /// Struck with the data it worked on.
+    /// The task was struck with the data it worked on.
     pub is_dropped: bool,
 }
 
@@ -68,7 +68,7 @@ impl JobRows {
         }
     }
 
-    /// What is done still stands; all else was struck.
+    /// Stores the tasks of a stage. A done task keeps its winner; all other tasks of the stage had been struck.
     pub fn stage_expanded(&mut self, stage: StageIndex, tasks: &[Task]) {
         self.expanded = usize::from(stage.0) + 1;
         for (index, task) in tasks.iter().enumerate() {
@@ -83,7 +83,7 @@ impl JobRows {
         }
     }
 
-    /// These tasks of a stage run again, and what was made after it is struck, but for the tasks of `stands`.
+    /// Reopens these tasks of a stage, and strikes the tasks and results of all later stages except `stands`.
     pub fn stage_reopened(
         &mut self,
         stage: StageIndex,

@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-/// Each byte of a record counts for so many where work is planned, so that small jobs get several key ranges for an I-file.
+/// Factor of the bytes of a record in the plan of the work, so that small jobs get several key ranges for an I-file.
 const PLANNED_BYTES_PER_BYTE: u64 = 600;
-/// What a merge is told to hold of each run.
+/// Memory that a merge is told to hold for each run.
 const BLOCK_BYTES: u64 = 1 << 10;
 
 /// A run as it would lie on a disk.
@@ -22,7 +22,7 @@ pub(crate) struct ShuffleRun {
     pub id: RunId,
     pub ifile: IfileIndex,
     pub sources: Vec<SourceRow>,
-    /// Encoded, in order, with the row of each in the source table.
+    /// Encoded records in order, each with its row in the source table.
     records: Vec<(Arc<[u8]>, u32)>,
 }
 
@@ -95,7 +95,7 @@ impl ShuffleRun {
         }
     }
 
-    /// A run with nothing in it: what a process would read that has no such run and does not say so.
+    /// Makes an empty run: the wrong answer of a process that has no such run and does not say so.
     pub fn empty(id: RunId) -> Self {
         Self { id, ifile: IfileIndex(0), sources: Vec::new(), records: Vec::new() }
     }
@@ -108,7 +108,7 @@ fn decoded(bytes: &[u8]) -> Record<'_> {
 /// A range of keys of a run.
 pub(crate) struct Cursor {
     run: Arc<ShuffleRun>,
-    /// Of the record moved to; one more than its position.
+    /// Position after the record that the cursor has moved to.
     next: usize,
     end: usize,
 }

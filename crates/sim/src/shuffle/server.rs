@@ -1,5 +1,5 @@
-//! The server: the real scheduler over jobs, and what `crates/server/src/{cluster,fleet,event_loop}.rs` do around it: nodes with their
-//! leases, numbered orders, and no answer before its transaction.
+//! The server: the real scheduler over jobs, and the work of `crates/server/src/{cluster,fleet,event_loop}.rs` around it: nodes with
+//! their leases, numbered orders, and no answer before its transaction.
 
 use super::job::{COMMIT, Job, Loss, RunAgain};
 use super::plan::JobPlan;
@@ -13,12 +13,12 @@ use scheduler::{Action, Event, Slot, State, UnixNanos, handle, sanity_check};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// A node that is silent for so long is dead. Shorter than the real one, so that more happens in a world.
+/// Silence after which a node is dead. Shorter than the real one, so that more happens in a world.
 pub(crate) const LEASE_NS: u64 = 2_000_000_000;
-/// One that is silent for so long may be.
+/// Silence after which a node is suspect.
 const SUSPECT_AFTER_NS: u64 = 300_000_000;
 
-/// What is said to the server.
+/// A message to the server.
 #[derive(Clone)]
 pub(crate) enum Message {
     /// One job, or the two of a flow.
@@ -52,11 +52,11 @@ pub(crate) struct Poll {
     /// Replicas that were made since.
     pub replicated: Vec<(JobId, RunId, NodeId, Vec<ChunkId>)>,
     pub parts_replicated: Vec<ReplicatedPart>,
-    /// Of what runs: done of all.
+    /// Progress of running attempts: done, and total.
     pub progress: Vec<(AttemptKey, u64, u64)>,
 }
 
-/// What the server says.
+/// An answer of the server.
 #[derive(Clone)]
 pub(crate) enum Reply {
     Submitted {
@@ -87,7 +87,7 @@ pub(crate) enum Reply {
 
 #[derive(Clone)]
 pub(crate) enum Order {
-    /// With the inputs of the job that are parts of another one.
+    /// Starts an attempt, with those inputs of the job that are parts of another one.
     Start {
         attempt: AttemptKey,
         slot: u32,
@@ -100,7 +100,7 @@ pub(crate) enum Order {
     Replicate {
         job: JobId,
     },
-    /// Of the replicas there that stand for runs of others, these go to one more node, and no others.
+    /// Sends these replicas to one more node, and no others. They stand there for runs of other nodes.
     ReplicateAgain {
         job: JobId,
         runs: Vec<RunId>,
@@ -131,7 +131,7 @@ impl Member {
         self.orders.push_back((self.last_number, order));
     }
 
-    /// After a restart of the server: numbers go on, and what the node does not hold it never heard of.
+    /// Adapts to a node after a restart of the server: order numbers go on. Returns the attempts that the node never heard of.
     fn met_again(&mut self, received: u64, held: &BTreeSet<AttemptKey>) -> Vec<AttemptKey> {
         if !std::mem::take(&mut self.restored) {
             return Vec::new();
@@ -151,7 +151,7 @@ pub(crate) struct Numbers {
     pub nodes: u32,
 }
 
-/// One process of the server. What it knows dies with it; its rows stand as far as they were written.
+/// One process of the server. Its knowledge dies with it; its rows stay as far as they were written.
 pub(crate) struct Server {
     pub now_ns: u64,
     pub state: State,
@@ -161,7 +161,7 @@ pub(crate) struct Server {
     slots_per_node: u32,
     lost_ns: u64,
     pub rows: Rows,
-    /// Go when the rows are written.
+    /// Replies that leave when the rows are written.
     pub replies: Vec<Reply>,
     in_hand: Option<TaskResult>,
     pub planted: Option<Planted>,
@@ -169,7 +169,7 @@ pub(crate) struct Server {
     pub attempts: u64,
     /// Why jobs failed.
     pub failures: Vec<String>,
-    /// What must never be.
+    /// Violations of invariants.
     pub broken: Vec<String>,
     /// Parts may be gone that somebody has yet to read.
     pub flows_hurt: bool,
@@ -637,7 +637,7 @@ impl Server {
         self.count_twice(attempt, &result);
     }
 
-    /// What [`Planted::DoubleCommit`] does, where it is planted.
+    /// Adds the commits of an attempt to those of the winner if [`Planted::DoubleCommit`] is planted.
     fn count_twice(&mut self, attempt: AttemptKey, result: &TaskResult) {
         let job = self.jobs.get_mut(&attempt.task.job);
         if let (Some(Planted::DoubleCommit), Some(job), TaskResult::Map(map)) = (self.planted, job, result)

@@ -59,10 +59,10 @@ enum Happening {
     FaultsEnd,
 }
 
-/// Who handed a job in.
+/// A client that hands in a job or a flow.
 struct Client {
     plan: JobPlan,
-    /// Of a flow: the second stage.
+    /// Second stage of a flow; None for a single job.
     then: Option<JobPlan>,
     job: Option<JobId>,
     /// The last question; answers to earlier ones are late.
@@ -85,7 +85,7 @@ pub(crate) struct Simulation<'a> {
     server: Option<Server>,
     server_number: u64,
     inbox: Vec<Message>,
-    /// What leaves when the transaction under way is done.
+    /// Replies that leave when the transaction under way is done.
     writing: Option<Vec<Reply>>,
     numbers: Numbers,
     store: Disk<Rows>,
@@ -189,7 +189,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// What must hold when nothing more happens.
+    /// Checks the invariants at the end of a world.
     fn judge(mut self) -> Result<ShuffleOutcome, Violation> {
         for index in 0..self.clients.len() {
             let client = &self.clients[index];
@@ -275,7 +275,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// A message to the server that is up now; it dies with its connection.
+    /// Sends a message to the server that is up now; the message is lost with that server.
     fn send(&mut self, message: Message) {
         let mut plane = self.plane();
         if plane.chance(self.faults.message_lost) {

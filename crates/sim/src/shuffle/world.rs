@@ -1,4 +1,4 @@
-//! What is simulated, what is planted, and what was seen.
+//! Simulated worlds, planted errors, and outcomes.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub struct ShuffleWorld {
     pub planted: Option<Planted>,
 }
 
-/// What an attempt says that fails for no other reason than [`FaultRates::attempt_fails`].
+/// Failure message of an attempt that fails by [`FaultRates::attempt_fails`] alone.
 pub const FAILED_BY_CHANCE: &str = "the machine had enough";
 
 /// How often things fail. Chances are per message or per attempt.
@@ -109,7 +109,7 @@ pub enum Planted {
     AttemptMixUp,
     /// A process at the address of one that died answers for its runs: there is nothing in them.
     StaleChunkReadAsEmpty,
-    /// What an attempt appended that ended second, or whose end is told twice, counts beside what the winner did.
+    /// The commits of an attempt that ended second, or whose end is told twice, count beside those of the winner.
     DoubleCommit,
     /// A node that has not the part which is asked for says that there is nothing in it.
     LostPartReadAsEmpty,
@@ -156,7 +156,7 @@ pub enum Situation {
     OrderRepeated,
     CommitRanTwice,
     UnsyncedLost,
-    /// Of a stage before.
+    /// A map attempt of a later stage read a part from its replica.
     PartReadFromReplica,
     PartMadeAgain,
     ReaderWaited,
@@ -164,10 +164,10 @@ pub enum Situation {
 }
 
 impl Situation {
-    /// Those that come up where there are flows.
+    /// Situations that come up where there are flows.
     pub const OF_FLOWS: [Self; 4] =
         [Self::PartReadFromReplica, Self::PartMadeAgain, Self::ReaderWaited, Self::NodeLostUnderReader];
-    /// Those that come up in all worlds.
+    /// Situations that come up in all worlds.
     pub const ALL: [Self; 27] = [
         Self::ChunkClosedUnderAppender,
         Self::ReboundAfterFence,
@@ -221,7 +221,7 @@ impl Sometimes {
     }
 }
 
-/// What came of a world in which nothing went wrong.
+/// Outcome of a world in which nothing went wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShuffleOutcome {
     pub succeeded: u32,
@@ -237,7 +237,7 @@ pub struct ShuffleOutcome {
     pub sometimes: Sometimes,
 }
 
-/// A promise that was broken: what no fault excuses.
+/// A broken promise, which no fault excuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     pub at_ns: u64,

@@ -1,4 +1,4 @@
-//! The worlds of shuffles, all seeds of a test one after the other, and what must come of them.
+//! The worlds of shuffles, all seeds of a test one after the other, and the checks of their outcomes.
 
 use crate::seeds::{is_whole, seeds, told};
 use sim::{Planted, ShuffleOutcome, ShuffleWorld, Situation, shuffle};
@@ -11,13 +11,13 @@ pub const SEEDS: u64 = 200;
 /// A world of each seed.
 pub type WorldOf = fn(u64) -> ShuffleWorld;
 
-/// Runs one.
+/// Runs one world.
 pub fn run_seed(world: ShuffleWorld) -> ShuffleOutcome {
     told(world.seed, world, |world| shuffle(world).unwrap_or_else(|violation| panic!("{violation:?}")))
 }
 
-/// Runs them all, and adds up what came of them. Only what fails by chance may fail a job, not what lacks data or a node; where faults
-/// come to an end, so does every job.
+/// Runs the worlds of all seeds and adds up their outcomes. A job may fail by chance only, not for want of data or a node; if faults
+/// come to an end, every job ends.
 pub fn run_all(world_of: WorldOf) -> ShuffleOutcome {
     let mut all = ShuffleOutcome::default();
     for seed in seeds(SEEDS) {
@@ -50,12 +50,12 @@ pub fn check_seen(all: &ShuffleOutcome, situations: &[Situation]) {
     assert!(!is_whole() || never.is_empty(), "never seen: {never:?}");
 }
 
-/// What is planted shows in some seed.
+/// Checks that a planted error shows in some seed.
 pub fn check_found(planted: Planted, world_of: WorldOf) {
     check_found_in(planted, world_of, SEEDS);
 }
 
-/// The same where it takes more seeds.
+/// Checks the same with another number of seeds.
 pub fn check_found_in(planted: Planted, world_of: WorldOf, usual: u64) {
     let found = seeds(usual).find_map(|seed| {
         let world = ShuffleWorld { planted: Some(planted), ..world_of(seed) };

@@ -1,4 +1,4 @@
-//! What fails: processes, machines, links, disks.
+//! Faults of processes, machines, links and disks.
 
 use super::{Happening, MILLISECOND_NS, Simulation, TICK_NS};
 use crate::shuffle::data_plane::Host;
@@ -65,7 +65,7 @@ impl Simulation<'_> {
         self.after(down_ns, Happening::NodeStarts { address });
     }
 
-    /// Where all that reducers have yet to read lies on two nodes that live, the one with most of it dies, for good.
+    /// Kills the node with most of the runs, for good, once all that reducers have yet to read lies on two live nodes.
     pub(super) fn dies_in_turn(&mut self) {
         if self.outcome.died_in_turn == self.world.deaths_in_turn {
             return;

@@ -1,4 +1,4 @@
-//! What processes do: polls, attempts, sorting, replicas.
+//! The work of processes: polls, attempts, sorting, replicas.
 
 use super::{Happening, MILLISECOND_NS, POLL_AGAIN_NS, POLL_WITHIN_NS, Simulation, TICK_NS};
 use crate::shuffle::data_plane::{DataPlane, ReadError};
