@@ -8,7 +8,7 @@ groups_all="tera memory ascii spark-sort external growth words shuffle streaming
 usage() {
     cat >&2 <<TEXT
 usage: bench/speed.sh [--runs N] [--rows GROUP,...] [--scale N] [--fresh] [--no-install] [--table]
-  --runs N        rounds of each group (default 5; see bench/README.md for groups with fewer)
+  --runs N        rounds of each group (default 5; see bench/notes/engine.md for groups with fewer)
   --rows LIST     only these groups: $groups_all
   --scale N       divide all sizes by N, to see that everything works; its rows are kept apart from the results
   --fresh         measure again what was measured today with this binary

@@ -1,4 +1,4 @@
-"""BehaviorModel: what each user is interested in, from page views, searches and clicks on ads (COGROUP).
+"""BehaviorModel: the interests of each user, from page views, searches and clicks on ads (COGROUP).
 
 Of the Sailfish paper's jobs (Table 3) this is the large one that costs processor time as well: 3.6 TB of events become 9.47 TB between map
 and reduce, 2.6 times as much, because each event is about several topics. Here too each event becomes a record for each of its topics.
@@ -31,22 +31,22 @@ TOPICS_KEPT = 5
 
 
 def interests(line: str) -> Iterator[tuple[str, Interest]]:
-    """(user, (minute, topic)) for each topic of a page that was seen, or of an ad that was clicked on."""
+    """Yields ``(user, (minute, topic))`` for each topic of a page that was seen, or of an ad that was clicked on."""
     user, minute, _, codes = line.split("\t")
     for code in codes.split(","):
         yield user, (int(minute), TOPICS[int(code)])
 
 
 def search_interests(line: str) -> Iterator[tuple[str, Interest]]:
-    """(user, (minute, topic)) for each word of a search."""
+    """Yields ``(user, (minute, topic))`` for each word of a search."""
     user, minute, words = line.split("\t")
     for word in words.split():
         yield user, (int(minute), TOPICS[zlib.crc32(word.encode()) % len(TOPICS)])
 
 
 def model(item: tuple[str, Sequence[Iterable[Interest]]]) -> tuple[str, Scores]:
-    """(user, the topics of most interest with their scores), of the user's views, searches and clicks. An event counts half as much with
-    each day; scores are integers, so that the order of events does not matter."""
+    """Returns ``(user, the topics of most interest with their scores)``, of the user's views, searches and clicks. An event counts half as
+    much with each day; scores are integers, so that the order of events does not matter."""
     user, kinds = item
     scores: Counter[str] = Counter()
     for weight, events in zip((VIEW, SEARCH, CLICK), kinds):
@@ -56,7 +56,7 @@ def model(item: tuple[str, Sequence[Iterable[Interest]]]) -> tuple[str, Scores]:
 
 
 def flow(inputs: Path) -> sf.Dataset[tuple[str, Scores]]:
-    """(user, scores)"""
+    """Returns a dataset of ``(user, scores)``."""
     import sailfish as sf
 
     views = sf.read_text(inputs / "views").flat_map(interests)
@@ -66,7 +66,7 @@ def flow(inputs: Path) -> sf.Dataset[tuple[str, Scores]]:
 
 
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
-    """Lines: user, minute, page or ad, topics with commas between; in `searches`: user, minute, words."""
+    """Writes lines of user, minute, page or ad, topics with commas between; in `searches`: user, minute, words."""
     users = [f"user-{number:07d}" for number in range(max(20, min(size_bytes // 2_000, 1_000_000)))]
     minutes = [str(number) for number in range(LAST_MINUTE - 30 * MINUTES_PER_DAY, LAST_MINUTE)]
     rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""ClickAttribution: which impression of an ad led to which click (COGROUP, FILTER).
+"""ClickAttribution: the impression of an ad that led to each click (COGROUP, FILTER).
 
 Of the Sailfish paper's jobs (Table 3) this is the one whose input was grown from 25 % to 100 %. The number of reduce tasks grew with it,
 since it follows from the data (section 6.3.2). 6.8 TB of events become 8.2 TB between map and reduce, 1.2 times as much; here because each
@@ -34,24 +34,25 @@ DAY_SECONDS = 86_400
 
 
 def is_human(line: str) -> bool:
-    """Robots say so in the last column."""
+    """Returns whether a line is not from a robot, which says so in the last column."""
     return not line.endswith("\tbot")
 
 
 def impression(line: str) -> tuple[str, Impression]:
-    """(user, impression), with the campaign that the ad belongs to"""
+    """Returns ``(user, impression)``, with the campaign that the ad belongs to."""
     second, user, ad, site, _ = line.split("\t")
     return user, (int(second), ad, CAMPAIGNS[int(ad[3:]) % len(CAMPAIGNS)], site)
 
 
 def click(line: str) -> tuple[str, Click]:
-    """(user, click)"""
+    """Returns ``(user, click)``."""
     second, user, ad = line.split("\t")
     return user, (int(second), ad)
 
 
 def attributed(item: tuple[str, Sequence[Iterable[Any]]]) -> Iterator[tuple[str, Attribution | None]]:
-    """(user, attribution) for each click of a user: to the last impression of the ad before it, if that is not too long ago, else None."""
+    """Yields ``(user, attribution)`` for each click of a user: to the last impression of the ad before it, if that is not too long ago,
+    else None."""
     impressions: Iterable[Impression]
     clicks: Iterable[Click]
     user, (impressions, clicks) = item
@@ -72,7 +73,7 @@ def is_attributed(item: tuple[str, Attribution | None]) -> bool:
 
 
 def flow(inputs: Path) -> sf.Dataset[tuple[str, Attribution | None]]:
-    """(user, attribution)"""
+    """Returns a dataset of ``(user, attribution)``."""
     import sailfish as sf
 
     impressions = sf.read_text(inputs / "impressions").filter(is_human).map(impression)
@@ -81,7 +82,7 @@ def flow(inputs: Path) -> sf.Dataset[tuple[str, Attribution | None]]:
 
 
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
-    """Lines of `impressions`: second, user, ad, site, agent. Lines of `clicks`: second, user, ad."""
+    """Writes lines of `impressions` (second, user, ad, site, agent) and of `clicks` (second, user, ad)."""
     users = [f"user-{number:07d}" for number in range(max(20, min(size_bytes // 2_000, 1_000_000)))]
     # A user sees some ads again and again, so that clicks have impressions to choose from: the ad follows from the user, nearly.
     seen = [[f"{user}\tad-{(number * 7 + extra) % ADS:04d}" for number, user in enumerate(users)] for extra in range(3)]

@@ -17,20 +17,20 @@ class Generate(Protocol):
 
 
 def line(item: tuple[Any, Any]) -> str:
-    """A pair as a line of text; every engine that we compare writes it so."""
+    """Returns a pair as a line of text; every engine that we compare writes it so."""
     key, value = item
     return f"{key}\t{value}"
 
 
 def size_of(text: str) -> int:
-    """Bytes of `100M`, `2G`, `4096`; the suffixes are powers of 1000."""
+    """Returns the bytes of `100M`, `2G`, `4096`; the suffixes are powers of 1000."""
     units = {"K": 10**3, "M": 10**6, "G": 10**9}
     unit = units.get(text[-1:].upper())
     return int(text) if unit is None else int(float(text[:-1]) * unit)
 
 
 def main(generate: Generate, flow: Callable[[Path], sf.Dataset[Any]]) -> None:
-    """What an example does when it is run as a program."""
+    """Runs an example as a program: makes an input, or runs the job on one."""
     parser = argparse.ArgumentParser(description=inspect.getdoc(inspect.getmodule(flow)), formatter_class=argparse.RawTextHelpFormatter)
     actions = parser.add_subparsers(dest="action", required=True)
     making = actions.add_parser("generate", help="make an input")

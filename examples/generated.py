@@ -1,4 +1,4 @@
-"""How the examples make their inputs: text files that follow from a seed, at any size, tens of megabytes a second."""
+"""Inputs of the examples: text files that follow from a seed, at any size, made at tens of megabytes a second."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-#: Text in a file, at most. One file, one map task, where the engine does not split them.
+#: The most text in a file. A file is a map task where the engine does not split it.
 FILE_BYTES_MAX = 32_000_000
-#: Skew between map tasks needs some of them, whatever the size.
+#: The least number of files at any size: skew between map tasks needs several.
 FILES_MIN = 12
 
-#: Lines that are made at once.
+#: The number of lines that are made at once.
 BLOCK_LINES = 4096
 
 #: (random, file index, number of the first line in the file) -> `BLOCK_LINES` lines, without their ends.
@@ -20,7 +20,7 @@ Block = Callable[[random.Random, int, int], Sequence[str]]
 
 
 def file_count(size_bytes: int) -> int:
-    """How many files hold so much text."""
+    """Returns the number of files for so much text."""
     return max(FILES_MIN, -(-size_bytes // FILE_BYTES_MAX))
 
 
@@ -60,16 +60,17 @@ def _write_lines(write: Callable[[bytes], int], rng: random.Random, index: int, 
 
 
 def urn(items: Sequence[str], weights: Sequence[float]) -> list[str]:
-    """Each item as often as its weight says, and at least once: to draw from it evenly is several times as fast as by weights."""
+    """Returns each item as often as its weight says, and at least once: even draws from this list are several times as fast as draws by
+    weight."""
     scale = 4 * len(items) / sum(weights)
     return [item for item, weight in zip(items, weights) for _ in range(max(1, round(weight * scale)))]
 
 
 def zipf_urn(items: Sequence[str]) -> list[str]:
-    """An urn in which the n-th item has the weight 1 / n."""
+    """Returns an urn in which the n-th item has the weight 1 / n."""
     return urn(items, [1 / rank for rank in range(1, len(items) + 1)])
 
 
 def rows(*columns: Sequence[str]) -> list[str]:
-    """Lines of columns with tabs between."""
+    """Returns lines of columns with tabs between."""
     return list(map("\t".join, zip(*columns)))

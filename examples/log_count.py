@@ -1,4 +1,4 @@
-"""LogCount: how often each page of a web site was asked for (COUNT).
+"""LogCount: the number of requests for each page of a web site (COUNT).
 
 Of the Sailfish paper's jobs (Table 3) this is the one whose data shrinks: 1.1 TB of log become 0.04 TB between map and reduce, since
 counts of one page are added up before they travel. The log here has 20,000 pages, some asked for much more often than others.
@@ -20,19 +20,19 @@ PAGES = 20_000
 
 
 def request(line: str) -> tuple[str, int]:
-    """(page, 1)"""
+    """Returns ``(page, 1)``."""
     return line.split("\t", 4)[3], 1
 
 
 def flow(inputs: Path) -> sf.Dataset[tuple[str, int]]:
-    """(page, requests)"""
+    """Returns a dataset of ``(page, requests)``."""
     import sailfish as sf
 
     return sf.read_text(inputs).map(request).reduce_by_key(sum)
 
 
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
-    """Lines: time, client, method, page, status, bytes, agent."""
+    """Writes lines of time, client, method, page, status, bytes, agent."""
     pages = generated.zipf_urn([f"/section-{number % 97:02d}/page-{number:05d}.html" for number in range(PAGES)])
     clients = [f"10.{number % 251}.{number // 251 % 251}.{number % 241}" for number in range(50_000)]
     methods = ["GET"] * 9 + ["POST"]

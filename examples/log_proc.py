@@ -1,4 +1,4 @@
-"""LogProc: what the measurements of each service say, from logs that pack them differently (GROUP BY).
+"""LogProc: summaries of the measurements of each service, from logs that pack them differently (GROUP BY).
 
 Of the Sailfish paper's jobs (Table 3) this is the one with skew in map output: input and intermediate data are 1.1 TB each, but a few map
 tasks put out up to 30 GB, where the mean is 2.75 GB, because their files hold many more records than others of the same size. Here one
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 Measurement = tuple[str, int]
 
-#: Every so manieth file has lines of many measurements.
+#: One file in this many has lines of many measurements.
 PACKED_FILE_EVERY = 12
 PACKED_MEASUREMENTS = 100
 SERVICES = 2_000
 
 
 def measurements(line: str) -> Iterator[tuple[str, Measurement]]:
-    """(service, (host, milliseconds)) for each measurement of a line."""
+    """Yields ``(service, (host, milliseconds))`` for each measurement of a line."""
     _, host, service, milliseconds, _ = line.split("\t")
     for each in milliseconds.split(","):
         yield service, (host, int(each))
 
 
 def summary(service: str, values: Iterable[Measurement]) -> tuple[str, tuple[int, int, int, str]]:
-    """(service, (measurements, sum of milliseconds, the slowest, its host))"""
+    """Returns ``(service, (measurements, sum of milliseconds, the slowest, its host))``."""
     count = total = 0
     slowest = (-1, "")
     for host, milliseconds in values:
@@ -46,14 +46,14 @@ def summary(service: str, values: Iterable[Measurement]) -> tuple[str, tuple[int
 
 
 def flow(inputs: Path) -> sf.Dataset[tuple[str, tuple[int, int, int, str]]]:
-    """(service, summary)"""
+    """Returns a dataset of ``(service, summary)``."""
     import sailfish as sf
 
     return sf.read_text(inputs).flat_map(measurements).group_by().map(summary)
 
 
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
-    """Lines: time, host, service, milliseconds with commas between, message."""
+    """Writes lines of time, host, service, milliseconds with commas between, message."""
     hosts = [f"host-{number:04d}" for number in range(5_000)]
     services = generated.zipf_urn([f"service-{number:04d}" for number in range(SERVICES)])
     each = [str(number) for number in range(5, 100)]

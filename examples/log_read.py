@@ -1,4 +1,4 @@
-"""LogRead: who reads how much of each data set (GROUP BY).
+"""LogRead: the readers and the bytes read of each data set (GROUP BY).
 
 Of the Sailfish paper's jobs (Table 3) this is the one with skew in reduce input: of 512 I-files, those from 0 to 200 hold 4.5 GB each and
 the others 0.5 GB (Figure 13), so that the former get three reduce tasks each and the latter one (Figure 14). Here two data sets in five
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 Read = tuple[int, int, str]
 
 DATA_SETS = 40
-#: As the I-files from 0 to 200 of 512.
+#: Busy data sets are the same share as the I-files from 0 to 200 of 512.
 BUSY_DATA_SETS = 16
 BUSY_WEIGHT = 9
 
 
 def read(line: str) -> tuple[str, Read]:
-    """(data set, (bytes, offset, reader))"""
+    """Returns ``(data set, (bytes, offset, reader))``."""
     _, reader, data_set, offset, size = line.split("\t")
     return data_set, (int(size), int(offset), reader)
 
 
 def summary(data_set: str, reads: Iterable[Read]) -> tuple[str, tuple[int, int, Read]]:
-    """(data set, (reads, bytes, the largest read))"""
+    """Returns ``(data set, (reads, bytes, the largest read))``."""
     count = total_bytes = 0
     largest: Read = (-1, -1, "")
     for each in reads:
@@ -45,14 +45,14 @@ def summary(data_set: str, reads: Iterable[Read]) -> tuple[str, tuple[int, int, 
 
 
 def flow(inputs: Path) -> sf.Dataset[tuple[str, tuple[int, int, Read]]]:
-    """(data set, summary)"""
+    """Returns a dataset of ``(data set, summary)``."""
     import sailfish as sf
 
     return sf.read_text(inputs).map(read).group_by().map(summary)
 
 
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
-    """Lines: time, reader, data set, offset, bytes."""
+    """Writes lines of time, reader, data set, offset, bytes."""
     names = [f"data-set-{number:02d}" for number in range(DATA_SETS)]
     data_sets = generated.urn(names, [BUSY_WEIGHT if number < BUSY_DATA_SETS else 1 for number in range(DATA_SETS)])
     readers = [f"reader-{number:05d}" for number in range(20_000)]

@@ -1,4 +1,4 @@
-"""NdayModel: a model of what users did in the last N days takes in one more day (JOIN).
+"""NdayModel: a model of the last N days of each user takes in one more day (JOIN).
 
 Of the Sailfish paper's jobs (Table 3, Figure 12) this is the incremental one: half of the map tasks read files of the N-day model and put
 out 10 GB each, the other half read the new day and put out 450 MB each. Here both halves have as many files, whose sizes are so related.
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 DAYS = 30
 TODAY = 400
 
-#: A file of the model to a file of the day: 10 GB to 450 MB.
+#: The share of the input in files of the model, as of 10 GB beside 450 MB of the day.
 MODEL_PART = 10 / 10.45
 ENTRIES = 24
 
 
 def by_user(line: str) -> tuple[str, str]:
-    """(user, entries)"""
+    """Returns ``(user, entries)``."""
     user, _, entries = line.partition("\t")
     return user, entries
 
 
 def updated(item: tuple[str, tuple[str | None, str | None]]) -> tuple[str, str]:
-    """(user, entries of the model), of the entries `day:topic:count` until now and `topic:count` of today; either may lack."""
+    """Returns ``(user, entries of the model)``, of the entries `day:topic:count` until now and `topic:count` of today; either may lack."""
     user, (model, today) = item
     entries = [entry for entry in (model or "").split() if int(entry.partition(":")[0]) > TODAY - DAYS]
     entries += [f"{TODAY}:{entry}" for entry in sorted((today or "").split())]
@@ -40,12 +40,12 @@ def updated(item: tuple[str, tuple[str | None, str | None]]) -> tuple[str, str]:
 
 
 def is_known(item: tuple[str, str]) -> bool:
-    """Nothing is kept of users who did nothing for N days."""
+    """Returns whether a user did anything in N days; the model drops all others."""
     return bool(item[1])
 
 
 def flow(inputs: Path) -> sf.Dataset[tuple[str, str]]:
-    """(user, entries)"""
+    """Returns a dataset of ``(user, entries)``."""
     import sailfish as sf
 
     model = sf.read_text(inputs / "model").map(by_user)
@@ -54,7 +54,7 @@ def flow(inputs: Path) -> sf.Dataset[tuple[str, str]]:
 
 
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
-    """Lines: user, entries with blanks between: day:topic:count in `model`, topic:count in `day`. A user has one line in each."""
+    """Writes lines of user, entries with blanks between: day:topic:count in `model`, topic:count in `day`. A user has one line in each."""
     half = max(generated.FILES_MIN // 2, generated.file_count(int(size_bytes * MODEL_PART)))
     rng = random.Random(seed)
     topics = [f"t{number}:{count}" for number in range(300) for count in (1, 1, 2, 5)]

@@ -1,4 +1,4 @@
-"""Near-duplicate removal: of the documents of a corpus that are nearly the same text, one is kept.
+"""Near-duplicate removal: keeps one of the documents of a corpus that are nearly the same text.
 
 The way of it: the words of a document, three in a row, are its shingles. MinHash makes of them a signature, whose equal places tell how
 many shingles two documents share (Broder 1997). A band is some places of a signature; documents that agree in all places of a band are
@@ -40,20 +40,20 @@ Bucket = tuple[int, ...]
 
 
 def document(line: str) -> tuple[str, str]:
-    """(name, text)"""
+    """Returns ``(name, text)``."""
     name, _, text = line.partition("\t")
     return name, text
 
 
 def shingles(text: str) -> set[int]:
-    """Hashes of each three words in a row; of all words, where there are fewer."""
+    """Returns hashes of each three words in a row; of all words, where there are fewer."""
     words = text.split()
     count = max(1, len(words) - SHINGLE_WORDS + 1)
     return {zlib.crc32(" ".join(words[start : start + SHINGLE_WORDS]).encode()) for start in range(count)}
 
 
 def buckets(item: tuple[str, str]) -> Iterator[tuple[Bucket, str]]:
-    """(bucket, name) for each band of a document's signature."""
+    """Yields ``(bucket, name)`` for each band of a document's signature."""
     name, text = item
     hashed = shingles(text)
     signature = [min((a * shingle + b) % PRIME for shingle in hashed) for a, b in HASHES]
@@ -62,36 +62,37 @@ def buckets(item: tuple[str, str]) -> Iterator[tuple[Bucket, str]]:
 
 
 def candidates(_bucket: Bucket, names: Iterable[str]) -> Iterator[Edge]:
-    """Each two documents of a bucket, the smaller name first."""
+    """Yields each two documents of a bucket, the smaller name first."""
     return combinations(sorted(names), 2)
 
 
 def with_first_text(item: tuple[str, tuple[str, str]]) -> tuple[str, Edge]:
-    """(second, (first, text of first)) of (first, (second, text of first))"""
+    """Returns ``(second, (first, text of first))`` of ``(first, (second, text of first))``."""
     first, (second, text) = item
     return second, (first, text)
 
 
 def is_similar(item: tuple[str, tuple[Edge, str]]) -> bool:
-    """Whether the shingles of the two overlap enough, in integers' terms and not in those of their signatures."""
+    """Returns whether the shingles of the two overlap enough, in integers' terms and not in those of their signatures."""
     _, ((_, first_text), second_text) = item
     first, second = shingles(first_text), shingles(second_text)
     return len(first & second) >= SIMILARITY_MIN * len(first | second)
 
 
 def edge(item: tuple[str, tuple[Edge, str]]) -> Edge:
-    """(first, second)"""
+    """Returns ``(first, second)``."""
     second, ((first, _), _) = item
     return first, second
 
 
 def same_group(_edge: Edge) -> int:
-    """All edges are one group."""
+    """Puts all edges into one group."""
     return 0
 
 
 def duplicates(_key: int, edges: Iterable[Edge]) -> Iterator[tuple[str, str]]:
-    """(document, the one that is kept in place of it) for each that goes: union-find, where the smallest of a tree is its root."""
+    """Yields ``(document, the document that is kept in place of it)`` for each that goes: union-find, where the smallest of a tree is its
+    root."""
     parents: dict[str, str] = {}
 
     def root_of(name: str) -> str:
@@ -119,7 +120,7 @@ def text_of(kept: tuple[str, None]) -> str:
 
 
 def flow(inputs: Path) -> sf.Dataset[tuple[str, str]]:
-    """(name, text) of the documents that are kept"""
+    """Returns a dataset of ``(name, text)`` of the documents that are kept."""
     import sailfish as sf
 
     documents = sf.read_text(inputs).map(document)
@@ -130,7 +131,8 @@ def flow(inputs: Path) -> sf.Dataset[tuple[str, str]]:
 
 
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
-    """Lines: name, words with blanks between. One document in ten is an altered copy of one that lies shortly before it, or of its copy."""
+    """Writes lines of name, words with blanks between. One document in ten is an altered copy of one that lies shortly before it, or of its
+    copy."""
     vocabulary = generated.zipf_urn([f"word{number}" for number in range(5_000)])
     files = generated.file_count(size_bytes)
 

@@ -1,4 +1,4 @@
-"""SegmentExploder: how an ad campaign reaches the groups of users that it is for, by country, state and city (COGROUP, FLATTEN, FILTER).
+"""SegmentExploder: the reach of ad campaigns in their target groups of users, by country, state and city (COGROUP, FLATTEN, FILTER).
 
 Of the Sailfish paper's jobs (Table 3) this is the one that explodes: 14.1 TB become 25.2 TB between map and reduce, 1.8 times as much, for
 each impression is a record for its country, one for its state and one for its city.
@@ -31,7 +31,7 @@ USERS_MIN = 2
 
 
 def places(line: str) -> Iterator[tuple[Where, Viewer]]:
-    """((campaign, place), (user, segment)) for the country, the state and the city of an impression."""
+    """Yields ``((campaign, place), (user, segment))`` for the country, the state and the city of an impression."""
     _, user, segment, campaign, country, state, city, _ = line.split("\t")
     state = f"{country}/{state}"
     for place in (country, state, f"{state}/{city}"):
@@ -39,13 +39,13 @@ def places(line: str) -> Iterator[tuple[Where, Viewer]]:
 
 
 def target(line: str) -> tuple[Where, str]:
-    """((campaign, place), segment that the campaign wants to reach there)"""
+    """Returns ``((campaign, place), segment that the campaign wants to reach there)``."""
     campaign, place, segment = line.split("\t")
     return (campaign, place), segment
 
 
 def reach(item: tuple[Where, Sequence[Iterable[Any]]]) -> Iterator[Reach]:
-    """((campaign, place, segment), (impressions, users)) for each segment that the campaign wants to reach at the place."""
+    """Yields ``((campaign, place, segment), (impressions, users))`` for each segment that the campaign wants to reach at the place."""
     viewers: Iterable[Viewer]
     wanted: Iterable[str]
     (campaign, place), (viewers, wanted) = item
@@ -58,12 +58,12 @@ def reach(item: tuple[Where, Sequence[Iterable[Any]]]) -> Iterator[Reach]:
 
 
 def is_worth_telling(item: Reach) -> bool:
-    """Not what is about one person."""
+    """Returns whether a reach is about more than one person."""
     return item[1][1] >= USERS_MIN
 
 
 def flow(inputs: Path) -> sf.Dataset[Reach]:
-    """((campaign, place, segment), (impressions, users))"""
+    """Returns a dataset of ``((campaign, place, segment), (impressions, users))``."""
     import sailfish as sf
 
     impressions = sf.read_text(inputs / "impressions").flat_map(places)
@@ -72,7 +72,8 @@ def flow(inputs: Path) -> sf.Dataset[Reach]:
 
 
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
-    """Lines of `impressions`: second, user, segment, campaign, country, state, city, page. Lines of `targets`: campaign, place, segment."""
+    """Writes lines of `impressions` (second, user, segment, campaign, country, state, city, page) and of `targets` (campaign, place,
+    segment)."""
     user_count = max(20, min(size_bytes // 2_000, 1_000_000))
     campaign_count = max(3, min(size_bytes // 100_000, CAMPAIGNS))
     users = [f"user-{number:07d}\tseg-{number * 13 % SEGMENTS:02d}" for number in range(user_count)]

@@ -1,4 +1,4 @@
-"""Sessions of a web log: what a user does without a pause of half an hour, and which page follows which within a session.
+"""Sessions of a web log: the views of a user without a pause of half an hour, and the pages that follow each other within a session.
 
 `flow` makes the sessions of each user from the user's page views in the order of time. `transitions` slides a window of two over the same
 order. The values of a group are sorted by the engine, so that neither needs to hold all page views of a user.
@@ -26,13 +26,13 @@ PAUSE_SECONDS = 1800
 
 
 def view(line: str) -> tuple[str, View]:
-    """(user, (second, page))"""
+    """Returns ``(user, (second, page))``."""
     second, user, page = line.split("\t")
     return user, (int(second), page)
 
 
 def sessions_of(user: str, views: Iterable[View]) -> Iterator[tuple[str, Session]]:
-    """(user, session), from views in the order of time."""
+    """Yields ``(user, session)``, from views in the order of time."""
     start = last = count = 0
     for second, _ in views:
         if count and second - last >= PAUSE_SECONDS:
@@ -47,26 +47,26 @@ def sessions_of(user: str, views: Iterable[View]) -> Iterator[tuple[str, Session
 
 
 def is_same_session(item: tuple[str, list[View]]) -> bool:
-    """Whether two views that follow each other have no pause between them."""
+    """Returns whether two views that follow each other have no pause between them."""
     _, (before, after) = item
     return after[0] - before[0] < PAUSE_SECONDS
 
 
 def transition(item: tuple[str, list[View]]) -> tuple[tuple[str, str], int]:
-    """((page, next page), 1)"""
+    """Returns ``((page, next page), 1)``."""
     _, (before, after) = item
     return (before[1], after[1]), 1
 
 
 def flow(inputs: Path) -> sf.Dataset[tuple[str, Session]]:
-    """(user, session)"""
+    """Returns a dataset of ``(user, session)``."""
     import sailfish as sf
 
     return sf.read_text(inputs).map(view).group_by().sorted().flat_map(sessions_of)
 
 
 def transitions(inputs: Path) -> sf.Dataset[tuple[tuple[str, str], int]]:
-    """((page, next page), how often)"""
+    """Returns a dataset of ``((page, next page), count)``."""
     import sailfish as sf
 
     pairs = sf.read_text(inputs).map(view).group_by().sorted().windows(2)
@@ -74,7 +74,7 @@ def transitions(inputs: Path) -> sf.Dataset[tuple[tuple[str, str], int]]:
 
 
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
-    """Lines: second, user, page; each file is a stretch of time, in no order within it."""
+    """Writes lines of second, user, page; each file is a stretch of time, in no order within it."""
     # Some twenty views for each user in a day, so that pauses of less and of more than half an hour are common.
     users = generated.zipf_urn([f"user-{number:07d}" for number in range(max(10, min(size_bytes // 700, 1_000_000)))])
     pages = generated.zipf_urn([f"/page-{number:03d}.html" for number in range(500)])

@@ -10,7 +10,7 @@ POLL_S = 0.02
 
 
 class Asked(Exception):
-    """Ends a wait after its first question: by itself it would ask once a second."""
+    """An exception that ends a wait after its first question: by itself the wait would ask once a second."""
 
 
 def run(client, tasks, program):

@@ -18,7 +18,7 @@ import word_count
 
 
 def lines(inputs: Path) -> Any:
-    """A partition for each file; Dask leaves the ends of lines where they are."""
+    """Returns lines, with a partition for each file; Dask leaves the ends of lines where they are."""
     return dask.bag.read_text([str(path) for path in sorted(inputs.iterdir())]).map(str.rstrip, "\n")
 
 

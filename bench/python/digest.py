@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def digest(output: Path) -> tuple[int, str]:
-    """(lines, sum of the hashes of the lines modulo 2^128). Names that begin with `_` or `.` are no data."""
+    """Returns ``(lines, sum of the hashes of the lines modulo 2^128)``. Names that begin with `_` or `.` are no data."""
     count = total = 0
     for path in output.iterdir():
         if path.name.startswith(("_", ".")):

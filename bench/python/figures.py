@@ -41,19 +41,19 @@ Facts = dict[str, Any]
 
 
 def program() -> str:
-    """The engine, as the package finds it."""
+    """Returns the engine, as the package finds it."""
     beside = Path(sys.executable).parent / "sailfish"
     return os.environ.get("SAILFISH_PROGRAM") or (str(beside) if beside.exists() else "sailfish")
 
 
 def asked(state: Path, *words: str) -> Any:
-    """What a command of the engine says as JSON."""
+    """Returns the JSON that a command of the engine prints."""
     run = subprocess.run([program(), words[0], "--state", str(state), "--json", *words[1:]], capture_output=True, text=True, check=True)
     return json.loads(run.stdout)
 
 
 def facts_of(report: Facts, state: Path) -> Facts:
-    """What is drawn of a job: times of its map tasks, bytes and reduce tasks of its I-files."""
+    """Returns the facts about a job that are drawn: times of its map tasks, bytes and reduce tasks of its I-files."""
     job = str(report["job"])
     attempts = asked(state, "timeline", job)["attempts"]
     maps = [each for each in attempts if each["stage"] == "map" and each["state"] == "succeeded"]
@@ -77,7 +77,7 @@ def facts_of(report: Facts, state: Path) -> Facts:
 
 
 def run_job(job: str, size_bytes: int, work: Path, *settings: str) -> Facts:
-    """Makes an input, runs a job on it, and takes both away."""
+    """Makes an input, runs a job on it, and removes both."""
     places = rows.Places(work, work, sys.executable)
     inputs, output = work / "inputs", work / "output"
     for directory in (inputs, output):
@@ -105,7 +105,7 @@ def collect(size_bytes: int, work: Path) -> Facts:
 
 
 def draw(facts: Facts, output: Path) -> None:
-    """A picture for each figure, as SVG."""
+    """Draws a picture for each figure, as SVG."""
     # The same picture has the same bytes: no time in it, no names that are drawn by lot.
     import matplotlib  # type: ignore[import-not-found,unused-ignore]
 

@@ -20,7 +20,7 @@ Sum = tuple[int, int]
 
 
 def measurement(line: str) -> tuple[str, int]:
-    """(key, value)"""
+    """Returns ``(key, value)``."""
     key, value, _ = line.split("\t")
     return key, int(value)
 
@@ -46,21 +46,21 @@ def divided(sum_: Sum) -> float:
 
 
 def flow(inputs: Path) -> sf.Dataset[tuple[str, float]]:
-    """(key, mean)"""
+    """Returns a dataset of ``(key, mean)``."""
     import sailfish as sf
 
     return sf.read_text(inputs).map(measurement).group_by().map_values(mean)
 
 
 def flow_folded(inputs: Path) -> sf.Dataset[tuple[str, float]]:
-    """(key, mean)"""
+    """Returns a dataset of ``(key, mean)``."""
     import sailfish as sf
 
     return sf.read_text(inputs).map(measurement).aggregate_by_key((0, 0), with_value, added).map_values(divided)
 
 
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
-    """Lines: key, value, and a text that nobody needs."""
+    """Writes lines of key, value, and a text that nobody needs."""
     keys = generated.zipf_urn([f"key-{number:06d}" for number in range(KEYS)])
     values = [str(number) for number in range(1, 100_000)]
     texts = [f"text of some length, number {number:04d}" for number in range(1000)]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import command
 
-#: Jobs whose flow is not `flow` of the module of that name.
+#: Jobs by another flow than `flow` of the module of that name.
 FLOWS = {"mean_folded": ("mean_by_key", "flow_folded"), "word_frequencies": ("word_count", "flow_frequencies")}
 
 

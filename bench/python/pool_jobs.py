@@ -15,7 +15,7 @@ import word_count
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a file, without their ends."""
+    """Yields the lines of a file, without their ends."""
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
         for line in file:
             yield line.rstrip("\n")

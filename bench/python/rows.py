@@ -1,4 +1,4 @@
-"""What is compared: rows of the table, and how each contender is started."""
+"""Rows of the table, and the commands that start each contender."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Row:
 
     job: str
     contenders: tuple[str, ...]
-    #: Module that makes the input, where it is not called as the job is.
+    #: The module that makes the input, unless it has the name of the job.
     module: str = ""
-    #: It is one of Table 3 of the paper.
+    #: The job is one of Table 3 of the paper.
     is_of_paper: bool = False
 
     def generate(self, directory: Path, size_bytes: int, seed: int) -> None:
@@ -49,7 +49,7 @@ ROWS = (
     Row("click_attribution", ("ours", "spark"), is_of_paper=True),
     Row("segment_exploder", ("ours", "spark"), is_of_paper=True),
 )
-#: The row that is not a job: how long `import sailfish` takes.
+#: The row without a job: the time that `import sailfish` takes.
 IMPORT = "import"
 
 NAMES = {"spark": "PySpark RDD local[2]", "dask": "Dask bag", "pool": "multiprocessing.Pool", "hadoop": "Hadoop Streaming"}
@@ -67,14 +67,14 @@ class Places:
         return str(self.peers / peer / "venv" / "bin" / "python")
 
     def environment(self) -> dict[str, str]:
-        """What all contenders see."""
+        """Returns the environment of all contenders."""
         modules = os.pathsep.join([str(EXAMPLES), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
         spark = {"PYSPARK_PYTHON": self.venv("spark"), "SPARK_LOCAL_DIRS": str(self.work / "spark")}
         hadoop = {"PEERS_DIR": str(self.peers), "WORK_DIR": str(self.work / "hadoop"), "PAR": "2"}
         return {**os.environ, "PYTHONPATH": modules, "XDG_STATE_HOME": str(self.work / "state"), **spark, **hadoop}
 
     def missing(self, contender: str) -> str:
-        """Why a contender cannot run, or nothing."""
+        """Returns why a contender cannot run; an empty text if it can."""
         needed = {"spark": self.venv("spark"), "dask": self.venv("dask"), "hadoop": str(self.peers / "hadoop" / "lib")}
         path = needed.get(contender)
         return f"not installed (bench/peers/setup-{contender}.sh)" if path and not Path(path).exists() else ""
@@ -91,7 +91,7 @@ def script(name: str, peer: str = "") -> Command:
 
 
 def hadoop(places: Places, job: str, inputs: Path, output: Path) -> list[str]:
-    """Two reduce tasks, as there are two cores; the reducer combines where it may, as ours does."""
+    """Returns the command with two reduce tasks, as there are two cores; the reducer combines where it may, as ours does."""
     program = shlex.join([places.python, str(HERE / "streaming_jobs.py")])
     reducer = f"{program} reduce {job}"
     combiner = ["-combiner", reducer] if job in streaming_jobs.COMBINING else []

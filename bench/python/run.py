@@ -24,7 +24,7 @@ import table
 # The examples' modules make the inputs, and the rows import them by name.
 import command  # isort: skip
 
-#: Of the raw results.
+#: The columns of the raw results.
 COLUMNS = (
     *("time", "commit", "row", "contender", "run", "bytes"),
     *("wall_s", "user_s", "sys_s", "rss_mib", "map_s", "reduce_s", "exit", "lines", "digest", "load"),
@@ -37,11 +37,11 @@ TOUCHED_BYTES_MAX = 6_000_000_000
 
 
 class Failed(Exception):
-    """A run that ended badly, or an output that is not that of the others."""
+    """Error of a run that ended badly, or whose output differs from that of the others."""
 
 
 class Benchmark:
-    """What was asked for, and what has come out so far."""
+    """The settings of a benchmark, and its results so far."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.places = rows.Places(arguments.work.resolve(), arguments.peers.resolve(), arguments.python)
@@ -56,7 +56,7 @@ class Benchmark:
         directory = self.places.work if self.is_trial else rows.ROOT / "bench" / "results"
         directory.mkdir(parents=True, exist_ok=True)
         self.places.work.mkdir(parents=True, exist_ok=True)
-        #: Of the day on which it began.
+        #: The day on which the benchmark began.
         self.date = time.strftime("%Y-%m-%d", time.gmtime())
         self.raw, self.table = directory / f"{self.date}-python-runs.tsv", directory / f"{self.date}-python.txt"
         self.commit = said(["git", "-C", str(rows.ROOT), "rev-parse", "--short=12", "HEAD"])
@@ -64,7 +64,7 @@ class Benchmark:
             self.results += self.measured(arguments.rows)
 
     def measured(self, without: list[str]) -> list[dict[str, str]]:
-        """What was measured today of rows that are not measured now, each with the last commit that was."""
+        """Returns the results of today for rows that are not measured now: those of the last commit of each row."""
         if not self.raw.exists():
             return []
         lines = [dict(zip(COLUMNS, line.split("\t"))) for line in self.raw.read_text().splitlines()[1:]]
@@ -85,7 +85,7 @@ class Benchmark:
 
 
 def sizes(given: list[str]) -> dict[str, float]:
-    """Bytes of input of each row: `SIZE` for all, `ROW=SIZE` for one."""
+    """Returns the bytes of input of each row: `SIZE` for all, `ROW=SIZE` for one."""
     found = {row.job: float(SIZE_BYTES) for row in rows.ROWS}
     for each in given:
         job, _, size = each.rpartition("=")
@@ -94,12 +94,12 @@ def sizes(given: list[str]) -> dict[str, float]:
 
 
 def said(words: list[str]) -> str:
-    """What a program prints; nothing, if it fails."""
+    """Returns the output of a program; an empty text, if it fails."""
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def prepare(places: rows.Places, inputs: Path, output: Path, touched_bytes: int) -> None:
-    """The same state before each run: no old output, nothing to be written, memory at hand, input in the page cache."""
+    """Makes the same state before each run: no old output, nothing to be written, memory at hand, input in the page cache."""
     for directory in (output, spark_events(output)):
         shutil.rmtree(directory, ignore_errors=True)
     os.sync()
@@ -112,19 +112,19 @@ def prepare(places: rows.Places, inputs: Path, output: Path, touched_bytes: int)
 
 
 def phase_seconds(reports: Path) -> dict[str, str]:
-    """Time of the map phases and of all after them, from the reports of our stages."""
+    """Returns the time of the map phases and of all after them, from the reports of our stages."""
     phases = [phase for report in json.loads(reports.read_text()) for phase in report["phases"]]
     maps, others = ([each["wall_seconds"] for each in phases if (each["stage"] == "map") == is_map] for is_map in (True, False))
     return {"map_s": f"{sum(maps):.3f}", "reduce_s": f"{sum(others):.3f}"}
 
 
 def spark_events(output: Path) -> Path:
-    """Where spark_jobs.py leaves Spark's event log."""
+    """Returns the path of Spark's event log, as spark_jobs.py sets it."""
     return output.with_name(f"{output.name}.events")
 
 
 def spark_phase_seconds(events: Path) -> dict[str, str]:
-    """The same of Spark: time in which stages ran that read the input, and in which those behind a shuffle did."""
+    """Returns the same of Spark: the time in which stages ran that read the input, and that of stages behind a shuffle."""
     lines = [line for path in events.iterdir() for line in path.read_text().splitlines() if '"SparkListenerStageCompleted"' in line]
     stages = [json.loads(line)["Stage Info"] for line in lines]
     spans_ms: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
@@ -134,7 +134,7 @@ def spark_phase_seconds(events: Path) -> dict[str, str]:
 
 
 def covered(spans: list[tuple[int, int]]) -> int:
-    """Length of what spans cover together: stages of two inputs run at the same time."""
+    """Returns the length that spans cover together: stages of two inputs run at the same time."""
     length, end = 0, 0
     for start, stop in sorted(spans):
         length += max(0, stop - max(start, end))
@@ -143,7 +143,7 @@ def covered(spans: list[tuple[int, int]]) -> int:
 
 
 def run_once(benchmark: Benchmark, row: rows.Row, contender: str, run: int, inputs: Path) -> dict[str, str]:
-    """One run of one contender, with its costs and the digest of its output."""
+    """Runs one contender once; returns its costs and the digest of its output."""
     places, size_bytes = benchmark.places, benchmark.sizes[row.job]
     output, result, log, peak = (places.work / name for name in ("output", "result.json", "log.txt", "peak"))
     prepare(places, inputs, output, min(4 * size_bytes, TOUCHED_BYTES_MAX))
@@ -176,7 +176,7 @@ def last_line(log: Path) -> str:
 
 
 def run_row(benchmark: Benchmark, row: rows.Row) -> None:
-    """All runs of a row: every contender once, then all again, so that a spell of noise meets all of them."""
+    """Makes all runs of a row: every contender once, then all again, so that a spell of noise meets all of them."""
     size_bytes = benchmark.sizes[row.job]
     inputs = benchmark.places.work / "inputs" / row.job
     shutil.rmtree(inputs, ignore_errors=True)
@@ -208,7 +208,7 @@ def run_row(benchmark: Benchmark, row: rows.Row) -> None:
 
 
 def run_import(benchmark: Benchmark) -> None:
-    """How much longer an interpreter lives that imports the package than one that imports nothing."""
+    """Measures how much longer an interpreter lives that imports the package than one that imports nothing."""
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
 
     def seconds(statement: str) -> float:

@@ -16,9 +16,9 @@ DEMANDS: dict[tuple[str, str], tuple[float, float]] = {
     **{(row.job, "spark"): (1.2, 2.0) for row in rows.ROWS if row.is_of_paper},
     **dict.fromkeys((("word_count", "hadoop"), ("log_count", "hadoop"), ("log_read", "hadoop")), (1.5, 3.0)),
 }
-#: Percent of processor time above that of plain loops with the same functions, at which we aim.
+#: The most processor time above that of plain loops with the same functions, in percent, that we aim at.
 SHARE_PERCENT_AIM = 25
-#: Milliseconds that the import of the package may take.
+#: The most milliseconds that the import of the package may take.
 IMPORT_MS_MAX = 100
 
 #: A line of the raw results.
@@ -56,7 +56,7 @@ def figures(runs: Mapping[tuple[str, str], list[Run]], reasons: Mapping[tuple[st
 
 
 def shares(runs: Mapping[tuple[str, str], list[Run]]) -> Iterable[str]:
-    """The engine's share: processor time of ours above that of plain loops over dictionaries, which call the same functions."""
+    """Yields the engine's share: processor time of ours above that of plain loops over dictionaries, which call the same functions."""
     for row in rows.ROWS:
         if "pool" not in row.contenders or not all((row.job, each) in runs for each in ("ours", "pool")):
             continue
@@ -67,12 +67,12 @@ def shares(runs: Mapping[tuple[str, str], list[Run]]) -> Iterable[str]:
 
 
 def used_s(run: Run) -> float:
-    """Processor time of a run, of all its processes."""
+    """Returns the processor time of a run, of all its processes."""
     return float(run["user_s"]) + float(run["sys_s"])
 
 
 def spread(values: Iterable[str]) -> str:
-    """The median, or `-` where nothing is known."""
+    """Returns the median, or `-` where nothing is known."""
     known = [float(value) for value in values if value != "-"]
     return f"{median(known):.2f}" if known else "-"
 
@@ -95,7 +95,7 @@ def contenders(runs: Mapping[tuple[str, str], list[Run]]) -> Iterable[str]:
 
 
 def text(results: Iterable[Run], reasons: Mapping[tuple[str, str], str]) -> str:
-    """The table of the runs that went well."""
+    """Returns the table of the runs that went well."""
     runs: defaultdict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in results:
         runs[run["row"], run["contender"]].append(run)

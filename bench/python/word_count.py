@@ -1,4 +1,4 @@
-"""Word count: how often each word stands in a text."""
+"""Word count: the number of occurrences of each word in a text."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ def words(line: str) -> list[str]:
 
 
 def one(word: str) -> tuple[str, int]:
-    """(word, 1)"""
+    """Returns ``(word, 1)``."""
     return word, 1
 
 
 def flow(inputs: Path) -> sf.Dataset[tuple[str, int]]:
-    """(word, how often)"""
+    """Returns a dataset of ``(word, count)``."""
     import sailfish as sf
 
     return sf.read_text(inputs).flat_map(words).map(one).reduce_by_key(sum)
 
 
 def flow_frequencies(inputs: Path) -> sf.Dataset[tuple[str, int]]:
-    """(word, how often)"""
+    """Returns a dataset of ``(word, count)``."""
     import sailfish as sf
 
     return sf.read_text(inputs).flat_map(words).count_by_value()
 
 
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
-    """Lines of ten words."""
+    """Writes lines of ten words."""
     rng = random.Random(seed)
     letters = "etaoinshrdlucmfwypvbgk"
     vocabulary = generated.zipf_urn(["".join(rng.choices(letters, k=rng.randint(2, 10))) for _ in range(WORDS)])

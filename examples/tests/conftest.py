@@ -1,4 +1,4 @@
-"""The examples are programs, not a package: their directory is where they find each other."""
+"""The module path of the tests: the examples are programs, not a package, and import each other from their directory."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What each example must come to, by dictionaries in memory: written from what the jobs are, without their functions where that can be."""
+"""Models of the examples: dictionaries in memory, written from the descriptions of the jobs, mostly without their functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Items = list[Any]
 
 
 def fields(directory: Path) -> Iterator[list[str]]:
-    """The columns of all lines below a directory."""
+    """Yields the columns of all lines below a directory."""
     for path in sorted(directory.rglob("*.txt*")):
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         yield from (line.split("\t") for line in data.decode().splitlines())
@@ -76,7 +76,7 @@ def click_attribution(inputs: Path) -> Items:
     for clicked, user, ad in fields(inputs / "clicks"):
         before = [(second, site) for second, site in shown[user, ad] if 0 <= int(clicked) - second <= 1800]
         if before:
-            # Of two impressions in one second the one whose site comes last counts.
+            # Two impressions in one second: the one with the last site counts.
             last, site = max(before)
             items.append((user, (int(clicked), ad, f"campaign-{int(ad[3:]) % 60:02d}", site, int(clicked) - last)))
     return items
@@ -117,7 +117,7 @@ def near_duplicate_removal(inputs: Path) -> Items:
 
 
 def page_views(inputs: Path) -> dict[str, list[tuple[int, str]]]:
-    """The page views of each user, sorted."""
+    """Returns the page views of each user, sorted."""
     views: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
     for second, user, page in fields(inputs):
         views[user].append((int(second), page))

@@ -41,7 +41,7 @@ FLOWS = [
 
 
 def texts(directory: Path) -> dict[str, bytes]:
-    """What lies in the files below a directory."""
+    """Returns the contents of the files below a directory."""
     return {str(path.relative_to(directory)): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
 
 
@@ -70,13 +70,13 @@ def test_input_follows_from_the_seed(module: ModuleType, tmp_path: Path) -> None
 
 
 def map_output_bytes(path: Path, parse: Callable[[str], Iterable[tuple[Any, Any]]]) -> int:
-    """About what a map task puts out for a file: its pairs as text."""
+    """Returns about how many bytes a map task puts out for a file: its pairs as text."""
     pairs = (pair for line in path.read_text().splitlines() for pair in parse(line))
     return sum(len(f"{key}\t{value}\n") for key, value in pairs)
 
 
 def explosion(directory: Path, parses: Mapping[str, Callable[[str], Iterable[tuple[Any, Any]]]]) -> float:
-    """Bytes that maps put out, of a byte of input."""
+    """Returns the bytes that maps put out for a byte of input."""
     files = [(path, parse) for kind, parse in parses.items() for path in (directory / kind).glob("*.txt")]
     return sum(map_output_bytes(path, parse) for path, parse in files) / sum(path.stat().st_size for path, _ in files)
 

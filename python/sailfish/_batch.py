@@ -1,5 +1,5 @@
-"""Many pairs at once as columns of a frame. Where all keys are texts, or all values whole numbers, that takes a few calls for all of
-them and not some for each."""
+"""Many pairs at once as columns of a frame. Where all keys are texts, or all values whole numbers, a few calls encode all of them; other
+pairs take some calls each."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ from . import _keys, _values
 from ._frames import Output, lengths
 from ._sizes import size_of
 
-#: Values of a key travel together where a batch has so many of each on average, by their kind: what is saved is more for some.
+#: The least number of values per key, on average over a batch, from which values travel together, by their type: some types gain more.
 _TOGETHER_MIN = {int: 32, tuple: 3}
 _TOGETHER_MIN_OF_OTHERS = 4
-#: And where they have so many bytes of memory on average at most. About how many bytes one pair has: less than a block of a run.
+#: The most bytes of memory per value, on average, for values that travel together, and about how many bytes one such pair has: less than a
+#: block of a run.
 _VALUE_BYTES_MAX = 1 << 10
 _TOGETHER_BYTES_MAX = 1 << 13
-#: After a batch of some length that has fewer, so many are not looked at, at most.
+#: The most batches that pass unexamined after batches with too few values per key, and the least pairs of a batch that decides this.
 _PASSED_OVER_MAX = 15
 _TELLING_PAIRS_MIN = 512
-#: Keys that are the same where they are equal.
+#: Types of which equal keys are the same key.
 _SAME = frozenset({str, int, bytes})
 
-#: Pairs in a frame, and bytes of their keys and values, unless one pair has more.
+#: The most pairs in a frame, and the most bytes of their keys and values, unless one pair has more.
 _PAIRS_MAX = 8192
 _BYTES_MAX = 1 << 20
 
 
 def columns(pairs: Sequence[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
-    """Keys and values of pairs."""
+    """Returns the keys and the values of pairs."""
     return list(map(itemgetter(0), pairs)), list(map(itemgetter(1), pairs))
 
 
 class MixedKeys(TypeError):
-    """Keys of kinds that Python does not compare."""
+    """Error of keys whose types Python does not compare."""
 
     def __init__(self, first: Any, second: Any) -> None:
         super().__init__(
@@ -48,22 +49,22 @@ class MixedKeys(TypeError):
 
 
 class TooLarge(ValueError):
-    """A pair has more bytes than any may have here."""
+    """Error of a pair with more bytes than a pair may have in this job."""
 
 
 class Encoder:
-    """Puts pairs out in frames."""
+    """An encoder that puts pairs out in frames."""
 
     def __init__(self, output: Output, record_bytes_max: int) -> None:
         self._output = output
         self._record_bytes_max = record_bytes_max
         #: The tag of the keys so far, and one of them.
         self._seen: tuple[int, Any] | None = None
-        #: How many batches are not looked at for values that could travel together, and how many are left of these.
+        #: The number of batches that pass without a search for values that could travel together, and how many of them are left.
         self._passed_over = self._to_pass_over = 0
 
     def put_together(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
-        """Puts out pairs of keys and values; where there are few keys, the values of each as one pair."""
+        """Puts out pairs of keys and values; where there are few keys, the values of each key as one pair."""
         together = self.together(keys, values)
         if together is None:
             self.put(keys, values)
@@ -74,14 +75,14 @@ class Encoder:
         self.put_encoded(keys, encoded, data)
 
     def together(self, keys: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], list[bytes]] | None:
-        """Keys with the bytes of all values of each, in order: fewer pairs for the engine to sort, fewer calls for the interpreter to make.
-        None where there are many keys. Encoding gives these keys back as they are."""
+        """Returns keys with the bytes of all values of each, in order, so that the engine sorts fewer pairs and the interpreter makes fewer
+        calls. None where there are many keys. Decoding gives these keys back as they were."""
         if self._to_pass_over:
             self._to_pass_over -= 1
             return None
         lists = _by_key(keys, values)
         if lists is None:
-            # What is left of a block says little of the next one.
+            # The rest of a block says little about the next block.
             if len(keys) >= _TELLING_PAIRS_MIN:
                 self._to_pass_over = self._passed_over = min(_PASSED_OVER_MAX, 2 * self._passed_over + 1)
             return None
@@ -109,8 +110,8 @@ class Encoder:
         self.put_encoded(keys, encoded, encoded_values(keys, values, inexact))
 
     def put_encoded(self, keys: Sequence[Any], encoded: list[bytes], values: list[bytes], heads: list[int] | None = None) -> None:
-        """Puts out pairs of which bytes were made: the keys as they are shown, their bytes, those of the values; and how many of a key's
-        say where it goes, where not all do."""
+        """Puts out encoded pairs. `keys`: the keys for messages. `encoded`: their bytes. `values`: the bytes of the values. `heads`: how
+        many first bytes of each key decide where it goes; None where all bytes do."""
         for start in range(0, len(encoded), _PAIRS_MAX):
             some = slice(start, start + _PAIRS_MAX)
             self._put_columns(keys[some], encoded[some], values[some], None if heads is None else heads[some])
@@ -146,8 +147,8 @@ class Encoder:
 
 
 def _by_key(keys: Sequence[Any], values: Sequence[Any]) -> dict[Any, list[Any]] | None:
-    """The values of each key; None where there are not many of each, or they are not to be put together: a key must be the same wherever
-    it is equal, and a value that others have as well must be none that can be changed."""
+    """Returns the values of each key. None where keys have few values each, or where values must not travel together: equal keys must be
+    the same key, and no value may be mutable, because several keys may share it."""
     kinds = set(map(type, keys))
     if kinds == {tuple}:
         kinds = set(map(type, chain.from_iterable(keys)))
@@ -168,7 +169,7 @@ def _least_of_each(values: Sequence[Any]) -> int:
 
 
 def _pieces(values: list[Any]) -> list[bytes]:
-    """Values of a key in pieces that are not too large."""
+    """Returns the encoded values of a key in pieces that are not too large."""
     data = _values.encode_several(values)
     count = min(len(values), -(-len(data) // _TOGETHER_BYTES_MAX))
     if count == 1:
@@ -178,7 +179,8 @@ def _pieces(values: list[Any]) -> list[bytes]:
 
 
 def encoded_values(keys: Sequence[Any], values: Sequence[Any], inexact: list[int]) -> list[bytes]:
-    """The bytes of values, with the keys of those whose own bytes do not give them back."""
+    """Returns the bytes of values. `inexact`: the places of keys whose own bytes do not give them back; the values at these places bring
+    the key."""
     encoded = _values.encode_column(values)
     for place in inexact:
         encoded[place] = _values.encode_with_key(keys[place], values[place])
@@ -186,7 +188,7 @@ def encoded_values(keys: Sequence[Any], values: Sequence[Any], inexact: list[int
 
 
 def _whole(values: Sequence[int]) -> bytes | None:
-    """Whole numbers of 64 bits, as values of frames; None where one is larger."""
+    """Returns whole numbers of 64 bits as values of frames; None where one is larger."""
     try:
         column = array("q", values)
     except OverflowError:

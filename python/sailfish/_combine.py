@@ -17,21 +17,21 @@ from ._failed import Failed, check_pairs, short
 from ._groups import pairs_of
 from ._sizes import size_of
 
-#: What waits at most: pairs, or keys with what their values make so far, and about how many bytes.
+#: Limits of the pairs that wait: the number of pairs, the number of keys with a running value, and about how many bytes.
 _PAIRS_MAX = 1 << 17
 _KEYS_MAX = 1 << 18
 _BYTES_MAX = 64 << 20
-#: Pairs of which one is looked at, to see how large they are, and about how many bytes these may have.
+#: The largest distance between two pairs that are measured, and about how many bytes the pairs between them may have.
 _LOOK_EVERY = 64
 _LOOK_BYTES = 4 << 20
-#: Pairs that wait for a window.
+#: The most pairs that wait for a window.
 _OTHERS_MAX = 2048
-#: Keys that are equal where their bytes are.
+#: Types of keys that are equal where their bytes are equal.
 _PLAIN = frozenset({str, int, bytes, float, bool, type(None), date})
 
 Pair = tuple[Any, Any]
 _NONE = object()
-#: Types whose values nothing changes in place.
+#: Types whose values are immutable.
 _UNCHANGING = frozenset((int, float, complex, bool, str, bytes, type(None)))
 
 
@@ -46,16 +46,16 @@ def _is_plain(key: Any) -> bool:
 
 @dataclass(frozen=True)
 class Adding:
-    """How a value is made of the values of a key, one after the other."""
+    """A fold of the values of a key that takes one value after the other."""
 
     add: Callable[[Any, Any], Any]
-    #: The first one is added to `initial`; else it is the value so far.
+    #: The first value is added to `initial`; without it the first value is the aggregate so far.
     has_initial: bool = False
     initial: Any = None
 
     @functools.cached_property
     def _pickled(self) -> bytes | None:
-        """The initial value, if something could change it in place."""
+        """Returns the pickled initial value; None where it is immutable."""
         initial = self.initial
         parts = initial if type(initial) is tuple else (initial,)
         if _UNCHANGING.issuperset(map(type, parts)):
@@ -66,11 +66,11 @@ class Adding:
         return pickled
 
     def begin(self) -> Any:
-        """The initial value, for one key: a function that changes it in place changes that of no other key."""
+        """Returns the initial value for one key: a function that changes it in place changes that of no other key."""
         return self.initial if self._pickled is None else pickle.loads(self._pickled)
 
     def of_many(self, values: Iterable[Any]) -> Any:
-        """The value of some values."""
+        """Returns the fold of some values."""
         return functools.reduce(self.add, values, self.begin()) if self.has_initial else functools.reduce(self.add, values)
 
 
@@ -82,16 +82,16 @@ def _greater(before: Any, value: Any) -> Any:
     return value if value > before else before
 
 
-#: What compares the values of a key, a value at a time.
+#: `min` and `max` as folds that take one value at a time.
 _COMPARING: dict[Callable[..., Any], Adding] = {min: Adding(_lesser), max: Adding(_greater)}
 
 
 class WrongPair(Exception):
-    """Its argument is no (key, value) pair."""
+    """Error of an item that is not a (key, value) pair; its argument is the item."""
 
 
 class Stuck(Exception):
-    """What was folded cannot go on."""
+    """Error of pairs that cannot go to the engine, with its cause in `error`."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class Stuck(Exception):
 
 
 class _Totals:
-    """Keys with what their values make so far."""
+    """Keys with the aggregates of their values so far."""
 
     def __init__(self, encoder: Encoder, totals: dict[Any, Any], rest: Window) -> None:
         self._encoder, self._rest, self._totals = encoder, rest, totals
@@ -118,14 +118,14 @@ class _Totals:
             self._encoder.put(keys, values)
 
     def close(self) -> None:
-        """Puts out what there is."""
+        """Puts out the aggregates, and closes the window."""
         self._drain()
         self._rest.close()
 
 
 class Running(_Totals):
-    """Keeps one value for each key, that of all its values so far: of ``sum`` over whole numbers, ``min``, ``max``, or a function of two
-    values. What cannot be kept so goes on to a window.
+    """A fold that keeps one aggregate per key: ``sum`` over whole numbers, ``min``, ``max``, or a function of two values. Other pairs go to
+    a window.
 
     Pairs are folded one by one as they are made: so the memory of one serves the next while it is in the cache. Lists of pairs, gone
     through once for each thing to know of them, take half as long again."""
@@ -134,12 +134,12 @@ class Running(_Totals):
         super().__init__(encoder, {}, rest)
         self._name = name
         self._adding = _COMPARING.get(fold) if adding is None else adding
-        #: How many are taken before one is looked at.
+        #: The number of pairs up to the next one that is measured.
         self._until_look = 1
         self._others: list[Pair] = []
 
     def take(self, pairs: Iterator[Pair]) -> None:
-        """Takes pairs until there are no more. Errors: those of `pairs`; `WrongPair`; `Failed`, of the function that folds; `Stuck`."""
+        """Folds all pairs of an iterator. Errors: those of `pairs`; `WrongPair`; `Failed`, of the function that folds; `Stuck`."""
         if self._adding is None:
             self._sum(pairs)
         else:
@@ -191,14 +191,14 @@ class Running(_Totals):
                     self._fail(key, error)
             else:
                 self._begin(pair)
-            # What is made of values may have all of them in it: each counts.
+            # An aggregate may hold all of its values, so each value counts.
             until_look -= 1
             if not until_look:
                 until_look = self._look(pair)
         self._until_look = until_look
 
     def _look(self, pair: Pair) -> int:
-        """Counts the bytes of a pair, and as many for each one up to the next that is looked at; gives how many these are."""
+        """Counts the bytes of a pair for all pairs up to the next one that is measured; returns the number of these pairs."""
         size = size_of([pair])
         count = max(1, min(_LOOK_EVERY, _LOOK_BYTES // size))
         self._bytes += size * count
@@ -206,7 +206,7 @@ class Running(_Totals):
         return count
 
     def _begin(self, pair: Pair) -> bool:
-        """Takes the first pair of a key, and any that is not quite like others; whether there is a key more."""
+        """Takes the first pair of a key, and any pair that the loops do not handle; returns whether there is a new key."""
         if not isinstance(pair, tuple) or len(pair) != 2:
             self._refuse(pair)
         key, value = pair
@@ -243,14 +243,14 @@ class Running(_Totals):
             self._put_on(lambda: self._rest.put(others))
 
     def _refuse(self, pair: Any) -> NoReturn:
-        """Says why something is no pair, or has no key."""
+        """Raises the error of an item that is not a pair, or whose key is not a key."""
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise WrongPair(pair)
         try:
             _keys.encode(pair[0])
             raise TypeError(f"{pair[0]!r:.200} has no hash, and is no key")
         except TypeError as error:
-            # That a dict does not take it says less.
+            # The error of the dict says less.
             error.__context__ = None
             raise Stuck(error) from error
 
@@ -268,26 +268,26 @@ class Running(_Totals):
 
 
 class Counting(_Totals):
-    """Counts how often each key is there. What a dict cannot tell apart, or can and should not, goes on to a window."""
+    """A counter of the occurrences of each key. Keys that a dict cannot tell apart, or should not, go to a window."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._counts: Counter[Any] = Counter()
         super().__init__(encoder, self._counts, Window(encoder, sum))
 
     def put(self, keys: list[Any]) -> None:
-        """Takes keys."""
+        """Counts keys."""
         counts = self._counts
         before = len(counts)
         try:
             counts.update(keys)
         except TypeError:
-            # What cannot be in a dict is no key.
+            # An item that a dict does not take is no key.
             for key in keys:
                 _keys.encode(key)
             raise
         new = list(islice(reversed(counts), len(counts) - before))
         if not _are_plain(new):
-            # What a dict calls equal may be two keys here. Those of this batch are taken out again.
+            # Two keys here may be equal for a dict. The keys of this batch are taken out again.
             counts.subtract(keys)
             for key in new:
                 del counts[key]
@@ -305,13 +305,13 @@ class Window:
     ) -> None:
         self._encoder, self._fold, self._combine, self._name = encoder, fold, combine, name
         self._values: defaultdict[Any, list[Any]] = defaultdict(list)
-        #: Of keys whose equality is not that of their bytes, or that are none: by bytes, with the key.
+        #: Keys whose equality is not that of their bytes, by their bytes, each with its values.
         self._by_bytes: dict[bytes, tuple[Any, list[Any]]] = {}
         self._pairs = 0
         self._bytes = 0
 
     def put(self, pairs: list[Pair]) -> None:
-        """Takes pairs."""
+        """Adds pairs; folds them and puts them out when the window is full."""
         values = self._values
         if _are_plain([key for key, _ in pairs]):
             for key, value in pairs:
@@ -326,7 +326,7 @@ class Window:
             self.close()
 
     def close(self) -> None:
-        """Puts out what there is."""
+        """Folds the pairs and puts them out."""
         groups = [*self._values.items(), *self._by_bytes.values()]
         self._values, self._by_bytes = defaultdict(list), {}
         self._pairs = self._bytes = 0

@@ -1,5 +1,5 @@
-"""Counters and a status, for functions of a job. They go to the engine on standard error, as Hadoop Streaming has it.
-Outside of a job nobody listens, and both do nothing: so functions can be called by tests as they are."""
+"""Counters and a status, for functions of a job. They go to the engine on standard error, as Hadoop Streaming has it. Outside of a job both
+do nothing, so that tests can call functions as they are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import operator
 import sys
 from collections import Counter
 
-#: Of the names of a counter and its group.
+#: The most bytes of the names of a counter and its group together.
 _NAME_BYTES_MAX = 1000
 
 _counts: Counter[tuple[str, str]] = Counter()
@@ -38,13 +38,13 @@ def status(text: str) -> None:
 
 
 def begin() -> None:
-    """Says that this process runs the functions of a job."""
+    """Marks this process as one that runs the functions of a job."""
     global _is_in_job
     _is_in_job = True
 
 
 def flush() -> None:
-    """Tells the engine what was counted, and writes out what functions have printed."""
+    """Tells the engine the counts so far, and writes out text that functions have printed."""
     for (group, name), count in _counts.items():
         _report(f"counter:{group},{name},{count}")
     _counts.clear()
@@ -55,7 +55,7 @@ def flush() -> None:
 
 
 def end() -> None:
-    """Tells the engine that all there is to say of a task has been said."""
+    """Tells the engine that the worker has said all about a task."""
     _report("end")
 
 

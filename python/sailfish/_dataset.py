@@ -31,9 +31,9 @@ V = TypeVar("V")
 W = TypeVar("W")
 
 _HOW = ("inner", "left", "right", "full")
-#: Methods whose function returns something for each item: one that yields would give a generator.
+#: Methods whose function returns something for each item: a function that yields would give a generator.
 _RETURNING = ("map", "filter", "key_by", "map_values")
-#: Of a cogroup.
+#: The most sides of a cogroup.
 _SIDES_MAX = 250
 
 
@@ -66,8 +66,8 @@ def read_parquet(paths: Paths, columns: Sequence[str] | None = None) -> Dataset[
 
 
 def from_iterable(items: Iterable[T]) -> Dataset[T]:
-    """A dataset of items of this program, which stay in its memory. Error: `TypeError` for a table of pandas, polars or pyarrow, whose
-    iteration gives no rows."""
+    """Returns a dataset of items of this program, which stay in its memory. Error: `TypeError` for a table of pandas, polars or pyarrow,
+    whose iteration gives no rows."""
     refuse_table(items)
     return Dataset(Made(list(items)))
 
@@ -114,41 +114,41 @@ class Dataset(Generic[T]):
     # Of each item
 
     def map(self, function: Callable[[T], U]) -> Dataset[U]:
-        """The result of the function for each item. Error: `TypeError` for a function that yields: `flat_map` takes it."""
+        """Returns the result of the function for each item. Error: `TypeError` for a function that yields: `flat_map` takes it."""
         return self._stepped("map", function)
 
     def filter(self, function: Callable[[T], object]) -> Dataset[T]:
-        """Items for which the function returns a true value."""
+        """Returns the items for which the function returns a true value."""
         return self._stepped("filter", function)
 
     def flat_map(self, function: Callable[[T], Iterable[U]]) -> Dataset[U]:
-        """All items that the function yields, or returns in a list, for each item."""
+        """Returns all items that the function yields, or returns in a list, for each item."""
         return self._stepped("flat_map", function)
 
     def key_by(self, function: Callable[[T], K]) -> Dataset[tuple[K, T]]:
-        """``(function(item), item)`` pairs."""
+        """Returns ``(function(item), item)`` pairs."""
         return self._stepped("key_by", function)
 
     def map_values(self: Dataset[tuple[K, V]], function: Callable[[V], W]) -> Dataset[tuple[K, W]]:
-        """``(key, function(value))`` pairs."""
+        """Returns ``(key, function(value))`` pairs."""
         return self._stepped("map_values", function)
 
     def keys(self: Dataset[tuple[K, V]]) -> Dataset[K]:
-        """The keys of pairs. ``dict(dataset)`` asks for them, and then for the value of each."""
+        """Returns the keys of pairs. ``dict(dataset)`` asks for them, and then for the value of each."""
         return _Keys(self)
 
     def values(self: Dataset[tuple[K, V]]) -> Dataset[V]:
-        """The values of pairs."""
+        """Returns the values of pairs."""
         return self._stepped("values")
 
     def sample(self, fraction: float, seed: int = 0) -> Dataset[T]:
-        """A random share of about `fraction` of the items; the same items for the same seed, data and settings."""
+        """Returns a random share of about `fraction` of the items; the same items for the same seed, data and settings."""
         if not 0 <= fraction <= 1:
             raise ValueError(f"fraction={fraction!r}: it is a share from 0 to 1")
         return Dataset(Stepped(self._node, Step("sample", None, f"sample({fraction})", fraction, seed)))
 
     def union(self, *others: Dataset[U]) -> Dataset[T | U]:
-        """The items of all datasets, duplicates included."""
+        """Returns the items of all datasets, duplicates included."""
         _check_datasets("union", others)
         # One after the other in a loop they would be as deep as they are many.
         before = self._node.parents if isinstance(self._node, Joined) else (self._node,)
@@ -166,8 +166,8 @@ class Dataset(Generic[T]):
     # By key
 
     def reduce_by_key(self: Dataset[tuple[K, V]], fold: Callable[..., V]) -> Dataset[tuple[K, V]]:
-        """Pairs of each key and its folded values. `fold`: ``sum``, ``min``, ``max``, ``any`` or ``all``, or a function of two values that
-        gives the same in whatever order and groups it is applied. Values are folded before they travel as well."""
+        """Returns pairs of each key and its folded values. `fold`: ``sum``, ``min``, ``max``, ``any`` or ``all``, or a function of two
+        values that gives the same in whatever order and groups it is applied. Values are folded before they travel as well."""
         _check_callable("reduce_by_key", fold)
         adding = None
         if any(fold is known for known in PARTIAL_FOLDS):
@@ -185,7 +185,7 @@ class Dataset(Generic[T]):
     def aggregate_by_key(
         self: Dataset[tuple[K, V]], initial: W, add: Callable[[W, V], W], merge: Callable[[W, W], W]
     ) -> Dataset[tuple[K, W]]:
-        """Pairs of each key and the aggregate of its values: ``add(aggregate, value)`` takes in one value, beginning at a copy of
+        """Returns pairs of each key and the aggregate of its values: ``add(aggregate, value)`` takes in one value, beginning at a copy of
         `initial` for each key; ``merge(aggregate, aggregate)`` merges the aggregates of parts of the values."""
         _check_callable("aggregate_by_key", add)
         _check_callable("aggregate_by_key", merge)
@@ -194,7 +194,7 @@ class Dataset(Generic[T]):
         return self._shuffled(Reduce(gather, adding.of_many, combine_folds=True, adding=adding), "aggregate_by_key")
 
     def count_by_key(self: Dataset[tuple[K, V]]) -> Dataset[tuple[K, int]]:
-        """Pairs of each key and the number of its items."""
+        """Returns pairs of each key and the number of its items."""
         return self._stepped("keys")._shuffled(Count(of_each=True), "count_by_key")
 
     @overload
@@ -211,15 +211,16 @@ class Dataset(Generic[T]):
         return Groups(self.key_by(key)._node)
 
     def join(self: Dataset[tuple[K, V]], other: Dataset[tuple[K, W]], how: str = "inner") -> Dataset[tuple[K, tuple[Any, Any]]]:
-        """``(key, (left, right))`` for each combination of a left and a right value of a key. `how`: ``"inner"``; ``"left"``, ``"right"``
-        and ``"full"`` also keep the values of that side, or of both, that have no partner, beside None. A key with a large share of the
-        rows of large files is split over several tasks, on a side that `how` lets be split: either one, the left, the right, none."""
+        """Returns ``(key, (left, right))`` for each combination of a left and a right value of a key. `how`: ``"inner"``; ``"left"``,
+        ``"right"`` and ``"full"`` also keep the values of that side, or of both, that have no partner, beside None. A key with a large
+        share of the rows of large files is split over several tasks, on a side that `how` lets be split: either one, the left, the right,
+        none."""
         if how not in _HOW:
             raise ValueError(f"how={how!r} is not known: choose {', '.join(_HOW)}")
         return self._beside((other,), Sides(how, 2), "join")
 
     def cogroup(self: Dataset[tuple[K, V]], *others: Dataset[tuple[K, Any]]) -> Dataset[tuple[K, tuple[list[Any], ...]]]:
-        """``(key, (values here, values there, ...))`` for each key of any dataset, with lists. The lists of one key have to fit in
+        """Returns ``(key, (values here, values there, ...))`` for each key of any dataset, with lists. The lists of one key have to fit in
         memory."""
         if not others:
             raise ValueError("cogroup takes the datasets to group beside this one")
@@ -234,22 +235,22 @@ class Dataset(Generic[T]):
     # All of them
 
     def distinct(self) -> Dataset[T]:
-        """Each item once, in order. Items have the types of keys."""
+        """Returns each item once, in order. Items have the types of keys."""
         return self._shuffled(Count(of_each=False), "distinct")
 
     def count_by_value(self) -> Dataset[tuple[T, int]]:
-        """Pairs of each item and its number of occurrences. Items have the types of keys."""
+        """Returns pairs of each item and its number of occurrences. Items have the types of keys."""
         return self._shuffled(Count(of_each=True), "count_by_value")
 
     def sort_by(self, key: Callable[[T], Any] | None = None, reverse: bool = False) -> Dataset[T]:
-        """The items in their order, or in the order of `key(item)`; both have the types of keys. The parts of a written output, one after
-        the other, are in order."""
+        """Returns the items in their order, or in the order of `key(item)`; both have the types of keys. The parts of a written output, one
+        after the other, are in order."""
         if key is not None:
             _check_callable("sort_by", key)
         return self._shuffled(Sort(key, reverse), "sort_by")
 
     def top(self, n: int, key: Callable[[T], Any] | None = None) -> Dataset[T]:
-        """The n largest items, the largest first; with `key`, those with the largest `key(item)`. They have to fit in memory."""
+        """Returns the n largest items, the largest first; with `key`, those with the largest `key(item)`. They have to fit in memory."""
         if operator.index(n) < 0:
             raise ValueError(f"n={n}: it is a number of items")
         if key is not None:
@@ -311,7 +312,7 @@ class Dataset(Generic[T]):
         return iter(self._kept("pickle", {}))
 
     def __getitem__(self: Dataset[tuple[K, V]], key: K) -> V:
-        """The value of a key, for ``dict(dataset)`` alone, which lists the keys before. Error: `TypeError` elsewhere."""
+        """Returns the value of a key, for ``dict(dataset)`` alone, which lists the keys before. Error: `TypeError` elsewhere."""
         lookups = self._lookups
         if lookups is None:
             raise TypeError("a dataset has no item at a place or a key: collect() gives a list, dict(dataset.collect()) a dict of pairs")
@@ -379,7 +380,7 @@ class _Lookups:
         self._values: dict[Any, Any] | None = None
 
     def next(self, pairs: Dataset[Any], key: Any) -> Any:
-        """The value of a key. The last one of several wins, as in a dict of pairs."""
+        """Returns the value of a key. The last one of several wins, as in a dict of pairs."""
         if self._values is None:
             self._values = dict(pairs.collect())
         self._left -= 1
@@ -389,7 +390,7 @@ class _Lookups:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is a value for each key that was listed."""
+        """Returns whether each listed key has got its value."""
         return self._left <= 0
 
 
@@ -411,18 +412,18 @@ class Groups(Generic[K, V]):
         return f"<sailfish.Groups{order}: map, flat_map, map_values and windows make datasets of them>"
 
     def sorted(self, by: Callable[[V], Any] | None = None, reverse: bool = False) -> Groups[K, V]:
-        """The same groups with sorted values: in their own order, or in the order of `by(value)`."""
+        """Returns the same groups with sorted values: in their own order, or in the order of `by(value)`."""
         if by is not None:
             _check_callable("sorted", by)
         return Groups(self._node, (by, reverse))
 
     def map(self, function: Callable[[K, Iterator[V]], U]) -> Dataset[U]:
-        """The result of the function for each key and an iterator of its values."""
+        """Returns the result of the function for each key and an iterator of its values."""
         _check_returns("group_by().map", function)
         return self._gathered("item", "map", function)
 
     def flat_map(self, function: Callable[[K, Iterator[V]], Iterable[U]]) -> Dataset[U]:
-        """All items that the function yields for each key and an iterator of its values."""
+        """Returns all items that the function yields for each key and an iterator of its values."""
         return self._gathered("items", "flat_map", function)
 
     @overload
@@ -433,13 +434,13 @@ class Groups(Generic[K, V]):
     def map_values(self, function: Callable[[Sized], W]) -> Dataset[tuple[K, W]]: ...
 
     def map_values(self, function: Callable[..., Any]) -> Dataset[tuple[K, Any]]:
-        """Pairs of each key and the result of the function for an iterator of its values."""
+        """Returns pairs of each key and the result of the function for an iterator of its values."""
         _check_returns("group_by().map_values", function)
         return self._gathered("fold" if any(function is fold for fold in FOLDS) else "value", "map_values", function)
 
     def windows(self, size: int, step: int = 1) -> Dataset[tuple[K, list[V]]]:
-        """Pairs of the key and a list of `size` consecutive values, beginning at each `step`-th value of a group. Incomplete windows are
-        dropped."""
+        """Returns pairs of the key and a list of `size` consecutive values, beginning at each `step`-th value of a group. Incomplete
+        windows are dropped."""
         if size < 1 or step < 1:
             raise ValueError(f"size={size}, step={step}: a window has at least one value, and the next begins at least one later")
         return self._shuffled(Gather("windows", None, "", size, step), "windows")

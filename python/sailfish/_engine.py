@@ -1,4 +1,4 @@
-"""The `sailfish` program, which runs the jobs: where it is, and how it is asked."""
+"""The `sailfish` program, which runs the jobs: how to find it, and how to run it."""
 
 from __future__ import annotations
 
@@ -18,33 +18,34 @@ from typing import IO, Any
 
 from ._progress import Display, rows_of
 
-#: Lines of what the program wrote that an error keeps.
+#: The most lines of the program's messages that an error keeps.
 _LINES_MAX = 200
-#: What an option of the program is called here; that it is the input which does not exist is said behind it.
+#: Options of the program by the names that arguments have here. `--input` goes without a name: its message says that the input does not
+#: exist.
 _ARGUMENTS = {
     **{f"--{name}": name for name in ("input", "output", "memory", "slots", "name", "env")},
     **{"--input: ": "", "--file": "files", "--overwrite": "overwrite=True", "--mapper": "python"},
 }
-#: Where messages have one, and paths do not: at the beginning, and before what they say to do.
+#: An option in a message: at the beginning, or behind a word of the advice. Paths, which may look alike, stand elsewhere.
 _OPTION = re.compile(r'(^|^the stage "[^"]*": | add | with | inside )(--input: |--[a-z]+\b(?!-))')
 #: Asks the kernel for a signal when the parent dies (`prctl`).
 _PR_SET_PDEATHSIG = 1
 
 
 class EngineMissing(RuntimeError):
-    """There is no `sailfish` program."""
+    """Error where there is no `sailfish` program."""
 
     __module__ = "sailfish"
 
 
 class JobFailed(RuntimeError):
-    """A job failed. The message is that of the engine, with the traceback of the failed function."""
+    """Error of a job that failed. The message is that of the engine, with the traceback of the failed function."""
 
     __module__ = "sailfish"
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
-        #: As of `sailfish run`.
+        #: The exit code of `sailfish run`.
         self.exit_code = exit_code
 
 
@@ -68,8 +69,8 @@ def program() -> str:
 
 
 def run(words: list[str], display: Display | None) -> Any:
-    """Runs the program and gives what it prints as JSON: a report, or those of all stages. `display` shows how far it is and what it says
-    on the way. Errors: `JobFailed`; `KeyboardInterrupt`, when the program has ended."""
+    """Runs the program and returns the JSON that it prints: a report, or those of all stages. `display` shows its progress and its
+    messages. Errors: `JobFailed`; `KeyboardInterrupt`, when the program has ended."""
     environment = {**os.environ, "SAILFISH_PROGRESS": "json" if display else "none"}
     # In a session of its own: Ctrl-C in a terminal would reach it as well, and the second of two signals stops it at once.
     child = subprocess.Popen(
@@ -104,12 +105,13 @@ def run(words: list[str], display: Display | None) -> Any:
 
 
 def _of_arguments(message: str) -> str:
-    """A message with the names that options have here."""
+    """Replaces names of options in a message by the names of arguments."""
     return _OPTION.sub(lambda found: found[1] + _ARGUMENTS.get(found[2], found[2]), message)
 
 
 def _ends_with_us() -> Callable[[], object] | None:
-    """Makes the program stop its job when this process is killed, or its terminal goes. Runs in the child: a single call of the system."""
+    """Returns a function for the child, a single call of the system: it makes the program stop its job when this process is killed or its
+    terminal goes."""
     if not sys.platform.startswith("linux"):
         return None
     import ctypes
@@ -119,7 +121,7 @@ def _ends_with_us() -> Callable[[], object] | None:
 
 
 def _interrupt(child: subprocess.Popen[bytes]) -> None:
-    """Ends the job, and waits until all of it has gone. Whoever interrupts again does not want to wait: then it stops at once."""
+    """Ends the job, and waits until all of it has gone. A second interrupt ends it at once."""
     child.send_signal(signal.SIGINT)
     for last_resort in (signal.SIGINT, signal.SIGKILL):
         try:
@@ -138,7 +140,7 @@ def _listen(stream: IO[bytes], said: list[str], display: Display | None) -> None
             said.append(text)
             del said[:-_LINES_MAX]
         if display is not None:
-            # Whatever becomes of the terminal, what the program says is read on.
+            # The messages of the program are read on even when the terminal has gone.
             with contextlib.suppress(OSError, ValueError):
                 display.say(text) if rows is None else display.show(rows)
     if display is not None:

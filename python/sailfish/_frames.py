@@ -15,36 +15,36 @@ from typing import Any
 from . import _values
 
 _HEAD = struct.Struct("<IB3x")
-#: Offset, number of the input, length of the name.
+#: The head of a frame with records: offset, number of the input, length of the name.
 _RECORDS_HEAD = struct.Struct("<QII")
 JOB, RECORDS, GROUPS, END = b"JRGE"
 PAIRS, TAILED_PAIRS, OUTPUT, FAILURE = b"PTOX"
 #: The payload of an end behind which the worker waits for another task.
 WAITS = b"\1"
-#: Of what is said here, in the frame with the job.
+#: The version of the frames, which the frame with the job tells.
 JOB_VERSION = 2
-#: Read at once from the pipe.
+#: The most bytes in one read from the pipe.
 _READ_BYTES = 1 << 18
-#: Bytes of a part in one frame.
+#: The most bytes of a part in one frame.
 _OUTPUT_BYTES_MAX = 1 << 20
 
-#: Of a failure that is told.
+#: Limits of a failure message: lines of the traceback, characters of a line, characters of the message.
 _LINES_MAX, _LINE_CHARACTERS_MAX, _MESSAGE_CHARACTERS_MAX = 100, 1000, 4000
 
 assert array("I").itemsize == 4, "lengths are arrays of 32-bit numbers"
 
 
 class CutOff(Exception):
-    """The engine went away: what there was to do is not wanted any more."""
+    """Error of a worker whose engine has gone: nobody wants the rest of the task."""
 
 
 def lengths(numbers: Iterable[int]) -> bytes:
-    """Lengths as they stand in frames."""
+    """Returns lengths as the bytes of frames."""
     return _little(array("I", numbers)).tobytes()
 
 
 def _told(text: str, characters_max: int) -> str:
-    """A text that any reader of JSON takes, and not too much of it."""
+    """Returns a text of limited length that any reader of JSON takes."""
     if len(text) > characters_max:
         text = text[: characters_max - 1] + "…"
     return text.encode("utf-8", "backslashreplace").decode()
@@ -63,17 +63,17 @@ def _little(numbers: array[int]) -> array[int]:
 
 
 class Input:
-    """The frames of the engine."""
+    """The frames that the engine sends."""
 
     def __init__(self, descriptor: int) -> None:
         self._file = io.BufferedReader(io.FileIO(descriptor), _READ_BYTES)
 
     def next_or_end(self) -> tuple[int, bytes] | None:
-        """The next frame; None where the engine has no more."""
+        """Returns the next frame; None where the engine has no more."""
         return self.next() if self._file.peek(1) else None
 
     def next(self) -> tuple[int, bytes]:
-        """Kind and payload of the next frame."""
+        """Returns the kind and the payload of the next frame. Error: `CutOff`."""
         head = self._file.read(_HEAD.size)
         if len(head) < _HEAD.size:
             raise CutOff
@@ -85,13 +85,13 @@ class Input:
 
 
 class Output:
-    """The frames of this worker."""
+    """The frames that this worker sends."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def write(self, kind: int, *pieces: bytes | memoryview) -> None:
-        """Writes a frame, whole."""
+        """Writes a whole frame."""
         payload = b"".join(pieces)
         data = memoryview(_HEAD.pack(len(payload), kind) + payload)
         while data:
@@ -102,11 +102,12 @@ class Output:
         self.write(PAIRS, count.to_bytes(4, "little"), *columns)
 
     def tailed_pairs(self, count: int, *columns: bytes) -> None:
-        """The same with a column behind the lengths of the values: how many first bytes of each key say where it goes."""
+        """Puts out pairs as `pairs` does, with a column behind the lengths of the values: how many first bytes of each key decide where it
+        goes."""
         self.write(TAILED_PAIRS, count.to_bytes(4, "little"), *columns)
 
     def output(self, records: int, data: bytes) -> None:
-        """Puts out bytes of the part, in which so many records end."""
+        """Puts out bytes of the part; `records` is the number of records that end in them."""
         # The records end with the last of the frames: only the sum of all matters.
         view = memoryview(data)
         while len(view) > _OUTPUT_BYTES_MAX:
@@ -115,12 +116,12 @@ class Output:
         self.write(OUTPUT, records.to_bytes(8, "little"), view)
 
     def failure(self, message: str, traceback: list[str], is_of_data: bool) -> None:
-        """Says why this worker cannot go on."""
+        """Tells the engine why this worker cannot go on."""
         self.write(FAILURE, _reason(message, traceback, is_of_data))
 
 
 def failure_frame(message: str, traceback: list[str], is_of_data: bool) -> bytes:
-    """A whole frame that says why a worker cannot go on."""
+    """Returns a whole frame that says why a worker cannot go on."""
     payload = _reason(message, traceback, is_of_data)
     return _HEAD.pack(len(payload), FAILURE) + payload
 
@@ -131,7 +132,7 @@ def _reason(message: str, traceback: list[str], is_of_data: bool) -> bytes:
 
 
 def records_of(payload: bytes) -> tuple[int, str, int, bytes]:
-    """Which of the inputs the source belongs to, its name, the place in it, and the records of a frame with records."""
+    """Returns the number of the input, its name, the offset in it, and the records of a frame with records."""
     offset, which, length = _RECORDS_HEAD.unpack_from(payload)
     at = _RECORDS_HEAD.size
     return which, payload[at : at + length].decode(errors="replace"), offset, payload[at + length :]
@@ -142,7 +143,7 @@ class Groups:
 
     def __init__(self, payload: bytes) -> None:
         groups, values = (int.from_bytes(payload[at : at + 4], "little") for at in (0, 4))
-        #: Whether the first group goes on from the frame before.
+        #: The first group goes on from the frame before.
         self.goes_on = payload[8] != 0
         at = 12
         columns = []
@@ -153,9 +154,9 @@ class Groups:
         key_ends = list(accumulate(key_lengths, initial=at))
         self.keys = [payload[start:end] for start, end in pairwise(key_ends)]
         at = key_ends[-1]
-        #: Where the values of each group begin; behind the last one, where they end.
+        #: The index of the first value of each group, and the number of all values at the end.
         self._starts = list(accumulate(counts, initial=0))
-        #: The first value of each group as it came, where that may tell the key.
+        #: The bytes of the first value of each group, where they may bring the key.
         self._firsts: list[bytes] | None = None
         if value_lengths and min(value_lengths) == max(value_lengths) == 8:
             whole = array("q", payload[at:])
@@ -172,14 +173,14 @@ class Groups:
             self._starts = [places[start] for start in self._starts]
 
     def __iter__(self) -> Iterator[tuple[bytes, list[Any], bytes | None]]:
-        """The key of each group, its values, and the first of them as it came."""
+        """Yields the key of each group, its values, and the bytes of the first value."""
         firsts = repeat(None) if self._firsts is None else self._firsts
         for key, (start, end), first in zip(self.keys, pairwise(self._starts), firsts):
             yield key, self._values[start:end], first
 
 
 def frames_of(source: Input) -> Iterator[tuple[int, bytes]]:
-    """The frames up to the end."""
+    """Yields the frames up to the end."""
     while True:
         kind, payload = source.next()
         if kind == END:

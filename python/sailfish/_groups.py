@@ -1,4 +1,4 @@
-"""Groups of sorted pairs as they come from the engine, and what is made of a group."""
+"""Groups of sorted pairs as they come from the engine, and the functions that handle a group."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ._batch import MixedKeys
 from ._frames import Groups, Input, frames_of
 from ._spec import FOLDS
 
-#: Key as it came, the values, and the first of these as it came, where it is not a whole number.
+#: The bytes of the key, the values, and the bytes of the first value, unless it is a whole number.
 RawGroup = tuple[bytes, Iterator[Any], "bytes | None"]
 
 
 def raw_groups(source: Input) -> Iterator[RawGroup]:
-    """The groups of a task. Values that were not read when the next group is asked for are passed over."""
+    """Yields the groups of a task. Values that are unread when the next group is asked for are dropped."""
     frames = (Groups(payload) for _, payload in frames_of(source))
     frame = next(frames, None)
     while frame is not None:
@@ -39,8 +39,8 @@ def raw_groups(source: Input) -> Iterator[RawGroup]:
 
 
 def _to_the_end(values: list[Any], frames: Iterator[Groups], following: list[Groups | None]) -> Iterator[Any]:
-    """The values of the last group of a frame, which may go on in the next ones. Leaves the frames that it read, up to the one in which it
-    ends."""
+    """Yields the values of the last group of a frame, which may go on in the next ones. Appends the frames that it read to `following`, up
+    to the one in which the group ends."""
     yield from values
     while True:
         frame = next(frames, None)
@@ -53,7 +53,7 @@ def _to_the_end(values: list[Any], frames: Iterator[Groups], following: list[Gro
 
 
 def groups(source: Input) -> Iterator[tuple[Any, Iterator[Any]]]:
-    """The groups of a task with their keys, which can all be compared."""
+    """Yields the groups of a task with their decoded keys. Error: `MixedKeys` where Python cannot compare two keys."""
     before: Any = None
     is_first = True
     for data, values, raw in raw_groups(source):
@@ -65,7 +65,7 @@ def groups(source: Input) -> Iterator[tuple[Any, Iterator[Any]]]:
 
 
 def key_of(data: bytes, raw: bytes | None, decode: Callable[[bytes], Any]) -> Any:
-    """The key of a group: as it was, where its bytes do not tell."""
+    """Returns the key of a group: the one that the first value brings, or else the decoded bytes."""
     if raw is not None:
         is_there, key = _values.key_of(raw)
         if is_there:
@@ -74,7 +74,7 @@ def key_of(data: bytes, raw: bytes | None, decode: Callable[[bytes], Any]) -> An
 
 
 def check_order(before: Any, key: Any) -> None:
-    """Refuses keys that Python does not compare."""
+    """Raises `MixedKeys` where Python does not compare two keys."""
     try:
         before < key  # noqa: B015
     except TypeError:
@@ -83,17 +83,17 @@ def check_order(before: Any, key: Any) -> None:
 
 @dataclass
 class Gather:
-    """What is made of a group: its kind, a function of the user, and what messages call it."""
+    """An operation on groups: its kind, a function of the user, and its name in messages."""
 
     kind: str
     function: Callable[..., Any] | None = None
     name: str = ""
-    #: Of windows.
+    #: The size of windows, and the distance between their beginnings.
     size: int = 0
     step: int = 1
 
     def of_group(self) -> Callable[[Any, Iterator[Any]], Iterable[Any]]:
-        """Makes of a key and its values what goes on."""
+        """Returns the function that makes the items of a group of its key and its values."""
         function = self.function
         if self.kind == "windows":
             return functools.partial(_windows, self.size, self.step)
@@ -111,7 +111,7 @@ class Gather:
 
 
 def is_fold(function: Any) -> bool:
-    """Whether it is one of Python's own that fold values."""
+    """Returns whether a function is one of Python's own folds."""
     return any(function is fold for fold in FOLDS)
 
 
@@ -126,7 +126,8 @@ def _whole(made: Any) -> Any:
 
 
 def pairs_of(key: Any, made: Any) -> Iterator[tuple[Any, Any]]:
-    """What a reduce or combine function made of a key: the value, or pairs."""
+    """Returns the pairs that a reduce or combine function made of a key: those that it yielded, or the key with the value that it
+    returned."""
     if inspect.isgenerator(made):
         return cast("Iterator[tuple[Any, Any]]", made)
     if isinstance(made, Iterator):

@@ -32,33 +32,34 @@ from ._ship import write_modules
 from ._shuffles import Sides
 from ._spec import SPEC_FILE, Source, Spec, dump
 
-#: Sides with fewer bytes are not looked at.
+#: The least bytes of a side that is searched for hot keys.
 _SIDE_BYTES_MIN = 64 << 20
-#: Of each side: so many stretches of so many bytes.
+#: The number of stretches of each side that are read, and the bytes of a stretch.
 _STRETCHES = 16
 _STRETCH_BYTES = 1 << 17
-#: The same of Parquet files, whose stretches are row groups: so many of their first rows.
+#: The number of rows of a stretch of Parquet files: the first ones of a row group.
 _STRETCH_ROWS = 1 << 12
-#: A key is hot that has such a share of the rows of a side. It is cut into tasks that have about a thirty-second each.
+#: The least share of the rows of a side that makes a key hot. Each task of such a key has about one of `_PARTS` parts of the rows; a key
+#: has at most `_WAYS_MAX` tasks.
 _SHARE_MIN = 0.05
 _PARTS = 32
 _WAYS_MAX = 64
-#: Whoever takes longer over the stretches is not waited for.
+#: The most time that the worker may take over the stretches.
 _SECONDS_MAX = 20.0
 
 _HEAD = struct.Struct("<IB3x")
 
 
 def cut(plan: Plan, settings: Settings) -> None:
-    """Finds the hot keys of the joins of a plan, and has them cut."""
+    """Finds the hot keys of the joins of a plan, and notes into how many tasks each is cut."""
     for stage in plan.stages:
         shuffle = stage.shuffle
         if not isinstance(shuffle, Sides) or shuffle.how is None or shuffle.count != 2:
             continue
         hot: dict[bytes, tuple[int, int]] = {}
-        # Rows of the side that is not cut go to several tasks: those without any other cannot be told there.
+        # Rows of the side that is not cut go to several tasks, none of which knows whether a row has a partner in another one.
         for side in {"inner": (0, 1), "left": (0,), "right": (1,)}.get(shuffle.how, ()):
-            # What cannot be looked at is not cut.
+            # A side that cannot be read is not cut.
             with contextlib.suppress(Exception):
                 for key, share in _shares(stage, side, settings).items():
                     data, _ = _keys.encode_inside(key)
@@ -70,7 +71,7 @@ def cut(plan: Plan, settings: Settings) -> None:
 
 
 def _shares(stage: Planned, side: int, settings: Settings) -> dict[Any, float]:
-    """The hot keys of a side with their shares of its rows."""
+    """Returns the hot keys of a side with their shares of its rows."""
     branches = [_from_files(branch) for branch in stage.branches if branch.side == side]
     found = [(branch, list(_files(branch))) for branch in branches]
     if not branches or not all(files for _, files in found):
@@ -88,7 +89,7 @@ def _shares(stage: Planned, side: int, settings: Settings) -> dict[Any, float]:
 
 
 def _from_files(branch: Branch) -> Branch:
-    """A branch with the stage before it, where that only reads: files of two formats are not read by one stage."""
+    """Returns a branch with the steps of the stages before it that only read: one stage does not read files of two formats."""
     while isinstance(branch.origin, Planned) and branch.origin.shuffle is None and len(branch.origin.branches) == 1:
         before = branch.origin.branches[0]
         branch = Branch(before.origin, [*before.steps, *branch.origin.steps, *branch.steps], branch.side)
@@ -96,7 +97,7 @@ def _from_files(branch: Branch) -> Branch:
 
 
 def _files(branch: Branch) -> Iterator[tuple[str, int]]:
-    """The files of a branch that can be read here, with their sizes."""
+    """Yields the files of a branch that this process can read, with their sizes."""
     if not isinstance(branch.origin, Read) or branch.origin.format.name not in ("text", "jsonl", "csv", "bytes", "parquet"):
         return
     for path in branch.origin.paths:
@@ -108,7 +109,7 @@ def _files(branch: Branch) -> Iterator[tuple[str, int]]:
 
 
 def _counted(branch: Branch, files: list[tuple[str, int]], settings: Settings) -> tuple[list[tuple[Any, int]], int]:
-    """The most common keys of some stretches with how often each was seen, and how many rows were seen."""
+    """Returns the most common keys of some stretches with their counts, and the number of all rows there."""
     assert isinstance(branch.origin, Read)
     spec = Spec([Source(None, branch.origin.format, branch.steps)], None, "key_counts", of_pairs=True)
     with tempfile.TemporaryDirectory(prefix="sailfish-look-") as directory:
@@ -143,7 +144,7 @@ def _frame(kind: int, payload: bytes) -> bytes:
 
 
 def _output(data: bytes) -> bytes:
-    """What a worker put out."""
+    """Returns the bytes of the part that a worker put out."""
     pieces = []
     while data:
         length, kind = _HEAD.unpack_from(data)
@@ -154,8 +155,8 @@ def _output(data: bytes) -> bytes:
 
 
 def _stretches(files: Iterable[tuple[str, int]], are_parquet: bool) -> Iterator[tuple[str, int, bytes]]:
-    """Stretches of whole lines, at even distances over all files; of a compressed one its beginning. Of Parquet files lines that say which
-    rows they are."""
+    """Yields stretches of whole lines, at even distances over all files; of a compressed file its beginning; of a Parquet file the lines
+    that name the rows."""
     known = list(files)
     total = sum(size for _, size in known)
     wanted = [total * number // _STRETCHES for number in range(_STRETCHES)]
@@ -180,7 +181,7 @@ def _stretches(files: Iterable[tuple[str, int]], are_parquet: bool) -> Iterator[
 
 
 def _first_rows(path: str, places: Iterable[int]) -> bytes:
-    """The first rows of the row groups in which the places lie."""
+    """Returns lines that name the first rows of the row groups in which the places lie."""
     begins = row_groups(path)
     counts = Counter(max((begin for begin in begins if begin <= place), default=begins[0]) for place in places) if begins else {}
     stretches = ({"path": path, "offset": begin, "length": 1, "rows": _STRETCH_ROWS * count} for begin, count in counts.items())

@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-#: Of the picture, in pixels.
+#: Sizes of the picture, in pixels.
 _WIDTH, _ROW = 640, 18
 _LABEL = 150
 #: Colours of phases.
 _COLOURS = {"map": "#4c78a8", "seal": "#b0b0b0", "merge": "#e0a030", "reduce": "#54a24b", "commit": "#b07aa1"}
-#: Counters that are shown.
+#: The most counters that are shown.
 _COUNTERS_MAX = 50
 
 
 def of_result(output: str, reports: list[dict[str, Any]]) -> str:
-    """A table of the stages of a job, when its phases were, its counters."""
+    """Returns a table of the stages of a job, a timeline of its phases, and its counters."""
     heads = ("stage", "input", "map tasks", "between", "reduce tasks", "output", "seconds", "proof")
     table = _table(heads, (_row(report) for report in reports))
     counted: dict[str, int] = {}
@@ -28,7 +28,7 @@ def of_result(output: str, reports: list[dict[str, Any]]) -> str:
 
 
 def of_plan(plan: str) -> str:
-    """The stages of a dataflow."""
+    """Returns the stages of a dataflow."""
     return f"<pre>{escape(plan)}</pre>"
 
 
@@ -56,7 +56,7 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _timeline(reports: list[dict[str, Any]]) -> str:
-    """The phases of each stage, one behind the other; stages that read others begin when these are done."""
+    """Draws the phases of each stage, one behind the other; stages that read others begin when these are done."""
     total = sum(phase["wall_seconds"] for report in reports for phase in report["phases"]) or 1.0
     scale = (_WIDTH - _LABEL) / total
     shapes, at = [], 0.0
@@ -77,7 +77,7 @@ def _timeline(reports: list[dict[str, Any]]) -> str:
 
 
 def parts(count: int) -> str:
-    """A number of parts in words."""
+    """Returns a number of parts in words."""
     return f"{count:,} part{'' if count == 1 else 's'}"
 
 

@@ -150,7 +150,7 @@ def _check_output(output_format: str) -> None:
 
 
 def check_encoding(encoding: str, errors: str) -> None:
-    """Refuses what no lines can be read with."""
+    """Raises an error for an encoding with which no lines can be read."""
     codecs.lookup_error(errors)
     codecs.lookup(encoding)
     if b"a\nb".decode(encoding, "replace") != "a\nb":

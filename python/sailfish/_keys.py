@@ -29,7 +29,7 @@ TUPLE = 0x50
 
 _STR = bytes([STR])
 _BYTES = bytes([BYTES])
-#: What stands before, between and behind the texts of a tuple that have no zeros.
+#: The bytes before, between and behind the texts of a tuple, for texts without zeros.
 _AROUND_TEXTS = (chr(TUPLE) + chr(STR), "\0\0" + chr(STR), "\0\0\0")
 # A number begins with its class. Positive ones: how many bytes its whole part has; negative ones: the same, counted down.
 _MINUS_INFINITY = 0x00
@@ -46,11 +46,11 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class KeyTypeError(TypeError):
-    """A key is of a type that has no order here."""
+    """Error of a key whose type has no order here."""
 
 
 def encode(key: Any) -> tuple[bytes, bool]:
-    """The bytes of a key, and whether `decode` gives it back as it is."""
+    """Returns the bytes of a key, and whether `decode` gives the key back as it is."""
     kind = type(key)
     if kind is str:
         return _STR + _utf8(key), True
@@ -62,15 +62,16 @@ def encode(key: Any) -> tuple[bytes, bool]:
 
 
 def encode_inside(key: Any) -> tuple[bytes, bool]:
-    """The same, in the form that a key has inside a tuple: no key is the beginning of another one, so that more may stand behind it."""
+    """Returns the same for the form that a key has inside a tuple: no key is the beginning of another one, so that more bytes may
+    follow."""
     if type(key) is str:
         return _STR + _escaped(_utf8(key)), True
     return _other(key, inside=True)
 
 
 def encode_column(keys: Sequence[Any], inside: bool) -> tuple[list[bytes], list[int]]:
-    """The bytes of each key, in the form inside a tuple where that is asked for, and the places of those that `decode` does not give back
-    as they are. Where all are texts, or tuples of texts, that takes a few calls for all of them."""
+    """Returns the bytes of each key, in the form inside a tuple if `inside`, and the places of those that `decode` does not give back as
+    they are. Where all are texts, or tuples of texts, a few calls encode all of them."""
     kinds = set(map(type, keys))
     if kinds == {str}:
         text = "".join(keys)
@@ -93,12 +94,12 @@ def encode_column(keys: Sequence[Any], inside: bool) -> tuple[list[bytes], list[
 
 
 def decode_inside(data: bytes) -> Any:
-    """The key that some bytes begin with."""
+    """Returns the key that some bytes begin with."""
     return _decode_at(data, 0)[0]
 
 
 def inverted(data: bytes) -> bytes:
-    """Bytes whose order is the reverse one. Only where none are the beginning of others."""
+    """Returns bytes whose order is the reverse one. None of the bytes that are compared may be the beginning of others."""
     return data.translate(_INVERTED)
 
 
@@ -195,7 +196,7 @@ def _datetime(key: datetime, kind: type) -> tuple[bytes, bool]:
 
 
 def decode(data: bytes) -> Any:
-    """The key of some bytes: an ``int`` for whole numbers, UTC for aware datetimes, a plain tuple."""
+    """Returns the key of some bytes: an ``int`` for whole numbers, UTC for aware datetimes, a plain tuple."""
     tag = data[0]
     if tag == STR:
         return _text(data[1:])

@@ -1,4 +1,4 @@
-"""Libraries that are not always there."""
+"""Optional libraries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def needed(module: str, what: str) -> Any:
-    """A library that is not always there. Error: says what installs it."""
+    """Imports an optional library. Error: `ModuleNotFoundError`, which says how to install it."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

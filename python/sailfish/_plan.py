@@ -35,14 +35,14 @@ class Read:
 
 
 def _place(path: str) -> str:
-    """Below the working directory without its name, else whole."""
+    """Returns a path below the working directory as a relative one, any other path as it is."""
     relative = path if path.startswith("s3://") else os.path.relpath(path)
     return path if relative.startswith(os.pardir) else relative
 
 
 @dataclass(eq=False)
 class Made:
-    """Items of the client."""
+    """Items that the client made."""
 
     items: list[Any]
 
@@ -60,14 +60,14 @@ class Stepped:
 
 @dataclass(eq=False)
 class Joined:
-    """Items of all of these."""
+    """The items of several nodes together."""
 
     parents: tuple[Node, ...]
 
 
 @dataclass(eq=False)
 class Shuffled:
-    """Items behind a shuffle: its sides, and what messages call it."""
+    """Items behind a shuffle: its sides, and its name in messages."""
 
     sides: tuple[Node, ...]
     shuffle: Shuffle
@@ -79,7 +79,7 @@ Node = Read | Made | Stepped | Joined | Shuffled
 
 @dataclass(eq=False)
 class Branch:
-    """Items on their way into a stage: where they begin, and the steps."""
+    """Items on their way into a stage: their origin, and the steps."""
 
     origin: Read | Made | Planned
     steps: list[Step]
@@ -93,7 +93,7 @@ class Planned:
     name: str
     branches: list[Branch]
     shuffle: Shuffle | None
-    #: Behind the shuffle.
+    #: The steps behind the shuffle.
     steps: list[Step] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -142,7 +142,7 @@ class Plan:
         return stage
 
     def _apart(self, branches: list[Branch]) -> list[Branch]:
-        """Parquet files are parted in another way than lines: beside these they are read by a stage of their own."""
+        """Moves Parquet files that lie beside others into a stage of their own, because the engine cuts them in another way than lines."""
         are_parquet = [isinstance(branch.origin, Read) and branch.origin.format.name == "parquet" for branch in branches]
         if all(are_parquet) or not any(are_parquet):
             return branches
@@ -156,7 +156,7 @@ class Plan:
         return apart
 
     def _move_steps(self) -> None:
-        """Steps behind a stage that nobody else reads are done by that stage, so that less lies between the two."""
+        """Moves steps behind a stage with a single reader into that stage, so that less data lies between the two."""
         readers: dict[int, list[Branch]] = {}
         for stage in self.stages:
             for branch in stage.branches:
@@ -169,11 +169,11 @@ class Plan:
 
     @property
     def has_made(self) -> bool:
-        """Whether items of the client go with it."""
+        """Whether items of the client go with the dataflow."""
         return any(isinstance(branch.origin, Made) for stage in self.stages for branch in stage.branches)
 
     def written(self, directory: Path, output_format: str, **of_output: Any) -> list[Stage]:
-        """The stages as they are handed in. What the client made itself goes into files of `directory`."""
+        """Returns the stages for the engine. Items that the client made go into files of `directory`."""
         files: dict[int, Read] = {}
         for stage in self.stages:
             for branch in stage.branches:

@@ -1,4 +1,4 @@
-"""How far a job is, on a terminal, in a notebook, or as lines."""
+"""Progress of a job, on a terminal, in a notebook, or as lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from html import escape
 from typing import IO, Any, Protocol
 
-#: What the engine's lines about progress begin with.
+#: The beginning of the engine's lines about progress.
 _BEGIN = '{"progress":'
 _BAR = 24
 #: Seconds between two lines, where there is neither a terminal nor a notebook.
@@ -20,7 +20,7 @@ Row = tuple[str, int, int]
 
 
 class Display(Protocol):
-    """Where progress is shown."""
+    """A place that shows progress."""
 
     def show(self, rows: list[Row]) -> None: ...
 
@@ -31,7 +31,7 @@ class Display(Protocol):
 
 
 def display_of(progress: bool | None) -> Display | None:
-    """Where progress is shown: on the terminal or in the notebook, where there is one, unless the user says otherwise."""
+    """Returns the display of progress: the notebook or the terminal, if there is one, unless the user says otherwise."""
     if progress is False or sys.stderr is None:
         return None
     if _in_notebook():
@@ -42,7 +42,7 @@ def display_of(progress: bool | None) -> Display | None:
 
 
 def rows_of(line: str) -> list[Row] | None:
-    """What a line of the engine says of progress, if it does."""
+    """Returns the progress that a line of the engine reports; None for any other line."""
     if not line.startswith(_BEGIN):
         return None
     try:
@@ -52,7 +52,7 @@ def rows_of(line: str) -> list[Row] | None:
 
 
 def _in_notebook() -> bool:
-    """Only a program that runs in one has imported it."""
+    """Returns whether the program runs in a notebook: only such a program has imported IPython with a kernel."""
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module is not None else None
     return shell is not None and hasattr(shell, "kernel")
@@ -93,7 +93,7 @@ class Terminal:
 
 
 class Lines:
-    """A line now and then."""
+    """Lines of progress, one every few seconds."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream, self._last_at = stream, 0.0

@@ -17,29 +17,29 @@ from ._values import pickled_items
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Input formats, with the record of each. `fixed:N` is another one.
+#: Input formats other than `fixed:N`, with the record of each.
 INPUT_FORMATS = {
     "text": "a line as str, without its end",
     "bytes": "a line as bytes, without its end",
     "jsonl": "what the JSON of a line says",
 }
-#: Of the line with the names of the columns.
+#: The most bytes of the line with the names of the columns.
 _HEADER_BYTES_MAX = 1 << 20
 #: Rows of a Parquet file that are read together.
 _ROWS_AT_ONCE = 1 << 12
 
 
 class Reader(Protocol):
-    """Splits blocks into records."""
+    """A reader that splits blocks into records."""
 
     def records(self, block: bytes, name: str, offset: int) -> Iterable[Any]:
-        """The records of a block that begins at `offset` of the file of that name."""
+        """Returns the records of a block that begins at `offset` of the file of that name."""
 
     def offset_of(self, block: bytes, index: int) -> int:
-        """The offset of a record in its block."""
+        """Returns the offset of a record in its block."""
 
     def error_at(self, block: bytes, error: Exception) -> int:
-        """The offset in a block at which reading failed."""
+        """Returns the offset in a block at which reading failed."""
 
 
 def reader_of(format: Format, layout: dict[str, Any]) -> Reader:
@@ -66,7 +66,7 @@ def _decoded(block: bytes, encoding: str, errors: str) -> list[str]:
 
 
 def _json_offset(block: bytes, index: int) -> int:
-    """The offset of a record where empty lines are no records."""
+    """Returns the offset of a record where empty lines are no records."""
     offset = 0
     for line in block.split(b"\n"):
         if line.strip():
@@ -85,7 +85,7 @@ def _line_offset(block: bytes, index: int) -> int:
 
 
 class Lines:
-    """Reads lines. Each has its line end."""
+    """A reader of lines. Each has its line end."""
 
     def __init__(self, part: Callable[[bytes], list[Any]], offset_of: Callable[[bytes, int], int] = _line_offset) -> None:
         self._part, self._offset_of = part, offset_of
@@ -110,7 +110,7 @@ class Lines:
 
 
 class Fixed:
-    """Reads records of one length."""
+    """A reader of records of one length."""
 
     def __init__(self, record_bytes: int) -> None:
         self._record_bytes = record_bytes
@@ -127,7 +127,7 @@ class Fixed:
 
 
 class WrongRow(ValueError):
-    """A line of a CSV file is not a row."""
+    """Error of a line of a CSV file that is not a row."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -144,7 +144,7 @@ _GOES_ON = "a quoted field goes on in the next line, and a row is a line here: r
 
 
 def _goes_on(line: str, delimiter: str) -> bool:
-    """Whether a quoted field is still open at the end of a line."""
+    """Returns whether a quoted field is still open at the end of a line."""
     if '"' not in line:
         return False
     try:
@@ -155,7 +155,7 @@ def _goes_on(line: str, delimiter: str) -> bool:
 
 
 class Csv:
-    """Reads rows as dicts. A row is a line."""
+    """A reader of rows as dicts. A row is a line."""
 
     def __init__(self, format: Format) -> None:
         self._format = format
@@ -188,7 +188,7 @@ class Csv:
         return [dict(zip(columns, row)) for row in rows if row]
 
     def _refuse(self, lines: list[str], columns: tuple[str, ...], before: int) -> NoReturn:
-        """Raises `WrongRow` for the first line that is no row. There is one."""
+        """Raises `WrongRow` for the first line that is not a row; the caller knows that there is one."""
         delimiter = self._format.delimiter
         for number, line in enumerate(lines, before):
             if _goes_on(line, delimiter):
@@ -225,17 +225,17 @@ class Csv:
         return error.start if isinstance(error, UnicodeDecodeError) else 0
 
 
-#: Escapes of a line end within a line, and of the escape itself.
+#: The escape, its own escaped form, and that of a line end within a line.
 _ESCAPE, _ESCAPED_ESCAPE, _ESCAPED_END = b"\x1b", b"\x1b0", b"\x1b1"
 
 
 def packed(items: list[Any]) -> bytes:
-    """Items as one line."""
+    """Returns items as one line."""
     return pickled_items(items).replace(_ESCAPE, _ESCAPED_ESCAPE).replace(b"\n", _ESCAPED_END) + b"\n"
 
 
 class Items:
-    """Reads the output of another stage: lines of many items each."""
+    """A reader of the output of another stage: lines of many items each."""
 
     def records(self, block: bytes, name: str, offset: int) -> list[Any]:
         items: list[Any] = []
@@ -251,7 +251,7 @@ class Items:
 
 
 class Parquet:
-    """Reads the rows of those row groups that begin in a stretch of a file. A block has a line of JSON for each stretch."""
+    """A reader of the row groups that begin in a stretch of a Parquet file. A block has a line of JSON for each stretch."""
 
     def __init__(self, format: Format) -> None:
         self._columns = None if format.columns is None else list(format.columns)
@@ -287,13 +287,13 @@ class Parquet:
 
 
 def row_groups(path: str) -> list[int]:
-    """Where the row groups of a file begin."""
+    """Returns the offsets of the row groups of a file."""
     metadata = needed("pyarrow.parquet", "read_parquet").read_metadata(path)
     return [_begin_of(metadata.row_group(number)) for number in range(metadata.num_row_groups)]
 
 
 def _begin_of(group: Any) -> int:
-    """Where the first page of a row group lies."""
+    """Returns the offset of the first page of a row group."""
     if group.num_columns == 0:
         return 0
     places: list[int] = []

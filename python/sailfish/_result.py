@@ -15,7 +15,7 @@ from . import _html
 from ._needed import needed
 from ._spec import PARQUET
 
-#: Readers of outputs, by format.
+#: The reader of each output format.
 _READERS = {
     "text": "read_text",
     "tsv": "read_text",
@@ -28,20 +28,20 @@ _READERS = {
 
 
 class Result:
-    """The end of a job that went well. Iterating gives the pairs: as they were from ``pickle``, as Arrow has them from ``parquet``,
-    as JSON has them from ``jsonl``, and as texts from ``tsv``; of a dataflow its items in the same way."""
+    """The result of a job that succeeded. Iterating gives the pairs: as they were from ``pickle``, as Arrow has them from ``parquet``, as
+    JSON has them from ``jsonl``, and as texts from ``tsv``; of a dataflow its items in the same way."""
 
     def __init__(self, output: str, output_format: str, reports: list[dict[str, Any]], kept: str | None) -> None:
         self._output = output
         self.output_format = output_format
-        #: Of each stage, as of `sailfish run --json`: plan, bytes, times, proof.
+        #: The report of each stage, as `sailfish run --json` prints it: plan, bytes, times, proof.
         self.reports = reports
         if kept is not None:
             weakref.finalize(self, shutil.rmtree, kept, ignore_errors=True)
 
     @property
     def location(self) -> str:
-        """Where the output is: the absolute path of the directory, or its URL."""
+        """The absolute path of the output directory, or its URL."""
         return self._output
 
     @property
@@ -68,14 +68,14 @@ class Result:
 
     @property
     def parts(self) -> list[Path]:
-        """The files of the output, in the order of the keys within them. Errors: `FileNotFoundError` where it is no longer whole; as
-        `output`."""
+        """The files of the output, in the order of the keys within them. Errors: `FileNotFoundError` where the output is no longer whole;
+        those of `output`."""
         if not self.output.joinpath("_SUCCESS").exists():
             raise FileNotFoundError(f"{self.output} is not there, or not whole: it has no _SUCCESS")
         return sorted(self.output.glob("part-*"))
 
     def counter(self, name: str, group: str = "user") -> int:
-        """What the functions of the job counted with `sailfish.counter`."""
+        """Returns the sum that the functions of the job counted with `sailfish.counter`."""
         return sum(report["counters"].get(f"{group},{name}", 0) for report in self.reports)
 
     def __iter__(self) -> Iterator[Any]:
@@ -84,7 +84,7 @@ class Result:
 
 
 def read_part(part: Path, output_format: str) -> Iterator[Any]:
-    """The pairs, or items, of a part."""
+    """Yields the pairs, or items, of a part."""
     if output_format in PARQUET:
         table = needed("pyarrow.parquet", "a part in the format parquet").read_table(part)
         rows = table.to_pylist()

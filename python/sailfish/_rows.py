@@ -1,4 +1,4 @@
-"""Rows of one key on one side of a join: in memory, and in a file where they are many."""
+"""Rows of one key on one side of a join: in memory, and in a file where there are many."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ._values import pickled
 
 #: About how many bytes of rows stay in memory.
 _BYTES_MAX = 64 << 20
-#: So many rows are taken, whatever their size.
+#: The number of first rows that stay in memory unmeasured.
 _FEW = 16
-#: Rows of the other side for which a file is read once.
+#: The number of rows of the other side for which the file is read once.
 _BESIDE = 1 << 14
 
 
@@ -31,7 +31,7 @@ class Rows:
             self._take(left)
 
     def _take(self, left: Iterator[Any]) -> None:
-        """Takes the rows behind the first few, of which as many are kept as may be."""
+        """Takes the rows behind the first few, and moves rows into a file when they exceed the memory."""
         batch, self._kept = self._kept, []
         size, batches = 0, Batches()
         while batch:
@@ -65,7 +65,7 @@ class Rows:
         yield self._kept
 
     def beside(self, others: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-        """Each row beside each of the others."""
+        """Returns each row beside each of the others."""
         if self._file is None:
             if len(self._kept) == 1:
                 return zip(repeat(self._kept[0]), others)

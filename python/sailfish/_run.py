@@ -23,11 +23,11 @@ from ._spec import PARQUET, SPEC_FILE, Spec, dump
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-#: What a URL begins with.
+#: The scheme of a URL.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 #: Schemes of object stores that the engine reads and writes.
 _OBJECT_STORES = ("s3", "s3a")
-#: The interpreter of nodes, by default: functions go between the same minor versions.
+#: The default interpreter of nodes: functions go only between the same minor versions.
 _PYTHON = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 
 
@@ -41,7 +41,7 @@ class Stage:
     inputs: list[str] = field(default_factory=list)
     #: The stages whose output it reads, after its inputs.
     reads: list[str] = field(default_factory=list)
-    #: As of `--input-format`.
+    #: The format, as `--input-format` has it.
     input_format: str | None = None
 
 
@@ -49,14 +49,14 @@ class Stage:
 class Settings:
     """Options of a run."""
 
-    #: None is `"local"`.
+    #: None stands for `"local"`.
     engine: str | None = "local"
     memory: str | int | None = None
     slots: int | None = None
     progress: bool | None = None
     python: str | None = None
     overwrite: bool = False
-    #: The output is on the disk, and not only in the memory of the system, when the job is over.
+    #: The output is on the disk, and not only in the page cache, when the job is over.
     sync: bool = True
     name: str | None = None
     files: Iterable[str | os.PathLike[str]] = ()
@@ -192,7 +192,7 @@ def _with_python(failed: _engine.JobFailed, settings: Settings) -> _engine.JobFa
 
 
 def _job_file(stages: list[Stage], output: str, settings: Settings, directory: Path) -> str:
-    """The job in TOML. Strings of JSON are strings of TOML."""
+    """Returns the job in TOML. Strings of JSON are strings of TOML."""
     worker, shipped, environment = _worker(settings, directory)
     if settings.requirements:
         shipped.append(str(write_libraries(directory, settings.requirements)))
@@ -253,11 +253,11 @@ def _table(stage: Stage, program: str, files: list[str], output: str | None) -> 
 
 
 def _worker(settings: Settings, directory: Path) -> tuple[list[str], list[str], dict[str, str]]:
-    """The words that start a worker, the files that it needs, its environment."""
+    """Returns the words that start a worker, the files that it needs, and its environment."""
     # Hashes are the same in each process, so that a task that runs again gives the same bytes.
     environment = {"PYTHONHASHSEED": "0"}
     if settings.is_here:
-        # What can be imported here can be imported there.
+        # The worker can import all that this process can import.
         here = str(Path(__file__).parent.parent)
         environment["PYTHONPATH"] = os.pathsep.join([here, *(os.path.abspath(entry or ".") for entry in sys.path)])
         return [sys.executable, "-m", f"{__package__}._worker"], [], environment

@@ -18,7 +18,7 @@ from types import ModuleType
 from ._frames import failure_frame
 from ._spec import LIBRARIES_FILE, MODULES_FILE, Spec, functions_of
 
-#: Where archives with machine code are unpacked.
+#: Directories, in that of the task, into which archives with machine code are unpacked.
 _UNPACKED = {LIBRARIES_FILE: "sailfish-libraries", MODULES_FILE: "sailfish-modules"}
 #: The directory of compiled modules, which differ each time.
 _COMPILED = "__pycache__"
@@ -33,7 +33,7 @@ sys.exit(main())
 
 
 def write_worker(directory: Path) -> Path:
-    """Writes an archive that Python runs: this package, and what it needs to unpack functions."""
+    """Writes an archive that Python runs: this package, and the library that unpacks functions."""
     import cloudpickle
 
     archive = directory / "sailfish-worker.zip"
@@ -51,8 +51,8 @@ def _write(writer: zipfile.ZipFile, name: str, text: str) -> None:
 
 
 def write_interpreter(directory: Path, python: str) -> Path:
-    """Writes a program that starts the interpreter of a path on a node. An interpreter finds its libraries by where it lies, so it has to
-    be started there."""
+    """Writes a program that starts the interpreter of a path on a node. An interpreter finds its libraries by its own path, so it has to be
+    started from there."""
     program = directory / "sailfish-python"
     reason = f"python={python!r}: there is no such program on this node; say the path of an interpreter that each node has"
     frame = "".join("%%" if byte == ord("%") else f"\\{byte:03o}" for byte in failure_frame(reason, [], is_of_data=True))
@@ -69,7 +69,7 @@ exit 1
 
 
 def write_modules(directory: Path, modules: Iterable[ModuleType]) -> list[Path]:
-    """Writes an archive with the sources of modules, of packages all files; none where there are no sources."""
+    """Writes an archive with the sources of modules, of packages all files; no archive where there are no sources."""
     wanted: dict[str, ModuleType] = {}
     for module in modules:
         package = module.__name__.partition(".")[0]
@@ -83,7 +83,7 @@ def write_modules(directory: Path, modules: Iterable[ModuleType]) -> list[Path]:
 
 
 def _sources(name: str, module: ModuleType) -> Iterator[tuple[str, Path]]:
-    """The files of a module, or of a package, by their names below the directory that it is in."""
+    """Yields the files of a module, or of a package, with their names below the directory that holds it."""
     folders = [Path(folder) for folder in getattr(module, "__path__", ())]
     for folder in folders:
         for source in sorted(folder.rglob("*")):
@@ -97,7 +97,7 @@ def _sources(name: str, module: ModuleType) -> Iterator[tuple[str, Path]]:
 
 
 class CannotInstall(RuntimeError):
-    """The libraries of a job cannot be installed."""
+    """Error of libraries that cannot be installed."""
 
     __module__ = "sailfish"
 
@@ -125,7 +125,7 @@ def _write_archive(archive: Path, files: Mapping[str, Path]) -> Path:
 
 
 def _installer(target: Path) -> tuple[str, list[str]]:
-    """The name of what installs libraries here, and the words that install them into a directory."""
+    """Returns the name of the installer of libraries on this machine, and the words that install them into a directory."""
     if importlib.util.find_spec("pip") is not None:
         words = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
         return "pip", [*words, "--target", str(target)]
@@ -137,8 +137,8 @@ def _installer(target: Path) -> tuple[str, list[str]]:
 
 
 def use_archive(name: str, place: int) -> bool:
-    """Lets functions import what is in an archive of the job, by an entry at this place of `sys.path`. Returns whether it had to be
-    unpacked into the directory of the task."""
+    """Lets functions import from an archive of the job, by an entry at this place of `sys.path`. Returns whether it had to be unpacked into
+    the directory of the task."""
     with zipfile.ZipFile(name) as archive:
         is_unpacked = any(".so" in Path(each).suffixes for each in archive.namelist())
         if is_unpacked:
@@ -152,7 +152,7 @@ def use_archive(name: str, place: int) -> bool:
 
 
 def modules_of(spec: Spec) -> list[ModuleType]:
-    """The modules that the functions of a job are from, unless they were installed."""
+    """Returns the modules that define the functions of a job, unless they are installed."""
     names = {getattr(function, "__module__", None) or "" for function in functions_of(spec)}
     modules = (sys.modules.get(name) for name in sorted(names - {"__main__", "builtins"}))
     return [module for module in modules if module is not None and not _is_installed(module)]

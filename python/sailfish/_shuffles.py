@@ -1,4 +1,4 @@
-"""How items of a stage come together: what its map tasks put out, and what its reduce tasks make of the groups."""
+"""The ways in which items of a stage come together: the output of its map tasks, and the work of its reduce tasks on the groups."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ._rows import Rows
 from ._steps import name_of
 
 Named = Iterator[tuple[str, Any]]
-#: What tuples begin with, in order and reversed.
+#: The first byte of encoded tuples, in order and reversed.
 _OF_TUPLES = (_keys.TUPLE, 255 - _keys.TUPLE)
-#: Keys of one kind that all come together.
+#: The single key under which all items come together.
 _ONE_KEY = bytes([_keys.NONE])
 
 
 class Sink(Protocol):
-    """Takes the items of a map task, in lists."""
+    """A sink that takes the items of a map task, in lists."""
 
     def put(self, items: list[Any]) -> None: ...
 
@@ -33,7 +33,7 @@ class Sink(Protocol):
 
 @dataclass
 class Place:
-    """Where a reduce task is."""
+    """The position of a reduce task: the key that it is at."""
 
     key: Any = None
     has_key: bool = False
@@ -45,7 +45,7 @@ class Place:
 class Shuffle(Protocol):
     """A way to bring items together."""
 
-    #: Keys have a part behind them that orders what belongs to one key.
+    #: Keys have a tail, which only orders the records of a key.
     has_tails: bool
     #: The parts, one after the other, are in order.
     is_total: bool
@@ -53,27 +53,27 @@ class Shuffle(Protocol):
     of_pairs: bool
 
     def functions(self) -> Named:
-        """The user's functions."""
+        """Yields the user's functions with their names."""
 
     def shown(self) -> str:
-        """What plans say of it."""
+        """Returns the description of the shuffle in plans."""
 
     def sink(self, output: Output, record_bytes_max: int, side: int) -> Sink | Running:
-        """What takes the items of a side in a map task."""
+        """Returns the sink for the items of a side in a map task."""
 
     def gathered(self, source: Input, place: Place) -> Iterator[Any]:
-        """What a reduce task makes of its groups."""
+        """Yields the items that a reduce task makes of its groups."""
 
 
 @dataclass
 class Reduce:
-    """Values by their keys."""
+    """A shuffle of values by their keys."""
 
     gather: Gather
     combine: Callable[..., Any] | None = None
     #: `combine` makes a value of a list of values.
     combine_folds: bool = False
-    #: The same, a value at a time.
+    #: The same fold, a value at a time.
     adding: Adding | None = None
 
     has_tails = False
@@ -111,7 +111,7 @@ class Reduce:
 
 
 class _Plain:
-    """Pairs go on unfolded."""
+    """A sink of pairs that travel unfolded."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -125,7 +125,7 @@ class _Plain:
 
 @dataclass
 class Count:
-    """How often each item is there; or, where nobody asks for that, just the items."""
+    """A shuffle that counts the occurrences of each item; without `of_each` it gives each item once."""
 
     of_each: bool
 
@@ -160,13 +160,13 @@ class _Encoding:
 
 @dataclass
 class Sides:
-    """Values of several sides by their keys: in a join or a cogroup."""
+    """A shuffle of values of several sides by their keys: a join or a cogroup."""
 
-    #: inner, left, right or full; None: the values of all sides as lists.
+    #: inner, left, right or full; None for a cogroup, which gives the values of all sides as lists.
     how: str | None
     count: int
-    #: Keys, as bytes, with very many rows on one side: which side that is, and into how many tasks they are cut. Rows of the other side go
-    #: to each.
+    #: Keys, as bytes, with very many rows on one side, each with this side and the number of tasks into which the key is cut. Rows of the
+    #: other side go to each task.
     hot: dict[bytes, tuple[int, int]] = field(default_factory=dict)
 
     has_tails = True
@@ -203,7 +203,8 @@ class Sides:
     def _cut(
         self, side: int, turn: list[int], keys: Sequence[Any], encoded: list[bytes], coded: list[bytes]
     ) -> tuple[list[Any], list[bytes], list[bytes]]:
-        """Rows of hot keys go to one task after the other, or to each."""
+        """Returns the rows with the tasks of hot keys: on the side that is cut each row goes to the next task, on the other side to each
+        task."""
         rows: list[tuple[Any, bytes, bytes]] = []
         for key, data, value in zip(keys, encoded, coded):
             cut_side, ways = self.hot.get(data, (side, 1))
@@ -220,7 +221,7 @@ class Sides:
         for data, sides in groupby(raw_groups(source), key=lambda group: group[0][:-1]):
             first = next(sides)
             key = key_of(data, first[2], _keys.decode_inside)
-            # Of a key that was cut nothing is compared with itself.
+            # A key that was cut comes several times, and is not compared with itself.
             if data[:-1] != before:
                 _check_after(previous, key)
             before = data[:-1]
@@ -255,7 +256,7 @@ class Sides:
 
 @dataclass
 class Ordered:
-    """Values by their keys, and in order."""
+    """A shuffle of values by their keys, with the values in order."""
 
     gather: Gather
     by: Callable[[Any], Any] | None
@@ -315,12 +316,12 @@ def _without_order(group: RawGroup) -> bytes:
 
 
 def _made(function: Callable[[Any], Any] | None, items: list[Any]) -> list[Any]:
-    """What a function makes of each. Not by `map`, for which a `StopIteration` would be the end."""
+    """Returns the results of a function for each item. A list and not `map`, because `map` takes a `StopIteration` for the end."""
     return items if function is None else [function(item) for item in items]
 
 
 class _Comparable:
-    """Refuses items whose order Python does not know. What they are ordered by is made again only where its bytes do not tell."""
+    """A check that Python can compare the items. It computes their order again only where the first byte does not tell."""
 
     def __init__(self, by: Callable[[Any], Any] | None) -> None:
         self._by = by
@@ -328,7 +329,7 @@ class _Comparable:
         self._before: Any = None
 
     def check(self, kind: int, item: Any) -> None:
-        """Takes the next item, and the first byte of what it is ordered by."""
+        """Checks the next item against the one before. `kind`: the first byte of its encoded order."""
         # Tuples may hold what cannot be compared.
         if self._kind is not None and (kind != self._kind or kind in _OF_TUPLES):
             check_order(*_made(self._by, [self._before, item]))
@@ -336,7 +337,7 @@ class _Comparable:
 
 
 def _check_after(previous: list[Any], key: Any) -> None:
-    """Refuses keys of kinds that Python does not compare."""
+    """Raises `MixedKeys` where Python does not compare a key with the one before."""
     if previous:
         check_order(previous[0], key)
     previous[:] = [key]
@@ -344,7 +345,7 @@ def _check_after(previous: list[Any], key: Any) -> None:
 
 @dataclass
 class Sort:
-    """All items in order."""
+    """A shuffle that puts all items in order."""
 
     by: Callable[[Any], Any] | None
     is_reversed: bool
@@ -383,7 +384,7 @@ class Sort:
 
 @dataclass
 class Top:
-    """The largest items of all."""
+    """A shuffle that keeps the largest items of all."""
 
     count: int
     by: Callable[[Any], Any] | None
@@ -406,7 +407,7 @@ class Top:
             yield from self.largest(values)
 
     def largest(self, items: Iterable[Any]) -> list[Any]:
-        """The largest of these, the largest first."""
+        """Returns the largest of these items, the largest first."""
         return heapq.nlargest(self.count, items, self.by)
 
 

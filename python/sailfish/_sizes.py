@@ -1,4 +1,4 @@
-"""How much memory values take, about, and how many of them are handled at once."""
+"""Estimates of the memory that values take, and the number of them that is handled at once."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-#: Of many items so many are looked at.
+#: About how many of many items are measured.
 _LOOKED_AT = 16
-#: A batch is gone through several times: so many pairs of short values fit into half a megabyte, and so into the cache of a core.
+#: The most items of a batch, and about how many bytes it has at most. A batch is gone through several times: so many pairs of short values
+#: fit into half a megabyte, and so into the cache of a core.
 _ITEMS_MAX = 2048
 _BYTES_AIM = 4 << 20
 
 
 def size_of(items: Sequence[Any]) -> int:
-    """About how many bytes of memory some items take."""
+    """Returns about how many bytes of memory some items take."""
     some = items[:: 1 + len(items) // _LOOKED_AT]
     if not some:
         return 0
@@ -33,7 +34,7 @@ def _size(value: Any, depth: int = 3) -> int:
 
 
 class Batches:
-    """How many items are handled at once: few at first, then as many as have some megabytes."""
+    """The number of items that are handled at once: few at first, later a few megabytes of them."""
 
     def __init__(self) -> None:
         self.items = _LOOKED_AT

@@ -1,4 +1,4 @@
-"""The functions and formats of a job, and how they travel to a worker."""
+"""The functions and formats of a job, and their form on the way to a worker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ._version import VERSION
 if TYPE_CHECKING:
     from ._shuffles import Shuffle
 
-#: The file in the directory in which functions run.
+#: The file with the functions, in the directory in which they run.
 SPEC_FILE = "sailfish-job.pickle"
 #: Libraries of the job, beside it.
 LIBRARIES_FILE = "sailfish-libraries.zip"
@@ -26,7 +26,7 @@ LIBRARIES_FILE = "sailfish-libraries.zip"
 MODULES_FILE = "sailfish-modules.zip"
 #: Output formats whose parts are Parquet files.
 PARQUET = ("parquet", "rows")
-#: Python's own that may be a reduce function as they are, and those of them that may fold a part of the values as well.
+#: Functions of Python that may be a reduce function as they are, and those of them that may fold a part of the values as well.
 FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, len, list, set, sorted, any, all)
 PARTIAL_FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, any, all)
 
@@ -38,20 +38,20 @@ class Format:
     name: str = "text"
     encoding: str = "utf-8"
     errors: str = "strict"
-    #: Of CSV, where files have no line with names, and of Parquet, where not all are wanted.
+    #: The columns: of CSV files without a line of names, or those of a Parquet file that are read; None for all.
     columns: tuple[str, ...] | None = None
     delimiter: str = ","
 
 
 @dataclass
 class Source:
-    """Some inputs of a job, and what is made of their records."""
+    """Some inputs of a job, and the steps of their records."""
 
-    #: By their numbers; None: all.
+    #: The numbers of the inputs; None for all.
     inputs: frozenset[int] | None
     format: Format
     steps: list[Step] = field(default_factory=list)
-    #: Which side of a shuffle they are, where it has sides.
+    #: The side of the shuffle to which the inputs belong, if it has sides.
     side: int = 0
 
 
@@ -60,23 +60,23 @@ class Spec:
     """The functions of a job, or of a stage, and its formats."""
 
     sources: list[Source]
-    #: None: what the sources give is the output.
+    #: The shuffle; None where the items of the sources are the output.
     shuffle: Shuffle | None
     output_format: str
-    #: Behind the shuffle.
+    #: The steps behind the shuffle.
     steps: list[Step] = field(default_factory=list)
     #: The output is made of (key, value) pairs.
     of_pairs: bool = False
-    #: Of CSV, the names of the columns, and whether a field may have line ends in it.
+    #: For CSV: the names of the columns, and whether a field may have line ends in it.
     columns: tuple[str, ...] | None = None
     multiline: bool = False
-    #: Of Parquet, the types of the columns, where they do not follow from the first rows.
+    #: For Parquet: the types of the columns, where they do not follow from the first rows.
     schema: Any = None
     setup: Callable[[], object] | None = None
     teardown: Callable[[], object] | None = None
 
     def functions(self) -> Iterator[tuple[str, Any]]:
-        """What messages call each of the functions, and the function."""
+        """Yields each function with its name in messages."""
         for source in self.sources:
             yield from ((step.name, step.function) for step in source.steps)
         if self.shuffle is not None:
@@ -86,14 +86,14 @@ class Spec:
 
 
 class CannotSend(TypeError):
-    """A function of a job cannot be sent to where it is to run."""
+    """Error of a function that cannot be sent to the place where it is to run."""
 
     __module__ = "sailfish"
 
 
 def dump(spec: Spec, modules: Iterable[ModuleType]) -> bytes:
-    """The bytes of a spec, with what the functions use of `modules`. Error: `CannotSend`, which names the function and, where it can be
-    told, the object in it."""
+    """Returns the bytes of a spec, with the objects of `modules` that the functions use. Error: `CannotSend`, which names the function and,
+    if known, the object in it."""
     import cloudpickle
 
     by_value = set(cloudpickle.list_registry_pickle_by_value())
@@ -146,7 +146,7 @@ def _reason(spec: Spec, error: Exception) -> str:
 
 
 def _hint(function: Any) -> str:
-    """Which of the objects that a function uses cannot be pickled."""
+    """Returns a hint which of the objects that a function uses cannot be pickled."""
     import cloudpickle
 
     code = getattr(function, "__code__", None)
@@ -172,11 +172,11 @@ def _hint(function: Any) -> str:
 
 
 class WrongPlace(RuntimeError):
-    """The worker runs with another Python, another version of this package, or without a module of the job."""
+    """Error of a worker that runs with another Python, another version of this package, or without a module of the job."""
 
 
 class PackedSpec:
-    """The spec in a file, from which it can be had many times. Errors: `WrongPlace`."""
+    """A spec in a file, which can be loaded many times. Errors: `WrongPlace`."""
 
     def __init__(self, path: str) -> None:
         with open(path, "rb") as file:
@@ -192,7 +192,7 @@ class PackedSpec:
         self._packed: bytes = parts["spec"]
 
     def load(self) -> Spec:
-        """The spec, with functions that remember nothing."""
+        """Returns the spec, with functions that remember nothing. Error: `WrongPlace` for a missing module."""
         # Classes of the user's script say that they are of `__main__`: there they are found again, and not this package's.
         main = sys.modules["__main__"] = ModuleType("__main__")
         try:
@@ -210,7 +210,7 @@ class PackedSpec:
 
 
 def functions_of(spec: Spec) -> list[Any]:
-    """The functions of a job, and those within methods and partial ones."""
+    """Returns the functions of a job, and those within methods and partial ones."""
     left: list[Any] = [function for _, function in spec.functions()]
     found: list[Any] = []
     while left:
@@ -219,6 +219,6 @@ def functions_of(spec: Spec) -> list[Any]:
             continue
         found.append(function)
         left += [getattr(function, name, None) for name in ("func", "__func__", "__wrapped__")]
-        # Of folds of ours that call a function of the user.
+        # Our own folds call a function of the user, `add`.
         left.append(getattr(getattr(function, "__self__", None), "add", None))
     return found

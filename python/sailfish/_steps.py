@@ -1,4 +1,4 @@
-"""What is made of each item on its way: the steps of a stage before and behind its shuffle."""
+"""The steps of a stage, before and behind its shuffle: operations on single items."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Step:
-    """One step: its kind, a function of the user, and what messages call it."""
+    """One step: its kind, a function of the user, and its name in messages."""
 
     kind: str
     function: Function | None = None
     name: str = ""
-    #: Of `sample`: the share of the items that stays, and what chooses them.
+    #: The arguments of `sample`: the share of the items that stays, and the seed of the choice.
     fraction: float = 1.0
     seed: int = 0
 
 
 def compose(steps: Iterable[Step], items: Iterable[Any], place: Callable[[], str] = str) -> Iterator[Any]:
-    """The items behind all steps, made one at a time when they are asked for. `place` says, when the first is there, where they are from:
-    the same place gives the same sample.
+    """Returns an iterator of the items behind all steps, each made when it is asked for. `place` is called with the first item and tells
+    its origin: the same place gives the same sample.
 
     A function that raises `StopIteration` ends this iterator, as it does for `map` and `filter`: see `is_at_end`."""
     made = iter(items)
@@ -74,7 +74,7 @@ def _pair(item: Any) -> tuple[Any, Any]:
 
 
 class NoPair(TypeError):
-    """An item is not what a method that goes by key takes."""
+    """Error of an item that is not a pair, in a method that goes by key."""
 
 
 def _sampled(items: Iterator[Any], step: Step, number: int, place: Callable[[], str]) -> Iterator[Any]:
@@ -87,11 +87,11 @@ def _sampled(items: Iterator[Any], step: Step, number: int, place: Callable[[], 
 
 
 def is_at_end(source: Iterator[Any]) -> bool:
-    """Whether an iterator, of a list or a generator, has no more to give: what is made of it ends before only where a function raised
-    `StopIteration`."""
+    """Returns whether the iterator of a list or a generator has no more items. Steps that end although their source has more items were
+    ended by the `StopIteration` of a function."""
     if isinstance(source, GeneratorType):
         return source.gi_frame is None
-    # That of a list forgets the list when it ends.
+    # The iterator of a list forgets the list when it ends.
     return len(source.__reduce__()) < 3
 
 
@@ -107,7 +107,7 @@ _KINDS: dict[str, Callable[[Any, Iterator[Any]], Iterator[Any]]] = {
 
 
 def name_of(function: Any) -> str:
-    """What messages and plans call a function."""
+    """Returns the name of a function in messages and plans."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     name = name.rpartition("<locals>.")[2]
     code = getattr(function, "__code__", None)
@@ -117,7 +117,7 @@ def name_of(function: Any) -> str:
 
 
 def failing_step(steps: Iterable[Step], error: BaseException) -> str | None:
-    """The name of the step whose function an error came out of, where that can be told."""
+    """Returns the name of the step whose function raised an error; None where the traceback does not tell."""
     codes = []
     trace = error.__traceback__
     while trace is not None:

@@ -22,7 +22,7 @@ _TABLES = {
     ("pyarrow", "ChunkedArray"): "from_iterable(array.to_pylist()) has its values",
     ("pyarrow", "Array"): "from_iterable(array.to_pylist()) has its values",
 }
-#: Parts whose types are compared.
+#: The most parts whose types are compared.
 _PARTS_MAX = 1000
 
 
@@ -37,7 +37,7 @@ def refuse_table(items: object) -> None:
 
 def warn_of_types(result: Result, remedy: str) -> None:
     """Warns where programs that read the directory as one table, with the types of the first part, fail or lose rows. A task that writes a
-    part does not know the others: a column in which it saw None alone has the type null, and a part without rows may have no columns."""
+    part does not know the others: a column with nothing but None has the type null."""
     if "://" in result.location:
         return
     parquet = needed("pyarrow.parquet", "a Parquet file")
@@ -45,7 +45,7 @@ def warn_of_types(result: Result, remedy: str) -> None:
     first = _types(parquet, parts[0]) if parts else {}
     for part in parts[1:]:
         for name, kind in _types(parquet, part).items():
-            before = first.get(name, "no values")
+            before = first.get(name, "null")
             if kind not in (before, "null"):
                 warnings.warn(
                     f"the column {name!r} has {before} in {parts[0].name} and {kind} in {part.name} of {result.location}: programs that "
@@ -56,5 +56,5 @@ def warn_of_types(result: Result, remedy: str) -> None:
 
 
 def _types(parquet: Any, part: Path) -> dict[str, str]:
-    """The names and types of the columns of a part."""
+    """Returns the names and types of the columns of a part."""
     return {field.name: str(field.type) for field in parquet.read_schema(part)}

@@ -1,4 +1,4 @@
-"""Values as bytes. What has eight bytes is an ``int``; anything else begins with a tag."""
+"""Values as bytes. Eight bytes are an ``int``; all other values begin with a tag."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ _INT = struct.Struct("<q")
 _FLOAT = struct.Struct("<d")
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 
-#: What comes back from `marshal` as it was. It is not asked to do more: it makes bytes of whatever has a buffer.
+#: Types that `marshal` gives back as they were. It takes more types, but turns any object with a buffer into bytes.
 _PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
-#: The version in which equal values have equal bytes, however often their parts are referred to.
+#: The version of `marshal` in which equal values have equal bytes, however often their parts are referred to.
 _MARSHAL_VERSION = 2
 
 # A value that would have eight bytes gets another tag and a byte more.
 _STR, _STR_PADDED = b"s", b"S"
 _BYTES, _BYTES_PADDED = b"b", b"B"
-#: What pickles, and tuples by `marshal`, begin with themselves: they need no tag, unless they have eight bytes.
+#: Tags of pickles, and of tuples by `marshal`: their own first byte, or another tag where they have eight bytes.
 _PICKLE, _PICKLE_PADDED = b"\x80", b"P"
 _TUPLE, _TUPLE_PADDED = b"(", b"M"
-#: Several values of a key, by `marshal`. A value that is a list is pickled, so that this is none.
+#: Tags of several values of a key, by `marshal`. A single value that is a list is pickled, so its tag differs.
 _SEVERAL, _SEVERAL_PADDED = b"[", b"L"
 _OF_SEVERAL = frozenset(_SEVERAL + _SEVERAL_PADDED)
 _FLOAT_TAG = b"f"
 _NONE = b"n"
 _TRUE, _FALSE = b"t", b"u"
-#: The key as it was, before the value: its own bytes do not tell.
+#: The tag of a value that brings its key, because the bytes of the key do not give the key back as it was.
 _WITH_KEY = b"k"
 
 
 def encode(value: Any) -> bytes:
-    """The bytes of a value."""
+    """Returns the bytes of a value."""
     kind = type(value)
     if kind is int and _INT_MIN <= value <= _INT_MAX:
         return _INT.pack(value)
@@ -59,7 +59,7 @@ def encode(value: Any) -> bytes:
 
 
 def encode_column(values: Sequence[Any]) -> list[bytes]:
-    """The bytes of each value. Where all are of one kind, that takes a few calls for all of them."""
+    """Returns the bytes of each value. Where all are of one kind, a few calls encode all of them."""
     kinds = set(map(type, values))
     if kinds == {str}:
         try:
@@ -83,37 +83,37 @@ def encode_column(values: Sequence[Any]) -> list[bytes]:
 
 
 def are_plain(values: Sequence[Any]) -> bool:
-    """Whether all are such that `marshal` gives them back as they were, and nobody can change them."""
+    """Returns whether all values are immutable and `marshal` gives them back as they were."""
     kinds = set(map(type, values))
     return kinds <= _PLAIN or (kinds == {tuple} and _PLAIN.issuperset(map(type, chain.from_iterable(values))))
 
 
 def encode_several(values: list[Any]) -> bytes:
-    """The bytes of plain values, which stand for each of them."""
+    """Returns bytes that stand for several plain values."""
     data = marshal.dumps(values, _MARSHAL_VERSION)
     return _SEVERAL_PADDED + data if len(data) == 8 else data
 
 
 def _padded(tag: bytes, encoded: list[bytes]) -> list[bytes]:
-    """With a tag where eight bytes would be a whole number."""
+    """Returns the same bytes, with a tag before those that would pass for a whole number because they are eight."""
     if 8 in map(len, encoded):
         return [tag + data if len(data) == 8 else data for data in encoded]
     return encoded
 
 
 class Column(NamedTuple):
-    """Values that were decoded."""
+    """Decoded values."""
 
     values: list[Any]
-    #: The bytes of each, where these may tell keys.
+    #: The bytes of each, where they may bring keys; else None.
     raw: list[bytes] | None
-    #: How many values each made, where they are not one each.
+    #: The number of values that each piece of bytes gave; None where each gave one.
     counts: list[int] | None = None
 
 
 def decode_column(payload: bytes, ends: Sequence[int], has_ints: bool) -> Column:
-    """The values that end at these places of a payload, the first of which is where they begin. `has_ints`: some have eight bytes. Where
-    all are of one kind, that takes a few calls for all of them."""
+    """Returns the values of a payload. `ends`: the place where the first value begins, and the places where the values end. `has_ints`:
+    some values have eight bytes. Where all are of one kind, a few calls decode all of them."""
     starts = ends[:-1]
     tags = set(itemgetter(*starts)(payload)) if len(starts) > 1 else {payload[start] for start in starts}
     tag = next(iter(tags)) if len(tags) == 1 and not has_ints else None
@@ -126,7 +126,7 @@ def decode_column(payload: bytes, ends: Sequence[int], has_ints: bool) -> Column
         return Column([loads(data) for data in raw], None)
     if tag == _TUPLE[0]:
         return Column(list(map(marshal.loads, raw)), None)
-    # Of whole numbers any byte may be the first.
+    # The first byte of a whole number may be any byte, so it may look like one of these tags.
     if _OF_SEVERAL.isdisjoint(tags):
         decoders, whole = _DECODERS, _INT.unpack
         return Column([decoders[data[0]](data) if len(data) != 8 else whole(data)[0] for data in raw], raw)
@@ -149,7 +149,7 @@ def pickled(value: Any) -> bytes:
 
 
 def pickled_items(items: list[Any]) -> bytes:
-    """Pickles items for others than the stage that made them: classes of the user's script are not known there, and go with them."""
+    """Pickles items for another stage, which does not know the classes of the user's script: these go with the items."""
     data = pickled(items)
     if b"__main__" not in data:
         return data
@@ -160,7 +160,7 @@ def pickled_items(items: list[Any]) -> bytes:
 
 
 def encode_with_key(key: Any, value: Any) -> bytes:
-    """The bytes of a value whose key cannot be told from the key's bytes."""
+    """Returns the bytes of a value with its key, for a key whose own bytes do not give it back."""
     data = pickled(key)
     # More than eight bytes.
     return _WITH_KEY + len(data).to_bytes(4, "little") + data + encode(value)
@@ -171,7 +171,7 @@ def _tagged(tag: bytes, padded: bytes, data: bytes) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """The value of some bytes."""
+    """Returns the value of some bytes."""
     return _INT.unpack(data)[0] if len(data) == 8 else _DECODERS[data[0]](data)
 
 
@@ -179,7 +179,7 @@ def _no_value(data: bytes) -> Any:
     raise ValueError(f"a value has the tag {data[:1]!r}, which is none")
 
 
-#: What makes values of bytes, by their tags.
+#: Functions that decode values, by the tag.
 _DECODERS: list[Callable[[bytes], Any]] = [_no_value] * 256
 for _tag, _decoder in (
     (_STR, lambda data: data[1:].decode()),
@@ -197,20 +197,20 @@ for _tag, _decoder in (
     (_WITH_KEY, lambda data: decode(data[_value_at(data) :])),
 ):
     _DECODERS[_tag[0]] = _decoder
-#: The same, for what may be several.
+#: Functions that decode bytes which may stand for several values, by the tag.
 _DECODERS_OF_SEVERAL: list[Callable[[bytes], list[Any]]] = [lambda data: [_DECODERS[data[0]](data)]] * 256
 _DECODERS_OF_SEVERAL[_SEVERAL[0]] = marshal.loads
 _DECODERS_OF_SEVERAL[_SEVERAL_PADDED[0]] = lambda data: marshal.loads(data[1:])
 
 
 def key_of(data: bytes) -> tuple[bool, Any]:
-    """Whether a value brings its key as it was, and the key."""
+    """Returns whether a value brings its key as it was, and this key."""
     if len(data) == 8 or data[:1] != _WITH_KEY:
         return False, None
     return True, pickle.loads(memoryview(data)[_PICKLED_AT : _value_at(data)])
 
 
-#: Behind the tag and the length.
+#: The offset of the pickled key, behind the tag and the length.
 _PICKLED_AT = 5
 
 

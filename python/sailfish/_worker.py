@@ -31,11 +31,11 @@ from ._steps import NoPair, Step, compose, failing_step, is_at_end
 from ._version import VERSION
 from ._writers import Writer, writer_of
 
-#: Items that a record may yield in the check whether it fails as well.
+#: The most items that a record may yield in the check whether it fails as well.
 _ITEMS_TRIED = 8192
 #: Live containers added between two runs of the cycle collector.
 _OBJECTS_BETWEEN_COLLECTIONS = 100_000
-#: Time for the check, after a record failed, how many others fail as well.
+#: The most time for the check, after a record failed, how many others fail as well.
 _LOOK_SECONDS = 1.0
 
 
@@ -144,7 +144,7 @@ def _break(*arguments: Any, **options: Any) -> Any:
 
 
 def _has_threads() -> bool:
-    """Whether there are threads that Python would wait for at its end."""
+    """Returns whether there are threads that Python would wait for at its end."""
     threading = sys.modules.get("threading")
     if threading is None:
         return False
@@ -152,7 +152,7 @@ def _has_threads() -> bool:
 
 
 def _waits() -> bool:
-    """Whether the process may take another task: a thread that still runs would disturb it."""
+    """Returns whether the process may take another task: a thread that still runs would disturb it."""
     threading = sys.modules.get("threading")
     return threading is None or threading.active_count() == 1
 
@@ -176,7 +176,7 @@ def _take_standard_streams() -> tuple[Input, Output]:
     os.close(nothing)
     os.dup2(2, 1)
     log = io.FileIO(1, "w", closefd=False)
-    # Whatever the language of the node: no print fails.
+    # No print fails, in whatever language the node runs.
     sys.stdout = io.TextIOWrapper(log, "utf-8", "backslashreplace", line_buffering=True, write_through=True)
     return source, output
 
@@ -198,7 +198,7 @@ def _tell(output: Output, error: BaseException) -> None:
 
 
 def _without_ours(frames: TracebackType | None) -> TracebackType | None:
-    """The user's own part of a traceback; nothing where a function of Python's own failed, which has none."""
+    """Returns the user's own part of a traceback; an empty one where a function of Python's own failed, which has none."""
     here = os.path.dirname(__file__)
     left = frames
     while left is not None and os.path.dirname(left.tb_frame.f_code.co_filename) == here:
@@ -227,7 +227,7 @@ def _call(what: str, function: Callable[[], object] | None) -> None:
 
 
 def _who(steps: list[Step], error: BaseException) -> str:
-    """The name of the failed function in messages."""
+    """Returns the name of the failed function in messages."""
     named = [step for step in steps if step.name]
     name = failing_step(named, error) or (named[0].name if len(named) == 1 else None)
     if name is not None:
@@ -236,17 +236,17 @@ def _who(steps: list[Step], error: BaseException) -> str:
 
 
 def _index(records: Iterable[Any], left: Iterator[Any]) -> int:
-    """The index of the record that was read last: steps finish a record before they read the next."""
+    """Returns the index of the record that was read last: steps finish a record before they read the next."""
     return max(0, len(records) - length_hint(left) - 1) if isinstance(records, list) else 0
 
 
 def _may_generate(steps: list[Step]) -> bool:
-    """Whether a function may have returned a generator as an item, which is never meant."""
+    """Returns whether a function may have returned a generator as an item, which is never meant."""
     return any(step.kind == "map" for step in steps)
 
 
 def steps_of(shuffle: Shuffle) -> list[Step]:
-    """The functions of a shuffle as steps, to tell which failed."""
+    """Returns the functions of a shuffle as steps, to tell which failed."""
     return [Step("", function, name) for name, function in shuffle.functions() if function is not None and name != "combine"]
 
 
@@ -346,7 +346,7 @@ class Branch:
         return f"the {who} function, given {place}{more}, yielded" if who else f"the input has, {place}{more},"
 
     def _place(self, records: Iterable[Any], index: int) -> str:
-        """The file and byte of a record, or the item itself where the client or another stage made it."""
+        """Returns the file and byte of a record, or the item itself where the client or another stage made it."""
         if self.source.format.name == "items" and isinstance(records, list) and index < len(records):
             return f"the item {records[index]!r:.200}"
         return self._at(self.reader.offset_of(self._block, index))
@@ -403,7 +403,7 @@ class Branch:
 
 
 class Mapper:
-    """Runs the sources of a stage over the records of a split."""
+    """A map task: runs the sources of a stage over the records of a split."""
 
     def __init__(self, spec: Spec, output: Output, job: dict[str, Any]) -> None:
         self._sinks: list[Sink | Running | _Part] = []
@@ -449,7 +449,7 @@ class _Part:
 
 
 class Reducer:
-    """Runs the shuffle and the steps of a stage over the groups of a range."""
+    """A reduce task: runs the shuffle and the steps of a stage over the groups of a range."""
 
     def __init__(self, spec: Spec, output: Output) -> None:
         assert spec.shuffle is not None

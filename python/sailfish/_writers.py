@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 #: Output formats of pairs.
 OUTPUT_FORMATS = ("tsv", "jsonl", "pickle", "parquet")
-#: Rows of a Parquet file that are written together,
+#: The most rows of a Parquet file that are written together.
 _ROWS_AT_ONCE = 1 << 16
-#: and their bytes, about.
+#: About the most bytes of the rows that are written together.
 _BYTES_AT_ONCE = 32 << 20
-#: Bytes of Arrow tables that wait until the types of all columns are known.
+#: The most bytes of Arrow tables that wait until the types of all columns are known.
 _WAITING_BYTES_MAX = 64 << 20
-#: Keys that are reported with their counts.
+#: The most keys that are reported with their counts.
 _COMMON_KEYS = 32
 
 Items = Sequence[Any]
 
 
 class Writer(Protocol):
-    """Writes items into a part."""
+    """A writer of the items of a part."""
 
     def write(self, items: Items) -> None: ...
 
@@ -115,7 +115,7 @@ def _no_json(value: Any) -> Any:
 
 
 class Plain:
-    """Writes items by a function that makes bytes of them."""
+    """A writer of items by a function that makes bytes of them."""
 
     def __init__(self, output: Output, to_bytes: Callable[[Items], bytes]) -> None:
         self._output, self._to_bytes = output, to_bytes
@@ -129,7 +129,7 @@ class Plain:
 
 
 class Count:
-    """Writes the number of items."""
+    """A writer of the number of items."""
 
     def __init__(self, output: Output) -> None:
         self._output, self._count = output, 0
@@ -142,7 +142,7 @@ class Count:
 
 
 class KeyCounts:
-    """Writes the most common keys of pairs with their counts, and the number of pairs."""
+    """A writer of the most common keys of pairs with their counts, and of the number of pairs."""
 
     def __init__(self, output: Output) -> None:
         self._output, self._counts = output, Counter[Any]()
@@ -162,7 +162,8 @@ def _csv(rows: Iterable[Sequence[Any]], quoting: Any) -> str:
 
 
 class Csv:
-    """Writes dicts, or rows, as lines of CSV with the names of the columns in the first. A field has no line end, unless `is_multiline`."""
+    """A writer of dicts, or rows, as lines of CSV with the names of the columns in the first. A field has no line end, unless
+    `is_multiline`."""
 
     def __init__(self, output: Output, columns: tuple[str, ...] | None, is_multiline: bool) -> None:
         self._output, self._columns, self._is_multiline = output, columns, is_multiline
@@ -223,8 +224,8 @@ def _row(item: Any) -> Mapping[str, Any]:
 
 
 class Parquet:
-    """Writes items as rows of a Parquet file. The types of columns are those of the first values that are not None: the first rows wait
-    until there is one in each column, or until they have so many bytes that the column is taken to have none."""
+    """A writer of items as rows of a Parquet file. The types of columns are those of the first values that are not None: the first rows
+    wait until there is one in each column, or until they have so many bytes that the column is taken to have none."""
 
     def __init__(self, output: Output, columns: tuple[str, ...], schema: Any = None) -> None:
         self._arrow = needed("pyarrow", "a Parquet file")
@@ -259,7 +260,7 @@ class Parquet:
             self._begin(schema)
 
     def _table(self) -> Any:
-        """The rows as a table."""
+        """Returns the rows as a table."""
         if not self._columns and self._rows:
             self._columns = tuple(self._rows[0])
         names = set(self._columns)
@@ -296,7 +297,7 @@ class Parquet:
 
 
 def _check_column(name: str, column: list[Any]) -> None:
-    """Refuses values that Arrow would silently convert."""
+    """Raises an error for values that Arrow would silently convert."""
     kinds = set(map(type, column)) - {type(None)}
     if len(kinds) > 1 and kinds != {int, float}:
         named = ", ".join(sorted(kind.__qualname__ for kind in kinds))
@@ -306,7 +307,7 @@ def _check_column(name: str, column: list[Any]) -> None:
 
 
 def merged_schema(arrow: Any, schemas: list[Any]) -> Any:
-    """The schema of tables with the same columns: each column, and each part of it, has the first type that is not null."""
+    """Returns the schema of tables with the same columns: each column, and each part of it, has the first type that is not null."""
     merged = list(schemas[0])
     for schema in schemas[1:]:
         merged = [_merged(arrow, one, other) for one, other in zip(merged, schema)]
@@ -314,7 +315,7 @@ def merged_schema(arrow: Any, schemas: list[Any]) -> Any:
 
 
 def _merged(arrow: Any, one: Any, other: Any) -> Any:
-    """A field with its own type, or with the type of the other field where its own is null."""
+    """Returns a field with its own type, or with the type of the other field where its own is null."""
     types = arrow.types
     if types.is_null(one.type):
         return one.with_type(other.type)
@@ -327,7 +328,7 @@ def _merged(arrow: Any, one: Any, other: Any) -> Any:
 
 
 def _has_null(arrow: Any, kind: Any) -> bool:
-    """Whether a type, or a part of it, is null, so that no value has determined it."""
+    """Returns whether a type, or a part of it, is null, so that no value has determined it."""
     return bool(arrow.types.is_null(kind)) or any(_has_null(arrow, kind.field(number).type) for number in range(kind.num_fields))
 
 

@@ -15,13 +15,13 @@ from sailfish import _engine
 
 @pytest.fixture(autouse=True, scope="session")
 def state(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A state of its own for the engine."""
+    """Gives the engine a state of its own."""
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory, state: None) -> Iterator[str]:
-    """The URL of a server with two nodes."""
+    """Yields the URL of a server with two nodes."""
     directory = tmp_path_factory.mktemp("cluster")
     words = [_engine.program(), "local", "--nodes", "2", "--listen", "127.0.0.1:0", "--dir", str(directory)]
     # The nodes find the Python that runs the tests under its usual name.

@@ -22,7 +22,7 @@ PLAIN = st.one_of(
     st.none(), st.booleans(), st.integers(-9, 9), st.integers(), st.floats(allow_nan=False), st.text("é\0\udc80"), st.binary()
 )
 VALUES = st.one_of(PLAIN, st.tuples(PLAIN, PLAIN), st.lists(st.integers(0, 9)))
-#: Few, so that many values have the same; those of a list can be compared.
+#: Few keys, so that many values have the same one; the keys of a list can be compared.
 KEYS: st.SearchStrategy[list[Any]] = st.sampled_from(
     [
         ["", "a", "a\0", "é"],
@@ -61,7 +61,7 @@ class Given(_frames.Input):
 
 
 def put(batches: list[list[Pair]], record_bytes_max: int = 1 << 24) -> list[tuple[bytes, bytes]]:
-    """What a map task puts out."""
+    """Returns the pairs that a map task puts out."""
     kept = Kept()
     encoder = Encoder(kept, record_bytes_max)
     for batch in batches:
@@ -82,7 +82,7 @@ def _pairs(kind: int, payload: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def grouped(pairs: list[tuple[bytes, bytes]], at_once: int) -> list[Frame]:
-    """Frames of the engine with so many pairs each."""
+    """Returns frames of the engine with `at_once` pairs each."""
     frames, before = [], None
     ordered = sorted(pairs, key=itemgetter(0))
     for start in range(0, len(ordered), at_once):
@@ -128,7 +128,7 @@ def test_values_travel_alone_where_nothing_is_saved(value: Any, least: int) -> N
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}, ([1],), bytearray(b"a"), range(3)], ids=repr)
 def test_what_can_be_changed_stays_alone(value: Any) -> None:
-    """Or whoever changes one in place would change another."""
+    """A function that changes one such value in place would change another."""
     assert len(put([[("key", value)] * 100])) == 100
 
 
@@ -137,7 +137,7 @@ def test_a_hot_key_has_pairs_of_some_size() -> None:
     assert sum(len(_values.decode_column(data, [0, len(data)], False).values) for _, data in pairs) == 1000
     assert len(pairs) < 100
     assert max(len(data) for _, data in pairs) < 1 << 14
-    # Of large ones nothing would be saved.
+    # Large values would gain nothing.
     assert len(put([[("key", "x" * 2000)] * 100])) == 100
 
 
@@ -149,7 +149,7 @@ def test_bad_pairs_are_told_as_ever() -> None:
 
 
 class Ends:
-    """Its function raises what would end a `map`."""
+    """An object whose unpickling raises the exception that would end a `map`."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return next, (iter(()),)

@@ -1,4 +1,4 @@
-"""Pairs that are folded while they are made: the same as the model, and whoever makes no pairs is told so."""
+"""Pairs that are folded while they are made: the same as the model, and clear errors for items that are no pairs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WHOLE = st.one_of(st.integers(-5, 5), st.integers(1 << 62, 1 << 66), st.booleans
 
 
 class Pieces(Encoder):
-    """Keeps what is put out."""
+    """An encoder that keeps the pairs it is given."""
 
     def __init__(self) -> None:
         self.pairs: list[Pair] = []
@@ -53,7 +53,7 @@ def folded(fold: Callable[..., Any], pairs: list[Pair]) -> dict[bytes, Any]:
 
 @pytest.fixture(params=[1 << 18, 3], ids=["", "full"])
 def keys_max(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also with room for three keys, so that all goes on again and again."""
+    """Limits the totals: also to three keys, so that they are put out again and again."""
     monkeypatch.setattr(_combine, "_KEYS_MAX", request.param)
     monkeypatch.setattr(_combine, "_LOOK_EVERY", 2)
     monkeypatch.setattr(_combine, "_OTHERS_MAX", 2)

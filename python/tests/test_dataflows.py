@@ -1,4 +1,4 @@
-"""Dataflows, beside what plain Python makes of the same: random data, sizes and skews, also with data that is spilled to disk.
+"""Dataflows, beside plain Python that makes the same: random data, sizes and skews, also with data that is spilled to disk.
 
 A case goes by its seed, which is in its name: `pytest 'python/tests/test_dataflows.py::test_like_python[join-left-3]'` does it again.
 """
@@ -32,7 +32,7 @@ from sailfish._result import Result
 from sailfish._run import Settings
 from sailfish._shuffles import Sides
 
-#: Random cases of each operation.
+#: The number of random cases of each operation.
 SEEDS = int(os.environ.get("SAILFISH_PYTHON_SEEDS", "4"))
 
 Pair = tuple[Any, Any]
@@ -100,13 +100,13 @@ def each_with_key(key: Any, values: Iterator[int]) -> Iterator[Pair]:
 
 
 def with_member(members: set[Any], member: Any) -> set[Any]:
-    """The set, changed in place."""
+    """Adds a member to a set in place, and returns the set."""
     members.add(member)
     return members
 
 
 def with_last(so_far: tuple[list[Any], dict[Any, Any]], item: Any) -> tuple[list[Any], dict[Any, Any]]:
-    """The list in it, changed in place."""
+    """Appends an item to the list in place, and returns the tuple with the list."""
     so_far[0].append(item)
     return so_far
 
@@ -114,7 +114,7 @@ def with_last(so_far: tuple[list[Any], dict[Any, Any]], item: Any) -> tuple[list
 Flow = Callable[["sf.Dataset[Any]", "sf.Dataset[Any]"], "sf.Dataset[Any]"]
 Model = Callable[[list[Pair], list[Pair]], Iterable[Any]]
 
-#: Of two datasets of pairs, and the same of two lists.
+#: Operations on two datasets of pairs, each with its model on two lists.
 OPERATIONS: dict[str, tuple[Flow, Model]] = {
     "map": (lambda a, b: a.map(lambda p: p[1] + 1), lambda a, b: [v + 1 for _, v in a]),
     "filter": (lambda a, b: a.filter(lambda p: p[1] % 3), lambda a, b: [p for p in a if p[1] % 3]),
@@ -209,7 +209,7 @@ def cogrouped(a: list[Pair], b: list[Pair]) -> list[Pair]:
 
 
 def shared(sums: sf.Dataset[Pair]) -> sf.Dataset[Any]:
-    """One stage that two others read, and a join of it with itself."""
+    """Joins a stage with itself, which two others read."""
     return sums.join(sums.map_values(lambda v: v + 1)).map(lambda p: p[1]).union(sums.values().distinct().map(lambda v: (v, v)))
 
 
@@ -243,7 +243,7 @@ def test_all_in_order(seed: int) -> None:
     assert dataset.count() == len(pairs)
 
 
-#: More than the memory of the job takes.
+#: Operations on more data than the memory of the job takes.
 SPILLED = {
     "group_by": (lambda a: a.group_by().map(lambda k, vs: (k, sum(map(len, vs))))),
     "sorted": (lambda a: a.group_by().sorted(by=len, reverse=True).map(lambda k, vs: (k, sum(map(len, vs))))),
@@ -292,7 +292,7 @@ def test_items_that_a_dict_does_not_tell_apart() -> None:
 
 
 def test_classes_of_a_script(tmp_path: Path) -> None:
-    """They are of `__main__`, and go from stage to stage and back."""
+    """Instances of classes of `__main__` go from stage to stage and back."""
     script = tmp_path / "script.py"
     script.write_text(
         "import sailfish as sf\n"
@@ -437,7 +437,7 @@ def test_what_notebooks_show(tmp_path: Path) -> None:
 
 def test_nothing_runs_before_it_is_asked_for(tmp_path: Path) -> None:
     dataset = sf.read_text(tmp_path / "not there").map(len)
-    # What is not below the working directory is shown whole.
+    # A path outside of the working directory is shown whole.
     assert f"read_text({tmp_path / 'not there'}) -> map(len)" in dataset.explain()
     with pytest.raises(sf.JobFailed, match="not there does not exist"):
         dataset.collect()
@@ -448,7 +448,7 @@ def first_even(numbers: list[int]) -> int:
 
 
 def test_a_function_that_raises_stop_iteration() -> None:
-    """Not the end of the data, for which `map` and `filter` take it."""
+    """A `StopIteration` is not the end of the data, though `map` and `filter` take it for one."""
     for numbers in ([[1], [2], [4]], [[2], [1], [4]], [[2], [1]]):
         dataset = sf.from_iterable(numbers)
         flows: list[sf.Dataset[Any]] = [
@@ -540,7 +540,7 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 class TestWrong:
-    """What is refused, and what it says."""
+    """Mistakes that are refused, and their messages."""
 
     def test_arguments(self) -> None:
         dataset = sf.from_iterable([(1, 2)])

@@ -1,4 +1,4 @@
-"""What the documents say is run: their examples, those of docstrings, and the tutorial."""
+"""Tests that run the documents: their examples, those of docstrings, and the tutorial."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROMPT = re.compile(r"^ *>>> ", re.MULTILINE)
 
 
 def sections(page: Path) -> Iterator[tuple[str, str, int]]:
-    """The heading, the text and the line of each section of a page."""
+    """Yields the heading, the text and the line of each section of a page."""
     text = page.read_text(encoding="utf-8")
     headings = list(HEADING.finditer(text))
     for heading, following in zip(headings, [*headings[1:], None]):
@@ -33,7 +33,7 @@ def sections(page: Path) -> Iterator[tuple[str, str, int]]:
 
 
 def run_examples(text: str, name: str, file: Path | None, line: int) -> None:
-    """Runs the examples of a text in the directory that is the current one. What functions are from is what a script's are from."""
+    """Runs the examples of a text in the current directory, as a script: functions and classes are from `__main__`."""
     names = {"sf": sf, "__name__": "__main__"}
     test = doctest.DocTestParser().get_doctest(text, names, name, str(file) if file is not None else None, line)
     said: list[str] = []
@@ -57,7 +57,7 @@ def test_examples_of_pages(body: str, heading: str, page: Path, line: int, tmp_p
 
 
 def documented() -> Iterator[tuple[str, Any]]:
-    """The public names with a docstring, and the methods of those that are classes."""
+    """Yields the public names with a docstring, and the methods of those that are classes."""
     for name in sf.__all__:
         value = getattr(sf, name)
         if inspect.isfunction(value) or inspect.isclass(value):
@@ -88,7 +88,7 @@ def test_classes_begin_with_an_example() -> None:
 
 
 def described() -> dict[str, str]:
-    """The text of each section of the API page that is headed by a name."""
+    """Returns the text of each section of the API page that is headed by a name."""
     return {heading: body for heading, body, _ in sections(API) if re.fullmatch(r"[\w.]+", heading)}
 
 
@@ -110,7 +110,7 @@ def test_the_api_page_has_all_arguments(name: str, value: Any) -> None:
     called = name.rpartition(".")[2]
     signature = re.search(rf"{called}\(([^`]*?)\)(?:`| ->|\n\n)", body, re.DOTALL)
     assert signature is not None, f"there is no signature of {name}"
-    # What is written there are names with their defaults, as they are in the code.
+    # The page has names with their defaults, as the code has them.
     written = re.sub(r"\s+", " ", signature[1])
     assert written == shown_arguments(value)
 
@@ -120,7 +120,7 @@ def issubclass_of_exception(value: Any) -> bool:
 
 
 def shown_arguments(value: Any) -> str:
-    """Arguments without their types."""
+    """Returns the arguments of a callable without their types."""
     arguments = [each.replace(annotation=inspect.Parameter.empty) for each in inspect.signature(value).parameters.values()]
     arguments = [each for each in arguments if each.name != "self"]
     shown = str(inspect.Signature(arguments))[1:-1]
@@ -128,7 +128,7 @@ def shown_arguments(value: Any) -> str:
 
 
 def code_in_tables(text: str) -> Iterator[str]:
-    """The code in the last column of tables that set two ways beside each other: its heading is `sailfish`."""
+    """Yields the code in the last column of tables that set two ways beside each other: its heading is `sailfish`."""
     is_ours = False
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
@@ -141,7 +141,7 @@ def code_in_tables(text: str) -> Iterator[str]:
 
 
 def test_code_in_tables_is_code_that_ran() -> None:
-    """What stands in a table stands in an example as well."""
+    """Each code in a table also stands in an example."""
     page = ROOT / "docs" / "python-coming-from.md"
     text = page.read_text(encoding="utf-8")
     ran = "\n".join(example.source for example in doctest.DocTestParser().get_examples(text))
@@ -152,7 +152,7 @@ def test_code_in_tables_is_code_that_ran() -> None:
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What the cells of the tutorial put out, by their names. A cell that fails is an error here."""
+    """Returns the outputs of the cells of the tutorial, by the names of the cells. A cell that fails is an error here."""
     import nbformat
     from ipykernel.kernelspec import write_kernel_spec
     from jupyter_client.kernelspec import KernelSpecManager

@@ -29,7 +29,7 @@ SAME_KIND = st.sampled_from(KINDS).flatmap(lambda kind: st.lists(kind, min_size=
 
 
 def tuples(kinds: list[st.SearchStrategy[Any]]) -> st.SearchStrategy[list[Any]]:
-    """Tuples that Python can compare: one kind at each place."""
+    """Returns tuples that Python can compare: one kind at each place."""
     row = st.tuples(*kinds)
     shorter = st.tuples(row, st.integers(0, len(kinds))).map(lambda pair: pair[0][: pair[1]])
     return st.lists(shorter | st.tuples(shorter), min_size=2, max_size=6).filter(lambda rows: _comparable(rows))
@@ -56,7 +56,7 @@ def test_order_and_equality_are_pythons(keys: list[Any]) -> None:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal, and of the same kinds inside."""
+    """Returns whether two keys are equal, and of the same kinds inside."""
     if type(left) is not type(right) or repr(left) != repr(right):
         return False
     return not isinstance(left, tuple) or all(map(same, left, right))

@@ -1,4 +1,4 @@
-"""Jobs with functions, beside what plain Python makes of the same."""
+"""Jobs with functions, beside plain Python that makes the same."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PACKAGE = str(Path(sf.__file__).parent.parent)
 
 
 def model(records: Iterable[Any], map: Callable[[Any], Any], reduce: Callable[[Any, Any], Any]) -> dict[Any, Any]:
-    """What the job should give, in ten lines."""
+    """Returns the expected result of the job, in ten lines."""
     groups: defaultdict[Any, list[Any]] = defaultdict(list)
     for record in records:
         for key, value in map(record):
@@ -96,7 +96,7 @@ def test_groups_larger_than_a_frame_are_streamed(tmp_path: Path) -> None:
 
     def count_and_first(key: str, values: Iterator[str]) -> tuple[str, int]:
         first = next(values)
-        # What is left unread must not become part of the next group.
+        # Unread values must not become part of the next group.
         return (first, -1) if key == "few" else (first, 1 + sum(1 for _ in values))
 
     assert dict(sf.MapReduce(path, one_of_two, count_and_first).run(memory="64M")) == {
@@ -187,14 +187,14 @@ def test_setup_teardown_counters_and_prints(tmp_path: Path, capfd: pytest.Captur
     assert dict(result) == {"a": 10, "b": 5}
     counted = [result.counter("lines"), result.counter("letters", group="text"), result.counter("nothing")]
     assert counted == [3, 3, 0]
-    # Of a map task and a reduce task.
+    # One of a map task, one of a reduce task.
     assert result.counter("teardowns") == 2
     assert capfd.readouterr().out == ""
 
 
 @pytest.fixture(scope="module")
 def many_splits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Lines in more than ten splits."""
+    """Writes lines in more than ten splits."""
     return text_file(tmp_path_factory.mktemp("splits"), (f"{number:07} {'x' * 1000}" for number in range(12_000)))
 
 
@@ -209,7 +209,7 @@ def test_processes_serve_many_tasks(many_splits: Path, tmp_path: Path) -> None:
         assert "LEFT_BEHIND" not in os.environ
         os.environ["LEFT_BEHIND"] = "by a task before"
         begun.append(os.environ["SAILFISH_TASK"])
-        # What a task leaves is not there for the next.
+        # The next task does not find the files that a task left.
         assert os.listdir() and not os.path.exists("scratch")
         Path("scratch").write_text("of this task")
 
@@ -557,7 +557,7 @@ sf.MapReduce(sys.argv[1], endless, sum, combine=sum, output=sys.argv[3]).run(pro
 
 
 def processes_that_say(text: str) -> list[str]:
-    """Command lines of processes with this text in them."""
+    """Returns the command lines of processes with this text in them."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -568,7 +568,7 @@ def processes_that_say(text: str) -> list[str]:
 
 @contextlib.contextmanager
 def endless_job(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A client whose job has begun and never ends."""
+    """Yields a client whose job has begun and never ends."""
     path, script, begun = text_file(tmp_path, ["a"]), tmp_path / "endless.py", tmp_path / "begun"
     script.write_text(ENDLESS)
     # The state of the engine tells it from others that run here; a client that is killed leaves its own files.

@@ -17,7 +17,7 @@ from sailfish._run import Settings, absolute, paths_of
 
 
 def runs_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The formats of the results that datasets ask for from now on."""
+    """Returns a list that collects the formats of the results that datasets ask for from now on."""
     seen: list[str] = []
     kept = sf.Dataset._kept
 
@@ -44,7 +44,7 @@ def test_report_7_dict_of_a_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Value:
-    """One that can be referred to weakly."""
+    """An object that takes weak references."""
 
 
 def test_report_7_values_are_gone_behind_a_dict() -> None:

@@ -45,7 +45,7 @@ def test_an_exception_says_where(server: str, book: Path, tmp_path: Path) -> Non
 
 
 def module_in(directory: Path) -> Any:
-    """A module that only the client can import."""
+    """Writes a module that only the client can import."""
     path = directory / "only_here.py"
     path.write_text("def words(line):\n    return [(word, 1) for word in line.split()]\n")
     spec = importlib.util.spec_from_file_location("only_here", path)
@@ -65,7 +65,7 @@ def test_modules_go_with_the_job(server: str, book: Path, tmp_path: Path) -> Non
 
     with pytest.raises(sf.JobFailed, match=r"need the module 'only_here', which is not there: .* modules=\[only_here\]"):
         sf.MapReduce(book, map, sum, output=tmp_path / "out").run(engine=server)
-    # Where a function is from goes by itself.
+    # The module that defines a function goes with the job unasked.
     result = sf.MapReduce(book, module.words, sum, output=tmp_path / "first").run(engine=server)
     assert dict(result)["be"] == "2000"
     result = sf.MapReduce(book, map, sum, output=tmp_path / "out", modules=[module]).run(engine=server)
@@ -73,7 +73,7 @@ def test_modules_go_with_the_job(server: str, book: Path, tmp_path: Path) -> Non
 
 
 def wheel_in(directory: Path) -> Path:
-    """A library that is nowhere installed."""
+    """Writes a library that is nowhere installed."""
     path = directory / "only_in_wheel-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as wheel:
         wheel.writestr("only_in_wheel.py", "def shout(text):\n    return text.upper()\n")

@@ -19,13 +19,13 @@ from sailfish import _ship
 
 @pytest.fixture(params=["here", "there"])
 def engine(request: pytest.FixtureRequest) -> str:
-    """This machine, and a server."""
+    """Returns this machine, and a server."""
     return str(request.getfixturevalue("server")) if request.param == "there" else "local"
 
 
 @pytest.fixture
 def many_lines(tmp_path: Path) -> Path:
-    """Lines in more than ten splits."""
+    """Writes lines in more than ten splits."""
     path = tmp_path / "lines.txt"
     path.write_text("".join(f"{number:07} {'x' * 1000}\n" for number in range(12_000)))
     return path
@@ -33,7 +33,7 @@ def many_lines(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ModuleType]]:
-    """Modules that were imported from somewhere which workers do not know."""
+    """Imports modules from a directory that workers do not know."""
     place = tmp_path / "modules"
     (place / "pack_of_mine" / "inner").mkdir(parents=True)
     (place / "helper_of_mine.py").write_text("def twice(text):\n    return text * 2\n")
@@ -121,7 +121,7 @@ def test_modules_are_modules() -> None:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment of its own, with a library that is nowhere else, and with its own `hypothesis`."""
+    """Returns the interpreter of an environment of its own, with a library that is nowhere else, and with its own `hypothesis`."""
     directory = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
     (libraries,) = directory.glob("lib/python3*/site-packages")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
 
     def assert_type(value: object, kind: object) -> None:
-        """Knows nothing when it runs."""
+        """Does nothing when it runs."""
 
 
 SALES = [("Ulm", 3), ("Bonn", 5), ("Ulm", 4)]

@@ -25,7 +25,7 @@ COLUMNS: st.SearchStrategy[list[Any]] = st.one_of(
 
 
 def same(got: Any, expected: Any) -> bool:
-    """Also of the same types: True is not 1 here."""
+    """Returns whether two values are equal and of the same types: True is not 1 here."""
     return repr(got) == repr(expected) and type(got) is type(expected)
 
 

@@ -1,4 +1,4 @@
-"""A worker without an engine: frames go in, and whatever functions print comes out on standard error."""
+"""A worker without an engine: frames go in, and text that functions print comes out on standard error."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def frame(kind: int, payload: bytes = b"") -> bytes:
 
 
 def task(directory: Path, lines: bytes) -> bytes:
-    """The frames of a map task over some lines."""
+    """Returns the frames of a map task over some lines."""
     job = {"version": JOB_VERSION, "role": "map", "input": {"lines": {"terminator": 10}}, "record_bytes_max": 1 << 20}
     job.update(env={}, work_dir=str(directory))
     return frame(JOB, json.dumps(job).encode()) + frame(RECORDS, struct.pack("<QII", 0, 0, 5) + b"lines" + lines) + frame(END)
 
 
 def start(directory: Path, function: Callable[[str], object], kind: str = "map") -> subprocess.Popen[bytes]:
-    """A worker for a function of lines."""
+    """Starts a worker for a function of lines."""
     spec = Spec([Source(None, Format("text"), [Step(kind, function, "map(f)")])], None, "text")
     (directory / SPEC_FILE).write_bytes(dump(spec, ()))
     path = os.pathsep.join([PACKAGE, *sys.path])
@@ -61,7 +61,7 @@ def read_frame(stream: IO[bytes]) -> tuple[int, bytes]:
 
 
 def failure(directory: Path, function: Callable[[str], object], kind: str = "map") -> str:
-    """Why a worker fails that runs a function."""
+    """Returns the failure of a worker that runs a function."""
     said, _ = start(directory, function, kind).communicate(task(directory, b"a\n"), timeout=30)
     (reason,) = [json.loads(payload) for kind, payload in frames(said) if kind == FAILURE]
     return str(reason["message"])

@@ -16,7 +16,7 @@
 //! Unit and property tests below: any sequence of writes, any window, on file systems with and without O_DIRECT.
 //!
 //! Why: when 2 GB were sorted with a budget of 256 MiB, passing by the page cache took the kernel's share from 3.3 to
-//! 5.4 CPU seconds down to 1.6 (bench/README.md, "Where it stands").
+//! 5.4 CPU seconds down to 1.6 (bench/notes/engine.md, "Changes that helped, and others").
 
 mod buffer;
 mod reader;
