@@ -1,4 +1,4 @@
-//! Flows: map-reduce stages that follow one another, with intermediate files between them (ISS, section 4; design section 3).
+//! Flows: map-reduce stages that follow one another, with intermediate files between them (ISS, section 4; `docs/internals/flows.md`).
 //!
 //! Each stage is a job. Its output for later stages never reaches a file system that nodes share. The parts are
 //! intermediate files, which lie on the disks of the nodes that made them and, replicated, on others of the same

@@ -1,4 +1,4 @@
-//! Sizes and counts fixed at submit (design section 3, "How many, how large"), shown in the report.
+//! Sizes and counts fixed at submit, shown in the report.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

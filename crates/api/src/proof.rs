@@ -1,4 +1,4 @@
-//! The sums by which the shuffle is proven complete (design section 3, "Proof").
+//! The sums by which the shuffle is proven complete (`docs/internals/lost-data.md`).
 
 use ids::{ChunkId, IfileIndex};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! A reduce task that is cut while it runs: its unread end becomes a task of its own (design section 3, "Elastic").
+//! A reduce task that is cut while it runs: its unread end becomes a task of its own (`docs/internals/elastic.md`).
 
 use crate::JobResults;
 use crate::expand::REDUCE_TASKS_MAX;

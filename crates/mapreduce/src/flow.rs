@@ -1,5 +1,5 @@
-//! Decisions about the stages of a flow, by the state of each (ISS, section 4; design section 3, "Intermediate files
-//! between stages"): which stages begin, rest, or may go, which parts are made again, and where each part is read.
+//! Decisions about the stages of a flow, by the state of each (ISS, section 4; `docs/internals/flows.md`): which stages begin, rest, or
+//! may go, which parts are made again, and where each part is read.
 //!
 //! A stage that feeds others is not over when its parts are there. It *rests*: its I-files stay until all stages that
 //! read it are over, so that lost parts can be made again with the least work. A lost part is made again only if a

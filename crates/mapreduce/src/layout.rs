@@ -1,4 +1,4 @@
-//! Sizes from memory, slots and input (design section 3, "How many, how large" and "Memory").
+//! Sizes from memory, slots and input.
 
 use api::Layout;
 use api::layout::BLOCK_BYTES_MIN;

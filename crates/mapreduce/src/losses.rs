@@ -1,4 +1,4 @@
-//! Lost data is made again, and no more of it than was lost (design section 3, "Loss"; Sailfish section 6.3.3).
+//! Lost data is made again, and no more of it than was lost (Sailfish section 6.3.3; `docs/internals/lost-data.md`).
 //!
 //! A map task that lost some of its data runs once more. It appends to the I-files that lost data, and only counts
 //! the data that it would put into all others. If this equals, I-file by I-file, the commits of the earlier attempt,

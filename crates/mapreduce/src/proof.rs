@@ -1,4 +1,4 @@
-//! The proof that the shuffle lost and duplicated nothing (design section 3, "Proof").
+//! The proof that the shuffle lost and duplicated nothing (`docs/internals/lost-data.md`).
 
 use crate::JobResults;
 use api::DataSum;

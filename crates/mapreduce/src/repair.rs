@@ -1,4 +1,4 @@
-//! Repair when the proof does not agree (design section 3, "Proof"): wrong data is found, and made again.
+//! Repair when the proof does not agree (`docs/internals/lost-data.md`): wrong data is found, and made again.
 //!
 //! Books that differ name a chunk. Sums that differ name only an I-file: its reduce tasks read it once more and keep
 //! books of each source in each chunk. These either agree now, or name the chunks whose content differs from the

@@ -1,4 +1,4 @@
-//! Runs that lie on a second node as well (design section 3, "Replication"; ISS section 4): where each is to be read, and what a
+//! Runs that lie on a second node as well (ISS section 4; `docs/internals/replication.md`): where each is to be read, and what a
 //! node that is gone takes with it.
 //!
 //! A replica is the same file under the same number. While the run lies with the node that made it, the replica is only a second

@@ -1,4 +1,4 @@
-//! Parts that later stages of a flow read: intermediate files on the disks of nodes (ISS, section 4; design section 3).
+//! Parts that later stages of a flow read: intermediate files on the disks of nodes (ISS, section 4; `docs/internals/flows.md`).
 //!
 //! A part lies on the node that made it and, replicated, on a second one. Where neither has it any more and somebody has yet to read
 //! it, its task runs again, with as much before it as that takes; what it gives then must be the same bytes, because others have

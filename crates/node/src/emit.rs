@@ -13,7 +13,7 @@ use ifile::record::{Record, decode, encode, encode_separated};
 use keys::{KeyEncoder, KeyError, Stored, ifile_of_partition};
 use mapper::Emitter;
 
-/// Held output at which the first mapper proposes boundaries (design section 3, "Which I-file").
+/// Held output at which the first mapper proposes boundaries.
 const HELD_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a key or value that a message shows.
 const SHOWN_BYTES_MAX: usize = 80;

@@ -264,7 +264,7 @@ impl<R: SortedRun> GroupsInput<'_, R> {
         Ok(())
     }
 
-    /// Gives up the end of its range, where somebody wants it and it has not come there (design section 3, "Elastic").
+    /// Gives up the end of its range, where somebody wants it and it has not come there (`docs/internals/elastic.md`).
     #[cold]
     fn end_earlier(&mut self) {
         let keys = self.meter.take_end_keys();

@@ -1,5 +1,5 @@
-//! Sends sorted runs of a job to a second node, one after the other, oldest first, while the job goes on (design section 3,
-//! "Replication"; ISS section 4).
+//! Sends sorted runs of a job to a second node, one after the other, oldest first, while the job goes on (ISS section 4;
+//! `docs/internals/replication.md`).
 //!
 //! It yields: while map tasks append here it sends slowly, but the faster the longer a run has lain on one node only.
 

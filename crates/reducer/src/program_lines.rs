@@ -5,7 +5,7 @@ use memchr::{memchr, memchr_iter, memrchr};
 use program::FunctionContext;
 use std::io::{ErrorKind, Read};
 
-/// No record is longer than this, whatever the memory (design section 3).
+/// No record is longer than this, whatever the memory.
 pub const RECORD_BYTES_LIMIT: u64 = 1 << 30;
 /// A record may take this share of the memory budget, as a divisor.
 const RECORD_MEMORY_SHARE: u64 = 4;

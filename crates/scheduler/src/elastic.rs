@@ -1,5 +1,5 @@
-//! Idle slots and long ranges: what a running attempt has not read yet can become a task of its own (design section 3,
-//! "Elastic"; Sailfish section 4 has the reduce tasks cut from the data, here they are cut once more while they run).
+//! Idle slots and long ranges: what a running attempt has not read yet can become a task of its own (Sailfish section 4 has the reduce
+//! tasks cut from the data, here they are cut once more while they run; `docs/internals/elastic.md`).
 //!
 //! Asked is only where a slot is free that nothing else waits for, and for the attempt that needs longest to its end.
 

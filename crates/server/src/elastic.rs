@@ -1,5 +1,5 @@
 //! Reduce tasks that are cut while they run, where slots are idle: the attempt is asked, and what it gives up becomes a task when it
-//! says so, or at the latest with its result (design section 3, "Elastic").
+//! says so, or at the latest with its result (`docs/internals/elastic.md`).
 
 use crate::clock::now_ns;
 use crate::event_loop::EventLoop;

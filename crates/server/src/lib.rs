@@ -660,8 +660,7 @@ async fn start(
     Ok((store, lock))
 }
 
-/// Opens the store under a new owner lock, waits for the lead where others may have it, and cleans up after dead
-/// owners.
+/// Refuses a name of a job or a user that is too long.
 fn check_names(job: &str, user: &str) -> Result<(), ServerError> {
     for (what, name) in [("job", job), ("user", user)] {
         if name.len() > api::control::NAME_BYTES_MAX {
@@ -671,6 +670,7 @@ fn check_names(job: &str, user: &str) -> Result<(), ServerError> {
     Ok(())
 }
 
+/// Opens the store under a new owner lock, waits for the lead if other servers may have it, and cleans up after dead owners.
 async fn take_over(
     state_dir: &std::path::Path,
     database: Option<&str>,

@@ -1,5 +1,4 @@
-//! Whole shuffle jobs at the level of records, while everything around them fails (design section 3: append, proof, loss,
-//! replication, "What a promise means").
+//! Whole shuffle jobs at the level of records, while everything around them fails (`docs/internals/lost-data.md`).
 //!
 //! Safety: the output of a job that is said to be done holds what each map task put out, each record once, after a power cut too; no
 //! job that was handed in is forgotten; none that ended runs again; the proof never disagrees, as no byte is altered here. Liveness:

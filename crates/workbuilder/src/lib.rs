@@ -152,7 +152,7 @@ pub struct TailCut {
 
 /// At most `cuts_max` keys of a range, in order, the first of which leaves to each side about half of what is unread. Nothing is read for
 /// that, and no group is split. `runs` are the weights of each run in key order; `range` is lower <= key < upper; of it, the
-/// first `done_bytes` have been read. Empty where nothing can be cut off. Source: design section 3, "Elastic".
+/// first `done_bytes` have been read. Empty where nothing can be cut off. See `docs/internals/elastic.md`.
 pub fn tail_cuts(
     runs: &[&[KeyWeight]],
     (lower, upper): (Option<&[u8]>, Option<&[u8]>),
