@@ -65,6 +65,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("links between documents", docs::links),
     ("migrations", migrations::paired),
     ("English of doc comments", english::doc_comments),
+    ("words of documents", english::document_words),
 ];
 
 /// Checks the tree below `root` and prints every finding as `path:line: what, and what to do`.

@@ -6,6 +6,24 @@ use super::tree::Tree;
 /// Beginnings of sentences without a subject: the reader learns at their end what they are about.
 const HEADLESS: &[&str] = &["What", "Of", "Where", "Who", "Whose", "That", "One that"];
 
+/// Documents that a newcomer reads whole, with the most words that each may have.
+const WORDS_MAX: &[(&str, usize)] =
+    &[("README.md", 1000), ("ARCHITECTURE.md", 3000), ("docs/operations.md", 150)];
+
+/// The door, the map and the lists stay short.
+pub fn document_words(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, words_max) in WORDS_MAX {
+        let words = tree.text(path).unwrap_or("").split_whitespace().count();
+        if words > *words_max {
+            let message =
+                format!("{words} words, at most {words_max} are allowed: move a part to a page of its own");
+            findings.push(Finding::new(path, 0, message));
+        }
+    }
+    findings
+}
+
 /// Paragraphs of doc comments begin with a noun or a verb.
 pub fn doc_comments(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -39,7 +57,18 @@ fn headless(text: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::super::check_finds;
-    use super::doc_comments;
+    use super::{doc_comments, document_words};
+
+    #[test]
+    fn long_documents_are_found() {
+        let text = "a word ".repeat(500);
+        check_finds(document_words, &[("README.md", &text), ("docs/other.md", &text.repeat(9))], &[]);
+        check_finds(
+            document_words,
+            &[("README.md", &(text + "more"))],
+            &["README.md: 1001 words, at most 1000"],
+        );
+    }
 
     #[test]
     fn headless_doc_comments_are_found() {
