@@ -49,24 +49,22 @@ fn about_words(
             "programs run without a shell, and {word} was a word like others: say --{option} \"sh -c '{line}'\""
         ));
     }
+    let program = Path::new(words.first()?).file_name()?.to_str()?;
+    let found_nothing = failure.exit_code == Some(NOTHING_FOUND) && failure.stderr_tail.is_empty();
+    if GREPS.contains(&program) && found_nothing {
+        return Some(format!(
+            "{program} ends with 1 where no line matches, and each task runs it: say --{option} builtin:grep:PATTERN, or \
+             \"sh -c '{} || [ $? = 1 ]'\"",
+            words.join(" ")
+        ));
+    }
     let sent = |name: &OsStr| spec.files.iter().any(|file| file.file_name() == Some(name));
     let is_left = |word: &&String| {
         let path = Path::new(word.as_str());
         path.file_name().is_some_and(|name| !sent(name)) && start_dir.join(path).is_file()
     };
-    if let Some(word) = words.iter().skip(1).find(is_left) {
-        return Some(format!(
-            "{word} is a file here, and programs run in directories of their own: add --file {word}"
-        ));
-    }
-    let program = Path::new(words.first()?).file_name()?.to_str()?;
-    let found_nothing = failure.exit_code == Some(NOTHING_FOUND) && failure.stderr_tail.is_empty();
-    (GREPS.contains(&program) && found_nothing).then(|| {
-        format!(
-            "{program} ends with 1 where no line matches, and each task runs it: say --{option} builtin:grep:PATTERN, or \
-             \"sh -c '{} || [ $? = 1 ]'\"",
-            words.join(" ")
-        )
+    words.iter().skip(1).find(is_left).map(|word| {
+        format!("{word} is a file here, and programs run in directories of their own: add --file {word}")
     })
 }
 
@@ -98,6 +96,8 @@ mod tests {
         check("python3 map.py", 2, "add --file map.py");
         check("cat | grep x", 1, "say --mapper \"sh -c 'cat | grep x'\"");
         check("grep x", 1, "builtin:grep:PATTERN");
+        // A pattern may be the name of a file.
+        check("grep map.py", 1, "builtin:grep:PATTERN");
         assert_eq!(advised("grep x", &[], 2), None);
         assert_eq!(advised("python3 map.py", &["map.py"], 1), None);
         assert_eq!(advised("python3 other.py", &[], 1), None);

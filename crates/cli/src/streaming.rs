@@ -36,12 +36,13 @@ pub fn run(args: StreamingArgs) -> Result<(), Failure> {
 
 /// A refusal with the names that options have here.
 fn as_typed(error: &anyhow::Error) -> anyhow::Error {
-    let typed = sentence(error);
-    anyhow!(OPTIONS.iter().fold(typed, |text, name| {
-        let typed = |end: &str| (format!("--{name}{end}"), format!("-{name}{end}"));
-        let ((spaced, one), (colon, two)) = (typed(" "), typed(":"));
-        text.replace(&spaced, &one).replace(&colon, &two)
-    }))
+    let mut text = sentence(error);
+    for name in OPTIONS {
+        for end in [' ', ':'] {
+            text = text.replace(&format!("--{name}{end}"), &format!("-{name}{end}"));
+        }
+    }
+    anyhow!(text)
 }
 
 /// The options of a run that say the same; what only streaming has goes along beside them.
