@@ -2,11 +2,11 @@
 //! cost as many statements as one.
 
 use crate::batch::Batch;
-use crate::change::Change;
 use crate::database::{Connection, Session};
 use crate::writer::Writer;
 use crate::{Metastore, StoreError, fleet, intermediate, kept, people, reopen, sqlite, user_files};
 use ids::JobId;
+use rows::Change;
 use sqlx::Connection as _;
 
 /// An error inside a transaction, before the name of the database is known.

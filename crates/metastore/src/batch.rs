@@ -2,15 +2,13 @@
 //! one, and rows of one kind go in one statement, in the order of their keys.
 
 use crate::StoreError;
-use crate::change::{Change, Keep};
 use crate::convert::{json, path_text};
 use crate::database::{Rows, Session, Value};
 use crate::intermediate::Data;
-use crate::people::AuditRow;
-use crate::read::STDERR_NOTE;
 use api::history::{AttemptState, JobState};
 use api::{JobSpec, Task, TaskFailure};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskKey};
+use rows::{AuditRow, Change, Keep, STDERR_NOTE};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

@@ -2,13 +2,12 @@
 //! that starts again must know of them.
 
 use crate::StoreError;
-use crate::change::{Change, ProofRow};
 use crate::convert::{hash_sum_bytes, json};
 use crate::database::{Rows, Session};
-use crate::fleet::{PartReplicaRow, ReplicaRow};
 use api::SourceCommit;
 use api::task::{ChunkSummary, ReduceTask, RunSummary};
 use ids::{AttemptKey, JobId, NodeId, PlanVersion, RunId, StageIndex, TaskIndex, TaskKey};
+use rows::{Change, PartReplicaRow, ProofRow, ReplicaRow};
 use std::collections::BTreeMap;
 
 #[derive(Default)]

@@ -8,11 +8,8 @@ use api::history::JobRow;
 use api::kept::{KeptDir, KeptPlace};
 use api::{DataSum, SourceCommit};
 use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, RunId, TaskIndex};
-use std::collections::BTreeMap;
+use rows::WinningCommits;
 use std::path::PathBuf;
-
-/// Commits that count of each map task. All are from one attempt, unless a part of its data was lost and made again.
-pub type WinningCommits = BTreeMap<TaskIndex, Vec<(AttemptNumber, SourceCommit)>>;
 
 impl Metastore {
     /// Bytes of what jobs of a user keep.

@@ -21,7 +21,6 @@
 
 mod apply;
 mod batch;
-mod change;
 mod console;
 mod convert;
 mod database;
@@ -45,17 +44,13 @@ pub use api::history::{
     AttemptRow, AttemptState, Cell, EventRow, JobRow, JobState, KeptFiles, StageRow, Table,
 };
 pub use api::people::Role;
-pub use change::{Change, Keep, ProofRow};
 pub use console::{QueryError, QueryLimits, answer_question, query_read_only};
 pub use error::StoreError;
-pub use fleet::{
-    DiskRow, DiskState, NodeRow, NodeState, PartReplicaRow, ReplicaRow, ReplicaState, SampleRow,
-};
-pub use kept::WinningCommits;
 pub use open::Metastore;
-pub use people::{AuditRow, DATA_KEYS_MAX, DataKeyRow, TokenRow, UserRow};
-pub use read::{ChunkRow, PartRow, PlanTaskRow, RunRow, TaskRow};
-pub use read::{FELL_BACK_NOTE, READMITTED_NOTE, REPLICATION_NOTE, SPECULATION_NOTE, STDERR_NOTE};
-pub use recover::{CANCEL_ASKED_NOTE, CLUSTER_OWNER, Recovered, RecoveredJob, WaitingJobRow};
-pub use reopen::{DATA_LOST_NOTE, NOT_RESENT_NOTE, RANGE_SPLIT_NOTE, READ_AGAIN_NOTE, STAND_IN_REFUSED_NOTE};
-pub use user_files::IntermediateReplicaRow;
+pub use rows::{
+    AuditRow, CANCEL_ASKED_NOTE, CLUSTER_OWNER, Change, ChunkRow, DATA_KEYS_MAX, DATA_LOST_NOTE, DataKeyRow,
+    DiskRow, DiskState, FELL_BACK_NOTE, IntermediateReplicaRow, Keep, NOT_RESENT_NOTE, NodeRow, NodeState,
+    PartReplicaRow, PartRow, PlanTaskRow, ProofRow, RANGE_SPLIT_NOTE, READ_AGAIN_NOTE, READMITTED_NOTE,
+    REPLICATION_NOTE, Recovered, RecoveredJob, ReplicaRow, ReplicaState, RunRow, SPECULATION_NOTE,
+    STAND_IN_REFUSED_NOTE, STDERR_NOTE, SampleRow, TaskRow, TokenRow, UserRow, WaitingJobRow, WinningCommits,
+};

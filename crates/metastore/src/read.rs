@@ -1,84 +1,21 @@
 //! Typed reads: what the server needs to clean up, and what `sailfish jobs` and `sailfish show` print.
 //! Times are nanoseconds since 1970.
 
-use crate::change::ProofRow;
 use crate::convert::Reader;
 use crate::database::{Readable, Row};
-use crate::{
-    DATA_LOST_NOTE, Metastore, NOT_RESENT_NOTE, RANGE_SPLIT_NOTE, READ_AGAIN_NOTE, STAND_IN_REFUSED_NOTE,
-    StoreError,
-};
+use crate::{Metastore, StoreError};
 use api::history::{AttemptRow, AttemptState, EventRow, JobDetails, JobRow, JobState, KeptFiles, StageRow};
-use api::{Boundaries, DataSum, JobReport, JobSpec, KeyBytes, Task};
+use api::{Boundaries, DataSum, JobReport, JobSpec, KeyBytes};
 use ids::{
     AttemptKey, AttemptNumber, BoundariesVersion, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, PlanVersion,
     RunId, StageIndex, TaskIndex, TaskKey,
 };
+use rows::{
+    ChunkRow, DATA_LOST_NOTE, FELL_BACK_NOTE, NOT_RESENT_NOTE, PartRow, PlanTaskRow, ProofRow,
+    RANGE_SPLIT_NOTE, READ_AGAIN_NOTE, READMITTED_NOTE, REPLICATION_NOTE, RunRow, SPECULATION_NOTE,
+    STAND_IN_REFUSED_NOTE, STDERR_NOTE, TaskRow,
+};
 use std::path::PathBuf;
-
-/// Kind of the events with the standard error of a program: the last part of it for a one-task job; for another job,
-/// that of one of its tasks.
-pub const STDERR_NOTE: &str = "standard error";
-/// The kind of the events that tell which attempts were slow, why, and what was done about it.
-pub const SPECULATION_NOTE: &str = "speculation";
-/// Kinds of the events about replicas: sorted runs of a job get replicas, or none, and why; and replicas were read in
-/// place of runs.
-pub const REPLICATION_NOTE: &str = "replication";
-pub const FELL_BACK_NOTE: &str = "replicas stand in";
-/// Kind of the events that tell that a node came back with whole data of a job.
-pub const READMITTED_NOTE: &str = "data is back";
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct TaskRow {
-    pub task: TaskKey,
-    /// `waiting`, `running`, `done`, or `dropped` while what comes before it is made again.
-    pub state: String,
-    pub payload: Task,
-    pub winner: Option<AttemptNumber>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChunkRow {
-    pub chunk: ChunkId,
-    pub generation: u32,
-    pub disk: DiskIndex,
-    pub ifile: IfileIndex,
-    pub capacity_bytes: u64,
-    pub appended_bytes: u64,
-    pub oversize: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunRow {
-    pub run: RunId,
-    pub ifile: IfileIndex,
-    pub disk: DiskIndex,
-    pub records: u64,
-    pub record_bytes: u64,
-    pub stored_bytes: u64,
-    pub in_memory: bool,
-    pub replaced_by: Option<RunId>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlanTaskRow {
-    pub version: PlanVersion,
-    pub part: u32,
-    pub ifiles: Vec<IfileIndex>,
-    pub runs: Vec<RunId>,
-    pub lower_key: Option<KeyBytes>,
-    pub upper_key: Option<KeyBytes>,
-    pub expected_bytes: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PartRow {
-    pub name: String,
-    pub attempt: AttemptKey,
-    pub bytes: u64,
-    pub records: u64,
-    pub crc32c: u32,
-}
 
 impl Metastore {
     /// The latest jobs, newest first.

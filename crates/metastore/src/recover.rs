@@ -2,59 +2,11 @@
 //! history is not read, so the time to start depends on the work in hand and not on the years before it.
 
 use crate::database::Row;
-use crate::fleet::{DiskRow, NodeRow, PartReplicaRow, ReplicaRow};
-use crate::kept::WinningCommits;
-use crate::read::{ChunkRow, PlanTaskRow, RunRow, TaskRow};
 use crate::{Metastore, StoreError};
-use api::history::{AttemptRow, JobRow, JobState, StageRow};
-use api::{Boundaries, JobReport, JobSpec, TaskResult};
-use ids::{AttemptKey, ChunkId, JobId, NodeId, PlanVersion, RunId};
+use api::JobSpec;
+use ids::{ChunkId, JobId, PlanVersion, RunId};
+use rows::{Recovered, RecoveredJob, TaskRow, WaitingJobRow};
 use std::collections::BTreeMap;
-
-/// The owner of the jobs of `sailfish server`, whichever process serves the store. Its row is there from the first.
-pub const CLUSTER_OWNER: &str = "cluster";
-
-/// The kind of the event that somebody wants a job to stop.
-pub const CANCEL_ASKED_NOTE: &str = "job cancel asked";
-
-/// Everything a server knew that it must know again.
-#[derive(Debug, Default)]
-pub struct Recovered {
-    /// The jobs of the cluster that are not over, and those that are over but not cleaned; oldest first.
-    pub jobs: BTreeMap<JobId, RecoveredJob>,
-    pub nodes: Vec<NodeRow>,
-    pub disks: Vec<(NodeId, DiskRow)>,
-}
-
-/// A job as it stood.
-#[derive(Debug)]
-pub struct RecoveredJob {
-    pub row: JobRow,
-    pub spec: JobSpec,
-    /// Why somebody wants it to stop; None where nobody does.
-    pub cancel_asked: Option<String>,
-    /// Report that its commit will publish, or has published; None before.
-    pub report: Option<JobReport>,
-    pub stages: Vec<StageRow>,
-    /// With payload and winner, in order of stage and task.
-    pub tasks: Vec<TaskRow>,
-    /// Every attempt so far, in order; those that run stand as running.
-    pub attempts: Vec<AttemptRow>,
-    /// Results of winners, as far as they were stored ([`crate::Change::Result`]).
-    pub results: Vec<(AttemptKey, TaskResult)>,
-    pub boundaries: Option<Boundaries>,
-    /// Every version of the plan, also those without tasks.
-    pub plan_versions: Vec<PlanVersion>,
-    /// The tasks of every version of the plan.
-    pub plan: Vec<PlanTaskRow>,
-    pub commits: WinningCommits,
-    pub chunks: Vec<ChunkRow>,
-    pub runs: Vec<RunRow>,
-    /// Which chunks each run holds.
-    pub run_chunks: Vec<(RunId, ChunkId)>,
-    pub replicas: Vec<ReplicaRow>,
-    pub part_replicas: Vec<PartReplicaRow>,
-}
 
 type HotJobs = BTreeMap<JobId, RecoveredJob>;
 
@@ -65,35 +17,6 @@ type Spans<'a> = Option<&'a [(JobId, JobId)]>;
 struct HotWork {
     stages: Vec<Row>,
     tasks: Vec<Row>,
-}
-
-impl RecoveredJob {
-    fn new(row: JobRow, spec: JobSpec) -> Self {
-        Self {
-            row,
-            spec,
-            cancel_asked: None,
-            report: None,
-            stages: Vec::new(),
-            tasks: Vec::new(),
-            attempts: Vec::new(),
-            results: Vec::new(),
-            boundaries: None,
-            plan_versions: Vec::new(),
-            plan: Vec::new(),
-            commits: WinningCommits::new(),
-            chunks: Vec::new(),
-            runs: Vec::new(),
-            run_chunks: Vec::new(),
-            replicas: Vec::new(),
-            part_replicas: Vec::new(),
-        }
-    }
-
-    /// Whether it still has work to do, rather than only directories to remove.
-    pub fn goes_on(&self) -> bool {
-        matches!(self.row.state, JobState::Running | JobState::Committing)
-    }
 }
 
 /// One table, as it is read for all hot jobs at once.
@@ -177,16 +100,6 @@ fn spans(jobs: impl IntoIterator<Item = JobId>) -> Option<Vec<(JobId, JobId)>> {
         }
     }
     Some(spans)
-}
-
-/// A job of one task of the cluster that is in no stage yet.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WaitingJobRow {
-    pub job: JobId,
-    pub user: Option<String>,
-    pub priority: i32,
-    /// None where it is long: it is read by itself.
-    pub spec: Option<JobSpec>,
 }
 
 /// Longest specification that is read with those of many other jobs.

@@ -6,17 +6,6 @@ use crate::database::Session;
 use api::Task;
 use ids::{JobId, StageIndex, TaskIndex};
 
-/// The kinds of the events that tell what was lost of a job, and which attempts did not make it again.
-pub const DATA_LOST_NOTE: &str = "data lost";
-pub const STAND_IN_REFUSED_NOTE: &str = "stand-in refused";
-/// And that a spool could not be sent again.
-pub const NOT_RESENT_NOTE: &str = "spool not sent";
-/// And that data was read again because the proof did not agree.
-pub const READ_AGAIN_NOTE: &str = "read again";
-
-/// And that the unread end of a reduce task's range went to another task.
-pub const RANGE_SPLIT_NOTE: &str = "range split";
-
 /// Statements that strike the rows of stages after the one that runs again, except stage `$3`. Attempts, plans and
 /// events are history and stay.
 const STRIKE_LATER: &[&str] = &[

@@ -1,22 +1,11 @@
 //! Intermediate files of users: a row a file, and one for its replica.
 
 use crate::apply::ApplyError;
-use crate::change::Change;
 use crate::database::{Row, Session};
 use crate::{Metastore, StoreError};
 use api::intermediate::{IntermediateState, IntermediateStatus};
 use ids::{IntermediateId, JobId, NodeId};
-
-/// A file that lies on a second node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IntermediateReplicaRow {
-    pub file: IntermediateId,
-    pub node: NodeId,
-    /// Bytes of the file as it is stored.
-    pub bytes: u64,
-    /// How long it lay on one node only.
-    pub single_ns: u64,
-}
+use rows::Change;
 
 impl Metastore {
     /// Takes the number of a new file. A number that is never used is no harm.

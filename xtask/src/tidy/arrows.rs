@@ -56,9 +56,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["ids", "api", "ifile", "arena", "iappender", "imerger", "chunkserver", "trust", "stagefile"],
     ),
     ("mapreduce", &["ids", "api", "keys", "workbuilder"]),
-    ("control", &["ids", "api", "scheduler"]),
+    ("rows", &["ids", "api"]),
+    ("control", &["ids", "api", "rows", "mapreduce", "scheduler"]),
     ("sim", SIM_BELOW),
-    ("metastore", &["ids", "api", "faults"]),
+    ("metastore", &["ids", "api", "rows", "faults"]),
     (
         "server",
         &[

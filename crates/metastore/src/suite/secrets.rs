@@ -1,15 +1,12 @@
 //! Tokens of people, secrets of nodes, keys of data ports, and texts that questions do not show.
 
 use super::{attempt, node, owner, submitted};
-use crate::fleet::NodeSecretRow;
-use crate::{
-    AttemptState, AuditRow, Change, DATA_KEYS_MAX, DataKeyRow, JobState, Metastore, NodeRow, NodeState,
-    QueryLimits, Role, TokenRow,
-};
+use crate::{AttemptState, JobState, Metastore, QueryLimits, Role};
 use api::history::{Cell, Table};
 use api::task::RunTask;
 use api::{Blame, Task, TaskFailure};
 use ids::{JobId, NodeId, StageIndex};
+use rows::{AuditRow, Change, DATA_KEYS_MAX, DataKeyRow, NodeRow, NodeSecretRow, NodeState, TokenRow};
 
 pub(crate) async fn people_come_by_their_tokens(store: &Metastore) {
     let token = |name: &str, byte| TokenRow {

@@ -1,8 +1,9 @@
 //! Changes of the store. Times are nanoseconds since 1970.
 
-use crate::fleet::{DiskRow, NodeRow, NodeState, PartReplicaRow, ReplicaRow, SampleRow};
-use crate::people::{AuditRow, TokenRow};
-use crate::user_files::IntermediateReplicaRow;
+use crate::{
+    AuditRow, DiskRow, IntermediateReplicaRow, NodeRow, NodeState, PartReplicaRow, ReplicaRow, SampleRow,
+    TokenRow,
+};
 use api::history::{AttemptState, JobState};
 use api::intermediate::IntermediateStatus;
 use api::kept::KeptPlace;

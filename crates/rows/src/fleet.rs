@@ -1,0 +1,147 @@
+//! Rows of machines: nodes, disks, samples, and where replicas lie. Times are nanoseconds since 1970.
+
+use ids::{ChunkId, DiskIndex, NodeId, RunId, TaskIndex};
+use std::path::PathBuf;
+
+/// A machine that runs tasks, as it registered last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeRow {
+    pub node: NodeId,
+    /// Unique among nodes; a node that comes back under its name keeps its number.
+    pub name: String,
+    /// URL of its data port.
+    pub url: String,
+    pub rack: String,
+    pub slots: u32,
+    pub memory_bytes: u64,
+    pub cpu_count: u32,
+    /// As the compiler names it: `x86_64`, `aarch64`.
+    pub arch: String,
+    /// Version of its program.
+    pub version: String,
+    pub state: NodeState,
+    /// Counts the registrations under this name.
+    pub generation: u64,
+    /// The process behind the last registration.
+    pub incarnation: String,
+    /// SHA-256 of the secret by which this process is known; None: one that came before there were such secrets.
+    pub secret_hash: Option<[u8; 32]>,
+    /// The name of the token that it joined by; None: it needed none, or the server's own.
+    pub join_token: Option<String>,
+    pub registered_ns: u64,
+    pub last_seen_ns: u64,
+}
+
+/// The secret of a node that lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSecretRow {
+    pub node: NodeId,
+    pub hash: [u8; 32],
+    pub join_token: Option<String>,
+}
+
+/// How a node stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    Up,
+    /// Gets no new work; what it holds moves away.
+    Draining,
+    /// Holds nothing that anybody needs.
+    Drained,
+    /// Was not heard of for too long.
+    Dead,
+    /// Said good-bye.
+    Left,
+}
+
+/// A directory given to a node with `--disk`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskRow {
+    pub disk: DiskIndex,
+    pub path: PathBuf,
+    pub total_bytes: u64,
+    pub free_bytes: u64,
+    pub state: DiskState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskState {
+    Usable,
+    Full,
+    ReadOnly,
+    Failed,
+}
+
+/// How a machine was. Bytes are counts since the sample before, busy shares are in thousandths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleRow {
+    pub node: NodeId,
+    pub time_ns: u64,
+    pub cpu_permille: u32,
+    pub memory_used_bytes: u64,
+    pub disk_busy_permille: u32,
+    pub disk_read_bytes: u64,
+    pub disk_written_bytes: u64,
+    pub network_received_bytes: u64,
+    pub network_sent_bytes: u64,
+    pub appended_bytes: u64,
+}
+
+/// A part of a stage of a flow that lies on a second node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartReplicaRow {
+    pub task: TaskIndex,
+    pub node: NodeId,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Nanoseconds for which the part lay on one node only.
+    pub single_ns: u64,
+    /// Nanoseconds of these in which the replica was on its way.
+    pub sending_ns: u64,
+}
+
+/// A run on another node than the one that made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaRow {
+    pub run: RunId,
+    pub node: NodeId,
+    pub state: ReplicaState,
+    /// Chunks in the run.
+    pub chunks: Vec<ChunkId>,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Nanoseconds from the sort of the run until it lay on two nodes.
+    pub single_ns: u64,
+    /// Nanoseconds of these in which the replica was on its way.
+    pub sending_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicaState {
+    Complete,
+    /// It is read in place of a run that is gone.
+    Standing,
+    Lost,
+}
+
+macro_rules! words {
+    ($name:ident: $($variant:ident = $word:literal),* $(,)?) => {
+        impl $name {
+            /// The word in the table.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word),*
+                }
+            }
+
+            /// The state that the table names by this word.
+            pub fn parse(word: &str) -> Option<Self> {
+                [$(Self::$variant),*].into_iter().find(|each| each.word() == word)
+            }
+        }
+    };
+}
+
+words!(NodeState: Up = "up", Draining = "draining", Drained = "drained", Dead = "dead", Left = "left");
+words!(DiskState: Usable = "usable", Full = "full", ReadOnly = "read-only", Failed = "failed");
+words!(ReplicaState: Complete = "complete", Standing = "standing", Lost = "lost");

@@ -1,0 +1,36 @@
+//! # What it does
+//! Rows and changes of the store, as types: whoever decides makes them, and `metastore` writes and reads them.
+//!
+//! # Where it sits
+//! control -> rows -> metastore, by way of server.
+//!
+//! # Invariants
+//! Plain values. Times are nanoseconds since 1970. A list of [`Change`]s is one transaction.
+//!
+//! # Deliberately absent
+//! No SQL, no I/O, no decisions. Rows that people see over HTTP are in `api::history`.
+//!
+//! # How it is tested
+//! By the suite of `metastore`, which writes every change to both databases and reads it back.
+
+mod change;
+mod fleet;
+mod intermediate_files;
+mod jobs;
+mod notes;
+mod people;
+mod recovered;
+
+pub use change::{Change, Keep, ProofRow};
+pub use fleet::{
+    DiskRow, DiskState, NodeRow, NodeSecretRow, NodeState, PartReplicaRow, ReplicaRow, ReplicaState,
+    SampleRow,
+};
+pub use intermediate_files::IntermediateReplicaRow;
+pub use jobs::{CLUSTER_OWNER, ChunkRow, PartRow, PlanTaskRow, RunRow, TaskRow, WinningCommits};
+pub use notes::{
+    CANCEL_ASKED_NOTE, DATA_LOST_NOTE, FELL_BACK_NOTE, NOT_RESENT_NOTE, RANGE_SPLIT_NOTE, READ_AGAIN_NOTE,
+    READMITTED_NOTE, REPLICATION_NOTE, SPECULATION_NOTE, STAND_IN_REFUSED_NOTE, STDERR_NOTE,
+};
+pub use people::{AuditRow, DATA_KEYS_MAX, DataKeyRow, TokenRow, UserRow};
+pub use recovered::{Recovered, RecoveredJob, WaitingJobRow};

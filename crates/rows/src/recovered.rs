@@ -1,0 +1,88 @@
+//! State that a server must load when it starts again: the jobs that are not done with, whole, and the machines.
+
+use crate::{
+    ChunkRow, DiskRow, NodeRow, PartReplicaRow, PlanTaskRow, ReplicaRow, RunRow, TaskRow, WinningCommits,
+};
+use api::history::{AttemptRow, JobRow, JobState, StageRow};
+use api::{Boundaries, JobReport, JobSpec, TaskResult};
+use ids::{AttemptKey, ChunkId, JobId, NodeId, PlanVersion, RunId};
+use std::collections::BTreeMap;
+
+/// Everything a server knew that it must know again.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// The jobs of the cluster that are not over, and those that are over but not cleaned; oldest first.
+    pub jobs: BTreeMap<JobId, RecoveredJob>,
+    pub nodes: Vec<NodeRow>,
+    pub disks: Vec<(NodeId, DiskRow)>,
+}
+
+/// A job as it stood.
+#[derive(Debug)]
+pub struct RecoveredJob {
+    pub row: JobRow,
+    pub spec: JobSpec,
+    /// Why somebody wants it to stop; None where nobody does.
+    pub cancel_asked: Option<String>,
+    /// Report that its commit will publish, or has published; None before.
+    pub report: Option<JobReport>,
+    pub stages: Vec<StageRow>,
+    /// With payload and winner, in order of stage and task.
+    pub tasks: Vec<TaskRow>,
+    /// Every attempt so far, in order; those that run stand as running.
+    pub attempts: Vec<AttemptRow>,
+    /// Results of winners, as far as they were stored ([`crate::Change::Result`]).
+    pub results: Vec<(AttemptKey, TaskResult)>,
+    pub boundaries: Option<Boundaries>,
+    /// Every version of the plan, also those without tasks.
+    pub plan_versions: Vec<PlanVersion>,
+    /// The tasks of every version of the plan.
+    pub plan: Vec<PlanTaskRow>,
+    pub commits: WinningCommits,
+    pub chunks: Vec<ChunkRow>,
+    pub runs: Vec<RunRow>,
+    /// Which chunks each run holds.
+    pub run_chunks: Vec<(RunId, ChunkId)>,
+    pub replicas: Vec<ReplicaRow>,
+    pub part_replicas: Vec<PartReplicaRow>,
+}
+
+impl RecoveredJob {
+    /// A job of which nothing but its row and specification is read yet.
+    pub fn new(row: JobRow, spec: JobSpec) -> Self {
+        Self {
+            row,
+            spec,
+            cancel_asked: None,
+            report: None,
+            stages: Vec::new(),
+            tasks: Vec::new(),
+            attempts: Vec::new(),
+            results: Vec::new(),
+            boundaries: None,
+            plan_versions: Vec::new(),
+            plan: Vec::new(),
+            commits: WinningCommits::new(),
+            chunks: Vec::new(),
+            runs: Vec::new(),
+            run_chunks: Vec::new(),
+            replicas: Vec::new(),
+            part_replicas: Vec::new(),
+        }
+    }
+
+    /// Whether it still has work to do, rather than only directories to remove.
+    pub fn goes_on(&self) -> bool {
+        matches!(self.row.state, JobState::Running | JobState::Committing)
+    }
+}
+
+/// A job of one task of the cluster that is in no stage yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitingJobRow {
+    pub job: JobId,
+    pub user: Option<String>,
+    pub priority: i32,
+    /// None where it is long: it is read by itself.
+    pub spec: Option<JobSpec>,
+}
