@@ -1,24 +1,46 @@
 //! # What it does
-//! The decisions of a server between a message and what follows from it, as far as they have moved here: whether a node lives, which
-//! jobs of one task the scheduler gets next, how many jobs a user may have, which logs are kept.
+//! Every decision of a server between a message and its consequences: jobs and their attempts, nodes, lost data, replicas, flows,
+//! data that is kept, intermediate files, quotas. [`Control`] has one entry for each kind of event.
 //!
 //! # Where it sits
-//! messages and the time, by way of `server` -> control -> answers to `server`, which writes rows and speaks to nodes.
+//! messages and the time, by way of `server` -> control -> an [`Outbox`] of changes, answers and orders, which `server` writes and
+//! sends. Control feeds `scheduler`, and asks `mapreduce` about stages.
 //!
 //! # Invariants
-//! Pure: no clock, no I/O, no randomness. Each module owns its state; nobody else writes it. The time comes in as a parameter.
+//! Pure: no clock, no I/O, no randomness. Each part owns its state in private fields; nobody else writes it. The time comes in with
+//! the outbox, names and keys come in with the event. A decision that needs the store is two events: the first returns a typed
+//! question, and the second checks again what may have changed.
 //!
 //! # Deliberately absent
-//! The event loop, the transaction and the store are of `server`. Which attempt runs where is for `scheduler`.
+//! The event loop, the transaction, the store, directories and signatures are of `server`. Which attempt runs where is for
+//! `scheduler`.
 //!
 //! # How it is tested
-//! Each module by itself, the backlog by a property test against its promises. Black-box tests of `server` meet all of them.
+//! Each part by itself, the backlog by a property test against its promises. `sim` drives all of it through random worlds; black-box
+//! tests of `server` meet it over real stores.
 
-pub mod log_room;
+mod control;
+mod drills;
+pub mod flows;
+mod interface;
+mod intermediate_files;
+mod job;
+mod loss;
 pub mod membership;
 pub mod program_jobs;
+mod recovery;
+mod replication;
+pub mod retention;
+mod scheduling;
 pub mod users;
+mod work;
 
-mod moment;
-
-pub use moment::Moment;
+pub use control::{Control, NewBatch, Recovering};
+pub use drills::NewStrike;
+pub use interface::{
+    Asker, ControlError, Finished, JobDirs, JobStart, LogLine, Moment, NewJob, Now, Outbox, PullRequest,
+    Reply, RoomWanted, Service, SlotOrder,
+};
+pub use intermediate_files::{FileRequest, NewFile, NewsAnswer};
+pub use job::{keep_from, spec_bytes, task_bytes};
+pub use recovery::{Leftover, RecoveredWork, node_info};

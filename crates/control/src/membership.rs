@@ -1,5 +1,22 @@
-//! Which nodes there are.
+//! Which nodes there are, and what each tells and is told.
 
+pub(crate) mod departure;
+pub(crate) mod draining;
+mod fleet;
+mod grace_period;
+pub(crate) mod joining;
+mod node;
+pub(crate) mod polling;
 mod presence;
+mod reports;
+mod resource_requests;
 
+pub(crate) use departure::lose_node;
+pub(crate) use draining::{Drain, begin_drain, drained_before, end_drains};
+pub(crate) use fleet::Fleet;
+pub(crate) use grace_period::{Away, give_up_away, miss};
+pub use joining::Joining;
+pub(crate) use node::{Node, NodeProcess};
 pub use presence::{LEASE, Presence};
+pub(crate) use reports::{Heard, Telemetry, let_nodes_rest, output_so_far, write_telemetry};
+pub(crate) use resource_requests::{Architectures, check_fits, needs_of, node_came, waits_for};

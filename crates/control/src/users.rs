@@ -1,6 +1,7 @@
 //! Users by number, as the scheduler knows them, and the jobs of each.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Most that a user may have at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub enum NoRoom {
 pub struct Users {
     numbers: BTreeMap<String, u64>,
     /// Names of users by number.
-    names: Vec<String>,
+    names: Vec<Arc<str>>,
     /// No row for a user without a job.
     has: BTreeMap<u64, Has>,
 }
@@ -38,17 +39,25 @@ pub struct Has {
     pub spec_bytes: u64,
 }
 
+/// The user of a job, and what the job counts against the user's quota until it is over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobOwner {
+    pub number: u64,
+    pub name: Arc<str>,
+    pub spec_bytes: u64,
+}
+
 impl Users {
     fn number(&mut self, user: String) -> u64 {
         let next = self.names.len() as u64;
         if !self.numbers.contains_key(&user) {
-            self.names.push(user.clone());
+            self.names.push(user.as_str().into());
         }
         *self.numbers.entry(user).or_insert(next)
     }
 
     /// The name of the user of a job.
-    pub fn name(&self, number: u64) -> String {
+    pub fn name(&self, number: u64) -> Arc<str> {
         self.names.get(number as usize).cloned().unwrap_or_default()
     }
 
@@ -72,6 +81,12 @@ impl Users {
         has.jobs += more.jobs;
         has.spec_bytes += more.spec_bytes;
         number
+    }
+
+    /// Counts one job of the user that begins.
+    pub fn job_begins(&mut self, user: String, spec_bytes: u64) -> JobOwner {
+        let number = self.jobs_begin(user, Has { jobs: 1, spec_bytes });
+        JobOwner { number, name: self.name(number), spec_bytes }
     }
 
     /// Takes a job that was counted and is over off the user's count.

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use metastore::StoreError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use server::ServerError;
+use server::{ControlError, ServerError};
 use shipped::ShippedError;
 
 /// A message as JSON.
@@ -103,64 +103,43 @@ impl IntoResponse for Problem {
     }
 }
 
+impl From<ControlError> for Problem {
+    fn from(error: ControlError) -> Self {
+        ServerError::from(error).into()
+    }
+}
+
 impl From<ServerError> for Problem {
     fn from(error: ServerError) -> Self {
         let code = match &error {
+            ServerError::Control(error) => code_of_control(error),
             ServerError::OutputExists { .. }
             | ServerError::OutputNotADirectory { .. }
             | ServerError::OutputHoldsWhatTheJobNeeds { .. }
             | ServerError::OutputNotOurs { .. }
             | ServerError::OutputUnreadable { .. }
             | ServerError::OutsideRoots(_)
-            | ServerError::FitsNowhere { .. }
-            | ServerError::NoSuchArchitecture { .. }
             | ServerError::OutputUnusable { .. }
             | ServerError::DirectoryUnwritable { .. }
             | ServerError::Object(_)
             | ServerError::Plan(_)
             | ServerError::NotReducible(_)
             | ServerError::NotCollectable { .. }
-            | ServerError::CheckFailed { .. }
-            | ServerError::DrillUnanswered { .. }
-            | ServerError::LastNode { .. }
-            | ServerError::NotOfDrill { .. }
-            | ServerError::IntermediateExists { .. }
-            | ServerError::BadIntermediateName { .. }
-            | ServerError::BadSilence { .. }
-            | ServerError::TooManyIntermediates { .. }
-            | ServerError::NoNodeForFile
-            | ServerError::NameTaken { .. }
-            | ServerError::UnusableNode { .. }
             | ServerError::LongName { .. }
             | ServerError::LongArgument { .. }
             | ServerError::ManyArguments { .. }
             | ServerError::Spec(_)
             | ServerError::Flow(_)
-            | ServerError::NowhereToMove { .. }
             | ServerError::BatchSize { .. }
             | ServerError::TooManyRetries { .. }
             | ServerError::EnvFileNotShipped { .. }
             | ServerError::TooMuchKept { .. }
-            | ServerError::TooManyIntermediateBytes { .. }
             | ServerError::BadFileName { .. }
             | ServerError::TooManyFiles { .. }
             | ServerError::NotShipped { .. }
-            | ServerError::TwoNodes { .. }
             | ServerError::RoleDiffers { .. } => ErrorCode::Refused,
-            ServerError::TooManyJobs { .. }
-            | ServerError::TooManySpecBytes { .. }
-            | ServerError::TooManyChecks { .. }
-            | ServerError::TooManyReaders { .. }
-            | ServerError::TooManyStrikes { .. } => ErrorCode::TooMany,
             ServerError::Shipped(error) => code_of(error),
-            ServerError::UnknownJob { .. }
-            | ServerError::NoSuchNode { .. }
-            | ServerError::UnknownCheck
-            | ServerError::UnknownIntermediate { .. }
-            | ServerError::UnknownToken { .. } => ErrorCode::NotFound,
-            ServerError::NotOfNode { .. } => ErrorCode::Forbidden,
-            ServerError::UnknownNode { .. } => ErrorCode::UnknownNode,
-            ServerError::ProtocolDiffers { .. } => ErrorCode::VersionMismatch,
+            ServerError::UnknownToken { .. } => ErrorCode::NotFound,
             ServerError::OwnerLock { .. }
             | ServerError::StateInUse { .. }
             | ServerError::Thread(_)
@@ -201,4 +180,37 @@ pub(crate) async fn no_such_route() -> Problem {
 
 pub(crate) fn document(text: &str) -> Response {
     json(StatusCode::OK, text.as_bytes().to_vec())
+}
+
+fn code_of_control(error: &ControlError) -> ErrorCode {
+    match error {
+        ControlError::FitsNowhere { .. }
+        | ControlError::NoSuchArchitecture { .. }
+        | ControlError::CheckFailed { .. }
+        | ControlError::DrillUnanswered { .. }
+        | ControlError::LastNode { .. }
+        | ControlError::NotOfDrill { .. }
+        | ControlError::IntermediateExists { .. }
+        | ControlError::BadIntermediateName { .. }
+        | ControlError::BadSilence { .. }
+        | ControlError::TooManyIntermediates { .. }
+        | ControlError::NoNodeForFile
+        | ControlError::NameTaken { .. }
+        | ControlError::UnusableNode { .. }
+        | ControlError::NowhereToMove { .. }
+        | ControlError::TooManyIntermediateBytes { .. }
+        | ControlError::TwoNodes { .. } => ErrorCode::Refused,
+        ControlError::TooManyJobs { .. }
+        | ControlError::TooManySpecBytes { .. }
+        | ControlError::TooManyChecks { .. }
+        | ControlError::TooManyReaders { .. }
+        | ControlError::TooManyStrikes { .. } => ErrorCode::TooMany,
+        ControlError::UnknownJob { .. }
+        | ControlError::NoSuchNode { .. }
+        | ControlError::UnknownCheck
+        | ControlError::UnknownIntermediate { .. } => ErrorCode::NotFound,
+        ControlError::NotOfNode { .. } => ErrorCode::Forbidden,
+        ControlError::UnknownNode { .. } => ErrorCode::UnknownNode,
+        ControlError::ProtocolDiffers { .. } => ErrorCode::VersionMismatch,
+    }
 }

@@ -11,7 +11,7 @@ use api::placement::JobPlacements;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use ids::JobId;
-use server::ServerError;
+use server::ControlError;
 use std::time::Duration;
 
 /// Most jobs, events or rows of an answer, so that one is never much larger than a person can read.
@@ -61,7 +61,7 @@ pub(crate) async fn details(
     limit: Asked,
 ) -> Result<Message<JobDetails>, Problem> {
     let details = port.store.job_details(JobId(job), rows_max(limit)?).await?;
-    let mut details = details.ok_or_else(|| Problem::from(ServerError::UnknownJob { job: JobId(job) }))?;
+    let mut details = details.ok_or_else(|| Problem::from(ControlError::UnknownJob { job: JobId(job) }))?;
     if !sees_all(&caller, details.job.user.as_deref()) {
         hide_in_details(&mut details);
     }
@@ -82,7 +82,7 @@ pub(crate) async fn placements(
 ) -> Result<Message<JobPlacements>, Problem> {
     let job = JobId(job);
     if port.store.job(job).await?.is_none() {
-        return Err(ServerError::UnknownJob { job }.into());
+        return Err(ControlError::UnknownJob { job }.into());
     }
     let placements = server::job_placements(&port.store, job).await?;
     Ok(Message(JobPlacements { waits_for: port.server.job_waits_for(job).await?, ..placements }))

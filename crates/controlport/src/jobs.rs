@@ -16,7 +16,7 @@ use api::{Blame, JobReport, JobSpec, TaskFailure};
 use axum::extract::State;
 use ids::JobId;
 use metastore::{AttemptState, JobState};
-use server::ServerError;
+use server::{ControlError, ServerError};
 use std::path::Path;
 use std::time::Duration;
 
@@ -188,7 +188,7 @@ pub(crate) async fn logs(
     Named(job): Named<i64>,
 ) -> Result<Message<JobLogs>, Problem> {
     let job = JobId(job);
-    let row = port.store.job(job).await?.ok_or_else(|| Problem::from(ServerError::UnknownJob { job }))?;
+    let row = port.store.job(job).await?.ok_or_else(|| Problem::from(ControlError::UnknownJob { job }))?;
     let over = row.state.over();
     if !over && let Some(said) = port.server.job_said(job).await? {
         return Ok(Message(said));
@@ -214,7 +214,9 @@ pub(crate) async fn wait(
         Err(_) => None,
         Ok(Ok(outcome)) => Some(outcome),
         // It may have ended before this server began.
-        Ok(Err(ServerError::UnknownJob { .. })) => Some(past_outcome(&port, job).await?),
+        Ok(Err(ServerError::Control(ControlError::UnknownJob { .. }))) => {
+            Some(past_outcome(&port, job).await?)
+        }
         Ok(Err(error)) => return Err(error.into()),
     };
     if let Some(outcome) = &mut outcome
@@ -237,7 +239,7 @@ async fn sees_all_of(port: &Port, caller: &Caller, job: JobId) -> Result<bool, P
 /// How a job ended that only the store remembers.
 async fn past_outcome(port: &Port, job: JobId) -> Result<JobOutcome, Problem> {
     let row = port.store.job(job).await?.filter(|row| row.state.over());
-    let row = row.ok_or_else(|| Problem::from(ServerError::UnknownJob { job }))?;
+    let row = row.ok_or_else(|| Problem::from(ControlError::UnknownJob { job }))?;
     let message = row.error.unwrap_or_default();
     Ok(match row.state {
         JobState::Succeeded => {
@@ -276,7 +278,7 @@ pub(crate) async fn progress(
     // Behind very many others of its user: it is in no stage yet.
     match port.store.job(job).await? {
         Some(row) if !row.state.over() => Ok(Message(JobProgress::default())),
-        _ => Err(ServerError::UnknownJob { job }.into()),
+        _ => Err(ControlError::UnknownJob { job }.into()),
     }
 }
 
@@ -295,7 +297,7 @@ pub(crate) async fn cancel(
 ) -> Result<Message<()>, Problem> {
     let job = JobId(job);
     if port.store.job(job).await?.is_none() {
-        return Err(ServerError::UnknownJob { job }.into());
+        return Err(ControlError::UnknownJob { job }.into());
     }
     port.server.cancel_job(job, request.reason).await?;
     Ok(Message(()))

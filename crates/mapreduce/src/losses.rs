@@ -212,11 +212,38 @@ impl JobResults {
         let told = self.seal.as_ref();
         let chunks: BTreeSet<ChunkId> =
             told.into_iter().flat_map(|told| told.chunks.iter().map(|chunk| chunk.chunk)).collect();
-        let runs: BTreeSet<RunId> =
-            told.into_iter().flat_map(|told| told.runs.iter().map(|run| run.run)).collect();
+        let mut covered = self.covered();
         seal.chunks.retain(|chunk| committed.contains(&chunk.chunk) && !chunks.contains(&chunk.chunk));
-        let is_new = |run: &RunSummary| !runs.contains(&run.run);
-        seal.runs.retain(|run| is_new(run) && run.chunks.iter().any(|chunk| committed.contains(chunk)));
+        seal.runs.retain(|run| {
+            let counts = run.chunks.iter().filter(|chunk| committed.contains(chunk));
+            let counts: Vec<ChunkId> = counts.copied().collect();
+            let is_new = counts.iter().any(|chunk| !covered.contains(chunk));
+            covered.extend(counts);
+            is_new
+        });
+    }
+
+    /// Chunks of the runs that nodes have told of since the last loss.
+    fn covered(&self) -> BTreeSet<ChunkId> {
+        self.seal.iter().flat_map(|told| &told.runs).flat_map(|run| run.chunks.iter().copied()).collect()
+    }
+
+    /// Chunks that count and lie only in runs of this inventory that must not be read: another run that was told has some of the
+    /// same chunks. So it is where a merge was made whose result did not count, and a replica stands for one of its runs.
+    pub fn in_clashing_runs(&self, seal: &SealResult) -> Vec<ChunkId> {
+        let committed: BTreeSet<ChunkId> = self.all_chunks().collect();
+        let mut covered = self.covered();
+        let mut clashing = Vec::new();
+        for run in &seal.runs {
+            let counts = run.chunks.iter().copied().filter(|chunk| committed.contains(chunk));
+            let (known, new): (Vec<ChunkId>, Vec<ChunkId>) =
+                counts.partition(|chunk| covered.contains(chunk));
+            match known.is_empty() {
+                true => covered.extend(new),
+                false => clashing.extend(new),
+            }
+        }
+        clashing
     }
 
     /// A map task gave other data than before: nothing stands of it, nor of what was made of it.

@@ -52,5 +52,6 @@ pub use rows::{
     DiskRow, DiskState, FELL_BACK_NOTE, IntermediateReplicaRow, Keep, NOT_RESENT_NOTE, NodeRow, NodeState,
     PartReplicaRow, PartRow, PlanTaskRow, ProofRow, RANGE_SPLIT_NOTE, READ_AGAIN_NOTE, READMITTED_NOTE,
     REPLICATION_NOTE, Recovered, RecoveredJob, ReplicaRow, ReplicaState, RunRow, SPECULATION_NOTE,
-    STAND_IN_REFUSED_NOTE, STDERR_NOTE, SampleRow, TaskRow, TokenRow, UserRow, WaitingJobRow, WinningCommits,
+    STAND_IN_REFUSED_NOTE, STDERR_BYTES_NOTE, STDERR_NOTE, STDOUT_BYTES_NOTE, STDOUT_NOTE, SampleRow,
+    TaskRow, TokenRow, UserRow, WaitingJobRow, WinningCommits,
 };

@@ -3,6 +3,11 @@
 /// Kind of the events with the standard error of a program: the last part of it for a one-task job; for another job,
 /// that of one of its tasks.
 pub const STDERR_NOTE: &str = "standard error";
+/// Kind of the event with the standard output of the program of a one-task job.
+pub const STDOUT_NOTE: &str = "standard output";
+/// Kinds of the events with the count of bytes that it wrote, where that is more than is remembered.
+pub const STDOUT_BYTES_NOTE: &str = "standard output bytes";
+pub const STDERR_BYTES_NOTE: &str = "standard error bytes";
 /// The kind of the events that tell which attempts were slow, why, and what was done about it.
 pub const SPECULATION_NOTE: &str = "speculation";
 /// Kinds of the events about replicas: sorted runs of a job get replicas, or none, and why; and replicas were read in

@@ -1,6 +1,6 @@
 //! The one place where the server reads the clock.
 
-use control::Moment;
+use control::{Moment, Now};
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,8 +10,8 @@ pub(crate) fn now_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX).max(1)
 }
 
-/// Time since this process asked first.
-pub(crate) fn moment() -> Moment {
+/// The time on both clocks.
+pub(crate) fn now() -> Now {
     static FIRST: OnceLock<Instant> = OnceLock::new();
-    Moment(FIRST.get_or_init(Instant::now).elapsed())
+    Now { unix_ns: now_ns(), moment: Moment(FIRST.get_or_init(Instant::now).elapsed()) }
 }

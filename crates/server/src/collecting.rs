@@ -4,11 +4,9 @@ use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
 use crate::gc::{check_jobs, selected};
 use crate::{Collected, GcOptions, GcOutcome, GcSelection, ServerError};
-use api::control::NodeOrder;
 use api::kept::GcAnswer;
 use faults::{CrashPoint, crash_point};
 use metastore::{CLUSTER_OWNER, Change, JobRow, StoreError};
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// How often it is looked for files whose time is over.
@@ -17,10 +15,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 impl EventLoop {
     /// Removes what is kept no longer, where it is time to look.
     pub async fn collect_in_time(&mut self) -> Result<(), StoreError> {
-        if self.collected.is_some_and(|last| last.elapsed() < LOOK_EVERY) {
+        if self.timing.collected.is_some_and(|last| last.elapsed() < LOOK_EVERY) {
             return Ok(());
         }
-        self.collected = Some(Instant::now());
+        self.timing.collected = Some(Instant::now());
         let expired = GcOptions { selection: GcSelection::Expired, dry_run: false };
         match self.collect_kept(&expired, None).await {
             // What was begun is found begun the next time.
@@ -49,7 +47,7 @@ impl EventLoop {
             Err(ServerError::Store(error)) if !error.retryable() => return Err(error),
             answer => answer.map(|collected| GcAnswer { collected }),
         };
-        self.replies.push(Box::new(move || drop(reply.send(answer))));
+        self.answer(reply, answer);
         Ok(())
     }
 
@@ -95,17 +93,7 @@ impl EventLoop {
         let removed = Change::KeptFilesRemoved { job: row.job, bytes, now_ns: now_ns() };
         self.store.apply(&[removed]).await?;
         crash_point(CrashPoint::GcAfterRemove);
-        let mut gone = BTreeSet::new();
-        for place in places {
-            match self.fleet.get_mut(place.node) {
-                Some(node) => {
-                    node.order(NodeOrder::DropKept { names: vec![place.dir.name()] });
-                    node.kept.remove(&row.job);
-                }
-                None => drop(gone.insert(place.node_name)),
-            }
-        }
-        away.extend(gone);
+        away.extend(self.control.drop_kept(row.job, places));
         Ok(GcOutcome::Removed)
     }
 }

@@ -3,12 +3,14 @@
 //! a new key, and rights of nodes that the old one signed are good for a moment only.
 
 use crate::ServerError;
-use crate::clock::now_ns;
+use crate::clock::{self, now_ns};
 use crate::event_loop::{EventLoop, Reply};
-use api::control::{JobBrief, NodeOrder};
+use api::control::JobBrief;
 use api::data_access::{
-    BriefQuestion, DataKeys, EarlierKey, JobToken, SecretText, TokensAnswer, TokensQuestion,
+    BriefQuestion, DataKeys, EarlierKey, FileCopy, JobToken, SecretText, TokensAnswer, TokensQuestion,
 };
+use api::intermediate::CopyGrant;
+use control::ControlError;
 use ids::{JobId, NodeId};
 use metastore::{Change, DATA_KEYS_MAX, DataKeyRow, StoreError};
 use std::collections::VecDeque;
@@ -80,6 +82,12 @@ impl Signing {
         }
     }
 
+    /// The right of a node to send a file that it has to another node.
+    pub fn copy_grant(&self, copy: FileCopy) -> CopyGrant {
+        let right = DataRight::Copy { file: copy.file.0, to_node: copy.to.0 };
+        CopyGrant { copy, grant: SecretText(self.sign(&right)) }
+    }
+
     fn job_token(&self, job: JobId) -> JobToken {
         JobToken { job, token: SecretText(self.sign(&DataRight::Job(job.0))) }
     }
@@ -102,48 +110,35 @@ impl EventLoop {
         self.store.apply(&[key_made(&self.signing.signer(), false)]).await
     }
 
-    /// Nodes learn which key signs now.
-    pub fn tell_keys(&mut self) {
-        let keys = Box::new(self.signing.told());
-        self.fleet.all_mut().for_each(|node| node.order(NodeOrder::DataKeys { keys: keys.clone() }));
-    }
-
     /// Sends away the nodes that joined by a token which was revoked. The tokens of jobs that they have open nothing any more. The key
     /// of the signer is in the store.
     pub fn shut_out(&mut self, token: &str, signer: DataSigner) {
         self.signing.withdraw(signer);
-        for node in self.fleet.joined_by(token) {
-            self.lose_node(node, metastore::NodeState::Left, "its token has been revoked");
-        }
-        self.tell_keys();
+        self.control.shut_out(&mut self.outbox, token);
+        self.control.tell_keys(&self.signing.told());
     }
 
     /// Tells a node about a job that it has to do with: it runs attempts of the job, or another node that does came to it.
-    pub fn brief(&mut self, node: NodeId, id: JobId, question: &BriefQuestion, reply: Reply<JobBrief>) {
-        drop(reply.send(self.brief_of(node, id, question.token.as_ref())));
+    pub fn brief(&mut self, node: NodeId, job: JobId, question: &BriefQuestion, reply: Reply<JobBrief>) {
+        drop(reply.send(self.brief_of(node, job, question.token.as_ref())));
     }
 
     fn brief_of(
         &mut self,
         node: NodeId,
-        id: JobId,
+        job: JobId,
         shown: Option<&SecretText>,
     ) -> Result<JobBrief, ServerError> {
-        let Some(job) = self.jobs.get(&id) else { return Err(ServerError::UnknownJob { job: id }) };
-        if !self.fleet.has_to_do_with(node, id) && !self.is_shown(id, shown) {
-            return Err(ServerError::NotOfNode { node, job: id });
+        if !self.control.has_job(job) {
+            return Err(ControlError::UnknownJob { job }.into());
         }
-        let read = job.run.spec.reads();
-        self.fleet.may_hold(node, std::iter::once(id).chain(read.iter().copied()));
-        Ok(JobBrief {
-            job: id,
-            spec: job.run.spec.as_ref().clone(),
-            staging: job.run.staging.clone(),
-            replicates: job.replicating.is_on,
-            token: self.signing.job_token(id).token,
-            tokens: read.iter().map(|read| self.signing.job_token(*read)).collect(),
-            user: self.users.name(job.user),
-        })
+        if !self.control.has_to_do_with(node, job) && !self.is_shown(job, shown) {
+            return Err(ControlError::NotOfNode { node, job }.into());
+        }
+        let brief = self.control.brief(node, job)?;
+        let reads = brief.spec.reads();
+        let tokens = reads.iter().map(|read| self.signing.job_token(*read)).collect();
+        Ok(JobBrief { token: self.signing.job_token(job).token, tokens, ..brief })
     }
 
     fn is_shown(&self, job: JobId, shown: Option<&SecretText>) -> bool {
@@ -152,12 +147,12 @@ impl EventLoop {
 
     /// New tokens in place of those that a node has, and of jobs of which it runs something.
     pub fn renew_tokens(&mut self, node: NodeId, question: &TokensQuestion, reply: Reply<TokensAnswer>) {
-        if let Err(error) = self.fleet.heard(node, &question.incarnation) {
-            return drop(reply.send(Err(error)));
+        if let Err(error) = self.control.hear(node, &question.incarnation, clock::now()) {
+            return drop(reply.send(Err(error.into())));
         }
         let has_to_do = |token: &&JobToken| {
-            self.jobs.contains_key(&token.job)
-                && (self.fleet.has_to_do_with(node, token.job)
+            self.control.has_job(token.job)
+                && (self.control.has_to_do_with(node, token.job)
                     || self.is_shown(token.job, Some(&token.token)))
         };
         let jobs = question.tokens.iter().filter(has_to_do).map(|token| token.job);

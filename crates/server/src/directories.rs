@@ -3,6 +3,7 @@
 
 use crate::{ServerError, Service};
 use api::{JobSpec, is_object_url};
+use control::JobDirs;
 use faults::{CrashPoint, IoCall, crash_point, io_call};
 use ids::JobId;
 use objects::{ObjectUrl, staging};
@@ -26,6 +27,12 @@ const REMOVE_TRIES_MAX: u32 = 200;
 pub(crate) struct Directories {
     pub staging: PathBuf,
     pub disk_dirs: Vec<PathBuf>,
+}
+
+impl From<JobDirs> for Directories {
+    fn from(JobDirs { staging, disk_dirs }: JobDirs) -> Self {
+        Self { staging, disk_dirs }
+    }
 }
 
 /// Refuses an output that exists, or one whose replacement would take the job's own input away.
@@ -164,7 +171,8 @@ impl Directories {
         crash_point(CrashPoint::CleanupBeforeRemove);
         let kept: &[PathBuf] = if keep_disk_dirs { &[] } else { &self.disk_dirs };
         let mut first_error = None;
-        let staging = Some(&self.staging).filter(|staging| *staging != Path::new(NOT_STAGED));
+        let has_staging = |staging: &&PathBuf| !matches!(staging.to_str(), Some("" | NOT_STAGED));
+        let staging = Some(&self.staging).filter(has_staging);
         for path in staging.into_iter().chain(kept) {
             let removed = match *path == self.staging && !is_object_url(path) {
                 true => match held_place(paths, path, JobPaths::open_dir) {

@@ -1,8 +1,8 @@
 //! Nodes that died: they stay in lists for a while, so that people see which one is missing.
 
 use crate::clock::now_ns;
-use crate::recovery::node_info;
 use api::control::{NodeState, NodeStatus};
+use control::node_info;
 use metastore::{Metastore, NodeRow, StoreError};
 use std::time::Duration;
 

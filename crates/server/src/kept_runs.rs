@@ -1,20 +1,17 @@
 //! Kept I-files of a job that is over as the input of another job: `sailfish rerun-reduce`.
 
 use crate::ServerError;
-use crate::clock::now_ns;
 use crate::directories::check_output_against;
-use crate::fleet::Fleet;
-use crate::job::{Job, Loss, without_weights};
 use api::kept::KeptPlace;
-use api::task::{AdoptResult, AdoptTask, ChunkSummary, KeptRun, RunSummary};
-use api::{Blame, JobSpec, Split, TaskFailure, TaskResult};
-use ids::{AttemptKey, ChunkId, DiskIndex, JobId, NodeId, RunId, StageIndex, TaskIndex, TaskKey};
-use mapreduce::{Gone, JobResults};
+use api::task::{AdoptTask, ChunkSummary, KeptRun};
+use api::{JobSpec, Split};
+use control::{Control, JobStart};
+use ids::{ChunkId, DiskIndex, JobId, NodeId, RunId};
+use mapreduce::JobResults;
 use metastore::{
-    CLUSTER_OWNER, Change, FELL_BACK_NOTE, JobRow, JobState, KeptFiles, Metastore, ReplicaRow, ReplicaState,
-    StageRow, StoreError,
+    CLUSTER_OWNER, JobRow, JobState, KeptFiles, Metastore, ReplicaRow, ReplicaState, StageRow, StoreError,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Why a job cannot be reduced again. The user's to change.
@@ -103,39 +100,40 @@ pub fn check_reducible(row: &JobRow, spec: &JobSpec, stages: &[StageRow]) -> Res
     }
 }
 
-/// The results a new job begins with: none, or what the job it reduces again left in the store. `fleet`: the nodes,
-/// in a cluster.
-pub(crate) async fn results(
+/// The data that a new job begins with: its splits, or what the job that it reduces again left in the store. `control`: for the
+/// nodes, in a cluster.
+pub(crate) async fn start(
     store: &Metastore,
     spec: &JobSpec,
     job: JobId,
     splits: Vec<Split>,
-    fleet: Option<&Fleet>,
-) -> Result<JobResults, ServerError> {
-    let Some(source) = spec.reduce_again else { return Ok(JobResults::new(job, splits)) };
+    control: Option<&Control>,
+) -> Result<JobStart, ServerError> {
+    let Some(source) = spec.reduce_again else { return Ok(JobStart::Splits(splits)) };
     let source = kept_source(store, source).await?.row;
     check_output_against(spec, &source.disk_dirs)?;
-    let adopts = match (fleet, source.owner == CLUSTER_OWNER) {
+    let adopts = match (control, source.owner == CLUSTER_OWNER) {
         (None, false) => {
             let (runs, chunks) = (surviving_runs(store, source.job).await?, chunks(store, source.job).await?);
             let dirs = source.disk_dirs.clone();
             vec![AdoptTask { source: source.job, node: NodeId(0), dirs, runs, chunks, copies: Vec::new() }]
         }
-        (Some(fleet), true) => adopts_of_nodes(store, source.job, fleet).await?,
+        (Some(control), true) => adopts_of_nodes(store, source.job, control).await?,
         (None, true) => return Err(NotReducible::OfCluster { job: source.job }.into()),
         (Some(_), false) => return Err(NotReducible::OfOneMachine { job: source.job }.into()),
     };
-    Ok(JobResults::reducing_again(job, adopts, store.winning_commits(source.job).await?))
+    let commits = store.winning_commits(source.job).await?;
+    Ok(JobStart::Kept(Box::new(JobResults::reducing_again(job, adopts, commits))))
 }
 
 /// The directories that nodes keep of a job; an error where one of these is away.
 pub(crate) async fn present_places(
     store: &Metastore,
     source: JobId,
-    fleet: &Fleet,
+    control: &Control,
 ) -> Result<Vec<KeptPlace>, ServerError> {
     let places = store.kept_places(source).await?;
-    match places.iter().find(|place| !fleet.stays(place.node)) {
+    match places.iter().find(|place| !control.stays(place.node)) {
         Some(away) => Err(NotReducible::NodeAway { job: source, node: away.node_name.clone() }.into()),
         None => Ok(places),
     }
@@ -147,10 +145,10 @@ pub(crate) async fn present_places(
 async fn adopts_of_nodes(
     store: &Metastore,
     source: JobId,
-    fleet: &Fleet,
+    control: &Control,
 ) -> Result<Vec<AdoptTask>, ServerError> {
     let places = store.kept_places(source).await?;
-    let mut adopts = Adopts::of(source, places.iter().filter(|place| fleet.stays(place.node)));
+    let mut adopts = Adopts::of(source, places.iter().filter(|place| control.stays(place.node)));
     let mut replicas: BTreeMap<RunId, Vec<ReplicaRow>> = BTreeMap::new();
     for row in store.replicas(source).await?.into_iter().filter(|row| row.state != ReplicaState::Lost) {
         replicas.entry(row.run).or_default().push(row);
@@ -159,7 +157,7 @@ async fn adopts_of_nodes(
         let holders = holders(&run, replicas.get(&run.run).map(Vec::as_slice).unwrap_or_default());
         if !adopts.add(run, &holders) {
             let is_its = |place: &&KeptPlace| holders.iter().any(|(node, _)| *node == place.made_by);
-            let away = places.iter().filter(is_its).find(|place| !fleet.stays(place.node));
+            let away = places.iter().filter(is_its).find(|place| !control.stays(place.node));
             return Err(match away {
                 Some(away) => NotReducible::NodeAway { job: source, node: away.node_name.clone() },
                 None => NotReducible::Incomplete { job: source, run: run.run },
@@ -258,86 +256,6 @@ impl Adopts {
         let has_any =
             |task: &AdoptTask| !task.runs.is_empty() || !task.chunks.is_empty() || !task.copies.is_empty();
         self.tasks.into_values().filter(has_any).collect()
-    }
-}
-
-impl Job {
-    /// A node has opened what it kept of the job that this one reduces again.
-    pub fn adopted(&mut self, attempt: AttemptKey, adopt: AdoptResult, changes: &mut Vec<Change>) {
-        let job = self.id;
-        // The maps ran in another job; their commits are this one's to prove. All are told with the first task.
-        let maps = self.results.maps.iter().filter(|_| attempt.task.task == TaskIndex(0));
-        for (map_task, (number, map)) in maps {
-            let task = TaskKey { task: *map_task, ..attempt.task };
-            for commit in &map.commits {
-                let number = self.results.attempt_in(*map_task, *number, commit.ifile);
-                let attempt = AttemptKey { task, attempt: number };
-                changes.push(Change::Sources { attempt, commits: vec![*commit] });
-            }
-        }
-        if let Some(why) = &adopt.missing_because {
-            let count = adopt.missing.len();
-            let detail =
-                format!("{count} kept runs cannot be read where they lie ({why}): their replicas are read");
-            changes.push(Change::Note { job: Some(job), kind: FELL_BACK_NOTE, detail, now_ns: now_ns() });
-        }
-        let before: BTreeSet<RunId> = self.sealed_runs().map(|run| run.run).collect();
-        changes.push(Change::Chunks { job, chunks: adopt.chunks.clone() });
-        self.results.record(attempt, TaskResult::Adopt(adopt));
-        let runs: Vec<RunSummary> =
-            self.sealed_runs().filter(|run| !before.contains(&run.run)).map(without_weights).collect();
-        let standing = runs.iter().filter_map(|run| {
-            let replica = self.results.replicas.get(run.run).filter(|replica| replica.stands)?;
-            let (state, chunks) = (ReplicaState::Standing, replica.chunks.clone());
-            let (node, bytes) = (replica.node, run.stored_bytes);
-            Some(ReplicaRow { run: run.run, node, state, chunks, bytes, single_ns: 0, sending_ns: 0 })
-        });
-        let replicas: Vec<ReplicaRow> = standing.collect();
-        changes.push(Change::Runs { job, runs, replaced: Vec::new() });
-        if !replicas.is_empty() {
-            changes.push(Change::Replicas { job, replicas });
-        }
-    }
-
-    fn sealed_runs(&self) -> impl Iterator<Item = &RunSummary> {
-        self.results.seal.iter().flat_map(|seal| &seal.runs)
-    }
-
-    /// Handles the loss of kept data that this job reduces again; `with` names the cause. No maps can make it anew:
-    /// it is read at its replicas, or the job fails.
-    pub fn lose_kept(
-        &mut self,
-        gone: &Gone,
-        with: &str,
-        source: JobId,
-        changes: &mut Vec<Change>,
-    ) -> Option<Loss> {
-        let stage = self.tasks.len().checked_sub(1)?;
-        // Merges are bound to their nodes, and would wait for one that is gone.
-        let is_bound = gone.node.is_some() && self.stage_names[stage] == "merge";
-        let (mut gone, mut fell_back) = (gone.clone(), false);
-        if self.is_sealed() && !is_bound {
-            let (rest, fallen) = self.results.fall_back(&gone, true);
-            self.fell_back_ns.extend(fallen.standing.iter().map(|run| (*run, now_ns())));
-            self.fallen_back(&fallen, with, changes);
-            (gone, fell_back) = (rest, !fallen.standing.is_empty());
-        }
-        let is_needed = match self.is_sealed() {
-            true => self.results.needs_any(&gone, true),
-            false => self.results.adopt.iter().flatten().any(|adopt| Some(adopt.node) == gone.node),
-        };
-        if !is_needed {
-            return fell_back.then_some(Loss::FellBack);
-        }
-        let message = match gone.node {
-            Some(_) => format!(
-                "{with}, which has I-files that job {source} kept, is gone: start it again on its disks, then reduce job \
-                 {source} again"
-            ),
-            None => format!("I-files that job {source} kept are lost with {with}: run that job again"),
-        };
-        self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
-        Some(Loss::ForGood(StageIndex(stage as u16)))
     }
 }
 

@@ -17,51 +17,37 @@
 //! # How it is tested
 //! `tests/` drives it with a made-up node over the real SQLite store.
 
+mod answers;
 mod arguments;
-mod away;
-mod backlog;
-mod cancels;
 mod checks;
 mod clock;
-mod cluster;
 mod collecting;
 mod data_keys;
 mod directories;
-mod draining;
-mod drills;
-mod elastic;
 mod error;
 mod event_loop;
-mod fleet;
-mod flows;
 mod fsck;
 mod gc;
 mod gone;
 mod history;
-mod intermediates;
-mod job;
-mod keeping;
+mod job_files;
 mod kept_runs;
-mod machines;
 mod messages;
-mod needs;
+mod numbers;
 mod owner;
 mod placements;
-mod plausible;
-mod readmission;
 mod recovery;
-mod repair;
+mod registering;
 mod replacing;
-mod replication;
 mod requests;
 mod shared;
 mod shipping;
 mod singles;
-mod speculation;
 mod submitting;
 mod sweep;
 mod users;
 
+use answers::{caller, caller_of};
 use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus,
     NodeWelcome, PlacesAnswer, PlacesQuestion, SubmittedBatch,
@@ -76,11 +62,11 @@ use api::intermediate::{
 };
 use api::kept::{GcAnswer, KeptAnnouncement};
 use api::{Boundaries, JobSpec, KeyBytes, Split};
+use control::{FileRequest, NewStrike, NewsAnswer};
 use data_keys::Signing;
-use drills::DrillRequest;
 use event_loop::{EventLoop, Joining, REQUESTS_MAX, Reply, Request, Submission};
 use ids::{JobId, NodeId};
-use intermediates::FileRequest;
+use job_files::JobFiles;
 use metastore::{AuditRow, Change, Metastore};
 use owner::OwnerLock;
 use roots::{JobPaths, OutsideRoots, Roots};
@@ -93,20 +79,20 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use trust::DataRight;
+use uuid::Uuid;
 
 pub use api::control::{JobOutcome, JobProgress, StageProgress, SubmittedJob};
+pub use control::flows::FlowError;
+pub use control::retention::KeptCheck;
+pub use control::{ControlError, Finished, PullRequest, Service};
 pub use error::ServerError;
-pub use flows::FlowError;
-pub use fsck::{KeptCheck, check_here};
+pub use fsck::check_here;
 pub use gc::{Collected, GcOptions, GcOutcome, GcSelection, collect_garbage, kept_bytes};
 pub use gone::gone_nodes;
 pub use history::History;
-pub use job::STDOUT_NOTE;
 pub use kept_runs::{KeptSource, NotReducible, check_reducible, kept_source};
-pub use messages::{
-    Assignment, Finished, JobRun, PullReply, PullRequest, ServerOptions, Service, Submitter, UserQuota,
-};
-pub use metastore::STDERR_NOTE;
+pub use messages::{Assignment, JobRun, PullReply, ServerOptions, Submitter, UserQuota};
+pub use metastore::{STDERR_NOTE, STDOUT_NOTE};
 pub use placements::job_placements;
 pub use replacing::{REPORT_NAME, SUCCESS_NAME, foreign_entry, read_report};
 pub use shipping::ShippedOptions;
@@ -158,10 +144,10 @@ impl Server {
                 match begun {
                     Ok(((store, lock, _alone), depot)) => {
                         let uuid = lock.uuid.clone();
+                        let paths = JobPaths::below(loop_roots.into_iter().collect());
+                        let files = JobFiles::new(depot.clone(), paths, loop_sender);
                         let mut server =
-                            EventLoop::new(store, lock, loop_shared, loop_signing, service, loop_sender);
-                        server.depot = depot.clone();
-                        server.paths = JobPaths::below(loop_roots.into_iter().collect());
+                            EventLoop::new(store, lock, loop_shared, loop_signing, service, files);
                         let recovered = match service {
                             Service::Embedded => Ok(()),
                             Service::Cluster => server.recover().await,
@@ -216,7 +202,7 @@ impl Server {
         flow: FlowSubmission,
         submitter: &Submitter,
     ) -> Result<Vec<Submission>, ServerError> {
-        flows::check(&flow)?;
+        control::flows::check(&flow)?;
         let FlowSubmission { stages, user, priority } = flow;
         let mut checked = Vec::with_capacity(stages.len());
         for StageSubmission { spec, splits, reads } in stages {
@@ -548,12 +534,16 @@ impl Server {
 
     /// Has a fault strike a node, given by its name or number, and waits until that says what became of it.
     pub async fn drill_node(&self, node: String, fault: DrillFault) -> Result<DrillOutcome, ServerError> {
-        self.ask_later(|reply| Request::Drill(DrillRequest::Strike { node, fault, reply })).await
+        self.ask_later(|reply| Request::Strike {
+            strike: NewStrike { name: Uuid::new_v4().to_string(), node, fault },
+            reply,
+        })
+        .await
     }
 
     /// A node tells what became of a fault.
     pub async fn drill_news(&self, node: NodeId, news: DrillNews) -> Result<(), ServerError> {
-        self.ask_later(|reply| Request::Drill(DrillRequest::News { node, news, reply })).await
+        self.ask_later(|reply| Request::Struck { node, news, reply }).await
     }
 
     /// Makes an intermediate file of a user, to be written on a node.
@@ -563,8 +553,7 @@ impl Server {
         new: NewIntermediate,
         bytes_max: Option<u64>,
     ) -> Result<CreatedIntermediate, ServerError> {
-        let request = |reply| FileRequest::Create { user, new, bytes_max, reply };
-        self.ask_later(|reply| Request::Intermediate(Box::new(request(reply)))).await
+        self.ask_later(|reply| Request::CreateFile { user, new, bytes_max, reply }).await
     }
 
     /// How an intermediate file stands, and where it is read; with `wait`, once it is not being written any more. Dropping the future
@@ -575,20 +564,20 @@ impl Server {
         name: String,
         wait: bool,
     ) -> Result<OpenedIntermediate, ServerError> {
-        let request = |reply| FileRequest::Open { user, name, wait, reply };
-        self.ask_later(|reply| Request::Intermediate(Box::new(request(reply)))).await
+        let request = |reply| FileRequest::Open { user, name, wait, reply: caller(reply) };
+        self.ask_later(|reply| Request::File(Box::new(request(reply)))).await
     }
 
     /// The intermediate files of a user, or of all.
     pub async fn intermediates(&self, user: Option<String>) -> Result<IntermediateList, ServerError> {
-        let request = |reply| FileRequest::List { user, reply };
-        self.ask_later(|reply| Request::Intermediate(Box::new(request(reply)))).await
+        let request = |reply| FileRequest::List { user, reply: caller(reply) };
+        self.ask_later(|reply| Request::File(Box::new(request(reply)))).await
     }
 
     /// Removes an intermediate file, also one that is being written.
     pub async fn remove_intermediate(&self, user: String, name: String) -> Result<(), ServerError> {
-        let request = |reply| FileRequest::Remove { user, name, reply };
-        self.ask_later(|reply| Request::Intermediate(Box::new(request(reply)))).await
+        let request = |reply| FileRequest::Remove { user, name, reply: caller(reply) };
+        self.ask_later(|reply| Request::File(Box::new(request(reply)))).await
     }
 
     /// A node tells of intermediate files; the answer names those that it drops.
@@ -597,8 +586,13 @@ impl Server {
         node: NodeId,
         news: IntermediateNews,
     ) -> Result<IntermediateAnswer, ServerError> {
-        let request = |reply| FileRequest::News { node, news, reply };
-        self.ask_later(|reply| Request::Intermediate(Box::new(request(reply)))).await
+        let signing = Arc::clone(&self.signing);
+        let finish = move |NewsAnswer { dropped, copies }| {
+            let grants = copies.into_iter().map(|copy| signing.copy_grant(copy)).collect();
+            IntermediateAnswer { dropped, grants }
+        };
+        let request = |reply| FileRequest::News { node, news, reply: caller_of(reply, finish) };
+        self.ask_later(|reply| Request::File(Box::new(request(reply)))).await
     }
 
     /// Returns the facts that a node must know of a job that runs.
@@ -625,7 +619,7 @@ impl Server {
     /// Returns the output so far of the program of a job of one task; None if none runs, or its node told nothing
     /// yet.
     pub async fn job_said(&self, job: JobId) -> Result<Option<JobLogs>, ServerError> {
-        self.ask_later(|reply| Request::Said { job, reply }).await
+        self.ask_later(|reply| Request::OutputSoFar { job, reply }).await
     }
 
     /// Waits until the loop has ended: by a shutdown, or because its store failed.

@@ -1,22 +1,14 @@
 //! Messages to the server and from it by function call. The messages between processes are in `api::control`.
 
 use crate::shipping::ShippedOptions;
-use api::{JobSpec, Task, TaskFailure, TaskResult};
+use api::{JobSpec, Task};
+use control::Service;
 use control::users::JobQuota;
-use ids::{AttemptKey, NodeId};
+use ids::AttemptKey;
 use roots::{HeldDir, JobPaths, Roots};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-
-/// Whom a server serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Service {
-    /// The node in this process, which is sent home when every job is over.
-    Embedded,
-    /// Nodes that come and go.
-    Cluster,
-}
 
 /// Options of a server: the place of its state, the nodes that it serves, and the files that jobs may use.
 #[derive(Clone, Debug)]
@@ -104,26 +96,6 @@ impl JobRun {
             held_staging: None,
         }
     }
-}
-
-/// A slot asks for work, and hands in what it finished since it last asked.
-#[derive(Debug)]
-pub struct PullRequest {
-    pub node: NodeId,
-    /// Counts from 0 within the node. One thread at a time pulls for a slot.
-    pub slot: u32,
-    pub finished: Option<Finished>,
-}
-
-/// The end of an attempt.
-#[derive(Debug)]
-pub struct Finished {
-    pub attempt: AttemptKey,
-    pub outcome: Result<TaskResult, TaskFailure>,
-    /// Nanoseconds since 1970.
-    pub started_ns: u64,
-    /// Nanoseconds since 1970.
-    pub ended_ns: u64,
 }
 
 /// The answer to a pull.

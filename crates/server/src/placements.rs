@@ -1,35 +1,14 @@
-//! Why attempts ran where they did: what the scheduler says goes into the store, and is read there.
+//! Reasons for the places of attempts, as the store has them.
 
-use api::placement::{JobPlacements, PlacedAttempt, PlacementKind, PlacementReason};
+use api::placement::{JobPlacements, PlacedAttempt, PlacementReason};
 use ids::{AttemptKey, JobId};
-use metastore::{Change, Metastore, StoreError};
-use scheduler::{Why, WhyHere};
+use metastore::{Metastore, StoreError};
 use std::collections::BTreeMap;
 
 /// Sentences about lost data that are shown of a job.
 const LOSSES_SHOWN_MAX: u32 = 100;
 /// And about slow attempts.
 const SLOW_SHOWN_MAX: u32 = 100;
-
-/// The row for what the scheduler said.
-pub(crate) fn placed(attempt: AttemptKey, why: Why) -> Change {
-    let reason = PlacementReason {
-        place: match why.place {
-            WhyHere::Any => PlacementKind::Any,
-            WhyHere::OnlyHere => PlacementKind::OnlyHere,
-            WhyHere::NearData => PlacementKind::NearData,
-            WhyHere::NoNearerSlot => PlacementKind::NoNearerSlot,
-            WhyHere::BesideSlow => PlacementKind::BesideSlow,
-            WhyHere::NotWhereItFailed => PlacementKind::NotWhereItFailed,
-        },
-        waited_ns: why.waited_ns,
-        slots_free: why.slots_free,
-        user_running: why.user_running,
-        levels_risen: why.levels_risen,
-    };
-    let reason = serde_json::to_string(&reason).expect("numbers and words can be written");
-    Change::Placed { attempt, reason }
-}
 
 /// The attempts of a job and why each ran where it did; empty for a job that is not there. A reason that cannot be
 /// read is none: another version wrote it.

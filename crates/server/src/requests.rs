@@ -1,19 +1,20 @@
 //! Requests to the loop.
 
 use crate::ServerError;
-use crate::drills::DrillRequest;
-use crate::intermediates::FileRequest;
-use crate::messages::{PullReply, PullRequest, UserQuota};
+use crate::messages::{PullReply, UserQuota};
 use crate::users::NewToken;
 use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobOutcome, NodeInfo, NodeOrders, NodePoll, NodeStatus,
     NodeWelcome, PlacesAnswer, PlacesQuestion, SubmittedBatch, SubmittedJob,
 };
 use api::data_access::{BriefQuestion, TokensAnswer, TokensQuestion};
+use api::drill::{DrillNews, DrillOutcome};
 use api::flow::SubmittedFlow;
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer};
+use api::intermediate::{CreatedIntermediate, NewIntermediate};
 use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
 use api::{Boundaries, JobSpec, KeyBytes};
+use control::{FileRequest, NewStrike, PullRequest};
 use ids::{JobId, NodeId};
 use metastore::AuditRow;
 use shipped::Hold;
@@ -106,7 +107,7 @@ pub(crate) enum Request {
         reply: Reply<Option<String>>,
     },
     /// Asks for the output so far of the program of a job.
-    Said {
+    OutputSoFar {
         job: JobId,
         reply: Reply<Option<JobLogs>>,
     },
@@ -148,10 +149,27 @@ pub(crate) enum Request {
         news: Box<CheckNews>,
         reply: Reply<CheckAnswer>,
     },
-    /// A fault for a node, or what became of one.
-    Drill(DrillRequest),
-    /// About intermediate files of users.
-    Intermediate(Box<FileRequest>),
+    /// A fault for a node.
+    Strike {
+        strike: NewStrike,
+        reply: Reply<DrillOutcome>,
+    },
+    /// A node tells the outcome of a fault.
+    Struck {
+        node: NodeId,
+        news: DrillNews,
+        reply: Reply<()>,
+    },
+    /// Makes an intermediate file of a user.
+    CreateFile {
+        user: String,
+        new: NewIntermediate,
+        /// Limit of the bytes of all intermediate files of this user; None: no limit.
+        bytes_max: Option<u64>,
+        reply: Reply<CreatedIntermediate>,
+    },
+    /// Another request about intermediate files.
+    File(Box<FileRequest>),
     /// From the thread that removed a job's directories.
     Cleaned {
         job: JobId,

@@ -1,6 +1,9 @@
 //! State that callers read without asking the loop: progress, and the flags that stop attempts.
 
+use crate::messages::JobRun;
+use api::JobSpec;
 use api::control::JobProgress;
+use control::JobDirs;
 use ids::JobId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +16,17 @@ pub(crate) struct Shared {
 
 #[derive(Default)]
 struct Inner {
-    jobs: BTreeMap<JobId, (Arc<AtomicBool>, JobProgress)>,
+    jobs: BTreeMap<JobId, JobOfAll>,
     failure: Option<String>,
+}
+
+/// A job as callers see it.
+#[derive(Default)]
+struct JobOfAll {
+    is_stopped: Arc<AtomicBool>,
+    progress: JobProgress,
+    /// Shared by the attempts in this process.
+    run: Option<Arc<JobRun>>,
 }
 
 impl Shared {
@@ -23,11 +35,32 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the flag that stops the attempts of the new job.
-    pub fn add_job(&self, job: JobId) -> Arc<AtomicBool> {
-        let flag = Arc::new(AtomicBool::new(false));
-        self.inner().jobs.insert(job, (Arc::clone(&flag), JobProgress::default()));
-        flag
+    /// Remembers the directories of a job whose attempts run in this process.
+    pub fn add_job(&self, job: JobId, spec: &Arc<JobSpec>, dirs: &JobDirs) {
+        let mut inner = self.inner();
+        let known = inner.jobs.entry(job).or_default();
+        known.run = Some(Arc::new(JobRun {
+            staging: dirs.staging.clone(),
+            disk_dirs: dirs.disk_dirs.clone(),
+            cancelled: Arc::clone(&known.is_stopped),
+            ..JobRun::new(Arc::clone(spec))
+        }));
+    }
+
+    /// The state that attempts of a job in this process share. The specification is another one when the inputs of a stage are there.
+    pub fn run_of(&self, job: JobId, spec: &Arc<JobSpec>) -> Arc<JobRun> {
+        let mut inner = self.inner();
+        let known = inner.jobs.entry(job).or_default();
+        let run = known.run.take().unwrap_or_else(|| {
+            let cancelled = Arc::clone(&known.is_stopped);
+            Arc::new(JobRun { cancelled, ..JobRun::new(Arc::clone(spec)) })
+        });
+        let run = match Arc::ptr_eq(&run.spec, spec) {
+            true => run,
+            false => Arc::new(JobRun { spec: Arc::clone(spec), ..run.as_ref().clone() }),
+        };
+        known.run = Some(Arc::clone(&run));
+        run
     }
 
     pub fn forget(&self, job: JobId) {
@@ -35,24 +68,22 @@ impl Shared {
     }
 
     pub fn set_progress(&self, job: JobId, progress: JobProgress) {
-        if let Some((_, kept)) = self.inner().jobs.get_mut(&job) {
-            *kept = progress;
-        }
+        self.inner().jobs.entry(job).or_default().progress = progress;
     }
 
     pub fn progress(&self, job: JobId) -> Option<JobProgress> {
-        self.inner().jobs.get(&job).map(|(_, progress)| progress.clone())
+        self.inner().jobs.get(&job).map(|known| known.progress.clone())
     }
 
     pub fn cancelled(&self, job: JobId) -> Arc<AtomicBool> {
-        let flag = self.inner().jobs.get(&job).map(|(flag, _)| Arc::clone(flag));
+        let flag = self.inner().jobs.get(&job).map(|known| Arc::clone(&known.is_stopped));
         flag.unwrap_or_else(|| Arc::new(AtomicBool::new(true)))
     }
 
     /// Sets the flag at once; the loop follows.
     pub fn stop(&self, job: JobId) {
-        if let Some((flag, _)) = self.inner().jobs.get(&job) {
-            flag.store(true, Ordering::Relaxed);
+        if let Some(known) = self.inner().jobs.get(&job) {
+            known.is_stopped.store(true, Ordering::Relaxed);
         }
     }
 

@@ -2,25 +2,22 @@
 
 use crate::ServerError;
 use crate::arguments;
-use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
-use crate::job::{STDERR_BYTES_NOTE, STDOUT_BYTES_NOTE, STDOUT_NOTE};
 use crate::messages::{UserQuota, job_quota};
 use api::JobSpec;
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, SubmittedBatch};
 use api::task::{RUN_RETRIES_MAX, RunTask};
-use control::program_jobs::{FileHold, QueueKey, Waiting, WaitingSpec};
-use control::users::Has;
+use control::program_jobs::{FileHold, WaitingSpec};
+use control::{NewBatch, RoomWanted, task_bytes};
 use ids::JobId;
-use metastore::{Change, Metastore, STDERR_NOTE, StoreError};
-use scheduler::Claim;
+use metastore::{Metastore, STDERR_BYTES_NOTE, STDERR_NOTE, STDOUT_BYTES_NOTE, STDOUT_NOTE, StoreError};
 use shipped::Hold;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Numbers of jobs that are taken at once: each taking is a transaction of its own. Those that are left when the
-/// server ends are never used.
-const NUMBERS_AT_ONCE: u32 = 1_000;
+/// Jobs that are admitted at once: the loop has other work.
+const ADMIT_AT_ONCE: usize = 1024;
+/// Rows that are read at once when a server begins.
+const ROWS_AT_ONCE: u32 = 1000;
 /// The last events of a job, among which are those that tell what its program wrote.
 const EVENTS_MAX: u32 = 100;
 /// Tasks whose logs are shown.
@@ -86,8 +83,8 @@ pub async fn job_logs(store: &Metastore, job: JobId, over: bool) -> Result<JobLo
 }
 
 impl EventLoop {
-    /// Hands the jobs to the scheduler; their rows go with the rows of all else that happens in this round of the
-    /// loop. An error of the store ends the server.
+    /// Hands the jobs to control; their rows go with the rows of all else that happens in this round of the loop. An error of the
+    /// store ends the server.
     pub async fn submit_batch(
         &mut self,
         batch: JobBatch,
@@ -96,71 +93,59 @@ impl EventLoop {
         reply: Reply<SubmittedBatch>,
     ) -> Result<(), StoreError> {
         let count = batch.tasks.len() as u32;
-        let specs = batch.tasks.iter().filter(|task| task.memory_bytes > 0 || task.architecture.is_some());
-        let mut specs = specs.map(|task| JobSpec::of_one_task(String::new(), task.clone()));
-        let spec_bytes = batch.tasks.iter().map(arguments::task_bytes).sum();
-        let more = Has { jobs: count, spec_bytes };
-        let file_hold = hold.map(|hold| hold as FileHold);
-        let has_room = self.users.check_room(&batch.user, more, quota.map(job_quota));
-        let has_room = has_room.map_err(|error| ServerError::of_quota(&batch.user, error));
-        if let Err(error) = has_room.and_then(|()| specs.try_for_each(|spec| self.check_fits(&spec))) {
-            drop(reply.send(Err(error)));
+        let demanding =
+            batch.tasks.iter().filter(|task| task.memory_bytes > 0 || task.architecture.is_some());
+        let specs = demanding.map(|task| JobSpec::of_one_task(String::new(), task.clone()));
+        let specs: Vec<JobSpec> = specs.collect();
+        let spec_bytes = batch.tasks.iter().map(task_bytes).sum();
+        let wanted = RoomWanted { jobs: count, spec_bytes, quota: quota.map(job_quota) };
+        let room = self.control.check_room(&batch.user, wanted, &specs.iter().collect::<Vec<_>>());
+        if let Err(error) = room {
+            self.answer(reply, Err(error.into()));
             return Ok(());
         }
-        let first = self.take_job_ids(count).await?;
-        let user = Some(batch.user.clone()).filter(|user| !user.is_empty());
-        let user_number = self.users.jobs_begin(batch.user, more);
-        let (priority, name) = (batch.priority, Arc::<str>::from(batch.name.as_str()));
-        let (mut before, window): (Option<Arc<JobSpec>>, _) = (None, self.window());
-        for (index, task) in batch.tasks.into_iter().enumerate() {
-            let job = JobId(first.0 + index as i64);
-            // Equal jobs share one specification in memory.
-            let same = before.take().filter(|spec| spec.single.as_ref() == Some(&task));
-            let is_shared = same.is_some();
-            let spec = same.unwrap_or_else(|| Arc::new(JobSpec::of_one_task(batch.name.clone(), task)));
-            before = Some(Arc::clone(&spec));
-            let key = QueueKey::of(&Claim { user: user_number, priority, needs: self.needs_of(&spec) });
-            let spec_bytes = arguments::spec_bytes(&spec);
-            let waits = self.backlog.must_wait(&key, spec_bytes, window);
-            self.changes.push(Change::JobSubmitted {
-                job,
-                owner: self.owner(),
-                spec: Arc::clone(&spec),
-                stages: mapreduce::stages(&spec),
-                staging: PathBuf::new(),
-                disk_dirs: Vec::new(),
-                user: user.clone(),
-                priority,
-                waits,
-                now_ns: now_ns(),
-            });
-            if waits {
-                let spec = WaitingSpec::of(&spec, is_shared);
-                let waiting =
-                    Waiting { name: Arc::clone(&name), spec, spec_bytes, file_hold: file_hold.clone() };
-                self.backlog.waits(job, key, waiting);
-            } else {
-                self.admit(job, spec, key, (spec_bytes, file_hold.clone()), window);
-            }
-        }
-        self.any_job_yet = true;
-        self.replies.push(Box::new(move || drop(reply.send(Ok(SubmittedBatch { first, count })))));
+        let first = self.numbers.take(&self.store, self.service, count).await?;
+        let (server, file_hold) = (self.owner(), hold.map(|hold| hold as FileHold));
+        self.control.begin_batch(&mut self.outbox, NewBatch { first, batch, server, file_hold });
+        self.answer(reply, Ok(SubmittedBatch { first, count }));
         Ok(())
     }
 
-    /// The first of so many numbers that follow each other.
-    pub async fn take_job_ids(&mut self, count: u32) -> Result<JobId, StoreError> {
-        let range = &mut self.job_ids;
-        if range.end.0 - range.start.0 < i64::from(count) {
-            // On one machine nobody is in a hurry, and people like their jobs numbered without gaps.
-            let at_once = match self.service {
-                crate::Service::Embedded => count,
-                crate::Service::Cluster => count.max(NUMBERS_AT_ONCE),
+    /// Admits jobs whose turn has come; whether there were any. Their specifications have been stored.
+    pub async fn admit_waiting(&mut self) -> Result<bool, StoreError> {
+        for count in 0..ADMIT_AT_ONCE {
+            let Some(queued) = self.control.next_waiting() else { return Ok(count > 0) };
+            let spec = match &queued.waiting.spec {
+                WaitingSpec::Shared(spec) => Some(Arc::clone(spec)),
+                WaitingSpec::Written(text) => {
+                    let task = serde_json::from_str::<RunTask>(text).ok();
+                    task.map(|task| Arc::new(JobSpec::of_one_task(queued.waiting.name.to_string(), task)))
+                }
+                WaitingSpec::InStore => self.store.job_spec(queued.job).await?.map(Arc::new),
             };
-            *range = self.store.reserve_job_ids(at_once).await?;
+            self.control.admit_waiting(&mut self.outbox, queued, spec);
         }
-        let first = range.start;
-        range.start.0 += i64::from(count);
-        Ok(first)
+        Ok(true)
+    }
+
+    /// Takes over the jobs that waited when the server before this one ended.
+    pub async fn recover_waiting(&mut self) -> Result<(), StoreError> {
+        let mut last = JobId(0);
+        loop {
+            let rows = self.store.waiting_jobs(last, ROWS_AT_ONCE).await?;
+            let Some(row) = rows.last() else { return Ok(()) };
+            last = row.job;
+            for row in rows {
+                let spec = match row.spec {
+                    Some(spec) => Some(spec),
+                    // One of the long ones.
+                    None => self.store.job_spec(row.job).await?,
+                };
+                let Some(spec) = spec else { continue };
+                let hold = self.files.hold_what_is_here(&spec);
+                let user = row.user.unwrap_or_default();
+                self.control.waits_again(row.job, user, row.priority, spec, hold);
+            }
+        }
     }
 }

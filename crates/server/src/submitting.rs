@@ -1,21 +1,17 @@
-//! Jobs come in: their rows, then their directories, then the scheduler has them. The stages of a flow come in together.
+//! Jobs come in: their rows, then their directories, then control has them. The stages of a flow come in together.
 
-use crate::arguments;
 use crate::clock::now_ns;
 use crate::directories::Directories;
 use crate::event_loop::{EventLoop, Reply, Submission};
-use crate::job::Job;
-use crate::messages::{JobRun, Service, job_quota};
-use crate::{ServerError, elastic, kept_runs, speculation};
+use crate::messages::job_quota;
+use crate::{ServerError, kept_runs};
 use api::control::SubmittedJob;
 use api::flow::SubmittedFlow;
 use control::program_jobs::FileHold;
-use control::users::Has;
+use control::{JobDirs, JobStart, NewJob, RoomWanted, Service, spec_bytes};
 use faults::{CrashPoint, crash_point};
 use ids::JobId;
-use mapreduce::JobResults;
 use metastore::{Change, JobState, Keep, StoreError};
-use scheduler::{Claim, Event};
 use std::sync::Arc;
 
 /// A job on its way in.
@@ -46,12 +42,6 @@ impl From<ServerError> for Refused {
     }
 }
 
-/// A job that is known, and what the scheduler is to hear of it.
-struct Begun {
-    job: SubmittedJob,
-    events: Vec<Event>,
-}
-
 impl EventLoop {
     /// Takes in one job. An error of the store ends the server; all others go to whoever submitted.
     pub async fn submit(
@@ -64,7 +54,7 @@ impl EventLoop {
             Err(Refused::Answer(error)) => Err(error),
             Err(Refused::Store(error)) => return Err(error),
         };
-        self.replies.push(Box::new(move || drop(reply.send(answer))));
+        self.answer(reply, answer);
         Ok(())
     }
 
@@ -79,22 +69,17 @@ impl EventLoop {
             Err(Refused::Answer(error)) => Err(error),
             Err(Refused::Store(error)) => return Err(error),
         };
-        self.replies.push(Box::new(move || drop(reply.send(answer))));
+        self.answer(reply, answer);
         Ok(())
     }
 
-    /// Stores jobs in one transaction, then makes their directories, then lets the scheduler have them.
+    /// Stores jobs in one transaction, then makes their directories, then lets control have them.
     async fn take_in(&mut self, submissions: Vec<Submission>) -> Result<Vec<SubmittedJob>, Refused> {
-        let spec_bytes = submissions.iter().map(|submission| arguments::spec_bytes(&submission.spec)).sum();
-        let more = Has { jobs: submissions.len() as u32, spec_bytes };
+        self.check(&submissions).await?;
         let mut incoming: Vec<Incoming> = Vec::with_capacity(submissions.len());
         for mut submission in submissions {
-            let has_room = self.users.check_room(&submission.user, more, submission.quota.map(job_quota));
-            has_room.map_err(|error| ServerError::of_quota(&submission.user, error))?;
-            self.check_kept(&submission).await?;
-            self.check_fits(&submission.spec)?;
             // From where jobs of one task have theirs, so that numbers are in the order in which jobs came.
-            let job = self.take_job_ids(1).await?;
+            let job = self.numbers.take(&self.store, self.service, 1).await?;
             let before: Vec<JobId> = incoming.iter().map(|before| before.job).collect();
             submission.name_stages(job, &before);
             let directories = Directories::choose(&submission.spec, job, &self.lock.uuid, self.service)?;
@@ -110,23 +95,28 @@ impl EventLoop {
             Err(error) => return Err(error.into()),
         }
         crash_point(CrashPoint::SubmitAfterTransaction);
-        let results = match self.make_room(&incoming).await {
-            Ok(results) => results,
+        match self.make_room(&incoming).await {
+            Ok(starts) => Ok(self.begin(incoming, starts)),
             Err(Refused::Answer(error)) => {
                 self.withdraw(&incoming, &error).await?;
-                return Err(Refused::Answer(error));
+                Err(Refused::Answer(error))
             }
-            Err(error) => return Err(error),
-        };
-        let begin = |(incoming, results)| self.begin(incoming, results);
-        // A stage without tasks is over at once: those that read it must be known by then.
-        let begun: Vec<Begun> = incoming.into_iter().zip(results).map(begin).collect();
-        let mut submitted = Vec::with_capacity(begun.len());
-        for Begun { job, events } in begun {
-            events.into_iter().for_each(|event| self.feed(event));
-            submitted.push(job);
+            Err(error) => Err(error),
         }
-        Ok(submitted)
+    }
+
+    /// Refuses jobs that their user may not have, or that no node could run.
+    async fn check(&self, submissions: &[Submission]) -> Result<(), Refused> {
+        let spec_bytes = submissions.iter().map(|submission| spec_bytes(&submission.spec)).sum();
+        let jobs = submissions.len() as u32;
+        for submission in submissions {
+            let quota = submission.quota.map(job_quota);
+            let wanted = RoomWanted { jobs, spec_bytes, quota };
+            let room = self.control.check_room(&submission.user, wanted, &[&submission.spec]);
+            room.map_err(ServerError::from)?;
+            self.check_kept(submission).await?;
+        }
+        Ok(())
     }
 
     /// Refuses a job that keeps I-files where its user keeps too much.
@@ -156,44 +146,35 @@ impl EventLoop {
         }
     }
 
-    /// Finds what jobs that are stored begin with, and makes their directories.
-    async fn make_room(&mut self, incoming: &[Incoming]) -> Result<Vec<JobResults>, Refused> {
+    /// Finds the data that stored jobs begin with, and makes their directories.
+    async fn make_room(&mut self, incoming: &[Incoming]) -> Result<Vec<JobStart>, Refused> {
         let mut all = Vec::with_capacity(incoming.len());
         for Incoming { job, submission, directories } in incoming {
             // Only now: from here on nobody begins to remove what this job reads.
-            let fleet = (self.service == Service::Cluster).then_some(&self.fleet);
+            let control = (self.service == Service::Cluster).then_some(&self.control);
             let splits = submission.splits.clone();
-            all.push(kept_runs::results(&self.store, &submission.spec, *job, splits, fleet).await?);
-            directories.create(&self.paths.for_user(&submission.user))?;
+            all.push(kept_runs::start(&self.store, &submission.spec, *job, splits, control).await?);
+            directories.create(&self.files.paths.for_user(&submission.user))?;
         }
         Ok(all)
     }
 
-    fn begin(&mut self, incoming: Incoming, results: JobResults) -> Begun {
-        let Incoming { job, submission, directories } = incoming;
-        let run = Arc::new(JobRun {
-            staging: directories.staging.clone(),
-            disk_dirs: directories.disk_dirs.clone(),
-            cancelled: self.shared.add_job(job),
-            ..JobRun::new(submission.spec)
-        });
-        let mut new = Job::new(job, run, results);
-        new.file_hold = submission.hold.map(|hold| hold as FileHold);
-        self.begins_to_replicate(&mut new);
-        let needs = self.needs_of(&new.run.spec);
-        let (stages, failures_max) = (new.stage_names.clone(), new.failures_max());
-        let (may_copy, may_split) = (speculation::allowed(&new), elastic::allowed(&new));
-        let more = Has { jobs: 1, spec_bytes: arguments::spec_bytes(&new.run.spec) };
-        let user = self.users.jobs_begin(submission.user, more);
-        (new.user, new.spec_bytes) = (user, more.spec_bytes);
-        self.joins_flow(&new);
-        self.jobs.insert(job, new);
-        self.any_job_yet = true;
-        let claim = Claim { user, priority: submission.priority, needs };
-        let first = Event::JobSubmitted { job, claim, stages, failures_max };
-        let events = [Some(first), may_copy, may_split].into_iter().flatten().collect();
-        let job = SubmittedJob { job, staging: directories.staging, disk_dirs: directories.disk_dirs };
-        Begun { job, events }
+    fn begin(&mut self, incoming: Vec<Incoming>, starts: Vec<JobStart>) -> Vec<SubmittedJob> {
+        let (mut begun, mut submitted) = (Vec::new(), Vec::new());
+        for (Incoming { job, submission, directories }, start) in incoming.into_iter().zip(starts) {
+            let Directories { staging, disk_dirs } = directories;
+            let dirs = JobDirs { staging: staging.clone(), disk_dirs: disk_dirs.clone() };
+            if self.service == Service::Embedded {
+                self.shared.add_job(job, &submission.spec, &dirs);
+            }
+            let Submission { spec, user, priority, hold, .. } = submission;
+            let file_hold = hold.map(|hold| hold as FileHold);
+            begun.push(NewJob { job, spec, dirs, start, user, priority, file_hold });
+            submitted.push(SubmittedJob { job, staging, disk_dirs });
+        }
+        self.tell_time();
+        self.control.begin_jobs(&mut self.outbox, begun);
+        submitted
     }
 
     /// The directories of stored jobs cannot be made: they have failed before they began.
@@ -207,7 +188,7 @@ impl EventLoop {
                 error: Some(error.to_string()),
                 now_ns: now_ns(),
             });
-            if directories.remove(&self.paths, false).is_ok() {
+            if directories.remove(&self.files.paths, false).is_ok() {
                 changes.push(Change::JobCleaned { job: *job, kept: Keep::Nothing, now_ns: now_ns() });
             }
         }

@@ -3,9 +3,9 @@
 use crate::ServerError;
 use crate::clock::now_ns;
 use crate::directories::Directories;
-use crate::job::keep_from_now;
 use crate::owner::{dead_owners, has_lock_file};
 use api::{JobReport, JobSpec, is_object_url};
+use control::keep_from;
 use ids::JobId;
 use metastore::{Change, JobRow, JobState, Keep, Metastore};
 use objects::staging::{self, Publication};
@@ -61,7 +61,7 @@ async fn clean_job(store: &Metastore, job: JobId) -> Result<bool, ServerError> {
     };
     let ran_to_its_end = matches!(row.state, JobState::Succeeded | JobState::Failed);
     let kept = match spec {
-        Some(spec) if spec.keep_ifiles && (ran_to_its_end || published) => keep_from_now(&spec),
+        Some(spec) if spec.keep_ifiles && (ran_to_its_end || published) => keep_from(&spec, now_ns()),
         _ => Keep::Nothing,
     };
     let directories = Directories { staging: row.staging.clone(), disk_dirs: row.disk_dirs.clone() };

@@ -75,7 +75,7 @@ impl EventLoop {
             self.shut_out(&token, signer);
         }
         // With what is told of nodes that were sent away.
-        self.replies.push(Box::new(move || drop(reply.send(Ok(())))));
+        self.answer(reply, Ok(()));
         Ok(())
     }
 }

@@ -6,10 +6,10 @@
 //! output must hold each record once.
 //!
 //! # Where it sits
-//! Beside the road: scheduler -> sim -> tests and measurements. Nothing of the engine depends on it. [`shuffle`] runs the real
-//! scheduler, `mapreduce` (plan, losses, replicas, flows, proof), workbuilder, appender, books of chunks, order of frames, merge
-//! and winners. It has short versions of code that stands on threads, sockets, files or a database: the glue of the server
-//! around these (`src/shuffle/{job,server,flows,rows}.rs`), the frames on their way (`lane.rs`), runs and parts without files
+//! Beside the road: scheduler and control -> sim -> tests and measurements. Nothing of the engine depends on it. [`shuffle`] runs the
+//! real `control` (with scheduler, `mapreduce` and workbuilder under it), appender, books of chunks, order of frames, merge and
+//! winners. It has short versions of code that stands on threads, sockets, files or a database: the shell of the server
+//! (`src/shuffle/server.rs`) and its store (`store.rs`), the frames on their way (`lane.rs`), runs and parts without files
 //! (`run.rs`, `parts.rs`), the steps of attempts (`node.rs`).
 //!
 //! # Invariants

@@ -9,17 +9,15 @@
 
 mod data_plane;
 mod disk;
-mod flows;
-mod job;
 mod lane;
 mod node;
 mod parts;
 mod plan;
 mod process;
-mod rows;
 mod run;
 mod server;
 mod simulation;
+mod store;
 mod world;
 
 pub use simulation::shuffle;

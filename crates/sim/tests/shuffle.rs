@@ -4,7 +4,7 @@ mod seeds;
 mod shuffles;
 
 use seeds::{is_whole, seeds};
-use shuffles::{SECOND_NS, SEEDS, check_found, check_found_in, check_seen, run_all, run_seed};
+use shuffles::{SECOND_NS, SEEDS, check_found, check_seen, run_all, run_seed};
 use sim::{FaultRates, Planted, ShuffleWorld, Situation, shuffle};
 
 /// Faults without end.
@@ -26,8 +26,8 @@ fn deadly_world(seed: u64) -> ShuffleWorld {
 
 /// Nothing fails by chance; while slow reducers run two nodes die, the second when all lies on two nodes again.
 fn world_of_two_deaths(seed: u64) -> ShuffleWorld {
-    let faults = FaultRates { attempt_slow: 1.0, ..FaultRates::NONE };
-    ShuffleWorld { nodes: 5, jobs: 1, faults, deaths_in_turn: 2, ..unsafe_world(seed) }
+    let (faults, end_ns) = (FaultRates { attempt_slow: 1.0, ..FaultRates::NONE }, 120 * SECOND_NS);
+    ShuffleWorld { nodes: 5, jobs: 1, faults, deaths_in_turn: 2, end_ns, ..unsafe_world(seed) }
 }
 
 #[test]
@@ -65,18 +65,10 @@ fn a_frame_in_two_chunks_is_noticed() {
     check_found(Planted::FrameInTwoChunks, unsafe_world);
 }
 
-/// The simulator found this one itself.
+/// Many tasks wait near their data for a node that is gone: none may be given to it.
 #[test]
-fn a_node_that_is_forgotten_before_its_slots_is_noticed() {
-    check_found(Planted::NodeGoneBeforeItsSlots, deadly_world);
-    // And only there.
+fn no_attempt_goes_to_a_dead_node() {
     run_all(deadly_world);
-}
-
-/// And this one. It takes that all of what stood is lost while a task runs again, which is rare where runs lie on two nodes.
-#[test]
-fn a_part_of_a_map_that_counts_is_noticed() {
-    check_found_in(Planted::PartOfMapCounts, unsafe_world, 5 * SEEDS);
 }
 
 /// The data that is lost with the first node is copied again before the second node dies.

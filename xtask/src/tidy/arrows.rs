@@ -94,6 +94,8 @@ const SIM_BELOW: &[&str] = &[
     "dataport",
     "mapreduce",
     "scheduler",
+    "rows",
+    "control",
 ];
 
 const NODE_BELOW: &[&str] = &[

@@ -5,7 +5,7 @@
 //! nodes that could not reach it. Their reports alone never make a node dead: they make the server answer the poll
 //! that waits. A node that lives then polls again at once, whoever else cannot reach it.
 
-use crate::Moment;
+use crate::interface::Moment;
 use api::machine::Unreached;
 use ids::NodeId;
 use std::collections::BTreeMap;
@@ -154,7 +154,7 @@ fn weight(how: Unreached) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::{LEASE, Presence, Unreached};
-    use crate::Moment;
+    use crate::interface::Moment;
     use ids::NodeId;
     use std::time::Duration;
 

@@ -5,7 +5,7 @@ use crate::world::{
 };
 use api::{Blame, KeyBytes, Task, TaskResult};
 use metastore::{AttemptState, JobState};
-use server::{History, JobOutcome, ServerError};
+use server::{ControlError, History, JobOutcome, ServerError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
@@ -272,7 +272,7 @@ fn the_first_boundaries_stand() {
     let history = History::open(&place.path("state")).unwrap();
     assert_eq!(history.read(async |store| store.boundaries(job).await).unwrap(), Some(first));
     let unknown = server.propose_boundaries(ids::JobId(99), keys("a"));
-    assert!(matches!(unknown, Err(ServerError::UnknownJob { .. })));
+    assert!(matches!(unknown, Err(ServerError::Control(ControlError::UnknownJob { .. }))));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::world::{Place, honest, join, node, spec, splits};
 use api::{InputFile, InputFormat};
 use ids::JobId;
 use metastore::JobState;
-use server::{History, JobOutcome, PullReply, PullRequest, ServerError};
+use server::{ControlError, History, JobOutcome, PullReply, PullRequest, ServerError};
 
 #[test]
 fn an_existing_output_is_not_touched() {
@@ -92,7 +92,7 @@ fn two_servers_share_a_state_directory() {
     let (first_node, second_node) = (node(&first, 2, honest()), node(&second, 2, honest()));
     assert!(matches!(first.wait(one.job).unwrap(), JobOutcome::Succeeded(_)));
     assert!(matches!(second.wait(two.job).unwrap(), JobOutcome::Succeeded(_)));
-    assert!(matches!(first.wait(two.job), Err(ServerError::UnknownJob { .. })));
+    assert!(matches!(first.wait(two.job), Err(ServerError::Control(ControlError::UnknownJob { .. }))));
     join(first_node);
     join(second_node);
     assert_eq!(place.left(), ["one", "two"]);

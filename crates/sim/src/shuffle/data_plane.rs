@@ -75,6 +75,8 @@ pub(crate) struct DataPlane {
     /// Address of every node that ever was.
     pub addresses: BTreeMap<NodeId, u32>,
     pub senders: BTreeMap<SenderId, Sender>,
+    /// Nodes that could not be reached, each behind the node that tried.
+    pub unreached: BTreeSet<(NodeId, NodeId)>,
     packets: Future<Packet>,
     next_request: u64,
     /// Frames that were acknowledged, and chunks that refused one: a second account of the books.
@@ -95,6 +97,7 @@ impl DataPlane {
             cut_off: BTreeSet::new(),
             addresses: BTreeMap::new(),
             senders: BTreeMap::new(),
+            unreached: BTreeSet::new(),
             packets: Future::default(),
             next_request: 0,
             acknowledged: BTreeSet::new(),

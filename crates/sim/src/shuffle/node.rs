@@ -1,10 +1,9 @@
 //! A process that runs attempts: the work of `crates/node` on a task, step by step, so that anything may happen in between.
 
 use super::data_plane::{DataPlane, ReadError};
-use super::job::COMMIT;
 use super::lane::SenderId;
 use super::parts::{FetchWork, fetch, part_of};
-use super::plan::{JobPlan, PlannedRecord, RecordName};
+use super::plan::{COMMIT, JobPlan, PlannedRecord, RecordName};
 use super::run::{Cursor, ShuffleRun};
 use super::world::{Planted, Situation};
 use api::task::{
@@ -19,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Times a run is asked for that nobody can be reached for, before the attempt gives up.
-pub(crate) const READ_TRIES_MAX: u32 = 6;
+pub(crate) const READ_TRIES_MAX: u32 = 40;
 const RECORDS_PER_STEP_MAX: usize = 4;
 
 /// A task in the middle.
@@ -52,6 +51,7 @@ pub(crate) struct Reading {
 
 pub(crate) struct Running<'a> {
     pub slot: u32,
+    pub started_ns: u64,
     /// None while a step is being made.
     pub work: Option<Work<'a>>,
     /// Appender of a map attempt; None for other tasks.
@@ -92,6 +92,11 @@ pub(crate) fn environment(message: &str) -> TaskFailure {
     TaskFailure::new(Blame::Environment, message)
 }
 
+/// Failure of an attempt that needs a node which it cannot reach.
+pub(crate) fn unreachable(message: &str, node: NodeId) -> TaskFailure {
+    TaskFailure { unreachable: Some(node), ..environment(message) }
+}
+
 fn lost(message: &str, runs: Vec<RunId>) -> TaskFailure {
     TaskFailure { lost_runs: runs, ..environment(message) }
 }
@@ -125,7 +130,11 @@ fn append_failure(error: &AppendError) -> TaskFailure {
         AppendError::Refused { .. } | AppendError::TooLarge { .. } => Blame::Engine,
         _ => Blame::Environment,
     };
-    TaskFailure::new(blame, error.to_string())
+    let unreachable = match error {
+        AppendError::Gone(chunk) => Some(chunk.node()),
+        _ => None,
+    };
+    TaskFailure { unreachable, ..TaskFailure::new(blame, error.to_string()) }
 }
 
 /// Returns the node to read a run from, and the other node that has it, if any.
@@ -162,10 +171,11 @@ impl Reading {
             }
             Err(ReadError::Unreachable | ReadError::Stale) => {
                 self.tries += 1;
+                plane.unreached.insert((here.node, home));
                 if self.tries < READ_TRIES_MAX {
                     return Ok(None);
                 }
-                return Err(environment("a node with a run cannot be reached"));
+                return Err(unreachable("a node with a run cannot be reached", home));
             }
             Err(ReadError::Unknown) => return Err(lost("a run is not known where it lies", vec![run])),
             Err(ReadError::Damaged) => {
@@ -302,7 +312,7 @@ fn reduce(
         output.push(JobPlan::name_of(record.value));
     }
     let part = match here.plan.feeds {
-        true => part_of(here, &output),
+        true => part_of(here, task.part_index, &output),
         false => Part {
             name: format!("part-{:05}", task.part_index),
             attempt_name: format!(
@@ -320,6 +330,7 @@ fn reduce(
         groups: report.groups,
         dropped_records: report.dropped_records,
         books: books(&groups),
+        upper_key: task.upper_key.clone(),
         ..ReduceResult::default()
     };
     (result, output)

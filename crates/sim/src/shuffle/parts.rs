@@ -2,7 +2,7 @@
 //! `crates/node/src/{stage_files,stage_input}.rs`.
 
 use super::data_plane::{DataPlane, ReadError};
-use super::node::{Here, READ_TRIES_MAX, Step, Work, environment};
+use super::node::{Here, READ_TRIES_MAX, Step, Work, environment, unreachable};
 use super::plan::{PART_RECORD_BYTES, RecordName};
 use super::world::{Planted, Situation};
 use api::flow::stage_file_name;
@@ -73,9 +73,10 @@ pub(crate) fn fetch<'a>(plane: &mut DataPlane, here: &Here<'_>, mut work: Box<Fe
         }
         None => {
             work.tries += 1;
+            plane.unreached.insert((here.node, home));
             return match work.tries < READ_TRIES_MAX {
                 true => Step::GoesOn(Work::Fetch(work)),
-                false => Step::ends(Err(environment("a node with a part cannot be reached"))),
+                false => Step::ends(Err(unreachable("a node with a part cannot be reached", home))),
             };
         }
     }
@@ -84,11 +85,11 @@ pub(crate) fn fetch<'a>(plane: &mut DataPlane, here: &Here<'_>, mut work: Box<Fe
 }
 
 /// A part of a stage that feeds another: it stays on this node.
-pub(crate) fn part_of(here: &Here<'_>, output: &[RecordName]) -> Part {
-    let name = stage_file_name(here.attempt.task.task, here.attempt.attempt);
+pub(crate) fn part_of(here: &Here<'_>, part_index: u32, output: &[RecordName]) -> Part {
+    let attempt_name = stage_file_name(here.attempt.task.task, here.attempt.attempt);
     Part {
-        name: name.clone(),
-        attempt_name: name,
+        name: format!("part-{part_index:05}"),
+        attempt_name,
         bytes: output.len() as u64 * u64::from(PART_RECORD_BYTES),
         records: output.len() as u64,
         crc32c: checksum(output),

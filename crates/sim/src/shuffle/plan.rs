@@ -1,9 +1,10 @@
 //! The jobs of a world, and their records.
 
+use super::server::replication;
 use super::world::ShuffleWorld;
 use api::{FlowStage, JobSpec, Layout, RecordFormat, Segment, Split};
 use fastrand::Rng;
-use ids::{IfileIndex, JobId, TaskIndex};
+use ids::{IfileIndex, JobId, StageIndex, TaskIndex};
 use std::collections::BTreeSet;
 
 /// Size of a frame, that of the smallest slab; a few records fill one.
@@ -18,6 +19,14 @@ const BLOCK_BYTES: u64 = 1 << 10;
 pub(crate) const PART_RECORD_BYTES: u32 = 256 << 10;
 /// The least that sizes are made for; splits follow from it, and all other sizes are those above.
 const MEMORY_BYTES: u64 = 64 << 20;
+
+/// The stages of a job, by number.
+pub(crate) const MAP: StageIndex = StageIndex(0);
+pub(crate) const MERGE: StageIndex = StageIndex(2);
+pub(crate) const REDUCE: StageIndex = StageIndex(3);
+pub(crate) const COMMIT: StageIndex = StageIndex(4);
+/// End of the name of a job whose attempts give other data each time.
+pub(crate) const OTHER_DATA: &str = " (other data each time)";
 
 /// Second stages are numbered from here, so that keys are others than in the first.
 const SECOND_STAGES: u32 = 1000;
@@ -94,6 +103,11 @@ impl JobPlan {
         (world.jobs..world.jobs + world.flows).map(flow).collect()
     }
 
+    /// Whether it is a stage of a flow.
+    pub fn is_stage(&self) -> bool {
+        self.feeds || self.reads.is_some()
+    }
+
     pub fn layout(&self) -> Layout {
         Layout {
             ifile_count: self.ifiles,
@@ -125,7 +139,14 @@ impl JobPlan {
             memory_bytes: MEMORY_BYTES,
             max_regenerations: u32::MAX,
             stage: self.is_stage().then_some(stage),
-            ..JobSpec::named(format!("job {}", self.index))
+            replication: replication(self.replicates),
+            elastic: false,
+            output: format!("/job {}", self.index).into(),
+            ..JobSpec::named(format!(
+                "job {}{}",
+                self.index,
+                if self.gives_other_data { OTHER_DATA } else { "" }
+            ))
         };
         spec.formats.input = RecordFormat::Fixed { record_bytes: PART_RECORD_BYTES, key_bytes: 1 };
         spec

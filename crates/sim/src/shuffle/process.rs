@@ -1,18 +1,14 @@
 //! The processes of nodes as the clock sees them: slots, orders, polls, replicas.
 
 use super::node::Running;
-use super::server::{Order, Poll};
-use api::machine::ReplicatedPart;
-use api::{InputFile, Task, TaskFailure, TaskResult};
+use api::control::{AttemptEnd, NodeOrder, NodePoll, NumberedOrder};
+use api::machine::{AttemptProgress, NodeReport, ReplicatedPart, ReplicatedRun};
+use api::{Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, JobId, NodeId, RunId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-type Ended = (AttemptKey, Result<TaskResult, TaskFailure>);
-type Replicated = (JobId, RunId, NodeId, Vec<ChunkId>);
-
-/// An attempt that was ordered: its slot, its task and the inputs of its job.
-pub(crate) type Waiting = (AttemptKey, u32, Box<Task>, Arc<[InputFile]>);
+/// An attempt that was ordered: its slot and its task.
+pub(crate) type Waiting = (AttemptKey, u32, Box<Task>);
 
 /// A process; its number is never used again.
 pub(crate) struct Process<'a> {
@@ -32,8 +28,8 @@ pub(crate) struct Process<'a> {
     pub again: BTreeMap<JobId, Vec<RunId>>,
     /// Parts of its own that have a replica, and where.
     pub part_replicas: BTreeMap<(JobId, String), NodeId>,
-    finished: Vec<Ended>,
-    replicated: Vec<Replicated>,
+    finished: Vec<AttemptEnd>,
+    replicated: Vec<ReplicatedRun>,
     parts_replicated: Vec<ReplicatedPart>,
     received: u64,
     /// Number of the last poll. `carried`: counts of ended attempts, replicas and replicas of parts in it.
@@ -72,9 +68,9 @@ impl<'a> Process<'a> {
     }
 
     /// An attempt has ended here; told until a poll that carries it is answered.
-    pub fn end(&mut self, attempt: AttemptKey, outcome: Result<TaskResult, TaskFailure>) {
-        self.running.remove(&attempt);
-        self.finished.push((attempt, outcome));
+    pub fn end(&mut self, attempt: AttemptKey, outcome: Result<TaskResult, TaskFailure>, now_ns: u64) {
+        let started_ns = self.running.remove(&attempt).map_or(now_ns, |running| running.started_ns);
+        self.finished.push(AttemptEnd { attempt, outcome: outcome.into(), started_ns, ended_ns: now_ns });
     }
 
     pub fn has_replica(&mut self, job: JobId, run: RunId, to: NodeId, chunks: Vec<ChunkId>) {
@@ -82,7 +78,8 @@ impl<'a> Process<'a> {
             Some(again) => again.retain(|each| *each != run),
             None => drop(self.replicas.insert((job, run), to)),
         }
-        self.replicated.push((job, run, to, chunks));
+        let (bytes, single_ns, sending_ns) = (0, 1, 1);
+        self.replicated.push(ReplicatedRun { job, run, chunks, to, bytes, single_ns, sending_ns });
     }
 
     pub fn has_part_replica(&mut self, sent: ReplicatedPart) {
@@ -95,29 +92,37 @@ impl<'a> Process<'a> {
         self.polled_ns
     }
 
-    pub fn next_poll(&mut self, now_ns: u64, progress: Vec<(AttemptKey, u64, u64)>) -> Poll {
+    /// The number of the last poll.
+    pub fn poll_number(&self) -> u64 {
+        self.poll
+    }
+
+    pub fn next_poll(&mut self, now_ns: u64, progress: Vec<AttemptProgress>) -> NodePoll {
         self.poll += 1;
         self.polled_ns = Some(now_ns);
         self.carried = (self.finished.len(), self.replicated.len(), self.parts_replicated.len());
         let here = self.running.keys().chain(self.waiting.iter().map(|(attempt, ..)| attempt));
-        let ended = self.finished.iter().map(|(attempt, _)| attempt);
+        let ended = self.finished.iter().map(|end| &end.attempt);
         let is_idle =
             |slot: &u32| self.is_free(*slot) && !self.waiting.iter().any(|(_, other, ..)| other == slot);
-        Poll {
-            process: self.number,
-            number: self.poll,
+        NodePoll {
+            incarnation: self.number.to_string(),
             received: self.received,
             held: here.chain(ended).copied().collect(),
             finished: self.finished.clone(),
             free_slots: (0..self.slots).filter(is_idle).collect(),
-            replicated: self.replicated.clone(),
-            parts_replicated: self.parts_replicated.clone(),
-            progress,
+            places: Vec::new(),
+            report: NodeReport {
+                replicated: self.replicated.clone(),
+                replicated_parts: self.parts_replicated.clone(),
+                progress,
+                ..NodeReport::default()
+            },
         }
     }
 
-    /// Takes the answer to the last poll: returns the new orders, and how many were repeated. None for a late answer.
-    pub fn answered(&mut self, number: u64, orders: Vec<(u64, Order)>) -> Option<(Vec<Order>, usize)> {
+    /// Takes the answer to the last poll and returns the new orders. None for a late answer.
+    pub fn answered(&mut self, number: u64, orders: Vec<NumberedOrder>) -> Option<Vec<NodeOrder>> {
         if number != self.poll || self.polled_ns.take().is_none() {
             return None;
         }
@@ -126,9 +131,8 @@ impl<'a> Process<'a> {
         self.parts_replicated.drain(..self.carried.2);
         self.carried = (0, 0, 0);
         let received = self.received;
-        let repeated = orders.iter().filter(|(number, _)| *number <= received).count();
-        let fresh: Vec<(u64, Order)> = orders.into_iter().filter(|(number, _)| *number > received).collect();
-        self.received = fresh.last().map_or(received, |(number, _)| *number);
-        Some((fresh.into_iter().map(|(_, order)| order).collect(), repeated))
+        let fresh: Vec<NumberedOrder> = orders.into_iter().filter(|order| order.number > received).collect();
+        self.received = fresh.last().map_or(received, |order| order.number);
+        Some(fresh.into_iter().map(|order| order.order).collect())
     }
 }

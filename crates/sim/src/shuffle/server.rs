@@ -1,30 +1,38 @@
-//! The server: the real scheduler over jobs, and the work of `crates/server/src/{cluster,fleet,event_loop}.rs` around it: nodes with
-//! their leases, numbered orders, and no answer before its transaction.
+//! One process of the server: the shell of the real `control`. It has a store that writes in an instant or not at all, and answers
+//! that leave when the simulation says so.
 
-use super::job::{COMMIT, Job, Loss, RunAgain};
-use super::plan::JobPlan;
-use super::rows::{AttemptRow, JobRows, Rows};
+use super::plan::{COMMIT, JobPlan, MAP, MERGE, REDUCE};
+use super::store::Rows;
 use super::world::{Planted, Situation, Sometimes};
-use api::machine::ReplicatedPart;
-use api::{Blame, InputFile, Task, TaskFailure, TaskResult};
-use ids::{AttemptKey, ChunkId, JobId, NodeId, RunId, StageIndex};
-use mapreduce::{Gone, Replica};
-use scheduler::{Action, Event, Slot, State, UnixNanos, handle, sanity_check};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use api::Replication;
+use api::TaskResult;
+use api::control::{
+    AttemptOutcome, NodeInfo, NodeOrders, NodePoll, NodeWelcome, NumberedOrder, PROTOCOL_VERSION,
+};
+use api::data_access::{DataKeys, SecretText};
+use api::history::{AttemptState, JobState};
+use control::membership::Joining;
+use control::{
+    Asker, Control, ControlError, JobDirs, JobStart, Moment, NewJob, Now, Outbox, RecoveredWork, Service,
+};
+use ids::{JobId, NodeId};
+use rows::{Change, Keep, NodeState, ReplicaState, WinningCommits};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-/// Silence after which a node is dead. Shorter than the real one, so that more happens in a world.
-pub(crate) const LEASE_NS: u64 = 2_000_000_000;
-/// Silence after which a node is suspect.
-const SUSPECT_AFTER_NS: u64 = 300_000_000;
+/// Memory of a node for jobs.
+const NODE_MEMORY_BYTES: u64 = 1 << 40;
+/// Reason of the end of a stage that goes with another one of its flow.
+const WITH_ITS_FLOW: &str = "stopped with its flow";
 
 /// A message to the server.
 #[derive(Clone)]
 pub(crate) enum Message {
     /// One job, or the two of a flow.
     HandIn {
-        plan: JobPlan,
-        then: Option<JobPlan>,
+        plan: Box<JobPlan>,
+        then: Option<Box<JobPlan>>,
     },
     Ask {
         index: u32,
@@ -33,27 +41,15 @@ pub(crate) enum Message {
     },
     Join {
         process: u64,
+        address: u32,
+        slots: u32,
     },
     Poll {
         node: NodeId,
-        poll: Poll,
+        process: u64,
+        number: u64,
+        poll: Box<NodePoll>,
     },
-}
-
-#[derive(Clone)]
-pub(crate) struct Poll {
-    pub process: u64,
-    pub number: u64,
-    /// Orders up to this one have arrived.
-    pub received: u64,
-    pub held: BTreeSet<AttemptKey>,
-    pub finished: Vec<(AttemptKey, Result<TaskResult, TaskFailure>)>,
-    pub free_slots: Vec<u32>,
-    /// Replicas that were made since.
-    pub replicated: Vec<(JobId, RunId, NodeId, Vec<ChunkId>)>,
-    pub parts_replicated: Vec<ReplicatedPart>,
-    /// Progress of running attempts: done, and total.
-    pub progress: Vec<(AttemptKey, u64, u64)>,
 }
 
 /// An answer of the server.
@@ -77,7 +73,7 @@ pub(crate) enum Reply {
     Orders {
         process: u64,
         number: u64,
-        orders: Vec<(u64, Order)>,
+        orders: Vec<NumberedOrder>,
         peers: Vec<NodeId>,
     },
     UnknownNode {
@@ -85,62 +81,83 @@ pub(crate) enum Reply {
     },
 }
 
-#[derive(Clone)]
-pub(crate) enum Order {
-    /// Starts an attempt, with those inputs of the job that are parts of another one.
-    Start {
-        attempt: AttemptKey,
-        slot: u32,
-        task: Box<Task>,
-        inputs: Arc<[InputFile]>,
-    },
-    StopAttempt {
-        attempt: AttemptKey,
-    },
-    Replicate {
-        job: JobId,
-    },
-    /// Sends these replicas to one more node, and no others. They stand there for runs of other nodes.
-    ReplicateAgain {
-        job: JobId,
-        runs: Vec<RunId>,
-    },
-    Forget {
-        job: JobId,
-    },
+/// The ends of connections that the server sees.
+#[derive(Default)]
+pub(crate) struct Connections {
+    /// The number of the poll that each process waits for.
+    waits_for: BTreeMap<u64, u64>,
+    /// Processes of which nothing comes through, not even that they hung up.
+    silent: BTreeSet<u64>,
 }
 
-pub(crate) struct Member {
-    process: u64,
-    heard_ns: u64,
-    orders: VecDeque<(u64, Order)>,
-    last_number: u64,
-    running: BTreeMap<AttemptKey, (u32, u64)>,
-    /// Known to the server before this one, and has not polled yet.
-    restored: bool,
-}
-
-impl Member {
-    fn new(process: u64, heard_ns: u64) -> Self {
-        let (orders, running) = (VecDeque::new(), BTreeMap::new());
-        Self { process, heard_ns, orders, last_number: 0, running, restored: false }
+impl Connections {
+    pub fn polls(&mut self, process: u64, number: u64) {
+        self.waits_for.insert(process, number);
     }
 
-    fn order(&mut self, order: Order) {
-        self.last_number += 1;
-        self.orders.push_back((self.last_number, order));
-    }
-
-    /// Adapts to a node after a restart of the server: order numbers go on. Returns the attempts that the node never heard of.
-    fn met_again(&mut self, received: u64, held: &BTreeSet<AttemptKey>) -> Vec<AttemptKey> {
-        if !std::mem::take(&mut self.restored) {
-            return Vec::new();
+    /// A process has ended. With its machine, nobody hangs up for it.
+    pub fn ends(&mut self, process: u64, with_machine: bool) {
+        match with_machine {
+            true => drop(self.silent.insert(process)),
+            false => drop(self.waits_for.remove(&process)),
         }
-        self.last_number += received;
-        self.orders.iter_mut().for_each(|(number, _)| *number += received);
-        let unheard = self.running.keys().filter(|attempt| !held.contains(attempt)).copied().collect();
-        self.running.retain(|attempt, _| held.contains(attempt));
-        unheard
+    }
+
+    pub fn cut_off(&mut self, process: u64) {
+        self.silent.insert(process);
+    }
+
+    pub fn heals(&mut self, process: u64) {
+        self.silent.remove(&process);
+    }
+
+    fn is_gone(&self, process: u64, number: u64) -> bool {
+        !self.silent.contains(&process) && self.waits_for.get(&process) != Some(&number)
+    }
+}
+
+type Shared<T> = Arc<Mutex<T>>;
+
+pub(crate) fn locked<T>(shared: &Shared<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A process of a node that waits for an answer.
+struct Caller {
+    process: u64,
+    poll: u64,
+    connections: Shared<Connections>,
+    sent: Shared<Vec<Reply>>,
+}
+
+impl Asker<NodeOrders> for Caller {
+    fn is_gone(&self) -> bool {
+        locked(&self.connections).is_gone(self.process, self.poll)
+    }
+
+    fn answer(self: Box<Self>, answer: Result<NodeOrders, ControlError>) {
+        let process = self.process;
+        let reply = match answer {
+            Ok(NodeOrders { orders, peers }) => {
+                let peers = peers.into_iter().map(|peer| peer.node).collect();
+                Reply::Orders { process, number: self.poll, orders, peers }
+            }
+            Err(_) => Reply::UnknownNode { process },
+        };
+        locked(&self.sent).push(reply);
+    }
+}
+
+impl Asker<NodeWelcome> for Caller {
+    fn is_gone(&self) -> bool {
+        false
+    }
+
+    fn answer(self: Box<Self>, answer: Result<NodeWelcome, ControlError>) {
+        // A process that is refused asks again.
+        if let Ok(NodeWelcome { node, .. }) = answer {
+            locked(&self.sent).push(Reply::Welcome { process: self.process, node });
+        }
     }
 }
 
@@ -151,508 +168,314 @@ pub(crate) struct Numbers {
     pub nodes: u32,
 }
 
-/// One process of the server. Its knowledge dies with it; its rows stay as far as they were written.
+/// Its knowledge dies with it; its rows stay as far as they were written.
 pub(crate) struct Server {
-    pub now_ns: u64,
-    pub state: State,
-    outbox: VecDeque<Action>,
-    pub jobs: BTreeMap<JobId, Job>,
-    pub members: BTreeMap<NodeId, Member>,
-    slots_per_node: u32,
-    lost_ns: u64,
+    control: Control,
+    outbox: Outbox,
     pub rows: Rows,
-    /// Replies that leave when the rows are written.
-    pub replies: Vec<Reply>,
-    in_hand: Option<TaskResult>,
-    pub planted: Option<Planted>,
+    connections: Shared<Connections>,
+    /// Answers that have left.
+    sent: Shared<Vec<Reply>>,
+    /// Answers of the store, which leave with those of control.
+    told: Vec<Reply>,
+    planted: Option<Planted>,
     pub sometimes: Sometimes,
     pub attempts: u64,
     /// Why jobs failed.
     pub failures: Vec<String>,
     /// Violations of invariants.
     pub broken: Vec<String>,
-    /// Parts may be gone that somebody has yet to read.
-    pub flows_hurt: bool,
-    /// Not all jobs of the store are there yet.
-    pub is_recovering: bool,
 }
 
 impl Server {
-    /// A server that goes on from what the store has.
-    pub fn start(now_ns: u64, slots_per_node: u32, rows: Rows, planted: Option<Planted>) -> Self {
+    /// A server that goes on from the rows of the store.
+    pub fn start(
+        now_ns: u64,
+        rows: Rows,
+        planted: Option<Planted>,
+        connections: Shared<Connections>,
+    ) -> Self {
         let mut server = Self {
-            now_ns,
-            state: State::default(),
-            outbox: VecDeque::new(),
-            jobs: BTreeMap::new(),
-            members: BTreeMap::new(),
-            slots_per_node,
-            lost_ns: now_ns,
-            rows: rows.clone(),
-            replies: Vec::new(),
-            in_hand: None,
+            control: Control::new(Service::Cluster, time(now_ns)),
+            outbox: Outbox::default(),
+            rows,
+            connections,
+            sent: Shared::default(),
+            told: Vec::new(),
             planted,
             sometimes: Sometimes::default(),
             attempts: 0,
             failures: Vec::new(),
             broken: Vec::new(),
-            flows_hurt: false,
-            is_recovering: false,
         };
-        for (node, process) in &rows.nodes {
-            let mut member = Member::new(*process, now_ns);
-            member.restored = true;
-            server.members.insert(*node, member);
-        }
-        server.take_up_all(rows);
+        server.set_now(now_ns);
+        server.recover();
         server
     }
 
-    pub fn take_up(&mut self, id: JobId, rows: &JobRows) {
-        let members = &self.members;
-        let (job, in_hand, event) = Job::rebuilt(id, rows, |node| members.contains_key(&node));
-        let running: BTreeSet<AttemptKey> = in_hand.iter().map(|(attempt, _, _)| *attempt).collect();
-        for (attempt, slot, assigned_ns) in in_hand {
-            if let Some(member) = self.members.get_mut(&slot.node) {
-                member.running.insert(attempt, (slot.slot, assigned_ns));
-            }
-        }
-        if let Some(rows) = self.rows.jobs.get_mut(&id) {
-            let over = rows.attempts.iter_mut().filter(|(attempt, _)| !running.contains(attempt));
-            over.for_each(|(_, row)| row.runs = false);
-        }
-        let replicates = job.plan.replicates;
-        self.jobs.insert(id, job);
-        if replicates {
-            self.order_all(&Order::Replicate { job: id });
-        }
-        self.replicate_again(id);
-        self.feed(event);
-        self.feed(Event::MayCopy { job: id, stages: vec![StageIndex(0), StageIndex(3)] });
+    pub fn set_now(&mut self, now_ns: u64) {
+        self.outbox.set_now(time(now_ns));
     }
 
-    pub fn order_all(&mut self, order: &Order) {
-        self.members.values_mut().for_each(|member| member.order(order.clone()));
+    fn recover(&mut self) {
+        let mut recovered = self.rows.recovered();
+        if self.planted == Some(Planted::RestsForNobody) {
+            for job in recovered.jobs.values_mut().filter(|job| job.spec.feeds()) {
+                // It rests, and the store has it as over.
+                let is_proved = job.stages.last().is_some_and(|commit| commit.task_count.is_none());
+                let is_reduced = job.stages.iter().rev().nth(1).is_some_and(|last| last.task_count.is_some());
+                if is_proved && is_reduced {
+                    job.row.state = JobState::Succeeded;
+                }
+            }
+        }
+        let work = |job| RecoveredWork { job, commits: WinningCommits::new(), file_hold: None };
+        let jobs = recovered.jobs.into_values().map(work).collect();
+        let keys = DataKeys::default();
+        let mut recovering = self.control.recover(&mut self.outbox, recovered.nodes, jobs, &keys);
+        for leftover in recovering.take_leftovers() {
+            self.outbox.write(Change::JobCleaned { job: leftover.job, kept: Keep::Nothing, now_ns: 0 });
+        }
+        self.control.recovered(&mut self.outbox, recovering, Vec::new());
     }
 
     pub fn take(&mut self, message: Message, numbers: &mut Numbers) {
         match message {
-            Message::HandIn { plan, then } => self.submit(plan, then, numbers),
+            Message::HandIn { plan, then } => self.submit(*plan, then.map(|then| *then), numbers),
             Message::Ask { index, question, job } => {
                 let rows = self.rows.jobs.get(&job);
-                let succeeded = rows.and_then(|rows| rows.succeeded);
-                self.replies.push(Reply::Outcome { index, question, known: rows.is_some(), succeeded });
+                let over = rows.filter(|rows| rows.state.over());
+                let succeeded = over.map(|rows| rows.state == JobState::Succeeded);
+                self.told.push(Reply::Outcome { index, question, known: rows.is_some(), succeeded });
             }
-            Message::Join { process } => self.join(process, numbers),
-            Message::Poll { node, poll } => self.poll(node, poll),
+            Message::Join { process, address, slots } => self.join(process, address, slots, numbers),
+            Message::Poll { node, process, number, poll } => self.poll(node, process, number, *poll),
         }
+        self.control.check_invariants();
     }
 
     fn submit(&mut self, plan: JobPlan, then: Option<JobPlan>, numbers: &mut Numbers) {
         let index = plan.index;
+        let mut jobs = Vec::new();
         for plan in std::iter::once(plan).chain(then) {
             numbers.jobs += 1;
-            let id = JobId(numbers.jobs);
-            self.rows.jobs.insert(id, JobRows::new(plan.clone()));
-            self.begin(id, plan);
+            let job = JobId(numbers.jobs);
+            let spec = Arc::new(plan.spec(job));
+            self.outbox.write(Change::JobSubmitted {
+                job,
+                owner: rows::CLUSTER_OWNER.to_string(),
+                spec: Arc::clone(&spec),
+                stages: mapreduce::stages(&spec),
+                staging: spec.output.clone(),
+                disk_dirs: Vec::new(),
+                user: None,
+                priority: 0,
+                waits: false,
+                now_ns: 0,
+            });
+            let (dirs, start) = (JobDirs::default(), JobStart::Splits(plan.splits()));
+            jobs.push(NewJob { job, spec, dirs, start, user: String::new(), priority: 0, file_hold: None });
         }
+        self.control.begin_jobs(&mut self.outbox, jobs);
         // Who hands in a flow asks for its end.
-        self.replies.push(Reply::Submitted { index, job: JobId(numbers.jobs) });
+        self.told.push(Reply::Submitted { index, job: JobId(numbers.jobs) });
     }
 
-    /// A job that has nothing yet.
-    pub fn begin(&mut self, id: JobId, plan: JobPlan) {
-        let replicates = plan.replicates;
-        let job = Job::new(id, plan);
-        let stages = job.names.clone();
-        self.jobs.insert(id, job);
-        if replicates {
-            self.order_all(&Order::Replicate { job: id });
-        }
-        let claim = scheduler::Claim::default();
-        self.feed(Event::JobSubmitted { job: id, claim, stages, failures_max: scheduler::FAILURES_MAX });
-        self.feed(Event::MayCopy { job: id, stages: vec![StageIndex(0), StageIndex(3)] });
+    fn caller(&self, process: u64, poll: u64) -> Box<Caller> {
+        let (connections, sent) = (Arc::clone(&self.connections), Arc::clone(&self.sent));
+        Box::new(Caller { process, poll, connections, sent })
     }
 
-    fn join(&mut self, process: u64, numbers: &mut Numbers) {
-        if let Some((node, _)) = self.members.iter().find(|(_, member)| member.process == process) {
-            // It asks again, because it had no answer. The real server takes it for one that died and came again.
-            let node = *node;
-            self.lose_node(node);
-        }
+    fn join(&mut self, process: u64, address: u32, slots: u32, numbers: &mut Numbers) {
         numbers.nodes += 1;
-        let node = NodeId(numbers.nodes);
-        self.rows.nodes.insert(node, process);
-        let mut member = Member::new(process, self.now_ns);
-        for job in self.jobs.values().filter(|job| job.plan.replicates && job.succeeded.is_none()) {
-            member.order(Order::Replicate { job: job.id });
-        }
-        self.members.insert(node, member);
-        self.replies.push(Reply::Welcome { process, node });
-    }
-
-    fn poll(&mut self, node: NodeId, poll: Poll) {
-        let (process, number) = (poll.process, poll.number);
-        let Some(member) = self.members.get_mut(&node).filter(|member| member.process == process) else {
-            return self.replies.push(Reply::UnknownNode { process });
+        let joining = Joining {
+            info: NodeInfo {
+                protocol: PROTOCOL_VERSION,
+                version: String::new(),
+                // Some come back under the name of the process before them, which ends the wait for that.
+                name: if process.is_multiple_of(2) {
+                    format!("address-{address}")
+                } else {
+                    format!("process-{process}")
+                },
+                rack: "rack".to_string(),
+                slots,
+                memory_bytes: NODE_MEMORY_BYTES,
+                architecture: String::new(),
+                data_url: "http://node".to_string(),
+                left: Vec::new(),
+            },
+            secret_hash: [0; 32],
+            join_token: None,
+            incarnation: process.to_string(),
+            disk_proof: SecretText::default(),
+            data_keys: DataKeys::default(),
         };
-        member.heard_ns = self.now_ns;
-        let unheard = member.met_again(poll.received, &poll.held);
-        while member.orders.front().is_some_and(|(number, _)| *number <= poll.received) {
-            member.orders.pop_front();
-        }
-        for attempt in unheard {
-            self.attempt_over(attempt, false);
-            self.feed(Event::AttemptLost { attempt });
-        }
-        for (job, run, to, chunks) in poll.replicated {
-            self.replicated(node, job, run, to, chunks);
-        }
-        for part in poll.parts_replicated {
-            self.part_replicated(node, part);
-        }
-        for (attempt, done, total) in poll.progress {
-            let runs = self.members.get(&node).is_some_and(|member| member.running.contains_key(&attempt));
-            if runs {
-                self.feed(Event::Progress { attempt, done, total, waits: None });
-            }
-        }
-        for (attempt, outcome) in poll.finished {
-            let known = self.members.get_mut(&node).and_then(|member| member.running.remove(&attempt));
-            match known {
-                Some((_, assigned_ns)) => self.finished(attempt, outcome, assigned_ns),
-                None => {
-                    if let Ok(result) = &outcome {
-                        self.sometimes.saw(Situation::LateResultDiscarded);
-                        self.count_twice(attempt, result);
-                    }
-                }
-            }
-        }
-        for slot in poll.free_slots {
-            let busy = |member: &Member| member.running.values().any(|(busy, _)| *busy == slot);
-            if self.members.get(&node).is_some_and(|member| !busy(member)) {
-                self.feed(Event::SlotFree { slot: Slot { node, slot } });
-            }
-        }
-        self.replies.push(Reply::Orders { process, number, orders: Vec::new(), peers: Vec::new() });
+        let reply = self.caller(process, 0);
+        self.control.join(&mut self.outbox, NodeId(numbers.nodes), joining, reply);
     }
 
-    /// The orders for a node as they stand when its answer leaves.
-    pub fn fill(&self, reply: &mut Reply) {
-        let Reply::Orders { process, orders, peers, .. } = reply else { return };
-        *peers = self.members.keys().copied().collect();
-        let member = self.members.values().find(|member| member.process == *process);
-        *orders = member.into_iter().flat_map(|member| member.orders.iter().cloned()).collect();
-    }
-
-    fn replicated(&mut self, from: NodeId, id: JobId, run: RunId, to: NodeId, chunks: Vec<ChunkId>) {
-        let lives = self.members.contains_key(&to);
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        if job.succeeded.is_some() || to == from || !lives {
-            return;
-        }
-        let copy = Replica { node: to, chunks, single_ns: 0, stands: false, second: None };
-        if job.results.add_copy(from, run, copy)
-            && let Some(rows) = self.rows.jobs.get_mut(&id)
-        {
-            if job.results.replicas.get(run).is_some_and(|replica| replica.second.is_some()) {
-                self.sometimes.saw(Situation::OnTwoAgain);
+    fn poll(&mut self, node: NodeId, process: u64, number: u64, mut poll: NodePoll) {
+        for end in &mut poll.finished {
+            let AttemptOutcome::Succeeded(result) = &mut end.outcome else { continue };
+            let rows = self.rows.jobs.get(&end.attempt.task.job);
+            let known = rows.and_then(|rows| rows.attempts.get(&end.attempt));
+            if known.is_some_and(|row| row.state != AttemptState::Running) {
+                self.sometimes.saw(Situation::LateResultDiscarded);
             }
-            job.note_replica(run, rows);
-        }
-    }
-
-    /// Runs that lost a home get another, where the job asks for that.
-    fn replicate_again(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        if !job.plan.replicates || job.succeeded.is_some() {
-            return;
-        }
-        for (node, runs) in job.results.copy_again(job.is_sealed()) {
-            if let Some(member) = self.members.get_mut(&node) {
-                member.order(Order::ReplicateAgain { job: id, runs });
+            let counts_twice = self.planted == Some(Planted::DoubleCommit) && end.attempt.attempt.0 > 0;
+            if let (true, TaskResult::Map(map)) = (counts_twice, result) {
+                map.commits.iter_mut().for_each(|commit| commit.sum.add(&commit.sum.clone()));
             }
         }
-    }
-
-    /// An attempt has ended, by what its node says.
-    fn finished(&mut self, attempt: AttemptKey, outcome: Result<TaskResult, TaskFailure>, assigned_ns: u64) {
-        let id = attempt.task.job;
-        let Some(job) = self.jobs.get(&id) else { return };
-        if job.task(attempt).is_none() {
-            return;
-        }
-        let replicas = &job.results.replicas;
-        let is_away = |chunk: ChunkId| !self.members.contains_key(&replicas.chunk_home(chunk));
-        let outcome = match outcome {
-            // A chunkserver that died in between took what was appended with it.
-            Ok(TaskResult::Map(map)) if map.commits.iter().any(|commit| is_away(commit.chunk)) => {
-                Err(TaskFailure::new(Blame::Environment, "a node that held some of the output is gone"))
-            }
-            other => other,
-        };
-        if let Some(gone) = Job::evidence(&outcome)
-            && self.data_gone(id, &gone)
-        {
-            self.attempt_over(attempt, false);
-            // First its task is let go again, where it was not; then nothing more is expected of it.
-            self.feed(Event::AttemptLost { attempt });
-            return self.feed(Event::AttemptFailed { attempt, retryable: true, of_node: false });
-        }
-        if let Ok(result) = &outcome {
-            self.check_same_part(attempt, result);
-        }
-        if let Some(lost) = outcome.as_ref().err().and_then(|failure| failure.lost_input.clone()) {
-            return self.input_lost(attempt, &lost);
-        }
-        self.ended(attempt, outcome, assigned_ns);
-    }
-
-    fn ended(&mut self, attempt: AttemptKey, outcome: Result<TaskResult, TaskFailure>, assigned_ns: u64) {
-        let id = attempt.task.job;
-        let may_excuse = assigned_ns <= self.lost_ns || self.any_suspect();
-        let Some((job, rows)) = self.jobs.get_mut(&id).zip(self.rows.jobs.get_mut(&id)) else { return };
-        match outcome {
-            Ok(result) => {
-                match job.refuse_stand_in(attempt, &result, rows, self.planted, &mut self.sometimes) {
-                    None => {
-                        self.in_hand = Some(result);
-                        self.feed(Event::AttemptSucceeded { attempt });
-                        self.in_hand = None;
-                    }
-                    Some(again) => {
-                        self.attempt_over(attempt, false);
-                        self.feed(Event::AttemptLost { attempt });
-                        self.run_again(id, again);
-                    }
-                }
-            }
-            Err(failure) => {
-                job.last_failure = failure.message.clone();
-                let alone = failure.blame == Blame::Cancelled && job.succeeded.is_none();
-                let excused = alone || failure.blame == Blame::Environment;
-                if excused && (job.may_lack_data(attempt) || may_excuse) {
-                    self.attempt_over(attempt, false);
-                    return self.feed(Event::AttemptLost { attempt });
-                }
-                self.attempt_over(attempt, true);
-                let of_node = failure.blame == Blame::Environment;
-                let retryable = failure.retryable() || alone;
-                self.feed(Event::AttemptFailed { attempt, retryable, of_node });
-            }
-        }
-    }
-
-    fn any_suspect(&self) -> bool {
-        let silent = |member: &Member| self.now_ns > member.heard_ns + SUSPECT_AFTER_NS;
-        self.members.values().any(|member| member.restored || silent(member))
-    }
-
-    pub fn attempt_over(&mut self, attempt: AttemptKey, failed: bool) {
-        if let Some(rows) = self.rows.jobs.get_mut(&attempt.task.job) {
-            rows.attempt_ended(attempt, failed);
-        }
-    }
-
-    /// Data of a job is gone; whether the job needed it.
-    fn data_gone(&mut self, id: JobId, gone: &Gone) -> bool {
-        let (members, sometimes) = (&self.members, &mut self.sometimes);
-        let Some((job, rows)) = self.jobs.get_mut(&id).zip(self.rows.jobs.get_mut(&id)) else { return false };
-        let loss = job.lose(gone, |node| !members.contains_key(&node), rows, sometimes);
-        let is_needed = loss.is_some();
-        if let Some(Loss::Again(again)) = loss {
-            self.run_again(id, again);
-        }
-        self.replicate_again(id);
-        is_needed
-    }
-
-    pub fn run_again(&mut self, id: JobId, again: RunAgain) {
-        let mut stale: Vec<AttemptKey> = Vec::new();
-        for member in self.members.values_mut() {
-            let own = member.running.keys().filter(|attempt| attempt.task.job == id && again.ends(**attempt));
-            let own: Vec<AttemptKey> = own.copied().collect();
-            for attempt in &own {
-                member.running.remove(attempt);
-                member.order(Order::StopAttempt { attempt: *attempt });
-            }
-            stale.extend(own);
-        }
-        let RunAgain { stage, tasks, stands } = again;
-        self.feed(Event::ResultsLost { job: id, stage, tasks, stands });
-        stale.into_iter().for_each(|attempt| self.attempt_over(attempt, false));
+        let reply = self.caller(process, number);
+        self.control.poll(&mut self.outbox, node, poll, reply);
     }
 
     /// Time has passed.
     pub fn tick(&mut self) {
-        let silent = self.members.iter().filter(|(_, member)| self.now_ns > member.heard_ns + LEASE_NS);
-        let silent: Vec<NodeId> = silent.map(|(node, _)| *node).collect();
-        silent.into_iter().for_each(|node| self.lose_node(node));
-        self.feed(Event::Tick);
+        self.control.tick(&mut self.outbox);
+        self.control.check_invariants();
     }
 
-    fn lose_node(&mut self, node: NodeId) {
-        let Some(gone) = self.members.remove(&node) else { return };
-        match self.planted {
-            // A task that need not wait any more for a node near its data is given to the last of them.
-            Some(Planted::NodeGoneBeforeItsSlots) => {
-                for slot in 0..self.slots_per_node {
-                    self.feed(Event::SlotGone { slot: Slot { node, slot } });
+    /// Takes the changes since the last transaction into the rows. Returns specifications that have their inputs now.
+    pub fn commit(&mut self) -> Vec<(JobId, Arc<api::JobSpec>)> {
+        let mut whole = Vec::new();
+        for change in self.outbox.take_changes() {
+            self.look_at(&change);
+            if let Change::JobInputs { job, spec } = &change {
+                whole.push((*job, Arc::clone(spec)));
+            }
+            self.rows.apply(&change);
+        }
+        whole
+    }
+
+    /// The transaction is on the disk: returns the answers that leave now.
+    pub fn written(&mut self) -> Vec<Reply> {
+        self.control.answer_polls(&mut self.outbox);
+        self.outbox.send_answers();
+        for job in self.outbox.take_to_clean() {
+            self.control.cleaned(&mut self.outbox, job, None);
+        }
+        drop((self.outbox.take_log(), self.outbox.take_stopped(), self.outbox.take_touched()));
+        drop(self.outbox.take_forgotten());
+        let mut replies = std::mem::take(&mut *locked(&self.sent));
+        replies.append(&mut self.told);
+        replies
+    }
+
+    /// Whether an answer waits for the transaction.
+    pub fn owes_answers(&self) -> bool {
+        !self.told.is_empty()
+    }
+
+    /// Counts the situations that a change shows, and the violations. The change is not in the rows yet.
+    fn look_at(&mut self, change: &Change) {
+        match change {
+            Change::AttemptStarted { .. } => self.attempts += 1,
+            Change::AttemptEnded { state: AttemptState::Discarded, .. } => {
+                self.sometimes.saw(Situation::AttemptLostTheRace);
+            }
+            Change::Result { result, .. } => {
+                if let TaskResult::Map(map) = result.as_ref()
+                    && !map.withheld.is_empty()
+                {
+                    self.sometimes.saw(Situation::StoodInForLost);
                 }
             }
-            _ => self.feed(Event::SlotsGone { node }),
-        }
-        self.lost_ns = self.now_ns;
-        self.rows.nodes.remove(&node);
-        for attempt in gone.running.keys() {
-            self.attempt_over(*attempt, false);
-        }
-        // Then the data, so that no task of a stage that goes starts once more; then the attempts.
-        let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
-        for id in jobs {
-            self.data_gone(id, &Gone::node(node));
-        }
-        self.feed(Event::NodeLost { node });
-        self.parts_gone(node);
-        self.mend_flows();
-    }
-
-    pub fn feed(&mut self, event: Event) {
-        let mut events = VecDeque::from([event]);
-        while let Some(event) = events.pop_front() {
-            handle(&mut self.state, &mut self.outbox, UnixNanos(self.now_ns), event);
-            sanity_check(&self.state);
-            while let Some(action) = self.outbox.pop_front() {
-                events.extend(self.execute(action));
+            Change::Runs { replaced, .. } if !replaced.is_empty() => {
+                self.sometimes.saw(Situation::RunsMerged);
             }
-        }
-        if std::mem::take(&mut self.flows_hurt) {
-            self.mend_flows();
-        }
-    }
-
-    fn execute(&mut self, action: Action) -> Vec<Event> {
-        match action {
-            Action::ExpandStage { job, stage } => return self.expand(job, stage),
-            Action::StartAttempt { attempt, slot } => self.start_attempt(attempt, slot),
-            Action::TaskDone { attempt } => self.task_done(attempt),
-            Action::AttemptDiscarded { attempt } => self.discarded(attempt),
-            Action::StopAttempt { attempt, slot } => {
-                if let Some(member) = self.members.get_mut(&slot.node) {
-                    member.order(Order::StopAttempt { attempt });
+            Change::Note { job: Some(job), kind, detail, .. } => self.look_at_note(*job, kind, detail),
+            Change::StageReopened { job, stage: MAP, tasks, stands, .. } => {
+                self.look_at_loss(*job, tasks.len(), stands.is_some());
+            }
+            Change::Replicas { job, replicas } => {
+                for row in replicas {
+                    self.look_at_replica(*job, row);
                 }
             }
-            Action::JobSucceeded { job } => {
-                self.over(job, true);
-                return self.flow_goes_on(job);
-            }
-            Action::JobFailed { job: id, because } => {
-                if let Some(job) = self.jobs.get(&id) {
-                    self.failures.push(format!("job {id}, by {because:?}: {}", job.last_failure));
+            Change::NodeStateChanged { state: NodeState::Dead, .. } => {
+                let reads = self.rows.jobs.values().any(|job| job.has_inputs && !job.state.over());
+                if reads {
+                    self.sometimes.saw(Situation::NodeLostUnderReader);
                 }
-                self.over(id, false);
-                return self.flow_goes_on(id);
             }
-            Action::JobCancelled { job } if self.jobs.get(&job).is_some_and(|job| job.plan.is_stage()) => {
-                self.over(job, false);
-                return self.flow_goes_on(job);
-            }
-            Action::JobCancelled { job } => self.broken.push(format!("nobody cancelled job {job}")),
-            Action::JobDrained { job } => {
-                self.order_all(&Order::Forget { job });
-                self.jobs.remove(&job);
-            }
-            Action::Placed { .. } | Action::Speculated { .. } => {}
-            Action::SlowTask { .. } | Action::TaskRetried { .. } => {}
-            Action::SplitTask { attempt, .. } => {
-                self.broken.push(format!("nobody allowed that {attempt} is split"))
-            }
+            Change::JobEnded { job, state, error, .. } => self.look_at_end(*job, *state, error.as_deref()),
+            _ => {}
         }
-        Vec::new()
     }
 
-    pub fn expand(&mut self, id: JobId, stage: StageIndex) -> Vec<Event> {
-        if self.waits_for_inputs(id) {
-            self.jobs.get_mut(&id).into_iter().for_each(|job| job.in_flow.is_asked = true);
-            return Vec::new();
-        }
-        let Some((job, rows)) = self.jobs.get_mut(&id).zip(self.rows.jobs.get_mut(&id)) else {
-            return Vec::new();
-        };
-        let is_to_rest = job.plan.feeds && stage == COMMIT;
-        let expanded = match is_to_rest {
-            true => job.prove_parts().map(|()| None),
-            false => job.expand_stage(stage, rows).map(Some),
-        };
-        match expanded {
-            Ok(None) => self.rests(id),
-            Ok(Some(mut tasks)) => {
-                if stage == StageIndex(0) {
-                    self.near_stage_files(id, &mut tasks);
+    fn look_at_note(&mut self, job: JobId, kind: &str, detail: &str) {
+        match kind {
+            rows::STAND_IN_REFUSED_NOTE if detail.contains("other data") => {
+                self.sometimes.saw(Situation::StandInDiffers);
+                let may_differ = self.rows.jobs.get(&job).is_none_or(|rows| rows.gives_other_data());
+                if !may_differ && self.planted.is_none() {
+                    self.broken
+                        .push(format!("job {job} gives the same each time, and is said to differ: {detail}"));
                 }
-                vec![Event::StageExpanded { job: id, stage, tasks }]
             }
-            Err(error) => {
-                // The real server would mend it. Here no byte is ever altered, so there must be nothing to mend.
-                self.broken.push(format!("job {id}: {error}"));
-                vec![Event::StageRefused { job: id, stage }]
+            rows::STAND_IN_REFUSED_NOTE => self.sometimes.saw(Situation::StandInStale),
+            rows::DATA_LOST_NOTE if detail.contains("the proof found wrong") => {
+                self.broken.push(format!("job {job}: {detail}"));
             }
+            rows::DATA_LOST_NOTE if detail.contains("parts that later stages") => {
+                self.sometimes.saw(Situation::PartMadeAgain);
+            }
+            // Here no byte is ever altered, so there must be nothing to mend.
+            rows::READ_AGAIN_NOTE => self.broken.push(format!("job {job}: {detail}")),
+            _ => {}
         }
     }
 
-    fn start_attempt(&mut self, attempt: AttemptKey, slot: Slot) {
-        self.attempts += 1;
-        let Some(job) = self.jobs.get(&attempt.task.job) else { return };
-        let task = job.task(attempt).expect("the scheduler starts tasks of expanded stages").clone();
-        let (task, inputs) = (job.results.placed_now(task), Arc::from(job.spec.inputs.clone()));
-        let task = Box::new(self.with_stage_files(attempt.task.job, task));
-        let Some(rows) = self.rows.jobs.get_mut(&attempt.task.job) else { return };
-        let row = AttemptRow { slot, assigned_ns: self.now_ns, runs: true, failed: false };
-        rows.attempts.insert(attempt, row);
-        let Some(member) = self.members.get_mut(&slot.node) else {
-            return self.broken.push(format!("{attempt} is given to {}, which is gone", slot.node));
+    fn look_at_loss(&mut self, job: JobId, tasks: usize, reduces_stand: bool) {
+        let Some(rows) = self.rows.jobs.get(&job) else { return };
+        if tasks > 0 {
+            let is_sealed = rows.expanded > usize::from(MERGE.0);
+            self.sometimes.saw(if is_sealed { Situation::LostAfterSeal } else { Situation::LostBeforeSeal });
+        }
+        if reduces_stand && rows.any_done(REDUCE) {
+            self.sometimes.saw(Situation::ReduceStoodThroughLoss);
+        }
+    }
+
+    fn look_at_replica(&mut self, job: JobId, row: &rows::ReplicaRow) {
+        let Some(rows) = self.rows.jobs.get(&job) else { return };
+        let stands_elsewhere = |known: &rows::ReplicaRow| {
+            known.run == row.run && known.node != row.node && known.state == ReplicaState::Standing
         };
-        member.running.insert(attempt, (slot.slot, self.now_ns));
-        member.order(Order::Start { attempt, slot: slot.slot, task, inputs });
-    }
-
-    fn task_done(&mut self, attempt: AttemptKey) {
-        self.attempt_over(attempt, false);
-        let id = attempt.task.job;
-        let Some(result) = self.in_hand.take() else {
-            return self.broken.push(format!("{attempt} wins while nobody hands it in"));
-        };
-        if let Some((job, rows)) = self.jobs.get_mut(&id).zip(self.rows.jobs.get_mut(&id)) {
-            job.task_done(attempt, result, rows, &mut self.sometimes);
-        }
-        self.part_is_there(attempt);
-        self.replicate_again(id);
-    }
-
-    fn discarded(&mut self, attempt: AttemptKey) {
-        self.attempt_over(attempt, false);
-        let Some(result) = self.in_hand.take() else { return };
-        self.sometimes.saw(Situation::AttemptLostTheRace);
-        self.count_twice(attempt, &result);
-    }
-
-    /// Adds the commits of an attempt to those of the winner if [`Planted::DoubleCommit`] is planted.
-    fn count_twice(&mut self, attempt: AttemptKey, result: &TaskResult) {
-        let job = self.jobs.get_mut(&attempt.task.job);
-        if let (Some(Planted::DoubleCommit), Some(job), TaskResult::Map(map)) = (self.planted, job, result)
-            && let Some((_, winner)) = job.results.maps.get_mut(&attempt.task.task)
-        {
-            winner.commits.extend(&map.commits);
-        }
-    }
-
-    fn over(&mut self, id: JobId, succeeded: bool) {
-        if let Some((job, rows)) = self.jobs.get_mut(&id).zip(self.rows.jobs.get_mut(&id)) {
-            job.succeeded = Some(succeeded);
-            if rows.succeeded.replace(succeeded).is_some() {
-                self.broken.push(format!("job {id} ends twice"));
+        match row.state {
+            ReplicaState::Standing => self.sometimes.saw(Situation::ReplicaStands),
+            ReplicaState::Complete if rows.replicas.values().any(stands_elsewhere) => {
+                self.sometimes.saw(Situation::OnTwoAgain);
             }
+            ReplicaState::Complete | ReplicaState::Lost => {}
+        }
+    }
+
+    fn look_at_end(&mut self, job: JobId, state: JobState, error: Option<&str>) {
+        let error = error.unwrap_or_default();
+        if self.rows.jobs.get(&job).is_some_and(|rows| rows.state.over()) {
+            self.broken.push(format!("job {job} ends twice"));
+        }
+        match state {
+            JobState::Failed => self.failures.push(format!("job {job}: {error}")),
+            JobState::Cancelled if error.starts_with(WITH_ITS_FLOW) => {}
+            JobState::Cancelled => self.broken.push(format!("nobody cancelled job {job}: {error}")),
+            _ => {}
         }
     }
 }
+
+fn time(now_ns: u64) -> Now {
+    Now { unix_ns: now_ns, moment: Moment(Duration::from_nanos(now_ns)) }
+}
+
+/// Replication of a job that asks for it, or not.
+pub(crate) fn replication(replicates: bool) -> Replication {
+    if replicates { Replication::Rack } else { Replication::None }
+}
+
+const _: () = assert!(COMMIT.0 == REDUCE.0 + 1);

@@ -8,16 +8,17 @@ use super::disk::Disk;
 use super::lane::Port;
 use super::plan::{JobPlan, RecordName};
 use super::process::Process;
-use super::rows::Rows;
-use super::server::{Message, Numbers, Reply, Server};
+use super::server::{Connections, Message, Numbers, Reply, Server, locked};
+use super::store::Rows;
 use super::world::{FaultRates, Planted, ShuffleOutcome, ShuffleWorld, Situation, Violation};
 use crate::future::{Future, until_death_ns};
+use api::InputFile;
 use arena::Arena;
 use fastrand::Rng;
 use iappender::WorkerSlabs;
 use ids::{AttemptKey, JobId, NodeId};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const MILLISECOND_NS: u64 = 1_000_000;
 const TICK_NS: u64 = 200 * MILLISECOND_NS;
@@ -85,8 +86,13 @@ pub(crate) struct Simulation<'a> {
     server: Option<Server>,
     server_number: u64,
     inbox: Vec<Message>,
-    /// Replies that leave when the transaction under way is done.
-    writing: Option<Vec<Reply>>,
+    /// A transaction is under way: replies leave when it is done.
+    writing: bool,
+    /// The server looks at its clock when it is free next.
+    is_tick_due: bool,
+    connections: Arc<Mutex<Connections>>,
+    /// Inputs of jobs that read parts of another one.
+    inputs: BTreeMap<JobId, Arc<[InputFile]>>,
     numbers: Numbers,
     store: Disk<Rows>,
     parts: Disk<Vec<RecordName>>,
@@ -125,7 +131,10 @@ pub fn shuffle(world: ShuffleWorld) -> Result<ShuffleOutcome, Violation> {
         server: None,
         server_number: 0,
         inbox: Vec::new(),
-        writing: None,
+        writing: false,
+        is_tick_due: false,
+        connections: Arc::default(),
+        inputs: BTreeMap::new(),
         numbers: Numbers::default(),
         store: Disk::default(),
         parts: Disk::default(),
@@ -264,13 +273,20 @@ impl<'a> Simulation<'a> {
             Happening::NodeDies => self.node_dies(),
             Happening::NodeStarts { address } => self.start_node(address),
             Happening::CutOff => self.cut_off(),
-            Happening::Heals(node) => drop(self.plane().cut_off.remove(&node)),
+            Happening::Heals(node) => {
+                self.plane().cut_off.remove(&node);
+                let process = self.processes.values().find(|process| process.node == Some(node));
+                process.into_iter().for_each(|process| locked(&self.connections).heals(process.number));
+            }
             Happening::DiskLoses => self.disk_loses(),
             Happening::FaultsEnd => {
                 self.faults = FaultRates::NONE;
-                let mut plane = self.plane();
+                let mut plane = self.plane.lock().unwrap_or_else(PoisonError::into_inner);
                 plane.faults = self.faults;
                 plane.cut_off.clear();
+                drop(plane);
+                let numbers = self.processes.keys();
+                numbers.for_each(|number| locked(&self.connections).heals(*number));
             }
         }
     }
@@ -297,7 +313,8 @@ impl<'a> Simulation<'a> {
             return;
         }
         // Not repeated by the network: who hands a job in twice has two jobs.
-        let message = Message::HandIn { plan: client.plan.clone(), then: client.then.clone() };
+        let message =
+            Message::HandIn { plan: Box::new(client.plan.clone()), then: client.then.clone().map(Box::new) };
         let server = self.server_number;
         self.after(MILLISECOND_NS, Happening::Arrives { server, message });
         self.after(3 * ASK_AGAIN_NS, Happening::HandsIn(index));
@@ -315,14 +332,17 @@ impl<'a> Simulation<'a> {
 
     /// The server takes what has come, unless it is in the middle of a transaction.
     fn serve(&mut self) {
-        let Some(server) = self.server.as_mut().filter(|_| self.writing.is_none()) else { return };
-        server.now_ns = self.now_ns;
+        let Some(server) = self.server.as_mut().filter(|_| !self.writing) else { return };
+        server.set_now(self.now_ns);
+        if std::mem::take(&mut self.is_tick_due) {
+            server.tick();
+        }
         for mut message in std::mem::take(&mut self.inbox) {
             if let Message::HandIn { plan, then } = &mut message {
                 let first = JobId(self.numbers.jobs + 1);
                 then.iter_mut().for_each(|then| then.reads = Some(first));
                 let mut plane = self.plane.lock().unwrap_or_else(PoisonError::into_inner);
-                for (id, plan) in (first.0..).zip(std::iter::once(&*plan).chain(then.as_ref())) {
+                for (id, plan) in (first.0..).zip(std::iter::once(&**plan).chain(then.as_deref())) {
                     self.plans.insert(JobId(id), plan.clone());
                     plane.layouts.insert(JobId(id), plan.layout());
                 }
@@ -334,14 +354,17 @@ impl<'a> Simulation<'a> {
 
     fn begin_write(&mut self) {
         let Some(server) = self.server.as_mut() else { return };
+        for (job, spec) in server.commit() {
+            // The number of I-files follows from the inputs; all other sizes stay small here.
+            self.plans.get_mut(&job).into_iter().for_each(|plan| plan.ifiles = spec.layout.ifile_count);
+            self.inputs.insert(job, spec.inputs.clone().into());
+        }
         let broken = std::mem::take(&mut server.broken);
-        let replies = std::mem::take(&mut server.replies);
         self.store.write(SERVER_MACHINE, STORE, server.rows.clone());
         broken.into_iter().for_each(|what| self.breaks(what));
-        let leave_now = self.world.planted == Some(Planted::ReplyBeforeDurable);
-        self.writing = Some(if leave_now { Vec::new() } else { replies.clone() });
-        if leave_now {
-            self.reply(replies);
+        self.writing = true;
+        if self.world.planted == Some(Planted::ReplyBeforeDurable) {
+            self.reply();
         }
         let takes_ns = self.random.u64(MILLISECOND_NS..WRITE_NS_MAX);
         let server = self.server_number;
@@ -350,21 +373,30 @@ impl<'a> Simulation<'a> {
 
     /// The transaction is on the disk: now the answers may go.
     fn written(&mut self) {
-        let Some(replies) = self.writing.take() else { return };
+        if !std::mem::take(&mut self.writing) {
+            return;
+        }
         self.store.sync(STORE);
-        self.reply(replies);
-        if !self.inbox.is_empty() {
+        self.reply();
+        if !self.inbox.is_empty() || self.is_tick_due {
             self.serve();
         }
     }
 
-    fn reply(&mut self, replies: Vec<Reply>) {
-        for mut reply in replies {
-            if let Some(server) = &self.server {
-                server.fill(&mut reply);
-            }
+    /// Sends the answers that wait for the transaction.
+    fn reply(&mut self) {
+        let now_ns = self.now_ns;
+        let Some(server) = &mut self.server else { return };
+        server.set_now(now_ns);
+        for reply in server.written() {
             let mut plane = self.plane();
             if plane.chance(self.faults.message_lost) && !matches!(reply, Reply::Submitted { .. }) {
+                if let Reply::Orders { orders, .. } = &reply
+                    && !orders.is_empty()
+                {
+                    // They come again with the answer to the next poll.
+                    plane.sometimes.saw(Situation::OrderRepeated);
+                }
                 continue;
             }
             let delay_ns = plane.delay_ns();
@@ -377,13 +409,8 @@ impl<'a> Simulation<'a> {
         self.dies_in_turn();
         let server = self.server_number;
         self.after(TICK_NS, Happening::ServerTick { server });
-        if self.writing.is_none()
-            && let Some(server) = self.server.as_mut()
-        {
-            server.now_ns = self.now_ns;
-            server.tick();
-            self.begin_write();
-        }
+        self.is_tick_due = true;
+        self.serve();
     }
 
     fn start_server(&mut self) {
@@ -392,7 +419,8 @@ impl<'a> Simulation<'a> {
         }
         self.server_number += 1;
         let rows = self.store.read(STORE).cloned().unwrap_or_default();
-        let server = Server::start(self.now_ns, self.world.slots_per_node, rows, self.world.planted);
+        let connections = Arc::clone(&self.connections);
+        let server = Server::start(self.now_ns, rows, self.world.planted, connections);
         self.server = Some(server);
         let server = self.server_number;
         self.begin_write();
@@ -405,7 +433,8 @@ impl<'a> Simulation<'a> {
             return;
         }
         let lost = self.store.crash(SERVER_MACHINE, &mut self.random);
-        if self.writing.take().is_some_and(|replies| !replies.is_empty()) {
+        let owes = self.server.as_ref().is_some_and(Server::owes_answers);
+        if std::mem::take(&mut self.writing) && owes {
             self.saw(match lost {
                 0 => Situation::ServerDiedBetweenWriteAndReply,
                 _ => Situation::ServerDiedBeforeItsWrite,

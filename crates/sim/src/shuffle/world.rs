@@ -109,21 +109,14 @@ pub enum Planted {
     AttemptMixUp,
     /// A process at the address of one that died answers for its runs: there is nothing in them.
     StaleChunkReadAsEmpty,
-    /// The commits of an attempt that ended second, or whose end is told twice, count beside those of the winner.
+    /// The commits of an attempt that repeats another one count twice.
     DoubleCommit,
     /// A node that has not the part which is asked for says that there is nothing in it.
     LostPartReadAsEmpty,
-    /// A stage that rests is let go though one that reads it has yet to begin.
+    /// The store has a resting stage as over when the server starts again, though a stage that reads it has yet to begin.
     RestsForNobody,
     /// A chunk that closed says of a frame that it holds that the frame must go elsewhere.
     FrameInTwoChunks,
-    /// The slots of a dead node go one by one, and an attempt is given to one that has not gone yet. Not made up: the real server did
-    /// so until this was found here (`lose_node` in `crates/server/src/cluster.rs`), and panicked.
-    NodeGoneBeforeItsSlots,
-    /// A map attempt that left out what stood when it began counts though nothing stands any more. `JobResults::verdict` calls it
-    /// good; until this was found here the real server failed the job where the task should run again (`covers_task` in
-    /// `crates/server/src/elastic.rs` sees to it).
-    PartOfMapCounts,
 }
 
 /// Situations that must come up now and then, or the worlds are too quiet to show anything ("sometimes" assertions).
@@ -153,6 +146,7 @@ pub enum Situation {
     ServerDiedBeforeItsWrite,
     ServerDiedBetweenWriteAndReply,
     NodeTakenForDeadLived,
+    /// An answer with orders was lost, so that they are sent again.
     OrderRepeated,
     CommitRanTwice,
     UnsyncedLost,

@@ -2,10 +2,16 @@
 
 use super::{Happening, MILLISECOND_NS, Simulation, TICK_NS};
 use crate::shuffle::data_plane::Host;
+use crate::shuffle::plan::REDUCE;
 use crate::shuffle::process::Process;
+use crate::shuffle::server::locked;
 use crate::shuffle::world::Situation;
+use api::Task;
 use ids::{JobId, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Longer than a lease now and then.
+const CUT_OFF_NS_MAX: u64 = 15_000 * MILLISECOND_NS;
 
 impl Simulation<'_> {
     /// A process begins where none lives.
@@ -56,7 +62,9 @@ impl Simulation<'_> {
         let Some(number) = number.filter(|_| self.faults.node_deaths_per_minute > 0.0) else { return };
         let Some(address) = self.processes.get(&number).map(|process| process.address) else { return };
         self.end_process(number);
-        if self.random.bool() {
+        let with_machine = self.random.bool();
+        locked(&self.connections).ends(number, with_machine);
+        if with_machine {
             let lost =
                 self.parts.crash(number, &mut self.random) + self.outputs.crash(number, &mut self.random);
             (0..lost).for_each(|_| self.saw(Situation::UnsyncedLost));
@@ -71,12 +79,17 @@ impl Simulation<'_> {
             return;
         }
         let Some(server) = &self.server else { return };
-        let reducing = server.jobs.values().find(|job| job.succeeded.is_none() && job.is_reducing());
+        let is_reducing = usize::from(REDUCE.0) + 1;
+        let reducing = server.rows.jobs.values().find(|job| !job.state.over() && job.expanded == is_reducing);
         let Some(job) = reducing else { return };
         let lives = |node: NodeId| self.processes.values().any(|process| process.node == Some(node));
-        let replicas = &job.results.replicas;
+        let replicas = job.replicas_on(|node| server.rows.lives(node));
         let mut homes: BTreeMap<NodeId, usize> = BTreeMap::new();
-        for run in job.results.plan.iter().flat_map(|task| &task.runs) {
+        let reduces = job.live_tasks().filter_map(|(_, _, row)| match row.payload.as_ref() {
+            Task::Reduce(reduce) => Some(reduce.clone()),
+            _ => None,
+        });
+        for run in reduces.collect::<Vec<_>>().iter().flat_map(|task| &task.runs) {
             *homes.entry(replicas.home(*run)).or_default() += 1;
             if !replicas.is_on_two(*run) || !replicas.held().all(|(of, node)| of != *run || lives(node)) {
                 return;
@@ -88,6 +101,7 @@ impl Simulation<'_> {
             doomed.filter(|_| homes.keys().all(|home| lives(*home))).map(|process| process.number)
         {
             self.end_process(number);
+            locked(&self.connections).ends(number, false);
             self.outcome.died_in_turn += 1;
         }
     }
@@ -101,7 +115,9 @@ impl Simulation<'_> {
         }
         let node = nodes[self.random.usize(..nodes.len())];
         self.plane().cut_off.insert(node);
-        let heals_ns = self.random.u64(100 * MILLISECOND_NS..5_000 * MILLISECOND_NS);
+        let process = self.processes.values().find(|process| process.node == Some(node));
+        process.into_iter().for_each(|process| locked(&self.connections).cut_off(process.number));
+        let heals_ns = self.random.u64(100 * MILLISECOND_NS..CUT_OFF_NS_MAX);
         self.after(heals_ns, Happening::Heals(node));
     }
 

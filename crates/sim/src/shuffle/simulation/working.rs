@@ -7,9 +7,10 @@ use crate::shuffle::node::{Here, MapWork, Reading, Running, Step, Work, environm
 use crate::shuffle::parts::FetchWork;
 use crate::shuffle::plan::{PlannedRecord, RecordName};
 use crate::shuffle::process::Process;
-use crate::shuffle::server::{Message, Order};
+use crate::shuffle::server::{Message, locked};
 use crate::shuffle::world::{FAILED_BY_CHANCE, Situation};
-use api::machine::ReplicatedPart;
+use api::control::{NodeOrder, NumberedOrder};
+use api::machine::{AttemptProgress, ReplicatedPart, Unreached, UnreachedNode};
 use api::task::{CommitTask, ReduceResult};
 use api::{Blame, InputFile, Task, TaskFailure, TaskResult};
 use iappender::IAppender;
@@ -28,27 +29,45 @@ impl<'a> Simulation<'a> {
         let now_ns = self.now_ns;
         let Some(process) = self.processes.get_mut(&number) else { return };
         let Some(node) = process.node else {
+            let (address, slots) = (process.address, process.slots);
             self.after(2 * POLL_WITHIN_NS, Happening::Polls { process: number });
-            return self.send(Message::Join { process: number });
+            return self.send(Message::Join { process: number, address, slots });
         };
         if let Some(polled_ns) = process.polled_ns().filter(|polled_ns| now_ns < polled_ns + POLL_WITHIN_NS) {
             let wait_ns = polled_ns + POLL_WITHIN_NS - now_ns;
             return self.after(wait_ns.max(1), Happening::Polls { process: number });
         }
         let of_maps = process.running.iter().filter_map(|(attempt, running)| match &running.work {
-            Some(Work::Map(map)) => Some((*attempt, map.next as u64, map.records.len() as u64)),
+            Some(Work::Map(map)) => Some(AttemptProgress {
+                attempt: *attempt,
+                done_bytes: map.next as u64,
+                total_bytes: map.records.len() as u64,
+                read_ns: 0,
+                program_ns: 1,
+                append_ns: 0,
+                read_from: None,
+                append_to: None,
+            }),
             _ => None,
         });
         let progress = of_maps.collect();
-        let poll = process.next_poll(now_ns, progress);
-        let is_cut_off = self.plane().cut_off.contains(&node);
+        let mut poll = process.next_poll(now_ns, progress);
+        let poll_number = process.poll_number();
+        locked(&self.connections).polls(number, poll_number);
+        let mut plane = self.plane();
+        let is_cut_off = plane.cut_off.contains(&node);
+        let unreached = plane.unreached.iter().filter(|(by, _)| *by == node);
+        let unreached = unreached.map(|(_, node)| UnreachedNode { node: *node, how: Unreached::TimedOut });
+        poll.report.unreached = unreached.collect();
+        plane.unreached.retain(|(by, _)| *by != node);
+        drop(plane);
         if !is_cut_off {
-            self.send(Message::Poll { node, poll });
+            self.send(Message::Poll { node, process: number, number: poll_number, poll: Box::new(poll) });
         }
         self.after(POLL_WITHIN_NS, Happening::Polls { process: number });
     }
 
-    pub(super) fn orders(&mut self, number: u64, poll: u64, orders: Vec<(u64, Order)>, peers: Vec<NodeId>) {
+    pub(super) fn orders(&mut self, number: u64, poll: u64, orders: Vec<NumberedOrder>, peers: Vec<NodeId>) {
         let Some(process) = self.processes.get_mut(&number) else { return };
         let is_cut_off = {
             let plane = self.plane.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -57,23 +76,23 @@ impl<'a> Simulation<'a> {
         if is_cut_off {
             return;
         }
-        let Some((fresh, repeated)) = process.answered(poll, orders) else { return };
-        process.peers = peers;
-        if repeated > 0 {
-            self.saw(Situation::OrderRepeated);
+        let Some(fresh) = process.answered(poll, orders) else { return };
+        // A poll that another one took the place of is answered with nothing.
+        if !peers.is_empty() {
+            process.peers = peers;
         }
         fresh.into_iter().for_each(|order| self.obey(number, order));
         self.after(POLL_AGAIN_NS, Happening::Polls { process: number });
     }
 
-    fn obey(&mut self, number: u64, order: Order) {
+    fn obey(&mut self, number: u64, order: NodeOrder) {
         let Some(process) = self.processes.get_mut(&number) else { return };
         match order {
-            Order::Start { attempt, slot, task, inputs } => {
-                process.waiting.push((attempt, slot, task, inputs));
+            NodeOrder::Start { attempt, slot, task } => {
+                process.waiting.push((attempt, slot, task));
                 self.begin_waiting(number);
             }
-            Order::StopAttempt { attempt } => {
+            NodeOrder::StopAttempt { attempt } => {
                 // One that runs looks for that now and then.
                 if let Some(running) = process.running.get_mut(&attempt) {
                     running.is_told_to_stop = true;
@@ -85,49 +104,52 @@ impl<'a> Simulation<'a> {
                     self.end(number, attempt, Err(failure));
                 }
             }
-            Order::Replicate { job } => {
+            NodeOrder::Stop { job } => self.stop_all(number, job),
+            NodeOrder::Replicate { job } => {
                 process.replicating.insert(job);
             }
-            Order::ReplicateAgain { job, runs } => {
+            NodeOrder::ReplicateAgain { job, runs } => {
                 process.again.insert(job, runs);
             }
-            Order::Forget { job } => {
+            NodeOrder::Forget { job } => {
                 process.replicating.remove(&job);
                 process.again.remove(&job);
-                let stale = process.running.keys().chain(process.waiting.iter().map(|(key, ..)| key));
-                let stale: Vec<AttemptKey> = stale.filter(|key| key.task.job == job).copied().collect();
                 let node = process.node;
-                stale.into_iter().for_each(|attempt| self.obey(number, Order::StopAttempt { attempt }));
+                self.stop_all(number, job);
                 let mut plane = self.plane();
                 if let Some(host) = node.and_then(|node| plane.hosts.get_mut(&node)) {
                     host.jobs.remove(&job);
                     host.forgotten.insert(job);
                 }
             }
+            // Nothing is kept or drained here, and no range is cut.
+            _ => {}
         }
+    }
+
+    fn stop_all(&mut self, number: u64, job: JobId) {
+        let Some(process) = self.processes.get(&number) else { return };
+        let stale = process.running.keys().chain(process.waiting.iter().map(|(key, ..)| key));
+        let stale: Vec<AttemptKey> = stale.filter(|key| key.task.job == job).copied().collect();
+        stale.into_iter().for_each(|attempt| self.obey(number, NodeOrder::StopAttempt { attempt }));
     }
 
     /// Attempts whose slots are free begin.
     fn begin_waiting(&mut self, number: u64) {
         let Some(process) = self.processes.get_mut(&number) else { return };
         let waiting = std::mem::take(&mut process.waiting);
-        for (attempt, slot, task, inputs) in waiting {
+        for (attempt, slot, task) in waiting {
             let Some(process) = self.processes.get_mut(&number) else { return };
             if process.is_free(slot) {
-                self.begin(number, (attempt, slot), *task, inputs);
+                self.begin(number, (attempt, slot), *task);
             } else {
-                process.waiting.push((attempt, slot, task, inputs));
+                process.waiting.push((attempt, slot, task));
             }
         }
     }
 
-    fn begin(
-        &mut self,
-        number: u64,
-        (attempt, slot): (AttemptKey, u32),
-        task: Task,
-        inputs: Arc<[InputFile]>,
-    ) {
+    fn begin(&mut self, number: u64, (attempt, slot): (AttemptKey, u32), task: Task) {
+        let inputs: Arc<[InputFile]> = self.inputs.get(&attempt.task.job).cloned().unwrap_or_default();
         let work = match task {
             Task::Map(map) if inputs.is_empty() => {
                 let plan = self.plans.get(&attempt.task.job);
@@ -144,8 +166,11 @@ impl<'a> Simulation<'a> {
         let is_slow = self.plane().chance(self.faults.attempt_slow);
         let slower = if is_slow { self.random.u64(2..SLOWER_MAX) } else { 1 };
         let sender = matches!(work, Some(Work::Map(_))).then_some(self.senders);
+        let started_ns = self.now_ns;
         let Some(process) = self.processes.get_mut(&number) else { return };
-        process.running.insert(attempt, Running { slot, work, sender, slower, is_told_to_stop: false });
+        process
+            .running
+            .insert(attempt, Running { slot, started_ns, work, sender, slower, is_told_to_stop: false });
         self.works_again(number, attempt);
     }
 
@@ -298,8 +323,12 @@ impl<'a> Simulation<'a> {
             self.breaks(format!("{attempt}: {}", failure.message));
         }
         if let Some(process) = self.processes.get_mut(&number) {
+            let unreachable = outcome.as_ref().err().and_then(|failure| failure.unreachable);
+            if let Some(pair) = process.node.zip(unreachable) {
+                self.plane.lock().unwrap_or_else(std::sync::PoisonError::into_inner).unreached.insert(pair);
+            }
             let sender = process.running.get(&attempt).and_then(|running| running.sender);
-            process.end(attempt, outcome);
+            process.end(attempt, outcome, self.now_ns);
             // What it sent may arrive; it sends nothing again.
             sender.map(|sender| self.plane().senders.remove(&sender));
             self.begin_waiting(number);

@@ -1,0 +1,651 @@
+//! The whole of control: its parts, and one entry for each kind of event.
+
+use crate::drills::{Drills, NewStrike};
+use crate::interface::{
+    ControlError, Fact, JobDirs, NewJob, Now, Outbox, PullRequest, Reply, RoomWanted, Service, SlotOrder,
+};
+use crate::intermediate_files::{
+    FileRequest, IntermediateFiles, NewFile, check_create, create, end_files, files_gone, handle,
+    recover_files,
+};
+use crate::job::{JobEnds, Jobs, begin_job, spec_bytes, task_bytes};
+use crate::membership::{
+    Fleet, Joining, check_fits, departure, draining, end_drains, give_up_away, joining, lose_node, miss,
+    needs_of, polling, write_telemetry,
+};
+use crate::program_jobs::{
+    Backlog, FileHold, QueueKey, Queued, Turn, Waiting, WaitingSpec, Window, end_before_begin, window,
+};
+use crate::recovery::{
+    Drains, GoesOn, Leftover, RecoveredWork, clean_up, drain_again, goes_on, keep_again,
+    mend_recovered_flows, recover_nodes, take_up, unanswered_flows, wait_again,
+};
+use crate::retention::{CheckBegin, Checks, DirInStore, FoundDirs, KeptCheck, checks};
+use crate::scheduling::{Scheduling, attempt_finished, feed};
+use crate::users::{Has, JobOwner, Users};
+use crate::work::Work;
+use crate::{drills, job, membership, program_jobs, replication, retention};
+use api::control::{
+    ClusterStatus, JobBatch, JobBrief, JobLogs, JobOutcome, JobProgress, NodeInfo, NodeOrder, NodeOrders,
+    NodePoll, NodeStatus, NodeWelcome, PlacesAnswer, PlacesQuestion,
+};
+use api::data_access::{DataKeys, SecretText};
+use api::drill::{DrillNews, DrillOutcome};
+use api::fsck::{CheckAnswer, CheckNews, FsckAnswer};
+use api::history::JobState;
+use api::intermediate::{CreatedIntermediate, IntermediateStatus, NewIntermediate};
+use api::kept::{KeptAnnouncement, KeptPlace};
+use api::{Boundaries, JobSpec, KeyBytes};
+use ids::{IntermediateId, JobId, NodeId};
+use rows::{Change, Keep, NodeRow, NodeState};
+use scheduler::{Claim, Event, Slot};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// All that a server decides. Each entry takes the event and an outbox; what follows lies in the outbox when it returns.
+pub struct Control {
+    work: Work,
+    users: Users,
+    backlog: Backlog,
+    files: IntermediateFiles,
+    checks: Checks,
+    drills: Drills,
+    ends: JobEnds,
+}
+
+impl Control {
+    /// A server without jobs and nodes that begins now.
+    pub fn new(service: Service, now: Now) -> Self {
+        let (jobs, fleet, scheduling) = (Jobs::default(), Fleet::new(now), Scheduling::default());
+        Self {
+            work: Work { service, jobs, fleet, scheduling },
+            users: Users::default(),
+            backlog: Backlog::default(),
+            files: IntermediateFiles::default(),
+            checks: Checks::default(),
+            drills: Drills::default(),
+            ends: JobEnds::default(),
+        }
+    }
+
+    /// Hands facts from one part to the others, until there are none.
+    fn settle(&mut self, outbox: &mut Outbox) {
+        while let Some(fact) = outbox.next_fact() {
+            match fact {
+                Fact::NodeLost { node, name } => {
+                    self.checks.node_lost(node, &name);
+                    files_gone(&mut self.files, &mut self.work.fleet, outbox, node, &name);
+                    self.drills.node_lost(node, outbox);
+                }
+                Fact::JobCleaned { job } => self.job_cleaned(outbox, job, None),
+            }
+        }
+    }
+
+    fn job_cleaned(&mut self, outbox: &mut Outbox, id: JobId, problem: Option<String>) {
+        let Some(job) = self.work.jobs.remove(id) else { return };
+        self.users.job_over(job.owner.number, job.owner.spec_bytes);
+        if let Some(seat) = &job.seat {
+            self.backlog.is_over(seat);
+        }
+        self.ends.job_cleaned(outbox, job, self.work.service, problem);
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, outbox: &mut Outbox) {
+        let moment = outbox.moment();
+        self.work.fleet.ticked(moment);
+        for (node, why) in self.work.fleet.silent(moment) {
+            miss(&mut self.work, outbox, node, why);
+        }
+        give_up_away(&mut self.work, outbox);
+        self.drills.tick(outbox);
+        end_files(&mut self.files, &mut self.work.fleet, &self.work.jobs, outbox);
+        end_drains(&mut self.work, &self.files, outbox);
+        write_telemetry(&mut self.work.fleet, outbox);
+        feed(&mut self.work, outbox, Event::Tick);
+        self.settle(outbox);
+    }
+
+    /// How long a shell may wait for the next event before it tells that time has passed.
+    pub fn until_tick(&self, now: Now) -> Duration {
+        self.work.fleet.until_tick(now.moment)
+    }
+
+    pub fn runs_at_least(&self, attempts: usize) -> bool {
+        self.work.fleet.runs_at_least(attempts)
+    }
+}
+
+/// Slots and nodes.
+impl Control {
+    /// A slot of this process asks for work.
+    pub fn pull(&mut self, outbox: &mut Outbox, request: PullRequest, reply: Reply<SlotOrder>) {
+        let slot = Slot { node: request.node, slot: request.slot };
+        if let Some(finished) = request.finished {
+            attempt_finished(&mut self.work, outbox, finished);
+        }
+        self.work.fleet.add_pull(slot, reply);
+        feed(&mut self.work, outbox, Event::SlotFree { slot });
+        self.settle(outbox);
+    }
+
+    /// Sends the slots of this process home where every job is over.
+    pub fn stop_idle_slots(&mut self, outbox: &mut Outbox) {
+        let work = &mut self.work;
+        let is_idle = work.jobs.any_yet() && !work.scheduling.has_jobs() && self.backlog.is_empty();
+        if work.service == Service::Cluster || !is_idle {
+            return;
+        }
+        for (slot, reply) in work.fleet.take_pulls() {
+            feed(work, outbox, Event::SlotGone { slot });
+            outbox.answer(reply, Ok(SlotOrder::Stop));
+        }
+        self.settle(outbox);
+    }
+
+    /// Sends all slots of this process home: the server ends.
+    pub fn stop_slots(&mut self, outbox: &mut Outbox) {
+        for (_, reply) in self.work.fleet.take_pulls() {
+            outbox.answer(reply, Ok(SlotOrder::Stop));
+        }
+    }
+
+    /// Refuses a node that this server cannot take.
+    pub fn check_joining(&self, info: &NodeInfo) -> Result<(), ControlError> {
+        joining::check(info)
+    }
+
+    /// Takes a node in under a number that the store gave out for it.
+    pub fn join(&mut self, outbox: &mut Outbox, node: NodeId, joining: Joining, reply: Reply<NodeWelcome>) {
+        joining::join(&mut self.work, outbox, node, joining, reply);
+        self.settle(outbox);
+    }
+
+    pub fn poll(&mut self, outbox: &mut Outbox, node: NodeId, poll: NodePoll, reply: Reply<NodeOrders>) {
+        polling::poll(&mut self.work, outbox, node, poll, reply);
+        self.settle(outbox);
+    }
+
+    /// Answers the polls for which there is news, and those that have waited long enough.
+    pub fn answer_polls(&mut self, outbox: &mut Outbox) {
+        let left_out = self.work.scheduling.left_out();
+        self.work.fleet.answer_polls(left_out, outbox);
+    }
+
+    /// A node says good-bye.
+    pub fn leave(&mut self, outbox: &mut Outbox, node: NodeId, incarnation: &str, reply: Reply<()>) {
+        departure::leave(&mut self.work, outbox, node, incarnation, reply);
+        self.settle(outbox);
+    }
+
+    /// Begins to empty a node, given by its name or number.
+    pub fn drain(&mut self, outbox: &mut Outbox, name: &str, reply: Reply<NodeStatus>) {
+        draining::drain(&mut self.work, outbox, name, reply);
+        self.settle(outbox);
+    }
+
+    /// Nodes learn which key signs now.
+    pub fn tell_keys(&mut self, keys: &DataKeys) {
+        let order = || NodeOrder::DataKeys { keys: Box::new(keys.clone()) };
+        self.work.fleet.all_mut().for_each(|node| node.order(order()));
+    }
+
+    /// Sends away the nodes that joined by a token which was revoked.
+    pub fn shut_out(&mut self, outbox: &mut Outbox, token: &str) {
+        for node in self.work.fleet.joined_by(token) {
+            lose_node(&mut self.work, outbox, node, NodeState::Left, "its token has been revoked");
+        }
+        self.settle(outbox);
+    }
+
+    pub fn status(&self, now: Now) -> ClusterStatus {
+        self.work.fleet.status(now.moment)
+    }
+
+    /// Whether a node is there and has not been told to leave.
+    pub fn stays(&self, node: NodeId) -> bool {
+        self.work.fleet.stays(node)
+    }
+
+    /// Notes that a node was heard of. An error where it is another process, or none.
+    pub fn hear(&mut self, node: NodeId, incarnation: &str, now: Now) -> Result<(), ControlError> {
+        self.work.fleet.heard(node, incarnation, now.moment).map(drop)
+    }
+
+    /// Whether a node runs an attempt of a job, or holds data of it that nobody brought.
+    pub fn has_to_do_with(&self, node: NodeId, job: JobId) -> bool {
+        self.work.fleet.has_to_do_with(node, job)
+    }
+}
+
+/// Jobs.
+impl Control {
+    /// Refuses jobs of a user that come in together where the user may not have so many, or no node could run one.
+    pub fn check_room(&self, user: &str, wanted: RoomWanted, specs: &[&JobSpec]) -> Result<(), ControlError> {
+        let RoomWanted { jobs, spec_bytes, quota } = wanted;
+        let has_room = self.users.check_room(user, Has { jobs, spec_bytes }, quota);
+        has_room.map_err(|error| ControlError::of_quota(user, error))?;
+        specs.iter().try_for_each(|spec| check_fits(&self.work, spec))
+    }
+
+    /// Jobs that have their rows and directories begin, all of them before the scheduler hears of the first: a stage without
+    /// tasks is over at once, and those that read it must be known by then.
+    pub fn begin_jobs(&mut self, outbox: &mut Outbox, jobs: Vec<NewJob>) {
+        let mut events = Vec::new();
+        for new in jobs {
+            let owner = self.users.job_begins(new.user.clone(), spec_bytes(&new.spec));
+            events.extend(begin_job(&mut self.work, new, owner));
+        }
+        events.into_iter().for_each(|event| feed(&mut self.work, outbox, event));
+        self.settle(outbox);
+    }
+
+    /// Jobs of one task each come in under numbers that follow `first`. `server`: the owner in their rows.
+    pub fn begin_batch(&mut self, outbox: &mut Outbox, batch: NewBatch) {
+        let NewBatch { first, batch, server, file_hold } = batch;
+        let JobBatch { tasks, name, user, priority, .. } = batch;
+        let spec_bytes_of_all = tasks.iter().map(task_bytes).sum();
+        let more = Has { jobs: tasks.len() as u32, spec_bytes: spec_bytes_of_all };
+        let user_in_row = Some(user.clone()).filter(|user| !user.is_empty());
+        let number = self.users.jobs_begin(user, more);
+        let shared_name = Arc::<str>::from(name.as_str());
+        let window = window(&self.work.fleet);
+        let mut before: Option<Arc<JobSpec>> = None;
+        for (index, task) in tasks.into_iter().enumerate() {
+            let job = JobId(first.0 + index as i64);
+            // Equal jobs share one specification in memory.
+            let same = before.take().filter(|spec| spec.single.as_ref() == Some(&task));
+            let is_shared = same.is_some();
+            let spec = same.unwrap_or_else(|| Arc::new(JobSpec::of_one_task(name.clone(), task)));
+            before = Some(Arc::clone(&spec));
+            let needs = needs_of(&mut self.work.scheduling, self.work.service, &spec);
+            let key = QueueKey::of(&Claim { user: number, priority, needs });
+            let spec_bytes = spec_bytes(&spec);
+            let waits = self.backlog.must_wait(&key, spec_bytes, window);
+            outbox.write(Change::JobSubmitted {
+                job,
+                owner: server.clone(),
+                spec: Arc::clone(&spec),
+                stages: mapreduce::stages(&spec),
+                staging: PathBuf::new(),
+                disk_dirs: Vec::new(),
+                user: user_in_row.clone(),
+                priority,
+                waits,
+                now_ns: outbox.now_ns(),
+            });
+            if waits {
+                let spec = WaitingSpec::of(&spec, is_shared);
+                let (name, file_hold) = (Arc::clone(&shared_name), file_hold.clone());
+                self.backlog.waits(job, key, Waiting { name, spec, spec_bytes, file_hold });
+            } else {
+                self.admit(outbox, job, spec, key, (spec_bytes, file_hold.clone()), window);
+            }
+        }
+        self.work.jobs.one_came();
+        self.settle(outbox);
+    }
+
+    fn admit(
+        &mut self,
+        outbox: &mut Outbox,
+        job: JobId,
+        spec: Arc<JobSpec>,
+        key: QueueKey,
+        (spec_bytes, file_hold): (u64, Option<FileHold>),
+        window: Window,
+    ) {
+        let owner = JobOwner { number: key.user, name: self.users.name(key.user), spec_bytes };
+        let seat = self.backlog.admit(key, spec_bytes, window);
+        program_jobs::admit(&mut self.work, outbox, Turn { job, spec, key, owner, seat, file_hold });
+    }
+
+    pub fn any_waits(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
+    /// Takes the next job of one task out of its queue, if its turn has come. It must be admitted, or given up.
+    pub fn next_waiting(&mut self) -> Option<Queued> {
+        let window = window(&self.work.fleet);
+        let (job, key, waiting) = self.backlog.next(window)?;
+        Some(Queued { job, key, waiting })
+    }
+
+    /// Admits a job that was taken out of its queue. None: its row is gone.
+    pub fn admit_waiting(&mut self, outbox: &mut Outbox, queued: Queued, spec: Option<Arc<JobSpec>>) {
+        let window = window(&self.work.fleet);
+        match spec {
+            Some(spec) => {
+                let Queued { job, key, waiting } = queued;
+                self.admit(outbox, job, spec, key, (waiting.spec_bytes, waiting.file_hold), window);
+            }
+            None => {
+                end_before_begin(&mut self.users, outbox, &queued, JobState::Failed, "its row is gone");
+            }
+        }
+        self.settle(outbox);
+    }
+
+    /// A job of one task waited when the server before this one ended.
+    pub fn waits_again(
+        &mut self,
+        job: JobId,
+        user: String,
+        priority: i32,
+        spec: JobSpec,
+        hold: Option<FileHold>,
+    ) {
+        let spec_bytes = spec_bytes(&spec);
+        let needs = needs_of(&mut self.work.scheduling, self.work.service, &spec);
+        let user = self.users.jobs_begin(user, Has { jobs: 1, spec_bytes });
+        let key = QueueKey::of(&Claim { user, priority, needs });
+        let name = spec.name.as_str().into();
+        let spec = WaitingSpec::of(&Arc::new(spec), false);
+        self.backlog.waits(job, key, Waiting { name, spec, spec_bytes, file_hold: hold });
+        self.work.jobs.one_came();
+    }
+
+    /// Ends the jobs that wait: the process ends.
+    pub fn interrupt_waiting(&mut self, outbox: &mut Outbox) {
+        for job in self.backlog.jobs() {
+            let error = Some("the server was shut down".to_string());
+            let (state, now_ns) = (JobState::Interrupted, outbox.now_ns());
+            outbox.write(Change::JobEnded { job, state, exit_code: None, error, now_ns });
+            outbox.write(Change::JobCleaned { job, kept: Keep::Nothing, now_ns });
+        }
+    }
+
+    /// Tells a job to stop; nothing happens where it is over.
+    pub fn cancel(&mut self, outbox: &mut Outbox, job: JobId, reason: String) {
+        match self.backlog.take(job) {
+            Some((key, waiting)) => {
+                let queued = Queued { job, key, waiting };
+                end_before_begin(&mut self.users, outbox, &queued, JobState::Cancelled, &reason);
+                self.ends.has_finished(outbox, job, JobOutcome::Cancelled { reason });
+            }
+            None => job::cancel(&mut self.work, outbox, job, reason),
+        }
+        self.settle(outbox);
+    }
+
+    /// The shell has removed the directories of a drained job, or could not.
+    pub fn cleaned(&mut self, outbox: &mut Outbox, job: JobId, problem: Option<String>) {
+        self.job_cleaned(outbox, job, problem);
+        self.settle(outbox);
+    }
+
+    /// A caller waits for the end of a job.
+    pub fn wait(&mut self, job: JobId, reply: Reply<JobOutcome>) {
+        self.ends.wait(job, reply);
+    }
+
+    /// Answers those who wait for the end of a job that is over.
+    pub fn answer_waiters(&mut self, outbox: &mut Outbox) {
+        let (jobs, backlog) = (&self.work.jobs, &self.backlog);
+        self.ends.answer_waiters(outbox, |job| jobs.contains_key(&job) || backlog.has(job));
+    }
+
+    /// Proposes range boundaries; the first proposal wins.
+    pub fn propose(
+        &mut self,
+        outbox: &mut Outbox,
+        job: JobId,
+        keys: Vec<KeyBytes>,
+        reply: Reply<Boundaries>,
+    ) {
+        let proposed = job::propose(&mut self.work.jobs, outbox, job, keys);
+        outbox.answer(reply, proposed);
+    }
+
+    pub fn places(
+        &self,
+        outbox: &mut Outbox,
+        job: JobId,
+        question: &PlacesQuestion,
+        reply: Reply<PlacesAnswer>,
+    ) {
+        outbox.answer(reply, replication::places(&self.work.jobs, job, question));
+    }
+
+    /// Returns a sentence about what a job waits for besides a slot.
+    pub fn waits_for(&self, job: JobId) -> Option<String> {
+        membership::waits_for(&self.work.scheduling, job)
+    }
+
+    /// Returns the output so far of the program of a job; None if none runs or its node has told nothing.
+    pub fn output_so_far(&self, job: JobId) -> Option<JobLogs> {
+        membership::output_so_far(&self.work.fleet, job)
+    }
+
+    /// Returns the progress of a job that is not cleaned.
+    pub fn progress(&self, job: JobId) -> Option<JobProgress> {
+        job::progress(&self.work, job)
+    }
+
+    /// Whether a job is known that is not cleaned.
+    pub fn has_job(&self, job: JobId) -> bool {
+        self.work.jobs.contains_key(&job)
+    }
+
+    /// Returns the facts of a job that a node needs, without signatures; from now on the node may hold data of it, and of the jobs
+    /// that it reads.
+    pub fn brief(&mut self, node: NodeId, job: JobId) -> Result<JobBrief, ControlError> {
+        let known = self.work.jobs.get(&job).ok_or(ControlError::UnknownJob { job })?;
+        let reads = known.spec.reads();
+        self.work.fleet.may_hold(node, std::iter::once(job).chain(reads.iter().copied()));
+        Ok(JobBrief {
+            job,
+            spec: known.spec.as_ref().clone(),
+            staging: known.dirs.staging.clone(),
+            replicates: known.replicating.is_on,
+            token: SecretText::default(),
+            tokens: Vec::new(),
+            user: known.owner.name.to_string(),
+        })
+    }
+
+    /// Jobs that are not cleaned, in order.
+    pub fn jobs(&self) -> impl Iterator<Item = JobId> {
+        self.work.jobs.keys().copied()
+    }
+
+    /// Returns the directories of a job, and whether the data in them stays for now; None for a job that is cleaned.
+    pub fn dirs_of(&self, job: JobId) -> Option<(JobDirs, bool)> {
+        let job = self.work.jobs.get(&job)?;
+        Some((job.dirs.clone(), job.keeps_ifiles()))
+    }
+
+    /// The process ends: a job that is not over is interrupted. Returns how long its data stays once its directories are gone.
+    pub fn interrupt(&mut self, outbox: &mut Outbox, job: JobId) -> Keep {
+        let Some(known) = self.work.jobs.get_mut(&job) else { return Keep::Nothing };
+        if known.outcome.is_none() {
+            let error = Some("the server was shut down".to_string());
+            let (state, now_ns) = (JobState::Interrupted, outbox.now_ns());
+            outbox.write(Change::JobEnded { job, state, exit_code: None, error, now_ns });
+        }
+        known.keep(outbox.now_ns())
+    }
+}
+
+/// Kept data, checks, drills and intermediate files.
+impl Control {
+    /// A node tells of the directories on its disks. The store must be asked about those that come back.
+    pub fn announced(
+        &mut self,
+        outbox: &mut Outbox,
+        node: NodeId,
+        announcement: KeptAnnouncement,
+    ) -> FoundDirs {
+        let found = retention::announced(&mut self.work, outbox, node, announcement);
+        self.settle(outbox);
+        found
+    }
+
+    /// The store has told about directories that a node found.
+    pub fn found(&mut self, outbox: &mut Outbox, found: FoundDirs, in_store: Vec<DirInStore>) {
+        retention::found(&mut self.work.fleet, outbox, found, in_store);
+    }
+
+    /// Tells nodes to remove what they keep of a job. Returns the names of those that are away.
+    pub fn drop_kept(&mut self, job: JobId, places: Vec<KeptPlace>) -> BTreeSet<String> {
+        retention::drop_kept(&mut self.work.fleet, job, places)
+    }
+
+    /// Says whether a check of what a job kept may begin.
+    pub fn begin_check(&mut self, source: JobId, now: Now) -> Result<CheckBegin, ControlError> {
+        checks::begin(&mut self.checks, source, now.moment)
+    }
+
+    /// Tells the nodes that have the files to read them. `name`: one that no other check has.
+    pub fn start_check(
+        &mut self,
+        name: String,
+        kept: KeptCheck,
+        now: Now,
+    ) -> Result<FsckAnswer, ControlError> {
+        checks::start(&mut self.checks, &mut self.work.fleet, name, kept, now.moment)
+    }
+
+    pub fn knows_check(&mut self, name: &str, now: Now) -> bool {
+        self.checks.knows(name, now.moment)
+    }
+
+    /// Says how far a check is. `source`: the job that kept the files, by the store of now.
+    pub fn look_at_check(&mut self, name: &str, source: JobId, now: Now) -> Result<FsckAnswer, ControlError> {
+        checks::look_at(&mut self.checks, name, source, now.moment)
+    }
+
+    /// A node tells its findings for a check.
+    pub fn check_news(
+        &mut self,
+        outbox: &mut Outbox,
+        node: NodeId,
+        news: CheckNews,
+        reply: Reply<CheckAnswer>,
+    ) {
+        let heard = self.work.fleet.heard(node, &news.incarnation, outbox.moment()).map(drop);
+        let answer = heard.map(|()| CheckAnswer { goes_on: self.checks.take(node, news, outbox.moment()) });
+        outbox.answer(reply, answer);
+    }
+
+    /// Has a fault strike a node.
+    pub fn strike(&mut self, outbox: &mut Outbox, new: NewStrike, reply: Reply<DrillOutcome>) {
+        drills::strike(&mut self.drills, &mut self.work.fleet, &self.work.jobs, outbox, new, reply);
+    }
+
+    /// A node tells the outcome of a fault.
+    pub fn struck(&mut self, outbox: &mut Outbox, node: NodeId, news: DrillNews, reply: Reply<()>) {
+        let heard = self.work.fleet.heard(node, &news.incarnation, outbox.moment()).map(drop);
+        if heard.is_ok() {
+            drills::struck(&mut self.drills, outbox, node, news);
+        }
+        outbox.answer(reply, heard);
+    }
+
+    /// Refuses an intermediate file that may not be made.
+    pub fn check_file(
+        &self,
+        user: String,
+        new: NewIntermediate,
+        bytes_max: Option<u64>,
+    ) -> Result<NewFile, ControlError> {
+        check_create(&self.files, &self.work.fleet, &self.work.jobs, user, new, bytes_max)
+    }
+
+    /// Makes an intermediate file under a number that the store gave out for it.
+    pub fn create_file(
+        &mut self,
+        outbox: &mut Outbox,
+        file: IntermediateId,
+        new: NewFile,
+        reply: Reply<CreatedIntermediate>,
+    ) {
+        create(&mut self.files, &mut self.work.fleet, outbox, file, new, reply);
+    }
+
+    /// A request about intermediate files.
+    pub fn file_request(&mut self, outbox: &mut Outbox, request: FileRequest) {
+        handle(&mut self.files, &mut self.work.fleet, outbox, request);
+    }
+}
+
+/// A restart.
+impl Control {
+    /// Takes over the nodes and jobs of the server before this one. Returns the jobs of which only directories are left. The jobs
+    /// that wait must follow, and then [`Control::recovered`].
+    pub fn recover(
+        &mut self,
+        outbox: &mut Outbox,
+        nodes: Vec<NodeRow>,
+        jobs: Vec<RecoveredWork>,
+        keys: &DataKeys,
+    ) -> Recovering {
+        let work = &mut self.work;
+        let ids: Vec<JobId> = jobs.iter().map(|job| job.job.row.job).collect();
+        let drains = recover_nodes(work, outbox, nodes, &ids);
+        self.tell_keys(keys);
+        // What was ordered about kept files may not have arrived.
+        let work = &mut self.work;
+        work.fleet.all_mut().for_each(|node| node.order(NodeOrder::TellKept));
+        let unanswered = unanswered_flows(jobs.iter().map(|job| &job.job));
+        work.jobs.set_recovering(true);
+        let mut leftovers = Vec::new();
+        for recovered in jobs {
+            let way = goes_on(&recovered.job, &unanswered);
+            if matches!(way, GoesOn::Nothing) {
+                leftovers.extend(clean_up(&mut self.work.fleet, outbox, &recovered.job));
+                continue;
+            }
+            let user = recovered.job.row.user.clone().unwrap_or_default();
+            let owner = self.users.job_begins(user, spec_bytes(&recovered.job.spec));
+            match way {
+                GoesOn::Waits => wait_again(&mut self.work, outbox, recovered, owner),
+                GoesOn::Runs => take_up(&mut self.work, outbox, recovered, owner),
+                GoesOn::Keeps => keep_again(&mut self.work, outbox, recovered.job, owner),
+                GoesOn::Nothing => {}
+            }
+        }
+        self.settle(outbox);
+        Recovering { drains, leftovers }
+    }
+
+    /// All jobs are there: flows are mended, files and drains go on.
+    pub fn recovered(&mut self, outbox: &mut Outbox, recovering: Recovering, files: Vec<IntermediateStatus>) {
+        self.work.jobs.set_recovering(false);
+        mend_recovered_flows(&mut self.work, outbox);
+        recover_files(&mut self.files, &mut self.work.fleet, outbox, files);
+        drain_again(&mut self.work, outbox, recovering.drains);
+        self.settle(outbox);
+    }
+
+    /// Checks invariants. Panics where one is broken.
+    pub fn check_invariants(&self) {
+        self.work.scheduling.check();
+    }
+}
+
+/// A restart that is not finished.
+pub struct Recovering {
+    drains: Drains,
+    leftovers: Vec<Leftover>,
+}
+
+impl Recovering {
+    /// Takes the jobs of which only directories are left.
+    pub fn take_leftovers(&mut self) -> Vec<Leftover> {
+        std::mem::take(&mut self.leftovers)
+    }
+}
+
+/// Jobs of one task each that have their numbers.
+pub struct NewBatch {
+    /// The number of the first; the others follow.
+    pub first: JobId,
+    pub batch: JobBatch,
+    /// The owner that the store notes for them.
+    pub server: String,
+    pub file_hold: Option<FileHold>,
+}

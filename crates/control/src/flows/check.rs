@@ -1,0 +1,144 @@
+//! Stages that are handed in together are a flow, or are refused.
+
+use api::RecordFormat;
+use api::flow::{FLOW_STAGES_MAX, FlowSubmission};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+const NAME_BYTES_MAX: usize = 100;
+
+/// A reason why stages that were handed in together are no flow.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FlowError {
+    #[error("a flow has {count} stages: give 1 to {FLOW_STAGES_MAX}")]
+    Stages { count: usize },
+    #[error("the stage {name:?} reads itself or one behind it")]
+    ReadsLater { name: String },
+    #[error("the stage {name:?} is read by none, and has no output")]
+    FeedsNobody { name: String },
+    #[error("the stage {name:?} has an output of its own, so that no other stage can read it")]
+    Published { name: String },
+    #[error("two stages have the name {name:?}, or one has none, or one of more than {NAME_BYTES_MAX} bytes")]
+    Name { name: String },
+    #[error("the outputs {} and {} of two stages lie one in the other", first.display(), second.display())]
+    Outputs { first: PathBuf, second: PathBuf },
+    #[error("the stage {name:?} {what}, which a stage that reads others cannot")]
+    CannotRead { name: String, what: &'static str },
+    #[error("the stage {name:?} {what}, which a stage that others read cannot")]
+    CannotFeed { name: String, what: &'static str },
+}
+
+/// Refuses what is no flow.
+pub fn check(flow: &FlowSubmission) -> Result<(), FlowError> {
+    let count = flow.stages.len();
+    if !(1..=FLOW_STAGES_MAX).contains(&count) {
+        return Err(FlowError::Stages { count });
+    }
+    let is_read: BTreeSet<u32> = flow.stages.iter().flat_map(|stage| stage.reads.iter().copied()).collect();
+    let mut names = BTreeSet::new();
+    for (index, stage) in flow.stages.iter().enumerate() {
+        let of_flow = stage.spec.stage.clone().unwrap_or_default();
+        let name = of_flow.name;
+        let is_name = !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control);
+        if !is_name || !names.insert(name.clone()) {
+            return Err(FlowError::Name { name });
+        }
+        if stage.reads.iter().any(|read| *read as usize >= index) {
+            return Err(FlowError::ReadsLater { name });
+        }
+        let spec = &stage.spec;
+        match (of_flow.feeds, is_read.contains(&(index as u32))) {
+            (true, false) => return Err(FlowError::FeedsNobody { name }),
+            (false, true) => return Err(FlowError::Published { name }),
+            _ => {}
+        }
+        let only_kept = [
+            (spec.generate.is_some(), "makes rows of its own"),
+            (spec.reduce_again.is_some(), "reduces again what another job kept"),
+            (spec.formats.input == RecordFormat::Stretches, "has stretches for its records"),
+        ];
+        if let Some((_, what)) = only_kept.into_iter().find(|(is_so, _)| *is_so && !stage.reads.is_empty()) {
+            return Err(FlowError::CannotRead { name, what });
+        }
+        let hinders = [
+            (spec.keep_ifiles, "keeps its I-files"),
+            (spec.reduce_again.is_some(), "reduces again what another job kept"),
+            (spec.formats.output_codec.is_some(), "compresses its output"),
+            (spec.streaming.is_some(), "is one of Hadoop Streaming"),
+        ];
+        if let Some((_, what)) = hinders.into_iter().find(|(is_so, _)| of_flow.feeds && *is_so) {
+            return Err(FlowError::CannotFeed { name, what });
+        }
+    }
+    check_outputs(flow)
+}
+
+/// Each output is one stage's own.
+fn check_outputs(flow: &FlowSubmission) -> Result<(), FlowError> {
+    let ends = flow.stages.iter().map(|stage| &stage.spec).filter(|spec| !spec.feeds());
+    let outputs: Vec<&PathBuf> = ends.map(|spec| &spec.output).collect();
+    for (index, first) in outputs.iter().enumerate() {
+        let shares = |second: &&&PathBuf| first.starts_with(second) || second.starts_with(first);
+        if let Some(second) = outputs[index + 1..].iter().find(shares) {
+            return Err(FlowError::Outputs { first: first.to_path_buf(), second: second.to_path_buf() });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FlowError, check};
+    use api::flow::{FLOW_STAGES_MAX, FlowSubmission, StageSubmission};
+    use api::{FlowStage, GeneratedRows, JobSpec, TeraLayout};
+
+    fn stage(name: &str, reads: &[u32], feeds: bool) -> StageSubmission {
+        let of_flow = FlowStage { name: name.into(), feeds, ..FlowStage::default() };
+        let output = if feeds { "".into() } else { format!("/out/{name}").into() };
+        let spec = JobSpec { stage: Some(of_flow), output, ..JobSpec::named(name) };
+        StageSubmission { spec, splits: Vec::new(), reads: reads.to_vec() }
+    }
+
+    fn refusal(stages: Vec<StageSubmission>) -> Option<String> {
+        let flow = FlowSubmission { stages, user: String::new(), priority: 0 };
+        check(&flow).err().map(|error: FlowError| error.to_string())
+    }
+
+    #[track_caller]
+    fn refused(stages: Vec<StageSubmission>, word: &str) {
+        let told = refusal(stages).unwrap_or_default();
+        assert!(told.contains(word), "{word:?} is not in {told:?}");
+    }
+
+    #[test]
+    fn what_is_no_flow_is_refused() {
+        let (first, last) = (stage("a", &[], true), stage("b", &[0], false));
+        assert_eq!(refusal(vec![first.clone(), last.clone()]), None);
+        assert_eq!(refusal(vec![stage("only", &[], false)]), None);
+        refused(Vec::new(), "0 stages");
+        refused(vec![last.clone(); FLOW_STAGES_MAX + 1], "65 stages");
+        refused(vec![first.clone(), stage("b", &[0, 1], false)], "reads itself");
+        refused(vec![first.clone(), stage("b", &[0, 7], false)], "one behind it");
+        refused(vec![first.clone(), stage("b", &[], false)], "is read by none");
+        refused(vec![stage("a", &[], false), last.clone()], "has an output of its own");
+        refused(vec![first.clone(), stage("a", &[0], false)], "two stages");
+        refused(vec![first.clone(), stage("a\nb", &[0], false)], "two stages");
+        refused(vec![first.clone(), stage(&"n".repeat(101), &[0], false)], "100 bytes");
+        let mut within = stage("c", &[0], false);
+        within.spec.output = "/out/b/c".into();
+        refused(vec![first.clone(), last.clone(), within], "one in the other");
+        let mut keeps = first.clone();
+        keeps.spec.keep_ifiles = true;
+        refused(vec![keeps, last.clone()], "keeps its I-files");
+        let mut makes = last;
+        let layout = TeraLayout::Modern;
+        makes.spec.generate = Some(GeneratedRows { layout, skewed: false, start: 0, rows: 1 });
+        refused(vec![first.clone(), makes], "makes rows");
+        let mut by_itself = stage("b", &[0], false);
+        by_itself.spec.formats.input = api::RecordFormat::Stretches;
+        refused(
+            vec![first, by_itself],
+            "has stretches for its records, which a stage that reads others cannot",
+        );
+    }
+}

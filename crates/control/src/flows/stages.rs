@@ -1,0 +1,332 @@
+//! Flows: stages that are jobs of their own, each of which begins when those that it reads are done (intermediate storage
+//! system, ISS, section 4). What follows from how far each is, `mapreduce::flow` says; here it is done,
+//! written down and told.
+
+use crate::interface::{Ended, Outbox, Service};
+use crate::job::{Job, Jobs};
+use crate::loss::{Loss, RunAgain};
+use crate::replication::begin_to_replicate;
+use crate::scheduling::{feed, open_stage, run_again};
+use crate::work::Work;
+use api::control::{JobOutcome, NodeOrder};
+use api::history::AttemptState;
+use api::machine::ReplicatedPart;
+use api::{Blame, LostInput, Task, TaskFailure, TaskResult};
+use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex};
+use mapreduce::flow::{AfterEnd, AtRest, Flows, Inputs, PartsAgain, Stage};
+use mapreduce::{ExpandError, JobResults, flow};
+use rows::{CANCEL_ASKED_NOTE, Change, DATA_LOST_NOTE, PartReplicaRow, RecoveredJob};
+use scheduler::{Event, Placement, Standing};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+impl Flows for Work {
+    fn stage(&self, job: JobId) -> Option<Stage<'_>> {
+        let job = self.jobs.get(&job)?;
+        let (spec, results, state) = (job.spec.as_ref(), &job.results, job.in_flow);
+        Some(Stage { spec, results, state, is_over: job.outcome.is_some() })
+    }
+
+    fn of_flow(&self, flow: JobId) -> Vec<JobId> {
+        self.jobs.of_flow(flow)
+    }
+
+    fn of_all_flows(&self) -> BTreeSet<JobId> {
+        self.jobs.of_all_flows().collect()
+    }
+
+    fn has_left(&self, node: NodeId) -> bool {
+        Work::has_left(self, node)
+    }
+}
+
+/// Whether the first stage of a job waits for others. Where those are done its inputs are put together; an error is for the job.
+pub(crate) fn waits_for_inputs(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Result<bool, TaskFailure> {
+    let planned = match flow::inputs(work, id) {
+        Ok(Inputs::Known) => return Ok(false),
+        Ok(Inputs::NotYet) => return Ok(true),
+        Ok(Inputs::Are(planned)) => planned,
+        Err(error) => return Err(TaskFailure::new(Blame::UserData, error.to_string())),
+    };
+    let (spec, splits) = *planned;
+    let spec = Arc::new(spec);
+    let Some(job) = work.jobs.get_mut(&id) else { return Ok(true) };
+    job.spec = Arc::clone(&spec);
+    job.results.splits = splits;
+    job.in_flow.has_inputs = true;
+    outbox.write(Change::JobInputs { job: id, spec });
+    begin_to_replicate(&mut work.fleet, work.service, job);
+    tell_those_it_reads(&mut work.jobs, id);
+    Ok(false)
+}
+
+/// A job that has inputs has those whose parts they are not change them.
+pub(crate) fn tell_those_it_reads(jobs: &mut Jobs, id: JobId) {
+    let reads = jobs.get(&id).filter(|job| job.in_flow.has_inputs).map(|job| job.spec.reads().to_vec());
+    for read in reads.into_iter().flatten() {
+        if let Some(before) = jobs.get_mut(&read) {
+            before.in_flow.is_read = true;
+        }
+    }
+}
+
+/// All parts of a stage that feeds others are there and the proof agrees: it rests, and those that wait for it may begin.
+pub(crate) fn rests(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Vec<Event> {
+    if let Some(job) = work.jobs.get_mut(&id) {
+        job.in_flow.rests = true;
+        // What of it was lost since it was made is missed by those who read it now.
+        work.jobs.hurt_flows();
+    }
+    let begin = match flow::at_rest(work, id, work.jobs.is_recovering()) {
+        AtRest::Ends => return let_end(work, outbox, id).into_iter().collect(),
+        AtRest::Begin(begin) => begin,
+    };
+    let mut events = vec![Event::JobRests { job: id }];
+    for reader in begin {
+        events.extend(open_stage(work, outbox, reader, StageIndex(0)));
+    }
+    events
+}
+
+/// Nobody needs the parts of a resting stage any more.
+pub(crate) fn let_end(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Option<Event> {
+    let job = work.jobs.get_mut(&id)?;
+    let stage = StageIndex(job.tasks.len() as u16);
+    job.in_flow.rests = false;
+    match job.expand_stage(stage, outbox) {
+        Ok(_) => Some(Event::StageExpanded { job: id, stage, tasks: Vec::new() }),
+        Err(error) => {
+            job.stage_failed(&error, outbox);
+            Some(Event::StageRefused { job: id, stage })
+        }
+    }
+}
+
+/// A job of a flow is over. With one that did not succeed all others end; after one that did, those that it read may go.
+pub(crate) fn flow_goes_on(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Vec<Event> {
+    let outcome = work.jobs.get(&id).and_then(|job| job.outcome.as_ref());
+    let succeeded = matches!(outcome, Some(JobOutcome::Succeeded(_)));
+    match flow::after_end(work, id, succeeded) {
+        AfterEnd::LetEnd(rested) => {
+            rested.into_iter().filter_map(|read| let_end(work, outbox, read)).collect()
+        }
+        AfterEnd::Stop(others) => stop_with(work, outbox, id, others),
+    }
+}
+
+pub(crate) fn may_end(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Option<Event> {
+    if flow::may_end(work, id) { let_end(work, outbox, id) } else { None }
+}
+
+pub(crate) fn stop_with(
+    work: &mut Work,
+    outbox: &mut Outbox,
+    because_of: JobId,
+    others: Vec<JobId>,
+) -> Vec<Event> {
+    let stage = work.jobs.get(&because_of).and_then(|job| job.spec.stage.as_ref());
+    let name = stage.map(|stage| stage.name.clone()).unwrap_or_default();
+    let mut events = Vec::new();
+    for id in others {
+        let Some(job) = work.jobs.get_mut(&id) else { continue };
+        job.stop_attempts(outbox);
+        let reason = format!("stopped with its flow: the stage {name:?} (job {because_of}) did not succeed");
+        outbox.note(id, CANCEL_ASKED_NOTE, reason.clone());
+        job.cancel_reason.get_or_insert(reason);
+        work.fleet.order_all(id, NodeOrder::Stop { job: id });
+        events.push(Event::JobCancelled { job: id });
+    }
+    events
+}
+
+/// A task as it is given to a node, with what is known now of where its inputs lie.
+pub(crate) fn with_stage_files(work: &Work, id: JobId, task: Task) -> Task {
+    let Task::Map(mut map) = task else { return task };
+    map.places = flow::places(work, id, &map);
+    Task::Map(map)
+}
+
+/// Map tasks run best where what they read lies.
+pub(crate) fn near_stage_files(work: &Work, id: JobId, placements: &mut [Placement]) {
+    let maps = work.jobs.get(&id).and_then(|job| job.tasks.first());
+    let near = maps.map(|maps| flow::near(work, id, maps)).unwrap_or_default();
+    for (nodes, placement) in near.into_iter().zip(placements).filter(|(nodes, _)| !nodes.is_empty()) {
+        *placement = Placement::Near(nodes);
+    }
+}
+
+/// Parts of resting and running stages that lay on a node which is gone.
+pub(crate) fn parts_gone(jobs: &mut Jobs, node: NodeId) {
+    for id in jobs.of_all_flows().collect::<Vec<JobId>>() {
+        let Some(job) = jobs.get_mut(&id).filter(|job| job.outcome.is_none()) else { continue };
+        job.results.parts_gone(node, None);
+    }
+}
+
+/// A node tells that parts of it lie on others as well.
+pub(crate) fn parts_replicated(
+    work: &mut Work,
+    outbox: &mut Outbox,
+    from: NodeId,
+    told: Vec<ReplicatedPart>,
+) {
+    for told in told {
+        let (id, is_there) = (told.job, work.fleet.has(told.to));
+        let Some(job) = work.jobs.get_mut(&id).filter(|job| job.outcome.is_none() && is_there) else {
+            continue;
+        };
+        let counts = job.results.take_part_replica(from, told);
+        outbox.write_all(counts.map(|told| part_replica(id, &told)));
+    }
+}
+
+/// The task of a part is done, whose replica may have been told of before.
+pub(crate) fn part_is_there(job: &mut Job, outbox: &mut Outbox, attempt: AttemptKey) {
+    let early = job.results.take_early_part_replica(attempt.task.task);
+    outbox.write_all(early.map(|told| part_replica(job.id, &told)));
+}
+
+/// Refuses a part that came out otherwise than those who read it were told, and maps that give other data each time where
+/// somebody has begun to read what came of them.
+pub(crate) fn check_same_part(
+    work: &Work,
+    attempt: AttemptKey,
+    result: &TaskResult,
+) -> Result<(), TaskFailure> {
+    match flow::differs_from_told(work, attempt, result) {
+        false => Ok(()),
+        true => Err(TaskFailure::new(
+            Blame::UserData,
+            "what was lost came out differently when it was made again, and later stages have read some of it: the programs of \
+             this stage give other data each time they run; ask for --replication rack",
+        )),
+    }
+}
+
+/// An attempt could not read an intermediate file. That is none of its faults.
+pub(crate) fn input_lost(
+    work: &mut Work,
+    outbox: &mut Outbox,
+    finished: Ended,
+    failure: TaskFailure,
+    lost: &LostInput,
+) {
+    let attempt = finished.attempt;
+    if let Some(before) = work.jobs.get_mut(&lost.file.job).filter(|job| job.outcome.is_none()) {
+        before.results.part_not_found(lost);
+    }
+    let with = failure.message.clone();
+    let job = work.jobs.expect_mut(attempt.task.job);
+    job.attempt_ended(&finished, AttemptState::Interrupted, Err(failure), outbox);
+    feed(work, outbox, Event::AttemptLost { attempt });
+    feed(work, outbox, Event::AttemptFailed { attempt, retryable: true, of_node: false });
+    mend_flows(work, outbox, &with);
+}
+
+/// Intermediate files that lie nowhere any more, and that somebody has yet to read, are made again.
+pub(crate) fn mend_flows(work: &mut Work, outbox: &mut Outbox, with: &str) {
+    for id in flow::last_first(work) {
+        for (before, again) in flow::lacks(work, id) {
+            make_parts_again(work, outbox, before, &again, with);
+        }
+    }
+}
+
+pub(crate) fn make_parts_again(
+    work: &mut Work,
+    outbox: &mut Outbox,
+    id: JobId,
+    tasks: &[TaskIndex],
+    with: &str,
+) {
+    let (fleet, service) = (&work.fleet, work.service);
+    let has_left = |node| service == Service::Cluster && !fleet.has(node);
+    // Of several that are asked for at once, the first may have ended the flow.
+    let Some(job) = work.jobs.get_mut(&id).filter(|job| job.outcome.is_none()) else { return };
+    let (rested, stage) = (job.in_flow.rests, StageIndex(job.tasks.len() as u16));
+    let made = job.make_parts_again(tasks, with, has_left, outbox);
+    job.in_flow.rests = rested && made.is_none();
+    match (made, rested) {
+        (None, _) => {}
+        (Some(Err(())), true) => feed(work, outbox, Event::StageRefused { job: id, stage }),
+        (Some(Err(())), false) => {
+            let stage = StageIndex(stage.0.saturating_sub(1));
+            feed(work, outbox, Event::StageRefused { job: id, stage });
+        }
+        (Some(Ok(RunAgain { stage: to, tasks, stands })), true) => {
+            feed(work, outbox, Event::StageSentBack { job: id, stage, to, tasks, stands });
+        }
+        (Some(Ok(again)), false) => run_again(work, outbox, id, again),
+    }
+}
+
+impl Job {
+    /// Whether the stages that it reads are not done, so that nobody knows its inputs.
+    pub(crate) fn waits(&self) -> bool {
+        self.in_flow.waits(&self.spec)
+    }
+
+    /// Proves what a stage that feeds others has put out.
+    pub(crate) fn prove_parts(&mut self) -> Result<(), ExpandError> {
+        let spec = Arc::clone(&self.spec);
+        mapreduce::expand("commit", &spec, &mut self.results).map(drop)
+    }
+
+    /// The tasks of these parts run again, and what that takes; an error where the job must fail instead.
+    pub(crate) fn make_parts_again(
+        &mut self,
+        tasks: &[TaskIndex],
+        with: &str,
+        has_left: impl Fn(NodeId) -> bool,
+        outbox: &mut Outbox,
+    ) -> Option<Result<RunAgain, ()>> {
+        let (spec, stages) = (Arc::clone(&self.spec), self.tasks.len());
+        let again = match self.results.parts_again(&spec, stages, tasks, &has_left) {
+            PartsAgain::Anyhow => return None,
+            PartsAgain::TooOften => {
+                let regenerations_max = spec.max_regenerations;
+                let message = format!(
+                    "parts of the stage were lost with {with}, and data of it was made again {regenerations_max} times before, which \
+                     is the most that the job allows (--max-regenerations {regenerations_max})"
+                );
+                self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
+                return Some(Err(()));
+            }
+            again @ (PartsAgain::ByMaps | PartsAgain::ByReduces(_)) => again,
+        };
+        let detail =
+            format!("with {with}: {} parts that later stages have yet to read are made again", tasks.len());
+        outbox.note(self.id, DATA_LOST_NOTE, detail);
+        let PartsAgain::ByReduces(gone) = again else {
+            self.results.regenerations += 1;
+            let stage = self.stage_index("map")?;
+            self.reopen_maps(tasks, None, outbox);
+            return Some(Ok(RunAgain { stage, tasks: tasks.to_vec(), stands: None }));
+        };
+        let reduce = self.reopen_reduces(tasks, outbox)?;
+        Some(match self.lose(&gone, with, has_left, outbox) {
+            None | Some(Loss::FellBack) => {
+                self.results.regenerations += 1;
+                Ok(RunAgain { stage: reduce, tasks: tasks.to_vec(), stands: None })
+            }
+            Some(Loss::ForGood(_)) => Err(()),
+            Some(Loss::Again(RunAgain { stage, tasks: maps, .. })) => {
+                let stands = Some(Standing { stage: reduce, stops: Vec::new(), redo: tasks.to_vec() });
+                Ok(RunAgain { stage, tasks: maps, stands })
+            }
+        })
+    }
+}
+
+/// Restores the places of the parts of a recovered stage: parts on nodes that are gone are read at their replicas.
+pub(crate) fn restore(recovered: &RecoveredJob, results: &mut JobResults, lives: impl Fn(NodeId) -> bool) {
+    let replicas = recovered.part_replicas.iter().map(|row| (row.task, row.node));
+    results.restore_parts(replicas, lives);
+}
+
+/// Makes the change by which the store remembers the replica of a part on another node.
+fn part_replica(job: JobId, told: &ReplicatedPart) -> Change {
+    let ReplicatedPart { task, to, bytes, single_ns, sending_ns, .. } = *told;
+    let row = PartReplicaRow { task, node: to, bytes, single_ns, sending_ns };
+    Change::PartReplicas { job, replicas: vec![row] }
+}

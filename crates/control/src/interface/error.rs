@@ -1,0 +1,100 @@
+//! Reasons for which control refuses a request.
+
+use crate::users::NoRoom;
+use ids::{JobId, NodeId};
+
+/// The caller's to change, or to ask again: each sentence says which.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    #[error("a job needs {needs} MiB of memory on a node, and the largest node has {largest} MiB for jobs: give less with \
+        --memory, or add a larger node", needs = needs_bytes.div_ceil(1 << 20), largest = largest_bytes >> 20)]
+    FitsNowhere { needs_bytes: u64, largest_bytes: u64 },
+    #[error("a job needs a node of the architecture {name:?}, and there are only nodes of {there}")]
+    NoSuchArchitecture { name: String, there: String },
+    #[error("there is no job {job} in this server")]
+    UnknownJob { job: JobId },
+    #[error("the I-files of job {job} cannot be checked: {reason}")]
+    CheckFailed { job: JobId, reason: String },
+    #[error(
+        "there is no such check: nobody asked about it for too long, or the server began anew; begin again"
+    )]
+    UnknownCheck,
+    #[error("{checks_max} checks of I-files go on already: begin this one when one of them is done")]
+    TooManyChecks { checks_max: usize },
+    #[error(
+        "{node} did not say what became of the fault: it was struck by it, or something else has struck it"
+    )]
+    DrillUnanswered { node: NodeId },
+    #[error("{node} is the only node that works: a drill does not end it")]
+    LastNode { node: NodeId },
+    #[error("job {job} is not of a drill: only data and programs of jobs are struck whose name begins with {prefix}",
+        prefix = api::drill::DRILL_JOB_PREFIX)]
+    NotOfDrill { job: JobId },
+    #[error("{strikes_max} faults are under way already: wait until nodes have said what became of them")]
+    TooManyStrikes { strikes_max: usize },
+    #[error("there is no intermediate file {name:?}: `sailfish ifile list` lists those there are")]
+    UnknownIntermediate { name: String },
+    #[error(
+        "there is an intermediate file {name:?} already, which is {state}: it has one writer, and never changes; remove it first"
+    )]
+    IntermediateExists { name: String, state: &'static str },
+    #[error("{name:?} is no name of an intermediate file: give 1 to {max} bytes that can be printed",
+        max = api::intermediate::INTERMEDIATE_NAME_BYTES_MAX)]
+    BadIntermediateName { name: String },
+    #[error("a writer may be silent for 1 to {max} seconds, not for {seconds}", max = api::intermediate::SILENCE_SECONDS_MAX)]
+    BadSilence { seconds: u32 },
+    #[error("there are {max} intermediate files of this user, or too many of all: remove some first")]
+    TooManyIntermediates { max: usize },
+    #[error("{max} readers wait for files already: ask again in a moment")]
+    TooManyReaders { max: usize },
+    #[error("no node takes intermediate files now: none works, or their disks are full")]
+    NoNodeForFile,
+    #[error(
+        "there is no {node} of that incarnation: it was not heard of for too long, or the server is another one"
+    )]
+    UnknownNode { node: NodeId },
+    #[error("{node} has nothing to do with job {job}: it runs nothing of it, and holds nothing of it")]
+    NotOfNode { node: NodeId, job: JobId },
+    #[error("no node of the name {name} works for this server")]
+    NoSuchNode { name: String },
+    #[error(
+        "{word} may mean two nodes: {} named {:?}, and {} named {:?}: say another name or number of the one you mean",
+        number(nodes[0].0), nodes[0].1, number(nodes[1].0), nodes[1].1
+    )]
+    TwoNodes { word: String, nodes: [(NodeId, String); 2] },
+    #[error("{node} cannot be emptied: there is no other node that could take over what it holds")]
+    NowhereToMove { node: NodeId },
+    #[error("the name {name} belongs to {node}, which lives: give another with --name")]
+    NameTaken { name: String, node: NodeId },
+    #[error("the node cannot be taken in: {what}")]
+    UnusableNode { what: String },
+    #[error("this server speaks version {server} of its protocol, the caller version {caller}")]
+    ProtocolDiffers { server: u32, caller: u32 },
+    #[error("{user:?} has {jobs_max} jobs that are not over, which is the most a user may have here")]
+    TooManyJobs { user: String, jobs_max: u32 },
+    #[error(
+        "the words, variables and names of files of the jobs of {user:?} that are not over would have more than {bytes_max} bytes, \
+         which is the most a user may have here: give data as files"
+    )]
+    TooManySpecBytes { user: String, bytes_max: u64 },
+    #[error(
+        "{user:?} has intermediate files of {bytes_max} bytes, which is the most a user may have here: remove some first"
+    )]
+    TooManyIntermediateBytes { user: String, bytes_max: u64 },
+}
+
+/// A number of a node as lists print it.
+fn number(node: NodeId) -> String {
+    format!("#{}", node.0)
+}
+
+impl ControlError {
+    /// A user may not have so much.
+    pub(crate) fn of_quota(user: &str, error: NoRoom) -> Self {
+        let user = user.to_string();
+        match error {
+            NoRoom::Jobs { jobs_max } => Self::TooManyJobs { user, jobs_max },
+            NoRoom::SpecBytes { bytes_max } => Self::TooManySpecBytes { user, bytes_max },
+        }
+    }
+}

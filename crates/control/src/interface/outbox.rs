@@ -1,0 +1,164 @@
+//! Everything that follows from an event: changes of the store, answers, and work for the shell.
+
+use crate::interface::{ControlError, Moment, Now, Reply};
+use ids::{JobId, NodeId};
+use rows::Change;
+use scheduler::UnixNanos;
+use std::collections::{BTreeSet, VecDeque};
+
+/// The shell sets the time before each event. It writes the changes in one transaction, and sends the answers after that.
+#[derive(Default)]
+pub struct Outbox {
+    now: Now,
+    changes: Vec<Change>,
+    answers: Vec<Box<dyn FnOnce() + Send>>,
+    log: Vec<LogLine>,
+    /// Jobs whose running attempts are to stop.
+    stopped: Vec<JobId>,
+    /// Drained jobs whose directories are to go.
+    to_clean: Vec<JobId>,
+    /// Jobs whose progress may have changed.
+    touched: BTreeSet<JobId>,
+    /// Jobs whose end nobody asks for any more.
+    forgotten: Vec<JobId>,
+    facts: VecDeque<Fact>,
+}
+
+/// A line for the log of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    pub is_warning: bool,
+    pub text: String,
+}
+
+/// An event inside of control: one part tells the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fact {
+    /// A node is gone, with all that it held.
+    NodeLost { node: NodeId, name: String },
+    /// A job is over, and nothing of it is left to clean.
+    JobCleaned { job: JobId },
+}
+
+impl Outbox {
+    /// The time of the next event.
+    pub fn set_now(&mut self, now: Now) {
+        self.now = now;
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        self.now
+    }
+
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.now.unix_ns
+    }
+
+    pub(crate) fn moment(&self) -> Moment {
+        self.now.moment
+    }
+
+    pub(crate) fn unix_nanos(&self) -> UnixNanos {
+        UnixNanos(self.now.unix_ns)
+    }
+
+    /// A change for the next transaction.
+    pub fn write(&mut self, change: Change) {
+        self.changes.push(change);
+    }
+
+    pub(crate) fn write_all(&mut self, changes: impl IntoIterator<Item = Change>) {
+        self.changes.extend(changes);
+    }
+
+    /// An event in the history of a job.
+    pub(crate) fn note(&mut self, job: JobId, kind: &'static str, detail: String) {
+        self.write(Change::Note { job: Some(job), kind, detail, now_ns: self.now.unix_ns });
+    }
+
+    /// An event that belongs to no job.
+    pub(crate) fn note_of_cluster(&mut self, kind: &'static str, detail: String) {
+        self.write(Change::Note { job: None, kind, detail, now_ns: self.now.unix_ns });
+    }
+
+    /// An answer that leaves after the next transaction.
+    pub fn answer<T: Send + 'static>(&mut self, reply: Reply<T>, answer: Result<T, ControlError>) {
+        self.answers.push(Box::new(move || reply.answer(answer)));
+    }
+
+    /// Something that the shell does after the next transaction, in order with the answers.
+    pub fn after_write(&mut self, act: impl FnOnce() + Send + 'static) {
+        self.answers.push(Box::new(act));
+    }
+
+    pub(crate) fn info(&mut self, text: String) {
+        self.log.push(LogLine { is_warning: false, text });
+    }
+
+    pub(crate) fn warn(&mut self, text: String) {
+        self.log.push(LogLine { is_warning: true, text });
+    }
+
+    pub(crate) fn stop_attempts(&mut self, job: JobId) {
+        self.stopped.push(job);
+    }
+
+    pub(crate) fn clean(&mut self, job: JobId) {
+        self.to_clean.push(job);
+    }
+
+    pub(crate) fn touch(&mut self, job: JobId) {
+        self.touched.insert(job);
+    }
+
+    pub(crate) fn forget(&mut self, job: JobId) {
+        self.forgotten.push(job);
+    }
+
+    pub(crate) fn tell(&mut self, fact: Fact) {
+        self.facts.push_back(fact);
+    }
+
+    pub(crate) fn next_fact(&mut self) -> Option<Fact> {
+        self.facts.pop_front()
+    }
+
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// Takes the changes of the next transaction.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// The changes are in the store: whatever they promise may be told.
+    pub fn written(&mut self) {
+        self.changes.clear();
+    }
+
+    /// Sends the answers, in order. The changes must be in the store.
+    pub fn send_answers(&mut self) {
+        self.answers.drain(..).for_each(|answer| answer());
+    }
+
+    pub fn take_log(&mut self) -> Vec<LogLine> {
+        std::mem::take(&mut self.log)
+    }
+
+    pub fn take_stopped(&mut self) -> Vec<JobId> {
+        std::mem::take(&mut self.stopped)
+    }
+
+    pub fn take_to_clean(&mut self) -> Vec<JobId> {
+        std::mem::take(&mut self.to_clean)
+    }
+
+    pub fn take_touched(&mut self) -> BTreeSet<JobId> {
+        std::mem::take(&mut self.touched)
+    }
+
+    pub fn take_forgotten(&mut self) -> Vec<JobId> {
+        std::mem::take(&mut self.forgotten)
+    }
+}

@@ -1,0 +1,13 @@
+//! Callers that wait for an answer.
+
+use crate::interface::ControlError;
+
+/// A caller that waits for one answer. The shell that owns the connection implements it.
+pub trait Asker<T>: Send {
+    /// Whether nobody waits for the answer any more: the caller hung up.
+    fn is_gone(&self) -> bool;
+
+    fn answer(self: Box<Self>, answer: Result<T, ControlError>);
+}
+
+pub type Reply<T> = Box<dyn Asker<T>>;

@@ -1,0 +1,25 @@
+//! Jobs: their state, and what attempts do to it.
+
+mod attempts;
+mod begin;
+mod cancel;
+mod ends;
+mod jobs;
+mod log_room;
+mod outcome;
+pub(crate) mod range_cuts;
+mod result_validation;
+mod spec_bytes;
+mod stages;
+mod state;
+
+pub(crate) use attempts::without_weights;
+pub(crate) use begin::{begin_job, progress, propose};
+pub(crate) use cancel::{cancel, stop};
+pub(crate) use ends::JobEnds;
+pub(crate) use jobs::Jobs;
+pub(crate) use outcome::EXIT_CANCELLED;
+pub use outcome::keep_from;
+pub use spec_bytes::{spec_bytes, task_bytes};
+pub(crate) use stages::placement;
+pub(crate) use state::Job;

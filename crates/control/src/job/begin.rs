@@ -1,0 +1,87 @@
+//! Jobs begin.
+
+use crate::interface::{ControlError, JobStart, NewJob, Outbox};
+use crate::job::{Job, Jobs, range_cuts};
+use crate::membership::needs_of;
+use crate::replication::begin_to_replicate;
+use crate::scheduling::speculative_attempts;
+use crate::users::JobOwner;
+use crate::work::Work;
+use api::control::{JobProgress, StageProgress};
+use api::{Boundaries, KeyBytes};
+use ids::{BoundariesVersion, JobId};
+use mapreduce::{AttemptTime, JobResults};
+use rows::Change;
+use scheduler::{Claim, Event, StageCounts};
+
+/// Takes a job in. Returns the events by which the scheduler learns of it.
+pub(crate) fn begin_job(work: &mut Work, new: NewJob, owner: JobOwner) -> Vec<Event> {
+    let NewJob { job: id, spec, dirs, start, priority, file_hold, .. } = new;
+    let results = match start {
+        JobStart::Splits(splits) => JobResults::new(id, splits),
+        JobStart::Kept(results) => *results,
+    };
+    let mut job = Job::new(id, spec, dirs, results);
+    job.file_hold = file_hold;
+    begin_to_replicate(&mut work.fleet, work.service, &mut job);
+    let needs = needs_of(&mut work.scheduling, work.service, &job.spec);
+    let claim = Claim { user: owner.number, priority, needs };
+    job.owner = owner;
+    let (stages, failures_max) = (job.stage_names.clone(), job.failures_max());
+    let (may_copy, may_split) = (speculative_attempts::allowed(&job), range_cuts::allowed(&job));
+    work.jobs.insert(job);
+    let first = Event::JobSubmitted { job: id, claim, stages, failures_max };
+    [Some(first), may_copy, may_split].into_iter().flatten().collect()
+}
+
+/// Proposes range boundaries; the first proposal wins.
+pub(crate) fn propose(
+    jobs: &mut Jobs,
+    outbox: &mut Outbox,
+    id: JobId,
+    keys: Vec<KeyBytes>,
+) -> Result<Boundaries, ControlError> {
+    let job = jobs.get_mut(&id).ok_or(ControlError::UnknownJob { job: id })?;
+    if let Some(boundaries) = &job.boundaries {
+        return Ok(boundaries.clone());
+    }
+    let boundaries = Boundaries { version: BoundariesVersion(1), keys };
+    job.boundaries = Some(boundaries.clone());
+    outbox.write(Change::Boundaries { job: id, boundaries: boundaries.clone(), now_ns: outbox.now_ns() });
+    Ok(boundaries)
+}
+
+/// Returns the progress of a job that is not cleaned.
+pub(crate) fn progress(work: &Work, id: JobId) -> Option<JobProgress> {
+    let job = work.jobs.get(&id)?;
+    let counts = work.scheduling.stage_counts(id);
+    let over = counts.is_none();
+    let stages = match counts {
+        Some(counts) => counts.into_iter().map(stage_progress).collect(),
+        None => last_progress(job),
+    };
+    Some(JobProgress { stages, over, rests: job.in_flow.rests })
+}
+
+fn stage_progress(stage: StageCounts) -> StageProgress {
+    StageProgress {
+        name: stage.name.to_string(),
+        expanded: stage.expanded,
+        tasks: stage.tasks,
+        done: stage.done,
+        running: stage.running,
+    }
+}
+
+/// The progress of a job that is over: complete where it succeeded, else as far as its tasks go.
+fn last_progress(job: &Job) -> Vec<StageProgress> {
+    let mut stages = Vec::new();
+    for (index, name) in job.stage_names.iter().enumerate() {
+        let tasks = job.tasks.get(index).map_or(0, |tasks| tasks.len() as u32);
+        let won = |attempt: &&AttemptTime| usize::from(attempt.stage.0) == index && attempt.won;
+        let done = job.results.attempts.iter().filter(won).count() as u32;
+        let expanded = index < job.tasks.len();
+        stages.push(StageProgress { name: name.to_string(), expanded, tasks, done, running: 0 });
+    }
+    stages
+}

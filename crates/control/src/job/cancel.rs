@@ -1,0 +1,27 @@
+//! Jobs that somebody wants to stop. That is a row of their history, written before anybody is told that they stop, so that
+//! the next server stops them where this one dies first.
+
+use crate::interface::Outbox;
+use crate::scheduling::feed;
+use crate::work::Work;
+use api::control::NodeOrder;
+use ids::JobId;
+use rows::CANCEL_ASKED_NOTE;
+use scheduler::Event;
+
+/// Tells a job that runs to stop; nothing happens where it is over.
+pub(crate) fn cancel(work: &mut Work, outbox: &mut Outbox, id: JobId, reason: String) {
+    if work.jobs.get(&id).is_some_and(|job| job.outcome.is_none()) {
+        outbox.note(id, CANCEL_ASKED_NOTE, reason.clone());
+        stop(work, outbox, id, reason);
+    }
+}
+
+/// Stops a job of which it is stored that somebody wants that.
+pub(crate) fn stop(work: &mut Work, outbox: &mut Outbox, id: JobId, reason: String) {
+    let Some(job) = work.jobs.get_mut(&id) else { return };
+    job.stop_attempts(outbox);
+    job.cancel_reason.get_or_insert(reason);
+    work.fleet.order_all(id, NodeOrder::Stop { job: id });
+    feed(work, outbox, Event::JobCancelled { job: id });
+}

@@ -1,0 +1,70 @@
+//! Jobs that are over, and those who wait for the end of one.
+
+use crate::interface::{ControlError, Outbox, Reply, Service};
+use crate::job::Job;
+use api::control::JobOutcome;
+use ids::JobId;
+use rows::Change;
+use std::collections::VecDeque;
+
+/// Jobs whose end is remembered for somebody who asks late.
+const FINISHED_JOBS_MAX: usize = 256;
+
+#[derive(Default)]
+pub(crate) struct JobEnds {
+    finished: VecDeque<(JobId, JobOutcome)>,
+    waiters: Vec<(JobId, Reply<JobOutcome>)>,
+}
+
+impl JobEnds {
+    /// Nothing of a job is left but its rows. `problem`: why files of it could not be removed.
+    pub fn job_cleaned(&mut self, outbox: &mut Outbox, job: Job, service: Service, problem: Option<String>) {
+        let id = job.id;
+        match problem {
+            None => {
+                let (kept, places) = job.keep_here_or_on_nodes(service, outbox.now_ns());
+                outbox.write_all(places);
+                outbox.write(Change::JobCleaned { job: id, kept, now_ns: outbox.now_ns() });
+            }
+            Some(detail) => {
+                outbox.warn(format!("cannot remove the files of job {id}: {detail}"));
+                outbox.note(id, "job not cleaned", detail);
+            }
+        }
+        let outcome = job.outcome.expect("a job is cleaned after its end");
+        self.has_finished(outbox, id, outcome);
+    }
+
+    /// Remembers the end of a job.
+    pub fn has_finished(&mut self, outbox: &mut Outbox, job: JobId, outcome: JobOutcome) {
+        self.finished.push_back((job, outcome));
+        if self.finished.len() > FINISHED_JOBS_MAX
+            && let Some((oldest, _)) = self.finished.pop_front()
+        {
+            outbox.forget(oldest);
+        }
+    }
+
+    pub fn wait(&mut self, job: JobId, reply: Reply<JobOutcome>) {
+        self.waiters.push((job, reply));
+    }
+
+    /// Answers those who wait for a job that is over, or that nobody knows.
+    pub fn answer_waiters(&mut self, outbox: &mut Outbox, is_known: impl Fn(JobId) -> bool) {
+        if self.waiters.is_empty() {
+            return;
+        }
+        for (job, reply) in std::mem::take(&mut self.waiters) {
+            // A caller over the network gives up now and then, and asks again.
+            if reply.is_gone() {
+                continue;
+            }
+            let finished = self.finished.iter().find(|(other, _)| *other == job);
+            match finished {
+                Some((_, outcome)) => outbox.answer(reply, Ok(outcome.clone())),
+                None if is_known(job) => self.waiters.push((job, reply)),
+                None => outbox.answer(reply, Err(ControlError::UnknownJob { job })),
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Reduce tasks that are cut while they run, where slots are idle: the attempt is asked, and what it gives up becomes a task when it
+//! says so, or at the latest with its result (`docs/internals/elastic.md`).
+
+use crate::interface::Outbox;
+use crate::job::{Job, placement};
+use crate::scheduling::feed;
+use crate::work::Work;
+use api::control::{END_KEYS_MAX, NodeOrder};
+use api::machine::ShortenedAttempt;
+use api::{KeyBytes, Task, TaskResult};
+use ids::{AttemptKey, NodeId, StageIndex, TaskIndex, TaskKey};
+use rows::{Change, RANGE_SPLIT_NOTE};
+use scheduler::{Event, Placement, Slot};
+use std::collections::BTreeMap;
+
+/// The part of a task that the result of an attempt covers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Covers {
+    Task,
+    /// The part of the task before this key: the attempt was cut there, and the server has not heard of it yet.
+    Before(KeyBytes),
+    /// Other data: the task has changed since the attempt began.
+    Other,
+}
+
+/// The event by which the reduce tasks of a job may be cut; None for a job where they may not.
+pub(crate) fn allowed(job: &Job) -> Option<Event> {
+    let stage = job.stage_index("reduce")?;
+    mapreduce::may_split(&job.spec).then_some(Event::MaySplit { job: job.id, stage })
+}
+
+/// Slots are idle: asks an attempt to give up half of what it has not read.
+pub(crate) fn ask_to_split(work: &mut Work, attempt: AttemptKey, slot: Slot, done_bytes: u64) {
+    let Some(job) = work.jobs.get(&attempt.task.job).filter(|job| job.runs_reduces().is_some()) else {
+        return;
+    };
+    let keys = job.results.split_keys(attempt.task.task, done_bytes, END_KEYS_MAX);
+    if let Some(node) = work.fleet.get_mut(slot.node).filter(|_| !keys.is_empty()) {
+        node.order(NodeOrder::EndBefore { attempt, keys });
+    }
+}
+
+/// A node tells which of its attempts end earlier.
+pub(crate) fn shortened(work: &mut Work, outbox: &mut Outbox, node: NodeId, told: Vec<ShortenedAttempt>) {
+    for ShortenedAttempt { attempt, upper_key } in told {
+        let runs_there = work.fleet.get_mut(node).is_some_and(|node| node.running.contains_key(&attempt));
+        let is_outrun = work.jobs.get(&attempt.task.job).is_none_or(|job| job.outrun.contains(&attempt));
+        if runs_there && !is_outrun {
+            split(work, outbox, attempt, &upper_key);
+        }
+    }
+}
+
+/// Makes a task of what an attempt gave up; false where nothing can come of it.
+fn split(work: &mut Work, outbox: &mut Outbox, attempt: AttemptKey, key: &KeyBytes) -> bool {
+    let Some(job) = work.jobs.get_mut(&attempt.task.job) else { return false };
+    let Some(placement) = job.split(attempt, key, outbox) else { return false };
+    // What these give up from now on lies in a range that is not theirs any more.
+    let running = work.fleet.all().flat_map(|node| node.running.keys());
+    job.outrun.extend(running.filter(|other| other.task == attempt.task && **other != attempt));
+    feed(work, outbox, Event::TaskAdded { of: attempt, placement });
+    true
+}
+
+/// Whether the result of an attempt is that of its task. It is when the attempt gave up the rest, which is a task of its own then.
+pub(crate) fn covers_task(
+    work: &mut Work,
+    outbox: &mut Outbox,
+    attempt: AttemptKey,
+    result: &TaskResult,
+) -> bool {
+    let Some(job) = work.jobs.get(&attempt.task.job) else { return false };
+    match job.covered_by(attempt, result) {
+        Covers::Task => true,
+        Covers::Before(key) => split(work, outbox, attempt, &key),
+        Covers::Other => false,
+    }
+}
+
+impl Job {
+    /// The reduce stage, where it runs: not while data before it is made again.
+    pub(crate) fn runs_reduces(&self) -> Option<StageIndex> {
+        let stage = self.stage_index("reduce")?;
+        let is_last = self.tasks.len() == usize::from(stage.0) + 1;
+        // Those who read its parts were told which there are.
+        let may_grow = is_last && !self.in_flow.is_read;
+        (may_grow && self.standing.is_none() && !self.is_stopping() && mapreduce::may_split(&self.spec))
+            .then_some(stage)
+    }
+
+    fn covered_by(&self, attempt: AttemptKey, result: &TaskResult) -> Covers {
+        if let TaskResult::Map(map) = result {
+            // It began as one of those that make again what was lost, and since then the task is to run in full.
+            let withheld_too_much =
+                !map.withheld.is_empty() && !self.results.again.contains_key(&attempt.task.task);
+            return if withheld_too_much { Covers::Other } else { Covers::Task };
+        }
+        let (Some(Task::Reduce(task)), TaskResult::Reduce(reduce)) = (self.task(attempt), result) else {
+            return Covers::Task;
+        };
+        match (&reduce.upper_key, &task.upper_key) {
+            (of_result, of_task) if of_result == of_task => Covers::Task,
+            (Some(key), of_task) if of_task.as_ref().is_none_or(|upper| key < upper) => {
+                Covers::Before(key.clone())
+            }
+            _ => Covers::Other,
+        }
+    }
+
+    fn split(&mut self, attempt: AttemptKey, key: &KeyBytes, outbox: &mut Outbox) -> Option<Placement> {
+        let stage = self.runs_reduces().filter(|stage| *stage == attempt.task.stage)?;
+        let mapreduce::Split { head, tail } = self.results.split(attempt.task.task, key)?;
+        let tasks = &mut self.tasks[usize::from(stage.0)];
+        let Some(Task::Reduce(task)) = tasks.get_mut(attempt.task.task.0 as usize) else {
+            unreachable!("the plan has a task that the stage has not");
+        };
+        // Where its runs lie stays as it was told.
+        task.upper_key.clone_from(&head.upper_key);
+        (task.expected_bytes, task.plan_version) = (head.expected_bytes, head.plan_version);
+        let task = Box::new(Task::Reduce(task.clone()));
+        let added = self.results.placed_now(Task::Reduce(tail.clone()));
+        let added_key = TaskKey { task: TaskIndex(tasks.len() as u32), ..attempt.task };
+        tasks.push(added.clone());
+        let detail = format!(
+            "{attempt} gave up the end of its range, about {} of {} bytes that it had left to itself, for idle slots: task {}",
+            tail.expected_bytes,
+            head.expected_bytes + tail.expected_bytes,
+            added_key.task.0,
+        );
+        let (job, now_ns, target_bytes) = (self.id, outbox.now_ns(), self.results.target_bytes);
+        let version = self.results.plan_version;
+        let where_to = placement(&added);
+        outbox.note(job, RANGE_SPLIT_NOTE, detail);
+        outbox.write(Change::PlanCut { job, version, target_bytes, tasks: vec![head, tail], now_ns });
+        outbox.write(Change::TaskSplit { key: attempt.task, task, added_key, added: Box::new(added) });
+        Some(where_to)
+    }
+
+    /// The names that parts get at the commit, where they are not those that their attempts thought.
+    pub(crate) fn renamed_parts(&self, parts: &[api::task::Part]) -> Option<Change> {
+        let stage = self.stage_index("reduce")?;
+        let named: BTreeMap<&str, &str> =
+            parts.iter().map(|part| (part.attempt_name.as_str(), part.name.as_str())).collect();
+        let renamed = self.results.reduces.iter().filter_map(|(task, result)| {
+            let name = *named.get(result.part.attempt_name.as_str())?;
+            (name != result.part.name).then(|| (*task, name.to_string()))
+        });
+        let names: Vec<(TaskIndex, String)> = renamed.collect();
+        (!names.is_empty()).then_some(Change::PartsRenamed { job: self.id, stage, names })
+    }
+}

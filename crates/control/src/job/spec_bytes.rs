@@ -1,0 +1,38 @@
+//! The memory that the specification of a job takes.
+
+use api::task::RunTask;
+use api::{Function, JobSpec};
+
+/// Bytes beside the name of a file: its length, time or hash.
+const NAMED_BYTES: usize = 64;
+
+/// About the bytes of a specification that its user chooses: words, variables, names of files.
+pub fn spec_bytes(spec: &JobSpec) -> u64 {
+    let functions = [&spec.mapper, &spec.combiner, &spec.reducer].into_iter().flatten();
+    let of_function = |function: &Function| match function {
+        Function::Command { words } => bytes_of(words),
+        Function::Builtin { name, argument } => name.len() + argument.as_ref().map_or(0, String::len),
+    };
+    let inputs = spec.inputs.iter().map(|input| input.path.as_os_str().len() + NAMED_BYTES);
+    let files = spec.files.iter().map(|file| file.as_os_str().len());
+    let shipped = spec.shipped.iter().map(|file| file.path.as_os_str().len() + NAMED_BYTES);
+    let bytes: usize = functions.map(of_function).chain(inputs).chain(files).chain(shipped).sum();
+    let single: u64 = spec.single.iter().map(task_bytes).sum();
+    (bytes + env_bytes(&spec.env)) as u64 + single
+}
+
+/// The same of a job of one task.
+pub fn task_bytes(task: &RunTask) -> u64 {
+    let files = task.files.iter().map(|file| file.as_os_str().len());
+    let shipped = task.shipped.iter().map(|file| file.path.as_os_str().len() + NAMED_BYTES);
+    let names: usize = files.chain(shipped).sum();
+    (bytes_of(&task.words) + env_bytes(&task.env) + task.directory.as_os_str().len() + names) as u64
+}
+
+fn bytes_of(words: &[String]) -> usize {
+    words.iter().map(String::len).sum()
+}
+
+fn env_bytes(env: &[(String, String)]) -> usize {
+    env.iter().map(|(name, value)| name.len() + value.len()).sum()
+}

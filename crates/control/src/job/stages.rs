@@ -1,0 +1,95 @@
+//! The tasks of a stage are made from the results of the stages before it.
+
+use crate::interface::Outbox;
+use crate::job::Job;
+use api::{Blame, Task, TaskFailure};
+use ids::StageIndex;
+use mapreduce::expand;
+use mapreduce::{ExpandError, Place, Proof, prove};
+use rows::{Change, ProofRow};
+use scheduler::Placement;
+use std::sync::Arc;
+
+impl Job {
+    /// Makes the tasks of a stage; the answer is where each may run. On an error the job must fail.
+    pub(crate) fn expand_stage(
+        &mut self,
+        stage: StageIndex,
+        outbox: &mut Outbox,
+    ) -> Result<Vec<Placement>, ExpandError> {
+        let job = self.id;
+        if let Some(before) = stage.0.checked_sub(1) {
+            outbox.write(Change::StageEnded { job, stage: StageIndex(before), now_ns: outbox.now_ns() });
+        }
+        let name = self.stage_names[usize::from(stage.0)];
+        let spec = Arc::clone(&self.spec);
+        let tasks = expand(name, &spec, &mut self.results)?;
+        if name == "commit" {
+            outbox.write(self.proofs(&prove(&self.results, self.ifile_count())));
+        }
+        if name == "reduce" {
+            outbox.write(Change::Plan {
+                job,
+                version: self.results.plan_version,
+                target_bytes: self.results.target_bytes,
+                tasks: self.results.plan.clone(),
+                now_ns: outbox.now_ns(),
+            });
+        }
+        if let [Task::Commit(commit)] = &tasks[..] {
+            self.report = Some(commit.report.clone());
+            outbox.write_all(self.renamed_parts(&commit.parts));
+            self.summarize_replication(outbox);
+            let (report, counters) = (commit.report.clone(), self.results.counters());
+            outbox.write(Change::Counters { job, counters });
+            outbox.write(Change::JobCommitting { job, report, now_ns: outbox.now_ns() });
+        }
+        // What a stage puts out for others has no other name to get.
+        let publishes = name != "commit" || !spec.feeds();
+        let tasks = if publishes { tasks } else { Vec::new() };
+        outbox.write(Change::StageExpanded { job, stage, tasks: tasks.clone(), now_ns: outbox.now_ns() });
+        let placements = tasks.iter().map(placement).collect();
+        self.standing.take_if(|(standing, _)| *standing == stage);
+        self.tasks.push(tasks);
+        Ok(placements)
+    }
+
+    /// Whether the chunks of the maps are runs, all of them.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.stage_index("merge").is_some_and(|merge| usize::from(merge.0) < self.tasks.len())
+    }
+
+    /// A stage could not be made: the job fails of it.
+    pub(crate) fn stage_failed(&mut self, error: &ExpandError, outbox: &mut Outbox) {
+        if let ExpandError::Proof(proof) = error {
+            outbox.write(self.proofs(proof));
+        }
+        let blame = match error {
+            ExpandError::KeptRunMissing(_) => Blame::Environment,
+            _ => Blame::Engine,
+        };
+        self.last_failure = Some(TaskFailure::new(blame, error.to_string()));
+    }
+
+    pub(crate) fn ifile_count(&self) -> u32 {
+        if self.spec.map_only { 0 } else { self.spec.layout.ifile_count }
+    }
+
+    pub(crate) fn proofs(&self, proof: &Proof) -> Change {
+        let row = |row: &mapreduce::IfileProof| ProofRow {
+            ifile: row.ifile,
+            committed: row.committed,
+            merged: row.merged,
+        };
+        Change::Proofs { job: self.id, rows: proof.ifiles.iter().map(row).collect() }
+    }
+}
+
+/// Returns where a task may run.
+pub(crate) fn placement(task: &Task) -> Placement {
+    match mapreduce::place(task) {
+        Place::Anywhere => Placement::Anywhere,
+        Place::On(node) => Placement::On(node),
+        Place::Near(nodes) => Placement::Near(nodes),
+    }
+}

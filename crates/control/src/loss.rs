@@ -1,0 +1,11 @@
+//! Data that is lost, and data that comes back.
+
+mod gone;
+mod lose;
+mod readmission;
+mod repair;
+
+pub(crate) use gone::data_gone;
+pub(crate) use lose::{Loss, RunAgain};
+pub(crate) use readmission::{forerunners, readmit};
+pub(crate) use repair::{evidence, found_lost, lost_on_disk, moved_before};

@@ -1,0 +1,204 @@
+//! Data is lost: it is read at its replicas, or tasks run again to make it.
+
+use crate::interface::Outbox;
+use crate::job::Job;
+use api::left::LeftBehind;
+use api::{Blame, Task, TaskFailure, TaskResult};
+use ids::{AttemptKey, ChunkId, IfileIndex, NodeId, RunId, StageIndex, TaskIndex, TaskKey};
+use mapreduce::{Gone, Verdict};
+use rows::{Change, DATA_LOST_NOTE, STAND_IN_REFUSED_NOTE};
+use scheduler::Standing;
+use std::collections::BTreeSet;
+
+impl Job {
+    /// Data is gone, `with` what. Where that takes away what a stage before needs, the answer is what follows; all that came
+    /// after a stage that runs again is forgotten.
+    pub(crate) fn lose(
+        &mut self,
+        gone: &Gone,
+        with: &str,
+        has_left: impl Fn(NodeId) -> bool,
+        outbox: &mut Outbox,
+    ) -> Option<Loss> {
+        let current = self.tasks.len().checked_sub(1)?;
+        // Parts lie in the staging directory, which is not the node's.
+        if self.outcome.is_some() || self.spec.map_only || *self.stage_names.get(current)? == "commit" {
+            return None;
+        }
+        if let Some(source) = self.spec.reduce_again {
+            return self.lose_kept(gone, with, source, outbox);
+        }
+        let (gone, fallen) = self.results.fall_back(gone, self.is_sealed());
+        self.fell_back_ns.extend(fallen.standing.iter().map(|run| (*run, outbox.now_ns())));
+        self.fallen_back(&fallen, with, outbox);
+        // Tasks that are bound to a node whose runs are read elsewhere now would wait for it.
+        let is_bound = matches!(*self.stage_names.get(current)?, "seal" | "merge");
+        let seals_again = is_bound && !fallen.standing.is_empty();
+        let reduces_done = self.results.reduces.len();
+        self.lost_runs.extend(&gone.runs);
+        let mut stops = self.readers_of(&gone);
+        stops.retain(|task| !self.has_read_all(*task, &gone));
+        let held: Vec<(RunId, NodeId)> = self.results.replicas.held().collect();
+        let Some(victims) = self.results.lose(&gone, self.is_sealed(), has_left, seals_again) else {
+            return (!fallen.standing.is_empty()).then_some(Loss::FellBack);
+        };
+        let dropped: Vec<_> =
+            held.into_iter().filter(|(run, _)| self.results.replicas.get(*run).is_none()).collect();
+        self.replicas_dropped(&dropped, outbox);
+        let regenerations_max = self.spec.max_regenerations;
+        if self.results.regenerations > regenerations_max {
+            let message = format!(
+                "intermediate data was lost with {with}, and was made again {regenerations_max} times before, which is the most that \
+                 the job allows (--max-regenerations {regenerations_max})"
+            );
+            self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
+            return Some(Loss::ForGood(StageIndex(current as u16)));
+        }
+        if !victims.is_empty() {
+            let detail = self.told_of(with, &victims, reduces_done);
+            outbox.note(self.id, DATA_LOST_NOTE, detail);
+        }
+        let stands = self.stage_index("reduce").map(|stage| Standing { stage, stops, redo: Vec::new() });
+        self.reopen_maps(&victims, stands.as_ref(), outbox);
+        Some(Loss::Again(RunAgain { stage: self.stage_index("map")?, tasks: victims, stands }))
+    }
+
+    /// Another process has found runs on the disks of a node that is about to be given up: those that count.
+    pub(crate) fn readmit_runs(&mut self, before: NodeId, node: NodeId, left: &LeftBehind) -> Vec<RunId> {
+        let is_sealed = self.is_sealed();
+        let found = left.runs.iter();
+        found
+            .filter(|run| self.results.readmit_run(before, node, run, is_sealed))
+            .map(|left| left.run)
+            .collect()
+    }
+
+    /// The reduce tasks that read what is gone.
+    pub(crate) fn readers_of(&self, gone: &Gone) -> Vec<TaskIndex> {
+        let reads = |task: &Task| match task {
+            Task::Reduce(reduce) => reduce.runs.iter().any(|run| gone.takes(*run, &self.results.replicas)),
+            _ => false,
+        };
+        let reduces = self.stage_index("reduce").and_then(|stage| self.stage_tasks(stage));
+        let readers = reduces.into_iter().flatten().enumerate().filter(|(_, task)| reads(task));
+        readers.map(|(index, _)| TaskIndex(index as u32)).collect()
+    }
+
+    pub(crate) fn told_of(&self, with: &str, victims: &[TaskIndex], reduces_done: usize) -> String {
+        let agains = || victims.iter().filter_map(|task| self.results.again.get(task));
+        let ifiles: BTreeSet<IfileIndex> = agains().flat_map(|again| again.ifiles.iter().copied()).collect();
+        let resent = match agains().filter(|again| again.resend.is_some()).count() {
+            0 => String::new(),
+            some => format!(", {some} of them from their spools, without the user's program"),
+        };
+        let (maps, of_maps) = (victims.len(), self.results.splits.len());
+        let (ifiles, of_ifiles) = (ifiles.len(), self.ifile_count());
+        format!(
+            "with {with}: {maps} of {of_maps} map tasks run again for what they had put into {ifiles} of {of_ifiles} \
+             I-files{resent}; {reduces_done} reduce tasks that are done stand"
+        )
+    }
+
+    /// These map tasks run again, each for what `results` says; the stages after them are made anew.
+    pub(crate) fn reopen_maps(
+        &mut self,
+        tasks: &[TaskIndex],
+        stands: Option<&Standing>,
+        outbox: &mut Outbox,
+    ) {
+        let Some(stage) = self.stage_index("map") else { return };
+        let maps = usize::from(stage.0);
+        let stands = stands.map(|standing| standing.stage);
+        self.standing = stands.and_then(|stage| match self.tasks.get_mut(usize::from(stage.0)) {
+            Some(tasks) => Some((stage, std::mem::take(tasks))),
+            None => self.standing.take(),
+        });
+        self.tasks.truncate(maps + 1);
+        let mut payloads = Vec::new();
+        for index in tasks {
+            if let Some(task @ Task::Map(_)) = self.tasks[maps].get_mut(index.0 as usize) {
+                if let Task::Map(map) = task {
+                    map.again = self.results.again.get(index).cloned();
+                }
+                payloads.push((*index, task.clone()));
+            }
+        }
+        let job = self.id;
+        outbox.write(Change::StageReopened { job, stage, tasks: payloads, stands, now_ns: outbox.now_ns() });
+    }
+
+    /// Chunks that an attempt found lost on its node.
+    pub(crate) fn lost_chunks(&self, result: &TaskResult) -> Option<(Gone, String)> {
+        let TaskResult::Seal(seal) = result else { return None };
+        // A chunk that is read elsewhere by now is not lost.
+        let is_here = |chunk: &&ChunkId| self.results.replicas.chunk_home(**chunk) == chunk.node();
+        let clashing = self.results.in_clashing_runs(seal);
+        let lost: Vec<ChunkId> = seal.lost.iter().filter(is_here).chain(&clashing).copied().collect();
+        let of_clash = "a merge that did not count had taken them in";
+        let because = seal.lost_because.as_deref().unwrap_or(of_clash);
+        let with = format!("{} chunks ({because})", lost.len());
+        (!lost.is_empty()).then(|| (Gone::chunks(&lost), with))
+    }
+
+    /// Whether a map attempt that succeeded may count. One that ran to replace what was lost may not where it replaces too little,
+    /// or is not the same data: its task goes again then, as the answer says.
+    pub(crate) fn refuse_stand_in(
+        &mut self,
+        attempt: AttemptKey,
+        result: &TaskResult,
+        outbox: &mut Outbox,
+    ) -> Option<RunAgain> {
+        let (TaskResult::Map(map), task) = (result, attempt.task.task) else { return None };
+        let detail = match self.results.verdict(task, map) {
+            Verdict::Good => return None,
+            Verdict::Stale => {
+                format!(
+                    "{attempt} made what was lost before it began; more is lost now, so it runs once more"
+                )
+            }
+            Verdict::Differs => {
+                self.results.run_in_full(task);
+                self.reopen_maps(&[task], None, outbox);
+                format!(
+                    "{attempt} put out other data than the attempt before it: it runs in full, and all reduce tasks run again"
+                )
+            }
+        };
+        outbox.note(self.id, STAND_IN_REFUSED_NOTE, detail);
+        Some(RunAgain { stage: attempt.task.stage, tasks: Vec::new(), stands: self.standing_stage() })
+    }
+
+    /// The stage whose tasks stand, as far as they are done, while data before it is made again.
+    pub(crate) fn standing_stage(&self) -> Option<Standing> {
+        let stands = !self.results.planned_before.is_empty();
+        let stage = stands.then(|| self.stage_index("reduce")).flatten()?;
+        Some(Standing { stage, stops: Vec::new(), redo: Vec::new() })
+    }
+}
+
+/// Consequence for a job when a node is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// These tasks of a stage run again.
+    Again(RunAgain),
+    /// Replicas stand for all lost data that the job needs.
+    FellBack,
+    /// The job cannot go on from this stage; its last failure says why.
+    ForGood(StageIndex),
+}
+
+/// Tasks of a stage that run again, with all stages after it, but for what stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RunAgain {
+    pub stage: StageIndex,
+    pub tasks: Vec<TaskIndex>,
+    pub stands: Option<Standing>,
+}
+
+impl RunAgain {
+    /// Whether attempts of a task of that job work on what is no more.
+    pub fn ends(&self, task: TaskKey) -> bool {
+        let runs_on = |stands: &Standing| stands.stage == task.stage && !stands.stops.contains(&task.task);
+        task.stage > self.stage && !self.stands.as_ref().is_some_and(runs_on)
+    }
+}

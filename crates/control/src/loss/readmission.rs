@@ -1,0 +1,104 @@
+//! A process died and another one comes on its disks: what of its runs and parts is whole there is read again.
+//!
+//! The rule: what a job still counts on is taken back, and what it has given up stays given up. A job counts on what a node holds
+//! until its loss is decided (`membership/grace_period.rs` says when), and that is one transaction with the map tasks that run again. So a
+//! run is never both taken back and made again, and no record counts twice. A process that comes while its forerunner is not
+//! given up yet ends the wait for that one: it brings what is whole, and all else of it is lost from then on.
+//!
+//! A run keeps its number, which names the node that made it: it becomes a replica on the node that comes, and stands for itself. Where it
+//! lay as a replica before, it is one again. Raw chunks, and runs that were only in memory, are gone.
+
+use crate::interface::Outbox;
+use crate::membership::Fleet;
+use crate::work::Work;
+use api::left::LeftBehind;
+use ids::{JobId, NodeId, RunId, TaskIndex};
+use rows::{Change, PartReplicaRow, READMITTED_NOTE, ReplicaRow, ReplicaState};
+
+/// Nodes that are not given up yet, and of which these say that their processes are dead.
+pub(crate) fn forerunners(fleet: &Fleet, left: &[LeftBehind]) -> Vec<NodeId> {
+    let known = left.iter().filter_map(|left| fleet.of_incarnation(&left.incarnation));
+    let mut nodes: Vec<NodeId> = known.collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}
+
+/// A node has come on the disks of others that are about to be given up. The jobs that read again what it found there.
+pub(crate) fn readmit(
+    work: &mut Work,
+    outbox: &mut Outbox,
+    node: NodeId,
+    left: Vec<LeftBehind>,
+) -> Vec<JobId> {
+    let mut jobs = Vec::new();
+    for left in left {
+        let before = work.fleet.of_incarnation(&left.incarnation);
+        let Some(before) = before.filter(|before| *before != node) else { continue };
+        if readmit_of_job(work, outbox, before, node, &left) {
+            jobs.push(left.job);
+        }
+    }
+    jobs.sort_unstable();
+    jobs.dedup();
+    work.fleet.may_hold(node, jobs.iter().copied());
+    jobs
+}
+
+fn readmit_of_job(
+    work: &mut Work,
+    outbox: &mut Outbox,
+    before: NodeId,
+    node: NodeId,
+    left: &LeftBehind,
+) -> bool {
+    let name = work.fleet.get(before).map(|known| known.info.name.clone()).unwrap_or_default();
+    let Some(job) = work.jobs.get_mut(&left.job).filter(|job| job.outcome.is_none()) else {
+        return false;
+    };
+    // What such a job reads lies in other directories.
+    if job.spec.reduce_again.is_some() || job.is_single() || job.given_up.contains(&before) {
+        return false;
+    }
+    let runs = job.readmit_runs(before, node, left);
+    let parts = job.results.readmit_parts(before, node, &left.parts);
+    if runs.is_empty() && parts.is_empty() {
+        return false;
+    }
+    let row = |run: &RunId| {
+        let replica = job.results.replicas.get(*run)?;
+        let is_standing = replica.stands && replica.node == node;
+        let state = if is_standing { ReplicaState::Standing } else { ReplicaState::Complete };
+        let bytes = left.runs.iter().find(|left| left.run == *run).map_or(0, |left| left.stored_bytes);
+        let (chunks, single_ns) = (replica.chunks.clone(), replica.single_ns);
+        Some(ReplicaRow { run: *run, node, state, chunks, bytes, single_ns, sending_ns: 0 })
+    };
+    let lost = |run: &RunId| ReplicaRow {
+        run: *run,
+        node: before,
+        state: ReplicaState::Lost,
+        chunks: Vec::new(),
+        bytes: 0,
+        single_ns: 0,
+        sending_ns: 0,
+    };
+    // Of a run that the node had made there is no replica there.
+    let moved = runs.iter().filter(|run| run.node() != before).map(lost);
+    let replicas = runs.iter().filter_map(row).chain(moved).collect();
+    outbox.write(Change::Replicas { job: left.job, replicas });
+    let part_row = |task: &TaskIndex| {
+        let bytes = job.results.part(*task).map_or(0, |part| part.bytes);
+        PartReplicaRow { task: *task, node, bytes, single_ns: 0, sending_ns: 0 }
+    };
+    if !parts.is_empty() {
+        let replicas = parts.iter().map(part_row).collect();
+        outbox.write(Change::PartReplicas { job: left.job, replicas });
+    }
+    let detail = format!(
+        "the node {name} came back as {node}: {} runs and {} parts on its disks are whole and are read again",
+        runs.len(),
+        parts.len()
+    );
+    outbox.note(left.job, READMITTED_NOTE, detail);
+    true
+}

@@ -1,0 +1,232 @@
+//! Data that an attempt found gone, and a proof that does not agree: what is wrong is made again, before the job fails.
+
+use crate::interface::{Ended, Outbox};
+use crate::job::{Job, placement};
+use crate::loss::{Loss, RunAgain, data_gone};
+use crate::scheduling::{ended, feed};
+use crate::work::Work;
+use api::history::AttemptState;
+use api::machine::{AttemptRead, LostOnDisk, READS_TOLD_MAX};
+use api::task::MapTask;
+use api::{Task, TaskFailure, TaskResult};
+use ids::{AttemptKey, ChunkId, NodeId, RunId, StageIndex, TaskIndex};
+use mapreduce::{Gone, Proof, Repair, Replica};
+use rows::{Change, DATA_LOST_NOTE, READ_AGAIN_NOTE};
+use scheduler::{Event, Standing};
+
+/// Most bytes of a complaint of a node about a disk that are shown to people.
+const WHY_BYTES_MAX: usize = 1000;
+
+/// Returns the data that an attempt found gone, and a text about the cause.
+pub(crate) fn evidence(job: &Job, outcome: &Result<TaskResult, TaskFailure>) -> Option<(Gone, String)> {
+    match outcome {
+        Ok(result) => job.lost_chunks(result),
+        Err(failure) if failure.lost_runs.is_empty() => None,
+        Err(failure) => {
+            let with = format!("{} runs ({})", failure.lost_runs.len(), failure.message);
+            Some((Gone::runs(&failure.lost_runs), with))
+        }
+    }
+}
+
+/// Returns the event that must precede one that lets tasks run again: it moves tasks that send their data again
+/// to the node that has the data.
+pub(crate) fn moved_before(work: &Work, event: &Event) -> Option<Event> {
+    let (id, stage, tasks) = match event {
+        Event::ResultsLost { job, stage, tasks, .. } => (*job, *stage, tasks),
+        Event::StageSentBack { job, to, tasks, .. } => (*job, *to, tasks),
+        _ => return None,
+    };
+    let job = work.jobs.get(&id)?;
+    let payloads = job.tasks.get(usize::from(stage.0))?;
+    let moved = |index: &TaskIndex| match payloads.get(index.0 as usize)? {
+        task @ Task::Map(MapTask { again: Some(again), .. }) if again.resend.is_some() => {
+            Some((*index, placement(task)))
+        }
+        _ => None,
+    };
+    let tasks: Vec<_> = tasks.iter().filter_map(moved).collect();
+    (!tasks.is_empty()).then_some(Event::TasksMoved { job: id, stage, tasks })
+}
+
+/// An attempt found that data is gone. Where the job needs it, it is made again, and the attempt did not count.
+pub(crate) fn found_lost(
+    work: &mut Work,
+    outbox: &mut Outbox,
+    finished: Ended,
+    outcome: Result<TaskResult, TaskFailure>,
+    gone: &Gone,
+    with: &str,
+) {
+    let attempt = finished.attempt;
+    let id = attempt.task.job;
+    let told_late = work.jobs.get(&id).and_then(|job| job.fell_back_since(gone, finished.started_ns));
+    let is_news = told_late.as_ref().is_none_or(|rest| !rest.runs.is_empty());
+    if is_news && !data_gone(work, outbox, id, told_late.as_ref().unwrap_or(gone), with) {
+        return ended(work, outbox, finished, outcome);
+    }
+    let result = outcome.as_ref().map(Some).map_err(Clone::clone);
+    work.jobs.expect_mut(id).attempt_ended(&finished, AttemptState::Interrupted, result, outbox);
+    // First its task is let go again, where it was not; then nothing more is expected of it.
+    feed(work, outbox, Event::AttemptLost { attempt });
+    feed(work, outbox, Event::AttemptFailed { attempt, retryable: true, of_node: false });
+}
+
+/// A node tells of runs that it cannot read any more, before anybody has met them.
+pub(crate) fn lost_on_disk(work: &mut Work, outbox: &mut Outbox, node: NodeId, told: Vec<LostOnDisk>) {
+    for told in told {
+        let Some(known) = work.fleet.get_mut(node) else { return };
+        let name = known.info.name.clone();
+        let id = told.job;
+        let Some(job) = work.jobs.get_mut(&id) else { continue };
+        let mut why = told.why.clone();
+        why.truncate(why.floor_char_boundary(WHY_BYTES_MAX));
+        let with = format!("{} runs of the node {name} ({why})", told.runs.len());
+        if let Some(gone) = job.gone_with_disk(node, told, &with, outbox) {
+            data_gone(work, outbox, id, &gone, &with);
+        }
+    }
+}
+
+impl Job {
+    /// Returns the data that a node lost with a disk, as far as it must be replaced.
+    fn gone_with_disk(
+        &mut self,
+        node: NodeId,
+        told: LostOnDisk,
+        with: &str,
+        outbox: &mut Outbox,
+    ) -> Option<Gone> {
+        if self.outcome.is_some() {
+            return None;
+        }
+        for AttemptRead { attempt, runs } in told.read.into_iter().take(READS_TOLD_MAX) {
+            if attempt.task.job == self.id {
+                self.have_read.entry(attempt).or_default().extend(runs);
+            }
+        }
+        // A node speaks for what is read there.
+        let replicas = &self.results.replicas;
+        let runs: Vec<RunId> = told.runs.into_iter().filter(|run| replicas.home(*run) == node).collect();
+        if !self.is_sealed() {
+            // Nobody knows runs yet. Where a replica takes the place of one, it does for its chunks.
+            let covered: Vec<&Replica> = runs.iter().filter_map(|run| replicas.get(*run)).collect();
+            let is_covered = |chunk: &ChunkId| {
+                let has_other = |replica: &Replica| !replica.stands || replica.second.is_some();
+                covered.iter().any(|replica| has_other(replica) && replica.chunks.contains(chunk))
+            };
+            let is_there = |chunk: &ChunkId| replicas.chunk_home(*chunk) == node && !is_covered(chunk);
+            let chunks: Vec<ChunkId> = told.chunks.into_iter().filter(is_there).collect();
+            return Some(Gone { runs: Gone::runs(&runs).runs, ..Gone::chunks(&chunks) });
+        }
+        let gone = Gone::runs(&runs);
+        let (readers, done) = (self.readers_of(&gone), &self.results.reduces);
+        let mut waiting = readers.iter().filter(|task| !done.contains_key(task)).peekable();
+        let is_reducing =
+            self.stage_index("reduce").is_some_and(|stage| usize::from(stage.0) + 1 == self.tasks.len());
+        if !is_reducing || self.results.keeps_runs || waiting.peek().is_none() {
+            return Some(gone);
+        }
+        let all_have_read = waiting.all(|task| {
+            self.has_read_all(*task, &gone) && !gone.runs.iter().any(|run| replicas.get(*run).is_some())
+        });
+        if !all_have_read {
+            return Some(gone);
+        }
+        // Whoever begins anew finds them lost, and then they are made again.
+        let detail =
+            format!("with {with}: all reduce tasks that read them have read them, and nothing runs again");
+        outbox.note(self.id, DATA_LOST_NOTE, detail);
+        None
+    }
+
+    /// Whether an attempt of a reduce task runs that has no need of any of these lost runs any more.
+    pub(crate) fn has_read_all(&self, task: TaskIndex, gone: &Gone) -> bool {
+        let Some(stage) = self.stage_index("reduce").filter(|_| gone.node.is_none()) else { return false };
+        let is_of_task = |attempt: &AttemptKey| attempt.task.stage == stage && attempt.task.task == task;
+        let mut attempts = self.have_read.iter().filter(|(attempt, _)| is_of_task(attempt));
+        attempts.any(|(attempt, read)| match self.task(*attempt) {
+            Some(Task::Reduce(reduce)) => {
+                let mut lost = reduce.runs.iter().filter(|run| gone.takes(**run, &self.results.replicas));
+                lost.all(|run| read.contains(run))
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether it is known of some runs, which an attempt could not read, that they are lost: whoever read them before that does not
+    /// count.
+    pub(crate) fn knows_lost(&self, runs: &[RunId]) -> bool {
+        !runs.is_empty() && runs.iter().all(|run| self.lost_runs.contains(run))
+    }
+
+    /// Returns the rest of a loss that an attempt reports late. Runs that are read from their replicas since the
+    /// attempt began are left out: the attempt met their old files, which are known to be lost, and says nothing
+    /// about the replicas. None if the report names no such run.
+    fn fell_back_since(&self, gone: &Gone, started_ns: u64) -> Option<Gone> {
+        let is_late = |run: &RunId| self.fell_back_ns.get(run).is_some_and(|since_ns| *since_ns > started_ns);
+        let rest = gone.runs.iter().filter(|run| !is_late(run)).copied().collect();
+        gone.runs.iter().any(is_late).then(|| Gone { runs: rest, ..gone.clone() })
+    }
+
+    /// Reacts to a proof that does not agree, before the stage that would publish the output. None if nothing can
+    /// repair it.
+    pub(crate) fn repair(
+        &mut self,
+        proof: &Proof,
+        stage: StageIndex,
+        has_left: impl Fn(NodeId) -> bool,
+        outbox: &mut Outbox,
+    ) -> Option<Event> {
+        let telling = proof.findings.iter().find(|finding| finding.chunk().is_some());
+        let found = telling.or(proof.findings.first()).map(ToString::to_string).unwrap_or_default();
+        let job = self.id;
+        match self.results.repair(proof) {
+            Repair::Nothing => None,
+            Repair::ReadAgain(tasks) => {
+                let detail =
+                    format!("the proof did not agree ({found}): {} reduce tasks run again", tasks.len());
+                outbox.note(job, READ_AGAIN_NOTE, detail);
+                let to = self.reopen_reduces(&tasks, outbox)?;
+                Some(Event::StageSentBack { job, stage, to, tasks, stands: None })
+            }
+            Repair::MakeAgain { gone, readers } => {
+                let reduce = self.reopen_reduces(&readers, outbox)?;
+                let with = format!("what the proof found wrong ({found})");
+                match self.lose(&gone, &with, has_left, outbox)? {
+                    Loss::FellBack | Loss::ForGood(_) => {
+                        outbox.write(self.proofs(proof));
+                        Some(Event::StageRefused { job, stage })
+                    }
+                    Loss::Again(RunAgain { stage: to, tasks, .. }) => {
+                        let stands = Some(Standing { stage: reduce, stops: Vec::new(), redo: readers });
+                        Some(Event::StageSentBack { job, stage, to, tasks, stands })
+                    }
+                }
+            }
+        }
+    }
+
+    /// These reduce tasks run again as they are planned now.
+    pub(crate) fn reopen_reduces(&mut self, tasks: &[TaskIndex], outbox: &mut Outbox) -> Option<StageIndex> {
+        let stage = self.stage_index("reduce")?;
+        let planned = self.tasks.get_mut(usize::from(stage.0))?;
+        let mut payloads = Vec::with_capacity(tasks.len());
+        for index in tasks {
+            let again = self.results.plan.get(index.0 as usize).cloned().map(Task::Reduce);
+            if let Some((place, again)) = planned.get_mut(index.0 as usize).zip(again) {
+                *place = again;
+                payloads.push((*index, place.clone()));
+            }
+        }
+        let job = self.id;
+        outbox.write(Change::StageReopened {
+            job,
+            stage,
+            tasks: payloads,
+            stands: None,
+            now_ns: outbox.now_ns(),
+        });
+        Some(stage)
+    }
+}

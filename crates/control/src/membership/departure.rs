@@ -1,0 +1,56 @@
+//! Nodes go: they say good-bye, are taken for dead, or were sent away.
+
+use crate::flows::{mend_flows, parts_gone};
+use crate::interface::{ControlError, Fact, Outbox, Reply};
+use crate::loss::data_gone;
+use crate::membership::let_nodes_rest;
+use crate::retention::keeper_lost;
+use crate::scheduling::{attempt_lost, feed};
+use crate::work::Work;
+use api::history::AttemptState;
+use ids::{JobId, NodeId};
+use mapreduce::Gone;
+use rows::{Change, NodeState};
+use scheduler::Event;
+
+pub(crate) fn leave(work: &mut Work, outbox: &mut Outbox, node: NodeId, incarnation: &str, reply: Reply<()>) {
+    match work.fleet.heard(node, incarnation, outbox.moment()) {
+        Ok(_) => {
+            lose_node(work, outbox, node, NodeState::Left, "it said good-bye");
+            outbox.answer(reply, Ok(()));
+        }
+        Err(error) => outbox.answer(reply, Err(error)),
+    }
+}
+
+/// A node is gone, with the attempts that it ran and the data that it held.
+pub(crate) fn lose_node(work: &mut Work, outbox: &mut Outbox, node: NodeId, state: NodeState, why: &str) {
+    let Some(mut gone) = work.fleet.remove(node, outbox.now()) else { return };
+    work.fleet.nodes_changed();
+    outbox.info(format!("the node {} ({node}) is gone: {why}", gone.info.name));
+    // One that was emptied stays so in the tables.
+    if gone.drain.as_ref().is_none_or(|drain| !drain.is_done) {
+        outbox.write(Change::NodeStateChanged { node, state, now_ns: outbox.now_ns() });
+    }
+    outbox.note_of_cluster("node gone", format!("{node} ({}): {why}", gone.info.name));
+    if let Some(reply) = gone.take_parked() {
+        outbox.answer(reply, Err(ControlError::UnknownNode { node }));
+    }
+    for (attempt, (_, started_ns)) in &gone.running {
+        attempt_lost(&mut work.jobs, outbox, *attempt, *started_ns, AttemptState::Interrupted);
+    }
+    // First its slots, so that nothing is given to them; then the data, so that no task of a stage that goes
+    // starts once more; then the attempts.
+    feed(work, outbox, Event::SlotsGone { node });
+    let with = format!("the node {} ({why})", gone.info.name);
+    let jobs: Vec<JobId> = work.jobs.keys().copied().collect();
+    for id in jobs {
+        data_gone(work, outbox, id, &Gone::node(node), &with);
+    }
+    feed(work, outbox, Event::NodeLost { node });
+    parts_gone(&mut work.jobs, node);
+    mend_flows(work, outbox, &with);
+    let_nodes_rest(work, outbox);
+    keeper_lost(work, outbox, node, &gone.info.name);
+    outbox.tell(Fact::NodeLost { node, name: gone.info.name.clone() });
+}

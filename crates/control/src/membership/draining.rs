@@ -1,0 +1,79 @@
+//! Nodes that are emptied: they get no new work, the runs on them move with the next merges, and when no job needs
+//! them they are told to leave.
+
+use crate::interface::{ControlError, Outbox, Reply};
+use crate::intermediate_files::IntermediateFiles;
+use crate::scheduling::feed;
+use crate::work::Work;
+use api::control::{NodeOrder, NodeStatus};
+use ids::{JobId, NodeId};
+use rows::{Change, NodeState};
+use scheduler::Event;
+use std::collections::BTreeSet;
+
+/// A node that is being emptied.
+#[derive(Debug, Default)]
+pub(crate) struct Drain {
+    /// Jobs that came before it began; those that come later put nothing there.
+    pub jobs: BTreeSet<JobId>,
+    /// Nobody needs the node any more, and it has been told to leave.
+    pub is_done: bool,
+}
+
+/// Begins to empty a node, given by its name or number. One that is being emptied goes on; of one that has been, and
+/// is gone, the answer says so.
+pub(crate) fn drain(work: &mut Work, outbox: &mut Outbox, name: &str, reply: Reply<NodeStatus>) {
+    let answer = match work.fleet.named(name) {
+        Err(error @ ControlError::NoSuchNode { .. }) => work.fleet.drained_named(name).ok_or(error),
+        Err(error) => Err(error),
+        Ok(node) if !work.fleet.drains(node) && work.fleet.takers(node).is_empty() => {
+            Err(ControlError::NowhereToMove { node })
+        }
+        Ok(node) => {
+            if !work.fleet.drains(node) {
+                outbox.info(format!("{node} is being emptied"));
+                let (state, now_ns) = (NodeState::Draining, outbox.now_ns());
+                outbox.write(Change::NodeStateChanged { node, state, now_ns });
+                begin_drain(work, outbox, node);
+            }
+            work.fleet.status_of(node, outbox.moment()).ok_or(ControlError::UnknownNode { node })
+        }
+    };
+    outbox.answer(reply, answer);
+}
+
+/// From now on a node gets nothing new. Also after a restart, for a node that was being emptied before.
+pub(crate) fn begin_drain(work: &mut Work, outbox: &mut Outbox, node: NodeId) {
+    let jobs = work.jobs.keys().copied().collect();
+    let Some(known) = work.fleet.get_mut(node) else { return };
+    known.drain = Some(Drain { jobs, is_done: false });
+    known.order(NodeOrder::Drain);
+    work.fleet.nodes_changed();
+    feed(work, outbox, Event::NodeDraining { node });
+}
+
+/// A node that was emptied under the server before this one is told once more that it may leave.
+pub(crate) fn drained_before(work: &mut Work, outbox: &mut Outbox, node: NodeId) {
+    let Some(known) = work.fleet.get_mut(node) else { return };
+    known.drain = Some(Drain { jobs: BTreeSet::new(), is_done: true });
+    known.order(NodeOrder::Leave);
+    work.fleet.nodes_changed();
+    feed(work, outbox, Event::NodeDraining { node });
+}
+
+/// Tells nodes to leave that nobody needs any more.
+pub(crate) fn end_drains(work: &mut Work, files: &IntermediateFiles, outbox: &mut Outbox) {
+    for node in work.fleet.draining() {
+        let Some(known) = work.fleet.get_mut(node) else { continue };
+        let Some(drain) = known.drain.as_mut().filter(|drain| !drain.is_done) else { continue };
+        let jobs = &work.jobs;
+        drain.jobs.retain(|job| jobs.get(job).is_some_and(|job| job.may_need(node)));
+        if !drain.jobs.is_empty() || !known.running.is_empty() || files.need(node) {
+            continue;
+        }
+        drain.is_done = true;
+        known.order(NodeOrder::Leave);
+        outbox.info(format!("{node} has been emptied"));
+        outbox.write(Change::NodeStateChanged { node, state: NodeState::Drained, now_ns: outbox.now_ns() });
+    }
+}

@@ -1,0 +1,575 @@
+//! The nodes of a cluster as the loop knows them: leases, orders on their way, attempts they run.
+
+use crate::interface::{ControlError, Moment, Now, Outbox, Reply, SlotOrder};
+use crate::membership::{Heard, LEASE, Node, NodeProcess, Telemetry};
+use api::control::{
+    ClusterStatus, NodeAddress, NodeInfo, NodeOrder, NodeOrders, NodeState, NodeStatus, NodeWelcome,
+};
+use api::data_access::{DataKeys, SecretText};
+use api::machine::{UNREACHED_MAX, UnreachedNode};
+use api::{Blame, Task, TaskFailure, TaskResult};
+use ids::{AttemptKey, JobId, NodeId};
+use mapreduce::Replicas;
+use scheduler::Slot;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// Between two looks at the clock: below the time that tasks wait for a node near their data.
+const TICK: Duration = Duration::from_millis(200);
+/// Nodes that were drained and are listed with those that live.
+const DRAINED_SHOWN_MAX: usize = 64;
+
+/// All of them.
+pub(crate) struct Fleet {
+    nodes: BTreeMap<NodeId, Node>,
+    /// Slots of the embedded node that wait for work.
+    pulls: BTreeMap<Slot, Reply<SlotOrder>>,
+    last_tick: Moment,
+    /// When a node was lost last, or this server began: the one before it may have known of a loss. In nanoseconds since 1970.
+    lost_ns: u64,
+    /// The same of a disk of a node.
+    disk_lost_ns: u64,
+    /// The last that were drained and are gone, for people to see.
+    drained: VecDeque<NodeStatus>,
+    /// Counts how often something changed that every node must know of the others.
+    changes: u64,
+    /// Nodes on which no data of jobs may lie now: these hold more memory than they have.
+    left_out: BTreeSet<NodeId>,
+    /// Reports that wait for the next write to the store.
+    telemetry: Telemetry,
+}
+
+impl Fleet {
+    /// The fleet of a server that begins now.
+    pub fn new(now: Now) -> Self {
+        Self {
+            nodes: BTreeMap::new(),
+            pulls: BTreeMap::new(),
+            last_tick: now.moment,
+            lost_ns: now.unix_ns,
+            disk_lost_ns: now.unix_ns,
+            drained: VecDeque::new(),
+            changes: 0,
+            left_out: BTreeSet::new(),
+            telemetry: Telemetry::default(),
+        }
+    }
+
+    /// A slot of this process waits for work.
+    pub fn add_pull(&mut self, slot: Slot, reply: Reply<SlotOrder>) {
+        self.pulls.insert(slot, reply);
+    }
+
+    pub fn take_pull(&mut self, slot: Slot) -> Option<Reply<SlotOrder>> {
+        self.pulls.remove(&slot)
+    }
+
+    /// All slots of this process that wait for work.
+    pub fn take_pulls(&mut self) -> BTreeMap<Slot, Reply<SlotOrder>> {
+        std::mem::take(&mut self.pulls)
+    }
+
+    pub fn telemetry(&mut self) -> &mut Telemetry {
+        &mut self.telemetry
+    }
+
+    /// A node that reports, and the place for its samples.
+    pub fn reporting(&mut self, node: NodeId) -> Option<(&mut Node, &mut Telemetry)> {
+        Some((self.nodes.get_mut(&node)?, &mut self.telemetry))
+    }
+
+    /// Takes a node in. Its number must be one that no node had before: ids of its chunks hold it.
+    pub fn add(&mut self, node: NodeId, process: NodeProcess, info: NodeInfo, now: Now) -> NodeWelcome {
+        let incarnation = process.incarnation.clone();
+        self.nodes.insert(node, Node::new(info, process, now.moment));
+        NodeWelcome {
+            node,
+            incarnation,
+            // The control port made it and puts it in: the server has its hash.
+            secret: SecretText::default(),
+            disk_proof: SecretText::default(),
+            data_keys: DataKeys::default(),
+            lease_ms: LEASE.as_millis() as u64,
+            sandbox: false,
+            roots: None,
+            readmitted: Vec::new(),
+        }
+    }
+
+    /// Takes a node in that the server before this one knew, with a new lease. It may have heard of these jobs.
+    pub fn restore(
+        &mut self,
+        node: NodeId,
+        process: NodeProcess,
+        info: NodeInfo,
+        jobs: &[JobId],
+        now: Moment,
+    ) {
+        let mut known = Node::new(info, process, now);
+        known.jobs.extend(jobs);
+        known.restored = true;
+        self.nodes.insert(node, known);
+    }
+
+    /// The node, where it is the one it says it is; it was heard of just now.
+    pub fn heard(&mut self, node: NodeId, incarnation: &str, now: Moment) -> Result<&mut Node, ControlError> {
+        let is_it = |known: &&mut Node| known.incarnation == incarnation && known.away.is_none();
+        let known = self.nodes.get_mut(&node).filter(is_it);
+        let known = known.ok_or(ControlError::UnknownNode { node })?;
+        known.presence.heard(now);
+        Ok(known)
+    }
+
+    /// Counts a change of the facts that nodes know of each other: waiting polls are answered at once.
+    pub fn nodes_changed(&mut self) {
+        self.changes += 1;
+    }
+
+    pub fn any(&self) -> bool {
+        !self.nodes.is_empty()
+    }
+
+    /// When nodes were heard of last that were heard of in the last while.
+    pub fn seen_within(&self, since: Duration, now: Now) -> Vec<(NodeId, u64)> {
+        let seen = self.nodes.iter().map(|(node, known)| (*node, known.presence.silent_for(now.moment)));
+        let fresh = seen.filter(|(_, silent)| *silent <= since);
+        fresh.map(|(node, silent)| (node, now.unix_ns.saturating_sub(silent.as_nanos() as u64))).collect()
+    }
+
+    /// Returns the last output so far of the program of a job, with its attempt.
+    pub fn heard_of(&self, job: JobId) -> Option<(AttemptKey, &Heard)> {
+        let heard = self.nodes.values().flat_map(|node| &node.heard);
+        let of_job = heard.filter(|(attempt, _)| attempt.task.job == job);
+        of_job.map(|(attempt, heard)| (*attempt, heard)).max_by_key(|(attempt, _)| attempt.attempt)
+    }
+
+    pub fn runs_at_least(&self, attempts: usize) -> bool {
+        let mut left = attempts;
+        self.nodes.values().any(|node| {
+            left = left.saturating_sub(node.running.len());
+            left == 0
+        })
+    }
+
+    /// The nodes that begin (true) or cease to rest: where none can write, the tasks that fail say so.
+    pub fn who_rests(&mut self) -> Vec<(NodeId, bool)> {
+        let any_writes = self.nodes.values().any(|node| node.drain.is_none() && node.can_write());
+        let working = self.nodes.iter_mut().filter(|(_, node)| node.drain.is_none());
+        let changed = working.filter_map(|(id, node)| {
+            let rests = any_writes && !node.can_write();
+            (std::mem::replace(&mut node.rests, rests) != rests).then_some((*id, rests))
+        });
+        changed.collect()
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values()
+    }
+
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Node> {
+        self.nodes.values_mut()
+    }
+
+    /// Those that joined by this token.
+    pub fn joined_by(&self, token: &str) -> Vec<NodeId> {
+        let by_it = self.nodes.iter().filter(|(_, node)| node.joined_by(token));
+        by_it.map(|(id, _)| *id).collect()
+    }
+
+    /// Whether a node runs an attempt of a job, or holds data of it that nobody brought.
+    pub fn has_to_do_with(&self, node: NodeId, job: JobId) -> bool {
+        let Some(node) = self.nodes.get(&node) else { return false };
+        node.holds.contains(&job) || node.running.keys().any(|attempt| attempt.task.job == job)
+    }
+
+    /// Data of these jobs lies with a node, or is asked of it.
+    pub fn holds(&mut self, node: NodeId, jobs: impl IntoIterator<Item = JobId>) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.holds.extend(jobs);
+        }
+    }
+
+    pub fn each(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.nodes.iter().map(|(id, node)| (*id, node))
+    }
+
+    pub fn get(&self, node: NodeId) -> Option<&Node> {
+        self.nodes.get(&node)
+    }
+
+    pub fn get_mut(&mut self, node: NodeId) -> Option<&mut Node> {
+        self.nodes.get_mut(&node)
+    }
+
+    pub fn remove(&mut self, node: NodeId, now: Now) -> Option<Node> {
+        let status = self.status_of(node, now.moment)?;
+        if status.state == NodeState::Drained {
+            self.drained.truncate(DRAINED_SHOWN_MAX - 1);
+            self.drained.push_front(status);
+        }
+        self.lost_ns = now.unix_ns;
+        self.nodes.remove(&node)
+    }
+
+    /// The node of a name, or of a number as in `#5`. A name wins over `node-5`, which older lists print. Errors: none; two that it
+    /// may mean, because one is named like the number of the other.
+    pub fn named(&self, word: &str) -> Result<NodeId, ControlError> {
+        let by_name = self.nodes.iter().find(|(_, node)| node.info.name == word).map(|(id, _)| *id);
+        let of_number = |number: &str| {
+            let number = number.parse().ok().map(NodeId);
+            number.filter(|node| self.nodes.contains_key(node))
+        };
+        match (by_name, word.strip_prefix('#').and_then(of_number)) {
+            (Some(named), Some(numbered)) if named != numbered => {
+                let shown = |node: NodeId| (node, self.nodes[&node].info.name.clone());
+                Err(ControlError::TwoNodes { word: word.to_string(), nodes: [shown(named), shown(numbered)] })
+            }
+            (Some(node), _) | (None, Some(node)) => Ok(node),
+            (None, None) => {
+                let of_older_lists = word.strip_prefix("node-").and_then(of_number);
+                of_older_lists.ok_or_else(|| ControlError::NoSuchNode { name: word.to_string() })
+            }
+        }
+    }
+
+    /// One of the last that were drained and are gone, by its name or number.
+    pub fn drained_named(&self, word: &str) -> Option<NodeStatus> {
+        let by_name = self.drained.iter().find(|status| status.info.name == word);
+        let is_meant = |status: &&NodeStatus| {
+            let node = status.node;
+            word.strip_prefix('#').is_some_and(|number| number == node.0.to_string())
+                || word == node.to_string()
+        };
+        by_name.or_else(|| self.drained.iter().find(is_meant)).cloned()
+    }
+
+    /// Whether a node is there and has not been told to leave: what is asked of one that was may come too late.
+    pub fn stays(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|node| node.drain.as_ref().is_none_or(|drain| !drain.is_done))
+    }
+
+    pub fn draining(&self) -> Vec<NodeId> {
+        self.nodes.iter().filter(|(_, node)| node.drain.is_some()).map(|(id, _)| *id).collect()
+    }
+
+    /// Whether a node is being emptied, or has been.
+    pub fn drains(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|node| node.drain.is_some())
+    }
+
+    /// Whether a node lives.
+    pub fn has(&self, node: NodeId) -> bool {
+        self.nodes.contains_key(&node)
+    }
+
+    /// Nodes that can take over what lies on one: of its rack where there are any, else of others.
+    pub fn takers(&self, node: NodeId) -> Vec<NodeId> {
+        let rack = self.nodes.get(&node).map(|node| node.info.rack.as_str());
+        let of = |is_near: &dyn Fn(&Node) -> bool| -> Vec<NodeId> {
+            let takes = |(id, known): &(&NodeId, &Node)| {
+                **id != node && known.drain.is_none() && known.takes_chunks() && is_near(known)
+            };
+            self.nodes.iter().filter(takes).map(|(id, _)| *id).collect()
+        };
+        let near = of(&|known| Some(known.info.rack.as_str()) == rack);
+        if near.is_empty() { of(&|_| true) } else { near }
+    }
+
+    /// Nodes that are being emptied, with those that take over what lies there.
+    pub fn leaving(&self) -> BTreeMap<NodeId, Vec<NodeId>> {
+        self.draining().into_iter().map(|node| (node, self.takers(node))).collect()
+    }
+
+    /// The node of a name, and whether its process is connected: one that was killed is not, whatever its lease
+    /// says.
+    pub fn namesake(&self, name: &str) -> Option<(NodeId, bool)> {
+        let (id, node) = self.nodes.iter().find(|(_, node)| node.info.name == name)?;
+        let connected = node.waits_here();
+        Some((*id, connected))
+    }
+
+    /// The node of an incarnation, where it is not given up.
+    pub fn of_incarnation(&self, incarnation: &str) -> Option<NodeId> {
+        self.nodes.iter().find(|(_, node)| node.incarnation == incarnation).map(|(id, _)| *id)
+    }
+
+    /// Nodes that are taken for dead, and why.
+    pub fn silent(&mut self, now: Moment) -> Vec<(NodeId, String)> {
+        self.nodes.values_mut().for_each(|node| node.look_for_poll(now));
+        let here = self.nodes.iter().filter(|(_, node)| node.away.is_none());
+        here.filter_map(|(id, node)| Some((*id, node.presence.is_gone(now)?))).collect()
+    }
+
+    /// Nodes that are away, with their names.
+    pub fn away(&self) -> Vec<(NodeId, String)> {
+        let away = self.nodes.iter().filter(|(_, node)| node.away.is_some());
+        away.map(|(id, node)| (*id, node.info.name.clone())).collect()
+    }
+
+    /// A node is not here any more: what fails now may fail of that.
+    pub fn lost_one(&mut self, now: Now) {
+        self.lost_ns = now.unix_ns;
+        self.changes += 1;
+    }
+
+    /// A node could not reach others. What it says of those that are gone, or of itself, is no news.
+    pub fn unreached(&mut self, by: NodeId, unreached: &[UnreachedNode]) {
+        for report in unreached.iter().filter(|report| report.node != by).take(UNREACHED_MAX) {
+            if let Some(node) = self.nodes.get_mut(&report.node) {
+                node.presence.reported(by, report.how);
+            }
+        }
+    }
+
+    /// A disk of a node has failed, or takes nothing any more: attempts that had begun before may fail of it.
+    pub fn disk_was_lost(&mut self, now: Now) {
+        self.disk_lost_ns = now.unix_ns;
+    }
+
+    /// Whether an attempt that began then may have failed because a node or a disk is gone that it needed, through no fault of its
+    /// own: one was lost since, or one may be. Whoever meets a dead node tries for a while, and gives up about when it is known to be lost.
+    /// Who says which node it could not reach is believed unless that one waits here for something to do.
+    pub fn may_excuse(&self, started_ns: u64, unreachable: Option<NodeId>, now: Moment) -> bool {
+        let is_away = |node: NodeId| self.nodes.get(&node).is_some_and(|node| !node.waits_here());
+        started_ns <= self.lost_ns.max(self.disk_lost_ns)
+            || self.nodes.values().any(|node| node.is_suspect(now))
+            || unreachable.is_some_and(is_away)
+    }
+
+    /// The loop stood still (its store was away, the machine slept): nobody could be heard in that time, so it counts
+    /// against no lease.
+    fn forgive(&mut self, stood_still: Duration, now: Moment) {
+        for node in self.nodes.values_mut() {
+            node.presence.forgive(stood_still, now);
+        }
+    }
+
+    /// How long the loop may sleep.
+    pub fn until_tick(&self, now: Moment) -> Duration {
+        TICK.saturating_sub(now.since(self.last_tick))
+    }
+
+    pub fn ticked(&mut self, now: Moment) {
+        let since = now.since(self.last_tick);
+        if since > TICK * 5 {
+            self.forgive(since, now);
+        }
+        self.last_tick = now;
+    }
+
+    /// Sends an attempt on its way.
+    pub fn start(&mut self, attempt: AttemptKey, task: Task, slot: Slot, now_ns: u64) {
+        let node = self.nodes.get_mut(&slot.node).expect("slots of nodes that are gone ask no more");
+        node.running.insert(attempt, (slot.slot, now_ns));
+        // Of a job of one task a node remembers nothing when its attempt has ended.
+        if !matches!(task, Task::Run(_)) {
+            node.jobs.insert(attempt.task.job);
+        }
+        node.order(NodeOrder::Start { attempt, slot: slot.slot, task: Box::new(task) });
+    }
+
+    /// How many nodes there are, and slots.
+    pub fn nodes_and_slots(&self) -> (usize, u64) {
+        let here = || self.nodes.values().filter(|node| node.away.is_none());
+        (here().count(), here().map(|node| u64::from(node.info.slots)).sum())
+    }
+
+    /// Tells every node, whether it has to do with the job or not; from now on it has.
+    pub fn order_everybody(&mut self, job: JobId, order: NodeOrder) {
+        for node in self.nodes.values_mut() {
+            node.jobs.insert(job);
+            node.order(order.clone());
+        }
+    }
+
+    /// Data of these jobs may come to a node that runs nothing of them.
+    pub fn may_hold(&mut self, node: NodeId, jobs: impl Iterator<Item = JobId>) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.jobs.extend(jobs);
+        }
+    }
+
+    /// Tells every node that has to do with a job.
+    pub fn order_all(&mut self, job: JobId, order: NodeOrder) {
+        let forget = matches!(order, NodeOrder::Forget { .. });
+        let concerned = |node: &&mut Node| {
+            node.jobs.contains(&job) || node.running.keys().any(|attempt| attempt.task.job == job)
+        };
+        for node in self.nodes.values_mut().filter(concerned) {
+            node.order(order.clone());
+            if forget {
+                node.jobs.remove(&job);
+                node.holds.remove(&job);
+            }
+        }
+    }
+
+    /// Tells every node that has to do with a job that it is over: the keepers keep what they have of it.
+    pub fn order_end(&mut self, job: JobId, keepers: &BTreeSet<NodeId>) {
+        for keeper in keepers {
+            if let Some(node) = self.nodes.get_mut(keeper) {
+                node.order(NodeOrder::Keep { job });
+                node.jobs.remove(&job);
+                node.holds.remove(&job);
+            }
+        }
+        self.order_all(job, NodeOrder::Forget { job });
+    }
+
+    /// A map result counts only where all its chunks are on nodes that live: a chunkserver that died in between took
+    /// what was appended with it. The task runs again.
+    pub fn check_homes(
+        &self,
+        result: &TaskResult,
+        replicas: &Replicas,
+        given_up: &BTreeSet<NodeId>,
+    ) -> Result<(), TaskFailure> {
+        let TaskResult::Map(map) = result else { return Ok(()) };
+        let mut homes = map.commits.iter().map(|commit| replicas.chunk_home(commit.chunk));
+        let gone = homes.find(|node| !self.nodes.contains_key(node) || given_up.contains(node));
+        match gone {
+            None => Ok(()),
+            Some(node) => {
+                let message = format!("{node}, which held some of the output, is gone");
+                Err(TaskFailure::new(Blame::Environment, message))
+            }
+        }
+    }
+
+    /// Answers the polls for which there is news, and those that have waited long enough.
+    pub fn answer_polls(&mut self, left_out: BTreeSet<NodeId>, outbox: &mut Outbox) {
+        let now = outbox.moment();
+        if left_out != self.left_out {
+            self.left_out = left_out;
+            self.nodes_changed();
+        }
+        let changes = self.changes;
+        let is_due = |node: &Node| node.has_news(changes) || node.has_waited(now);
+        if !self.nodes.values().any(|node| node.is_parked() && is_due(node)) {
+            return;
+        }
+        let peers = self.addresses();
+        for node in self.nodes.values_mut().filter(|node| is_due(node)) {
+            if let Some((reply, orders)) = node.answer_poll(changes, now) {
+                // A node that hung up polls again, and gets the same orders again.
+                outbox.answer(reply, Ok(NodeOrders { orders, peers: peers.clone() }));
+            }
+        }
+    }
+
+    fn addresses(&self) -> Vec<NodeAddress> {
+        let address = |(node, known): (&NodeId, &Node)| NodeAddress {
+            node: *node,
+            rack: known.info.rack.clone(),
+            data_url: known.info.data_url.clone(),
+            takes_chunks: known.takes_chunks() && !self.left_out.contains(node),
+        };
+        self.nodes.iter().map(address).collect()
+    }
+
+    /// All that live, and the last that were drained.
+    pub fn status(&self, now: Moment) -> ClusterStatus {
+        let living = self.nodes.keys().filter_map(|node| self.status_of(*node, now));
+        ClusterStatus { nodes: living.chain(self.drained.iter().cloned()).collect(), gone: Vec::new() }
+    }
+
+    pub fn status_of(&self, node: NodeId, now: Moment) -> Option<NodeStatus> {
+        let known = self.nodes.get(&node)?;
+        Some(NodeStatus {
+            node,
+            info: known.info.clone(),
+            running: known.running.len() as u32,
+            silent_ms: known.presence.silent_for(now).as_millis() as u64,
+            disks: known.disks.clone(),
+            sample: known.sample,
+            kept_jobs: known.kept.iter().copied().collect(),
+            state: match &known.drain {
+                None => NodeState::Up,
+                Some(drain) if drain.is_done => NodeState::Drained,
+                Some(_) => NodeState::Draining,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Fleet;
+    use crate::membership::NodeProcess;
+    use crate::{Asker, ControlError, Moment, Now, Outbox};
+    use api::control::{NodeInfo, PROTOCOL_VERSION};
+    use ids::NodeId;
+    use std::time::Duration;
+
+    const NODE: NodeId = NodeId(1);
+
+    fn process() -> NodeProcess {
+        NodeProcess { incarnation: "a".to_string(), join_token: None }
+    }
+
+    fn info() -> NodeInfo {
+        NodeInfo {
+            protocol: PROTOCOL_VERSION,
+            version: String::new(),
+            name: "node".to_string(),
+            rack: "rack".to_string(),
+            slots: 1,
+            memory_bytes: 1 << 30,
+            architecture: String::new(),
+            data_url: String::new(),
+            left: Vec::new(),
+        }
+    }
+
+    fn at(seconds: u64) -> Now {
+        let since = Duration::from_secs(seconds);
+        Now { unix_ns: 1 + since.as_nanos() as u64, moment: Moment(since) }
+    }
+
+    struct Waits;
+
+    impl<T> Asker<T> for Waits {
+        fn is_gone(&self) -> bool {
+            false
+        }
+
+        fn answer(self: Box<Self>, _answer: Result<T, ControlError>) {}
+    }
+
+    /// By the time that an attempt gives up on a dead node, the server may have given it up as well.
+    #[test]
+    fn loss_excuses_attempts_that_began_before_it() {
+        let mut fleet = Fleet::new(at(0));
+        fleet.add(NODE, process(), info(), at(0));
+        let started_ns = at(1).unix_ns;
+        assert!(!fleet.may_excuse(started_ns, None, at(0).moment));
+        fleet.remove(NODE, at(2));
+        assert!(fleet.may_excuse(started_ns, None, at(2).moment));
+        assert!(!fleet.may_excuse(at(3).unix_ns, None, at(3).moment), "each attempt is excused once");
+    }
+
+    #[test]
+    fn unreachable_node_is_believed_unless_it_polls() {
+        let mut fleet = Fleet::new(at(0));
+        fleet.add(NODE, process(), info(), at(0));
+        let mut outbox = Outbox::default();
+        fleet.get_mut(NODE).expect("it was added").park(Box::new(Waits), &mut outbox);
+        let (later_ns, now) = (at(1).unix_ns, at(0).moment);
+        assert!(!fleet.may_excuse(later_ns, Some(NODE), now));
+        fleet.get_mut(NODE).expect("it was added").take_parked();
+        assert!(fleet.may_excuse(later_ns, Some(NODE), now));
+        assert!(!fleet.may_excuse(later_ns, None, now));
+        // A node that is not here any more is no news.
+        assert!(!fleet.may_excuse(later_ns, Some(NodeId(7)), now));
+    }
+
+    #[test]
+    fn restored_node_is_suspect_until_it_polls() {
+        let mut fleet = Fleet::new(at(0));
+        fleet.restore(NODE, process(), info(), &[], at(0).moment);
+        let (later_ns, now) = (at(1).unix_ns, at(0).moment);
+        assert!(fleet.may_excuse(later_ns, None, now));
+        fleet.heard(NODE, "a", now).expect("it is known").met_again(0, &[]);
+        assert!(!fleet.may_excuse(later_ns, None, now));
+    }
+}

@@ -1,0 +1,161 @@
+//! Needs of jobs: the memory of nodes, and an architecture if a job asks for one. The scheduler gets them as numbers,
+//! people as sentences.
+
+use crate::interface::{ControlError, Outbox, Service};
+use crate::membership::Fleet;
+use crate::scheduling::{Scheduling, feed};
+use crate::work::Work;
+use api::JobSpec;
+use api::control::NodeInfo;
+use ids::{JobId, NodeId};
+use scheduler::{Event, Needs, Wait};
+
+const MIB: u64 = 1 << 20;
+
+/// Architectures by number.
+#[derive(Default)]
+pub(crate) struct Architectures(Vec<String>);
+
+impl Architectures {
+    fn number(&mut self, name: &str) -> u32 {
+        let known = self.0.iter().position(|each| each == name);
+        let index = known.unwrap_or_else(|| {
+            self.0.push(name.to_string());
+            self.0.len() - 1
+        });
+        index as u32
+    }
+
+    fn name(&self, number: u32) -> &str {
+        self.0.get(number as usize).map_or("", String::as_str)
+    }
+}
+
+/// Returns the needs of a job. On one machine they are empty: the job has what it asked for.
+pub(crate) fn needs_of(scheduling: &mut Scheduling, service: Service, spec: &JobSpec) -> Needs {
+    if service == Service::Embedded {
+        return Needs::default();
+    }
+    match &spec.single {
+        Some(task) => Needs {
+            memory_bytes: task.memory_bytes,
+            architecture: task.architecture.as_deref().map(|name| scheduling.architectures().number(name)),
+            everywhere: false,
+        },
+        None => Needs { memory_bytes: spec.memory_bytes, architecture: None, everywhere: true },
+    }
+}
+
+/// Refuses a job that none of the nodes that work could ever run. Where there is none yet, one may come.
+pub(crate) fn check_fits(work: &Work, spec: &JobSpec) -> Result<(), ControlError> {
+    // A name that is refused gets no number.
+    let (memory_bytes, architecture) = match &spec.single {
+        Some(task) => (task.memory_bytes, task.architecture.as_deref()),
+        None => (spec.memory_bytes, None),
+    };
+    if work.service == Service::Embedded || (memory_bytes == 0 && architecture.is_none()) {
+        return Ok(());
+    }
+    let working: Vec<&NodeInfo> = work.fleet.working().collect();
+    let is_right = |node: &&&NodeInfo| architecture.is_none_or(|name| node.architecture == name);
+    let largest = working.iter().filter(is_right).map(|node| node.memory_bytes).max();
+    match (architecture, largest) {
+        _ if working.is_empty() => Ok(()),
+        (Some(name), None) => {
+            let mut there: Vec<&str> = working.iter().map(|node| node.architecture.as_str()).collect();
+            there.sort_unstable();
+            there.dedup();
+            Err(ControlError::NoSuchArchitecture { name: name.to_string(), there: there.join(", ") })
+        }
+        (_, Some(largest)) if largest < memory_bytes => {
+            Err(ControlError::FitsNowhere { needs_bytes: memory_bytes, largest_bytes: largest })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The scheduler learns what a node has.
+pub(crate) fn node_came(
+    work: &mut Work,
+    outbox: &mut Outbox,
+    node: NodeId,
+    memory_bytes: u64,
+    architecture: &str,
+) {
+    let architecture = work.scheduling.architectures().number(architecture);
+    feed(work, outbox, Event::NodeCame { node, memory_bytes, architecture });
+}
+
+/// Returns a sentence about what a job waits for besides a slot.
+pub(crate) fn waits_for(scheduling: &Scheduling, job: JobId) -> Option<String> {
+    let wait = scheduling.wait_of(job)?;
+    Some(sentence(&wait, scheduling.known_architectures()))
+}
+
+impl Fleet {
+    /// The nodes that get work.
+    fn working(&self) -> impl Iterator<Item = &NodeInfo> {
+        self.all().filter(|node| node.drain.is_none()).map(|node| &node.info)
+    }
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(MIB))
+}
+
+fn sentence(wait: &Wait, architectures: &Architectures) -> String {
+    let architecture = wait.needs.architecture.map(|number| format!(" of {}", architectures.name(number)));
+    let what =
+        format!("{} of memory on a node{}", mib(wait.needs.memory_bytes), architecture.unwrap_or_default());
+    if wait.nodes == 0 {
+        return format!("it needs {what}, and no node works yet");
+    }
+    if wait.nodes_large_enough == 0 {
+        let nodes = wait.nodes;
+        return format!("it needs {what}, which none of the {nodes} nodes that work has: add a larger one");
+    }
+    let others = match wait.jobs_with_memory {
+        0 => "what runs on the nodes holds too much of it".to_string(),
+        jobs => format!("{jobs} jobs hold {} of each node", mib(wait.held_bytes)),
+    };
+    match (wait.needs.everywhere, wait.before) {
+        (true, 0) => format!("it needs {what}, at once on all of them; {others}"),
+        (true, before) => {
+            format!(
+                "it needs {what}, at once on all of them; {others}, and {before} older jobs wait for the same"
+            )
+        }
+        (false, _) => format!("it needs {what}; {others}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Architectures, sentence};
+    use scheduler::{Needs, Wait};
+
+    #[test]
+    fn people_are_told_what_is_waited_for() {
+        let mut architectures = Architectures::default();
+        let arm = architectures.number("aarch64");
+        assert_eq!((architectures.number("x86_64"), architectures.number("aarch64")), (1, arm));
+        let needs = Needs { memory_bytes: 256 << 20, architecture: None, everywhere: true };
+        let wait = Wait {
+            needs,
+            nodes: 2,
+            nodes_large_enough: 2,
+            held_bytes: 1 << 30,
+            jobs_with_memory: 3,
+            before: 1,
+        };
+        let check = |wait: Wait, parts: &[&str]| {
+            let text = sentence(&wait, &architectures);
+            parts.iter().for_each(|part| assert!(text.contains(part), "{text}"));
+        };
+        check(wait, &["256 MiB", "3 jobs hold 1024 MiB", "1 older jobs"]);
+        check(Wait { nodes: 0, ..wait }, &["no node works yet"]);
+        check(Wait { nodes_large_enough: 0, ..wait }, &["none of the 2 nodes", "larger"]);
+        let needs = Needs { architecture: Some(arm), everywhere: false, ..needs };
+        check(Wait { needs, jobs_with_memory: 0, ..wait }, &["of aarch64", "what runs on the nodes"]);
+    }
+}

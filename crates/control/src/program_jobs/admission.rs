@@ -1,0 +1,83 @@
+//! Jobs of one task that wait behind very many others of their user. Their rows are stored, and in memory stands little more than
+//! their numbers; those that may run soon are admitted to the scheduler, the oldest first. So a user who hands in a hundred thousand
+//! jobs, or such with megabytes of arguments, costs the server a little memory and the other users nothing.
+
+use crate::interface::{JobDirs, Outbox};
+use crate::job::{EXIT_CANCELLED, Job};
+use crate::membership::Fleet;
+use crate::program_jobs::{FileHold, QueueKey, Seat, Waiting, Window};
+use crate::scheduling::feed;
+use crate::users::{JobOwner, Users};
+use crate::work::Work;
+use api::JobSpec;
+use api::control::PLACES_MAX;
+use api::history::JobState;
+use ids::JobId;
+use mapreduce::JobResults;
+use rows::{Change, Keep};
+use scheduler::Event;
+use std::sync::Arc;
+
+/// Jobs of one user that the scheduler has at once, where nodes have no room for more.
+const ADMITTED_MAX: u64 = 8192;
+/// Bytes of their specifications, and of those of each slot.
+const ADMITTED_BYTES_MAX: u64 = 32 << 20;
+const SLOT_BYTES: u64 = 2 << 20;
+/// Queues of one user of which the scheduler has jobs at once, where nodes have fewer slots.
+const QUEUES_MAX: u64 = 256;
+
+/// As much as all nodes could have in their slots and places, twice.
+pub(crate) fn window(fleet: &Fleet) -> Window {
+    let (nodes, slots) = fleet.nodes_and_slots();
+    let capacity = slots + nodes as u64 * u64::from(PLACES_MAX);
+    Window {
+        jobs_max: ADMITTED_MAX.max(2 * capacity),
+        bytes_max: ADMITTED_BYTES_MAX + 2 * slots * SLOT_BYTES,
+        queues_max: QUEUES_MAX.max(2 * slots) as usize,
+    }
+}
+
+/// A job of one task whose turn has come.
+pub(crate) struct Turn {
+    pub job: JobId,
+    pub spec: Arc<JobSpec>,
+    pub key: QueueKey,
+    pub owner: JobOwner,
+    pub seat: Seat,
+    pub file_hold: Option<FileHold>,
+}
+
+/// Gives a job of one task to the scheduler.
+pub(crate) fn admit(work: &mut Work, outbox: &mut Outbox, turn: Turn) {
+    let Turn { job, spec, key, owner, seat, file_hold } = turn;
+    let mut new = Job::new(job, spec, JobDirs::default(), JobResults::new(job, Vec::new()));
+    let claim = key.claim();
+    new.owner = owner;
+    new.seat = Some(seat);
+    new.file_hold = file_hold;
+    let (stages, failures_max) = (new.stage_names.clone(), new.failures_max());
+    work.jobs.insert(new);
+    feed(work, outbox, Event::JobSubmitted { job, claim, stages, failures_max });
+}
+
+/// Ends a job that waits.
+pub(crate) fn end_before_begin(
+    users: &mut Users,
+    outbox: &mut Outbox,
+    waiting: &Queued,
+    state: JobState,
+    reason: &str,
+) {
+    let (job, now_ns, exit_code, error) =
+        (waiting.job, outbox.now_ns(), Some(EXIT_CANCELLED), Some(reason.to_string()));
+    outbox.write(Change::JobEnded { job, state, exit_code, error, now_ns });
+    outbox.write(Change::JobCleaned { job, kept: Keep::Nothing, now_ns });
+    users.job_over(waiting.key.user, waiting.waiting.spec_bytes);
+}
+
+/// A job that was taken out of its queue.
+pub struct Queued {
+    pub job: JobId,
+    pub key: QueueKey,
+    pub waiting: Waiting,
+}

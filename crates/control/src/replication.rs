@@ -1,0 +1,326 @@
+//! Runs that lie on a second node: which jobs get them, what nodes tell of them, and what is remembered.
+//!
+//! Nodes copy by themselves, run by run, to a node of their choice (`crates/node/src/replicator.rs`). Here it is decided whether a
+//! job is worth it, and where its runs are to be read.
+
+use crate::interface::{ControlError, Ended, Outbox, Service};
+use crate::job::{Job, Jobs};
+use crate::membership::Fleet;
+use crate::work::Work;
+use api::control::{NodeOrder, PlacesAnswer, PlacesQuestion};
+use api::machine::ReplicatedRun;
+use api::task::Part;
+use api::{Replication, TaskResult};
+use ids::{JobId, NodeId, RunId};
+use mapreduce::{FallenBack, JobResults, Replica};
+use rows::{Change, FELL_BACK_NOTE, REPLICATION_NOTE, RecoveredJob, ReplicaRow, ReplicaState};
+use std::collections::BTreeSet;
+
+/// A second home is not worth having for data that is made again in less.
+const REMAKE_MIN_SECONDS: f64 = 10.0;
+/// Least ratio of the time to make data again to the time to send it: data is lost seldom, and sent always.
+const REMAKE_PER_SEND_MIN: f64 = 2.0;
+/// Assumed sending rate of a node in bytes per second: a link of 1 Gb/s, as in ISS section 6.
+const SEND_BYTES_PER_SECOND: f64 = 125e6;
+const NANOS_PER_SECOND: f64 = 1e9;
+
+/// Whether the runs of a job are replicated, and what speaks for it.
+#[derive(Debug, Default)]
+pub(crate) struct Replicating {
+    /// Nodes have been told to.
+    pub is_on: bool,
+    /// By the maps that have ended.
+    map_seconds: f64,
+    /// The same, each as often as it has nodes on which any of its data lies: so much would run again, all nodes together, if each
+    /// were lost in turn.
+    lost_seconds: f64,
+    map_bytes: u64,
+    maps: u32,
+    /// It has been said why not.
+    is_settled: bool,
+    /// How often a run that had lost one of two homes got another.
+    again: u64,
+}
+
+impl Replicating {
+    /// As a job begins: the modes that leave no choice. With `selective` runs need no copies, but parts for later stages do.
+    fn from_the_start(mode: Replication, feeds: bool) -> Self {
+        let is_on = match mode {
+            Replication::Rack | Replication::Sync => true,
+            Replication::Selective => feeds,
+            Replication::None | Replication::Auto => false,
+        };
+        Self { is_on, is_settled: is_on, ..Self::default() }
+    }
+
+    /// A task has ended that put so many bytes out, onto so many nodes.
+    fn add(&mut self, took_ns: u64, bytes: u64, homes: usize) {
+        let seconds = took_ns as f64 / NANOS_PER_SECOND;
+        self.map_seconds += seconds;
+        self.lost_seconds += seconds * homes as f64;
+        self.map_bytes += bytes;
+        self.maps += 1;
+    }
+
+    /// Whether what lies on one of `nodes` would take much longer to make again, in all `slots`, than to send, by what maps have
+    /// put out so far; and why.
+    fn weigh(&self, nodes: usize, slots: u64) -> (bool, String) {
+        if nodes < 2 {
+            return (false, "there is no second node".to_string());
+        }
+        let average_seconds = self.map_seconds / f64::from(self.maps.max(1));
+        // On average. A map runs again whole, however little of its data was on the node.
+        let share_seconds = self.lost_seconds / nodes as f64 / slots.max(1) as f64;
+        // Nothing is faster than the map that runs again.
+        let remake_seconds = share_seconds.max(average_seconds);
+        let send_seconds = self.map_bytes as f64 / nodes as f64 / SEND_BYTES_PER_SECOND;
+        let pays =
+            remake_seconds >= REMAKE_MIN_SECONDS && remake_seconds >= REMAKE_PER_SEND_MIN * send_seconds;
+        let why = format!(
+            "what {} tasks have put out so far ({} bytes) and lies on one of {nodes} nodes would take {remake_seconds:.1} s to make again \
+             and {send_seconds:.1} s to send",
+            self.maps, self.map_bytes
+        );
+        (pays, why)
+    }
+}
+
+/// A job begins, or goes on under this server: where its user wants it, its runs are replicated from now on.
+pub(crate) fn begin_to_replicate(fleet: &mut Fleet, service: Service, job: &mut Job) {
+    let spec = &job.spec;
+    let has_none = spec.map_only && !spec.feeds();
+    if service == Service::Embedded || has_none || spec.reduce_again.is_some() || job.waits() {
+        return;
+    }
+    job.replicating = Replicating::from_the_start(spec.replication, spec.feeds());
+    // With `auto` the server before this one had decided.
+    if job.results.replicas.held().next().is_some() || job.results.replicated_parts().next().is_some() {
+        (job.replicating.is_on, job.replicating.is_settled) = (true, true);
+    }
+    if job.replicating.is_on {
+        fleet.order_everybody(job.id, NodeOrder::Replicate { job: job.id });
+        order_again(fleet, job);
+    }
+}
+
+/// A map has ended: with mode `auto` it may be worth now to send what maps put out to a second node.
+pub(crate) fn weigh_replication(work: &mut Work, outbox: &mut Outbox, finished: &Ended, result: &TaskResult) {
+    let bytes = match result {
+        TaskResult::Map(map) if map.part.is_none() => map.commits.iter().map(|commit| commit.sum.bytes).sum(),
+        TaskResult::Map(map) => feeding_bytes(map.part.as_ref()),
+        TaskResult::Reduce(reduce) => feeding_bytes(Some(&reduce.part)),
+        _ => 0,
+    };
+    if bytes == 0 {
+        return;
+    }
+    let id = finished.attempt.task.job;
+    let Some(job) = work.jobs.get_mut(&id) else { return };
+    let spec = &job.spec;
+    let has_data = !spec.map_only || spec.feeds();
+    let is_open = spec.replication == Replication::Auto && !job.replicating.is_on && has_data;
+    if work.service == Service::Embedded || !is_open {
+        return;
+    }
+    let took_ns = finished.ended_ns.saturating_sub(finished.started_ns);
+    job.replicating.add(took_ns, bytes, homes_of(result));
+    let (nodes, slots) = work.fleet.nodes_and_slots();
+    let (pays, why) = job.replicating.weigh(nodes, slots);
+    if pays {
+        job.replicating.is_on = true;
+        job.replicating.is_settled = true;
+        outbox.note(id, REPLICATION_NOTE, format!("auto: runs get replicas: {why}"));
+        work.fleet.order_everybody(id, NodeOrder::Replicate { job: id });
+        order_again(&mut work.fleet, job);
+    }
+}
+
+/// Data was lost, or somebody has read all that he needs: what lies on one node only since then, and has yet to be read, goes to a
+/// second one again.
+pub(crate) fn replicate_again(work: &mut Work, id: JobId) {
+    if let Some(job) = work.jobs.get_mut(&id) {
+        order_again(&mut work.fleet, job);
+    }
+}
+
+/// The maps are over: a job for which it was never worth it says so.
+pub(crate) fn settle_replication(work: &mut Work, outbox: &mut Outbox, id: JobId) {
+    let (nodes, slots) = work.fleet.nodes_and_slots();
+    let Some(job) = work.jobs.get_mut(&id) else { return };
+    let is_asked = job.spec.replication == Replication::Auto && job.replicating.maps > 0;
+    if work.service == Service::Cluster && is_asked && !job.replicating.is_settled {
+        job.replicating.is_settled = true;
+        let (_, why) = job.replicating.weigh(nodes, slots);
+        outbox.note(id, REPLICATION_NOTE, format!("auto: runs get no replicas: {why}"));
+    }
+}
+
+/// Returns the current places of runs, for a reader whose node is gone and who began before there were replicas.
+pub(crate) fn places(
+    jobs: &Jobs,
+    job: JobId,
+    question: &PlacesQuestion,
+) -> Result<PlacesAnswer, ControlError> {
+    let known = jobs.get(&job).ok_or(ControlError::UnknownJob { job })?;
+    Ok(PlacesAnswer { places: known.results.replicas.places(&question.runs) })
+}
+
+/// A node tells that runs which are read there lie on others as well.
+pub(crate) fn replicated(work: &mut Work, outbox: &mut Outbox, from: NodeId, told: Vec<ReplicatedRun>) {
+    for told in told {
+        let Some(job) = work.jobs.get_mut(&told.job) else { continue };
+        // A node that is gone holds nothing.
+        if job.outcome.is_some() || told.to == from || !work.fleet.has(told.to) {
+            continue;
+        }
+        let replica = Replica {
+            node: told.to,
+            chunks: told.chunks.clone(),
+            single_ns: told.single_ns,
+            stands: false,
+            second: None,
+        };
+        if job.results.add_copy(from, told.run, replica) {
+            job.replicating.again += u64::from(told.run.node() != from);
+            let row = ReplicaRow {
+                run: told.run,
+                node: told.to,
+                state: ReplicaState::Complete,
+                chunks: told.chunks,
+                bytes: told.bytes,
+                single_ns: told.single_ns,
+                sending_ns: told.sending_ns,
+            };
+            outbox.write(Change::Replicas { job: told.job, replicas: vec![row] });
+        }
+    }
+}
+
+impl Job {
+    /// Remembers which replicas stand for runs now, and which are gone.
+    pub(crate) fn fallen_back(&self, fallen: &FallenBack, with: &str, outbox: &mut Outbox) {
+        let standing = fallen.standing.iter().filter_map(|run| {
+            let replica = self.results.replicas.get(*run)?;
+            Some(state_row(*run, replica.node, ReplicaState::Standing))
+        });
+        let rows: Vec<ReplicaRow> = standing.chain(lost_rows(&fallen.dropped)).collect();
+        if !rows.is_empty() {
+            outbox.write(Change::Replicas { job: self.id, replicas: rows });
+        }
+        if !fallen.standing.is_empty() {
+            let detail = format!("with {with}: {} runs are read from their replicas", fallen.standing.len());
+            outbox.note(self.id, FELL_BACK_NOTE, detail);
+        }
+    }
+
+    /// Replicas that are of no use any more.
+    pub(crate) fn replicas_dropped(&self, dropped: &[(RunId, NodeId)], outbox: &mut Outbox) {
+        if !dropped.is_empty() {
+            outbox.write(Change::Replicas { job: self.id, replicas: lost_rows(dropped).collect() });
+        }
+    }
+
+    /// Summarizes the replication of a job for the history, when nothing will be read any more.
+    pub(crate) fn summarize_replication(&self, outbox: &mut Outbox) {
+        let mut single_ns: Vec<u64> =
+            self.results.replicas.iter().map(|(_, replica)| replica.single_ns).collect();
+        // Runs that a node brought back lie there alone.
+        single_ns.retain(|single_ns| *single_ns > 0);
+        single_ns.sort_unstable();
+        let Some((median, most)) = single_ns.get(single_ns.len() / 2).zip(single_ns.last()) else { return };
+        let seconds = |ns: u64| ns as f64 / NANOS_PER_SECOND;
+        let (count, runs) = (single_ns.len(), self.results.surviving_runs().len());
+        let again = match self.replicating.again {
+            0 => String::new(),
+            times => format!("; {times} times one that had lost a node was copied again"),
+        };
+        let detail = format!(
+            "{count} of {runs} runs lay on two nodes; on one only for {:.1} s (median), {:.1} s at most{again}",
+            seconds(*median),
+            seconds(*most)
+        );
+        outbox.note(self.id, REPLICATION_NOTE, detail);
+    }
+}
+
+/// Tells nodes which of the runs that they have in place of others they are to send on. With `selective` all lies in spools.
+fn order_again(fleet: &mut Fleet, job: &mut Job) {
+    if !job.replicating.is_on || job.spec.replication == Replication::Selective || job.outcome.is_some() {
+        return;
+    }
+    for (node, runs) in job.results.copy_again(job.is_sealed()) {
+        fleet.may_hold(node, std::iter::once(job.id));
+        fleet.holds(node, [job.id]);
+        if let Some(node) = fleet.get_mut(node) {
+            node.order(NodeOrder::ReplicateAgain { job: job.id, runs });
+        }
+    }
+}
+
+/// On how many nodes lies what a task has put out.
+fn homes_of(result: &TaskResult) -> usize {
+    match result {
+        TaskResult::Map(map) if map.part.is_none() => {
+            map.commits.iter().map(|commit| commit.chunk.node()).collect::<BTreeSet<_>>().len()
+        }
+        _ => 1,
+    }
+}
+
+/// Returns the bytes of a part that later stages would lack if it were lost; 0 if no node has it.
+fn feeding_bytes(part: Option<&Part>) -> u64 {
+    part.filter(|part| part.node.is_some()).map_or(0, |part| part.bytes)
+}
+
+/// Makes a row that changes only the state of a replica. The table must have that replica already.
+fn state_row(run: RunId, node: NodeId, state: ReplicaState) -> ReplicaRow {
+    ReplicaRow { run, node, state, chunks: Vec::new(), bytes: 0, single_ns: 0, sending_ns: 0 }
+}
+
+fn lost_rows(dropped: &[(RunId, NodeId)]) -> impl Iterator<Item = ReplicaRow> {
+    dropped.iter().map(|(run, node)| state_row(*run, *node, ReplicaState::Lost))
+}
+
+/// The replicas of a job as the rows tell; those on nodes that are gone are gone.
+pub(crate) fn restore(recovered: &RecoveredJob, results: &mut JobResults, lives: impl Fn(NodeId) -> bool) {
+    let there = recovered.replicas.iter().filter(|row| row.state != ReplicaState::Lost && lives(row.node));
+    let replica = |row: &ReplicaRow| Replica {
+        node: row.node,
+        chunks: row.chunks.clone(),
+        single_ns: row.single_ns,
+        stands: row.state == ReplicaState::Standing,
+        second: None,
+    };
+    results.replicas.restore(there.map(|row| (row.run, replica(row))).collect());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Replicating;
+
+    #[test]
+    fn what_is_dear_to_make_and_cheap_to_send_is_replicated() {
+        let check_on = |homes, maps: u32, seconds: u64, bytes: u64, nodes, slots, expected: bool| {
+            let mut replicating = Replicating::default();
+            (0..maps).for_each(|_| replicating.add(seconds * 1_000_000_000, bytes, homes));
+            let (pays, why) = replicating.weigh(nodes, slots);
+            assert_eq!(pays, expected, "{why}");
+        };
+        let check = |maps, seconds, bytes, nodes, slots, expected| {
+            check_on(1, maps, seconds, bytes, nodes, slots, expected);
+        };
+        let (mb, gb) = (1_000_000, 1_000_000_000);
+        check(8, 20, 100 * mb, 4, 8, true);
+        // Made again at once.
+        check(8, 2, 100 * mb, 4, 8, false);
+        check(800, 2, mb, 4, 8, true);
+        // Longer to send than to make.
+        check(8, 20, 5 * gb, 4, 8, false);
+        check(8, 20, 100 * mb, 1, 2, false);
+        check(0, 0, 0, 4, 8, false);
+        // Few I-files over a rack of five: half of all maps have something on each of ten nodes.
+        check_on(1, 144, 4, mb, 10, 20, false);
+        check_on(5, 144, 4, mb, 10, 20, true);
+        check_on(5, 10, 4, mb, 10, 20, false);
+    }
+}

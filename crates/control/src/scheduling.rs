@@ -1,0 +1,64 @@
+//! The scheduler, and what its orders do to jobs and nodes.
+
+mod feed;
+mod finished;
+mod placements;
+pub(crate) mod speculative_attempts;
+
+pub(crate) use feed::{feed, open_stage};
+pub(crate) use finished::{attempt_finished, attempt_lost, ended, run_again};
+
+use crate::membership::Architectures;
+use ids::{JobId, NodeId};
+use scheduler::{Action, Event, StageCounts, State, UnixNanos, Wait};
+use std::collections::{BTreeSet, VecDeque};
+
+/// The state of the scheduler, and its orders that are not carried out yet.
+#[derive(Default)]
+pub(crate) struct Scheduling {
+    state: State,
+    actions: VecDeque<Action>,
+    /// Architectures of nodes, by the numbers under which the scheduler knows them.
+    architectures: Architectures,
+}
+
+impl Scheduling {
+    fn handle(&mut self, now: UnixNanos, event: Event) {
+        scheduler::handle(&mut self.state, &mut self.actions, now, event);
+    }
+
+    fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    pub fn architectures(&mut self) -> &mut Architectures {
+        &mut self.architectures
+    }
+
+    pub fn known_architectures(&self) -> &Architectures {
+        &self.architectures
+    }
+
+    pub fn has_jobs(&self) -> bool {
+        scheduler::has_jobs(&self.state)
+    }
+
+    /// None for a job that is over.
+    pub fn stage_counts(&self, job: JobId) -> Option<Vec<StageCounts>> {
+        scheduler::stage_counts(&self.state, job)
+    }
+
+    pub fn wait_of(&self, job: JobId) -> Option<Wait> {
+        scheduler::wait_of(&self.state, job)
+    }
+
+    /// Nodes on which no data of jobs may lie now.
+    pub fn left_out(&self) -> BTreeSet<NodeId> {
+        scheduler::left_out(&self.state)
+    }
+
+    /// Checks the invariants of the scheduler. Panics where one is broken.
+    pub fn check(&self) {
+        scheduler::sanity_check(&self.state);
+    }
+}

@@ -1,0 +1,220 @@
+//! Events for the scheduler, and the orders that follow.
+
+use crate::flows::{
+    flow_goes_on, mend_flows, near_stage_files, part_is_there, rests, waits_for_inputs, with_stage_files,
+};
+use crate::interface::{Ended, Fact, Outbox, Service, SlotOrder};
+use crate::job::Job;
+use crate::job::range_cuts::ask_to_split;
+use crate::loss::moved_before;
+use crate::replication::{replicate_again, settle_replication};
+use crate::retention::let_go;
+use crate::scheduling::placements::placed;
+use crate::scheduling::speculative_attempts::{decided, stop_attempt};
+use crate::work::Work;
+use api::control::NodeOrder;
+use api::history::AttemptState;
+use api::{Task, TaskResult};
+use ids::{AttemptKey, JobId, StageIndex};
+use mapreduce::ExpandError;
+use rows::Change;
+use scheduler::{Action, Event, Slot};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// An attempt whose end was handed in, while the scheduler decides whether it wins.
+pub(crate) struct HandedIn {
+    pub ended: Ended,
+    pub result: TaskResult,
+}
+
+/// Gives an event to the scheduler and does what it orders, and what follows from that.
+pub(crate) fn feed(work: &mut Work, outbox: &mut Outbox, event: Event) {
+    feed_with(work, outbox, event, &mut None);
+}
+
+/// The same for the success of an attempt.
+pub(crate) fn feed_with(work: &mut Work, outbox: &mut Outbox, event: Event, in_hand: &mut Option<HandedIn>) {
+    let mut events = VecDeque::from([event]);
+    while let Some(event) = events.pop_front() {
+        let now = outbox.unix_nanos();
+        job_of(&event).into_iter().for_each(|job| outbox.touch(job));
+        if let Some(moved) = moved_before(work, &event) {
+            work.scheduling.handle(now, moved);
+        }
+        work.scheduling.handle(now, event);
+        while let Some(action) = work.scheduling.next_action() {
+            events.extend(execute(work, outbox, action, in_hand));
+        }
+    }
+    if work.jobs.take_flows_hurt() {
+        mend_flows(work, outbox, "what was lost before");
+    }
+}
+
+fn execute(
+    work: &mut Work,
+    outbox: &mut Outbox,
+    action: Action,
+    in_hand: &mut Option<HandedIn>,
+) -> Vec<Event> {
+    match action {
+        Action::ExpandStage { job, stage } => return open_stage(work, outbox, job, stage),
+        Action::Placed { attempt, why } => outbox.write(placed(attempt, why)),
+        Action::StartAttempt { attempt, slot } => start(work, outbox, attempt, slot),
+        Action::TaskDone { attempt } => task_done(work, outbox, attempt, in_hand.take()),
+        Action::AttemptDiscarded { attempt } => {
+            if let Some(HandedIn { ended, result }) = in_hand.take() {
+                let job = work.jobs.expect_mut(attempt.task.job);
+                job.attempt_ended(&ended, AttemptState::Discarded, Ok(Some(&result)), outbox);
+            }
+        }
+        Action::StopAttempt { attempt, slot } => stop_attempt(&mut work.fleet, attempt, slot),
+        Action::SplitTask { attempt, slot, done } => ask_to_split(work, attempt, slot, done),
+        decision @ (Action::Speculated { .. } | Action::SlowTask { .. }) => decided(work, outbox, decision),
+        Action::TaskRetried { task } => {
+            outbox.write(Change::TaskRetried { task, now_ns: outbox.now_ns() });
+        }
+        Action::JobFailed { job, because } => {
+            work.jobs.expect_mut(job).failed(because, outbox);
+            work.fleet.order_all(job, NodeOrder::Stop { job });
+            return flow_goes_on(work, outbox, job);
+        }
+        Action::JobSucceeded { job } => {
+            work.jobs.expect_mut(job).succeeded(outbox);
+            return flow_goes_on(work, outbox, job);
+        }
+        Action::JobCancelled { job } => {
+            work.jobs.expect_mut(job).cancelled(outbox);
+            return flow_goes_on(work, outbox, job);
+        }
+        Action::JobDrained { job } if work.jobs.get(&job).is_some_and(Job::is_single) => {
+            outbox.tell(Fact::JobCleaned { job });
+        }
+        Action::JobDrained { job } => let_go(work, outbox, job),
+    }
+    Vec::new()
+}
+
+/// Makes the tasks of a stage, where what it reads is there.
+pub(crate) fn open_stage(work: &mut Work, outbox: &mut Outbox, id: JobId, stage: StageIndex) -> Vec<Event> {
+    match waits_for_inputs(work, outbox, id) {
+        Ok(false) => {}
+        Ok(true) => {
+            work.jobs.expect_mut(id).in_flow.is_asked = true;
+            return Vec::new();
+        }
+        Err(failure) => {
+            work.jobs.expect_mut(id).last_failure = Some(failure);
+            return vec![Event::StageRefused { job: id, stage }];
+        }
+    }
+    let Some(job) = work.jobs.get_mut(&id) else { return Vec::new() };
+    match job.stage_names[usize::from(stage.0)] {
+        "merge" => job.results.leaving = work.fleet.leaving(),
+        "seal" => settle_replication(work, outbox, id),
+        _ => {}
+    }
+    let Some(job) = work.jobs.get_mut(&id) else { return Vec::new() };
+    let is_to_rest = job.spec.feeds() && job.stage_names[usize::from(stage.0)] == "commit";
+    let expanded = match is_to_rest {
+        true => job.prove_parts().map(|()| None),
+        false => job.expand_stage(stage, outbox).map(Some),
+    };
+    let error = match expanded {
+        Ok(None) => return rests(work, outbox, id),
+        Ok(Some(mut tasks)) => {
+            if stage == StageIndex(0) {
+                near_stage_files(work, id, &mut tasks);
+            }
+            return vec![Event::StageExpanded { job: id, stage, tasks }];
+        }
+        Err(error) => error,
+    };
+    let (fleet, service) = (&work.fleet, work.service);
+    let Some(job) = work.jobs.get_mut(&id) else { return Vec::new() };
+    if let ExpandError::Proof(proof) = &error {
+        let has_left = |node| service == Service::Cluster && !fleet.has(node);
+        if let Some(repaired) = job.repair(proof, stage, has_left, outbox) {
+            return vec![repaired];
+        }
+    }
+    job.stage_failed(&error, outbox);
+    vec![Event::StageRefused { job: id, stage }]
+}
+
+fn start(work: &mut Work, outbox: &mut Outbox, attempt: AttemptKey, slot: Slot) {
+    let id = attempt.task.job;
+    outbox.touch(id);
+    let job = work.jobs.expect_mut(id);
+    let task = job.task(attempt).expect("the scheduler starts tasks of expanded stages").clone();
+    let task = job.results.placed_now(task);
+    let (spec, user) = (Arc::clone(&job.spec), Arc::clone(&job.owner.name));
+    let mut task = with_stage_files(work, id, task);
+    let now_ns = outbox.now_ns();
+    outbox.write(Change::AttemptStarted { attempt, node: slot.node, slot: slot.slot, now_ns });
+    match work.service {
+        Service::Cluster => {
+            if let Task::Run(run) = &mut task {
+                run.user = user.to_string();
+            }
+            work.fleet.start(attempt, task, slot, now_ns);
+        }
+        Service::Embedded => {
+            let reply =
+                work.fleet.take_pull(slot).expect("the scheduler starts attempts in slots that pulled");
+            outbox.answer(reply, Ok(SlotOrder::Run { attempt, task: Box::new(task), spec }));
+        }
+    }
+}
+
+fn task_done(work: &mut Work, outbox: &mut Outbox, attempt: AttemptKey, in_hand: Option<HandedIn>) {
+    let Some(HandedIn { ended, result }) = in_hand else {
+        unreachable!("{attempt} wins while it is handed in");
+    };
+    let remembers = work.service == Service::Cluster;
+    let has_read = matches!(result, TaskResult::Reduce(_));
+    let id = attempt.task.job;
+    let job = work.jobs.expect_mut(id);
+    job.attempt_ended(&ended, AttemptState::Succeeded, Ok(Some(&result)), outbox);
+    // For a server that starts again in the middle; on one machine nobody goes on with the job.
+    if remembers && !matches!(result, TaskResult::Commit(_) | TaskResult::Run(_)) {
+        outbox.write(Change::Result { attempt, result: Arc::new(result.clone()) });
+    }
+    job.task_done(attempt, result, outbox);
+    part_is_there(job, outbox, attempt);
+    if has_read {
+        replicate_again(work, id);
+    }
+}
+
+/// The job that an event is about, where it is about one.
+fn job_of(event: &Event) -> Option<JobId> {
+    match event {
+        Event::JobSubmitted { job, .. }
+        | Event::JobRecovered { job, .. }
+        | Event::StageExpanded { job, .. }
+        | Event::JobRests { job }
+        | Event::StageRefused { job, .. }
+        | Event::StageSentBack { job, .. }
+        | Event::ResultsLost { job, .. }
+        | Event::TasksMoved { job, .. }
+        | Event::MayCopy { job, .. }
+        | Event::MaySplit { job, .. }
+        | Event::JobCancelled { job } => Some(*job),
+        Event::TaskAdded { of: attempt, .. }
+        | Event::AttemptSucceeded { attempt }
+        | Event::AttemptFailed { attempt, .. }
+        | Event::AttemptLost { attempt } => Some(attempt.task.job),
+        Event::NodeCame { .. }
+        | Event::Progress { .. }
+        | Event::SlotFree { .. }
+        | Event::SlotGone { .. }
+        | Event::SlotsGone { .. }
+        | Event::PlacesFree { .. }
+        | Event::NodeDraining { .. }
+        | Event::NodeResumes { .. }
+        | Event::NodeLost { .. }
+        | Event::Tick => None,
+    }
+}

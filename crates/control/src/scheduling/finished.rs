@@ -1,0 +1,129 @@
+//! Attempts end: their results are checked, and count or do not.
+
+use crate::flows::{check_same_part, input_lost};
+use crate::interface::{Ended, Finished, Outbox, Service};
+use crate::job::range_cuts::covers_task;
+use crate::job::{Job, Jobs};
+use crate::loss::{RunAgain, evidence, found_lost};
+use crate::replication::weigh_replication;
+use crate::scheduling::feed;
+use crate::scheduling::feed::{HandedIn, feed_with};
+use crate::scheduling::speculative_attempts::all_done;
+use crate::work::Work;
+use api::history::AttemptState;
+use api::{Blame, TaskFailure, TaskResult};
+use ids::{AttemptKey, JobId};
+use scheduler::Event;
+
+pub(crate) fn attempt_finished(work: &mut Work, outbox: &mut Outbox, finished: Finished) {
+    let (ended_attempt, outcome) = finished.split();
+    let attempt = ended_attempt.attempt;
+    let Some(job) = work.jobs.get(&attempt.task.job) else { return };
+    if !job.knows(attempt.task.stage, attempt.task.task) {
+        return;
+    }
+    let checked = outcome.and_then(|result| check(work, job, attempt, &result).map(|()| result));
+    if let Some((gone, with)) = evidence(job, &checked) {
+        return found_lost(work, outbox, ended_attempt, checked, &gone, &with);
+    }
+    ended(work, outbox, ended_attempt, checked);
+}
+
+/// Refuses a result that cannot be, or that lies where nobody can read it.
+fn check(work: &Work, job: &Job, attempt: AttemptKey, result: &TaskResult) -> Result<(), TaskFailure> {
+    job.check_result(attempt, result)?;
+    if work.service == Service::Cluster {
+        work.fleet.check_homes(result, &job.results.replicas, &job.given_up)?;
+    }
+    check_same_part(work, attempt, result)
+}
+
+/// The end of an attempt that found nothing lost.
+pub(crate) fn ended(
+    work: &mut Work,
+    outbox: &mut Outbox,
+    finished: Ended,
+    outcome: Result<TaskResult, TaskFailure>,
+) {
+    match outcome {
+        Ok(result) => succeeded(work, outbox, finished, result),
+        Err(failure) => match failure.lost_input.clone() {
+            Some(lost) => input_lost(work, outbox, finished, failure, &lost),
+            None => failed(work, outbox, finished, failure),
+        },
+    }
+}
+
+fn succeeded(work: &mut Work, outbox: &mut Outbox, finished: Ended, result: TaskResult) {
+    let attempt = finished.attempt;
+    let is_whole = covers_task(work, outbox, attempt, &result);
+    let Some(job) = work.jobs.get_mut(&attempt.task.job) else { return };
+    if !is_whole {
+        job.attempt_ended(&finished, AttemptState::Discarded, Ok(Some(&result)), outbox);
+        return feed(work, outbox, Event::AttemptLost { attempt });
+    }
+    match job.refuse_stand_in(attempt, &result, outbox) {
+        None => {
+            all_done(work, outbox, attempt, &result);
+            weigh_replication(work, outbox, &finished, &result);
+            let mut in_hand = Some(HandedIn { ended: finished, result });
+            feed_with(work, outbox, Event::AttemptSucceeded { attempt }, &mut in_hand);
+        }
+        Some(again) => {
+            job.attempt_ended(&finished, AttemptState::Discarded, Ok(Some(&result)), outbox);
+            feed(work, outbox, Event::AttemptLost { attempt });
+            run_again(work, outbox, attempt.task.job, again);
+        }
+    }
+}
+
+fn failed(work: &mut Work, outbox: &mut Outbox, finished: Ended, failure: TaskFailure) {
+    let attempt = finished.attempt;
+    let Some(job) = work.jobs.get_mut(&attempt.task.job) else { return };
+    // Nobody told the job to stop: another node did that has given it up, or the attempt was not needed any more.
+    let stopped_alone = failure.blame == Blame::Cancelled && !job.is_stopping();
+    let of_node = failure.blame == Blame::Environment;
+    let may_be_excused = || {
+        let is_excused = work.fleet.may_excuse(finished.started_ns, failure.unreachable, outbox.moment());
+        work.service == Service::Cluster && is_excused
+    };
+    // Not counted: the lease of the node that may be gone ends the question, one way or the other.
+    if (of_node || stopped_alone)
+        && (job.may_lack_data(attempt) || job.knows_lost(&failure.lost_runs) || may_be_excused())
+    {
+        job.attempt_ended(&finished, AttemptState::Interrupted, Err(failure), outbox);
+        return feed(work, outbox, Event::AttemptLost { attempt });
+    }
+    let retryable = failure.retryable() || stopped_alone;
+    let state = match failure.blame {
+        Blame::Cancelled => AttemptState::Cancelled,
+        _ => AttemptState::Failed,
+    };
+    job.attempt_ended(&finished, state, Err(failure), outbox);
+    feed(work, outbox, Event::AttemptFailed { attempt, retryable, of_node });
+}
+
+/// Tasks run again: attempts that work on what is no more are given up.
+pub(crate) fn run_again(work: &mut Work, outbox: &mut Outbox, job: JobId, again: RunAgain) {
+    let is_stale = |attempt: &AttemptKey| attempt.task.job == job && again.ends(attempt.task);
+    let stale: Vec<(AttemptKey, u64)> =
+        work.fleet.all_mut().flat_map(|node| node.give_up(is_stale)).collect();
+    let RunAgain { stage, tasks, stands } = again;
+    feed(work, outbox, Event::ResultsLost { job, stage, tasks, stands });
+    for (attempt, started_ns) in stale {
+        attempt_lost(&mut work.jobs, outbox, attempt, started_ns, AttemptState::Discarded);
+    }
+}
+
+/// An attempt of which nobody will hear the end.
+pub(crate) fn attempt_lost(
+    jobs: &mut Jobs,
+    outbox: &mut Outbox,
+    attempt: AttemptKey,
+    started_ns: u64,
+    state: AttemptState,
+) {
+    let Some(job) = jobs.get_mut(&attempt.task.job) else { return };
+    let ended = Ended { attempt, started_ns, ended_ns: outbox.now_ns() };
+    job.attempt_ended(&ended, state, Ok(None), outbox);
+}

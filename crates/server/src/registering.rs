@@ -1,0 +1,113 @@
+//! Decisions of control that need the store in their middle: a number for a node or a file, and the word of the store about kept
+//! directories.
+
+use crate::ServerError;
+use crate::answers::caller;
+use crate::clock;
+use crate::event_loop::{EventLoop, Joining, Reply};
+use api::control::NodeWelcome;
+use api::data_access::SecretText;
+use api::intermediate::{CreatedIntermediate, NewIntermediate};
+use api::kept::{KeptAnnouncement, KeptDir};
+use api::left::LeftBehind;
+use control::retention::DirInStore;
+use ids::NodeId;
+use metastore::StoreError;
+use trust::{Secret, TokenText};
+use uuid::Builder;
+
+/// Returns the incarnation of the process that gets this proof: a hash of it. A process that shows the proof later
+/// has read it from the disks of the first one, because lists and messages contain only the incarnation.
+fn incarnation_of(proof: &Secret) -> String {
+    let hash = proof.hash();
+    Builder::from_random_bytes(std::array::from_fn(|index| hash[index])).into_uuid().to_string()
+}
+
+/// Whether a node that tells of a dead process has its disks.
+fn is_proven(left: &LeftBehind) -> bool {
+    let proof = TokenText::parse(&left.proof.0);
+    proof.is_some_and(|proof| incarnation_of(&proof.secret) == left.incarnation)
+}
+
+impl EventLoop {
+    /// Takes a node in. An error of the store ends the server; all others go to the node.
+    pub async fn register(&mut self, joining: Joining, reply: Reply<NodeWelcome>) -> Result<(), StoreError> {
+        let Joining { mut info, secret_hash, join_token } = joining;
+        if let Err(error) = self.control.check_joining(&info) {
+            self.answer(reply, Err(error.into()));
+            return Ok(());
+        }
+        let proof = match Secret::random() {
+            Ok(proof) => proof,
+            Err(error) => {
+                self.answer(reply, Err(error.into()));
+                return Ok(());
+            }
+        };
+        info.left.retain(is_proven);
+        let node = self.store.reserve_node_id().await?;
+        let joining = control::membership::Joining {
+            info,
+            secret_hash,
+            join_token,
+            incarnation: incarnation_of(&proof),
+            disk_proof: SecretText(proof.text()),
+            data_keys: self.signing.told(),
+        };
+        self.tell_time();
+        self.control.join(&mut self.outbox, node, joining, caller(reply));
+        Ok(())
+    }
+
+    /// Makes an intermediate file of a user.
+    pub async fn create_file(
+        &mut self,
+        user: String,
+        new: NewIntermediate,
+        bytes_max: Option<u64>,
+        reply: Reply<CreatedIntermediate>,
+    ) -> Result<(), StoreError> {
+        match self.control.check_file(user, new, bytes_max) {
+            Err(error) => self.answer(reply, Err(error.into())),
+            Ok(new) => {
+                let file = self.store.reserve_intermediate_id().await?;
+                self.control.create_file(&mut self.outbox, file, new, caller(reply));
+            }
+        }
+        Ok(())
+    }
+
+    /// A node tells what is kept on its disks: for a job that waits for it, or all that it found.
+    pub async fn announced(
+        &mut self,
+        node: NodeId,
+        announcement: KeptAnnouncement,
+        reply: Reply<()>,
+    ) -> Result<(), StoreError> {
+        if let Err(error) = self.control.hear(node, &announcement.incarnation, clock::now()) {
+            self.answer(reply, Err(error.into()));
+            return Ok(());
+        }
+        // The store is asked below: what was decided before must stand in it.
+        self.write_and_reply().await?;
+        let found = self.control.announced(&mut self.outbox, node, announcement);
+        let mut in_store = Vec::with_capacity(found.dirs().len());
+        for dir in found.dirs() {
+            in_store.push(self.look_up(dir).await?);
+        }
+        self.control.found(&mut self.outbox, found, in_store);
+        self.answer(reply, Ok::<(), ServerError>(()));
+        Ok(())
+    }
+
+    async fn look_up(&self, dir: &KeptDir) -> Result<DirInStore, StoreError> {
+        let places = self.store.kept_places(dir.job).await?;
+        if let Some(known) = places.into_iter().find(|place| place.dir.name() == dir.name()) {
+            return Ok(DirInStore::Kept { made_by: known.made_by });
+        }
+        Ok(match self.store.knows_incarnation(&dir.incarnation).await? {
+            true => DirInStore::Stranger,
+            false => DirInStore::OfOthers,
+        })
+    }
+}
