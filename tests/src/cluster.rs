@@ -13,6 +13,69 @@ pub const CLUSTER_MEMORY: &str = "256M";
 /// Memory of a node for all its jobs: four of those of tests at once.
 pub const NODE_MEMORY: &str = "1G";
 
+/// Description of a cluster that is to be started.
+#[derive(Default)]
+pub struct ClusterBuilder<'a> {
+    racks: Vec<String>,
+    environment: Vec<(String, String)>,
+    database: Option<String>,
+    roots: Vec<&'a str>,
+    change: Option<Box<dyn FnOnce(&mut Command) + 'a>>,
+}
+
+impl<'a> ClusterBuilder<'a> {
+    /// Starts so many nodes in one rack, with two slots and a disk each.
+    pub fn nodes(self, count: u32) -> Self {
+        self.racks(&vec!["rack-0"; count as usize])
+    }
+
+    /// Starts one node in each of these racks.
+    pub fn racks(mut self, racks: &[&str]) -> Self {
+        self.racks = racks.iter().map(ToString::to_string).collect();
+        self
+    }
+
+    /// Adds variables to the environment of all processes.
+    pub fn environment(mut self, environment: Vec<(String, String)>) -> Self {
+        self.environment = environment;
+        self
+    }
+
+    /// Keeps the rows in a PostgreSQL, by its URL, in place of SQLite.
+    pub fn database(mut self, url: impl Into<Option<String>>) -> Self {
+        self.database = url.into();
+        self
+    }
+
+    /// Lets jobs name only paths below these directories of the sandbox.
+    pub fn roots(mut self, roots: &[&'a str]) -> Self {
+        self.roots = roots.to_vec();
+        self
+    }
+
+    /// Changes the command of the first server. A restarted server does not have the change.
+    pub fn server_command(mut self, change: impl FnOnce(&mut Command) + 'a) -> Self {
+        self.change = Some(Box::new(change));
+        self
+    }
+
+    /// Starts the server and its nodes, and waits until all have joined.
+    pub fn start(self) -> Cluster {
+        let sandbox = Sandbox::with_environment(self.environment);
+        let roots: Vec<PathBuf> = self.roots.iter().map(|root| sandbox.path(root)).collect();
+        for root in &roots {
+            std::fs::create_dir_all(root).expect("our own directory takes another");
+        }
+        let mut command = server_command(&sandbox, "127.0.0.1:0", self.database.as_deref(), &roots);
+        if let Some(change) = self.change {
+            change(&mut command);
+        }
+        let mut cluster = Cluster::join(sandbox, Running::start(&mut command), self.database, roots);
+        self.racks.iter().for_each(|rack| cluster.add_node_in(rack));
+        cluster
+    }
+}
+
 /// A server in a sandbox and the nodes that work for it.
 pub struct Cluster {
     pub sandbox: Sandbox,
@@ -28,50 +91,12 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a server, and so many nodes with two slots each.
-    pub fn start(nodes: u32) -> Cluster {
-        Self::start_on(nodes, None)
+    /// Describes a cluster: a server on SQLite without nodes, until the builder says more.
+    pub fn builder<'a>() -> ClusterBuilder<'a> {
+        ClusterBuilder::default()
     }
 
-    /// The same with more variables in the environment of all processes.
-    pub fn start_with(nodes: u32, environment: Vec<(String, String)>) -> Cluster {
-        Self::start_in(Sandbox::with_environment(environment), nodes, None, &[])
-    }
-
-    /// The same with the rows in a PostgreSQL.
-    pub fn start_on(nodes: u32, database: Option<String>) -> Cluster {
-        Self::start_in(Sandbox::new(), nodes, database, &[])
-    }
-
-    /// The same with jobs that may name only what lies in these directories of the sandbox.
-    pub fn start_below(nodes: u32, roots: &[&str]) -> Cluster {
-        Self::start_in(Sandbox::new(), nodes, None, roots)
-    }
-
-    /// The same with a change to the command of the server.
-    pub fn start_changed(nodes: u32, change: impl FnOnce(&mut Command)) -> Cluster {
-        let sandbox = Sandbox::new();
-        let mut command = server_command(&sandbox, "127.0.0.1:0", None, &[]);
-        change(&mut command);
-        Self::join_to(sandbox, Running::start(&mut command), nodes, None, Vec::new())
-    }
-
-    fn start_in(sandbox: Sandbox, nodes: u32, database: Option<String>, roots: &[&str]) -> Cluster {
-        let roots: Vec<PathBuf> = roots.iter().map(|root| sandbox.path(root)).collect();
-        for root in &roots {
-            std::fs::create_dir_all(root).expect("our own directory takes another");
-        }
-        let server = serve(&sandbox, "127.0.0.1:0", database.as_deref(), &roots);
-        Self::join_to(sandbox, server, nodes, database, roots)
-    }
-
-    fn join_to(
-        sandbox: Sandbox,
-        server: Running,
-        nodes: u32,
-        database: Option<String>,
-        roots: Vec<PathBuf>,
-    ) -> Cluster {
+    fn join(sandbox: Sandbox, server: Running, database: Option<String>, roots: Vec<PathBuf>) -> Cluster {
         server.wait_for_stderr("serving at");
         let told = server.stderr_so_far();
         let url = told.split_whitespace().find(|word| word.starts_with("http://"));
@@ -80,11 +105,8 @@ impl Cluster {
         if let Some(file) = sandbox.own_token_file(address) {
             http::show_token(address, &std::fs::read_to_string(file).expect("our own file"));
         }
-        let (server, nodes_of) = (Some(server), Vec::new());
-        let mut cluster =
-            Cluster { sandbox, url, server, database, roots, nodes: nodes_of, racks: Vec::new() };
-        (0..nodes).for_each(|_| cluster.add_node());
-        cluster
+        let server = Some(server);
+        Cluster { sandbox, url, server, database, roots, nodes: Vec::new(), racks: Vec::new() }
     }
 
     /// Starts one more node, with a disk of its own.
@@ -335,10 +357,6 @@ impl Cluster {
         command.args(args);
         command
     }
-}
-
-fn serve(sandbox: &Sandbox, address: &str, database: Option<&str>, roots: &[PathBuf]) -> Running {
-    Running::start(&mut server_command(sandbox, address, database, roots))
 }
 
 fn server_command(sandbox: &Sandbox, address: &str, database: Option<&str>, roots: &[PathBuf]) -> Command {

@@ -118,7 +118,7 @@ pub fn forget_who_hung(sandbox: &Sandbox) {
 
 /// A cluster of so many nodes with input for flows.
 pub fn cluster_with_input(nodes: u32) -> Cluster {
-    let cluster = Cluster::start(nodes);
+    let cluster = Cluster::builder().nodes(nodes).start();
     write_input(&cluster.sandbox);
     cluster
 }

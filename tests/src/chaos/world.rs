@@ -63,7 +63,7 @@ pub(super) struct World {
 
 impl World {
     pub fn start() -> World {
-        let cluster = Cluster::start(0);
+        let cluster = Cluster::builder().start();
         let nodes = (0..NODES).map(|_| Node { process: None, state: NodeState::Away }).collect();
         let mut world = World {
             cluster,

@@ -8,7 +8,7 @@ use std::process::Command;
 /// the next one is there.
 #[track_caller]
 fn check_killed_after_a_cancel(command: impl FnOnce(&Cluster) -> Command) {
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in.txt", "a\t1\n");
     let (mut here, silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
     let wait = format!("echo here > '{}'; read line < '{}'", here.text(), silent.text());

@@ -168,7 +168,7 @@ fn slow_node(client: Client<'_>) -> Vec<Slow> {
 /// A store that is slow with two objects, and the way to it that is slow for one node.
 fn slow_store() -> Vec<Slow> {
     let server = ObjectServer::start("lake");
-    let mut cluster = Cluster::start_with(2, server.environment());
+    let mut cluster = Cluster::builder().nodes(2).environment(server.environment()).start();
     let proxy = SlowProxy::start(server.address());
     cluster.add_changed_node(|node| {
         node.env("AWS_ENDPOINT_URL", format!("http://{}", proxy.address()));
@@ -239,16 +239,17 @@ fn slow_link() -> Option<Vec<Slow>> {
 #[test]
 fn nine_of_ten_labels_are_right() {
     let worlds: [fn() -> Option<Vec<Slow>>; 5] = [
-        || Some(Client::of(&Cluster::start(3), much_data)),
-        || Some(Client::of(&Cluster::start(3), slow_node)),
+        || Some(Client::of(&Cluster::builder().nodes(3).start(), much_data)),
+        || Some(Client::of(&Cluster::builder().nodes(3).start(), slow_node)),
         || {
             let records =
                 |client: Client<'_>| of_program(&client, SLOW_RECORDS, "slow records", "slow-program");
-            Some(Client::of(&Cluster::start(4), records))
+            Some(Client::of(&Cluster::builder().nodes(4).start(), records))
         },
         || {
-            let mut told =
-                Client::of(&Cluster::start(3), |client| of_program(&client, STUCK, "stuck", "no-progress"));
+            let mut told = Client::of(&Cluster::builder().nodes(3).start(), |client| {
+                of_program(&client, STUCK, "stuck", "no-progress")
+            });
             told.extend(slow_store());
             Some(told)
         },

@@ -43,7 +43,7 @@ fn left_on(disk: &Path) -> Vec<String> {
 
 #[test]
 fn a_node_gives_what_one_machine_gives() {
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::builder().nodes(1).start();
     write_text(&cluster);
     let args = [&["--input", "in"], WORDS].concat();
     let expected = embedded_parts(&cluster, &args);
@@ -93,7 +93,7 @@ fn look_from_afar(cluster: &Cluster) {
 /// A node tells how its machine and its disks are, and the tables keep it.
 #[test]
 fn nodes_tell_how_they_are() {
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::builder().nodes(1).start();
     let samples = "select count(*) as n, max(memory_used_bytes) > 0 as used from samples";
     cluster.ask_until(&["state", "--json", samples], |answer| {
         !answer.contains("\"n\": 0") && !answer.contains("null")
@@ -110,7 +110,7 @@ fn nodes_tell_how_they_are() {
 
 #[test]
 fn rows_are_sorted_as_on_one_machine() {
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::builder().nodes(1).start();
     let rows =
         ["tera", "gen", "--layout", "modern", "--rows", "50000", "--memory", CLUSTER_MEMORY, "--output"];
     let generate = [&rows[..], &["rows"]].concat();
@@ -125,7 +125,7 @@ fn rows_are_sorted_as_on_one_machine() {
 
 #[test]
 fn three_nodes_give_what_one_machine_gives() {
-    let cluster = Cluster::start(3);
+    let cluster = Cluster::builder().nodes(3).start();
     write_text(&cluster);
     let args = [&["--input", "in"], WORDS].concat();
     embedded_parts(&cluster, &args);
@@ -149,7 +149,7 @@ fn three_nodes_give_what_one_machine_gives() {
 /// Two of three nodes are killed, one after the other, while reducers hang; what they held is made again.
 #[test]
 fn nodes_that_die_take_no_output_with_them() {
-    let mut cluster = Cluster::start(3);
+    let mut cluster = Cluster::builder().nodes(3).start();
     write_text(&cluster);
     let (mut here, _silent, program) = hanging(&cluster);
     let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", &program, "--total-order"];
@@ -177,7 +177,7 @@ fn hanging(cluster: &Cluster) -> (Fifo, Fifo, String) {
 /// Kills the only node while a program of the job hangs there; another one comes and does it all.
 fn check_killed_node(option: &str) {
     println!("{option}");
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
     let (mut here, _silent, program) = hanging(&cluster);
     let job = Running::start(&mut cluster.job(&["--input", "in.txt", option, &program, "--output", "out"]));
@@ -203,7 +203,7 @@ fn what_a_killed_node_held_is_made_again() {
 /// Kills the server while a program of the job hangs; the next one goes on where it was.
 fn check_killed_server(option: &str) {
     println!("{option}");
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
     let (mut here, mut silent, program) = hanging(&cluster);
     let job = Running::start(&mut cluster.job(&["--input", "in.txt", option, &program, "--output", "out"]));
@@ -230,7 +230,7 @@ fn a_killed_server_goes_on_in_the_middle_of_the_reduces() {
 
 #[test]
 fn a_job_is_cancelled_from_afar_and_nothing_is_left() {
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in.txt", "a\t1\n");
     let (mut here, _silent, program) = hanging(&cluster);
     let job =
@@ -245,7 +245,7 @@ fn a_job_is_cancelled_from_afar_and_nothing_is_left() {
 
 #[test]
 fn what_cannot_be_is_refused_and_told() {
-    let cluster = Cluster::start(0);
+    let cluster = Cluster::builder().start();
     cluster.sandbox.write("in.txt", "a\t1\n");
     let check = |command: &mut std::process::Command, texts: &[&str]| {
         Running::start(command).wait().expect_failure(2, texts);
@@ -261,7 +261,7 @@ fn what_cannot_be_is_refused_and_told() {
 /// Both run at once, and both were taken, for neither output was there.
 #[test]
 fn of_two_clients_with_one_output_one_wins() {
-    let cluster = Cluster::start(2);
+    let cluster = Cluster::builder().nodes(2).start();
     let (mut here, mut go) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("go"));
     let text = format!("#!/bin/sh\necho here > '{}'\nread line < '{}'\nexec cat\n", here.text(), go.text());
     let program = cluster.sandbox.script("waits.sh", &text);
@@ -303,7 +303,7 @@ fn of_two_clients_with_one_output_one_wins() {
 /// A node that cannot answer does not hear that a job is over, and the server that would tell it is killed.
 #[test]
 fn what_a_node_holds_of_a_job_goes_though_the_server_that_ended_it_is_gone() {
-    let mut cluster = Cluster::start(2);
+    let mut cluster = Cluster::builder().nodes(2).start();
     let mut here = cluster.sandbox.fifo("here");
     let nodes = [cluster.node(0).id(), cluster.node(1).id()];
     let mut go = nodes.map(|id| cluster.sandbox.fifo(&format!("go-{id}")));

@@ -42,7 +42,7 @@ fn withstands(cluster: &Cluster, bombs: &[&str]) {
 
 #[test]
 fn no_question_eats_a_server() {
-    withstands(&Cluster::start(1), OF_SQLITE);
+    withstands(&Cluster::builder().nodes(1).start(), OF_SQLITE);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn no_question_eats_a_server_with_postgres() {
     let Some(postgres) = PrivatePostgres::start_or_say("questions that eat memory", &["fsync = off"]) else {
         return;
     };
-    withstands(&Cluster::start_on(1, Some(postgres.url("postgres"))), OF_POSTGRES);
+    withstands(&Cluster::builder().nodes(1).database(postgres.url("postgres")).start(), OF_POSTGRES);
 }
 
 /// Processes that a process started, of the threads that it has.
@@ -72,7 +72,7 @@ fn wait_for_children(cluster: &Cluster, expected: usize) {
 
 #[test]
 fn a_question_ends_when_nobody_waits_for_its_answer() {
-    let cluster = Cluster::start(0);
+    let cluster = Cluster::builder().start();
     let endless = "with recursive r(n) as (select 1 union all select n + 1 from r) select count(*) from r";
     let asked = [(); 2].map(|()| Running::start(&mut cluster.sailfish(&["state", endless])));
     wait_for_children(&cluster, 2);
@@ -86,7 +86,7 @@ fn a_question_ends_when_nobody_waits_for_its_answer() {
 
 #[test]
 fn a_question_ends_with_its_server() {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     let endless = "with recursive r(n) as (select 1 union all select n + 1 from r) select count(*) from r";
     let client = Running::start(&mut cluster.sailfish(&["state", endless]));
     wait_for_children(&cluster, 1);

@@ -50,7 +50,7 @@ fn left_on(disk: &Path) -> usize {
 /// A draining node moves the output of its maps when they are over; then the node goes, while the job reduces.
 #[test]
 fn a_node_is_emptied_while_maps_run() {
-    let mut cluster = Cluster::start(3);
+    let mut cluster = Cluster::builder().nodes(3).start();
     write_text(&cluster);
     let (mut here, mut go, program) = hangs_once(&cluster, "mapper");
     let (mut reducing, mut end, reducer) = hangs_once(&cluster, "reducer");
@@ -83,7 +83,7 @@ fn a_node_is_emptied_while_maps_run() {
 /// The plan of the reducers stands: the node serves its runs until they have read them.
 #[test]
 fn a_node_serves_reducers_before_it_goes() {
-    let mut cluster = Cluster::start(2);
+    let mut cluster = Cluster::builder().nodes(2).start();
     write_text(&cluster);
     let (mut here, mut go, reducer) = hangs_once(&cluster, "reducer");
     let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", &reducer];
@@ -113,7 +113,7 @@ fn a_node_serves_reducers_before_it_goes() {
 /// The server is killed while a node is being emptied: the next one goes on with it, and nothing is made again.
 #[test]
 fn a_drain_goes_on_under_the_next_server() {
-    let mut cluster = Cluster::start(3);
+    let mut cluster = Cluster::builder().nodes(3).start();
     write_text(&cluster);
     let (mut here, mut go, program) = hangs_once(&cluster, "mapper");
     let (mut reducing, mut end, reducer) = hangs_once(&cluster, "reducer");
@@ -147,7 +147,7 @@ fn a_drain_goes_on_under_the_next_server() {
 /// a new one.
 #[test]
 fn a_node_that_was_drained_does_not_come_back_with_the_next_server() {
-    let mut cluster = Cluster::start(2);
+    let mut cluster = Cluster::builder().nodes(2).start();
     cluster.node(0).signal(Signal::STOP);
     // The poll that waits carries that it is being emptied; that it may leave waits for the next poll, which does not come.
     Running::start(&mut cluster.sailfish(&["nodes", "drain", "node-0"])).wait().expect_success();
@@ -163,7 +163,7 @@ fn a_node_that_was_drained_does_not_come_back_with_the_next_server() {
 /// Map tasks open chunks on the nodes of their own rack.
 #[test]
 fn chunks_stay_in_their_rack() {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     for rack in ["left", "right", "left", "right"] {
         cluster.add_node_in(rack);
     }

@@ -64,7 +64,7 @@ fn assert_cut(cluster: &Cluster, expected: &str) {
 
 #[test]
 fn idle_slots_take_the_end_of_a_long_range() {
-    let cluster = Cluster::start(2);
+    let cluster = Cluster::builder().nodes(2).start();
     let expected = write_numbers(&cluster);
     start(&cluster, &["--total-order"]).wait().expect_success();
     assert_sorted(&cluster, &expected);
@@ -80,7 +80,7 @@ fn idle_slots_take_the_end_of_a_long_range() {
 /// By hash each I-file has its own order, so the lines are compared as a set.
 #[test]
 fn ranges_within_i_files_are_cut_as_well() {
-    let cluster = Cluster::start(2);
+    let cluster = Cluster::builder().nodes(2).start();
     let expected = write_numbers(&cluster);
     start(&cluster, &[]).wait().expect_success();
     let lines = |bytes: &[u8]| {
@@ -101,7 +101,7 @@ fn a_job_that_wants_it_otherwise_stays_whole() {
     for (number_of, more) in
         [("1", &["--total-order", "--elastic", "off"][..]), ("2", &["--partitions", "2"][..])]
     {
-        let cluster = Cluster::start(2);
+        let cluster = Cluster::builder().nodes(2).start();
         write_numbers(&cluster);
         start(&cluster, more).wait().expect_success();
         assert_eq!(cluster.number(SPLITS), 0, "{more:?}");
@@ -111,7 +111,7 @@ fn a_job_that_wants_it_otherwise_stays_whole() {
 
 #[test]
 fn what_was_cut_stays_cut_whatever_dies() {
-    let mut cluster = Cluster::start(3);
+    let mut cluster = Cluster::builder().nodes(3).start();
     let expected = write_numbers(&cluster);
     let job = start(&cluster, &["--total-order", "--replication", "rack"]);
     wait_for_split(&cluster);
@@ -126,7 +126,7 @@ fn what_was_cut_stays_cut_whatever_dies() {
 /// Both replicas are gone: maps run again, and the ranges are as they were cut.
 #[test]
 fn what_was_cut_stays_cut_when_data_is_made_again() {
-    let mut cluster = Cluster::start(3);
+    let mut cluster = Cluster::builder().nodes(3).start();
     let expected = write_numbers(&cluster);
     let job = start(&cluster, &["--total-order", "--replication", "none"]);
     wait_for_split(&cluster);

@@ -66,7 +66,7 @@ fn start_hanging(cluster: &Cluster, pids: &mut Fifo) -> (Running, Watched) {
 }
 
 fn hanging_cluster() -> (Cluster, Fifo) {
-    let cluster = Cluster::start(3);
+    let cluster = Cluster::builder().nodes(3).start();
     let pids = write_hanging(&cluster.sandbox);
     (cluster, pids)
 }

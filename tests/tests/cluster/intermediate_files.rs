@@ -96,7 +96,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 #[test]
 fn what_is_written_is_read_in_ranges() {
-    let cluster = Cluster::start(3);
+    let cluster = Cluster::builder().nodes(3).start();
     let text = corpus(5 * MIB + 17);
     put(&cluster, "words", &text, &[]).expect_success();
     put(&cluster, "nothing", b"", &["--keep-for", "1h"]).expect_success();
@@ -140,7 +140,7 @@ fn what_is_written_is_read_in_ranges() {
 /// Also where the server ends in between, while the file is written.
 #[test]
 fn a_reader_waits_for_the_writer_and_not_for_ever() {
-    let mut cluster = Cluster::start(3);
+    let mut cluster = Cluster::builder().nodes(3).start();
     let text = corpus(3 * MIB);
     let (writer, mut pipe) = begin_put(&cluster, "late", &[]);
     run(&cluster, &["read", "late"]).expect_failure(1, &["\"late\" is not complete after 0 seconds"]);
@@ -167,7 +167,7 @@ fn a_reader_waits_for_the_writer_and_not_for_ever() {
 
 #[test]
 fn a_file_has_one_writer() {
-    let cluster = Cluster::start(2);
+    let cluster = Cluster::builder().nodes(2).start();
     let (first, mut pipe) = begin_put(&cluster, "one", &[]);
     pipe.write_all(b"of the first").expect("the writer reads");
     put(&cluster, "one", b"x", &[]).expect_failure(2, &["\"one\" already, which is writing"]);
@@ -180,7 +180,7 @@ fn a_file_has_one_writer() {
 
 #[test]
 fn of_a_writer_that_is_killed_nothing_stays() {
-    let cluster = Cluster::start(2);
+    let cluster = Cluster::builder().nodes(2).start();
     let (writer, mut pipe) = begin_put(&cluster, "half", &["--silence", "3s"]);
     pipe.write_all(&corpus(4 * MIB)).expect("the writer reads");
     until("nothing is written", || {
@@ -208,7 +208,7 @@ fn of_a_writer_that_is_killed_nothing_stays() {
 
 #[test]
 fn a_file_is_read_from_its_replica_when_its_node_is_killed() {
-    let mut cluster = Cluster::start(3);
+    let mut cluster = Cluster::builder().nodes(3).start();
     let text = corpus(24 * MIB);
     put(&cluster, "large", &text, &[]).expect_success();
     wait_for_replica(&cluster, "large");
@@ -242,7 +242,7 @@ fn a_file_is_read_from_its_replica_when_its_node_is_killed() {
 
 #[test]
 fn what_only_one_node_had_is_lost_with_it_also_what_is_being_written() {
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::builder().nodes(1).start();
     put(&cluster, "single", &corpus(MIB), &[]).expect_success();
     let (writer, mut pipe) = begin_put(&cluster, "half", &[]);
     cluster.kill_node();
@@ -266,7 +266,7 @@ fn what_only_one_node_had_is_lost_with_it_also_what_is_being_written() {
 
 #[test]
 fn a_node_that_is_emptied_leaves_its_files_behind() {
-    let mut cluster = Cluster::start(2);
+    let mut cluster = Cluster::builder().nodes(2).start();
     let text = corpus(2 * MIB);
     put(&cluster, "stays", &text, &[]).expect_success();
     let node = home(&cluster, "stays");
@@ -279,7 +279,7 @@ fn a_node_that_is_emptied_leaves_its_files_behind() {
 /// A program of a job knows the server and its node, and what it makes goes with the job if it wants.
 #[test]
 fn programs_of_jobs_reach_them() {
-    let cluster = Cluster::start(3);
+    let cluster = Cluster::builder().nodes(3).start();
     let go = cluster.sandbox.fifo("go");
     let binary = cluster.sandbox.sailfish().get_program().to_string_lossy().into_owned();
     let program = format!(
@@ -313,7 +313,7 @@ fn without_a_cluster_there_are_none() {
 /// The calls as any program may make them: plain HTTP, each write with its offset.
 #[test]
 fn the_calls_are_plain_http() {
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::builder().nodes(1).start();
     let ask = |path: &str, body: &str| {
         let answer =
             exchange(cluster.address(), &format!("POST {path}"), body.as_bytes()).expect("an answer");

@@ -125,7 +125,7 @@ impl World {
         let seed = number_from("SAILFISH_SEED").unwrap_or_else(|| u64::from(std::process::id()));
         println!("SAILFISH_SEED={seed} cargo test -p blackbox --test malformed_requests");
         World {
-            cluster: Cluster::start_on(0, database),
+            cluster: Cluster::builder().database(database).start(),
             random: Random::new(seed),
             document: Document::read(),
             jobs: Vec::new(),

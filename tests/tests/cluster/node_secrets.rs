@@ -139,15 +139,18 @@ fn forged_success(cluster: &Cluster, join: &str) {
 
 #[test]
 fn nobody_says_that_an_attempt_of_another_node_succeeded() {
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::builder().nodes(1).start();
     forged_success(&cluster, &token(&cluster, "rack"));
 }
 
 #[test]
 fn nobody_says_so_to_a_server_without_tokens() {
-    let cluster = Cluster::start_changed(1, |command| {
-        command.arg("--no-tokens");
-    });
+    let cluster = Cluster::builder()
+        .nodes(1)
+        .server_command(|command| {
+            command.arg("--no-tokens");
+        })
+        .start();
     forged_success(&cluster, "");
 }
 
@@ -156,14 +159,14 @@ fn nobody_says_so_to_a_server_with_postgres() {
     let Some(postgres) = PrivatePostgres::start_or_say("a forged success with PostgreSQL", &[]) else {
         return;
     };
-    let cluster = Cluster::start_on(1, Some(postgres.url("postgres")));
+    let cluster = Cluster::builder().nodes(1).database(postgres.url("postgres")).start();
     forged_success(&cluster, &token(&cluster, "rack"));
 }
 
 /// A process that may join says of others, which live, that they are dead and that it has their disks.
 #[test]
 fn nobody_without_its_disk_says_that_a_node_is_dead() {
-    let mut waiting = waiting_job(Cluster::start(2), 4);
+    let mut waiting = waiting_job(Cluster::builder().nodes(2).start(), 4);
     for _ in 0..4 {
         assert_eq!(waiting.here.read_line(), "here");
     }
@@ -202,7 +205,7 @@ fn nobody_without_its_disk_says_that_a_node_is_dead() {
 
 #[test]
 fn a_node_is_known_to_the_next_server() {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     let node = MadeUpNode::join(&cluster, "stays", &token(&cluster, "rack"));
     cluster.restart_server();
     let (status, answer) = node.poll(&cluster, &[]);
@@ -321,13 +324,13 @@ fn a_revoked_node(mut cluster: Cluster) {
 
 #[test]
 fn a_revoked_node_is_shut_out_and_the_job_goes_on() {
-    a_revoked_node(Cluster::start(0));
+    a_revoked_node(Cluster::builder().start());
 }
 
 #[test]
 fn a_revoked_node_is_shut_out_with_postgres() {
     let Some(postgres) = PrivatePostgres::start_or_say("a revoked node with PostgreSQL", &[]) else { return };
-    a_revoked_node(Cluster::start_on(0, Some(postgres.url("postgres"))));
+    a_revoked_node(Cluster::builder().database(postgres.url("postgres")).start());
 }
 
 /// A quarter of an hour passes, by the clocks of all processes, in which no server answers. Nodes go on with what they have: it costs
@@ -335,7 +338,7 @@ fn a_revoked_node_is_shut_out_with_postgres() {
 #[test]
 fn an_outage_of_a_quarter_of_an_hour_costs_time_and_no_output() {
     const OUTAGE_SECONDS: u64 = 900;
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     let Some(clock) = WrongClock::build(&cluster.sandbox, "a long outage") else { return };
     for _ in 0..2 {
         cluster.add_changed_node(|command| clock.set(command, 0));

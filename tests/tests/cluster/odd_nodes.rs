@@ -23,7 +23,7 @@ fn number(cluster: &Cluster, question: &str) -> i64 {
 
 #[test]
 fn nodes_with_wrong_clocks_work_as_others_do() {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     let Some(clock) = WrongClock::build(&cluster.sandbox, "nodes with wrong clocks") else { return };
     for wrong_by in [-2 * YEAR_SECONDS, 3 * YEAR_SECONDS, 0] {
         cluster.add_changed_node(|command| clock.set(command, wrong_by));
@@ -61,7 +61,7 @@ fn nodes_with_wrong_clocks_work_as_others_do() {
 /// A node under a taken name, or of another protocol version, gets an error and harms nobody.
 #[test]
 fn nodes_that_are_refused_harm_no_job() {
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\n");
     let (mut here, mut go, program) = waiting_mapper(&cluster);
     let args = ["--input", "in.txt", "--mapper", &program, "--output", "out"];

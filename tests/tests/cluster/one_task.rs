@@ -21,7 +21,7 @@ fn a_program_is_run_on_this_machine() {
 
 #[test]
 fn programs_are_run_on_a_cluster() {
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::builder().nodes(1).start();
     let submit = |args: &[&str]| {
         let args = [&["submit", "--wait", "--count", "3"], args].concat();
         let mut command = cluster.sandbox.sailfish();
@@ -45,7 +45,7 @@ fn programs_are_run_on_a_cluster() {
 /// A program that failed has perhaps done half of its work: it is run again where that was asked for, and not else.
 #[test]
 fn a_program_that_fails_runs_as_often_as_its_user_says() {
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::builder().nodes(1).start();
     let check = |options: &[&str], runs: usize| {
         let trace = cluster.sandbox.path(&format!("trace-{runs}"));
         let program =
@@ -68,7 +68,7 @@ fn a_program_that_fails_runs_as_often_as_its_user_says() {
 
 #[test]
 fn what_a_program_writes_is_seen_while_it_runs() {
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::builder().nodes(1).start();
     let mut go = cluster.sandbox.fifo("go");
     let program = format!("echo begun >&2; echo first; read line < '{}'; echo last", go.text());
     let mut submit = cluster.sailfish(&["submit"]);
@@ -85,7 +85,7 @@ fn what_a_program_writes_is_seen_while_it_runs() {
 
 #[test]
 fn jobs_that_wait_outlive_the_server() {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     let submit = ["bench", "jobs", "--only-submit", "--jobs", "2000"];
     Running::start(&mut cluster.sailfish(&submit)).wait().expect_success();
     cluster.restart_server();
@@ -98,7 +98,7 @@ fn jobs_that_wait_outlive_the_server() {
 /// A task of a dead node goes to another one within 15 seconds of the node's last message, by the server's own rows.
 #[test]
 fn what_a_dead_node_ran_is_given_to_another() {
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::builder().nodes(1).start();
     let (mut here, silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
     let go = cluster.sandbox.path("go");
     let wait = format!("echo here > '{}'; read line < '{}'", here.text(), silent.text());
@@ -172,7 +172,7 @@ fn a_long_queue(mut cluster: Cluster) {
 
 #[test]
 fn many_large_jobs_wait_outside_of_memory() {
-    a_long_queue(Cluster::start(0));
+    a_long_queue(Cluster::builder().start());
 }
 
 #[test]
@@ -181,14 +181,14 @@ fn many_large_jobs_wait_outside_of_memory_with_postgres() {
     else {
         return;
     };
-    a_long_queue(Cluster::start_on(0, Some(postgres.url("postgres"))));
+    a_long_queue(Cluster::builder().database(postgres.url("postgres")).start());
 }
 
 /// A user who gives each job a priority of its own, or another memory, gets no more of the server by that.
 #[test]
 fn many_large_jobs_of_unlike_priorities_wait_outside_of_memory() {
     const JOBS: i64 = 44;
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     for number in 1..=JOBS {
         submit_large(&cluster, 1, &[&format!("--priority=-{number}")]);
     }

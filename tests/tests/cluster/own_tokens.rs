@@ -23,7 +23,7 @@ fn status_of_stranger(cluster: &Cluster, path: &str) -> (u16, String) {
 
 #[test]
 fn programs_of_the_user_come_in_and_others_are_told_how() {
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::builder().nodes(1).start();
     Running::start(cluster.sailfish(&["submit", "--wait"]).args(PROGRAM)).wait().expect_success();
     let (status, text) = status_of_stranger(&cluster, "/v1/jobs");
     assert!(status == 401 && text.contains("--token-file") && text.contains("--no-tokens"), "{text}");
@@ -42,9 +42,12 @@ fn programs_of_the_user_come_in_and_others_are_told_how() {
 
 #[test]
 fn a_server_without_tokens_admits_each_program_but_no_web_page() {
-    let cluster = Cluster::start_changed(1, |command| {
-        command.arg("--no-tokens");
-    });
+    let cluster = Cluster::builder()
+        .nodes(1)
+        .server_command(|command| {
+            command.arg("--no-tokens");
+        })
+        .start();
     assert_eq!(cluster.sandbox.own_token_file(cluster.address()), None);
     assert_eq!(status_of_stranger(&cluster, "/v1/jobs").0, 200);
     let page = exchange(cluster.address(), "GET /v1/jobs\norigin: http://evil.example", b"");
@@ -57,7 +60,7 @@ fn a_server_without_tokens_admits_each_program_but_no_web_page() {
 
 #[test]
 fn a_server_that_is_killed_keeps_its_token_and_one_in_its_place_has_another() {
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::builder().nodes(1).start();
     let file = cluster.sandbox.own_token_file(cluster.address()).expect("a file");
     let read = || std::fs::read_to_string(&file).expect("our own file");
     let first = read();
@@ -101,7 +104,7 @@ fn as_other_user(cluster: &Cluster, args: &[&str]) -> Option<Command> {
 
 #[test]
 fn a_second_account_comes_in_with_a_token_file() {
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::builder().nodes(1).start();
     let Some(mut without) = as_other_user(&cluster, &["jobs"]) else { return };
     Running::start(&mut without).wait().expect_failure(REFUSED, &["--token-file", "--no-tokens"]);
     let token = cluster.sandbox.path("other/ann.token");
@@ -173,7 +176,7 @@ fn tunnel_to(sandbox: &Sandbox, target: &str) -> Option<(u16, [Running; 2])> {
 
 #[test]
 fn a_tunnel_from_another_port_takes_a_token_file() {
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::builder().nodes(1).start();
     let Some((port, _tunnel)) = tunnel_to(&cluster.sandbox, cluster.address()) else { return };
     let server = format!("http://localhost:{port}");
     let through = |more: &[&str]| {
@@ -197,7 +200,7 @@ connection.sendall(b'HTTP/1.1 404 Not Found\\r\\ncontent-length: 0\\r\\nconnecti
 
 /// Returns the request of a client to a listener of this user, at an address for which the client has a server's token file.
 fn sent_to_listener_of(user: u32) -> Option<String> {
-    let cluster = Cluster::start(0);
+    let cluster = Cluster::builder().start();
     let mut listener = Command::new("python3");
     listener.args(["-c", LISTENER]).stdout(Stdio::piped()).uid(user).gid(user);
     listener.env_clear().env("PATH", "/usr/bin:/bin:/usr/local/bin").current_dir("/");

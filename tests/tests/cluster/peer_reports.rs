@@ -30,7 +30,7 @@ fn streaming<'a>(reducer: &'a str, output: &'a str) -> [&'a str; 13] {
 
 #[test]
 fn readers_that_reach_nobody_make_the_server_give_a_node_up() {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     let line = SlowProxy::start(cluster.address());
     cluster.add_node_by(&line.address().to_string());
     cluster.add_node();

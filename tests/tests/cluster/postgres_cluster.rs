@@ -8,7 +8,7 @@ use std::process::Command;
 /// A cluster with one node and a job that hangs in its mapper until a line is written; None without PostgreSQL.
 fn hanging_job(what: &str) -> Option<(PrivatePostgres, Cluster, Running, Fifo)> {
     let postgres = PrivatePostgres::start_or_say(what, &[])?;
-    let cluster = Cluster::start_on(1, Some(postgres.url("postgres")));
+    let cluster = Cluster::builder().nodes(1).database(postgres.url("postgres")).start();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
     let (mut here, silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
     let wait = format!("echo here > '{}'; read line < '{}'", here.text(), silent.text());
@@ -44,7 +44,7 @@ fn a_standby_takes_over_when_the_leader_is_killed() {
 fn a_standby_at_another_address_takes_over() {
     let Some(postgres) = PrivatePostgres::start_or_say("a standby at another address", &[]) else { return };
     let database = postgres.url("postgres");
-    let mut cluster = Cluster::start_on(0, Some(database.clone()));
+    let mut cluster = Cluster::builder().database(database.clone()).start();
     // It listens when it leads, so that it cannot tell a port of its own choice before.
     let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let address = port.expect("a free port").to_string();
@@ -93,7 +93,7 @@ fn postgres_may_be_restarted_in_the_middle_of_a_job() {
 fn what_nodes_keep_is_reduced_again_and_collected() {
     let what = "kept I-files of a cluster on PostgreSQL";
     let Some(postgres) = PrivatePostgres::start_or_say(what, &[]) else { return };
-    let mut cluster = Cluster::start_on(1, Some(postgres.url("postgres")));
+    let mut cluster = Cluster::builder().nodes(1).database(postgres.url("postgres")).start();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
     let run = |command: &mut std::process::Command| Running::start(command).wait().expect_success();
     run(&mut cluster.job(&["--input", "in.txt", "--keep-ifiles", "--output", "out"]));
@@ -116,7 +116,7 @@ fn what_nodes_keep_is_reduced_again_and_collected() {
 fn a_standby_serves_what_was_shipped_to_the_leader() {
     let what = "a standby server with shipped files";
     let Some(postgres) = PrivatePostgres::start_or_say(what, &[]) else { return };
-    let mut cluster = Cluster::start_on(0, Some(postgres.url("postgres")));
+    let mut cluster = Cluster::builder().database(postgres.url("postgres")).start();
     cluster.kill_server();
     let shared = ["--shipped-dir", "shared-files"];
     let leader = cluster.server_elsewhere("state-1", &shared);
@@ -183,9 +183,12 @@ fn a_database_is_reached_over_tls_with_a_password_from_a_file() {
         ended.expect_failure(code, &words);
     }
     let file = sandbox.path("password");
-    let cluster = Cluster::start_changed(1, |command| {
-        command.args(["--database", &believed, "--database-password-file"]).arg(&file);
-    });
+    let cluster = Cluster::builder()
+        .nodes(1)
+        .server_command(|command| {
+            command.args(["--database", &believed, "--database-password-file"]).arg(&file);
+        })
+        .start();
     Running::start(cluster.sailfish(&["submit", "--wait"]).args(["--", "true"])).wait().expect_success();
     assert_eq!(cluster.number("select count(*) from jobs"), 1);
     let shown = std::fs::read(format!("/proc/{}/cmdline", cluster.server().id())).expect("a process");
@@ -196,8 +199,10 @@ fn a_database_is_reached_over_tls_with_a_password_from_a_file() {
     let password = PASSWORD.replace('\\', "\\\\").replace(':', "\\:");
     let file = sandbox.write("pgpass", format!("127.0.0.1:{port}:postgres:sailfish:{password}\n"));
     sandbox.set_mode("pgpass", 0o600);
-    let cluster = Cluster::start_changed(0, |command| {
-        command.args(["--database", &believed]).env("PGPASSFILE", &file);
-    });
+    let cluster = Cluster::builder()
+        .server_command(|command| {
+            command.args(["--database", &believed]).env("PGPASSFILE", &file);
+        })
+        .start();
     assert_eq!(cluster.number("select count(*) from jobs"), 1);
 }

@@ -65,7 +65,7 @@ struct Track {
 
 impl Track {
     fn new() -> Track {
-        let cluster = Cluster::start(3);
+        let cluster = Cluster::builder().nodes(3).start();
         cluster.sandbox.write_numbers(FILES, LINES, 54);
         let here = cluster.sandbox.path("");
         let runner = RUNNER.replace("HERE/", here.to_str().expect("a sandbox has a plain path"));

@@ -21,7 +21,7 @@ struct Race {
 
 impl Race {
     fn start() -> Race {
-        let cluster = Cluster::start_below(1, &["data"]);
+        let cluster = Cluster::builder().nodes(1).roots(&["data"]).start();
         let sandbox = &cluster.sandbox;
         // More than is read ahead: the files behind it are opened when its lines have been taken.
         sandbox.write("data/first/text", "first\n".repeat(1 << 20));
@@ -137,7 +137,7 @@ fn an_output_that_leads_out_when_it_is_written_is_not_written_there() {
 /// Links are followed where they lead, as long as that lies below a root.
 #[test]
 fn a_data_set_of_links_inside_the_roots_is_read() {
-    let cluster = Cluster::start_below(1, &["data", "more"]);
+    let cluster = Cluster::builder().nodes(1).roots(&["data", "more"]).start();
     let sandbox = &cluster.sandbox;
     sandbox.write("data/real/a", "one\n");
     sandbox.write("more/b", "two\n");

@@ -21,7 +21,7 @@ fn run(cluster: &Cluster, input: &str, output: &str) -> Finished {
 
 #[test]
 fn jobs_name_only_what_lies_below_the_roots() {
-    let cluster = Cluster::start_below(1, &["data", "more"]);
+    let cluster = Cluster::builder().nodes(1).roots(&["data", "more"]).start();
     write_text(&cluster);
     let sandbox = &cluster.sandbox;
     run(&cluster, "data/in", "more/counts").expect_success();
@@ -48,7 +48,7 @@ fn jobs_name_only_what_lies_below_the_roots() {
 /// Paths lead elsewhere by the time a node opens them, or on its machine: it looks for itself.
 #[test]
 fn a_node_does_not_take_the_server_at_its_word() {
-    let mut cluster = Cluster::start_below(0, &["data"]);
+    let mut cluster = Cluster::builder().roots(&["data"]).start();
     write_text(&cluster);
     let job = start_run(&cluster, "data/in", "data/counts");
     cluster.ask_until(&["jobs", "--json"], |answer| answer.contains("running"));
@@ -57,7 +57,7 @@ fn a_node_does_not_take_the_server_at_its_word() {
     symlink(sandbox.path("secret"), sandbox.path("data/in")).expect("a link");
     cluster.add_node();
     job.wait().expect_failure(2, &["on node", "data/in/text", "which leads to"]);
-    let mut narrow = Cluster::start(0);
+    let mut narrow = Cluster::builder().start();
     write_text(&narrow);
     let own = narrow.sandbox.path("data");
     narrow.add_changed_node(|command| {
@@ -72,7 +72,7 @@ fn a_node_does_not_take_the_server_at_its_word() {
 
 #[test]
 fn a_root_must_be_one() {
-    let cluster = Cluster::start(0);
+    let cluster = Cluster::builder().start();
     let refused = |root: &str, part: &str| {
         let mut server = cluster.sandbox.sailfish();
         server.args(["server", "--listen", "127.0.0.1:0", "--state", "other-state", "--allow-root", root]);

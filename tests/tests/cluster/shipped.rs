@@ -53,7 +53,7 @@ fn waiting_mapper(cluster: &Cluster) -> (Fifo, Fifo) {
 /// between.
 #[test]
 fn what_was_shipped_is_what_runs() {
-    let mut cluster = Cluster::start(2);
+    let mut cluster = Cluster::builder().nodes(2).start();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\n");
     let (mut here, mut go) = waiting_mapper(&cluster);
     cluster.sandbox.script("mine/reduce.sh", "#!/bin/sh\nexec sed \"s/^/$(cat prefix)/\"\n");
@@ -72,7 +72,7 @@ fn what_was_shipped_is_what_runs() {
 
 #[test]
 fn what_is_there_is_not_sent_again() {
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\n");
     cluster.sandbox.write("mine/map.py", "import sys, helper\nfor line in sys.stdin: helper.say(line)\n");
     cluster.sandbox.write("mine/helper.py", "def say(line): print('1:' + line, end='')\n");
@@ -112,7 +112,7 @@ fn cached(cluster: &Cluster) -> Vec<PathBuf> {
 
 #[test]
 fn what_is_not_what_it_says_is_refused() {
-    let cluster = Cluster::start(0);
+    let cluster = Cluster::builder().start();
     let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     let put = format!("PUT /v1/files/{abc}");
     let check = |head: &str, body: &str, expected: u16| {
@@ -155,7 +155,7 @@ fn what_is_not_what_it_says_is_refused() {
 
 #[test]
 fn a_program_of_one_task_finds_its_files() {
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.script("prog.sh", "#!/bin/sh\ncat data.txt; pwd; ls\n");
     cluster.sandbox.write("data.txt", "the data\n");
     let files = ["--file", "data.txt", "--file", "prog.sh"];
@@ -191,7 +191,7 @@ fn a_program_of_one_task_finds_its_files() {
 /// Map tasks of two nodes read standard input, from a pipe or a file, as they read a named file.
 #[test]
 fn standard_input_travels() {
-    let cluster = Cluster::start(2);
+    let cluster = Cluster::builder().nodes(2).start();
     let text = corpus(6 << 20);
     let file = cluster.sandbox.write("in.txt", &text);
     let job = ["--mapper", "builtin:words", "--reducer", "builtin:sum", "--partitions", "3"];
@@ -221,7 +221,7 @@ fn standard_input_travels() {
 #[test]
 fn a_file_with_secrets_is_told_to_programs_alone() {
     const SECRET: &str = "hunter2";
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("secrets.env", format!("# of the database\nPASSWORD={SECRET} and=more\nLIMIT=1\n"));
     let told = |command: &mut std::process::Command| Running::start(command).wait().expect_success().text();
     let script = "printf %s \"$PASSWORD\" | sha256sum; echo $LIMIT";

@@ -23,7 +23,7 @@ impl World {
         let (target, database) = place.split_once('/').expect("a URL with a database");
         let proxy = SlowProxy::start(target);
         let through = format!("{user}@{}/{database}", proxy.address());
-        let cluster = Cluster::start_on(nodes, Some(through));
+        let cluster = Cluster::builder().nodes(nodes).database(through).start();
         Some(World { postgres, proxy, cluster })
     }
 

@@ -33,7 +33,7 @@ fn expect_one_winner_each(cluster: &Cluster) {
 
 #[test]
 fn a_node_that_is_slow_at_the_program_is_overtaken() {
-    let cluster = Cluster::start(3);
+    let cluster = Cluster::builder().nodes(3).start();
     let expected = write_numbers(&cluster);
     let mapper = script(&cluster, "mapper.sh", SLOW_THERE);
     let job = cluster.job(&["--input", "in", "--mapper", &mapper, "--total-order", "--output", "out"]);
@@ -54,7 +54,7 @@ fn a_node_that_is_slow_at_the_program_is_overtaken() {
 
 #[test]
 fn a_job_that_wants_no_copies_has_none() {
-    let cluster = Cluster::start(3);
+    let cluster = Cluster::builder().nodes(3).start();
     let expected = write_numbers(&cluster);
     let text = SLOW_THERE.replace("rest=2 ", "rest=0.6 ");
     let mapper = script(&cluster, "mapper.sh", &text);
@@ -70,7 +70,7 @@ fn a_job_that_wants_no_copies_has_none() {
 /// One key has more than half of all, which one task must have.
 #[test]
 fn a_task_with_much_data_is_not_copied() {
-    let cluster = Cluster::start(3);
+    let cluster = Cluster::builder().nodes(3).start();
     let mut text = String::new();
     for line in 0..48 << 10 {
         let key = if line % 5 < 3 { 0 } else { 1 + line % 40 };

@@ -24,7 +24,7 @@ fn jobs(cluster: &Cluster) -> Value {
 
 #[test]
 fn a_web_page_of_another_origin_has_no_effect() {
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::builder().nodes(1).start();
     let (mark, body) = batch(&cluster);
     let own = cluster.address();
     let post = "POST /v1/jobs/batch\ncontent-type:";
@@ -87,9 +87,12 @@ fn raw(address: &str, text: &str) -> String {
 
 #[test]
 fn names_that_the_operator_gives_are_those_of_the_server() {
-    let cluster = Cluster::start_changed(1, |command| {
-        command.args(["--host-name", "DB1.example"]);
-    });
+    let cluster = Cluster::builder()
+        .nodes(1)
+        .server_command(|command| {
+            command.args(["--host-name", "DB1.example"]);
+        })
+        .start();
     let status = |host: &str| {
         let own = format!("host: {host}\r\n{}\r\n", cluster.own_token_header());
         let request = format!("GET /v1/jobs HTTP/1.1\r\n{own}connection: close\r\n\r\n");
@@ -105,17 +108,19 @@ fn names_that_the_operator_gives_are_those_of_the_server() {
 /// With 128 descriptors a server has 64 connections, 32 of them from one address, and 16 more in reserve.
 #[test]
 fn silent_connections_up_to_the_bound_leave_health_to_be_asked() {
-    let cluster = Cluster::start_changed(0, |command| {
-        let server = std::mem::replace(command, Command::new("sh"));
-        command
-            .args(["-c", "ulimit -n 128; exec \"$@\"", "sh"])
-            .arg(server.get_program())
-            .args(server.get_args());
-        command.current_dir(server.get_current_dir().expect("a directory of the test"));
-        for (name, value) in server.get_envs() {
-            value.map(|value| command.env(name, value));
-        }
-    });
+    let cluster = Cluster::builder()
+        .server_command(|command| {
+            let server = std::mem::replace(command, Command::new("sh"));
+            command
+                .args(["-c", "ulimit -n 128; exec \"$@\"", "sh"])
+                .arg(server.get_program())
+                .args(server.get_args());
+            command.current_dir(server.get_current_dir().expect("a directory of the test"));
+            for (name, value) in server.get_envs() {
+                value.map(|value| command.env(name, value));
+            }
+        })
+        .start();
     let address = cluster.address();
     let silent = || TcpStream::connect(address).expect("a server listens");
     let slow = || {
@@ -145,7 +150,7 @@ fn proxies_of_the_environment_are_not_asked() {
     // Nothing listens there.
     let proxies = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
     let proxies = proxies.map(|name| (name.to_string(), "http://127.0.0.1:9".to_string()));
-    let cluster = Cluster::start_with(2, proxies.to_vec());
+    let cluster = Cluster::builder().nodes(2).environment(proxies.to_vec()).start();
     cluster.sandbox.write("in/text", "one line\n".repeat(1000));
     let job = ["--input", "in", "--mapper", "builtin:words", "--reducer", "builtin:sum", "--output", "out"];
     Running::start(&mut cluster.job(&job)).wait().expect_success();

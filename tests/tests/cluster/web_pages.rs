@@ -12,9 +12,12 @@ const ATTEMPTS: usize = 14;
 
 /// A server that admits each program: only the rule about web pages is between a page and a program that runs as the user.
 fn open_cluster() -> Cluster {
-    Cluster::start_changed(1, |command| {
-        command.arg("--no-tokens");
-    })
+    Cluster::builder()
+        .nodes(1)
+        .server_command(|command| {
+            command.arg("--no-tokens");
+        })
+        .start()
 }
 
 /// The page that tries everything on these routes, and the job that it wants to run.

@@ -37,7 +37,10 @@ impl World {
         let given = std::env::var("SAILFISH_SEED").ok().and_then(|text| text.parse().ok());
         let seed = given.unwrap_or_else(|| u64::from(std::process::id()));
         println!("SAILFISH_SEED={seed}");
-        let cluster = Cluster::start_on(NODES, postgres.as_ref().map(|postgres| postgres.url("postgres")));
+        let cluster = Cluster::builder()
+            .nodes(NODES)
+            .database(postgres.as_ref().map(|postgres| postgres.url("postgres")))
+            .start();
         let text = corpus(3 << 20);
         let (first, second) = text.split_at(text.len() / 2);
         cluster.sandbox.write("in/a.txt", first);

@@ -141,7 +141,7 @@ fn damaged_runs_are_made_again() {
 /// Read over the network, where the reader finds it, or the node that has it.
 #[test]
 fn damaged_runs_of_other_nodes_are_made_again() {
-    let cluster = Cluster::start(3);
+    let cluster = Cluster::builder().nodes(3).start();
     let sandbox = &cluster.sandbox;
     write_input(sandbox);
     let expected = undisturbed(sandbox);

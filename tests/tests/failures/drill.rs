@@ -11,7 +11,7 @@ const INTERRUPTED: i32 = 130;
 
 /// Three nodes that take part, each started again when it ends.
 fn three_nodes() -> Cluster {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     (0..3).for_each(|_| {
         cluster.add_changed_node(|node| {
             node.args(["--drills", "--supervise"]);
@@ -103,7 +103,7 @@ fn faults_of_nodes_lose_nothing() {
 
 #[test]
 fn who_is_not_prepared_is_left_alone() {
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::builder().nodes(1).start();
     let sentence = ["takes part in drills: start nodes with `sailfish node --drills`"];
     drilled(&cluster, &[]).expect_failure(REFUSED, &sentence);
     drilled(&cluster, &["--faults", "kil-node"])
@@ -136,10 +136,12 @@ fn who_is_not_prepared_is_left_alone() {
 
 #[test]
 fn a_drill_is_the_administrators() {
-    let mut cluster = Cluster::start_changed(0, |server| {
-        let sandbox = server.get_current_dir().expect("it starts in its sandbox").to_path_buf();
-        server.arg("--require-tokens").arg("--allow-root").arg(sandbox);
-    });
+    let mut cluster = Cluster::builder()
+        .server_command(|server| {
+            let sandbox = server.get_current_dir().expect("it starts in its sandbox").to_path_buf();
+            server.arg("--require-tokens").arg("--allow-root").arg(sandbox);
+        })
+        .start();
     let admin = cluster.sandbox.path("server-state/admin.token").display().to_string();
     for (user, role) in [("ann", "user"), ("rack", "node")] {
         let args = ["token", "create", "--user", user, "--role", role, "--token-file", &admin];
@@ -186,7 +188,7 @@ fn a_drill_that_is_stopped_takes_everything_along() {
 /// A program of the machine that is not what it should be: what it takes away no engine can know of.
 #[test]
 fn a_record_that_is_lost_is_named() {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     cluster.sandbox.script("bin/cat", "#!/bin/sh\nexec sed '/^word-00003/d'\n");
     let path = std::env::var("PATH").expect("tests have a PATH");
     let path = format!("{}:{path}", cluster.sandbox.path("bin").display());

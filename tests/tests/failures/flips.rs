@@ -224,7 +224,7 @@ fn flip_runs(cluster: &Cluster, mapper: &str, random: &mut Random, tally: &mut T
 fn fifty_flips_lose_nothing() {
     let mut random = Random::new(seed());
     let log = vec![("SAILFISH_LOG".to_string(), "info".to_string())];
-    let cluster = Cluster::start_with(3, log);
+    let cluster = Cluster::builder().nodes(3).environment(log).start();
     let mut tally = Tally::default();
     let mapper = write_runs_input(&cluster);
     (0..WAVES).for_each(|_| flip_runs(&cluster, &mapper, &mut random, &mut tally));

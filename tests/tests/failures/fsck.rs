@@ -202,7 +202,7 @@ fn of_a_flow_only_what_its_last_stage_kept_is_looked_at() {
 
 /// Two nodes in racks of their own, so that each has what its own maps put out, and job 1 that kept its I-files.
 fn cluster_with_kept_job(more: &[&str]) -> Cluster {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     cluster.add_node_in("left");
     cluster.add_node_in("right");
     let text = corpus(6 << 20);

@@ -10,7 +10,7 @@ const FAILED: i32 = 1;
 /// Two nodes in racks of their own, so that each has what its own maps put out, and text of some megabytes in eight
 /// files, so that maps run on both.
 fn two_nodes() -> Cluster {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     cluster.add_node_in("left");
     cluster.add_node_in("right");
     let text = corpus(6 << 20);

@@ -31,7 +31,7 @@ struct Reducing {
 
 impl Reducing {
     fn start(word: &str) -> Reducing {
-        let cluster = Cluster::start(3);
+        let cluster = Cluster::builder().nodes(3).start();
         write_padding(&cluster);
         write_numbers(&cluster);
         let script = |name, text: &str| {
@@ -221,7 +221,7 @@ printf '%s\\n' \"$lines\"
 /// is not theirs: it goes on when they have stopped.
 #[test]
 fn a_node_whose_first_attempts_are_stopped_works_on() {
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::builder().nodes(1).start();
     let lines: String = (0..200).map(|number| format!("{}\t{number}\n", number % 60)).collect();
     cluster.sandbox.write("in/0.txt", lines);
     let mut here = cluster.sandbox.fifo("here");

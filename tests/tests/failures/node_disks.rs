@@ -12,7 +12,7 @@ const SMALL_BYTES: usize = 4 << 20;
 
 /// A cluster without nodes, and text in four files that hardly shrinks.
 fn set_up(bytes: usize) -> (Cluster, Vec<u8>) {
-    let cluster = Cluster::start(0);
+    let cluster = Cluster::builder().start();
     let mut random = Random::new(11);
     let mut text = Vec::new();
     for number in 0..4 {

@@ -38,7 +38,7 @@ impl Reducing {
     }
 
     fn start_with(nodes: u32, text_bytes: usize, more: &[&str]) -> Reducing {
-        let cluster = Cluster::start(nodes);
+        let cluster = Cluster::builder().nodes(nodes).start();
         write_text(&cluster, text_bytes);
         let reducer = program(&cluster, "reducer.sh", REDUCER);
         let job = Running::start(
@@ -182,7 +182,7 @@ fn what_is_lost_twice_is_made_again() {
 /// Before the maps are over: what was sorted and sent by then is sealed by the node that has it now.
 #[test]
 fn a_node_that_dies_before_the_maps_end_costs_only_what_was_not_replicated() {
-    let mut cluster = Cluster::start(3);
+    let mut cluster = Cluster::builder().nodes(3).start();
     write_text(&cluster, 64 << 20);
     cluster.sandbox.write("in/last.txt", LAST_WORDS);
     let mapper = program(&cluster, "mapper.sh", LAST_WORDS_MAPPER);
@@ -319,7 +319,7 @@ fn flip_in_the_middle(path: &Path) {
 /// For comparison: the maps wait for it. And where nobody asks for it, a small job is not worth it, which is said.
 #[test]
 fn the_mode_is_the_jobs() {
-    let cluster = Cluster::start(2);
+    let cluster = Cluster::builder().nodes(2).start();
     write_text(&cluster, 6 << 20);
     let run = |more: &[&str]| {
         let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", "builtin:sum"];

@@ -75,7 +75,7 @@ fn runs_on_disk(cluster: &Cluster) -> Vec<PathBuf> {
 
 /// All that the first node has is in runs on its disk, and reducers wait. It is killed.
 fn killed_while_reducers_wait(text_bytes: usize, seconds: &str) -> (Cluster, Running) {
-    let mut cluster = Cluster::start(3);
+    let mut cluster = Cluster::builder().nodes(3).start();
     let text = corpus(text_bytes);
     for (number, piece) in text.chunks(text.len() / 6 + 1).enumerate() {
         cluster.sandbox.write(&format!("in/{number}.txt"), piece);
@@ -162,7 +162,7 @@ fn a_node_that_comes_back_with_an_empty_disk_has_lost_all() {
 /// A chunk is full, sorted and on disk, and another one is not, when their node dies.
 #[test]
 fn while_maps_run_only_what_was_in_memory_is_made_again() {
-    let mut cluster = Cluster::start(2);
+    let mut cluster = Cluster::builder().nodes(2).start();
     let text = corpus((24 << 20) + (500 << 10));
     // The last file is a split of its own: what is left of the other one is too much to go with it.
     let (most, last) = text.split_at(text.len() - (600 << 10));
@@ -209,7 +209,7 @@ output = "OUTPUT"
 
 #[test]
 fn parts_that_a_later_stage_reads_come_back() {
-    let mut cluster = Cluster::start(3);
+    let mut cluster = Cluster::builder().nodes(3).start();
     cluster.sandbox.write("in/text.txt", corpus(1 << 20));
     program(&cluster, "slow.sh", "#!/bin/sh\nsleep 2\nexec cat\n");
     program(&cluster, "waits.sh", REDUCER);

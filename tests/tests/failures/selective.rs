@@ -58,7 +58,7 @@ impl Job {
 
     /// One whose reducers have begun to read and wait.
     fn reducing(nodes: u32, more: &[&str]) -> Job {
-        let job = Self::start(Cluster::start(nodes), more);
+        let job = Self::start(Cluster::builder().nodes(nodes).start(), more);
         job.cluster.wait_for(REDUCERS_RUN);
         assert_eq!(job.runs_of_mappers(), job.maps(), "before anything is lost");
         job
@@ -174,7 +174,7 @@ fn a_node_that_is_killed_costs_no_run_of_a_program() {
 /// While maps run: those that are done are sent again.
 #[test]
 fn a_node_that_dies_before_the_maps_end_costs_only_what_ran_there() {
-    let cluster = Cluster::start(3);
+    let cluster = Cluster::builder().nodes(3).start();
     // As large as a split, to the byte: it is one, with nothing else in it.
     let mut last = [b"wait for it\n".to_vec(), corpus(SPLIT_BYTES)].concat();
     last.truncate(SPLIT_BYTES);
@@ -278,13 +278,13 @@ fn a_total_order_is_sent_again_as_it_was() {
 /// A node that is alone in its rack appends in another one; one that is alone has nothing to gain.
 #[test]
 fn a_rack_of_one_node_uses_another_rack() {
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::builder().nodes(1).start();
     cluster.add_node_in("rack-1");
     let job = Job::start(cluster, &[]);
     job.cluster.wait_for(REDUCERS_RUN);
     assert_eq!(appended_at_home(&job.cluster), 0);
     job.finish();
-    let job = Job::start(Cluster::start(1), &[]);
+    let job = Job::start(Cluster::builder().nodes(1).start(), &[]);
     job.cluster.wait_for(REDUCERS_RUN);
     assert!(spools(&job.cluster, 0).is_empty());
     let cluster = job.finish();

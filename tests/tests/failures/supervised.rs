@@ -16,7 +16,7 @@ fn lives(process: u32) -> bool {
 
 #[test]
 fn a_node_that_is_killed_comes_back_and_the_job_ends_right() {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     cluster.add_supervised_node();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
     let (mut here, silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
@@ -48,7 +48,7 @@ fn a_node_that_is_killed_comes_back_and_the_job_ends_right() {
 
 #[test]
 fn what_ends_for_good_is_not_started_again() {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     cluster.add_supervised_node();
     // The name is taken.
     let taken = ["node", "--supervise", "--name", "node-0", "--disk", "other-disk"];

@@ -336,7 +336,7 @@ fn survive_a_bad_node(healthy_nodes: u32, fault: &str, ending: &str, step: usize
 }
 
 fn survive_with(staged: bool, healthy_nodes: u32, fault: &str, ending: &str, step: usize) -> Ends {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     // In a rack of their own, so that each keeps what its own maps put out.
     (0..healthy_nodes).for_each(|_| cluster.add_node_in("elsewhere"));
     let mut struck = Struck { staged, ..Struck::new(cluster) };
@@ -404,9 +404,14 @@ fn slow_calls_of_a_node_change_nothing() {
 fn a_server_survives_each_call_that_fails_once_or_does_not_begin() {
     let log = tempfile::NamedTempFile::new().expect("a temporary file");
     let path = log.path().to_path_buf();
-    let mut struck = Struck::new(Cluster::start_changed(1, |command| {
-        command.env("SAILFISH_IO_LOG", &path);
-    }));
+    let mut struck = Struck::new(
+        Cluster::builder()
+            .nodes(1)
+            .server_command(|command| {
+                command.env("SAILFISH_IO_LOG", &path);
+            })
+            .start(),
+    );
     let before = counts(&path);
     let mut ends = Ends::default();
     struck.survive("", &mut ends);
@@ -423,9 +428,14 @@ fn a_server_survives_each_call_that_fails_once_or_does_not_begin() {
     for (call, number) in &later {
         let fault = format!("{call}:enospc:{number}");
         println!("SAILFISH_IO_FAULT={fault} of a server");
-        let mut struck = Struck::new(Cluster::start_changed(1, |command| {
-            command.env("SAILFISH_IO_FAULT", &fault);
-        }));
+        let mut struck = Struck::new(
+            Cluster::builder()
+                .nodes(1)
+                .server_command(|command| {
+                    command.env("SAILFISH_IO_FAULT", &fault);
+                })
+                .start(),
+        );
         struck.survive(words("enospc"), &mut ends);
         let said = struck.cluster.server().stderr_so_far();
         assert!(said.contains("gets the planted fault"), "{said}");

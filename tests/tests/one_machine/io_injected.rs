@@ -139,7 +139,7 @@ fn a_job_survives_writes_that_find_no_room() {
 
 /// A server whose store fails answers nobody any more and says why; another one has all that was answered.
 fn lose_nothing_that_was_answered(inject: &str) {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     // The state is there: what follows is no longer about making it.
     cluster.kill_server();
     let log = cluster.sandbox.path("server-state/sailfish.db-wal");

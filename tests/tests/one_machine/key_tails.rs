@@ -142,7 +142,7 @@ fn each_partition_key_comes_to_one_reducer_in_order() {
 
 #[test]
 fn nodes_keep_partition_keys_together() {
-    let cluster = Cluster::start(2);
+    let cluster = Cluster::builder().nodes(2).start();
     let text = skewed(200_000);
     cluster.sandbox.write("program.py", frames_program(PROGRAM));
     cluster.sandbox.write("in", &text);

@@ -39,7 +39,7 @@ fn ask(cluster: &Cluster, args: &[&str]) -> Finished {
 #[test]
 fn programs_wait_for_memory_and_for_an_architecture() {
     // Of 1 GiB.
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::builder().nodes(1).start();
     let large = |program: &str| submit(&cluster, &["--memory", "600M"], program);
     let (first, mut first_here, mut first_go) = start_hanging(&cluster, "first", large);
     first_here.read_line();
@@ -64,7 +64,7 @@ fn programs_wait_for_memory_and_for_an_architecture() {
 
 #[test]
 fn a_job_that_does_not_fit_beside_another_waits_for_it() {
-    let mut cluster = Cluster::start(2);
+    let mut cluster = Cluster::builder().nodes(2).start();
     cluster.sandbox.write("in.txt", "a\t1\n");
     let large = |program: &str| run(&cluster, "600M", program, "out-1");
     let (first, mut here, mut go_on) = start_hanging(&cluster, "first", large);

@@ -393,7 +393,7 @@ fn secrets_stay_with_the_process() {
 #[test]
 fn a_cluster_gives_what_one_machine_gives() {
     let server = ObjectServer::start("lake");
-    let cluster = Cluster::start_with(2, server.environment());
+    let cluster = Cluster::builder().nodes(2).environment(server.environment()).start();
     write_text(&server, &cluster.sandbox);
     let own = ["--memory", CLUSTER_MEMORY, "--slots", "2"];
     let local = [&["--input", "in", "--output", "local"], WORDS, &own].concat();
@@ -417,7 +417,7 @@ fn a_commit_survives_its_node() {
     let server = ObjectServer::start("lake");
     let mut environment = server.environment();
     environment.push(("SAILFISH_CRASH_AT".to_string(), "commit-report-written".to_string()));
-    let mut cluster = Cluster::start_with(1, environment);
+    let mut cluster = Cluster::builder().nodes(1).environment(environment).start();
     write_text(&server, &cluster.sandbox);
     let mut local = cluster.sandbox.job(&[&["--input", "in", "--output", "local"], WORDS, SIZES].concat());
     local.env_remove("SAILFISH_CRASH_AT");

@@ -35,7 +35,7 @@ fn python_report_4_logs_of_tasks_are_kept() {
 
 #[test]
 fn python_report_4_logs_of_tasks_are_kept_by_a_server() {
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.script("map.sh", TALKING);
     cluster.sandbox.write("in", "good\n");
     let mut job = cluster.job(&["--input", "in", "--mapper", "sh map.sh", "--file", "map.sh"]);

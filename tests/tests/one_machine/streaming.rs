@@ -157,7 +157,7 @@ fn the_corpus_gives_what_hadoop_gives() {
 /// The same command lines on a server and two nodes, with what they ship.
 #[test]
 fn the_corpus_gives_the_same_in_a_cluster() {
-    let cluster = Cluster::start(2);
+    let cluster = Cluster::builder().nodes(2).start();
     let own = format!("--server {}", cluster.url);
     let mut failures = Vec::new();
     for case in &cases() {
