@@ -1,11 +1,11 @@
 //! A cluster of real processes: a server and nodes that a test may kill and start again.
 
-use crate::{Finished, Mounts, Running, Sandbox, WAIT_MAX, http};
+use crate::waiting::wait_for_some;
+use crate::{Finished, Mounts, Running, Sandbox, http};
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Instant;
 
 /// Memory of the jobs of tests, which must not follow from the machine.
 pub const CLUSTER_MEMORY: &str = "256M";
@@ -321,34 +321,27 @@ impl Cluster {
         command
     }
 
+    /// Runs a subcommand with `--server` to its end.
+    #[track_caller]
+    pub fn run(&self, args: &[&str]) -> Finished {
+        Running::start(&mut self.sailfish(args)).wait()
+    }
+
     /// Asks again and again until the answer, from standard output, is as it should be.
     #[track_caller]
     pub fn ask_until(&self, args: &[&str], is_right: impl Fn(&str) -> bool) -> String {
-        let deadline = Instant::now() + WAIT_MAX;
-        loop {
-            let answer = Running::start(&mut self.sailfish(args)).wait().expect_success().text();
-            if is_right(&answer) {
-                return answer;
-            }
-            assert!(Instant::now() < deadline, "{args:?} went on to say\n{answer}");
-        }
+        let mut last = String::new();
+        let found = wait_for_some(|| {
+            last = self.run(args).expect_success().text();
+            is_right(&last).then(|| last.clone())
+        });
+        found.unwrap_or_else(|| panic!("{args:?} went on to say\n{last}"))
     }
 
-    /// The answer to a question in SQL that gives one number.
+    /// Returns what `sailfish explain` says of a job.
     #[track_caller]
-    pub fn number(&self, question: &str) -> i64 {
-        let asked =
-            Running::start(&mut self.sailfish(&["state", "--json", question])).wait().expect_success();
-        let json = asked.json();
-        let number = json[0].as_object().and_then(|row| row.values().next()).and_then(|value| value.as_i64());
-        number.unwrap_or_else(|| panic!("{question} gives {json}"))
-    }
-
-    /// Asks again and again until the answer is 1.
-    #[track_caller]
-    pub fn wait_for(&self, question: &str) {
-        let is_one = |answer: &str| answer.contains(": 1") || answer.contains(":1");
-        self.ask_until(&["state", "--json", question], is_one);
+    pub fn explain(&self, job: i64) -> String {
+        self.run(&["explain", &job.to_string()]).expect_success().text()
     }
 
     /// `sailfish run` on the cluster with memory and slots set, so that its sizes are those of an embedded run.
@@ -356,6 +349,20 @@ impl Cluster {
         let mut command = self.sailfish(&["run", "--memory", CLUSTER_MEMORY, "--slots", "2"]);
         command.args(args);
         command
+    }
+
+    /// Runs [`Cluster::job`] to its end.
+    #[track_caller]
+    pub fn run_job(&self, args: &[&str]) -> Finished {
+        Running::start(&mut self.job(args)).wait()
+    }
+
+    /// Checks that the output `out` of [`Cluster::job`] with these options is that of one machine.
+    #[track_caller]
+    pub fn assert_as_embedded(&self, args: &[&str]) {
+        let own = ["--memory", CLUSTER_MEMORY, "--slots", "2", "--output", "embedded"];
+        self.sandbox.run_job(&[args, &own].concat()).expect_success();
+        self.sandbox.assert_same_output("out", "embedded");
     }
 }
 

@@ -2,7 +2,8 @@
 //! has 180 (`crates/sim`); these are real.
 
 use blackbox::{
-    Cluster, Finished, NODE_MEMORY, ObjectServer, Racks, Random, Running, Sandbox, SlowProxy, Verdict,
+    Answers, Cluster, Event, Finished, NODE_MEMORY, ObjectServer, Questions, Racks, Random, Running, Sandbox,
+    SlowProxy, Verdict, rows_of,
 };
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -51,6 +52,12 @@ struct Client<'a> {
     command: &'a dyn Fn(&[&str]) -> Command,
 }
 
+impl Answers for Client<'_> {
+    fn rows(&self, statement: &str) -> Vec<serde_json::Value> {
+        rows_of(Running::start(&mut (self.command)(&["state", "--json", statement])).wait())
+    }
+}
+
 impl Client<'_> {
     fn of(cluster: &Cluster, test: impl FnOnce(Client<'_>) -> Vec<Slow>) -> Vec<Slow> {
         test(Client { sandbox: &cluster.sandbox, command: &|args| cluster.sailfish(args) })
@@ -83,23 +90,13 @@ impl Client<'_> {
 
     /// The last job.
     fn job(&self) -> i64 {
-        self.rows("select max(job) as job from jobs")[0]["job"].as_i64().expect("a number")
-    }
-
-    fn rows(&self, question: &str) -> Vec<serde_json::Value> {
-        self.done(&["state", "--json", question]).json().as_array().expect("rows are a list").clone()
+        self.last_job()
     }
 
     /// Returns the first labels of tasks of the last job.
     fn told(&self, trouble: &'static str, expected: &'static str, stage: &str, tasks: &[i64]) -> Vec<Slow> {
         let job = self.job();
-        let said =
-            format!("select detail from events where job = {job} and kind = 'speculation' order by event");
-        let said: Vec<String> = self
-            .rows(&said)
-            .iter()
-            .map(|row| row["detail"].as_str().unwrap_or_default().to_string())
-            .collect();
+        let said = self.events(Event::Speculation).of_job(job).details();
         let label = |task: &i64| {
             let of_task = format!("{stage}/{task}: ");
             let first = said.iter().find_map(|line| line.strip_prefix(&of_task));

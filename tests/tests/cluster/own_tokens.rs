@@ -1,6 +1,6 @@
 //! The token that a server without `--require-tokens` makes for programs of its user: who finds it, and to whom it is shown.
 
-use blackbox::{Cluster, Running, Sandbox, could_not_run, exchange, exchange_without_token};
+use blackbox::{Cluster, Questions, Running, Sandbox, could_not_run, exchange, exchange_without_token};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -110,11 +110,11 @@ fn a_second_account_comes_in_with_a_token_file() {
     let token = cluster.sandbox.path("other/ann.token");
     let file = token.to_str().expect("a sandbox has a plain path");
     let create = ["token", "create", "--user", "ann", "--role", "user", "--output", file];
-    Running::start(&mut cluster.sailfish(&create)).wait().expect_success();
+    cluster.run(&create).expect_success();
     std::os::unix::fs::chown(&token, Some(OTHER_USER), Some(OTHER_USER)).expect("root gives files away");
     let mut submit = as_other_user(&cluster, &["submit", "--token-file", file, "--wait"]).expect("as before");
     Running::start(submit.args(PROGRAM)).wait().expect_success();
-    assert_eq!(cluster.number("select count(*) from jobs where user_name = 'ann'"), 1);
+    assert_eq!(cluster.jobs().of_user("ann").count(), 1);
     let list = as_other_user(&cluster, &["token", "ls", "--token-file", file]);
     Running::start(&mut list.expect("as before")).wait().expect_failure(REFUSED, &["role user"]);
 }

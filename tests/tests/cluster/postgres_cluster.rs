@@ -1,6 +1,6 @@
 //! A cluster whose rows are in a PostgreSQL: it runs jobs, a standby takes over, and PostgreSQL may go and come back.
 
-use blackbox::{Cluster, Fifo, Running, Sandbox, part_lines};
+use blackbox::{Cluster, Fifo, Questions, Running, Sandbox, State, part_lines};
 use private_postgres::{PASSWORD, PrivatePostgres};
 use std::net::TcpListener;
 use std::process::Command;
@@ -70,9 +70,7 @@ fn a_standby_at_another_address_takes_over() {
     silent.write_line("go on");
     expect_sorted(&cluster, job);
     // No node was given up: what they held is still theirs.
-    let nodes = "select count(*) as n from nodes where state = 'up'";
-    let told = Running::start(&mut cluster.sailfish(&["state", "--json", nodes])).wait().expect_success();
-    assert_eq!(told.json()[0]["n"], 2, "{}", told.text());
+    assert_eq!(cluster.nodes().is(State::Up).count(), 2);
     let mut submit = cluster.sailfish(&["submit", "--wait"]);
     Running::start(submit.args(["--", "true"])).wait().expect_success();
 }
@@ -84,8 +82,8 @@ fn postgres_may_be_restarted_in_the_middle_of_a_job() {
     silent.write_line("go on");
     expect_sorted(&cluster, job);
     let bench = ["bench", "jobs", "--jobs", "10", "--only-submit"];
-    Running::start(&mut cluster.sailfish(&bench)).wait().expect_success();
-    Running::start(&mut cluster.sailfish(&["wait", "11"])).wait().expect_success();
+    cluster.run(&bench).expect_success();
+    cluster.run(&["wait", "11"]).expect_success();
 }
 
 /// The rows of what nodes keep are the same there.
@@ -103,11 +101,9 @@ fn what_nodes_keep_is_reduced_again_and_collected() {
     run(&mut cluster.sailfish(&["rerun-reduce", "1", "--reducer", "builtin:count", "--output", "counts"]));
     let bytes = cluster.sandbox.concatenated(&cluster.sandbox.path("counts"));
     assert_eq!(part_lines(&bytes), [b"a\t1", b"b\t2"]);
-    let kept = "select node_name, bytes > 0 as some from kept_dirs where job = 1";
-    assert!(run(&mut cluster.sailfish(&["state", kept])).text().contains("node-0"));
+    assert_eq!(cluster.keeping_nodes(1), ["node-0"]);
     assert!(run(&mut cluster.sailfish(&["gc", "--all"])).text().contains("of 1 job"));
-    let left = "select count(*) as n, max(kept_bytes) > 0 as some from jobs where ifiles = 'removed'";
-    assert!(run(&mut cluster.sailfish(&["state", left])).text().contains('1'));
+    assert!(cluster.jobs().of_job(1).with_ifiles("removed").any());
 }
 
 /// Two servers on two machines, as it were, with one directory of shipped files. The first dies while a job runs, the
@@ -190,7 +186,7 @@ fn a_database_is_reached_over_tls_with_a_password_from_a_file() {
         })
         .start();
     Running::start(cluster.sailfish(&["submit", "--wait"]).args(["--", "true"])).wait().expect_success();
-    assert_eq!(cluster.number("select count(*) from jobs"), 1);
+    assert_eq!(cluster.jobs().count(), 1);
     let shown = std::fs::read(format!("/proc/{}/cmdline", cluster.server().id())).expect("a process");
     assert!(!String::from_utf8_lossy(&shown).contains("secret"));
     drop(cluster);
@@ -204,5 +200,5 @@ fn a_database_is_reached_over_tls_with_a_password_from_a_file() {
             command.args(["--database", &believed]).env("PGPASSFILE", &file);
         })
         .start();
-    assert_eq!(cluster.number("select count(*) from jobs"), 1);
+    assert_eq!(cluster.jobs().count(), 1);
 }

@@ -1,10 +1,8 @@
 //! A cluster over a real network, each node on a machine of its own: a link is cut and mended, another one is slow. Nothing
 //! listens on a loopback address there, so the server has tokens and TLS.
 
-use blackbox::{CLUSTER_MEMORY, Fifo, Finished, NODE_MEMORY, Racks, Running, Sandbox, corpus};
+use blackbox::{CLUSTER_MEMORY, Fifo, Finished, NODE_MEMORY, Racks, Running, Sandbox, corpus, wait_until};
 use std::process::Command;
-
-const LOOKS_MAX: u32 = 5_000;
 
 struct World {
     racks: Racks,
@@ -66,8 +64,7 @@ impl World {
         let finished = job.wait().expect_success();
         let own = ["--memory", CLUSTER_MEMORY, "--slots", "2", "--overwrite", "--output", "embedded"];
         self.sandbox.run_job(&[args, &own].concat()).expect_success();
-        let whole = |output| self.sandbox.concatenated(&self.sandbox.path(output));
-        assert!(whole(output) == whole("embedded"), "the output {output} differs");
+        self.sandbox.assert_same_output(output, "embedded");
         finished
     }
 
@@ -77,7 +74,7 @@ impl World {
             let nodes = self.by_admin(&["nodes", "--json"]).wait().expect_success().json();
             nodes["nodes"].as_array().expect("a list of nodes").len()
         };
-        assert!((0..LOOKS_MAX).any(|_| living() == count), "there are {} nodes", living());
+        wait_until(&format!("{count} nodes live"), || living() == count);
     }
 }
 

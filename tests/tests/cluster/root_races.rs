@@ -148,9 +148,7 @@ fn a_data_set_of_links_inside_the_roots_is_read() {
     symlink(sandbox.path("more"), sandbox.path("data/out-there")).expect("a link");
     let job =
         ["--map-only", "--mapper", "cat", "--input", "data/set", "data/directory/a", "data/set/../real/a"];
-    Running::start(&mut cluster.job(&[&job[..], &["--output", "data/out-there/result"]].concat()))
-        .wait()
-        .expect_success();
+    cluster.run_job(&[&job[..], &["--output", "data/out-there/result"]].concat()).expect_success();
     let mut lines = sandbox.output_lines(&sandbox.path("more/result"));
     lines.sort();
     assert_eq!(lines, ["one", "one", "one", "three", "two"]);

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 const TEXT: &str = "one two\ntwo\n";
 
-fn write_text(cluster: &Cluster) {
+fn write_inputs(cluster: &Cluster) {
     cluster.sandbox.write("data/in/text", TEXT);
     cluster.sandbox.write("secret/text", TEXT);
 }
@@ -22,7 +22,7 @@ fn run(cluster: &Cluster, input: &str, output: &str) -> Finished {
 #[test]
 fn jobs_name_only_what_lies_below_the_roots() {
     let cluster = Cluster::builder().nodes(1).roots(&["data", "more"]).start();
-    write_text(&cluster);
+    write_inputs(&cluster);
     let sandbox = &cluster.sandbox;
     run(&cluster, "data/in", "more/counts").expect_success();
     assert_eq!(sandbox.output_lines(&sandbox.path("more/counts")), ["one\t1", "two\t2"]);
@@ -49,7 +49,7 @@ fn jobs_name_only_what_lies_below_the_roots() {
 #[test]
 fn a_node_does_not_take_the_server_at_its_word() {
     let mut cluster = Cluster::builder().roots(&["data"]).start();
-    write_text(&cluster);
+    write_inputs(&cluster);
     let job = start_run(&cluster, "data/in", "data/counts");
     cluster.ask_until(&["jobs", "--json"], |answer| answer.contains("running"));
     let sandbox = &cluster.sandbox;
@@ -58,7 +58,7 @@ fn a_node_does_not_take_the_server_at_its_word() {
     cluster.add_node();
     job.wait().expect_failure(2, &["on node", "data/in/text", "which leads to"]);
     let mut narrow = Cluster::builder().start();
-    write_text(&narrow);
+    write_inputs(&narrow);
     let own = narrow.sandbox.path("data");
     narrow.add_changed_node(|command| {
         command.arg("--allow-root").arg(own);

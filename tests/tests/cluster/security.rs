@@ -1,6 +1,8 @@
 //! A cluster that lets in only whom it knows: real processes with tokens and TLS, and those who should not get in.
 
-use blackbox::{CLUSTER_MEMORY, Fifo, Finished, Running, Sandbox, WrongClock, could_not_run};
+use blackbox::{
+    Answers, CLUSTER_MEMORY, Fifo, Finished, Questions, Running, Sandbox, WrongClock, could_not_run, rows_of,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -10,6 +12,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Asks as ann does.
+impl Answers for Guarded {
+    fn rows(&self, statement: &str) -> Vec<Value> {
+        rows_of(self.by("ann.token", &["state", "--json", statement]))
+    }
+}
 
 /// A server with tokens and TLS, and the tokens of some users.
 struct Guarded {
@@ -88,11 +97,7 @@ impl Guarded {
 
     /// Looks until a file of ann's lies on two nodes.
     fn wait_for_replica(&self) {
-        let replicated = "select count(*) as n from intermediate_replicas";
-        let deadline = std::time::Instant::now() + blackbox::WAIT_MAX;
-        while self.by("ann.token", &["state", "--json", replicated]).expect_success().json()[0]["n"] != 1 {
-            assert!(std::time::Instant::now() < deadline, "it gets no replica");
-        }
+        self.replicated_intermediate_files().wait_for(1);
     }
 
     /// The name of the only token of a user.

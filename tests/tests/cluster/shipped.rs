@@ -1,6 +1,6 @@
 //! Programs and files that travel with their jobs, by the hash of their content.
 
-use blackbox::{Cluster, Fifo, Running, corpus, part_lines};
+use blackbox::{Cluster, Running, corpus, part_lines};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -41,31 +41,23 @@ fn lines(cluster: &Cluster, output: &str) -> Vec<String> {
     part_lines(&bytes).iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect()
 }
 
-/// A mapper that says on a pipe that it runs, and waits on another.
-fn waiting_mapper(cluster: &Cluster) -> (Fifo, Fifo) {
-    let (here, go) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("go"));
-    let text = format!("#!/bin/sh\necho here > '{}'\nread line < '{}'\nexec cat\n", here.text(), go.text());
-    cluster.sandbox.script("mine/map.sh", &text);
-    (here, go)
-}
-
 /// The reducer starts long after its original was changed and the file beside it was removed; the server was killed in
 /// between.
 #[test]
 fn what_was_shipped_is_what_runs() {
     let mut cluster = Cluster::builder().nodes(2).start();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\n");
-    let (mut here, mut go) = waiting_mapper(&cluster);
+    let mut mapper = cluster.sandbox.waiting_program("mine/map");
     cluster.sandbox.script("mine/reduce.sh", "#!/bin/sh\nexec sed \"s/^/$(cat prefix)/\"\n");
     cluster.sandbox.write("mine/prefix", "old:");
     let args = ["--input", "in.txt", "--mapper", "mine/map.sh", "--reducer", "mine/reduce.sh"];
     let files = ["--file", "mine/prefix", "--partitions", "1", "--output", "out"];
     let job = Running::start(&mut cluster.job(&[&args[..], &files].concat()));
-    assert_eq!(here.read_line(), "here");
+    assert_eq!(mapper.here.read_line(), "here");
     std::fs::remove_dir_all(cluster.sandbox.path("mine")).expect("the originals go");
     cluster.restart_server();
     cluster.add_node();
-    go.write_line("go on");
+    mapper.go.write_line("go on");
     job.wait().expect_success();
     assert_eq!(lines(&cluster, "out"), ["old:a\t2", "old:b\t1"]);
 }
@@ -79,7 +71,7 @@ fn what_is_there_is_not_sent_again() {
     let run = |output: &str| {
         let args = ["--input", "in.txt", "--mapper", "python3 map.py", "--map-only", "--output", output];
         let files = ["--file", "mine/map.py", "--file", "mine/helper.py"];
-        Running::start(&mut cluster.job(&[&args[..], &files].concat())).wait().expect_success();
+        cluster.run_job(&[&args[..], &files].concat()).expect_success();
         let figure = |name: &str| figure(&cluster, &format!("sailfish_shipped_{name}"));
         (lines(&cluster, output), figure("received_total"), figure("fetched_total"))
     };
@@ -150,7 +142,7 @@ fn what_is_not_what_it_says_is_refused() {
     large.set_len(3 << 30).expect("a file with a hole");
     cluster.sandbox.write("in.txt", "a\n");
     let args = ["--input", "in.txt", "--file", "large", "--output", "out"];
-    Running::start(&mut cluster.job(&args)).wait().expect_failure(2, &["large", "are shipped"]);
+    cluster.run_job(&args).expect_failure(2, &["large", "are shipped"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A PostgreSQL that is slow, stands still or is cut off while jobs run: they end as if nothing had been, and no attempt is
 //! made twice because nobody could write that it had been made.
 
-use blackbox::{CLUSTER_MEMORY, Cluster, Fifo, Running, SlowProxy, corpus, part_lines};
+use blackbox::{Cluster, Fifo, Running, SlowProxy, corpus, part_lines};
 use private_postgres::PrivatePostgres;
 use std::time::Duration;
 
@@ -90,11 +90,8 @@ fn a_slow_way_to_postgres_makes_jobs_slow_and_nothing_else() {
     cluster.sandbox.write("in/b.txt", second);
     world.proxy.delay(Duration::from_millis(60));
     let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", "builtin:sum"];
-    Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat())).wait().expect_success();
-    let own = ["--memory", CLUSTER_MEMORY, "--slots", "2", "--output", "embedded"];
-    cluster.sandbox.run_job(&[&args[..], &own].concat()).expect_success();
-    let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
-    assert!(whole("out") == whole("embedded"), "the outputs differ");
+    cluster.run_job(&[&args[..], &["--output", "out"]].concat()).expect_success();
+    cluster.assert_as_embedded(&args);
     for node in 0..2 {
         let said = cluster.node(node).stderr_so_far();
         assert_eq!(said.matches("joined").count(), 1, "a node was given up:\n{said}");
@@ -111,7 +108,7 @@ fn connections_to_postgres_that_are_cut_do_not_end_a_job() {
     go.write_line("go on");
     world.expect_undisturbed(job);
     let bench = ["bench", "jobs", "--jobs", "10", "--only-submit"];
-    Running::start(&mut world.cluster.sailfish(&bench)).wait().expect_success();
+    world.cluster.run(&bench).expect_success();
     world.proxy.cut();
-    Running::start(&mut world.cluster.sailfish(&["wait", "11"])).wait().expect_success();
+    world.cluster.run(&["wait", "11"]).expect_success();
 }

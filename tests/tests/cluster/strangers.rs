@@ -1,12 +1,11 @@
 //! Requests that no client of ours sends: by a web page in the user's browser, by whoever opens connections and says nothing, by way
 //! of a proxy that the environment names.
 
-use blackbox::{Cluster, Running, exchange};
+use blackbox::{Cluster, exchange, wait_until};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
-use std::time::Instant;
 
 /// A job that leaves a mark: a web page that gets it in has run a program as the user.
 fn batch(cluster: &Cluster) -> (std::path::PathBuf, Vec<u8>) {
@@ -71,7 +70,7 @@ fn a_web_page_of_another_origin_has_no_effect() {
     let answer = exchange(own, "POST /v1/jobs/batch\ncontent-type: application/json", &body);
     assert_eq!(answer.expect("a server answers").status, 200);
     let job = jobs(&cluster)[0]["job"].to_string();
-    Running::start(&mut cluster.sailfish(&["wait", &job])).wait().expect_success();
+    cluster.run(&["wait", &job]).expect_success();
     assert!(mark.exists());
 }
 
@@ -139,10 +138,9 @@ fn silent_connections_up_to_the_bound_leave_health_to_be_asked() {
     let full = exchange(address, "GET /v1/jobs", b"").expect("a server answers");
     assert_eq!((full.status, full.json().expect("JSON")["code"].as_str()), (503, Some("too_many")));
     drop(held);
-    let deadline = Instant::now() + blackbox::WAIT_MAX;
-    while exchange(address, "GET /v1/jobs", b"").expect("a server answers").status != 200 {
-        assert!(Instant::now() < deadline, "connections that ended still count");
-    }
+    wait_until("connections that ended count no more", || {
+        exchange(address, "GET /v1/jobs", b"").expect("a server answers").status == 200
+    });
 }
 
 #[test]
@@ -153,5 +151,5 @@ fn proxies_of_the_environment_are_not_asked() {
     let cluster = Cluster::builder().nodes(2).environment(proxies.to_vec()).start();
     cluster.sandbox.write("in/text", "one line\n".repeat(1000));
     let job = ["--input", "in", "--mapper", "builtin:words", "--reducer", "builtin:sum", "--output", "out"];
-    Running::start(&mut cluster.job(&job)).wait().expect_success();
+    cluster.run_job(&job).expect_success();
 }

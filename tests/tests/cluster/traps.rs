@@ -1,6 +1,6 @@
 //! The traps of the field report that need a cluster.
 
-use blackbox::{Cluster, Running};
+use blackbox::{Cluster, Questions, Running, State};
 use rustix::process::Signal;
 
 #[test]
@@ -61,7 +61,7 @@ fn field_report_trap_3_a_job_goes_on_without_the_client() {
     let mapper = format!("sh -c 'echo begun >&2; read line < {}; cat'", go.text());
     let mut job = cluster.job(&["--input", "in", "--mapper", &mapper]);
     let waiting = Running::start(job.arg("--output").arg(cluster.sandbox.out()));
-    cluster.wait_for("select count(*) > 0 as n from attempts where state = 'running'");
+    cluster.attempts().is(State::Running).wait_for_some();
     cluster.kill_server();
     waiting.signal(Signal::INT);
     waiting.wait_for_stderr("stopping the job");
@@ -117,8 +117,8 @@ fn field_report_trap_a_node_is_meant_by_its_name_before_a_number() {
     let other = ["node", "--name", "#1", "--disk", "other-disk", "--slots", "1", "--memory", "64M"];
     let other = Running::start(&mut cluster.sailfish(&other));
     other.wait_for_stderr("joined");
-    let drain = |word: &str| Running::start(&mut cluster.sailfish(&["nodes", "drain", word])).wait();
-    let nodes = Running::start(&mut cluster.sailfish(&["nodes"])).wait().expect_success().text();
+    let drain = |word: &str| cluster.run(&["nodes", "drain", word]);
+    let nodes = cluster.run(&["nodes"]).expect_success().text();
     assert!(nodes.lines().any(|line| line.contains("#2") && line.contains("node-1")), "{nodes}");
     assert!(drain("node-1").expect_success().text().starts_with("#2 node-1 "));
     drain("#1").expect_failure(2, &["#1 may mean two nodes: #3 named \"#1\", and #1 named \"node-0\""]);

@@ -1,6 +1,6 @@
 //! Pages of other web sites in a real browser: what they send has no effect, and they read nothing.
 
-use blackbox::{Browser, Cluster, Running, WebSite, exchange};
+use blackbox::{Browser, Cluster, Questions, WebSite, exchange};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ fn attempts(done: &WebSite, routes: usize) -> HashMap<String, String> {
 
 #[track_caller]
 fn check_nothing_happened(cluster: &Cluster) {
-    assert_eq!(cluster.number("select count(*) from jobs"), 0);
+    assert_eq!(cluster.jobs().count(), 0);
     assert!(!cluster.sandbox.path("mark").exists());
     cluster.server().wait_for_stderr("a request was refused");
 }
@@ -65,7 +65,7 @@ fn a_page_of_another_site_has_no_effect() {
     let head = "POST /v1/jobs/batch\ncontent-type: application/json";
     let answer = exchange(cluster.address(), head, body.to_string().as_bytes()).expect("a server answers");
     assert_eq!(answer.status, 200, "{}", answer.text());
-    Running::start(&mut cluster.sailfish(&["wait", "1"])).wait().expect_success();
+    cluster.run(&["wait", "1"]).expect_success();
 }
 
 /// The page was loaded from its own site, whose name then leads to the server, at the same port: for the browser all is one site.

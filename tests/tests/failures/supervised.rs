@@ -1,6 +1,6 @@
 //! Nodes that are watched and started again when they crash.
 
-use blackbox::{Cluster, Running, part_lines};
+use blackbox::{Cluster, Running, part_lines, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn kill(process: u32) {
@@ -39,11 +39,7 @@ fn a_node_that_is_killed_comes_back_and_the_job_ends_right() {
     let second = cluster.watched_by(0).expect("a node");
     assert!(second != first && lives(second));
     cluster.kill_node();
-    let deadline = std::time::Instant::now() + blackbox::WAIT_MAX;
-    while lives(second) {
-        assert!(std::time::Instant::now() < deadline, "an orphan stays");
-        std::thread::yield_now();
-    }
+    wait_until("the watched node ends", || !lives(second));
 }
 
 #[test]
@@ -52,10 +48,10 @@ fn what_ends_for_good_is_not_started_again() {
     cluster.add_supervised_node();
     // The name is taken.
     let taken = ["node", "--supervise", "--name", "node-0", "--disk", "other-disk"];
-    let taken = Running::start(&mut cluster.sailfish(&taken)).wait().expect_failure(2, &["node-0"]);
+    let taken = cluster.run(&taken).expect_failure(2, &["node-0"]);
     assert!(!taken.stderr.contains("starts again"), "{}", taken.stderr);
     let wrong = ["node", "--supervise", "--slots", "0", "--disk", "other-disk"];
-    Running::start(&mut cluster.sailfish(&wrong)).wait().expect_failure(2, &["--slots 0"]);
+    cluster.run(&wrong).expect_failure(2, &["--slots 0"]);
     // Told to end, it passes that on.
     let node = cluster.watched_by(0).expect("a node");
     cluster.stop_node();
@@ -63,6 +59,6 @@ fn what_ends_for_good_is_not_started_again() {
     // Drained, it does not come back.
     cluster.add_supervised_node();
     cluster.add_node();
-    Running::start(&mut cluster.sailfish(&["nodes", "drain", "node-1"])).wait().expect_success();
+    cluster.run(&["nodes", "drain", "node-1"]).expect_success();
     cluster.wait_for_node(0);
 }

@@ -1,6 +1,6 @@
 //! Inputs, options, programs and states that are wrong: the message, the exit code, and nothing left behind.
 
-use blackbox::{Finished, Running, Sandbox, could_not_run, gzip, zstd};
+use blackbox::{Finished, Questions, Running, Sandbox, State, could_not_run, gzip, zstd};
 use std::fs;
 use std::process::Command;
 
@@ -183,11 +183,10 @@ fn check_dies(function: &str, program: &str, code: i32, texts: &[&str]) {
         assert!(failures.contains(&format!("task 0, attempt {attempt}: ")), "{shown}");
     }
     assert!(!failures.contains("attempt 3"), "{shown}");
-    let attempts = sandbox.query("select attempt from attempts where state = 'failed' and task = 0");
-    assert_eq!(attempts.len(), 3, "{attempts:?}");
-    assert!(sandbox.query("select 1 from attempts where attempt > 2").is_empty());
-    let jobs = sandbox.query("select state, exit_code from jobs");
-    assert_eq!(jobs, [serde_json::json!({ "state": "failed", "exit_code": code })]);
+    assert_eq!(sandbox.attempts().of_task(0).is(State::Failed).count(), 3);
+    assert!(sandbox.attempts().attempts().iter().all(|attempt| *attempt <= 2));
+    assert_eq!(sandbox.jobs().states(), ["failed"]);
+    assert_eq!(sandbox.jobs().exit_codes(), [i64::from(code)]);
 }
 
 #[test]

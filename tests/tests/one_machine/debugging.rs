@@ -1,6 +1,6 @@
 //! Looking back and trying again: timelines, reducing kept I-files again, keeping and collecting them.
 
-use blackbox::{Fifo, Finished, Running, Sandbox, package_path, sorted_lines};
+use blackbox::{Fifo, Finished, Questions, Running, Sandbox, package_path, sorted_lines};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -132,9 +132,7 @@ fn check_same_as_a_whole_run(order: &[&str]) {
         kept.sailfish_with(&["verify", again.to_str().unwrap()]).expect_success();
     }
     assert!(files_on_disk(&kept) == before, "the kept files changed");
-    let stages = kept.query("select name from stages where job = 3 order by stage");
-    let names: Vec<_> = stages.iter().filter_map(|row| row["name"].as_str()).collect();
-    assert_eq!(names, ["adopt", "merge", "reduce", "commit"]);
+    assert_eq!(kept.stages().of_job(3).stage_names(), ["adopt", "merge", "reduce", "commit"]);
     let text = kept.look(&["report", "3"]).expect_success().text();
     assert!(text.contains("the I-files that job 1 kept"), "{text}");
     kept.look(&["timeline", "3"]).expect_success();
@@ -277,14 +275,14 @@ fn kept_files_that_are_damaged_or_gone_are_named() {
 fn kept_files_go_when_their_time_is_over() {
     let sandbox = with_kept_job(&["--keep-for", "0s"]);
     assert_eq!(job_dirs(&sandbox).len(), 1);
-    let state = |job: u32| sandbox.query(&format!("select ifiles from jobs where job = {job}"))[0].clone();
-    assert_eq!(state(1)["ifiles"], "kept");
+    let state = || sandbox.jobs().of_job(1).ifile_states();
+    assert_eq!(state(), ["kept"]);
     // Looking removes nothing; the next job does.
     let text = sandbox.look(&["gc", "--dry-run"]).expect_success().text();
     assert!(text.contains("job 1 (out)") && text.contains("would be removed"), "{text}");
-    assert_eq!((job_dirs(&sandbox).len(), &state(1)["ifiles"]), (1, &"kept".into()));
+    assert_eq!((job_dirs(&sandbox).len(), state()), (1, vec!["kept".to_string()]));
     sandbox.run_job(&["--input", "in", "--output", "two", "--keep-for", "1d12h"]).expect_success();
-    assert_eq!(state(1)["ifiles"], "removed");
+    assert_eq!(state(), ["removed"]);
     assert_eq!(job_dirs(&sandbox).len(), 1);
     rerun(&sandbox, "1", "again", &[]).expect_failure(REFUSED, &["have been removed"]);
     let text = sandbox.look(&["jobs"]).expect_success().text();

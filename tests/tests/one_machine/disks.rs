@@ -1,7 +1,9 @@
 //! Disks that are full or cannot be written: a clear error, no output that looks whole, or another disk.
 //! The disks are small file systems mounted in a namespace of the test; where that cannot be, it is said.
 
-use blackbox::{Finished, Running, Sandbox, SmallDisk, left_on_small_disks, with_small_disks};
+use blackbox::{
+    Finished, Questions, Running, Sandbox, SmallDisk, State, left_on_small_disks, with_small_disks,
+};
 use std::path::{Path, PathBuf};
 
 const FAILED: i32 = 1;
@@ -58,9 +60,8 @@ fn an_output_that_does_not_fit_is_not_published() {
         let text = finished.text();
         assert_eq!(left_on_small_disks(&text), [""; 0], "{}", finished.story());
         sandbox.assert_nothing_left();
-        assert_eq!(sandbox.query("select state from jobs")[0]["state"], "failed");
-        let tries = sandbox.query("select count(*) as n from attempts where state = 'failed'");
-        assert!(tries[0]["n"].as_i64().is_some_and(|count| count >= 3), "{tries:?}");
+        assert_eq!(sandbox.jobs().states(), ["failed"]);
+        assert!(sandbox.attempts().is(State::Failed).count() >= 3);
     }
 }
 

@@ -1,7 +1,9 @@
 //! How bytes become records and back: record formats, separators, compressed input and output, standard input
 //! and output; and what is wrong with each, by name.
 
-use blackbox::{Finished, Random, Running, Sandbox, bzip2, gzip, sorted_lines, unpacked, xz, zstd};
+use blackbox::{
+    Finished, Questions, Random, Running, Sandbox, bzip2, gzip, sorted_lines, unpacked, xz, zstd,
+};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
@@ -336,7 +338,7 @@ fn outputs_are_printed_in_order_of_part() {
     assert!(print(&["--total-order", "--memory", "64M"]) == sorted_lines(&text), "not the sorted lines");
     assert!(print(&["--map-only", "--mapper", "cat"]) == text, "not the lines");
     assert!(unpacked("gz", &print(&["--map-only", "--compress", "gzip"])) == text, "not the packed lines");
-    let job = sandbox.query("select max(job) as job from jobs")[0]["job"].to_string();
+    let job = sandbox.last_job().to_string();
     assert!(sandbox.look(&["show", &job]).expect_success().text().contains("standard output"));
     // Both ends at once, as part of a pipeline.
     let both = job_with_stdin(&sandbox, pipe_of(b"b\na\n"), &["--output", "-", "--total-order"]);

@@ -1,6 +1,6 @@
 //! Ctrl-C, requests to terminate and `kill -9`, while user programs run that do not want to end.
 
-use blackbox::{Fifo, Running, Sandbox, Watched};
+use blackbox::{Fifo, Questions, Running, Sandbox, State, Watched};
 use rustix::process::Signal;
 
 /// Exit code of `sailfish run` after an interrupt.
@@ -66,9 +66,8 @@ impl Hanging {
         (running, watched)
     }
 
-    fn state_of_job(&self, job: u32) -> String {
-        let rows = self.sandbox.query(&format!("select state from jobs where job = {job}"));
-        rows[0]["state"].as_str().expect("a state is text").to_string()
+    fn state_of_job(&self, job: i64) -> String {
+        self.sandbox.jobs().of_job(job).states().remove(0)
     }
 }
 
@@ -81,8 +80,7 @@ fn check_stopped(phase: Phase, program: Program, signal: Signal) {
     watched.iter().for_each(Watched::wait_gone);
     hanging.sandbox.assert_nothing_left();
     assert_eq!(hanging.state_of_job(1), "cancelled", "{}", stopped.story());
-    let running = hanging.sandbox.query("select count(*) as n from attempts where state = 'running'");
-    assert_eq!(running[0]["n"], 0);
+    assert_eq!(hanging.sandbox.attempts().is(State::Running).count(), 0);
 }
 
 #[test]

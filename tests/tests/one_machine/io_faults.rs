@@ -1,7 +1,7 @@
 //! Each call by which the engine changes its files fails once, and from some call on all do: a small job ends right, or fails
 //! and names the cause; nothing half-written is published, nothing is left, and the next job is none the worse.
 
-use blackbox::{Cluster, Finished, Running, Sandbox};
+use blackbox::{Cluster, Finished, Questions, Running, Sandbox};
 use faults::IoCall;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -315,8 +315,7 @@ impl Struck {
             println!("failed: {}", finished.stderr.trim_end());
             ends.failed += 1;
         }
-        let question = "select job from jobs where ended_ns is null or cleaned_ns is null";
-        self.cluster.ask_until(&["state", "--json", question], |rows| rows.trim() == "[]");
+        self.cluster.jobs().not_cleaned().wait_for(0);
         let entries = std::fs::read_dir(self.cluster.sandbox.path("")).expect("a sandbox can be listed");
         let names = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
         let staging: Vec<String> = names.filter(|name| name.starts_with(".out-")).collect();

@@ -1,6 +1,6 @@
 //! Looking at jobs, reports, outputs, the state and I-files.
 
-use blackbox::{Sandbox, part_lines};
+use blackbox::{Answers, Sandbox, part_lines};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -104,7 +104,7 @@ fn damaged_outputs_are_found() {
 #[test]
 fn the_state_answers_questions_and_takes_no_orders() {
     let sandbox = with_two_jobs();
-    let ask = |statement: &str| sandbox.query(statement);
+    let ask = |statement: &str| sandbox.rows(statement);
     assert_eq!(ask("select count(*) as jobs from jobs"), [serde_json::json!({ "jobs": 2 })]);
     let words = "select name, state from jobs where state = 'succeeded'";
     assert_eq!(ask(words), [serde_json::json!({ "name": "counting", "state": "succeeded" })]);

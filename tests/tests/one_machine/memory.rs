@@ -33,7 +33,7 @@ fn await_job(cluster: &Cluster, job: u32) {
 }
 
 fn ask(cluster: &Cluster, args: &[&str]) -> Finished {
-    Running::start(&mut cluster.sailfish(args)).wait()
+    cluster.run(args)
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Inputs and outputs on an object store: a real server of its protocol, the real binary.
 
 use blackbox::{
-    CLUSTER_MEMORY, Cluster, Finished, ObjectServer, Running, Sandbox, Verdict, corpus, gzip, sorted_lines,
+    CLUSTER_MEMORY, Cluster, Finished, ObjectServer, Questions, Running, Sandbox, Verdict, corpus, gzip,
+    sorted_lines,
 };
 use std::path::Path;
 use std::process::Command;
@@ -341,9 +342,8 @@ fn a_crash_is_cleaned_by_the_next_process() {
             true => assert_whole(&server, &output, &expected),
             false => assert_nothing(&server, &output),
         }
-        let states = sandbox.query(&format!("select state from jobs where output = '{url}'"));
         let state = if decided { "succeeded" } else { "interrupted" };
-        assert_eq!(states[0]["state"], state, "{point}");
+        assert_eq!(sandbox.jobs().with_output(&url).states(), [state], "{point}");
     }
     sandbox.assert_no_leftovers();
 }

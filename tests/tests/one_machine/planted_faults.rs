@@ -1,7 +1,7 @@
 //! Faults of the kind the proof exists to find: what each spoils is made again. One that strikes every time makes the job fail loudly,
 //! and nothing is published.
 
-use blackbox::{Running, Sandbox};
+use blackbox::{Questions, Running, Sandbox};
 use faults::PlantedFault;
 use std::process::Command;
 
@@ -62,7 +62,7 @@ fn check(fault: PlantedFault, options: &[&str]) {
         assert!(blackbox::sorted_lines(&output) == blackbox::sorted_lines(&text), "{}", fault.name());
     }
     assert_eq!(sandbox.report(&sandbox.out())["proof"]["agrees"], true);
-    assert_eq!(sandbox.query("select count(*) as n from proofs where agrees = 0")[0]["n"], 0);
+    assert_eq!(sandbox.failed_proofs().count(), 0);
     sandbox.assert_no_leftovers();
 }
 
@@ -98,9 +98,9 @@ fn a_fault_that_strikes_each_time_makes_the_job_fail_loudly() {
         let failed = Running::start(&mut command).wait().expect_failure(FAILED, &["proof", "ifile-"]);
         sandbox.assert_nothing_left();
         assert!(!failed.stderr.contains("job 1 done"), "{}", failed.story());
-        let jobs = sandbox.query("select state, error from jobs");
-        assert_eq!(jobs[0]["state"], "failed", "{jobs:?}");
-        assert!(jobs[0]["error"].as_str().is_some_and(|error| error.contains("proof")), "{jobs:?}");
+        assert_eq!(sandbox.jobs().states(), ["failed"]);
+        let errors = sandbox.jobs().errors();
+        assert!(errors[0].contains("proof"), "{errors:?}");
         sandbox.look(&["show", "1"]).expect_success().text().find("proof").expect("show names the proof");
     }
 }

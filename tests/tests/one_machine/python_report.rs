@@ -40,7 +40,7 @@ fn python_report_4_logs_of_tasks_are_kept_by_a_server() {
     cluster.sandbox.write("in", "good\n");
     let mut job = cluster.job(&["--input", "in", "--mapper", "sh map.sh", "--file", "map.sh"]);
     Running::start(job.arg("--output").arg(cluster.sandbox.out())).wait().expect_success();
-    let logs = Running::start(&mut cluster.sailfish(&["logs", "1"])).wait().expect_success();
+    let logs = cluster.run(&["logs", "1"]).expect_success();
     assert_eq!(logs.stderr, "map 0: saw good\n", "{}", logs.story());
 }
 
