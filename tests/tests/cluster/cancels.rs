@@ -26,13 +26,13 @@ fn check_killed_after_a_cancel(command: impl FnOnce(&Cluster) -> Command) {
 }
 
 #[test]
-fn a_job_that_was_cancelled_does_not_go_on_under_the_next_server() {
+fn cancelled_job_stays_cancelled_under_next_server() {
     let args = ["--input", "in.txt", "--mapper", "./hangs.sh", "--output", "out"];
     check_killed_after_a_cancel(|cluster| cluster.job(&args));
 }
 
 #[test]
-fn a_program_that_was_cancelled_does_not_go_on_under_the_next_server() {
+fn cancelled_program_stays_cancelled_under_next_server() {
     check_killed_after_a_cancel(|cluster| {
         let mut command = cluster.sailfish(&["submit", "--wait"]);
         command.args(["--", "./hangs.sh"]);

@@ -37,7 +37,7 @@ fn left_on(disk: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_node_gives_what_one_machine_gives() {
+fn one_node_gives_the_output_of_one_machine() {
     let mut cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write_text(TEXT_BYTES, 2);
     let args = [&["--input", "in"], WORDS].concat();
@@ -119,7 +119,7 @@ fn rows_are_sorted_as_on_one_machine() {
 }
 
 #[test]
-fn three_nodes_give_what_one_machine_gives() {
+fn three_nodes_give_the_output_of_one_machine() {
     let cluster = Cluster::builder().nodes(3).start();
     cluster.sandbox.write_text(TEXT_BYTES, 2);
     let args = [&["--input", "in"], WORDS].concat();
@@ -186,12 +186,12 @@ fn check_killed_node(option: &str) {
 }
 
 #[test]
-fn a_killed_node_is_replaced_in_the_middle_of_the_maps() {
+fn killed_node_is_replaced_while_maps_run() {
     check_killed_node("--mapper");
 }
 
 #[test]
-fn what_a_killed_node_held_is_made_again() {
+fn data_of_killed_node_is_made_again() {
     check_killed_node("--reducer");
 }
 
@@ -214,17 +214,17 @@ fn check_killed_server(option: &str) {
 }
 
 #[test]
-fn a_killed_server_goes_on_in_the_middle_of_the_maps() {
+fn server_killed_during_maps_goes_on() {
     check_killed_server("--mapper");
 }
 
 #[test]
-fn a_killed_server_goes_on_in_the_middle_of_the_reduces() {
+fn server_killed_during_reduces_goes_on() {
     check_killed_server("--reducer");
 }
 
 #[test]
-fn a_job_is_cancelled_from_afar_and_nothing_is_left() {
+fn remote_cancel_ends_job_and_leaves_nothing() {
     let mut cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in.txt", "a\t1\n");
     let (mut here, _silent, program) = hanging(&cluster);
@@ -239,7 +239,7 @@ fn a_job_is_cancelled_from_afar_and_nothing_is_left() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_told() {
+fn impossible_requests_are_refused_with_a_reason() {
     let cluster = Cluster::builder().start();
     cluster.sandbox.write("in.txt", "a\t1\n");
     let check = |command: &mut std::process::Command, texts: &[&str]| {
@@ -295,7 +295,7 @@ fn of_two_clients_with_one_output_one_wins() {
 
 /// A node that cannot answer does not hear that a job is over, and the server that would tell it is killed.
 #[test]
-fn what_a_node_holds_of_a_job_goes_though_the_server_that_ended_it_is_gone() {
+fn node_drops_job_data_after_its_server_died() {
     let mut cluster = Cluster::builder().nodes(2).start();
     let mut here = cluster.sandbox.fifo("here");
     let nodes = [cluster.node(0).id(), cluster.node(1).id()];

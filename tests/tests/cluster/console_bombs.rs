@@ -69,7 +69,7 @@ fn wait_for_children(cluster: &Cluster, expected: usize) {
 }
 
 #[test]
-fn a_question_ends_when_nobody_waits_for_its_answer() {
+fn question_ends_when_its_client_is_gone() {
     let cluster = Cluster::builder().start();
     let endless = "with recursive r(n) as (select 1 union all select n + 1 from r) select count(*) from r";
     let asked = [(); 2].map(|()| Running::start(&mut cluster.sailfish(&["state", endless])));

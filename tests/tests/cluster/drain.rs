@@ -125,7 +125,7 @@ fn a_drain_goes_on_under_the_next_server() {
 /// The node does not hear that it may leave before the server dies. The next one tells it again, in place of taking it for
 /// a new one.
 #[test]
-fn a_node_that_was_drained_does_not_come_back_with_the_next_server() {
+fn drained_node_does_not_rejoin_the_next_server() {
     let mut cluster = Cluster::builder().nodes(2).start();
     cluster.node(0).signal(Signal::STOP);
     // The poll that waits carries that it is being emptied; that it may leave waits for the next poll, which does not come.

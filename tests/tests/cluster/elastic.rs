@@ -60,7 +60,7 @@ fn assert_cut(cluster: &Cluster, expected: &str) {
 }
 
 #[test]
-fn idle_slots_take_the_end_of_a_long_range() {
+fn idle_slots_take_over_part_of_long_range() {
     let cluster = Cluster::builder().nodes(2).start();
     let expected = write_numbers(&cluster);
     start(&cluster, &["--total-order"]).wait().expect_success();
@@ -107,7 +107,7 @@ fn a_job_that_wants_it_otherwise_stays_whole() {
 }
 
 #[test]
-fn what_was_cut_stays_cut_whatever_dies() {
+fn cuts_survive_server_and_node_loss() {
     let mut cluster = Cluster::builder().nodes(3).start();
     let expected = write_numbers(&cluster);
     let job = start(&cluster, &["--total-order", "--replication", "rack"]);
@@ -122,7 +122,7 @@ fn what_was_cut_stays_cut_whatever_dies() {
 
 /// Both replicas are gone: maps run again, and the ranges are as they were cut.
 #[test]
-fn what_was_cut_stays_cut_when_data_is_made_again() {
+fn cuts_survive_regeneration_of_data() {
     let mut cluster = Cluster::builder().nodes(3).start();
     let expected = write_numbers(&cluster);
     let job = start(&cluster, &["--total-order", "--replication", "none"]);

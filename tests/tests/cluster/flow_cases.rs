@@ -18,7 +18,7 @@ const TWO: &str =
     "slots = 1\n\n[[stage]]\nname = \"words\"\ninput = \"gate.txt\"\nreducer = \"cat\"\n\n[[stage]]\n";
 
 #[test]
-fn a_job_file_that_cannot_be_is_refused_by_file_line_and_key() {
+fn error_of_job_file_names_line_and_key() {
     let sandbox = Sandbox::new();
     write_input(&sandbox);
     let refused = |text: &str, words: &[&str]| {
@@ -122,7 +122,7 @@ output = "OUT"
 
 /// Its exit code is that of the whole, and the stages before leave nothing.
 #[test]
-fn a_program_that_fails_in_the_last_stage_ends_the_flow() {
+fn failing_program_of_last_stage_ends_flow() {
     let cluster = cluster_with_input(3);
     let sandbox = &cluster.sandbox;
     sandbox.script("fails.sh", "#!/bin/sh\necho 'it cannot be' >&2\nexit 7\n");

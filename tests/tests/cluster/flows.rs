@@ -81,7 +81,7 @@ fn run_one_by_one(sandbox: &Sandbox) -> Vec<u8> {
 }
 
 #[test]
-fn stages_give_what_jobs_one_after_the_other_give() {
+fn stages_give_the_output_of_consecutive_jobs() {
     let sandbox = Sandbox::new();
     write_input(&sandbox);
     sandbox.write("more/one.txt", "a line of its own\n");
@@ -95,7 +95,7 @@ fn stages_give_what_jobs_one_after_the_other_give() {
 }
 
 #[test]
-fn a_node_with_parts_that_nobody_replicated_is_lost_and_only_they_are_made_again() {
+fn lost_node_reruns_only_its_unreplicated_parts() {
     let mut cluster = cluster_with_input(3);
     let flow = start_between(&cluster, "none", "builtin:sum");
     fn reduces(cluster: &Cluster) -> Question<'_> {
@@ -112,7 +112,7 @@ fn a_node_with_parts_that_nobody_replicated_is_lost_and_only_they_are_made_again
 }
 
 #[test]
-fn a_node_whose_parts_have_replicas_costs_the_stage_before_nothing() {
+fn lost_node_with_replicated_parts_reruns_nothing() {
     let mut cluster = cluster_with_input(3);
     let flow = start_between(&cluster, "rack", "builtin:sum");
     wait_until("all parts lie on two nodes", || cluster.all_parts_lie_on_two_nodes(1));
@@ -123,7 +123,7 @@ fn a_node_whose_parts_have_replicas_costs_the_stage_before_nothing() {
 }
 
 #[test]
-fn a_server_that_is_killed_between_the_stages_goes_on() {
+fn flow_survives_server_kill_between_stages() {
     let mut cluster = cluster_with_input(3);
     let flow = start_between(&cluster, "rack", "builtin:sum");
     cluster.restart_server();

@@ -75,7 +75,7 @@ fn on_disks(cluster: &Cluster, nodes: u32) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_written_is_read_in_ranges() {
+fn written_file_is_read_in_ranges() {
     let cluster = Cluster::builder().nodes(3).start();
     let text = corpus(5 * MIB + 17);
     put(&cluster, "words", &text, &[]).expect_success();
@@ -119,7 +119,7 @@ fn what_is_written_is_read_in_ranges() {
 
 /// Also where the server ends in between, while the file is written.
 #[test]
-fn a_reader_waits_for_the_writer_and_not_for_ever() {
+fn reader_waits_for_writer_up_to_its_limit() {
     let mut cluster = Cluster::builder().nodes(3).start();
     let text = corpus(3 * MIB);
     let (writer, mut pipe) = begin_put(&cluster, "late", &[]);
@@ -187,7 +187,7 @@ fn of_a_writer_that_is_killed_nothing_stays() {
 }
 
 #[test]
-fn a_file_is_read_from_its_replica_when_its_node_is_killed() {
+fn reader_uses_replica_when_node_is_killed() {
     let mut cluster = Cluster::builder().nodes(3).start();
     let text = corpus(24 * MIB);
     put(&cluster, "large", &text, &[]).expect_success();
@@ -218,7 +218,7 @@ fn a_file_is_read_from_its_replica_when_its_node_is_killed() {
 }
 
 #[test]
-fn what_only_one_node_had_is_lost_with_it_also_what_is_being_written() {
+fn lost_node_loses_its_unreplicated_and_unfinished_files() {
     let mut cluster = Cluster::builder().nodes(1).start();
     put(&cluster, "single", &corpus(MIB), &[]).expect_success();
     let (writer, mut pipe) = begin_put(&cluster, "half", &[]);
@@ -242,7 +242,7 @@ fn what_only_one_node_had_is_lost_with_it_also_what_is_being_written() {
 }
 
 #[test]
-fn a_node_that_is_emptied_leaves_its_files_behind() {
+fn drained_node_leaves_its_files_behind() {
     let mut cluster = Cluster::builder().nodes(2).start();
     let text = corpus(2 * MIB);
     put(&cluster, "stays", &text, &[]).expect_success();

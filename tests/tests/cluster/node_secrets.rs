@@ -136,7 +136,7 @@ fn forged_success(cluster: &Cluster, join: &str) {
 }
 
 #[test]
-fn nobody_says_that_an_attempt_of_another_node_succeeded() {
+fn node_cannot_report_success_of_another_node() {
     let cluster = Cluster::builder().nodes(1).start();
     forged_success(&cluster, &token(&cluster, "rack"));
 }
@@ -163,7 +163,7 @@ fn nobody_says_so_to_a_server_with_postgres() {
 
 /// A process that may join says of others, which live, that they are dead and that it has their disks.
 #[test]
-fn nobody_without_its_disk_says_that_a_node_is_dead() {
+fn node_needs_its_disk_to_declare_death() {
     let mut waiting = waiting_job(Cluster::builder().nodes(2).start(), 4);
     for _ in 0..4 {
         assert_eq!(waiting.here.read_line(), "here");
@@ -314,7 +314,7 @@ fn a_revoked_node(mut cluster: Cluster) {
 }
 
 #[test]
-fn a_revoked_node_is_shut_out_and_the_job_goes_on() {
+fn revoked_node_is_shut_out_of_running_job() {
     a_revoked_node(Cluster::builder().start());
 }
 
@@ -327,7 +327,7 @@ fn a_revoked_node_is_shut_out_with_postgres() {
 /// A quarter of an hour passes, by the clocks of all processes, in which no server answers. Nodes go on with what they have: it costs
 /// no attempt.
 #[test]
-fn an_outage_of_a_quarter_of_an_hour_costs_time_and_no_output() {
+fn long_outage_costs_time_and_no_output() {
     const OUTAGE_SECONDS: u64 = 900;
     let mut cluster = Cluster::builder().start();
     let Some(clock) = WrongClock::build(&cluster.sandbox, "a long outage") else { return };

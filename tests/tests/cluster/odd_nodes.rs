@@ -90,7 +90,7 @@ fn nodes_that_are_refused_harm_no_job() {
 
 /// Nodes and clients report an other end that is no server, or a server of another version.
 #[test]
-fn what_is_no_server_of_ours_is_told() {
+fn foreign_servers_are_reported() {
     let sandbox = blackbox::Sandbox::new();
     let check = |stub: StubServer, node_code: i32, texts: &[&str]| {
         let url = stub.url();

@@ -45,7 +45,7 @@ fn programs_are_run_on_a_cluster() {
 
 /// A program that failed has perhaps done half of its work: it is run again where that was asked for, and not else.
 #[test]
-fn a_program_that_fails_runs_as_often_as_its_user_says() {
+fn failing_program_runs_as_often_as_asked() {
     let cluster = Cluster::builder().nodes(1).start();
     let check = |options: &[&str], runs: usize| {
         let trace = cluster.sandbox.path(&format!("trace-{runs}"));
@@ -68,7 +68,7 @@ fn a_program_that_fails_runs_as_often_as_its_user_says() {
 }
 
 #[test]
-fn what_a_program_writes_is_seen_while_it_runs() {
+fn program_output_is_shown_while_it_runs() {
     let cluster = Cluster::builder().nodes(1).start();
     let mut go = cluster.sandbox.fifo("go");
     let program = format!("echo begun >&2; echo first; read line < '{}'; echo last", go.text());
@@ -98,7 +98,7 @@ fn jobs_that_wait_outlive_the_server() {
 
 /// A task of a dead node goes to another one within 15 seconds of the node's last message, by the server's own rows.
 #[test]
-fn what_a_dead_node_ran_is_given_to_another() {
+fn task_of_dead_node_runs_elsewhere() {
     let mut cluster = Cluster::builder().nodes(1).start();
     let (mut here, silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
     let go = cluster.sandbox.path("go");
@@ -167,7 +167,7 @@ fn many_large_jobs_wait_outside_of_memory() {
 }
 
 #[test]
-fn many_large_jobs_wait_outside_of_memory_with_postgres() {
+fn large_jobs_wait_outside_of_memory_with_postgres() {
     let Some(postgres) = PrivatePostgres::start_or_say("a long queue with PostgreSQL", &["fsync = off"])
     else {
         return;
@@ -177,7 +177,7 @@ fn many_large_jobs_wait_outside_of_memory_with_postgres() {
 
 /// A user who gives each job a priority of its own, or another memory, gets no more of the server by that.
 #[test]
-fn many_large_jobs_of_unlike_priorities_wait_outside_of_memory() {
+fn large_jobs_of_all_priorities_wait_outside_memory() {
     const JOBS: i64 = 44;
     let mut cluster = Cluster::builder().start();
     for number in 1..=JOBS {

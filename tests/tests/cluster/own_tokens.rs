@@ -22,7 +22,7 @@ fn status_of_stranger(cluster: &Cluster, path: &str) -> (u16, String) {
 }
 
 #[test]
-fn programs_of_the_user_come_in_and_others_are_told_how() {
+fn programs_of_owner_enter_and_others_get_instructions() {
     let cluster = Cluster::builder().nodes(1).start();
     Running::start(cluster.sailfish(&["submit", "--wait"]).args(PROGRAM)).wait().expect_success();
     let (status, text) = status_of_stranger(&cluster, "/v1/jobs");
@@ -41,7 +41,7 @@ fn programs_of_the_user_come_in_and_others_are_told_how() {
 }
 
 #[test]
-fn a_server_without_tokens_admits_each_program_but_no_web_page() {
+fn server_without_tokens_refuses_only_web_pages() {
     let cluster = Cluster::builder()
         .nodes(1)
         .server_command(|command| {
@@ -59,7 +59,7 @@ fn a_server_without_tokens_admits_each_program_but_no_web_page() {
 }
 
 #[test]
-fn a_server_that_is_killed_keeps_its_token_and_one_in_its_place_has_another() {
+fn killed_server_keeps_its_token() {
     let mut cluster = Cluster::builder().nodes(1).start();
     let file = cluster.sandbox.own_token_file(cluster.address()).expect("a file");
     let read = || std::fs::read_to_string(&file).expect("our own file");
@@ -103,7 +103,7 @@ fn as_other_user(cluster: &Cluster, args: &[&str]) -> Option<Command> {
 }
 
 #[test]
-fn a_second_account_comes_in_with_a_token_file() {
+fn second_account_enters_with_a_token_file() {
     let cluster = Cluster::builder().nodes(1).start();
     let Some(mut without) = as_other_user(&cluster, &["jobs"]) else { return };
     Running::start(&mut without).wait().expect_failure(REFUSED, &["--token-file", "--no-tokens"]);
@@ -175,7 +175,7 @@ fn tunnel_to(sandbox: &Sandbox, target: &str) -> Option<(u16, [Running; 2])> {
 }
 
 #[test]
-fn a_tunnel_from_another_port_takes_a_token_file() {
+fn tunnel_from_another_port_takes_token_file() {
     let cluster = Cluster::builder().nodes(1).start();
     let Some((port, _tunnel)) = tunnel_to(&cluster.sandbox, cluster.address()) else { return };
     let server = format!("http://localhost:{port}");
@@ -223,7 +223,7 @@ fn sent_to_listener_of(user: u32) -> Option<String> {
 }
 
 #[test]
-fn the_token_is_not_shown_to_a_port_of_another_user() {
+fn port_of_another_user_gets_no_token() {
     if !rustix::process::geteuid().is_root() {
         return could_not_run("a port of another user", "only root starts programs of another user");
     }

@@ -27,7 +27,7 @@ fn streaming<'a>(reducer: &'a str, output: &'a str) -> [&'a str; 13] {
 }
 
 #[test]
-fn readers_that_reach_nobody_make_the_server_give_a_node_up() {
+fn server_gives_up_node_that_readers_cannot_reach() {
     let mut cluster = Cluster::builder().start();
     let line = SlowProxy::start(cluster.address());
     cluster.add_node_by(&line.address().to_string());

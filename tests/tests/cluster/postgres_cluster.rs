@@ -29,7 +29,7 @@ fn expect_sorted(cluster: &Cluster, job: Running) {
 }
 
 #[test]
-fn a_standby_takes_over_when_the_leader_is_killed() {
+fn standby_takes_over_from_killed_leader() {
     let Some((_postgres, mut cluster, job, mut silent)) = hanging_job("a standby server") else { return };
     let standby = cluster.another_server();
     standby.wait_for_stderr("another server leads");
@@ -76,7 +76,7 @@ fn a_standby_at_another_address_takes_over() {
 }
 
 #[test]
-fn postgres_may_be_restarted_in_the_middle_of_a_job() {
+fn job_survives_a_restart_of_postgres() {
     let Some((postgres, cluster, job, mut silent)) = hanging_job("a restart of PostgreSQL") else { return };
     postgres.restart("immediate");
     silent.write_line("go on");
@@ -88,7 +88,7 @@ fn postgres_may_be_restarted_in_the_middle_of_a_job() {
 
 /// The rows of what nodes keep are the same there.
 #[test]
-fn what_nodes_keep_is_reduced_again_and_collected() {
+fn kept_data_is_reduced_and_collected_on_postgres() {
     let what = "kept I-files of a cluster on PostgreSQL";
     let Some(postgres) = PrivatePostgres::start_or_say(what, &[]) else { return };
     let mut cluster = Cluster::builder().nodes(1).database(postgres.url("postgres")).start();
@@ -109,7 +109,7 @@ fn what_nodes_keep_is_reduced_again_and_collected() {
 /// Two servers on two machines, as it were, with one directory of shipped files. The first dies while a job runs, the
 /// originals of whose programs are gone; a node that has none of them yet does the rest.
 #[test]
-fn a_standby_serves_what_was_shipped_to_the_leader() {
+fn standby_serves_files_shipped_to_the_leader() {
     let what = "a standby server with shipped files";
     let Some(postgres) = PrivatePostgres::start_or_say(what, &[]) else { return };
     let mut cluster = Cluster::builder().database(postgres.url("postgres")).start();
@@ -151,7 +151,7 @@ fn a_standby_serves_what_was_shipped_to_the_leader() {
 
 /// A database that takes nobody without TLS and a password.
 #[test]
-fn a_database_is_reached_over_tls_with_a_password_from_a_file() {
+fn database_is_reached_over_tls_with_password_file() {
     let what = "a PostgreSQL that demands TLS";
     let Some(postgres) = PrivatePostgres::start_with_tls_or_say(what) else { return };
     let url = postgres.url("postgres");

@@ -148,7 +148,7 @@ impl Node<'_> {
 }
 
 #[test]
-fn a_node_that_knows_only_the_page_gets_work() {
+fn node_written_from_the_documentation_gets_work() {
     let cluster = Cluster::builder().start();
     let (status, welcome) = post(&cluster, "/v1/nodes", &node_info("stranger"));
     assert_eq!(status, 200, "{welcome}");

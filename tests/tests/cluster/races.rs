@@ -125,7 +125,7 @@ impl Track {
 }
 
 #[test]
-fn whoever_wins_a_race_each_task_commits_once() {
+fn each_task_commits_once_in_a_race() {
     let tracks: Vec<Vec<Raced>> = std::thread::scope(|scope| {
         let run = || {
             let track = Track::new();

@@ -79,7 +79,7 @@ impl World {
 }
 
 #[test]
-fn a_machine_that_is_cut_off_is_replaced_and_comes_back() {
+fn unreachable_machine_is_replaced_and_comes_back() {
     let Some(world) = World::start("a cluster whose link is cut", 3) else { return };
     let (mut here, silent): (Fifo, Fifo) = (world.sandbox.fifo("here"), world.sandbox.fifo("silent"));
     let go = world.sandbox.path("go");
@@ -104,7 +104,7 @@ fn a_machine_that_is_cut_off_is_replaced_and_comes_back() {
 }
 
 #[test]
-fn a_slow_link_makes_a_job_slow_and_nothing_else() {
+fn slow_link_only_slows_its_job() {
     let Some(world) = World::start("a cluster with a slow link", 3) else { return };
     world.racks.cap(1, "20mbit");
     let args = ["--input", "in", "--mapper", "builtin:words", "--total-order"];

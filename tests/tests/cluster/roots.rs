@@ -20,7 +20,7 @@ fn run(cluster: &Cluster, input: &str, output: &str) -> Finished {
 }
 
 #[test]
-fn jobs_name_only_what_lies_below_the_roots() {
+fn jobs_name_only_paths_below_the_roots() {
     let cluster = Cluster::builder().nodes(1).roots(&["data", "more"]).start();
     write_inputs(&cluster);
     let sandbox = &cluster.sandbox;
@@ -47,7 +47,7 @@ fn jobs_name_only_what_lies_below_the_roots() {
 
 /// Paths lead elsewhere by the time a node opens them, or on its machine: it looks for itself.
 #[test]
-fn a_node_does_not_take_the_server_at_its_word() {
+fn node_checks_paths_that_the_server_permits() {
     let mut cluster = Cluster::builder().roots(&["data"]).start();
     write_inputs(&cluster);
     let job = start_run(&cluster, "data/in", "data/counts");

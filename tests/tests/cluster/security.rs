@@ -207,7 +207,7 @@ fn nodes_with_wrong_clocks_work_over_tls() {
 }
 
 #[test]
-fn users_do_what_their_role_lets_them() {
+fn roles_limit_their_users() {
     let mut guarded = Guarded::start();
     guarded.add_node();
     guarded.add_node();
@@ -243,7 +243,7 @@ fn users_do_what_their_role_lets_them() {
 }
 
 #[test]
-fn a_job_belongs_to_whoever_submitted_it() {
+fn job_belongs_to_the_user_who_submitted_it() {
     let mut guarded = Guarded::start();
     guarded.add_node();
     let (mut ready, hold): (Fifo, Fifo) = (guarded.sandbox.fifo("ready"), guarded.sandbox.fifo("hold"));
@@ -258,7 +258,7 @@ fn a_job_belongs_to_whoever_submitted_it() {
 }
 
 #[test]
-fn what_a_job_keeps_belongs_to_whoever_submitted_it() {
+fn kept_data_belongs_to_the_submitting_user() {
     let mut guarded = Guarded::start();
     guarded.add_node();
     guarded.sandbox.write("in", "b\t1\na\t2\n");
@@ -417,7 +417,7 @@ fn start_proxy() -> (String, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn a_proxy_that_is_named_is_gone_through_over_tls_only() {
+fn proxy_is_used_over_tls_only() {
     let mut guarded = Guarded::start();
     let (proxy, counted) = start_proxy();
     guarded.by("ann.token", &["jobs", "--proxy", &proxy]).expect_success();
@@ -558,7 +558,7 @@ fn the_audit_has_the_source_of_guesses() {
 }
 
 #[test]
-fn a_revoked_token_is_good_for_nothing_at_once_and_later() {
+fn revoked_token_fails_at_once_and_later() {
     let mut guarded = Guarded::start();
     guarded.add_node();
     guarded.by("ann.token", &["jobs"]).expect_success();
@@ -631,7 +631,7 @@ fn no_secret_is_told_or_stored() {
 
 /// With tokens callers are not the operator: without a root they name nothing, and never what is the server's own.
 #[test]
-fn tokens_are_no_key_to_the_files_of_the_server() {
+fn token_holders_cannot_read_files_of_the_server() {
     let guarded = Guarded::start();
     let run = |input: &str| {
         let run = ["run", "--memory", CLUSTER_MEMORY, "--slots", "2", "--output", "out", "--input", input];
@@ -657,7 +657,7 @@ fn tokens_are_no_key_to_the_files_of_the_server() {
 }
 
 #[test]
-fn other_machines_reach_only_what_is_guarded() {
+fn other_machines_reach_only_guarded_ports() {
     let sandbox = Sandbox::new();
     let refused = |args: &[&str], text: &str| {
         let mut command = sandbox.sailfish();

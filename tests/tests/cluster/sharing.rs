@@ -67,7 +67,7 @@ fn four_runs_at_once_all_work() {
 }
 
 #[test]
-fn a_running_job_keeps_its_files_while_others_come_clean_and_go() {
+fn running_job_keeps_its_files_while_others_sweep() {
     let mut gated = Gated::new();
     let (first, second, dead) = (gated.input(1), gated.input(2), gated.input(3));
     assert!(dead.len() > first.len());
@@ -98,7 +98,7 @@ fn a_running_job_keeps_its_files_while_others_come_clean_and_go() {
 }
 
 #[test]
-fn two_jobs_with_one_output_give_one_whole_output() {
+fn two_jobs_with_one_output_publish_one() {
     let mut gated = Gated::new();
     let texts = [gated.input(1), gated.input(2)];
     let running = [gated.start(1, "out"), gated.start(2, "out")];

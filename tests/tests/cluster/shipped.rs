@@ -44,7 +44,7 @@ fn lines(cluster: &Cluster, output: &str) -> Vec<String> {
 /// The reducer starts long after its original was changed and the file beside it was removed; the server was killed in
 /// between.
 #[test]
-fn what_was_shipped_is_what_runs() {
+fn shipped_files_run_though_originals_are_gone() {
     let mut cluster = Cluster::builder().nodes(2).start();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\n");
     let mut mapper = cluster.sandbox.waiting_program("mine/map");
@@ -63,7 +63,7 @@ fn what_was_shipped_is_what_runs() {
 }
 
 #[test]
-fn what_is_there_is_not_sent_again() {
+fn shipped_files_are_sent_once() {
     let cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\n");
     cluster.sandbox.write("mine/map.py", "import sys, helper\nfor line in sys.stdin: helper.say(line)\n");
@@ -103,7 +103,7 @@ fn cached(cluster: &Cluster) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_not_what_it_says_is_refused() {
+fn shipped_file_with_wrong_hash_is_refused() {
     let cluster = Cluster::builder().start();
     let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     let put = format!("PUT /v1/files/{abc}");
@@ -211,7 +211,7 @@ fn standard_input_travels() {
 
 /// `--env-file`: programs of all kinds find what it says in their environment, and nobody else anywhere.
 #[test]
-fn a_file_with_secrets_is_told_to_programs_alone() {
+fn secret_file_reaches_programs_alone() {
     const SECRET: &str = "hunter2";
     let cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("secrets.env", format!("# of the database\nPASSWORD={SECRET} and=more\nLIMIT=1\n"));

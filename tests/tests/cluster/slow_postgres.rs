@@ -55,7 +55,7 @@ impl World {
 }
 
 #[test]
-fn a_postgres_that_stands_still_for_longer_than_a_lease_costs_only_time() {
+fn postgres_that_stalls_beyond_lease_costs_only_time() {
     let Some(world) = World::start("a PostgreSQL that stands still", 1) else { return };
     let (job, mut go) = world.hanging_job();
     world.proxy.stall(LONGER_THAN_A_LEASE);
@@ -65,7 +65,7 @@ fn a_postgres_that_stands_still_for_longer_than_a_lease_costs_only_time() {
 }
 
 #[test]
-fn a_lock_that_somebody_holds_in_postgres_costs_only_time() {
+fn lock_held_in_postgres_costs_only_time() {
     let Some(world) = World::start("a lock held in PostgreSQL", 1) else { return };
     let (job, mut go) = world.hanging_job();
     let seconds = LONGER_THAN_A_LEASE.as_secs();
@@ -81,7 +81,7 @@ fn a_lock_that_somebody_holds_in_postgres_costs_only_time() {
 }
 
 #[test]
-fn a_slow_way_to_postgres_makes_jobs_slow_and_nothing_else() {
+fn slow_link_to_postgres_only_slows_jobs() {
     let Some(world) = World::start("a slow way to PostgreSQL", 2) else { return };
     let cluster = &world.cluster;
     let text = corpus(3 << 20);
@@ -100,7 +100,7 @@ fn a_slow_way_to_postgres_makes_jobs_slow_and_nothing_else() {
 
 /// Connections that end in the middle of a transaction, whether it came through or not.
 #[test]
-fn connections_to_postgres_that_are_cut_do_not_end_a_job() {
+fn jobs_survive_cut_connections_to_postgres() {
     let Some(world) = World::start("connections to PostgreSQL that are cut", 1) else { return };
     let (job, mut go) = world.hanging_job();
     world.proxy.stall(Duration::from_secs(1));

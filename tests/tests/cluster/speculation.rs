@@ -26,7 +26,7 @@ fn expect_one_winner_each(cluster: &Cluster) {
 }
 
 #[test]
-fn a_node_that_is_slow_at_the_program_is_overtaken() {
+fn node_with_slow_program_is_overtaken() {
     let cluster = Cluster::builder().nodes(3).start();
     let expected = write_numbers(&cluster);
     let mapper = script(&cluster, "mapper.sh", SLOW_THERE);

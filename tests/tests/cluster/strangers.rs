@@ -22,7 +22,7 @@ fn jobs(cluster: &Cluster) -> Value {
 }
 
 #[test]
-fn a_web_page_of_another_origin_has_no_effect() {
+fn web_page_of_another_origin_changes_nothing() {
     let cluster = Cluster::builder().nodes(1).start();
     let (mark, body) = batch(&cluster);
     let own = cluster.address();
@@ -85,7 +85,7 @@ fn raw(address: &str, text: &str) -> String {
 }
 
 #[test]
-fn names_that_the_operator_gives_are_those_of_the_server() {
+fn operator_adds_names_of_the_server() {
     let cluster = Cluster::builder()
         .nodes(1)
         .server_command(|command| {
@@ -106,7 +106,7 @@ fn names_that_the_operator_gives_are_those_of_the_server() {
 
 /// With 128 descriptors a server has 64 connections, 32 of them from one address, and 16 more in reserve.
 #[test]
-fn silent_connections_up_to_the_bound_leave_health_to_be_asked() {
+fn silent_connections_up_to_limit_leave_health_reachable() {
     let cluster = Cluster::builder()
         .server_command(|command| {
             let server = std::mem::replace(command, Command::new("sh"));

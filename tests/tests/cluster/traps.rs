@@ -3,8 +3,9 @@
 use blackbox::{Cluster, Questions, Running, State};
 use rustix::process::Signal;
 
+/// Field report, trap 2.
 #[test]
-fn field_report_trap_2_hints_name_the_server_and_so_may_the_environment() {
+fn hints_name_the_server_and_its_variable() {
     let cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in", "a b\n");
     let hint = |command: &str| format!("`sailfish {command} --server {}`", cluster.url);
@@ -36,7 +37,7 @@ fn field_report_trap_2_hints_name_the_server_and_so_may_the_environment() {
 
 /// Programs of jobs find the variable for their intermediate files, and a job that they run is theirs.
 #[test]
-fn in_a_program_of_a_job_the_environment_names_the_server_for_intermediate_files_alone() {
+fn program_of_job_sees_server_for_files_only() {
     let cluster = Cluster::builder().nodes(1).start();
     let program = blackbox::sailfish_binary();
     let script = format!(
@@ -53,8 +54,9 @@ fn in_a_program_of_a_job_the_environment_names_the_server_for_intermediate_files
 }
 
 /// The server goes while somebody waits, and comes back: the job ends as if nothing had been. Who stops to wait is told that it goes on.
+/// Field report, trap 3.
 #[test]
-fn field_report_trap_3_a_job_goes_on_without_the_client() {
+fn job_goes_on_without_its_client() {
     let mut cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in", "a\n");
     let mut go = cluster.sandbox.fifo("go");
@@ -78,8 +80,9 @@ fn field_report_trap_3_a_job_goes_on_without_the_client() {
 }
 
 /// Numbers are in the order in which jobs came, and a list says what it leaves out.
+/// Field report, 6.
 #[test]
-fn field_report_6_jobs_are_listed_in_order_of_submission() {
+fn jobs_are_listed_in_order_of_submission() {
     let cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in", "a\n");
     let ran = |command: &mut std::process::Command| Running::start(command).wait();
@@ -112,7 +115,7 @@ fn field_report_6_jobs_are_listed_in_order_of_submission() {
 
 /// The node named node-1 has the number 2 here.
 #[test]
-fn field_report_trap_a_node_is_meant_by_its_name_before_a_number() {
+fn node_is_found_by_name_before_number() {
     let cluster = Cluster::builder().nodes(2).start();
     let other = ["node", "--name", "#1", "--disk", "other-disk", "--slots", "1", "--memory", "64M"];
     let other = Running::start(&mut cluster.sailfish(&other));
@@ -127,7 +130,7 @@ fn field_report_trap_a_node_is_meant_by_its_name_before_a_number() {
 }
 
 #[test]
-fn field_report_trap_dead_nodes_stay_in_the_list() {
+fn dead_nodes_stay_listed() {
     let mut cluster = Cluster::builder().nodes(2).start();
     cluster.kill_node();
     let dead = |text: &str| text.lines().any(|line| line.contains("node-0") && line.contains("dead"));
@@ -140,7 +143,7 @@ fn field_report_trap_dead_nodes_stay_in_the_list() {
 
 /// The server is away while a job is handed in, and comes back within some seconds.
 #[test]
-fn field_report_trap_a_client_tries_again_where_a_server_restarts() {
+fn client_retries_while_server_restarts() {
     let mut cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in", "a\n");
     cluster.kill_server();
@@ -156,16 +159,18 @@ fn field_report_trap_a_client_tries_again_where_a_server_restarts() {
     Running::start(&mut wrong).wait().expect_failure(2, &["127.0.0.1:1"]);
 }
 
+/// Field report, 11.
 #[test]
-fn field_report_11_a_second_server_on_a_state_says_so() {
+fn second_server_on_a_state_is_refused() {
     let cluster = Cluster::builder().start();
     let mut second = cluster.sandbox.sailfish();
     second.args(["server", "--listen", "127.0.0.1:0", "--state"]).arg(cluster.sandbox.path("server-state"));
     Running::start(&mut second).wait().expect_failure(2, &["another server works with the state in"]);
 }
 
+/// Field report, 11.
 #[test]
-fn field_report_11_a_disk_of_a_node_is_not_made_together_with_what_is_above_it() {
+fn missing_parent_of_node_disk_is_refused() {
     let cluster = Cluster::builder().start();
     let mut node = cluster.sailfish(&["node", "--disk", "no/where"]);
     Running::start(&mut node).wait().expect_failure(2, &["--disk no/where", "mount the disk"]);

@@ -70,7 +70,7 @@ fn a_page_of_another_site_has_no_effect() {
 
 /// The page was loaded from its own site, whose name then leads to the server, at the same port: for the browser all is one site.
 #[test]
-fn a_page_whose_name_is_led_to_the_server_has_no_effect() {
+fn page_with_rebound_name_changes_nothing() {
     let cluster = open_cluster();
     let port = cluster.address().rsplit_once(':').expect("a port").1.to_string();
     let own_site = format!("http://evil.example:{port}");

@@ -148,7 +148,7 @@ fn damaged_runs_of_other_nodes_are_made_again() {
 }
 
 #[test]
-fn a_disk_that_is_gone_takes_all_its_runs_at_once() {
+fn lost_disk_takes_all_its_runs_at_once() {
     let sandbox = Sandbox::new();
     write_input(&sandbox);
     let expected = undisturbed(&sandbox);
@@ -170,7 +170,7 @@ fn a_disk_that_is_gone_takes_all_its_runs_at_once() {
 }
 
 #[test]
-fn a_job_that_may_not_make_data_again_says_what_is_lost() {
+fn job_without_regenerations_names_the_lost_data() {
     let sandbox = Sandbox::new();
     write_input(&sandbox);
     let waiting = Waiting::start(&sandbox, sandbox.job(&["--max-regenerations", "0"]));

@@ -102,7 +102,7 @@ fn faults_of_nodes_lose_nothing() {
 }
 
 #[test]
-fn who_is_not_prepared_is_left_alone() {
+fn unprepared_nodes_are_not_drilled() {
     let mut cluster = Cluster::builder().nodes(1).start();
     let sentence = ["takes part in drills: start nodes with `sailfish node --drills`"];
     drilled(&cluster, &[]).expect_failure(REFUSED, &sentence);

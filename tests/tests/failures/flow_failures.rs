@@ -27,7 +27,7 @@ fn ctrl_c_ends_all_stages() {
 }
 
 #[test]
-fn kill_9_leaves_nothing_of_any_stage_that_the_next_run_does_not_remove() {
+fn run_after_kill_9_sweeps_every_stage() {
     let sandbox = Sandbox::new();
     let mut pids = write_hanging(&sandbox);
     let flow = start_here(&sandbox, "flow.toml");
@@ -43,7 +43,7 @@ fn kill_9_leaves_nothing_of_any_stage_that_the_next_run_does_not_remove() {
 
 /// Both copies of some parts: these are made again.
 #[test]
-fn parts_whose_both_copies_are_damaged_are_made_again() {
+fn parts_with_both_copies_damaged_are_made_again() {
     let cluster = cluster_with_input(3);
     let (flow, first) = start_gated(&cluster, "rack", "out");
     wait_for_replicas(&cluster, first);
@@ -115,7 +115,7 @@ fn stages_that_rest_give_their_memory_back() {
 
 /// The reducer says something else each time, and a reader has read some of it when it is lost.
 #[test]
-fn a_part_that_came_out_differently_after_some_was_read_ends_the_flow() {
+fn part_that_changes_after_reading_ends_flow() {
     let mut cluster = cluster_with_input(3);
     cluster
         .sandbox
@@ -132,7 +132,7 @@ fn a_part_that_came_out_differently_after_some_was_read_ends_the_flow() {
 
 /// Such a stage is over before those that read it are asked for anything.
 #[test]
-fn a_stage_without_input_is_read_like_any_other() {
+fn stage_without_input_is_read_like_others() {
     let sandbox = Sandbox::new();
     sandbox.write("empty.txt", "");
     sandbox.write("lines.txt", "a\t1\nb\t2\n");

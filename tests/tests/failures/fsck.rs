@@ -185,7 +185,7 @@ output = "out"
 
 /// Stage files go with the flow, kept or not.
 #[test]
-fn of_a_flow_only_what_its_last_stage_kept_is_looked_at() {
+fn fsck_of_flow_reads_only_kept_last_stage() {
     let sandbox = Sandbox::new();
     sandbox.write("in", lines());
     sandbox.write("flow.toml", FLOW);
@@ -229,7 +229,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn nodes_look_and_name_what_is_intact_elsewhere() {
+fn nodes_name_intact_copies_of_damaged_files() {
     let cluster = cluster_with_kept_job(&["--replication", "sync"]);
     fsck_at(&cluster, &["1"]).expect_success();
     let json = fsck_at(&cluster, &["1", "--json"]).expect_success().json();
@@ -284,7 +284,7 @@ fn nodes_look_and_name_what_is_intact_elsewhere() {
 }
 
 #[test]
-fn what_nodes_keep_outlives_them_and_is_found_where_it_is() {
+fn fsck_finds_kept_files_after_nodes_died() {
     let mut cluster = cluster_with_kept_job(&["--replication", "none"]);
     fsck_at(&cluster, &["1"]).expect_success();
     let mut near = cluster.sandbox.sailfish();

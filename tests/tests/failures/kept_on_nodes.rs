@@ -68,7 +68,7 @@ fn assert_no_map_ran(cluster: &Cluster, output: &str) {
 }
 
 #[test]
-fn reducing_again_gives_what_a_whole_job_gives() {
+fn reducing_again_gives_the_output_of_whole_job() {
     let cluster = with_kept_job(&["--keep-ifiles"]);
     let awk = "awk -F '\\t' '{ print NR \" \" $2 \" \" $1 }'";
     for (index, reducer) in [None, Some("builtin:count"), Some(awk)].into_iter().enumerate() {
@@ -147,7 +147,7 @@ fn a_node_that_is_away_is_named() {
 }
 
 #[test]
-fn a_node_that_dies_while_its_runs_are_reduced_is_named() {
+fn node_that_dies_during_rerun_is_named() {
     let mut cluster = with_kept_job(&["--keep-ifiles"]);
     let mut hangs = cluster.sandbox.waiting_program("hangs");
     let args = ["rerun-reduce", "1", "--output", "again", "--reducer", &hangs.path];
@@ -166,7 +166,7 @@ fn a_node_that_dies_while_its_runs_are_reduced_is_named() {
 
 /// A job whose reducer fails keeps what its maps made; the new job goes on through a restart of the server.
 #[test]
-fn a_reducer_is_mended_while_the_server_is_killed() {
+fn mended_reducer_survives_server_kill() {
     let mut cluster = two_nodes();
     let args = ["--input", "in", "--mapper", "builtin:words", "--keep-ifiles", "--output", "out"];
     let fails = ["--reducer", "sh -c 'exit 4'"];
@@ -184,7 +184,7 @@ fn a_reducer_is_mended_while_the_server_is_killed() {
 }
 
 #[test]
-fn kept_files_go_when_their_time_is_over_or_somebody_says_so() {
+fn kept_files_go_on_time_or_on_request() {
     let cluster = with_kept_job(&["--keep-for", "1d"]);
     let gc =
         |words: &[&str]| run(&mut cluster.sailfish(&[&["gc"][..], words].concat())).expect_success().text();
@@ -213,7 +213,7 @@ fn kept_files_go_when_their_time_is_over_or_somebody_says_so() {
 
 /// Kept I-files stay on the disks of a drained node, and come back with them.
 #[test]
-fn a_drained_node_says_what_it_keeps() {
+fn drained_node_names_its_kept_files() {
     let mut cluster = with_kept_job(&["--keep-ifiles"]);
     let drained = run(&mut cluster.sailfish(&["nodes", "drain", "node-0", "--wait"])).expect_success();
     assert!(drained.stderr.contains("node-0 keeps I-files on its disks"), "{}", drained.story());

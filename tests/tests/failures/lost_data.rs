@@ -114,7 +114,7 @@ fn assert_only_lost_ifiles_were_made(cluster: &Cluster, lost_ifiles: &BTreeSet<i
 }
 
 #[test]
-fn only_what_was_lost_is_made_again_and_reducers_of_other_data_go_on() {
+fn lost_node_reruns_only_its_partitions() {
     let mut reducing = Reducing::start("same");
     reducing.end_one_of_each();
     let died = reducing.cluster.attempts().in_stage(Stage::Reduce).on_node(0).tasks();
@@ -147,7 +147,7 @@ fn only_what_was_lost_is_made_again_and_reducers_of_other_data_go_on() {
 
 /// The server dies as well, right then: the next one knows what stands.
 #[test]
-fn what_stands_outlives_the_server() {
+fn intact_results_outlive_the_server() {
     let mut reducing = Reducing::start("same");
     reducing.end_one_of_each();
     reducing.lose_the_node();
@@ -191,7 +191,7 @@ printf '%s\\n' \"$lines\"
 /// Reducers that have read all they need are told to stop on a node that had nothing of the job before them. What the job has there
 /// is not theirs: it goes on when they have stopped.
 #[test]
-fn a_node_whose_first_attempts_are_stopped_works_on() {
+fn node_works_on_after_stopped_first_attempts() {
     let mut cluster = Cluster::builder().nodes(1).start();
     let lines: String = (0..200).map(|number| format!("{}\t{number}\n", number % 60)).collect();
     cluster.sandbox.write("in/0.txt", lines);

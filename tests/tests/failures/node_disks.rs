@@ -69,7 +69,7 @@ fn assert_nothing_published(cluster: &Cluster, output: &str) {
 }
 
 #[test]
-fn a_node_whose_disk_is_full_fails_the_job_and_names_the_disk() {
+fn full_only_disk_fails_job_and_is_named() {
     let Some(mounts) = Mounts::start("a node whose only disk is full") else { return };
     let (mut cluster, text) = set_up(LARGE_BYTES);
     let small = cluster.sandbox.path("small");
@@ -94,7 +94,7 @@ fn a_node_whose_disk_is_full_fails_the_job_and_names_the_disk() {
 }
 
 #[test]
-fn a_node_with_another_disk_goes_on_when_one_is_full() {
+fn node_with_another_disk_survives_full_disk() {
     let Some(mounts) = Mounts::start("a node with a full disk and another one") else { return };
     let (mut cluster, text) = set_up(LARGE_BYTES);
     let small = cluster.sandbox.path("small");
@@ -138,14 +138,14 @@ impl Failing {
 
 /// Reading goes on where writing does not: what lies there is moved by nobody, so the other disk takes the rest.
 #[test]
-fn a_disk_that_becomes_read_only_leaves_the_rest_to_another() {
+fn read_only_disk_leaves_work_to_another_disk() {
     let what = "a disk that becomes read-only beside another one";
     let Some(failing) = begin_on_a_failing_disk(what, LARGE_BYTES, true) else { return };
     failing.end_well();
 }
 
 #[test]
-fn a_node_whose_only_disk_becomes_read_only_leaves_the_job_to_the_others() {
+fn read_only_node_leaves_work_to_other_nodes() {
     let what = "a node whose disk becomes read-only in the middle of a job";
     let Some(mut failing) = begin_on_a_failing_disk(what, SMALL_BYTES, false) else { return };
     add_node(&mut failing.cluster, &failing.mounts, &[], true);
@@ -153,7 +153,7 @@ fn a_node_whose_only_disk_becomes_read_only_leaves_the_job_to_the_others() {
 }
 
 #[test]
-fn a_cluster_whose_only_disk_becomes_read_only_fails_the_job_and_names_it() {
+fn read_only_cluster_fails_job_and_names_disk() {
     let what = "a cluster whose only disk becomes read-only";
     let Some(mut failing) = begin_on_a_failing_disk(what, LARGE_BYTES, false) else { return };
     failing.program.go.write_line("go on");
@@ -175,7 +175,7 @@ fn assert_nobody_was_blamed(cluster: &Cluster) {
 /// The disk with the programs that came with the job is lost while one of them runs, with runs of maps that are over: these run again
 /// at once, the programs are brought to the other disk, and the user is not blamed.
 #[test]
-fn the_first_disk_lost_among_the_maps_costs_its_data_and_nothing_else() {
+fn first_disk_lost_during_maps_costs_its_data() {
     let Some(mounts) = Mounts::start("a first disk that is lost among maps") else { return };
     let (mut cluster, text) = set_up(LARGE_BYTES);
     let failing = cluster.sandbox.path("failing");
@@ -199,7 +199,7 @@ fn the_first_disk_lost_among_the_maps_costs_its_data_and_nothing_else() {
 
 /// The same while reducers run that read a file beside them after that: they fail, and the user is not blamed.
 #[test]
-fn the_first_disk_lost_among_the_reducers_costs_its_data_and_nothing_else() {
+fn first_disk_lost_during_reduces_costs_its_data() {
     let Some(mounts) = Mounts::start("a first disk that is lost among reducers") else { return };
     let (mut cluster, text) = set_up(SMALL_BYTES);
     let failing = cluster.sandbox.path("failing");
@@ -285,7 +285,7 @@ fn reduces(cluster: &Cluster, state: State) -> BTreeSet<i64> {
 
 /// Running reducers that have read all they need of the lost data go on, wherever they run; the others begin again.
 #[test]
-fn who_has_read_all_of_a_lost_disk_goes_on() {
+fn reducers_that_read_all_survive_lost_disk() {
     let what = "a second disk that is lost among reducers";
     let Some(reading) = Reading::start(what, "", &["--keep-ifiles"]) else { return };
     let predicted = reading.predicted();
@@ -301,7 +301,7 @@ fn who_has_read_all_of_a_lost_disk_goes_on() {
 
 /// Nothing runs again if all reducers have read the data that they need, and nobody else wants it.
 #[test]
-fn what_all_have_read_is_not_made_again() {
+fn data_that_all_have_read_is_not_regenerated() {
     let what = "a second disk that is lost when all have read it";
     let Some(reading) = Reading::start(what, "all", &[]) else { return };
     assert!(!reading.predicted().is_empty());

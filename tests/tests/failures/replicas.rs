@@ -61,7 +61,7 @@ fn assert_no_map_ran_again(cluster: &Cluster) {
 
 /// So much is read that it does not fit what lies between a run and the reducer: the rest comes from the replica.
 #[test]
-fn readers_go_on_with_the_replicas_of_a_node_that_is_killed() {
+fn readers_go_on_with_replicas_of_killed_node() {
     let mut reducing = Reducing::start(3, 48 << 20);
     let doomed = kill_the_busiest(&mut reducing.cluster);
     reducing.cluster.replicas().is(State::Standing).wait_for_some();
@@ -87,7 +87,7 @@ fn replicas_outlive_the_server() {
 
 /// Runs of the first node are copied again before the second dies, which has most of them by then; also with another server.
 #[test]
-fn two_nodes_that_are_killed_in_turn_cost_no_map() {
+fn two_nodes_killed_in_turn_rerun_no_map() {
     let mut reducing = Reducing::start(4, 6 << 20);
     let first = kill_the_busiest(&mut reducing.cluster);
     reducing.cluster.restart_server();
@@ -105,7 +105,7 @@ fn two_nodes_that_are_killed_in_turn_cost_no_map() {
 
 /// With the replicas as well, what lay on two nodes is made again.
 #[test]
-fn what_is_lost_twice_is_made_again() {
+fn data_lost_on_both_nodes_is_made_again() {
     let mut reducing = Reducing::start(4, 6 << 20);
     let (_, first, second) = reducing.cluster.nodes_of_a_replicated_run();
     let mut doomed = [first, second];
@@ -119,7 +119,7 @@ fn what_is_lost_twice_is_made_again() {
 
 /// Before the maps are over: what was sorted and sent by then is sealed by the node that has it now.
 #[test]
-fn a_node_that_dies_before_the_maps_end_costs_only_what_was_not_replicated() {
+fn node_lost_during_maps_reruns_only_unreplicated_data() {
     let mut cluster = Cluster::builder().nodes(3).start();
     cluster.sandbox.write_text(64 << 20, 4);
     cluster.sandbox.write("in/last.txt", LAST_WORDS);
@@ -143,7 +143,7 @@ fn a_node_that_dies_before_the_maps_end_costs_only_what_was_not_replicated() {
 
 /// A job keeps its I-files even if a node that made some of them is gone: it keeps the replicas.
 #[test]
-fn replicas_are_kept_in_place_of_runs_that_are_gone() {
+fn replicas_are_kept_in_place_of_lost_runs() {
     let mut reducing = Reducing::start_with(3, 6 << 20, &["--keep-ifiles"]);
     kill_the_busiest(&mut reducing.cluster);
     reducing.cluster.replicas().is(State::Standing).wait_for_some();
@@ -182,7 +182,7 @@ fn replicas_are_kept_where_they_are() {
 
 /// A run kept twice is read from the intact copy, if its blocks, its index, the whole file or the node is lost.
 #[test]
-fn a_kept_run_that_is_lost_is_reduced_again_from_its_replica() {
+fn lost_kept_run_is_reduced_from_its_replica() {
     let reducing = Reducing::start_with(2, 6 << 20, &["--keep-ifiles"]);
     let mut cluster = reducing.finish();
     let again = |cluster: &Cluster, output: &str| {
@@ -210,7 +210,7 @@ fn a_kept_run_that_is_lost_is_reduced_again_from_its_replica() {
 
 /// The node with the files goes while they are reduced again: the others have replicas.
 #[test]
-fn a_node_that_goes_while_its_kept_runs_are_reduced_costs_nothing() {
+fn node_lost_during_rerun_costs_nothing() {
     let reducing = Reducing::start_with(2, 6 << 20, &["--keep-ifiles"]);
     let mut cluster = reducing.finish();
     let waits = cluster.sandbox.program("waits.sh", WAITS_AFTER_A_LINE);

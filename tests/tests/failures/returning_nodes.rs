@@ -82,7 +82,7 @@ fn finish(cluster: &Cluster, job: Running) {
 }
 
 #[test]
-fn a_node_that_comes_back_while_reducers_wait_costs_no_map() {
+fn node_that_returns_during_reduces_reruns_no_map() {
     let (mut cluster, job) = killed_while_reducers_wait(SMALL_BYTES, "3");
     cluster.restart_node(0);
     cluster.events(Event::DataIsBack).wait_for_some();
@@ -99,7 +99,7 @@ fn a_node_that_comes_back_while_reducers_wait_costs_no_map() {
 }
 
 #[test]
-fn a_run_whose_block_was_damaged_meanwhile_is_found_when_it_is_read() {
+fn damaged_block_of_returned_run_is_found() {
     let (mut cluster, job) = killed_while_reducers_wait(LARGE_BYTES, "1");
     for path in runs_on_disk(&cluster) {
         let file = std::fs::File::options().read(true).write(true).open(&path).expect("our own file opens");
@@ -117,7 +117,7 @@ fn a_run_whose_block_was_damaged_meanwhile_is_found_when_it_is_read() {
 }
 
 #[test]
-fn a_run_whose_end_was_damaged_meanwhile_does_not_come_back() {
+fn run_with_damaged_end_does_not_come_back() {
     let (mut cluster, job) = killed_while_reducers_wait(SMALL_BYTES, "3");
     for path in runs_on_disk(&cluster) {
         let file = std::fs::File::options().write(true).open(&path).expect("our own file opens");
@@ -132,7 +132,7 @@ fn a_run_whose_end_was_damaged_meanwhile_does_not_come_back() {
 }
 
 #[test]
-fn a_node_that_comes_back_with_an_empty_disk_has_lost_all() {
+fn node_that_returns_with_empty_disk_lost_everything() {
     let (mut cluster, job) = killed_while_reducers_wait(SMALL_BYTES, "3");
     std::fs::remove_dir_all(cluster.node_disk(0)).expect("our own disk can be emptied");
     cluster.restart_node(0);
@@ -143,7 +143,7 @@ fn a_node_that_comes_back_with_an_empty_disk_has_lost_all() {
 
 /// A chunk is full, sorted and on disk, and another one is not, when their node dies.
 #[test]
-fn while_maps_run_only_what_was_in_memory_is_made_again() {
+fn only_data_in_memory_is_lost_during_maps() {
     let mut cluster = Cluster::builder().nodes(2).start();
     let text = corpus((24 << 20) + (500 << 10));
     // The last file is a split of its own: what is left of the other one is too much to go with it.

@@ -115,7 +115,7 @@ fn spools(cluster: &Cluster, node: u32) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_node_that_is_killed_costs_no_run_of_a_program() {
+fn killed_node_reruns_no_program() {
     let mut job = Job::reducing(3, &[]);
     let maps = job.maps();
     assert!(maps > 3, "{maps} maps");
@@ -137,7 +137,7 @@ fn a_node_that_is_killed_costs_no_run_of_a_program() {
 
 /// While maps run: those that are done are sent again.
 #[test]
-fn a_node_that_dies_before_the_maps_end_costs_only_what_ran_there() {
+fn node_lost_during_maps_reruns_only_its_programs() {
     let cluster = Cluster::builder().nodes(3).start();
     // As large as a split, to the byte: it is one, with nothing else in it.
     let mut last = [b"wait for it\n".to_vec(), corpus(SPLIT_BYTES)].concat();
@@ -177,7 +177,7 @@ fn spools_outlive_the_server() {
 
 /// A second node dies when the data of the first was sent again.
 #[test]
-fn what_was_sent_again_is_sent_again() {
+fn resent_data_is_sent_again_after_second_loss() {
     let mut job = Job::reducing(4, &[]);
     let first = job.cluster.runs().busiest_node();
     job.kill(first);
@@ -194,7 +194,7 @@ fn what_was_sent_again_is_sent_again() {
 }
 
 #[test]
-fn where_a_spool_is_damaged_the_program_runs_again() {
+fn damaged_spool_makes_its_program_run_again() {
     let mut job = Job::reducing(3, &[]);
     let maps = job.maps();
     let doomed = job.cluster.runs().busiest_node();
@@ -213,7 +213,7 @@ fn where_a_spool_is_damaged_the_program_runs_again() {
 }
 
 #[test]
-fn with_a_chunk_and_its_spool_both_gone_the_program_runs_again() {
+fn program_runs_again_without_chunk_and_spool() {
     let mut job = Job::reducing(4, &[]);
     let maps = job.maps();
     // With node-0 and node-1 go spools of what lies on the other one.
@@ -226,7 +226,7 @@ fn with_a_chunk_and_its_spool_both_gone_the_program_runs_again() {
 
 /// Records that go to an I-file by their key go there again.
 #[test]
-fn a_total_order_is_sent_again_as_it_was() {
+fn total_order_is_sent_again_unchanged() {
     let mut job = Job::reducing(3, &["--total-order"]);
     let maps = job.maps();
     let doomed = job.cluster.runs().busiest_node();

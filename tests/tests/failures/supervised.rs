@@ -15,7 +15,7 @@ fn lives(process: u32) -> bool {
 }
 
 #[test]
-fn a_node_that_is_killed_comes_back_and_the_job_ends_right() {
+fn killed_node_is_started_again_and_job_ends() {
     let mut cluster = Cluster::builder().start();
     cluster.add_supervised_node();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
@@ -43,7 +43,7 @@ fn a_node_that_is_killed_comes_back_and_the_job_ends_right() {
 }
 
 #[test]
-fn what_ends_for_good_is_not_started_again() {
+fn node_that_ends_for_good_stays_down() {
     let mut cluster = Cluster::builder().start();
     cluster.add_supervised_node();
     // The name is taken.

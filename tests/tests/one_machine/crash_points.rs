@@ -241,7 +241,7 @@ fn points_of(job: Job) -> impl Iterator<Item = CrashPoint> {
 
 /// Every passing of every point that a small job has.
 #[test]
-fn a_small_job_survives_a_crash_at_each_passing_of_each_point() {
+fn small_job_survives_crashes_at_each_point() {
     for point in points_of(Job::Small) {
         let mut setup = set_up(Job::Small);
         let passed = (1..PASSINGS_MAX).take_while(|passing| check(&mut setup, point, *passing)).count();
@@ -250,7 +250,7 @@ fn a_small_job_survives_a_crash_at_each_passing_of_each_point() {
 }
 
 #[test]
-fn a_job_larger_than_memory_survives_crashes_around_its_runs() {
+fn large_job_survives_crashes_around_its_runs() {
     for point in points_of(Job::Large) {
         let mut setup = set_up(Job::Large);
         assert!(check(&mut setup, point, 1));
@@ -268,7 +268,7 @@ fn a_crowded_job_survives_crashes_around_raw_spills() {
 
 /// `sailfish gc` dies; the next one, or the next run, completes what it began, and no run begins on half of the files.
 #[test]
-fn removing_kept_files_survives_a_crash_at_each_point() {
+fn collecting_kept_files_survives_each_crash_point() {
     for point in points_of(Job::Collector) {
         for by_run in [false, true] {
             println!("SAILFISH_CRASH_AT={} then a run: {by_run}", point.name());
@@ -298,7 +298,7 @@ fn removing_kept_files_survives_a_crash_at_each_point() {
 
 /// With an older output in place there is always one whole output: the older one until the exchange, then the new.
 #[test]
-fn overwriting_leaves_the_older_output_or_the_new_one() {
+fn overwriting_leaves_the_old_or_new_output() {
     use CrashPoint::*;
     let points = [
         StagingCreated,

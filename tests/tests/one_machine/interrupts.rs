@@ -114,7 +114,7 @@ fn a_second_ctrl_c_never_makes_it_worse() {
 
 /// Kept are the I-files of a job that ran to its end, not of one that was stopped.
 #[test]
-fn ctrl_c_leaves_no_intermediate_data_even_where_it_would_be_kept() {
+fn ctrl_c_removes_data_that_would_be_kept() {
     let mut hanging = Hanging::new(Phase::Reduce, Program::Alone);
     let (running, _) = hanging.start_with(&["--keep-ifiles"]);
     assert!(hanging.sandbox.disk().read_dir().expect("the disk is there").next().is_some());
@@ -147,13 +147,13 @@ fn check_killed(phase: Phase) {
 }
 
 #[test]
-fn kill_9_leaves_nothing_that_the_next_run_does_not_remove() {
+fn next_run_sweeps_everything_after_kill_9() {
     check_killed(Phase::Map);
     check_killed(Phase::Reduce);
 }
 
 #[test]
-fn kill_9_of_a_job_with_data_on_disk() {
+fn next_run_sweeps_disk_data_after_kill_9() {
     let sandbox = Sandbox::new();
     let line = |n: u32| format!("{:010}\t{}\n", n.wrapping_mul(2_654_435_761), "v".repeat(80));
     let text: Vec<u8> = (0..40_000u32).flat_map(|n| line(n).into_bytes()).collect();

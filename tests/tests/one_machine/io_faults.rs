@@ -202,7 +202,7 @@ fn a_job_survives_each_call_that_fails_once() {
 }
 
 #[test]
-fn a_job_survives_a_disk_that_is_full_from_some_call_on() {
+fn job_survives_disk_that_fills_at_any_call() {
     Embedded::new(KEEPING).walk("enospc", "+", 1);
 }
 
@@ -220,7 +220,7 @@ fn stages_survive_each_call_that_fails_once() {
 }
 
 #[test]
-fn stages_survive_a_disk_that_is_full_from_some_call_on() {
+fn stages_survive_disk_that_fills_at_any_call() {
     Embedded::new(STAGED).walk("enospc", "+", 2);
 }
 
@@ -368,26 +368,26 @@ fn survive_with(staged: bool, healthy_nodes: u32, fault: &str, ending: &str, ste
 }
 
 #[test]
-fn a_cluster_survives_calls_of_its_only_node_that_fail_once() {
+fn cluster_survives_failing_calls_of_only_node() {
     let ends = survive_a_bad_node(0, "eio", "", 1);
     assert_eq!(ends.failed, 0, "what fails once is tried again");
 }
 
 #[test]
-fn stages_survive_calls_of_the_only_node_that_fail_once() {
+fn stages_survive_failing_calls_of_only_node() {
     let ends = survive_with(true, 0, "eio", "", 2);
     assert_eq!(ends.failed, 0, "what fails once is tried again");
 }
 
 #[test]
-fn a_cluster_survives_a_node_whose_disk_is_full_from_some_call_on() {
+fn cluster_survives_node_whose_disk_fills() {
     let ends = survive_a_bad_node(1, "enospc", "+", 2);
     assert_eq!(ends.failed, 0, "what fails on one node goes to the other");
     survive_a_bad_node(0, "enospc", "+", 3);
 }
 
 #[test]
-fn stages_survive_a_node_whose_disk_is_full_from_some_call_on() {
+fn stages_survive_node_whose_disk_fills() {
     let ends = survive_with(true, 1, "enospc", "+", 4);
     assert_eq!(ends.failed, 0, "what fails on one node goes to the other");
 }
@@ -400,7 +400,7 @@ fn slow_calls_of_a_node_change_nothing() {
 
 /// Faults in files that a server writes itself beside its store: its locks, files that clients ship, the staging directories.
 #[test]
-fn a_server_survives_each_call_that_fails_once_or_does_not_begin() {
+fn server_survives_each_failing_call() {
     let log = tempfile::NamedTempFile::new().expect("a temporary file");
     let path = log.path().to_path_buf();
     let mut struck = Struck::new(

@@ -177,7 +177,7 @@ fn lose_nothing_that_was_answered(inject: &str) {
 }
 
 #[test]
-fn a_server_whose_store_fails_stops_loudly_and_the_next_has_what_was_answered() {
+fn server_with_failing_store_stops_and_keeps_answers() {
     if !can_inject() {
         return;
     }

@@ -37,7 +37,7 @@ fn jobs_are_listed_newest_first() {
 }
 
 #[test]
-fn a_job_is_shown_with_its_stages_and_failures() {
+fn show_prints_stages_and_failures_of_job() {
     let sandbox = with_two_jobs();
     let text = sandbox.look(&["show", "1"]).expect_success().text();
     for expected in
@@ -187,7 +187,7 @@ fn kept_ifiles_can_be_inspected_verified_and_scanned() {
 }
 
 #[test]
-fn damaged_and_foreign_ifiles_are_named_with_their_offset() {
+fn damaged_and_foreign_ifiles_are_named_by_offset() {
     let sandbox = Sandbox::new();
     let kept = kept_ifiles(&sandbox);
     let whole = fs::read(&kept[0]).unwrap();

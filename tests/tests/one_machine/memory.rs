@@ -63,7 +63,7 @@ fn programs_wait_for_memory_and_for_an_architecture() {
 }
 
 #[test]
-fn a_job_that_does_not_fit_beside_another_waits_for_it() {
+fn job_waits_until_its_memory_is_free() {
     let mut cluster = Cluster::builder().nodes(2).start();
     cluster.sandbox.write("in.txt", "a\t1\n");
     let large = |program: &str| run(&cluster, "600M", program, "out-1");

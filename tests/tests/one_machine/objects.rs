@@ -74,7 +74,7 @@ fn assert_nothing(server: &ObjectServer, output: &str) {
 }
 
 #[test]
-fn a_job_from_and_to_objects_gives_what_files_give() {
+fn jobs_on_objects_give_the_output_of_files() {
     let (server, sandbox) = world();
     write_text(&server, &sandbox);
     run(count(&sandbox, "in", "local", &[])).expect_success();
@@ -150,7 +150,7 @@ fn streaming_command_lines_name_objects() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn unusable_object_stores_are_named() {
     let (server, sandbox) = world();
     write_text(&server, &sandbox);
     let refused = |input: &str, output: &str, texts: &[&str]| {
@@ -391,7 +391,7 @@ fn secrets_stay_with_the_process() {
 }
 
 #[test]
-fn a_cluster_gives_what_one_machine_gives() {
+fn cluster_gives_the_objects_of_one_machine() {
     let server = ObjectServer::start("lake");
     let cluster = Cluster::builder().nodes(2).environment(server.environment()).start();
     write_text(&server, &cluster.sandbox);

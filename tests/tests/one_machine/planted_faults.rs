@@ -67,14 +67,14 @@ fn check(fault: PlantedFault, options: &[&str]) {
 }
 
 #[test]
-fn what_each_fault_spoils_is_made_again() {
+fn spoiled_data_is_made_again() {
     for fault in PlantedFault::ALL {
         check(*fault, &[]);
     }
 }
 
 #[test]
-fn so_it_is_in_total_order() {
+fn spoiled_data_is_made_again_in_total_order() {
     for fault in PlantedFault::ALL {
         check(*fault, &["--total-order", "--reducer", "cat"]);
     }
@@ -82,14 +82,14 @@ fn so_it_is_in_total_order() {
 
 /// A reducer that reads nothing sees no fault, and the proof does all the same.
 #[test]
-fn so_it_is_where_the_reducer_does_not_look() {
+fn spoiled_data_is_found_without_the_reducer() {
     for fault in PlantedFault::ALL {
         check(*fault, &["--reducer", "true"]);
     }
 }
 
 #[test]
-fn a_fault_that_strikes_each_time_makes_the_job_fail_loudly() {
+fn repeated_fault_makes_the_job_fail() {
     for fault in PlantedFault::ALL {
         println!("SAILFISH_PLANT={}:*", fault.name());
         let (sandbox, _) = set_up();
@@ -107,7 +107,7 @@ fn a_fault_that_strikes_each_time_makes_the_job_fail_loudly() {
 
 /// Faults in an attempt that lost are dropped with it.
 #[test]
-fn a_fault_in_an_attempt_that_lost_harms_nobody() {
+fn fault_in_losing_attempt_harms_nobody() {
     for fault in [PlantedFault::FrameDropped, PlantedFault::FrameDuplicated, PlantedFault::FrameAltered] {
         let (sandbox, text) = set_up();
         let mut command = job(&sandbox, PlantedFault::AttemptMixed, &[]);

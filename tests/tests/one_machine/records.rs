@@ -152,7 +152,7 @@ fn hidden_names_are_data_only_when_written_out() {
 }
 
 #[test]
-fn records_larger_than_a_frame_and_than_a_chunk_go_through() {
+fn records_larger_than_frame_and_chunk_pass() {
     // At 64M a frame has 64 KiB and a chunk 16 MiB; a record may have 16 MiB.
     let largest = 16 << 20;
     let mut random = Random::new(11);
@@ -218,7 +218,7 @@ fn job_files_count_paths_from_their_own_directory() {
 }
 
 #[test]
-fn map_only_jobs_write_what_the_mappers_put_out() {
+fn map_only_job_writes_the_mapper_output() {
     let sandbox = Sandbox::new();
     let mut random = Random::new(5);
     let mut text = Vec::new();
