@@ -74,7 +74,7 @@ impl Cluster {
 }
 
 #[test]
-fn whoever_knows_the_authority_gets_through() {
+fn members_of_the_authority_connect() {
     let cluster = Cluster::new();
     for credentials in cluster.credentials() {
         assert!(credentials.believes_somebody());
@@ -99,7 +99,7 @@ fn nobody_else_is_believed() {
 }
 
 #[test]
-fn a_node_cannot_pass_for_the_server_nor_the_server_for_a_node() {
+fn nodes_and_server_cannot_impersonate_each_other() {
     let cluster = Cluster::new();
     for credentials in cluster.credentials() {
         shake(credentials.to_control_port().unwrap(), &cluster.data_port()).unwrap_err();
