@@ -13,6 +13,9 @@ pub const CLUSTER_MEMORY: &str = "256M";
 /// Memory of a node for all its jobs: four of those of tests at once.
 pub const NODE_MEMORY: &str = "1G";
 
+/// Change of the command of a server before it is started.
+type CommandChange<'a> = Box<dyn FnOnce(&mut Command) + 'a>;
+
 /// Description of a cluster that is to be started.
 #[derive(Default)]
 pub struct ClusterBuilder<'a> {
@@ -20,7 +23,7 @@ pub struct ClusterBuilder<'a> {
     environment: Vec<(String, String)>,
     database: Option<String>,
     roots: Vec<&'a str>,
-    change: Option<Box<dyn FnOnce(&mut Command) + 'a>>,
+    change: Option<CommandChange<'a>>,
 }
 
 impl<'a> ClusterBuilder<'a> {

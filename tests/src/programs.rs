@@ -77,6 +77,11 @@ impl Sandbox {
         )
     }
 
+    /// The same, but each of its processes waits that comes before the gate is open.
+    pub fn waiting_before_gate_program(&self, name: &str) -> WaitingProgram {
+        self.waiting_script(name, &format!("[ -e HERE/{} ] || {{ WAIT; }}", Self::GATE_FILE))
+    }
+
     fn waiting_script(&self, name: &str, line: &str) -> WaitingProgram {
         let pipe = |end: &str| self.fifo(&format!("{}-{end}", name.replace('/', "-")));
         let (here, go) = (pipe("here"), pipe("go"));

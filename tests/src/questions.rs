@@ -42,17 +42,17 @@ pub enum State {
     Succeeded,
     Failed,
     Cancelled,
-    /// Of an attempt: it succeeded too late.
+    /// An attempt that succeeded too late.
     Discarded,
-    /// Of a task.
+    /// A task that is over.
     Done,
-    /// Of a replica or an intermediate file.
+    /// A replica or an intermediate file that is whole.
     Complete,
-    /// Of a replica: it is read in place of a run that is gone.
+    /// A replica that is read in place of a lost run.
     Standing,
     Lost,
     Writing,
-    /// Of a node.
+    /// A node that lives.
     Up,
     Dead,
 }
@@ -428,7 +428,7 @@ pub trait Questions: Answers + Sized {
         about(self, "events", "null").and(format!("kind = '{}'", kind.kind()))
     }
 
-    /// What each source put into the chunks of a job; a row lies on the node of its chunk.
+    /// Records that map attempts put into chunks; a row lies on the node of its chunk.
     fn sources(&self) -> Question<'_> {
         about(self, "sources", &format!("chunk / {PER_NODE}"))
     }

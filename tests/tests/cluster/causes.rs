@@ -74,11 +74,8 @@ impl Client<'_> {
     }
 
     fn program(&self, trouble: &str) -> String {
-        let here = self.sandbox.path("");
-        let here = here.to_str().expect("a sandbox has a plain path").trim_end_matches('/');
-        let text = PROGRAM.replace("TROUBLE", trouble).replace("HERE", here);
         std::fs::create_dir_all(self.sandbox.path("slow")).expect("our own directory takes another");
-        self.sandbox.script("program.sh", &text).display().to_string()
+        self.sandbox.program("program.sh", &PROGRAM.replace("TROUBLE", trouble))
     }
 
     /// The tasks that were slow in a job, as their programs say.

@@ -1,6 +1,6 @@
 //! Jobs on a server and nodes, each a process of its own: the same outputs as on one machine, whatever dies.
 
-use blackbox::{CLUSTER_MEMORY, Cluster, Fifo, Questions, Running, State, part_lines, wait_until};
+use blackbox::{CLUSTER_MEMORY, Cluster, Questions, Running, State, part_lines, wait_until};
 use rustix::process::Signal;
 use std::path::Path;
 
@@ -125,8 +125,7 @@ fn three_nodes_give_the_output_of_one_machine() {
     let args = [&["--input", "in"], WORDS].concat();
     embedded_parts(&cluster, &args);
     cluster.run_job(&[&args[..], &["--output", "out"]].concat()).expect_success();
-    let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
-    assert!(whole("out") == whole("embedded"), "the outputs differ");
+    cluster.sandbox.assert_same_output("out", "embedded");
     // Chunks are sealed where they are.
     let seals = cluster.run(&["explain", "1", "seal"]).expect_success();
     assert!(seals.text().contains("on this node alone"), "{}", seals.text());
@@ -146,27 +145,16 @@ fn three_nodes_give_the_output_of_one_machine() {
 fn nodes_that_die_take_no_output_with_them() {
     let mut cluster = Cluster::builder().nodes(3).start();
     cluster.sandbox.write_text(TEXT_BYTES, 2);
-    let (mut here, _silent, program) = hanging(&cluster);
-    let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", &program, "--total-order"];
+    let mut hangs = cluster.sandbox.waiting_before_gate_program("hangs");
+    let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", &hangs.path, "--total-order"];
     let job = Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat()));
-    assert_eq!(here.read_line(), "here");
+    assert_eq!(hangs.here.read_line(), "here");
     cluster.kill_node();
-    cluster.sandbox.write("go", "");
+    cluster.sandbox.open_gate();
     cluster.kill_node();
     job.wait().expect_success();
     embedded_parts(&cluster, &args);
-    let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
-    assert!(whole("out") == whole("embedded"), "the outputs differ");
-}
-
-/// A program that says on a pipe that it runs and hangs, until a file `go` lies in the sandbox.
-fn hanging(cluster: &Cluster) -> (Fifo, Fifo, String) {
-    let (here, silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
-    let go = cluster.sandbox.path("go");
-    let wait = format!("echo here > '{}'; read line < '{}'", here.text(), silent.text());
-    let text = format!("#!/bin/sh\n[ -e '{}' ] || {{ {wait}; }}\nexec cat\n", go.display());
-    let program = cluster.sandbox.script("hangs.sh", &text);
-    (here, silent, program.to_str().expect("a sandbox has a plain path").to_string())
+    cluster.sandbox.assert_same_output("out", "embedded");
 }
 
 /// Kills the only node while a program of the job hangs there; another one comes and does it all.
@@ -174,11 +162,12 @@ fn check_killed_node(option: &str) {
     println!("{option}");
     let mut cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
-    let (mut here, _silent, program) = hanging(&cluster);
-    let job = Running::start(&mut cluster.job(&["--input", "in.txt", option, &program, "--output", "out"]));
-    assert_eq!(here.read_line(), "here");
+    let mut hangs = cluster.sandbox.waiting_before_gate_program("hangs");
+    let job =
+        Running::start(&mut cluster.job(&["--input", "in.txt", option, &hangs.path, "--output", "out"]));
+    assert_eq!(hangs.here.read_line(), "here");
     cluster.kill_node();
-    cluster.sandbox.write("go", "");
+    cluster.sandbox.open_gate();
     cluster.add_node();
     job.wait().expect_success();
     let bytes = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
@@ -200,11 +189,12 @@ fn check_killed_server(option: &str) {
     println!("{option}");
     let mut cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
-    let (mut here, mut silent, program) = hanging(&cluster);
-    let job = Running::start(&mut cluster.job(&["--input", "in.txt", option, &program, "--output", "out"]));
-    assert_eq!(here.read_line(), "here");
+    let mut hangs = cluster.sandbox.waiting_program("hangs");
+    let job =
+        Running::start(&mut cluster.job(&["--input", "in.txt", option, &hangs.path, "--output", "out"]));
+    assert_eq!(hangs.here.read_line(), "here");
     cluster.restart_server();
-    silent.write_line("go on");
+    hangs.go.write_line("go on");
     job.wait().expect_success();
     let bytes = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
     assert_eq!(part_lines(&bytes), [b"a\t2", b"b\t1", b"b\t3"]);
@@ -227,10 +217,10 @@ fn server_killed_during_reduces_goes_on() {
 fn remote_cancel_ends_job_and_leaves_nothing() {
     let mut cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in.txt", "a\t1\n");
-    let (mut here, _silent, program) = hanging(&cluster);
-    let job =
-        Running::start(&mut cluster.job(&["--input", "in.txt", "--mapper", &program, "--output", "out"]));
-    here.read_line();
+    let mut hangs = cluster.sandbox.waiting_program("hangs");
+    let args = ["--input", "in.txt", "--mapper", &hangs.path, "--output", "out"];
+    let job = Running::start(&mut cluster.job(&args));
+    hangs.here.read_line();
     job.signal(Signal::INT);
     job.wait().expect_failure(130, &["nothing is left"]);
     assert!(!cluster.sandbox.path("out").exists());

@@ -1,6 +1,6 @@
 //! A cluster whose rows are in a PostgreSQL: it runs jobs, a standby takes over, and PostgreSQL may go and come back.
 
-use blackbox::{Cluster, Fifo, Questions, Running, Sandbox, State, part_lines};
+use blackbox::{Cluster, Fifo, Questions, Running, Sandbox, State, WaitingProgram, part_lines};
 use private_postgres::{PASSWORD, PrivatePostgres};
 use std::net::TcpListener;
 use std::process::Command;
@@ -10,14 +10,11 @@ fn hanging_job(what: &str) -> Option<(PrivatePostgres, Cluster, Running, Fifo)> 
     let postgres = PrivatePostgres::start_or_say(what, &[])?;
     let cluster = Cluster::builder().nodes(1).database(postgres.url("postgres")).start();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
-    let (mut here, silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
-    let wait = format!("echo here > '{}'; read line < '{}'", here.text(), silent.text());
-    let program = cluster.sandbox.script("hangs.sh", &format!("#!/bin/sh\n{wait}\nexec cat\n"));
-    let program = program.to_str().expect("a sandbox has a plain path");
-    let args = ["--input", "in.txt", "--mapper", program, "--output", "out"];
+    let WaitingProgram { mut here, go, path } = cluster.sandbox.waiting_program("hangs");
+    let args = ["--input", "in.txt", "--mapper", &path, "--output", "out"];
     let job = Running::start(&mut cluster.job(&args));
     assert_eq!(here.read_line(), "here");
-    Some((postgres, cluster, job, silent))
+    Some((postgres, cluster, job, go))
 }
 
 fn expect_sorted(cluster: &Cluster, job: Running) {
@@ -59,15 +56,13 @@ fn a_standby_at_another_address_takes_over() {
     cluster.url = format!("{first},http://{address}");
     cluster.add_node();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
-    let (mut here, mut silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
-    let script = format!("echo here > {}; read line < {}; exec cat", here.text(), silent.text());
-    let mapper = format!("sh -c '{script}'");
-    let job =
-        Running::start(&mut cluster.job(&["--input", "in.txt", "--mapper", &mapper, "--output", "out"]));
-    assert_eq!(here.read_line(), "here");
+    let mut program = cluster.sandbox.waiting_program("mapper");
+    let args = ["--input", "in.txt", "--mapper", &program.path, "--output", "out"];
+    let job = Running::start(&mut cluster.job(&args));
+    assert_eq!(program.here.read_line(), "here");
     cluster.kill_server();
     standby.wait_for_stderr("serving at");
-    silent.write_line("go on");
+    program.go.write_line("go on");
     expect_sorted(&cluster, job);
     // No node was given up: what they held is still theirs.
     assert_eq!(cluster.nodes().is(State::Up).count(), 2);

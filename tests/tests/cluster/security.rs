@@ -196,8 +196,7 @@ fn nodes_with_wrong_clocks_work_over_tls() {
     guarded.by("ann.token", &run).expect_success();
     let own = ["--memory", CLUSTER_MEMORY, "--slots", "2", "--output", "embedded"];
     guarded.sandbox.run_job(&[&words[..], &own].concat()).expect_success();
-    let whole = |output| guarded.sandbox.concatenated(&guarded.sandbox.path(output));
-    assert!(whole("out") == whole("embedded"), "the outputs differ");
+    guarded.sandbox.assert_same_output("out", "embedded");
     let from = std::fs::File::open(guarded.sandbox.path("in.txt")).expect("it was written");
     Running::start_with_stdin(&mut guarded.command("ann.token", &["ifile", "put", "mine"]), from)
         .wait()

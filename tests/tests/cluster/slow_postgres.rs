@@ -1,7 +1,7 @@
 //! A PostgreSQL that is slow, stands still or is cut off while jobs run: they end as if nothing had been, and no attempt is
 //! made twice because nobody could write that it had been made.
 
-use blackbox::{Cluster, Fifo, Running, SlowProxy, corpus, part_lines};
+use blackbox::{Cluster, Fifo, Running, SlowProxy, WaitingProgram, part_lines};
 use private_postgres::PrivatePostgres;
 use std::time::Duration;
 
@@ -31,11 +31,8 @@ impl World {
     fn hanging_job(&self) -> (Running, Fifo) {
         let sandbox = &self.cluster.sandbox;
         sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
-        let (mut here, go) = (sandbox.fifo("here"), sandbox.fifo("go"));
-        let wait = format!("echo here > '{}'; read line < '{}'", here.text(), go.text());
-        let program = sandbox.script("hangs.sh", &format!("#!/bin/sh\n{wait}\nexec cat\n"));
-        let program = program.to_str().expect("a sandbox has a plain path");
-        let args = ["--input", "in.txt", "--mapper", program, "--output", "out"];
+        let WaitingProgram { mut here, go, path } = sandbox.waiting_program("hangs");
+        let args = ["--input", "in.txt", "--mapper", &path, "--output", "out"];
         let job = Running::start(&mut self.cluster.job(&args));
         assert_eq!(here.read_line(), "here");
         (job, go)
@@ -84,10 +81,7 @@ fn lock_held_in_postgres_costs_only_time() {
 fn slow_link_to_postgres_only_slows_jobs() {
     let Some(world) = World::start("a slow way to PostgreSQL", 2) else { return };
     let cluster = &world.cluster;
-    let text = corpus(3 << 20);
-    let (first, second) = text.split_at(text.len() / 2);
-    cluster.sandbox.write("in/a.txt", first);
-    cluster.sandbox.write("in/b.txt", second);
+    cluster.sandbox.write_text(3 << 20, 2);
     world.proxy.delay(Duration::from_millis(60));
     let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", "builtin:sum"];
     cluster.run_job(&[&args[..], &["--output", "out"]].concat()).expect_success();
