@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn where_parts_are_the_users_nothing_is_cut() {
+    fn ranges_are_cut_only_where_jobs_permit() {
         let check = |change: fn(&mut JobSpec), expected| {
             let mut spec = spec();
             change(&mut spec);

@@ -89,7 +89,7 @@ fn members_of_the_authority_connect() {
 }
 
 #[test]
-fn nobody_else_is_believed() {
+fn other_authorities_are_not_believed() {
     let (cluster, other) = (Cluster::new(), Cluster::new());
     for credentials in other.credentials() {
         shake(credentials.to_control_port().unwrap(), &cluster.control_port()).unwrap_err();

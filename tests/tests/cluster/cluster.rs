@@ -87,7 +87,7 @@ fn look_from_afar(cluster: &Cluster) {
 
 /// A node tells how its machine and its disks are, and the tables keep it.
 #[test]
-fn nodes_tell_how_they_are() {
+fn nodes_report_their_machine_and_disks() {
     let cluster = Cluster::builder().nodes(1).start();
     let samples = "select count(*) as n, max(memory_used_bytes) > 0 as used from samples";
     cluster.ask_until(&["state", "--json", samples], |answer| {
@@ -245,7 +245,7 @@ fn impossible_requests_are_refused_with_a_reason() {
 
 /// Both run at once, and both were taken, for neither output was there.
 #[test]
-fn of_two_clients_with_one_output_one_wins() {
+fn one_of_two_clients_wins_the_output() {
     let cluster = Cluster::builder().nodes(2).start();
     let mut program = cluster.sandbox.waiting_program("mapper");
     for round in 0..3 {

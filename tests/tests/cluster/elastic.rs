@@ -94,7 +94,7 @@ fn ranges_within_i_files_are_cut_as_well() {
 }
 
 #[test]
-fn a_job_that_wants_it_otherwise_stays_whole() {
+fn ranges_stay_whole_when_the_job_says_so() {
     for (number_of, more) in
         [("1", &["--total-order", "--elastic", "off"][..]), ("2", &["--partitions", "2"][..])]
     {

@@ -159,7 +159,7 @@ fn a_file_has_one_writer() {
 }
 
 #[test]
-fn of_a_writer_that_is_killed_nothing_stays() {
+fn killed_writer_leaves_nothing() {
     let cluster = Cluster::builder().nodes(2).start();
     let (writer, mut pipe) = begin_put(&cluster, "half", &["--silence", "3s"]);
     pipe.write_all(&corpus(4 * MIB)).expect("the writer reads");
@@ -255,7 +255,7 @@ fn drained_node_leaves_its_files_behind() {
 
 /// A program of a job knows the server and its node, and what it makes goes with the job if it wants.
 #[test]
-fn programs_of_jobs_reach_them() {
+fn programs_of_jobs_reach_intermediate_files() {
     let cluster = Cluster::builder().nodes(3).start();
     let go = cluster.sandbox.fifo("go");
     let binary = cluster.sandbox.sailfish().get_program().to_string_lossy().into_owned();
@@ -281,7 +281,7 @@ fn programs_of_jobs_reach_them() {
 }
 
 #[test]
-fn without_a_cluster_there_are_none() {
+fn intermediate_files_need_a_cluster() {
     let sandbox = blackbox::Sandbox::new();
     let put = Running::start(sandbox.sailfish().args(["ifile", "put", "x"])).wait();
     put.expect_failure(2, &["--server is missing", "nodes of a cluster"]);

@@ -142,7 +142,7 @@ fn node_cannot_report_success_of_another_node() {
 }
 
 #[test]
-fn nobody_says_so_to_a_server_without_tokens() {
+fn node_cannot_forge_success_without_tokens() {
     let cluster = Cluster::builder()
         .nodes(1)
         .server_command(|command| {
@@ -153,7 +153,7 @@ fn nobody_says_so_to_a_server_without_tokens() {
 }
 
 #[test]
-fn nobody_says_so_to_a_server_with_postgres() {
+fn node_cannot_forge_success_with_postgres() {
     let Some(postgres) = PrivatePostgres::start_or_say("a forged success with PostgreSQL", &[]) else {
         return;
     };

@@ -71,7 +71,7 @@ fn node_checks_paths_that_the_server_permits() {
 }
 
 #[test]
-fn a_root_must_be_one() {
+fn roots_must_be_absolute_directories() {
     let cluster = Cluster::builder().start();
     let refused = |root: &str, part: &str| {
         let mut server = cluster.sandbox.sailfish();

@@ -182,7 +182,7 @@ fn a_program_of_one_task_finds_its_files() {
 
 /// Map tasks of two nodes read standard input, from a pipe or a file, as they read a named file.
 #[test]
-fn standard_input_travels() {
+fn standard_input_travels_to_nodes() {
     let cluster = Cluster::builder().nodes(2).start();
     let text = corpus(6 << 20);
     let file = cluster.sandbox.write("in.txt", &text);

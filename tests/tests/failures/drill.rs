@@ -147,7 +147,7 @@ impl Answers for Administrator<'_> {
 }
 
 #[test]
-fn a_drill_is_the_administrators() {
+fn only_administrators_start_drills() {
     let mut cluster = Cluster::builder()
         .server_command(|server| {
             let sandbox = server.get_current_dir().expect("it starts in its sandbox").to_path_buf();

@@ -43,7 +43,7 @@ fn flipped(bytes: &[u8], at: u64) -> Vec<u8> {
 }
 
 #[test]
-fn whole_files_are_whole() {
+fn fsck_passes_intact_files() {
     let sandbox = Sandbox::new();
     sandbox.write("in", lines());
     run(&sandbox, "first", &["--keep-ifiles"]).expect_success();
@@ -151,7 +151,7 @@ fn a_proof_that_does_not_agree_is_damage() {
 }
 
 #[test]
-fn where_nobody_can_look_it_says_why() {
+fn fsck_says_why_it_cannot_look() {
     let sandbox = Sandbox::new();
     fsck(&sandbox, "1").expect_failure(CANNOT_LOOK, &["no job has run in"]);
     sandbox.write("in", lines());

@@ -241,7 +241,7 @@ fn flip_in_the_middle(path: &Path) {
 
 /// For comparison: the maps wait for it. And where nobody asks for it, a small job is not worth it, which is said.
 #[test]
-fn the_mode_is_the_jobs() {
+fn each_job_chooses_its_replication_mode() {
     let cluster = Cluster::builder().nodes(2).start();
     cluster.sandbox.write_text(6 << 20, 4);
     let run = |more: &[&str]| {

@@ -387,7 +387,7 @@ fn state_of_newer_version_is_refused_and_kept() {
 }
 
 #[test]
-fn looking_at_nothing_is_answered() {
+fn commands_without_a_job_say_so() {
     let sandbox = with_input();
     sandbox.look(&["show", "1"]).expect_failure(REFUSED, &["no job has run in"]);
     sandbox.look(&["jobs"]).expect_success();

@@ -93,7 +93,7 @@ fn ctrl_c_ends_the_job_and_its_programs() {
 }
 
 #[test]
-fn a_request_to_terminate_does_the_same() {
+fn sigterm_ends_the_job_and_its_programs() {
     check_stopped(Phase::Map, Program::IgnoresSignals, Signal::TERM);
     check_stopped(Phase::Reduce, Program::Waits, Signal::TERM);
 }

@@ -207,7 +207,7 @@ fn job_survives_disk_that_fills_at_any_call() {
 }
 
 #[test]
-fn other_ways_to_write_survive_too() {
+fn compressing_job_survives_failing_calls() {
     let job = Embedded::new(COMPRESSING);
     job.walk("enospc", "", 3);
     job.walk("eio", "+", 4);

@@ -47,7 +47,7 @@ fn zero_length_and_duplicate_records_are_kept() {
 }
 
 #[test]
-fn bytes_are_bytes() {
+fn arbitrary_bytes_are_sorted() {
     let mut random = Random::new(3);
     let mut text = Vec::new();
     while text.len() < 3 << 20 {
@@ -90,7 +90,7 @@ fn files_without_a_final_newline_are_not_joined() {
 }
 
 #[test]
-fn nothing_in_gives_a_whole_output_without_records() {
+fn empty_input_gives_a_whole_empty_output() {
     for make in [
         (|sandbox| fs::create_dir(sandbox.path("in")).unwrap()) as fn(&Sandbox),
         |sandbox| drop(sandbox.write("in", "")),

@@ -140,7 +140,7 @@ fn local_copy_comes_first_and_is_mended() {
 }
 
 #[test]
-fn where_no_copy_is_the_error_says_why() {
+fn error_without_copies_says_why() {
     let sample = Sample::start(3 * BLOCK, &[]);
     let problem = |copies: Vec<StageFileCopy>| match read(&mut sample.open(copies)).expect_err("no copy") {
         StageReadError::NoCopy { mut failures, .. } => failures.pop().map(|failure| failure.problem),

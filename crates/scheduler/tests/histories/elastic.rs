@@ -55,7 +55,7 @@ fn idle_slot_takes_part_of_longest_range() {
 }
 
 #[test]
-fn nobody_is_asked_without_need() {
+fn ranges_are_split_only_when_needed() {
     // What ends soon.
     let mut world = two_running();
     world.feed(Event::SlotFree { slot: on(2) });

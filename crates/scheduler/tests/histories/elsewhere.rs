@@ -40,7 +40,7 @@ fn fail(world: &mut World, number: u32) {
 }
 
 #[test]
-fn it_goes_to_another_node() {
+fn failed_task_goes_to_another_node() {
     let mut world = failed_once(2);
     world.expect(&[]);
     world.feed(Event::SlotFree { slot: slot(1) });
