@@ -160,7 +160,7 @@ class EndsEarly:
         return next(iter(()))
 
 
-def test_a_value_that_ends_what_reads_it_is_an_error() -> None:
+def test_value_that_raises_stopiteration_is_an_error() -> None:
     frames = grouped(put([[("key", [1]), ("key", Ends()), ("key", [2])]]), 8)
     with pytest.raises(RuntimeError, match="StopIteration"):
         next(_groups.raw_groups(Given(frames)))

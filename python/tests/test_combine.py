@@ -112,7 +112,7 @@ def test_pairs_with_names_are_pairs() -> None:
 
 @pytest.mark.parametrize("fold", [sum, max])
 @pytest.mark.parametrize("wrong", [["a", 1], "a1", {"a", 1}, ("a",), ("a", 1, 1), None, 5, {"a": 1, "b": 2}, [["a"], 1]])
-def test_what_is_no_pair_is_refused_wherever_it_comes(fold: Callable[..., Any], wrong: Any) -> None:
+def test_wrong_pairs_are_refused_at_every_position(fold: Callable[..., Any], wrong: Any) -> None:
     for before in ([], [("a", 1)], [("a", 1), (1, 1), ("b", 1)]):
         folding, _ = running(fold)
         with pytest.raises(WrongPair) as refused:
@@ -125,7 +125,7 @@ class NoHash(str):
 
 
 @pytest.mark.parametrize("key", [[1], {}, object(), 1j, [(1, [2])], (1, {2: 3}), NoHash("a")])
-def test_what_is_no_key_is_refused_wherever_it_comes(key: Any) -> None:
+def test_wrong_keys_are_refused_at_every_position(key: Any) -> None:
     for before in ([], [("a", 1)]):
         folding, _ = running(sum)
 
@@ -156,7 +156,7 @@ def test_a_fold_that_fails_names_the_key(fold: Callable[..., Any], adding: Addin
         folding.take(iter(pairs))
 
 
-def test_an_error_of_whoever_makes_the_pairs_is_theirs() -> None:
+def test_errors_of_the_source_reach_the_caller() -> None:
     def pairs() -> Iterator[Pair]:
         yield "a", 1
         raise ValueError("theirs")
@@ -187,7 +187,7 @@ def test_values_that_grow_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch
     )
 
 
-def test_keys_that_are_many_go_on_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_keys_pass_on_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_combine, "_BYTES_MAX", 1 << 20)
     folding, pieces = running(sum)
     folding.take((f"{number:01000}", 1) for number in range(10_000))

@@ -165,7 +165,7 @@ def test_defect_4_scratch_is_a_directory(server: str, tmp_path: Path) -> None:
         sf.from_iterable([1]).collect(engine=server, scratch="s3://bucket/x")
 
 
-def test_report_16_options_are_taken_where_they_are_documented(tmp_path: Path) -> None:
+def test_report_16_documented_options_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("a\n")
     job = sf.MapReduce(tmp_path / "in", lambda line: [(line, 1)], sum, name="made")
     assert job.run().report["name"] == "made"
@@ -205,7 +205,7 @@ def test_report_12_directories_above_an_output_are_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("initial", [set(), frozenset()])
-def test_report_2_an_initial_value_is_of_one_key(initial: set[int]) -> None:
+def test_report_2_each_key_has_its_initial_value(initial: set[int]) -> None:
     pairs = sf.from_iterable([(number % 3, number) for number in range(9)])
 
     def add(members: Any, number: int) -> Any:

@@ -170,7 +170,7 @@ echo "NAME = '$3'" > "$2/made_by_uv.py"
 """
 
 
-def test_defect_5_uv_installs_where_there_is_no_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_defect_5_uv_installs_without_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_ship.importlib.util, "find_spec", lambda name: None)  # type: ignore[attr-defined]
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin{os.pathsep}/bin")
 

@@ -161,7 +161,7 @@ def test_report_13_what_is_told_gives_the_rows() -> None:
     assert sf.from_iterable("ab").collect() == ["a", "b"]
 
 
-def test_report_14_a_line_end_in_a_field_is_refused(tmp_path: Path) -> None:
+def test_report_14_line_ends_in_fields_are_refused(tmp_path: Path) -> None:
     rows = [{"name": "plain", "note": "one"}, {"name": "odd", "note": "two\nlines"}]
     with pytest.raises(sf.JobFailed) as failed:
         sf.from_iterable(rows).write_csv(tmp_path / "out")
@@ -180,7 +180,7 @@ def read_rows(text: str, columns: tuple[str, ...] | None = None, delimiter: str 
     return Csv(Format("csv", columns=columns, delimiter=delimiter)).records(text.encode(), "file", 0)
 
 
-def test_report_10_other_programs_read_a_directory_of_parquet(tmp_path: Path) -> None:
+def test_report_10_other_programs_read_parquet_directories(tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = sf.from_iterable([{"a": number} for number in range(5)]).write_parquet(out)
     assert [part.name for part in result.parts] == ["part-00000.parquet"]
@@ -219,7 +219,7 @@ def test_parts_without_rows_are_left_out(tmp_path: Path) -> None:
         ("a,a\n1,2\n", 0, "does not name columns"),
     ],
 )
-def test_rows_that_are_wrong_are_told_with_their_line(text: str, line: int, told: str) -> None:
+def test_wrong_rows_are_reported_by_line(text: str, line: int, told: str) -> None:
     with pytest.raises(WrongRow, match=told) as wrong:
         read_rows(text)
     assert wrong.value.line == line
@@ -229,7 +229,7 @@ FIELDS = st.text(st.sampled_from(["a", '"', ",", ";", " ", "\r", "é", "'"]), ma
 
 
 @given(st.lists(st.tuples(FIELDS, FIELDS), max_size=8), st.sampled_from([",", ";"]), st.booleans())
-def test_defect_6_rows_are_those_of_one_reader_a_line(rows: list[tuple[str, str]], delimiter: str, are_quoted: bool) -> None:
+def test_defect_6_rows_equal_those_of_line_readers(rows: list[tuple[str, str]], delimiter: str, are_quoted: bool) -> None:
     text = io.StringIO()
     quoting: Any = csv.QUOTE_ALL if are_quoted or any("\r" in field for row in rows for field in row) else csv.QUOTE_MINIMAL
     csv.writer(text, lineterminator=random.Random(len(rows)).choice(["\n", "\r\n"]), delimiter=delimiter, quoting=quoting).writerows(rows)
@@ -237,7 +237,7 @@ def test_defect_6_rows_are_those_of_one_reader_a_line(rows: list[tuple[str, str]
 
 
 @given(st.lists(st.text(st.sampled_from(["a", '"', ",", "\r"]), max_size=6), max_size=5))
-def test_defect_6_lines_are_taken_or_refused_one_by_one(lines: list[str]) -> None:
+def test_defect_6_lines_are_judged_one_by_one(lines: list[str]) -> None:
     """The verdict on a line does not depend on the lines around it."""
 
     def taken(text: str) -> list[dict[str, str]] | None:

@@ -76,7 +76,7 @@ def prints(line: str) -> str:
     return line
 
 
-def test_report_4_what_functions_say_is_out_when_a_task_ends(tmp_path: Path) -> None:
+def test_report_4_output_is_flushed_when_task_ends(tmp_path: Path) -> None:
     worker = start(tmp_path, prints)
     assert worker.stdin is not None
     assert worker.stdout is not None
@@ -99,7 +99,7 @@ def fails(line: str) -> str:
     raise ValueError("failed")
 
 
-def test_report_4_what_functions_say_is_out_when_a_task_fails(tmp_path: Path) -> None:
+def test_report_4_output_is_flushed_when_task_fails(tmp_path: Path) -> None:
     worker = start(tmp_path, fails)
     said = worker.communicate(task(tmp_path, b"a\n"), timeout=30)[1].decode()
     for text in ("printed ä a\n", "half a line", "WARNING:root:logged\n", "UserWarning: warned\n"):
@@ -111,7 +111,7 @@ def logs_of(job: int) -> str:
     return ran.stderr
 
 
-def test_report_4_what_functions_say_is_in_the_logs(tmp_path: Path) -> None:
+def test_report_4_output_is_in_the_logs(tmp_path: Path) -> None:
     result = sf.from_iterable(["a"]).map(prints).write_text(tmp_path / "out")
     logs = logs_of(result.report["job"])
     for text in ("map 0: printed ä a\n", "half a line", "WARNING:root:logged\n", "UserWarning: warned\n"):
@@ -140,7 +140,7 @@ def breaks(line: str) -> None:
     breakpoint()
 
 
-def test_report_17_breakpoint_says_that_there_is_no_terminal(tmp_path: Path) -> None:
+def test_report_17_breakpoint_reports_the_missing_terminal(tmp_path: Path) -> None:
     said = failure(tmp_path, breaks)
     assert "functions run in processes without a terminal" in said
     assert "call the function in plain Python" in said
@@ -152,7 +152,7 @@ def test_report_17_a_generator_is_no_item(tmp_path: Path) -> None:
     assert said == "the map(f) function, given lines at byte 0, yielded a generator: a function that yields items goes to flat_map"
 
 
-def test_report_17_nothing_is_counted_outside_of_a_job(capfd: pytest.CaptureFixture[str]) -> None:
+def test_report_17_nothing_is_counted_outside_jobs(capfd: pytest.CaptureFixture[str]) -> None:
     sf.status("half way")
     sf.counter("lines")
     assert capfd.readouterr() == ("", "")

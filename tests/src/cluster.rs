@@ -1,17 +1,83 @@
 //! A cluster of real processes: a server and nodes that a test may kill and start again.
 
-use crate::{Finished, Mounts, Running, Sandbox, WAIT_MAX, http};
+use crate::waiting::wait_for_some;
+use crate::{Finished, Mounts, Running, Sandbox, http};
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Instant;
 
 /// Memory of the jobs of tests, which must not follow from the machine.
 pub const CLUSTER_MEMORY: &str = "256M";
 
 /// Memory of a node for all its jobs: four of those of tests at once.
 pub const NODE_MEMORY: &str = "1G";
+
+/// Change of the command of a server before it is started.
+type CommandChange<'a> = Box<dyn FnOnce(&mut Command) + 'a>;
+
+/// Description of a cluster that is to be started.
+#[derive(Default)]
+pub struct ClusterBuilder<'a> {
+    racks: Vec<String>,
+    environment: Vec<(String, String)>,
+    database: Option<String>,
+    roots: Vec<&'a str>,
+    change: Option<CommandChange<'a>>,
+}
+
+impl<'a> ClusterBuilder<'a> {
+    /// Starts so many nodes in one rack, with two slots and a disk each.
+    pub fn nodes(self, count: u32) -> Self {
+        self.racks(&vec!["rack-0"; count as usize])
+    }
+
+    /// Starts one node in each of these racks.
+    pub fn racks(mut self, racks: &[&str]) -> Self {
+        self.racks = racks.iter().map(ToString::to_string).collect();
+        self
+    }
+
+    /// Adds variables to the environment of all processes.
+    pub fn environment(mut self, environment: Vec<(String, String)>) -> Self {
+        self.environment = environment;
+        self
+    }
+
+    /// Keeps the rows in a PostgreSQL, by its URL, in place of SQLite.
+    pub fn database(mut self, url: impl Into<Option<String>>) -> Self {
+        self.database = url.into();
+        self
+    }
+
+    /// Lets jobs name only paths below these directories of the sandbox.
+    pub fn roots(mut self, roots: &[&'a str]) -> Self {
+        self.roots = roots.to_vec();
+        self
+    }
+
+    /// Changes the command of the first server. A restarted server does not have the change.
+    pub fn server_command(mut self, change: impl FnOnce(&mut Command) + 'a) -> Self {
+        self.change = Some(Box::new(change));
+        self
+    }
+
+    /// Starts the server and its nodes, and waits until all have joined.
+    pub fn start(self) -> Cluster {
+        let sandbox = Sandbox::with_environment(self.environment);
+        let roots: Vec<PathBuf> = self.roots.iter().map(|root| sandbox.path(root)).collect();
+        for root in &roots {
+            std::fs::create_dir_all(root).expect("our own directory takes another");
+        }
+        let mut command = server_command(&sandbox, "127.0.0.1:0", self.database.as_deref(), &roots);
+        if let Some(change) = self.change {
+            change(&mut command);
+        }
+        let mut cluster = Cluster::join(sandbox, Running::start(&mut command), self.database, roots);
+        self.racks.iter().for_each(|rack| cluster.add_node_in(rack));
+        cluster
+    }
+}
 
 /// A server in a sandbox and the nodes that work for it.
 pub struct Cluster {
@@ -28,50 +94,12 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a server, and so many nodes with two slots each.
-    pub fn start(nodes: u32) -> Cluster {
-        Self::start_on(nodes, None)
+    /// Describes a cluster: a server on SQLite without nodes, until the builder says more.
+    pub fn builder<'a>() -> ClusterBuilder<'a> {
+        ClusterBuilder::default()
     }
 
-    /// The same with more variables in the environment of all processes.
-    pub fn start_with(nodes: u32, environment: Vec<(String, String)>) -> Cluster {
-        Self::start_in(Sandbox::with_environment(environment), nodes, None, &[])
-    }
-
-    /// The same with the rows in a PostgreSQL.
-    pub fn start_on(nodes: u32, database: Option<String>) -> Cluster {
-        Self::start_in(Sandbox::new(), nodes, database, &[])
-    }
-
-    /// The same with jobs that may name only what lies in these directories of the sandbox.
-    pub fn start_below(nodes: u32, roots: &[&str]) -> Cluster {
-        Self::start_in(Sandbox::new(), nodes, None, roots)
-    }
-
-    /// The same with a change to the command of the server.
-    pub fn start_changed(nodes: u32, change: impl FnOnce(&mut Command)) -> Cluster {
-        let sandbox = Sandbox::new();
-        let mut command = server_command(&sandbox, "127.0.0.1:0", None, &[]);
-        change(&mut command);
-        Self::join_to(sandbox, Running::start(&mut command), nodes, None, Vec::new())
-    }
-
-    fn start_in(sandbox: Sandbox, nodes: u32, database: Option<String>, roots: &[&str]) -> Cluster {
-        let roots: Vec<PathBuf> = roots.iter().map(|root| sandbox.path(root)).collect();
-        for root in &roots {
-            std::fs::create_dir_all(root).expect("our own directory takes another");
-        }
-        let server = serve(&sandbox, "127.0.0.1:0", database.as_deref(), &roots);
-        Self::join_to(sandbox, server, nodes, database, roots)
-    }
-
-    fn join_to(
-        sandbox: Sandbox,
-        server: Running,
-        nodes: u32,
-        database: Option<String>,
-        roots: Vec<PathBuf>,
-    ) -> Cluster {
+    fn join(sandbox: Sandbox, server: Running, database: Option<String>, roots: Vec<PathBuf>) -> Cluster {
         server.wait_for_stderr("serving at");
         let told = server.stderr_so_far();
         let url = told.split_whitespace().find(|word| word.starts_with("http://"));
@@ -80,11 +108,8 @@ impl Cluster {
         if let Some(file) = sandbox.own_token_file(address) {
             http::show_token(address, &std::fs::read_to_string(file).expect("our own file"));
         }
-        let (server, nodes_of) = (Some(server), Vec::new());
-        let mut cluster =
-            Cluster { sandbox, url, server, database, roots, nodes: nodes_of, racks: Vec::new() };
-        (0..nodes).for_each(|_| cluster.add_node());
-        cluster
+        let server = Some(server);
+        Cluster { sandbox, url, server, database, roots, nodes: Vec::new(), racks: Vec::new() }
     }
 
     /// Starts one more node, with a disk of its own.
@@ -299,34 +324,27 @@ impl Cluster {
         command
     }
 
+    /// Runs a subcommand with `--server` to its end.
+    #[track_caller]
+    pub fn run(&self, args: &[&str]) -> Finished {
+        Running::start(&mut self.sailfish(args)).wait()
+    }
+
     /// Asks again and again until the answer, from standard output, is as it should be.
     #[track_caller]
     pub fn ask_until(&self, args: &[&str], is_right: impl Fn(&str) -> bool) -> String {
-        let deadline = Instant::now() + WAIT_MAX;
-        loop {
-            let answer = Running::start(&mut self.sailfish(args)).wait().expect_success().text();
-            if is_right(&answer) {
-                return answer;
-            }
-            assert!(Instant::now() < deadline, "{args:?} went on to say\n{answer}");
-        }
+        let mut last = String::new();
+        let found = wait_for_some(|| {
+            last = self.run(args).expect_success().text();
+            is_right(&last).then(|| last.clone())
+        });
+        found.unwrap_or_else(|| panic!("{args:?} went on to say\n{last}"))
     }
 
-    /// The answer to a question in SQL that gives one number.
+    /// Returns what `sailfish explain` says of a job.
     #[track_caller]
-    pub fn number(&self, question: &str) -> i64 {
-        let asked =
-            Running::start(&mut self.sailfish(&["state", "--json", question])).wait().expect_success();
-        let json = asked.json();
-        let number = json[0].as_object().and_then(|row| row.values().next()).and_then(|value| value.as_i64());
-        number.unwrap_or_else(|| panic!("{question} gives {json}"))
-    }
-
-    /// Asks again and again until the answer is 1.
-    #[track_caller]
-    pub fn wait_for(&self, question: &str) {
-        let is_one = |answer: &str| answer.contains(": 1") || answer.contains(":1");
-        self.ask_until(&["state", "--json", question], is_one);
+    pub fn explain(&self, job: i64) -> String {
+        self.run(&["explain", &job.to_string()]).expect_success().text()
     }
 
     /// `sailfish run` on the cluster with memory and slots set, so that its sizes are those of an embedded run.
@@ -335,10 +353,20 @@ impl Cluster {
         command.args(args);
         command
     }
-}
 
-fn serve(sandbox: &Sandbox, address: &str, database: Option<&str>, roots: &[PathBuf]) -> Running {
-    Running::start(&mut server_command(sandbox, address, database, roots))
+    /// Runs [`Cluster::job`] to its end.
+    #[track_caller]
+    pub fn run_job(&self, args: &[&str]) -> Finished {
+        Running::start(&mut self.job(args)).wait()
+    }
+
+    /// Checks that the output `out` of [`Cluster::job`] with these options is that of one machine.
+    #[track_caller]
+    pub fn assert_as_embedded(&self, args: &[&str]) {
+        let own = ["--memory", CLUSTER_MEMORY, "--slots", "2", "--output", "embedded"];
+        self.sandbox.run_job(&[args, &own].concat()).expect_success();
+        self.sandbox.assert_same_output("out", "embedded");
+    }
 }
 
 fn server_command(sandbox: &Sandbox, address: &str, database: Option<&str>, roots: &[PathBuf]) -> Command {

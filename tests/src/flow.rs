@@ -1,13 +1,21 @@
 //! Flows for tests: stages whose output others read, input for them, the files in between, and damage to these.
 
-use crate::{Cluster, Fifo, Random, Running, Sandbox};
+use crate::{
+    Cluster, Event, Fifo, Questions, Random, Running, Sandbox, State, WAITS_AT_THE_GATE, wait_until,
+};
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Program that waits for a file, and then hands on its input.
-const WAITS: &str = "#!/bin/sh\nuntil [ -e HERE/go ]; do sleep 0.05; done\nexec cat\n";
+/// The stage that counts words, for which WORDS stands in a flow.
+const WORDS: &str = r#"[[stage]]
+name = "words"
+input = "in"
+mapper = "builtin:words"
+reducer = "builtin:sum"
+partitions = 6
+"#;
 
 /// Three stages: the last reads the first, and a second one that is not over before it is let go. Whatever runs twice does so because
 /// something was lost.
@@ -17,13 +25,7 @@ slots = 2
 speculation = false
 replication = "MODE"
 
-[[stage]]
-name = "words"
-input = "in"
-mapper = "builtin:words"
-reducer = "builtin:sum"
-partitions = 6
-
+WORDS
 [[stage]]
 name = "gate"
 input = "gate.txt"
@@ -62,13 +64,7 @@ const HANGS: &str = r#"
 memory = "64M"
 slots = 2
 
-[[stage]]
-name = "words"
-input = "in"
-mapper = "builtin:words"
-reducer = "builtin:sum"
-partitions = 6
-
+WORDS
 [[stage]]
 name = "lines"
 from = "words"
@@ -80,10 +76,6 @@ from = ["words", "lines"]
 output = "OUT"
 "#;
 
-fn here(sandbox: &Sandbox) -> String {
-    sandbox.path("").to_str().expect("a plain path").trim_end_matches('/').to_string()
-}
-
 /// Some files of words below `in`, a line for the gate, and the program that waits for a file `go`.
 pub fn write_input(sandbox: &Sandbox) {
     for file in 0..3 {
@@ -92,12 +84,18 @@ pub fn write_input(sandbox: &Sandbox) {
         sandbox.write(&format!("in/{file}.txt"), text);
     }
     sandbox.write("gate.txt", "through\tthe gate\n");
-    sandbox.script("waits.sh", &WAITS.replace("HERE", &here(sandbox)));
+    sandbox.program("waits.sh", WAITS_AT_THE_GATE);
 }
 
-/// Writes a job file with the places of the sandbox in it.
+/// Returns a flow with the stage that counts words in place of WORDS.
+pub fn with_words(text: &str) -> String {
+    text.replace("WORDS", WORDS)
+}
+
+/// Writes a job file in which HERE stands for the sandbox, OUT for the output, and WORDS for the stage that counts words.
 pub fn write_flow(sandbox: &Sandbox, name: &str, text: &str, output: &str) {
-    sandbox.write(name, text.replace("HERE", &here(sandbox)).replace("OUT", output));
+    let text = with_words(text).replace("HERE", &sandbox.directory());
+    sandbox.write(name, text.replace("OUT", output));
 }
 
 /// Writes a hanging flow as `flow.toml`. Returns the pipe on which the first attempt of its program tells its process number.
@@ -118,7 +116,7 @@ pub fn forget_who_hung(sandbox: &Sandbox) {
 
 /// A cluster of so many nodes with input for flows.
 pub fn cluster_with_input(nodes: u32) -> Cluster {
-    let cluster = Cluster::start(nodes);
+    let cluster = Cluster::builder().nodes(nodes).start();
     write_input(&cluster.sandbox);
     cluster
 }
@@ -132,26 +130,26 @@ pub fn start_on(cluster: &Cluster, text: &str, output: &str) -> Running {
 /// The first flow of a cluster, of two stages: the first stage is done, and of the second every attempt that has a slot runs.
 pub fn start_between(cluster: &Cluster, mode: &str, reducer: &str) -> Running {
     let flow = start_on(cluster, &WAITING.replace("MODE", mode).replace("REDUCER", reducer), "out");
-    cluster.wait_for("select count(*) > 0 from attempts where job = 2 and state = 'running'");
+    cluster.attempts().of_job(2).is(State::Running).wait_for_some();
     flow
 }
 
 /// A flow that waits goes on, and gives what it gives on one machine.
 #[track_caller]
 pub fn let_finish(cluster: &Cluster, flow: Running) {
-    cluster.sandbox.write("go", "");
+    cluster.sandbox.open_gate();
     flow.wait().expect_success();
     assert_as_embedded(&cluster.sandbox, "flow.toml", "out");
 }
 
 /// Attempts of a job that ran because something was lost.
 pub fn attempts_again(cluster: &Cluster, job: i64) -> i64 {
-    cluster.number(&format!("select count(*) from attempts where job = {job} and attempt > 0"))
+    cluster.attempts().of_job(job).again().count()
 }
 
 /// The server has given a node up.
 pub fn wait_until_gone(cluster: &Cluster) {
-    cluster.wait_for("select count(*) > 0 from events where kind = 'node gone'");
+    cluster.events(Event::NodeGone).wait_for_some();
 }
 
 /// A flow in this process, with the disk and the state of the sandbox.
@@ -164,15 +162,14 @@ pub fn start_here(sandbox: &Sandbox, file: &str) -> Running {
 /// The flow gives what it gives on one machine. Everything is let go.
 #[track_caller]
 pub fn assert_as_embedded(sandbox: &Sandbox, file: &str, output: &str) {
-    sandbox.write("go", "");
+    sandbox.open_gate();
     let text = std::fs::read_to_string(sandbox.path(file)).expect("our own file");
     let other = format!("{output}-embedded");
     if !sandbox.path(&other).exists() {
         sandbox.write("embedded.toml", text.replace(&format!("\"{output}\""), &format!("\"{other}\"")));
         start_here(sandbox, "embedded.toml").wait().expect_success();
     }
-    let whole = |output: &str| sandbox.concatenated(&sandbox.path(output));
-    assert!(!whole(output).is_empty() && whole(output) == whole(&other), "the outputs differ");
+    sandbox.assert_same_output(output, &other);
 }
 
 /// Returns the stage files of a job, by name. A replica has the name of its original.
@@ -244,12 +241,12 @@ pub fn start_gated(cluster: &Cluster, mode: &str, output: &str) -> (Running, i64
 
 /// The same of a changed text.
 pub fn start_at_gate(cluster: &Cluster, text: &str, output: &str) -> (Running, i64) {
-    let _ = std::fs::remove_file(cluster.sandbox.path("go"));
-    let before = cluster.number("select coalesce(max(job), 0) from jobs");
+    cluster.sandbox.close_gate();
+    let before = cluster.last_job();
     let flow = start_on(cluster, text, output);
     flow.wait_for_stderr("stage words is done");
     let gate = before + 2;
-    cluster.wait_for(&format!("select count(*) > 0 from attempts where job = {gate} and state = 'running'"));
+    cluster.attempts().of_job(gate).is(State::Running).wait_for_some();
     (flow, before + 1)
 }
 
@@ -257,22 +254,11 @@ pub fn start_at_gate(cluster: &Cluster, text: &str, output: &str) -> (Running, i
 #[track_caller]
 pub fn wait_for_replicas(cluster: &Cluster, job: i64) {
     let flows = (job + 2) / 3;
-    cluster.wait_for(&format!("select count(*) >= {} from part_replicas", 6 * flows));
-}
-
-/// The place among the nodes, and the name, of one that has parts of a job, and runs nothing where there is such a one.
-pub fn idle_with_parts(cluster: &Cluster, job: i64) -> (usize, String) {
-    let name = "select name from nodes where node in (select a.node from tasks t join attempts a using (job, stage, task) \
-                where a.attempt = t.winner and t.job = JOB and t.stage = 3) \
-                order by node in (select node from attempts where state = 'running'), name limit 1";
-    let asked = cluster.sailfish(&["state", "--json", &name.replace("JOB", &job.to_string())]);
-    let rows = Running::start(&mut { asked }).wait().expect_success().json();
-    let name = rows[0]["name"].as_str().expect("parts lie on nodes").to_string();
-    (name.trim_start_matches("node-").parse().expect("nodes are numbered"), name)
+    cluster.part_replicas().wait_until("six for each flow", |count| count >= 6 * flows);
 }
 
 /// Waits until no node has a file of a stage any more: they go when their flow is over.
 #[track_caller]
 pub fn nothing_of_stages_is_left(cluster: &Cluster) {
-    cluster.ask_until(&["jobs"], |_| stage_files_below(&cluster.sandbox.path("")).is_empty());
+    wait_until("no node has a file of a stage", || stage_files_below(&cluster.sandbox.path("")).is_empty());
 }

@@ -8,6 +8,8 @@
 //! # Invariants
 //! A test touches nothing outside its own temporary directory. What a test starts ends with it. Nothing sleeps:
 //! tests wait for a line, a file, a pipe or the end of a process, each with a time limit that fails the test.
+//! `wait_until` alone looks again and again, where nothing announces an event. SQL stands in `questions.rs`, except
+//! where it is what is tested.
 //!
 //! # Deliberately absent
 //! No use of the engine's crates but the names of its crash points and planted faults, and the rows of `tera`,
@@ -29,19 +31,21 @@ mod finished;
 pub mod flow;
 mod frames_program;
 mod http;
-mod last_words;
 mod leftovers;
 mod model;
 mod mounts;
 mod object_server;
 mod openapi;
+mod programs;
 mod proxy;
+mod questions;
 mod racks;
 mod random;
 mod running;
 mod sandbox;
 mod stub_server;
 mod tera_rows;
+mod waiting;
 
 pub use binary::{package_path, sailfish_binary};
 pub use browser::{Browser, WebSite};
@@ -55,19 +59,23 @@ pub use fifo::Fifo;
 pub use finished::Finished;
 pub use frames_program::frames_program;
 pub use http::{Answer, PROTOCOL, break_off, exchange, exchange_within, exchange_without_token};
-pub use last_words::{LAST_WORDS, LAST_WORDS_MAPPER};
 pub use leftovers::run_files;
 pub use model::{group_lines, part_lines, sorted_lines};
 pub use mounts::Mounts;
 pub use object_server::{ObjectServer, Verdict};
 pub use openapi::{Document, Route, spoiled};
+pub use programs::{
+    LAST_WORDS, LAST_WORDS_MAPPER, WAITS_AFTER_A_LINE, WAITS_AT_ITS_END, WAITS_AT_THE_GATE, WaitingProgram,
+};
 pub use proxy::SlowProxy;
+pub use questions::{Answers, Event, Question, Questions, Stage, State, rows_of};
 pub use racks::Racks;
 pub use random::Random;
 pub use running::Running;
 pub use sandbox::Sandbox;
 pub use stub_server::StubServer;
 pub use tera_rows::{sha256, tera_rows};
+pub use waiting::wait_until;
 
 use std::time::Duration;
 

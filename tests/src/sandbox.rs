@@ -1,7 +1,7 @@
 //! A directory of its own for each test.
 
 use crate::leftovers::leftovers;
-use crate::{Fifo, Finished, Running, sailfish_binary};
+use crate::{Fifo, Finished, Running, corpus, sailfish_binary};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, lchown};
 use std::os::unix::process::CommandExt;
@@ -29,6 +29,9 @@ impl Default for Sandbox {
 }
 
 impl Sandbox {
+    /// The file for which programs at the gate wait.
+    pub(crate) const GATE_FILE: &str = "go";
+
     pub fn new() -> Sandbox {
         Self::with_environment(Vec::new())
     }
@@ -75,6 +78,14 @@ impl Sandbox {
         fs::create_dir_all(path.parent().expect("a file lies in a directory")).expect("directories are made");
         fs::write(&path, bytes).expect("our own directory takes a file");
         path
+    }
+
+    /// Writes English-like text of so many bytes, cut into so many files `in/0.txt`, `in/1.txt` and so on.
+    pub fn write_text(&self, bytes: usize, files: usize) {
+        let text = corpus(bytes);
+        for (number, piece) in text.chunks(text.len() / files + 1).enumerate() {
+            self.write(&format!("in/{number}.txt"), piece);
+        }
     }
 
     /// Writes so many files below `in` with so many lines each: numbers in no order, each once, and values of so many bytes. The answer
@@ -195,13 +206,6 @@ impl Sandbox {
         Running::start(self.sailfish().args(args)).wait()
     }
 
-    /// The rows that a statement gives, as `sailfish state --json` prints them.
-    #[track_caller]
-    pub fn query(&self, statement: &str) -> Vec<serde_json::Value> {
-        let finished = self.look(&["state", statement, "--json"]).expect_success();
-        finished.json().as_array().unwrap_or_else(|| panic!("not a list:\n{}", finished.story())).clone()
-    }
-
     /// The names of the parts of an output, sorted. Fails where there is no whole output.
     #[track_caller]
     pub fn part_names(&self, output: &Path) -> Vec<String> {
@@ -220,6 +224,14 @@ impl Sandbox {
     pub fn concatenated(&self, output: &Path) -> Vec<u8> {
         let parts = self.part_names(output).into_iter();
         parts.flat_map(|name| fs::read(output.join(name)).expect("a part can be read")).collect()
+    }
+
+    /// Checks that two outputs, by their names in the sandbox, have the same bytes, and have some.
+    #[track_caller]
+    pub fn assert_same_output(&self, one: &str, other: &str) {
+        let [one_bytes, other_bytes] = [one, other].map(|output| self.concatenated(&self.path(output)));
+        assert!(!one_bytes.is_empty(), "{one} is empty");
+        assert!(one_bytes == other_bytes, "{one} and {other} differ");
     }
 
     /// The lines of all parts, in order of part; bytes that are no text are replaced.

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn anonymous_memory_is_read_from_the_status_of_a_process() {
+    fn anonymous_memory_is_read_from_process_status() {
         assert_eq!(anonymous_kib("VmRSS:\t    9 kB\nRssAnon:\t    1234 kB\nRssFile:\t 5 kB\n"), Some(1234));
         assert_eq!(anonymous_kib("VmRSS: 9 kB\n"), None);
         let own = std::fs::read_to_string("/proc/self/status").unwrap();

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_the_same_every_time_and_keys_differ() {
+    fn records_are_reproducible_and_keys_differ() {
         let mut record = [0; RECORD_BYTES];
         let mut keys = HashSet::new();
         for index in 0..10_000 {

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_come_out_in_order_of_key_and_then_of_input() {
+    fn rows_are_ordered_by_key_then_input() {
         for row_count in [0, 1, 2, 3, 9999] {
             check(row_count, |index| (index * 7919 % 251) as u8);
             check(row_count, |index| (index % 2) as u8);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cut_between_two_lists_is_where_a_merge_would_be() {
+    fn cut_of_two_lists_matches_a_merge() {
         let cases: &[(&[u128], &[u128])] =
             &[(&[], &[1, 2]), (&[1, 2], &[]), (&[1, 3, 5], &[2, 4, 6]), (&[4, 5], &[1, 2, 3])];
         for (low, high) in cases {

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_carriage_return_counts_as_if_it_were_there() {
+    fn dropped_carriage_returns_count_as_present() {
         let rows = [row("a"), row("b")].concat();
         let dropped: Vec<u8> = rows.iter().copied().filter(|byte| *byte != b'\r').collect();
         let demands = Demands { without_cr: true, ..Demands::default() };

@@ -123,13 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_repeat_is_the_corpus_in_plain_characters() {
+    fn first_repeat_is_the_corpus_in_plain_characters() {
         assert_eq!(varied("let name = map[\"a\"];\t// x\r", 0), "let name = map[\"a\"]; // x ");
         assert_eq!(varied("\u{e9}\0", 0), "???");
     }
 
     #[test]
-    fn later_repeats_have_names_of_their_own_and_the_same_ones_each_time() {
+    fn later_repeats_have_reproducible_names_of_their_own() {
         let line = (0..1000).map(|index| format!("name_{index}")).collect::<Vec<_>>().join(" ");
         let changed = |repeat: u64| {
             let varied = varied(&line, repeat);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn text_ends_with_the_line_that_reaches_the_size() {
+    fn text_ends_with_the_line_reaching_the_size() {
         let directory = tempfile::tempdir().unwrap();
         let corpus = directory.path().join("corpus");
         std::fs::create_dir(&corpus).unwrap();

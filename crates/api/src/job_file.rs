@@ -322,7 +322,7 @@ mod tests {
 
     /// A trap of the field report.
     #[test]
-    fn a_string_without_quotes_is_told_so() {
+    fn string_without_quotes_is_reported() {
         check_error("input = in", 1, "strings stand in quotes, as in input = \"in\"");
         check_error("\noutput = /a/b", 2, "as in output = \"/a/b\"");
         check_error("reverse = yes", 1, "as in reverse = \"yes\"");

@@ -144,7 +144,7 @@ mod tests {
     use ids::{DiskIndex, JobId};
 
     #[test]
-    fn names_tell_what_a_directory_holds() {
+    fn names_tell_the_content_of_directories() {
         let name = KeptDir::name_of("ab-job1-cd", JobId(7), DiskIndex(2));
         assert_eq!(name, "sailfish-kept-ab-job1-cd-job7-disk2");
         let parsed = KeptDir::parse_name(&name);

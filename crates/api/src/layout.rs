@@ -46,7 +46,7 @@ mod tests {
     use super::Layout;
 
     #[test]
-    fn a_run_of_half_a_chunk_has_half_blocks() {
+    fn runs_of_half_chunks_have_half_blocks() {
         let layout = Layout { chunk_bytes: 16 << 20, block_bytes: 64 << 10, ..Layout::default() };
         let check = |run_bytes: u64, expected_kib: u64| {
             assert_eq!(layout.block_bytes_of(run_bytes), expected_kib << 10, "{run_bytes} bytes");

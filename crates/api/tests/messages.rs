@@ -100,7 +100,7 @@ fn results_come_back_as_they_were() {
 }
 
 #[test]
-fn what_a_message_does_not_know_is_refused() {
+fn unknown_fields_of_messages_are_refused() {
     let mut message = serde_json::to_value(reduce_task()).unwrap();
     message["surprise"] = 1.into();
     assert!(serde_json::from_value::<ReduceTask>(message).unwrap_err().to_string().contains("surprise"));

@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_of_one_slab_stay_readable_and_the_slab_is_used_again() {
+    fn frames_stay_readable_and_slabs_are_used_again() {
         let arena = Arena::new(8192, 4096).unwrap();
         let mut writer = arena.try_slab().unwrap();
         writer.write(b"first");

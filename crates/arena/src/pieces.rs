@@ -51,7 +51,7 @@ unsafe fn copy_ends<const N: usize>(from: *const u8, to: *mut u8, len: usize) {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn pieces_of_every_length_are_copied_and_nothing_beside_them() {
+    fn pieces_of_every_length_are_copied_exactly() {
         let from: Vec<u8> = (1..=100).collect();
         for len in 0..=100 {
             let mut to = vec![0; 102];

@@ -147,7 +147,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn a_run_is_known_by_the_name_of_its_file() {
+    fn run_is_known_by_its_file_name() {
         let run = RunId::on(NodeId(3), 7);
         assert_eq!(run_of_file(&Path::new("d").join(run_file_name(run))), Some(run));
         for other in ["run-7.ifile", "run-000007.raw", "chunk-000007.ifile", "run-+00007.ifile", ".."] {

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_read_to_its_end_is_told() {
+    fn only_complete_reads_are_reported() {
         let readers = Arc::new(Readers::default());
         let late = mark(false);
         let first = readers.begin(attempt(0), vec![(run(0), mark(true)), (run(1), Arc::clone(&late))]);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_were_served_are_not_remembered_for_ever() {
+    fn served_readers_are_forgotten_in_time() {
         let readers = Arc::new(Readers::default());
         let going_on = readers.begin(attempt(0), vec![(run(0), mark(true))]);
         for task in 1..=SERVED_MAX as u32 + 1 {

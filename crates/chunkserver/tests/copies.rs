@@ -209,7 +209,7 @@ fn two_runs(dir: &Path) -> (ChunkServer, Vec<RunId>) {
 }
 
 #[test]
-fn scans_leave_out_whole_blocks_and_no_more_than_asked() {
+fn scans_leave_out_only_the_whole_blocks_asked() {
     for keep in [false, true] {
         let place = temporary_directory();
         let here = server(layout(1, CHUNK_BYTES, 8), Codec::Lz4, place.path(), keep);
@@ -230,7 +230,7 @@ fn scans_leave_out_whole_blocks_and_no_more_than_asked() {
 }
 
 #[test]
-fn a_damaged_run_is_found_before_it_is_copied() {
+fn damaged_run_is_found_before_its_copy() {
     let place = temporary_directory();
     let (here, ids) = two_runs(place.path());
     let path = place.path().join(run_file_name(ids[0]));
@@ -260,7 +260,7 @@ fn a_damaged_run_is_found_before_it_is_copied() {
 }
 
 #[test]
-fn a_copy_that_comes_damaged_never_passes_for_good() {
+fn damaged_copy_is_never_accepted() {
     let place = temporary_directory();
     let (here, ids) = two_runs(place.path());
     let bytes = pieces(&here, ids[0]).expect("whole").concat();
@@ -295,7 +295,7 @@ fn a_copy_that_comes_damaged_never_passes_for_good() {
 }
 
 #[test]
-fn who_may_receive_what() {
+fn copies_are_received_only_when_permitted() {
     let place = temporary_directory();
     let (here, ids) = two_runs(place.path());
     let bytes = pieces(&here, ids[0]).expect("whole").concat();
@@ -327,7 +327,7 @@ fn who_may_receive_what() {
 }
 
 #[test]
-fn a_copy_goes_to_a_disk_that_takes_it() {
+fn copy_goes_to_a_disk_that_takes_it() {
     let place = temporary_directory();
     let (here, ids) = two_runs(place.path());
     let disks = [temporary_directory(), temporary_directory()];
@@ -361,7 +361,7 @@ fn a_copy_goes_to_a_disk_that_takes_it() {
 }
 
 #[test]
-fn runs_wait_for_their_copies_in_order_of_age() {
+fn runs_are_copied_in_order_of_age() {
     let place = temporary_directory();
     let (here, ids) = two_runs(place.path());
     assert_eq!((here.uncopied_count(), here.next_to_copy(Duration::ZERO)), (0, None));
@@ -389,7 +389,7 @@ fn runs_wait_for_their_copies_in_order_of_age() {
 
 /// A chunk that is not full is sorted and copied all the same, and appenders go on with another chunk.
 #[test]
-fn a_chunk_that_waits_is_closed_for_its_copy() {
+fn waiting_chunk_is_closed_for_its_copy() {
     let place = temporary_directory();
     let here = server(layout(1, CHUNK_BYTES, 8), Codec::Lz4, place.path(), false);
     here.begin_copying();

@@ -115,7 +115,7 @@ fn all_chunks_but_the_last_are_full() {
 }
 
 #[test]
-fn a_record_larger_than_a_chunk_leaves_the_open_chunk_open() {
+fn oversized_record_leaves_the_open_chunk_open() {
     let place = tempfile::tempdir().unwrap();
     let layout = layout(1, 16, 8);
     let server = ChunkServer::start(config(layout, vec![place.path().to_path_buf()])).unwrap();
@@ -133,7 +133,7 @@ fn a_record_larger_than_a_chunk_leaves_the_open_chunk_open() {
 }
 
 #[test]
-fn a_second_chunk_opens_beyond_the_limit_of_appenders() {
+fn second_chunk_opens_beyond_the_appender_limit() {
     let place = tempfile::tempdir().unwrap();
     let server = ChunkServer::start(config(layout(1, 256, 4), vec![place.path().to_path_buf()])).unwrap();
     let service = server.service();
@@ -149,7 +149,7 @@ fn a_second_chunk_opens_beyond_the_limit_of_appenders() {
 }
 
 #[test]
-fn frames_count_once_and_a_closed_chunk_says_what_stands() {
+fn frames_count_once_and_closing_reports_them() {
     let place = tempfile::tempdir().unwrap();
     let server = ChunkServer::start(config(layout(1, 16, 4), vec![place.path().to_path_buf()])).unwrap();
     let service = server.service();
@@ -178,7 +178,7 @@ fn frames_count_once_and_a_closed_chunk_says_what_stands() {
 }
 
 #[test]
-fn waiting_for_memory_ends_when_the_job_is_told_to_stop() {
+fn waiting_for_memory_ends_when_job_stops() {
     let place = tempfile::tempdir().unwrap();
     let config = config(layout(1, 16, 4), vec![place.path().to_path_buf()]);
     let cancelled = Arc::clone(&config.cancelled);
@@ -224,7 +224,7 @@ fn spill_and_read(disk_dirs: Vec<PathBuf>) -> Result<u64, Arc<ChunkServerError>>
 }
 
 #[test]
-fn a_broken_disk_is_stepped_over_while_another_works() {
+fn broken_disk_is_skipped_while_another_works() {
     let place = tempfile::tempdir().unwrap();
     let (good, gone) = (place.path().join("good"), place.path().join("gone"));
     std::fs::create_dir(&good).unwrap();

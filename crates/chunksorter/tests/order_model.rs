@@ -99,7 +99,7 @@ fn bytes_that_are_no_record_are_refused() {
 }
 
 #[test]
-fn keys_that_begin_each_other_do_not_exhaust_the_stack() {
+fn keys_with_common_prefixes_spare_the_stack() {
     // Each key is the beginning of the next: every round of new entries settles only one of them.
     let records = (1..=1200usize).rev().map(|count| (vec![b'a'; 12 * count], vec![])).collect();
     check(vec![records], 1 << 16);

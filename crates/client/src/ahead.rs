@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_asks_ahead_for_as_much_as_it_does_in_a_while() {
+    fn node_asks_ahead_by_its_recent_rate() {
         let asked = |took| with_usual(took).places(&BTreeSet::new());
         assert!(Ahead::new(4).places(&BTreeSet::new()).is_empty());
         assert!(asked(Duration::from_millis(51)).is_empty());
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn long_attempts_end_it_and_short_ones_bring_it_back() {
+    fn long_attempts_end_and_short_ones_resume_asking() {
         let mut ahead = with_usual(Duration::from_millis(1));
         ahead.ran_for(Duration::from_secs(3600));
         assert!(ahead.places(&BTreeSet::new()).is_empty());
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_counts_and_goes_in_its_order() {
+    fn waiting_orders_count_and_leave_in_order() {
         let mut ahead = with_usual(Duration::from_millis(20));
         let now = Instant::now();
         assert!(!ahead.has_enough());
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_too_long_is_given_back() {
+    fn orders_that_wait_too_long_are_returned() {
         let mut ahead = with_usual(Duration::from_millis(1));
         let now = Instant::now();
         assert_eq!(ahead.overdue_at(), None);

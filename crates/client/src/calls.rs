@@ -662,7 +662,7 @@ mod tests {
     use super::Blocking;
 
     #[test]
-    fn a_connection_may_end_in_a_task_of_another_runtime() {
+    fn connection_may_end_in_another_runtime() {
         let connection = Blocking::new("http://127.0.0.1:1").unwrap();
         let other = tokio::runtime::Builder::new_current_thread().build().unwrap();
         other.block_on(async move { drop(connection) });

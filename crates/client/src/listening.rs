@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_of_ipv6_that_takes_all_takes_ipv4_too() {
+    fn wildcard_ipv6_socket_also_takes_ipv4() {
         let Ok(listener) = TcpListener::bind("[::]:0") else { return };
         let asked = SocketAddr::from(([127, 0, 0, 1], listener.local_addr().unwrap().port()));
         assert_eq!(owners_of(asked).unwrap(), [rustix::process::geteuid().as_raw()]);

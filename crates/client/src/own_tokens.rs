@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_shown_only_where_somebody_trusted_listens() {
+    fn token_is_shown_only_to_trusted_listeners() {
         let dir = tempfile::tempdir().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

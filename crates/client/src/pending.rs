@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_of_a_minute_are_kept_through_lost_polls() {
+    fn samples_of_a_minute_survive_lost_polls() {
         let mut pending = PendingReport::default();
         assert!(!pending.add(samples(0..50)));
         let lost = pending.take();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn who_could_not_be_reached_is_told_once_by_the_worst_and_not_again_later() {
+    fn unreachable_peer_is_reported_once_with_worst_cause() {
         let unreached = |node, how| {
             let unreached = vec![UnreachedNode { node: NodeId(node), how }];
             NodeReport { unreached, ..NodeReport::default() }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_a_text_are_joined_where_they_follow() {
+    fn adjacent_pieces_of_text_are_joined() {
         let task = TaskKey { job: JobId(1), stage: StageIndex(0), task: TaskIndex(0) };
         let attempt = AttemptKey { task, attempt: AttemptNumber(0) };
         let said = |text: &str, end_bytes| {

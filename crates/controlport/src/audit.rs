@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_refusal_is_a_row_and_then_a_number() {
+    fn repeated_refusals_become_a_counter() {
         let (refusals, start) = (Refusals::default(), Instant::now());
         let first = refusals.count(kind("a"), "/a/1", start, 7).expect("a row");
         assert_eq!((first.time_ns, first.target.as_str(), first.allowed), (7, "/a/1", false));

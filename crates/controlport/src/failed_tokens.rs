@@ -53,7 +53,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn some_failures_are_free_and_then_each_waits_longer() {
+    fn first_failures_are_free_and_later_ones_wait() {
         let (failed, now) = (FailedTokens::default(), Instant::now());
         let (ann, bob) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
         let waits: Vec<Duration> = (0..8).map(|_| failed.count(ann, now)).collect();

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_is_in_no_part() {
+    fn hidden_fields_are_in_no_part() {
         let task = RunTask {
             words: vec!["sh".into(), "-c".into(), SECRET.into()],
             env: vec![("PASSWORD".into(), SECRET.into())],

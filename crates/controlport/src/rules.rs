@@ -103,7 +103,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_route_has_one_rule_and_every_rule_a_route() {
+    fn routes_and_rules_match_one_to_one() {
         let document: serde_json::Value = serde_json::from_str(&crate::openapi_text()).unwrap();
         let mut routes = BTreeSet::from([("GET".to_string(), "/openapi.json".to_string())]);
         for (path, methods) in document["paths"].as_object().unwrap() {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_table_has_no_rule() {
+    fn routes_outside_the_table_have_no_rule() {
         assert!(rule_of(&Method::HEAD, "/v1/jobs").is_some());
         assert!(rule_of(&Method::DELETE, "/v1/jobs").is_none());
         assert!(rule_of(&Method::GET, "/v1/job").is_none());

@@ -260,7 +260,7 @@ fn without_tokens_the_caller_is_the_administrator() {
 }
 
 #[test]
-fn the_servers_own_token_is_that_of_the_administrator() {
+fn own_token_of_server_is_the_administrators() {
     let place = Place::new(TokensAsked::OwnOrIssued, UserLimits::default());
     let file = place.state.path().join("own.token");
     let keep = |place: &Place| {
@@ -313,7 +313,7 @@ fn is_known(place: &Place, routes: &Router, (node, secret): &(u32, String)) -> b
 }
 
 #[test]
-fn a_node_is_known_by_its_secret_until_the_token_it_joined_by_is_revoked() {
+fn revoking_a_token_ends_secrets_of_its_nodes() {
     let place = Place::new(TokensAsked::OwnOrIssued, UserLimits::default());
     let file = place.state.path().join("own.token");
     place.runtime.block_on(place.port.keep_own_token(&file)).expect("a token");
@@ -351,7 +351,7 @@ fn a_node_is_known_by_its_secret_until_the_token_it_joined_by_is_revoked() {
 }
 
 #[test]
-fn what_is_no_route_says_so_to_anybody() {
+fn unknown_routes_say_so_to_anybody() {
     let place = Place::new(TokensAsked::Issued, UserLimits::default());
     let admin = place.token("root", Role::Admin, None).token;
     let paths = ["/", "/v1", "/v1/jobs/", "/v1/jobs/1/2/3", "/v1/../metrics", "/v1/tokens/../jobs"];
@@ -392,7 +392,7 @@ fn a_user_cancels_only_their_own_jobs() {
 }
 
 #[test]
-fn a_user_checks_only_what_their_own_jobs_kept() {
+fn users_check_only_their_own_kept_data() {
     let place = Place::new(TokensAsked::Issued, UserLimits::default());
     let token = |user, role| place.token(user, role, None).token;
     let (ann, bob, root) = (token("ann", Role::User), token("bob", Role::User), token("root", Role::Admin));
@@ -407,7 +407,7 @@ fn a_user_checks_only_what_their_own_jobs_kept() {
 }
 
 #[test]
-fn a_user_has_so_many_jobs_and_no_more() {
+fn jobs_of_a_user_are_limited() {
     let limits = UserLimits { quota: quota(3), ..UserLimits::default() };
     let place = Place::new(TokensAsked::Issued, limits);
     let token = |user, role| place.token(user, role, None).token;
@@ -438,7 +438,7 @@ fn requests_and_bytes_of_a_user_are_limited() {
 }
 
 #[test]
-fn what_changes_something_and_what_is_refused_is_remembered() {
+fn changes_and_refusals_are_audited() {
     let place = Place::new(TokensAsked::Issued, UserLimits::default());
     let ann = place.token("ann", Role::User, None).token;
     let job = place.submit(&ann, 1).expect("a job").first;

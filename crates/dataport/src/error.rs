@@ -189,7 +189,7 @@ mod tests {
     use ids::{NodeId, RunId};
 
     #[test]
-    fn who_could_not_be_reached_is_named() {
+    fn unreachable_node_is_named() {
         let (node, url) = (NodeId(3), "http://there".to_string());
         let check = |error: ScanError, expected| {
             assert_eq!(error.to_failure().unreachable, expected, "{error}");

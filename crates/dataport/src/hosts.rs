@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_stay_in_the_rack_as_long_as_it_takes_any() {
+    fn chunks_stay_in_a_rack_with_usable_nodes() {
         let check = |nodes: &[(&str, bool)], expected: &[u32]| {
             let nodes = addresses(nodes);
             let hosts: Vec<u32> = chunk_hosts(NodeId(0), &nodes).iter().map(|node| node.0).collect();
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_stays_in_the_rack_where_that_has_another_node() {
+    fn replica_stays_in_a_rack_with_another_node() {
         let check = |nodes: &[(&str, bool)], expected: &[u32]| {
             let nodes = addresses(nodes);
             let hosts: Vec<u32> = replica_hosts(NodeId(0), &nodes).iter().map(|node| node.0).collect();

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_node_must_not_have_goes_round_among_the_others() {
+    fn data_rotates_among_the_permitted_nodes() {
         let check = |avoided: u32, nodes: u32, expected: &[usize]| {
             let candidate = |node| Candidate {
                 node: NodeId(node),

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_the_same_however_the_stream_is_cut() {
+    fn entries_are_equal_for_every_cut_of_stream() {
         let bytes = stream();
         let whole = read(&bytes, bytes.len()).unwrap();
         assert_eq!(whole.len(), 4);

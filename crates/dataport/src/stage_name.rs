@@ -77,7 +77,7 @@ mod tests {
     use ids::{AttemptNumber, IntermediateId};
 
     #[test]
-    fn a_name_is_one_component_of_a_path_of_ours() {
+    fn name_is_one_component_of_our_paths() {
         let check = |text: &str, is_one: bool| {
             assert_eq!(StageFileName::new(text).is_some(), is_one, "{text:?}");
         };

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_file_has_is_refused() {
+    fn impossible_ranges_are_refused() {
         let check = |first_block: u64, blocks: u32, bytes: u64, is_one: bool| {
             let mut file = file("part-1.stage");
             file.payload.bytes = bytes;

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_shows_what_stands_behind_its_scheme() {
+    fn header_gives_the_text_behind_its_scheme() {
         let check = |header: Option<&str>, expected: Option<&str>| {
             let mut headers = HeaderMap::new();
             if let Some(header) = header {

@@ -429,7 +429,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn frame_heads_round_trip_and_damaged_ones_are_refused() {
+    fn frame_heads_round_trip_and_damage_is_refused() {
         let header = FrameHeader {
             ifile: IfileIndex(1),
             source: SOURCE,

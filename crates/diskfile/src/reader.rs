@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_too_short_is_an_error() {
+    fn truncated_file_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         std::fs::write(&path, content(10_000)).unwrap();

@@ -218,7 +218,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
         #[test]
-        fn a_file_holds_what_was_written(
+        fn file_holds_the_written_bytes(
             pieces in proptest::collection::vec(0..20_000_usize, 0..40),
             buffer_bytes in 1..30_000_usize,
             direct: bool,
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_at_the_latest_at_the_end() {
+    fn errors_are_reported_at_the_end_at_latest() {
         let mut writer = SequentialWriter::create("/dev/full".as_ref(), Through::PageCache, 4096).unwrap();
         let written = writer.write_all(&[1; 100_000]);
         assert!(written.and_then(|()| writer.finish(false).map(drop)).is_err());

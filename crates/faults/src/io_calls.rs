@@ -146,7 +146,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn what_the_environment_may_say() {
+    fn settings_of_the_environment_are_parsed() {
         let plan = |call, fault, first, goes_on| Some(Plan { call, fault, first, goes_on });
         let check = |text: &str, expected| assert_eq!(Plan::parse(text), expected, "{text}");
         check("write:eio:17", plan(IoCall::Write, IoFault::Failed, 17, false));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_call_that_was_asked_for_fails_and_others_do_not() {
+    fn only_the_chosen_call_fails() {
         let check = |text: &str, expected: [bool; 4]| {
             let layer = Layer { plan: Plan::parse(text), log: None, passed: Default::default() };
             let path = Path::new("file");

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_has_one_spelling_with_the_mark_and_one_without() {
+    fn length_has_one_spelling_for_each_mark() {
         for (bytes, is_record) in [
             (&[1, 0x80, 0, b'k'][..], true),
             (&[1, 0x81, 0, b'k', b'v'], true),
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_key_longer_than_the_key_is_refused() {
+    fn partition_key_longer_than_key_is_refused() {
         assert!(decode(KeyShape::Prefix, &[1, 0, 2, b'x']).is_none());
     }
 }

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_belong_there_is_found() {
+    fn misplaced_frames_of_spool_are_found() {
         let check = |frames: &[Frame], word: &str| {
             let error = read(&bytes_of(frames)).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");

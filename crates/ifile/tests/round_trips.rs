@@ -183,7 +183,7 @@ fn check_block(raw: &[u8], codec: Codec, expected: Codec) {
 }
 
 #[test]
-fn what_does_not_shrink_is_stored_raw() {
+fn incompressible_blocks_are_stored_raw() {
     for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
         check_block(&samples::noise(7, 64 << 10), codec, Codec::None);
         check_block(b"", codec, Codec::None);

@@ -53,7 +53,7 @@ mod tests {
     use super::KeyDecoder;
 
     #[test]
-    fn what_no_encoder_made_is_refused() {
+    fn bytes_of_no_encoder_are_refused() {
         let ordered = KeyDecoder { has_order: true, has_partitions: false };
         assert_eq!(ordered.decode(b"", b"\x01kv"), Some((&b"k"[..], &b"v"[..])));
         for stored_value in [&b""[..], b"\x02k", b"\x80", &[0xff; 12]] {

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_shown() {
+    fn wrong_numbers_are_shown() {
         let mut encoder = KeyEncoder::new(&rules("-k2,2n", None, 0)).unwrap();
         let mut refused = |key: &[u8]| match encoder.encode(key, b"").unwrap_err() {
             KeyError::NotANumber { text } => text,

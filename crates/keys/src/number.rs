@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strict_order_refuses_what_is_no_number() {
+    fn strict_order_refuses_wrong_numbers() {
         for text in [
             "", " ", "-", "+", ".", "-.", "e5", "1e", "1e+", "1 2", "1,5", "0x10", "1.2.3", "--1", "nan",
             "12a",
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lenient_order_reads_what_it_can() {
+    fn lenient_order_reads_the_leading_number() {
         let check = |text, value| {
             assert_eq!(encoded(Numbers::Lenient, text), encoded(Numbers::Strict, value), "{text:?} {value}");
         };

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn unreadable_options_are_named() {
         let check = |options: &str, expected: &str| {
             let error = parse_order_options(options, Numbers::Strict).unwrap_err().to_string();
             assert!(error.contains(expected), "{options}: {error}");

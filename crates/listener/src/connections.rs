@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_count_by_address_and_in_all_until_they_end() {
+    fn connections_count_in_total_and_by_address() {
         let limits = Limits { connections_max: 3, connections_per_address_max: 2, ..Limits::within(1024) };
         let connections = Connections::new(limits);
         let ann = || connections.count(address("10.0.0.1"));

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_loopback_the_address_or_a_given_name() {
+    fn host_is_loopback_its_address_or_given_name() {
         let own = ["localhost", "LOCALHOST:7070", "127.0.0.1:7070", "127.8.9.1", "[::1]:7070", "[::1]"];
         let given = ["10.0.0.5:1", "[::ffff:10.0.0.5]:7070", "db1.example:7070", "db1.EXAMPLE"];
         for host in own.iter().chain(&given) {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_of_the_same_origin_or_refused() {
+    fn page_of_another_origin_is_refused() {
         let get = |name, value| check(Method::GET, &[("host", "localhost:7070"), (name, value)]);
         assert_eq!(get("origin", "http://localhost:7070"), Ok(()));
         assert_eq!(get("origin", "https://localhost:7070"), Ok(()));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_marked_with_a_body_or_without() {
+    fn changes_are_marked_by_header_or_type() {
         let post = |lines: &[(&str, &str)]| check(Method::POST, &[&[("host", "localhost")], lines].concat());
         for good in ["application/json", "application/json; charset=utf-8", "application/octet-stream"] {
             assert_eq!(post(&[("content-type", good)]), Ok(()), "{good}");

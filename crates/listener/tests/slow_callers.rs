@@ -56,7 +56,7 @@ async fn asked(address: SocketAddr, head: &str) -> String {
 }
 
 #[tokio::test]
-async fn whoever_does_not_finish_a_head_is_hung_up_on() {
+async fn caller_that_finishes_no_head_is_disconnected() {
     let address = start(limits()).await;
     let mut silent = connect(address).await;
     let mut slow = connect(address).await;
@@ -67,7 +67,7 @@ async fn whoever_does_not_finish_a_head_is_hung_up_on() {
 }
 
 #[tokio::test]
-async fn a_body_comes_at_its_pace_or_not_at_all() {
+async fn body_must_keep_its_pace() {
     let address = start(Limits { head_time_max: Duration::from_secs(60), ..limits() }).await;
     let head = "POST /length HTTP/1.1\r\nhost: localhost\r\nsailfish-request: 1\r\nconnection: close\r\n";
     let mut slow = connect(address).await;
@@ -81,7 +81,7 @@ async fn a_body_comes_at_its_pace_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn beyond_the_bound_health_is_answered_and_nothing_else() {
+async fn only_health_is_answered_beyond_the_limit() {
     let address = start(Limits { head_time_max: Duration::from_secs(60), ..limits() }).await;
     // Connections are taken in their order, so that these count before the next one.
     let mut held = Vec::new();

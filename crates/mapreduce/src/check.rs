@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_derived_is_taken() {
+    fn derived_settings_are_accepted() {
         for memory_bytes in [64 << 20, 100 << 20, 1 << 30, 12 << 30] {
             for (slots, input_bytes, combines) in [(1, 0, false), (64, 10_000 << 30, true)] {
                 let (mut spec, splits) = good();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_named() {
+    fn impossible_jobs_are_refused_by_name() {
         let refuse = |named: &str, spoil: fn(&mut JobSpec, &mut Vec<Split>)| {
             let (mut spec, mut splits) = good();
             spoil(&mut spec, &mut splits);

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_cut_within_what_is_left() {
+    fn range_is_cut_within_its_unread_part() {
         let (_, mut results) = planned();
         let first = TaskIndex(0);
         assert_eq!(results.split_keys(first, 0, 1), [key("e")]);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn where_parts_are_the_users_nothing_is_cut() {
+    fn ranges_are_cut_only_where_jobs_permit() {
         let check = |change: fn(&mut JobSpec), expected| {
             let mut spec = spec();
             change(&mut spec);

@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_reduces_again_begins_with_what_another_kept() {
+    fn rerun_begins_with_the_kept_data_of_another() {
         let (mut spec, done) = reduce_stage();
         spec.reduce_again = Some(JobId(7));
         assert_eq!(stages(&spec), ["adopt", "merge", "reduce", "commit"]);
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_that_disagrees_names_the_ifile_and_both_sums() {
+    fn failed_proof_names_its_ifile_and_sums() {
         let (spec, mut results) = reduce_stage();
         expand("reduce", &spec, &mut results).unwrap();
         let error = expand("commit", &spec, &mut results).unwrap_err();

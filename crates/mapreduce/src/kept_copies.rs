@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_read_at_its_replica_whoever_tells_first() {
+    fn missing_runs_are_read_at_their_replicas() {
         for order in [[0, 1], [1, 0]] {
             let (mut results, mut expected) = opened();
             order
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_everywhere_is_named() {
+    fn runs_missing_everywhere_are_named() {
         let (mut results, expected) = opened();
         record(&mut results, 0, told(&expected, 0, true, true));
         record(&mut results, 1, told(&expected, 1, false, false));

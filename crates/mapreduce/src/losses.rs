@@ -350,7 +350,7 @@ mod tests {
     use ids::*;
 
     #[test]
-    fn what_stands_is_expected_once_however_often_more_is_lost() {
+    fn surviving_data_is_expected_once_over_several_losses() {
         let on = |node, ifile| SourceCommit {
             ifile: IfileIndex(ifile),
             chunk: ChunkId::on(NodeId(node), ifile.into()),
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lay_on_a_lost_node_is_made_again() {
+    fn data_on_a_lost_node_is_made_again() {
         let commit = |node, ifile| SourceCommit {
             ifile: IfileIndex(ifile),
             chunk: ChunkId::on(NodeId(node), ifile.into()),
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_moved_is_lost_with_the_node_that_took_it() {
+    fn moved_data_is_lost_with_its_new_node() {
         let run_on = |node, number| {
             let moved = run(number, 0, 1 << 16, 100);
             RunSummary { run: RunId::on(NodeId(node), number), ..moved }
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_data_stands_in_for_what_was_lost() {
+    fn equal_data_stands_in_for_lost_data() {
         let mut results = reducing();
         let before = results.plan.clone();
         assert_eq!(results.lose(&Gone::node(NodeId(1)), true, |_| false, false), Some(vec![TaskIndex(0)]));
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn more_is_lost_while_what_was_lost_is_made_again() {
+    fn further_losses_during_regeneration_are_counted() {
         let mut results = reducing();
         results.lose(&Gone::node(NodeId(1)), true, |_| false, false).unwrap();
         // Now what stood of the first, and all of the second.
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn other_data_ends_what_stood() {
+    fn differing_data_ends_the_surviving_results() {
         let mut results = reducing();
         results.lose(&Gone::node(NodeId(1)), true, |_| false, false).unwrap();
         results.run_in_full(TaskIndex(0));
@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_spool_is_sent_again_from_there() {
+    fn spooled_data_is_resent_from_its_spool() {
         let mut results = spooled();
         let nobody = |_: NodeId| false;
         assert_eq!(results.lose(&Gone::node(NodeId(1)), true, nobody, false), Some(vec![TaskIndex(0)]));

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_with_a_huge_record_does_not_force_a_pass_over_the_others() {
+    fn huge_record_in_one_run_forces_no_pass() {
         let mut all = runs(4, 1, 1 << 16);
         all.push(run(9, 0, 1 << 20, 1));
         assert_eq!(groups(&all, Partitioning::Hash), [0; 0]);

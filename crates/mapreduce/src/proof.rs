@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loser_in_the_books_of_a_chunk_does_not_stand_for_the_winner() {
+    fn losing_attempt_does_not_count_for_the_winner() {
         let mut results = agreeing();
         for chunk in &mut results.seal.as_mut().unwrap().chunks {
             for (source, _) in &mut chunk.sources {

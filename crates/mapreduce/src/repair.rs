@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_that_differ_are_read_again_and_then_made_again() {
+    fn differing_sums_are_read_again_then_made_again() {
         let mut results = reduced();
         results.reduces.get_mut(&TaskIndex(0)).unwrap().merged[0].1 = sum(5);
         let proof = prove(&results, 2);

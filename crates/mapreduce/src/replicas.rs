@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_stands_for_a_run_whose_node_is_gone() {
+    fn replica_replaces_run_of_a_lost_node() {
         let mut results = planned();
         let (first, second) = (run_on(1, 0), run_on(2, 0));
         assert!(results.add_replica(first, replica(first, 3).1));
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_run_is_read_from_its_replica_and_then_lost() {
+    fn damaged_run_uses_its_replica_then_is_lost() {
         let mut results = planned();
         let first = run_on(1, 0);
         results.add_replica(first, replica(first, 2).1);
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_bound_to_a_node_that_is_gone_are_made_anew() {
+    fn tasks_bound_to_lost_node_are_made_anew() {
         let mut results = planned();
         let first = run_on(1, 0);
         results.add_replica(first, replica(first, 2).1);
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_yet_to_read_is_not_copied_again() {
+    fn data_without_later_readers_is_not_copied_again() {
         let mut results = planned();
         let (first, second) = (run_on(1, 0), run_on(2, 0));
         assert!(results.add_copy(NodeId(1), first, replica(first, 3).1));
@@ -567,7 +567,7 @@ mod tests {
 
     /// The node 1 died, and comes back as 4.
     #[test]
-    fn what_a_node_brings_back_is_not_made_again() {
+    fn returned_data_is_not_made_again() {
         let mut results = planned();
         let known = results.surviving_runs()[0].clone();
         let first = known.run;
@@ -600,7 +600,7 @@ mod tests {
 
     /// The node 1 died and comes back as 4 with a run of which there is a replica: it need not be sent.
     #[test]
-    fn what_a_node_brings_back_is_the_second_copy_of_what_stands() {
+    fn returned_data_becomes_the_second_copy() {
         let mut results = planned();
         let known = results.surviving_runs()[0].clone();
         let is_back = left(known.run, known.chunks.clone(), known.records);
@@ -616,7 +616,7 @@ mod tests {
 
     /// Tests the loss of a node while maps run: one of two chunks is in a run on disk.
     #[test]
-    fn before_the_seal_only_what_was_sorted_is_back() {
+    fn only_sorted_data_returns_before_the_seal() {
         let mut results = JobResults::new(JobId(7), vec![split(), split()]);
         for task in 0..2 {
             let commit = SourceCommit { ifile: IfileIndex(0), chunk: chunk(1, task), sum: sum(3) };
@@ -628,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_replica_of_each_run_and_chunk_counts() {
+    fn only_one_replica_of_each_run_counts() {
         let mut results = planned();
         let first = run_on(1, 0);
         assert!(results.add_replica(first, replica(first, 2).1));

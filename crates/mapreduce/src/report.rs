@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn fill_leaves_out_the_last_chunk_and_large_records() {
+    fn fill_ignores_the_last_chunk_and_large_records() {
         assert_eq!(fill_percent(&[]), (100.0, 100.0));
         assert_eq!(fill_percent(&[chunk(0, 0, 3, false)]), (100.0, 100.0));
         let chunks = [

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_takes_the_place_of_a_part_that_is_gone() {
+    fn replica_takes_the_place_of_lost_part() {
         let (_, mut results) = results();
         let left = |node| node == NodeId(2);
         assert!(results.add_part_replica(TaskIndex(2), NodeId(2), NodeId(3)));

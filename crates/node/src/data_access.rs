@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn earlier_keys_end_when_the_node_has_tokens_of_the_newest() {
+    fn old_keys_end_when_newest_tokens_arrive() {
         let signers: Vec<DataSigner> = (0..3).map(|_| DataSigner::generate().unwrap()).collect();
         let [first, second, third] = &signers[..] else { unreachable!("three were made") };
         let token = |signer: &DataSigner| signer.sign(&DataRight::Job(7));

@@ -350,7 +350,7 @@ mod tests {
     use ids::JobId;
 
     #[test]
-    fn a_dead_node_is_cleaned_up_after_and_a_living_one_left_alone() {
+    fn only_data_of_dead_nodes_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let paths = [dir.path().join("a"), dir.path().join("a")];
         let living = Disks::open(&paths, "living", &SecretText::default()).unwrap();
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_gives_back_something_else_has_failed() {
+    fn disk_that_returns_other_bytes_has_failed() {
         let dir = tempfile::tempdir().unwrap();
         let paths = [dir.path().join("a"), dir.path().join("b")];
         let disks = Disks::open(&paths, "here", &SecretText::default()).unwrap();
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_takes_nothing_leaves_the_job_to_the_others() {
+    fn unwritable_disk_leaves_the_job_to_others() {
         let dir = tempfile::tempdir().unwrap();
         let paths = [dir.path().join("a"), dir.path().join("b")];
         let disks = Disks::open(&paths, "here", &SecretText::default()).unwrap();

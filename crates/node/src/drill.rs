@@ -184,7 +184,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn one_byte_of_a_run_changes_and_other_files_are_left_alone() {
+    fn drill_flips_one_byte_of_one_run() {
         let dir = tempfile::tempdir().unwrap();
         let run = dir.path().join("run-000001.ifile");
         fs::write(&run, vec![7; 4096]).unwrap();

@@ -117,7 +117,7 @@ mod tests {
     use ids::{DiskIndex, JobId};
 
     #[test]
-    fn what_is_kept_is_found_by_the_next_process_on_the_disk() {
+    fn next_process_on_the_disk_finds_kept_data() {
         let dir = tempfile::tempdir().unwrap();
         let paths = [dir.path().join("a"), dir.path().join("b")];
         let first = Disks::open(&paths, "first", &SecretText::default()).unwrap();

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_key_that_another_one_begins_with_is_refused() {
+    fn partition_key_that_prefixes_another_is_refused() {
         for keys in [["a|a", "ab|1"], ["ab|1", "a|b5"], ["a|b", "ab|"], ["|a", "b|"]] {
             let refused = check(&keys.map(|key| (key, true))).unwrap_err();
             assert!(refused.contains("is the beginning of another one"), "{refused}");

@@ -140,7 +140,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn what_a_dead_process_left_is_the_next_ones() {
+    fn next_process_takes_over_data_left_behind() {
         let dir = tempfile::tempdir().unwrap();
         let paths = [dir.path().join("a"), dir.path().join("b")];
         paths.iter().for_each(|path| std::fs::create_dir(path).unwrap());

@@ -240,7 +240,7 @@ mod tests {
 
     /// A wait that has not ended counts: the attempt is slow because of it.
     #[test]
-    fn who_waits_says_so_before_that_is_over() {
+    fn waiting_is_reported_before_it_ends() {
         let task = TaskKey { job: JobId(1), stage: StageIndex(0), task: TaskIndex(0) };
         let attempt = AttemptKey { task, attempt: AttemptNumber(0) };
         let began =

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_running_program_says_is_news_until_it_ends() {
+    fn program_output_is_reported_until_its_end() {
         let saying = Saying::default();
         let task = TaskKey { job: JobId(i64::MAX - 7), stage: StageIndex(0), task: TaskIndex(0) };
         let attempt = AttemptKey { task, attempt: AttemptNumber(2) };

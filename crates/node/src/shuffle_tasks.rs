@@ -137,7 +137,7 @@ mod tests {
     use super::even_need_bytes;
 
     #[test]
-    fn all_slots_can_merge_at_once_unless_they_must_have_more() {
+    fn all_slots_can_merge_at_once_by_default() {
         let check = |must, useful, expected| assert_eq!(even_need_bytes(must, useful, 100), expected);
         check(10, 50, 50);
         // Whatever comes from other nodes is within the even part.

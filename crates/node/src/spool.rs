@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_spool_and_one_that_is_given_up_leave_no_file() {
+    fn empty_and_abandoned_spools_leave_no_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("spool-00003.attempt-1.stage");
         assert!(SpoolWriter::create(path.clone()).unwrap().finish().unwrap().is_none());

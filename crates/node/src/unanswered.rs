@@ -44,7 +44,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn a_node_is_told_of_once_a_second_or_when_there_is_more_to_say() {
+    fn unreachable_node_is_reported_once_a_second() {
         let (mut told, start) = (Told::default(), Instant::now());
         let mut check = |node, how, after_ms, expected| {
             let now = start + Duration::from_millis(after_ms);

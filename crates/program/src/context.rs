@@ -196,7 +196,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn the_end_waits_for_a_program_that_is_being_started() {
+    fn end_waits_for_a_program_being_started() {
         let programs = Programs::new();
         let starting = programs.starting().unwrap();
         let mut program = Command::new("sleep").arg("3600").process_group(0).spawn().unwrap();

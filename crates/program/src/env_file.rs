@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_variable_is_told_by_its_line_and_without_its_value() {
+    fn wrong_variable_is_reported_by_line_without_value() {
         for (bytes, line) in [
             (&b"A=1\nhunter2"[..], 2),
             (b"=hunter2", 1),

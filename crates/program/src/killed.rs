@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn why_it_was_killed() {
+    fn cause_of_a_kill_is_named() {
         let counted = ended_by_kernel().expect("Linux counts them");
         let seen = OutOfMemory(AtomicU64::new(counted));
         assert_eq!(seen.why_killed(0), ", which is not ours");

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_report_stays_where_it_was() {
+    fn lines_without_reports_stay_in_place() {
         let reports = Reports::default();
         for line in [
             "error",
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_has_limits() {
+    fn kept_reports_are_limited() {
         let reports = Reports::default();
         for number in 0..COUNTERS_MAX {
             assert!(reports.take(format!("reporter:counter:g,{number},1").as_bytes()));

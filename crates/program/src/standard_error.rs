@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_task_is_its_last_line() {
+    fn last_line_marks_the_end_of_task() {
         let check = |text: &[u8], expected: bool| {
             for piece_bytes in [1, 3, text.len()] {
                 let reports = Reports::default();

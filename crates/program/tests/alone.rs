@@ -35,7 +35,7 @@ fn run(context: &FunctionContext, script: &str) -> (Vec<u8>, Result<(), TaskFail
 }
 
 #[test]
-fn both_outputs_are_read_to_their_ends_whatever_their_size() {
+fn outputs_of_any_size_are_read_to_end() {
     let directory = tempfile::tempdir().unwrap();
     let context = context(directory.path());
     let (output, outcome) = run(&context, "cat; echo out; echo err >&2; echo last");
@@ -60,7 +60,7 @@ fn a_program_that_says_nothing_leaves_no_log() {
 }
 
 #[test]
-fn a_failure_tells_code_or_signal_and_the_last_lines() {
+fn failure_has_code_or_signal_and_last_lines() {
     let directory = tempfile::tempdir().unwrap();
     let context = context(directory.path());
     let (output, outcome) = run(&context, "echo so far; echo reason >&2; exit 7");
@@ -75,7 +75,7 @@ fn a_failure_tells_code_or_signal_and_the_last_lines() {
 }
 
 #[test]
-fn what_a_program_leaves_behind_ends_with_it() {
+fn children_of_program_end_with_it() {
     let directory = tempfile::tempdir().unwrap();
     let context = context(directory.path());
     let began = Instant::now();

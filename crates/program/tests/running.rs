@@ -180,7 +180,7 @@ fn hanging_programs_are_killed() {
 }
 
 #[test]
-fn what_a_program_leaves_behind_is_killed() {
+fn children_of_program_are_killed() {
     let directory = tempfile::tempdir().unwrap();
     let started = Instant::now();
     let script = "sleep 600 & echo parent";
@@ -281,7 +281,7 @@ fn signals_are_as_a_program_expects_them() {
 }
 
 #[test]
-fn no_file_of_the_engine_is_open_in_a_program() {
+fn program_inherits_no_file_of_the_engine() {
     let directory = tempfile::tempdir().unwrap();
     let _open_here = std::fs::File::create(directory.path().join("of-the-engine")).unwrap();
     let script = ["sh", "-c", "readlink /proc/$$/fd/*; true"];
@@ -291,7 +291,7 @@ fn no_file_of_the_engine_is_open_in_a_program() {
 }
 
 #[test]
-fn a_file_that_is_still_open_for_writing_is_waited_for() {
+fn program_open_for_writing_is_waited_for() {
     let directory = tempfile::tempdir().unwrap();
     write_scripts(directory.path());
     let mut context = context(directory.path());

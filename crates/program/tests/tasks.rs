@@ -100,7 +100,7 @@ fn is_there(pid: i32) -> bool {
 }
 
 #[test]
-fn one_process_serves_many_tasks_of_a_job_and_ends_with_it() {
+fn process_serves_the_tasks_of_one_job() {
     let directory = tempfile::tempdir().unwrap();
     let first = context(directory.path());
     let pid = task(&first, "one").unwrap();
@@ -124,7 +124,7 @@ fn one_process_serves_many_tasks_of_a_job_and_ends_with_it() {
 }
 
 #[test]
-fn it_serves_only_what_it_was_started_for() {
+fn process_serves_only_its_job_and_environment() {
     let directory = tempfile::tempdir().unwrap();
     let first = context(directory.path());
     let pid = task(&first, "one").unwrap();
@@ -163,7 +163,7 @@ fn wait_for_end(pid: i32) {
 }
 
 #[test]
-fn one_that_died_while_it_waited_is_no_failure() {
+fn process_that_died_while_idle_is_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let first = context(directory.path());
     let pid = task(&first, "one").unwrap();
@@ -183,7 +183,7 @@ fn one_that_died_while_it_waited_is_no_failure() {
 }
 
 #[test]
-fn one_that_dies_at_work_fails_its_task_and_no_other() {
+fn process_that_dies_at_work_fails_its_task() {
     let directory = tempfile::tempdir().unwrap();
     let first = context(directory.path());
     let pid = task(&first, "one").unwrap();
@@ -204,7 +204,7 @@ fn one_that_dies_at_work_fails_its_task_and_no_other() {
 }
 
 #[test]
-fn a_cancelled_attempt_takes_its_program_along_and_no_other_ones() {
+fn cancelled_attempt_ends_only_its_program() {
     let directory = tempfile::tempdir().unwrap();
     let first = context(directory.path());
     let pid = task(&first, "one").unwrap();
@@ -221,7 +221,7 @@ fn a_cancelled_attempt_takes_its_program_along_and_no_other_ones() {
 
 /// A program that leaves a process behind is not kept, and neither is the process that it left.
 #[test]
-fn one_that_leaves_something_behind_is_ended() {
+fn process_that_leaves_children_is_ended() {
     let directory = tempfile::tempdir().unwrap();
     let first = context(directory.path());
     for line in ["leave", "orphan"] {
@@ -232,7 +232,7 @@ fn one_that_leaves_something_behind_is_ended() {
 }
 
 #[test]
-fn the_end_of_a_task_is_waited_for_but_not_for_ever() {
+fn wait_for_the_end_of_task_is_limited() {
     let directory = tempfile::tempdir().unwrap();
     let first = context(directory.path());
     let pid = task(&first, "late").unwrap();
@@ -244,7 +244,7 @@ fn the_end_of_a_task_is_waited_for_but_not_for_ever() {
 }
 
 #[test]
-fn more_output_than_said_is_refused_or_is_the_end_of_the_program() {
+fn extra_output_is_refused_or_ends_the_program() {
     let directory = tempfile::tempdir().unwrap();
     let first = context(directory.path());
     match task(&first, "twice") {

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn links_inside_lead_where_they_say_and_links_outside_nowhere() {
+    fn links_are_followed_only_within_the_root() {
         let place = Place::new();
         let paths = place.paths();
         for (name, text) in [
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_are_made_below_a_root_and_stay_the_same() {
+    fn directories_below_a_root_are_made_and_kept() {
         let place = Place::new();
         let paths = place.paths();
         for name in ["data/a/b/c", "data/a/b", "data/to-more/x", "data/in"] {
@@ -327,7 +327,7 @@ mod tests {
 
     /// A directory below the root is exchanged for a link that leads out, as fast as it goes, while others open what lies in it.
     #[test]
-    fn no_exchange_of_a_directory_for_a_link_leads_out() {
+    fn exchanging_a_directory_for_link_never_escapes() {
         let place = Place::new();
         let paths = place.paths();
         std::fs::create_dir(place.path("data/moving")).unwrap();

@@ -89,7 +89,7 @@ fn here(memory_bytes: u64) -> Needs {
 }
 
 #[test]
-fn jobs_on_all_nodes_begin_while_their_memory_fits() {
+fn jobs_on_all_nodes_begin_while_memory_fits() {
     let mut world = World::with_nodes(&[100, 100]);
     world.submit(1, everywhere(60), 1);
     world.submit(2, everywhere(60), 1);
@@ -106,7 +106,7 @@ fn jobs_on_all_nodes_begin_while_their_memory_fits() {
 }
 
 #[test]
-fn a_job_that_rests_gives_its_memory_to_others_and_has_it_back_at_once() {
+fn resting_job_lends_its_memory_and_regains_it() {
     let mut world = World::with_nodes(&[100]);
     let (job, first, last) = (JobId(1), StageIndex(0), StageIndex(1));
     let claim = Claim { needs: everywhere(60), ..Claim::default() };
@@ -143,7 +143,7 @@ fn a_job_that_needs_nothing_does_not_wait() {
 }
 
 #[test]
-fn a_job_too_large_for_every_node_is_in_nobodys_way() {
+fn job_too_large_for_all_nodes_blocks_nobody() {
     let mut world = World::with_nodes(&[100, 50]);
     world.submit(1, everywhere(101), 1);
     world.pass(AGING_NS);
@@ -154,7 +154,7 @@ fn a_job_too_large_for_every_node_is_in_nobodys_way() {
 }
 
 #[test]
-fn users_take_turns_and_who_waits_long_goes_first() {
+fn users_take_turns_and_long_waiters_go_first() {
     let mut world = World::with_nodes(&[100]);
     let of = |user, priority| Claim { user, priority, needs: everywhere(100) };
     world.submit_of(1, of(1, 0), 1);
@@ -175,7 +175,7 @@ fn users_take_turns_and_who_waits_long_goes_first() {
 }
 
 #[test]
-fn attempts_share_a_node_as_far_as_its_memory_goes() {
+fn attempts_share_the_memory_of_a_node() {
     let mut world = World::with_nodes(&[100, 50]);
     world.submit(1, here(60), 3);
     let first = world.expect_started(&[(1, 1)]);
@@ -190,7 +190,7 @@ fn attempts_share_a_node_as_far_as_its_memory_goes() {
 
 /// Small ones would fill the gaps for ever.
 #[test]
-fn a_node_is_kept_for_a_large_one_that_has_waited_long() {
+fn node_is_reserved_for_large_long_waiter() {
     let mut world = World::with_nodes(&[100, 100]);
     world.submit(1, here(50), 4);
     let mut small = world.expect_started(&[(1, 1), (1, 1), (1, 2), (1, 2)]);
@@ -213,7 +213,7 @@ fn a_node_is_kept_for_a_large_one_that_has_waited_long() {
 }
 
 #[test]
-fn one_on_all_nodes_is_not_passed_for_ever_by_attempts() {
+fn attempts_cannot_starve_a_job_of_all_nodes() {
     let mut world = World::with_nodes(&[100]);
     world.submit(1, here(50), 1);
     let first = world.expect_started(&[(1, 1)]);
@@ -249,7 +249,7 @@ fn architectures_are_kept_apart() {
 
 /// Data of a job lies on all nodes that share: one that cannot take it all stays out.
 #[test]
-fn a_small_node_stays_out_while_large_jobs_run() {
+fn small_node_stays_out_while_large_jobs_run() {
     let mut world = World::with_nodes(&[100]);
     world.submit(1, everywhere(80), 1);
     let first = world.expect_started(&[(1, 1)]);
@@ -270,7 +270,7 @@ fn a_small_node_stays_out_while_large_jobs_run() {
 }
 
 #[test]
-fn what_dies_gives_back_what_it_had() {
+fn lost_nodes_and_jobs_return_their_memory() {
     let mut world = World::with_nodes(&[100, 100]);
     world.submit(1, here(100), 2);
     world.expect_started(&[(1, 1), (1, 2)]);

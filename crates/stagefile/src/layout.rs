@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_lies_in_the_blocks_that_it_touches() {
+    fn range_lies_in_the_blocks_it_touches() {
         let layout = Layout::of(2 * BLOCK + 5);
         let check = |offset: u64, length: u64, expected: Option<(u64, u64)>| {
             let found = layout.raw_range(offset, length).ok();

@@ -163,7 +163,7 @@ fn overwritten_stretches_are_found() {
 }
 
 #[test]
-fn a_block_in_the_place_of_another_one_is_found() {
+fn misplaced_block_is_found() {
     let sample = Sample::of(3 * BLOCK);
     let block =
         |number: usize| HEADER_BYTES + number * STORED_BLOCK..HEADER_BYTES + (number + 1) * STORED_BLOCK;
@@ -173,7 +173,7 @@ fn a_block_in_the_place_of_another_one_is_found() {
 }
 
 #[test]
-fn what_is_said_names_the_file_the_block_and_what_differs() {
+fn error_names_file_block_and_difference() {
     let sample = Sample::of(2 * BLOCK + 100);
     let check = |path: &Path, expected: Payload, text: &str| {
         let found = StageFileReader::open(path, expected, 0, expected.bytes)

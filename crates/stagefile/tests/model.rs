@@ -82,7 +82,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_was_written_is_read_back(
+    fn written_bytes_are_read_back(
         (size, seed) in (sizes(), any::<u64>()),
         ranges in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..8),
         (write_bytes, read_bytes) in (1..200_000_usize, 1..200_000_usize),
@@ -155,7 +155,7 @@ fn a_writer_that_is_dropped_leaves_nothing() {
 }
 
 #[test]
-fn a_copy_that_is_damaged_or_ends_early_leaves_nothing() {
+fn damaged_or_truncated_copy_leaves_nothing() {
     let (dir, path) = file();
     let expected = write(&path, &payload(BLOCK + 9, 1), BLOCK).payload();
     let stored = std::fs::read(&path).expect("a file");
@@ -176,7 +176,7 @@ fn a_copy_that_is_damaged_or_ends_early_leaves_nothing() {
 }
 
 #[test]
-fn a_file_that_is_replaced_stays_as_it_is_for_its_readers() {
+fn replaced_file_is_unchanged_for_its_readers() {
     let (_dir, path) = file();
     let (first, second) = (payload(BLOCK + 9, 1), payload(BLOCK + 9, 2));
     let old = write(&path, &first, BLOCK).payload();
@@ -191,7 +191,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_writer_knows_what_it_holds(
+    fn writer_knows_its_content(
         bytes in sizes(),
         piece_bytes in 1..3 * BLOCK,
         (from, count, flip) in (0..6 * BLOCK, 0..3 * BLOCK, any::<prop::sample::Index>()),

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_shell_is_refused() {
+    fn commands_that_need_a_shell_are_refused() {
         let error = |text: &str| split("-mapper", text).unwrap_err().to_string();
         for text in ["cut -f1 | sort", "cat > out", "a && b", "a ; b", "a 2>&1"] {
             assert!(error(text).contains("without a shell"), "{text}: {}", error(text));

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_tunes_is_let_through() {
+    fn tuning_properties_are_accepted() {
         let tuning = [
             "mapreduce.map.memory.mb=2048",
             "mapred.map.tasks=4",
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_results_is_refused() {
+    fn properties_that_change_results_are_refused() {
         let refused = [
             "stream.map.input=typedbytes",
             "stream.recordreader.class=StreamXmlRecordReader",

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_says_what_to_write() {
+    fn errors_say_the_right_spelling() {
         for text in
             ["", "k", "-1", "+1", "1.5m", "10 m", "10mm", "10g", "0x10", "1_000", "m10", "10µ", "１０"]
         {

@@ -149,7 +149,7 @@ mod tests {
     use super::{DataKey, DataRight, DataSigner, FileGrant, FileRight};
 
     #[test]
-    fn a_right_is_good_for_what_it_says_by_the_key_that_signed_it() {
+    fn right_is_limited_to_its_subject_and_key() {
         let (signer, other) = (DataSigner::generate().unwrap(), DataSigner::generate().unwrap());
         let rights = [
             DataRight::Job(7),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_read_as_it_was_written_and_the_private_one_is_not_printed() {
+    fn keys_round_trip_and_private_ones_stay_unprinted() {
         let signer = DataSigner::generate().unwrap();
         let key = signer.key();
         assert_eq!(DataKey::parse(&key.text()), Some(key));

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_refused() {
+    fn wrong_tokens_are_refused() {
         let good = Secret::random().unwrap().text();
         let long = format!("{good}00");
         let twice = format!("{good}_{0}_{0}", "00".repeat(32));

@@ -74,7 +74,7 @@ impl Cluster {
 }
 
 #[test]
-fn whoever_knows_the_authority_gets_through() {
+fn members_of_the_authority_connect() {
     let cluster = Cluster::new();
     for credentials in cluster.credentials() {
         assert!(credentials.believes_somebody());
@@ -89,7 +89,7 @@ fn whoever_knows_the_authority_gets_through() {
 }
 
 #[test]
-fn nobody_else_is_believed() {
+fn other_authorities_are_not_believed() {
     let (cluster, other) = (Cluster::new(), Cluster::new());
     for credentials in other.credentials() {
         shake(credentials.to_control_port().unwrap(), &cluster.control_port()).unwrap_err();
@@ -99,7 +99,7 @@ fn nobody_else_is_believed() {
 }
 
 #[test]
-fn a_node_cannot_pass_for_the_server_nor_the_server_for_a_node() {
+fn nodes_and_server_cannot_impersonate_each_other() {
     let cluster = Cluster::new();
     for credentials in cluster.credentials() {
         shake(credentials.to_control_port().unwrap(), &cluster.data_port()).unwrap_err();

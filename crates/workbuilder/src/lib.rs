@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_what_is_unread_is_the_tail() {
+    fn tail_is_half_of_the_unread_part() {
         let runs: &[&[(&str, u64)]] =
             &[&[("a", 10), ("c", 10), ("e", 10)], &[("b", 10), ("d", 10), ("f", 10)]];
         check_tail(runs, ("", ""), 0, 9, &[("d", 30), ("e", 20), ("f", 10)]);

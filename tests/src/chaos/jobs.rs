@@ -4,7 +4,7 @@ use super::kinds::{Expected, Inputs, PlannedRun};
 use super::plan::PlannedJob;
 use super::tally::{Ended, Tally};
 use super::world::{ServerState, World};
-use crate::{Finished, Running};
+use crate::{Finished, Running, questions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -285,36 +285,15 @@ impl Jobs {
 
     /// Checks the rows of the store when all jobs are over.
     pub fn check_history(&self, world: &World, tally: &mut Tally) {
-        let none = [
-            ("jobs that are not over", "select job, state from jobs where ended_ns is null"),
-            (
-                "attempts of jobs that were over",
-                "select a.job, stage, task, attempt from attempts a join jobs j on a.job = j.job \
-                 where a.assigned_ns > j.ended_ns",
-            ),
-            (
-                "jobs that succeeded without proof",
-                "select p.job, p.ifile from proofs p join jobs j on p.job = j.job \
-                 where p.agrees = 0 and j.state = 'succeeded'",
-            ),
-            (
-                "attempts that still run",
-                "select job, stage, task, attempt from attempts where ended_ns is null",
-            ),
-        ];
-        let never_taken_in = format!(
-            "select a.job, stage, task, attempt from attempts a join jobs j on a.job = j.job where j.error = '{NEVER_TAKEN_IN}'"
-        );
-        let ran_all_the_same = ("attempts of jobs that no server had", never_taken_in.as_str());
-        for (what, statement) in none.into_iter().chain([ran_all_the_same]) {
-            match world.ask(statement) {
+        for (what, statement) in questions::broken_history(NEVER_TAKEN_IN) {
+            match world.ask(&statement) {
                 Some(rows) if rows.is_empty() => {}
                 rows => tally.problem(format!("{what}: {rows:?}")),
             }
         }
         // The client of one that no server ever had was told so, or nothing, and handed it in again.
-        let all = format!("select count(*) from jobs where coalesce(error, '') <> '{NEVER_TAKEN_IN}'");
-        let count = world.ask(&all).and_then(|rows| rows.first()?.first()?.as_u64());
+        let count = world.ask(&questions::jobs_without_error(NEVER_TAKEN_IN));
+        let count = count.and_then(|rows| rows.first()?.first()?.as_u64());
         let expected = (self.over.len() + self.abandoned.len()) as u64;
         if count != Some(expected) {
             tally.problem(format!("{count:?} jobs are in the store, and {expected} were judged"));
@@ -345,10 +324,7 @@ fn logs_of(world: &World, number: i64) -> String {
 
 /// The jobs of this name in the store with their states; None where it could not be asked.
 fn rows_of(world: &World, name: &str) -> Option<Vec<(i64, String)>> {
-    let statement = format!(
-        "select job, state from jobs where (name = '{name}' or name like '{name}.%' or output like '%/{name}') \
-         and coalesce(error, '') <> '{NEVER_TAKEN_IN}' order by job"
-    );
+    let statement = questions::jobs_by_name(name, NEVER_TAKEN_IN);
     let row = |row: Vec<serde_json::Value>| Some((row.first()?.as_i64()?, row.get(1)?.as_str()?.to_string()));
     Some(world.ask(&statement)?.into_iter().filter_map(row).collect())
 }

@@ -1,7 +1,7 @@
 //! A server, nodes in two racks with two disks each, and the faults that are still to be undone.
 
 use super::tally::Tally;
-use crate::{Cluster, Running, WAIT_MAX, exchange_within, leftovers};
+use crate::{Cluster, Running, WAIT_MAX, exchange_within, leftovers, questions};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::os::fd::OwnedFd;
@@ -63,7 +63,7 @@ pub(super) struct World {
 
 impl World {
     pub fn start() -> World {
-        let cluster = Cluster::start(0);
+        let cluster = Cluster::builder().start();
         let nodes = (0..NODES).map(|_| Node { process: None, state: NodeState::Away }).collect();
         let mut world = World {
             cluster,
@@ -219,7 +219,7 @@ impl World {
 
     /// How many attempts have ended, of all jobs.
     pub fn ended_attempts(&self) -> Option<u64> {
-        let rows = self.ask("select count(*) from attempts where ended_ns is not null")?;
+        let rows = self.ask(questions::ENDED_ATTEMPTS)?;
         rows.first()?.first()?.as_u64()
     }
 

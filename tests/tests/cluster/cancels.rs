@@ -1,6 +1,6 @@
 //! A cancel that was answered holds, whatever happens to the server after that.
 
-use blackbox::{Cluster, Running};
+use blackbox::{Cluster, Questions, Running};
 use rustix::process::Signal;
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use std::process::Command;
 /// the next one is there.
 #[track_caller]
 fn check_killed_after_a_cancel(command: impl FnOnce(&Cluster) -> Command) {
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in.txt", "a\t1\n");
     let (mut here, silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
     let wait = format!("echo here > '{}'; read line < '{}'", here.text(), silent.text());
@@ -16,25 +16,23 @@ fn check_killed_after_a_cancel(command: impl FnOnce(&Cluster) -> Command) {
     let job = Running::start(&mut command(&cluster));
     here.read_line();
     cluster.node(0).signal(Signal::STOP);
-    Running::start(&mut cluster.sailfish(&["cancel", "1"])).wait().expect_success();
+    cluster.run(&["cancel", "1"]).expect_success();
     cluster.restart_server();
     cluster.node(0).signal(Signal::CONT);
-    Running::start(&mut cluster.sailfish(&["wait", "1"])).wait().expect_failure(130, &["was cancelled"]);
+    cluster.run(&["wait", "1"]).expect_failure(130, &["was cancelled"]);
     job.wait().expect_failure(130, &["cancelled"]);
     assert!(!cluster.sandbox.path("out").exists());
-    let attempts = "select count(*) as n from attempts";
-    let told = Running::start(&mut cluster.sailfish(&["state", "--json", attempts])).wait().expect_success();
-    assert_eq!(told.json()[0]["n"], 1, "it was started again: {}", told.text());
+    assert_eq!(cluster.attempts().count(), 1, "it was started again");
 }
 
 #[test]
-fn a_job_that_was_cancelled_does_not_go_on_under_the_next_server() {
+fn cancelled_job_stays_cancelled_under_next_server() {
     let args = ["--input", "in.txt", "--mapper", "./hangs.sh", "--output", "out"];
     check_killed_after_a_cancel(|cluster| cluster.job(&args));
 }
 
 #[test]
-fn a_program_that_was_cancelled_does_not_go_on_under_the_next_server() {
+fn cancelled_program_stays_cancelled_under_next_server() {
     check_killed_after_a_cancel(|cluster| {
         let mut command = cluster.sailfish(&["submit", "--wait"]);
         command.args(["--", "./hangs.sh"]);

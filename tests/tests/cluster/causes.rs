@@ -2,7 +2,8 @@
 //! has 180 (`crates/sim`); these are real.
 
 use blackbox::{
-    Cluster, Finished, NODE_MEMORY, ObjectServer, Racks, Random, Running, Sandbox, SlowProxy, Verdict,
+    Answers, Cluster, Event, Finished, NODE_MEMORY, ObjectServer, Questions, Racks, Random, Running, Sandbox,
+    SlowProxy, Verdict, rows_of,
 };
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -51,6 +52,12 @@ struct Client<'a> {
     command: &'a dyn Fn(&[&str]) -> Command,
 }
 
+impl Answers for Client<'_> {
+    fn rows(&self, statement: &str) -> Vec<serde_json::Value> {
+        rows_of(Running::start(&mut (self.command)(&["state", "--json", statement])).wait())
+    }
+}
+
 impl Client<'_> {
     fn of(cluster: &Cluster, test: impl FnOnce(Client<'_>) -> Vec<Slow>) -> Vec<Slow> {
         test(Client { sandbox: &cluster.sandbox, command: &|args| cluster.sailfish(args) })
@@ -67,11 +74,8 @@ impl Client<'_> {
     }
 
     fn program(&self, trouble: &str) -> String {
-        let here = self.sandbox.path("");
-        let here = here.to_str().expect("a sandbox has a plain path").trim_end_matches('/');
-        let text = PROGRAM.replace("TROUBLE", trouble).replace("HERE", here);
         std::fs::create_dir_all(self.sandbox.path("slow")).expect("our own directory takes another");
-        self.sandbox.script("program.sh", &text).display().to_string()
+        self.sandbox.program("program.sh", &PROGRAM.replace("TROUBLE", trouble))
     }
 
     /// The tasks that were slow in a job, as their programs say.
@@ -83,23 +87,13 @@ impl Client<'_> {
 
     /// The last job.
     fn job(&self) -> i64 {
-        self.rows("select max(job) as job from jobs")[0]["job"].as_i64().expect("a number")
-    }
-
-    fn rows(&self, question: &str) -> Vec<serde_json::Value> {
-        self.done(&["state", "--json", question]).json().as_array().expect("rows are a list").clone()
+        self.last_job()
     }
 
     /// Returns the first labels of tasks of the last job.
     fn told(&self, trouble: &'static str, expected: &'static str, stage: &str, tasks: &[i64]) -> Vec<Slow> {
         let job = self.job();
-        let said =
-            format!("select detail from events where job = {job} and kind = 'speculation' order by event");
-        let said: Vec<String> = self
-            .rows(&said)
-            .iter()
-            .map(|row| row["detail"].as_str().unwrap_or_default().to_string())
-            .collect();
+        let said = self.events(Event::Speculation).of_job(job).details();
         let label = |task: &i64| {
             let of_task = format!("{stage}/{task}: ");
             let first = said.iter().find_map(|line| line.strip_prefix(&of_task));
@@ -168,7 +162,7 @@ fn slow_node(client: Client<'_>) -> Vec<Slow> {
 /// A store that is slow with two objects, and the way to it that is slow for one node.
 fn slow_store() -> Vec<Slow> {
     let server = ObjectServer::start("lake");
-    let mut cluster = Cluster::start_with(2, server.environment());
+    let mut cluster = Cluster::builder().nodes(2).environment(server.environment()).start();
     let proxy = SlowProxy::start(server.address());
     cluster.add_changed_node(|node| {
         node.env("AWS_ENDPOINT_URL", format!("http://{}", proxy.address()));
@@ -239,16 +233,17 @@ fn slow_link() -> Option<Vec<Slow>> {
 #[test]
 fn nine_of_ten_labels_are_right() {
     let worlds: [fn() -> Option<Vec<Slow>>; 5] = [
-        || Some(Client::of(&Cluster::start(3), much_data)),
-        || Some(Client::of(&Cluster::start(3), slow_node)),
+        || Some(Client::of(&Cluster::builder().nodes(3).start(), much_data)),
+        || Some(Client::of(&Cluster::builder().nodes(3).start(), slow_node)),
         || {
             let records =
                 |client: Client<'_>| of_program(&client, SLOW_RECORDS, "slow records", "slow-program");
-            Some(Client::of(&Cluster::start(4), records))
+            Some(Client::of(&Cluster::builder().nodes(4).start(), records))
         },
         || {
-            let mut told =
-                Client::of(&Cluster::start(3), |client| of_program(&client, STUCK, "stuck", "no-progress"));
+            let mut told = Client::of(&Cluster::builder().nodes(3).start(), |client| {
+                of_program(&client, STUCK, "stuck", "no-progress")
+            });
             told.extend(slow_store());
             Some(told)
         },

@@ -1,18 +1,13 @@
 //! Jobs on a server and nodes, each a process of its own: the same outputs as on one machine, whatever dies.
 
-use blackbox::{CLUSTER_MEMORY, Cluster, Fifo, Running, corpus, part_lines};
+use blackbox::{CLUSTER_MEMORY, Cluster, Questions, Running, State, part_lines, wait_until};
 use rustix::process::Signal;
 use std::path::Path;
 
 const WORDS: &[&str] = &["--mapper", "builtin:words", "--reducer", "builtin:sum"];
 
-/// Text of some megabytes in two files: several map tasks.
-fn write_text(cluster: &Cluster) {
-    let text = corpus(6 << 20);
-    let (first, second) = text.split_at(text.len() / 2);
-    cluster.sandbox.write("in/a.txt", first);
-    cluster.sandbox.write("in/b.txt", second);
-}
+/// Several map tasks.
+const TEXT_BYTES: usize = 6 << 20;
 
 /// The parts of the same job in one process.
 fn embedded_parts(cluster: &Cluster, args: &[&str]) -> Vec<(String, Vec<u8>)> {
@@ -42,17 +37,17 @@ fn left_on(disk: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_node_gives_what_one_machine_gives() {
-    let mut cluster = Cluster::start(1);
-    write_text(&cluster);
+fn one_node_gives_the_output_of_one_machine() {
+    let mut cluster = Cluster::builder().nodes(1).start();
+    cluster.sandbox.write_text(TEXT_BYTES, 2);
     let args = [&["--input", "in"], WORDS].concat();
     let expected = embedded_parts(&cluster, &args);
-    Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat())).wait().expect_success();
+    cluster.run_job(&[&args[..], &["--output", "out"]].concat()).expect_success();
     assert!(parts(&cluster, "out") == expected, "the parts differ");
-    Running::start(&mut cluster.sailfish(&["wait", "1"])).wait().expect_success();
-    let report = Running::start(&mut cluster.sailfish(&["report", "1", "--json"])).wait().expect_success();
+    cluster.run(&["wait", "1"]).expect_success();
+    let report = cluster.run(&["report", "1", "--json"]).expect_success();
     assert_eq!(report.json()["proof"]["agrees"], true);
-    Running::start(&mut cluster.sailfish(&["cancel", "7"])).wait().expect_failure(2, &["no job 7"]);
+    cluster.run(&["cancel", "7"]).expect_failure(2, &["no job 7"]);
     look_from_afar(&cluster);
     cluster.stop_node();
     assert_eq!(left_on(&cluster.node_disk(0)), [""; 0]);
@@ -72,7 +67,7 @@ fn look_from_afar(cluster: &Cluster) {
         &["state", question],
         &["state", "--json", "--limit", "1", question],
     ] {
-        let far = Running::start(&mut cluster.sailfish(words)).wait().expect_success();
+        let far = cluster.run(words).expect_success();
         let mut near = cluster.sandbox.sailfish();
         near.args(words).arg("--state").arg(&state);
         assert_eq!(far.text(), Running::start(&mut near).wait().expect_success().text());
@@ -84,16 +79,16 @@ fn look_from_afar(cluster: &Cluster) {
         (&["state", "select 1; select 2"], "one statement"),
         (&["state", "select * from nothing"], "nothing"),
     ] {
-        Running::start(&mut cluster.sailfish(words)).wait().expect_failure(2, &[complaint]);
+        cluster.run(words).expect_failure(2, &[complaint]);
     }
-    let nodes = Running::start(&mut cluster.sailfish(&["nodes"])).wait().expect_success();
+    let nodes = cluster.run(&["nodes"]).expect_success();
     assert!(nodes.text().contains("node-0"), "{}", nodes.text());
 }
 
 /// A node tells how its machine and its disks are, and the tables keep it.
 #[test]
-fn nodes_tell_how_they_are() {
-    let cluster = Cluster::start(1);
+fn nodes_report_their_machine_and_disks() {
+    let cluster = Cluster::builder().nodes(1).start();
     let samples = "select count(*) as n, max(memory_used_bytes) > 0 as used from samples";
     cluster.ask_until(&["state", "--json", samples], |answer| {
         !answer.contains("\"n\": 0") && !answer.contains("null")
@@ -104,19 +99,19 @@ fn nodes_tell_how_they_are() {
     let seen = "select name from nodes where last_seen_ns > registered_ns";
     cluster.ask_until(&["state", seen], |answer| answer.contains("node-0"));
     cluster.ask_until(&["nodes", "--json"], |answer| answer.contains("cpu_permille"));
-    let nodes = Running::start(&mut cluster.sailfish(&["nodes"])).wait().expect_success();
+    let nodes = cluster.run(&["nodes"]).expect_success();
     assert!(nodes.text().contains(" free"), "{}", nodes.text());
 }
 
 #[test]
 fn rows_are_sorted_as_on_one_machine() {
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::builder().nodes(1).start();
     let rows =
         ["tera", "gen", "--layout", "modern", "--rows", "50000", "--memory", CLUSTER_MEMORY, "--output"];
     let generate = [&rows[..], &["rows"]].concat();
-    Running::start(&mut cluster.sailfish(&generate)).wait().expect_success();
+    cluster.run(&generate).expect_success();
     let sort = ["tera", "sort", "--input", "rows", "--memory", CLUSTER_MEMORY, "--slots", "2", "--output"];
-    Running::start(&mut cluster.sailfish(&[&sort[..], &["out"]].concat())).wait().expect_success();
+    cluster.run(&[&sort[..], &["out"]].concat()).expect_success();
     let mut embedded = cluster.sandbox.sailfish();
     embedded.args(sort).arg("embedded").arg("--state").arg(cluster.sandbox.state());
     Running::start(&mut embedded).wait().expect_success();
@@ -124,18 +119,17 @@ fn rows_are_sorted_as_on_one_machine() {
 }
 
 #[test]
-fn three_nodes_give_what_one_machine_gives() {
-    let cluster = Cluster::start(3);
-    write_text(&cluster);
+fn three_nodes_give_the_output_of_one_machine() {
+    let cluster = Cluster::builder().nodes(3).start();
+    cluster.sandbox.write_text(TEXT_BYTES, 2);
     let args = [&["--input", "in"], WORDS].concat();
     embedded_parts(&cluster, &args);
-    Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat())).wait().expect_success();
-    let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
-    assert!(whole("out") == whole("embedded"), "the outputs differ");
+    cluster.run_job(&[&args[..], &["--output", "out"]].concat()).expect_success();
+    cluster.sandbox.assert_same_output("out", "embedded");
     // Chunks are sealed where they are.
-    let seals = Running::start(&mut cluster.sailfish(&["explain", "1", "seal"])).wait().expect_success();
+    let seals = cluster.run(&["explain", "1", "seal"]).expect_success();
     assert!(seals.text().contains("on this node alone"), "{}", seals.text());
-    let asked = |task| Running::start(&mut cluster.sailfish(&["explain", "1", task])).wait();
+    let asked = |task| cluster.run(&["explain", "1", task]);
     assert!(asked("map/0").expect_success().text().contains("any node would do"));
     assert!(asked("commit/0").expect_success().text().contains("the only task"));
     assert!(asked("commit/7").expect_success().text().contains("no attempt"));
@@ -149,41 +143,31 @@ fn three_nodes_give_what_one_machine_gives() {
 /// Two of three nodes are killed, one after the other, while reducers hang; what they held is made again.
 #[test]
 fn nodes_that_die_take_no_output_with_them() {
-    let mut cluster = Cluster::start(3);
-    write_text(&cluster);
-    let (mut here, _silent, program) = hanging(&cluster);
-    let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", &program, "--total-order"];
+    let mut cluster = Cluster::builder().nodes(3).start();
+    cluster.sandbox.write_text(TEXT_BYTES, 2);
+    let mut hangs = cluster.sandbox.waiting_before_gate_program("hangs");
+    let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", &hangs.path, "--total-order"];
     let job = Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat()));
-    assert_eq!(here.read_line(), "here");
+    assert_eq!(hangs.here.read_line(), "here");
     cluster.kill_node();
-    cluster.sandbox.write("go", "");
+    cluster.sandbox.open_gate();
     cluster.kill_node();
     job.wait().expect_success();
     embedded_parts(&cluster, &args);
-    let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
-    assert!(whole("out") == whole("embedded"), "the outputs differ");
-}
-
-/// A program that says on a pipe that it runs and hangs, until a file `go` lies in the sandbox.
-fn hanging(cluster: &Cluster) -> (Fifo, Fifo, String) {
-    let (here, silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
-    let go = cluster.sandbox.path("go");
-    let wait = format!("echo here > '{}'; read line < '{}'", here.text(), silent.text());
-    let text = format!("#!/bin/sh\n[ -e '{}' ] || {{ {wait}; }}\nexec cat\n", go.display());
-    let program = cluster.sandbox.script("hangs.sh", &text);
-    (here, silent, program.to_str().expect("a sandbox has a plain path").to_string())
+    cluster.sandbox.assert_same_output("out", "embedded");
 }
 
 /// Kills the only node while a program of the job hangs there; another one comes and does it all.
 fn check_killed_node(option: &str) {
     println!("{option}");
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
-    let (mut here, _silent, program) = hanging(&cluster);
-    let job = Running::start(&mut cluster.job(&["--input", "in.txt", option, &program, "--output", "out"]));
-    assert_eq!(here.read_line(), "here");
+    let mut hangs = cluster.sandbox.waiting_before_gate_program("hangs");
+    let job =
+        Running::start(&mut cluster.job(&["--input", "in.txt", option, &hangs.path, "--output", "out"]));
+    assert_eq!(hangs.here.read_line(), "here");
     cluster.kill_node();
-    cluster.sandbox.write("go", "");
+    cluster.sandbox.open_gate();
     cluster.add_node();
     job.wait().expect_success();
     let bytes = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
@@ -191,25 +175,26 @@ fn check_killed_node(option: &str) {
 }
 
 #[test]
-fn a_killed_node_is_replaced_in_the_middle_of_the_maps() {
+fn killed_node_is_replaced_while_maps_run() {
     check_killed_node("--mapper");
 }
 
 #[test]
-fn what_a_killed_node_held_is_made_again() {
+fn data_of_killed_node_is_made_again() {
     check_killed_node("--reducer");
 }
 
 /// Kills the server while a program of the job hangs; the next one goes on where it was.
 fn check_killed_server(option: &str) {
     println!("{option}");
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
-    let (mut here, mut silent, program) = hanging(&cluster);
-    let job = Running::start(&mut cluster.job(&["--input", "in.txt", option, &program, "--output", "out"]));
-    assert_eq!(here.read_line(), "here");
+    let mut hangs = cluster.sandbox.waiting_program("hangs");
+    let job =
+        Running::start(&mut cluster.job(&["--input", "in.txt", option, &hangs.path, "--output", "out"]));
+    assert_eq!(hangs.here.read_line(), "here");
     cluster.restart_server();
-    silent.write_line("go on");
+    hangs.go.write_line("go on");
     job.wait().expect_success();
     let bytes = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
     assert_eq!(part_lines(&bytes), [b"a\t2", b"b\t1", b"b\t3"]);
@@ -219,23 +204,23 @@ fn check_killed_server(option: &str) {
 }
 
 #[test]
-fn a_killed_server_goes_on_in_the_middle_of_the_maps() {
+fn server_killed_during_maps_goes_on() {
     check_killed_server("--mapper");
 }
 
 #[test]
-fn a_killed_server_goes_on_in_the_middle_of_the_reduces() {
+fn server_killed_during_reduces_goes_on() {
     check_killed_server("--reducer");
 }
 
 #[test]
-fn a_job_is_cancelled_from_afar_and_nothing_is_left() {
-    let mut cluster = Cluster::start(1);
+fn remote_cancel_ends_job_and_leaves_nothing() {
+    let mut cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in.txt", "a\t1\n");
-    let (mut here, _silent, program) = hanging(&cluster);
-    let job =
-        Running::start(&mut cluster.job(&["--input", "in.txt", "--mapper", &program, "--output", "out"]));
-    here.read_line();
+    let mut hangs = cluster.sandbox.waiting_program("hangs");
+    let args = ["--input", "in.txt", "--mapper", &hangs.path, "--output", "out"];
+    let job = Running::start(&mut cluster.job(&args));
+    hangs.here.read_line();
     job.signal(Signal::INT);
     job.wait().expect_failure(130, &["nothing is left"]);
     assert!(!cluster.sandbox.path("out").exists());
@@ -244,8 +229,8 @@ fn a_job_is_cancelled_from_afar_and_nothing_is_left() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_told() {
-    let cluster = Cluster::start(0);
+fn impossible_requests_are_refused_with_a_reason() {
+    let cluster = Cluster::builder().start();
     cluster.sandbox.write("in.txt", "a\t1\n");
     let check = |command: &mut std::process::Command, texts: &[&str]| {
         Running::start(command).wait().expect_failure(2, texts);
@@ -260,22 +245,20 @@ fn what_cannot_be_is_refused_and_told() {
 
 /// Both run at once, and both were taken, for neither output was there.
 #[test]
-fn of_two_clients_with_one_output_one_wins() {
-    let cluster = Cluster::start(2);
-    let (mut here, mut go) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("go"));
-    let text = format!("#!/bin/sh\necho here > '{}'\nread line < '{}'\nexec cat\n", here.text(), go.text());
-    let program = cluster.sandbox.script("waits.sh", &text);
-    let program = program.to_str().expect("a sandbox has a plain path");
+fn one_of_two_clients_wins_the_output() {
+    let cluster = Cluster::builder().nodes(2).start();
+    let mut program = cluster.sandbox.waiting_program("mapper");
     for round in 0..3 {
         let output = format!("out-{round}");
         let start = |word: &str| {
             let input = format!("{word}.txt");
             cluster.sandbox.write(&input, format!("{word}\t1\n"));
-            Running::start(&mut cluster.job(&["--input", &input, "--mapper", program, "--output", &output]))
+            let args = ["--input", &input, "--mapper", &program.path, "--output", &output];
+            Running::start(&mut cluster.job(&args))
         };
         let running = [start("first"), start("second")];
-        (0..2).for_each(|_| assert_eq!(here.read_line(), "here"));
-        (0..2).for_each(|_| go.write_line("go on"));
+        (0..2).for_each(|_| assert_eq!(program.here.read_line(), "here"));
+        (0..2).for_each(|_| program.go.write_line("go on"));
         let [first, second] = running.map(Running::wait);
         let (winner, loser, expected) = match first.status.success() {
             true => (first, second, "first\t1\n"),
@@ -291,9 +274,9 @@ fn of_two_clients_with_one_output_one_wins() {
     let late = cluster.job(&["--input", "first.txt", "--output", "out-0"]).output().expect("the binary runs");
     assert_eq!(late.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&late.stderr).contains("exists already"), "{late:?}");
-    let states =
-        "select count(*) as n from jobs where state = 'succeeded' or state = 'failed' and exit_code = 2";
-    cluster.ask_until(&["state", "--json", states], |answer| answer.contains(": 6") || answer.contains(":6"));
+    cluster.jobs().not_ended().wait_for(0);
+    assert_eq!(cluster.jobs().is(State::Succeeded).count(), 3);
+    assert_eq!(cluster.jobs().is(State::Failed).exit_codes(), [2; 3]);
     let entries = std::fs::read_dir(cluster.sandbox.path("")).expect("a sandbox can be listed");
     let names = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
     let hidden: Vec<String> = names.filter(|name| name.starts_with(".out")).collect();
@@ -302,8 +285,8 @@ fn of_two_clients_with_one_output_one_wins() {
 
 /// A node that cannot answer does not hear that a job is over, and the server that would tell it is killed.
 #[test]
-fn what_a_node_holds_of_a_job_goes_though_the_server_that_ended_it_is_gone() {
-    let mut cluster = Cluster::start(2);
+fn node_drops_job_data_after_its_server_died() {
+    let mut cluster = Cluster::builder().nodes(2).start();
     let mut here = cluster.sandbox.fifo("here");
     let nodes = [cluster.node(0).id(), cluster.node(1).id()];
     let mut go = nodes.map(|id| cluster.sandbox.fifo(&format!("go-{id}")));
@@ -337,5 +320,5 @@ fn what_a_node_holds_of_a_job_goes_though_the_server_that_ended_it_is_gone() {
     cluster.node(0).signal(Signal::CONT);
     (0..60).for_each(|_| go[0].write_line("go on"));
     others.wait().expect_success();
-    cluster.ask_until(&["nodes"], |_| held(&cluster, 0) + held(&cluster, 1) == 0);
+    wait_until("no node holds anything of the job", || held(&cluster, 0) + held(&cluster, 1) == 0);
 }

@@ -1,9 +1,8 @@
 //! Questions in SQL that would eat a machine: each ends with an error or a part of its answer, and the server has not noticed.
 
-use blackbox::{Cluster, Running, WAIT_MAX};
+use blackbox::{Answers, Cluster, Questions, Running, wait_until};
 use private_postgres::PrivatePostgres;
 use rustix::process::Signal;
-use std::time::Instant;
 
 /// Most memory of the server, whatever it was asked: answers have 16 MB, and an engine without jobs is small.
 const SERVER_MEMORY_KIB_MAX: u64 = 400 << 10;
@@ -26,7 +25,7 @@ const OF_POSTGRES: &[&str] = &[
 
 fn withstands(cluster: &Cluster, bombs: &[&str]) {
     for bomb in bombs {
-        let asked = Running::start(&mut cluster.sailfish(&["state", "--json", bomb])).wait();
+        let asked = cluster.run(&["state", "--json", bomb]);
         let is_part = asked.story().contains("there are more");
         let is_refused = ["needed too much", "took longer", "too big", "memory", "more than"]
             .iter()
@@ -35,14 +34,14 @@ fn withstands(cluster: &Cluster, bombs: &[&str]) {
     }
     let most = cluster.server().most_memory_kib();
     assert!(most < SERVER_MEMORY_KIB_MAX, "the server had {most} KiB");
-    assert_eq!(cluster.number("select count(*) as n from jobs"), 0);
+    assert_eq!(cluster.jobs().count(), 0);
     let mut submit = cluster.sailfish(&["submit", "--wait"]);
     Running::start(submit.args(["--", "true"])).wait().expect_success();
 }
 
 #[test]
 fn no_question_eats_a_server() {
-    withstands(&Cluster::start(1), OF_SQLITE);
+    withstands(&Cluster::builder().nodes(1).start(), OF_SQLITE);
 }
 
 #[test]
@@ -50,7 +49,7 @@ fn no_question_eats_a_server_with_postgres() {
     let Some(postgres) = PrivatePostgres::start_or_say("questions that eat memory", &["fsync = off"]) else {
         return;
     };
-    withstands(&Cluster::start_on(1, Some(postgres.url("postgres"))), OF_POSTGRES);
+    withstands(&Cluster::builder().nodes(1).database(postgres.url("postgres")).start(), OF_POSTGRES);
 }
 
 /// Processes that a process started, of the threads that it has.
@@ -64,15 +63,14 @@ fn children(process: u32) -> usize {
 }
 
 fn wait_for_children(cluster: &Cluster, expected: usize) {
-    let deadline = Instant::now() + WAIT_MAX;
-    while children(cluster.server().id()) != expected {
-        assert!(Instant::now() < deadline, "the server has not {expected} children");
-    }
+    wait_until(&format!("the server has {expected} children"), || {
+        children(cluster.server().id()) == expected
+    });
 }
 
 #[test]
-fn a_question_ends_when_nobody_waits_for_its_answer() {
-    let cluster = Cluster::start(0);
+fn question_ends_when_its_client_is_gone() {
+    let cluster = Cluster::builder().start();
     let endless = "with recursive r(n) as (select 1 union all select n + 1 from r) select count(*) from r";
     let asked = [(); 2].map(|()| Running::start(&mut cluster.sailfish(&["state", endless])));
     wait_for_children(&cluster, 2);
@@ -81,12 +79,12 @@ fn a_question_ends_when_nobody_waits_for_its_answer() {
         client.wait();
     }
     wait_for_children(&cluster, 0);
-    assert_eq!(cluster.number("select 7 as n"), 7);
+    assert_eq!(cluster.rows("select 7 as n")[0]["n"], 7);
 }
 
 #[test]
 fn a_question_ends_with_its_server() {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     let endless = "with recursive r(n) as (select 1 union all select n + 1 from r) select count(*) from r";
     let client = Running::start(&mut cluster.sailfish(&["state", endless]));
     wait_for_children(&cluster, 1);
@@ -96,13 +94,10 @@ fn a_question_ends_with_its_server() {
         threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok()).collect();
     let asking = listed.trim().to_string();
     cluster.kill_server();
-    let deadline = Instant::now() + WAIT_MAX;
     // One that has ended and that nobody has waited for yet has no memory any more.
     let lives =
         || std::fs::read_to_string(format!("/proc/{asking}/status")).is_ok_and(|text| text.contains("VmRSS"));
-    while lives() {
-        assert!(Instant::now() < deadline, "{asking} lives without its server");
-    }
+    wait_until("the process that asks ends with its server", || !lives());
     client.signal(Signal::KILL);
     client.wait();
 }

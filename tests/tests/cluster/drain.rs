@@ -1,43 +1,61 @@
 //! A node that is emptied while a job runs takes nothing with it, and nothing is made again.
 
-use blackbox::{Cluster, Fifo, Running, corpus};
+use blackbox::{Cluster, Event, Questions, Running, Stage, State, WaitingProgram};
 use rustix::process::Signal;
 use std::path::Path;
 
-/// Text of some megabytes in four files: several map tasks for each node.
-fn write_text(cluster: &Cluster) {
-    let text = corpus(6 << 20);
-    for (number, piece) in text.chunks(text.len() / 4 + 1).enumerate() {
-        cluster.sandbox.write(&format!("in/{number}.txt"), piece);
-    }
-}
-
-/// A program that hands on what it reads. The first of its kind says on a pipe that it runs, and hangs.
-fn hangs_once(cluster: &Cluster, name: &str) -> (Fifo, Fifo, String) {
-    let (here, go) =
-        (cluster.sandbox.fifo(&format!("{name}-here")), cluster.sandbox.fifo(&format!("{name}-go")));
-    let first = cluster.sandbox.path(&format!("{name}-first"));
-    let hang = format!("echo here > '{}'; read line < '{}'", here.text(), go.text());
-    let text = format!("#!/bin/sh\nif mkdir '{}' 2>/dev/null; then {hang}; fi\nexec cat\n", first.display());
-    let program = cluster.sandbox.script(&format!("{name}.sh"), &text);
-    (here, go, program.to_str().expect("a sandbox has a plain path").to_string())
-}
+/// Several map tasks for each node.
+const TEXT_BYTES: usize = 6 << 20;
 
 /// Every map task was run once, whatever happened to the node.
 fn assert_no_map_ran_again(cluster: &Cluster) {
-    let attempts = cluster.number("select count(*) as n from attempts where job = 1 and stage = 0");
-    let tasks = cluster.number("select count(*) as n from tasks where job = 1 and stage = 0");
-    assert_eq!(attempts, tasks);
-    let lost = "select count(*) as n from events where kind in ('task retried', 'stage reopened')";
-    assert_eq!(cluster.number(lost), 0);
+    let attempts = cluster.attempts().of_job(1).in_stage(Stage::Map).count();
+    assert_eq!(attempts, cluster.tasks().of_job(1).in_stage(Stage::Map).count());
+    assert_eq!(cluster.events(Event::TaskRetried).count() + cluster.events(Event::StageReopened).count(), 0);
 }
 
-/// The job gives what it gives on one machine.
-fn assert_right(cluster: &Cluster, args: &[&str]) {
-    let own = ["--memory", blackbox::CLUSTER_MEMORY, "--slots", "2", "--output", "embedded"];
-    cluster.sandbox.run_job(&[args, &own].concat()).expect_success();
-    let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
-    assert!(whole("out") == whole("embedded"), "the outputs differ");
+/// A job whose first map waits, on three nodes, one of which will be drained.
+struct Draining {
+    cluster: Cluster,
+    mapper: WaitingProgram,
+    reducer: WaitingProgram,
+    job: Running,
+}
+
+impl Draining {
+    /// Starts the job and drains a node when at least three maps are done.
+    fn start() -> Draining {
+        let cluster = Cluster::builder().nodes(3).start();
+        cluster.sandbox.write_text(TEXT_BYTES, 4);
+        let mut mapper = cluster.sandbox.waiting_once_program("mapper");
+        let reducer = cluster.sandbox.waiting_once_program("reducer");
+        let args = ["--input", "in", "--mapper", &mapper.path, "--reducer", &reducer.path];
+        let job = Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat()));
+        assert_eq!(mapper.here.read_line(), "here");
+        let done = cluster.attempts().in_stage(Stage::Map).is(State::Succeeded);
+        done.wait_until("at least 3", |count| count >= 3);
+        let told = cluster.run(&["nodes", "drain", "node-0"]).expect_success();
+        assert!(told.text().contains("draining"), "{}", told.text());
+        Draining { cluster, mapper, reducer, job }
+    }
+
+    /// Lets the maps end, and waits until the reducers run.
+    fn reduce(&mut self) {
+        self.mapper.go.write_line("go on");
+        assert_eq!(self.reducer.here.read_line(), "here");
+    }
+
+    /// Lets the reducers end. The node has left nothing, and no map ran again.
+    fn finish(mut self) -> Cluster {
+        assert_eq!(left_on(&self.cluster.node_disk(0)), 0);
+        self.reducer.go.write_line("go on");
+        self.job.wait().expect_success();
+        assert_no_map_ran_again(&self.cluster);
+        assert!(self.cluster.tasks().of_job(1).in_stage(Stage::Merge).any(), "nothing moved");
+        let args = ["--input", "in", "--mapper", &self.mapper.path, "--reducer", &self.reducer.path];
+        self.cluster.assert_as_embedded(&args);
+        self.cluster
+    }
 }
 
 /// Counts the files on a disk, except the cache of shipped files, which is for the next node there.
@@ -50,62 +68,40 @@ fn left_on(disk: &Path) -> usize {
 /// A draining node moves the output of its maps when they are over; then the node goes, while the job reduces.
 #[test]
 fn a_node_is_emptied_while_maps_run() {
-    let mut cluster = Cluster::start(3);
-    write_text(&cluster);
-    let (mut here, mut go, program) = hangs_once(&cluster, "mapper");
-    let (mut reducing, mut end, reducer) = hangs_once(&cluster, "reducer");
-    let args = ["--input", "in", "--mapper", &program, "--reducer", &reducer];
-    let job = Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat()));
-    assert_eq!(here.read_line(), "here");
-    let done = "select count(*) >= 3 as enough from attempts where stage = 0 and state = 'succeeded'";
-    cluster.ask_until(&["state", "--json", done], |answer| answer.contains(":1") || answer.contains(": 1"));
-    let told = Running::start(&mut cluster.sailfish(&["nodes", "drain", "node-0"])).wait().expect_success();
-    assert!(told.text().contains("draining"), "{}", told.text());
-    go.write_line("go on");
-    assert_eq!(reducing.read_line(), "here");
+    let mut draining = Draining::start();
+    draining.reduce();
     // The reducers run and the node is not needed.
-    let told = Running::start(&mut cluster.sailfish(&["nodes", "drain", "node-0", "--wait"])).wait();
+    let told = draining.cluster.run(&["nodes", "drain", "node-0", "--wait"]);
     assert!(told.expect_success().text().contains("drained"));
-    cluster.wait_for_node(0);
-    assert_eq!(left_on(&cluster.node_disk(0)), 0);
-    end.write_line("go on");
-    job.wait().expect_success();
-    assert_no_map_ran_again(&cluster);
-    assert!(
-        cluster.number("select count(*) as n from tasks where job = 1 and stage = 2") > 0,
-        "nothing moved"
-    );
-    let nodes = Running::start(&mut cluster.sailfish(&["nodes"])).wait().expect_success().text();
+    draining.cluster.wait_for_node(0);
+    let cluster = draining.finish();
+    let nodes = cluster.run(&["nodes"]).expect_success().text();
     assert!(nodes.contains("drained"), "{nodes}");
-    assert_right(&cluster, &args);
 }
 
 /// The plan of the reducers stands: the node serves its runs until they have read them.
 #[test]
 fn a_node_serves_reducers_before_it_goes() {
-    let mut cluster = Cluster::start(2);
-    write_text(&cluster);
-    let (mut here, mut go, reducer) = hangs_once(&cluster, "reducer");
-    let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", &reducer];
+    let mut cluster = Cluster::builder().nodes(2).start();
+    cluster.sandbox.write_text(TEXT_BYTES, 4);
+    let mut reducer = cluster.sandbox.waiting_once_program("reducer");
+    let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", &reducer.path];
     let job = Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat()));
-    assert_eq!(here.read_line(), "here");
+    assert_eq!(reducer.here.read_line(), "here");
     // So little text is one run, for one reducer.
-    let runs = "select count(*) as n from runs";
-    assert_eq!(cluster.number(runs), 1);
-    let on_first =
-        format!("{runs} where run / 1099511627776 = (select node from nodes where name = 'node-0')");
-    let (serving, other) = if cluster.number(&on_first) == 1 { (0, 1) } else { (1, 0) };
+    assert_eq!(cluster.runs().count(), 1);
+    let (serving, other) = if cluster.runs().on_node(0).any() { (0, 1) } else { (1, 0) };
     let name = |number: u32| format!("node-{number}");
     let drain = Running::start(&mut cluster.sailfish(&["nodes", "drain", &name(serving), "--wait"]));
     cluster.ask_until(&["nodes", "--json"], |answer| answer.contains("\"draining\""));
-    go.write_line("go on");
+    reducer.go.write_line("go on");
     job.wait().expect_success();
     assert!(drain.wait().expect_success().text().contains("drained"));
     cluster.wait_for_node(serving as usize);
     assert_no_map_ran_again(&cluster);
-    assert_right(&cluster, &args);
+    cluster.assert_as_embedded(&args);
     // The last one cannot go, and one that does not exist neither.
-    let drain = |name: &str| Running::start(&mut cluster.sailfish(&["nodes", "drain", name])).wait();
+    let drain = |name: &str| cluster.run(&["nodes", "drain", name]);
     drain(&name(other)).expect_failure(2, &["no other node"]);
     drain("node-7").expect_failure(2, &["no node of the name node-7"]);
 }
@@ -113,69 +109,45 @@ fn a_node_serves_reducers_before_it_goes() {
 /// The server is killed while a node is being emptied: the next one goes on with it, and nothing is made again.
 #[test]
 fn a_drain_goes_on_under_the_next_server() {
-    let mut cluster = Cluster::start(3);
-    write_text(&cluster);
-    let (mut here, mut go, program) = hangs_once(&cluster, "mapper");
-    let (mut reducing, mut end, reducer) = hangs_once(&cluster, "reducer");
-    let args = ["--input", "in", "--mapper", &program, "--reducer", &reducer];
-    let job = Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat()));
-    assert_eq!(here.read_line(), "here");
-    let done = "select count(*) >= 3 as enough from attempts where stage = 0 and state = 'succeeded'";
-    cluster.ask_until(&["state", "--json", done], |answer| answer.contains(":1") || answer.contains(": 1"));
-    Running::start(&mut cluster.sailfish(&["nodes", "drain", "node-0"])).wait().expect_success();
-    cluster.restart_server();
-    let states = ["state", "select state from nodes where name = 'node-0'"];
-    cluster.ask_until(&states, |answer| answer.contains("draining"));
-    go.write_line("go on");
-    assert_eq!(reducing.read_line(), "here");
-    cluster.ask_until(&states, |answer| answer.contains("drained"));
+    let mut draining = Draining::start();
+    draining.cluster.restart_server();
+    let states = ["nodes", "--json"];
+    draining.cluster.ask_until(&states, |answer| answer.contains("\"draining\""));
+    draining.reduce();
+    draining.cluster.ask_until(&states, |answer| answer.contains("\"drained\""));
     // Once more, when it has gone or is about to.
-    cluster.restart_server();
-    cluster.wait_for_node(0);
-    assert_eq!(left_on(&cluster.node_disk(0)), 0);
-    end.write_line("go on");
-    job.wait().expect_success();
-    assert_no_map_ran_again(&cluster);
-    let moved = "select count(*) as n from tasks where job = 1 and stage = 2";
-    assert!(cluster.number(moved) > 0, "nothing moved");
-    assert_right(&cluster, &args);
-    let came = "select count(*) as n from nodes where name = 'node-0'";
-    assert_eq!(cluster.number(came), 1, "the node that was drained came back");
+    draining.cluster.restart_server();
+    draining.cluster.wait_for_node(0);
+    let cluster = draining.finish();
+    assert_eq!(cluster.nodes().named("node-0").count(), 1, "the node that was drained came back");
 }
 
 /// The node does not hear that it may leave before the server dies. The next one tells it again, in place of taking it for
 /// a new one.
 #[test]
-fn a_node_that_was_drained_does_not_come_back_with_the_next_server() {
-    let mut cluster = Cluster::start(2);
+fn drained_node_does_not_rejoin_the_next_server() {
+    let mut cluster = Cluster::builder().nodes(2).start();
     cluster.node(0).signal(Signal::STOP);
     // The poll that waits carries that it is being emptied; that it may leave waits for the next poll, which does not come.
-    Running::start(&mut cluster.sailfish(&["nodes", "drain", "node-0"])).wait().expect_success();
+    cluster.run(&["nodes", "drain", "node-0"]).expect_success();
     cluster.ask_until(&["nodes", "--json"], |answer| answer.contains("\"drained\""));
     cluster.restart_server();
     cluster.node(0).signal(Signal::CONT);
     cluster.wait_for_node(0);
-    assert_eq!(cluster.number("select count(*) as n from nodes where name = 'node-0'"), 1);
-    let told = Running::start(&mut cluster.sailfish(&["nodes", "drain", "node-0", "--wait"])).wait();
+    assert_eq!(cluster.nodes().named("node-0").count(), 1);
+    let told = cluster.run(&["nodes", "drain", "node-0", "--wait"]);
     assert!(told.expect_success().text().contains("drained"));
 }
 
 /// Map tasks open chunks on the nodes of their own rack.
 #[test]
 fn chunks_stay_in_their_rack() {
-    let mut cluster = Cluster::start(0);
-    for rack in ["left", "right", "left", "right"] {
-        cluster.add_node_in(rack);
-    }
+    let cluster = Cluster::builder().racks(&["left", "right", "left", "right"]).start();
     cluster.ask_until(&["nodes", "--json"], |answer| answer.contains("node-3"));
-    write_text(&cluster);
+    cluster.sandbox.write_text(TEXT_BYTES, 4);
     let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", "builtin:sum"];
-    Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat())).wait().expect_success();
-    assert_right(&cluster, &args);
-    let pairs = "from sources s join attempts a on a.job = s.job and a.stage = 0 and a.task = s.map_task \
-                 and a.attempt = s.attempt join nodes m on m.node = a.node \
-                 join nodes c on c.node = s.chunk / 1099511627776 where s.job = 1";
-    let crossing = format!("select count(*) as n {pairs} and m.rack <> c.rack");
-    assert_eq!(cluster.number(&crossing), 0);
-    assert!(cluster.number(&format!("select count(*) as n {pairs}")) > 0);
+    cluster.run_job(&[&args[..], &["--output", "out"]].concat()).expect_success();
+    cluster.assert_as_embedded(&args);
+    assert_eq!(cluster.sources_in_other_racks().of_job(1).count(), 0);
+    assert!(cluster.sources().of_job(1).any());
 }

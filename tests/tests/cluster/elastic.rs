@@ -1,7 +1,7 @@
 //! A reduce task that takes long gives up the end of its range where slots are idle: the same output, in the same order, in more
 //! parts, whatever dies meanwhile.
 
-use blackbox::{Cluster, Running};
+use blackbox::{Cluster, Event, Questions, Running, Stage};
 use std::path::Path;
 
 /// Hands on what it reads, slowly.
@@ -25,11 +25,9 @@ fn start(cluster: &Cluster, more: &[&str]) -> Running {
     Running::start(&mut cluster.job(&[&args[..], more].concat()))
 }
 
-const SPLITS: &str = "select count(*) as n from events where kind = 'range split'";
-
-/// Until a range has been split.
-fn wait_for_split(cluster: &Cluster) {
-    cluster.wait_for("select count(*) > 0 as one from events where kind = 'range split'");
+/// The number of ranges that have been cut.
+fn splits(cluster: &Cluster) -> i64 {
+    cluster.events(Event::RangeSplit).count()
 }
 
 /// The parts, by what the files are called and by what the store says, are as many as the tasks; they verify.
@@ -39,8 +37,7 @@ fn assert_parts(cluster: &Cluster, tasks: i64) {
     let expected: Vec<String> = (0..tasks).map(|number| format!("part-{number:05}")).collect();
     assert_eq!(names, expected);
     for (name, bytes) in names.iter().map(|name| (name, size(&out.join(name)))) {
-        let stored = cluster.number(&format!("select bytes from parts where name = '{name}'"));
-        assert_eq!(stored, bytes, "{name}");
+        assert_eq!(cluster.parts().named(name).bytes(), [bytes], "{name}");
     }
     cluster.sandbox.sailfish_with(&["verify", "out"]).expect_success();
 }
@@ -57,30 +54,30 @@ fn assert_sorted(cluster: &Cluster, expected: &str) {
 /// The output is right, in one part more than there were cuts.
 fn assert_cut(cluster: &Cluster, expected: &str) {
     assert_sorted(cluster, expected);
-    let tasks = cluster.number("select task_count from stages where job = 1 and name = 'reduce'");
-    assert_eq!(tasks, 1 + cluster.number(SPLITS));
+    let tasks = cluster.task_count(1, Stage::Reduce);
+    assert_eq!(tasks, 1 + splits(cluster));
     assert_parts(cluster, tasks);
 }
 
 #[test]
-fn idle_slots_take_the_end_of_a_long_range() {
-    let cluster = Cluster::start(2);
+fn idle_slots_take_over_part_of_long_range() {
+    let cluster = Cluster::builder().nodes(2).start();
     let expected = write_numbers(&cluster);
     start(&cluster, &["--total-order"]).wait().expect_success();
     assert_sorted(&cluster, &expected);
-    let splits = cluster.number(SPLITS);
+    let splits = splits(&cluster);
     assert!(splits >= 2, "four slots, and {splits} splits");
-    let explained = Running::start(&mut cluster.sailfish(&["explain", "1"])).wait().expect_success().text();
+    let explained = cluster.explain(1);
     assert!(explained.contains("gave up the end of its range"), "{explained}");
-    assert_eq!(cluster.number("select task_count from stages where job = 1 and name = 'reduce'"), 1 + splits);
+    assert_eq!(cluster.task_count(1, Stage::Reduce), 1 + splits);
     assert_parts(&cluster, 1 + splits);
-    assert_eq!(cluster.number("select max(version) from plans where job = 1"), 1 + splits);
+    assert_eq!(cluster.plan_version(1), 1 + splits);
 }
 
 /// By hash each I-file has its own order, so the lines are compared as a set.
 #[test]
 fn ranges_within_i_files_are_cut_as_well() {
-    let cluster = Cluster::start(2);
+    let cluster = Cluster::builder().nodes(2).start();
     let expected = write_numbers(&cluster);
     start(&cluster, &[]).wait().expect_success();
     let lines = |bytes: &[u8]| {
@@ -91,32 +88,32 @@ fn ranges_within_i_files_are_cut_as_well() {
     };
     let output = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
     assert!(lines(&output) == lines(expected.as_bytes()), "the output differs");
-    let tasks = cluster.number("select task_count from stages where job = 1 and name = 'reduce'");
-    assert!(cluster.number(SPLITS) >= 1);
+    let tasks = cluster.task_count(1, Stage::Reduce);
+    assert!(splits(&cluster) >= 1);
     assert_parts(&cluster, tasks);
 }
 
 #[test]
-fn a_job_that_wants_it_otherwise_stays_whole() {
+fn ranges_stay_whole_when_the_job_says_so() {
     for (number_of, more) in
         [("1", &["--total-order", "--elastic", "off"][..]), ("2", &["--partitions", "2"][..])]
     {
-        let cluster = Cluster::start(2);
+        let cluster = Cluster::builder().nodes(2).start();
         write_numbers(&cluster);
         start(&cluster, more).wait().expect_success();
-        assert_eq!(cluster.number(SPLITS), 0, "{more:?}");
+        assert_eq!(splits(&cluster), 0, "{more:?}");
         assert_eq!(cluster.sandbox.part_names(&cluster.sandbox.path("out")).len().to_string(), number_of);
     }
 }
 
 #[test]
-fn what_was_cut_stays_cut_whatever_dies() {
-    let mut cluster = Cluster::start(3);
+fn cuts_survive_server_and_node_loss() {
+    let mut cluster = Cluster::builder().nodes(3).start();
     let expected = write_numbers(&cluster);
     let job = start(&cluster, &["--total-order", "--replication", "rack"]);
-    wait_for_split(&cluster);
+    cluster.events(Event::RangeSplit).wait_for_some();
     cluster.restart_server();
-    let before = cluster.number(SPLITS);
+    let before = splits(&cluster);
     assert!(before >= 1);
     cluster.kill_node();
     job.wait().expect_success();
@@ -125,11 +122,11 @@ fn what_was_cut_stays_cut_whatever_dies() {
 
 /// Both replicas are gone: maps run again, and the ranges are as they were cut.
 #[test]
-fn what_was_cut_stays_cut_when_data_is_made_again() {
-    let mut cluster = Cluster::start(3);
+fn cuts_survive_regeneration_of_data() {
+    let mut cluster = Cluster::builder().nodes(3).start();
     let expected = write_numbers(&cluster);
     let job = start(&cluster, &["--total-order", "--replication", "none"]);
-    wait_for_split(&cluster);
+    cluster.events(Event::RangeSplit).wait_for_some();
     cluster.kill_node();
     job.wait().expect_success();
     assert_cut(&cluster, &expected);

@@ -2,11 +2,11 @@
 //! parts lie on them, and two flows at once.
 
 use blackbox::flow::{
-    Damage, GATED, assert_as_embedded, attempts_again, cluster_with_input, forget_who_hung, idle_with_parts,
-    let_finish, nothing_of_stages_is_left, stage_files, start_at_gate, start_gated, start_here, start_on,
-    wait_for_replicas, write_flow, write_hanging, write_input,
+    Damage, GATED, assert_as_embedded, attempts_again, cluster_with_input, forget_who_hung, let_finish,
+    nothing_of_stages_is_left, stage_files, start_at_gate, start_gated, start_here, start_on,
+    wait_for_replicas, with_words, write_flow, write_hanging, write_input,
 };
-use blackbox::{Cluster, Fifo, Random, Running, Sandbox, Watched};
+use blackbox::{Cluster, Fifo, Questions, Random, Running, Sandbox, State, Watched};
 use rustix::process::Signal;
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ const TWO: &str =
     "slots = 1\n\n[[stage]]\nname = \"words\"\ninput = \"gate.txt\"\nreducer = \"cat\"\n\n[[stage]]\n";
 
 #[test]
-fn a_job_file_that_cannot_be_is_refused_by_file_line_and_key() {
+fn error_of_job_file_names_line_and_key() {
     let sandbox = Sandbox::new();
     write_input(&sandbox);
     let refused = |text: &str, words: &[&str]| {
@@ -66,7 +66,7 @@ fn start_hanging(cluster: &Cluster, pids: &mut Fifo) -> (Running, Watched) {
 }
 
 fn hanging_cluster() -> (Cluster, Fifo) {
-    let cluster = Cluster::start(3);
+    let cluster = Cluster::builder().nodes(3).start();
     let pids = write_hanging(&cluster.sandbox);
     (cluster, pids)
 }
@@ -75,9 +75,8 @@ fn hanging_cluster() -> (Cluster, Fifo) {
 #[track_caller]
 fn assert_all_gone(cluster: &Cluster, program: &Watched, jobs: i64) {
     program.wait_gone();
-    let ended =
-        "select count(*) from jobs where state = 'cancelled' and job > (select max(job) from jobs) - 3";
-    assert_eq!((cluster.number(ended), cluster.number("select count(*) from jobs")), (3, jobs));
+    let last = cluster.jobs().of_jobs_after(cluster.last_job() - 3);
+    assert_eq!((last.is(State::Cancelled).count(), cluster.jobs().count()), (3, jobs));
     assert!(!cluster.sandbox.out().exists());
     nothing_of_stages_is_left(cluster);
     cluster.sandbox.assert_no_leftovers();
@@ -90,11 +89,11 @@ fn a_stage_that_is_cancelled_ends_its_flow() {
     for stage in 0..3 {
         let (flow, program) = start_hanging(&cluster, &mut pids);
         let job = (3 * stage + stage + 1).to_string();
-        Running::start(&mut cluster.sailfish(&["cancel", &job])).wait().expect_success();
+        cluster.run(&["cancel", &job]).expect_success();
         let ended = flow.wait().expect_failure(INTERRUPTED, &["nothing is left"]);
         assert_all_gone(&cluster, &program, 3 * (stage + 1));
-        let reason = format!("select count(*) from jobs where error like '%(job {job}) did not succeed%'");
-        assert_eq!(cluster.number(&reason), 2, "{}", ended.story());
+        let reason = cluster.jobs().saying(&format!("(job {job}) did not succeed"));
+        assert_eq!(reason.count(), 2, "{}", ended.story());
         forget_who_hung(&cluster.sandbox);
     }
 }
@@ -113,13 +112,7 @@ memory = "64M"
 slots = 2
 replication = "rack"
 
-[[stage]]
-name = "words"
-input = "in"
-mapper = "builtin:words"
-reducer = "builtin:sum"
-partitions = 6
-
+WORDS
 [[stage]]
 name = "last"
 from = "words"
@@ -129,7 +122,7 @@ output = "OUT"
 
 /// Its exit code is that of the whole, and the stages before leave nothing.
 #[test]
-fn a_program_that_fails_in_the_last_stage_ends_the_flow() {
+fn failing_program_of_last_stage_ends_flow() {
     let cluster = cluster_with_input(3);
     let sandbox = &cluster.sandbox;
     sandbox.script("fails.sh", "#!/bin/sh\necho 'it cannot be' >&2\nexit 7\n");
@@ -138,9 +131,8 @@ fn a_program_that_fails_in_the_last_stage_ends_the_flow() {
     assert!(!sandbox.out().exists());
     nothing_of_stages_is_left(&cluster);
     sandbox.assert_no_leftovers();
-    let states = ["select state from jobs where job = 1", "select state from jobs where job = 2"];
-    for (question, state) in states.iter().zip(["cancelled", "failed"]) {
-        cluster.ask_until(&["state", question], |answer| answer.contains(state));
+    for (job, state) in [(1, State::Cancelled), (2, State::Failed)] {
+        cluster.jobs().of_job(job).is(state).wait_for(1);
     }
     start_here(sandbox, "flow.toml").wait().expect_failure(7, &told);
     sandbox.assert_nothing_left();
@@ -155,13 +147,14 @@ fn a_node_with_parts_is_emptied() {
     for mode in ["rack", "none"] {
         let mut cluster = cluster_with_input(3);
         cluster.sandbox.script("spreads.sh", SPREADS);
-        let text = GATED.replace("MODE", mode).replacen("builtin:sum", "HERE/spreads.sh", 1);
+        let text = with_words(&GATED.replace("MODE", mode)).replacen("builtin:sum", "HERE/spreads.sh", 1);
         let (flow, first) = start_at_gate(&cluster, &text, "out");
         if mode == "rack" {
             wait_for_replicas(&cluster, first);
         }
-        let (place, name) = idle_with_parts(&cluster, first);
-        let drain = Running::start(&mut cluster.sailfish(&["nodes", "drain", &name, "--wait"])).wait();
+        let place = cluster.node_with_parts(first);
+        let name = format!("node-{place}");
+        let drain = cluster.run(&["nodes", "drain", &name, "--wait"]);
         assert!(drain.expect_success().text().contains("drained"));
         cluster.wait_for_node(place);
         let_finish(&cluster, flow);
@@ -181,10 +174,10 @@ fn two_users_have_flows_at_once() {
         flows.push(Running::start(cluster.sailfish(&["run", "--job", &file]).env("USER", user)));
     }
     flows.iter().for_each(|flow| flow.wait_for_stderr("stage words is done"));
-    let of_each =
-        "select count(*) = 2 from (select 1 from jobs group by user_name having count(*) = 3) as users";
-    cluster.wait_for(of_each);
-    cluster.sandbox.write("go", "");
+    for user in ["ann", "bob"] {
+        cluster.jobs().of_user(user).wait_for(3);
+    }
+    cluster.sandbox.open_gate();
     flows.into_iter().for_each(|flow| drop(flow.wait().expect_success()));
     for user in ["ann", "bob"] {
         assert_as_embedded(&cluster.sandbox, &format!("{user}.toml"), user);

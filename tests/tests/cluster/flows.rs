@@ -4,7 +4,7 @@ use blackbox::flow::{
     attempts_again, cluster_with_input, let_finish, start_between, start_here, wait_until_gone, write_flow,
     write_input,
 };
-use blackbox::{Running, Sandbox};
+use blackbox::{Cluster, Question, Questions, Running, Sandbox, Stage, State, wait_until};
 
 /// Words and how often each is there; of these, how many words come how often; in the order of that, and joined with the first.
 const STAGES: &str = r#"
@@ -81,7 +81,7 @@ fn run_one_by_one(sandbox: &Sandbox) -> Vec<u8> {
 }
 
 #[test]
-fn stages_give_what_jobs_one_after_the_other_give() {
+fn stages_give_the_output_of_consecutive_jobs() {
     let sandbox = Sandbox::new();
     write_input(&sandbox);
     sandbox.write("more/one.txt", "a line of its own\n");
@@ -95,31 +95,27 @@ fn stages_give_what_jobs_one_after_the_other_give() {
 }
 
 #[test]
-fn a_node_with_parts_that_nobody_replicated_is_lost_and_only_they_are_made_again() {
+fn lost_node_reruns_only_its_unreplicated_parts() {
     let mut cluster = cluster_with_input(3);
     let flow = start_between(&cluster, "none", "builtin:sum");
-    let on_doomed = "node = (select node from nodes where name = 'node-0')";
-    let winners = format!(
-        "select count(*) from tasks join attempts using (job, stage, task) where job = 1 and stage = 3 \
-         and attempts.attempt = tasks.winner and {on_doomed}"
-    );
-    let parts_lost = cluster.number(&winners);
+    fn reduces(cluster: &Cluster) -> Question<'_> {
+        cluster.attempts().of_job(1).in_stage(Stage::Reduce)
+    }
+    let parts_lost = reduces(&cluster).winning().on_node(0).count();
     cluster.kill_node();
     wait_until_gone(&cluster);
     let_finish(&cluster, flow);
     // Of the first stage only the reduce tasks ran again whose parts were there.
-    let again = "select count(distinct task) from attempts where job = 1 and stage = 3 and attempt > 0 and state = 'succeeded'";
-    assert!(cluster.number(again) <= parts_lost, "{parts_lost} parts were lost");
-    assert!(parts_lost == 0 || cluster.number(again) > 0, "{parts_lost} parts were lost and none made again");
+    let again = reduces(&cluster).again().is(State::Succeeded).tasks().len() as i64;
+    assert!(again <= parts_lost, "{parts_lost} parts were lost");
+    assert!(parts_lost == 0 || again > 0, "{parts_lost} parts were lost and none made again");
 }
 
 #[test]
-fn a_node_whose_parts_have_replicas_costs_the_stage_before_nothing() {
+fn lost_node_with_replicated_parts_reruns_nothing() {
     let mut cluster = cluster_with_input(3);
     let flow = start_between(&cluster, "rack", "builtin:sum");
-    cluster.wait_for(
-        "select (select count(*) from part_replicas) = (select count(*) from parts where job = 1 and bytes > 0)",
-    );
+    wait_until("all parts lie on two nodes", || cluster.all_parts_lie_on_two_nodes(1));
     cluster.kill_node();
     wait_until_gone(&cluster);
     let_finish(&cluster, flow);
@@ -127,7 +123,7 @@ fn a_node_whose_parts_have_replicas_costs_the_stage_before_nothing() {
 }
 
 #[test]
-fn a_server_that_is_killed_between_the_stages_goes_on() {
+fn flow_survives_server_kill_between_stages() {
     let mut cluster = cluster_with_input(3);
     let flow = start_between(&cluster, "rack", "builtin:sum");
     cluster.restart_server();

@@ -1,17 +1,15 @@
 //! Intermediate files of users on a cluster of real processes: written, read in ranges and while nodes, writers and servers die.
 
-use blackbox::{Cluster, Finished, Running, WAIT_MAX, corpus, exchange};
+use blackbox::{Cluster, Finished, Questions, Running, State, corpus, exchange, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{PipeWriter, Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
 const BLOCK: usize = 64 << 10;
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 fn ifile(cluster: &Cluster, args: &[&str]) -> Command {
     cluster.sailfish(&[&["ifile"], args].concat())
@@ -38,9 +36,7 @@ fn begin_put(cluster: &Cluster, name: &str, more: &[&str]) -> (Running, PipeWrit
     let running = Running::start_with_stdin(&mut command, reader);
     // The command keeps its ends of the pipes.
     drop(command);
-    cluster.wait_for(&format!(
-        "select count(*) = 1 as one from intermediate_files where name = '{name}' and state = 'writing'"
-    ));
+    cluster.intermediate_files().named(name).is(State::Writing).wait_for(1);
     (running, writer)
 }
 
@@ -56,19 +52,12 @@ fn stat(cluster: &Cluster, name: &str) -> Value {
 
 /// Waits until a file lies on a second node.
 fn wait_for_replica(cluster: &Cluster, name: &str) {
-    cluster.wait_for(&format!(
-        "select count(*) = 1 as one from intermediate_files f join intermediate_replicas r on r.file = f.file \
-         where f.name = '{name}'"
-    ));
+    cluster.replicated_intermediate_files().named(name).wait_for(1);
 }
 
 /// The place, among all that were started, of the node on which a file lies first.
 fn home(cluster: &Cluster, name: &str) -> usize {
-    let question = format!(
-        "select cast(replace(n.name, 'node-', '') as integer) as n from intermediate_files f \
-         join nodes n on n.node = f.node where f.name = '{name}'"
-    );
-    cluster.number(&question) as usize
+    cluster.intermediate_files().named(name).busiest_node()
 }
 
 /// The stage files of users on the disks of so many nodes.
@@ -85,18 +74,9 @@ fn on_disks(cluster: &Cluster, nodes: u32) -> Vec<PathBuf> {
     found
 }
 
-#[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + WAIT_MAX;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(LOOK_EVERY);
-    }
-}
-
 #[test]
-fn what_is_written_is_read_in_ranges() {
-    let cluster = Cluster::start(3);
+fn written_file_is_read_in_ranges() {
+    let cluster = Cluster::builder().nodes(3).start();
     let text = corpus(5 * MIB + 17);
     put(&cluster, "words", &text, &[]).expect_success();
     put(&cluster, "nothing", b"", &["--keep-for", "1h"]).expect_success();
@@ -129,7 +109,7 @@ fn what_is_written_is_read_in_ranges() {
     run(&cluster, &["rm", "words", "nothing"]).expect_success();
     run(&cluster, &["read", "words"]).expect_failure(2, &["there is no intermediate file \"words\""]);
     run(&cluster, &["rm", "words"]).expect_failure(2, &["there is no intermediate file"]);
-    until("bytes of removed files stay", || on_disks(&cluster, 3).is_empty());
+    wait_until("bytes of removed files are gone", || on_disks(&cluster, 3).is_empty());
     put(&cluster, "words", b"other", &[]).expect_success();
     assert_reads(&cluster, &["words"], b"other");
     put(&cluster, "words", b"a third", &["--replace", "--keep-for", "1s"]).expect_success();
@@ -139,8 +119,8 @@ fn what_is_written_is_read_in_ranges() {
 
 /// Also where the server ends in between, while the file is written.
 #[test]
-fn a_reader_waits_for_the_writer_and_not_for_ever() {
-    let mut cluster = Cluster::start(3);
+fn reader_waits_for_writer_up_to_its_limit() {
+    let mut cluster = Cluster::builder().nodes(3).start();
     let text = corpus(3 * MIB);
     let (writer, mut pipe) = begin_put(&cluster, "late", &[]);
     run(&cluster, &["read", "late"]).expect_failure(1, &["\"late\" is not complete after 0 seconds"]);
@@ -162,12 +142,12 @@ fn a_reader_waits_for_the_writer_and_not_for_ever() {
     // What was ordered of the server before this one is made up for.
     run(&cluster, &["rm", "late"]).expect_success();
     cluster.restart_server();
-    until("bytes of removed files stay", || on_disks(&cluster, 3).is_empty());
+    wait_until("bytes of removed files are gone", || on_disks(&cluster, 3).is_empty());
 }
 
 #[test]
 fn a_file_has_one_writer() {
-    let cluster = Cluster::start(2);
+    let cluster = Cluster::builder().nodes(2).start();
     let (first, mut pipe) = begin_put(&cluster, "one", &[]);
     pipe.write_all(b"of the first").expect("the writer reads");
     put(&cluster, "one", b"x", &[]).expect_failure(2, &["\"one\" already, which is writing"]);
@@ -179,11 +159,11 @@ fn a_file_has_one_writer() {
 }
 
 #[test]
-fn of_a_writer_that_is_killed_nothing_stays() {
-    let cluster = Cluster::start(2);
+fn killed_writer_leaves_nothing() {
+    let cluster = Cluster::builder().nodes(2).start();
     let (writer, mut pipe) = begin_put(&cluster, "half", &["--silence", "3s"]);
     pipe.write_all(&corpus(4 * MIB)).expect("the writer reads");
-    until("nothing is written", || {
+    wait_until("something is written", || {
         on_disks(&cluster, 2).iter().any(|path| path.metadata().is_ok_and(|file| file.len() > MIB as u64))
     });
     let reader = Running::start(&mut ifile(&cluster, &["read", "half", "--wait", "10m"]));
@@ -191,7 +171,7 @@ fn of_a_writer_that_is_killed_nothing_stays() {
     writer.wait();
     let told = ["\"half\" is abandoned", "nothing was heard of its writer for 3 seconds"];
     reader.wait().expect_failure(1, &told);
-    until("bytes of a dead writer stay", || on_disks(&cluster, 2).is_empty());
+    wait_until("bytes of a dead writer are gone", || on_disks(&cluster, 2).is_empty());
     run(&cluster, &["read", "half", "--wait", "10m"]).expect_failure(1, &told);
     // One that is alive and has nothing to say is not given up.
     let (writer, mut pipe) = begin_put(&cluster, "half", &["--silence", "10s"]);
@@ -207,8 +187,8 @@ fn of_a_writer_that_is_killed_nothing_stays() {
 }
 
 #[test]
-fn a_file_is_read_from_its_replica_when_its_node_is_killed() {
-    let mut cluster = Cluster::start(3);
+fn reader_uses_replica_when_node_is_killed() {
+    let mut cluster = Cluster::builder().nodes(3).start();
     let text = corpus(24 * MIB);
     put(&cluster, "large", &text, &[]).expect_success();
     wait_for_replica(&cluster, "large");
@@ -225,10 +205,7 @@ fn a_file_is_read_from_its_replica_when_its_node_is_killed() {
     assert!(reading.wait().expect("it ends").success());
     assert!(begin == text[11..11 + MIB] && rest == text[11 + MIB..], "it read {} bytes", rest.len());
     // The third node gets what the first had, and then the second may die as well.
-    cluster.wait_for(&format!(
-        "select count(*) = 1 as one from intermediate_files f join intermediate_replicas r on r.file = f.file \
-         join nodes n on n.node = f.node where f.name = 'large' and n.name <> 'node-{first}'"
-    ));
+    cluster.replicated_intermediate_files().named("large").not_on_node(first).wait_for(1);
     let second = home(&cluster, "large");
     assert_ne!(first, second);
     cluster.take_node(if second > first { second - 1 } else { second }).signal(Signal::KILL);
@@ -241,8 +218,8 @@ fn a_file_is_read_from_its_replica_when_its_node_is_killed() {
 }
 
 #[test]
-fn what_only_one_node_had_is_lost_with_it_also_what_is_being_written() {
-    let mut cluster = Cluster::start(1);
+fn lost_node_loses_its_unreplicated_and_unfinished_files() {
+    let mut cluster = Cluster::builder().nodes(1).start();
     put(&cluster, "single", &corpus(MIB), &[]).expect_success();
     let (writer, mut pipe) = begin_put(&cluster, "half", &[]);
     cluster.kill_node();
@@ -265,8 +242,8 @@ fn what_only_one_node_had_is_lost_with_it_also_what_is_being_written() {
 }
 
 #[test]
-fn a_node_that_is_emptied_leaves_its_files_behind() {
-    let mut cluster = Cluster::start(2);
+fn drained_node_leaves_its_files_behind() {
+    let mut cluster = Cluster::builder().nodes(2).start();
     let text = corpus(2 * MIB);
     put(&cluster, "stays", &text, &[]).expect_success();
     let node = home(&cluster, "stays");
@@ -278,8 +255,8 @@ fn a_node_that_is_emptied_leaves_its_files_behind() {
 
 /// A program of a job knows the server and its node, and what it makes goes with the job if it wants.
 #[test]
-fn programs_of_jobs_reach_them() {
-    let cluster = Cluster::start(3);
+fn programs_of_jobs_reach_intermediate_files() {
+    let cluster = Cluster::builder().nodes(3).start();
     let go = cluster.sandbox.fifo("go");
     let binary = cluster.sandbox.sailfish().get_program().to_string_lossy().into_owned();
     let program = format!(
@@ -304,7 +281,7 @@ fn programs_of_jobs_reach_them() {
 }
 
 #[test]
-fn without_a_cluster_there_are_none() {
+fn intermediate_files_need_a_cluster() {
     let sandbox = blackbox::Sandbox::new();
     let put = Running::start(sandbox.sailfish().args(["ifile", "put", "x"])).wait();
     put.expect_failure(2, &["--server is missing", "nodes of a cluster"]);
@@ -313,7 +290,7 @@ fn without_a_cluster_there_are_none() {
 /// The calls as any program may make them: plain HTTP, each write with its offset.
 #[test]
 fn the_calls_are_plain_http() {
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::builder().nodes(1).start();
     let ask = |path: &str, body: &str| {
         let answer =
             exchange(cluster.address(), &format!("POST {path}"), body.as_bytes()).expect("an answer");

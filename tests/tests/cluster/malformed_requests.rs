@@ -5,8 +5,8 @@
 //! `SAILFISH_SEEDS=4096` makes so many requests for each route.
 
 use blackbox::{
-    Answer, Cluster, Document, PROTOCOL, Random, Route, Running, break_off, exchange, exchange_within,
-    part_lines, spoiled,
+    Answer, Cluster, Document, PROTOCOL, Questions, Random, Route, break_off, exchange, exchange_within,
+    part_lines, spoiled, wait_until,
 };
 use private_postgres::PrivatePostgres;
 use serde_json::{Value, json};
@@ -19,8 +19,6 @@ const REQUESTS: u64 = 40;
 const HELD: Duration = Duration::from_millis(100);
 /// One byte more than the size limit of a body.
 const TOO_LARGE_BYTES: usize = (256 << 20) + 1;
-/// Looks at the server before what was begun there counts as stuck.
-const LOOKS_MAX: u32 = 200_000;
 
 /// In place of a number or a name in a path.
 const PLACES: &[&str] = &[
@@ -125,7 +123,7 @@ impl World {
         let seed = number_from("SAILFISH_SEED").unwrap_or_else(|| u64::from(std::process::id()));
         println!("SAILFISH_SEED={seed} cargo test -p blackbox --test malformed_requests");
         World {
-            cluster: Cluster::start_on(0, database),
+            cluster: Cluster::builder().database(database).start(),
             random: Random::new(seed),
             document: Document::read(),
             jobs: Vec::new(),
@@ -337,13 +335,6 @@ impl World {
         answer.json().unwrap_or_else(|| panic!("{head}: {}", answer.text()))
     }
 
-    fn rows(&self, statement: &str) -> Vec<i64> {
-        let table = self.ask("POST /v1/state", &json!({ "statement": statement, "rows_max": 100_000 }));
-        let rows = table["rows"].as_array().unwrap_or_else(|| panic!("{statement}: {table}"));
-        let number = |row: &Value| row.to_string().chars().filter(char::is_ascii_digit).collect::<String>();
-        rows.iter().map(|row| number(row).parse().unwrap_or_else(|_| panic!("no number: {row}"))).collect()
-    }
-
     /// A node with enough of everything comes first, and is given a task of the good job.
     fn start_good_job(&mut self) {
         let info = json!({
@@ -413,24 +404,21 @@ impl World {
 
     /// Takes back all that was made up, and runs a job.
     fn check_works(mut self) {
-        for job in self.rows("select job from jobs where ended_ns is null") {
+        for job in self.cluster.jobs().not_ended().jobs() {
             self.ask(&format!("POST /v1/jobs/{job}/cancel"), &json!({ "reason": "made up" }));
         }
         // What made-up nodes run ends with their leases.
-        let unfinished = || self.rows("select job from jobs where ended_ns is null");
+        let unfinished = || self.cluster.jobs().not_ended().count();
         let nodes = || {
             let nodes = self.ask("GET /v1/nodes", &Value::Null);
             let living = nodes["nodes"].as_array().expect("nodes").iter();
             living.filter(|node| node["state"] != "drained").count()
         };
-        let is_over = || unfinished().is_empty() && nodes() == 0;
-        assert!((0..LOOKS_MAX).any(|_| is_over()), "left: jobs {:?}, {} nodes", unfinished(), nodes());
+        wait_until("all jobs and nodes are gone", || unfinished() == 0 && nodes() == 0);
         self.cluster.add_node();
         self.cluster.sandbox.write("words.txt", "b a\nb\n");
         let args = ["--input", "words.txt", "--mapper", "builtin:words", "--reducer", "builtin:sum"];
-        Running::start(&mut self.cluster.job(&[&args[..], &["--output", "words"]].concat()))
-            .wait()
-            .expect_success();
+        self.cluster.run_job(&[&args[..], &["--output", "words"]].concat()).expect_success();
         let bytes = self.cluster.sandbox.concatenated(&self.cluster.sandbox.path("words"));
         assert_eq!(part_lines(&bytes), [b"a\t1", b"b\t2"]);
         let log = self.cluster.server().stderr_so_far();

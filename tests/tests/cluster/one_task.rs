@@ -1,7 +1,8 @@
 //! Jobs of one task: any executable, here and on a cluster.
 
-use blackbox::{Cluster, Running, Sandbox};
+use blackbox::{Cluster, Questions, Running, Sandbox, State};
 use private_postgres::PrivatePostgres;
+use std::time::Duration;
 
 #[test]
 fn a_program_is_run_on_this_machine() {
@@ -21,7 +22,7 @@ fn a_program_is_run_on_this_machine() {
 
 #[test]
 fn programs_are_run_on_a_cluster() {
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::builder().nodes(1).start();
     let submit = |args: &[&str]| {
         let args = [&["submit", "--wait", "--count", "3"], args].concat();
         let mut command = cluster.sandbox.sailfish();
@@ -34,18 +35,18 @@ fn programs_are_run_on_a_cluster() {
     let said: Vec<&str> = text.lines().filter(hello).collect();
     assert_eq!(said, ["hello 0", "hello 1", "hello 2"]);
     submit(&["--", "sh", "-c", "echo no >&2; exit 7"]).expect_failure(7, &["no", "exit code 7"]);
-    Running::start(&mut cluster.sailfish(&["logs", "1000000"])).wait().expect_failure(2, &["no job 1000000"]);
+    cluster.run(&["logs", "1000000"]).expect_failure(2, &["no job 1000000"]);
     let bench = ["bench", "jobs", "--jobs", "500", "--batch", "100", "--clients", "2"];
     // The node would take some of them.
     cluster.stop_node();
-    let said = Running::start(&mut cluster.sailfish(&bench)).wait().expect_success();
+    let said = cluster.run(&bench).expect_success();
     assert!(said.text().contains("finished: 500 jobs"), "{}", said.text());
 }
 
 /// A program that failed has perhaps done half of its work: it is run again where that was asked for, and not else.
 #[test]
-fn a_program_that_fails_runs_as_often_as_its_user_says() {
-    let cluster = Cluster::start(1);
+fn failing_program_runs_as_often_as_asked() {
+    let cluster = Cluster::builder().nodes(1).start();
     let check = |options: &[&str], runs: usize| {
         let trace = cluster.sandbox.path(&format!("trace-{runs}"));
         let program =
@@ -57,9 +58,9 @@ fn a_program_that_fails_runs_as_often_as_its_user_says() {
         assert!(said.text().contains(&last), "{}", said.story());
         assert_eq!(std::fs::read_to_string(&trace).expect("it ran").len(), 2 * runs);
         let job = said.text().lines().next().expect("the number of the job").to_string();
-        let logs = Running::start(&mut cluster.sailfish(&["logs", &job])).wait().expect_success();
+        let logs = cluster.run(&["logs", &job]).expect_success();
         assert_eq!((logs.text(), logs.stderr.trim()), (format!("{last}\n"), "why"));
-        let followed = Running::start(&mut cluster.sailfish(&["logs", "-f", &job])).wait().expect_success();
+        let followed = cluster.run(&["logs", "-f", &job]).expect_success();
         assert_eq!(followed.text(), logs.text());
     };
     check(&[], 1);
@@ -67,8 +68,8 @@ fn a_program_that_fails_runs_as_often_as_its_user_says() {
 }
 
 #[test]
-fn what_a_program_writes_is_seen_while_it_runs() {
-    let cluster = Cluster::start(1);
+fn program_output_is_shown_while_it_runs() {
+    let cluster = Cluster::builder().nodes(1).start();
     let mut go = cluster.sandbox.fifo("go");
     let program = format!("echo begun >&2; echo first; read line < '{}'; echo last", go.text());
     let mut submit = cluster.sailfish(&["submit"]);
@@ -76,7 +77,7 @@ fn what_a_program_writes_is_seen_while_it_runs() {
     let job = Running::start(&mut submit).wait().expect_success().text();
     let follow = Running::start(&mut cluster.sailfish(&["logs", "--follow", job.trim()]));
     follow.wait_for_stderr("begun");
-    let so_far = Running::start(&mut cluster.sailfish(&["logs", job.trim()])).wait().expect_success();
+    let so_far = cluster.run(&["logs", job.trim()]).expect_success();
     assert_eq!((so_far.text(), so_far.stderr.trim()), ("first\n".to_string(), "begun"));
     go.write_line("go on");
     let followed = follow.wait().expect_success();
@@ -85,20 +86,20 @@ fn what_a_program_writes_is_seen_while_it_runs() {
 
 #[test]
 fn jobs_that_wait_outlive_the_server() {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     let submit = ["bench", "jobs", "--only-submit", "--jobs", "2000"];
-    Running::start(&mut cluster.sailfish(&submit)).wait().expect_success();
+    cluster.run(&submit).expect_success();
     cluster.restart_server();
     cluster.add_node();
     for job in ["1", "2000"] {
-        Running::start(&mut cluster.sailfish(&["wait", job])).wait().expect_success();
+        cluster.run(&["wait", job]).expect_success();
     }
 }
 
 /// A task of a dead node goes to another one within 15 seconds of the node's last message, by the server's own rows.
 #[test]
-fn what_a_dead_node_ran_is_given_to_another() {
-    let mut cluster = Cluster::start(1);
+fn task_of_dead_node_runs_elsewhere() {
+    let mut cluster = Cluster::builder().nodes(1).start();
     let (mut here, silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
     let go = cluster.sandbox.path("go");
     let wait = format!("echo here > '{}'; read line < '{}'", here.text(), silent.text());
@@ -110,14 +111,9 @@ fn what_a_dead_node_ran_is_given_to_another() {
     cluster.sandbox.write("go", "");
     cluster.kill_node();
     assert!(submitted.wait().expect_success().text().contains("done"));
-    let question = "select count(*) as attempts, max(assigned_ns) - (select last_seen_ns from nodes where name = \
-                    'node-0') as waited_ns from attempts where job = 1";
-    let rows = Running::start(&mut cluster.sailfish(&["state", "--json", question])).wait().expect_success();
-    let rows: serde_json::Value = serde_json::from_str(rows.text().trim()).expect("rows in JSON");
-    let row = if rows.is_array() { &rows[0] } else { &rows };
-    assert_eq!(row["attempts"], 2, "{rows}");
-    let waited_ns = row["waited_ns"].as_i64().expect("a number");
-    assert!((0..15_000_000_000).contains(&waited_ns), "{rows}");
+    assert_eq!(cluster.attempts().of_job(1).count(), 2);
+    let waited = cluster.time_to_another_node(0, 1);
+    assert!(waited < Duration::from_secs(15), "{waited:?}");
 }
 
 const SERVER_MEMORY_KIB_MAX: u64 = 300 << 10;
@@ -139,68 +135,63 @@ fn a_long_queue(mut cluster: Cluster) {
         // Not all in one message, which the server would have in memory as well.
         jobs.extend(submit_large(&cluster, 10, &[]));
     }
-    let waiting = "select count(*) as n from jobs where waits = 1";
-    let first = cluster.number(waiting);
+    let first = cluster.jobs().waiting_outside().count();
     assert!((10..JOBS).contains(&first), "{first} of {JOBS} wait");
     let most = cluster.server().most_memory_kib();
     assert!(most < SERVER_MEMORY_KIB_MAX, "the server had {most} KiB");
     cluster.restart_server();
-    assert_eq!(cluster.number(waiting), first, "the next server has them wait as well");
+    assert_eq!(cluster.jobs().waiting_outside().count(), first, "the next server has them wait as well");
     let most = cluster.server().most_memory_kib();
     assert!(most < SERVER_MEMORY_KIB_MAX, "the next server had {most} KiB");
     // One that waits is stopped, and somebody who waits for the end of another is not told that there is none.
     let (last, before) = (jobs[jobs.len() - 1].to_string(), jobs[jobs.len() - 2].to_string());
     let waits = Running::start(&mut cluster.sailfish(&["wait", &before]));
-    Running::start(&mut cluster.sailfish(&["cancel", &last])).wait().expect_success();
-    Running::start(&mut cluster.sailfish(&["wait", &last])).wait().expect_failure(130, &[]);
+    cluster.run(&["cancel", &last]).expect_success();
+    cluster.run(&["wait", &last]).expect_failure(130, &[]);
     // A more urgent job does not wait behind them.
     let urgent = submit_large(&cluster, 1, &["--priority", "1"])[0];
-    assert_eq!(cluster.number(&format!("select count(*) from jobs where job = {urgent} and waits = 1")), 0);
+    assert_eq!(cluster.jobs().of_job(urgent).waiting_outside().count(), 0);
     cluster.add_node();
     waits.wait().expect_success();
-    cluster.wait_for("select count(*) = 0 as n from jobs where ended_ns is null");
-    assert_eq!(cluster.number("select count(*) from jobs where state = 'succeeded'"), JOBS);
-    assert_eq!(cluster.number("select count(*) from attempts where state = 'succeeded'"), JOBS);
-    assert_eq!(cluster.number("select count(*) from jobs where state = 'cancelled'"), 1);
+    cluster.jobs().not_ended().wait_for(0);
+    assert_eq!(cluster.jobs().is(State::Succeeded).count(), JOBS);
+    assert_eq!(cluster.attempts().is(State::Succeeded).count(), JOBS);
+    assert_eq!(cluster.jobs().is(State::Cancelled).count(), 1);
     // The oldest came first.
-    let behind = format!(
-        "select count(*) from attempts a join attempts b on a.job < b.job \
-         where a.attempt = 0 and b.attempt = 0 and a.assigned_ns > b.assigned_ns and b.job <> {urgent}"
-    );
-    assert_eq!(cluster.number(&behind), 0);
+    assert_eq!(cluster.overtaken_jobs(urgent), 0);
 }
 
 #[test]
 fn many_large_jobs_wait_outside_of_memory() {
-    a_long_queue(Cluster::start(0));
+    a_long_queue(Cluster::builder().start());
 }
 
 #[test]
-fn many_large_jobs_wait_outside_of_memory_with_postgres() {
+fn large_jobs_wait_outside_of_memory_with_postgres() {
     let Some(postgres) = PrivatePostgres::start_or_say("a long queue with PostgreSQL", &["fsync = off"])
     else {
         return;
     };
-    a_long_queue(Cluster::start_on(0, Some(postgres.url("postgres"))));
+    a_long_queue(Cluster::builder().database(postgres.url("postgres")).start());
 }
 
 /// A user who gives each job a priority of its own, or another memory, gets no more of the server by that.
 #[test]
-fn many_large_jobs_of_unlike_priorities_wait_outside_of_memory() {
+fn large_jobs_of_all_priorities_wait_outside_memory() {
     const JOBS: i64 = 44;
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     for number in 1..=JOBS {
         submit_large(&cluster, 1, &[&format!("--priority=-{number}")]);
     }
-    let waiting = cluster.number("select count(*) as n from jobs where waits = 1");
+    let waiting = cluster.jobs().waiting_outside().count();
     assert!((5..JOBS).contains(&waiting), "{waiting} of {JOBS} wait");
     let most = cluster.server().most_memory_kib();
     assert!(most < SERVER_MEMORY_KIB_MAX, "the server had {most} KiB");
     cluster.restart_server();
     cluster.add_node();
-    cluster.wait_for("select count(*) = 0 as n from jobs where ended_ns is null");
-    assert_eq!(cluster.number("select count(*) from jobs where state = 'succeeded'"), JOBS);
-    assert_eq!(cluster.number("select count(*) from attempts where state = 'succeeded'"), JOBS);
+    cluster.jobs().not_ended().wait_for(0);
+    assert_eq!(cluster.jobs().is(State::Succeeded).count(), JOBS);
+    assert_eq!(cluster.attempts().is(State::Succeeded).count(), JOBS);
 }
 
 /// On one machine, too: more jobs than are admitted at once, to their end.
@@ -212,6 +203,5 @@ fn many_large_jobs_run_on_this_machine() {
     command.args(["submit", "--count", "30", "--state"]).arg(sandbox.state());
     command.args(["--", "true"]).args([&word; 14]);
     Running::start(&mut command).wait().expect_success();
-    let ended = sandbox.query("select count(*) as n from jobs where state = 'succeeded' and waits is null");
-    assert_eq!(ended[0]["n"], 30);
+    assert_eq!(sandbox.jobs().is(State::Succeeded).not_waiting_outside().count(), 30);
 }

@@ -1,6 +1,6 @@
 //! The token that a server without `--require-tokens` makes for programs of its user: who finds it, and to whom it is shown.
 
-use blackbox::{Cluster, Running, Sandbox, could_not_run, exchange, exchange_without_token};
+use blackbox::{Cluster, Questions, Running, Sandbox, could_not_run, exchange, exchange_without_token};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -22,8 +22,8 @@ fn status_of_stranger(cluster: &Cluster, path: &str) -> (u16, String) {
 }
 
 #[test]
-fn programs_of_the_user_come_in_and_others_are_told_how() {
-    let cluster = Cluster::start(1);
+fn programs_of_owner_enter_and_others_get_instructions() {
+    let cluster = Cluster::builder().nodes(1).start();
     Running::start(cluster.sailfish(&["submit", "--wait"]).args(PROGRAM)).wait().expect_success();
     let (status, text) = status_of_stranger(&cluster, "/v1/jobs");
     assert!(status == 401 && text.contains("--token-file") && text.contains("--no-tokens"), "{text}");
@@ -41,10 +41,13 @@ fn programs_of_the_user_come_in_and_others_are_told_how() {
 }
 
 #[test]
-fn a_server_without_tokens_admits_each_program_but_no_web_page() {
-    let cluster = Cluster::start_changed(1, |command| {
-        command.arg("--no-tokens");
-    });
+fn server_without_tokens_refuses_only_web_pages() {
+    let cluster = Cluster::builder()
+        .nodes(1)
+        .server_command(|command| {
+            command.arg("--no-tokens");
+        })
+        .start();
     assert_eq!(cluster.sandbox.own_token_file(cluster.address()), None);
     assert_eq!(status_of_stranger(&cluster, "/v1/jobs").0, 200);
     let page = exchange(cluster.address(), "GET /v1/jobs\norigin: http://evil.example", b"");
@@ -56,8 +59,8 @@ fn a_server_without_tokens_admits_each_program_but_no_web_page() {
 }
 
 #[test]
-fn a_server_that_is_killed_keeps_its_token_and_one_in_its_place_has_another() {
-    let mut cluster = Cluster::start(1);
+fn killed_server_keeps_its_token() {
+    let mut cluster = Cluster::builder().nodes(1).start();
     let file = cluster.sandbox.own_token_file(cluster.address()).expect("a file");
     let read = || std::fs::read_to_string(&file).expect("our own file");
     let first = read();
@@ -100,18 +103,18 @@ fn as_other_user(cluster: &Cluster, args: &[&str]) -> Option<Command> {
 }
 
 #[test]
-fn a_second_account_comes_in_with_a_token_file() {
-    let cluster = Cluster::start(1);
+fn second_account_enters_with_a_token_file() {
+    let cluster = Cluster::builder().nodes(1).start();
     let Some(mut without) = as_other_user(&cluster, &["jobs"]) else { return };
     Running::start(&mut without).wait().expect_failure(REFUSED, &["--token-file", "--no-tokens"]);
     let token = cluster.sandbox.path("other/ann.token");
     let file = token.to_str().expect("a sandbox has a plain path");
     let create = ["token", "create", "--user", "ann", "--role", "user", "--output", file];
-    Running::start(&mut cluster.sailfish(&create)).wait().expect_success();
+    cluster.run(&create).expect_success();
     std::os::unix::fs::chown(&token, Some(OTHER_USER), Some(OTHER_USER)).expect("root gives files away");
     let mut submit = as_other_user(&cluster, &["submit", "--token-file", file, "--wait"]).expect("as before");
     Running::start(submit.args(PROGRAM)).wait().expect_success();
-    assert_eq!(cluster.number("select count(*) from jobs where user_name = 'ann'"), 1);
+    assert_eq!(cluster.jobs().of_user("ann").count(), 1);
     let list = as_other_user(&cluster, &["token", "ls", "--token-file", file]);
     Running::start(&mut list.expect("as before")).wait().expect_failure(REFUSED, &["role user"]);
 }
@@ -172,8 +175,8 @@ fn tunnel_to(sandbox: &Sandbox, target: &str) -> Option<(u16, [Running; 2])> {
 }
 
 #[test]
-fn a_tunnel_from_another_port_takes_a_token_file() {
-    let cluster = Cluster::start(1);
+fn tunnel_from_another_port_takes_token_file() {
+    let cluster = Cluster::builder().nodes(1).start();
     let Some((port, _tunnel)) = tunnel_to(&cluster.sandbox, cluster.address()) else { return };
     let server = format!("http://localhost:{port}");
     let through = |more: &[&str]| {
@@ -197,7 +200,7 @@ connection.sendall(b'HTTP/1.1 404 Not Found\\r\\ncontent-length: 0\\r\\nconnecti
 
 /// Returns the request of a client to a listener of this user, at an address for which the client has a server's token file.
 fn sent_to_listener_of(user: u32) -> Option<String> {
-    let cluster = Cluster::start(0);
+    let cluster = Cluster::builder().start();
     let mut listener = Command::new("python3");
     listener.args(["-c", LISTENER]).stdout(Stdio::piped()).uid(user).gid(user);
     listener.env_clear().env("PATH", "/usr/bin:/bin:/usr/local/bin").current_dir("/");
@@ -220,7 +223,7 @@ fn sent_to_listener_of(user: u32) -> Option<String> {
 }
 
 #[test]
-fn the_token_is_not_shown_to_a_port_of_another_user() {
+fn port_of_another_user_gets_no_token() {
     if !rustix::process::geteuid().is_root() {
         return could_not_run("a port of another user", "only root starts programs of another user");
     }

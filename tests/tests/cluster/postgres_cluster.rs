@@ -1,6 +1,6 @@
 //! A cluster whose rows are in a PostgreSQL: it runs jobs, a standby takes over, and PostgreSQL may go and come back.
 
-use blackbox::{Cluster, Fifo, Running, Sandbox, part_lines};
+use blackbox::{Cluster, Fifo, Questions, Running, Sandbox, State, WaitingProgram, part_lines};
 use private_postgres::{PASSWORD, PrivatePostgres};
 use std::net::TcpListener;
 use std::process::Command;
@@ -8,16 +8,13 @@ use std::process::Command;
 /// A cluster with one node and a job that hangs in its mapper until a line is written; None without PostgreSQL.
 fn hanging_job(what: &str) -> Option<(PrivatePostgres, Cluster, Running, Fifo)> {
     let postgres = PrivatePostgres::start_or_say(what, &[])?;
-    let cluster = Cluster::start_on(1, Some(postgres.url("postgres")));
+    let cluster = Cluster::builder().nodes(1).database(postgres.url("postgres")).start();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
-    let (mut here, silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
-    let wait = format!("echo here > '{}'; read line < '{}'", here.text(), silent.text());
-    let program = cluster.sandbox.script("hangs.sh", &format!("#!/bin/sh\n{wait}\nexec cat\n"));
-    let program = program.to_str().expect("a sandbox has a plain path");
-    let args = ["--input", "in.txt", "--mapper", program, "--output", "out"];
+    let WaitingProgram { mut here, go, path } = cluster.sandbox.waiting_program("hangs");
+    let args = ["--input", "in.txt", "--mapper", &path, "--output", "out"];
     let job = Running::start(&mut cluster.job(&args));
     assert_eq!(here.read_line(), "here");
-    Some((postgres, cluster, job, silent))
+    Some((postgres, cluster, job, go))
 }
 
 fn expect_sorted(cluster: &Cluster, job: Running) {
@@ -29,7 +26,7 @@ fn expect_sorted(cluster: &Cluster, job: Running) {
 }
 
 #[test]
-fn a_standby_takes_over_when_the_leader_is_killed() {
+fn standby_takes_over_from_killed_leader() {
     let Some((_postgres, mut cluster, job, mut silent)) = hanging_job("a standby server") else { return };
     let standby = cluster.another_server();
     standby.wait_for_stderr("another server leads");
@@ -44,7 +41,7 @@ fn a_standby_takes_over_when_the_leader_is_killed() {
 fn a_standby_at_another_address_takes_over() {
     let Some(postgres) = PrivatePostgres::start_or_say("a standby at another address", &[]) else { return };
     let database = postgres.url("postgres");
-    let mut cluster = Cluster::start_on(0, Some(database.clone()));
+    let mut cluster = Cluster::builder().database(database.clone()).start();
     // It listens when it leads, so that it cannot tell a port of its own choice before.
     let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let address = port.expect("a free port").to_string();
@@ -59,41 +56,37 @@ fn a_standby_at_another_address_takes_over() {
     cluster.url = format!("{first},http://{address}");
     cluster.add_node();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
-    let (mut here, mut silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
-    let script = format!("echo here > {}; read line < {}; exec cat", here.text(), silent.text());
-    let mapper = format!("sh -c '{script}'");
-    let job =
-        Running::start(&mut cluster.job(&["--input", "in.txt", "--mapper", &mapper, "--output", "out"]));
-    assert_eq!(here.read_line(), "here");
+    let mut program = cluster.sandbox.waiting_program("mapper");
+    let args = ["--input", "in.txt", "--mapper", &program.path, "--output", "out"];
+    let job = Running::start(&mut cluster.job(&args));
+    assert_eq!(program.here.read_line(), "here");
     cluster.kill_server();
     standby.wait_for_stderr("serving at");
-    silent.write_line("go on");
+    program.go.write_line("go on");
     expect_sorted(&cluster, job);
     // No node was given up: what they held is still theirs.
-    let nodes = "select count(*) as n from nodes where state = 'up'";
-    let told = Running::start(&mut cluster.sailfish(&["state", "--json", nodes])).wait().expect_success();
-    assert_eq!(told.json()[0]["n"], 2, "{}", told.text());
+    assert_eq!(cluster.nodes().is(State::Up).count(), 2);
     let mut submit = cluster.sailfish(&["submit", "--wait"]);
     Running::start(submit.args(["--", "true"])).wait().expect_success();
 }
 
 #[test]
-fn postgres_may_be_restarted_in_the_middle_of_a_job() {
+fn job_survives_a_restart_of_postgres() {
     let Some((postgres, cluster, job, mut silent)) = hanging_job("a restart of PostgreSQL") else { return };
     postgres.restart("immediate");
     silent.write_line("go on");
     expect_sorted(&cluster, job);
     let bench = ["bench", "jobs", "--jobs", "10", "--only-submit"];
-    Running::start(&mut cluster.sailfish(&bench)).wait().expect_success();
-    Running::start(&mut cluster.sailfish(&["wait", "11"])).wait().expect_success();
+    cluster.run(&bench).expect_success();
+    cluster.run(&["wait", "11"]).expect_success();
 }
 
 /// The rows of what nodes keep are the same there.
 #[test]
-fn what_nodes_keep_is_reduced_again_and_collected() {
+fn kept_data_is_reduced_and_collected_on_postgres() {
     let what = "kept I-files of a cluster on PostgreSQL";
     let Some(postgres) = PrivatePostgres::start_or_say(what, &[]) else { return };
-    let mut cluster = Cluster::start_on(1, Some(postgres.url("postgres")));
+    let mut cluster = Cluster::builder().nodes(1).database(postgres.url("postgres")).start();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
     let run = |command: &mut std::process::Command| Running::start(command).wait().expect_success();
     run(&mut cluster.job(&["--input", "in.txt", "--keep-ifiles", "--output", "out"]));
@@ -103,20 +96,18 @@ fn what_nodes_keep_is_reduced_again_and_collected() {
     run(&mut cluster.sailfish(&["rerun-reduce", "1", "--reducer", "builtin:count", "--output", "counts"]));
     let bytes = cluster.sandbox.concatenated(&cluster.sandbox.path("counts"));
     assert_eq!(part_lines(&bytes), [b"a\t1", b"b\t2"]);
-    let kept = "select node_name, bytes > 0 as some from kept_dirs where job = 1";
-    assert!(run(&mut cluster.sailfish(&["state", kept])).text().contains("node-0"));
+    assert_eq!(cluster.keeping_nodes(1), ["node-0"]);
     assert!(run(&mut cluster.sailfish(&["gc", "--all"])).text().contains("of 1 job"));
-    let left = "select count(*) as n, max(kept_bytes) > 0 as some from jobs where ifiles = 'removed'";
-    assert!(run(&mut cluster.sailfish(&["state", left])).text().contains('1'));
+    assert!(cluster.jobs().of_job(1).with_ifiles("removed").any());
 }
 
 /// Two servers on two machines, as it were, with one directory of shipped files. The first dies while a job runs, the
 /// originals of whose programs are gone; a node that has none of them yet does the rest.
 #[test]
-fn a_standby_serves_what_was_shipped_to_the_leader() {
+fn standby_serves_files_shipped_to_the_leader() {
     let what = "a standby server with shipped files";
     let Some(postgres) = PrivatePostgres::start_or_say(what, &[]) else { return };
-    let mut cluster = Cluster::start_on(0, Some(postgres.url("postgres")));
+    let mut cluster = Cluster::builder().database(postgres.url("postgres")).start();
     cluster.kill_server();
     let shared = ["--shipped-dir", "shared-files"];
     let leader = cluster.server_elsewhere("state-1", &shared);
@@ -155,7 +146,7 @@ fn a_standby_serves_what_was_shipped_to_the_leader() {
 
 /// A database that takes nobody without TLS and a password.
 #[test]
-fn a_database_is_reached_over_tls_with_a_password_from_a_file() {
+fn database_is_reached_over_tls_with_password_file() {
     let what = "a PostgreSQL that demands TLS";
     let Some(postgres) = PrivatePostgres::start_with_tls_or_say(what) else { return };
     let url = postgres.url("postgres");
@@ -183,11 +174,14 @@ fn a_database_is_reached_over_tls_with_a_password_from_a_file() {
         ended.expect_failure(code, &words);
     }
     let file = sandbox.path("password");
-    let cluster = Cluster::start_changed(1, |command| {
-        command.args(["--database", &believed, "--database-password-file"]).arg(&file);
-    });
+    let cluster = Cluster::builder()
+        .nodes(1)
+        .server_command(|command| {
+            command.args(["--database", &believed, "--database-password-file"]).arg(&file);
+        })
+        .start();
     Running::start(cluster.sailfish(&["submit", "--wait"]).args(["--", "true"])).wait().expect_success();
-    assert_eq!(cluster.number("select count(*) from jobs"), 1);
+    assert_eq!(cluster.jobs().count(), 1);
     let shown = std::fs::read(format!("/proc/{}/cmdline", cluster.server().id())).expect("a process");
     assert!(!String::from_utf8_lossy(&shown).contains("secret"));
     drop(cluster);
@@ -196,8 +190,10 @@ fn a_database_is_reached_over_tls_with_a_password_from_a_file() {
     let password = PASSWORD.replace('\\', "\\\\").replace(':', "\\:");
     let file = sandbox.write("pgpass", format!("127.0.0.1:{port}:postgres:sailfish:{password}\n"));
     sandbox.set_mode("pgpass", 0o600);
-    let cluster = Cluster::start_changed(0, |command| {
-        command.args(["--database", &believed]).env("PGPASSFILE", &file);
-    });
-    assert_eq!(cluster.number("select count(*) from jobs"), 1);
+    let cluster = Cluster::builder()
+        .server_command(|command| {
+            command.args(["--database", &believed]).env("PGPASSFILE", &file);
+        })
+        .start();
+    assert_eq!(cluster.jobs().count(), 1);
 }

@@ -53,7 +53,7 @@ fn node_info(name: &str) -> Value {
 
 #[test]
 fn errors_have_one_shape() {
-    let cluster = Cluster::start(0);
+    let cluster = Cluster::builder().start();
     let mut old = node_info("old");
     old["protocol"] = json!(0);
     let with = |name: &str, field: &str, value: Value| {
@@ -148,8 +148,8 @@ impl Node<'_> {
 }
 
 #[test]
-fn a_node_that_knows_only_the_page_gets_work() {
-    let cluster = Cluster::start(0);
+fn node_written_from_the_documentation_gets_work() {
+    let cluster = Cluster::builder().start();
     let (status, welcome) = post(&cluster, "/v1/nodes", &node_info("stranger"));
     assert_eq!(status, 200, "{welcome}");
     assert!(welcome["lease_ms"].as_u64().is_some_and(|lease_ms| lease_ms >= 1000));

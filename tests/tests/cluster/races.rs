@@ -1,9 +1,8 @@
 //! Races: an attempt that was slow and its copy come to their end in the same moment. One of the two counts, whichever it is: the
 //! output is what it would have been, each record once, and the proof is the same. The simulator runs 500 (`crates/sim`).
 
-use blackbox::{CLUSTER_MEMORY, Cluster, Running};
+use blackbox::{CLUSTER_MEMORY, Cluster, Questions, Running, Stage, State, wait_until};
 use rustix::fs::{FlockOperation, flock};
-use serde_json::Value;
 use std::fs::File;
 
 /// Least number of races, of maps and of reduces together.
@@ -65,11 +64,9 @@ struct Track {
 
 impl Track {
     fn new() -> Track {
-        let cluster = Cluster::start(3);
+        let cluster = Cluster::builder().nodes(3).start();
         cluster.sandbox.write_numbers(FILES, LINES, 54);
-        let here = cluster.sandbox.path("");
-        let runner = RUNNER.replace("HERE/", here.to_str().expect("a sandbox has a plain path"));
-        let runner = cluster.sandbox.script("runner.sh", &runner).display().to_string();
+        let runner = cluster.sandbox.program("runner.sh", RUNNER);
         Track { cluster, mapper: format!("{runner} map"), reducer: format!("{runner} reduce") }
     }
 
@@ -78,16 +75,14 @@ impl Track {
     }
 
     /// Lets a stage go when all tasks that are left of it run twice.
-    fn race(&self, gate: Gate, job: i64, stage: &str) {
-        let doubled = "select count(*) > 0 and min(t.winner is not null or (select count(*) from attempts a where \
-                       a.job = t.job and a.stage = t.stage and a.task = t.task and a.state = 'running') = 2) \
-                       from tasks t join stages s on s.job = t.job and s.stage = t.stage where t.job = JOB and s.name = 'STAGE'";
-        self.cluster.wait_for(&doubled.replace("JOB", &job.to_string()).replace("STAGE", stage));
+    fn race(&self, gate: Gate, job: i64, stage: Stage) {
+        wait_until("all open tasks run twice", || self.cluster.all_open_tasks_run_twice(job, stage));
         gate.open();
     }
 
     fn run(&self, job: i64) -> Raced {
-        let gates = ["map", "reduce"].map(|stage| (Gate::closed(&self.cluster, job, stage), stage));
+        let gates = [("map", Stage::Map), ("reduce", Stage::Reduce)]
+            .map(|(name, stage)| (Gate::closed(&self.cluster, job, name), stage));
         let output = format!("out-{job}");
         let args = [&self.args()[..], &["--output", &output]].concat();
         let running = Running::start(&mut self.cluster.job(&args));
@@ -98,27 +93,10 @@ impl Track {
         self.raced(job)
     }
 
-    fn of_job(&self, question: &str, job: i64) -> i64 {
-        self.cluster.number(&question.replace("JOB", &job.to_string()))
-    }
-
     /// Checks that one attempt of each task counts, and that only its data is left.
     fn check_winners(&self, job: i64) {
-        let nothing = [
-            "select count(*) from (select 1 from attempts where job = JOB and state = 'succeeded' \
-             group by stage, task having count(*) <> 1) as tasks",
-            "select count(*) from tasks t left join attempts a on a.job = t.job and a.stage = t.stage and \
-             a.task = t.task and a.attempt = t.winner where t.job = JOB and coalesce(a.state, '') <> 'succeeded'",
-            "select count(*) from sources s join tasks t on t.job = s.job and t.stage = 0 and t.task = s.map_task \
-             where s.job = JOB and s.attempt <> t.winner",
-            "select count(*) from parts p join tasks t on t.job = p.job and t.stage = p.stage and t.task = p.task \
-             where p.job = JOB and p.attempt <> t.winner",
-        ];
-        for question in nothing {
-            assert_eq!(self.of_job(question, job), 0, "{question}");
-        }
-        let maps = "select count(distinct map_task) from sources where job = JOB";
-        assert_eq!(self.of_job(maps, job), FILES as i64);
+        self.cluster.assert_one_winner_each(job);
+        assert_eq!(self.cluster.sources().of_job(job).map_tasks().len(), FILES);
     }
 
     /// It is that of one machine, and so is the proof.
@@ -132,27 +110,22 @@ impl Track {
         let output = sandbox.path(output);
         assert_eq!(sandbox.part_names(&output), sandbox.part_names(&reference));
         assert!(sandbox.concatenated(&output) == sandbox.concatenated(&reference), "the outputs differ");
-        let proofs = "select ifile, committed_records, committed_bytes, hex(committed_hash_sum) as committed, \
-                      merged_records, merged_bytes, hex(merged_hash_sum) as merged, agrees from proofs where job = JOB order by ifile";
-        let asked = self.cluster.sailfish(&["state", "--json", &proofs.replace("JOB", &job.to_string())]);
-        let told = Running::start(&mut { asked }).wait().expect_success().json();
-        let expected = sandbox.query(&proofs.replace("JOB", "1"));
-        assert_eq!(told, Value::Array(expected.clone()));
+        let expected = sandbox.proof_rows(1);
+        assert_eq!(self.cluster.proof_rows(job), expected);
         assert!(!expected.is_empty() && expected.iter().all(|row| row["committed"] == row["merged"]));
     }
 
     fn raced(&self, job: i64) -> Raced {
-        let number = |question| self.of_job(question, job);
         Raced {
-            races: number("select count(*) from attempts where job = JOB and attempt > 0"),
-            won_by_copies: number("select count(*) from tasks where job = JOB and winner > 0"),
-            ran_to_both_ends: number("select count(*) from attempts where job = JOB and state = 'discarded'"),
+            races: self.cluster.attempts().of_job(job).again().count(),
+            won_by_copies: self.cluster.tasks().of_job(job).won_by_copies().count(),
+            ran_to_both_ends: self.cluster.attempts().of_job(job).is(State::Discarded).count(),
         }
     }
 }
 
 #[test]
-fn whoever_wins_a_race_each_task_commits_once() {
+fn each_task_commits_once_in_a_race() {
     let tracks: Vec<Vec<Raced>> = std::thread::scope(|scope| {
         let run = || {
             let track = Track::new();

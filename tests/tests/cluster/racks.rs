@@ -1,10 +1,8 @@
 //! A cluster over a real network, each node on a machine of its own: a link is cut and mended, another one is slow. Nothing
 //! listens on a loopback address there, so the server has tokens and TLS.
 
-use blackbox::{CLUSTER_MEMORY, Fifo, Finished, NODE_MEMORY, Racks, Running, Sandbox, corpus};
+use blackbox::{CLUSTER_MEMORY, Finished, NODE_MEMORY, Racks, Running, Sandbox, wait_until};
 use std::process::Command;
-
-const LOOKS_MAX: u32 = 5_000;
 
 struct World {
     racks: Racks,
@@ -22,10 +20,7 @@ impl World {
         serve.arg("--state").arg(sandbox.path("server-state")).arg("--allow-root").arg(sandbox.path(""));
         let server = Running::start(&mut racks.hub(&sandbox, &serve));
         server.wait_for_stderr("serving at");
-        let text = corpus(4 << 20);
-        let (first, second) = text.split_at(text.len() / 2);
-        sandbox.write("in/a.txt", first);
-        sandbox.write("in/b.txt", second);
+        sandbox.write_text(4 << 20, 2);
         let mut world = World { racks, sandbox, _server: server, nodes: Vec::new() };
         let args = ["token", "create", "--user", "machines", "--role", "node", "--output", "node.token"];
         world.by_admin(&args).wait().expect_success();
@@ -66,8 +61,7 @@ impl World {
         let finished = job.wait().expect_success();
         let own = ["--memory", CLUSTER_MEMORY, "--slots", "2", "--overwrite", "--output", "embedded"];
         self.sandbox.run_job(&[args, &own].concat()).expect_success();
-        let whole = |output| self.sandbox.concatenated(&self.sandbox.path(output));
-        assert!(whole(output) == whole("embedded"), "the output {output} differs");
+        self.sandbox.assert_same_output(output, "embedded");
         finished
     }
 
@@ -77,27 +71,21 @@ impl World {
             let nodes = self.by_admin(&["nodes", "--json"]).wait().expect_success().json();
             nodes["nodes"].as_array().expect("a list of nodes").len()
         };
-        assert!((0..LOOKS_MAX).any(|_| living() == count), "there are {} nodes", living());
+        wait_until(&format!("{count} nodes live"), || living() == count);
     }
 }
 
 #[test]
-fn a_machine_that_is_cut_off_is_replaced_and_comes_back() {
+fn unreachable_machine_is_replaced_and_comes_back() {
     let Some(world) = World::start("a cluster whose link is cut", 3) else { return };
-    let (mut here, silent): (Fifo, Fifo) = (world.sandbox.fifo("here"), world.sandbox.fifo("silent"));
-    let go = world.sandbox.path("go");
-    let text = "#!/bin/sh\n[ -e GO ] || { echo here > HERE; read line < SILENT; }\nexec cat\n";
-    let text = text.replace("GO", &go.display().to_string());
-    let text = text.replace("HERE", here.text()).replace("SILENT", silent.text());
-    let program = world.sandbox.script("hangs.sh", &text);
-    let program = program.to_str().expect("a sandbox has a plain path");
-    let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", program, "--total-order"];
+    let mut hangs = world.sandbox.waiting_before_gate_program("hangs");
+    let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", &hangs.path, "--total-order"];
     let job = world.start_job(&args, "cut");
-    assert_eq!(here.read_line(), "here");
+    assert_eq!(hangs.here.read_line(), "here");
     // What machine 0 holds of the maps is out of reach; nobody is told, no connection is reset.
     world.racks.cut(0);
     world.wait_for_nodes(2);
-    world.sandbox.write("go", "");
+    world.sandbox.open_gate();
     world.expect_as_embedded(job, &args, "cut");
     world.racks.mend(0);
     world.nodes[0].wait_for_stderr("joining anew");
@@ -107,7 +95,7 @@ fn a_machine_that_is_cut_off_is_replaced_and_comes_back() {
 }
 
 #[test]
-fn a_slow_link_makes_a_job_slow_and_nothing_else() {
+fn slow_link_only_slows_its_job() {
     let Some(world) = World::start("a cluster with a slow link", 3) else { return };
     world.racks.cap(1, "20mbit");
     let args = ["--input", "in", "--mapper", "builtin:words", "--total-order"];

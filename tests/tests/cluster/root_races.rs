@@ -21,7 +21,7 @@ struct Race {
 
 impl Race {
     fn start() -> Race {
-        let cluster = Cluster::start_below(1, &["data"]);
+        let cluster = Cluster::builder().nodes(1).roots(&["data"]).start();
         let sandbox = &cluster.sandbox;
         // More than is read ahead: the files behind it are opened when its lines have been taken.
         sandbox.write("data/first/text", "first\n".repeat(1 << 20));
@@ -79,7 +79,7 @@ fn files_below(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn an_input_that_leads_out_when_it_is_opened_is_not_read() {
+fn input_that_leads_out_at_open_is_unread() {
     let race = Race::start();
     let (job, go) = race.waiting_job(&["data/first", "data/moving"], "data/out");
     race.exchange();
@@ -118,7 +118,7 @@ fn an_exchange_in_a_loop_reads_nothing_outside() {
 }
 
 #[test]
-fn an_output_that_leads_out_when_it_is_written_is_not_written_there() {
+fn output_that_leads_out_at_write_is_unwritten() {
     let race = Race::start();
     let sandbox = &race.cluster.sandbox;
     let (job, go) = race.waiting_job(&["data/first"], "data/moving/out");
@@ -136,8 +136,8 @@ fn an_output_that_leads_out_when_it_is_written_is_not_written_there() {
 
 /// Links are followed where they lead, as long as that lies below a root.
 #[test]
-fn a_data_set_of_links_inside_the_roots_is_read() {
-    let cluster = Cluster::start_below(1, &["data", "more"]);
+fn links_inside_the_roots_are_read() {
+    let cluster = Cluster::builder().nodes(1).roots(&["data", "more"]).start();
     let sandbox = &cluster.sandbox;
     sandbox.write("data/real/a", "one\n");
     sandbox.write("more/b", "two\n");
@@ -148,9 +148,7 @@ fn a_data_set_of_links_inside_the_roots_is_read() {
     symlink(sandbox.path("more"), sandbox.path("data/out-there")).expect("a link");
     let job =
         ["--map-only", "--mapper", "cat", "--input", "data/set", "data/directory/a", "data/set/../real/a"];
-    Running::start(&mut cluster.job(&[&job[..], &["--output", "data/out-there/result"]].concat()))
-        .wait()
-        .expect_success();
+    cluster.run_job(&[&job[..], &["--output", "data/out-there/result"]].concat()).expect_success();
     let mut lines = sandbox.output_lines(&sandbox.path("more/result"));
     lines.sort();
     assert_eq!(lines, ["one", "one", "one", "three", "two"]);

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 const TEXT: &str = "one two\ntwo\n";
 
-fn write_text(cluster: &Cluster) {
+fn write_inputs(cluster: &Cluster) {
     cluster.sandbox.write("data/in/text", TEXT);
     cluster.sandbox.write("secret/text", TEXT);
 }
@@ -20,9 +20,9 @@ fn run(cluster: &Cluster, input: &str, output: &str) -> Finished {
 }
 
 #[test]
-fn jobs_name_only_what_lies_below_the_roots() {
-    let cluster = Cluster::start_below(1, &["data", "more"]);
-    write_text(&cluster);
+fn jobs_name_only_paths_below_the_roots() {
+    let cluster = Cluster::builder().nodes(1).roots(&["data", "more"]).start();
+    write_inputs(&cluster);
     let sandbox = &cluster.sandbox;
     run(&cluster, "data/in", "more/counts").expect_success();
     assert_eq!(sandbox.output_lines(&sandbox.path("more/counts")), ["one\t1", "two\t2"]);
@@ -47,9 +47,9 @@ fn jobs_name_only_what_lies_below_the_roots() {
 
 /// Paths lead elsewhere by the time a node opens them, or on its machine: it looks for itself.
 #[test]
-fn a_node_does_not_take_the_server_at_its_word() {
-    let mut cluster = Cluster::start_below(0, &["data"]);
-    write_text(&cluster);
+fn node_checks_paths_that_the_server_permits() {
+    let mut cluster = Cluster::builder().roots(&["data"]).start();
+    write_inputs(&cluster);
     let job = start_run(&cluster, "data/in", "data/counts");
     cluster.ask_until(&["jobs", "--json"], |answer| answer.contains("running"));
     let sandbox = &cluster.sandbox;
@@ -57,8 +57,8 @@ fn a_node_does_not_take_the_server_at_its_word() {
     symlink(sandbox.path("secret"), sandbox.path("data/in")).expect("a link");
     cluster.add_node();
     job.wait().expect_failure(2, &["on node", "data/in/text", "which leads to"]);
-    let mut narrow = Cluster::start(0);
-    write_text(&narrow);
+    let mut narrow = Cluster::builder().start();
+    write_inputs(&narrow);
     let own = narrow.sandbox.path("data");
     narrow.add_changed_node(|command| {
         command.arg("--allow-root").arg(own);
@@ -71,8 +71,8 @@ fn a_node_does_not_take_the_server_at_its_word() {
 }
 
 #[test]
-fn a_root_must_be_one() {
-    let cluster = Cluster::start(0);
+fn roots_must_be_absolute_directories() {
+    let cluster = Cluster::builder().start();
     let refused = |root: &str, part: &str| {
         let mut server = cluster.sandbox.sailfish();
         server.args(["server", "--listen", "127.0.0.1:0", "--state", "other-state", "--allow-root", root]);

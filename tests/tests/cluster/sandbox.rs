@@ -46,7 +46,7 @@ impl Kept {
 }
 
 #[test]
-fn a_program_writes_where_its_job_says_and_nowhere_else() {
+fn program_writes_only_where_its_job_permits() {
     let Some(kept) = Kept::start(&[]) else { return };
     let secret = kept.place.write("secret", "of somebody else\n");
     let (secret, victim) = (secret.display().to_string(), kept.place.path("victim").display().to_string());

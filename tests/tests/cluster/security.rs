@@ -1,6 +1,8 @@
 //! A cluster that lets in only whom it knows: real processes with tokens and TLS, and those who should not get in.
 
-use blackbox::{CLUSTER_MEMORY, Fifo, Finished, Running, Sandbox, WrongClock, could_not_run};
+use blackbox::{
+    Answers, CLUSTER_MEMORY, Fifo, Finished, Questions, Running, Sandbox, WrongClock, could_not_run, rows_of,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -10,6 +12,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Asks as ann does.
+impl Answers for Guarded {
+    fn rows(&self, statement: &str) -> Vec<Value> {
+        rows_of(self.by("ann.token", &["state", "--json", statement]))
+    }
+}
 
 /// A server with tokens and TLS, and the tokens of some users.
 struct Guarded {
@@ -88,11 +97,7 @@ impl Guarded {
 
     /// Looks until a file of ann's lies on two nodes.
     fn wait_for_replica(&self) {
-        let replicated = "select count(*) as n from intermediate_replicas";
-        let deadline = std::time::Instant::now() + blackbox::WAIT_MAX;
-        while self.by("ann.token", &["state", "--json", replicated]).expect_success().json()[0]["n"] != 1 {
-            assert!(std::time::Instant::now() < deadline, "it gets no replica");
-        }
+        self.replicated_intermediate_files().wait_for(1);
     }
 
     /// The name of the only token of a user.
@@ -191,8 +196,7 @@ fn nodes_with_wrong_clocks_work_over_tls() {
     guarded.by("ann.token", &run).expect_success();
     let own = ["--memory", CLUSTER_MEMORY, "--slots", "2", "--output", "embedded"];
     guarded.sandbox.run_job(&[&words[..], &own].concat()).expect_success();
-    let whole = |output| guarded.sandbox.concatenated(&guarded.sandbox.path(output));
-    assert!(whole("out") == whole("embedded"), "the outputs differ");
+    guarded.sandbox.assert_same_output("out", "embedded");
     let from = std::fs::File::open(guarded.sandbox.path("in.txt")).expect("it was written");
     Running::start_with_stdin(&mut guarded.command("ann.token", &["ifile", "put", "mine"]), from)
         .wait()
@@ -202,7 +206,7 @@ fn nodes_with_wrong_clocks_work_over_tls() {
 }
 
 #[test]
-fn users_do_what_their_role_lets_them() {
+fn roles_limit_their_users() {
     let mut guarded = Guarded::start();
     guarded.add_node();
     guarded.add_node();
@@ -238,7 +242,7 @@ fn users_do_what_their_role_lets_them() {
 }
 
 #[test]
-fn a_job_belongs_to_whoever_submitted_it() {
+fn job_belongs_to_the_user_who_submitted_it() {
     let mut guarded = Guarded::start();
     guarded.add_node();
     let (mut ready, hold): (Fifo, Fifo) = (guarded.sandbox.fifo("ready"), guarded.sandbox.fifo("hold"));
@@ -253,7 +257,7 @@ fn a_job_belongs_to_whoever_submitted_it() {
 }
 
 #[test]
-fn what_a_job_keeps_belongs_to_whoever_submitted_it() {
+fn kept_data_belongs_to_the_submitting_user() {
     let mut guarded = Guarded::start();
     guarded.add_node();
     guarded.sandbox.write("in", "b\t1\na\t2\n");
@@ -412,7 +416,7 @@ fn start_proxy() -> (String, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn a_proxy_that_is_named_is_gone_through_over_tls_only() {
+fn proxy_is_used_over_tls_only() {
     let mut guarded = Guarded::start();
     let (proxy, counted) = start_proxy();
     guarded.by("ann.token", &["jobs", "--proxy", &proxy]).expect_success();
@@ -553,7 +557,7 @@ fn the_audit_has_the_source_of_guesses() {
 }
 
 #[test]
-fn a_revoked_token_is_good_for_nothing_at_once_and_later() {
+fn revoked_token_fails_at_once_and_later() {
     let mut guarded = Guarded::start();
     guarded.add_node();
     guarded.by("ann.token", &["jobs"]).expect_success();
@@ -626,7 +630,7 @@ fn no_secret_is_told_or_stored() {
 
 /// With tokens callers are not the operator: without a root they name nothing, and never what is the server's own.
 #[test]
-fn tokens_are_no_key_to_the_files_of_the_server() {
+fn token_holders_cannot_read_files_of_the_server() {
     let guarded = Guarded::start();
     let run = |input: &str| {
         let run = ["run", "--memory", CLUSTER_MEMORY, "--slots", "2", "--output", "out", "--input", input];
@@ -652,7 +656,7 @@ fn tokens_are_no_key_to_the_files_of_the_server() {
 }
 
 #[test]
-fn other_machines_reach_only_what_is_guarded() {
+fn other_machines_reach_only_guarded_ports() {
     let sandbox = Sandbox::new();
     let refused = |args: &[&str], text: &str| {
         let mut command = sandbox.sailfish();

@@ -1,6 +1,6 @@
 //! Several runs at once in one state directory: each works, and none removes what another one needs.
 
-use blackbox::{Fifo, Running, Sandbox};
+use blackbox::{Fifo, Questions, Running, Sandbox, State, WaitingProgram};
 use rustix::process::Signal;
 
 /// Runs whose mappers say on a pipe that they are there and wait for a line on another.
@@ -8,16 +8,14 @@ struct Gated {
     sandbox: Sandbox,
     here: Fifo,
     gate: Fifo,
+    mapper: String,
 }
 
 impl Gated {
     fn new() -> Gated {
         let sandbox = Sandbox::new();
-        let (here, gate) = (sandbox.fifo("here"), sandbox.fifo("gate"));
-        let mapper =
-            format!("#!/bin/sh\necho here > '{}'\nread line < '{}'\nexec cat\n", here.text(), gate.text());
-        sandbox.script("waits.sh", &mapper);
-        Gated { sandbox, here, gate }
+        let WaitingProgram { here, go, path } = sandbox.waiting_program("mapper");
+        Gated { sandbox, here, gate: go, mapper: path }
     }
 
     /// The text of job `n`, different for each.
@@ -30,10 +28,8 @@ impl Gated {
 
     /// Starts job `n`, which waits at the gate.
     fn start(&self, n: usize, output: &str) -> Running {
-        let mapper = self.sandbox.path("waits.sh");
-        let mapper = mapper.to_str().expect("a sandbox has a plain path");
         let input = format!("in-{n}.txt");
-        let args = ["--input", &input, "--mapper", mapper, "--output", output, "--total-order"];
+        let args = ["--input", &input, "--mapper", &self.mapper, "--output", output, "--total-order"];
         self.sandbox.start_job(&[&args[..], &["--slots", "2", "--memory", "64M"]].concat())
     }
 
@@ -56,8 +52,7 @@ fn check_at_once(count: usize) {
     for (n, text) in texts.iter().enumerate() {
         gated.check_output(&format!("out-{n}"), text);
     }
-    let jobs = gated.sandbox.query("select distinct job, owner from jobs where state = 'succeeded'");
-    assert_eq!(jobs.len(), count);
+    assert_eq!(gated.sandbox.jobs().is(State::Succeeded).count(), count as i64);
     gated.sandbox.assert_no_leftovers();
 }
 
@@ -72,7 +67,7 @@ fn four_runs_at_once_all_work() {
 }
 
 #[test]
-fn a_running_job_keeps_its_files_while_others_come_clean_and_go() {
+fn running_job_keeps_its_files_while_others_sweep() {
     let mut gated = Gated::new();
     let (first, second, dead) = (gated.input(1), gated.input(2), gated.input(3));
     assert!(dead.len() > first.len());
@@ -99,13 +94,11 @@ fn a_running_job_keeps_its_files_while_others_come_clean_and_go() {
     running.wait().expect_success();
     gated.check_output("out-1", &first);
     gated.sandbox.assert_no_leftovers();
-    let states = gated.sandbox.query("select state from jobs order by job");
-    let states: Vec<&str> = states.iter().filter_map(|row| row["state"].as_str()).collect();
-    assert_eq!(states, ["interrupted", "succeeded", "succeeded", "succeeded"]);
+    assert_eq!(gated.sandbox.jobs().states(), ["interrupted", "succeeded", "succeeded", "succeeded"]);
 }
 
 #[test]
-fn two_jobs_with_one_output_give_one_whole_output() {
+fn two_jobs_with_one_output_publish_one() {
     let mut gated = Gated::new();
     let texts = [gated.input(1), gated.input(2)];
     let running = [gated.start(1, "out"), gated.start(2, "out")];

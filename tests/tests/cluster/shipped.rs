@@ -1,6 +1,6 @@
 //! Programs and files that travel with their jobs, by the hash of their content.
 
-use blackbox::{Cluster, Fifo, Running, corpus, part_lines};
+use blackbox::{Cluster, Running, corpus, part_lines};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -41,45 +41,37 @@ fn lines(cluster: &Cluster, output: &str) -> Vec<String> {
     part_lines(&bytes).iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect()
 }
 
-/// A mapper that says on a pipe that it runs, and waits on another.
-fn waiting_mapper(cluster: &Cluster) -> (Fifo, Fifo) {
-    let (here, go) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("go"));
-    let text = format!("#!/bin/sh\necho here > '{}'\nread line < '{}'\nexec cat\n", here.text(), go.text());
-    cluster.sandbox.script("mine/map.sh", &text);
-    (here, go)
-}
-
 /// The reducer starts long after its original was changed and the file beside it was removed; the server was killed in
 /// between.
 #[test]
-fn what_was_shipped_is_what_runs() {
-    let mut cluster = Cluster::start(2);
+fn shipped_files_run_though_originals_are_gone() {
+    let mut cluster = Cluster::builder().nodes(2).start();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\n");
-    let (mut here, mut go) = waiting_mapper(&cluster);
+    let mut mapper = cluster.sandbox.waiting_program("mine/map");
     cluster.sandbox.script("mine/reduce.sh", "#!/bin/sh\nexec sed \"s/^/$(cat prefix)/\"\n");
     cluster.sandbox.write("mine/prefix", "old:");
     let args = ["--input", "in.txt", "--mapper", "mine/map.sh", "--reducer", "mine/reduce.sh"];
     let files = ["--file", "mine/prefix", "--partitions", "1", "--output", "out"];
     let job = Running::start(&mut cluster.job(&[&args[..], &files].concat()));
-    assert_eq!(here.read_line(), "here");
+    assert_eq!(mapper.here.read_line(), "here");
     std::fs::remove_dir_all(cluster.sandbox.path("mine")).expect("the originals go");
     cluster.restart_server();
     cluster.add_node();
-    go.write_line("go on");
+    mapper.go.write_line("go on");
     job.wait().expect_success();
     assert_eq!(lines(&cluster, "out"), ["old:a\t2", "old:b\t1"]);
 }
 
 #[test]
-fn what_is_there_is_not_sent_again() {
-    let cluster = Cluster::start(1);
+fn shipped_files_are_sent_once() {
+    let cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\n");
     cluster.sandbox.write("mine/map.py", "import sys, helper\nfor line in sys.stdin: helper.say(line)\n");
     cluster.sandbox.write("mine/helper.py", "def say(line): print('1:' + line, end='')\n");
     let run = |output: &str| {
         let args = ["--input", "in.txt", "--mapper", "python3 map.py", "--map-only", "--output", output];
         let files = ["--file", "mine/map.py", "--file", "mine/helper.py"];
-        Running::start(&mut cluster.job(&[&args[..], &files].concat())).wait().expect_success();
+        cluster.run_job(&[&args[..], &files].concat()).expect_success();
         let figure = |name: &str| figure(&cluster, &format!("sailfish_shipped_{name}"));
         (lines(&cluster, output), figure("received_total"), figure("fetched_total"))
     };
@@ -111,8 +103,8 @@ fn cached(cluster: &Cluster) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_not_what_it_says_is_refused() {
-    let cluster = Cluster::start(0);
+fn shipped_file_with_wrong_hash_is_refused() {
+    let cluster = Cluster::builder().start();
     let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     let put = format!("PUT /v1/files/{abc}");
     let check = |head: &str, body: &str, expected: u16| {
@@ -150,12 +142,12 @@ fn what_is_not_what_it_says_is_refused() {
     large.set_len(3 << 30).expect("a file with a hole");
     cluster.sandbox.write("in.txt", "a\n");
     let args = ["--input", "in.txt", "--file", "large", "--output", "out"];
-    Running::start(&mut cluster.job(&args)).wait().expect_failure(2, &["large", "are shipped"]);
+    cluster.run_job(&args).expect_failure(2, &["large", "are shipped"]);
 }
 
 #[test]
 fn a_program_of_one_task_finds_its_files() {
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.script("prog.sh", "#!/bin/sh\ncat data.txt; pwd; ls\n");
     cluster.sandbox.write("data.txt", "the data\n");
     let files = ["--file", "data.txt", "--file", "prog.sh"];
@@ -190,8 +182,8 @@ fn a_program_of_one_task_finds_its_files() {
 
 /// Map tasks of two nodes read standard input, from a pipe or a file, as they read a named file.
 #[test]
-fn standard_input_travels() {
-    let cluster = Cluster::start(2);
+fn standard_input_travels_to_nodes() {
+    let cluster = Cluster::builder().nodes(2).start();
     let text = corpus(6 << 20);
     let file = cluster.sandbox.write("in.txt", &text);
     let job = ["--mapper", "builtin:words", "--reducer", "builtin:sum", "--partitions", "3"];
@@ -219,9 +211,9 @@ fn standard_input_travels() {
 
 /// `--env-file`: programs of all kinds find what it says in their environment, and nobody else anywhere.
 #[test]
-fn a_file_with_secrets_is_told_to_programs_alone() {
+fn secret_file_reaches_programs_alone() {
     const SECRET: &str = "hunter2";
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("secrets.env", format!("# of the database\nPASSWORD={SECRET} and=more\nLIMIT=1\n"));
     let told = |command: &mut std::process::Command| Running::start(command).wait().expect_success().text();
     let script = "printf %s \"$PASSWORD\" | sha256sum; echo $LIMIT";

@@ -1,7 +1,7 @@
 //! A PostgreSQL that is slow, stands still or is cut off while jobs run: they end as if nothing had been, and no attempt is
 //! made twice because nobody could write that it had been made.
 
-use blackbox::{CLUSTER_MEMORY, Cluster, Fifo, Running, SlowProxy, corpus, part_lines};
+use blackbox::{Cluster, Fifo, Running, SlowProxy, WaitingProgram, part_lines};
 use private_postgres::PrivatePostgres;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl World {
         let (target, database) = place.split_once('/').expect("a URL with a database");
         let proxy = SlowProxy::start(target);
         let through = format!("{user}@{}/{database}", proxy.address());
-        let cluster = Cluster::start_on(nodes, Some(through));
+        let cluster = Cluster::builder().nodes(nodes).database(through).start();
         Some(World { postgres, proxy, cluster })
     }
 
@@ -31,11 +31,8 @@ impl World {
     fn hanging_job(&self) -> (Running, Fifo) {
         let sandbox = &self.cluster.sandbox;
         sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
-        let (mut here, go) = (sandbox.fifo("here"), sandbox.fifo("go"));
-        let wait = format!("echo here > '{}'; read line < '{}'", here.text(), go.text());
-        let program = sandbox.script("hangs.sh", &format!("#!/bin/sh\n{wait}\nexec cat\n"));
-        let program = program.to_str().expect("a sandbox has a plain path");
-        let args = ["--input", "in.txt", "--mapper", program, "--output", "out"];
+        let WaitingProgram { mut here, go, path } = sandbox.waiting_program("hangs");
+        let args = ["--input", "in.txt", "--mapper", &path, "--output", "out"];
         let job = Running::start(&mut self.cluster.job(&args));
         assert_eq!(here.read_line(), "here");
         (job, go)
@@ -55,7 +52,7 @@ impl World {
 }
 
 #[test]
-fn a_postgres_that_stands_still_for_longer_than_a_lease_costs_only_time() {
+fn postgres_that_stalls_beyond_lease_costs_only_time() {
     let Some(world) = World::start("a PostgreSQL that stands still", 1) else { return };
     let (job, mut go) = world.hanging_job();
     world.proxy.stall(LONGER_THAN_A_LEASE);
@@ -65,7 +62,7 @@ fn a_postgres_that_stands_still_for_longer_than_a_lease_costs_only_time() {
 }
 
 #[test]
-fn a_lock_that_somebody_holds_in_postgres_costs_only_time() {
+fn lock_held_in_postgres_costs_only_time() {
     let Some(world) = World::start("a lock held in PostgreSQL", 1) else { return };
     let (job, mut go) = world.hanging_job();
     let seconds = LONGER_THAN_A_LEASE.as_secs();
@@ -81,20 +78,14 @@ fn a_lock_that_somebody_holds_in_postgres_costs_only_time() {
 }
 
 #[test]
-fn a_slow_way_to_postgres_makes_jobs_slow_and_nothing_else() {
+fn slow_link_to_postgres_only_slows_jobs() {
     let Some(world) = World::start("a slow way to PostgreSQL", 2) else { return };
     let cluster = &world.cluster;
-    let text = corpus(3 << 20);
-    let (first, second) = text.split_at(text.len() / 2);
-    cluster.sandbox.write("in/a.txt", first);
-    cluster.sandbox.write("in/b.txt", second);
+    cluster.sandbox.write_text(3 << 20, 2);
     world.proxy.delay(Duration::from_millis(60));
     let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", "builtin:sum"];
-    Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat())).wait().expect_success();
-    let own = ["--memory", CLUSTER_MEMORY, "--slots", "2", "--output", "embedded"];
-    cluster.sandbox.run_job(&[&args[..], &own].concat()).expect_success();
-    let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
-    assert!(whole("out") == whole("embedded"), "the outputs differ");
+    cluster.run_job(&[&args[..], &["--output", "out"]].concat()).expect_success();
+    cluster.assert_as_embedded(&args);
     for node in 0..2 {
         let said = cluster.node(node).stderr_so_far();
         assert_eq!(said.matches("joined").count(), 1, "a node was given up:\n{said}");
@@ -103,7 +94,7 @@ fn a_slow_way_to_postgres_makes_jobs_slow_and_nothing_else() {
 
 /// Connections that end in the middle of a transaction, whether it came through or not.
 #[test]
-fn connections_to_postgres_that_are_cut_do_not_end_a_job() {
+fn jobs_survive_cut_connections_to_postgres() {
     let Some(world) = World::start("connections to PostgreSQL that are cut", 1) else { return };
     let (job, mut go) = world.hanging_job();
     world.proxy.stall(Duration::from_secs(1));
@@ -111,7 +102,7 @@ fn connections_to_postgres_that_are_cut_do_not_end_a_job() {
     go.write_line("go on");
     world.expect_undisturbed(job);
     let bench = ["bench", "jobs", "--jobs", "10", "--only-submit"];
-    Running::start(&mut world.cluster.sailfish(&bench)).wait().expect_success();
+    world.cluster.run(&bench).expect_success();
     world.proxy.cut();
-    Running::start(&mut world.cluster.sailfish(&["wait", "11"])).wait().expect_success();
+    world.cluster.run(&["wait", "11"]).expect_success();
 }

@@ -1,7 +1,7 @@
 //! A task that is slow where it runs gets a second attempt elsewhere, and the output has each record once; one that has much data is
 //! left alone. `explain` says which and why.
 
-use blackbox::{Cluster, Running};
+use blackbox::{Cluster, Event, Questions, Running, Stage, State};
 use std::fmt::Write;
 
 /// Hands on what it reads, in pieces, and rests after each: ten times as long on the last of three nodes.
@@ -21,40 +21,34 @@ fn write_numbers(cluster: &Cluster) -> String {
     cluster.sandbox.write_numbers(FILES, LINES, 54)
 }
 
-fn explained(cluster: &Cluster) -> String {
-    Running::start(&mut cluster.sailfish(&["explain", "1"])).wait().expect_success().text()
-}
-
 fn expect_one_winner_each(cluster: &Cluster) {
-    let twice = "select count(*) from (select 1 from attempts where job = 1 and state = 'succeeded' \
-                 group by stage, task having count(*) > 1) as doubles";
-    assert_eq!(cluster.number(twice), 0, "{}", explained(cluster));
+    assert_eq!(cluster.tasks_with_two_winners(1), 0, "{}", cluster.explain(1));
 }
 
 #[test]
-fn a_node_that_is_slow_at_the_program_is_overtaken() {
-    let cluster = Cluster::start(3);
+fn node_with_slow_program_is_overtaken() {
+    let cluster = Cluster::builder().nodes(3).start();
     let expected = write_numbers(&cluster);
     let mapper = script(&cluster, "mapper.sh", SLOW_THERE);
     let job = cluster.job(&["--input", "in", "--mapper", &mapper, "--total-order", "--output", "out"]);
     Running::start(&mut { job }).wait().expect_success();
     let output = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
     assert!(output == expected.as_bytes(), "the output differs");
-    let text = explained(&cluster);
+    let text = cluster.explain(1);
     let copied = text.lines().find(|line| line.contains("attempt 1 beside attempt 0"));
     let copied = copied.unwrap_or_else(|| panic!("nothing was copied:\n{text}"));
     assert!(copied.contains("map/") && copied.contains("slow-"), "{copied}");
     assert!(copied.contains("slow-program") || copied.contains("slow-node"), "{copied}");
     assert!(text.contains("beside an attempt that was slow elsewhere"), "{text}");
     // Who was overtaken stopped when it was told to.
-    let stopped = "select count(*) from attempts where job = 1 and stage = 0 and state = 'cancelled'";
-    assert!(cluster.number(stopped) >= 1, "{text}");
+    let stopped = cluster.attempts().of_job(1).in_stage(Stage::Map).is(State::Cancelled);
+    assert!(stopped.any(), "{text}");
     expect_one_winner_each(&cluster);
 }
 
 #[test]
 fn a_job_that_wants_no_copies_has_none() {
-    let cluster = Cluster::start(3);
+    let cluster = Cluster::builder().nodes(3).start();
     let expected = write_numbers(&cluster);
     let text = SLOW_THERE.replace("rest=2 ", "rest=0.6 ");
     let mapper = script(&cluster, "mapper.sh", &text);
@@ -63,14 +57,14 @@ fn a_job_that_wants_no_copies_has_none() {
     Running::start(&mut { job }).wait().expect_success();
     let output = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
     assert!(output == expected.as_bytes(), "the output differs");
-    assert_eq!(cluster.number("select count(*) from attempts where job = 1 and attempt > 0"), 0);
-    assert_eq!(cluster.number("select count(*) from events where kind = 'speculation'"), 0);
+    assert_eq!(cluster.attempts().of_job(1).again().count(), 0);
+    assert_eq!(cluster.events(Event::Speculation).count(), 0);
 }
 
 /// One key has more than half of all, which one task must have.
 #[test]
 fn a_task_with_much_data_is_not_copied() {
-    let cluster = Cluster::start(3);
+    let cluster = Cluster::builder().nodes(3).start();
     let mut text = String::new();
     for line in 0..48 << 10 {
         let key = if line % 5 < 3 { 0 } else { 1 + line % 40 };
@@ -79,7 +73,7 @@ fn a_task_with_much_data_is_not_copied() {
     cluster.sandbox.write("in/skewed.txt", &text);
     let reducer = script(&cluster, "reducer.sh", STEADY);
     let args = ["--input", "in", "--reducer", &reducer, "--partitions", "6", "--output", "out"];
-    Running::start(&mut cluster.job(&args)).wait().expect_success();
+    cluster.run_job(&args).expect_success();
     let output = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
     let sorted = |text: &str| {
         let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
@@ -88,7 +82,7 @@ fn a_task_with_much_data_is_not_copied() {
     };
     let output = String::from_utf8(output).expect("lines that were text stay text");
     assert!(sorted(&output) == sorted(&text), "the output differs");
-    let told = explained(&cluster);
+    let told = cluster.explain(1);
     assert!(told.contains("large-data") && told.contains("it would have the same data"), "{told}");
     assert!(!told.contains("beside attempt"), "{told}");
     expect_one_winner_each(&cluster);

@@ -1,12 +1,11 @@
 //! Requests that no client of ours sends: by a web page in the user's browser, by whoever opens connections and says nothing, by way
 //! of a proxy that the environment names.
 
-use blackbox::{Cluster, Running, exchange};
+use blackbox::{Cluster, exchange, wait_until};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
-use std::time::Instant;
 
 /// A job that leaves a mark: a web page that gets it in has run a program as the user.
 fn batch(cluster: &Cluster) -> (std::path::PathBuf, Vec<u8>) {
@@ -23,8 +22,8 @@ fn jobs(cluster: &Cluster) -> Value {
 }
 
 #[test]
-fn a_web_page_of_another_origin_has_no_effect() {
-    let cluster = Cluster::start(1);
+fn web_page_of_another_origin_changes_nothing() {
+    let cluster = Cluster::builder().nodes(1).start();
     let (mark, body) = batch(&cluster);
     let own = cluster.address();
     let post = "POST /v1/jobs/batch\ncontent-type:";
@@ -71,7 +70,7 @@ fn a_web_page_of_another_origin_has_no_effect() {
     let answer = exchange(own, "POST /v1/jobs/batch\ncontent-type: application/json", &body);
     assert_eq!(answer.expect("a server answers").status, 200);
     let job = jobs(&cluster)[0]["job"].to_string();
-    Running::start(&mut cluster.sailfish(&["wait", &job])).wait().expect_success();
+    cluster.run(&["wait", &job]).expect_success();
     assert!(mark.exists());
 }
 
@@ -86,10 +85,13 @@ fn raw(address: &str, text: &str) -> String {
 }
 
 #[test]
-fn names_that_the_operator_gives_are_those_of_the_server() {
-    let cluster = Cluster::start_changed(1, |command| {
-        command.args(["--host-name", "DB1.example"]);
-    });
+fn operator_adds_names_of_the_server() {
+    let cluster = Cluster::builder()
+        .nodes(1)
+        .server_command(|command| {
+            command.args(["--host-name", "DB1.example"]);
+        })
+        .start();
     let status = |host: &str| {
         let own = format!("host: {host}\r\n{}\r\n", cluster.own_token_header());
         let request = format!("GET /v1/jobs HTTP/1.1\r\n{own}connection: close\r\n\r\n");
@@ -104,18 +106,20 @@ fn names_that_the_operator_gives_are_those_of_the_server() {
 
 /// With 128 descriptors a server has 64 connections, 32 of them from one address, and 16 more in reserve.
 #[test]
-fn silent_connections_up_to_the_bound_leave_health_to_be_asked() {
-    let cluster = Cluster::start_changed(0, |command| {
-        let server = std::mem::replace(command, Command::new("sh"));
-        command
-            .args(["-c", "ulimit -n 128; exec \"$@\"", "sh"])
-            .arg(server.get_program())
-            .args(server.get_args());
-        command.current_dir(server.get_current_dir().expect("a directory of the test"));
-        for (name, value) in server.get_envs() {
-            value.map(|value| command.env(name, value));
-        }
-    });
+fn silent_connections_up_to_limit_leave_health_reachable() {
+    let cluster = Cluster::builder()
+        .server_command(|command| {
+            let server = std::mem::replace(command, Command::new("sh"));
+            command
+                .args(["-c", "ulimit -n 128; exec \"$@\"", "sh"])
+                .arg(server.get_program())
+                .args(server.get_args());
+            command.current_dir(server.get_current_dir().expect("a directory of the test"));
+            for (name, value) in server.get_envs() {
+                value.map(|value| command.env(name, value));
+            }
+        })
+        .start();
     let address = cluster.address();
     let silent = || TcpStream::connect(address).expect("a server listens");
     let slow = || {
@@ -134,10 +138,9 @@ fn silent_connections_up_to_the_bound_leave_health_to_be_asked() {
     let full = exchange(address, "GET /v1/jobs", b"").expect("a server answers");
     assert_eq!((full.status, full.json().expect("JSON")["code"].as_str()), (503, Some("too_many")));
     drop(held);
-    let deadline = Instant::now() + blackbox::WAIT_MAX;
-    while exchange(address, "GET /v1/jobs", b"").expect("a server answers").status != 200 {
-        assert!(Instant::now() < deadline, "connections that ended still count");
-    }
+    wait_until("connections that ended count no more", || {
+        exchange(address, "GET /v1/jobs", b"").expect("a server answers").status == 200
+    });
 }
 
 #[test]
@@ -145,8 +148,8 @@ fn proxies_of_the_environment_are_not_asked() {
     // Nothing listens there.
     let proxies = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
     let proxies = proxies.map(|name| (name.to_string(), "http://127.0.0.1:9".to_string()));
-    let cluster = Cluster::start_with(2, proxies.to_vec());
+    let cluster = Cluster::builder().nodes(2).environment(proxies.to_vec()).start();
     cluster.sandbox.write("in/text", "one line\n".repeat(1000));
     let job = ["--input", "in", "--mapper", "builtin:words", "--reducer", "builtin:sum", "--output", "out"];
-    Running::start(&mut cluster.job(&job)).wait().expect_success();
+    cluster.run_job(&job).expect_success();
 }

@@ -1,11 +1,12 @@
 //! The traps of the field report that need a cluster.
 
-use blackbox::{Cluster, Running};
+use blackbox::{Cluster, Questions, Running, State};
 use rustix::process::Signal;
 
+/// Field report, trap 2.
 #[test]
-fn field_report_trap_2_hints_name_the_server_and_so_may_the_environment() {
-    let cluster = Cluster::start(1);
+fn hints_name_the_server_and_its_variable() {
+    let cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in", "a b\n");
     let hint = |command: &str| format!("`sailfish {command} --server {}`", cluster.url);
     let mut job = cluster.job(&["--input", "in", "--mapper", "builtin:words", "--reducer", "builtin:sum"]);
@@ -36,8 +37,8 @@ fn field_report_trap_2_hints_name_the_server_and_so_may_the_environment() {
 
 /// Programs of jobs find the variable for their intermediate files, and a job that they run is theirs.
 #[test]
-fn in_a_program_of_a_job_the_environment_names_the_server_for_intermediate_files_alone() {
-    let cluster = Cluster::start(1);
+fn program_of_job_sees_server_for_files_only() {
+    let cluster = Cluster::builder().nodes(1).start();
     let program = blackbox::sailfish_binary();
     let script = format!(
         "echo $SAILFISH_SERVER; '{}' jobs --limit 1 2>&1; '{}' ifile list > list && echo listed",
@@ -53,15 +54,16 @@ fn in_a_program_of_a_job_the_environment_names_the_server_for_intermediate_files
 }
 
 /// The server goes while somebody waits, and comes back: the job ends as if nothing had been. Who stops to wait is told that it goes on.
+/// Field report, trap 3.
 #[test]
-fn field_report_trap_3_a_job_goes_on_without_the_client() {
-    let mut cluster = Cluster::start(1);
+fn job_goes_on_without_its_client() {
+    let mut cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in", "a\n");
     let mut go = cluster.sandbox.fifo("go");
     let mapper = format!("sh -c 'echo begun >&2; read line < {}; cat'", go.text());
     let mut job = cluster.job(&["--input", "in", "--mapper", &mapper]);
     let waiting = Running::start(job.arg("--output").arg(cluster.sandbox.out()));
-    cluster.wait_for("select count(*) > 0 as n from attempts where state = 'running'");
+    cluster.attempts().is(State::Running).wait_for_some();
     cluster.kill_server();
     waiting.signal(Signal::INT);
     waiting.wait_for_stderr("stopping the job");
@@ -78,9 +80,10 @@ fn field_report_trap_3_a_job_goes_on_without_the_client() {
 }
 
 /// Numbers are in the order in which jobs came, and a list says what it leaves out.
+/// Field report, 6.
 #[test]
-fn field_report_6_jobs_are_listed_in_order_of_submission() {
-    let cluster = Cluster::start(1);
+fn jobs_are_listed_in_order_of_submission() {
+    let cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in", "a\n");
     let ran = |command: &mut std::process::Command| Running::start(command).wait();
     let one_task = |name: &str| {
@@ -112,13 +115,13 @@ fn field_report_6_jobs_are_listed_in_order_of_submission() {
 
 /// The node named node-1 has the number 2 here.
 #[test]
-fn field_report_trap_a_node_is_meant_by_its_name_before_a_number() {
-    let cluster = Cluster::start(2);
+fn node_is_found_by_name_before_number() {
+    let cluster = Cluster::builder().nodes(2).start();
     let other = ["node", "--name", "#1", "--disk", "other-disk", "--slots", "1", "--memory", "64M"];
     let other = Running::start(&mut cluster.sailfish(&other));
     other.wait_for_stderr("joined");
-    let drain = |word: &str| Running::start(&mut cluster.sailfish(&["nodes", "drain", word])).wait();
-    let nodes = Running::start(&mut cluster.sailfish(&["nodes"])).wait().expect_success().text();
+    let drain = |word: &str| cluster.run(&["nodes", "drain", word]);
+    let nodes = cluster.run(&["nodes"]).expect_success().text();
     assert!(nodes.lines().any(|line| line.contains("#2") && line.contains("node-1")), "{nodes}");
     assert!(drain("node-1").expect_success().text().starts_with("#2 node-1 "));
     drain("#1").expect_failure(2, &["#1 may mean two nodes: #3 named \"#1\", and #1 named \"node-0\""]);
@@ -127,8 +130,8 @@ fn field_report_trap_a_node_is_meant_by_its_name_before_a_number() {
 }
 
 #[test]
-fn field_report_trap_dead_nodes_stay_in_the_list() {
-    let mut cluster = Cluster::start(2);
+fn dead_nodes_stay_listed() {
+    let mut cluster = Cluster::builder().nodes(2).start();
     cluster.kill_node();
     let dead = |text: &str| text.lines().any(|line| line.contains("node-0") && line.contains("dead"));
     cluster.ask_until(&["nodes"], dead);
@@ -140,8 +143,8 @@ fn field_report_trap_dead_nodes_stay_in_the_list() {
 
 /// The server is away while a job is handed in, and comes back within some seconds.
 #[test]
-fn field_report_trap_a_client_tries_again_where_a_server_restarts() {
-    let mut cluster = Cluster::start(1);
+fn client_retries_while_server_restarts() {
+    let mut cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.write("in", "a\n");
     cluster.kill_server();
     let mut job = cluster.job(&["--input", "in"]);
@@ -156,17 +159,19 @@ fn field_report_trap_a_client_tries_again_where_a_server_restarts() {
     Running::start(&mut wrong).wait().expect_failure(2, &["127.0.0.1:1"]);
 }
 
+/// Field report, 11.
 #[test]
-fn field_report_11_a_second_server_on_a_state_says_so() {
-    let cluster = Cluster::start(0);
+fn second_server_on_a_state_is_refused() {
+    let cluster = Cluster::builder().start();
     let mut second = cluster.sandbox.sailfish();
     second.args(["server", "--listen", "127.0.0.1:0", "--state"]).arg(cluster.sandbox.path("server-state"));
     Running::start(&mut second).wait().expect_failure(2, &["another server works with the state in"]);
 }
 
+/// Field report, 11.
 #[test]
-fn field_report_11_a_disk_of_a_node_is_not_made_together_with_what_is_above_it() {
-    let cluster = Cluster::start(0);
+fn missing_parent_of_node_disk_is_refused() {
+    let cluster = Cluster::builder().start();
     let mut node = cluster.sailfish(&["node", "--disk", "no/where"]);
     Running::start(&mut node).wait().expect_failure(2, &["--disk no/where", "mount the disk"]);
     assert!(!cluster.sandbox.path("no").exists());

@@ -1,6 +1,6 @@
 //! Pages of other web sites in a real browser: what they send has no effect, and they read nothing.
 
-use blackbox::{Browser, Cluster, Running, WebSite, exchange};
+use blackbox::{Browser, Cluster, Questions, WebSite, exchange};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -12,9 +12,12 @@ const ATTEMPTS: usize = 14;
 
 /// A server that admits each program: only the rule about web pages is between a page and a program that runs as the user.
 fn open_cluster() -> Cluster {
-    Cluster::start_changed(1, |command| {
-        command.arg("--no-tokens");
-    })
+    Cluster::builder()
+        .nodes(1)
+        .server_command(|command| {
+            command.arg("--no-tokens");
+        })
+        .start()
 }
 
 /// The page that tries everything on these routes, and the job that it wants to run.
@@ -37,7 +40,7 @@ fn attempts(done: &WebSite, routes: usize) -> HashMap<String, String> {
 
 #[track_caller]
 fn check_nothing_happened(cluster: &Cluster) {
-    assert_eq!(cluster.number("select count(*) from jobs"), 0);
+    assert_eq!(cluster.jobs().count(), 0);
     assert!(!cluster.sandbox.path("mark").exists());
     cluster.server().wait_for_stderr("a request was refused");
 }
@@ -62,12 +65,12 @@ fn a_page_of_another_site_has_no_effect() {
     let head = "POST /v1/jobs/batch\ncontent-type: application/json";
     let answer = exchange(cluster.address(), head, body.to_string().as_bytes()).expect("a server answers");
     assert_eq!(answer.status, 200, "{}", answer.text());
-    Running::start(&mut cluster.sailfish(&["wait", "1"])).wait().expect_success();
+    cluster.run(&["wait", "1"]).expect_success();
 }
 
 /// The page was loaded from its own site, whose name then leads to the server, at the same port: for the browser all is one site.
 #[test]
-fn a_page_whose_name_is_led_to_the_server_has_no_effect() {
+fn page_with_rebound_name_changes_nothing() {
     let cluster = open_cluster();
     let port = cluster.address().rsplit_once(':').expect("a port").1.to_string();
     let own_site = format!("http://evil.example:{port}");

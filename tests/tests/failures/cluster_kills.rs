@@ -1,15 +1,12 @@
 //! Forty jobs while servers, nodes and PostgreSQL are killed: none is lost, none that is over runs again, and every output
 //! is that of one machine. `SAILFISH_SEED=N` repeats the kills of a run that failed.
 
-use blackbox::{CLUSTER_MEMORY, Cluster, Random, Running, corpus};
+use blackbox::{CLUSTER_MEMORY, Cluster, Questions, Random, Running, State, corpus, wait_until};
 use private_postgres::PrivatePostgres;
 
 const ROUNDS: u32 = 5;
 const JOBS_AT_ONCE: u64 = 4;
 const NODES: u32 = 3;
-/// Looks at the store before a round counts as stuck; each takes a process and a request.
-const LOOKS_MAX: u32 = 5_000;
-
 /// The kinds of jobs, which take turns.
 const KINDS: [&[&str]; JOBS_AT_ONCE as usize] = [
     &["--input", "in/a.txt", "--mapper", "builtin:words", "--reducer", "builtin:sum"],
@@ -29,7 +26,7 @@ struct World {
     cluster: Cluster,
     postgres: Option<PrivatePostgres>,
     random: Random,
-    submitted: u64,
+    submitted: i64,
 }
 
 impl World {
@@ -37,7 +34,10 @@ impl World {
         let given = std::env::var("SAILFISH_SEED").ok().and_then(|text| text.parse().ok());
         let seed = given.unwrap_or_else(|| u64::from(std::process::id()));
         println!("SAILFISH_SEED={seed}");
-        let cluster = Cluster::start_on(NODES, postgres.as_ref().map(|postgres| postgres.url("postgres")));
+        let cluster = Cluster::builder()
+            .nodes(NODES)
+            .database(postgres.as_ref().map(|postgres| postgres.url("postgres")))
+            .start();
         let text = corpus(3 << 20);
         let (first, second) = text.split_at(text.len() / 2);
         cluster.sandbox.write("in/a.txt", first);
@@ -45,24 +45,17 @@ impl World {
         World { cluster, postgres, random: Random::new(seed), submitted: 0 }
     }
 
-    fn number(&self, statement: &str) -> u64 {
-        let mut command = self.cluster.sailfish(&["state", "--json", statement]);
-        let answer = Running::start(&mut command).wait().expect_success();
-        let text = answer.text();
-        let digits: String = text.chars().filter(char::is_ascii_digit).collect();
-        digits.parse().unwrap_or_else(|_| panic!("{statement}: {text}"))
+    fn ended_attempts(&self) -> i64 {
+        self.cluster.attempts().ended().count()
     }
 
     /// Waits until the store knows all jobs handed in, and until so many of their attempts are over.
-    fn wait_for_attempts(&self, over: u64) {
-        let jobs = "select count(*) from jobs";
-        let attempts = "select count(*) from attempts where ended_ns is not null";
-        let all_over = "select count(*) from jobs where ended_ns is null";
-        let is_time = || {
-            self.number(jobs) == self.submitted
-                && (self.number(attempts) >= over || self.number(all_over) == 0)
-        };
-        assert!((0..LOOKS_MAX).any(|_| is_time()), "the jobs do not get on");
+    fn wait_for_attempts(&self, over: i64) {
+        let jobs = || self.cluster.jobs();
+        wait_until("all jobs are in the store, and enough attempts are over", || {
+            jobs().count() == self.submitted
+                && (self.ended_attempts() >= over || jobs().not_ended().count() == 0)
+        });
     }
 
     fn kill(&mut self, victim: Victim) {
@@ -78,14 +71,14 @@ impl World {
 
     /// Hands in a job of each kind, kills somebody in the middle, and looks at what came out.
     fn round(&mut self, round: u32, victim: Victim) {
-        let before = self.number("select count(*) from attempts where ended_ns is not null");
+        let before = self.ended_attempts();
         let start = |kind: usize| {
             let output = format!("out-{round}-{kind}");
             Running::start(&mut self.cluster.job(&[KINDS[kind], &["--output", &output]].concat()))
         };
         let jobs: Vec<Running> = (0..KINDS.len()).map(start).collect();
-        self.submitted += JOBS_AT_ONCE;
-        let over = self.random.below(24);
+        self.submitted += JOBS_AT_ONCE as i64;
+        let over = self.random.below(24) as i64;
         println!("round {round}: {victim:?} after {over} attempts");
         self.wait_for_attempts(before + over);
         self.kill(victim);
@@ -112,10 +105,8 @@ fn survive(postgres: Option<PrivatePostgres>, victims: &[Victim]) {
         };
         world.round(round, victim);
     }
-    assert_eq!(world.number("select count(*) from jobs where state = 'succeeded'"), world.submitted);
-    let again =
-        "select count(*) from attempts a join jobs j on a.job = j.job where a.assigned_ns > j.ended_ns";
-    assert_eq!(world.number(again), 0, "a job that was over ran again");
+    assert_eq!(world.cluster.jobs().is(State::Succeeded).count(), world.submitted);
+    assert_eq!(world.cluster.late_attempts().count(), 0, "a job that was over ran again");
 }
 
 #[test]

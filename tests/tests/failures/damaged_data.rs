@@ -1,25 +1,21 @@
 //! Intermediate data that lies on a disk is flipped, cut short, overwritten or taken away before it is read: the map tasks behind it
 //! run again, and the output is what it would have been.
 
-use blackbox::{Cluster, Random, Running, Sandbox, WAIT_MAX, run_files};
+use blackbox::{
+    Cluster, Event, Questions, Random, Running, Sandbox, WAITS_AT_ITS_END, run_files, wait_until,
+};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 /// So many jobs here, half as many in a cluster; each has three run files damaged, or more.
 const SEEDS: u64 = 12;
 /// Enough for some chunks of 16 MiB, which is their size in this little memory.
 const LINES: u32 = 1_150_000;
 const RUNS_MIN: usize = 3;
-/// Hands on what it reads; that of the last line ends when it is let go.
-const MAPPER: &str = "#!/bin/sh
-exec awk '{ print } END { if ($0 ~ /LAST$/) while (system(\"sleep 0.02; [ -e HERE/go ]\") != 0); }'
-";
-
 /// Damage to a run file.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
@@ -85,21 +81,16 @@ struct Waiting<'a> {
 impl<'a> Waiting<'a> {
     fn start(sandbox: &'a Sandbox, mut command: Command) -> Waiting<'a> {
         let before: BTreeSet<PathBuf> = run_files(&sandbox.path("")).into_iter().collect();
-        let here = sandbox.path("");
-        let mapper = MAPPER.replace("LAST", &format!("{:07}", LINES - 1));
-        let mapper = mapper.replace("HERE", here.to_str().expect("a sandbox has a plain path"));
-        let mapper = sandbox.script("mapper.sh", &mapper);
+        let last = format!("{:07}", LINES - 1);
+        let mapper = sandbox.program("mapper.sh", &WAITS_AT_ITS_END.replace("LAST", &last));
         let job = Running::start(command.args(ARGS).arg("--mapper").arg(mapper));
-        let started = Instant::now();
-        loop {
-            let runs = run_files(&sandbox.path("")).into_iter().filter(|run| !before.contains(run));
-            let runs: Vec<PathBuf> = runs.filter(|run| is_whole(sandbox, run)).collect();
-            if runs.len() >= RUNS_MIN {
-                return Waiting { sandbox, job, runs };
-            }
-            assert!(started.elapsed() < WAIT_MAX, "only {runs:?} are whole");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let mut runs = Vec::new();
+        wait_until("enough runs are whole", || {
+            runs = run_files(&sandbox.path(""));
+            runs.retain(|run| !before.contains(run) && is_whole(sandbox, run));
+            runs.len() >= RUNS_MIN
+        });
+        Waiting { sandbox, job, runs }
     }
 
     fn damage_all(self, random: &mut Random) -> Running {
@@ -108,7 +99,7 @@ impl<'a> Waiting<'a> {
     }
 
     fn let_go(self) -> Running {
-        self.sandbox.write("go", "");
+        self.sandbox.open_gate();
         self.job
     }
 }
@@ -121,7 +112,7 @@ fn is_whole(sandbox: &Sandbox, run: &Path) -> bool {
 fn check_output(sandbox: &Sandbox, job: Running, output: &str, expected: &[u8]) {
     job.wait().expect_success();
     assert!(sandbox.concatenated(&sandbox.path(output)) == expected, "{output} differs");
-    std::fs::remove_file(sandbox.path("go")).expect("the gate closes again");
+    sandbox.close_gate();
 }
 
 #[test]
@@ -141,7 +132,7 @@ fn damaged_runs_are_made_again() {
 /// Read over the network, where the reader finds it, or the node that has it.
 #[test]
 fn damaged_runs_of_other_nodes_are_made_again() {
-    let cluster = Cluster::start(3);
+    let cluster = Cluster::builder().nodes(3).start();
     let sandbox = &cluster.sandbox;
     write_input(sandbox);
     let expected = undisturbed(sandbox);
@@ -152,14 +143,12 @@ fn damaged_runs_of_other_nodes_are_made_again() {
         let job = waiting.damage_all(&mut Random::new(seed));
         check_output(sandbox, job, &output, &expected);
     }
-    let refused =
-        "select count(*) as n from events where kind = 'stand-in refused' and detail like '%other data%'";
-    let answer = Running::start(&mut cluster.sailfish(&["state", "--json", refused])).wait().expect_success();
-    assert_eq!(answer.json()[0]["n"], 0, "maps that give the same data were taken for others");
+    let refused = cluster.events(Event::StandInRefused).saying("other data");
+    assert_eq!(refused.count(), 0, "maps that give the same data were taken for others");
 }
 
 #[test]
-fn a_disk_that_is_gone_takes_all_its_runs_at_once() {
+fn lost_disk_takes_all_its_runs_at_once() {
     let sandbox = Sandbox::new();
     write_input(&sandbox);
     let expected = undisturbed(&sandbox);
@@ -176,14 +165,12 @@ fn a_disk_that_is_gone_takes_all_its_runs_at_once() {
     gone.iter().for_each(|run| std::fs::remove_file(run).expect("a file is taken away"));
     let told = format!("with {} runs", gone.len());
     check_output(&sandbox, waiting.let_go(), "out", &expected);
-    let losses = sandbox.query("select detail from events where kind = 'data lost'");
-    assert_eq!(losses.len(), 1, "{losses:?}");
-    let detail = losses[0]["detail"].as_str().unwrap_or_default();
-    assert!(detail.starts_with(&told), "{detail}");
+    let losses = sandbox.events(Event::DataLost).details();
+    assert!(losses.len() == 1 && losses[0].starts_with(&told), "{losses:?}");
 }
 
 #[test]
-fn a_job_that_may_not_make_data_again_says_what_is_lost() {
+fn job_without_regenerations_names_the_lost_data() {
     let sandbox = Sandbox::new();
     write_input(&sandbox);
     let waiting = Waiting::start(&sandbox, sandbox.job(&["--max-regenerations", "0"]));

@@ -1,6 +1,6 @@
 //! Fault drills: `sailfish drill` on clusters of real processes, and what it says when something is lost for real.
 
-use blackbox::{Cluster, Finished, Running, run_files};
+use blackbox::{Answers, Cluster, Event, Finished, Questions, Running, State, rows_of, run_files};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::process::Command;
@@ -11,7 +11,7 @@ const INTERRUPTED: i32 = 130;
 
 /// Three nodes that take part, each started again when it ends.
 fn three_nodes() -> Cluster {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     (0..3).for_each(|_| {
         cluster.add_changed_node(|node| {
             node.args(["--drills", "--supervise"]);
@@ -37,8 +37,8 @@ fn assert_clean(cluster: &Cluster) {
     let left: Vec<_> =
         std::fs::read_dir(cluster.sandbox.path("shared")).expect("a directory").flatten().collect();
     assert!(left.is_empty(), "left behind: {left:?}");
-    assert_eq!(cluster.number("select count(*) from jobs where ended_ns is null"), 0);
-    cluster.wait_for("select count(*) = 0 from jobs where ifiles = 'kept'");
+    assert_eq!(cluster.jobs().not_ended().count(), 0);
+    cluster.jobs().with_ifiles("kept").wait_for(0);
 }
 
 /// The row of a fault that struck.
@@ -97,13 +97,13 @@ fn faults_of_nodes_lose_nothing() {
     }
     assert!(text.contains("node given up after") && !text.contains("did not come back"), "{text}");
     assert!(text.ends_with("lost: nothing, twice: nothing, wrong: nothing\n"), "{text}");
-    assert!(cluster.number("select count(*) from events where kind = 'node gone'") >= 2);
+    assert!(cluster.events(Event::NodeGone).count() >= 2);
     assert_clean(&cluster);
 }
 
 #[test]
-fn who_is_not_prepared_is_left_alone() {
-    let mut cluster = Cluster::start(1);
+fn unprepared_nodes_are_not_drilled() {
+    let mut cluster = Cluster::builder().nodes(1).start();
     let sentence = ["takes part in drills: start nodes with `sailfish node --drills`"];
     drilled(&cluster, &[]).expect_failure(REFUSED, &sentence);
     drilled(&cluster, &["--faults", "kil-node"])
@@ -121,8 +121,8 @@ fn who_is_not_prepared_is_left_alone() {
     let job = submitted.expect_success().text();
     let refused = drilled(&cluster, &["--faults", "kill-program,kill-node"]);
     refused.expect_failure(REFUSED, &["1 job of others", "kill-node", "--yes"]);
-    Running::start(&mut cluster.sailfish(&["cancel", job.trim()])).wait().expect_success();
-    Running::start(&mut cluster.sailfish(&["wait", job.trim()])).wait();
+    cluster.run(&["cancel", job.trim()]).expect_success();
+    cluster.run(&["wait", job.trim()]);
     cluster.stop_node();
     let last = drilled(&cluster, &["--faults", "kill-node", "--jobs", "1", "--size", "1M"]);
     assert_eq!(last.code(), Some(WRONG), "{}", last.story());
@@ -134,12 +134,26 @@ fn who_is_not_prepared_is_left_alone() {
     assert_clean(&cluster);
 }
 
+/// The holder of the administrator's token.
+struct Administrator<'a> {
+    cluster: &'a Cluster,
+    token: &'a str,
+}
+
+impl Answers for Administrator<'_> {
+    fn rows(&self, statement: &str) -> Vec<Value> {
+        rows_of(self.cluster.run(&["state", "--json", statement, "--token-file", self.token]))
+    }
+}
+
 #[test]
-fn a_drill_is_the_administrators() {
-    let mut cluster = Cluster::start_changed(0, |server| {
-        let sandbox = server.get_current_dir().expect("it starts in its sandbox").to_path_buf();
-        server.arg("--require-tokens").arg("--allow-root").arg(sandbox);
-    });
+fn only_administrators_start_drills() {
+    let mut cluster = Cluster::builder()
+        .server_command(|server| {
+            let sandbox = server.get_current_dir().expect("it starts in its sandbox").to_path_buf();
+            server.arg("--require-tokens").arg("--allow-root").arg(sandbox);
+        })
+        .start();
     let admin = cluster.sandbox.path("server-state/admin.token").display().to_string();
     for (user, role) in [("ann", "user"), ("rack", "node")] {
         let args = ["token", "create", "--user", user, "--role", role, "--token-file", &admin];
@@ -158,21 +172,16 @@ fn a_drill_is_the_administrators() {
     by("ann.token", &[]).expect_failure(REFUSED, &["role user"]);
     by("rack.token", &[]).expect_failure(REFUSED, &["role node"]);
     by(&admin, &[]).expect_success();
-    let question = "select count(*) from audit where action = 'POST /v1/nodes/{node}/drill'";
-    let asked =
-        Running::start(cluster.sailfish(&["state", "--json", question]).args(["--token-file", &admin]));
-    let rows = asked.wait().expect_success().json();
-    let count = rows[0].as_object().and_then(|row| row.values().next()).and_then(Value::as_i64);
     // One that was refused, two nodes that were asked, and the fault.
-    assert!(count >= Some(4), "{rows}");
+    let count = Administrator { cluster: &cluster, token: &admin }.audited("POST /v1/nodes/{node}/drill");
+    assert!(count >= 4, "{count}");
 }
 
 #[test]
 fn a_drill_that_is_stopped_takes_everything_along() {
     let cluster = three_nodes();
     let running = Running::start(&mut drill(&cluster, &["--faults", "drop-run"]));
-    cluster
-        .wait_for("select count(*) = 3 from jobs where state = 'running' and name like 'sailfish-drill-%'");
+    cluster.jobs().is(State::Running).with_name_like("sailfish-drill-%").wait_for(3);
     running.signal(Signal::INT);
     let finished = running.wait();
     assert_eq!(finished.code(), Some(INTERRUPTED), "{}", finished.story());
@@ -186,7 +195,7 @@ fn a_drill_that_is_stopped_takes_everything_along() {
 /// A program of the machine that is not what it should be: what it takes away no engine can know of.
 #[test]
 fn a_record_that_is_lost_is_named() {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     cluster.sandbox.script("bin/cat", "#!/bin/sh\nexec sed '/^word-00003/d'\n");
     let path = std::env::var("PATH").expect("tests have a PATH");
     let path = format!("{}:{path}", cluster.sandbox.path("bin").display());

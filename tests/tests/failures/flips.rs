@@ -5,7 +5,7 @@
 //! `SAILFISH_FLIP_SEED=N cargo test --workspace --locked --test flips` chooses the same bits again.
 
 use blackbox::flow::{GATED, assert_as_embedded, stage_files, write_flow, write_input};
-use blackbox::{Cluster, Random, Running, run_files};
+use blackbox::{Cluster, Event, Questions, Random, Running, State, WAITS_AT_ITS_END, run_files, wait_until};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -102,7 +102,7 @@ fn flip_parts(cluster: &Cluster, random: &mut Random, tally: &mut Tally) {
         flows.push(Running::start(&mut cluster.sailfish(&["run", "--job", &file])));
     }
     let jobs: Vec<i64> = flows.iter().map(first_job).collect();
-    cluster.wait_for(&format!("select count(*) = {} from part_replicas", PARTS * FLOWS as i64));
+    cluster.part_replicas().wait_for(PARTS * FLOWS as i64);
     let mut lost = BTreeMap::new();
     for job in &jobs {
         for (name, copies) in stage_files(&cluster.sandbox, *job) {
@@ -123,32 +123,25 @@ fn flip_parts(cluster: &Cluster, random: &mut Random, tally: &mut Tally) {
             }
         }
     }
-    cluster.sandbox.write("go", "");
+    cluster.sandbox.open_gate();
     flows.into_iter().for_each(|flow| drop(flow.wait().expect_success()));
     for number in 0..FLOWS {
         assert_as_embedded(&cluster.sandbox, &format!("flow-{number}.toml"), &format!("flow-out-{number}"));
     }
     // What had another copy was read there; what had none was made again, and nothing else.
     for job in jobs {
-        let again = format!("select count(distinct task) from attempts where job = {job} and attempt > 0");
-        let (again, lost) = (cluster.number(&again), lost.get(&job).copied().unwrap_or(0));
+        let again = cluster.attempts().of_job(job).again().tasks().len() as i64;
+        let lost = lost.get(&job).copied().unwrap_or(0);
         assert_eq!(again, lost, "of job {job} {lost} parts had both copies damaged");
         tally.made_again += again;
         tally.all_copies += lost as usize;
     }
 }
 
-/// Hands on what it reads; that of the last line ends when it is let go.
-const MAPPER: &str = "#!/bin/sh
-exec awk '{ print } END { if ($0 ~ /LAST$/) while (system(\"sleep 0.05; [ -e HERE/go ]\") != 0); }'
-";
-
 fn write_runs_input(cluster: &Cluster) -> String {
     cluster.sandbox.write_numbers(3, 1 << 14, 54);
     cluster.sandbox.write("in/3.txt", "99999999\tLAST\n");
-    let here = cluster.sandbox.path("");
-    let mapper = MAPPER.replace("HERE/", here.to_str().expect("a sandbox has a plain path"));
-    cluster.sandbox.script("mapper.sh", &mapper).display().to_string()
+    cluster.sandbox.program("mapper.sh", WAITS_AT_ITS_END)
 }
 
 /// Runs of a job, each with its replica: by the name, which is the same.
@@ -166,8 +159,8 @@ fn runs_of(cluster: &Cluster, job: i64) -> BTreeMap<String, Vec<PathBuf>> {
 
 /// Jobs whose maps are not over, and whose runs so far lie on two nodes.
 fn flip_runs(cluster: &Cluster, mapper: &str, random: &mut Random, tally: &mut Tally) {
-    let before = cluster.number("select coalesce(max(job), 0) from jobs");
-    let _ = std::fs::remove_file(cluster.sandbox.path("go"));
+    let before = cluster.last_job();
+    cluster.sandbox.close_gate();
     let mut jobs = Vec::new();
     for number in 1..=JOBS as i64 {
         let output = format!("out-{}", before + number);
@@ -175,9 +168,8 @@ fn flip_runs(cluster: &Cluster, mapper: &str, random: &mut Random, tally: &mut T
         let more = ["--input", "in", "--mapper", mapper, "--output", &output];
         jobs.push(Running::start(&mut cluster.sailfish(&[&args[..], &more].concat())));
     }
-    cluster.wait_for(&format!(
-        "select count(distinct job) = {JOBS} from replicas where job > {before} and state = 'complete'"
-    ));
+    let with_replicas = cluster.replicas().of_jobs_after(before).is(State::Complete);
+    wait_until("each job has a replica", || with_replicas.jobs().len() == JOBS);
     let mut broken = BTreeSet::new();
     for job in before + 1..=before + JOBS as i64 {
         for (name, copies) in runs_of(cluster, job) {
@@ -202,7 +194,7 @@ fn flip_runs(cluster: &Cluster, mapper: &str, random: &mut Random, tally: &mut T
             }
         }
     }
-    cluster.sandbox.write("go", "");
+    cluster.sandbox.open_gate();
     jobs.into_iter().for_each(|job| drop(job.wait().expect_success()));
     let expected = cluster.sandbox.path("undisturbed");
     if !expected.exists() {
@@ -215,8 +207,8 @@ fn flip_runs(cluster: &Cluster, mapper: &str, random: &mut Random, tally: &mut T
         assert!(same, "the output of job {job} differs");
     }
     for job in (before + 1..=before + JOBS as i64).filter(|job| !broken.contains(job)) {
-        let lost = format!("select count(*) from events where job = {job} and kind = 'data lost'");
-        assert_eq!(cluster.number(&lost), 0, "of job {job} one copy of each run was as it was");
+        let lost = cluster.events(Event::DataLost).of_job(job).count();
+        assert_eq!(lost, 0, "of job {job} one copy of each run was as it was");
     }
 }
 
@@ -224,21 +216,21 @@ fn flip_runs(cluster: &Cluster, mapper: &str, random: &mut Random, tally: &mut T
 fn fifty_flips_lose_nothing() {
     let mut random = Random::new(seed());
     let log = vec![("SAILFISH_LOG".to_string(), "info".to_string())];
-    let cluster = Cluster::start_with(3, log);
+    let cluster = Cluster::builder().nodes(3).environment(log).start();
     let mut tally = Tally::default();
     let mapper = write_runs_input(&cluster);
     (0..WAVES).for_each(|_| flip_runs(&cluster, &mapper, &mut random, &mut tally));
-    std::fs::remove_file(cluster.sandbox.path("go")).expect("the gate closes");
+    cluster.sandbox.close_gate();
     std::fs::remove_dir_all(cluster.sandbox.path("in")).expect("our own input");
     write_input(&cluster.sandbox);
     flip_parts(&cluster, &mut random, &mut tally);
     let (parts, runs) = (told(&cluster, "was read elsewhere"), told(&cluster, "read at their replicas"));
-    let standing = "select count(*) from events where kind = 'replicas stand in'";
-    let lost = "select count(*) from events where kind = 'data lost'";
+    let standing = cluster.events(Event::ReplicasStandIn).count();
+    let lost = cluster.events(Event::DataLost).count();
     println!("{:?}: {} flips", tally.flips, tally.all());
     println!("files with one damaged copy of two: {}, with none left: {}", tally.one_copy, tally.all_copies);
     println!("parts read at their other copy: {parts}; attempts that read runs on at replicas: {runs}");
-    println!("replicas that stand in: {}; losses: {}", cluster.number(standing), cluster.number(lost));
+    println!("replicas that stand in: {standing}; losses: {lost}");
     println!("parts made again: {}", tally.made_again);
     assert!(tally.all() >= FLIPS_MIN, "{} flips", tally.all());
 }

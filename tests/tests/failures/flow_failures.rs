@@ -2,21 +2,16 @@
 //! would have been or there is none, and nothing is left.
 
 use blackbox::flow::{
-    Damage, GATED, assert_as_embedded, attempts_again, cluster_with_input, idle_with_parts, let_finish,
-    stage_files, start_between, start_gated, start_here, start_on, wait_for_replicas, wait_until_gone,
-    write_flow, write_hanging, write_input,
+    Damage, GATED, assert_as_embedded, attempts_again, cluster_with_input, let_finish, stage_files,
+    start_between, start_gated, start_here, start_on, wait_for_replicas, wait_until_gone, write_flow,
+    write_hanging, write_input,
 };
-use blackbox::{Random, Sandbox, Watched};
+use blackbox::{Questions, Random, Sandbox, State, Watched};
 use rustix::process::Signal;
 use std::path::PathBuf;
 
 const INTERRUPTED: i32 = 130;
 const REFUSED: i32 = 2;
-
-fn states(sandbox: &Sandbox) -> Vec<String> {
-    let rows = sandbox.query("select state from jobs order by job");
-    rows.iter().map(|row| row["state"].as_str().expect("a state is text").to_string()).collect()
-}
 
 #[test]
 fn ctrl_c_ends_all_stages() {
@@ -28,11 +23,11 @@ fn ctrl_c_ends_all_stages() {
     let stopped = flow.wait().expect_failure(INTERRUPTED, &["stopped by a signal", "nothing is left"]);
     program.wait_gone();
     sandbox.assert_nothing_left();
-    assert_eq!(states(&sandbox), ["cancelled"; 3], "{}", stopped.story());
+    assert_eq!(sandbox.jobs().states(), ["cancelled"; 3], "{}", stopped.story());
 }
 
 #[test]
-fn kill_9_leaves_nothing_of_any_stage_that_the_next_run_does_not_remove() {
+fn run_after_kill_9_sweeps_every_stage() {
     let sandbox = Sandbox::new();
     let mut pids = write_hanging(&sandbox);
     let flow = start_here(&sandbox, "flow.toml");
@@ -43,12 +38,12 @@ fn kill_9_leaves_nothing_of_any_stage_that_the_next_run_does_not_remove() {
     assert!(!sandbox.out().exists() && !sandbox.leftovers().is_empty());
     sandbox.run_job(&["--input", "gate.txt"]).expect_success();
     sandbox.assert_no_leftovers();
-    assert_eq!(states(&sandbox), ["interrupted", "interrupted", "interrupted", "succeeded"]);
+    assert_eq!(sandbox.jobs().states(), ["interrupted", "interrupted", "interrupted", "succeeded"]);
 }
 
 /// Both copies of some parts: these are made again.
 #[test]
-fn parts_whose_both_copies_are_damaged_are_made_again() {
+fn parts_with_both_copies_damaged_are_made_again() {
     let cluster = cluster_with_input(3);
     let (flow, first) = start_gated(&cluster, "rack", "out");
     wait_for_replicas(&cluster, first);
@@ -70,7 +65,7 @@ fn damaged_parts_are_made_again_on_one_machine() {
     flow.wait_for_stderr("stage words is done");
     let files: Vec<PathBuf> = stage_files(&sandbox, 1).into_values().flatten().collect();
     Damage::choose(&mut random).strike(random.one_of::<PathBuf>(&files), &mut random);
-    sandbox.write("go", "");
+    sandbox.open_gate();
     flow.wait().expect_success();
     assert_as_embedded(&sandbox, "flow.toml", "out");
     sandbox.assert_no_leftovers();
@@ -81,7 +76,7 @@ fn damaged_parts_are_made_again_on_one_machine() {
 fn a_node_with_parts_is_stopped() {
     let mut cluster = cluster_with_input(3);
     let (flow, first) = start_gated(&cluster, "none", "out");
-    let (place, _) = idle_with_parts(&cluster, first);
+    let place = cluster.node_with_parts(first);
     let node = cluster.take_node(place);
     node.signal(Signal::TERM);
     node.wait().expect_success();
@@ -93,13 +88,7 @@ const LARGE: &str = r#"
 memory = "600M"
 slots = 2
 
-[[stage]]
-name = "words"
-input = "in"
-mapper = "builtin:words"
-reducer = "builtin:sum"
-partitions = 6
-
+WORDS
 [[stage]]
 name = "counts"
 from = "words"
@@ -117,7 +106,7 @@ output = "OUT"
 fn stages_that_rest_give_their_memory_back() {
     let mut cluster = cluster_with_input(2);
     let flow = start_on(&cluster, LARGE, "out");
-    cluster.wait_for("select count(*) > 0 from attempts where job = 3 and state = 'running'");
+    cluster.attempts().of_job(3).is(State::Running).wait_for_some();
     // What was there is made again where the last stage has all memory.
     cluster.kill_node();
     wait_until_gone(&cluster);
@@ -126,24 +115,24 @@ fn stages_that_rest_give_their_memory_back() {
 
 /// The reducer says something else each time, and a reader has read some of it when it is lost.
 #[test]
-fn a_part_that_came_out_differently_after_some_was_read_ends_the_flow() {
+fn part_that_changes_after_reading_ends_flow() {
     let mut cluster = cluster_with_input(3);
     cluster
         .sandbox
         .script("clock.sh", "#!/bin/sh\ncat > /dev/null\nprintf 'now\\t%s\\n' \"$(date +%N)-$$\"\n");
     let flow = start_between(&cluster, "none", "HERE/clock.sh");
-    let (place, _) = idle_with_parts(&cluster, 1);
+    let place = cluster.node_with_parts(1);
     cluster.kill_node_at(place);
     flow.wait()
         .expect_failure(REFUSED, &["the stage \"words\"", "came out differently", "--replication rack"]);
     assert!(!cluster.sandbox.out().exists());
     cluster.sandbox.assert_no_leftovers();
-    assert_eq!(cluster.number("select count(*) from jobs where state = 'running'"), 0);
+    assert_eq!(cluster.jobs().is(State::Running).count(), 0);
 }
 
 /// Such a stage is over before those that read it are asked for anything.
 #[test]
-fn a_stage_without_input_is_read_like_any_other() {
+fn stage_without_input_is_read_like_others() {
     let sandbox = Sandbox::new();
     sandbox.write("empty.txt", "");
     sandbox.write("lines.txt", "a\t1\nb\t2\n");

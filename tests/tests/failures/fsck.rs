@@ -1,7 +1,7 @@
 //! `sailfish fsck` over the data that a job kept: it names every changed file, its place, and the damage.
 
 use blackbox::flow::{stage_files, start_here};
-use blackbox::{Cluster, Finished, Running, Sandbox, corpus, run_files};
+use blackbox::{Cluster, Finished, Questions, Running, Sandbox, run_files};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -43,7 +43,7 @@ fn flipped(bytes: &[u8], at: u64) -> Vec<u8> {
 }
 
 #[test]
-fn whole_files_are_whole() {
+fn fsck_passes_intact_files() {
     let sandbox = Sandbox::new();
     sandbox.write("in", lines());
     run(&sandbox, "first", &["--keep-ifiles"]).expect_success();
@@ -151,7 +151,7 @@ fn a_proof_that_does_not_agree_is_damage() {
 }
 
 #[test]
-fn where_nobody_can_look_it_says_why() {
+fn fsck_says_why_it_cannot_look() {
     let sandbox = Sandbox::new();
     fsck(&sandbox, "1").expect_failure(CANNOT_LOOK, &["no job has run in"]);
     sandbox.write("in", lines());
@@ -185,7 +185,7 @@ output = "out"
 
 /// Stage files go with the flow, kept or not.
 #[test]
-fn of_a_flow_only_what_its_last_stage_kept_is_looked_at() {
+fn fsck_of_flow_reads_only_kept_last_stage() {
     let sandbox = Sandbox::new();
     sandbox.write("in", lines());
     sandbox.write("flow.toml", FLOW);
@@ -202,31 +202,22 @@ fn of_a_flow_only_what_its_last_stage_kept_is_looked_at() {
 
 /// Two nodes in racks of their own, so that each has what its own maps put out, and job 1 that kept its I-files.
 fn cluster_with_kept_job(more: &[&str]) -> Cluster {
-    let mut cluster = Cluster::start(0);
-    cluster.add_node_in("left");
-    cluster.add_node_in("right");
-    let text = corpus(6 << 20);
-    for (number, piece) in text.chunks(text.len() / 8 + 1).enumerate() {
-        cluster.sandbox.write(&format!("in/{number}.txt"), piece);
-    }
+    let cluster = Cluster::builder().racks(&["left", "right"]).start();
+    cluster.sandbox.write_text(6 << 20, 8);
     let args = ["--input", "in", "--mapper", "builtin:words", "--output", "pairs", "--keep-ifiles"];
-    Running::start(&mut cluster.job(&[&args[..], more].concat())).wait().expect_success();
+    cluster.run_job(&[&args[..], more].concat()).expect_success();
     cluster
 }
 
 fn fsck_at(cluster: &Cluster, words: &[&str]) -> Finished {
-    Running::start(&mut cluster.sailfish(&[&["fsck"][..], words].concat())).wait()
+    cluster.run(&[&["fsck"][..], words].concat())
 }
 
 /// The files of a run that lies on both nodes: its own, and the replica.
 fn file_and_replica(cluster: &Cluster) -> [(u32, PathBuf); 2] {
-    let question = "select r.run as run, n.name as name from replicas p join runs r on r.job = p.job and r.run = p.run \
-                    join nodes n on n.node = p.node where p.state = 'complete' and r.replaced_by is null limit 1";
-    let asked = Running::start(&mut cluster.sailfish(&["state", "--json", question])).wait().expect_success();
-    let json = asked.json();
-    let name = format!("run-{:06}.ifile", json[0]["run"].as_u64().expect("a run with a replica"));
-    let there = u32::from(json[0]["name"] == "node-1");
-    [1 - there, there].map(|node| {
+    let (run, home, copy) = cluster.nodes_of_a_replicated_run();
+    let name = format!("run-{run:06}.ifile");
+    [home as u32, copy as u32].map(|node| {
         let files = run_files(&cluster.node_disk(node));
         let file = files.into_iter().find(|path| path.file_name().is_some_and(|own| *own == *name));
         (node, file.unwrap_or_else(|| panic!("node-{node} has no {name}")))
@@ -238,7 +229,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn nodes_look_and_name_what_is_intact_elsewhere() {
+fn nodes_name_intact_copies_of_damaged_files() {
     let cluster = cluster_with_kept_job(&["--replication", "sync"]);
     fsck_at(&cluster, &["1"]).expect_success();
     let json = fsck_at(&cluster, &["1", "--json"]).expect_success().json();
@@ -293,7 +284,7 @@ fn nodes_look_and_name_what_is_intact_elsewhere() {
 }
 
 #[test]
-fn what_nodes_keep_outlives_them_and_is_found_where_it_is() {
+fn fsck_finds_kept_files_after_nodes_died() {
     let mut cluster = cluster_with_kept_job(&["--replication", "none"]);
     fsck_at(&cluster, &["1"]).expect_success();
     let mut near = cluster.sandbox.sailfish();
@@ -301,7 +292,7 @@ fn what_nodes_keep_outlives_them_and_is_found_where_it_is() {
     Running::start(&mut near).wait().expect_failure(CANNOT_LOOK, &["name their server with --server"]);
     fsck_at(&cluster, &["7"]).expect_failure(CANNOT_LOOK, &["there is no job 7"]);
     let plain = ["--input", "in", "--mapper", "builtin:words", "--output", "plain"];
-    Running::start(&mut cluster.job(&plain)).wait().expect_success();
+    cluster.run_job(&plain).expect_success();
     fsck_at(&cluster, &["2"]).expect_failure(CANNOT_LOOK, &["kept no I-files", "--keep-ifiles"]);
 
     cluster.stop_node();
@@ -314,6 +305,6 @@ fn what_nodes_keep_outlives_them_and_is_found_where_it_is() {
     std::fs::remove_file(&path).expect("a run is removed");
     let expected = format!("{} on node-0", path.display());
     fsck_at(&cluster, &["1"]).expect_failure(DAMAGE, &[&expected, "the file is missing", "does not agree"]);
-    Running::start(&mut cluster.sailfish(&["gc", "1"])).wait().expect_success();
+    cluster.run(&["gc", "1"]).expect_success();
     fsck_at(&cluster, &["1"]).expect_failure(CANNOT_LOOK, &["have been removed"]);
 }

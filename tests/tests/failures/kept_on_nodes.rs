@@ -1,7 +1,7 @@
 //! Jobs of a cluster that keep their I-files: reduced again where they lie, whatever became of nodes and server since,
 //! and removed when their time is over.
 
-use blackbox::{CLUSTER_MEMORY, Cluster, Finished, Running, corpus};
+use blackbox::{CLUSTER_MEMORY, Cluster, Finished, Questions, Running, Stage, wait_until};
 use std::path::{Path, PathBuf};
 
 const REFUSED: i32 = 2;
@@ -10,13 +10,8 @@ const FAILED: i32 = 1;
 /// Two nodes in racks of their own, so that each has what its own maps put out, and text of some megabytes in eight
 /// files, so that maps run on both.
 fn two_nodes() -> Cluster {
-    let mut cluster = Cluster::start(0);
-    cluster.add_node_in("left");
-    cluster.add_node_in("right");
-    let text = corpus(6 << 20);
-    for (number, piece) in text.chunks(text.len() / 8 + 1).enumerate() {
-        cluster.sandbox.write(&format!("in/{number}.txt"), piece);
-    }
+    let cluster = Cluster::builder().racks(&["left", "right"]).start();
+    cluster.sandbox.write_text(6 << 20, 8);
     cluster
 }
 
@@ -52,7 +47,7 @@ fn named(dir: &Path, is_meant: impl Fn(&str) -> bool) -> Vec<PathBuf> {
 /// Nodes do what they are told a moment later.
 #[track_caller]
 fn wait_until_gone(cluster: &Cluster, node: u32) {
-    cluster.ask_until(&["nodes"], |_| kept_dirs(cluster, node).is_empty());
+    wait_until("its kept directories are gone", || kept_dirs(cluster, node).is_empty());
 }
 
 /// Runs the whole job with another reducer, and returns its output.
@@ -66,18 +61,14 @@ fn whole(cluster: &Cluster, output: &str, args: &[&str]) -> Vec<u8> {
 fn assert_no_map_ran(cluster: &Cluster, output: &str) {
     let report = cluster.sandbox.report(&cluster.sandbox.path(output));
     assert_eq!((&report["proof"]["agrees"], &report["reduce_again"]), (&true.into(), &1.into()));
-    let last = "(select max(job) from jobs)";
-    let maps = format!("select count(*) as n from stages where name = 'map' and job = {last}");
-    assert_eq!(cluster.number(&maps), 0);
-    let adopts = format!(
-        "select count(*) as n from attempts a join stages s on s.job = a.job and s.stage = a.stage \
-         where s.name = 'adopt' and a.job = {last}"
-    );
-    assert_eq!(cluster.number(&adopts), 2);
+    let maps = cluster.stages().of_last_job().named("map");
+    assert_eq!(maps.count(), 0);
+    let adopts = cluster.attempts().of_last_job().in_stage(Stage::Adopt);
+    assert_eq!(adopts.count(), 2);
 }
 
 #[test]
-fn reducing_again_gives_what_a_whole_job_gives() {
+fn reducing_again_gives_the_output_of_whole_job() {
     let cluster = with_kept_job(&["--keep-ifiles"]);
     let awk = "awk -F '\\t' '{ print NR \" \" $2 \" \" $1 }'";
     for (index, reducer) in [None, Some("builtin:count"), Some(awk)].into_iter().enumerate() {
@@ -156,22 +147,12 @@ fn a_node_that_is_away_is_named() {
 }
 
 #[test]
-fn a_node_that_dies_while_its_runs_are_reduced_is_named() {
+fn node_that_dies_during_rerun_is_named() {
     let mut cluster = with_kept_job(&["--keep-ifiles"]);
-    let (mut here, silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
-    let text =
-        format!("#!/bin/sh\necho here > '{}'\nread line < '{}'\nexec cat\n", here.text(), silent.text());
-    let hangs = cluster.sandbox.script("hangs.sh", &text);
-    let hangs = hangs.to_str().expect("a sandbox has a plain path");
-    let again = Running::start(&mut cluster.sailfish(&[
-        "rerun-reduce",
-        "1",
-        "--output",
-        "again",
-        "--reducer",
-        hangs,
-    ]));
-    assert_eq!(here.read_line(), "here");
+    let mut hangs = cluster.sandbox.waiting_program("hangs");
+    let args = ["rerun-reduce", "1", "--output", "again", "--reducer", &hangs.path];
+    let again = Running::start(&mut cluster.sailfish(&args));
+    assert_eq!(hangs.here.read_line(), "here");
     let removed = run(&mut cluster.sailfish(&["gc", "--all"])).expect_success().text();
     assert!(removed.contains("stays: job 2 reads it"), "{removed}");
     cluster.kill_node();
@@ -185,32 +166,17 @@ fn a_node_that_dies_while_its_runs_are_reduced_is_named() {
 
 /// A job whose reducer fails keeps what its maps made; the new job goes on through a restart of the server.
 #[test]
-fn a_reducer_is_mended_while_the_server_is_killed() {
+fn mended_reducer_survives_server_kill() {
     let mut cluster = two_nodes();
     let args = ["--input", "in", "--mapper", "builtin:words", "--keep-ifiles", "--output", "out"];
     let fails = ["--reducer", "sh -c 'exit 4'"];
     run(&mut cluster.job(&[&args[..], &fails].concat())).expect_failure(4, &[]);
-    let (mut here, mut gate) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("gate"));
-    let first = cluster.sandbox.path("first");
-    let text = format!(
-        "#!/bin/sh\nif mkdir '{}' 2>/dev/null; then echo here > '{}'; read line < '{}'; fi\nexec cat\n",
-        first.display(),
-        here.text(),
-        gate.text()
-    );
-    let waits = cluster.sandbox.script("waits.sh", &text);
-    let waits = waits.to_str().expect("a sandbox has a plain path");
-    let again = Running::start(&mut cluster.sailfish(&[
-        "rerun-reduce",
-        "1",
-        "--output",
-        "again",
-        "--reducer",
-        waits,
-    ]));
-    assert_eq!(here.read_line(), "here");
+    let mut waits = cluster.sandbox.waiting_once_program("waits");
+    let args = ["rerun-reduce", "1", "--output", "again", "--reducer", &waits.path];
+    let again = Running::start(&mut cluster.sailfish(&args));
+    assert_eq!(waits.here.read_line(), "here");
     cluster.restart_server();
-    gate.write_line("go on");
+    waits.go.write_line("go on");
     again.wait().expect_success();
     assert_no_map_ran(&cluster, "again");
     let expected = whole(&cluster, "fresh", &["--reducer", "cat"]);
@@ -218,7 +184,7 @@ fn a_reducer_is_mended_while_the_server_is_killed() {
 }
 
 #[test]
-fn kept_files_go_when_their_time_is_over_or_somebody_says_so() {
+fn kept_files_go_on_time_or_on_request() {
     let cluster = with_kept_job(&["--keep-for", "1d"]);
     let gc =
         |words: &[&str]| run(&mut cluster.sailfish(&[&["gc"][..], words].concat())).expect_success().text();
@@ -235,8 +201,7 @@ fn kept_files_go_when_their_time_is_over_or_somebody_says_so() {
     let words = ["--input", "in", "--mapper", "builtin:words", "--keep-for", "0s", "--output", "short"];
     run(&mut cluster.job(&words)).expect_success();
     // Without being asked.
-    cluster
-        .ask_until(&["state", "select ifiles from jobs where job = 2"], |answer| answer.contains("removed"));
+    cluster.jobs().of_job(2).with_ifiles("removed").wait_for(1);
     wait_until_gone(&cluster, 0);
     wait_until_gone(&cluster, 1);
     run(&mut cluster.sailfish(&["gc", "7"])).expect_failure(REFUSED, &["no job 7"]);
@@ -248,7 +213,7 @@ fn kept_files_go_when_their_time_is_over_or_somebody_says_so() {
 
 /// Kept I-files stay on the disks of a drained node, and come back with them.
 #[test]
-fn a_drained_node_says_what_it_keeps() {
+fn drained_node_names_its_kept_files() {
     let mut cluster = with_kept_job(&["--keep-ifiles"]);
     let drained = run(&mut cluster.sailfish(&["nodes", "drain", "node-0", "--wait"])).expect_success();
     assert!(drained.stderr.contains("node-0 keeps I-files on its disks"), "{}", drained.story());

@@ -1,29 +1,11 @@
 //! Runs that lie on a second node: a node that is lost costs no map, and readers go on where they were.
 
-use blackbox::{CLUSTER_MEMORY, Cluster, LAST_WORDS, LAST_WORDS_MAPPER, Running, corpus};
+use blackbox::{
+    CLUSTER_MEMORY, Cluster, Event, LAST_WORDS, LAST_WORDS_MAPPER, Questions, Running, Stage, State,
+    WAITS_AFTER_A_LINE, wait_until,
+};
+use rustix::process::Signal;
 use std::path::{Path, PathBuf};
-
-/// Reads the first of what it is given, says so, waits until everybody is let go, and hands all on.
-const REDUCER: &str = "#!/bin/sh
-IFS= read -r line
-until [ -e HERE/go ]; do sleep 0.05; done
-printf '%s\\n' \"$line\"
-exec cat
-";
-const ALL_RUNS_LIE_ON_TWO: &str = "select count(*) > 0 and count(*) = \
-     (select count(*) from runs where replaced_by is null) as whole from replicas where state = 'complete'";
-
-/// Since a node was lost; by then another one has what it had, and nothing lies on one node only.
-const ALL_RUNS_LIE_ON_TWO_AGAIN: &str = "select \
-     (select count(*) from replicas where state = 'standing') > 0 and not exists (select 1 from runs r where r.replaced_by is null \
-     and not exists (select 1 from replicas p where p.job = r.job and p.run = r.run and p.state = 'complete')) as whole";
-
-fn program(cluster: &Cluster, name: &str, text: &str) -> String {
-    let here = cluster.sandbox.path("");
-    let text = text.replace("HERE", here.to_str().expect("a sandbox has a plain path"));
-    let program = cluster.sandbox.script(name, &text);
-    program.to_str().expect("a sandbox has a plain path").to_string()
-}
 
 /// A job whose reducers have begun to read and wait, and all of whose runs lie on two nodes.
 struct Reducing {
@@ -38,30 +20,24 @@ impl Reducing {
     }
 
     fn start_with(nodes: u32, text_bytes: usize, more: &[&str]) -> Reducing {
-        let cluster = Cluster::start(nodes);
-        write_text(&cluster, text_bytes);
-        let reducer = program(&cluster, "reducer.sh", REDUCER);
+        let cluster = Cluster::builder().nodes(nodes).start();
+        cluster.sandbox.write_text(text_bytes, 4);
+        let reducer = cluster.sandbox.program("reducer.sh", WAITS_AFTER_A_LINE);
         let job = Running::start(
             &mut cluster.job(&arguments(&reducer, &[&["--replication", "rack"], more].concat())),
         );
-        cluster.wait_for("select count(*) > 0 as one from attempts where stage = 3 and state = 'running'");
-        cluster.wait_for(ALL_RUNS_LIE_ON_TWO);
+        cluster.attempts().in_stage(Stage::Reduce).is(State::Running).wait_for_some();
+        wait_until("all runs lie on two nodes", || cluster.all_runs_lie_on_two_nodes());
         Reducing { cluster, job, reducer }
     }
 
     /// Lets all go on, until the job is over. The output is right, whatever happened.
     fn finish(self) -> Cluster {
-        self.cluster.sandbox.write("go", "");
+        self.cluster.sandbox.open_gate();
         self.job.wait().expect_success();
-        assert_right(&self.cluster, &self.reducer);
+        let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", &self.reducer];
+        self.cluster.assert_as_embedded(&args);
         self.cluster
-    }
-}
-
-fn write_text(cluster: &Cluster, bytes: usize) {
-    let text = corpus(bytes);
-    for (number, piece) in text.chunks(bytes / 4 + 1).enumerate() {
-        cluster.sandbox.write(&format!("in/{number}.txt"), piece);
     }
 }
 
@@ -70,52 +46,31 @@ fn arguments<'a>(reducer: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&own[..], more].concat()
 }
 
-fn assert_right(cluster: &Cluster, reducer: &str) {
-    let own = ["--memory", CLUSTER_MEMORY, "--slots", "2", "--input", "in", "--mapper", "builtin:words"];
-    let rest = ["--reducer", reducer, "--output", "embedded"];
-    cluster.sandbox.run_job(&[&own[..], &rest].concat()).expect_success();
-    let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
-    assert!(whole("out") == whole("embedded"), "the outputs differ");
+/// Kills the node with most runs.
+fn kill_the_busiest(cluster: &mut Cluster) -> usize {
+    let doomed = cluster.runs().busiest_node();
+    cluster.take_node(doomed).signal(Signal::KILL);
+    doomed
 }
 
 /// No map task was run twice.
 fn assert_no_map_ran_again(cluster: &Cluster) {
-    let again = "select count(*) as n from attempts where job = 1 and stage = 0 and attempt > 0";
-    assert_eq!(cluster.number(again), 0);
-    assert_eq!(cluster.number("select count(*) as n from events where kind = 'data lost'"), 0);
-}
-
-/// The node with most runs.
-fn node_with_runs(cluster: &Cluster) -> usize {
-    let node = "select n.name from runs r join nodes n on n.node = r.run / 1099511627776 \
-                group by n.name order by count(*) desc limit 1";
-    node_of(cluster, node)
-}
-
-/// The number of the node whose name a question is for.
-fn node_of(cluster: &Cluster, question: &str) -> usize {
-    let asked = Running::start(&mut cluster.sailfish(&["state", "--json", question])).wait().expect_success();
-    let json = asked.json();
-    let name = json[0]["name"].as_str().unwrap_or_else(|| panic!("there is no such node: {json}"));
-    name.trim_start_matches("node-").parse().expect("nodes of tests are numbered")
+    assert_eq!(cluster.attempts().of_job(1).in_stage(Stage::Map).again().count(), 0);
+    assert_eq!(cluster.events(Event::DataLost).count(), 0);
 }
 
 /// So much is read that it does not fit what lies between a run and the reducer: the rest comes from the replica.
 #[test]
-fn readers_go_on_with_the_replicas_of_a_node_that_is_killed() {
+fn readers_go_on_with_replicas_of_killed_node() {
     let mut reducing = Reducing::start(3, 48 << 20);
-    let doomed = node_with_runs(&reducing.cluster);
-    reducing.cluster.take_node(doomed).signal(rustix::process::Signal::KILL);
-    reducing.cluster.wait_for("select count(*) > 0 as one from replicas where state = 'standing'");
+    let doomed = kill_the_busiest(&mut reducing.cluster);
+    reducing.cluster.replicas().is(State::Standing).wait_for_some();
     let cluster = reducing.finish();
     assert_no_map_ran_again(&cluster);
     // Those that ran elsewhere read on where they were.
-    let broken_off = format!(
-        "select count(*) as n from attempts a join nodes n on n.node = a.node \
-         where a.stage = 3 and a.state <> 'succeeded' and n.name <> 'node-{doomed}'"
-    );
-    assert_eq!(cluster.number(&broken_off), 0);
-    let told = Running::start(&mut cluster.sailfish(&["explain", "1"])).wait().expect_success().text();
+    let elsewhere = cluster.attempts().in_stage(Stage::Reduce).is_not(State::Succeeded).not_on_node(doomed);
+    assert_eq!(elsewhere.count(), 0);
+    let told = cluster.explain(1);
     assert!(told.contains("runs are read from their replicas"), "{told}");
 }
 
@@ -123,106 +78,79 @@ fn readers_go_on_with_the_replicas_of_a_node_that_is_killed() {
 #[test]
 fn replicas_outlive_the_server() {
     let mut reducing = Reducing::start(3, 6 << 20);
-    let doomed = node_with_runs(&reducing.cluster);
-    reducing.cluster.take_node(doomed).signal(rustix::process::Signal::KILL);
+    kill_the_busiest(&mut reducing.cluster);
     reducing.cluster.restart_server();
-    reducing.cluster.wait_for("select count(*) > 0 as one from replicas where state = 'standing'");
+    reducing.cluster.replicas().is(State::Standing).wait_for_some();
     reducing.cluster.restart_server();
     assert_no_map_ran_again(&reducing.finish());
 }
 
 /// Runs of the first node are copied again before the second dies, which has most of them by then; also with another server.
 #[test]
-fn two_nodes_that_are_killed_in_turn_cost_no_map() {
+fn two_nodes_killed_in_turn_rerun_no_map() {
     let mut reducing = Reducing::start(4, 6 << 20);
-    let first = node_with_runs(&reducing.cluster);
-    reducing.cluster.take_node(first).signal(rustix::process::Signal::KILL);
+    let first = kill_the_busiest(&mut reducing.cluster);
     reducing.cluster.restart_server();
-    reducing.cluster.wait_for(ALL_RUNS_LIE_ON_TWO_AGAIN);
-    let stands = "select n.name from replicas r join nodes n on n.node = r.node where r.state = 'standing' \
-                  group by n.name order by count(*) desc limit 1";
-    let second = node_of(&reducing.cluster, stands);
+    wait_until("all runs lie on two nodes again", || reducing.cluster.all_runs_lie_on_two_nodes_again());
+    let second = reducing.cluster.replicas().is(State::Standing).busiest_node();
     // Those that live are numbered anew.
     let place = second - usize::from(second > first);
-    let stood = format!(
-        "select count(*) > 0 as one from replicas r join nodes n on n.node = r.node \
-         where r.state = 'lost' and n.name = 'node-{second}'"
-    );
-    reducing.cluster.take_node(place).signal(rustix::process::Signal::KILL);
-    reducing.cluster.wait_for(&stood);
+    reducing.cluster.take_node(place).signal(Signal::KILL);
+    reducing.cluster.replicas().is(State::Lost).on_node(second).wait_for_some();
     let cluster = reducing.finish();
     assert_no_map_ran_again(&cluster);
-    let told = Running::start(&mut cluster.sailfish(&["explain", "1"])).wait().expect_success().text();
+    let told = cluster.explain(1);
     assert!(told.contains("that had lost a node was copied again"), "{told}");
 }
 
 /// With the replicas as well, what lay on two nodes is made again.
 #[test]
-fn what_is_lost_twice_is_made_again() {
+fn data_lost_on_both_nodes_is_made_again() {
     let mut reducing = Reducing::start(4, 6 << 20);
-    let (first, second) = (
-        "select run / 1099511627776 as node from replicas where state = 'complete' order by run limit 1",
-        "select node from replicas where state = 'complete' order by run limit 1",
-    );
-    let named = |question: &str| {
-        let name = format!(
-            "select cast(replace(name, 'node-', '') as integer) as n from nodes where node = ({question})"
-        );
-        reducing.cluster.number(&name) as usize
-    };
-    let mut doomed = [named(first), named(second)];
+    let (_, first, second) = reducing.cluster.nodes_of_a_replicated_run();
+    let mut doomed = [first, second];
     doomed.sort_unstable();
     for number in doomed.into_iter().rev() {
-        reducing.cluster.take_node(number).signal(rustix::process::Signal::KILL);
+        reducing.cluster.take_node(number).signal(Signal::KILL);
     }
-    reducing.cluster.wait_for("select count(*) > 0 as one from events where kind = 'data lost'");
+    reducing.cluster.events(Event::DataLost).wait_for_some();
     reducing.finish();
 }
 
 /// Before the maps are over: what was sorted and sent by then is sealed by the node that has it now.
 #[test]
-fn a_node_that_dies_before_the_maps_end_costs_only_what_was_not_replicated() {
-    let mut cluster = Cluster::start(3);
-    write_text(&cluster, 64 << 20);
+fn node_lost_during_maps_reruns_only_unreplicated_data() {
+    let mut cluster = Cluster::builder().nodes(3).start();
+    cluster.sandbox.write_text(64 << 20, 4);
     cluster.sandbox.write("in/last.txt", LAST_WORDS);
-    let mapper = program(&cluster, "mapper.sh", LAST_WORDS_MAPPER);
+    let mapper = cluster.sandbox.program("mapper.sh", LAST_WORDS_MAPPER);
     let sizes = ["--memory", "64M", "--slots", "2"];
     let own = ["--input", "in", "--mapper", &mapper, "--reducer", "cat"];
     let mut job = cluster.sailfish(&["run"]);
     job.args(&sizes[..]).args(own).args(["--output", "out", "--replication", "rack"]);
     let job = Running::start(&mut job);
-    cluster.wait_for("select count(*) > 2 as one from replicas where state = 'complete'");
-    let doomed = cluster.number(
-        "select cast(replace(n.name, 'node-', '') as integer) as n from replicas r join nodes n \
-         on n.node = r.run / 1099511627776 group by n.name order by count(*) desc limit 1",
-    );
-    cluster.take_node(doomed as usize).signal(rustix::process::Signal::KILL);
-    cluster.wait_for("select count(*) > 0 as one from replicas where state = 'standing'");
-    cluster.sandbox.write("go", "");
+    cluster.replicas().is(State::Complete).wait_until("more than two", |count| count > 2);
+    let doomed = cluster.originals().busiest_node();
+    cluster.take_node(doomed).signal(Signal::KILL);
+    cluster.replicas().is(State::Standing).wait_for_some();
+    cluster.sandbox.open_gate();
     job.wait().expect_success();
     // They are read, not made again.
-    assert!(
-        cluster.number(
-            "select count(*) as n from runs r join replicas p on p.run = r.run and p.state = 'standing'"
-        ) > 0
-    );
+    assert!(cluster.replaced_runs().any());
     cluster.sandbox.run_job(&[&sizes[..], &own, &["--output", "embedded"]].concat()).expect_success();
-    let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
-    assert!(whole("out") == whole("embedded"), "the outputs differ");
+    cluster.sandbox.assert_same_output("out", "embedded");
 }
 
 /// A job keeps its I-files even if a node that made some of them is gone: it keeps the replicas.
 #[test]
-fn replicas_are_kept_in_place_of_runs_that_are_gone() {
+fn replicas_are_kept_in_place_of_lost_runs() {
     let mut reducing = Reducing::start_with(3, 6 << 20, &["--keep-ifiles"]);
-    let doomed = node_with_runs(&reducing.cluster);
-    reducing.cluster.take_node(doomed).signal(rustix::process::Signal::KILL);
-    reducing.cluster.wait_for("select count(*) > 0 as one from replicas where state = 'standing'");
+    kill_the_busiest(&mut reducing.cluster);
+    reducing.cluster.replicas().is(State::Standing).wait_for_some();
     let cluster = reducing.finish();
     let args = ["rerun-reduce", "1", "--output", "again", "--memory", CLUSTER_MEMORY];
-    Running::start(&mut cluster.sailfish(&args)).wait().expect_success();
-    let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
-    assert!(whole("out") == whole("again"), "the outputs differ");
+    cluster.run(&args).expect_success();
+    cluster.sandbox.assert_same_output("out", "again");
 }
 
 /// The run files in directories that a node keeps.
@@ -237,35 +165,34 @@ fn kept_files(cluster: &Cluster, node: u32) -> Vec<PathBuf> {
 #[test]
 fn replicas_are_kept_where_they_are() {
     let reducing = Reducing::start_with(3, 6 << 20, &["--keep-ifiles"]);
-    let alone = "select count(*) as n from replicas p where not exists \
-                 (select 1 from runs r where r.run / 1099511627776 = p.node)";
-    assert!(reducing.cluster.number(alone) > 0, "each node with replicas has runs too");
+    assert!(
+        reducing.cluster.replicas().on_nodes_without_runs().any(),
+        "each node with replicas has runs too"
+    );
     let cluster = reducing.finish();
     for node in 0..3 {
-        let of_node = format!("(select node from nodes where name = 'node-{node}')");
-        let told =
-            format!("select count(*) as n from replicas where state = 'complete' and node = {of_node}");
-        let number = cluster.number(&of_node[1..of_node.len() - 1]);
+        let number = cluster.node_id(node);
         // A run is numbered by the node that made it.
-        let copies = kept_files(&cluster, node).iter().filter(|path| run_of(path) >> 40 != number).count();
-        assert_eq!(copies as i64, cluster.number(&told), "node-{node}");
+        let files = kept_files(&cluster, node as u32);
+        let copies = files.iter().filter(|path| run_of(path) >> 40 != number).count();
+        let told = cluster.replicas().is(State::Complete).on_node(node).count();
+        assert_eq!(copies as i64, told, "node-{node}");
     }
 }
 
 /// A run kept twice is read from the intact copy, if its blocks, its index, the whole file or the node is lost.
 #[test]
-fn a_kept_run_that_is_lost_is_reduced_again_from_its_replica() {
+fn lost_kept_run_is_reduced_from_its_replica() {
     let reducing = Reducing::start_with(2, 6 << 20, &["--keep-ifiles"]);
     let mut cluster = reducing.finish();
     let again = |cluster: &Cluster, output: &str| {
         let args = ["rerun-reduce", "1", "--output", output, "--memory", CLUSTER_MEMORY];
-        Running::start(&mut cluster.sailfish(&args)).wait().expect_success();
-        let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
-        assert!(whole("out") == whole(output), "the outputs differ");
+        cluster.run(&args).expect_success();
+        cluster.sandbox.assert_same_output("out", output);
     };
-    let doomed = node_with_runs(&cluster) as u32;
-    let number = cluster.number(&format!("select max(node) as n from nodes where name = 'node-{doomed}'"));
-    let mut own = kept_files(&cluster, doomed);
+    let doomed = cluster.runs().busiest_node();
+    let number = cluster.node_id(doomed);
+    let mut own = kept_files(&cluster, doomed as u32);
     own.retain(|path| run_of(path) >> 40 == number);
     assert!(!own.is_empty(), "the node has kept nothing of its own");
     for path in &own {
@@ -274,32 +201,28 @@ fn a_kept_run_that_is_lost_is_reduced_again_from_its_replica() {
     again(&cluster, "damaged");
     own.iter().for_each(|path| std::fs::remove_file(path).expect("our own file"));
     again(&cluster, "removed");
-    let told = Running::start(&mut cluster.sailfish(&["explain", "3"])).wait().expect_success().text();
+    let told = cluster.explain(3);
     assert!(told.contains("cannot be read where they lie"), "{told}");
-    cluster.take_node(doomed as usize).signal(rustix::process::Signal::KILL);
-    cluster.wait_for("select count(*) = 1 as one from nodes where state = 'up'");
+    cluster.take_node(doomed).signal(Signal::KILL);
+    cluster.nodes().is(State::Up).wait_for(1);
     again(&cluster, "alone");
 }
 
 /// The node with the files goes while they are reduced again: the others have replicas.
 #[test]
-fn a_node_that_goes_while_its_kept_runs_are_reduced_costs_nothing() {
+fn node_lost_during_rerun_costs_nothing() {
     let reducing = Reducing::start_with(2, 6 << 20, &["--keep-ifiles"]);
     let mut cluster = reducing.finish();
-    let waits = program(&cluster, "waits.sh", &REDUCER.replace("/go", "/again"));
+    let waits = cluster.sandbox.program("waits.sh", WAITS_AFTER_A_LINE);
+    cluster.sandbox.close_gate();
     let args = ["rerun-reduce", "1", "--output", "anew", "--memory", CLUSTER_MEMORY, "--reducer", &waits];
     let job = Running::start(&mut cluster.sailfish(&args));
-    cluster.wait_for(
-        "select count(*) > 0 as one from attempts a join stages s on s.job = a.job and s.stage = a.stage \
-         where a.job = 2 and s.name = 'reduce' and a.state = 'running'",
-    );
-    let doomed = node_with_runs(&cluster);
-    cluster.take_node(doomed).signal(rustix::process::Signal::KILL);
-    cluster.wait_for("select count(*) > 0 as one from replicas where job = 2 and state = 'standing'");
-    cluster.sandbox.write("again", "");
+    cluster.attempts().of_job(2).in_stage(Stage::Reduce).is(State::Running).wait_for_some();
+    kill_the_busiest(&mut cluster);
+    cluster.replicas().of_job(2).is(State::Standing).wait_for_some();
+    cluster.sandbox.open_gate();
     job.wait().expect_success();
-    let whole = |output| cluster.sandbox.concatenated(&cluster.sandbox.path(output));
-    assert!(whole("out") == whole("anew"), "the outputs differ");
+    cluster.sandbox.assert_same_output("out", "anew");
 }
 
 /// The number of the run in the name of its file.
@@ -318,21 +241,21 @@ fn flip_in_the_middle(path: &Path) {
 
 /// For comparison: the maps wait for it. And where nobody asks for it, a small job is not worth it, which is said.
 #[test]
-fn the_mode_is_the_jobs() {
-    let cluster = Cluster::start(2);
-    write_text(&cluster, 6 << 20);
+fn each_job_chooses_its_replication_mode() {
+    let cluster = Cluster::builder().nodes(2).start();
+    cluster.sandbox.write_text(6 << 20, 4);
     let run = |more: &[&str]| {
         let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", "builtin:sum"];
-        Running::start(&mut cluster.job(&[&args[..], more].concat())).wait()
+        cluster.run_job(&[&args[..], more].concat())
     };
     run(&["--output", "sync", "--replication", "sync"]).expect_success();
-    assert!(cluster.number("select count(*) as n from replicas where job = 1 and state = 'complete'") > 0);
+    assert!(cluster.replicas().of_job(1).is(State::Complete).any());
     run(&["--output", "auto"]).expect_success();
     run(&["--output", "none", "--replication", "none"]).expect_success();
-    assert_eq!(cluster.number("select count(*) as n from replicas where job > 1"), 0);
-    let told = |job| Running::start(&mut cluster.sailfish(&["explain", job])).wait().expect_success().text();
-    assert!(told("1").contains("runs lay on two nodes"), "{}", told("1"));
-    assert!(told("2").contains("auto: runs get no replicas"), "{}", told("2"));
-    assert!(!told("3").contains("replicas"), "{}", told("3"));
+    assert_eq!(cluster.replicas().of_jobs_after(1).count(), 0);
+    let told = |job| cluster.explain(job);
+    assert!(told(1).contains("runs lay on two nodes"), "{}", told(1));
+    assert!(told(2).contains("auto: runs get no replicas"), "{}", told(2));
+    assert!(!told(3).contains("replicas"), "{}", told(3));
     run(&["--output", "other", "--replication", "twice"]).expect_failure(2, &["give one of none, rack"]);
 }

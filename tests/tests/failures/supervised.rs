@@ -1,6 +1,6 @@
 //! Nodes that are watched and started again when they crash.
 
-use blackbox::{Cluster, Running, part_lines};
+use blackbox::{Cluster, Running, part_lines, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn kill(process: u32) {
@@ -15,19 +15,15 @@ fn lives(process: u32) -> bool {
 }
 
 #[test]
-fn a_node_that_is_killed_comes_back_and_the_job_ends_right() {
-    let mut cluster = Cluster::start(0);
+fn killed_node_is_started_again_and_job_ends() {
+    let mut cluster = Cluster::builder().start();
     cluster.add_supervised_node();
     cluster.sandbox.write("in.txt", "b\t1\na\t2\nb\t3\n");
-    let (mut here, silent) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("silent"));
-    let go = cluster.sandbox.path("go");
-    let wait = format!("echo here > '{}'; read line < '{}'", here.text(), silent.text());
-    let text = format!("#!/bin/sh\n[ -e '{}' ] || {{ {wait}; }}\nexec cat\n", go.display());
-    cluster.sandbox.script("hangs.sh", &text);
-    let args = ["--input", "in.txt", "--mapper", "builtin:identity", "--reducer", "./hangs.sh"];
+    let mut hangs = cluster.sandbox.waiting_before_gate_program("hangs");
+    let args = ["--input", "in.txt", "--mapper", "builtin:identity", "--reducer", &hangs.path];
     let job = Running::start(&mut cluster.job(&[&args[..], &["--output", "out"]].concat()));
-    assert_eq!(here.read_line(), "here");
-    cluster.sandbox.write("go", "");
+    assert_eq!(hangs.here.read_line(), "here");
+    cluster.sandbox.open_gate();
     let first = cluster.watched_by(0).expect("a node");
     kill(first);
     cluster.node(0).wait_for_stderr("starts again");
@@ -39,23 +35,19 @@ fn a_node_that_is_killed_comes_back_and_the_job_ends_right() {
     let second = cluster.watched_by(0).expect("a node");
     assert!(second != first && lives(second));
     cluster.kill_node();
-    let deadline = std::time::Instant::now() + blackbox::WAIT_MAX;
-    while lives(second) {
-        assert!(std::time::Instant::now() < deadline, "an orphan stays");
-        std::thread::yield_now();
-    }
+    wait_until("the watched node ends", || !lives(second));
 }
 
 #[test]
-fn what_ends_for_good_is_not_started_again() {
-    let mut cluster = Cluster::start(0);
+fn node_that_ends_for_good_stays_down() {
+    let mut cluster = Cluster::builder().start();
     cluster.add_supervised_node();
     // The name is taken.
     let taken = ["node", "--supervise", "--name", "node-0", "--disk", "other-disk"];
-    let taken = Running::start(&mut cluster.sailfish(&taken)).wait().expect_failure(2, &["node-0"]);
+    let taken = cluster.run(&taken).expect_failure(2, &["node-0"]);
     assert!(!taken.stderr.contains("starts again"), "{}", taken.stderr);
     let wrong = ["node", "--supervise", "--slots", "0", "--disk", "other-disk"];
-    Running::start(&mut cluster.sailfish(&wrong)).wait().expect_failure(2, &["--slots 0"]);
+    cluster.run(&wrong).expect_failure(2, &["--slots 0"]);
     // Told to end, it passes that on.
     let node = cluster.watched_by(0).expect("a node");
     cluster.stop_node();
@@ -63,6 +55,6 @@ fn what_ends_for_good_is_not_started_again() {
     // Drained, it does not come back.
     cluster.add_supervised_node();
     cluster.add_node();
-    Running::start(&mut cluster.sailfish(&["nodes", "drain", "node-1"])).wait().expect_success();
+    cluster.run(&["nodes", "drain", "node-1"]).expect_success();
     cluster.wait_for_node(0);
 }

@@ -1,6 +1,6 @@
 //! Inputs, options, programs and states that are wrong: the message, the exit code, and nothing left behind.
 
-use blackbox::{Finished, Running, Sandbox, could_not_run, gzip, zstd};
+use blackbox::{Finished, Questions, Running, Sandbox, State, could_not_run, gzip, zstd};
 use std::fs;
 use std::process::Command;
 
@@ -62,7 +62,7 @@ fn options_that_are_wrong_are_named() {
 }
 
 #[test]
-fn job_files_that_are_wrong_are_named_with_their_line() {
+fn errors_of_job_files_name_their_line() {
     let sandbox = with_input();
     sandbox.write("unknown.toml", "input = \"in\"\nmapper = \"cat\"\nreducr = \"cat\"\n");
     check_refused(&sandbox, &["--job", "unknown.toml"], &["unknown.toml", "line 3", "reducr"]);
@@ -183,15 +183,14 @@ fn check_dies(function: &str, program: &str, code: i32, texts: &[&str]) {
         assert!(failures.contains(&format!("task 0, attempt {attempt}: ")), "{shown}");
     }
     assert!(!failures.contains("attempt 3"), "{shown}");
-    let attempts = sandbox.query("select attempt from attempts where state = 'failed' and task = 0");
-    assert_eq!(attempts.len(), 3, "{attempts:?}");
-    assert!(sandbox.query("select 1 from attempts where attempt > 2").is_empty());
-    let jobs = sandbox.query("select state, exit_code from jobs");
-    assert_eq!(jobs, [serde_json::json!({ "state": "failed", "exit_code": code })]);
+    assert_eq!(sandbox.attempts().of_task(0).is(State::Failed).count(), 3);
+    assert!(sandbox.attempts().attempts().iter().all(|attempt| *attempt <= 2));
+    assert_eq!(sandbox.jobs().states(), ["failed"]);
+    assert_eq!(sandbox.jobs().exit_codes(), [i64::from(code)]);
 }
 
 #[test]
-fn programs_that_die_give_their_exit_code_and_last_words() {
+fn failing_programs_give_exit_code_and_last_lines() {
     let words = "sh -c 'cat > /dev/null; echo first >&2; echo \"cannot parse line 3\" >&2; exit 7'";
     let texts = ["exit code 7", "| first", "| cannot parse line 3", "sailfish show 1"];
     check_dies("--mapper", words, 7, &texts);
@@ -227,7 +226,7 @@ fn a_line_of_one_gibibyte_is_refused() {
 }
 
 #[test]
-fn a_reducer_may_write_a_line_of_any_length() {
+fn reducer_may_write_lines_of_any_length() {
     let sandbox = with_input();
     let reducer = "sh -c 'head -c 100000000 /dev/zero | tr \"\\\\0\" x'";
     let args = ["--input", "in", "--memory", "64M", "--no-sync", "--reducer", reducer];
@@ -238,7 +237,7 @@ fn a_reducer_may_write_a_line_of_any_length() {
 }
 
 #[test]
-fn what_a_program_leaves_unread_is_drained_and_counted() {
+fn unread_input_of_program_is_drained_and_counted() {
     let sandbox = Sandbox::new();
     let line = format!("key\t{}\n", "v".repeat(995));
     let text = line.repeat(4000);
@@ -283,7 +282,7 @@ fn check_changed_input(change: impl Fn(&Sandbox)) {
 }
 
 #[test]
-fn an_input_that_changes_during_the_run_fails_the_job() {
+fn input_that_changes_during_run_fails_job() {
     check_changed_input(|sandbox| {
         let mut file = fs::File::options().append(true).open(sandbox.path("in.txt")).unwrap();
         std::io::Write::write_all(&mut file, b"one more\n").unwrap();
@@ -326,7 +325,7 @@ fn damaged_compressed_inputs_are_named_with_their_offset() {
 }
 
 #[test]
-fn a_record_above_a_quarter_of_the_budget_says_where_and_how_much() {
+fn oversized_record_names_its_place_and_size() {
     let sandbox = Sandbox::new();
     let long = 17 << 20;
     sandbox.write("in.txt", ["short\n".repeat(10), "x".repeat(long), "\nafter\n".to_string()].concat());
@@ -366,7 +365,7 @@ fn corrupt_states_are_named() {
 }
 
 #[test]
-fn states_from_a_newer_version_are_refused_and_kept() {
+fn state_of_newer_version_is_refused_and_kept() {
     let sandbox = with_input();
     sandbox.run_job(&["--input", "in", "--output", "first"]).expect_success();
     let newer = "import sqlite3, sys\n\
@@ -388,7 +387,7 @@ fn states_from_a_newer_version_are_refused_and_kept() {
 }
 
 #[test]
-fn looking_at_nothing_is_answered() {
+fn commands_without_a_job_say_so() {
     let sandbox = with_input();
     sandbox.look(&["show", "1"]).expect_failure(REFUSED, &["no job has run in"]);
     sandbox.look(&["jobs"]).expect_success();
@@ -401,7 +400,7 @@ fn looking_at_nothing_is_answered() {
 }
 
 #[test]
-fn field_report_trap_an_input_without_data_is_told() {
+fn input_without_data_is_reported() {
     let sandbox = Sandbox::new();
     sandbox.write("in/_hidden", "x\n");
     sandbox.write("more", "y\n");
@@ -414,7 +413,7 @@ fn field_report_trap_an_input_without_data_is_told() {
 }
 
 #[test]
-fn field_report_trap_memory_that_the_machine_does_not_have_is_refused() {
+fn memory_beyond_the_machine_is_refused() {
     let sandbox = Sandbox::new();
     sandbox.write("in", "x\n");
     sandbox

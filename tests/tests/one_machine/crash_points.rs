@@ -1,7 +1,7 @@
 //! The list of crash points: the process is aborted at each, then the same job runs again. The output is right,
 //! nothing is left, and between the two there is no output that looks whole unless it is.
 
-use blackbox::{Fifo, Finished, Running, Sandbox};
+use blackbox::{Fifo, Finished, Questions, Running, Sandbox};
 use faults::CrashPoint;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -125,9 +125,9 @@ impl Setup {
     /// No job is remembered as running, and all are cleaned; the states in order of submission.
     #[track_caller]
     fn states(&self) -> Vec<String> {
-        let rows = self.sandbox.query("select state, cleaned_ns from jobs order by job");
-        assert!(rows.iter().all(|row| !row["cleaned_ns"].is_null()), "{rows:?}");
-        rows.iter().map(|row| row["state"].as_str().expect("a state is text").to_string()).collect()
+        let left = self.sandbox.jobs().not_cleaned().jobs();
+        assert!(left.is_empty(), "{left:?}");
+        self.sandbox.jobs().states()
     }
 }
 
@@ -241,7 +241,7 @@ fn points_of(job: Job) -> impl Iterator<Item = CrashPoint> {
 
 /// Every passing of every point that a small job has.
 #[test]
-fn a_small_job_survives_a_crash_at_each_passing_of_each_point() {
+fn small_job_survives_crashes_at_each_point() {
     for point in points_of(Job::Small) {
         let mut setup = set_up(Job::Small);
         let passed = (1..PASSINGS_MAX).take_while(|passing| check(&mut setup, point, *passing)).count();
@@ -250,7 +250,7 @@ fn a_small_job_survives_a_crash_at_each_passing_of_each_point() {
 }
 
 #[test]
-fn a_job_larger_than_memory_survives_crashes_around_its_runs() {
+fn large_job_survives_crashes_around_its_runs() {
     for point in points_of(Job::Large) {
         let mut setup = set_up(Job::Large);
         assert!(check(&mut setup, point, 1));
@@ -268,7 +268,7 @@ fn a_crowded_job_survives_crashes_around_raw_spills() {
 
 /// `sailfish gc` dies; the next one, or the next run, completes what it began, and no run begins on half of the files.
 #[test]
-fn removing_kept_files_survives_a_crash_at_each_point() {
+fn collecting_kept_files_survives_each_crash_point() {
     for point in points_of(Job::Collector) {
         for by_run in [false, true] {
             println!("SAILFISH_CRASH_AT={} then a run: {by_run}", point.name());
@@ -280,8 +280,8 @@ fn removing_kept_files_survives_a_crash_at_each_point() {
             command.args(["gc", "1", "--state"]).arg(&state).env("SAILFISH_CRASH_AT", point.name());
             let crashed = Running::start(&mut command).wait();
             assert_eq!(crashed.signal(), Some(SIGABRT), "{}", crashed.story());
-            let files = &setup.sandbox.query("select ifiles from jobs where job = 1")[0]["ifiles"];
-            if *files == "removing" {
+            let files = || setup.sandbox.jobs().of_job(1).ifile_states();
+            if files() == ["removing"] {
                 let again = ["rerun-reduce", "1", "--output", "again"];
                 setup.sandbox.look(&again).expect_failure(2, &["have been removed"]);
             }
@@ -289,8 +289,7 @@ fn removing_kept_files_survives_a_crash_at_each_point() {
                 true => setup.sandbox.run_job(&["--input", "in", "--output", "next"]).expect_success(),
                 false => setup.sandbox.look(&["gc", "1"]).expect_success(),
             };
-            let files = setup.sandbox.query("select ifiles from jobs where job = 1");
-            assert_eq!(files[0]["ifiles"], "removed");
+            assert_eq!(files(), ["removed"]);
             setup.sandbox.assert_no_leftovers();
             setup.check_output();
         }
@@ -299,7 +298,7 @@ fn removing_kept_files_survives_a_crash_at_each_point() {
 
 /// With an older output in place there is always one whole output: the older one until the exchange, then the new.
 #[test]
-fn overwriting_leaves_the_older_output_or_the_new_one() {
+fn overwriting_leaves_the_old_or_new_output() {
     use CrashPoint::*;
     let points = [
         StagingCreated,

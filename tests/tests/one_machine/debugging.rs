@@ -1,6 +1,6 @@
 //! Looking back and trying again: timelines, reducing kept I-files again, keeping and collecting them.
 
-use blackbox::{Fifo, Finished, Running, Sandbox, package_path, sorted_lines};
+use blackbox::{Fifo, Finished, Questions, Running, Sandbox, package_path, sorted_lines};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -55,7 +55,7 @@ fn waiting_cat(here: &Fifo, gate: &Fifo) -> String {
 }
 
 #[test]
-fn a_timeline_shows_what_each_slot_did() {
+fn timeline_shows_the_work_of_each_slot() {
     let sandbox = Sandbox::new();
     sandbox.write("in/a", lines());
     sandbox.write("in/b", lines());
@@ -132,9 +132,7 @@ fn check_same_as_a_whole_run(order: &[&str]) {
         kept.sailfish_with(&["verify", again.to_str().unwrap()]).expect_success();
     }
     assert!(files_on_disk(&kept) == before, "the kept files changed");
-    let stages = kept.query("select name from stages where job = 3 order by stage");
-    let names: Vec<_> = stages.iter().filter_map(|row| row["name"].as_str()).collect();
-    assert_eq!(names, ["adopt", "merge", "reduce", "commit"]);
+    assert_eq!(kept.stages().of_job(3).stage_names(), ["adopt", "merge", "reduce", "commit"]);
     let text = kept.look(&["report", "3"]).expect_success().text();
     assert!(text.contains("the I-files that job 1 kept"), "{text}");
     kept.look(&["timeline", "3"]).expect_success();
@@ -142,18 +140,18 @@ fn check_same_as_a_whole_run(order: &[&str]) {
 }
 
 #[test]
-fn reducing_again_gives_what_a_whole_run_gives_under_hash() {
+fn rerun_gives_the_output_under_hash() {
     check_same_as_a_whole_run(&[]);
 }
 
 #[test]
-fn reducing_again_gives_what_a_whole_run_gives_in_total_order() {
+fn rerun_gives_the_output_in_total_order() {
     check_same_as_a_whole_run(&["--total-order"]);
 }
 
 /// Large records and little memory: the new job merges runs beforehand, into files of its own.
 #[test]
-fn reducing_again_with_less_memory_leaves_the_kept_files_alone() {
+fn rerun_with_less_memory_keeps_the_files() {
     let sandbox = Sandbox::new();
     let value = "v".repeat(4_000_000);
     let text: String =
@@ -173,7 +171,7 @@ fn reducing_again_with_less_memory_leaves_the_kept_files_alone() {
 }
 
 #[test]
-fn a_reducer_that_failed_can_be_mended_and_tried_again() {
+fn failed_reducer_can_be_mended_and_rerun() {
     let sandbox = Sandbox::new();
     sandbox.write("in", lines());
     sandbox.write("words", "hello");
@@ -215,7 +213,7 @@ fn partial_results_are_not_taken_for_values() {
 }
 
 #[test]
-fn what_cannot_be_reduced_again_is_refused() {
+fn impossible_reruns_are_refused() {
     let sandbox = with_kept_job(&[]);
     rerun(&sandbox, "1", "again", &[]).expect_failure(REFUSED, &["job 1 kept no I-files", "--keep-ifiles"]);
     rerun(&sandbox, "7", "again", &[]).expect_failure(REFUSED, &["no job 7"]);
@@ -244,7 +242,7 @@ fn what_cannot_be_reduced_again_is_refused() {
 }
 
 #[test]
-fn kept_files_that_are_damaged_or_gone_are_named() {
+fn damaged_or_missing_kept_files_are_named() {
     let sandbox = with_kept_job(&["--keep-ifiles"]);
     let kept = files_on_disk(&sandbox);
     let (path, bytes) = kept.iter().next().expect("a run is kept");
@@ -277,14 +275,14 @@ fn kept_files_that_are_damaged_or_gone_are_named() {
 fn kept_files_go_when_their_time_is_over() {
     let sandbox = with_kept_job(&["--keep-for", "0s"]);
     assert_eq!(job_dirs(&sandbox).len(), 1);
-    let state = |job: u32| sandbox.query(&format!("select ifiles from jobs where job = {job}"))[0].clone();
-    assert_eq!(state(1)["ifiles"], "kept");
+    let state = || sandbox.jobs().of_job(1).ifile_states();
+    assert_eq!(state(), ["kept"]);
     // Looking removes nothing; the next job does.
     let text = sandbox.look(&["gc", "--dry-run"]).expect_success().text();
     assert!(text.contains("job 1 (out)") && text.contains("would be removed"), "{text}");
-    assert_eq!((job_dirs(&sandbox).len(), &state(1)["ifiles"]), (1, &"kept".into()));
+    assert_eq!((job_dirs(&sandbox).len(), state()), (1, vec!["kept".to_string()]));
     sandbox.run_job(&["--input", "in", "--output", "two", "--keep-for", "1d12h"]).expect_success();
-    assert_eq!(state(1)["ifiles"], "removed");
+    assert_eq!(state(), ["removed"]);
     assert_eq!(job_dirs(&sandbox).len(), 1);
     rerun(&sandbox, "1", "again", &[]).expect_failure(REFUSED, &["have been removed"]);
     let text = sandbox.look(&["jobs"]).expect_success().text();
@@ -315,7 +313,7 @@ fn kept_files_go_when_their_time_is_over() {
 }
 
 #[test]
-fn gc_takes_what_it_is_told_and_nothing_else() {
+fn gc_takes_only_the_jobs_it_is_given() {
     let sandbox = with_kept_job(&["--keep-ifiles"]);
     // A second state on the same disk: its files are none of the first one's business.
     let other = sandbox.path("other-state");

@@ -1,7 +1,9 @@
 //! Disks that are full or cannot be written: a clear error, no output that looks whole, or another disk.
 //! The disks are small file systems mounted in a namespace of the test; where that cannot be, it is said.
 
-use blackbox::{Finished, Running, Sandbox, SmallDisk, left_on_small_disks, with_small_disks};
+use blackbox::{
+    Finished, Questions, Running, Sandbox, SmallDisk, State, left_on_small_disks, with_small_disks,
+};
 use std::path::{Path, PathBuf};
 
 const FAILED: i32 = 1;
@@ -48,7 +50,7 @@ fn run(sandbox: &Sandbox, disks: &[SmallDisk<'_>], options: &[&str]) -> Option<F
 }
 
 #[test]
-fn an_output_that_does_not_fit_is_not_published() {
+fn output_that_does_not_fit_is_unpublished() {
     for options in [&[][..], &["--map-only"], &["--no-sync"]] {
         let (sandbox, _) = set_up(SMALL_BYTES);
         let small = directory(&sandbox, "small");
@@ -58,9 +60,8 @@ fn an_output_that_does_not_fit_is_not_published() {
         let text = finished.text();
         assert_eq!(left_on_small_disks(&text), [""; 0], "{}", finished.story());
         sandbox.assert_nothing_left();
-        assert_eq!(sandbox.query("select state from jobs")[0]["state"], "failed");
-        let tries = sandbox.query("select count(*) as n from attempts where state = 'failed'");
-        assert!(tries[0]["n"].as_i64().is_some_and(|count| count >= 3), "{tries:?}");
+        assert_eq!(sandbox.jobs().states(), ["failed"]);
+        assert!(sandbox.attempts().is(State::Failed).count() >= 3);
     }
 }
 
@@ -72,7 +73,7 @@ $first && { "$@"; code=$?; cat small/out/part-00000; exit $code; }
 "#;
 
 #[test]
-fn an_older_output_stays_when_the_new_one_does_not_fit() {
+fn older_output_stays_when_new_does_not_fit() {
     let (sandbox, _) = set_up(SMALL_BYTES);
     let small = directory(&sandbox, "small");
     sandbox.write("few.txt", "few\n");
@@ -95,7 +96,7 @@ fn an_older_output_stays_when_the_new_one_does_not_fit() {
 }
 
 #[test]
-fn intermediate_data_that_does_not_fit_fails_the_job() {
+fn intermediate_data_that_does_not_fit_fails_job() {
     let (sandbox, _) = set_up(LARGE_BYTES);
     let small = directory(&sandbox, "small");
     let options = ["--codec", "none", "--disk", "small"];
@@ -110,7 +111,7 @@ fn intermediate_data_that_does_not_fit_fails_the_job() {
 
 /// Half a run is no run: of one that did not fit nothing is kept.
 #[test]
-fn what_is_kept_of_a_failed_job_is_whole() {
+fn kept_data_of_failed_job_is_whole() {
     let (sandbox, _) = set_up(SMALL_BYTES);
     let small = directory(&sandbox, "small");
     let options = ["--keep-ifiles", "--codec", "none", "--disk", "small"];
@@ -150,7 +151,7 @@ fn a_disk_that_is_read_only_is_refused() {
 }
 
 #[test]
-fn a_state_directory_that_cannot_be_written_is_refused() {
+fn unwritable_state_directory_is_refused() {
     let (sandbox, text) = set_up(SMALL_BYTES);
     let small = directory(&sandbox, "small");
     let Some(finished) = run(&sandbox, &[read_only(&small)], &["--state", "small/state"]) else { return };

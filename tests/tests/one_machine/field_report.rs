@@ -32,8 +32,9 @@ fn field_report_trap_hints_for_the_commonest_mistakes() {
     Running::start(job.args(["run", "--job", "job.toml"])).wait().expect_failure(2, &["output = \"out\""]);
 }
 
+/// Field report, 11.
 #[test]
-fn field_report_11_the_stage_in_which_a_job_failed_has_failed() {
+fn stage_of_failed_job_is_shown_as_failed() {
     let sandbox = with_input();
     sandbox.run_job(&["--input", "in", "--mapper", "false"]).expect_failure(1, &[]);
     let shown = sandbox.look(&["show", "1"]).expect_success().text();
@@ -44,8 +45,9 @@ fn field_report_11_the_stage_in_which_a_job_failed_has_failed() {
     assert_eq!(states, ["failed", "not begun", "not begun", "not begun", "not begun"], "{shown}");
 }
 
+/// Field report, 11.
 #[test]
-fn field_report_11_an_input_that_was_removed_is_called_so() {
+fn removed_input_is_reported_as_removed() {
     let sandbox = Sandbox::new();
     let text = "0123456789abcdef\n".repeat(3 << 20);
     sandbox.write("one", &text);
@@ -57,8 +59,9 @@ fn field_report_11_an_input_that_was_removed_is_called_so() {
 }
 
 /// Options of Hadoop have one dash.
+/// Field report, 11.
 #[test]
-fn field_report_11_errors_of_streaming_name_its_options() {
+fn errors_of_streaming_name_its_options() {
     let sandbox = with_input();
     let check = |words: &[&str], expected: &str| {
         let mut streaming = sandbox.sailfish();
@@ -74,8 +77,9 @@ fn field_report_11_errors_of_streaming_name_its_options() {
     check(&["-input", "in", "-output", "in"], "-output in exists");
 }
 
+/// Field report, 11.
 #[test]
-fn field_report_11_a_disk_that_is_missing_is_made() {
+fn missing_disk_directory_is_made() {
     let sandbox = with_input();
     sandbox.run_job(&["--input", "in", "--disk", "new-disk"]).expect_success();
     assert!(sandbox.path("new-disk").is_dir());
@@ -83,7 +87,7 @@ fn field_report_11_a_disk_that_is_missing_is_made() {
 
 /// Help begins with the options that a command is for.
 #[test]
-fn field_report_trap_help_ends_with_what_few_need() {
+fn help_ends_with_rarely_needed_options() {
     let sandbox = Sandbox::new();
     for words in [["run", "--help"], ["jobs", "-h"], ["server", "--help"]] {
         let help = sandbox.sailfish_with(&words).expect_success().text();

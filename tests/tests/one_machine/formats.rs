@@ -1,7 +1,9 @@
 //! How bytes become records and back: record formats, separators, compressed input and output, standard input
 //! and output; and what is wrong with each, by name.
 
-use blackbox::{Finished, Random, Running, Sandbox, bzip2, gzip, sorted_lines, unpacked, xz, zstd};
+use blackbox::{
+    Finished, Questions, Random, Running, Sandbox, bzip2, gzip, sorted_lines, unpacked, xz, zstd,
+};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
@@ -52,7 +54,7 @@ fn random_rows(rows: usize, row_bytes: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn fixed_records_are_sorted_and_written_as_they_are() {
+fn fixed_records_are_sorted_and_written_unchanged() {
     let sandbox = Sandbox::new();
     let mut rows = random_rows(50_000, 100);
     sandbox.write("in/1", rows[..20_000].concat());
@@ -73,8 +75,9 @@ fn fixed_records_are_sorted_and_written_as_they_are() {
     assert_eq!(records, 50_000);
 }
 
+/// Field report, 5.
 #[test]
-fn field_report_5_nul_records_may_hold_line_ends() {
+fn nul_records_may_hold_line_ends() {
     let sandbox = Sandbox::new();
     sandbox.write("in", b"b\nx\t2\0a\t1\n\0\0c");
     let nul = ["--input-format", "nul", "--total-order"];
@@ -99,7 +102,7 @@ fn field_report_5_nul_records_may_hold_line_ends() {
 }
 
 #[test]
-fn a_program_that_prints_lines_says_so_where_the_input_ends_with_zeros() {
+fn program_printing_lines_for_nul_input_is_reported() {
     let sandbox = Sandbox::new();
     sandbox.write("in", b"b\0a\0");
     let job = |options: &[&str]| {
@@ -124,8 +127,9 @@ fn a_program_that_prints_lines_says_so_where_the_input_ends_with_zeros() {
 }
 
 /// Bug 10 of the field report.
+/// Field report, 10.
 #[test]
-fn field_report_10_what_follows_gzip_data_is_left_out_with_a_warning() {
+fn bytes_after_gzip_data_give_a_warning() {
     let sandbox = Sandbox::new();
     let members = [gzip(b"b\n"), gzip(b"a\n")].concat();
     sandbox.write("in.gz", [&members[..], b"\0\0\0\0padding"].concat());
@@ -143,7 +147,7 @@ fn field_report_10_what_follows_gzip_data_is_left_out_with_a_warning() {
 }
 
 #[test]
-fn separators_may_have_several_bytes_and_keys_several_fields() {
+fn separators_and_keys_may_be_several() {
     let sandbox = Sandbox::new();
     sandbox.write("in", "b::1::x\na:::2\na::3\n::\nc\n");
     let sorted = ["--separator", "::", "--total-order"];
@@ -336,7 +340,7 @@ fn outputs_are_printed_in_order_of_part() {
     assert!(print(&["--total-order", "--memory", "64M"]) == sorted_lines(&text), "not the sorted lines");
     assert!(print(&["--map-only", "--mapper", "cat"]) == text, "not the lines");
     assert!(unpacked("gz", &print(&["--map-only", "--compress", "gzip"])) == text, "not the packed lines");
-    let job = sandbox.query("select max(job) as job from jobs")[0]["job"].to_string();
+    let job = sandbox.last_job().to_string();
     assert!(sandbox.look(&["show", &job]).expect_success().text().contains("standard output"));
     // Both ends at once, as part of a pipeline.
     let both = job_with_stdin(&sandbox, pipe_of(b"b\na\n"), &["--output", "-", "--total-order"]);
@@ -384,7 +388,7 @@ fn a_job_that_fails_prints_nothing() {
 }
 
 #[test]
-fn what_a_killed_process_left_goes_with_the_next_run() {
+fn next_run_sweeps_after_a_killed_process() {
     let sandbox = Sandbox::new();
     sandbox.write("in", "a\n");
     let mut pipe = sandbox.fifo("started");

@@ -55,7 +55,7 @@ fn checksum(finished: &Finished) -> String {
 }
 
 #[test]
-fn each_accepts_the_rows_of_the_other() {
+fn hadoop_and_sailfish_accept_each_others_rows() {
     if !hadoop_is_there() {
         return;
     }

@@ -1,6 +1,6 @@
 //! Ctrl-C, requests to terminate and `kill -9`, while user programs run that do not want to end.
 
-use blackbox::{Fifo, Running, Sandbox, Watched};
+use blackbox::{Fifo, Questions, Running, Sandbox, State, Watched};
 use rustix::process::Signal;
 
 /// Exit code of `sailfish run` after an interrupt.
@@ -66,9 +66,8 @@ impl Hanging {
         (running, watched)
     }
 
-    fn state_of_job(&self, job: u32) -> String {
-        let rows = self.sandbox.query(&format!("select state from jobs where job = {job}"));
-        rows[0]["state"].as_str().expect("a state is text").to_string()
+    fn state_of_job(&self, job: i64) -> String {
+        self.sandbox.jobs().of_job(job).states().remove(0)
     }
 }
 
@@ -81,8 +80,7 @@ fn check_stopped(phase: Phase, program: Program, signal: Signal) {
     watched.iter().for_each(Watched::wait_gone);
     hanging.sandbox.assert_nothing_left();
     assert_eq!(hanging.state_of_job(1), "cancelled", "{}", stopped.story());
-    let running = hanging.sandbox.query("select count(*) as n from attempts where state = 'running'");
-    assert_eq!(running[0]["n"], 0);
+    assert_eq!(hanging.sandbox.attempts().is(State::Running).count(), 0);
 }
 
 #[test]
@@ -95,7 +93,7 @@ fn ctrl_c_ends_the_job_and_its_programs() {
 }
 
 #[test]
-fn a_request_to_terminate_does_the_same() {
+fn sigterm_ends_the_job_and_its_programs() {
     check_stopped(Phase::Map, Program::IgnoresSignals, Signal::TERM);
     check_stopped(Phase::Reduce, Program::Waits, Signal::TERM);
 }
@@ -116,7 +114,7 @@ fn a_second_ctrl_c_never_makes_it_worse() {
 
 /// Kept are the I-files of a job that ran to its end, not of one that was stopped.
 #[test]
-fn ctrl_c_leaves_no_intermediate_data_even_where_it_would_be_kept() {
+fn ctrl_c_removes_data_that_would_be_kept() {
     let mut hanging = Hanging::new(Phase::Reduce, Program::Alone);
     let (running, _) = hanging.start_with(&["--keep-ifiles"]);
     assert!(hanging.sandbox.disk().read_dir().expect("the disk is there").next().is_some());
@@ -149,13 +147,13 @@ fn check_killed(phase: Phase) {
 }
 
 #[test]
-fn kill_9_leaves_nothing_that_the_next_run_does_not_remove() {
+fn next_run_sweeps_everything_after_kill_9() {
     check_killed(Phase::Map);
     check_killed(Phase::Reduce);
 }
 
 #[test]
-fn kill_9_of_a_job_with_data_on_disk() {
+fn next_run_sweeps_disk_data_after_kill_9() {
     let sandbox = Sandbox::new();
     let line = |n: u32| format!("{:010}\t{}\n", n.wrapping_mul(2_654_435_761), "v".repeat(80));
     let text: Vec<u8> = (0..40_000u32).flat_map(|n| line(n).into_bytes()).collect();

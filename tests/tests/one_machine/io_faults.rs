@@ -1,7 +1,7 @@
 //! Each call by which the engine changes its files fails once, and from some call on all do: a small job ends right, or fails
 //! and names the cause; nothing half-written is published, nothing is left, and the next job is none the worse.
 
-use blackbox::{Cluster, Finished, Running, Sandbox};
+use blackbox::{Cluster, Finished, Questions, Running, Sandbox};
 use faults::IoCall;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -202,12 +202,12 @@ fn a_job_survives_each_call_that_fails_once() {
 }
 
 #[test]
-fn a_job_survives_a_disk_that_is_full_from_some_call_on() {
+fn job_survives_disk_that_fills_at_any_call() {
     Embedded::new(KEEPING).walk("enospc", "+", 1);
 }
 
 #[test]
-fn other_ways_to_write_survive_too() {
+fn compressing_job_survives_failing_calls() {
     let job = Embedded::new(COMPRESSING);
     job.walk("enospc", "", 3);
     job.walk("eio", "+", 4);
@@ -220,7 +220,7 @@ fn stages_survive_each_call_that_fails_once() {
 }
 
 #[test]
-fn stages_survive_a_disk_that_is_full_from_some_call_on() {
+fn stages_survive_disk_that_fills_at_any_call() {
     Embedded::new(STAGED).walk("enospc", "+", 2);
 }
 
@@ -315,8 +315,7 @@ impl Struck {
             println!("failed: {}", finished.stderr.trim_end());
             ends.failed += 1;
         }
-        let question = "select job from jobs where ended_ns is null or cleaned_ns is null";
-        self.cluster.ask_until(&["state", "--json", question], |rows| rows.trim() == "[]");
+        self.cluster.jobs().not_cleaned().wait_for(0);
         let entries = std::fs::read_dir(self.cluster.sandbox.path("")).expect("a sandbox can be listed");
         let names = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
         let staging: Vec<String> = names.filter(|name| name.starts_with(".out-")).collect();
@@ -336,7 +335,7 @@ fn survive_a_bad_node(healthy_nodes: u32, fault: &str, ending: &str, step: usize
 }
 
 fn survive_with(staged: bool, healthy_nodes: u32, fault: &str, ending: &str, step: usize) -> Ends {
-    let mut cluster = Cluster::start(0);
+    let mut cluster = Cluster::builder().start();
     // In a rack of their own, so that each keeps what its own maps put out.
     (0..healthy_nodes).for_each(|_| cluster.add_node_in("elsewhere"));
     let mut struck = Struck { staged, ..Struck::new(cluster) };
@@ -369,26 +368,26 @@ fn survive_with(staged: bool, healthy_nodes: u32, fault: &str, ending: &str, ste
 }
 
 #[test]
-fn a_cluster_survives_calls_of_its_only_node_that_fail_once() {
+fn cluster_survives_failing_calls_of_only_node() {
     let ends = survive_a_bad_node(0, "eio", "", 1);
     assert_eq!(ends.failed, 0, "what fails once is tried again");
 }
 
 #[test]
-fn stages_survive_calls_of_the_only_node_that_fail_once() {
+fn stages_survive_failing_calls_of_only_node() {
     let ends = survive_with(true, 0, "eio", "", 2);
     assert_eq!(ends.failed, 0, "what fails once is tried again");
 }
 
 #[test]
-fn a_cluster_survives_a_node_whose_disk_is_full_from_some_call_on() {
+fn cluster_survives_node_whose_disk_fills() {
     let ends = survive_a_bad_node(1, "enospc", "+", 2);
     assert_eq!(ends.failed, 0, "what fails on one node goes to the other");
     survive_a_bad_node(0, "enospc", "+", 3);
 }
 
 #[test]
-fn stages_survive_a_node_whose_disk_is_full_from_some_call_on() {
+fn stages_survive_node_whose_disk_fills() {
     let ends = survive_with(true, 1, "enospc", "+", 4);
     assert_eq!(ends.failed, 0, "what fails on one node goes to the other");
 }
@@ -401,12 +400,17 @@ fn slow_calls_of_a_node_change_nothing() {
 
 /// Faults in files that a server writes itself beside its store: its locks, files that clients ship, the staging directories.
 #[test]
-fn a_server_survives_each_call_that_fails_once_or_does_not_begin() {
+fn server_survives_each_failing_call() {
     let log = tempfile::NamedTempFile::new().expect("a temporary file");
     let path = log.path().to_path_buf();
-    let mut struck = Struck::new(Cluster::start_changed(1, |command| {
-        command.env("SAILFISH_IO_LOG", &path);
-    }));
+    let mut struck = Struck::new(
+        Cluster::builder()
+            .nodes(1)
+            .server_command(|command| {
+                command.env("SAILFISH_IO_LOG", &path);
+            })
+            .start(),
+    );
     let before = counts(&path);
     let mut ends = Ends::default();
     struck.survive("", &mut ends);
@@ -423,9 +427,14 @@ fn a_server_survives_each_call_that_fails_once_or_does_not_begin() {
     for (call, number) in &later {
         let fault = format!("{call}:enospc:{number}");
         println!("SAILFISH_IO_FAULT={fault} of a server");
-        let mut struck = Struck::new(Cluster::start_changed(1, |command| {
-            command.env("SAILFISH_IO_FAULT", &fault);
-        }));
+        let mut struck = Struck::new(
+            Cluster::builder()
+                .nodes(1)
+                .server_command(|command| {
+                    command.env("SAILFISH_IO_FAULT", &fault);
+                })
+                .start(),
+        );
         struck.survive(words("enospc"), &mut ends);
         let said = struck.cluster.server().stderr_so_far();
         assert!(said.contains("gets the planted fault"), "{said}");

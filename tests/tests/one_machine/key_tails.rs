@@ -117,7 +117,7 @@ fn run(text: &str, wish: &str, more: &[&str]) -> (Sandbox, Finished) {
 }
 
 #[test]
-fn each_partition_key_comes_to_one_reducer_in_order() {
+fn each_partition_key_reaches_one_reducer_in_order() {
     let text = skewed(300_000);
     let expected = model(&text);
     let small = ["--key-tails", "--memory", "64M", "--slots", "4"];
@@ -142,7 +142,7 @@ fn each_partition_key_comes_to_one_reducer_in_order() {
 
 #[test]
 fn nodes_keep_partition_keys_together() {
-    let cluster = Cluster::start(2);
+    let cluster = Cluster::builder().nodes(2).start();
     let text = skewed(200_000);
     cluster.sandbox.write("program.py", frames_program(PROGRAM));
     cluster.sandbox.write("in", &text);
@@ -154,7 +154,7 @@ fn nodes_keep_partition_keys_together() {
 }
 
 #[test]
-fn a_key_without_a_tail_is_its_own_partition_key() {
+fn key_without_tail_is_its_partition_key() {
     let (sandbox, finished) = run("b 7 0\na 2 1\nb 3 2\nb 7 3\n", "whole", &["--key-tails"]);
     finished.expect_success();
     let lines = sandbox.output_lines(&sandbox.out());
@@ -163,14 +163,14 @@ fn a_key_without_a_tail_is_its_own_partition_key() {
 }
 
 #[test]
-fn a_partition_key_that_begins_another_one_is_named() {
+fn partition_key_that_begins_another_is_named() {
     // Without an end, `a` and four bytes lie around `a\0\0`.
     let (_, finished) = run("a 1 0\na\u{0}\u{0} 1 1\na 70000 2\n", "no-end", &["--key-tails"]);
     finished.expect_failure(2, &["partition key \"a\" is the beginning of another one, \"a\\0\\0\""]);
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn unsuitable_key_tails_are_refused() {
     let check = |wish: &str, more: &[&str], code: i32, expected: &str| {
         let (sandbox, finished) = run("a 1 0\n", wish, more);
         finished.expect_failure(code, &[expected]);
@@ -195,7 +195,7 @@ fn what_does_not_fit_is_refused() {
 }
 
 #[test]
-fn a_job_file_asks_for_tails_and_kept_files_keep_them() {
+fn tails_of_job_file_stay_with_kept_files() {
     let sandbox = Sandbox::new();
     let text = skewed(1000);
     sandbox.write("program.py", frames_program(PROGRAM));

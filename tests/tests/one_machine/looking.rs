@@ -1,6 +1,6 @@
 //! Looking at jobs, reports, outputs, the state and I-files.
 
-use blackbox::{Sandbox, part_lines};
+use blackbox::{Answers, Sandbox, part_lines};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ fn jobs_are_listed_newest_first() {
 }
 
 #[test]
-fn a_job_is_shown_with_its_stages_and_failures() {
+fn show_prints_stages_and_failures_of_job() {
     let sandbox = with_two_jobs();
     let text = sandbox.look(&["show", "1"]).expect_success().text();
     for expected in
@@ -104,7 +104,7 @@ fn damaged_outputs_are_found() {
 #[test]
 fn the_state_answers_questions_and_takes_no_orders() {
     let sandbox = with_two_jobs();
-    let ask = |statement: &str| sandbox.query(statement);
+    let ask = |statement: &str| sandbox.rows(statement);
     assert_eq!(ask("select count(*) as jobs from jobs"), [serde_json::json!({ "jobs": 2 })]);
     let words = "select name, state from jobs where state = 'succeeded'";
     assert_eq!(ask(words), [serde_json::json!({ "name": "counting", "state": "succeeded" })]);
@@ -187,7 +187,7 @@ fn kept_ifiles_can_be_inspected_verified_and_scanned() {
 }
 
 #[test]
-fn damaged_and_foreign_ifiles_are_named_with_their_offset() {
+fn damaged_and_foreign_ifiles_are_named_by_offset() {
     let sandbox = Sandbox::new();
     let kept = kept_ifiles(&sandbox);
     let whole = fs::read(&kept[0]).unwrap();

@@ -15,8 +15,9 @@ const CASES: u64 = 120;
 const WORKERS: u64 = 2;
 
 /// Bug 2 of the field report.
+/// Field report, 2.
 #[test]
-fn field_report_2_an_empty_value_keeps_its_separator() {
+fn empty_value_keeps_its_separator() {
     let sandbox = Sandbox::new();
     let text = b"ann\t555\nbob\t\nbob\ncid\t\t\nbob\t\n";
     sandbox.write("in", text);
@@ -206,8 +207,9 @@ fn sort_cat_and_grep_give_the_same_bytes() {
 }
 
 /// F14 of the attacks.
+/// Attacks, 14.
 #[test]
-fn attacks_14_a_mapper_that_ends_early_is_named() {
+fn mapper_that_ends_early_is_named() {
     let sandbox = Sandbox::new();
     let lines: String = (0..200_000).map(|number| format!("line {number}\n")).collect();
     sandbox.write("in/whole", "one\n");

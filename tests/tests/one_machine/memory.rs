@@ -33,13 +33,13 @@ fn await_job(cluster: &Cluster, job: u32) {
 }
 
 fn ask(cluster: &Cluster, args: &[&str]) -> Finished {
-    Running::start(&mut cluster.sailfish(args)).wait()
+    cluster.run(args)
 }
 
 #[test]
 fn programs_wait_for_memory_and_for_an_architecture() {
     // Of 1 GiB.
-    let cluster = Cluster::start(1);
+    let cluster = Cluster::builder().nodes(1).start();
     let large = |program: &str| submit(&cluster, &["--memory", "600M"], program);
     let (first, mut first_here, mut first_go) = start_hanging(&cluster, "first", large);
     first_here.read_line();
@@ -63,8 +63,8 @@ fn programs_wait_for_memory_and_for_an_architecture() {
 }
 
 #[test]
-fn a_job_that_does_not_fit_beside_another_waits_for_it() {
-    let mut cluster = Cluster::start(2);
+fn job_waits_until_its_memory_is_free() {
+    let mut cluster = Cluster::builder().nodes(2).start();
     cluster.sandbox.write("in.txt", "a\t1\n");
     let large = |program: &str| run(&cluster, "600M", program, "out-1");
     let (first, mut here, mut go_on) = start_hanging(&cluster, "first", large);

@@ -1,7 +1,8 @@
 //! Inputs and outputs on an object store: a real server of its protocol, the real binary.
 
 use blackbox::{
-    CLUSTER_MEMORY, Cluster, Finished, ObjectServer, Running, Sandbox, Verdict, corpus, gzip, sorted_lines,
+    CLUSTER_MEMORY, Cluster, Finished, ObjectServer, Questions, Running, Sandbox, Verdict, corpus, gzip,
+    sorted_lines,
 };
 use std::path::Path;
 use std::process::Command;
@@ -73,7 +74,7 @@ fn assert_nothing(server: &ObjectServer, output: &str) {
 }
 
 #[test]
-fn a_job_from_and_to_objects_gives_what_files_give() {
+fn jobs_on_objects_give_the_output_of_files() {
     let (server, sandbox) = world();
     write_text(&server, &sandbox);
     run(count(&sandbox, "in", "local", &[])).expect_success();
@@ -149,7 +150,7 @@ fn streaming_command_lines_name_objects() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn unusable_object_stores_are_named() {
     let (server, sandbox) = world();
     write_text(&server, &sandbox);
     let refused = |input: &str, output: &str, texts: &[&str]| {
@@ -341,9 +342,8 @@ fn a_crash_is_cleaned_by_the_next_process() {
             true => assert_whole(&server, &output, &expected),
             false => assert_nothing(&server, &output),
         }
-        let states = sandbox.query(&format!("select state from jobs where output = '{url}'"));
         let state = if decided { "succeeded" } else { "interrupted" };
-        assert_eq!(states[0]["state"], state, "{point}");
+        assert_eq!(sandbox.jobs().with_output(&url).states(), [state], "{point}");
     }
     sandbox.assert_no_leftovers();
 }
@@ -391,9 +391,9 @@ fn secrets_stay_with_the_process() {
 }
 
 #[test]
-fn a_cluster_gives_what_one_machine_gives() {
+fn cluster_gives_the_objects_of_one_machine() {
     let server = ObjectServer::start("lake");
-    let cluster = Cluster::start_with(2, server.environment());
+    let cluster = Cluster::builder().nodes(2).environment(server.environment()).start();
     write_text(&server, &cluster.sandbox);
     let own = ["--memory", CLUSTER_MEMORY, "--slots", "2"];
     let local = [&["--input", "in", "--output", "local"], WORDS, &own].concat();
@@ -417,7 +417,7 @@ fn a_commit_survives_its_node() {
     let server = ObjectServer::start("lake");
     let mut environment = server.environment();
     environment.push(("SAILFISH_CRASH_AT".to_string(), "commit-report-written".to_string()));
-    let mut cluster = Cluster::start_with(1, environment);
+    let mut cluster = Cluster::builder().nodes(1).environment(environment).start();
     write_text(&server, &cluster.sandbox);
     let mut local = cluster.sandbox.job(&[&["--input", "in", "--output", "local"], WORDS, SIZES].concat());
     local.env_remove("SAILFISH_CRASH_AT");

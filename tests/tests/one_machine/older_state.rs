@@ -53,7 +53,7 @@ fn copy(from: &Path, to: &Path, sandbox: &Sandbox) {
 }
 
 #[test]
-fn what_commit_73f7aaa_left_is_read() {
+fn state_of_commit_73f7aaa_is_read() {
     let sandbox = Sandbox::new();
     copy(&package_path("test_data/kept-73f7aaa"), &sandbox.path(""), &sandbox);
     let look = |args: &[&str]| -> Finished { sandbox.look(args).expect_success() };

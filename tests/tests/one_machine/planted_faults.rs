@@ -1,7 +1,7 @@
 //! Faults of the kind the proof exists to find: what each spoils is made again. One that strikes every time makes the job fail loudly,
 //! and nothing is published.
 
-use blackbox::{Running, Sandbox};
+use blackbox::{Questions, Running, Sandbox};
 use faults::PlantedFault;
 use std::process::Command;
 
@@ -62,19 +62,19 @@ fn check(fault: PlantedFault, options: &[&str]) {
         assert!(blackbox::sorted_lines(&output) == blackbox::sorted_lines(&text), "{}", fault.name());
     }
     assert_eq!(sandbox.report(&sandbox.out())["proof"]["agrees"], true);
-    assert_eq!(sandbox.query("select count(*) as n from proofs where agrees = 0")[0]["n"], 0);
+    assert_eq!(sandbox.failed_proofs().count(), 0);
     sandbox.assert_no_leftovers();
 }
 
 #[test]
-fn what_each_fault_spoils_is_made_again() {
+fn spoiled_data_is_made_again() {
     for fault in PlantedFault::ALL {
         check(*fault, &[]);
     }
 }
 
 #[test]
-fn so_it_is_in_total_order() {
+fn spoiled_data_is_made_again_in_total_order() {
     for fault in PlantedFault::ALL {
         check(*fault, &["--total-order", "--reducer", "cat"]);
     }
@@ -82,14 +82,14 @@ fn so_it_is_in_total_order() {
 
 /// A reducer that reads nothing sees no fault, and the proof does all the same.
 #[test]
-fn so_it_is_where_the_reducer_does_not_look() {
+fn spoiled_data_is_found_without_the_reducer() {
     for fault in PlantedFault::ALL {
         check(*fault, &["--reducer", "true"]);
     }
 }
 
 #[test]
-fn a_fault_that_strikes_each_time_makes_the_job_fail_loudly() {
+fn repeated_fault_makes_the_job_fail() {
     for fault in PlantedFault::ALL {
         println!("SAILFISH_PLANT={}:*", fault.name());
         let (sandbox, _) = set_up();
@@ -98,16 +98,16 @@ fn a_fault_that_strikes_each_time_makes_the_job_fail_loudly() {
         let failed = Running::start(&mut command).wait().expect_failure(FAILED, &["proof", "ifile-"]);
         sandbox.assert_nothing_left();
         assert!(!failed.stderr.contains("job 1 done"), "{}", failed.story());
-        let jobs = sandbox.query("select state, error from jobs");
-        assert_eq!(jobs[0]["state"], "failed", "{jobs:?}");
-        assert!(jobs[0]["error"].as_str().is_some_and(|error| error.contains("proof")), "{jobs:?}");
+        assert_eq!(sandbox.jobs().states(), ["failed"]);
+        let errors = sandbox.jobs().errors();
+        assert!(errors[0].contains("proof"), "{errors:?}");
         sandbox.look(&["show", "1"]).expect_success().text().find("proof").expect("show names the proof");
     }
 }
 
 /// Faults in an attempt that lost are dropped with it.
 #[test]
-fn a_fault_in_an_attempt_that_lost_harms_nobody() {
+fn fault_in_losing_attempt_harms_nobody() {
     for fault in [PlantedFault::FrameDropped, PlantedFault::FrameDuplicated, PlantedFault::FrameAltered] {
         let (sandbox, text) = set_up();
         let mut command = job(&sandbox, PlantedFault::AttemptMixed, &[]);

@@ -169,7 +169,7 @@ output = "out"
 "#;
 
 #[test]
-fn stages_are_numbered_behind_the_inputs_of_the_stage_that_reads_them() {
+fn numbers_of_stages_follow_those_of_inputs() {
     let sandbox = sandbox_with_inputs();
     write_flow(&sandbox, "flow.toml", FLOW, "out");
     start_here(&sandbox, "flow.toml").wait().expect_success();
@@ -177,7 +177,7 @@ fn stages_are_numbered_behind_the_inputs_of_the_stage_that_reads_them() {
 }
 
 #[test]
-fn pairs_of_a_reducer_are_written_in_the_format_of_the_job() {
+fn reducer_pairs_are_written_in_job_format() {
     let sandbox = sandbox_with(b"one two\none\n");
     let options = ["--reducer", "python3 program.py pairs", "--separator", "=", "--output-format", "nul"];
     run(&sandbox, "words", &options).expect_success();
@@ -195,7 +195,7 @@ fn a_mapper_alone_puts_out_pairs_or_bytes() {
 }
 
 #[test]
-fn what_a_program_does_wrong_is_named() {
+fn wrong_frames_of_programs_are_named() {
     let check = |wish: &str, code: i32, expected: &str| {
         let sandbox = sandbox_with(b"one two\n");
         run(&sandbox, wish, &[]).expect_failure(code, &[expected]);
@@ -212,7 +212,7 @@ fn what_a_program_does_wrong_is_named() {
 }
 
 #[test]
-fn bytes_of_a_part_need_an_output_without_lines() {
+fn byte_parts_need_an_output_without_lines() {
     let sandbox = sandbox_with(b"one\n");
     let finished = run(&sandbox, "words", &["--reducer", "python3 program.py bytes"]);
     finished.expect_failure(2, &["--output-format raw"]);
@@ -313,7 +313,7 @@ fn a_process_serves_the_tasks_of_its_slot() {
 }
 
 #[test]
-fn a_server_that_dies_costs_one_attempt_at_most() {
+fn killed_server_costs_one_attempt_at_most() {
     for wish in ["die", "leave"] {
         let (sandbox, lines) = sandbox_with_tasks();
         Running::start(&mut served(&sandbox, wish, "1")).wait();

@@ -33,20 +33,22 @@ fn python_report_4_logs_of_tasks_are_kept() {
     sandbox.look(&["logs", "9"]).expect_failure(2, &["there is no job 9"]);
 }
 
+/// Python report, 4.
 #[test]
-fn python_report_4_logs_of_tasks_are_kept_by_a_server() {
-    let cluster = Cluster::start(1);
+fn server_keeps_logs_of_tasks() {
+    let cluster = Cluster::builder().nodes(1).start();
     cluster.sandbox.script("map.sh", TALKING);
     cluster.sandbox.write("in", "good\n");
     let mut job = cluster.job(&["--input", "in", "--mapper", "sh map.sh", "--file", "map.sh"]);
     Running::start(job.arg("--output").arg(cluster.sandbox.out())).wait().expect_success();
-    let logs = Running::start(&mut cluster.sailfish(&["logs", "1"])).wait().expect_success();
+    let logs = cluster.run(&["logs", "1"]).expect_success();
     assert_eq!(logs.stderr, "map 0: saw good\n", "{}", logs.story());
 }
 
 /// Directories above an output are made, as Hadoop does.
+/// Python report, 12.
 #[test]
-fn python_report_12_what_is_missing_above_an_output_is_made() {
+fn missing_parents_of_output_are_made() {
     let sandbox = Sandbox::new();
     sandbox.write("in", "a\n");
     let words = ["--mapper", "builtin:words", "--reducer", "builtin:sum"];
@@ -60,8 +62,9 @@ fn python_report_12_what_is_missing_above_an_output_is_made() {
     assert_eq!(sandbox.output_lines(&sandbox.path("other/such/out")), ["a\t"]);
 }
 
+/// Python report, 10.
 #[test]
-fn python_report_10_parts_have_the_extension_of_their_kind() {
+fn parts_have_the_extension_of_their_kind() {
     let sandbox = Sandbox::new();
     sandbox.write("in", "a\n");
     let options = ["--input", "in", "--part-extension", ".csv", "--overwrite"];

@@ -47,7 +47,7 @@ fn zero_length_and_duplicate_records_are_kept() {
 }
 
 #[test]
-fn bytes_are_bytes() {
+fn arbitrary_bytes_are_sorted() {
     let mut random = Random::new(3);
     let mut text = Vec::new();
     while text.len() < 3 << 20 {
@@ -90,7 +90,7 @@ fn files_without_a_final_newline_are_not_joined() {
 }
 
 #[test]
-fn nothing_in_gives_a_whole_output_without_records() {
+fn empty_input_gives_a_whole_empty_output() {
     for make in [
         (|sandbox| fs::create_dir(sandbox.path("in")).unwrap()) as fn(&Sandbox),
         |sandbox| drop(sandbox.write("in", "")),
@@ -152,7 +152,7 @@ fn hidden_names_are_data_only_when_written_out() {
 }
 
 #[test]
-fn records_larger_than_a_frame_and_than_a_chunk_go_through() {
+fn records_larger_than_frame_and_chunk_pass() {
     // At 64M a frame has 64 KiB and a chunk 16 MiB; a record may have 16 MiB.
     let largest = 16 << 20;
     let mut random = Random::new(11);
@@ -218,7 +218,7 @@ fn job_files_count_paths_from_their_own_directory() {
 }
 
 #[test]
-fn map_only_jobs_write_what_the_mappers_put_out() {
+fn map_only_job_writes_the_mapper_output() {
     let sandbox = Sandbox::new();
     let mut random = Random::new(5);
     let mut text = Vec::new();

@@ -129,7 +129,7 @@ fn cases() -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_corpus_gives_what_hadoop_gives() {
+fn corpus_gives_the_results_of_hadoop() {
     let mut failures = Vec::new();
     let cases = cases();
     for case in &cases {
@@ -157,7 +157,7 @@ fn the_corpus_gives_what_hadoop_gives() {
 /// The same command lines on a server and two nodes, with what they ship.
 #[test]
 fn the_corpus_gives_the_same_in_a_cluster() {
-    let cluster = Cluster::start(2);
+    let cluster = Cluster::builder().nodes(2).start();
     let own = format!("--server {}", cluster.url);
     let mut failures = Vec::new();
     for case in &cases() {
@@ -186,7 +186,7 @@ fn the_corpus_gives_the_same_in_a_cluster() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_by_name() {
+fn unsupported_options_are_refused_by_name() {
     let sandbox = Sandbox::new();
     sandbox.write("in", "b\na\n");
     let check = |line: &str, texts: &[&str]| {
@@ -217,7 +217,7 @@ fn what_cannot_be_done_is_refused_by_name() {
 }
 
 #[test]
-fn help_lists_what_is_supported() {
+fn help_lists_the_supported_options() {
     let sandbox = Sandbox::new();
     for option in ["--help", "-help", "-info"] {
         let text = sandbox.sailfish_with(&["streaming", option]).expect_success().text();
@@ -228,7 +228,7 @@ fn help_lists_what_is_supported() {
 }
 
 #[test]
-fn programs_find_what_hadoop_gives_them() {
+fn programs_find_files_and_environment_of_hadoop() {
     let sandbox = Sandbox::new();
     sandbox.write("in/a.txt", "one\n");
     // Not executable, under another name, and beside it a file under a name of its own.
@@ -315,8 +315,9 @@ fn a_combiner_keeps_its_keys() {
 }
 
 /// Bug 9 of the Python report: mrjob's word pairs.
+/// Python report, 9.
 #[test]
-fn python_report_9_a_combiner_gives_back_keys_of_two_fields() {
+fn combiner_returns_keys_of_two_fields() {
     let sandbox = Sandbox::new();
     sandbox.write("in", "a\tx\t1\na\ty\t5\na\tx\t2\n");
     sandbox.script(
@@ -330,8 +331,9 @@ fn python_report_9_a_combiner_gives_back_keys_of_two_fields() {
 }
 
 /// The same bug: jobs of mrjob that have their values sorted make the value a field of the key, and their combiners change it.
+/// Python report, 9.
 #[test]
-fn python_report_9_a_combiner_may_change_the_fields_that_only_sort() {
+fn combiner_may_change_fields_that_only_sort() {
     let sandbox = Sandbox::new();
     let lines: Vec<String> = (0..3000).map(|number| format!("k{}\t{}\n", number % 7, number % 3)).collect();
     sandbox.write("in", lines.concat());
@@ -357,7 +359,7 @@ fn python_report_9_a_combiner_may_change_the_fields_that_only_sort() {
 }
 
 #[test]
-fn what_a_reducer_prints_without_input_is_dropped() {
+fn output_of_reducer_without_input_is_dropped() {
     let sandbox = Sandbox::new();
     sandbox.write("in", "a\n");
     let line = "-input in -output o -mapper cat -reducer 'wc -l' -numReduceTasks 2";

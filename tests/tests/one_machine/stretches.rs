@@ -120,7 +120,7 @@ output = "out"
 "#;
 
 #[test]
-fn what_is_in_no_file_is_refused() {
+fn stretches_need_files_with_names() {
     let sandbox = Sandbox::new();
     sandbox.write("in", "a\n");
     let stdin = sandbox.run_job(&["--input", "-", "--input-format", "stretches"]);

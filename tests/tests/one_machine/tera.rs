@@ -161,7 +161,7 @@ fn disorder_names_file_and_record() {
 }
 
 #[test]
-fn what_are_no_rows_is_named() {
+fn damaged_rows_are_named() {
     let sandbox = Sandbox::new();
     let rows = tera_rows(Layout::Ascii, false, 0, 20);
     let unix: Vec<u8> = rows.iter().copied().filter(|byte| *byte != b'\r').collect();

@@ -1,6 +1,6 @@
 //! Word count, the job that everybody knows, against coreutils; and the order of values.
 
-use blackbox::{Random, Running, Sandbox, corpus, gzip};
+use blackbox::{Questions, Random, Running, Sandbox, State, corpus, gzip};
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -181,10 +181,8 @@ fn failed_attempts_change_nothing() {
     // And reducers that fail after half of their output.
     let reducer = "sh -c 'if [ \"$SAILFISH_ATTEMPT\" = 1 ]; then exec cat; fi; head -n 100; exit 4'";
     check_order(&sandbox, &expected, &["--mapper", mapper, "--reducer", reducer]);
-    let attempts = sandbox.query(
-        "select count(*) as failed from attempts where state = 'failed' and job = (select max(job) from jobs)",
-    );
-    assert!(attempts[0]["failed"].as_i64() >= Some(2), "{attempts:?}");
+    let failed = sandbox.attempts().of_last_job().is(State::Failed).count();
+    assert!(failed >= 2, "{failed} attempts failed");
 }
 
 #[test]

@@ -375,7 +375,7 @@ mod tests {
     const IDS: (&str, &str) = ("crates/ids/Cargo.toml", "[dependencies]\nserde.workspace = true\n");
 
     #[test]
-    fn an_arrow_that_is_not_in_the_table_is_found() {
+    fn arrow_outside_the_table_is_found() {
         let up = ("crates/ifile/Cargo.toml", "[dependencies]\nids.workspace = true\nnode.workspace = true\n");
         let node = ("crates/node/Cargo.toml", "[dependencies]\nifile = { path = \"../ifile\" }\n");
         check_finds(
@@ -422,7 +422,7 @@ mod tests {
     );
 
     #[test]
-    fn a_pure_crate_that_reaches_a_runtime_is_found() {
+    fn pure_crate_that_reaches_a_runtime_is_found() {
         let direct = ("crates/imerger/Cargo.toml", "[dependencies]\ntokio.workspace = true\n");
         check_finds(
             pure_dependencies,

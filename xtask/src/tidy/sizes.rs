@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn long_files_are_found_and_tests_may_be_longer() {
+    fn long_files_are_found_with_room_for_tests() {
         let lines = "// line\n".repeat(801);
         check_finds(file_lines, &[("crates/a/src/b.rs", &lines)], &["crates/a/src/b.rs:801: 801 lines"]);
         check_finds(file_lines, &[("crates/a/src/tests.rs", &lines), ("tests/src/c.rs", &lines)], &[]);

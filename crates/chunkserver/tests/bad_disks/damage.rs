@@ -222,7 +222,7 @@ fn judge(read: Result<Content, ChunkServerError>, expected: &Content, tally: &mu
 }
 
 #[test]
-fn damaged_run_files_are_refused_or_read_as_they_were() {
+fn damaged_runs_are_refused_or_read_unchanged() {
     let victims = CODECS.map(Victim::new);
     let expected: Vec<Vec<Content>> = victims
         .iter()
@@ -260,7 +260,7 @@ fn damaged_run_files_are_refused_or_read_as_they_were() {
 /// A whole block in the place of another one has all its checksums: that a stretch was written at the wrong place is then known
 /// by the sums, which no reader can make agree.
 #[test]
-fn a_block_in_the_place_of_another_is_found_by_the_proof_at_the_latest() {
+fn proof_finds_a_misplaced_block_at_the_latest() {
     let victim = Victim::new(Codec::None);
     let (mut refused, mut by_proof) = (0, 0);
     for reader in READERS {

@@ -38,7 +38,7 @@ fn attempt(task: u32) -> AttemptKey {
 }
 
 #[test]
-fn a_sealed_job_tells_of_runs_and_of_those_who_have_read_them() {
+fn sealed_job_reports_lost_runs_and_their_readers() {
     let (first, second) = (temporary_directory(), temporary_directory());
     let server = server_on_two_disks([first.path(), second.path()]);
     let sealed = server.seal(&[]).expect("all is sorted");
@@ -69,7 +69,7 @@ fn a_sealed_job_tells_of_runs_and_of_those_who_have_read_them() {
 }
 
 #[test]
-fn before_the_seal_what_is_lost_is_told_by_the_seal_too() {
+fn seal_reports_data_lost_before_it() {
     let (first, second) = (temporary_directory(), temporary_directory());
     let server = server_on_two_disks([first.path(), second.path()]);
     // Chunks that were full were written in the background.

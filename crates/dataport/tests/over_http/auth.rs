@@ -52,7 +52,7 @@ fn every_route_refuses_strangers_and_the_past() {
 }
 
 #[test]
-fn an_unknown_run_is_an_error_and_no_empty_read() {
+fn unknown_run_is_an_error() {
     let cluster = Cluster::start(&Case::plain());
     let asked = |job: JobId, incarnation: u64| {
         let mut peer = cluster.peer(0);

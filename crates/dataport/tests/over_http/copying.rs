@@ -44,7 +44,7 @@ fn request(run: RunId, bytes: u64, file: &[u8], crc_xor: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_copy_is_the_file_of_the_run_and_may_come_twice() {
+fn copy_equals_the_run_and_may_be_repeated() {
     for keep in [false, true] {
         let cluster = sealed(&Case { keep, ..Case::plain() });
         let server = cluster.nodes[1].served.server();
@@ -65,7 +65,7 @@ fn a_copy_is_the_file_of_the_run_and_may_come_twice() {
 }
 
 #[test]
-fn what_is_damaged_or_cut_off_on_the_way_leaves_nothing() {
+fn damaged_or_truncated_copy_leaves_nothing() {
     let cluster = sealed(&Case { keep: true, ..Case::plain() });
     let (run, file) = run_of_second(&cluster);
     let files = cluster.files(0);
@@ -95,7 +95,7 @@ fn what_is_damaged_or_cut_off_on_the_way_leaves_nothing() {
 }
 
 #[test]
-fn no_more_than_a_few_copies_come_at_once() {
+fn copies_at_once_are_limited() {
     let cluster = sealed(&Case { keep: true, ..Case::plain() });
     let (run, file) = run_of_second(&cluster);
     let files = cluster.files(0);
@@ -131,7 +131,7 @@ fn no_more_than_a_few_copies_come_at_once() {
 }
 
 #[test]
-fn who_cannot_or_will_not_take_a_copy() {
+fn unable_or_unwilling_nodes_take_no_copy() {
     let cluster = sealed(&Case { keep: true, ..Case::plain() });
     let (run, _) = run_of_second(&cluster);
     let server = cluster.nodes[1].served.server();
@@ -166,7 +166,7 @@ pub fn when_free<T>(copy: impl Fn() -> Result<T, CopyError>) -> Result<T, CopyEr
 }
 
 #[test]
-fn a_copy_that_is_given_up_or_turns_out_damaged_leaves_nothing() {
+fn abandoned_or_damaged_copy_leaves_nothing() {
     let case = Case { keep: true, codec: api::Codec::None, ..Case::plain() };
     let case = Case { tasks: vec![(0..40u8).map(|key| (vec![key, 9], 60_000)).collect(); 3], ..case };
     let cluster = sealed(&Case { arena_chunks: 60, ..case });
@@ -208,7 +208,7 @@ fn a_copy_that_is_given_up_or_turns_out_damaged_leaves_nothing() {
 
 /// Lines that are cut again and again: at some time each copy is through, and it is whole.
 #[test]
-fn copies_over_bad_lines_are_whole_in_the_end() {
+fn copies_over_bad_lines_end_whole() {
     let cluster = sealed(&Case { keep: true, ..Case::plain() });
     let server = cluster.nodes[1].served.server();
     cluster.nodes[0].line.state.cut_per_mille.store(300, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use crate::reading;
 use std::sync::atomic::Ordering;
 
 #[test]
-fn an_altered_answer_is_an_error_or_no_change_at_all() {
+fn altered_answer_is_an_error_or_harmless() {
     for keep in [false, true] {
         let case = Case { keep, ..Case::plain() };
         let cluster = Cluster::start(&case);
@@ -29,7 +29,7 @@ fn an_altered_answer_is_an_error_or_no_change_at_all() {
 }
 
 #[test]
-fn a_run_damaged_on_the_disk_of_another_node_is_an_error() {
+fn damaged_run_of_another_node_is_an_error() {
     let case = Case { keep: true, ..Case::plain() };
     let cluster = Cluster::start(&case);
     let outcome = model::run(&case, &cluster);

@@ -29,7 +29,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_was_appended_over_the_network_is_read_back(case in cases()) {
+    fn records_appended_over_network_are_read_back(case in cases()) {
         check(&case);
     }
 }
@@ -37,7 +37,7 @@ proptest! {
 /// Equal keys over many blocks of every run: only the order of sources tells where a block belongs in the stream,
 /// and a reader must not have to hold more than the next block of each run.
 #[test]
-fn one_key_over_many_blocks_is_read_with_one_block_ahead() {
+fn key_over_many_blocks_reads_one_block_ahead() {
     for keep in [false, true] {
         let mut case = Case { keep, lines_cut_per_mille: 0, restart_after: None, ..Case::plain() };
         case.tasks = (0..6u8).map(|task| (0..400).map(|_| (vec![task % 2], 90)).collect()).collect();

@@ -86,7 +86,7 @@ fn copies(cluster: &Cluster) -> BTreeMap<RunId, Peer> {
 }
 
 #[test]
-fn a_node_that_dies_within_a_scan_is_left_for_the_copies() {
+fn reader_leaves_a_dying_node_for_copies() {
     for keep in [false, true] {
         let case = Case { keep, ..Case::plain() };
         let (cluster, outcome) = sealed(&case);
@@ -108,7 +108,7 @@ fn a_node_that_dies_within_a_scan_is_left_for_the_copies() {
 }
 
 #[test]
-fn an_altered_answer_is_read_again_from_the_copies() {
+fn altered_answer_is_read_again_from_copies() {
     let case = Case { keep: true, ..Case::plain() };
     let (cluster, outcome) = sealed(&case);
     let copies = copies(&cluster);
@@ -126,7 +126,7 @@ fn an_altered_answer_is_read_again_from_the_copies() {
 }
 
 #[test]
-fn a_node_that_is_not_there_is_read_at_its_copies() {
+fn absent_node_is_read_at_its_copies() {
     let case = Case { keep: true, ..Case::plain() };
     let (cluster, outcome) = sealed(&case);
     let copies = copies(&cluster);
@@ -152,7 +152,7 @@ fn a_node_that_is_not_there_is_read_at_its_copies() {
 }
 
 #[test]
-fn without_copies_a_stream_that_breaks_is_the_error_it_was() {
+fn broken_stream_without_copies_is_its_error() {
     let case = Case { keep: true, ..Case::plain() };
     let (cluster, outcome) = sealed(&case);
     cluster.nodes[1].line.state.stop_at.store(5000, Ordering::Relaxed);
@@ -162,7 +162,7 @@ fn without_copies_a_stream_that_breaks_is_the_error_it_was() {
 
 /// Damage here, on another node, and both.
 #[test]
-fn damaged_and_missing_files_are_read_at_their_copies() {
+fn damaged_and_missing_files_are_read_from_copies() {
     let case = Case { keep: true, ..Case::plain() };
     let (cluster, outcome) = sealed(&case);
     let copies = copies(&cluster);
@@ -205,7 +205,7 @@ fn long_runs(cluster: &Cluster) -> Vec<Arc<chunkserver::Run>> {
 
 /// A run that leaves the stream in the middle does not stand in the way of the others, which have no copies.
 #[test]
-fn one_run_goes_on_elsewhere_and_the_others_stay() {
+fn one_run_moves_and_the_others_stay() {
     let mut case = Case { keep: true, ifile_count: 6, ..Case::plain() };
     case.tasks = vec![(0..1200u32).map(|number| (number.to_be_bytes().to_vec(), 50)).collect(); 3];
     let (cluster, outcome) = sealed(&case);
@@ -230,7 +230,7 @@ fn one_run_goes_on_elsewhere_and_the_others_stay() {
 /// The other node cannot read a block at all and breaks the stream off: runs without copies fail, and what they are told is
 /// the run that is lost.
 #[test]
-fn who_cannot_go_on_is_told_what_is_lost() {
+fn reader_without_copies_names_the_lost_data() {
     let mut case = Case { keep: true, ifile_count: 6, ..Case::plain() };
     case.tasks = vec![(0..1200u32).map(|number| (number.to_be_bytes().to_vec(), 50)).collect(); 3];
     let (cluster, outcome) = sealed(&case);

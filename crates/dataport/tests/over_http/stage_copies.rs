@@ -30,7 +30,7 @@ fn request(file: &StageFileRef, stored: &[u8], crc_xor: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_copy_is_the_file_and_may_come_twice() {
+fn copy_equals_the_file_and_may_be_repeated() {
     for bytes in [0, 5, BLOCK, 30 * BLOCK + 5] {
         let sample = Sample::start(bytes, &[0, 0, 2]);
         let stored = std::fs::read(sample.path(1)).expect("a file");
@@ -49,7 +49,7 @@ fn a_copy_is_the_file_and_may_come_twice() {
 }
 
 #[test]
-fn what_is_damaged_or_cut_off_on_the_way_leaves_nothing() {
+fn damaged_or_truncated_copy_leaves_nothing() {
     let sample = Sample::start(2 * BLOCK + 5, &[]);
     let stored = std::fs::read(sample.path(1)).expect("a file");
     let files = &sample.cluster.nodes[0].served.stage_files;
@@ -86,7 +86,7 @@ fn what_is_damaged_or_cut_off_on_the_way_leaves_nothing() {
 }
 
 #[test]
-fn who_cannot_or_will_not_take_a_copy() {
+fn unable_or_unwilling_nodes_take_no_copy() {
     let sample = Sample::start(2 * BLOCK + 5, &[]);
     let copy = |to: usize, job: JobId| {
         let (client, peer) = (&sample.cluster.client, sample.cluster.peer(to));
@@ -112,7 +112,7 @@ fn who_cannot_or_will_not_take_a_copy() {
 /// A node refuses before it has all of a file. The answer must be heard, and the next request as well, on whatever connection it goes:
 /// neither may look like a node that is not there.
 #[test]
-fn who_is_refused_again_and_again_is_told_so_each_time() {
+fn repeated_refusals_are_reported_each_time() {
     for blocks in [17, 20, 30, 100] {
         let sample = Sample::start(blocks * BLOCK, &[]);
         sample.cluster.nodes[0].served.draining.store(true, Ordering::Relaxed);
@@ -127,7 +127,7 @@ fn who_is_refused_again_and_again_is_told_so_each_time() {
 }
 
 #[test]
-fn a_copy_that_is_given_up_or_turns_out_damaged_leaves_nothing() {
+fn abandoned_or_damaged_copy_leaves_nothing() {
     let sample = Sample::start(30 * BLOCK + 5, &[]);
     let files = &sample.cluster.nodes[0].served.stage_files;
     let copy = |pace: &(dyn Fn(usize) -> bool + Send + Sync)| {
@@ -164,7 +164,7 @@ fn a_copy_that_is_given_up_or_turns_out_damaged_leaves_nothing() {
 
 /// Lines that are cut again and again: at some time each copy is through, and it is whole.
 #[test]
-fn copies_over_bad_lines_are_whole_in_the_end() {
+fn copies_over_bad_lines_end_whole() {
     let sample = Sample::start(4 * BLOCK + 5, &[]);
     sample.cluster.nodes[0].line.state.cut_per_mille.store(100, Ordering::Relaxed);
     let stored = std::fs::read(sample.path(1)).expect("a file");

@@ -27,7 +27,7 @@ fn in_block(number: usize) -> usize {
 }
 
 #[test]
-fn a_range_of_another_node_is_what_the_model_says() {
+fn remote_range_matches_the_model() {
     for bytes in [0, 1, BLOCK, 3 * BLOCK + 77, 40 * BLOCK - 1] {
         let sample = Sample::start(bytes, &[]);
         for count in 0..40 {
@@ -47,7 +47,7 @@ fn a_range_of_another_node_is_what_the_model_says() {
 }
 
 #[test]
-fn a_node_that_stops_within_a_range_is_left_for_its_replica() {
+fn reader_leaves_a_stopped_node_for_its_replica() {
     let sample = Sample::start(40 * BLOCK + 5, &[2]);
     let mut left_at = Vec::new();
     for bytes in (500..3_000_000).step_by(310_001) {
@@ -95,7 +95,7 @@ fn a_damaged_block_is_read_at_the_replica() {
 }
 
 #[test]
-fn a_file_that_is_another_one_or_gone_is_read_at_the_replica() {
+fn replaced_or_lost_file_is_read_at_replica() {
     let sample = Sample::start(2 * BLOCK + 5, &[0, 2]);
     let both = || vec![sample.there(1), sample.there(2)];
     let check = |status: u16| {
@@ -122,7 +122,7 @@ fn a_file_that_is_another_one_or_gone_is_read_at_the_replica() {
 }
 
 #[test]
-fn a_copy_here_comes_first_and_its_damage_is_mended_from_elsewhere() {
+fn local_copy_comes_first_and_is_mended() {
     let sample = Sample::start(20 * BLOCK + 5, &[2]);
     let copies = || vec![sample.here(2), sample.there(1)];
     let mut reader = sample.open(copies());
@@ -140,7 +140,7 @@ fn a_copy_here_comes_first_and_its_damage_is_mended_from_elsewhere() {
 }
 
 #[test]
-fn where_no_copy_is_the_error_says_why() {
+fn error_without_copies_says_why() {
     let sample = Sample::start(3 * BLOCK, &[]);
     let problem = |copies: Vec<StageFileCopy>| match read(&mut sample.open(copies)).expect_err("no copy") {
         StageReadError::NoCopy { mut failures, .. } => failures.pop().map(|failure| failure.problem),
@@ -208,7 +208,7 @@ fn names_that_lead_elsewhere_are_refused() {
 
 /// Lines that alter what they carry: it comes once more, or there is an error.
 #[test]
-fn what_a_line_alters_is_not_given_out() {
+fn altered_bytes_are_not_given_out() {
     let sample = Sample::start(2 * BLOCK + 5, &[]);
     let mut errors = 0;
     for byte in (0..132_000).step_by(1999) {
@@ -222,7 +222,7 @@ fn what_a_line_alters_is_not_given_out() {
 }
 
 #[test]
-fn over_lines_that_are_cut_all_is_read_in_the_end() {
+fn all_is_read_over_cut_connections() {
     let sample = Sample::start(30 * BLOCK + 5, &[2]);
     for node in [1, 2] {
         sample.cluster.nodes[node].line.state.cut_per_mille.store(3, Ordering::Relaxed);
@@ -245,7 +245,7 @@ fn over_lines_that_are_cut_all_is_read_in_the_end() {
 
 /// Flips and cuts anywhere in one copy, with an intact one elsewhere.
 #[test]
-fn three_thousand_damages_are_repaired_from_the_other_copy() {
+fn three_thousand_damages_are_repaired_from_the_copy() {
     let samples = [100, BLOCK, 2 * BLOCK + 100].map(|bytes| Sample::start(bytes, &[2]));
     let wholes = samples.each_ref().map(|sample| std::fs::read(sample.path(2)).expect("a file"));
     let mut repaired = 0;

@@ -45,7 +45,7 @@ fn ask(listener: &TcpListener) -> Asked {
 }
 
 #[test]
-fn a_node_that_is_slow_then_cut_off_then_away_is_told_of() {
+fn slow_unreachable_and_lost_nodes_are_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let asked = ask(&listener);
     let (connection, _) = listener.accept().expect("somebody asks");

@@ -126,7 +126,7 @@ fn b_reads() -> Jobs {
 }
 
 #[test]
-fn a_stage_begins_when_all_that_it_reads_rest() {
+fn stage_begins_when_its_sources_are_complete() {
     let mut jobs = flow();
     assert_eq!(readers(&jobs, A), [B, C]);
     assert_eq!(inputs(&jobs, A), Ok(Inputs::Known));
@@ -146,7 +146,7 @@ fn a_stage_begins_when_all_that_it_reads_rest() {
 }
 
 #[test]
-fn a_stage_rests_until_all_who_read_it_are_over() {
+fn stage_stays_until_its_readers_are_over() {
     let mut jobs = b_reads();
     assert!(!may_end(&jobs, A));
     for (reader, ends) in [(B, vec![]), (C, vec![A])] {
@@ -176,7 +176,7 @@ fn with_a_stage_that_fails_all_others_end() {
 }
 
 #[test]
-fn what_is_lost_is_made_again_where_somebody_has_yet_to_read_it() {
+fn lost_parts_are_regenerated_for_later_readers() {
     let mut jobs = b_reads();
     assert_eq!(last_first(&jobs), [D, C, B, A]);
     let lost = |jobs: &Jobs| [B, C, D].map(|job| lacks(jobs, job));
@@ -192,7 +192,7 @@ fn what_is_lost_is_made_again_where_somebody_has_yet_to_read_it() {
 }
 
 #[test]
-fn a_task_is_told_where_its_parts_are_by_now() {
+fn task_learns_the_current_places_of_its_parts() {
     let mut jobs = b_reads();
     let map = MapTask {
         split: jobs.of(B).results.splits[0].clone(),
@@ -232,7 +232,7 @@ fn another_part_than_was_told_is_noticed() {
 }
 
 #[test]
-fn parts_are_made_again_with_what_that_takes_and_not_for_ever() {
+fn parts_are_regenerated_within_limits() {
     let mut jobs = b_reads();
     let (all, tasks) = (5, [TaskIndex(1)]);
     let Known { spec, results, .. } = jobs.of(A);

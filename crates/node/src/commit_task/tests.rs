@@ -57,7 +57,7 @@ fn parts_get_their_names_and_strays_go() {
 }
 
 #[test]
-fn a_part_that_is_not_there_is_an_error() {
+fn missing_part_is_an_error() {
     let staging = tempfile::tempdir().unwrap();
     let part = Part { name: "part-00000".to_string(), attempt_name: ".gone".to_string(), ..Part::default() };
     assert!(name_part(staging.path(), &part).unwrap_err().message.contains(".gone"));
@@ -73,7 +73,7 @@ fn write_output(dir: &Path, text: &str) {
 }
 
 #[test]
-fn an_output_is_renamed_into_place_exchanged_or_refused() {
+fn output_is_renamed_exchanged_or_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (staging, output) = (dir.path().join(".out.sailfish-1"), dir.path().join("out"));
     let names = |overwrite: bool| {
@@ -115,7 +115,7 @@ fn an_output_is_renamed_into_place_exchanged_or_refused() {
 
 /// The node died when the output was out, and before anybody heard of it.
 #[test]
-fn an_attempt_after_the_one_that_published_has_nothing_to_do() {
+fn attempt_after_the_publishing_one_does_nothing() {
     let check = |overwrite: bool| {
         let dir = tempfile::tempdir().unwrap();
         let (staging, output) = (dir.path().join(".out.sailfish-2"), dir.path().join("out"));

@@ -97,7 +97,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_closed_never_changes() {
+fn closed_file_never_changes() {
     let dir = tempfile::tempdir().unwrap();
     let (files, notes) = files(dir.path(), None);
     files.write(FILE, 0, b"abc", LONG).unwrap();
@@ -124,7 +124,7 @@ fn an_empty_file_is_one() {
 }
 
 #[test]
-fn of_a_writer_that_is_given_up_nothing_stays() {
+fn abandoned_writer_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (files, notes) = files(dir.path(), None);
     files.write(FILE, 0, b"abc", Duration::ZERO).unwrap();
@@ -151,7 +151,7 @@ fn of_a_writer_that_is_given_up_nothing_stays() {
 }
 
 #[test]
-fn what_nobody_knows_of_goes_when_it_is_closed() {
+fn forgotten_file_is_removed_when_closed() {
     let dir = tempfile::tempdir().unwrap();
     let (files, _) = files(dir.path(), Some(FILE));
     files.write(FILE, 0, b"abc", LONG).unwrap();
@@ -160,7 +160,7 @@ fn what_nobody_knows_of_goes_when_it_is_closed() {
 }
 
 #[test]
-fn a_file_is_single_until_it_was_sent_and_again_when_the_other_node_is_gone() {
+fn file_is_single_until_and_after_its_copy() {
     let dir = tempfile::tempdir().unwrap();
     let (files, notes) = files(dir.path(), None);
     files.write(FILE, 0, b"abc", LONG).unwrap();
@@ -178,7 +178,7 @@ fn a_file_is_single_until_it_was_sent_and_again_when_the_other_node_is_gone() {
 }
 
 #[test]
-fn a_node_that_is_being_emptied_begins_no_file() {
+fn draining_node_begins_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let (files, _) = files(dir.path(), None);
     files.write(FILE, 0, b"abc", LONG).unwrap();

@@ -105,7 +105,7 @@ fn nothing_is_named_where_there_is_no_root() {
 }
 
 #[test]
-fn what_belongs_to_the_server_is_closed() {
+fn files_of_the_server_are_closed_to_jobs() {
     let place = Place::new();
     let roots = place.roots().without(&[place.path("data/own")]);
     roots.check_path("input", &place.path("data/in/text")).unwrap();
@@ -191,7 +191,7 @@ fn everything_that_a_job_names_is_looked_at() {
 }
 
 #[test]
-fn a_job_of_one_task_runs_below_a_root() {
+fn job_of_one_task_runs_below_roots() {
     let place = Place::new();
     let roots = place.roots();
     let task = |word: &str, directory: &str| RunTask {
@@ -236,7 +236,7 @@ fn roots_are_directories_or_prefixes() {
 }
 
 #[test]
-fn a_root_of_a_user_is_for_no_other() {
+fn root_of_one_user_is_closed_to_others() {
     let place = Place::new();
     let dir = place.dir.path().join("lake/dt=2026");
     std::fs::create_dir_all(&dir).unwrap();

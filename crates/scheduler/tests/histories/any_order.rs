@@ -360,7 +360,7 @@ proptest! {
 
 /// The same worlds, to see that copies are among what happens there, and win, and lose.
 #[test]
-fn copies_run_and_win_and_lose_in_these_worlds() {
+fn these_worlds_have_copies_that_win_and_lose() {
     let (mut copies, mut won, mut stopped, mut kept_away) = (0, 0, 0, 0);
     for seed in 0u64..1000 {
         let mut random = Random::default();

@@ -83,7 +83,7 @@ fn a_copy_that_wins_stops_its_original() {
 }
 
 #[test]
-fn an_original_that_wins_stops_its_copy_and_is_not_overtaken_later() {
+fn winning_original_stops_its_copy_for_good() {
     let mut world = copied();
     done(&mut world, 3);
     world.feed(succeeded(attempt(0, 3, 0)));
@@ -94,7 +94,7 @@ fn an_original_that_wins_stops_its_copy_and_is_not_overtaken_later() {
 }
 
 #[test]
-fn a_copy_that_fails_or_is_lost_leaves_its_original_alone() {
+fn failed_or_lost_copy_leaves_its_original_alone() {
     for event in [failed(attempt(0, 3, 1), true), Event::NodeLost { node: NodeId(4) }] {
         let mut world = copied();
         world.feed(event);
@@ -115,7 +115,7 @@ fn a_copy_that_fails_or_is_lost_leaves_its_original_alone() {
 }
 
 #[test]
-fn an_original_that_fails_or_is_lost_leaves_its_copy_alone() {
+fn failed_or_lost_original_leaves_its_copy_alone() {
     for event in [failed(attempt(0, 3, 0), true), Event::AttemptLost { attempt: attempt(0, 3, 0) }] {
         let mut world = copied();
         world.feed(event);
@@ -139,7 +139,7 @@ fn a_task_goes_again_when_both_are_gone() {
 }
 
 #[test]
-fn who_was_told_to_stop_does_not_win_when_the_result_is_lost() {
+fn stopped_attempt_cannot_win_after_lost_result() {
     let mut world = copied();
     world.feed(succeeded(attempt(0, 3, 1)));
     let tasks = vec![TaskIndex(3)];
@@ -164,7 +164,7 @@ fn a_cancelled_job_waits_for_both() {
 }
 
 #[test]
-fn the_next_server_tells_who_lost_once_more() {
+fn next_server_stops_the_losers_again() {
     let mut world = World::default();
     let winner = Some(AttemptNumber(1));
     let done = RecoveredTask { attempts_started: 2, winner, ..RecoveredTask::default() };
@@ -189,7 +189,7 @@ fn the_next_server_tells_who_lost_once_more() {
 }
 
 #[test]
-fn a_slot_that_other_work_waits_for_is_not_lent() {
+fn slot_that_other_work_wants_is_not_lent() {
     let mut world = four_running(anywhere(4));
     report(&mut world, 6, 60, program(6));
     world.feed(Event::Tick);
@@ -242,7 +242,7 @@ fn near(placement: &Placement) -> Vec<NodeId> {
 }
 
 #[test]
-fn a_copy_goes_where_it_does_not_wait_for_the_same() {
+fn copy_avoids_the_cause_of_slowness() {
     let any = || Placement::Anywhere;
     let node = |number| Ok(NodeId(number));
     let read = |from: Option<u32>| Waits {
@@ -267,7 +267,7 @@ fn a_copy_goes_where_it_does_not_wait_for_the_same() {
 }
 
 #[test]
-fn what_stands_still_for_longer_than_others_is_copied() {
+fn attempt_without_progress_is_copied() {
     let mut world = four_running(anywhere(4));
     world.feed(Event::SlotFree { slot: on(4) });
     let seconds = NO_PROGRESS_NS / SECOND_NS;
@@ -283,7 +283,7 @@ fn what_stands_still_for_longer_than_others_is_copied() {
 }
 
 #[test]
-fn much_data_and_a_late_start_are_not_slowness() {
+fn much_data_and_late_start_are_not_slowness() {
     let mut world = four_running(anywhere(5));
     // Task 3 has five times as much; task 4 begins just now.
     world.clock = 12 * SECOND_NS;
@@ -304,7 +304,7 @@ fn much_data_and_a_late_start_are_not_slowness() {
 
 /// Which node was overtaken is remembered beyond its job, and forgotten in the end.
 #[test]
-fn a_slow_node_gets_no_copies_until_its_time_is_over() {
+fn slow_node_gets_no_copies_for_a_while() {
     let mut world = copied();
     done(&mut world, 3);
     world.feed(succeeded(attempt(0, 3, 1)));
@@ -348,7 +348,7 @@ fn a_slow_node_gets_no_copies_until_its_time_is_over() {
 /// Attempts that end within a second report nothing but their end. So only those on the slow node tell of their
 /// waits.
 #[test]
-fn what_is_usual_is_not_taken_from_the_slow_ones_alone() {
+fn usual_pace_counts_fast_and_slow_attempts() {
     let mut world = World::default();
     let stages = vec!["map", "commit"];
     world.feed(Event::JobSubmitted { job: JOB, claim: Claim::default(), stages, failures_max: FAILURES_MAX });

@@ -36,7 +36,7 @@ fn asked(task: u32, done: u64) -> Action {
 }
 
 #[test]
-fn an_idle_slot_takes_the_end_of_the_longest_range() {
+fn idle_slot_takes_part_of_longest_range() {
     let mut world = two_running();
     report(&mut world, 4, [400, 200]);
     world.expect(&[]);
@@ -55,7 +55,7 @@ fn an_idle_slot_takes_the_end_of_the_longest_range() {
 }
 
 #[test]
-fn nobody_is_asked_without_need() {
+fn ranges_are_split_only_when_needed() {
     // What ends soon.
     let mut world = two_running();
     world.feed(Event::SlotFree { slot: on(2) });
@@ -79,7 +79,7 @@ fn nobody_is_asked_without_need() {
 }
 
 #[test]
-fn one_that_said_no_is_asked_again_later() {
+fn attempt_that_refused_is_asked_again_later() {
     let mut world = two_running();
     world.feed(Event::SlotFree { slot: on(2) });
     report(&mut world, 5, [500, 250]);
@@ -108,7 +108,7 @@ fn beside_a_copy(of_original: u64, of_copy: Option<u64>) -> World {
 }
 
 #[test]
-fn of_two_attempts_the_one_that_ends_first_gives_up_its_end_and_the_other_stops() {
+fn attempt_that_ends_first_gives_up_its_range() {
     let (original, copy) = (attempt(0, 3, 0), attempt(0, 3, 1));
     for (of_original, of_copy, [first, other], done) in [
         (80, 100, [(copy, on(4)), (original, on(3))], 100),
@@ -128,6 +128,6 @@ fn of_two_attempts_the_one_that_ends_first_gives_up_its_end_and_the_other_stops(
 }
 
 #[test]
-fn nobody_is_asked_while_one_of_two_has_said_nothing() {
+fn nobody_is_asked_before_both_attempts_have_reported() {
     beside_a_copy(400, None).expect(&[]);
 }

@@ -40,7 +40,7 @@ fn fail(world: &mut World, number: u32) {
 }
 
 #[test]
-fn it_goes_to_another_node() {
+fn failed_task_goes_to_another_node() {
     let mut world = failed_once(2);
     world.expect(&[]);
     world.feed(Event::SlotFree { slot: slot(1) });
@@ -49,7 +49,7 @@ fn it_goes_to_another_node() {
 }
 
 #[test]
-fn it_goes_again_where_it_was_if_there_is_no_other() {
+fn task_returns_to_its_node_without_another() {
     let mut world = failed_once(1);
     world.expect(&[start(1, 0)]);
 }
@@ -65,7 +65,7 @@ fn the_others_may_go_or_be_emptied() {
 }
 
 #[test]
-fn the_job_fails_when_it_has_failed_on_enough_nodes() {
+fn job_fails_after_failing_on_enough_nodes() {
     let mut world = failed_once(5);
     for number in 1..FAILURES_MAX {
         world.expect(&[]);

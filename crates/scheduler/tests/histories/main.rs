@@ -126,7 +126,7 @@ fn a_job_runs_through_its_stages() {
 }
 
 #[test]
-fn a_job_says_how_many_failures_are_too_many() {
+fn job_sets_its_limit_of_failures() {
     for failures_max in [1, 2] {
         let mut world = World::default();
         let claim = Claim::default();
@@ -153,7 +153,7 @@ fn a_job_says_how_many_failures_are_too_many() {
 }
 
 #[test]
-fn it_is_said_why_an_attempt_runs_where_it_does() {
+fn placement_of_each_attempt_has_a_reason() {
     let mut world = World::default();
     let on = |node, number| Slot { node: NodeId(node), slot: number };
     world.feed(Event::JobSubmitted {
@@ -197,7 +197,7 @@ fn submit_one_stage(world: &mut World, job: i64, tasks: Vec<Placement>) {
 }
 
 #[test]
-fn single_tasks_wait_at_a_node_where_no_slot_asks() {
+fn single_tasks_wait_where_no_slot_asks() {
     let mut world = World::default();
     let runs = |job, slot| {
         let task = TaskKey { job: JobId(job), stage: StageIndex(0), task: TaskIndex(0) };
@@ -239,7 +239,7 @@ fn single_tasks_wait_at_a_node_where_no_slot_asks() {
 
 /// A node that is being emptied gets what can run nowhere else, and nothing besides.
 #[test]
-fn a_node_that_drains_runs_only_what_is_bound_to_it() {
+fn draining_node_runs_only_tasks_bound_to_it() {
     let mut world = submitted();
     let on = |node, number| Slot { node: NodeId(node), slot: number };
     let runs = |task, slot| Action::StartAttempt { attempt: attempt(0, task, 0), slot };
@@ -261,7 +261,7 @@ fn a_node_that_drains_runs_only_what_is_bound_to_it() {
 }
 
 #[test]
-fn a_node_that_resumes_runs_what_is_near_it() {
+fn resumed_node_runs_tasks_near_it() {
     let mut world = submitted();
     let on = |node, number| Slot { node: NodeId(node), slot: number };
     let runs = |task, slot| Action::StartAttempt { attempt: attempt(0, task, 0), slot };
@@ -287,7 +287,7 @@ fn stages_without_tasks_are_passed_through() {
 }
 
 #[test]
-fn a_failed_task_goes_again_before_the_others_and_three_failures_are_too_many() {
+fn failed_task_goes_first_and_three_failures_suffice() {
     let mut world = begun(3);
     for number in 0..3 {
         world.feed(free(0));
@@ -304,7 +304,7 @@ fn a_failed_task_goes_again_before_the_others_and_three_failures_are_too_many() 
 }
 
 #[test]
-fn a_failure_that_is_not_retryable_ends_the_job_when_the_others_have_stopped() {
+fn fatal_failure_ends_job_after_running_attempts_stop() {
     let mut world = begun(2);
     world.feed(free(0));
     world.feed(free(1));
@@ -319,7 +319,7 @@ fn a_failure_that_is_not_retryable_ends_the_job_when_the_others_have_stopped() {
 }
 
 #[test]
-fn the_first_success_wins_when_a_lost_attempt_comes_back() {
+fn first_success_wins_over_a_returning_attempt() {
     let mut world = begun(1);
     world.feed(free(0));
     world.feed(Event::AttemptLost { attempt: attempt(0, 0, 0) });
@@ -364,7 +364,7 @@ fn a_cancelled_job_waits_for_its_attempts() {
 }
 
 #[test]
-fn what_the_last_stage_published_stands_against_a_cancel() {
+fn published_output_stands_against_a_cancel() {
     let mut world = begun(0);
     world.feed(expanded(1, 1));
     world.feed(free(0));
@@ -380,7 +380,7 @@ fn what_the_last_stage_published_stands_against_a_cancel() {
 }
 
 #[test]
-fn an_older_job_goes_first_and_a_younger_one_fills_the_gaps() {
+fn older_job_goes_first_and_younger_fills_gaps() {
     let mut world = begun(1);
     world.feed(Event::JobSubmitted {
         job: JobId(2),
@@ -410,7 +410,7 @@ fn far_slot(number: u32) -> Slot {
 }
 
 #[test]
-fn a_pinned_task_waits_for_its_node_and_others_do_not_wait_for_it() {
+fn pinned_task_waits_for_its_node_alone() {
     let mut world = begun(0);
     world.expect(&[expand(1)]);
     let tasks = vec![Placement::On(NodeId(1)), Placement::Anywhere];
@@ -426,7 +426,7 @@ fn a_pinned_task_waits_for_its_node_and_others_do_not_wait_for_it() {
 }
 
 #[test]
-fn a_slot_far_from_the_data_waits_a_while_and_no_longer() {
+fn slot_far_from_data_waits_only_a_while() {
     let mut world = begun(0);
     let tasks = vec![Placement::Near(vec![NodeId(1)]); 3];
     world.feed(Event::StageExpanded { job: JOB, stage: StageIndex(1), tasks });
@@ -467,7 +467,7 @@ fn users_share_and_urgent_jobs_go_first() {
 }
 
 #[test]
-fn data_that_is_lost_is_made_again_and_so_is_what_came_after_it() {
+fn lost_data_and_its_results_are_made_again() {
     let mut world = begun(2);
     (0..2).for_each(|number| world.feed(free(number)));
     (0..2).for_each(|task| world.feed(succeeded(attempt(0, task, 0))));
@@ -496,7 +496,7 @@ fn data_that_is_lost_is_made_again_and_so_is_what_came_after_it() {
 }
 
 #[test]
-fn a_task_that_won_while_it_waited_goes_again_where_its_node_resumed() {
+fn lost_winner_runs_again_on_resumed_node() {
     let mut world = submitted();
     let node = NodeId(1);
     let ask = |slot| Event::SlotFree { slot: Slot { node, slot } };
@@ -523,7 +523,7 @@ fn a_task_that_won_while_it_waited_goes_again_where_its_node_resumed() {
 }
 
 #[test]
-fn a_task_that_goes_again_goes_where_it_was_moved() {
+fn repeated_task_goes_where_it_was_moved() {
     let mut world = submitted();
     let slot = |node| Slot { node: NodeId(node), slot: 0 };
     let (first, second) = (attempt(0, 0, 0), attempt(0, 1, 0));
@@ -564,7 +564,7 @@ fn lost(stops: Option<&[u32]>) -> Event {
 }
 
 #[test]
-fn what_was_done_with_lost_data_stands_where_it_is_made_again_the_same() {
+fn results_stand_when_lost_data_comes_out_equal() {
     let mut world = begun(2);
     (0..2).for_each(|number| world.feed(free(number)));
     (0..2).for_each(|task| world.feed(succeeded(attempt(0, task, 0))));
@@ -662,7 +662,7 @@ fn no_priority_starves_another_for_good() {
 }
 
 #[test]
-fn a_stage_that_cannot_be_made_of_what_is_there_is_sent_back() {
+fn impossible_stage_is_sent_back() {
     let mut world = World::default();
     let stages = vec!["map", "reduce", "commit"];
     world.feed(Event::JobSubmitted { job: JOB, claim: Claim::default(), stages, failures_max: FAILURES_MAX });

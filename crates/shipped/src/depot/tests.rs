@@ -37,7 +37,7 @@ fn names_in(dir: &Path) -> usize {
 }
 
 #[test]
-fn a_file_is_there_once_it_is_whole_and_right() {
+fn file_exists_once_it_is_whole_and_right() {
     let dir = tempfile::tempdir().unwrap();
     let depot = Depot::open(dir.path(), LIMITS).unwrap();
     let content = hash_of(b"abc");
@@ -67,7 +67,7 @@ fn a_file_is_there_once_it_is_whole_and_right() {
 }
 
 #[test]
-fn room_is_bounded_and_what_is_held_stays() {
+fn room_is_bounded_and_held_files_stay() {
     let dir = tempfile::tempdir().unwrap();
     let depot = Depot::open(dir.path(), LIMITS).unwrap();
     assert!(matches!(put(&depot, "ann", &[0; 101]), Err(ShippedError::TooLarge { bytes_max: 100, .. })));
@@ -95,7 +95,7 @@ fn room_is_bounded_and_what_is_held_stays() {
 }
 
 #[test]
-fn small_files_are_bounded_by_what_they_count() {
+fn small_files_count_with_a_minimum_size() {
     let dir = tempfile::tempdir().unwrap();
     let depot = Depot::open(dir.path(), Limits { counted_bytes_min: 90, ..LIMITS }).unwrap();
     let small = [1_u8, 2, 3].map(|byte| put(&depot, "ann", &[byte]).unwrap());
@@ -110,7 +110,7 @@ fn small_files_are_bounded_by_what_they_count() {
 }
 
 #[test]
-fn what_is_coming_takes_room() {
+fn arriving_files_take_room() {
     let dir = tempfile::tempdir().unwrap();
     let depot = Depot::open(dir.path(), LIMITS).unwrap();
     let coming = [1_u8, 2].map(|byte| depot.receive("ann", hash_of(&[byte]), 100).unwrap());
@@ -148,7 +148,7 @@ fn a_file_that_changed_was_never_there() {
 }
 
 #[test]
-fn what_is_here_is_held_for_jobs_from_before() {
+fn present_files_are_held_for_earlier_jobs() {
     let dir = tempfile::tempdir().unwrap();
     let depot = Depot::open(dir.path(), LIMITS).unwrap();
     let content = put(&depot, "ann", &[1; 100]).unwrap();

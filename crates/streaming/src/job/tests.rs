@@ -110,7 +110,7 @@ fn classes_stand_for_functions() {
 }
 
 #[test]
-fn mappers_read_what_the_input_format_gives() {
+fn mappers_read_the_records_of_input_format() {
     let check = |text: &str, expected: MapperInput| {
         assert_eq!(job(&format!("-mapper cat {text}")).streaming.mapper_input, expected, "{text}");
     };
@@ -157,7 +157,7 @@ fn separators_and_formats_are_taken() {
 }
 
 #[test]
-fn a_map_only_job_parts_the_lines_of_its_mapper() {
+fn map_only_job_parts_lines_of_its_mapper() {
     let job = job("-mapper cat -numReduceTasks 0 -D stream.map.output.field.separator=,");
     assert_eq!(job.formats.reduce_output.unwrap().separator, b",");
 }
@@ -212,7 +212,7 @@ fn inputs_are_lists_of_paths() {
 }
 
 #[test]
-fn what_is_missing_or_wrong_is_named() {
+fn missing_or_wrong_options_are_named() {
     assert!(error("-output out -mapper cat").starts_with("-input is missing"));
     assert!(error("-input in -mapper cat").starts_with("-output is missing"));
     check_error("-mapper cat_|_sort", &["\"|\"", "without a shell"]);

@@ -22,7 +22,7 @@ fn check_order(letters: &str, duplicates: u64, unordered: u64, first_unordered: 
 }
 
 #[test]
-fn each_row_is_compared_with_the_one_before_it() {
+fn each_row_is_compared_with_its_predecessor() {
     check_order("", 0, 0, None);
     check_order("a", 0, 0, None);
     check_order("abcd", 0, 0, None);
@@ -36,7 +36,7 @@ fn each_row_is_compared_with_the_one_before_it() {
 }
 
 #[test]
-fn every_byte_of_the_key_and_no_other_decides() {
+fn all_and_only_the_key_bytes_decide() {
     for place in 0..KEY_BYTES {
         let mut rows = rows_of("aa");
         rows[ROW_BYTES + place] = 0xff;

@@ -28,7 +28,7 @@ fn effects_in_a_pure_crate_are_found() {
 }
 
 #[test]
-fn tests_comments_and_strings_of_a_pure_crate_are_free() {
+fn tests_comments_and_strings_are_free() {
     check_pure("#[cfg(test)]\nmod tests { use std::fs; fn f() { println!(\"x\"); } }", &[]);
     check_pure("impl A {\n    #[cfg(test)]\n    fn f() { std::fs::read(p); }\n}", &[]);
     check_pure("// std::fs\n/// std::fs\nconst A: &str = \"std::fs\";", &[]);
