@@ -30,13 +30,12 @@ Exit codes of `sailfish run`:
             128 + N where signal N ended it
 The other commands: 0, 1 where a check finds a difference or damage, 2 for a bad argument.";
 
-const RUN_EXAMPLES: &str = "\
+const FUNCTIONS: &str = "\
 Functions F: a command line, split into words and run without a shell (lines in, KEY TAB VALUE
 lines out; a reducer reads sorted KEY TAB VALUE lines), or a built-in:
-  mappers               builtin:words  builtin:grep:RE  builtin:identity
-  combiners, reducers   builtin:sum  builtin:min  builtin:max  builtin:count
-                        builtin:unique  builtin:list  builtin:aggregate
+";
 
+const RUN_EXAMPLES: &str = "\
 Records (docs/records.md):
   ann<TAB>5<TAB>5<LF>    key ann, value 5<TAB>5: what follows the first separator
   bob<TAB><LF>           key bob, an empty value; it stays a line with a separator
@@ -61,6 +60,10 @@ example:
   memory = \"1G\"
   total_order = true
   env = { LIMIT = \"3\" }";
+
+fn run_help() -> String {
+    format!("{FUNCTIONS}{}\n{RUN_EXAMPLES}", functions::help_text())
+}
 
 const SUBMIT_EXAMPLES: &str = "\
 Examples:
@@ -185,7 +188,7 @@ pub struct LogsArgs {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a MapReduce job
-    #[command(after_help = RUN_EXAMPLES, after_long_help = format!("{RUN_EXAMPLES}\n\n{EXIT_CODES}"))]
+    #[command(after_help = run_help(), after_long_help = format!("{}\n\n{EXIT_CODES}", run_help()))]
     Run(Box<RunArgs>),
     /// Run a Hadoop Streaming command line as it is; `sailfish streaming --help` lists what is supported
     #[command(disable_help_flag = true, override_help = streaming::HELP)]

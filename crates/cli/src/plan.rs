@@ -109,7 +109,7 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
 
 /// A built-in reducer folds on the map side as well, where nothing else does: not over keys with tails, which it would lose.
 fn combiner_of(reducer: Option<&Function>, key_tails: bool) -> Option<Function> {
-    reducer.filter(|reducer| !key_tails && reducer::combines_by_itself(reducer)).cloned()
+    reducer.filter(|reducer| !key_tails && functions::combines_by_itself(reducer)).cloned()
 }
 
 fn disks(options: &JobOptions, state_dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
@@ -233,7 +233,7 @@ fn check_record_fits(formats: &Formats, layout: &Layout) -> anyhow::Result<()> {
     ensure!(
         record_bytes <= layout.record_bytes_max,
         "--input-format: a record of that length is too long: {}",
-        reducer::record_too_long(record_bytes, layout.record_bytes_max)
+        functions::record_too_long(record_bytes, layout.record_bytes_max)
     );
     Ok(())
 }
@@ -406,17 +406,17 @@ fn check_functions(
 ) -> anyhow::Result<()> {
     let [map, combine, reduce] = functions;
     if let Some(function) = map {
-        mapper::check_mapper(function).context("--mapper")?;
+        functions::check_mapper(function).context("--mapper")?;
     }
     if let Some(function) = combine {
-        reducer::check_combiner(function).context("--combiner")?;
+        functions::check_combiner(function).context("--combiner")?;
     }
     if let Some(function) = reduce {
-        reducer::check_reducer(function).context("--reducer")?;
+        functions::check_reducer(function).context("--reducer")?;
     }
     if let (Some(combine), Some(reduce)) = (combine, reduce) {
         ensure!(
-            reducer::combiner_fits(combine, reduce),
+            functions::combiner_fits(combine, reduce),
             "--combiner {} would change the result of --reducer {}: leave the combiner out, for a built-in reducer combines by itself",
             combine.display(),
             reduce.display()

@@ -57,7 +57,7 @@ fn make_plan(args: RerunArgs, source: &KeptSource, start_dir: PathBuf) -> anyhow
     let written = args.reducer.map(|text| FunctionText { text, dir: start_dir.clone() });
     let reducer = plan::function("--reducer", written.as_ref(), &files)?;
     if let Some(function) = &reducer {
-        reducer::check_reducer(function).context("--reducer")?;
+        functions::check_reducer(function).context("--reducer")?;
         // Of a cluster, a bare name is looked up on the nodes.
         let is_here = |words: &[String]| args.state.server.is_none() || words[0].contains('/');
         if let Function::Command { words } = function

@@ -8,13 +8,13 @@
 //! A key may be emitted several times; whoever reads a combined pair adds it to others anyhow.
 
 use crate::fold_table::FoldTable;
-use crate::function::{Emitter, KeysInBlock};
 use crate::hot_keys::{HotKeys, PackedKey, key_buffer};
 use api::TaskFailure;
+use functions::fold::Fold;
+use functions::whole_amount;
+use functions::{Emitter, KeysInBlock};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use reducer::fold::Fold;
-use reducer::whole_amount;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Part of a window's memory for hot keys.
@@ -190,9 +190,9 @@ fn emit(key: &[u8], amount: u64, output: &mut dyn Emitter) -> Result<(), TaskFai
 #[cfg(test)]
 mod tests {
     use super::AddWindow;
-    use crate::function::{Emitter, KeyPlace, KeysInBlock};
     use api::TaskFailure;
-    use reducer::fold::Fold;
+    use functions::fold::Fold;
+    use functions::{Emitter, KeyPlace, KeysInBlock};
     use std::collections::BTreeMap;
 
     #[derive(Default)]

@@ -1,8 +1,8 @@
 //! The combine window of `builtin:aggregate`: what can be folded in parts is folded, the rest waits as it came.
 
-use crate::function::Emitter;
 use api::TaskFailure;
-use reducer::aggregate::{Aggregate, AggregateError, Kind, kind_and_name};
+use functions::Emitter;
+use functions::aggregate::{Aggregate, AggregateError, Kind, kind_and_name};
 use std::collections::HashMap;
 
 /// Memory counted for each key or value that is kept, beside its bytes.
@@ -58,8 +58,8 @@ impl AggregateWindow {
 #[cfg(test)]
 mod tests {
     use super::AggregateWindow;
-    use crate::function::Emitter;
     use api::TaskFailure;
+    use functions::Emitter;
 
     struct Pairs(Vec<String>);
 

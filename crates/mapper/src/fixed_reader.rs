@@ -1,12 +1,12 @@
 //! Reading a split as blocks of records of one length. Nobody looks at the bytes: a plain file is cut at
 //! multiples of the length, so that every block is whole by its size.
 
-use crate::function::BlockPlace;
 use crate::input;
 use crate::reader::{ReaderLimits, Segments, unpacked};
 use crate::source::Opening;
 use crate::stored::StoredFile;
 use api::{Blame, InputFile, InputFormat, TaskFailure};
+use functions::BlockPlace;
 
 /// A segment while it is read.
 struct OpenSegment {
@@ -107,7 +107,7 @@ impl FixedReader {
             return Ok(false);
         };
         if self.buffer.is_empty() {
-            let reason = reducer::record_too_long(u64::from(self.record_bytes), self.record_bytes_max);
+            let reason = functions::record_too_long(u64::from(self.record_bytes), self.record_bytes_max);
             let message = format!("a record of {} is too long: {reason}", input::name(&input));
             return Err(TaskFailure::new(Blame::UserData, message));
         }

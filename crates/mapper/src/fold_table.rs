@@ -5,11 +5,11 @@
 //! ```
 //! Short keys are compared by their head alone. Nothing is allocated for a pair.
 
-use crate::function::Emitter;
 use api::TaskFailure;
+use functions::Emitter;
+use functions::fold::{Fold, FoldState, NotANumber};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
-use reducer::fold::{Fold, FoldState, NotANumber};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Keys up to this length are their own head.

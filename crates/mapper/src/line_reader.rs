@@ -7,14 +7,14 @@
 //! ```
 //! A line belongs to the segment in which its first byte lies, so neighbours need no agreement.
 
-use crate::function::BlockPlace;
 use crate::input;
 use crate::reader::{ReaderLimits, Segments, unpacked};
 use crate::source::Opening;
 use crate::stored::StoredFile;
 use api::{Blame, InputFormat, TaskFailure};
+use functions::BlockPlace;
+use functions::{RECORD_BYTES_LIMIT, record_too_long};
 use memchr::{memchr, memchr_iter, memrchr};
-use reducer::{RECORD_BYTES_LIMIT, record_too_long};
 
 /// Bytes read at a time beyond the end of a segment, to finish its last line.
 const OVERHANG_BYTES: usize = 16 << 10;

@@ -1,11 +1,11 @@
 //! Reading a split as blocks of whole records, whatever a record is.
 
 use crate::fixed_reader::FixedReader;
-use crate::function::{BlockPlace, RecordInput};
 use crate::line_reader::LineReader;
 use crate::source::{Openers, Opening, Warnings};
 use crate::stretch_reader::StretchReader;
 use api::{Blame, InputFile, RecordFormat, Segment, Split, TaskFailure};
+use functions::{BlockPlace, RecordInput};
 
 /// Limits of a reader.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,12 @@
 //! The window of a combiner that is a user's program: pairs sorted by key, one process for each window.
 
 use crate::command::emit_lines;
-use crate::function::Emitter;
 use crate::program_frames::emit;
 use api::program::ProgramRole;
 use api::{Blame, Exchange, FieldSplit, Formats, TaskFailure};
+use functions::Emitter;
+use functions::{FieldSplitter, GroupedRecord, GroupedRecords, feed_groups, take_from_program};
 use program::{Feed, FunctionContext, ProgramSpec};
-use reducer::{FieldSplitter, GroupedRecord, GroupedRecords, feed_groups, take_from_program};
 
 /// Bytes of a key that a message shows.
 const SHOWN_BYTES_MAX: usize = 80;

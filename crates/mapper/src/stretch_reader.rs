@@ -1,12 +1,12 @@
 //! Telling a program of the stretches of its split, which it reads by itself: a line of JSON for each.
 
-use crate::function::BlockPlace;
 use crate::input;
 use crate::reader::Segments;
 use crate::source::Opening;
 use crate::stored;
 use api::program::Stretch;
 use api::{Blame, TaskFailure};
+use functions::BlockPlace;
 
 /// Hands out the segments of a split one after the other. Of their files nothing is read.
 pub(crate) struct StretchReader {
@@ -81,10 +81,10 @@ impl StretchReader {
 
 #[cfg(test)]
 mod tests {
-    use crate::function::RecordInput;
     use crate::input;
     use crate::reader::{ReaderLimits, SplitReader};
     use api::{Blame, RecordFormat, Segment, Split};
+    use functions::RecordInput;
 
     const LIMITS: ReaderLimits =
         ReaderLimits { buffer_bytes: 16, record_bytes_max: 1 << 20, object_buffer_bytes: 0 };

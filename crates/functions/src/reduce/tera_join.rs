@@ -1,8 +1,8 @@
 //! `builtin:tera-join`: joins the summaries that `builtin:tera-sum` puts out, file by file.
 
-use crate::function::{GroupedRecords, ReduceCounts, ReduceFunction};
-use crate::part::PartWriter;
+use crate::reduce::{GroupedRecords, ReduceCounts, ReduceFunction};
 use api::{Blame, TaskFailure};
+use output::PartWriter;
 use tera::{ROW_BYTES, Summary};
 
 /// Writes one pair for each file: its number (u32, big-endian) and the summary of all its rows.
@@ -74,10 +74,10 @@ fn gap(file: &File, offset_bytes: u64) -> TaskFailure {
 #[cfg(test)]
 mod tests {
     use super::TeraJoinReducer;
-    use crate::function::{GroupedRecord, GroupedRecords, ReduceFunction};
-    use crate::part::{PartPlace, PartWriter};
+    use crate::reduce::{GroupedRecord, GroupedRecords, ReduceFunction};
     use api::{Blame, Formats, OutputFormat, TaskFailure};
     use ids::AttemptNumber;
+    use output::{PartPlace, PartWriter};
     use tera::Summary;
 
     /// Pairs as the merge gives them, and the one handed out last.

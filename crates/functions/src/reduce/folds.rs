@@ -1,24 +1,10 @@
-//! The built-in reducers, and the one that writes the sorted pairs.
+//! The reducers that fold the values of a key.
 
 use crate::decimal::{Decimal, whole_amount};
 use crate::fold::{Fold, FoldState, NotANumber};
-use crate::function::{GroupedRecords, ReduceCounts, ReduceFunction};
-use crate::part::PartWriter;
+use crate::reduce::{GroupedRecords, ReduceCounts, ReduceFunction};
 use api::TaskFailure;
-
-/// Writes every pair as it comes.
-pub(crate) struct PairWriter;
-
-impl ReduceFunction for PairWriter {
-    fn run(
-        &mut self,
-        input: &mut dyn GroupedRecords,
-        output: &mut PartWriter,
-    ) -> Result<ReduceCounts, TaskFailure> {
-        let groups = input.write_pairs(output)?;
-        Ok(ReduceCounts { groups, unread_bytes: 0 })
-    }
-}
+use output::PartWriter;
 
 /// Writes one line for each key: the exact sum of its values, as [`Fold::Sum`] has it. Most are a few digits, and those
 /// are added up without a decimal number behind them.
@@ -124,7 +110,7 @@ impl ReduceFunction for FoldReducer {
         let mut groups = 0;
         let mut open: Option<FoldState> = None;
         while let Some(record) = input.next()? {
-            let not_a_number = |error: crate::fold::NotANumber| error.failure(fold, record.key, record.value);
+            let not_a_number = |error: NotANumber| error.failure(fold, record.key, record.value);
             match &mut open {
                 Some(state) if !record.starts_group => {
                     fold.add(state, record.value, &mut self.arena).map_err(not_a_number)?;

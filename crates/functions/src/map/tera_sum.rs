@@ -1,6 +1,6 @@
 //! `builtin:tera-sum`: valsort's figures over each stretch of a file that a split holds.
 
-use crate::function::{BlockPlace, Emitter, MapCounts, MapFunction, RecordInput};
+use crate::map::{BlockPlace, Emitter, MapCounts, MapFunction, RecordInput};
 use api::{Blame, TaskFailure};
 use tera::Summary;
 
@@ -77,7 +77,7 @@ impl MapFunction for TeraSumMapper {
 #[cfg(test)]
 mod tests {
     use super::TeraSumMapper;
-    use crate::function::{BlockPlace, Emitter, MapFunction, RecordInput};
+    use crate::map::{BlockPlace, Emitter, MapFunction, RecordInput};
     use api::TaskFailure;
     use tera::Summary;
 

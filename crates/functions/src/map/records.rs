@@ -1,9 +1,9 @@
-//! The built-in mappers.
+//! The built-in mappers of records: words, grep, identity.
 
-use crate::function::{Emitter, KeyPlace, KeysInBlock, MapCounts, MapFunction, RecordInput};
+use crate::fields::FieldSplitter;
+use crate::map::{Emitter, KeyPlace, KeysInBlock, MapCounts, MapFunction, RecordInput};
 use api::{FieldSplit, RecordFormat, TaskFailure};
 use memchr::memchr_iter;
-use reducer::FieldSplitter;
 use regex::bytes::Regex;
 
 /// Counts what goes through to the emitter.
@@ -249,9 +249,8 @@ impl MapFunction for WordsMapper {
 
 #[cfg(test)]
 mod tests {
-    use crate::function::{
-        BlockPlace, Emitter, KeyPlace, KeysInBlock, MapCounts, RecordInput, check_mapper, map_function,
-    };
+    use crate::builtins::{check_mapper, mapper};
+    use crate::map::{BlockPlace, Emitter, KeyPlace, KeysInBlock, MapCounts, RecordInput};
     use api::{FieldSplit, Formats, Function, RecordFormat, TaskFailure};
 
     struct OneBlock(Option<Vec<u8>>, Vec<u8>, RecordFormat);
@@ -295,7 +294,8 @@ mod tests {
     fn check_format(function: &str, formats: &Formats, block: &[u8], expected: &[(&str, &str)]) {
         let function = Function::parse(function).unwrap();
         check_mapper(&function).unwrap();
-        let mut mapper = map_function(Some(&function), &crate::test_context::context(), formats).unwrap();
+        let Function::Builtin { name, argument } = &function else { panic!("{function:?}") };
+        let mut mapper = mapper(name, argument.as_deref(), formats).unwrap();
         let mut pairs = Pairs(Vec::new());
         let mut input = OneBlock(Some(block.to_vec()), Vec::new(), formats.input);
         let counts = mapper.run(&mut input, &mut pairs).unwrap();

@@ -67,11 +67,8 @@ pub enum FoldState {
 }
 
 impl Fold {
-    /// Every fold.
-    pub const ALL: [Fold; 6] = [Fold::Sum, Fold::Min, Fold::Max, Fold::Count, Fold::Unique, Fold::List];
-
     /// The name after `builtin:`.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Fold::Sum => "sum",
             Fold::Min => "min",
@@ -80,11 +77,6 @@ impl Fold {
             Fold::Unique => "unique",
             Fold::List => "list",
         }
-    }
-
-    /// The fold of that name.
-    pub fn by_name(name: &str) -> Option<Fold> {
-        Self::ALL.into_iter().find(|each| each.name() == name)
     }
 
     /// The state after the first value of a key.

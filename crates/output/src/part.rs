@@ -1,7 +1,8 @@
 //! Writing one output part: pairs become lines or plain bytes; bytes, records and checksum are counted on the
 //! way to the file.
 
-use crate::part_file::{PartFile, PartSink};
+use crate::codec::PartSink;
+use crate::part_file::PartFile;
 use api::flow::stage_file_name;
 use api::task::Part;
 use api::{Blame, Formats, OutputFormat, TaskFailure};
@@ -167,7 +168,7 @@ impl PartWriter {
     }
 
     /// Whether records may be appended whose number is told, and not counted from the bytes.
-    pub(crate) fn takes_records(&self) -> bool {
+    pub fn takes_records(&self) -> bool {
         !matches!(self.output, OutputFormat::Lines { .. })
     }
 

@@ -1,8 +1,8 @@
 //! `builtin:check-order`: what the reduce tasks of the paper's Benchmark do (Sailfish, section 6.2.1).
 
-use crate::function::{GroupedRecords, ReduceCounts, ReduceFunction};
-use crate::part::PartWriter;
+use crate::reduce::{GroupedRecords, ReduceCounts, ReduceFunction};
 use api::{Blame, TaskFailure};
+use output::PartWriter;
 
 /// Checks that no key is below the one before it, and passes the pairs on, to be counted.
 #[derive(Default)]
@@ -46,10 +46,10 @@ impl ReduceFunction for CheckOrderReducer {
 #[cfg(test)]
 mod tests {
     use super::CheckOrderReducer;
-    use crate::function::{GroupedRecord, GroupedRecords, ReduceFunction};
-    use crate::part::{PartPlace, PartWriter};
+    use crate::reduce::{GroupedRecord, GroupedRecords, ReduceFunction};
     use api::{Blame, Formats, OutputFormat, TaskFailure};
     use ids::AttemptNumber;
+    use output::{PartPlace, PartWriter};
 
     /// Keys, and whether each begins a group.
     struct Keys(Vec<(&'static [u8], bool)>);

@@ -1,5 +1,6 @@
 //! Frames on their way to a program.
 
+use crate::reduce::{GroupedRecords, ReduceCounts};
 use api::program::{JobFrame, ProgramRole};
 use api::{Blame, RecordFormat, TaskFailure};
 use frames::{FrameKind, GroupBatch, head};
@@ -36,7 +37,7 @@ pub fn write_records(feed: &mut Feed, place: (u32, &str, u64), records: &[u8]) -
 }
 
 /// Hands the groups that were gathered to the program, and forgets them.
-pub(crate) fn write_groups(
+fn write_groups(
     feed: &mut Feed,
     batch: &mut GroupBatch,
     context: &FunctionContext,
@@ -46,6 +47,32 @@ pub(crate) fn write_groups(
         batch.clear(context.buffer_bytes);
     }
     Ok(())
+}
+
+/// Feeds sorted records to a program in frames, and ends its input.
+pub fn feed_groups(
+    input: &mut (impl GroupedRecords + ?Sized),
+    mut feed: Feed,
+    role: ProgramRole,
+    context: &FunctionContext,
+) -> Result<ReduceCounts, TaskFailure> {
+    write_job(&mut feed, &job_frame(role, None, context))?;
+    let mut counts = ReduceCounts::default();
+    let mut batch = GroupBatch::default();
+    while let Some(record) = input.next()? {
+        counts.groups += u64::from(record.starts_group);
+        batch.push(record.key, record.value, record.starts_group);
+        if batch.bytes() >= context.buffer_bytes {
+            write_groups(&mut feed, &mut batch, context)?;
+            if feed.abandoned() {
+                return Ok(counts);
+            }
+        }
+    }
+    write_groups(&mut feed, &mut batch, context)?;
+    write_end(&mut feed)?;
+    counts.unread_bytes = feed.unread_bytes();
+    Ok(counts)
 }
 
 /// Tells the program that there is nothing more.

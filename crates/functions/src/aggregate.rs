@@ -5,15 +5,13 @@
 //! ```
 //! Numbers, texts and their forms are Java's, because the results must be the same texts.
 
-use crate::function::{GroupedRecords, ReduceCounts, ReduceFunction};
-use crate::part::PartWriter;
 use api::{Blame, TaskFailure};
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use xxhash_rust::xxh3::xxh3_128;
 
 /// The name after `builtin:`.
-pub const AGGREGATE: &str = "aggregate";
+pub(crate) const AGGREGATE: &str = "aggregate";
 /// Distinct values of one key that are told apart: each costs some 40 bytes beyond the budget of `--memory`.
 const DISTINCT_MAX: usize = 1 << 25;
 /// Bytes of a key or value in a message.
@@ -222,41 +220,6 @@ fn compare_as_java(left: &[u8], right: &[u8]) -> Ordering {
     }
     let (left, right) = (String::from_utf8_lossy(left), String::from_utf8_lossy(right));
     left.encode_utf16().cmp(right.encode_utf16())
-}
-
-/// Writes one line for each key: what its kind says of its values.
-pub(crate) struct AggregateReducer;
-
-impl ReduceFunction for AggregateReducer {
-    fn run(
-        &mut self,
-        input: &mut dyn GroupedRecords,
-        output: &mut PartWriter,
-    ) -> Result<ReduceCounts, TaskFailure> {
-        let mut groups = 0;
-        let mut open: Option<(Kind, Vec<u8>, Aggregate)> = None;
-        while let Some(record) = input.next()? {
-            let failure = |error: AggregateError| error.failure(record.key, record.value);
-            match &mut open {
-                Some((kind, _, state)) if !record.starts_group => {
-                    kind.add(state, record.value).map_err(failure)?;
-                }
-                before => {
-                    if let Some((_, name, state)) = before.take() {
-                        output.write_pair(&name, &state.finish())?;
-                    }
-                    groups += 1;
-                    let (kind, name) = kind_and_name(record.key).map_err(failure)?;
-                    let state = kind.start(record.value).map_err(failure)?;
-                    open = Some((kind, name.to_vec(), state));
-                }
-            }
-        }
-        if let Some((_, name, state)) = open {
-            output.write_pair(&name, &state.finish())?;
-        }
-        Ok(ReduceCounts { groups, unread_bytes: 0 })
-    }
 }
 
 #[cfg(test)]
