@@ -3,14 +3,19 @@
 //! A window ends when the pairs in it have `window_bytes` key and value bytes, or when what is kept of them
 //! needs that much memory. Both depend on the pairs alone, so that a re-run cuts the same windows.
 
-use crate::add_window::AddWindow;
-use crate::aggregate_window::AggregateWindow;
-use crate::fold_table::FoldTable;
-use crate::sorted_window::SortedWindow;
+mod add_window;
+mod aggregate_window;
+mod fold_table;
+mod hot_keys;
+mod sorted_window;
+
+use add_window::AddWindow;
+use aggregate_window::AggregateWindow;
 use api::{Formats, Function, TaskFailure};
-use functions::{Combining, FunctionUnusable};
-use functions::{Emitter, KeysInBlock};
+use fold_table::FoldTable;
+use functions::{Combining, Emitter, FunctionUnusable, KeysInBlock};
 use program::FunctionContext;
+use sorted_window::SortedWindow;
 
 /// Largest window, so that places in its arena are 32-bit numbers: a window and one record stay below 4 GiB.
 pub const WINDOW_BYTES_MAX: u64 = 1 << 30;

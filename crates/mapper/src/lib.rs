@@ -17,30 +17,18 @@
 //! Unit tests beside each type; any cut of any text or of fixed records in `tests/`, plain and compressed; combine windows
 //! against a model; programs as real processes.
 
-mod add_window;
-mod aggregate_window;
 mod combine;
 mod command;
-mod fixed_reader;
-mod fold_table;
 mod function;
 pub mod generate;
-mod gzip;
-mod hot_keys;
 pub mod input;
-mod line_reader;
-mod line_splits;
 mod program_frames;
 pub mod reader;
-mod sorted_window;
-mod source;
-mod stored;
-mod stretch_reader;
 mod task_input;
 
 pub use combine::{CombineEmitter, WINDOW_BYTES_MAX};
 pub use function::{map_function, run_map_only};
-pub use line_splits::{LINE_SPLITS_MAX, LineSplitError, plan_lines};
+pub use input::line_splits::{LINE_SPLITS_MAX, LineSplitError, plan_lines};
+pub use input::source::{Openers, StageFileFailure, StageFiles};
 pub use reader::{ReaderLimits, SplitReader};
-pub use source::{Openers, StageFileFailure, StageFiles};
 pub use task_input::TaskInput;

@@ -1,8 +1,8 @@
 //! The input of a map task, read or made.
 
 use crate::generate::GeneratedInput;
+use crate::input::source::Openers;
 use crate::reader::{ReaderLimits, SplitReader};
-use crate::source::Openers;
 use api::{JobSpec, RecordFormat, Split, TaskFailure};
 use functions::{BlockPlace, RecordInput};
 

@@ -1,9 +1,9 @@
 //! An input file or object while it is read: plain or decompressed bytes, and the check that it is still what was
 //! pinned at submit.
 
-use crate::gzip::GzipReader;
+use crate::input::gzip::GzipReader;
+use crate::input::source::{Opening, Source, StageFileFailure, Warnings};
 use crate::input::{self, pinned_facts};
-use crate::source::{Opening, Source, StageFileFailure, Warnings};
 use api::{Blame, InputFile, InputFormat, TaskFailure};
 use bzip2::bufread::MultiBzDecoder;
 use liblzma::bufread::XzDecoder;

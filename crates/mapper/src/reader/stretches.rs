@@ -1,9 +1,9 @@
 //! Telling a program of the stretches of its split, which it reads by itself: a line of JSON for each.
 
 use crate::input;
+use crate::input::source::Opening;
+use crate::input::stored;
 use crate::reader::Segments;
-use crate::source::Opening;
-use crate::stored;
 use api::program::Stretch;
 use api::{Blame, TaskFailure};
 use functions::BlockPlace;

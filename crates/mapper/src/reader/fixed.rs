@@ -2,9 +2,9 @@
 //! multiples of the length, so that every block is whole by its size.
 
 use crate::input;
+use crate::input::source::Opening;
+use crate::input::stored::StoredFile;
 use crate::reader::{ReaderLimits, Segments, unpacked};
-use crate::source::Opening;
-use crate::stored::StoredFile;
 use api::{Blame, InputFile, InputFormat, TaskFailure};
 use functions::BlockPlace;
 

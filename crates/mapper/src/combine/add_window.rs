@@ -7,8 +7,8 @@
 //! ```
 //! A key may be emitted several times; whoever reads a combined pair adds it to others anyhow.
 
-use crate::fold_table::FoldTable;
-use crate::hot_keys::{HotKeys, PackedKey, key_buffer};
+use crate::combine::fold_table::FoldTable;
+use crate::combine::hot_keys::{HotKeys, PackedKey, key_buffer};
 use api::TaskFailure;
 use functions::fold::Fold;
 use functions::whole_amount;

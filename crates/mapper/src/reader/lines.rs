@@ -8,9 +8,9 @@
 //! A line belongs to the segment in which its first byte lies, so neighbours need no agreement.
 
 use crate::input;
+use crate::input::source::Opening;
+use crate::input::stored::StoredFile;
 use crate::reader::{ReaderLimits, Segments, unpacked};
-use crate::source::Opening;
-use crate::stored::StoredFile;
 use api::{Blame, InputFormat, TaskFailure};
 use functions::BlockPlace;
 use functions::{RECORD_BYTES_LIMIT, record_too_long};
