@@ -7,15 +7,17 @@ use crate::exit::Failure;
 use crate::explain::ExplainArgs;
 use crate::intermediate_files::FileCommand;
 use crate::jobs;
-use crate::key_options::KeyArgs;
+use crate::key_args::KeyArgs;
 use crate::shuffle_bench::BenchCommand;
 use crate::submit::SubmitArgs;
 use crate::tera_jobs::TeraCommand;
 use crate::tokens::TokenCommand;
 use api::history::JobState;
-use api::{Codec, Notice, Replication};
+use api::{Codec, JobFile, KeyOrder, Notice, Replication};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use client::Blocking;
+use jobspec::job_file::CommandLine;
+use jobspec::replication_mode;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -425,11 +427,60 @@ pub struct RunArgs {
     pub json: Option<bool>,
 }
 
-/// The mode of `--replication`; the error says what may be given.
-pub fn replication_mode(text: &str) -> Result<Replication, String> {
-    let known = Replication::WORDS.iter().find(|(word, _)| *word == text);
-    let words = || Replication::WORDS.map(|(word, _)| word).join(", ");
-    known.map(|(_, mode)| *mode).ok_or_else(|| format!("give one of {}", words()))
+impl RunArgs {
+    /// The options as a job file would have them.
+    pub fn command_line(self) -> CommandLine {
+        let list = |given: Vec<String>| (!given.is_empty()).then_some(given);
+        let in_cluster = self.state.server.is_some();
+        let options = JobFile {
+            name: self.name,
+            input: list(self.input),
+            mapper: self.mapper,
+            combiner: self.combiner,
+            reducer: self.reducer,
+            output: self.output,
+            memory: self.memory,
+            slots: self.slots,
+            state: self.state.state,
+            disk: list(self.disk),
+            file: list(self.file),
+            env_file: self.env_file,
+            codec: self.codec.map(Codec::from),
+            input_format: self.input_format,
+            output_format: self.output_format,
+            exchange: self.exchange,
+            separator: self.separator,
+            key_fields: self.key_fields,
+            compress: self.compress,
+            part_extension: self.part_extension,
+            omit_empty_parts: self.omit_empty_parts,
+            order: self.keys.order.map(KeyOrder::from),
+            reverse: self.keys.reverse,
+            sort_keys: self.keys.sort_keys,
+            partitions: self.keys.partitions,
+            partition_fields: self.keys.partition_fields,
+            key_tails: self.keys.key_tails,
+            total_order: self.total_order,
+            map_only: self.map_only,
+            overwrite: self.overwrite,
+            keep_ifiles: self.keep_ifiles,
+            keep_for: self.keep_for,
+            max_regenerations: self.max_regenerations,
+            no_sync: self.no_sync,
+            unread: self.unread,
+            empty_input: self.empty_input,
+            speculation: self.speculation,
+            elastic: self.elastic,
+            replication: self.replication,
+            json: self.json,
+            // Options of the command line are those of one job.
+            env: None,
+            stage: None,
+            from: None,
+            line: 0,
+        };
+        CommandLine { job: self.job, options, env: self.env, in_cluster }
+    }
 }
 
 fn tell_or_fail(text: &str) -> Result<Notice, &'static str> {

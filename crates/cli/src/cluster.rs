@@ -2,12 +2,13 @@
 
 use crate::exit::{FAILED, Failure};
 use crate::terminal::{print, tell};
-use crate::{connect, machine, memory_size, paths, store};
+use crate::{connect, machine};
 use anyhow::{Context, anyhow, ensure};
 use api::control::{ErrorCode, NodeInfo, PROTOCOL_VERSION};
 use api::shipping::SHIPPED_FILE_BYTES_MAX;
 use client::{Blocking, NodeLink};
 use data_port::DataPort;
+use jobspec::{memory_size, paths, state_dir};
 use metastore::Metastore;
 use node::{Disks, Drill, LeftOnDisks, Node, NodeOptions, Remote};
 use program::{Programs, Sandbox};
@@ -78,7 +79,7 @@ pub fn run_server(args: &ServerArgs) -> Result<(), Failure> {
         })
         .map_err(Failure::refused)?;
     entrance::check(args, listen).map_err(Failure::refused)?;
-    let state_dir = store::state_dir(args.state.as_deref()).map_err(Failure::refused)?;
+    let state_dir = state_dir::state_dir(args.state.as_deref()).map_err(Failure::refused)?;
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let leads = Arc::new(AtomicBool::new(false));
     let told_leads = Arc::clone(&leads);
@@ -250,7 +251,7 @@ fn join(
 /// Returns the directories for intermediate data of this node, each once.
 fn disk_dirs(args: &NodeArgs) -> anyhow::Result<Vec<PathBuf>> {
     if args.disk.is_empty() {
-        return Ok(vec![store::state_dir(None)?.join("disk")]);
+        return Ok(vec![state_dir::state_dir(None)?.join("disk")]);
     }
     for disk in &args.disk {
         paths::check_disk(&std::path::absolute(disk)?, &disk.display().to_string())?;

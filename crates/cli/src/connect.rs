@@ -1,9 +1,9 @@
 //! Which server a command works with, what it shows there, and whom it believes.
 
 use crate::exit::Failure;
-use crate::store;
 use clap::Args;
 use client::Blocking;
+use jobspec::state_dir;
 use std::path::PathBuf;
 use trust::Credentials;
 
@@ -38,7 +38,9 @@ impl CredentialArgs {
             // Whose port it is at the other end nobody here can see.
             return Ok(given.by_proxy(proxy.clone()));
         }
-        let Some(dir) = store::servers_dir().filter(|_| self.token_file.is_none()) else { return Ok(given) };
+        let Some(dir) = state_dir::servers_dir().filter(|_| self.token_file.is_none()) else {
+            return Ok(given);
+        };
         let given = match client::own_authority(&dir, url) {
             Some(authority) => given.or_believing(authority),
             None => given,

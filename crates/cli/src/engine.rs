@@ -1,12 +1,13 @@
 //! The engine in this process: a server, a node, one job from submit to end.
 
+use crate::connect::Site;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::phases::phases;
-use crate::plan::Plan;
 use crate::progress::{self, Display};
 use crate::remote;
 use api::JobSpec;
+use jobspec::Plan;
 use node::{Node, NodeOptions};
 use program::Programs;
 use server::{JobOutcome, Server, ServerOptions, SubmittedJob};
@@ -30,9 +31,9 @@ pub struct Ended {
 }
 
 /// Runs one job. Returns when it is over and everything it started has ended.
-pub fn execute(plan: Plan, display: Display) -> Result<Ended, Failure> {
-    if let Some(site) = plan.server.clone() {
-        return remote::execute(&site, plan, display);
+pub fn execute(plan: Plan, site: Option<&Site>, display: Display) -> Result<Ended, Failure> {
+    if let Some(site) = site {
+        return remote::execute(site, plan, display);
     }
     let programs = Arc::new(Programs::new());
     let interrupt = Interrupt::listen(Arc::clone(&programs))?;

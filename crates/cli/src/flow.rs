@@ -4,18 +4,18 @@ use crate::connect::Site;
 use crate::engine::Ended;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
-use crate::job_options::{JobOptions, StagePlace};
-use crate::plan::{self, Plan};
 use crate::progress::{self, Display};
 use crate::quantity::{bytes, counted, seconds};
+use crate::resources::CommandLineFrontEnd;
 use crate::terminal::{print, tell};
-use crate::{machine, remote, run, shipping, standard_output, summary};
+use crate::{machine, remote, run, shipping, summary};
 use anyhow::Context;
 use api::JobReport;
 use api::control::JobProgress;
 use api::flow::{FlowSubmission, StageSubmission};
 use client::Blocking;
 use ids::JobId;
+use jobspec::{JobOptions, Plan, StagePlace, standard_output};
 use node::{Node, NodeOptions};
 use program::Programs;
 use server::{JobOutcome, Server, ServerOptions, SubmittedJob};
@@ -59,12 +59,13 @@ impl Jobs for Blocking {
 }
 
 /// Checks all stages, hands them in, waits, and says how it went.
-pub fn run(stages: Vec<JobOptions>) -> Result<(), Failure> {
+pub fn run(stages: Vec<JobOptions>, site: Option<Site>) -> Result<(), Failure> {
     machine::raise_open_file_limit();
     let mut planned = Vec::with_capacity(stages.len());
     for options in stages {
         let place = options.stage.clone().unwrap_or_default();
-        let plan = plan::plan(options).with_context(|| format!("the stage {:?}", place.name));
+        let front_end = CommandLineFrontEnd { site: site.as_ref() };
+        let plan = jobspec::plan(options, &front_end).with_context(|| format!("the stage {:?}", place.name));
         planned.push(Stage { place, plan: plan.map_err(Failure::refused)? });
     }
     let begin = Instant::now();
@@ -72,11 +73,12 @@ pub fn run(stages: Vec<JobOptions>) -> Result<(), Failure> {
     let display = Display::choose(json);
     let first = &planned[0].plan;
     standard_output::sweep(&first.spec.disks);
-    let (submitted, outcomes, interrupt) = match first.server.clone() {
-        Some(site) => in_cluster(&site, &mut planned, display)?,
+    let (submitted, outcomes, interrupt) = match &site {
+        Some(site) => in_cluster(site, &mut planned, display)?,
         None => embedded(&planned, display)?,
     };
-    conclude(planned, submitted, outcomes, interrupt, begin.elapsed(), json)
+    let elapsed = begin.elapsed();
+    conclude(planned, site.map(|site| site.url), submitted, outcomes, interrupt, elapsed, json)
 }
 
 type Run = (Vec<SubmittedJob>, Vec<JobOutcome>, Interrupt);
@@ -243,6 +245,7 @@ enum Told {
 
 fn conclude(
     stages: Vec<Stage>,
+    server: Option<String>,
     submitted: Vec<SubmittedJob>,
     outcomes: Vec<JobOutcome>,
     interrupt: Interrupt,
@@ -264,7 +267,7 @@ fn conclude(
         if bad.is_some() {
             tell(&format!("sailfish: the stage {:?} of the flow did not succeed:", place.name));
             let interrupt = interrupt.take().context("one stage ends a flow")?;
-            let (server, kept) = (plan.server.map(|site| site.url), Vec::new());
+            let kept = Vec::new();
             let ended = Ended { submitted, outcome, spec: plan.spec, server, kept, elapsed, interrupt };
             return run::report_of(&ended).map(drop);
         }

@@ -4,9 +4,10 @@ use crate::args::GcArgs;
 use crate::exit::{FAILED, Failure};
 use crate::quantity::{bytes, counted};
 use crate::terminal::{print, tell};
-use crate::{duration, escape, store};
+use crate::{escape, store};
 use anyhow::Context;
 use ids::JobId;
+use jobspec::{duration, state_dir};
 use server::{Collected, GcOptions, GcOutcome, GcSelection, collect_garbage};
 
 /// Removes and says what went.
@@ -40,7 +41,7 @@ pub fn run(args: &GcArgs) -> Result<(), Failure> {
 }
 
 fn of_this_machine(args: &GcArgs, options: &GcOptions) -> Result<Vec<Collected>, Failure> {
-    let state_dir = store::state_dir(args.state.state.as_deref()).map_err(Failure::refused)?;
+    let state_dir = state_dir::state_dir(args.state.state.as_deref()).map_err(Failure::refused)?;
     if !store::exists(&state_dir) {
         return Err(Failure::refused(store::nothing_there(&state_dir)));
     }

@@ -1,7 +1,6 @@
 //! `sailfish ifile put | read | list | stat | rm`: intermediate files of a cluster, for programs of any language.
 
 use crate::connect::{CredentialArgs, NODE_VARIABLE, SERVER_VARIABLE};
-use crate::duration;
 use crate::exit::{FAILED, Failure};
 use crate::quantity::{bytes, date_and_time};
 use crate::tables::{facts, left, right, table};
@@ -12,6 +11,7 @@ use api::intermediate::{IntermediateState, IntermediateStatus, NewIntermediate, 
 use clap::{Args, Subcommand};
 use client::{ClientError, IntermediateError, Intermediates};
 use ids::JobId;
+use jobspec::duration;
 use std::io::Read;
 use std::time::Duration;
 

@@ -7,6 +7,7 @@ use crate::tables::{left, right, table};
 use crate::terminal::{print, tell};
 use crate::{escape, quantity, store};
 use api::history::{JobList, JobsQuestion, MORE_JOBS_MAX};
+use jobspec::state_dir;
 use metastore::{JobRow, JobState, KeptFiles};
 use serde_json::{Value, json};
 use server::kept_bytes;
@@ -58,7 +59,7 @@ pub fn run(args: &JobsArgs) -> Result<(), Failure> {
 /// The rows, and the directory in which they were looked for.
 fn of_this_machine(args: &JobsArgs, question: &JobsQuestion) -> Result<(JobList, String), Failure> {
     let given = args.state.state.as_deref();
-    let state_dir = store::state_dir(given).map_err(Failure::refused)?;
+    let state_dir = state_dir::state_dir(given).map_err(Failure::refused)?;
     let list = match store::exists(&state_dir) {
         true => store::look(given, async |store| Ok(store.list_jobs(question).await?))?,
         false => JobList::default(),

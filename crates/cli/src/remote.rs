@@ -6,35 +6,20 @@ use crate::engine::Ended;
 use crate::exit::{FAILED, Failure, GOES_ON, INTERRUPTED};
 use crate::interrupt::Interrupt;
 use crate::phases::{Phase, phases};
-use crate::plan::Plan;
 use crate::progress::{self, Display};
 use crate::quantity::seconds;
 use crate::shipping;
 use crate::terminal::tell;
-use anyhow::Context;
 use api::JobReport;
 use api::control::{JobOutcome, JobProgress, JobSubmission};
 use api::kept::KeptPlace;
 use client::{Blocking, ClientError};
 use ids::JobId;
-use mapreduce::layout::MEMORY_BYTES_MIN;
+use jobspec::Plan;
 use node::NodeProgress;
 use program::Programs;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-
-/// Jobs that say nothing of their memory run beside so many others.
-const JOBS_AT_ONCE: u64 = 4;
-
-/// Memory for a job that says nothing of it: a share of what every node has for jobs. And the slots of all nodes.
-pub fn resources(site: &Site) -> Result<(u64, u32), Failure> {
-    let status = site.connect()?.run(async |client| client.cluster().await).map_err(Failure::from_client)?;
-    let missing = || format!("no node works for the server at {} yet", site.url);
-    let memory_bytes = status.memory_bytes().with_context(missing).map_err(Failure::refused)?;
-    // Others want to run beside it.
-    let memory_bytes = (memory_bytes / JOBS_AT_ONCE).max(MEMORY_BYTES_MIN);
-    Ok((memory_bytes, status.slots().max(1)))
-}
 
 /// Runs one job. Returns when it is over.
 pub fn execute(site: &Site, mut plan: Plan, display: Display) -> Result<Ended, Failure> {

@@ -2,13 +2,12 @@
 
 use crate::args::{RerunArgs, StateArgs};
 use crate::exit::Failure;
-use crate::job_options::FunctionText;
-use crate::plan::{self, Plan};
 use crate::terminal::tell;
-use crate::{machine, memory_size, paths, run, store};
+use crate::{machine, run, store};
 use anyhow::{Context, anyhow, bail, ensure};
 use api::{Function, JobSpec, Layout};
 use ids::JobId;
+use jobspec::{FunctionText, Plan, add_variables, memory_size, paths, state_dir};
 use mapreduce::layout::{self, LayoutRequest};
 use metastore::CLUSTER_OWNER;
 use server::{KeptSource, NotReducible, check_reducible, kept_source};
@@ -19,12 +18,13 @@ pub fn run(args: RerunArgs) -> Result<(), Failure> {
     machine::raise_open_file_limit();
     let source = source(&args.state, JobId(args.job))?;
     let start_dir = std::env::current_dir().context("finding the current directory")?;
+    let site = args.state.site();
     let plan = make_plan(args, &source, start_dir).map_err(Failure::refused)?;
     let old = &source.spec;
     if let Some(note) = note_on_partial_values(old, plan.spec.reducer.as_ref()) {
         tell(&format!("sailfish: note: job {} {note}", source.row.job));
     }
-    run::conclude(plan)
+    run::conclude(plan, site.as_ref())
 }
 
 /// The job that has the I-files, where it can be reduced again.
@@ -52,10 +52,11 @@ fn make_plan(args: RerunArgs, source: &KeptSource, start_dir: PathBuf) -> anyhow
     let old = &source.spec;
     let new_files = paths::files(&args.file, &start_dir)?;
     let files = merged_files(&old.files, new_files);
-    let env = merged_env(&old.env, &args.env)?;
-    plan::check_environment(&env)?;
+    let mut env = old.env.clone();
+    add_variables(&mut env, &args.env)?;
+    jobspec::check_environment(&env)?;
     let written = args.reducer.map(|text| FunctionText { text, dir: start_dir.clone() });
-    let reducer = plan::function("--reducer", written.as_ref(), &files)?;
+    let reducer = jobspec::function("--reducer", written.as_ref(), &files)?;
     if let Some(function) = &reducer {
         functions::check_reducer(function).context("--reducer")?;
         // Of a cluster, a bare name is looked up on the nodes.
@@ -103,18 +104,9 @@ fn make_plan(args: RerunArgs, source: &KeptSource, start_dir: PathBuf) -> anyhow
         reduce_again: Some(source.row.job),
         ..old.clone()
     };
-    let state_dir = store::state_dir(args.state.state.as_deref())?;
+    let state_dir = state_dir::state_dir(args.state.state.as_deref())?;
     let (splits, json) = (Vec::new(), args.json);
-    Ok(Plan {
-        spec,
-        splits,
-        state_dir,
-        server: args.state.site(),
-        start_dir,
-        json,
-        standard_output: None,
-        standard_input: None,
-    })
+    Ok(Plan { spec, splits, state_dir, start_dir, json, standard_output: None, standard_input: None })
 }
 
 /// Shares follow from the memory of now; the sizes of what is on disk already are as they are.
@@ -130,18 +122,6 @@ fn merged_files(old: &[PathBuf], new: Vec<PathBuf>) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = old.iter().filter(replaced).cloned().collect();
     files.extend(new);
     files
-}
-
-fn merged_env(old: &[(String, String)], new: &[String]) -> anyhow::Result<Vec<(String, String)>> {
-    let mut env = old.to_vec();
-    for text in new {
-        let pair = text.split_once('=');
-        let (name, value) = pair
-            .with_context(|| format!("--env {text:?} has no `=`: write --env NAME=VALUE, as in LIMIT=3"))?;
-        env.retain(|(known, _)| known != name);
-        env.push((name.to_string(), value.to_string()));
-    }
-    Ok(env)
 }
 
 /// A built-in that folds values of the mapper would fold partial results of another one without a word.
@@ -179,19 +159,15 @@ fn note_on_partial_values(old: &JobSpec, reducer: Option<&Function>) -> Option<S
 
 #[cfg(test)]
 mod tests {
-    use super::{merged_env, merged_files, needs_only_keys};
+    use super::{merged_files, needs_only_keys};
     use api::Function;
     use std::path::PathBuf;
 
     #[test]
-    fn new_files_and_variables_win() {
+    fn new_files_win() {
         let old = [PathBuf::from("/a/reduce.py"), PathBuf::from("/a/words")];
         let files = merged_files(&old, vec![PathBuf::from("/b/reduce.py")]);
         assert_eq!(files, [PathBuf::from("/a/words"), PathBuf::from("/b/reduce.py")]);
-        let old = [("A".to_string(), "1".to_string()), ("B".to_string(), "2".to_string())];
-        let env = merged_env(&old, &["A=3=x".to_string()]).unwrap();
-        assert_eq!(env, [("B".to_string(), "2".to_string()), ("A".to_string(), "3=x".to_string())]);
-        assert!(merged_env(&old, &["A".to_string()]).is_err());
     }
 
     #[test]

@@ -1,45 +1,47 @@
 //! `sailfish run`.
 
 use crate::args::RunArgs;
+use crate::connect::Site;
 use crate::engine::{self, Ended};
 use crate::exit::{FAILED, Failure, INTERRUPTED, REFUSED, SIGNAL_BASE};
-use crate::job_options::{Asked, JobOptions};
-use crate::plan::Plan;
+use crate::printed_output::print_output;
 use crate::progress::Display;
+use crate::resources::CommandLineFrontEnd;
 use crate::terminal::{print, tell};
-use crate::{flow, job_options, machine, plan, standard_output, summary};
+use crate::{flow, machine, summary};
 use api::{Blame, JobReport, TaskFailure};
 use ids::AttemptKey;
+use jobspec::job_file::{self, Asked};
+use jobspec::{JobOptions, Plan, standard_output};
 use server::JobOutcome;
 
 /// Checks, submits and waits; ends with the code that the job deserves.
 pub fn run(args: RunArgs) -> Result<(), Failure> {
-    match job_options::collect(args).map_err(Failure::refused)? {
-        Asked::Job(options) => run_job(*options),
-        Asked::Flow(stages) => flow::run(stages),
+    let site = args.state.site();
+    match job_file::collect(args.command_line()).map_err(Failure::refused)? {
+        Asked::Job(options) => {
+            let plan = planned(*options, site.as_ref()).map_err(Failure::refused)?;
+            conclude(plan, site.as_ref())
+        }
+        Asked::Flow(stages) => flow::run(stages, site),
     }
 }
 
-/// Runs the job of these options.
-pub fn run_job(options: JobOptions) -> Result<(), Failure> {
-    conclude(planned(options).map_err(Failure::refused)?)
-}
-
 /// A job that may be submitted.
-pub fn planned(options: JobOptions) -> anyhow::Result<Plan> {
+pub fn planned(options: JobOptions, site: Option<&Site>) -> anyhow::Result<Plan> {
     machine::raise_open_file_limit();
-    plan::plan(options)
+    jobspec::plan(options, &CommandLineFrontEnd { site })
 }
 
 /// Submits a job, waits for its end and says how it went.
-pub fn conclude(mut plan: Plan) -> Result<(), Failure> {
+pub fn conclude(mut plan: Plan, site: Option<&Site>) -> Result<(), Failure> {
     standard_output::sweep(&plan.spec.disks);
     let private_output = plan.standard_output.take();
     // Open until the job is over: its attempts read it by way of this process.
     let _standard_input = plan.standard_input.take();
     let json = plan.json;
     let start_dir = plan.start_dir.clone();
-    let ended = engine::execute(plan, Display::choose(json))?;
+    let ended = engine::execute(plan, site, Display::choose(json))?;
     let report = report_of(&ended)?;
     if json {
         let text = serde_json::to_string_pretty(report).map_err(anyhow::Error::from)?;
@@ -47,7 +49,7 @@ pub fn conclude(mut plan: Plan) -> Result<(), Failure> {
     }
     if let Some(private_output) = private_output {
         ended.interrupt.end_at_once(private_output.dir());
-        private_output.print(report)?;
+        print_output(&private_output, report)?;
     }
     tell(summary::succeeded(&ended, report, &start_dir).trim_end());
     Ok(())

@@ -4,13 +4,13 @@ use crate::args::ShowArgs;
 use crate::exit::Failure;
 use crate::jobs::{kept_text, now_ns, state_text, took};
 use crate::quantity::{bytes, count, counted, seconds, seconds_between};
-use crate::standard_output;
 use crate::tables::{facts, left, right, table};
 use crate::terminal::print;
-use crate::{escape, key_options, quantity, store};
+use crate::{escape, quantity, store};
 use api::kept::KeptPlace;
 use api::{Function, JobSpec, Partitioning};
 use ids::{JobId, StageIndex};
+use jobspec::{key_options, standard_output};
 use metastore::{AttemptRow, AttemptState, EventRow, JobRow, StageRow};
 
 /// Input paths that are listed.

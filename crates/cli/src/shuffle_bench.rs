@@ -4,8 +4,6 @@
 use crate::engine::{self, Ended};
 use crate::exit::Failure;
 use crate::jobs_bench::{self, JobsBenchArgs};
-use crate::memory_size;
-use crate::plan::Plan;
 use crate::progress::Display;
 use crate::quantity::{bytes, count, counted, percent, rate, seconds};
 use crate::run::report_of;
@@ -19,6 +17,7 @@ use api::{
     Codec, Function, GeneratedRows, JobReport, OutputFormat, Partitioning, TERA_ROW_BYTES, TeraLayout,
 };
 use clap::{Args, Subcommand};
+use jobspec::{Plan, memory_size};
 use std::path::PathBuf;
 
 const BYTES_PER_MAP_DEFAULT: u64 = 1 << 30;
@@ -58,7 +57,7 @@ pub fn run(command: BenchCommand) -> Result<(), Failure> {
     let private = resources.private_output().map_err(Failure::refused)?;
     let plan = plan_of(&args, &resources, private.output()).map_err(Failure::refused)?;
     let rows = plan.spec.generate.map_or(0, |generated| generated.rows);
-    let ended = engine::execute(plan, Display::choose(args.engine.json))?;
+    let ended = engine::execute(plan, resources.server.as_ref(), Display::choose(args.engine.json))?;
     let report = report_of(&ended)?;
     let (_, checked) = output_sums(report);
     if checked != rows || report.proof.records != rows {

@@ -6,6 +6,7 @@ use crate::tables::{Column, table};
 use crate::terminal::{print, tell};
 use crate::{escape, quantity, store};
 use api::history::StateQuestion;
+use jobspec::state_dir;
 use metastore::{Cell, QueryError, QueryLimits, Table, query_read_only};
 use serde_json::{Number, Value};
 
@@ -29,7 +30,7 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
 }
 
 fn ask_this_machine(args: &QueryArgs) -> Result<Table, Failure> {
-    let state_dir = store::state_dir(args.state.state.as_deref()).map_err(Failure::refused)?;
+    let state_dir = state_dir::state_dir(args.state.state.as_deref()).map_err(Failure::refused)?;
     if !store::exists(&state_dir) {
         return Err(Failure::refused(store::nothing_there(&state_dir)));
     }

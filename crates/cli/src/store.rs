@@ -4,31 +4,11 @@ use crate::args::StateArgs;
 use crate::exit::Failure;
 use anyhow::Context;
 use api::history::JobDetails;
-use etcetera::BaseStrategy;
 use ids::JobId;
+use jobspec::state_dir::state_dir;
 use metastore::{JobRow, Metastore};
 use std::future::Future;
-use std::path::{Path, PathBuf};
-
-/// The state directory: the one given, absolute, or `sailfish` in the XDG state directory.
-pub fn state_dir(given: Option<&Path>) -> anyhow::Result<PathBuf> {
-    match given {
-        Some(path) => std::path::absolute(path).with_context(|| format!("--state {}", path.display())),
-        None => user_dir().context("finding the home directory; set HOME or name a directory with --state"),
-    }
-}
-
-/// `sailfish` in the XDG state directory.
-fn user_dir() -> Result<PathBuf, etcetera::HomeDirError> {
-    let directories = etcetera::choose_base_strategy()?;
-    // The XDG strategy always has a state directory; others fall back to where data goes.
-    Ok(directories.state_dir().unwrap_or_else(|| directories.data_dir()).join("sailfish"))
-}
-
-/// Names the directory in which servers of this user keep their own tokens; None where the user has no home.
-pub fn servers_dir() -> Option<PathBuf> {
-    Some(user_dir().ok()?.join("servers"))
-}
+use std::path::Path;
 
 /// Whether a job has ever run there. Looking must not create a state.
 pub fn exists(state_dir: &Path) -> bool {

@@ -5,13 +5,14 @@ use crate::connect::CredentialArgs;
 use crate::exit::{FAILED, Failure, INTERRUPTED};
 use crate::interrupt::Interrupt;
 use crate::terminal::{ErrorLines, print, tell};
-use crate::{machine, memory_size, paths, plan, remote, shipping, store};
+use crate::{machine, remote, shipping, store};
 use anyhow::{Context, anyhow, ensure};
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, JobOutcome, NAME_BYTES_MAX, SubmittedBatch};
 use api::task::{RUN_RETRIES_MAX, RunTask};
 use clap::Args;
 use client::Blocking;
 use ids::{AttemptNumber, JobId};
+use jobspec::{memory_size, paths, state_dir};
 use metastore::Metastore;
 use node::{Node, NodeOptions};
 use program::Programs;
@@ -101,7 +102,7 @@ fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
     let mut words = args.words.clone();
     // Here it is found from the directory in which it runs.
     if args.server.is_some()
-        && let Some(absolute) = plan::absolute_program(&words[0], &directory, &files)
+        && let Some(absolute) = jobspec::absolute_program(&words[0], &directory, &files)
     {
         ensure!(Path::new(&absolute).exists(), "there is no program {}", words[0]);
         words[0] = absolute;
@@ -164,7 +165,7 @@ fn on_cluster(connection: Blocking, wait: bool, batches: &[JobBatch]) -> Result<
 fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Failure> {
     let programs = Arc::new(Programs::new());
     let interrupt = Interrupt::listen(Arc::clone(&programs))?;
-    let state_dir = store::state_dir(args.state.as_deref()).map_err(Failure::refused)?;
+    let state_dir = state_dir::state_dir(args.state.as_deref()).map_err(Failure::refused)?;
     let server =
         Arc::new(Server::open(ServerOptions::embedded(state_dir.clone())).map_err(Failure::from_server)?);
     let mut submitted = Vec::new();

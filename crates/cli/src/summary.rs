@@ -2,14 +2,13 @@
 
 use crate::advice::advice;
 use crate::connect::hint;
-use crate::duration;
 use crate::engine::Ended;
 use crate::escape;
 use crate::quantity::{bytes, count, counted, percent, rate, seconds};
-use crate::standard_output;
 use crate::tables::facts;
 use api::{JobReport, OutputFormat, TaskFailure};
 use ids::AttemptKey;
+use jobspec::{duration, standard_output};
 use std::path::Path;
 
 /// Warnings that are shown.

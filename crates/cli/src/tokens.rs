@@ -1,7 +1,6 @@
 //! `sailfish token`: who may do what on a server.
 
 use crate::connect::CredentialArgs;
-use crate::duration;
 use crate::exit::Failure;
 use crate::jobs::now_ns;
 use crate::quantity::date_and_time;
@@ -10,6 +9,7 @@ use crate::terminal::{print, tell};
 use anyhow::Context;
 use api::people::{Role, TokenRequest, TokenStatus};
 use clap::{Args, Subcommand};
+use jobspec::duration;
 use std::path::PathBuf;
 use trust::TrustError;
 

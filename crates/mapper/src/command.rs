@@ -1,8 +1,9 @@
 //! The mapper that is a user's program: one process for a split.
 
 use api::{Blame, Exchange, Formats, RecordFormat, TaskFailure};
-use functions::{Emitter, MapCounts, MapFunction, RecordInput};
-use functions::{FieldSplitter, for_each_output_line, write_program_output};
+use functions::{
+    Emitter, FieldSplitter, MapCounts, MapFunction, RecordInput, for_each_output_line, write_program_output,
+};
 use memchr::memchr;
 use output::PartWriter;
 use program::{Feed, FunctionContext, ProgramSpec};

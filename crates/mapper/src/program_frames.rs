@@ -2,8 +2,10 @@
 
 use api::program::ProgramRole;
 use api::{Blame, TaskFailure};
-use functions::{BlockPlace, Emitter, MapCounts, MapFunction, RecordInput};
-use functions::{PutOut, Taken, job_frame, take_from_program, write_end, write_job, write_records};
+use functions::{
+    BlockPlace, Emitter, MapCounts, MapFunction, PutOut, RecordInput, Taken, job_frame, take_from_program,
+    write_end, write_job, write_records,
+};
 use output::PartWriter;
 use program::{Feed, FunctionContext, ProgramOutput, ProgramSpec};
 

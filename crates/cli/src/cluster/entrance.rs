@@ -3,10 +3,11 @@
 
 use super::ServerArgs;
 use crate::terminal::tell;
-use crate::{console, machine, memory_size, store};
+use crate::{console, machine};
 use anyhow::{Context, ensure};
 use api::people::{Role, TokenRequest};
 use controlport::{Access, Port, TokensAsked, UserLimits};
+use jobspec::{memory_size, state_dir};
 use listener::{Door, HostNames, Limits};
 use roots::Roots;
 use server::{ShippedOptions, UserQuota};
@@ -135,7 +136,7 @@ fn hosts(args: &ServerArgs, listen: SocketAddr) -> Vec<String> {
 /// Writes the token by which programs of this user find in, where they look for it.
 pub async fn keep_own_token(port: &Port, address: SocketAddr) -> anyhow::Result<()> {
     let kept = async {
-        let dir = store::servers_dir().context("finding the home directory: set HOME")?;
+        let dir = state_dir::servers_dir().context("finding the home directory: set HOME")?;
         trust::private_directory(&dir)?;
         Ok::<_, anyhow::Error>(port.keep_own_token(&client::own_token_path(&dir, address)).await?)
     };

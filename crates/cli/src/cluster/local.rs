@@ -2,9 +2,10 @@
 
 use super::{LocalArgs, until_told};
 use crate::exit::Failure;
+use crate::machine;
 use crate::terminal::{print, tell};
-use crate::{machine, memory_size, store};
 use anyhow::{Context, anyhow};
+use jobspec::{memory_size, state_dir};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -15,7 +16,7 @@ use std::sync::mpsc;
 pub fn run(args: &LocalArgs, objects_config: Option<&Path>) -> Result<(), Failure> {
     let dir = match &args.dir {
         Some(dir) => std::path::absolute(dir).with_context(|| format!("--dir {}", dir.display())),
-        None => store::state_dir(None).map(|dir| dir.join("cluster")),
+        None => state_dir::state_dir(None).map(|dir| dir.join("cluster")),
     };
     let dir = dir.map_err(Failure::refused)?;
     let memory_bytes = match &args.memory {

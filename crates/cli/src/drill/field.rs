@@ -140,7 +140,7 @@ impl Field {
     }
 
     /// Hands a job in; it is told to stop with the drill.
-    pub fn submit(&self, mut plan: crate::plan::Plan) -> Result<JobId, Failure> {
+    pub fn submit(&self, mut plan: jobspec::Plan) -> Result<JobId, Failure> {
         shipping::ship_job(&self.connection, &mut plan.spec)?;
         let user = std::env::var("USER").unwrap_or_default();
         let submission = JobSubmission { spec: plan.spec, splits: plan.splits, user, priority: 0 };

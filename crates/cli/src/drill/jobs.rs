@@ -4,11 +4,11 @@
 use super::judge::Reference;
 use crate::connect::Site;
 use crate::exit::Failure;
-use crate::job_options::{FunctionText, JobOptions};
-use crate::key_options::KeyOptions;
-use crate::plan::{self, Plan};
+use crate::resources::CommandLineFrontEnd;
 use anyhow::Context;
 use api::Replication;
+use jobspec::key_options::KeyOptions;
+use jobspec::{FunctionText, JobOptions, Plan};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -117,7 +117,7 @@ impl Inputs {
             output: Some(self.output(name)),
             memory: Some(MEMORY.to_string()),
             slots: Some(slots),
-            server: Some(site.clone()),
+            in_cluster: true,
             file: vec![path(self.root.join(PROGRAM_NAME))],
             keys: KeyOptions { partitions, ..KeyOptions::default() },
             // So all sorted data lies on disks, where it can be damaged.
@@ -125,7 +125,7 @@ impl Inputs {
             replication: Some(replication),
             ..JobOptions::default()
         };
-        plan::plan(options).map_err(Failure::refused)
+        jobspec::plan(options, &CommandLineFrontEnd { site: Some(site) }).map_err(Failure::refused)
     }
 }
 

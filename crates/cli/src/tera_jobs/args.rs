@@ -1,8 +1,9 @@
 //! The options of `sailfish tera`.
 
-use crate::args::{CodecArg, StateArgs, replication_mode};
+use crate::args::{CodecArg, StateArgs};
 use api::Replication;
 use clap::{Args, Subcommand};
+use jobspec::replication_mode;
 use std::path::PathBuf;
 use tera::{Layout, Rows, StartRow};
 

@@ -9,16 +9,17 @@ use crate::quantity::{bytes, count, counted, rate, seconds};
 use crate::run::report_of;
 use crate::summary::output_sums;
 use crate::terminal::{print, tell};
-use crate::{paths, plan};
 use anyhow::Context;
 use api::{GeneratedRows, TeraLayout};
+use jobspec::{Plan, paths};
 use tera::{Layout, RowKind};
 
 /// Makes the rows.
 pub fn run(args: &GenArgs) -> Result<(), Failure> {
     let plan = plan_of(args).map_err(Failure::refused)?;
     let (json, start_dir) = (plan.json, plan.start_dir.clone());
-    let ended = engine::execute(plan, Display::choose(json))?;
+    let site = args.engine.state.site();
+    let ended = engine::execute(plan, site.as_ref(), Display::choose(json))?;
     let report = report_of(&ended)?;
     if json {
         let text = serde_json::to_string_pretty(report).map_err(anyhow::Error::from)?;
@@ -50,7 +51,7 @@ pub fn layout_in_job(layout: Layout) -> TeraLayout {
     }
 }
 
-fn plan_of(args: &GenArgs) -> anyhow::Result<plan::Plan> {
+fn plan_of(args: &GenArgs) -> anyhow::Result<Plan> {
     RowKind::new(args.layout, args.skewed).context("--skewed")?;
     let resources = Resources::of(&args.engine)?;
     let output = paths::output(&args.output, &resources.start_dir, args.overwrite)?;

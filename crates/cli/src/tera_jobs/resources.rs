@@ -2,11 +2,11 @@
 
 use super::EngineArgs;
 use crate::connect::Site;
-use crate::plan::{self, Plan};
-use crate::standard_output::{self, PrivateOutput};
-use crate::{paths, store};
+use crate::resources::CommandLineFrontEnd;
 use anyhow::Context;
 use api::{Formats, JobSpec, OutputFormat, RecordFormat, Split};
+use jobspec::standard_output::{self, PrivateOutput};
+use jobspec::{Plan, paths, state_dir};
 use mapreduce::layout::{self, LayoutRequest};
 use std::path::PathBuf;
 
@@ -27,14 +27,20 @@ impl Resources {
     pub fn of(args: &EngineArgs) -> anyhow::Result<Resources> {
         let start_dir = std::env::current_dir().context("finding the current directory")?;
         let server = args.state.site();
-        let (memory_bytes, slots) = plan::resources(args.memory.as_deref(), args.slots, server.as_ref())?;
-        let state_dir = store::state_dir(args.state.state.as_deref())?;
+        let front_end = CommandLineFrontEnd { site: server.as_ref() };
+        let (memory_bytes, slots) = jobspec::resources(args.memory.as_deref(), args.slots, &front_end)?;
+        let state_dir = state_dir::state_dir(args.state.state.as_deref())?;
         // The one under the state is made with the job.
         let disks = match args.disk.is_empty() {
             true => vec![state_dir.join("disk")],
             false => paths::disks(&args.disk, &start_dir)?,
         };
         Ok(Resources { memory_bytes, slots, disks, state_dir, server, start_dir, json: args.json })
+    }
+
+    /// The front end of a job on these resources.
+    pub fn front_end(&self) -> CommandLineFrontEnd<'_> {
+        CommandLineFrontEnd { site: self.server.as_ref() }
     }
 
     /// A place for the output of a job whose result is read and thrown away. It goes with the value; what processes
@@ -68,7 +74,6 @@ impl Resources {
             spec,
             splits,
             state_dir: self.state_dir.clone(),
-            server: self.server.clone(),
             start_dir: self.start_dir.clone(),
             json: self.json,
             standard_output: None,

@@ -7,16 +7,18 @@ use crate::engine;
 use crate::exit::Failure;
 use crate::progress::Display;
 use crate::run::report_of;
+use crate::summary;
 use crate::terminal::{print, tell};
-use crate::{paths, plan, summary};
 use anyhow::Context;
 use api::{Codec, Partitioning};
+use jobspec::{Plan, paths};
 
 /// Sorts.
 pub fn run(args: &SortArgs) -> Result<(), Failure> {
     let plan = plan_of(args).map_err(Failure::refused)?;
     let (json, start_dir) = (plan.json, plan.start_dir.clone());
-    let ended = engine::execute(plan, Display::choose(json))?;
+    let site = args.engine.state.site();
+    let ended = engine::execute(plan, site.as_ref(), Display::choose(json))?;
     let report = report_of(&ended)?;
     if json {
         let text = serde_json::to_string_pretty(report).map_err(anyhow::Error::from)?;
@@ -26,12 +28,12 @@ pub fn run(args: &SortArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn plan_of(args: &SortArgs) -> anyhow::Result<plan::Plan> {
+fn plan_of(args: &SortArgs) -> anyhow::Result<Plan> {
     let resources = Resources::of(&args.engine)?;
     let inputs = mapper::input::list(&args.input).context("--input")?;
     layouts::check(&inputs, args.layout).context("--input")?;
     let output = paths::output(&args.output, &resources.start_dir, args.overwrite)?;
-    paths::check_output_against_inputs(&output, &args.input, &inputs)?;
+    paths::check_output_against_inputs(&output, &args.input, &inputs, &resources.front_end())?;
     let input_bytes = inputs.iter().map(|input| input.size_bytes).sum();
     let mut spec = resources.job(&paths::name_of(&output), output, input_bytes)?;
     spec.inputs = inputs;

@@ -73,7 +73,8 @@ pub fn figures(
     spec.reducer = Some(Function::Builtin { name: "tera-join".to_string(), argument: None });
     spec.partitioning = Partitioning::Range;
     let splits = mapreduce::splits::plan(&spec.inputs, spec.layout.split_bytes, spec.formats.input);
-    let ended = engine::execute(resources.plan(spec, splits), Display::choose(engine.json))?;
+    let plan = resources.plan(spec, splits);
+    let ended = engine::execute(plan, resources.server.as_ref(), Display::choose(engine.json))?;
     read_results(report_of(&ended)?, &private.output(), &mut files)?;
     Ok(Figures { files, elapsed: ended.elapsed })
 }

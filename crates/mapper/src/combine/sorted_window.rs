@@ -4,8 +4,7 @@ use crate::command::emit_lines;
 use crate::program_frames::emit;
 use api::program::ProgramRole;
 use api::{Blame, Exchange, FieldSplit, Formats, TaskFailure};
-use functions::Emitter;
-use functions::{FieldSplitter, GroupedRecord, GroupedRecords, feed_groups, take_from_program};
+use functions::{Emitter, FieldSplitter, GroupedRecord, GroupedRecords, feed_groups, take_from_program};
 use program::{Feed, FunctionContext, ProgramSpec};
 
 /// Bytes of a key that a message shows.

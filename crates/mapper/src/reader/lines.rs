@@ -12,8 +12,7 @@ use crate::input::source::Opening;
 use crate::input::stored::StoredFile;
 use crate::reader::{ReaderLimits, Segments, unpacked};
 use api::{Blame, InputFormat, TaskFailure};
-use functions::BlockPlace;
-use functions::{RECORD_BYTES_LIMIT, record_too_long};
+use functions::{BlockPlace, RECORD_BYTES_LIMIT, record_too_long};
 use memchr::{memchr, memchr_iter, memrchr};
 
 /// Bytes read at a time beyond the end of a segment, to finish its last line.

@@ -1,15 +1,13 @@
 //! Everything that can be checked before a job is submitted, and the specification that comes out of it.
 
-use crate::connect::Site;
-use crate::exit::Failure;
-use crate::job_options::{FunctionText, JobOptions};
-use crate::paths;
+use crate::front_end::FrontEnd;
+use crate::options::{FunctionText, JobOptions};
 use crate::record_formats::{self, Functions};
 use crate::standard_input::{self, StandardInput};
 use crate::standard_output::{self, PrivateOutput};
-use crate::terminal::tell;
-use crate::{duration, machine, memory_size, remote, store, streaming};
+use crate::{duration, memory_size, paths, state_dir, streaming};
 use anyhow::{Context, anyhow, bail, ensure};
+use api::control::SLOTS_MAX;
 use api::shipping::SHIPPED_FILE_BYTES_MAX;
 use api::{
     Codec, Exchange, Formats, Function, InputFile, JobSpec, KeyRules, Layout, Notice, Partitioning,
@@ -25,8 +23,6 @@ pub struct Plan {
     pub spec: JobSpec,
     pub splits: Vec<Split>,
     pub state_dir: PathBuf,
-    /// The server of the cluster that runs it; None: this process.
-    pub server: Option<Site>,
     pub start_dir: PathBuf,
     pub json: bool,
     /// Private directory of the output, if the output is to be printed.
@@ -36,7 +32,7 @@ pub struct Plan {
 }
 
 /// Checks the options and makes the job. Every error is the user's to mend and names the option.
-pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
+pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Plan> {
     check_conflicts(&options)?;
     let (keep_ifiles, keep_seconds) = keep(&options)?;
     let (files, env_file) = (paths::files(&options.file, &options.start_dir)?, env_file(&options)?);
@@ -44,7 +40,7 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
     let combiner = function("--combiner", options.combiner.as_ref(), &files)?;
     let reducer = function("--reducer", options.reducer.as_ref(), &files)?;
     check_functions(&options, [&mapper, &combiner, &reducer], &files)?;
-    let (memory_bytes, slots) = memory_and_slots(&options)?;
+    let (memory_bytes, slots) = resources(options.memory.as_deref(), options.slots, front_end)?;
     let functions = Functions {
         mapper: mapper.as_ref(),
         combiner: combiner.as_ref(),
@@ -53,15 +49,15 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
     };
     let formats = record_formats::formats(&options.formats, functions)?;
     check_formats(&options, &formats)?;
-    let mut inputs = listed_inputs(&options, formats.input)?;
+    let mut inputs = listed_inputs(&options, formats.input, front_end)?;
     let named_inputs = options.input.len() as u32;
-    let output_dir = output_dir(&options, &inputs.files)?;
-    let state_dir = store::state_dir(options.state.as_deref())?;
+    let output_dir = output_dir(&options, &inputs.files, front_end)?;
+    let state_dir = state_dir::state_dir(options.state.as_deref())?;
     let disks = disks(&options, &state_dir)?;
 
     let combiner = combiner.or_else(|| combiner_of(reducer.as_ref(), options.keys.key_tails));
     let combines = combiner.is_some();
-    let standard_input = inputs.take_standard_input(&disks[0], formats.input, options.server.is_some())?;
+    let standard_input = inputs.take_standard_input(&disks[0], formats.input, options.in_cluster)?;
     let inputs = inputs.files;
     let input_bytes = inputs.iter().map(|input| input.size_bytes).sum();
     // Its error names the option.
@@ -102,8 +98,8 @@ pub fn plan(options: JobOptions) -> anyhow::Result<Plan> {
         stage: options.stage.as_ref().map(|stage| stage.of_job(named_inputs)),
         ..JobSpec::named(name)
     };
-    let (start_dir, json, server) = (options.start_dir, options.json, options.server);
-    let plan = Plan { spec, splits, state_dir, server, start_dir, json, standard_output, standard_input };
+    let (start_dir, json) = (options.start_dir, options.json);
+    let plan = Plan { spec, splits, state_dir, start_dir, json, standard_output, standard_input };
     streaming::complete(options.streaming.as_deref(), plan)
 }
 
@@ -120,41 +116,26 @@ fn disks(options: &JobOptions, state_dir: &Path) -> anyhow::Result<Vec<PathBuf>>
     }
 }
 
-fn memory_and_slots(options: &JobOptions) -> anyhow::Result<(u64, u32)> {
-    resources(options.memory.as_deref(), options.slots, options.server.as_ref())
-}
-
 /// Memory and slots of a job, as asked for, or else what there is: here, or in a cluster.
-pub(crate) fn resources(
+pub fn resources(
     memory: Option<&str>,
     slots: Option<u32>,
-    server: Option<&Site>,
+    front_end: &dyn FrontEnd,
 ) -> anyhow::Result<(u64, u32)> {
     let asked_bytes = memory
         .map(|text| memory_size::parse(text).with_context(|| format!("--memory {text:?}")))
         .transpose()?;
-    if let (Some(asked_bytes), None) = (asked_bytes, server) {
-        machine::check_memory(asked_bytes)?;
-    }
-    let (memory_bytes, slots) = match (asked_bytes, slots, server) {
-        (Some(memory_bytes), Some(slots), _) => (memory_bytes, slots),
-        (_, _, None) => (
-            asked_bytes.unwrap_or_else(machine::default_memory_bytes),
-            slots.unwrap_or_else(machine::default_slots),
-        ),
-        (_, _, Some(site)) => {
-            let (memory_bytes, cluster_slots) = remote::resources(site).map_err(Failure::into_error)?;
-            let slots = slots.unwrap_or(cluster_slots.min(machine::SLOTS_MAX));
-            (asked_bytes.unwrap_or(memory_bytes), slots)
-        }
-    };
-    let slots_max = machine::SLOTS_MAX;
-    ensure!((1..=slots_max).contains(&slots), "--slots {slots} is out of range: give 1 to {slots_max}");
+    let (memory_bytes, slots) = front_end.resources(asked_bytes, slots)?;
+    ensure!((1..=SLOTS_MAX).contains(&slots), "--slots {slots} is out of range: give 1 to {SLOTS_MAX}");
     Ok((memory_bytes, slots))
 }
 
 /// The output directory; None where the output is to be printed.
-fn output_dir(options: &JobOptions, inputs: &[InputFile]) -> anyhow::Result<Option<PathBuf>> {
+fn output_dir(
+    options: &JobOptions,
+    inputs: &[InputFile],
+    front_end: &dyn FrontEnd,
+) -> anyhow::Result<Option<PathBuf>> {
     if options.stage.as_ref().is_some_and(|stage| stage.feeds) {
         return Ok(Some(PathBuf::new()));
     }
@@ -163,7 +144,7 @@ fn output_dir(options: &JobOptions, inputs: &[InputFile]) -> anyhow::Result<Opti
         return Ok(None);
     }
     let output = paths::output(output, &options.start_dir, options.overwrite)?;
-    paths::check_output_against_inputs(&output, &options.input, inputs)?;
+    paths::check_output_against_inputs(&output, &options.input, inputs, front_end)?;
     Ok(Some(output))
 }
 
@@ -211,7 +192,11 @@ impl Inputs {
 }
 
 /// The inputs. One that is named and has no file that is data is often the wrong one.
-fn listed_inputs(options: &JobOptions, format: RecordFormat) -> anyhow::Result<Inputs> {
+fn listed_inputs(
+    options: &JobOptions,
+    format: RecordFormat,
+    front_end: &dyn FrontEnd,
+) -> anyhow::Result<Inputs> {
     let inputs = Inputs::list(&options.input, format)?;
     let with_files: BTreeSet<u32> = inputs.files.iter().map(|input| input.named).collect();
     let is_empty = |(named, argument): &(usize, &String)| {
@@ -221,7 +206,7 @@ fn listed_inputs(options: &JobOptions, format: RecordFormat) -> anyhow::Result<I
         let problem =
             format!("--input {argument} has no file that is data: names that begin with _ or . are none");
         ensure!(options.empty_input != Some(Notice::Fail), problem);
-        tell(&format!("sailfish: warning: {problem}"));
+        front_end.warn(&problem);
     }
     Ok(inputs)
 }
@@ -359,7 +344,7 @@ fn env_file(options: &JobOptions) -> anyhow::Result<Option<PathBuf>> {
     options.env_file.as_deref().map(|path| paths::env_file(path, &options.start_dir)).transpose()
 }
 
-pub(crate) fn check_environment(env: &[(String, String)]) -> anyhow::Result<()> {
+pub fn check_environment(env: &[(String, String)]) -> anyhow::Result<()> {
     for (name, value) in env {
         ensure!(
             !name.is_empty() && !name.contains('='),
@@ -372,7 +357,7 @@ pub(crate) fn check_environment(env: &[(String, String)]) -> anyhow::Result<()> 
 
 /// Reads a function. A relative path to its program counts from where it was written, unless a `--file` of
 /// that name will lie in the directory in which it runs.
-pub(crate) fn function(
+pub fn function(
     option: &'static str,
     written: Option<&FunctionText>,
     files: &[PathBuf],
@@ -390,7 +375,7 @@ pub(crate) fn function(
 
 /// The path of a program that is named by one; None for a bare name, and for one of the files, which will lie where it
 /// runs.
-pub(crate) fn absolute_program(program: &str, dir: &Path, files: &[PathBuf]) -> Option<String> {
+pub fn absolute_program(program: &str, dir: &Path, files: &[PathBuf]) -> Option<String> {
     let plain_name = program.strip_prefix("./").unwrap_or(program);
     let is_file = files.iter().any(|file| file.file_name().is_some_and(|name| name == plain_name));
     if !program.contains('/') || is_file {
@@ -426,7 +411,7 @@ fn check_functions(
         if let Some(Function::Command { words }) = function
             && !streaming::ships(options.streaming.as_deref(), &words[0])
             // A bare name is looked up on the nodes.
-            && (options.server.is_none() || words[0].contains('/'))
+            && (!options.in_cluster || words[0].contains('/'))
         {
             program::check_program(words, files, &options.start_dir, &options.env).map_err(|error| {
                 anyhow!("{option}: {error}; give the path of an executable file, or ship it with --file")

@@ -1,13 +1,9 @@
-//! `--output -`: the job publishes its output into a private directory, and the parts of it are copied to
-//! standard output in order. Until the proof has agreed and all is published, not a byte is printed.
+//! `--output -`: the job publishes its output into a private directory, from which the front end prints it. Until the proof has agreed
+//! and all is published, not a byte is printed.
 
-use crate::terminal::is_closed_pipe;
 use anyhow::{Context, bail};
-use api::JobReport;
 use faults::{IoCall, io_call};
 use std::fs::File;
-use std::io::Write;
-use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -51,23 +47,6 @@ impl PrivateOutput {
     /// Returns the directory to which the job publishes its output.
     pub fn output(&self) -> PathBuf {
         self.dir.path().join(OUTPUT_NAME)
-    }
-
-    /// Copies the parts to standard output. A reader that went away is no error.
-    pub fn print(&self, report: &JobReport) -> anyhow::Result<()> {
-        let writing = "writing the output to standard output";
-        let stdout = std::io::stdout().as_fd().try_clone_to_owned().context(writing)?;
-        let mut stdout = File::from(stdout);
-        for part in &report.parts {
-            let path = self.output().join(&part.name);
-            let mut file = File::open(&path).with_context(|| format!("reading {}", path.display()))?;
-            let copied = std::io::copy(&mut file, &mut stdout).and_then(|_| stdout.flush());
-            match copied.map_err(anyhow::Error::from) {
-                Err(error) if is_closed_pipe(&error) => return Ok(()),
-                other => other.context(writing)?,
-            }
-        }
-        Ok(())
     }
 }
 

@@ -1,10 +1,10 @@
 //! The paths of a run: what must be there, what must not, and how they lie to each other.
 
+use crate::front_end::FrontEnd;
 use anyhow::{Context, bail, ensure};
 use api::{InputFile, is_object_url};
 use objects::ObjectUrl;
 use rustix::fs::Access;
-use server::ServerError;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -50,6 +50,7 @@ pub fn check_output_against_inputs(
     output: &Path,
     arguments: &[String],
     inputs: &[InputFile],
+    front_end: &dyn FrontEnd,
 ) -> anyhow::Result<()> {
     if is_object_url(output) {
         return check_prefix_against_inputs(&ObjectUrl::from_path(output)?, arguments, inputs);
@@ -75,10 +76,7 @@ pub fn check_output_against_inputs(
         }
     }
     // Whoever runs the job looks again; here it is said before anything is made.
-    match server::foreign_entry(output) {
-        Ok(Some(entry)) => Err(ServerError::OutputNotOurs { path: output.to_path_buf(), entry }.into()),
-        _ => Ok(()),
-    }
+    front_end.check_replaced(output)
 }
 
 fn check_prefix_against_inputs(

@@ -1,12 +1,11 @@
-//! Options that the user asked for: those of the command line override those of the job file.
+//! The options of a job file, with those of the command line over them.
 
-use crate::args::RunArgs;
-use crate::connect::Site;
 use crate::key_options::KeyOptions;
+use crate::options::{FunctionText, JobOptions, StagePlace, add_variables};
 use crate::paths;
 use crate::record_formats::FormatOptions;
 use anyhow::{Context, bail, ensure};
-use api::{Codec, FlowStage, JobFile, KeyOrder, Notice, Replication};
+use api::JobFile;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -14,64 +13,17 @@ use std::path::{Path, PathBuf};
 /// Largest job file that is read.
 const JOB_FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The options of a run, not checked yet. Paths from a job file count from its directory, the others from
-/// `start_dir`.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct JobOptions {
-    /// Directory in which the user typed the command.
-    pub start_dir: PathBuf,
-    pub name: Option<String>,
-    pub input: Vec<String>,
-    pub mapper: Option<FunctionText>,
-    pub combiner: Option<FunctionText>,
-    pub reducer: Option<FunctionText>,
-    pub output: Option<PathBuf>,
-    pub memory: Option<String>,
-    pub slots: Option<u32>,
-    pub state: Option<PathBuf>,
-    pub server: Option<Site>,
-    pub disk: Vec<String>,
-    pub file: Vec<String>,
-    pub env: Vec<(String, String)>,
-    /// As it was given.
-    pub env_file: Option<PathBuf>,
-    pub codec: Option<Codec>,
-    pub formats: FormatOptions,
-    pub keys: KeyOptions,
-    pub total_order: bool,
-    pub map_only: bool,
-    pub overwrite: bool,
-    pub keep_ifiles: Option<bool>,
-    pub keep_for: Option<String>,
-    pub max_regenerations: Option<u32>,
-    pub no_sync: bool,
-    pub unread: Option<Notice>,
-    pub empty_input: Option<Notice>,
-    pub speculation: Option<bool>,
-    pub elastic: Option<bool>,
-    pub replication: Option<Replication>,
-    pub json: bool,
-    /// Set for a stage of a flow.
-    pub stage: Option<StagePlace>,
-    /// Further options of a job of Hadoop Streaming.
-    pub streaming: Option<Box<::streaming::StreamingJob>>,
-}
-
-/// A stage among those of its job file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StagePlace {
-    pub name: String,
-    /// Positions of the stages that it reads, all before its own.
-    pub reads: Vec<u32>,
-    /// Others read it: it has no output of its own.
-    pub feeds: bool,
-}
-
-impl StagePlace {
-    /// As its job is handed in, with so many inputs of its own named; the server knows the numbers of the others.
-    pub fn of_job(&self, named_inputs: u32) -> FlowStage {
-        FlowStage { name: self.name.clone(), named_inputs, feeds: self.feeds, ..FlowStage::default() }
-    }
+/// The command line of a job: every option as a job file would have it.
+#[derive(Clone, Debug, Default)]
+pub struct CommandLine {
+    /// The job file.
+    pub job: Option<PathBuf>,
+    /// Relative paths count from the current directory. Variables are not here.
+    pub options: JobFile,
+    /// Variables as `NAME=VALUE`, added to those of the job file.
+    pub env: Vec<String>,
+    /// It names a server, whose cluster runs the job.
+    pub in_cluster: bool,
 }
 
 /// Request of a job file: a job, or the stages of a flow.
@@ -82,17 +34,10 @@ pub enum Asked {
     Flow(Vec<JobOptions>),
 }
 
-/// A function as written, and the directory from which a relative path of its program counts.
-#[derive(Debug, PartialEq, Eq)]
-pub struct FunctionText {
-    pub text: String,
-    pub dir: PathBuf,
-}
-
 /// Reads the job file, where one is named, and lays the command line over it.
-pub fn collect(args: RunArgs) -> anyhow::Result<Asked> {
+pub fn collect(line: CommandLine) -> anyhow::Result<Asked> {
     let start_dir = std::env::current_dir().context("finding the current directory")?;
-    let (mut file, file_dir) = match &args.job {
+    let (mut file, file_dir) = match &line.job {
         Some(path) => read_job_file(path, &start_dir)?,
         None => (JobFile::default(), start_dir.clone()),
     };
@@ -102,11 +47,11 @@ pub fn collect(args: RunArgs) -> anyhow::Result<Asked> {
                 file.from.is_none(),
                 "`from` belongs into a [[stage]]: a job of one stage has only `input`"
             );
-            Ok(Asked::Job(Box::new(merge(args, file, &file_dir, start_dir)?)))
+            Ok(Asked::Job(Box::new(merge(line, file, &file_dir, start_dir)?)))
         }
         Some(stages) => {
-            let flow = flow(&args, &file, stages, &file_dir, &start_dir);
-            let file = args.job.as_deref().unwrap_or(Path::new(""));
+            let flow = flow(&line, &file, stages, &file_dir, &start_dir);
+            let file = line.job.as_deref().unwrap_or(Path::new(""));
             Ok(Asked::Flow(flow.with_context(|| format!("the job file {}", file.display()))?))
         }
     }
@@ -114,14 +59,15 @@ pub fn collect(args: RunArgs) -> anyhow::Result<Asked> {
 
 /// The stages of a job file with the options that count for all of them.
 fn flow(
-    args: &RunArgs,
+    line: &CommandLine,
     all: &JobFile,
     stages: Vec<JobFile>,
     file_dir: &Path,
     start_dir: &Path,
 ) -> anyhow::Result<Vec<JobOptions>> {
+    let args = &line.options;
     let of_one_stage = [
-        ("--input", !args.input.is_empty()),
+        ("--input", args.input.is_some()),
         ("--mapper", args.mapper.is_some()),
         ("--combiner", args.combiner.is_some()),
         ("--reducer", args.reducer.is_some()),
@@ -161,9 +107,10 @@ fn flow(
             stage.line
         );
         let name_of_job = Some(format!("{flow_name}.{name}"));
-        let args = RunArgs { output, name: name_of_job, ..args.clone() };
+        let with_name = JobFile { output, name: name_of_job, ..args.clone() };
+        let line = CommandLine { options: with_name, ..line.clone() };
         let written = stage.clone();
-        let stage = merge(args, stage.stage_of(all), file_dir, start_dir.to_path_buf());
+        let stage = merge(line, stage.stage_of(all), file_dir, start_dir.to_path_buf());
         let mut stage = stage.with_context(|| format!("the stage {name:?}"))?;
         if place.feeds {
             check_feeding(&written).with_context(|| format!("the stage {name:?}"))?;
@@ -179,7 +126,7 @@ fn flow(
 
 /// Returns the name of a flow: the given one, else that of its last output, else `flow`. The name of each job appends that of its
 /// stage.
-fn flow_name(args: &RunArgs, all: &JobFile, stages: &[JobFile]) -> String {
+fn flow_name(args: &JobFile, all: &JobFile, stages: &[JobFile]) -> String {
     let named = args.name.clone().or_else(|| all.name.clone());
     let output = args.output.as_ref().or_else(|| stages.iter().rev().find_map(|stage| stage.output.as_ref()));
     named.or_else(|| output.map(|output| paths::name_of(output))).unwrap_or_else(|| "flow".to_string())
@@ -250,19 +197,22 @@ fn read_text(path: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> anyhow::Result<JobOptions> {
+fn merge(
+    line: CommandLine,
+    file: JobFile,
+    file_dir: &Path,
+    start_dir: PathBuf,
+) -> anyhow::Result<JobOptions> {
     let function = |flag: Option<String>, written: Option<String>| match (flag, written) {
         (Some(text), _) => Some(FunctionText { text, dir: start_dir.clone() }),
         (None, Some(text)) => Some(FunctionText { text, dir: file_dir.to_path_buf() }),
         (None, None) => None,
     };
-    let list = |flags: Vec<String>, written: Option<Vec<String>>| {
-        if flags.is_empty() { written.unwrap_or_default() } else { flags }
-    };
+    let list =
+        |flags: Option<Vec<String>>, written: Option<Vec<String>>| flags.or(written).unwrap_or_default();
+    let args = line.options;
     let mut env = file.env.unwrap_or_default();
-    add_variables(&mut env, &args.env)?;
-    let codec = args.codec.map(Codec::from);
-    let server = args.state.site();
+    add_variables(&mut env, &line.env)?;
     let flag = |given: Option<bool>, written: Option<bool>| given.or(written).unwrap_or(false);
     Ok(JobOptions {
         name: args.name.or(file.name),
@@ -273,13 +223,13 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
         output: args.output.or(file.output),
         memory: args.memory.or(file.memory),
         slots: args.slots.or(file.slots),
-        state: args.state.state.or(file.state),
-        server,
+        state: args.state.or(file.state),
+        in_cluster: line.in_cluster,
         disk: list(args.disk, file.disk),
         file: list(args.file, file.file),
         env,
         env_file: args.env_file.or(file.env_file),
-        codec: codec.or(file.codec),
+        codec: args.codec.or(file.codec),
         formats: FormatOptions {
             input_format: args.input_format.or(file.input_format),
             output_format: args.output_format.or(file.output_format),
@@ -291,12 +241,12 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
             omit_empty_parts: flag(args.omit_empty_parts, file.omit_empty_parts),
         },
         keys: KeyOptions {
-            order: args.keys.order.map(KeyOrder::from).or(file.order),
-            reverse: flag(args.keys.reverse, file.reverse),
-            sort_keys: args.keys.sort_keys.or(file.sort_keys),
-            partitions: args.keys.partitions.or(file.partitions),
-            partition_fields: args.keys.partition_fields.or(file.partition_fields),
-            key_tails: flag(args.keys.key_tails, file.key_tails),
+            order: args.order.or(file.order),
+            reverse: flag(args.reverse, file.reverse),
+            sort_keys: args.sort_keys.or(file.sort_keys),
+            partitions: args.partitions.or(file.partitions),
+            partition_fields: args.partition_fields.or(file.partition_fields),
+            key_tails: flag(args.key_tails, file.key_tails),
         },
         total_order: flag(args.total_order, file.total_order),
         map_only: flag(args.map_only, file.map_only),
@@ -317,22 +267,10 @@ fn merge(args: RunArgs, file: JobFile, file_dir: &Path, start_dir: PathBuf) -> a
     })
 }
 
-/// Sets variables that are given as `NAME=VALUE`.
-fn add_variables(env: &mut Vec<(String, String)>, given: &[String]) -> anyhow::Result<()> {
-    for text in given {
-        let pair = text.split_once('=');
-        let (name, value) = pair
-            .with_context(|| format!("--env {text:?} has no `=`: write --env NAME=VALUE, as in LIMIT=3"))?;
-        env.retain(|(known, _)| known != name);
-        env.push((name.to_string(), value.to_string()));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{FunctionText, merge};
-    use crate::args::RunArgs;
+    use super::{CommandLine, merge};
+    use crate::options::FunctionText;
     use api::JobFile;
     use std::path::Path;
 
@@ -342,14 +280,15 @@ mod tests {
             "input = [\"a\", \"b\"]\nmapper = \"./m\"\nreducer = \"./r\"\noverwrite = true\nno_sync = true\n\
              env = { A = \"1\", B = \"2\" }\nmemory = 100",
         );
-        let args = RunArgs {
-            input: vec!["c".into()],
+        let options = JobFile {
+            input: Some(vec!["c".into()]),
             mapper: Some("cat".into()),
             overwrite: Some(false),
-            env: vec!["B=3".into(), "C=x=y".into()],
-            ..RunArgs::default()
+            ..JobFile::default()
         };
-        let options = merge(args, file.unwrap(), Path::new("/jobs"), "/start".into()).unwrap();
+        let env = vec!["B=3".into(), "C=x=y".into()];
+        let line = CommandLine { options, env, ..CommandLine::default() };
+        let options = merge(line, file.unwrap(), Path::new("/jobs"), "/start".into()).unwrap();
         assert_eq!(options.input, ["c"]);
         assert_eq!(options.mapper, Some(FunctionText { text: "cat".into(), dir: "/start".into() }));
         assert_eq!(options.reducer, Some(FunctionText { text: "./r".into(), dir: "/jobs".into() }));
@@ -361,8 +300,8 @@ mod tests {
 
     #[test]
     fn an_environment_without_a_value_is_refused() {
-        let args = RunArgs { env: vec!["A".into()], ..RunArgs::default() };
-        let error = merge(args, JobFile::default(), Path::new("/"), "/".into()).unwrap_err();
+        let line = CommandLine { env: vec!["A".into()], ..CommandLine::default() };
+        let error = merge(line, JobFile::default(), Path::new("/"), "/".into()).unwrap_err();
         assert!(error.to_string().contains("NAME=VALUE"), "{error}");
     }
 }

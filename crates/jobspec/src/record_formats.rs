@@ -201,7 +201,6 @@ fn unescape(text: &str) -> anyhow::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::{FormatOptions, Functions, formats, unescape};
-    use crate::exit::sentence;
     use api::{Exchange, FieldSplit, Formats, Function, OutputCodec, OutputFormat, RecordFormat};
 
     const BUILTINS: Functions<'_> =
@@ -246,7 +245,7 @@ mod tests {
     }
 
     fn check_refused(given: FormatOptions, functions: Functions<'_>, expected: &str) {
-        let error = sentence(&formats(&given, functions).unwrap_err());
+        let error = format!("{:#}", formats(&given, functions).unwrap_err());
         assert!(error.contains(expected), "expected {expected:?}, got {error:?}");
     }
 

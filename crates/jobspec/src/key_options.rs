@@ -2,56 +2,10 @@
 
 use anyhow::{Context, bail, ensure};
 use api::{FieldPlace, KeyOrder, KeyRules, KeyStretch, Numbers, OrderStep, PartitionRule, Partitioning};
-use clap::{Args, ValueEnum};
 
 /// Bytes of input for each partition where the user does not say how many there are.
 const INPUT_BYTES_PER_PARTITION: u64 = 32 << 20;
 const DERIVED_PARTITIONS_MAX: u64 = 64;
-
-/// How whole keys are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum OrderArg {
-    /// By their bytes
-    Bytes,
-    /// By value: integers of any size and decimals; anything else is an error
-    Numeric,
-}
-
-impl From<OrderArg> for KeyOrder {
-    fn from(order: OrderArg) -> Self {
-        match order {
-            OrderArg::Bytes => Self::Bytes,
-            OrderArg::Numeric => Self::Numeric,
-        }
-    }
-}
-
-/// Order and partitions on the command line.
-#[derive(Clone, Debug, Default, Args)]
-pub struct KeyArgs {
-    /// How keys are compared [default: bytes]
-    #[arg(long, value_enum, value_name = "ORDER")]
-    pub order: Option<OrderArg>,
-    /// Largest keys first
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
-        hide_possible_values = true)]
-    pub reverse: Option<bool>,
-    /// Compare by fields of the key, as in "-k1,1 -k2,2nr": n by number, r reversed; ties keep the order of the
-    /// input
-    #[arg(long, value_name = "KEYS", allow_hyphen_values = true)]
-    pub sort_keys: Option<String>,
-    /// Exactly N parts, each from one reducer that sees all of it [default: as many as the data asks for]
-    #[arg(long, value_name = "N")]
-    pub partitions: Option<u32>,
-    /// Keys with these fields equal go to one part: N, FROM,TO, or a stretch as in --sort-keys [default: the whole key]
-    #[arg(long, value_name = "FIELDS", allow_hyphen_values = true)]
-    pub partition_fields: Option<String>,
-    /// Mappers say of each key how many of its first bytes keep it together with others in one reducer; the rest only
-    /// orders (docs/formats/program-frames.md); with --exchange frames
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
-        hide_possible_values = true)]
-    pub key_tails: Option<bool>,
-}
 
 /// Order and partitions as asked for, not checked yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -250,7 +204,7 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         let check = |options: KeyOptions, total_order, expected: &str| {
             let error = options.rules(total_order, (b"\t", Some(2)), 0).unwrap_err();
-            let error = crate::exit::sentence(&error);
+            let error = format!("{error:#}");
             assert!(error.contains(expected), "{options:?}: {error}");
         };
         let none = KeyOptions::default;

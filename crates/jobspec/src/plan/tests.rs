@@ -1,10 +1,25 @@
 use super::{Plan, plan};
-use crate::exit::sentence;
-use crate::job_options::{FunctionText, JobOptions};
+use crate::front_end::FrontEnd;
+use crate::options::{FunctionText, JobOptions};
 use api::{Codec, Function, Partitioning};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+
+/// A machine with 128 MiB for a job and two cores.
+struct Quiet;
+
+impl FrontEnd for Quiet {
+    fn resources(&self, memory_bytes: Option<u64>, slots: Option<u32>) -> anyhow::Result<(u64, u32)> {
+        Ok((memory_bytes.unwrap_or(128 << 20), slots.unwrap_or(2)))
+    }
+
+    fn check_replaced(&self, _output: &Path) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn warn(&self, _warning: &str) {}
+}
 
 /// A directory with an input, an executable and a file that is not one.
 fn place() -> tempfile::TempDir {
@@ -37,14 +52,14 @@ fn check(change: impl FnOnce(&Path, &mut JobOptions)) -> Plan {
     let root = place();
     let mut options = options(root.path());
     change(root.path(), &mut options);
-    plan(options).unwrap()
+    plan(options, &Quiet).unwrap()
 }
 
 fn check_refused(expected: &str, change: impl FnOnce(&Path, &mut JobOptions)) {
     let root = place();
     let mut options = options(root.path());
     change(root.path(), &mut options);
-    let error = sentence(&plan(options).unwrap_err());
+    let error = format!("{:#}", plan(options, &Quiet).unwrap_err());
     assert!(error.contains(expected), "expected {expected:?}, got {error:?}");
 }
 
