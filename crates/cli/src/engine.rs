@@ -1,15 +1,25 @@
-//! The engine in this process: a server, a node, one job from submit to end.
+//! One job from submit to end: by a server and a node in this process, or by a cluster.
 
-use crate::connect::Site;
+pub mod interrupt;
+pub mod machine;
+pub mod meter;
+pub mod phases;
+pub mod printed_output;
+pub mod progress;
+pub mod remote;
+pub mod resources;
+pub mod shipping;
+pub mod store;
+
 use crate::exit::Failure;
-use crate::interrupt::Interrupt;
-use crate::phases::phases;
-use crate::progress::{self, Display};
-use crate::remote;
+use crate::options::connect::Site;
 use api::JobSpec;
+use interrupt::Interrupt;
 use jobspec::Plan;
 use node::{Node, NodeOptions};
+use phases::phases;
 use program::Programs;
+use progress::Display;
 use server::{JobOutcome, Server, ServerOptions, SubmittedJob};
 use std::sync::Arc;
 use std::sync::mpsc;

@@ -15,55 +15,23 @@
 //! # How it is tested
 //! Unit tests of parsing, checking and formatting beside each file; black-box tests of the binary in `tests/`.
 
-mod advice;
-mod args;
-mod cluster;
-mod connect;
-mod console;
-mod drill;
+mod command_line;
+mod commands;
 mod engine;
-mod escape;
 mod exit;
-mod explain;
-mod flow;
-mod fsck;
-mod gc;
-mod ifile_files;
-mod intermediate_files;
-mod interrupt;
-mod jobs;
-mod jobs_bench;
-mod key_args;
-mod machine;
-mod meter;
-mod nodes;
-mod output_place;
-mod phases;
-mod printed_output;
-mod progress;
-mod quantity;
-mod remote;
-mod report;
-mod rerun;
-mod resources;
-mod run;
-mod shipping;
+mod options;
 mod show;
-mod shuffle_bench;
-mod state;
-mod store;
-mod streaming;
-mod submit;
-mod summary;
-mod tables;
-mod tera_jobs;
-mod terminal;
-mod timeline;
-mod tokens;
-mod verify;
 
-use args::{Cli, Command};
+use command_line::{Cli, Command};
+use commands::admin::{gc, tokens};
+use commands::cluster::{self, console};
+use commands::inspect::{
+    explain, fsck, ifile_files, jobs, nodes, report, show as show_job, state, timeline, verify,
+};
+use commands::run::{self, rerun, streaming, submit, wait};
+use commands::{bench, drill, tera};
 use exit::Failure;
+use show::terminal;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -116,20 +84,20 @@ fn start(cli: Cli) -> Result<(), Failure> {
         Command::Local(args) => cluster::run_local(&args, objects_config),
         Command::Submit(args) => submit::run(&args),
         Command::Logs(args) => submit::logs(&args),
-        Command::Cancel(args) => remote::cancel(&args),
-        Command::Wait(args) => remote::wait(&args),
+        Command::Cancel(args) => wait::cancel(&args),
+        Command::Wait(args) => wait::wait(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Nodes(args) => nodes::run(&args),
         Command::Token(command) => tokens::run(&command),
         Command::Jobs(args) => jobs::run(&args),
-        Command::Show(args) => show::run(&args),
+        Command::Show(args) => show_job::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Fsck(args) => fsck::run(&args),
         Command::Drill(args) => drill::run(&args),
         Command::State(args) => state::run(&args),
-        Command::Tera(command) => tera_jobs::run(command),
-        Command::Bench(command) => shuffle_bench::run(command),
+        Command::Tera(command) => tera::run(command),
+        Command::Bench(command) => bench::run(command),
         Command::Ifile(command) => ifile_files::run(command),
     }
 }

@@ -21,13 +21,11 @@ const REEXPORTS_MAX: usize = 16;
 
 /// Crates with more files directly in `src/`: until `api`, `controlport`, `dataport`, `mapreduce`, `metastore`, `node` and `server`
 /// have folders.
-const MANY_FILES: &[&str] =
-    &["api", "cli", "controlport", "dataport", "mapreduce", "metastore", "node", "server"];
+const MANY_FILES: &[&str] = &["api", "controlport", "dataport", "mapreduce", "metastore", "node", "server"];
 /// Crates with a larger circle: until they have folders, and the files of a folder import no file above it.
 const LARGE_CIRCLES: &[&str] = &[
     "api",
     "chunkserver",
-    "cli",
     "controlport",
     "dataport",
     "ifile",
