@@ -23,6 +23,7 @@ mod options;
 pub mod paths;
 mod plan;
 pub mod record_formats;
+pub mod rerun;
 pub mod standard_input;
 pub mod standard_output;
 pub mod state_dir;

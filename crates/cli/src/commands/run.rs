@@ -6,11 +6,10 @@ pub mod streaming;
 pub mod submit;
 pub mod wait;
 
-use crate::engine::machine;
 use crate::engine::printed_output::print_output;
 use crate::engine::progress::Display;
 use crate::engine::resources::CommandLineFrontEnd;
-use crate::engine::{self, Ended};
+use crate::engine::{self, Ended, machine};
 use crate::exit::{FAILED, Failure, INTERRUPTED, REFUSED, SIGNAL_BASE};
 use crate::options::connect::Site;
 use crate::options::run::RunArgs;

@@ -1,10 +1,9 @@
 //! A job of a cluster: handed in over HTTP, watched and waited for.
 
-use crate::engine::Ended;
 use crate::engine::interrupt::Interrupt;
 use crate::engine::phases::{Phase, phases};
 use crate::engine::progress::{self, Display};
-use crate::engine::shipping;
+use crate::engine::{Ended, shipping};
 use crate::exit::{Failure, GOES_ON};
 use crate::options::connect::{Site, hint};
 use crate::show::quantity::seconds;

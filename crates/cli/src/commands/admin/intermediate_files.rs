@@ -3,8 +3,7 @@
 use crate::exit::{FAILED, Failure};
 use crate::options::connect::{CredentialArgs, NODE_VARIABLE, SERVER_VARIABLE};
 use crate::show::escape;
-use crate::show::quantity;
-use crate::show::quantity::{bytes, date_and_time};
+use crate::show::quantity::{self, bytes, date_and_time};
 use crate::show::tables::{facts, left, right, table};
 use crate::show::terminal::{print, print_with, tell};
 use anyhow::{Context, anyhow};

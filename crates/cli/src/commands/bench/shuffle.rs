@@ -3,9 +3,8 @@
 
 use crate::commands::run::report_of;
 use crate::commands::tera::{EngineArgs, Resources};
-use crate::engine::machine;
 use crate::engine::progress::Display;
-use crate::engine::{self, Ended};
+use crate::engine::{self, Ended, machine};
 use crate::exit::Failure;
 use crate::options::run::CodecArg;
 use crate::show::quantity::{bytes, count, counted, percent, rate, seconds};

@@ -1,7 +1,6 @@
 //! `sailfish fsck JOB`: what a job kept, verified where it lies.
 
-use crate::engine::progress;
-use crate::engine::store;
+use crate::engine::{progress, store};
 use crate::exit::{FAILED, Failure, REFUSED};
 use crate::options::connect::StateArgs;
 use crate::show::escape;

@@ -1,7 +1,6 @@
 //! `sailfish ifile`: run files and raw chunk files, seen from outside.
 
-use crate::commands::admin::intermediate_files;
-use crate::commands::admin::intermediate_files::FileCommand;
+use crate::commands::admin::intermediate_files::{self, FileCommand};
 use crate::exit::{FAILED, Failure, sentence};
 use crate::show::escape;
 use crate::show::quantity::{bytes, count, counted};

@@ -4,8 +4,7 @@ use crate::engine::store;
 use crate::exit::Failure;
 use crate::options::connect::StateArgs;
 use crate::show::escape;
-use crate::show::quantity;
-use crate::show::quantity::counted;
+use crate::show::quantity::{self, counted};
 use crate::show::tables::{left, right, table};
 use crate::show::terminal::{print, tell};
 use api::history::{JobList, JobsQuestion, MORE_JOBS_MAX};
@@ -38,7 +37,7 @@ pub struct JobsArgs {
 }
 
 /// Reads the state of jobs to list.
-pub fn job_state(word: &str) -> Result<JobState, String> {
+fn job_state(word: &str) -> Result<JobState, String> {
     JobState::parse(word).ok_or_else(|| {
         "choose running, committing, succeeded, failed, cancelled or interrupted; a directory is named by --state".to_string()
     })

@@ -3,8 +3,7 @@
 use crate::exit::Failure;
 use crate::options::connect::CredentialArgs;
 use crate::show::escape;
-use crate::show::quantity;
-use crate::show::quantity::{bytes, count};
+use crate::show::quantity::{self, bytes, count};
 use crate::show::tables::{left, right, table};
 use crate::show::terminal::{print, tell};
 use anyhow::anyhow;

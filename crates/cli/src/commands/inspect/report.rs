@@ -1,7 +1,6 @@
 //! `sailfish report JOB`: the figures of a job, for people.
 
-use crate::engine::remote;
-use crate::engine::store;
+use crate::engine::{remote, store};
 use crate::exit::Failure;
 use crate::options::connect::StateArgs;
 use crate::show::escape;

@@ -3,10 +3,9 @@
 use crate::engine::store;
 use crate::exit::Failure;
 use crate::options::connect::StateArgs;
-use crate::show::escape;
-use crate::show::quantity;
 use crate::show::tables::{Column, table};
 use crate::show::terminal::{print, tell};
+use crate::show::{escape, quantity};
 use api::history::StateQuestion;
 use clap::Args;
 use jobspec::state_dir;

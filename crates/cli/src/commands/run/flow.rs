@@ -1,13 +1,10 @@
 //! `sailfish run --job FILE` of a file with stages: all of them are handed in together, shown one after the other, and waited for.
 
 use crate::commands::run;
-use crate::engine::Ended;
 use crate::engine::interrupt::Interrupt;
-use crate::engine::machine;
 use crate::engine::progress::{self, Display};
-use crate::engine::remote;
 use crate::engine::resources::CommandLineFrontEnd;
-use crate::engine::shipping;
+use crate::engine::{Ended, machine, remote, shipping};
 use crate::exit::Failure;
 use crate::options::connect::Site;
 use crate::show::quantity::{bytes, counted, seconds};

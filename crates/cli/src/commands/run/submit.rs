@@ -1,13 +1,9 @@
 //! `sailfish submit` and `sailfish logs`: jobs of one task each, any executable, on a cluster or on this machine.
 
 use crate::engine::interrupt::Interrupt;
-use crate::engine::machine;
-use crate::engine::remote;
-use crate::engine::shipping;
-use crate::engine::store;
+use crate::engine::{machine, remote, shipping, store};
 use crate::exit::{FAILED, Failure, INTERRUPTED};
-use crate::options::connect::CredentialArgs;
-use crate::options::connect::StateArgs;
+use crate::options::connect::{CredentialArgs, StateArgs};
 use crate::show::terminal::{ErrorLines, print, tell};
 use anyhow::{Context, anyhow, ensure};
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, JobOutcome, NAME_BYTES_MAX, SubmittedBatch};
