@@ -143,9 +143,11 @@ impl Modules {
             "super" => (from.split_last()?.1.to_vec(), rest),
             _ => {
                 let (below, here) = ([from, &[first.clone()]].concat(), self.modules.get(from)?);
+                // A module may be called as a function is, and only a module has something below it.
+                let is_imported = here.imports.iter().any(|(local, _)| local == first);
                 if self.modules.contains_key(&below) {
                     (below, rest)
-                } else if here.items.contains(first) {
+                } else if here.items.contains(first) && (rest.is_empty() || !is_imported) {
                     return Some(&here.file);
                 } else {
                     return self.imported(from, first, rest, depth);
@@ -154,16 +156,16 @@ impl Modules {
         };
         while let Some((next, others)) = rest.split_first() {
             let module = self.modules.get(&at)?;
+            let below = [&at[..], &[next.clone()]].concat();
             if next == "super" {
                 at.pop();
-            } else if module.items.contains(next) {
+            } else if module.items.contains(next) && (others.is_empty() || !self.modules.contains_key(&below))
+            {
                 return Some(&module.file);
+            } else if self.modules.contains_key(&below) {
+                at = below;
             } else {
-                at.push(next.clone());
-                if !self.modules.contains_key(&at) {
-                    at.pop();
-                    return self.imported(&at, next, others, depth);
-                }
+                return self.imported(&at, next, others, depth);
             }
             rest = others;
         }
@@ -415,6 +417,8 @@ mod tests {
         // A module that is imported is an edge only where something of it is named.
         let named = ("x.rs", "use crate::y;\nfn f() { y::g() }\n");
         assert_eq!(circles_of(&[named, ("y.rs", "use crate::x;\npub fn g() {}\n")]), [""; 0]);
+        let same_name = ("y.rs", "use crate::x;\npub fn x() { x::f() }\npub fn g() {}");
+        assert_eq!(circles_of(&[("x.rs", "use crate::y;\npub fn f() { y::g() }"), same_name]), ["x.rs y.rs"]);
         let calls = ("y.rs", "use crate::x;\npub fn g() { assert!(x::f()) }\n");
         assert_eq!(circles_of(&[("x.rs", "use crate::y::*;\npub fn f() { g() }"), calls]), ["x.rs y.rs"]);
     }
