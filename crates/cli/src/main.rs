@@ -3,7 +3,7 @@
 //! what the store, an output directory or an I-file holds.
 //!
 //! # Where it sits
-//! On top: people and scripts -> cli -> server, node, metastore, ifile.
+//! On top: people and scripts -> cli (options to jobs by `jobspec`) -> server, node, metastore, ifile.
 //!
 //! # Invariants
 //! What can be checked is checked before a job is submitted, and the error names the option. Standard output

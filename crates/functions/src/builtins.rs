@@ -14,7 +14,7 @@ use crate::reduce::tera_join::TeraJoinReducer;
 use api::{Blame, Formats, Function, TaskFailure};
 
 /// A built-in function.
-pub struct Builtin {
+struct Builtin {
     /// The name behind `builtin:`.
     name: &'static str,
     /// Output of the function, as docs/cli.md has it.
