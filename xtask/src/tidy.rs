@@ -3,6 +3,7 @@
 //! Each check takes the tree and gives findings; `run` reads the tree, runs them all and prints what they found.
 
 mod arrows;
+mod circles;
 mod docs;
 mod english;
 mod migrations;
@@ -49,6 +50,8 @@ const CHECKS: &[(&str, Check)] = &[
     ("file length", sizes::file_lines),
     ("function length", sizes::function_lines),
     ("size of tracked files", sizes::file_bytes),
+    ("files directly in src", circles::src_files),
+    ("circles inside a crate", circles::circles),
     ("crate arrows", arrows::workspace_arrows),
     ("pure crates: dependencies", arrows::pure_dependencies),
     ("owners of outside crates", arrows::outside_owners),

@@ -1,5 +1,7 @@
 //! Messages of the control port: between a server, its nodes and its clients. Documented in docs/protocol.md.
 
+pub use crate::job::SubmittedJob;
+
 use crate::data_access::{DataKeys, JobToken, SecretText};
 use crate::drill::DrillFault;
 use crate::fsck::CheckTask;
@@ -88,20 +90,6 @@ pub struct JobLogs {
     pub standard_error_bytes: u64,
     /// The job is over: nothing follows.
     pub over: bool,
-}
-
-/// A job that is in the store, with its staging directory created.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SubmittedJob {
-    pub job: JobId,
-    /// Hidden sibling of the output directory in which the parts are written.
-    #[schema(value_type = String)]
-    pub staging: PathBuf,
-    /// Embedded: one directory for each `--disk`, made and removed by the server. In a cluster each node makes its
-    /// own, and this is empty.
-    #[schema(value_type = Vec<String>)]
-    pub disk_dirs: Vec<PathBuf>,
 }
 
 /// Outcome of a job.

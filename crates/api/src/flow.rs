@@ -4,7 +4,7 @@
 //! intermediate files, which lie on the disks of the nodes that made them and, replicated, on others of the same
 //! rack.
 
-use crate::control::SubmittedJob;
+use crate::job::SubmittedJob;
 use crate::{JobSpec, Split};
 use ids::{AttemptNumber, JobId, NodeId, TaskIndex};
 use serde::{Deserialize, Serialize};

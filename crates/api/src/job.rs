@@ -350,3 +350,17 @@ pub enum MapperInput {
     /// The rest of the line after the first `split`; nothing if there is no `split`.
     Values { split: Vec<u8> },
 }
+
+/// A job that is in the store, with its staging directory created.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SubmittedJob {
+    pub job: JobId,
+    /// Hidden sibling of the output directory in which the parts are written.
+    #[schema(value_type = String)]
+    pub staging: PathBuf,
+    /// Embedded: one directory for each `--disk`, made and removed by the server. In a cluster each node makes its
+    /// own, and this is empty.
+    #[schema(value_type = Vec<String>)]
+    pub disk_dirs: Vec<PathBuf>,
+}

@@ -1,14 +1,25 @@
-//! The engine in this process: a server, a node, one job from submit to end.
+//! One job from submit to end: by a server and a node in this process, or by a cluster.
+
+pub mod interrupt;
+pub mod machine;
+pub mod meter;
+pub mod phases;
+pub mod printed_output;
+pub mod progress;
+pub mod remote;
+pub mod resources;
+pub mod shipping;
+pub mod store;
 
 use crate::exit::Failure;
-use crate::interrupt::Interrupt;
-use crate::phases::phases;
-use crate::plan::Plan;
-use crate::progress::{self, Display};
-use crate::remote;
+use crate::options::connect::Site;
 use api::JobSpec;
+use interrupt::Interrupt;
+use jobspec::Plan;
 use node::{Node, NodeOptions};
+use phases::phases;
 use program::Programs;
+use progress::Display;
 use server::{JobOutcome, Server, ServerOptions, SubmittedJob};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -30,9 +41,9 @@ pub struct Ended {
 }
 
 /// Runs one job. Returns when it is over and everything it started has ended.
-pub fn execute(plan: Plan, display: Display) -> Result<Ended, Failure> {
-    if let Some(site) = plan.server.clone() {
-        return remote::execute(&site, plan, display);
+pub fn execute(plan: Plan, site: Option<&Site>, display: Display) -> Result<Ended, Failure> {
+    if let Some(site) = site {
+        return remote::execute(site, plan, display);
     }
     let programs = Arc::new(Programs::new());
     let interrupt = Interrupt::listen(Arc::clone(&programs))?;

@@ -3,7 +3,7 @@
 //! what the store, an output directory or an I-file holds.
 //!
 //! # Where it sits
-//! On top: people and scripts -> cli -> server, node, metastore, ifile.
+//! On top: people and scripts -> cli (options to jobs by `jobspec`) -> server, node, metastore, ifile.
 //!
 //! # Invariants
 //! What can be checked is checked before a job is submitted, and the error names the option. Standard output
@@ -15,61 +15,23 @@
 //! # How it is tested
 //! Unit tests of parsing, checking and formatting beside each file; black-box tests of the binary in `tests/`.
 
-mod advice;
-mod args;
-mod cluster;
-mod connect;
-mod console;
-mod drill;
-mod duration;
+mod command_line;
+mod commands;
 mod engine;
-mod escape;
 mod exit;
-mod explain;
-mod flow;
-mod fsck;
-mod gc;
-mod ifile_files;
-mod intermediate_files;
-mod interrupt;
-mod job_options;
-mod jobs;
-mod jobs_bench;
-mod key_options;
-mod machine;
-mod memory_size;
-mod meter;
-mod nodes;
-mod output_place;
-mod paths;
-mod phases;
-mod plan;
-mod progress;
-mod quantity;
-mod record_formats;
-mod remote;
-mod report;
-mod rerun;
-mod run;
-mod shipping;
+mod options;
 mod show;
-mod shuffle_bench;
-mod standard_input;
-mod standard_output;
-mod state;
-mod store;
-mod streaming;
-mod submit;
-mod summary;
-mod tables;
-mod tera_jobs;
-mod terminal;
-mod timeline;
-mod tokens;
-mod verify;
 
-use args::{Cli, Command};
+use command_line::{Cli, Command};
+use commands::admin::{gc, tokens};
+use commands::cluster::{self, console};
+use commands::inspect::{
+    explain, fsck, ifile_files, jobs, nodes, report, show as show_job, state, timeline, verify,
+};
+use commands::run::{self, rerun, streaming, submit, wait};
+use commands::{bench, drill, tera};
 use exit::Failure;
+use show::terminal;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -122,20 +84,20 @@ fn start(cli: Cli) -> Result<(), Failure> {
         Command::Local(args) => cluster::run_local(&args, objects_config),
         Command::Submit(args) => submit::run(&args),
         Command::Logs(args) => submit::logs(&args),
-        Command::Cancel(args) => remote::cancel(&args),
-        Command::Wait(args) => remote::wait(&args),
+        Command::Cancel(args) => wait::cancel(&args),
+        Command::Wait(args) => wait::wait(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Nodes(args) => nodes::run(&args),
         Command::Token(command) => tokens::run(&command),
         Command::Jobs(args) => jobs::run(&args),
-        Command::Show(args) => show::run(&args),
+        Command::Show(args) => show_job::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Fsck(args) => fsck::run(&args),
         Command::Drill(args) => drill::run(&args),
         Command::State(args) => state::run(&args),
-        Command::Tera(command) => tera_jobs::run(command),
-        Command::Bench(command) => shuffle_bench::run(command),
+        Command::Tera(command) => tera::run(command),
+        Command::Bench(command) => bench::run(command),
         Command::Ifile(command) => ifile_files::run(command),
     }
 }

@@ -2,7 +2,8 @@
 //! one split and prints MB/s of input for reading alone, for words, and for words with a combine window.
 
 use api::{Function, TaskFailure};
-use mapper::{CombineEmitter, Emitter, ReaderLimits, RecordInput, SplitReader, input, map_function};
+use functions::{Emitter, RecordInput};
+use mapper::{CombineEmitter, ReaderLimits, SplitReader, input, map_function};
 use mapreduce::splits as split;
 use program::{FunctionContext, Programs};
 use std::sync::Arc;

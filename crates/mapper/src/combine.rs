@@ -3,15 +3,19 @@
 //! A window ends when the pairs in it have `window_bytes` key and value bytes, or when what is kept of them
 //! needs that much memory. Both depend on the pairs alone, so that a re-run cuts the same windows.
 
-use crate::add_window::AddWindow;
-use crate::aggregate_window::AggregateWindow;
-use crate::fold_table::FoldTable;
-use crate::function::{Emitter, KeysInBlock};
-use crate::sorted_window::SortedWindow;
+mod add_window;
+mod aggregate_window;
+mod fold_table;
+mod hot_keys;
+mod sorted_window;
+
+use add_window::AddWindow;
+use aggregate_window::AggregateWindow;
 use api::{Formats, Function, TaskFailure};
+use fold_table::FoldTable;
+use functions::{Combining, Emitter, FunctionUnusable, KeysInBlock};
 use program::FunctionContext;
-use reducer::aggregate::AGGREGATE;
-use reducer::{FunctionUnusable, builtin_fold};
+use sorted_window::SortedWindow;
 
 /// Largest window, so that places in its arena are 32-bit numbers: a window and one record stay below 4 GiB.
 pub const WINDOW_BYTES_MAX: u64 = 1 << 30;
@@ -61,16 +65,18 @@ impl<'a> CombineEmitter<'a> {
             Function::Command { words } => {
                 Window::Sorted(SortedWindow::new(words, context, formats, window_bytes))
             }
-            Function::Builtin { name, argument: None } if name == AGGREGATE => {
-                Window::Aggregated(AggregateWindow::default())
-            }
             Function::Builtin { name, argument } => {
-                let fold = builtin_fold(name, argument.as_deref(), "combiner");
-                let fold = fold.map_err(FunctionUnusable::failure)?;
+                let combining = functions::combiner(name, argument.as_deref());
                 let kept_bytes_max = window_bytes.min(FOLDED_BYTES_MAX);
-                match AddWindow::serves(fold) {
-                    true => Window::Added(AddWindow::new(fold, context.record_bytes_max, kept_bytes_max)),
-                    false => Window::Folded(FoldTable::new(fold, context.record_bytes_max, kept_bytes_max)),
+                let record_bytes_max = context.record_bytes_max;
+                match combining.map_err(FunctionUnusable::failure)? {
+                    Combining::Aggregate => Window::Aggregated(AggregateWindow::default()),
+                    Combining::Fold(fold) if AddWindow::serves(fold) => {
+                        Window::Added(AddWindow::new(fold, record_bytes_max, kept_bytes_max))
+                    }
+                    Combining::Fold(fold) => {
+                        Window::Folded(FoldTable::new(fold, record_bytes_max, kept_bytes_max))
+                    }
                 }
             }
         };

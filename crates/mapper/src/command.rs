@@ -1,10 +1,12 @@
 //! The mapper that is a user's program: one process for a split.
 
-use crate::function::{Emitter, MapCounts, MapFunction, RecordInput};
 use api::{Blame, Exchange, Formats, RecordFormat, TaskFailure};
+use functions::{
+    Emitter, FieldSplitter, MapCounts, MapFunction, RecordInput, for_each_output_line, write_program_output,
+};
 use memchr::memchr;
+use output::PartWriter;
 use program::{Feed, FunctionContext, ProgramSpec};
-use reducer::{FieldSplitter, PartWriter, for_each_output_line, write_program_output};
 use std::io::Read;
 
 /// Feeds the bytes of a split to a program and emits the lines it prints.

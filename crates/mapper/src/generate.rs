@@ -1,7 +1,7 @@
 //! Input that is made, not read: rows of the sort benchmark.
 
-use crate::function::{BlockPlace, RecordInput};
 use api::{Blame, GeneratedRows, RecordFormat, Segment, Split, TaskFailure, TeraLayout};
+use functions::{BlockPlace, RecordInput};
 use tera::{Layout, ROW_BYTES, RowGenerator, RowKind};
 
 /// Cuts the rows of a job into splits of about `split_bytes`, in order of row: whole rows, at least one each.
@@ -136,8 +136,8 @@ impl RecordInput for GeneratedInput {
 #[cfg(test)]
 mod tests {
     use super::{GeneratedInput, plan};
-    use crate::function::RecordInput;
     use api::{GeneratedRows, Segment, Split, TeraLayout};
+    use functions::RecordInput;
     use tera::{Layout, RowGenerator, RowKind};
 
     fn check(rows: u64, start: u128, split_bytes: u64, buffer_bytes: usize, splits: usize) {

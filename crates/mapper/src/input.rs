@@ -1,8 +1,13 @@
 //! Listing the inputs of a job: what the user named becomes a list of files, each pinned as it is now.
 
-use crate::source::{Openers, Opening, Source, Warnings};
+mod gzip;
+pub(crate) mod line_splits;
+pub(crate) mod source;
+pub(crate) mod stored;
+
 use api::{InputFile, InputFormat, RecordFormat, is_object_url};
 use objects::{Found, ObjectError, ObjectUrl};
+use source::{Openers, Opening, Source, Warnings};
 use std::fs::{DirEntry, File, Metadata};
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -1,9 +1,9 @@
 //! # What it does
 //! Runs map functions: lists the inputs of a job (files, and objects through `objects`), cuts them into splits, reads a split as whole records, runs
-//! the user's mapper or a built-in over it, and folds what it puts out in combine windows.
+//! the user's mapper or a built-in of `functions` over it, and folds the pairs in combine windows.
 //!
 //! # Where it sits
-//! input split -> **mapper** -> iappender. Its folds and its part writer come from `reducer`.
+//! input split -> **mapper** -> iappender. A map-only task writes its pairs to `output`.
 //!
 //! # Invariants
 //! The splits of a job hold each record of each input exactly once, in input order. What a map function
@@ -11,43 +11,24 @@
 //! deterministic function gives the same bytes. An input that differs from what was pinned at submit is an error.
 //!
 //! # Deliberately absent
-//! No partitioning, no frames, no I-files: an [`Emitter`] takes the pairs. No clock and no randomness.
+//! No partitioning, no frames, no I-files: a [`functions::Emitter`] takes the pairs. No clock and no randomness.
 //!
 //! # How it is tested
 //! Unit tests beside each type; any cut of any text or of fixed records in `tests/`, plain and compressed; combine windows
 //! against a model; programs as real processes.
 
-mod add_window;
-mod aggregate_window;
-mod builtin;
 mod combine;
 mod command;
-mod fixed_reader;
-mod fold_table;
 mod function;
 pub mod generate;
-mod gzip;
-mod hot_keys;
 pub mod input;
-mod line_reader;
-mod line_splits;
 mod program_frames;
 pub mod reader;
-mod sorted_window;
-mod source;
-mod stored;
-mod stretch_reader;
 mod task_input;
-mod tera_sum;
-#[cfg(test)]
-mod test_context;
 
 pub use combine::{CombineEmitter, WINDOW_BYTES_MAX};
-pub use function::{
-    BlockPlace, Emitter, MapCounts, MapFunction, MapperUnusable, RecordInput, check_mapper, map_function,
-    no_tails, run_map_only,
-};
-pub use line_splits::{LINE_SPLITS_MAX, LineSplitError, plan_lines};
+pub use function::{map_function, run_map_only};
+pub use input::line_splits::{LINE_SPLITS_MAX, LineSplitError, plan_lines};
+pub use input::source::{Openers, StageFileFailure, StageFiles};
 pub use reader::{ReaderLimits, SplitReader};
-pub use source::{Openers, StageFileFailure, StageFiles};
 pub use task_input::TaskInput;

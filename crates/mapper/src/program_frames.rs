@@ -1,10 +1,13 @@
 //! The mapper that is a user's program and exchanges frames with the engine: a process has a split after the other.
 
-use crate::function::{BlockPlace, Emitter, MapCounts, MapFunction, RecordInput};
 use api::program::ProgramRole;
 use api::{Blame, TaskFailure};
+use functions::{
+    BlockPlace, Emitter, MapCounts, MapFunction, PutOut, RecordInput, Taken, job_frame, take_from_program,
+    write_end, write_job, write_records,
+};
+use output::PartWriter;
 use program::{Feed, FunctionContext, ProgramOutput, ProgramSpec};
-use reducer::{PartWriter, PutOut, Taken, job_frame, take_from_program, write_end, write_job, write_records};
 
 /// Feeds the records of a split to a program and emits the pairs it puts out.
 pub(crate) struct FramesMapper {
@@ -64,7 +67,7 @@ pub(crate) fn copy_through(
     input: &mut dyn RecordInput,
     output: &mut PartWriter,
 ) -> Result<MapCounts, TaskFailure> {
-    FramesMapper::new(words, context).run_over(input, |each| reducer::write_from_program(output, each))
+    FramesMapper::new(words, context).run_over(input, |each| functions::write_from_program(output, each))
 }
 
 /// Returns the bytes that the program did not take.

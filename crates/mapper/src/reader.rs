@@ -1,11 +1,15 @@
 //! Reading a split as blocks of whole records, whatever a record is.
 
-use crate::fixed_reader::FixedReader;
-use crate::function::{BlockPlace, RecordInput};
-use crate::line_reader::LineReader;
-use crate::source::{Openers, Opening, Warnings};
-use crate::stretch_reader::StretchReader;
+mod fixed;
+mod lines;
+mod stretches;
+
+use crate::input::source::{Openers, Opening, Warnings};
 use api::{Blame, InputFile, RecordFormat, Segment, Split, TaskFailure};
+use fixed::FixedReader;
+use functions::{BlockPlace, RecordInput};
+use lines::LineReader;
+use stretches::StretchReader;
 
 /// Limits of a reader.
 #[derive(Clone, Copy, Debug)]

@@ -1,10 +1,10 @@
 //! The input of a map task, read or made.
 
-use crate::function::{BlockPlace, RecordInput};
 use crate::generate::GeneratedInput;
+use crate::input::source::Openers;
 use crate::reader::{ReaderLimits, SplitReader};
-use crate::source::Openers;
 use api::{JobSpec, RecordFormat, Split, TaskFailure};
+use functions::{BlockPlace, RecordInput};
 
 /// Input of a job's map task: its split of the inputs, or rows that are made in their place.
 pub enum TaskInput {

@@ -1,11 +1,12 @@
 //! Map functions and combine windows: real programs, and windows against a model.
 
 use api::{Blame, FieldSplit, Formats, Function, OutputFormat, RecordFormat, TaskFailure};
+use functions::{BlockPlace, Emitter, MapCounts, RecordInput};
 use ids::AttemptNumber;
-use mapper::{BlockPlace, CombineEmitter, Emitter, MapCounts, RecordInput, map_function, run_map_only};
+use mapper::{CombineEmitter, map_function, run_map_only};
+use output::{PartPlace, PartWriter};
 use program::{FunctionContext, Programs};
 use proptest::prelude::*;
-use reducer::{PartPlace, PartWriter};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -2,7 +2,8 @@
 //! gives each line exactly once and in order.
 
 use api::{Blame, InputFile, InputFormat, RecordFormat, TaskFailure};
-use mapper::{BlockPlace, ReaderLimits, RecordInput, SplitReader, input};
+use functions::{BlockPlace, RecordInput};
+use mapper::{ReaderLimits, SplitReader, input};
 use mapreduce::splits as split;
 use proptest::prelude::*;
 use std::io::Write;

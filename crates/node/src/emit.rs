@@ -6,12 +6,12 @@ use crate::Shared;
 use crate::failure::append_failure;
 use crate::job_data::JobData;
 use api::{Blame, Partitioning, Split, TaskFailure};
+use functions::Emitter;
 use iappender::{Appended, IAppender, Partitioner, choose_boundaries};
 use ids::IfileIndex;
 use ifile::KeyShape;
 use ifile::record::{Record, decode, encode, encode_separated};
 use keys::{KeyEncoder, KeyError, Stored, ifile_of_partition};
-use mapper::Emitter;
 
 /// Held output at which the first mapper proposes boundaries.
 const HELD_BYTES_MAX: usize = 1 << 20;
@@ -193,7 +193,7 @@ impl Emitter for AppendEmitter<'_> {
     ) -> Result<(), TaskFailure> {
         match self.job.run.spec.keys.tails {
             true => self.emit_plain(key, value, partition_key_bytes),
-            false => Err(mapper::no_tails()),
+            false => Err(functions::no_tails()),
         }
     }
 }

@@ -9,7 +9,7 @@ use chunkserver::{ChunkServer, Config};
 use dataport::{SpreadByIfile, StageFileName};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, RunId, TaskIndex};
 use ifile::KeyShape;
-use reducer::PartPlace;
+use output::PartPlace;
 use server::JobRun;
 use stagefile::Payload;
 use std::collections::BTreeSet;

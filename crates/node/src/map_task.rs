@@ -17,15 +17,13 @@ use api::task::{MapResult, MapTask, Spool};
 use api::{
     Blame, Function, InputFormat, JobSpec, Notice, RecordFormat, Replication, Segment, Split, TaskFailure,
 };
+use functions::{BlockPlace, Emitter, MapCounts, RecordInput};
 use iappender::{Appended, ChunkService, IAppender};
 use ids::{AttemptKey, Source};
 use keys::KeyEncoder;
-use mapper::{
-    BlockPlace, CombineEmitter, Emitter, MapCounts, Openers, ReaderLimits, RecordInput, TaskInput,
-    map_function,
-};
+use mapper::{CombineEmitter, Openers, ReaderLimits, TaskInput, map_function};
+use output::PartWriter;
 use program::FunctionContext;
-use reducer::PartWriter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 //! format has them.
 
 use api::{Function, JobSpec, MapperInput, RecordFormat, TaskFailure};
-use mapper::{BlockPlace, RecordInput};
+use functions::{BlockPlace, RecordInput};
 use memchr::memmem::Finder;
 use memchr::{memchr, memchr2};
 
@@ -131,7 +131,7 @@ fn present(shape: &Shape, line: &[u8], lines: &mut Vec<u8>) {
 mod tests {
     use super::PresentedInput;
     use api::{MapperInput, RecordFormat, TaskFailure};
-    use mapper::{BlockPlace, RecordInput};
+    use functions::{BlockPlace, RecordInput};
 
     struct Blocks(Vec<&'static [u8]>, u64);
 

@@ -1,12 +1,9 @@
 //! The reducer that is a user's program: one process for the whole range.
 
-use crate::fields::FieldSplitter;
-use crate::function::{GroupedRecords, ReduceCounts, ReduceFunction};
-use crate::part::PartWriter;
-use crate::program_lines::{for_each_output_line, no_zero_byte_at_end};
-use api::{Blame, Exchange, Formats, TaskFailure};
+use api::{Formats, TaskFailure};
+use functions::{GroupedRecords, ReduceCounts, ReduceFunction, write_program_output};
+use output::PartWriter;
 use program::{Feed, FunctionContext, ProgramSpec};
-use std::io::{ErrorKind, Read};
 
 /// Feeds `key SEPARATOR value` lines to a program and writes what it prints.
 pub(crate) struct CommandReducer {
@@ -65,57 +62,4 @@ fn feed_groups(
     feed.write(&lines)?;
     counts.unread_bytes = feed.unread_bytes();
     Ok(counts)
-}
-
-/// Writes what a program prints into a part: its bytes as they are, or, where the job says how its lines are
-/// parted, as pairs. Returns the bytes it printed, line ends left out where they were parted.
-pub fn write_program_output(
-    stdout: impl Read,
-    output: &mut PartWriter,
-    context: &FunctionContext,
-    formats: &Formats,
-) -> Result<u64, TaskFailure> {
-    let Some(split) = &formats.reduce_output else {
-        let (copied_bytes, last_byte) = copy_output(stdout, output, context.buffer_bytes)?;
-        return match formats.exchange == Exchange::Nul && last_byte.is_some_and(|byte| byte != 0) {
-            true => Err(no_zero_byte_at_end()),
-            false => Ok(copied_bytes),
-        };
-    };
-    let splitter = FieldSplitter::new(split);
-    let mut line_bytes = 0;
-    for_each_output_line(stdout, context, formats.exchange.terminator(), |line| {
-        line_bytes += line.len() as u64;
-        let (key, value) = splitter.split(line);
-        match value.is_empty() && key.len() < line.len() {
-            true => output.write_separated(key, value),
-            false => output.write_pair(key, value),
-        }
-    })?;
-    Ok(line_bytes)
-}
-
-/// The bytes that were copied, and the last of them.
-fn copy_output(
-    mut stdout: impl Read,
-    output: &mut PartWriter,
-    buffer_bytes: usize,
-) -> Result<(u64, Option<u8>), TaskFailure> {
-    let mut buffer = vec![0; buffer_bytes.max(1)];
-    let (mut copied_bytes, mut last_byte) = (0, None);
-    loop {
-        match stdout.read(&mut buffer) {
-            Ok(0) => return Ok((copied_bytes, last_byte)),
-            Ok(count) => {
-                copied_bytes += count as u64;
-                last_byte = buffer.get(count - 1).copied();
-                output.write(&buffer[..count])?;
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => {
-                let message = format!("reading from the user program: {error}");
-                return Err(TaskFailure::new(Blame::Environment, message));
-            }
-        }
-    }
 }

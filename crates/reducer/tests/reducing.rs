@@ -2,12 +2,12 @@
 
 use api::{Blame, FieldSplit, Formats, Function, OutputFormat, TaskFailure};
 use bigdecimal::BigDecimal;
+use functions::{GroupedRecord, GroupedRecords, ReduceCounts, combines_by_itself};
 use ids::AttemptNumber;
+use output::{PartPlace, PartWriter};
 use program::{FunctionContext, Programs};
 use proptest::prelude::*;
-use reducer::{
-    GroupedRecord, GroupedRecords, PartPlace, PartWriter, ReduceCounts, combines_by_itself, reduce_function,
-};
+use reducer::reduce_function;
 use std::str::FromStr;
 use std::sync::Arc;
 

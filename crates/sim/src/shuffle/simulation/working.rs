@@ -240,8 +240,14 @@ impl<'a> Simulation<'a> {
             }
             Step::Publishes(task) => self.publish(number, attempt, &task),
             Step::SyncsOutput => {
-                self.outputs.sync(&attempt.task.job.to_string());
-                self.end(number, attempt, Ok(TaskResult::Commit(Default::default())));
+                let name = attempt.task.job.to_string();
+                // The machine that had put it there may have lost it since this attempt found it.
+                let outcome = match self.outputs.read(&name) {
+                    Some(_) => Ok(TaskResult::Commit(Default::default())),
+                    None => Err(environment("the output is not there any more")),
+                };
+                self.outputs.sync(&name);
+                self.end(number, attempt, outcome);
                 None
             }
             Step::Ends(outcome) => {

@@ -1,0 +1,189 @@
+//! The command line.
+
+use crate::commands::admin::gc::GcArgs;
+use crate::commands::admin::tokens::TokenCommand;
+use crate::commands::bench::BenchCommand;
+use crate::commands::cluster::{LocalArgs, NodeArgs, ServerArgs};
+use crate::commands::drill::{self, DrillArgs};
+use crate::commands::inspect::explain::ExplainArgs;
+use crate::commands::inspect::fsck::{self, FsckArgs};
+use crate::commands::inspect::ifile_files::IfileCommand;
+use crate::commands::inspect::jobs::JobsArgs;
+use crate::commands::inspect::nodes::NodesArgs;
+use crate::commands::inspect::report::ReportArgs;
+use crate::commands::inspect::show::ShowArgs;
+use crate::commands::inspect::state::QueryArgs;
+use crate::commands::inspect::timeline::TimelineArgs;
+use crate::commands::inspect::verify::VerifyArgs;
+use crate::commands::run::rerun::{self, RerunArgs};
+use crate::commands::run::streaming::StreamingArgs;
+use crate::commands::run::submit::{self, LogsArgs, SubmitArgs};
+use crate::commands::run::wait::ClusterJobArgs;
+use crate::commands::tera::TeraCommand;
+use crate::options::connect::{SERVER_VARIABLE, server_of_environment};
+use crate::options::run::{RunArgs, run_help};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const EXIT_CODES: &str = "\
+Exit codes of `sailfish run`:
+  0         the output is complete and in place
+  1         the job failed: the machine or the engine
+  2         an option, an input, a path or the state cannot be used
+  75        no server answers, or Ctrl-C came while none did: the job goes on, and `sailfish wait` waits for it
+  130       stopped by Ctrl-C
+  1 to 255  the exit code of a mapper, combiner or reducer that failed three times;
+            128 + N where signal N ended it
+The other commands: 0, 1 where a check finds a difference or damage, 2 for a bad argument.";
+
+/// MapReduce over I-files: bring map and reduce functions, get a result that is proven complete.
+#[derive(Debug, Parser)]
+#[command(name = "sailfish", version, max_term_width = 100, after_long_help = EXIT_CODES)]
+pub struct Cli {
+    /// File of lines AWS_NAME=VALUE: how and as whom s3:// URLs are read and written, over the environment
+    #[arg(long, global = true, value_name = "FILE", env = "SAILFISH_OBJECTS_CONFIG", display_order = 1000)]
+    pub objects_config: Option<PathBuf>,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+impl Cli {
+    /// Reads the command line. Ends the process where it asks for help or cannot be understood.
+    pub fn read() -> Cli {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        let mut command = Cli::command();
+        if server_of_environment().is_some() && !names_a_state(&words) {
+            command = with_server_variable(command);
+        }
+        Cli::from_arg_matches(&command.get_matches_from(words)).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// Whether the jobs of this machine are asked for, which is said before the words of a program.
+fn names_a_state(words: &[OsString]) -> bool {
+    let options = words.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str());
+    options.into_iter().any(|word| word == "--state" || word.starts_with("--state="))
+}
+
+/// Every `--server` of the commands takes its value from the environment where it is not given.
+fn with_server_variable(command: clap::Command) -> clap::Command {
+    let has_server = command.get_arguments().any(|arg| arg.get_id() == "server");
+    let command =
+        if has_server { command.mut_arg("server", |arg| arg.env(SERVER_VARIABLE)) } else { command };
+    command.mut_subcommands(with_server_variable)
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a MapReduce job
+    #[command(after_help = run_help(), after_long_help = format!("{}\n\n{EXIT_CODES}", run_help()))]
+    Run(Box<RunArgs>),
+    /// Run a Hadoop Streaming command line as it is; `sailfish streaming --help` lists what is supported
+    #[command(disable_help_flag = true, override_help = ::streaming::HELP)]
+    Streaming(StreamingArgs),
+    /// Reduce the kept I-files of a job again, without running its maps
+    #[command(after_help = rerun::EXAMPLES)]
+    RerunReduce(Box<RerunArgs>),
+    /// Serve a cluster: nodes come and work, clients hand jobs in with --server
+    Server(ServerArgs),
+    /// Work for a server: run tasks, hold intermediate data
+    Node(NodeArgs),
+    /// Run a whole cluster on this machine, as separate processes, until Ctrl-C
+    Local(LocalArgs),
+    /// Run any executable as a job of one task, here or on a cluster
+    #[command(after_help = submit::EXAMPLES)]
+    Submit(SubmitArgs),
+    /// Print what the program of a job of one task wrote
+    Logs(LogsArgs),
+    /// Tell a job of a cluster to stop
+    Cancel(ClusterJobArgs),
+    /// Wait for the end of a job of a cluster; ends with the code that the job deserves
+    Wait(ClusterJobArgs),
+    /// Say why the attempts of a job run where they do
+    Explain(ExplainArgs),
+    /// List the nodes of a cluster, or empty one
+    Nodes(NodesArgs),
+    /// Say who may do what on a server: make, revoke and list tokens
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// List jobs, newest first
+    Jobs(JobsArgs),
+    /// Show one job: what it was, its stages, attempts, failures and events
+    Show(ShowArgs),
+    /// Show the report of a job: plan, bytes, chunks and fill, retrievals, times, waste, proof
+    Report(ReportArgs),
+    /// Draw what each slot did over time: map, scan and merge, reduce, failed attempts
+    Timeline(TimelineArgs),
+    /// Remove kept I-files whose time is over, or those of jobs
+    Gc(GcArgs),
+    /// Check an output directory against its report
+    Verify(VerifyArgs),
+    /// Check the kept I-files of a job: every run and replica, and the proof
+    #[command(after_help = fsck::EXIT_CODES)]
+    Fsck(FsckArgs),
+    /// Let faults strike a cluster while jobs with known answers run on it, and say what was lost: nothing
+    #[command(after_help = drill::EXAMPLES)]
+    Drill(DrillArgs),
+    /// Ask the state a read-only SQL statement
+    #[command(
+        after_help = "Examples:\n  sailfish state \"select name from sqlite_master where type = 'table'\"\n  \
+        sailfish state \"select job, name, state from jobs order by job desc\" --limit 5"
+    )]
+    State(QueryArgs),
+    /// The sort benchmark: make rows as gensort does, sort them, judge them as valsort does
+    #[command(subcommand)]
+    Tera(TeraCommand),
+    /// Measure parts of the engine
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Answer one question of the console, from standard input: for servers
+    #[command(hide = true)]
+    ConsoleQuestion,
+    /// Intermediate files of a cluster for any program; and a look into the files of I-files (runs and raw chunks), kept with
+    /// `run --keep-ifiles`
+    #[command(subcommand)]
+    Ifile(IfileCommand),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cli, Command};
+    use crate::options::run::RunArgs;
+    use clap::{CommandFactory, Parser};
+
+    fn run(words: &[&str]) -> Result<RunArgs, clap::Error> {
+        let words = ["sailfish", "run"].iter().chain(words);
+        match Cli::try_parse_from(words)?.command {
+            Command::Run(args) => Ok(*args),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn inputs_repeat_and_flags_may_have_values() {
+        let args = run(&["--input", "a", "b", "--output", "o", "--input=c", "--overwrite", "--env", "A=1"]);
+        let args = args.unwrap();
+        assert_eq!(args.input, ["a", "b", "c"]);
+        assert_eq!((args.overwrite, args.total_order), (Some(true), None));
+        assert_eq!(run(&["--overwrite=false"]).unwrap().overwrite, Some(false));
+        assert!(run(&["stray"]).is_err());
+        assert!(run(&["--slots", "many"]).is_err());
+        assert!(run(&["--codec", "gzip"]).is_err());
+    }
+
+    #[test]
+    fn streaming_takes_words_as_they_are() {
+        let words = ["-input", "a", "--help", "-D", "x=y", "--state", "s", "stray", "-h"];
+        let line = ["sailfish", "streaming"].iter().chain(&words);
+        match Cli::try_parse_from(line).unwrap().command {
+            Command::Streaming(args) => assert_eq!(args.words, words),
+            other => panic!("{other:?}"),
+        }
+    }
+}

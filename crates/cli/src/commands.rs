@@ -1,0 +1,9 @@
+//! The commands, each in a file with its options.
+
+pub mod admin;
+pub mod bench;
+pub mod cluster;
+pub mod drill;
+pub mod inspect;
+pub mod run;
+pub mod tera;

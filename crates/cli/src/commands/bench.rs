@@ -1,0 +1,25 @@
+//! `sailfish bench`: measures parts of the engine.
+
+pub mod jobs;
+pub mod shuffle;
+
+use crate::exit::Failure;
+use clap::Subcommand;
+use jobs::JobsBenchArgs;
+use shuffle::ShuffleArgs;
+
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Make records, sort them through I-files, check and discard them: what a shuffle costs by itself
+    Shuffle(ShuffleArgs),
+    /// Hand many small jobs to a server, pull and end them over HTTP: what a job costs by itself
+    Jobs(JobsBenchArgs),
+}
+
+/// Runs a benchmark.
+pub fn run(command: BenchCommand) -> Result<(), Failure> {
+    match command {
+        BenchCommand::Shuffle(args) => shuffle::run(args),
+        BenchCommand::Jobs(args) => jobs::run(&args),
+    }
+}

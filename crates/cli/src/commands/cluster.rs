@@ -1,0 +1,340 @@
+//! `sailfish server`, `sailfish node`, `sailfish local`: the processes of a cluster.
+
+use crate::engine::machine;
+use crate::exit::{FAILED, Failure};
+use crate::options::connect;
+use crate::show::terminal::{print, tell};
+use anyhow::{Context, anyhow, ensure};
+use api::control::{ErrorCode, NodeInfo, PROTOCOL_VERSION};
+use api::shipping::SHIPPED_FILE_BYTES_MAX;
+use client::{Blocking, NodeLink};
+use data_port::DataPort;
+use jobspec::{memory_size, paths, state_dir};
+use metastore::Metastore;
+use node::{Disks, Drill, LeftOnDisks, Node, NodeOptions, Remote};
+use program::{Programs, Sandbox};
+use roots::Roots;
+use server::{Server, ServerOptions};
+use shipped::{Depot, Limits};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use trust::Credentials;
+
+mod args;
+pub mod console;
+mod data_port;
+mod database;
+mod entrance;
+mod local;
+mod supervise;
+
+pub use args::{LocalArgs, NodeArgs, ServerArgs};
+pub use local::run as run_local;
+
+/// Names the folder of the user's state, where it is not the usual one.
+const STATE_HOME: &str = "XDG_STATE_HOME";
+/// On the first disk of a node.
+const CACHE_DIR: &str = ".sailfish-shipped";
+const CACHE_BYTES_MAX: u64 = 4 << 30;
+/// The server sees within this time that the process before has gone: its lease, and some more.
+const JOIN_MAX: Duration = Duration::from_secs(15);
+const JOIN_AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// Waits for Ctrl-C, a request to terminate, or with `with_parent` the end of standard input.
+fn until_told(with_parent: bool, act: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("listening for signals")?;
+    let act = Arc::new(Mutex::new(Some(act)));
+    let once = move || {
+        let act = act.lock().unwrap_or_else(PoisonError::into_inner).take();
+        act.into_iter().for_each(|act| act());
+    };
+    let thread = |name: &str| std::thread::Builder::new().name(name.to_string());
+    if with_parent {
+        let once = once.clone();
+        let ends = move || {
+            // Nothing is said there; an error is an end as well.
+            let _ = std::io::stdin().read_to_end(&mut Vec::new());
+            once();
+        };
+        thread("parent").spawn(ends).context("starting a thread")?;
+    }
+    let told = move || signals.forever().take(1).for_each(|_| once());
+    thread("signals").spawn(told).context("starting a thread")?;
+    Ok(())
+}
+
+/// Serves until told to stop.
+pub fn run_server(args: &ServerArgs) -> Result<(), Failure> {
+    machine::raise_open_file_limit();
+    let listen: SocketAddr = args
+        .listen
+        .parse()
+        .with_context(|| {
+            format!("--listen {}: give an address and a port, as in 127.0.0.1:7070", args.listen)
+        })
+        .map_err(Failure::refused)?;
+    entrance::check(args, listen).map_err(Failure::refused)?;
+    let state_dir = state_dir::state_dir(args.state.as_deref()).map_err(Failure::refused)?;
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let leads = Arc::new(AtomicBool::new(false));
+    let told_leads = Arc::clone(&leads);
+    until_told(args.with_parent, move || {
+        if !told_leads.load(Ordering::Relaxed) {
+            // It waits for the lead and has nothing to end.
+            std::process::exit(0);
+        }
+        let _ = stop.send(());
+    })?;
+    let database = database::url(args).map_err(Failure::refused)?;
+    let mut options = ServerOptions::cluster(state_dir.clone(), database.clone());
+    options.shipped = entrance::shipped_options(args).map_err(Failure::refused)?;
+    options.roots = entrance::roots(args, &state_dir).map_err(Failure::refused)?;
+    let server = Server::open(options).map_err(Failure::from_server)?;
+    leads.store(true, Ordering::Relaxed);
+    let server = Arc::new(server);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("control")
+        .enable_all()
+        .build()
+        .context("starting the threads of the control port")?;
+    let serving: anyhow::Result<()> = runtime.block_on(async {
+        let store = match &database {
+            None => Metastore::open(&state_dir).await?,
+            Some(url) => Metastore::connect(url).await?,
+        };
+        let listener =
+            tokio::net::TcpListener::bind(listen).await.with_context(|| format!("--listen {listen}"))?;
+        let address = listener.local_addr().context("finding the address")?;
+        let (access, tls) = entrance::open(args, &state_dir, address)?;
+        let state = store.path().display().to_string();
+        let port = controlport::Port::open(Arc::clone(&server), store, access).await?;
+        if args.require_tokens {
+            entrance::give_admin_token(&port, &state_dir).await?;
+        } else if !args.no_tokens {
+            entrance::keep_own_token(&port, address).await?;
+        }
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        tell(&format!("sailfish: serving at {scheme}://{address}, state in {state}"));
+        print(&format!("{scheme}://{address}\n"))?;
+        let telling = tokio::spawn(port.clone().tell_refusals());
+        let door = entrance::door(args, tls);
+        let ended = tokio::select! {
+            never = listener::serve(listener, door, controlport::router(port)) => match never {},
+            _ = stopped => Ok(()),
+            _ = server.stopped() => {
+                Err(anyhow!("the server ended: {}", server.failure().unwrap_or_default()))
+            }
+        };
+        telling.abort();
+        ended
+    });
+    server.shutdown();
+    runtime.shutdown_background();
+    Ok(serving?)
+}
+
+/// Runs tasks until told to stop. A node that the server has given up comes back as a new one.
+pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
+    if args.supervise {
+        return supervise::run(args);
+    }
+    machine::raise_open_file_limit();
+    let mut info = node_info(args).map_err(Failure::refused)?;
+    let credentials = args.credentials.read(&args.server)?;
+    let data_port = DataPort::open(args, &credentials).map_err(Failure::refused)?;
+    info.data_url = data_port.url.clone();
+    let disks = disk_dirs(args).map_err(Failure::refused)?;
+    let caches = disks.iter().map(|disk| file_cache(args, disk)).collect::<anyhow::Result<Vec<_>>>();
+    let caches = caches.map_err(Failure::refused)?;
+    let roots = own_roots(args).map_err(Failure::refused)?;
+    let start_dir = std::env::current_dir().context("finding the current directory")?;
+    let current: Arc<Mutex<Option<Arc<Remote>>>> = Arc::default();
+    let (stopping, programs) = (Arc::new(AtomicBool::new(false)), Arc::new(Programs::new()));
+    let (told, told_of, kill) = (Arc::clone(&stopping), Arc::clone(&current), Arc::clone(&programs));
+    until_told(args.with_parent, move || {
+        told.store(true, Ordering::Relaxed);
+        let remote = told_of.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(remote) = remote {
+            // A server that is gone learns it from the silence.
+            let _ = remote.link().leave();
+            remote.end();
+        }
+        kill.kill_all();
+        std::process::exit(0);
+    })?;
+    let mut again = args.again;
+    while !stopping.load(Ordering::Relaxed) {
+        let left = LeftOnDisks::find(&disks, again);
+        info.left = left.told();
+        let link = join(args, &credentials, &info, again)?;
+        again = true;
+        let (node, incarnation) = (link.node(), link.incarnation().to_string());
+        let sandbox = sandbox(args, link.must_sandbox()).map_err(Failure::refused)?;
+        let disks = Disks::open(&disks, &incarnation, link.disk_proof())
+            .context("--disk")
+            .map_err(Failure::refused)?;
+        left.give_to(&disks, link.readmitted());
+        let (data, drill) = (data_port.client.clone(), Drill::new(args.drills, &programs));
+        let remote = Arc::new(Remote::new(link, disks, data, caches.clone(), roots.clone(), drill));
+        remote.tell_kept();
+        remote.keep_files().context("starting a thread")?;
+        tell(&format!("sailfish: {} joined {} as {node}", info.name, args.server));
+        *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&remote));
+        let options = NodeOptions {
+            slots: info.slots,
+            start_dir: start_dir.clone(),
+            programs: Arc::clone(&programs),
+            sandbox,
+            program_env: program_env(args, &info),
+        };
+        work(&remote, options, &data_port)?;
+        current.lock().unwrap_or_else(PoisonError::into_inner).take();
+        remote.end();
+        if remote.has_left() {
+            tell(&format!("sailfish: {} was drained and has left", info.name));
+            return Ok(());
+        }
+        if !stopping.load(Ordering::Relaxed) {
+            tell(&format!("sailfish: the server at {} has given {node} up; joining anew", args.server));
+        }
+    }
+    // Whoever heard that it must stop says good-bye to the server first, and then ends the process.
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Runs tasks and serves data, until the node leaves or is given up.
+fn work(remote: &Arc<Remote>, options: NodeOptions, data_port: &DataPort) -> Result<(), Failure> {
+    let mut running = Node::start(Arc::clone(remote) as _, options).map_err(anyhow::Error::from)?;
+    running.share_record_data(Arc::clone(remote) as _);
+    running.report_to(Arc::clone(remote) as _).map_err(anyhow::Error::from)?;
+    let incarnation = node::data_incarnation(remote.link().node());
+    let serving = data_port.serve(running.chunkservers(incarnation, remote.access()))?;
+    running.join();
+    serving.abort();
+    Ok(())
+}
+
+/// Joins the server. A node that comes again may come before the server knows that the one of its name has gone; and a
+/// server that is away for long is no reason to end for good.
+fn join(
+    args: &NodeArgs,
+    credentials: &Credentials,
+    info: &NodeInfo,
+    again: bool,
+) -> Result<NodeLink, Failure> {
+    let started = Instant::now();
+    loop {
+        let connection = Blocking::with(&args.server, credentials).map_err(Failure::from_client)?;
+        match NodeLink::join(connection, info) {
+            Ok(link) => return Ok(link),
+            Err(error)
+                if again && error.code() == Some(ErrorCode::Refused) && started.elapsed() < JOIN_MAX =>
+            {
+                std::thread::sleep(JOIN_AGAIN_AFTER);
+            }
+            Err(error) if again && error.is_silence() => {
+                return Err(Failure { code: FAILED, ..Failure::from_client(error) });
+            }
+            Err(error) => return Err(Failure::from_client(error)),
+        }
+    }
+}
+
+/// Returns the directories for intermediate data of this node, each once.
+fn disk_dirs(args: &NodeArgs) -> anyhow::Result<Vec<PathBuf>> {
+    if args.disk.is_empty() {
+        return Ok(vec![state_dir::state_dir(None)?.join("disk")]);
+    }
+    for disk in &args.disk {
+        paths::check_disk(&std::path::absolute(disk)?, &disk.display().to_string())?;
+    }
+    // One that is given twice is one.
+    let mut seen = BTreeSet::new();
+    Ok(args.disk.iter().filter(|disk| seen.insert(*disk)).cloned().collect())
+}
+
+/// Returns the environment of programs, by which they find the server and know their node.
+fn program_env(args: &NodeArgs, info: &NodeInfo) -> Vec<(String, String)> {
+    let mut env = vec![
+        (connect::SERVER_VARIABLE.to_string(), args.server.clone()),
+        (connect::NODE_VARIABLE.to_string(), info.name.clone()),
+    ];
+    // There lie servers' own tokens.
+    env.extend(std::env::var(STATE_HOME).map(|dir| (STATE_HOME.to_string(), dir)));
+    env
+}
+
+/// Returns the roots below which this node lets jobs name paths; None if only those of the server apply.
+fn own_roots(args: &NodeArgs) -> anyhow::Result<Option<Roots>> {
+    let given = Some(&args.allow_root).filter(|roots| !roots.is_empty());
+    given.map(|roots| Roots::of_operator(roots)).transpose().context("--allow-root")
+}
+
+/// Files of jobs that this node, or one before it on the same disk, has fetched. What is on the others is for when the first one fails.
+fn file_cache(args: &NodeArgs, disk: &Path) -> anyhow::Result<Arc<Depot>> {
+    let text = args.shipped_max.as_deref();
+    let bytes_max = text.map(memory_size::parse).transpose().context("--shipped-max")?;
+    let total_bytes_max = bytes_max.unwrap_or(CACHE_BYTES_MAX);
+    let limits = Limits {
+        file_bytes_max: SHIPPED_FILE_BYTES_MAX,
+        owner_bytes_max: total_bytes_max,
+        total_bytes_max,
+        counted_bytes_min: 64 << 10,
+        // What a job needs is copied at once.
+        spare: Duration::ZERO,
+    };
+    Depot::open(&disk.join(CACHE_DIR), limits).context("--disk")
+}
+
+/// Returns the sandbox of user programs on this node; None if neither the node nor the server asks for one.
+fn sandbox(args: &NodeArgs, server_wants: bool) -> anyhow::Result<Option<Sandbox>> {
+    if !args.sandbox && !server_wants {
+        return Ok(None);
+    }
+    Sandbox::check_kernel().context("--sandbox")?;
+    let memory = args.sandbox_memory.as_deref().map(memory_size::parse).transpose();
+    let memory_bytes = memory.context("--sandbox-memory")?;
+    Ok(Some(Sandbox { readable: args.sandbox_read.clone(), memory_bytes, ..Sandbox::default() }))
+}
+
+fn default_name() -> String {
+    let host = rustix::system::uname();
+    format!("{}-{}", host.nodename().to_string_lossy(), std::process::id())
+}
+
+fn node_info(args: &NodeArgs) -> anyhow::Result<NodeInfo> {
+    let memory_bytes = match &args.memory {
+        Some(text) => memory_size::parse(text).with_context(|| format!("--memory {text:?}"))?,
+        None => machine::default_memory_bytes(),
+    };
+    machine::check_memory(memory_bytes)?;
+    let slots = args.slots.unwrap_or_else(machine::default_slots);
+    let slots_max = machine::SLOTS_MAX;
+    ensure!((1..=slots_max).contains(&slots), "--slots {slots} is out of range: give 1 to {slots_max}");
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        None => default_name(),
+    };
+    ensure!(!name.is_empty() && name.len() <= args::NAME_BYTES_MAX, "--name {name:?}: give 1 to 100 bytes");
+    Ok(NodeInfo {
+        protocol: PROTOCOL_VERSION,
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        name,
+        rack: args.rack.clone(),
+        slots,
+        memory_bytes,
+        architecture: std::env::consts::ARCH.to_string(),
+        data_url: String::new(),
+        left: Vec::new(),
+    })
+}

@@ -1,0 +1,436 @@
+//! Some jobs and one fault: the jobs are handed in, the fault strikes one of them when its moment has come, and when all are
+//! over their outputs are compared with what is known.
+
+use super::Drill;
+use super::faults::Fault;
+use super::field::LOOK_EVERY;
+use super::jobs::Kind;
+use super::judge::Judged;
+use crate::exit::Failure;
+use crate::show::quantity::{counted, seconds};
+use api::Replication;
+use api::control::{ErrorCode, JobOutcome, StageProgress};
+use api::drill::{ARMED_SECONDS_MAX, DRILL_JOB_PREFIX, DrillFault, DrillOutcome};
+use api::history::AttemptState;
+use ids::{JobId, NodeId};
+use std::time::{Duration, Instant};
+
+/// How far a stage is when a fault strikes, in percent of its tasks.
+const PERCENTS: [u32; 3] = [0, 25, 50];
+/// The server gives a silent node up in this time.
+const GIVEN_UP_MAX: Duration = Duration::from_secs(15);
+/// A node that something starts again comes back in this time.
+const RETURN_MAX: Duration = Duration::from_secs(25);
+/// And one that stood still, after it goes on.
+const WAKE_MAX: Duration = Duration::from_secs(30);
+/// A fault that finds nothing to strike looks so often.
+const LOOKS_MAX: u32 = 30;
+/// Sentences of the server about a job that are repeated.
+const SENTENCES_MAX: usize = 4;
+
+/// When a fault strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Moment {
+    stage: &'static str,
+    percent: u32,
+}
+
+/// Progress of the job to strike, compared with the moment of the fault.
+enum Now {
+    Early,
+    Here,
+    Late(&'static str),
+}
+
+impl Moment {
+    fn words(self) -> String {
+        match self.percent {
+            0 => format!("{} begins", self.stage),
+            percent => format!("{} at {percent} %", self.stage),
+        }
+    }
+
+    fn compare(self, stages: &[StageProgress], over: bool) -> Now {
+        let stage = stages.iter().find(|stage| stage.name == self.stage);
+        match stage {
+            _ if over => Now::Late("the job was over"),
+            Some(stage) if stage.expanded && stage.tasks == stage.done => Now::Late("its stage was over"),
+            Some(stage)
+                if stage.expanded
+                    && stage.running > 0
+                    && u64::from(stage.done) * 100 >= u64::from(stage.tasks) * u64::from(self.percent) =>
+            {
+                Now::Here
+            }
+            _ => Now::Early,
+        }
+    }
+}
+
+/// A fault that struck.
+struct Strike {
+    node: NodeId,
+    name: String,
+    what: String,
+}
+
+/// Why a fault did not strike.
+struct Miss {
+    why: String,
+    /// Nothing was there to strike: in a moment something may be.
+    no_victim: bool,
+    /// Nobody does it, now or later.
+    is_refused: bool,
+}
+
+impl Miss {
+    fn of(why: &str) -> Miss {
+        Miss { why: why.to_string(), no_victim: false, is_refused: false }
+    }
+}
+
+/// A job that is under way.
+struct Handed {
+    job: JobId,
+    kind: Kind,
+    name: String,
+}
+
+/// How a job of a bout ended.
+pub struct Verdict {
+    pub job: JobId,
+    pub name: String,
+    /// Judgement of its output; or the reason why there is none.
+    pub judged: Result<Judged, String>,
+}
+
+impl Verdict {
+    pub fn is_right(&self) -> bool {
+        self.judged.as_ref().is_ok_and(Judged::is_right)
+    }
+}
+
+/// Result of a bout: a row of the table.
+pub struct Row {
+    pub round: u32,
+    pub fault: String,
+    pub node: Option<String>,
+    pub moment: String,
+    /// Whether sorted data of its jobs got replicas.
+    pub replicates: bool,
+    /// The strike in words; or the reason why nothing was struck.
+    pub fired: Result<String, String>,
+    /// Another moment may do.
+    pub may_fire_again: bool,
+    /// Reactions of Sailfish, in short.
+    pub did: Vec<String>,
+    /// Reactions of Sailfish, in its own sentences.
+    pub said: Vec<String>,
+    /// Time until the server gave the node up.
+    pub gone_after: Option<Duration>,
+    /// Whether the node works again; None where it was never away.
+    pub came_back: Option<bool>,
+    pub verdicts: Vec<Verdict>,
+    pub took: Duration,
+}
+
+impl Row {
+    pub fn is_well(&self) -> bool {
+        self.verdicts.iter().all(Verdict::is_right)
+    }
+
+    /// For whoever waits for the table.
+    pub fn sentence(&self) -> String {
+        let verdict = if self.is_well() { "nothing lost" } else { "NOT AS IT SHOULD BE" };
+        let what = match &self.fired {
+            Ok(what) => format!("{} ({what})", self.node.as_deref().unwrap_or_default()),
+            Err(why) => format!("did not fire: {why}"),
+        };
+        let took = seconds(self.took.as_secs_f64());
+        format!("round {}: {}, {}: {what}; {verdict}, {took}", self.round, self.fault, self.moment)
+    }
+}
+
+/// A bout: one fault, with the choices that were made for it.
+pub struct Bout<'a> {
+    drill: &'a Drill,
+    round: u32,
+    fault: Fault,
+    moment: Moment,
+    /// The place of the job that is struck.
+    struck: u32,
+    replication: Replication,
+    choice: u64,
+    turn: u32,
+}
+
+impl<'a> Bout<'a> {
+    /// Makes the bout that the seed chooses. Each turn begins with another node.
+    pub fn choose(
+        drill: &'a Drill,
+        round: u32,
+        fault: &Fault,
+        turn: u32,
+        random: &mut fastrand::Rng,
+    ) -> Bout<'a> {
+        let fault = fault.chosen(random);
+        let kinds = Kind::ALL.len() as u32;
+        let in_reduce = fault.needs_runs() || random.bool();
+        let moment = match fault {
+            // It must be armed before anything comes there.
+            Fault::CrashAt(_) => Moment { stage: "map", percent: 0 },
+            _ if fault.needs_runs() => Moment { stage: "reduce", percent: 0 },
+            _ if in_reduce => Moment { stage: "reduce", percent: PERCENTS[random.usize(..PERCENTS.len())] },
+            _ => Moment { stage: "map", percent: PERCENTS[random.usize(..PERCENTS.len())] },
+        };
+        // Only the sorting jobs take their time in reduce.
+        let struck = match moment.stage {
+            "reduce" => random.u32(..drill.jobs_at_once.div_ceil(kinds)) * kinds,
+            _ => random.u32(..drill.jobs_at_once),
+        };
+        let replication = if random.bool() { Replication::Rack } else { Replication::None };
+        let choice = random.u64(..1 << 48);
+        Bout { drill, round, fault, moment, struck, replication, choice, turn }
+    }
+
+    /// From submit to verdict.
+    pub fn run(&self) -> Result<Row, Failure> {
+        let (started, field) = (Instant::now(), &self.drill.field);
+        let mut row = self.empty_row();
+        if let Err(error) = field.check_others(&[self.fault]) {
+            row.fired = Err(error.to_string());
+            row.may_fire_again = false;
+            return Ok(row);
+        }
+        let jobs = (0..self.drill.jobs_at_once).map(|place| self.submit(place));
+        let jobs = jobs.collect::<Result<Vec<Handed>, Failure>>()?;
+        let strike = self.strike_in_time(&jobs[self.struck as usize])?;
+        row.gone_after = self.given_up(&strike)?;
+        let mut outcomes = Vec::new();
+        for handed in &jobs {
+            outcomes.push(field.wait(handed.job)?);
+        }
+        if !field.stop.is_stopped() {
+            self.look_at_node(strike, &mut row)?;
+            for (handed, outcome) in jobs.iter().zip(&outcomes) {
+                row.verdicts.push(self.judge(handed, outcome));
+            }
+            self.ask_what_was_done(&jobs, &mut row)?;
+        }
+        let numbers: Vec<JobId> = jobs.iter().map(|handed| handed.job).collect();
+        field.clean(&numbers)?;
+        for handed in &jobs {
+            // What stays goes with the directory of the drill.
+            let _ = std::fs::remove_dir_all(self.drill.inputs.output(&handed.name));
+        }
+        row.took = started.elapsed();
+        Ok(row)
+    }
+
+    fn empty_row(&self) -> Row {
+        let struck = Kind::ALL[self.struck as usize % Kind::ALL.len()];
+        let replicates = self.replication == Replication::Rack;
+        let replicas = if replicates { " with replicas" } else { "" };
+        Row {
+            round: self.round,
+            fault: self.fault.name(),
+            node: None,
+            moment: format!("{} of a {} job{replicas}", self.moment.words(), struck.word()),
+            replicates,
+            fired: Err("it was never its time".to_string()),
+            may_fire_again: true,
+            did: Vec::new(),
+            said: Vec::new(),
+            gone_after: None,
+            came_back: None,
+            verdicts: Vec::new(),
+            took: Duration::ZERO,
+        }
+    }
+
+    fn submit(&self, place: u32) -> Result<Handed, Failure> {
+        let kind = Kind::ALL[place as usize % Kind::ALL.len()];
+        let (round, fault) = (self.round, self.fault.name().replace(':', "-"));
+        let name =
+            format!("{DRILL_JOB_PREFIX}{:x}-{round}-{fault}-{place}-{}", self.choice & 0xffff, kind.word());
+        let field = &self.drill.field;
+        let plan = self.drill.inputs.plan(kind, &name, &field.site, field.slots, self.replication)?;
+        Ok(Handed { job: field.submit(plan)?, kind, name })
+    }
+
+    /// Waits for the moment, and strikes; or says why it did not.
+    fn strike_in_time(&self, handed: &Handed) -> Result<Result<Strike, Miss>, Failure> {
+        let field = &self.drill.field;
+        let (mut miss, mut looks) = (Miss::of("it was never its time"), 0);
+        while !field.stop.is_stopped() && looks < LOOKS_MAX {
+            let progress = field.progress(handed.job)?;
+            match self.moment.compare(&progress.stages, progress.over) {
+                Now::Early => {}
+                Now::Late(late) if looks == 0 => {
+                    return Ok(Err(Miss::of(&format!("{late} before it was its time"))));
+                }
+                Now::Late(_) => break,
+                Now::Here => {
+                    looks += 1;
+                    match self.strike(handed.job)? {
+                        Ok(strike) => return Ok(Ok(strike)),
+                        Err(missed) => miss = missed,
+                    }
+                    if !miss.no_victim {
+                        break;
+                    }
+                }
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(Err(miss))
+    }
+
+    /// Strikes the first node that has a victim; those come first that work on the job.
+    fn strike(&self, job: JobId) -> Result<Result<Strike, Miss>, Failure> {
+        let field = &self.drill.field;
+        let nodes = field.nodes()?;
+        let attempts = field.details(job)?.attempts;
+        let works = |node: &NodeId| {
+            attempts.iter().any(|attempt| attempt.node == *node && attempt.state == AttemptState::Running)
+        };
+        let mut order: Vec<(NodeId, String)> = nodes.into_iter().collect();
+        let first = self.turn as usize % order.len().max(1);
+        order.rotate_left(first);
+        order.sort_by_key(|(node, _)| !works(node));
+        let fault = self.fault.order(job, self.choice, ARMED_SECONDS_MAX);
+        let mut miss = Miss::of("no node that takes part works");
+        for (node, name) in order {
+            match field.strike(&name, &fault) {
+                Ok(DrillOutcome::Struck { what }) => return Ok(Ok(Strike { node, name, what })),
+                Ok(DrillOutcome::NoVictim { why }) => miss = Miss { why, no_victim: true, is_refused: false },
+                Ok(DrillOutcome::Refused { why }) => miss = Miss { why, is_refused: true, ..miss },
+                Err(error) => {
+                    let is_refused = error.code() == Some(ErrorCode::Refused);
+                    miss = Miss { why: error.to_string(), is_refused, ..miss };
+                }
+            }
+        }
+        Ok(Err(miss))
+    }
+
+    /// Enters into the row whether the fault struck, which node, and whether that node came back.
+    fn look_at_node(&self, strike: Result<Strike, Miss>, row: &mut Row) -> Result<(), Failure> {
+        let field = &self.drill.field;
+        let strike = match strike {
+            Ok(strike) => strike,
+            Err(miss) => {
+                row.fired = Err(miss.why);
+                row.may_fire_again = !miss.is_refused;
+                return Ok(());
+            }
+        };
+        row.node = Some(strike.name.clone());
+        row.fired = Ok(strike.what);
+        if let Fault::CrashAt(Some(point)) = self.fault {
+            // Another process may have come under its name.
+            let answers = field.strike(&strike.name, &DrillFault::Disarm).is_ok();
+            if answers && field.has(strike.node)? {
+                row.fired = Err(format!("no attempt on {} came past {}", strike.name, point.name()));
+                return Ok(());
+            }
+            row.fired = Ok(format!("process ended at {}", point.name()));
+        }
+        if self.fault.hits_others() {
+            let limit = match self.fault {
+                Fault::PauseNode { seconds } => Duration::from_secs(seconds.into()) + WAKE_MAX,
+                _ => RETURN_MAX,
+            };
+            row.came_back = Some(field.comes_back(&strike.name, limit));
+        }
+        Ok(())
+    }
+
+    /// How long the server took to give the node up; None where it did not, or nobody knows when it was struck.
+    fn given_up(&self, strike: &Result<Strike, Miss>) -> Result<Option<Duration>, Failure> {
+        let limit = match self.fault {
+            Fault::KillNode => GIVEN_UP_MAX,
+            Fault::PauseNode { seconds } => Duration::from_secs(seconds.into()),
+            _ => return Ok(None),
+        };
+        let field = &self.drill.field;
+        strike.as_ref().map_or(Ok(None), |strike| field.given_up(strike.node, limit))
+    }
+
+    fn judge(&self, handed: &Handed, outcome: &JobOutcome) -> Verdict {
+        let inputs = &self.drill.inputs;
+        let judged = match outcome {
+            JobOutcome::Succeeded(_) | JobOutcome::Done => {
+                let judged = inputs.reference(handed.kind).judge(&inputs.output(&handed.name));
+                judged.map_err(|error| format!("{error:#}"))
+            }
+            JobOutcome::Failed { failure, .. } => Err(format!("failed: {}", failure.message)),
+            JobOutcome::Cancelled { reason } => Err(format!("was {reason}")),
+        };
+        Verdict { job: handed.job, name: handed.name.clone(), judged }
+    }
+
+    /// Enters into the row how the jobs went on, as the server remembers it.
+    fn ask_what_was_done(&self, jobs: &[Handed], row: &mut Row) -> Result<(), Failure> {
+        let field = &self.drill.field;
+        let (mut lost, mut failed, mut again) = (0, 0, std::collections::BTreeMap::<String, u64>::new());
+        for handed in jobs {
+            let details = field.details(handed.job)?;
+            for attempt in &details.attempts {
+                lost += u64::from(attempt.state == AttemptState::Interrupted);
+                failed += u64::from(attempt.state == AttemptState::Failed);
+                if attempt.attempt.attempt.0 > 0 {
+                    let stage = details.stages.get(usize::from(attempt.attempt.task.stage.0));
+                    let name = stage.map_or("?", |stage| stage.name.as_str());
+                    *again.entry(name.to_string()).or_default() += 1;
+                }
+            }
+            let told = field.placements(handed.job)?.losses;
+            row.said.extend(
+                told.into_iter().take(SENTENCES_MAX).map(|said| format!("job {}: {said}", handed.job)),
+            );
+        }
+        let attempts = |count: u64, what: &str| format!("{} {what}", counted(count, "attempt"));
+        row.did.extend((lost > 0).then(|| attempts(lost, "lost")));
+        row.did.extend((failed > 0).then(|| attempts(failed, "failed")));
+        row.did.extend(
+            again.into_iter().map(|(stage, count)| format!("{} of {stage} again", counted(count, "task"))),
+        );
+        row.did.extend(
+            row.gone_after.map(|after| format!("node given up after {}", seconds(after.as_secs_f64()))),
+        );
+        row.did.extend(row.came_back.map(|back| {
+            let word = if back { "node came back" } else { "node did not come back" };
+            word.to_string()
+        }));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Moment, Now};
+    use api::control::StageProgress;
+
+    #[test]
+    fn a_moment_comes_and_goes() {
+        let moment = Moment { stage: "map", percent: 50 };
+        let check = |done, running, over, expected: &str| {
+            let stage = StageProgress { name: "map".into(), expanded: true, tasks: 4, done, running };
+            let now = match moment.compare(&[stage], over) {
+                Now::Early => "early",
+                Now::Here => "here",
+                Now::Late(_) => "late",
+            };
+            assert_eq!(now, expected, "{done} done, {running} running");
+        };
+        check(0, 0, false, "early");
+        check(1, 2, false, "early");
+        check(2, 0, false, "early");
+        check(2, 1, false, "here");
+        check(4, 0, false, "late");
+        check(3, 1, true, "late");
+        assert!(matches!(moment.compare(&[], false), Now::Early));
+        assert_eq!(moment.words(), "map at 50 %");
+    }
+}

@@ -1,0 +1,13 @@
+//! Commands that look at jobs, outputs, nodes and files, and change nothing but a node that is drained.
+
+pub mod explain;
+pub mod fsck;
+pub mod ifile_files;
+pub mod jobs;
+pub mod nodes;
+pub mod output_place;
+pub mod report;
+pub mod show;
+pub mod state;
+pub mod timeline;
+pub mod verify;

@@ -1,0 +1,175 @@
+//! `sailfish jobs`: what ran, and how it ended.
+
+use crate::engine::store;
+use crate::exit::Failure;
+use crate::options::connect::StateArgs;
+use crate::show::escape;
+use crate::show::quantity::{self, counted};
+use crate::show::tables::{left, right, table};
+use crate::show::terminal::{print, tell};
+use api::history::{JobList, JobsQuestion, MORE_JOBS_MAX};
+use clap::Args;
+use jobspec::state_dir;
+use metastore::{JobRow, JobState, KeptFiles};
+use serde_json::{Value, json};
+use server::kept_bytes;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+#[derive(Debug, Args)]
+pub struct JobsArgs {
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// Jobs to list
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: u32,
+    /// Only jobs in this state: running, committing, succeeded, failed, cancelled or interrupted
+    #[arg(long, value_name = "STATE", value_parser = job_state)]
+    pub job_state: Option<JobState>,
+    /// Only jobs of this user
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Only jobs with this in their names
+    #[arg(long, value_name = "TEXT")]
+    pub name: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Reads the state of jobs to list.
+fn job_state(word: &str) -> Result<JobState, String> {
+    JobState::parse(word).ok_or_else(|| {
+        "choose running, committing, succeeded, failed, cancelled or interrupted; a directory is named by --state".to_string()
+    })
+}
+
+/// Prints the latest jobs, newest first, and how many others there are.
+pub fn run(args: &JobsArgs) -> Result<(), Failure> {
+    let question = JobsQuestion {
+        limit: Some(args.limit),
+        state: args.job_state,
+        user: args.user.clone(),
+        name: args.name.clone(),
+    };
+    let (list, place) = match args.state.connection()? {
+        Some(connection) => {
+            let list = connection.run(async |client| client.list_jobs(&question).await);
+            (list.map_err(Failure::from_client)?, args.state.server.clone().unwrap_or_default())
+        }
+        None => of_this_machine(args, &question)?,
+    };
+    let JobList { jobs: rows, more } = list;
+    if args.json {
+        let list: Vec<serde_json::Value> = rows.iter().map(as_json).collect();
+        let text = serde_json::to_string_pretty(&list).map_err(anyhow::Error::from)?;
+        return Ok(print(&format!("{text}\n"))?);
+    }
+    let is_filtered = (&question.state, &question.user, &question.name) != (&None, &None, &None);
+    if rows.is_empty() && more == 0 {
+        let which = if is_filtered { "no such job" } else { "no job" };
+        return Ok(print(&format!("{which} has run in {place}\n"))?);
+    }
+    print(&render(&rows, now_ns()))?;
+    if more > 0 {
+        // Scripts read the table to its end.
+        let at_least = if more >= MORE_JOBS_MAX { "at least " } else { "" };
+        let are = if more == 1 { "is" } else { "are" };
+        tell(&format!("sailfish: {at_least}{} {are} not shown (--limit N)", counted(more, "older job")));
+    }
+    Ok(())
+}
+
+/// The rows, and the directory in which they were looked for.
+fn of_this_machine(args: &JobsArgs, question: &JobsQuestion) -> Result<(JobList, String), Failure> {
+    let given = args.state.state.as_deref();
+    let state_dir = state_dir::state_dir(given).map_err(Failure::refused)?;
+    let list = match store::exists(&state_dir) {
+        true => store::look(given, async |store| Ok(store.list_jobs(question).await?))?,
+        false => JobList::default(),
+    };
+    Ok((list, state_dir.display().to_string()))
+}
+
+fn render(rows: &[JobRow], now_ns: u64) -> String {
+    let kept: Vec<Option<String>> = rows.iter().map(kept_text).collect();
+    let mut columns =
+        vec![right("job"), left("name"), left("state"), left("started"), right("took"), left("output")];
+    // Most jobs keep nothing; then the column is not worth its width.
+    let any_kept = kept.iter().any(Option::is_some);
+    if any_kept {
+        columns.push(left("I-files"));
+    }
+    let cells = |(row, kept): (&JobRow, Option<String>)| {
+        let mut cells = vec![
+            row.job.to_string(),
+            escape::cell(&row.name),
+            state_text(row),
+            quantity::date_and_time(row.started_ns.unwrap_or(row.created_ns)),
+            took(row, now_ns).map(quantity::seconds).unwrap_or_default(),
+            escape::cell(&row.output.to_string_lossy()),
+        ];
+        if any_kept {
+            cells.push(kept.unwrap_or_default());
+        }
+        cells
+    };
+    table(&columns, rows.iter().zip(kept).map(cells).collect())
+}
+
+/// How much intermediate data is kept and until when; None where nothing is.
+pub fn kept_text(row: &JobRow) -> Option<String> {
+    let state = row.kept_files.filter(|state| *state != KeptFiles::Removed)?;
+    Some(match (state, kept_bytes(&row.disk_dirs).or(row.kept_bytes), row.keep_until_ns) {
+        (KeptFiles::Removing, ..) => "being removed".to_string(),
+        (_, None, _) => "gone".to_string(),
+        (_, Some(size), None) => quantity::bytes(size),
+        (_, Some(size), Some(until_ns)) => {
+            format!("{} until {}", quantity::bytes(size), quantity::date_and_time(until_ns))
+        }
+    })
+}
+
+/// The state, with the exit code where it tells more.
+pub fn state_text(row: &JobRow) -> String {
+    match row.exit_code {
+        Some(code) if row.state == metastore::JobState::Failed => format!("failed ({code})"),
+        _ => row.state.word().to_string(),
+    }
+}
+
+/// Seconds from the start to the end, or to now; None for a job whose owner died without a word.
+pub fn took(row: &JobRow, now_ns: u64) -> Option<f64> {
+    let start_ns = row.started_ns.unwrap_or(row.created_ns);
+    let end_ns = row.ended_ns.or_else(|| (!row.state.over()).then_some(now_ns))?;
+    Some(quantity::seconds_between(start_ns, end_ns))
+}
+
+/// Nanoseconds since 1970.
+pub fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn kept_size(row: &JobRow) -> Option<Value> {
+    row.kept_files.filter(|state| *state != KeptFiles::Removed)?;
+    kept_bytes(&row.disk_dirs).or(row.kept_bytes).map(Value::from)
+}
+
+fn as_json(row: &JobRow) -> serde_json::Value {
+    json!({
+        "job": row.job,
+        "name": row.name,
+        "state": row.state.word(),
+        "output": row.output.to_string_lossy(),
+        "owner": row.owner,
+        "exit_code": row.exit_code,
+        "error": row.error,
+        "created_ns": row.created_ns,
+        "started_ns": row.started_ns,
+        "ended_ns": row.ended_ns,
+        "reduce_again": row.reduce_again,
+        "ifiles": row.kept_files.map(KeptFiles::word),
+        "ifile_bytes": kept_size(row),
+        "keep_until_ns": row.keep_until_ns,
+    })
+}

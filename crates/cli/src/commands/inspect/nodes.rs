@@ -1,0 +1,173 @@
+//! `sailfish nodes`: who works for a server.
+
+use crate::exit::Failure;
+use crate::options::connect::CredentialArgs;
+use crate::show::escape;
+use crate::show::quantity::{self, bytes, count};
+use crate::show::tables::{left, right, table};
+use crate::show::terminal::{print, tell};
+use anyhow::anyhow;
+use api::control::{NodeState, NodeStatus};
+use api::machine::{DiskReport, DiskState, MachineSample};
+use clap::{Args, Subcommand};
+use client::Blocking;
+use ids::NodeId;
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+pub struct NodesArgs {
+    #[command(subcommand)]
+    pub action: Option<NodesAction>,
+    /// The server they work for, as in http://127.0.0.1:7070
+    #[arg(long, value_name = "URL", global = true)]
+    pub server: Option<String>,
+    #[command(flatten)]
+    pub credentials: CredentialArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Action on a node.
+#[derive(Debug, Subcommand)]
+pub enum NodesAction {
+    /// Empty a node: it gets no new work, what running jobs need of it moves to other nodes, and when nobody needs it
+    /// any more, it ends
+    Drain {
+        /// Name of the node, or its number as in #5 (quoted in a shell: '#5')
+        node: String,
+        /// Wait until it is empty
+        #[arg(long)]
+        wait: bool,
+    },
+}
+
+/// How often a node that is being emptied is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+
+/// Prints the nodes that live, by number, those that were drained lately and those that died within a day; or has one emptied.
+pub fn run(args: &NodesArgs) -> Result<(), Failure> {
+    let server = args.server.as_deref();
+    let server = server.ok_or_else(|| Failure::refused(anyhow!("--server is missing: give its URL")))?;
+    let connection = args.credentials.connect(server)?;
+    if let Some(NodesAction::Drain { node, wait }) = &args.action {
+        return drain(&connection, node, *wait);
+    }
+    let cluster = connection.run(async |client| client.cluster().await).map_err(Failure::from_client)?;
+    if args.json {
+        let text = serde_json::to_string_pretty(&cluster).map_err(anyhow::Error::from)?;
+        return Ok(print(&format!("{text}\n"))?);
+    }
+    if cluster.nodes.is_empty() && cluster.gone.is_empty() {
+        return Ok(print(&format!("no node works for {server}\n"))?);
+    }
+    let columns = [
+        left("node"),
+        left("name"),
+        left("rack"),
+        left("state"),
+        right("slots"),
+        right("running"),
+        right("memory"),
+        right("cpu"),
+        right("memory used"),
+        right("disk busy"),
+        left("disks"),
+        right("heard of"),
+        left("data port"),
+    ];
+    let cells = |node: &NodeStatus| {
+        vec![
+            number(node.node),
+            escape::cell(&node.info.name),
+            escape::cell(&node.info.rack),
+            node.state.word().to_string(),
+            count(node.info.slots.into()),
+            count(node.running.into()),
+            bytes(node.info.memory_bytes),
+            sampled(node, |sample| permille(sample.cpu_permille)),
+            sampled(node, |sample| bytes(sample.memory_used_bytes)),
+            sampled(node, |sample| permille(sample.disk_busy_permille)),
+            disks(&node.disks),
+            format!("{} ago", quantity::seconds(node.silent_ms as f64 / 1000.0)),
+            escape::cell(&node.info.data_url),
+        ]
+    };
+    Ok(print(&table(&columns, cluster.nodes.iter().chain(&cluster.gone).map(cells).collect()))?)
+}
+
+/// Has a node emptied. The answer is how it stands.
+fn drain(connection: &Blocking, name: &str, wait: bool) -> Result<(), Failure> {
+    let mut status = connection.run(async |client| client.drain(name).await).map_err(Failure::from_client)?;
+    if !status.kept_jobs.is_empty() {
+        let jobs: Vec<String> = status.kept_jobs.iter().map(ToString::to_string).collect();
+        tell(&format!(
+            "sailfish: note: {} keeps I-files on its disks, where they stay: they can be reduced again when a node works \
+             on these disks once more (of job {})",
+            status.info.name,
+            jobs.join(", ")
+        ));
+    }
+    while wait && status.state != NodeState::Drained {
+        std::thread::sleep(LOOK_EVERY);
+        let nodes =
+            connection.run(async |client| client.cluster().await).map_err(Failure::from_client)?.nodes;
+        let found = nodes.into_iter().find(|node| node.node == status.node);
+        status = found.ok_or_else(|| {
+            let node = number(status.node);
+            Failure::from(anyhow!("node {node} is gone before it was empty: what it held is made again"))
+        })?;
+    }
+    let (node, name) = (number(status.node), escape::cell(&status.info.name));
+    Ok(print(&format!("{node} {name} {}\n", status.state.word()))?)
+}
+
+/// The number of a node as `drain` takes it: no word that looks like a name.
+fn number(node: NodeId) -> String {
+    format!("#{}", node.0)
+}
+
+/// Something of the last sample, where there was one.
+fn sampled(node: &NodeStatus, text: impl Fn(&MachineSample) -> String) -> String {
+    node.sample.as_ref().map_or_else(|| "-".to_string(), text)
+}
+
+fn permille(value: u32) -> String {
+    quantity::percent(f64::from(value) / 10.0)
+}
+
+/// Shows the free bytes of all usable disks together, and the state of each other disk.
+fn disks(disks: &[DiskReport]) -> String {
+    if disks.is_empty() {
+        return "-".to_string();
+    }
+    let usable = disks.iter().filter(|disk| disk.state == DiskState::Usable);
+    let free = bytes(usable.map(|disk| disk.free_bytes).sum());
+    let others = disks.iter().filter(|disk| disk.state != DiskState::Usable);
+    let others = others.map(|disk| format!(", {} {}", escape::cell(&disk.path), disk.state.word()));
+    format!("{free} free{}", others.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::disks;
+    use api::machine::{DiskReport, DiskState};
+
+    #[test]
+    fn disks_that_take_nothing_are_named() {
+        let disk = |path: &str, free_bytes, state| DiskReport {
+            path: path.to_string(),
+            total_bytes: 1 << 40,
+            free_bytes,
+            state,
+        };
+        assert_eq!(disks(&[]), "-");
+        let all = [
+            disk("/a", 1 << 30, DiskState::Usable),
+            disk("/b", 1 << 10, DiskState::Full),
+            disk("/c", 1 << 30, DiskState::ReadOnly),
+            disk("/d", 1 << 30, DiskState::Usable),
+        ];
+        assert_eq!(disks(&all), "2.00 GiB free, /b full, /c read-only");
+    }
+}

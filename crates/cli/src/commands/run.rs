@@ -1,0 +1,125 @@
+//! `sailfish run`, and the other commands that run jobs.
+
+pub mod flow;
+pub mod rerun;
+pub mod streaming;
+pub mod submit;
+pub mod wait;
+
+use crate::engine::printed_output::print_output;
+use crate::engine::progress::Display;
+use crate::engine::resources::CommandLineFrontEnd;
+use crate::engine::{self, Ended, machine};
+use crate::exit::{FAILED, Failure, INTERRUPTED, REFUSED, SIGNAL_BASE};
+use crate::options::connect::Site;
+use crate::options::run::RunArgs;
+use crate::show::summary;
+use crate::show::terminal::{print, tell};
+use api::{Blame, JobReport, TaskFailure};
+use ids::AttemptKey;
+use jobspec::job_file::{self, Asked};
+use jobspec::{JobOptions, Plan, standard_output};
+use server::JobOutcome;
+
+/// Checks, submits and waits; ends with the code that the job deserves.
+pub fn run(args: RunArgs) -> Result<(), Failure> {
+    let site = args.state.site();
+    match job_file::collect(args.command_line()).map_err(Failure::refused)? {
+        Asked::Job(options) => {
+            let plan = planned(*options, site.as_ref()).map_err(Failure::refused)?;
+            conclude(plan, site.as_ref())
+        }
+        Asked::Flow(stages) => flow::run(stages, site),
+    }
+}
+
+/// A job that may be submitted.
+pub fn planned(options: JobOptions, site: Option<&Site>) -> anyhow::Result<Plan> {
+    machine::raise_open_file_limit();
+    jobspec::plan(options, &CommandLineFrontEnd { site })
+}
+
+/// Submits a job, waits for its end and says how it went.
+pub fn conclude(mut plan: Plan, site: Option<&Site>) -> Result<(), Failure> {
+    standard_output::sweep(&plan.spec.disks);
+    let private_output = plan.standard_output.take();
+    // Open until the job is over: its attempts read it by way of this process.
+    let _standard_input = plan.standard_input.take();
+    let json = plan.json;
+    let start_dir = plan.start_dir.clone();
+    let ended = engine::execute(plan, site, Display::choose(json))?;
+    let report = report_of(&ended)?;
+    if json {
+        let text = serde_json::to_string_pretty(report).map_err(anyhow::Error::from)?;
+        print(&format!("{text}\n"))?;
+    }
+    if let Some(private_output) = private_output {
+        ended.interrupt.end_at_once(private_output.dir());
+        print_output(&private_output, report)?;
+    }
+    tell(summary::succeeded(&ended, report, &start_dir).trim_end());
+    Ok(())
+}
+
+/// The report of a job that succeeded. Of another it says why, and gives the code that the job deserves.
+pub fn report_of(ended: &Ended) -> Result<&JobReport, Failure> {
+    match &ended.outcome {
+        JobOutcome::Succeeded(report) => Ok(report),
+        JobOutcome::Done => Err(anyhow::anyhow!("the server took the job for another one").into()),
+        JobOutcome::Failed { failure, attempt, exit_code } => {
+            // Where there is none, relative paths mean nothing.
+            let start_dir = std::env::current_dir().unwrap_or_default();
+            let place = stage_and_attempt(ended, *attempt);
+            tell(summary::failed(ended, failure, place, &start_dir).trim_end());
+            Err(Failure::said(code_of(failure, *exit_code)))
+        }
+        JobOutcome::Cancelled { reason } => {
+            let job = ended.submitted.job;
+            tell(&format!("sailfish: job {job} was {reason}; there is no output and nothing is left of it"));
+            Err(Failure::said(INTERRUPTED))
+        }
+    }
+}
+
+/// The name of the stage in which the job failed, and the attempt.
+fn stage_and_attempt(ended: &Ended, attempt: Option<AttemptKey>) -> Option<(&'static str, AttemptKey)> {
+    let attempt = attempt?;
+    let stages = mapreduce::stages(&ended.spec);
+    let name = stages.get(usize::from(attempt.task.stage.0))?;
+    Some((name, attempt))
+}
+
+/// The exit code of a failed job: that of the user's program, else one that says whose move it is.
+fn code_of(failure: &TaskFailure, exit_code: i32) -> u8 {
+    match failure.blame {
+        Blame::UserProgram => {
+            let signal = failure.signal.map(|signal| SIGNAL_BASE + signal);
+            let code = failure.exit_code.filter(|code| *code != 0).or(signal).unwrap_or(exit_code);
+            u8::try_from(code).ok().filter(|code| *code != 0).unwrap_or(FAILED)
+        }
+        Blame::UserData => REFUSED,
+        Blame::Environment | Blame::Engine => FAILED,
+        Blame::Cancelled => INTERRUPTED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::code_of;
+    use api::{Blame, TaskFailure};
+
+    #[test]
+    fn codes_say_whose_move_it_is() {
+        let check = |blame, exit_code, signal, expected| {
+            let failure = TaskFailure { exit_code, signal, ..TaskFailure::new(blame, "message") };
+            assert_eq!(code_of(&failure, 74), expected, "{failure:?}");
+        };
+        check(Blame::UserProgram, Some(3), None, 3);
+        check(Blame::UserProgram, Some(255), None, 255);
+        check(Blame::UserProgram, None, Some(9), 137);
+        check(Blame::UserProgram, None, None, 74);
+        check(Blame::UserData, None, None, 2);
+        check(Blame::Environment, None, None, 1);
+        check(Blame::Engine, None, None, 1);
+    }
+}

@@ -1,0 +1,76 @@
+//! `sailfish streaming`: a command line of Hadoop Streaming, planned and run as any other job.
+
+use crate::commands::run;
+use crate::exit::{Failure, sentence};
+use crate::options::connect::{
+    CA_VARIABLE, CredentialArgs, Site, TOKEN_FILE_VARIABLE, server_of_environment,
+};
+use crate::show::terminal::{print, tell};
+use ::streaming::{OwnOptions, Request};
+use anyhow::{Context, anyhow, ensure};
+use clap::Args;
+use jobspec::streaming::options;
+use std::path::PathBuf;
+
+/// Options of Hadoop have one dash, so that the words are read elsewhere (crate `streaming`).
+#[derive(Debug, Args)]
+pub struct StreamingArgs {
+    #[arg(value_name = "OPTION", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
+}
+
+/// Options that Hadoop writes with one dash.
+const OPTIONS: &[&str] = &["input", "output", "mapper", "combiner", "reducer", "file"];
+
+/// Reads the words, says what has no effect, runs the job.
+pub fn run(args: StreamingArgs) -> Result<(), Failure> {
+    let request = ::streaming::parse(&args.words).map_err(Failure::refused)?;
+    let Request::Job(job) = request else { return Ok(print(::streaming::HELP)?) };
+    for note in &job.notes {
+        tell(&format!("sailfish: note: {note}"));
+    }
+    let start_dir = std::env::current_dir().context("finding the current directory")?;
+    let site = site(&job.own).map_err(Failure::refused)?;
+    let options = options(*job, start_dir, site.is_some()).map_err(Failure::refused)?;
+    let plan = run::planned(options, site.as_ref()).map_err(|error| Failure::refused(as_typed(&error)))?;
+    run::conclude(plan, site.as_ref())
+}
+
+/// A refusal with the names that options have here.
+fn as_typed(error: &anyhow::Error) -> anyhow::Error {
+    let mut text = sentence(error);
+    for name in OPTIONS {
+        for end in [' ', ':'] {
+            text = text.replace(&format!("--{name}{end}"), &format!("-{name}{end}"));
+        }
+    }
+    anyhow!(text)
+}
+
+/// The server that runs the job, where one is named; what it is shown may be named by the variables that other commands
+/// look at.
+fn site(own: &OwnOptions) -> anyhow::Result<Option<Site>> {
+    let of_environment = || server_of_environment().filter(|_| own.state.is_none());
+    let Some(url) = own.server.clone().or_else(of_environment) else {
+        let given = own.token_file.as_ref().map(|_| "--token-file").or(own.ca.as_ref().map(|_| "--ca"));
+        ensure!(
+            given.is_none(),
+            "{} is shown to a server: name one with --server",
+            given.unwrap_or_default()
+        );
+        return Ok(None);
+    };
+    ensure!(
+        own.state.is_none(),
+        "--state is for this machine and --server for a cluster: leave one of them out"
+    );
+    let file = |given: &Option<String>, variable: &str| {
+        given.as_ref().map(PathBuf::from).or_else(|| std::env::var_os(variable).map(PathBuf::from))
+    };
+    let credentials = CredentialArgs {
+        token_file: file(&own.token_file, TOKEN_FILE_VARIABLE),
+        ca: file(&own.ca, CA_VARIABLE),
+        proxy: own.proxy.clone(),
+    };
+    Ok(Some(Site { url, credentials }))
+}

@@ -1,0 +1,319 @@
+//! `sailfish submit` and `sailfish logs`: jobs of one task each, any executable, on a cluster or on this machine.
+
+use crate::engine::interrupt::Interrupt;
+use crate::engine::{machine, remote, shipping, store};
+use crate::exit::{FAILED, Failure, INTERRUPTED};
+use crate::options::connect::{CredentialArgs, StateArgs};
+use crate::show::terminal::{ErrorLines, print, tell};
+use anyhow::{Context, anyhow, ensure};
+use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, JobOutcome, NAME_BYTES_MAX, SubmittedBatch};
+use api::task::{RUN_RETRIES_MAX, RunTask};
+use clap::Args;
+use client::Blocking;
+use ids::{AttemptNumber, JobId};
+use jobspec::{memory_size, paths, state_dir};
+use metastore::Metastore;
+use node::{Node, NodeOptions};
+use program::Programs;
+use server::{Server, ServerOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  sailfish submit -- ./simulate --seed 7
+  sailfish submit --server http://127.0.0.1:7070 --count 500 -- sh -c './simulate --seed $SAILFISH_INDEX'";
+
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    /// Number of the job
+    pub job: i64,
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// Go on printing what the program writes, until the job is over
+    #[arg(long, short)]
+    pub follow: bool,
+}
+
+/// How often a program that is followed is asked after; its node tells once a second.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+
+#[derive(Debug, Args)]
+pub struct SubmitArgs {
+    /// Hand the job to this server, as in http://127.0.0.1:7070, in place of running it here. A program that is named by
+    /// a path travels there; the current directory must lie where nodes find it, unless there is a --file
+    #[arg(long, value_name = "URL", conflicts_with = "state")]
+    pub server: Option<String>,
+    #[command(flatten)]
+    pub credentials: CredentialArgs,
+    /// Directory of the state [default: sailfish in the XDG state directory]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Name of the job [default: that of the program]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Number of jobs to submit; all are the same, and SAILFISH_INDEX numbers them from 0
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub count: u32,
+    /// Run a program that failed so many times more; one that was lost with its node runs again in any case
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=RUN_RETRIES_MAX as i64))]
+    pub retries: u32,
+    /// Jobs of a higher priority go first; above 0 is for administrators where a server asks for tokens
+    #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
+    pub priority: i32,
+    /// With --server: run it only where so much of a node's memory for jobs is free, and keep that from others while it runs;
+    /// nobody looks how much it really takes [default: 0]
+    #[arg(long, value_name = "SIZE", requires = "server")]
+    pub memory: Option<String>,
+    /// With --server: run it only on nodes of this architecture, as in x86_64 or aarch64
+    #[arg(long, value_name = "NAME", requires = "server")]
+    pub arch: Option<String>,
+    /// Sets a variable of the program's environment, NAME=VALUE; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// File with more of them, one NAME=VALUE a line, for secrets: what it says stands in no row, list or log
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Option<PathBuf>,
+    /// File to put into a directory of the program's own, in which it then runs in place of the current one; may be given
+    /// several times
+    #[arg(long, value_name = "PATH")]
+    pub file: Vec<String>,
+    /// With --server: wait for the end of the job, then print what the program wrote
+    #[arg(long, requires = "server")]
+    pub wait: bool,
+    /// The program and its arguments, after --
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub words: Vec<String>,
+}
+
+/// Hands jobs in. On this machine they are run to their end.
+pub fn run(args: &SubmitArgs) -> Result<(), Failure> {
+    let mut tasks = tasks(args).map_err(Failure::refused)?;
+    let name = args.name.clone().unwrap_or_else(|| name_of_program(&args.words[0]));
+    let user = std::env::var("USER").unwrap_or_default();
+    let connection = args.server.as_ref().map(|url| args.credentials.connect(url)).transpose()?;
+    if let Some(connection) = &connection {
+        shipping::ship_tasks(connection, &mut tasks)?;
+    }
+    let batches = tasks.chunks(BATCH_JOBS_MAX).map(|tasks| JobBatch {
+        name: name.clone(),
+        tasks: tasks.to_vec(),
+        user: user.clone(),
+        priority: args.priority,
+    });
+    let batches: Vec<JobBatch> = batches.collect();
+    match connection {
+        Some(connection) => on_cluster(connection, args.wait, &batches),
+        None => on_this_machine(args, batches),
+    }
+}
+
+fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
+    ensure!(args.count > 0, "--count 0: give at least 1");
+    let directory = std::env::current_dir().context("finding the current directory")?;
+    let files = paths::files(&args.file, &directory)?;
+    let mut words = args.words.clone();
+    // Here it is found from the directory in which it runs.
+    if args.server.is_some()
+        && let Some(absolute) = jobspec::absolute_program(&words[0], &directory, &files)
+    {
+        ensure!(Path::new(&absolute).exists(), "there is no program {}", words[0]);
+        words[0] = absolute;
+    }
+    let memory = args.memory.as_deref().map(memory_size::parse).transpose().context("--memory")?;
+    let mut env = Vec::new();
+    for pair in &args.env {
+        let (name, value) = pair.split_once('=').ok_or_else(|| anyhow!("--env {pair}: give NAME=VALUE"))?;
+        env.push((name.to_string(), value.to_string()));
+    }
+    let env_file = args.env_file.as_deref().map(|path| paths::env_file(path, &directory)).transpose()?;
+    let task = |index: u32| {
+        let mut env = env.clone();
+        if args.count > 1 {
+            env.push(("SAILFISH_INDEX".to_string(), index.to_string()));
+        }
+        RunTask {
+            words: words.clone(),
+            directory: directory.clone(),
+            env,
+            env_file: env_file.clone(),
+            retries: args.retries,
+            files: files.clone(),
+            memory_bytes: memory.unwrap_or(0),
+            architecture: args.arch.clone(),
+            ..RunTask::default()
+        }
+    };
+    Ok((0..args.count).map(task).collect())
+}
+
+/// Names a job after its program, whose path may be longer than a name.
+fn name_of_program(word: &str) -> String {
+    word[..word.floor_char_boundary(NAME_BYTES_MAX)].to_string()
+}
+
+fn numbers(batch: SubmittedBatch) -> impl Iterator<Item = JobId> {
+    (0..i64::from(batch.count)).map(move |index| JobId(batch.first.0 + index))
+}
+
+fn on_cluster(connection: Blocking, wait: bool, batches: &[JobBatch]) -> Result<(), Failure> {
+    let mut jobs = Vec::new();
+    for batch in batches {
+        let submitted = connection.run(async |client| client.submit_batch(batch).await);
+        let submitted = submitted.map_err(Failure::from_client)?;
+        for job in numbers(submitted) {
+            print(&format!("{job}\n"))?;
+            jobs.push(job);
+        }
+    }
+    let mut code = None;
+    for job in jobs.into_iter().filter(|_| wait) {
+        let outcome = remote::wait_for(&connection, job)?;
+        print_logs(&connection.run(async |client| client.logs(job).await).map_err(Failure::from_client)?)?;
+        code = code.or(said_code(job, &outcome));
+    }
+    code.map_or(Ok(()), |code| Err(Failure::said(code)))
+}
+
+fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Failure> {
+    let programs = Arc::new(Programs::new());
+    let interrupt = Interrupt::listen(Arc::clone(&programs))?;
+    let state_dir = state_dir::state_dir(args.state.as_deref()).map_err(Failure::refused)?;
+    let server =
+        Arc::new(Server::open(ServerOptions::embedded(state_dir.clone())).map_err(Failure::from_server)?);
+    let mut submitted = Vec::new();
+    for batch in batches {
+        submitted.extend(numbers(server.submit_batch(batch).map_err(Failure::from_server)?));
+    }
+    let (cancelling, jobs) = (Arc::clone(&server), submitted.clone());
+    interrupt.aim(Arc::new(move || {
+        jobs.iter().for_each(|job| cancelling.cancel(*job, "stopped by a signal"));
+    }));
+    let start_dir = std::env::current_dir().context("finding the current directory")?;
+    let options = NodeOptions {
+        slots: machine::default_slots(),
+        start_dir,
+        programs,
+        sandbox: None,
+        program_env: Vec::new(),
+    };
+    let node = Node::start(server.clone(), options).map_err(anyhow::Error::from)?;
+    // Slots go home when every job is over.
+    node.join();
+    interrupt.disarm();
+    server.shutdown();
+    store::run(async {
+        let store = Metastore::open(&state_dir).await?;
+        let mut code = None;
+        for job in submitted {
+            let row = store::job_row(&store, job).await?;
+            print_logs(&server::job_logs(&store, job, row.state.over()).await?)?;
+            if let Some(ended) = row.exit_code.filter(|code| *code != 0) {
+                tell(&format!("sailfish: job {job} {}", row.error.unwrap_or_default()));
+                code.get_or_insert(u8::try_from(ended).unwrap_or(FAILED));
+            }
+        }
+        code.map_or(Ok(()), |code| Err(Failure::said(code)))
+    })?
+}
+
+/// Says how a job ended; the code it deserves where it has not succeeded.
+fn said_code(job: JobId, outcome: &JobOutcome) -> Option<u8> {
+    match outcome {
+        JobOutcome::Succeeded(_) | JobOutcome::Done => None,
+        JobOutcome::Failed { failure, exit_code, .. } => {
+            tell(&format!("sailfish: job {job} failed: {}", failure.message));
+            Some(u8::try_from(*exit_code).unwrap_or(FAILED))
+        }
+        JobOutcome::Cancelled { reason } => {
+            tell(&format!("sailfish: job {job} was {reason}"));
+            Some(INTERRUPTED)
+        }
+    }
+}
+
+fn print_logs(logs: &JobLogs) -> Result<(), Failure> {
+    print(&logs.standard_output)?;
+    let text = logs.standard_error.trim_end_matches('\n');
+    if !text.is_empty() {
+        tell(text);
+    }
+    Ok(())
+}
+
+/// `sailfish logs`: what the program of a job wrote, each output to its own.
+pub fn logs(args: &LogsArgs) -> Result<(), Failure> {
+    let job = JobId(args.job);
+    let connection = args.state.connection()?;
+    let read = async |store: Metastore| {
+        let row = store::job_row(&store, job).await?;
+        Ok(server::job_logs(&store, job, row.state.over()).await?)
+    };
+    let ask = || match &connection {
+        Some(connection) => {
+            connection.run(async |client| client.logs(job).await).map_err(Failure::from_client)
+        }
+        None => store::look(args.state.state.as_deref(), read),
+    };
+    if !args.follow {
+        return print_logs(&ask()?);
+    }
+    let (mut output, mut error) = (Followed::default(), Followed::default());
+    loop {
+        let logs = ask()?;
+        let attempt = logs.attempt;
+        print(output.news(attempt, &logs.standard_output, logs.standard_output_bytes))?;
+        let news = error.news(attempt, &logs.standard_error, logs.standard_error_bytes);
+        // There is nobody to tell when that fails.
+        let _ = ErrorLines.write_all(news.as_bytes());
+        if logs.over {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// How far an output has been printed.
+#[derive(Default)]
+struct Followed {
+    attempt: Option<AttemptNumber>,
+    end_bytes: u64,
+}
+
+impl Followed {
+    /// The part of a text that was not printed yet. `end_bytes`: how much was written up to its end. A text that was
+    /// printed further already is an older answer.
+    fn news<'a>(&mut self, attempt: Option<AttemptNumber>, text: &'a str, end_bytes: u64) -> &'a str {
+        if attempt.is_some() && attempt != self.attempt {
+            *self = Self { attempt, end_bytes: 0 };
+        }
+        let fresh = end_bytes.saturating_sub(self.end_bytes).min(text.len() as u64);
+        self.end_bytes = self.end_bytes.max(end_bytes);
+        &text[text.ceil_char_boundary(text.len() - fresh as usize)..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Followed;
+    use ids::AttemptNumber;
+
+    #[test]
+    fn what_was_printed_is_not_printed_again() {
+        let mut followed = Followed::default();
+        let mut check = |attempt: Option<u32>, text: &str, end_bytes, expected: &str| {
+            assert_eq!(followed.news(attempt.map(AttemptNumber), text, end_bytes), expected);
+        };
+        check(None, "", 0, "");
+        check(Some(0), "ab", 2, "ab");
+        check(Some(0), "ab", 2, "");
+        check(Some(0), "abc", 3, "c");
+        // What came before was not kept.
+        check(Some(0), "yz", 100, "yz");
+        check(Some(0), "yz!", 101, "!");
+        check(Some(1), "ab", 2, "ab");
+        check(None, "ab", 2, "");
+    }
+}

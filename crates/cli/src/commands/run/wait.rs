@@ -1,0 +1,49 @@
+//! `sailfish wait` and `sailfish cancel`: jobs of a cluster that somebody else watches.
+
+use crate::engine::remote::wait_for;
+use crate::exit::{FAILED, Failure, INTERRUPTED};
+use crate::options::connect::CredentialArgs;
+use crate::show::terminal::tell;
+use api::control::JobOutcome;
+use clap::Args;
+use ids::JobId;
+
+/// A job of a cluster.
+#[derive(Debug, Args)]
+pub struct ClusterJobArgs {
+    /// Number of the job
+    pub job: i64,
+    /// The server that has it, as in http://127.0.0.1:7070
+    #[arg(long, value_name = "URL")]
+    pub server: String,
+    #[command(flatten)]
+    pub credentials: CredentialArgs,
+}
+
+/// `sailfish cancel`.
+pub fn cancel(args: &ClusterJobArgs) -> Result<(), Failure> {
+    let connection = args.credentials.connect(&args.server)?;
+    let cancelled = connection.run(async |client| client.cancel(JobId(args.job), "cancelled").await);
+    cancelled.map_err(Failure::from_client)
+}
+
+/// `sailfish wait`.
+pub fn wait(args: &ClusterJobArgs) -> Result<(), Failure> {
+    let connection = args.credentials.connect(&args.server)?;
+    // Of a server that was never there its user hears within a minute; one that went away may come back.
+    connection.run(async |client| client.jobs(1).await).map_err(Failure::from_client)?;
+    let job = args.job;
+    let outcome = wait_for(&connection, JobId(job))?;
+    match outcome {
+        JobOutcome::Succeeded(_) | JobOutcome::Done => tell(&format!("sailfish: job {job} succeeded")),
+        JobOutcome::Failed { failure, exit_code, .. } => {
+            tell(&format!("sailfish: job {job} failed: {}", failure.message));
+            return Err(Failure::said(u8::try_from(exit_code).unwrap_or(FAILED)));
+        }
+        JobOutcome::Cancelled { reason } => {
+            tell(&format!("sailfish: job {job} was {reason}"));
+            return Err(Failure::said(INTERRUPTED));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! Ctrl-C and requests to terminate: the first cancels the job, the second ends the process.
+
+use crate::exit::{GOES_ON, INTERRUPTED};
+use crate::show::terminal::tell;
+use anyhow::Context;
+use program::Programs;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The job to cancel, if there is one, and the effect of the next signal.
+#[derive(Default)]
+struct Target {
+    cancel: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// A signal came, perhaps before there was a job.
+    signalled: bool,
+    /// Removed before a signal ends the process.
+    last_dir: Option<PathBuf>,
+    /// Said where the process ends and the job goes on elsewhere.
+    goes_on: Option<String>,
+}
+
+/// Listens for signals for the rest of the process.
+#[derive(Clone)]
+pub struct Interrupt {
+    target: Arc<Mutex<Target>>,
+    programs: Arc<Programs>,
+}
+
+impl Interrupt {
+    /// Starts to listen. From here on a signal ends nothing by itself.
+    pub fn listen(programs: Arc<Programs>) -> anyhow::Result<Interrupt> {
+        let mut signals = Signals::new([SIGINT, SIGTERM]).context("listening for signals")?;
+        let interrupt = Interrupt { target: Arc::default(), programs };
+        let listener = interrupt.clone();
+        let listen = move || {
+            for _signal in signals.forever() {
+                listener.signal();
+            }
+        };
+        std::thread::Builder::new()
+            .name("signals".to_string())
+            .spawn(listen)
+            .context("starting the thread that listens for signals")?;
+        Ok(interrupt)
+    }
+
+    /// Says how the job is cancelled. A signal that came before cancels it now.
+    pub fn aim(&self, cancel: Arc<dyn Fn() + Send + Sync>) {
+        let mut target = self.lock();
+        target.cancel = Some(cancel);
+        if target.signalled {
+            drop(target);
+            self.cancel();
+        }
+    }
+
+    /// The job runs elsewhere, so that a second signal ends the process and not the job. This is said then.
+    pub fn goes_on(&self, last_words: String) {
+        self.lock().goes_on = Some(last_words);
+    }
+
+    /// The job will end where it runs.
+    pub fn ends_here(&self) {
+        self.lock().goes_on = None;
+    }
+
+    /// The job is over: there is nothing left to cancel, but a second signal still ends the process.
+    pub fn disarm(&self) {
+        let mut target = self.lock();
+        (target.cancel, target.goes_on) = (None, None);
+    }
+
+    /// The job is over and only its output is printed: from here on the first signal ends the process. `dir`
+    /// goes with it.
+    pub fn end_at_once(&self, dir: &Path) {
+        self.lock().last_dir = Some(dir.to_path_buf());
+    }
+
+    fn signal(&self) {
+        if let Some(dir) = self.lock().last_dir.take() {
+            // What stays is removed by the next run.
+            let _ = std::fs::remove_dir_all(dir);
+            std::process::exit(i32::from(INTERRUPTED));
+        }
+        let again = std::mem::replace(&mut self.lock().signalled, true);
+        if again {
+            if let Some(last_words) = self.lock().goes_on.take() {
+                tell(&last_words);
+                std::process::exit(i32::from(GOES_ON));
+            }
+            self.programs.end_all();
+            tell("sailfish: stopped at once; the next run removes what this one left");
+            std::process::exit(i32::from(INTERRUPTED));
+        }
+        tell("sailfish: stopping the job; once more to stop at once");
+        // A server that is away keeps it waiting, and the next signal must not wait as well.
+        let cancelling = self.clone();
+        let started =
+            std::thread::Builder::new().name("cancel".to_string()).spawn(move || cancelling.cancel());
+        if started.is_err() {
+            self.cancel();
+        }
+    }
+
+    fn cancel(&self) {
+        let cancel = self.lock().cancel.clone();
+        if let Some(cancel) = cancel {
+            // First the flags of the attempts, then their programs: so these end as cancelled, not as failed.
+            cancel();
+            self.programs.kill_all();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Target> {
+        self.target.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

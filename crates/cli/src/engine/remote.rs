@@ -1,0 +1,129 @@
+//! A job of a cluster: handed in over HTTP, watched and waited for.
+
+use crate::engine::interrupt::Interrupt;
+use crate::engine::phases::{Phase, phases};
+use crate::engine::progress::{self, Display};
+use crate::engine::{Ended, shipping};
+use crate::exit::{Failure, GOES_ON};
+use crate::options::connect::{Site, hint};
+use crate::show::quantity::seconds;
+use crate::show::terminal::tell;
+use api::JobReport;
+use api::control::{JobOutcome, JobProgress, JobSubmission};
+use api::kept::KeptPlace;
+use client::{Blocking, ClientError};
+use ids::JobId;
+use jobspec::Plan;
+use node::NodeProgress;
+use program::Programs;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+/// Runs one job. Returns when it is over.
+pub fn execute(site: &Site, mut plan: Plan, display: Display) -> Result<Ended, Failure> {
+    let interrupt = Interrupt::listen(Arc::new(Programs::new()))?;
+    let connection = Arc::new(site.connect()?);
+    let begin = Instant::now();
+    shipping::ship_job(&connection, &mut plan.spec)?;
+    let submission = JobSubmission {
+        spec: plan.spec.clone(),
+        splits: plan.splits,
+        user: std::env::var("USER").unwrap_or_default(),
+        priority: 0,
+    };
+    let submitted = connection.run(async |client| client.submit(&submission).await);
+    let submitted = submitted.map_err(Failure::from_client)?;
+    let job = submitted.job;
+    interrupt.goes_on(goes_on(&site.url, job));
+    let (cancelling, interrupted) = (Arc::clone(&connection), interrupt.clone());
+    interrupt.aim(Arc::new(move || {
+        match cancelling.run(async |client| client.cancel(job, "stopped by a signal").await) {
+            Ok(()) => interrupted.ends_here(),
+            Err(error) => tell_not_stopped(&error),
+        }
+    }));
+    let (stop, stopped) = mpsc::sync_channel(1);
+    let input_bytes = plan.spec.input_bytes();
+    let outcome = std::thread::scope(|scope| {
+        let look = || {
+            let progress = connection.run(async |client| client.progress(job).await);
+            estimated_phases(&progress.unwrap_or_default(), input_bytes)
+        };
+        scope.spawn(move || progress::show(display, look, &stopped));
+        let outcome = wait_for(&connection, job);
+        // The display may have ended already, where there is nothing to show.
+        let _ = stop.send(());
+        outcome
+    });
+    interrupt.disarm();
+    let outcome = outcome?;
+    let elapsed = begin.elapsed();
+    let kept = if plan.spec.keep_ifiles { kept_by_nodes(&connection, site, job)? } else { Vec::new() };
+    let server = Some(site.url.clone());
+    Ok(Ended { submitted, outcome, spec: plan.spec, server, kept, elapsed, interrupt })
+}
+
+/// Returns the places where nodes keep the I-files of a job, or a note that they do not keep them.
+fn kept_by_nodes(connection: &Blocking, site: &Site, job: JobId) -> Result<Vec<String>, Failure> {
+    let details = connection.run(async |client| client.job(job, 0).await).map_err(Failure::from_client)?;
+    if details.job.kept_files.is_none() {
+        return Ok(vec![format!("not kept: {} says why", hint(&format!("show {job}"), Some(&site.url)))]);
+    }
+    let text = |place: KeptPlace| format!("{} on {}", place.dir.path.display(), place.node_name);
+    Ok(details.kept.into_iter().map(text).collect())
+}
+
+/// Waits for a job of a cluster, and says so while no server answers.
+pub fn wait_for(connection: &Blocking, job: JobId) -> Result<JobOutcome, Failure> {
+    let url = connection.run(async |client| client.url().to_string());
+    let silent = |silence: Duration, error: &ClientError| {
+        let silence = seconds(silence.as_secs_f64());
+        tell(&format!(
+            "sailfish: no server has answered at {url} for {silence}; waiting for job {job} ({error})"
+        ));
+    };
+    let outcome = connection.run(async |client| client.wait_telling(job, silent).await);
+    outcome.map_err(|error| match error.may_pass() {
+        true => {
+            tell(&format!("sailfish: {error}"));
+            tell(&goes_on(&url, job));
+            Failure::said(GOES_ON)
+        }
+        false => Failure::from_client(error),
+    })
+}
+
+/// The last word about a job for which nobody waits any more.
+fn goes_on(url: &str, job: JobId) -> String {
+    format!("sailfish: job {job} goes on; {} waits for it", hint(&format!("wait {job}"), Some(url)))
+}
+
+fn tell_not_stopped(error: &client::ClientError) {
+    crate::show::terminal::tell(&format!("sailfish: the job could not be stopped: {error}"));
+}
+
+/// Bytes are known on the nodes; here they are estimated from the tasks that are done, as if each had its share of
+/// the input and nothing grew or shrank.
+fn estimated_phases(job: &JobProgress, input_bytes: u64) -> Vec<Phase> {
+    let done_bytes = |names: &[&str]| {
+        let stages = || job.stages.iter().filter(|stage| names.contains(&stage.name.as_str()));
+        let tasks: u64 = stages().map(|stage| u64::from(stage.tasks)).sum();
+        let done: u64 = stages().map(|stage| u64::from(stage.done)).sum();
+        let share = u128::from(input_bytes) * u128::from(done) / u128::from(tasks.max(1));
+        share as u64
+    };
+    let node = NodeProgress {
+        input_bytes_read: done_bytes(&["map"]),
+        input_bytes_total: input_bytes,
+        appended_bytes: input_bytes,
+        sorted_bytes: done_bytes(&["seal", "merge"]),
+        reduced_bytes: done_bytes(&["reduce"]),
+    };
+    phases(&node, job)
+}
+
+/// The report of a job.
+pub fn report(site: &Site, job: JobId) -> Result<JobReport, Failure> {
+    let connection = site.connect()?;
+    connection.run(async |client| client.report(job).await).map_err(Failure::from_client)
+}

@@ -1,0 +1,60 @@
+//! The front end of a job that is planned: memory and slots of this machine or of a cluster, and messages on the terminal.
+
+use crate::engine::machine;
+use crate::exit::Failure;
+use crate::options::connect::Site;
+use crate::show::terminal::tell;
+use anyhow::Context;
+use jobspec::FrontEnd;
+use mapreduce::layout::MEMORY_BYTES_MIN;
+use server::ServerError;
+use std::path::Path;
+
+/// Jobs that say nothing of their memory run beside so many others.
+const JOBS_AT_ONCE: u64 = 4;
+
+/// Memory for a job that says nothing of it: a share of what every node has for jobs. And the slots of all nodes.
+fn cluster_resources(site: &Site) -> Result<(u64, u32), Failure> {
+    let status = site.connect()?.run(async |client| client.cluster().await).map_err(Failure::from_client)?;
+    let missing = || format!("no node works for the server at {} yet", site.url);
+    let memory_bytes = status.memory_bytes().with_context(missing).map_err(Failure::refused)?;
+    // Others want to run beside it.
+    let memory_bytes = (memory_bytes / JOBS_AT_ONCE).max(MEMORY_BYTES_MIN);
+    Ok((memory_bytes, status.slots().max(1)))
+}
+
+/// The command line as front end of a job, which this machine runs or the cluster of a server.
+pub struct CommandLineFrontEnd<'a> {
+    pub site: Option<&'a Site>,
+}
+
+impl FrontEnd for CommandLineFrontEnd<'_> {
+    fn resources(&self, memory_bytes: Option<u64>, slots: Option<u32>) -> anyhow::Result<(u64, u32)> {
+        if let (Some(asked_bytes), None) = (memory_bytes, self.site) {
+            machine::check_memory(asked_bytes)?;
+        }
+        Ok(match (memory_bytes, slots, self.site) {
+            (Some(memory_bytes), Some(slots), _) => (memory_bytes, slots),
+            (_, _, None) => (
+                memory_bytes.unwrap_or_else(machine::default_memory_bytes),
+                slots.unwrap_or_else(machine::default_slots),
+            ),
+            (_, _, Some(site)) => {
+                let (free_bytes, cluster_slots) = cluster_resources(site).map_err(Failure::into_error)?;
+                let slots = slots.unwrap_or(cluster_slots.min(machine::SLOTS_MAX));
+                (memory_bytes.unwrap_or(free_bytes), slots)
+            }
+        })
+    }
+
+    fn check_replaced(&self, output: &Path) -> anyhow::Result<()> {
+        match server::foreign_entry(output) {
+            Ok(Some(entry)) => Err(ServerError::OutputNotOurs { path: output.to_path_buf(), entry }.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn warn(&self, warning: &str) {
+        tell(&format!("sailfish: warning: {warning}"));
+    }
+}

@@ -1,0 +1,109 @@
+//! Which server a command works with, what it shows there, and whom it believes.
+
+use crate::exit::Failure;
+use clap::Args;
+use client::Blocking;
+use jobspec::state_dir;
+use std::path::PathBuf;
+use trust::Credentials;
+
+/// Name the files where no option does.
+pub const TOKEN_FILE_VARIABLE: &str = "SAILFISH_TOKEN_FILE";
+/// The server where no option names one. Programs of jobs of a cluster find it set, and there it counts for intermediate files alone, so
+/// that a program that runs `sailfish run` does not hand jobs to the cluster; beside it stands the name of the node that runs them.
+pub const SERVER_VARIABLE: &str = "SAILFISH_SERVER";
+pub const NODE_VARIABLE: &str = "SAILFISH_NODE";
+pub const CA_VARIABLE: &str = "SAILFISH_CA";
+
+/// Given with every `--server`, also behind a subcommand such as `nodes drain`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct CredentialArgs {
+    /// File with the token to show the server [default: the server's own token, where it is one of this user on this machine]
+    #[arg(long, global = true, value_name = "FILE", env = TOKEN_FILE_VARIABLE)]
+    pub token_file: Option<PathBuf>,
+    /// Certificate of the authority that the server must have, in PEM [default: the one that the token names]
+    #[arg(long, global = true, value_name = "FILE", env = CA_VARIABLE)]
+    pub ca: Option<PathBuf>,
+    /// Proxy on the way to the server, as in http://127.0.0.1:3128; those of HTTP_PROXY and ALL_PROXY are not asked
+    #[arg(long, global = true, value_name = "URL")]
+    pub proxy: Option<String>,
+}
+
+impl CredentialArgs {
+    /// Reads the files. Without one for a token, servers' own tokens are looked for when requests are sent.
+    pub fn read(&self, url: &str) -> Result<Credentials, Failure> {
+        let given = Credentials::read(self.token_file.as_deref(), self.ca.as_deref());
+        let given = given.map_err(Failure::refused)?;
+        if let Some(proxy) = &self.proxy {
+            // Whose port it is at the other end nobody here can see.
+            return Ok(given.by_proxy(proxy.clone()));
+        }
+        let Some(dir) = state_dir::servers_dir().filter(|_| self.token_file.is_none()) else {
+            return Ok(given);
+        };
+        let given = match client::own_authority(&dir, url) {
+            Some(authority) => given.or_believing(authority),
+            None => given,
+        };
+        Ok(given.or_own_tokens_in(dir))
+    }
+
+    /// A connection to a server.
+    pub fn connect(&self, url: &str) -> Result<Blocking, Failure> {
+        Blocking::with(url, &self.read(url)?).map_err(Failure::from_client)
+    }
+}
+
+/// The server of the environment, but in programs of jobs.
+pub fn server_of_environment() -> Option<String> {
+    let in_program = std::env::var_os(NODE_VARIABLE).is_some();
+    std::env::var(SERVER_VARIABLE).ok().filter(|url| !in_program && !url.is_empty())
+}
+
+/// A command that a hint names, with the server where the job is.
+pub fn hint(command: &str, server: Option<&str>) -> String {
+    match server {
+        Some(url) => format!("`sailfish {command} --server {url}`"),
+        None => format!("`sailfish {command}`"),
+    }
+}
+
+/// A server, and what it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    pub url: String,
+    pub credentials: CredentialArgs,
+}
+
+impl Site {
+    pub fn connect(&self) -> Result<Blocking, Failure> {
+        self.credentials.connect(&self.url)
+    }
+}
+
+/// State of jobs: a directory of this machine, or the server of a cluster.
+#[derive(Clone, Debug, Default, Args)]
+pub struct StateArgs {
+    /// Directory of the state [default: sailfish in the XDG state directory]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Work with the cluster of this server, as in http://127.0.0.1:7070, in place of this machine; with commas between,
+    /// also the addresses of its standbys: the next one is asked where one does not answer
+    #[arg(long, value_name = "URL", conflicts_with = "state")]
+    pub server: Option<String>,
+    #[command(flatten)]
+    pub credentials: CredentialArgs,
+}
+
+impl StateArgs {
+    /// A connection to the server, where one is named.
+    pub fn connection(&self) -> Result<Option<Blocking>, Failure> {
+        self.site().map(|site| site.connect()).transpose()
+    }
+
+    /// The server with what it is shown, where one is named.
+    pub fn site(&self) -> Option<Site> {
+        let url = self.server.clone()?;
+        Some(Site { url, credentials: self.credentials.clone() })
+    }
+}

@@ -1,0 +1,49 @@
+//! The options that say how keys are ordered and which part a key goes to, on the command line.
+
+use api::KeyOrder;
+use clap::{Args, ValueEnum};
+
+/// How whole keys are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OrderArg {
+    /// By their bytes
+    Bytes,
+    /// By value: integers of any size and decimals; anything else is an error
+    Numeric,
+}
+
+impl From<OrderArg> for KeyOrder {
+    fn from(order: OrderArg) -> Self {
+        match order {
+            OrderArg::Bytes => Self::Bytes,
+            OrderArg::Numeric => Self::Numeric,
+        }
+    }
+}
+
+/// Order and partitions on the command line.
+#[derive(Clone, Debug, Default, Args)]
+pub struct KeyArgs {
+    /// How keys are compared [default: bytes]
+    #[arg(long, value_enum, value_name = "ORDER")]
+    pub order: Option<OrderArg>,
+    /// Largest keys first
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        hide_possible_values = true)]
+    pub reverse: Option<bool>,
+    /// Compare by fields of the key, as in "-k1,1 -k2,2nr": n by number, r reversed; ties keep the order of the
+    /// input
+    #[arg(long, value_name = "KEYS", allow_hyphen_values = true)]
+    pub sort_keys: Option<String>,
+    /// Exactly N parts, each from one reducer that sees all of it [default: as many as the data asks for]
+    #[arg(long, value_name = "N")]
+    pub partitions: Option<u32>,
+    /// Keys with these fields equal go to one part: N, FROM,TO, or a stretch as in --sort-keys [default: the whole key]
+    #[arg(long, value_name = "FIELDS", allow_hyphen_values = true)]
+    pub partition_fields: Option<String>,
+    /// Mappers say of each key how many of its first bytes keep it together with others in one reducer; the rest only
+    /// orders (docs/formats/program-frames.md); with --exchange frames
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        hide_possible_values = true)]
+    pub key_tails: Option<bool>,
+}

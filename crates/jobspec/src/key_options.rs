@@ -1,0 +1,241 @@
+//! The options that say how keys are ordered and which part a key goes to.
+
+use anyhow::{Context, bail, ensure};
+use api::{FieldPlace, KeyOrder, KeyRules, KeyStretch, Numbers, OrderStep, PartitionRule, Partitioning};
+
+/// Bytes of input for each partition where the user does not say how many there are.
+const INPUT_BYTES_PER_PARTITION: u64 = 32 << 20;
+const DERIVED_PARTITIONS_MAX: u64 = 64;
+
+/// Order and partitions as asked for, not checked yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyOptions {
+    pub order: Option<KeyOrder>,
+    pub reverse: bool,
+    pub sort_keys: Option<String>,
+    pub partitions: Option<u32>,
+    pub partition_fields: Option<String>,
+    pub key_tails: bool,
+}
+
+impl KeyOptions {
+    /// The options, and whether each was given.
+    pub fn given(&self) -> [(&'static str, bool); 6] {
+        [
+            ("--order", self.order.is_some()),
+            ("--reverse", self.reverse),
+            ("--sort-keys", self.sort_keys.is_some()),
+            ("--partitions", self.partitions.is_some()),
+            ("--partition-fields", self.partition_fields.is_some()),
+            ("--key-tails", self.key_tails),
+        ]
+    }
+
+    /// The rules of a job whose fields are parted by the separator, so many of which a key has, where that is known. Every error
+    /// names the option.
+    pub fn rules(
+        &self,
+        total_order: bool,
+        (separator, key_fields): (&[u8], Option<u32>),
+        input_bytes: u64,
+    ) -> anyhow::Result<(Partitioning, KeyRules)> {
+        if self.key_tails {
+            self.check_tails_alone()?;
+        }
+        let order = self.order_steps()?;
+        let stretches = self.partition_stretches(key_fields)?;
+        if total_order {
+            let partitions = self.partitions.is_some() || self.partition_fields.is_some();
+            ensure!(
+                !partitions,
+                "--total-order cuts parts by range of keys, --partitions and --partition-fields by what keys \
+                 have in common: leave one out"
+            );
+        }
+        let leading = keys::leading_steps(&order, &stretches);
+        let (partitions, group_steps) = match (self.partitions, leading) {
+            (Some(count), _) => (Some(PartitionRule { count, stretches }), 0),
+            (None, _) if stretches.is_empty() => (None, 0),
+            // Hashing the first steps of the order keeps such keys together, in as many parts as are useful.
+            (None, Some(steps)) => (None, steps),
+            (None, None) => (Some(PartitionRule { count: derived_partitions(input_bytes), stretches }), 0),
+        };
+        let partitioning = match (&partitions, total_order) {
+            (Some(_), _) => Partitioning::Partitions,
+            (None, true) => Partitioning::Range,
+            (None, false) => Partitioning::Hash,
+        };
+        let speaks_of_fields = !order.is_empty() || partitions.is_some();
+        let separator = if speaks_of_fields { separator.to_vec() } else { Vec::new() };
+        let rules = KeyRules { order, separator, partitions, group_steps, tails: self.key_tails };
+        let option = if self.partitions.is_some() { "--partitions" } else { "--sort-keys" };
+        keys::KeyEncoder::new(&rules).context(option)?;
+        Ok((partitioning, rules))
+    }
+
+    fn check_tails_alone(&self) -> anyhow::Result<()> {
+        let others = self.given().into_iter().filter(|(option, _)| *option != "--key-tails");
+        match others.into_iter().find(|(_, given)| *given) {
+            Some((option, _)) => bail!(
+                "{option} does not go with --key-tails: such keys are compared by their bytes, and where each goes is said with it; \
+                 leave one of them out"
+            ),
+            None => Ok(()),
+        }
+    }
+
+    fn order_steps(&self) -> anyhow::Result<Vec<OrderStep>> {
+        if let Some(text) = &self.sort_keys {
+            ensure!(
+                self.order.is_none() && !self.reverse,
+                "--sort-keys has letters of its own for --order numeric (n) and --reverse (r): leave one out"
+            );
+            let order = keys::parse_order_options(text, Numbers::Strict).context("--sort-keys")?;
+            ensure!(!order.is_empty(), "--sort-keys is empty: write it as in \"-k1,1 -k2,2nr\"");
+            return Ok(order);
+        }
+        let numbers = match self.order {
+            Some(KeyOrder::Numeric) => Some(Numbers::Strict),
+            Some(KeyOrder::Bytes) | None => None,
+        };
+        let step = OrderStep { stretch: KeyStretch::WHOLE, numbers, reversed: self.reverse };
+        // Whole keys by their bytes are what is done anyway.
+        Ok(if numbers.is_some() || self.reverse { vec![step] } else { Vec::new() })
+    }
+
+    fn partition_stretches(&self, key_fields: Option<u32>) -> anyhow::Result<Vec<KeyStretch>> {
+        let Some(text) = self.partition_fields.as_deref() else { return Ok(Vec::new()) };
+        let mut stretches = match text.trim_start().starts_with('-') {
+            true => keys::parse_partition_options(text).context("--partition-fields")?,
+            false => vec![keys::parse_stretch(text).context("--partition-fields")?],
+        };
+        // A field by its number is this one; `-kN` goes to the end of the key, as it does in `sort`.
+        if let ([stretch], Ok(_)) = (stretches.as_mut_slice(), text.trim().parse::<u32>()) {
+            stretch.end = Some(FieldPlace { field: stretch.start.field, character: 0 });
+        }
+        stretches.iter().try_for_each(|stretch| check_stretch(text, stretch, key_fields))?;
+        Ok(stretches)
+    }
+}
+
+/// A stretch that no key has, or that ends before it begins, would put every key into one part.
+fn check_stretch(text: &str, stretch: &KeyStretch, key_fields: Option<u32>) -> anyhow::Result<()> {
+    let (start, end) = (stretch.start, stretch.end);
+    let ends_before = end.is_some_and(|end| {
+        let in_field = end.field == start.field && end.character > 0 && end.character < start.character;
+        end.field < start.field || in_field
+    });
+    ensure!(!ends_before, "--partition-fields {text}: it ends before it begins");
+    let last = end.map_or(start.field, |end| end.field.max(start.field));
+    if let Some(key_fields) = key_fields.filter(|key_fields| last > *key_fields) {
+        let plural = if key_fields == 1 { "field" } else { "fields" };
+        bail!(
+            "--partition-fields {text}: a key has {key_fields} {plural} here; give --key-fields {last}, or fewer"
+        );
+    }
+    Ok(())
+}
+
+fn derived_partitions(input_bytes: u64) -> u32 {
+    (input_bytes / INPUT_BYTES_PER_PARTITION).clamp(1, DERIVED_PARTITIONS_MAX) as u32
+}
+
+/// The rules in a few words, for tables; None for those of a job that has none of its own.
+pub fn text(rules: &KeyRules) -> Option<String> {
+    let mut words = Vec::new();
+    if rules.tails {
+        words.push("with tails".to_string());
+    }
+    if !rules.order.is_empty() {
+        words.push(keys::order_text(&rules.order));
+    }
+    if let Some(rule) = &rules.partitions {
+        let fields = match rule.stretches.as_slice() {
+            [] => "the whole key".to_string(),
+            stretches => keys::stretches_text(stretches),
+        };
+        words.push(format!("{} partitions by {fields}", rule.count));
+    }
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KeyOptions, text};
+    use api::{KeyOrder, Partitioning};
+
+    fn sorted(sort_keys: &str, partition_fields: Option<&str>, partitions: Option<u32>) -> KeyOptions {
+        KeyOptions {
+            sort_keys: Some(sort_keys.to_string()),
+            partition_fields: partition_fields.map(str::to_string),
+            partitions,
+            ..KeyOptions::default()
+        }
+    }
+
+    #[test]
+    fn options_become_rules() {
+        let check = |options: KeyOptions, expected: (Partitioning, Option<&str>, u32)| {
+            let (partitioning, rules) = options.rules(false, (b"\t", Some(5)), 200 << 20).unwrap();
+            assert_eq!((partitioning, text(&rules).as_deref(), rules.group_steps), expected, "{options:?}");
+        };
+        let none = KeyOptions::default;
+        let (hash, partitions) = (Partitioning::Hash, Partitioning::Partitions);
+        check(none(), (hash, None, 0));
+        check(KeyOptions { order: Some(KeyOrder::Bytes), ..none() }, (hash, None, 0));
+        check(KeyOptions { reverse: true, ..none() }, (hash, Some("-k1r"), 0));
+        check(KeyOptions { order: Some(KeyOrder::Numeric), ..none() }, (hash, Some("-k1n"), 0));
+        let expected = (partitions, Some("3 partitions by the whole key"), 0);
+        check(KeyOptions { partitions: Some(3), ..none() }, expected);
+        check(KeyOptions { key_tails: true, ..none() }, (hash, Some("with tails"), 0));
+        // The order begins with the fields: their steps decide the part.
+        check(sorted("-k1,1 -k2,2nr", Some("1,1"), None), (hash, Some("-k1,1 -k2,2nr"), 1));
+        // It does not: the partition is the unit.
+        let expected = (partitions, Some("-k2,2nr, 6 partitions by -k1,1"), 0);
+        check(sorted("-k2,2nr", Some("1,1"), None), expected);
+        // A number is a field, and not all from there on.
+        check(sorted("-k2,2nr", Some("1"), None), expected);
+        check(sorted("-k2,2nr", Some("-k1"), None), (partitions, Some("-k2,2nr, 6 partitions by -k1"), 0));
+        let expected = (partitions, Some("-k1,1 -k2.3,4.5, 2 partitions by -k1,1"), 0);
+        check(sorted("-k1,1 -k2.3,4.5", Some("-k1,1"), Some(2)), expected);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let check = |options: KeyOptions, total_order, expected: &str| {
+            let error = options.rules(total_order, (b"\t", Some(2)), 0).unwrap_err();
+            let error = format!("{error:#}");
+            assert!(error.contains(expected), "{options:?}: {error}");
+        };
+        let none = KeyOptions::default;
+        check(KeyOptions { reverse: true, ..sorted("-k1", None, None) }, false, "letters of its own");
+        check(sorted("", None, None), false, "--sort-keys is empty");
+        check(sorted("-k1,1x", None, None), false, "--sort-keys: \"1,1x\" is no stretch");
+        check(
+            KeyOptions { partitions: Some(0), ..none() },
+            false,
+            "--partitions: 0 partitions: give 1 to 50000",
+        );
+        check(KeyOptions { partitions: Some(50_001), ..none() }, false, "give 1 to 50000");
+        check(KeyOptions { partition_fields: Some("x".into()), ..none() }, false, "--partition-fields");
+        check(KeyOptions { partitions: Some(3), ..none() }, true, "--total-order");
+        for (text, expected) in [
+            ("2,1", "it ends before it begins"),
+            ("1.3,1.2", "it ends before it begins"),
+            ("3", "a key has 2 fields here; give --key-fields 3"),
+            ("1,3", "--key-fields 3"),
+            ("-k1,1 -k4", "--key-fields 4"),
+        ] {
+            check(KeyOptions { partition_fields: Some(text.into()), ..none() }, false, expected);
+        }
+        for more in [
+            KeyOptions { order: Some(KeyOrder::Bytes), ..none() },
+            KeyOptions { reverse: true, ..none() },
+            KeyOptions { partitions: Some(3), ..none() },
+            sorted("-k1", None, None),
+            KeyOptions { partition_fields: Some("1".into()), ..none() },
+        ] {
+            check(KeyOptions { key_tails: true, ..more }, false, "does not go with --key-tails");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The paths of a run: what must be there, what must not, and how they lie to each other.
+
+use crate::front_end::FrontEnd;
+use anyhow::{Context, bail, ensure};
+use api::{InputFile, is_object_url};
+use objects::ObjectUrl;
+use rustix::fs::Access;
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// The file of `--env-file`, absolute, which holds variables.
+pub fn env_file(path: &Path, start_dir: &Path) -> anyhow::Result<PathBuf> {
+    let absolute = start_dir.join(path);
+    ensure!(absolute.to_str().is_some(), "--env-file {}: the path is not UTF-8", path.display());
+    program::read_env_file(&absolute).context("--env-file")?;
+    Ok(absolute)
+}
+
+/// The output directory as an absolute path without links, below a directory that exists and can be written; what is missing
+/// between the two is made with it. Or the URL of a prefix, which whoever runs the job looks at.
+pub fn output(path: &Path, start_dir: &Path, overwrite: bool) -> anyhow::Result<PathBuf> {
+    let shown = path.display();
+    if is_object_url(path) {
+        let url = ObjectUrl::from_path(path).context("--output")?;
+        return Ok(PathBuf::from(url.to_string()));
+    }
+    let absolute = start_dir.join(path);
+    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+        bail!("--output {shown} names no directory of its own: give the path of a new one");
+    };
+    let (there, missing) = roots::deepest_existing(parent)
+        .with_context(|| format!("--output {shown}: {} cannot be used", parent.display()))?;
+    ensure!(there.is_dir(), "--output {shown}: {} is not a directory", there.display());
+    rustix::fs::access(&there, Access::WRITE_OK | Access::EXEC_OK)
+        .with_context(|| format!("--output {shown}: cannot write in {}", there.display()))?;
+    let output = missing.into_iter().chain([name]).fold(there, |path, name| path.join(name));
+    ensure!(output.to_str().is_some(), "--output {shown}: the path is not UTF-8");
+    if let Ok(metadata) = output.symlink_metadata() {
+        ensure!(!metadata.is_symlink(), "--output {shown} is a symbolic link: name the directory itself");
+        ensure!(metadata.is_dir(), "--output {shown} exists and is not a directory: choose another name");
+        ensure!(overwrite, "--output {shown} exists already: choose another or add --overwrite");
+    }
+    Ok(output)
+}
+
+/// An output inside its own input would be read by the next run; an input inside the output would be removed
+/// by this one, and so would what somebody else put there.
+pub fn check_output_against_inputs(
+    output: &Path,
+    arguments: &[String],
+    inputs: &[InputFile],
+    front_end: &dyn FrontEnd,
+) -> anyhow::Result<()> {
+    if is_object_url(output) {
+        return check_prefix_against_inputs(&ObjectUrl::from_path(output)?, arguments, inputs);
+    }
+    for argument in arguments {
+        let Ok(directory) = Path::new(argument).canonicalize() else { continue };
+        if directory.is_dir() && output.starts_with(&directory) {
+            let output = output.display();
+            bail!("--output {output} lies inside --input {argument}: a later run would read it as data");
+        }
+    }
+    if !output.exists() {
+        return Ok(());
+    }
+    for input in inputs {
+        let path = input.path.canonicalize().unwrap_or_else(|_| input.path.clone());
+        if path.starts_with(output) {
+            bail!(
+                "--input {} lies inside --output {}, which --overwrite would replace: choose another output",
+                input.path.display(),
+                output.display()
+            );
+        }
+    }
+    // Whoever runs the job looks again; here it is said before anything is made.
+    front_end.check_replaced(output)
+}
+
+fn check_prefix_against_inputs(
+    output: &ObjectUrl,
+    arguments: &[String],
+    inputs: &[InputFile],
+) -> anyhow::Result<()> {
+    for argument in arguments.iter().filter(|argument| is_object_url(Path::new(argument))) {
+        if ObjectUrl::parse(argument).is_ok_and(|input| output.is_within(&input)) {
+            bail!("--output {output} lies inside --input {argument}: a later run would read it as data");
+        }
+    }
+    for input in inputs.iter().filter(|input| input.object.is_some()) {
+        if ObjectUrl::from_path(&input.path)?.is_within(output) {
+            let input = input.path.display();
+            bail!("--input {input} lies inside --output {output}: choose another output");
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a directory for `--disk` that is missing together with the one above it: a disk may not be mounted there.
+pub fn check_disk(path: &Path, argument: &str) -> anyhow::Result<()> {
+    let above = path.parent().unwrap_or(path);
+    ensure!(
+        path.exists() || above.is_dir(),
+        "--disk {argument}: {} is not there either: mount the disk, or create the directory first",
+        above.display()
+    );
+    Ok(())
+}
+
+/// The directories given with `--disk`: absolute, writable, each once. One that is missing is made.
+pub fn disks(arguments: &[String], start_dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut disks = Vec::new();
+    for argument in arguments {
+        let path = start_dir.join(argument);
+        check_disk(&path, argument)?;
+        match std::fs::create_dir(&path) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(error).with_context(|| format!("--disk {argument} cannot be made"));
+            }
+            _ => {}
+        }
+        let disk = path.canonicalize().with_context(|| format!("--disk {argument} cannot be used"))?;
+        ensure!(disk.is_dir(), "--disk {argument} is not a directory");
+        rustix::fs::access(&disk, Access::WRITE_OK | Access::EXEC_OK)
+            .with_context(|| format!("--disk {argument}: cannot write there"))?;
+        ensure!(disk.to_str().is_some(), "--disk {argument}: the path is not UTF-8");
+        ensure!(!disks.contains(&disk), "--disk {argument} is given twice");
+        disks.push(disk);
+    }
+    let disks_max = usize::from(u16::MAX);
+    ensure!(disks.len() <= disks_max, "--disk is given {} times; at most {disks_max}", disks.len());
+    Ok(disks)
+}
+
+/// The files given with `--file`: absolute, readable, no two of one name.
+pub fn files(arguments: &[String], start_dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut names = BTreeSet::new();
+    let mut files = Vec::new();
+    for argument in arguments {
+        let path = start_dir.join(argument);
+        let file = path.canonicalize().with_context(|| format!("--file {argument}"))?;
+        rustix::fs::access(&file, Access::READ_OK)
+            .with_context(|| format!("--file {argument}: cannot read"))?;
+        // The name is the one the user wrote, which a link may give.
+        let Some(name) = path.file_name() else { bail!("--file {argument} has no name of its own") };
+        ensure!(names.insert(name.to_os_string()), "--file {argument}: another file has that name already");
+        ensure!(path.to_str().is_some(), "--file {argument}: the path is not UTF-8");
+        files.push(std::path::absolute(&path).with_context(|| format!("--file {argument}"))?);
+    }
+    Ok(files)
+}
+
+/// The last part of a path, as text.
+pub fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}

@@ -1,0 +1,425 @@
+//! Everything that can be checked before a job is submitted, and the specification that comes out of it.
+
+use crate::front_end::FrontEnd;
+use crate::options::{FunctionText, JobOptions};
+use crate::record_formats::{self, Functions};
+use crate::standard_input::{self, StandardInput};
+use crate::standard_output::{self, PrivateOutput};
+use crate::{duration, memory_size, paths, state_dir, streaming};
+use anyhow::{Context, anyhow, bail, ensure};
+use api::control::SLOTS_MAX;
+use api::shipping::SHIPPED_FILE_BYTES_MAX;
+use api::{
+    Codec, Exchange, Formats, Function, InputFile, JobSpec, KeyRules, Layout, Notice, Partitioning,
+    RecordFormat, Split,
+};
+use mapreduce::layout::{self, LayoutRequest};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// A job that may be submitted.
+#[derive(Debug)]
+pub struct Plan {
+    pub spec: JobSpec,
+    pub splits: Vec<Split>,
+    pub state_dir: PathBuf,
+    pub start_dir: PathBuf,
+    pub json: bool,
+    /// Private directory of the output, if the output is to be printed.
+    pub standard_output: Option<PrivateOutput>,
+    /// Must stay open while the job runs.
+    pub standard_input: Option<std::fs::File>,
+}
+
+/// Checks the options and makes the job. Every error is the user's to mend and names the option.
+pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Plan> {
+    check_conflicts(&options)?;
+    let (keep_ifiles, keep_seconds) = keep(&options)?;
+    let (files, env_file) = (paths::files(&options.file, &options.start_dir)?, env_file(&options)?);
+    let mapper = function("--mapper", options.mapper.as_ref(), &files)?;
+    let combiner = function("--combiner", options.combiner.as_ref(), &files)?;
+    let reducer = function("--reducer", options.reducer.as_ref(), &files)?;
+    check_functions(&options, [&mapper, &combiner, &reducer], &files)?;
+    let (memory_bytes, slots) = resources(options.memory.as_deref(), options.slots, front_end)?;
+    let functions = Functions {
+        mapper: mapper.as_ref(),
+        combiner: combiner.as_ref(),
+        reducer: reducer.as_ref(),
+        map_only: options.map_only,
+    };
+    let formats = record_formats::formats(&options.formats, functions)?;
+    check_formats(&options, &formats)?;
+    let mut inputs = listed_inputs(&options, formats.input, front_end)?;
+    let named_inputs = options.input.len() as u32;
+    let output_dir = output_dir(&options, &inputs.files, front_end)?;
+    let state_dir = state_dir::state_dir(options.state.as_deref())?;
+    let disks = disks(&options, &state_dir)?;
+
+    let combiner = combiner.or_else(|| combiner_of(reducer.as_ref(), options.keys.key_tails));
+    let combines = combiner.is_some();
+    let standard_input = inputs.take_standard_input(&disks[0], formats.input, options.in_cluster)?;
+    let inputs = inputs.files;
+    let input_bytes = inputs.iter().map(|input| input.size_bytes).sum();
+    // Its error names the option.
+    let layout = layout::derive(&LayoutRequest { memory_bytes, slots, input_bytes, combines })?;
+    check_record_fits(&formats, &layout)?;
+    let splits = mapreduce::splits::plan(&inputs, layout.split_bytes, formats.input);
+    let (output, standard_output) = standard_output::unless_named(output_dir, &disks[0])?;
+    let name = options.name.clone().unwrap_or_else(|| standard_output::name_of(&output));
+    let (partitioning, keys) = key_rules(&options, &formats, input_bytes)?;
+    let spec = JobSpec {
+        inputs,
+        mapper,
+        combiner,
+        reducer,
+        map_only: options.map_only,
+        output,
+        overwrite: options.overwrite,
+        partitioning,
+        codec: options.codec.unwrap_or(Codec::Lz4),
+        memory_bytes,
+        slots,
+        disks,
+        files,
+        env: options.env,
+        env_file,
+        keep_ifiles,
+        formats,
+        keys,
+        keep_seconds,
+        max_regenerations: options.max_regenerations.unwrap_or(api::MAX_REGENERATIONS),
+        unread: options.unread.unwrap_or_default(),
+        speculation: options.speculation.unwrap_or(true),
+        elastic: options.elastic.unwrap_or(true),
+        replication: options.replication.unwrap_or_default(),
+        // What is printed and removed need not reach the disk.
+        sync: !options.no_sync && standard_output.is_none(),
+        layout,
+        stage: options.stage.as_ref().map(|stage| stage.of_job(named_inputs)),
+        ..JobSpec::named(name)
+    };
+    let (start_dir, json) = (options.start_dir, options.json);
+    let plan = Plan { spec, splits, state_dir, start_dir, json, standard_output, standard_input };
+    streaming::complete(options.streaming.as_deref(), plan)
+}
+
+/// A built-in reducer folds on the map side as well, where nothing else does: not over keys with tails, which it would lose.
+fn combiner_of(reducer: Option<&Function>, key_tails: bool) -> Option<Function> {
+    reducer.filter(|reducer| !key_tails && functions::combines_by_itself(reducer)).cloned()
+}
+
+fn disks(options: &JobOptions, state_dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    match options.disk.is_empty() {
+        // The one under the state is made with the job.
+        true => Ok(vec![state_dir.join("disk")]),
+        false => paths::disks(&options.disk, &options.start_dir),
+    }
+}
+
+/// Memory and slots of a job, as asked for, or else what there is: here, or in a cluster.
+pub fn resources(
+    memory: Option<&str>,
+    slots: Option<u32>,
+    front_end: &dyn FrontEnd,
+) -> anyhow::Result<(u64, u32)> {
+    let asked_bytes = memory
+        .map(|text| memory_size::parse(text).with_context(|| format!("--memory {text:?}")))
+        .transpose()?;
+    let (memory_bytes, slots) = front_end.resources(asked_bytes, slots)?;
+    ensure!((1..=SLOTS_MAX).contains(&slots), "--slots {slots} is out of range: give 1 to {SLOTS_MAX}");
+    Ok((memory_bytes, slots))
+}
+
+/// The output directory; None where the output is to be printed.
+fn output_dir(
+    options: &JobOptions,
+    inputs: &[InputFile],
+    front_end: &dyn FrontEnd,
+) -> anyhow::Result<Option<PathBuf>> {
+    if options.stage.as_ref().is_some_and(|stage| stage.feeds) {
+        return Ok(Some(PathBuf::new()));
+    }
+    let output = options.output.as_deref().context("no output: name a directory with --output DIR")?;
+    if output.as_os_str() == standard_output::ARGUMENT {
+        return Ok(None);
+    }
+    let output = paths::output(output, &options.start_dir, options.overwrite)?;
+    paths::check_output_against_inputs(&output, &options.input, inputs, front_end)?;
+    Ok(Some(output))
+}
+
+/// The inputs in the order of the arguments; standard input is put in its place last, when nothing else is
+/// wrong any more, because it may have to be copied.
+struct Inputs {
+    files: Vec<InputFile>,
+    /// Position of standard input among the files, and its number among the arguments.
+    standard_input_at: Option<(usize, u32)>,
+}
+
+impl Inputs {
+    fn list(arguments: &[String], format: RecordFormat) -> anyhow::Result<Inputs> {
+        standard_input::check(arguments)?;
+        let mut inputs = Inputs { files: Vec::new(), standard_input_at: None };
+        let mut named = 0;
+        for (index, between) in arguments.split(|argument| argument == standard_input::ARGUMENT).enumerate() {
+            if index > 0 {
+                inputs.standard_input_at = Some((inputs.files.len(), named));
+                named += 1;
+            }
+            let listed = mapper::input::list(between).context("--input")?;
+            let behind = |input: InputFile| InputFile { named: named + input.named, ..input };
+            inputs.files.extend(listed.into_iter().map(behind));
+            named += between.len() as u32;
+        }
+        mapper::input::check_whole_records(&inputs.files, format).context("--input")?;
+        Ok(inputs)
+    }
+
+    fn take_standard_input(
+        &mut self,
+        dir: &Path,
+        format: RecordFormat,
+        travels: bool,
+    ) -> anyhow::Result<Option<std::fs::File>> {
+        let Some((place, named)) = self.standard_input_at else { return Ok(None) };
+        // To a cluster it travels as a file.
+        let bytes_max = travels.then_some(SHIPPED_FILE_BYTES_MAX);
+        let StandardInput { input, file } = standard_input::take(dir, bytes_max)?;
+        mapper::input::check_whole_records(std::slice::from_ref(&input), format).context("--input")?;
+        self.files.insert(place, InputFile { named, ..input });
+        Ok(Some(file))
+    }
+}
+
+/// The inputs. One that is named and has no file that is data is often the wrong one.
+fn listed_inputs(
+    options: &JobOptions,
+    format: RecordFormat,
+    front_end: &dyn FrontEnd,
+) -> anyhow::Result<Inputs> {
+    let inputs = Inputs::list(&options.input, format)?;
+    let with_files: BTreeSet<u32> = inputs.files.iter().map(|input| input.named).collect();
+    let is_empty = |(named, argument): &(usize, &String)| {
+        argument.as_str() != standard_input::ARGUMENT && !with_files.contains(&(*named as u32))
+    };
+    for (_, argument) in options.input.iter().enumerate().filter(is_empty) {
+        let problem =
+            format!("--input {argument} has no file that is data: names that begin with _ or . are none");
+        ensure!(options.empty_input != Some(Notice::Fail), problem);
+        front_end.warn(&problem);
+    }
+    Ok(inputs)
+}
+
+/// Records of one length are refused before anything runs where the memory is too small for one.
+fn check_record_fits(formats: &Formats, layout: &Layout) -> anyhow::Result<()> {
+    let RecordFormat::Fixed { record_bytes, .. } = formats.input else { return Ok(()) };
+    let record_bytes = u64::from(record_bytes);
+    ensure!(
+        record_bytes <= layout.record_bytes_max,
+        "--input-format: a record of that length is too long: {}",
+        functions::record_too_long(record_bytes, layout.record_bytes_max)
+    );
+    Ok(())
+}
+
+fn check_conflicts(options: &JobOptions) -> anyhow::Result<()> {
+    let reads_others = options.stage.as_ref().is_some_and(|stage| !stage.reads.is_empty());
+    ensure!(
+        reads_others || !options.input.is_empty(),
+        "no input: name files, directories or globs with --input PATH"
+    );
+    check_stage(options)?;
+    if options.map_only {
+        let shuffles = [
+            ("--combiner", options.combiner.is_some()),
+            ("--reducer", options.reducer.is_some()),
+            ("--total-order", options.total_order),
+            ("--keep-ifiles", options.keep_ifiles == Some(true)),
+            ("--keep-for", options.keep_for.is_some()),
+        ];
+        let given = shuffles.into_iter().chain(options.keys.given()).find(|(_, given)| *given);
+        if let Some((option, _)) = given {
+            bail!("{option} has no meaning with --map-only, which has no shuffle: leave one of them out");
+        }
+    }
+    if options.output.as_deref().is_some_and(|output| output.as_os_str() == standard_output::ARGUMENT) {
+        let discards = options.formats.output_format.as_deref() == Some("discard");
+        let conflicts = [
+            ("--json", options.json, "both want standard output"),
+            ("--overwrite", options.overwrite, "there is nothing to replace"),
+            ("--output-format discard", discards, "there is nothing to print"),
+        ];
+        if let Some((option, _, reason)) = conflicts.iter().find(|(_, given, _)| *given) {
+            bail!("{option} does not go with --output -: {reason}; leave one of them out");
+        }
+    }
+    if options.combiner.is_some() && options.reducer.is_none() {
+        bail!("--combiner without --reducer would write partial results: add a --reducer");
+    }
+    Ok(())
+}
+
+fn key_rules(
+    options: &JobOptions,
+    formats: &Formats,
+    input_bytes: u64,
+) -> anyhow::Result<(Partitioning, KeyRules)> {
+    let fields = (formats.map_output.separator.as_slice(), key_fields(formats));
+    options.keys.rules(options.total_order, fields, input_bytes)
+}
+
+/// How many fields a key has, where that is known: keys of one length and those of frames are any bytes.
+fn key_fields(formats: &Formats) -> Option<u32> {
+    let in_lines =
+        !matches!(formats.input, RecordFormat::Fixed { .. }) && formats.exchange != Exchange::Frames;
+    in_lines.then_some(formats.map_output.key_fields)
+}
+
+/// Checks the options that depend on the input format and on the exchange with programs.
+fn check_formats(options: &JobOptions, formats: &Formats) -> anyhow::Result<()> {
+    check_key_tails(options, formats.exchange)?;
+    check_stretches(options, formats.input)
+}
+
+/// Checks the needs of keys with tails, besides a shuffle: `--exchange frames`, and no combiner.
+fn check_key_tails(options: &JobOptions, exchange: Exchange) -> anyhow::Result<()> {
+    if !options.keys.key_tails {
+        return Ok(());
+    }
+    ensure!(
+        exchange == Exchange::Frames,
+        "--key-tails needs --exchange frames: in lines a mapper cannot say where the tail of a key begins"
+    );
+    ensure!(
+        options.combiner.is_none(),
+        "--combiner does not go with --key-tails: a combiner puts out keys that it was given, and these have tails; leave one of them out"
+    );
+    Ok(())
+}
+
+/// Refuses stretches of inputs that programs cannot read by themselves: the output of other stages, and standard input.
+fn check_stretches(options: &JobOptions, format: RecordFormat) -> anyhow::Result<()> {
+    if format != RecordFormat::Stretches {
+        return Ok(());
+    }
+    ensure!(
+        options.stage.as_ref().is_none_or(|stage| stage.reads.is_empty()),
+        "`from` does not go with --input-format stretches: what a stage before puts out is in no file that a program could read by \
+         itself; leave one of them out"
+    );
+    ensure!(
+        !options.input.iter().any(|input| input == standard_input::ARGUMENT),
+        "--input - does not go with --input-format stretches: standard input is no file that a program could read by itself; name files"
+    );
+    Ok(())
+}
+
+/// Refuses standard output and standard input in a stage of a flow.
+fn check_stage(options: &JobOptions) -> anyhow::Result<()> {
+    if options.stage.is_none() {
+        return Ok(());
+    }
+    let is_dash = |text: &str| text == standard_output::ARGUMENT;
+    let prints = options.output.as_deref().and_then(Path::to_str).is_some_and(is_dash);
+    ensure!(!prints, "`output = \"-\"`: a stage prints nothing: name a directory");
+    ensure!(
+        !options.input.iter().any(|input| is_dash(input)),
+        "`input = \"-\"`: a stage reads no standard input"
+    );
+    Ok(())
+}
+
+/// Whether intermediate data is kept, and for how many seconds where not for good.
+fn keep(options: &JobOptions) -> anyhow::Result<(bool, Option<u64>)> {
+    let Some(text) = &options.keep_for else { return Ok((options.keep_ifiles.unwrap_or(false), None)) };
+    ensure!(options.keep_ifiles != Some(false), "--keep-for {text} contradicts --keep-ifiles=false");
+    let kept = duration::parse(text).with_context(|| format!("--keep-for {text:?}"))?;
+    Ok((true, Some(kept.as_secs())))
+}
+
+/// The file with variables, absolute, once all variables of programs were looked at.
+fn env_file(options: &JobOptions) -> anyhow::Result<Option<PathBuf>> {
+    check_environment(&options.env)?;
+    options.env_file.as_deref().map(|path| paths::env_file(path, &options.start_dir)).transpose()
+}
+
+pub fn check_environment(env: &[(String, String)]) -> anyhow::Result<()> {
+    for (name, value) in env {
+        ensure!(
+            !name.is_empty() && !name.contains('='),
+            "--env {name}={value}: the name is empty or has a `=`"
+        );
+        ensure!(!name.contains('\0') && !value.contains('\0'), "--env {name:?} holds a zero byte");
+    }
+    Ok(())
+}
+
+/// Reads a function. A relative path to its program counts from where it was written, unless a `--file` of
+/// that name will lie in the directory in which it runs.
+pub fn function(
+    option: &'static str,
+    written: Option<&FunctionText>,
+    files: &[PathBuf],
+) -> anyhow::Result<Option<Function>> {
+    let Some(written) = written else { return Ok(None) };
+    let mut function =
+        Function::parse(&written.text).with_context(|| format!("{option} {:?}", written.text))?;
+    if let Function::Command { words } = &mut function
+        && let Some(absolute) = absolute_program(&words[0], &written.dir, files)
+    {
+        words[0] = absolute;
+    }
+    Ok(Some(function))
+}
+
+/// The path of a program that is named by one; None for a bare name, and for one of the files, which will lie where it
+/// runs.
+pub fn absolute_program(program: &str, dir: &Path, files: &[PathBuf]) -> Option<String> {
+    let plain_name = program.strip_prefix("./").unwrap_or(program);
+    let is_file = files.iter().any(|file| file.file_name().is_some_and(|name| name == plain_name));
+    if !program.contains('/') || is_file {
+        return None;
+    }
+    std::path::absolute(dir.join(program)).ok()?.to_str().map(str::to_string)
+}
+
+fn check_functions(
+    options: &JobOptions,
+    functions: [&Option<Function>; 3],
+    files: &[PathBuf],
+) -> anyhow::Result<()> {
+    let [map, combine, reduce] = functions;
+    if let Some(function) = map {
+        functions::check_mapper(function).context("--mapper")?;
+    }
+    if let Some(function) = combine {
+        functions::check_combiner(function).context("--combiner")?;
+    }
+    if let Some(function) = reduce {
+        functions::check_reducer(function).context("--reducer")?;
+    }
+    if let (Some(combine), Some(reduce)) = (combine, reduce) {
+        ensure!(
+            functions::combiner_fits(combine, reduce),
+            "--combiner {} would change the result of --reducer {}: leave the combiner out, for a built-in reducer combines by itself",
+            combine.display(),
+            reduce.display()
+        );
+    }
+    for (option, function) in [("--mapper", map), ("--combiner", combine), ("--reducer", reduce)] {
+        if let Some(Function::Command { words }) = function
+            && !streaming::ships(options.streaming.as_deref(), &words[0])
+            // A bare name is looked up on the nodes.
+            && (!options.in_cluster || words[0].contains('/'))
+        {
+            program::check_program(words, files, &options.start_dir, &options.env).map_err(|error| {
+                anyhow!("{option}: {error}; give the path of an executable file, or ship it with --file")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! A job that reduces the kept I-files of an earlier one again.
+
+use crate::options::{FunctionText, add_variables};
+use crate::plan::{Plan, check_environment, function};
+use crate::{memory_size, paths, state_dir};
+use anyhow::{Context, anyhow, bail, ensure};
+use api::control::SLOTS_MAX;
+use api::{Function, JobSpec, Layout};
+use ids::JobId;
+use mapreduce::layout::{self, LayoutRequest};
+use std::path::PathBuf;
+
+/// Options of such a job, not checked yet. Relative paths count from the current directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RerunOptions {
+    pub reducer: Option<String>,
+    pub output: PathBuf,
+    pub name: Option<String>,
+    pub memory: Option<String>,
+    pub slots: Option<u32>,
+    pub state: Option<PathBuf>,
+    pub in_cluster: bool,
+    pub disk: Vec<String>,
+    pub file: Vec<String>,
+    /// Variables as `NAME=VALUE`.
+    pub env: Vec<String>,
+    pub overwrite: bool,
+    pub no_sync: bool,
+    pub json: bool,
+}
+
+/// Plans the new job: the content of the I-files and its order come from the old one. Every error is the user's to mend and names
+/// the option.
+pub fn plan_again(
+    options: RerunOptions,
+    (job, old): (JobId, &JobSpec),
+    start_dir: PathBuf,
+) -> anyhow::Result<Plan> {
+    let new_files = paths::files(&options.file, &start_dir)?;
+    let files = merged_files(&old.files, new_files);
+    let mut env = old.env.clone();
+    add_variables(&mut env, &options.env)?;
+    check_environment(&env)?;
+    let written = options.reducer.map(|text| FunctionText { text, dir: start_dir.clone() });
+    let reducer = function("--reducer", written.as_ref(), &files)?;
+    if let Some(function) = &reducer {
+        functions::check_reducer(function).context("--reducer")?;
+        // Of a cluster, a bare name is looked up on the nodes.
+        let is_here = |words: &[String]| !options.in_cluster || words[0].contains('/');
+        if let Function::Command { words } = function
+            && is_here(words)
+        {
+            program::check_program(words, &files, &start_dir, &env).map_err(|error| {
+                anyhow!("--reducer: {error}; give the path of an executable file, or ship it with --file")
+            })?;
+        }
+    }
+    check_combined(job, old, reducer.as_ref())?;
+    let memory_bytes = match &options.memory {
+        Some(text) => memory_size::parse(text).with_context(|| format!("--memory {text:?}"))?,
+        None => old.memory_bytes,
+    };
+    let slots = options.slots.unwrap_or(old.slots);
+    ensure!((1..=SLOTS_MAX).contains(&slots), "--slots {slots} is out of range: give 1 to {SLOTS_MAX}");
+    let output = paths::output(&options.output, &start_dir, options.overwrite)?;
+    let disks = match options.disk.is_empty() {
+        true => old.disks.clone(),
+        false => paths::disks(&options.disk, &start_dir)?,
+    };
+    let spec = JobSpec {
+        name: options.name.unwrap_or_else(|| paths::name_of(&output)),
+        // Nothing is read but I-files; the report names the job they come from.
+        inputs: Vec::new(),
+        generate: None,
+        reducer,
+        output,
+        overwrite: options.overwrite,
+        memory_bytes,
+        slots,
+        disks,
+        files,
+        env,
+        keep_ifiles: false,
+        keep_seconds: None,
+        single: None,
+        shipped: Vec::new(),
+        sync: !options.no_sync,
+        layout: again_layout(old, memory_bytes, slots)?,
+        reduce_again: Some(job),
+        ..old.clone()
+    };
+    let state_dir = state_dir::state_dir(options.state.as_deref())?;
+    let (splits, json) = (Vec::new(), options.json);
+    Ok(Plan { spec, splits, state_dir, start_dir, json, standard_output: None, standard_input: None })
+}
+
+/// Shares follow from the memory of now; the sizes of what is on disk already are as they are.
+fn again_layout(old: &JobSpec, memory_bytes: u64, slots: u32) -> anyhow::Result<Layout> {
+    let input_bytes = old.inputs.iter().map(|input| input.size_bytes).sum();
+    let derived = layout::derive(&LayoutRequest { memory_bytes, slots, input_bytes, combines: false })?;
+    Ok(Layout { ifile_count: old.layout.ifile_count, chunk_bytes: old.layout.chunk_bytes, ..derived })
+}
+
+/// Files of the old job, but those that a new one of the same name takes the place of.
+fn merged_files(old: &[PathBuf], new: Vec<PathBuf>) -> Vec<PathBuf> {
+    let replaced = |file: &&PathBuf| !new.iter().any(|other| other.file_name() == file.file_name());
+    let mut files: Vec<PathBuf> = old.iter().filter(replaced).cloned().collect();
+    files.extend(new);
+    files
+}
+
+/// A built-in that folds values of the mapper would fold partial results of another one without a word.
+fn check_combined(job: JobId, old: &JobSpec, reducer: Option<&Function>) -> anyhow::Result<()> {
+    let (Some(combiner), Some(reducer @ Function::Builtin { .. })) = (&old.combiner, reducer) else {
+        return Ok(());
+    };
+    if combiner == reducer || needs_only_keys(combiner, reducer) {
+        return Ok(());
+    }
+    bail!(
+        "--reducer {}: job {job} combined what its maps put out with {}, so its I-files hold partial results and no \
+         longer the values themselves; run the maps again without combining (a job without --reducer, with \
+         --keep-ifiles, keeps every value)",
+        reducer.display(),
+        combiner.display(),
+    );
+}
+
+/// A built-in combiner keeps every key, and `unique` looks at nothing else.
+fn needs_only_keys(combiner: &Function, reducer: &Function) -> bool {
+    let unique = Function::Builtin { name: "unique".to_string(), argument: None };
+    matches!(combiner, Function::Builtin { .. }) && *reducer == unique
+}
+
+/// Returns a note for the user if the reducer reads values that the combiner has folded. None if there is no combiner, or if the
+/// reducer is the old one, the combiner itself, or one that needs only keys.
+pub fn note_on_partial_values(old: &JobSpec, reducer: Option<&Function>) -> Option<String> {
+    let combiner = old.combiner.as_ref()?;
+    let as_before = reducer == old.reducer.as_ref() || reducer == Some(combiner);
+    let as_before = as_before || reducer.is_some_and(|reducer| needs_only_keys(combiner, reducer));
+    (!as_before)
+        .then(|| format!("combined with {}: the values read now are its partial results", combiner.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{merged_files, needs_only_keys};
+    use api::Function;
+    use std::path::PathBuf;
+
+    #[test]
+    fn new_files_win() {
+        let old = [PathBuf::from("/a/reduce.py"), PathBuf::from("/a/words")];
+        let files = merged_files(&old, vec![PathBuf::from("/b/reduce.py")]);
+        assert_eq!(files, [PathBuf::from("/a/words"), PathBuf::from("/b/reduce.py")]);
+    }
+
+    #[test]
+    fn a_builtin_never_folds_partial_results_of_another() {
+        let check = |combiner: &str, reducer: &str, expected| {
+            let function = |text: &str| Function::parse(text).unwrap();
+            assert_eq!(needs_only_keys(&function(combiner), &function(reducer)), expected);
+        };
+        check("builtin:sum", "builtin:unique", true);
+        check("./combine", "builtin:unique", false);
+        check("builtin:sum", "builtin:count", false);
+        check("builtin:unique", "builtin:max", false);
+    }
+}

@@ -1,0 +1,21 @@
+//! # What it does
+//! Writes one output part: pairs become lines or plain bytes, compressed on request; bytes, records and checksum are counted on
+//! the way to a file, an intermediate file or an upload.
+//!
+//! # Where it sits
+//! map and reduce functions (pairs) -> **output** -> `diskfile`, `stagefile`, `objects`.
+//!
+//! # Invariants
+//! A part that was not finished is removed, or its upload taken back. The sum is that of the stored bytes, behind the compressor.
+//!
+//! # Deliberately absent
+//! No publishing: the commit renames parts, or completes their uploads. No functions and no programs.
+//!
+//! # How it is tested
+//! Unit tests beside each type, over every format, codec and several sizes of the buffer.
+
+mod codec;
+mod part;
+mod part_file;
+
+pub use part::{PartPlace, PartWriter};
