@@ -24,7 +24,7 @@ const REEXPORTS_MAX: usize = 16;
 const MANY_FILES: &[&str] = &["api", "controlport", "dataport", "mapreduce", "metastore", "node", "server"];
 /// Crates with a larger circle: until they have folders, and the files of a folder import no file above it.
 const LARGE_CIRCLES: &[&str] =
-    &["chunkserver", "control", "controlport", "dataport", "mapreduce", "metastore", "node", "server"];
+    &["chunkserver", "controlport", "dataport", "mapreduce", "metastore", "node", "server"];
 
 /// Files directly in a `src/`.
 pub fn src_files(tree: &Tree) -> Vec<Finding> {
