@@ -1,6 +1,11 @@
 //! The directories of a job: where they are, what stands in their way, how they come and go. Where the output is a prefix
 //! of objects, so is its staging; `objects` knows what lies there.
 
+pub(crate) mod replacing;
+pub(crate) mod sweep;
+
+pub use replacing::{REPORT_NAME, SUCCESS_NAME, foreign_entry, read_report};
+
 use crate::{ServerError, Service};
 use api::{JobSpec, is_object_url};
 use control::JobDirs;

@@ -1,6 +1,6 @@
 //! Messages to the server and from it by function call. The messages between processes are in `api::control`.
 
-use crate::shipping::ShippedOptions;
+use crate::submission::ShippedOptions;
 use api::{JobSpec, Task};
 use control::Service;
 use control::users::JobQuota;

@@ -21,10 +21,9 @@ const REEXPORTS_MAX: usize = 16;
 
 /// Crates with more files directly in `src/`: until `api`, `controlport`, `dataport`, `mapreduce`, `metastore`, `node` and `server`
 /// have folders.
-const MANY_FILES: &[&str] = &["api", "controlport", "dataport", "mapreduce", "metastore", "node", "server"];
+const MANY_FILES: &[&str] = &["api", "controlport", "dataport", "mapreduce", "metastore", "node"];
 /// Crates with a larger circle: until they have folders, and the files of a folder import no file above it.
-const LARGE_CIRCLES: &[&str] =
-    &["chunkserver", "controlport", "dataport", "mapreduce", "metastore", "node", "server"];
+const LARGE_CIRCLES: &[&str] = &["chunkserver", "controlport", "dataport", "mapreduce", "metastore", "node"];
 
 /// Files directly in a `src/`.
 pub fn src_files(tree: &Tree) -> Vec<Finding> {

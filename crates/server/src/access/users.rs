@@ -1,8 +1,8 @@
 //! Tokens of users.
 
 use crate::ServerError;
+use crate::access::key_made;
 use crate::clock::now_ns;
-use crate::data_keys::key_made;
 use crate::event_loop::{EventLoop, Reply};
 use metastore::{Change, Role, StoreError, TokenRow};
 use trust::DataSigner;

@@ -1,8 +1,8 @@
 //! Requests to the loop.
 
 use crate::ServerError;
+use crate::access::NewToken;
 use crate::messages::{PullReply, UserQuota};
-use crate::users::NewToken;
 use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobOutcome, NodeInfo, NodeOrders, NodePoll, NodeStatus,
     NodeWelcome, PlacesAnswer, PlacesQuestion, SubmittedBatch, SubmittedJob,

@@ -1,6 +1,6 @@
 //! Reads which files a job kept, for `sailfish fsck`.
 
-use crate::kept_runs::{KeptSource, kept_source, present_places, surviving_runs};
+use crate::kept::runs::{KeptSource, kept_source, present_places, surviving_runs};
 use crate::{NotReducible, ServerError};
 use control::Control;
 use control::retention::KeptCheck;

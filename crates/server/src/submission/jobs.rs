@@ -4,7 +4,7 @@ use crate::clock::now_ns;
 use crate::directories::Directories;
 use crate::event_loop::{EventLoop, Reply, Submission};
 use crate::messages::job_quota;
-use crate::{ServerError, kept_runs};
+use crate::{ServerError, kept::runs};
 use api::control::SubmittedJob;
 use api::flow::SubmittedFlow;
 use control::program_jobs::FileHold;
@@ -153,7 +153,7 @@ impl EventLoop {
             // Only now: from here on nobody begins to remove what this job reads.
             let control = (self.service == Service::Cluster).then_some(&self.control);
             let splits = submission.splits.clone();
-            all.push(kept_runs::start(&self.store, &submission.spec, *job, splits, control).await?);
+            all.push(runs::start(&self.store, &submission.spec, *job, splits, control).await?);
             directories.create(&self.files.paths.for_user(&submission.user))?;
         }
         Ok(all)

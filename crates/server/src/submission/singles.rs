@@ -1,9 +1,9 @@
 //! Jobs of one task each: no directories, no report, and many of them in one transaction.
 
 use crate::ServerError;
-use crate::arguments;
 use crate::event_loop::{EventLoop, Reply};
 use crate::messages::{UserQuota, job_quota};
+use crate::submission::arguments;
 use api::JobSpec;
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, SubmittedBatch};
 use api::task::{RUN_RETRIES_MAX, RunTask};

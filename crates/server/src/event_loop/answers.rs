@@ -2,7 +2,7 @@
 
 use crate::ServerError;
 use crate::event_loop::EventLoop;
-use crate::requests::Reply;
+use crate::event_loop::Reply;
 use control::{Asker, ControlError};
 
 /// A caller that waits for the answer as control gives it.

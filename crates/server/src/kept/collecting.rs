@@ -2,7 +2,7 @@
 
 use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
-use crate::gc::{check_jobs, selected};
+use crate::kept::gc::{check_jobs, selected};
 use crate::{Collected, GcOptions, GcOutcome, GcSelection, ServerError};
 use api::kept::GcAnswer;
 use faults::{CrashPoint, crash_point};

@@ -4,8 +4,8 @@
 use crate::ServerError;
 use crate::clock;
 use crate::event_loop::{EventLoop, Reply};
-use crate::fsck::check_on_nodes;
-use crate::kept_runs::kept_source;
+use crate::kept::fsck::check_on_nodes;
+use crate::kept::runs::kept_source;
 use api::fsck::FsckAnswer;
 use control::ControlError;
 use control::retention::CheckBegin;

@@ -1,8 +1,8 @@
 //! Files of jobs that the loop touches: those that clients shipped, and directories that go when a job is over.
 
 use crate::directories::Directories;
-use crate::requests::Request;
-use crate::shipping;
+use crate::event_loop::Request;
+use crate::submission::shipping;
 use api::JobSpec;
 use control::JobDirs;
 use control::program_jobs::FileHold;
