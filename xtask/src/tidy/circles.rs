@@ -23,7 +23,7 @@ const REEXPORTS_MAX: usize = 16;
 /// have folders.
 const MANY_FILES: &[&str] = &["api", "controlport", "dataport", "mapreduce", "metastore", "node"];
 /// Crates with a larger circle: until they have folders, and the files of a folder import no file above it.
-const LARGE_CIRCLES: &[&str] = &["chunkserver", "controlport", "dataport", "mapreduce", "metastore", "node"];
+const LARGE_CIRCLES: &[&str] = &["dataport", "node"];
 
 /// Files directly in a `src/`.
 pub fn src_files(tree: &Tree) -> Vec<Finding> {

@@ -1,9 +1,9 @@
 //! Routes for those who look at what the store remembers.
 
-use crate::Port;
 use crate::answer::{Message, Named, Problem, Refusal};
-use crate::caller::Caller;
-use crate::of_others::{hide_in_details, hide_in_row, sees_all};
+use crate::gate::Caller;
+use crate::port::Port;
+use crate::routes::of_others::{hide_in_details, hide_in_row, sees_all};
 use api::console::ConsoleQuestion;
 use api::control::ErrorCode;
 use api::history::{JobDetails, JobList, JobState, JobsQuestion, Limit, StateQuestion, Table};

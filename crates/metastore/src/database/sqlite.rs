@@ -2,9 +2,8 @@
 //! of the driver costs more than most statements do.
 
 use crate::StoreError;
-use crate::database::{Rows, Value};
+use crate::database::{Rows, STATEMENTS_MAX, Value};
 use crate::error::BUSY_SECONDS_MAX;
-use crate::open::STATEMENTS_MAX;
 use rusqlite::types::{FromSql, ToSqlOutput, Value as Stored, ValueRef};
 use rusqlite::{Connection, Statement, ToSql};
 use sqlx::error::{DatabaseError, ErrorKind};

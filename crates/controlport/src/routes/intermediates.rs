@@ -1,11 +1,11 @@
 //! Routes for intermediate files of users, and for the news of nodes about them. The bytes go through the data ports:
 //! here grants are given out.
 
-use crate::Port;
 use crate::answer::{Message, Named, Problem, Refusal};
-use crate::caller::Caller;
-use crate::jobs::check_owner;
-use crate::keyring::now_ns;
+use crate::gate::Caller;
+use crate::gate::now_ns;
+use crate::port::Port;
+use crate::routes::jobs::check_owner;
 use api::control::{ErrorCode, POLL_MS_MAX};
 use api::intermediate::{
     CreatedIntermediate, IntermediateAnswer, IntermediateList, IntermediateNews, IntermediateState,

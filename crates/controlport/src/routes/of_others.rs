@@ -1,7 +1,7 @@
 //! Hides parts of jobs from callers who neither own them nor administer the server: the words of programs, their environment, and
 //! everything that they wrote.
 
-use crate::caller::Caller;
+use crate::gate::Caller;
 use api::control::JobOutcome;
 use api::history::{AttemptRow, EventRow, JobDetails, JobRow};
 use api::people::Role;
@@ -108,7 +108,7 @@ pub(crate) fn hide_in_outcome(outcome: &mut JobOutcome) {
 #[cfg(test)]
 mod tests {
     use super::{hide_in_command_line, hide_in_failure, hide_in_spec, sees_all};
-    use crate::caller::Caller;
+    use crate::gate::Caller;
     use api::people::Role;
     use api::task::RunTask;
     use api::{Blame, Function, JobSpec, TaskFailure};

@@ -1,7 +1,7 @@
 //! Routes for those who watch.
 
-use crate::Port;
 use crate::answer::{Problem, Refusal};
+use crate::port::Port;
 use api::control::{NodeState, NodeStatus};
 use api::machine::{DiskReport, DiskState, MachineSample};
 use axum::extract::State;

@@ -1,9 +1,9 @@
 //! Routes for those who have jobs.
 
-use crate::Port;
 use crate::answer::{Message, Named, Problem, Refusal};
-use crate::caller::Caller;
-use crate::of_others::{hide_in_outcome, hide_in_report, sees_all};
+use crate::gate::Caller;
+use crate::port::Port;
+use crate::routes::of_others::{hide_in_outcome, hide_in_report, sees_all};
 use api::control::{
     CancelRequest, ErrorCode, JobBatch, JobLogs, JobOutcome, JobProgress, JobSubmission, POLL_MS_MAX,
     SubmittedBatch, SubmittedJob, WaitAnswer,

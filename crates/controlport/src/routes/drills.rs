@@ -1,7 +1,7 @@
 //! Routes of fault drills.
 
-use crate::Port;
 use crate::answer::{Message, Named, Problem, Refusal};
+use crate::port::Port;
 use api::drill::{DrillFault, DrillNews, DrillOutcome};
 use axum::extract::State;
 use ids::NodeId;

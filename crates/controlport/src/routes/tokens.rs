@@ -1,8 +1,8 @@
 //! Routes by which tokens are given out and taken back, and nodes are admitted.
 
-use crate::Port;
 use crate::answer::{Message, Named, Problem, Refusal};
-use crate::keyring::{Holder, now_ns};
+use crate::gate::{Holder, now_ns};
+use crate::port::Port;
 use api::control::ErrorCode;
 use api::people::{
     Admission, AdmissionRequest, IssuedToken, TokenList, TokenRequest, TokenStatus, USER_BYTES_MAX,

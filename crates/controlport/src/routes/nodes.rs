@@ -1,8 +1,8 @@
 //! Routes for nodes.
 
-use crate::Port;
 use crate::answer::{Message, Named, Problem, Refusal};
-use crate::caller::{Caller, SpeakingNode};
+use crate::gate::{Caller, SpeakingNode};
+use crate::port::Port;
 use api::Boundaries;
 use api::control::{
     BoundariesProposal, ClusterStatus, JobBrief, NodeInfo, NodeOrders, NodePoll, NodeStatus, NodeWelcome,

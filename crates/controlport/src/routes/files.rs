@@ -1,8 +1,8 @@
 //! Routes by which files travel: from clients, who say what content they will send, to nodes, who ask for it.
 
-use crate::Port;
 use crate::answer::{Message, Named, Problem, Refusal};
-use crate::caller::Caller;
+use crate::gate::Caller;
+use crate::port::Port;
 use api::ContentHash;
 use api::control::ErrorCode;
 use api::shipping::{Contents, SHIPPED_FILES_MAX};
