@@ -19,9 +19,8 @@ const CIRCLE_FILES_MAX: usize = 6;
 /// Re-exports followed for one name.
 const REEXPORTS_MAX: usize = 16;
 
-/// Crates with more files directly in `src/`: until `api`, `controlport`, `dataport`, `mapreduce`, `metastore`, `node` and `server`
-/// have folders.
-const MANY_FILES: &[&str] = &["api", "controlport", "dataport", "mapreduce", "metastore", "node"];
+/// Crates with more files directly in `src/`: until they have folders.
+const MANY_FILES: &[&str] = &["dataport", "node"];
 /// Crates with a larger circle: until they have folders, and the files of a folder import no file above it.
 const LARGE_CIRCLES: &[&str] = &["dataport", "node"];
 

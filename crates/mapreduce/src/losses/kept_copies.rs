@@ -1,18 +1,10 @@
 //! Replicas of what an earlier job kept, in a job that reduces it again: a node opens the files that it made, and others the replicas that
 //! they kept. A file that cannot be opened is read at its replica from the beginning, and one that turns out damaged later on from there.
 
-use crate::JobResults;
-use crate::replicas::Replica;
-use api::task::{AdoptResult, AdoptedCopy, ChunkSummary, RunSummary, SealResult};
+use crate::{JobResults, Replica};
+use api::task::{AdoptResult, ChunkSummary, RunSummary, SealResult};
 use ids::{ChunkId, NodeId, RunId, TaskIndex};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// Answers of nodes about the replicas that they kept, and about files that they lack.
-#[derive(Clone, Debug, Default)]
-pub struct KeptCopies {
-    copies: BTreeMap<RunId, (NodeId, AdoptedCopy)>,
-    missing: BTreeSet<RunId>,
-}
+use std::collections::BTreeSet;
 
 impl JobResults {
     /// A node has opened what it kept.

@@ -213,7 +213,7 @@ pub struct GeneratedRows {
     pub layout: TeraLayout,
     pub skewed: bool,
     /// Number of the first row.
-    #[serde(with = "crate::proof::hash_hex")]
+    #[serde(with = "crate::task::proof::hash_hex")]
     #[schema(value_type = String)]
     pub start: u128,
     pub rows: u64,
