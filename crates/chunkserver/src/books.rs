@@ -1,9 +1,7 @@
 //! The books of a chunkserver: chunks, queues, runs. Pure state changes; no I/O happens here.
 
-mod to_copy;
-
-pub use to_copy::RunToCopy;
-
+use crate::APPENDERS_PER_CHUNK_MAX;
+use crate::copying::ToCopy;
 use crate::error::ChunkServerError;
 use crate::run::Run;
 use api::task::{ChunkSummary, RunSummary};
@@ -14,10 +12,6 @@ use ids::{ChunkId, DiskIndex, IfileIndex, NodeId, RunId, Source};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
-use to_copy::ToCopy;
-
-/// Appenders bound to one chunk at a time (Sailfish section 6.1); a second chunk of an I-file opens beyond.
-pub const APPENDERS_PER_CHUNK_MAX: usize = 128;
 
 /// Life of a chunk: Open -> Stable (closed, waiting for a sorter) -> Sorting -> Sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

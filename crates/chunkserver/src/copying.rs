@@ -5,7 +5,6 @@
 
 use crate::ChunkServer;
 use crate::block_scan::{read_block, take};
-use crate::books::RunToCopy;
 use crate::error::ChunkServerError;
 use crate::run::{DiskRun, Place, Run};
 use diskfile::WindowReader;
@@ -13,6 +12,7 @@ use ids::{ChunkId, IfileIndex, RunId};
 use ifile::field::check_crc;
 use ifile::run_file::FILE_HEADER_BYTES;
 use ifile::{BlockHeader, FormatError, Problem, RunFile};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,67 @@ const PIECE_BYTES: usize = 256 << 10;
 const READ_AHEAD_BYTES: usize = 2 * PIECE_BYTES;
 /// How often whoever waits looks whether the job was told to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// A run that has no copy yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunToCopy {
+    pub run: RunId,
+    pub sorted_at: Instant,
+}
+
+/// Runs without a copy, oldest first. They are noted from the beginning: whether there will be copies is known later.
+#[derive(Default)]
+pub(crate) struct ToCopy {
+    begun: bool,
+    waiting: VecDeque<RunToCopy>,
+    /// Given out, and neither done nor given back.
+    under_way: BTreeSet<RunId>,
+    /// Copies here that stand for runs of other nodes, and are to have one more.
+    standing: BTreeSet<RunId>,
+}
+
+impl ToCopy {
+    /// A run was made.
+    pub fn add(&mut self, run: RunId) {
+        self.waiting.push_back(RunToCopy { run, sorted_at: Instant::now() });
+    }
+
+    /// Runs are gone, or nobody has yet to read them, and with that the wish for copies.
+    pub fn forget(&mut self, runs: &[RunId]) {
+        self.standing.retain(|each| !runs.contains(each));
+        self.waiting.retain(|each| !runs.contains(&each.run));
+        self.under_way.retain(|each| !runs.contains(each));
+    }
+
+    /// Sets the runs of other nodes that want a copy now; no others of them do.
+    fn want_standing(&mut self, runs: BTreeSet<RunId>) {
+        let before = std::mem::replace(&mut self.standing, runs);
+        let over: Vec<RunId> = before.difference(&self.standing).copied().collect();
+        self.forget(&over);
+        let new: Vec<RunId> = self.standing.difference(&before).copied().collect();
+        new.into_iter().for_each(|run| self.add(run));
+    }
+
+    fn take(&mut self) -> Option<RunToCopy> {
+        if !self.begun {
+            return None;
+        }
+        let next = self.waiting.pop_front()?;
+        self.under_way.insert(next.run);
+        Some(next)
+    }
+
+    fn put_back(&mut self, again: RunToCopy) {
+        self.under_way.remove(&again.run);
+        if self.waiting.iter().all(|each| each.run != again.run) {
+            self.waiting.push_back(again);
+        }
+    }
+
+    fn count(&self) -> usize {
+        if self.begun { self.waiting.len() + self.under_way.len() } else { 0 }
+    }
+}
 
 impl ChunkServer {
     /// From now on runs that are made here want copies, and so do those that are here already. Adopted ones have none:
@@ -77,7 +138,7 @@ impl ChunkServer {
     /// The run wants a copy still, or again: it goes behind all others. One that was merged away is forgotten.
     pub fn copy_again(&self, again: RunToCopy) {
         let mut books = self.shared.lock();
-        if books.runs.contains_key(&again.run) || books.to_copy.is_standing(again.run) {
+        if books.runs.contains_key(&again.run) || books.to_copy.standing.contains(&again.run) {
             books.to_copy.put_back(again);
             drop(books);
             self.shared.to_copy.notify_all();
@@ -87,7 +148,8 @@ impl ChunkServer {
     /// The run has its copy.
     pub fn copied(&self, run: RunId) {
         let mut books = self.shared.lock();
-        books.to_copy.done(run);
+        books.to_copy.under_way.remove(&run);
+        books.to_copy.standing.remove(&run);
     }
 
     /// Runs without a copy, those included whose copies are under way.

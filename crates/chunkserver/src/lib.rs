@@ -46,10 +46,10 @@ mod service;
 mod sorting;
 
 pub use block_scan::{BlockScan, FirstRecord, ScanBlock};
-pub use books::{APPENDERS_PER_CHUNK_MAX, Books, RunToCopy};
+pub use books::Books;
 pub use checking::{Checking, check_kept};
 pub use copies::{CopyWriter, left_run};
-pub use copying::CopySource;
+pub use copying::{CopySource, RunToCopy};
 pub use cursor::{CursorReport, RunCursor};
 pub use disks::{DiskFile, run_file_name, run_of_file};
 pub use error::{ChunkServerError, is_of_the_file};
@@ -68,6 +68,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+
+/// Appenders bound to one chunk at a time (Sailfish section 6.1); a second chunk of an I-file opens beyond.
+pub const APPENDERS_PER_CHUNK_MAX: usize = 128;
 
 /// Threads that read ahead of merges: enough to keep a disk busy, and each of several.
 const READ_THREADS: usize = 4;
