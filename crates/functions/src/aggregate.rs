@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_folded_is_named() {
+    fn values_that_cannot_be_folded_are_named() {
         assert_eq!(fold("apples", &["1"]), Err(AggregateError::Kind));
         assert_eq!(fold("LongSum:x", &["1"]), Err(AggregateError::Kind));
         assert_eq!(fold("LongValueSum:x", &[" 1"]), Err(AggregateError::Long));

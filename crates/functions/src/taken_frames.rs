@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_refused() {
+    fn wrong_frames_are_refused() {
         let check = |bytes: &[u8], expected: &str| {
             let failure = taken(bytes).unwrap_err();
             assert_eq!(failure.blame, Blame::UserProgram);

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn unsuitable_key_options_are_refused() {
         let check = |options: KeyOptions, total_order, expected: &str| {
             let error = options.rules(total_order, (b"\t", Some(2)), 0).unwrap_err();
             let error = format!("{error:#}");

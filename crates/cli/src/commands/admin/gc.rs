@@ -110,7 +110,7 @@ mod tests {
     use server::{Collected, GcOutcome};
 
     #[test]
-    fn sums_count_what_goes() {
+    fn sums_count_the_removed_files() {
         let one = |job, outcome| Collected {
             job: JobId(job),
             name: "n".into(),

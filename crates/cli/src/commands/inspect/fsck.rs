@@ -242,14 +242,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_whole_takes_one_line() {
+    fn intact_files_take_one_line() {
         let expected =
             "job 3: 2 runs, 5 whole blocks, 2.00 KiB: every file is whole; the proof of 1 I-file agrees\n";
         assert_eq!(render(&report()), expected);
     }
 
     #[test]
-    fn damage_is_told_with_its_place_and_an_intact_copy() {
+    fn damage_is_shown_with_place_and_intact_copy() {
         let why = "damaged block: no\nreason".to_string();
         let file = DamagedFile {
             run: RunId(1),

@@ -301,7 +301,7 @@ mod tests {
     use ids::AttemptNumber;
 
     #[test]
-    fn what_was_printed_is_not_printed_again() {
+    fn printed_lines_are_not_printed_again() {
         let mut followed = Followed::default();
         let mut check = |attempt: Option<u32>, text: &str, end_bytes, expected: &str| {
             assert_eq!(followed.news(attempt.map(AttemptNumber), text, end_bytes), expected);
