@@ -7,6 +7,7 @@ mod circles;
 mod docs;
 mod english;
 mod migrations;
+mod names;
 mod purity;
 mod sizes;
 mod tree;
@@ -60,6 +61,8 @@ const CHECKS: &[(&str, Check)] = &[
     ("SQL only in the metastore", purity::sql),
     ("serde derives only in api and ids", purity::serde_derives),
     ("banned names", words::names),
+    ("words of test names", names::test_names),
+    ("names of public types", names::type_names),
     ("unfinished work", words::unfinished),
     ("machine paths", words::machine_paths),
     ("registries in Cargo.lock", words::registries),

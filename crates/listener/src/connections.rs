@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 
 /// These bound what callers cost a port before it knows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ConnectionLimits {
     pub connections_max: usize,
     /// From one address; of IPv6, from one network of 64 bits.
     pub connections_per_address_max: usize,
@@ -22,7 +22,7 @@ pub struct Limits {
     pub body_pace: Option<BodyPace>,
 }
 
-impl Limits {
+impl ConnectionLimits {
     /// Gives the limits of a process that may open so many files.
     pub fn within(open_files_max: u64) -> Self {
         let connections_max = usize::try_from(open_files_max / 2).unwrap_or(usize::MAX).clamp(16, 4096);
@@ -45,7 +45,7 @@ struct Counts {
 
 /// The open connections of a port.
 pub(crate) struct Connections {
-    limits: Limits,
+    limits: ConnectionLimits,
     counts: Mutex<Counts>,
     bound_told: OnceAMinute,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Counted {
 }
 
 impl Connections {
-    pub fn new(limits: Limits) -> Arc<Self> {
+    pub fn new(limits: ConnectionLimits) -> Arc<Self> {
         Arc::new(Self { limits, counts: Mutex::default(), bound_told: OnceAMinute::default() })
     }
 
@@ -122,7 +122,7 @@ fn counted_by(peer: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use super::{Connections, Limits};
+    use super::{ConnectionLimits, Connections};
     use std::net::IpAddr;
 
     fn address(text: &str) -> IpAddr {
@@ -131,7 +131,11 @@ mod tests {
 
     #[test]
     fn connections_count_in_total_and_by_address() {
-        let limits = Limits { connections_max: 3, connections_per_address_max: 2, ..Limits::within(1024) };
+        let limits = ConnectionLimits {
+            connections_max: 3,
+            connections_per_address_max: 2,
+            ..ConnectionLimits::within(1024)
+        };
         let connections = Connections::new(limits);
         let ann = || connections.count(address("10.0.0.1"));
         let first = ann().expect("room");

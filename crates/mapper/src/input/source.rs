@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Opens intermediate files of stages before: the node knows where they lie.
-pub trait StageFiles: Send + Sync {
+pub trait StageFileSource: Send + Sync {
     /// The bytes of such an input from `start` on, verified as they are read. Its errors, also later ones, may hold a
     /// [`StageFileFailure`].
     fn open(&self, input: &InputFile, start: u64) -> std::io::Result<Box<dyn Read + Send>>;
@@ -26,7 +26,7 @@ pub struct StageFileFailure(pub TaskFailure);
 pub struct Openers {
     /// Opens files of this machine.
     pub paths: JobPaths,
-    pub stage_files: Option<Arc<dyn StageFiles>>,
+    pub stage_files: Option<Arc<dyn StageFileSource>>,
 }
 
 /// How inputs are opened.

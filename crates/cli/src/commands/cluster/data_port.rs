@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use api::people::{Admission, AdmissionRequest};
 use client::Blocking;
 use dataport::{Chunkservers, DataClient};
-use listener::{Door, HostNames, Limits};
+use listener::{ConnectionLimits, Door, HostNames};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -64,8 +64,8 @@ impl DataPort {
         let _inside = self.runtime.enter();
         let listener = tokio::net::TcpListener::from_std(listener).context("starting the data port")?;
         let routes = dataport::router(chunkservers);
-        let within = Limits::within(machine::open_files_max());
-        let limits = Limits {
+        let within = ConnectionLimits::within(machine::open_files_max());
+        let limits = ConnectionLimits {
             // Callers have a secret, and many tasks of a node may read at once.
             connections_per_address_max: within.connections_max,
             // The routes watch over the silence of bodies: a node may wait for memory, or stand still for a while.

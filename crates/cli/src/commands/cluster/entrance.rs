@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use api::people::{Role, TokenRequest};
 use controlport::{Access, Port, TokensAsked, UserLimits};
 use jobspec::{memory_size, state_dir};
-use listener::{Door, HostNames, Limits};
+use listener::{ConnectionLimits, Door, HostNames};
 use roots::Roots;
 use server::{ShippedOptions, UserQuota};
 use std::net::SocketAddr;
@@ -117,7 +117,7 @@ pub fn open(
 pub fn door(args: &ServerArgs, tls: Option<Arc<ServerConfig>>) -> Door {
     let of_certificate = tls.as_ref().map(|_| trust::CONTROL_NAME.to_string());
     let names = args.host_name.iter().chain(&args.tls_name).cloned().chain(of_certificate);
-    let limits = Limits::within(machine::open_files_max());
+    let limits = ConnectionLimits::within(machine::open_files_max());
     Door { tls, names: HostNames::new(names), limits, refuse: controlport::refuse }
 }
 

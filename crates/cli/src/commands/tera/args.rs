@@ -6,7 +6,7 @@ use api::Replication;
 use clap::{Args, Subcommand};
 use jobspec::replication_mode;
 use std::path::PathBuf;
-use tera::{Layout, Rows, StartRow};
+use tera::{RowLayout, Rows, StartRow};
 
 const GEN_EXAMPLES: &str = "\
 Rows are those of gensort 1.5 (modern, ascii) and of Hadoop's TeraGen (legacy), byte for byte.
@@ -58,7 +58,7 @@ pub struct EngineArgs {
 pub struct GenArgs {
     /// How the 100 bytes of a row are used: modern, legacy or ascii
     #[arg(long)]
-    pub layout: Layout,
+    pub layout: RowLayout,
     /// Some beginnings of keys are much more common than others
     #[arg(long)]
     pub skewed: bool,
@@ -91,7 +91,7 @@ pub struct SortArgs {
     pub output: PathBuf,
     /// Refuse rows that do not look so
     #[arg(long)]
-    pub layout: Option<Layout>,
+    pub layout: Option<RowLayout>,
     /// By the benchmark's rules: cold input, synced output, no compression, start-up counted; prints its figures
     #[arg(long, conflicts_with_all = ["no_sync", "codec"])]
     pub rules: bool,
@@ -121,7 +121,7 @@ pub struct SumArgs {
     pub files: bool,
     /// Refuse rows that do not look so
     #[arg(long)]
-    pub layout: Option<Layout>,
+    pub layout: Option<RowLayout>,
     #[command(flatten)]
     pub engine: EngineArgs,
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow};
 use api::{Function, JobReport, Partitioning};
 use std::path::Path;
 use std::time::Duration;
-use tera::{Layout, SUMMARY_BYTES, Summary};
+use tera::{RowLayout, SUMMARY_BYTES, Summary};
 
 /// Which of the two is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub fn run(args: &SumArgs, judge: Judge) -> Result<(), Failure> {
 pub fn figures(
     paths: &[String],
     engine: &EngineArgs,
-    layout: Option<Layout>,
+    layout: Option<RowLayout>,
     name: &str,
 ) -> Result<Figures, Failure> {
     let resources = Resources::of(engine).map_err(Failure::refused)?;
