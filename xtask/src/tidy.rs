@@ -9,6 +9,7 @@ mod english;
 mod migrations;
 mod names;
 mod purity;
+mod recipes;
 mod sizes;
 mod tree;
 mod words;
@@ -69,9 +70,11 @@ const CHECKS: &[(&str, Check)] = &[
     ("headings of each crate", docs::headings),
     ("crates in ARCHITECTURE.md", docs::crate_list),
     ("links between documents", docs::links),
+    ("paths of recipes", recipes::paths),
     ("migrations", migrations::paired),
     ("English of doc comments", english::doc_comments),
     ("words of documents", english::document_words),
+    ("sentences of documents", english::sentences),
 ];
 
 /// Checks the tree below `root` and prints every finding as `path:line: what, and what to do`.
