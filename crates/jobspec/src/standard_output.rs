@@ -36,7 +36,7 @@ impl PrivateOutput {
                 return Ok(PrivateOutput { dir, _lock: lock });
             }
         }
-        bail!("--output -: another process removes what is made in {}", disk.display())
+        bail!("--output -: another process removes files from {}", disk.display())
     }
 
     /// The directory all of it lies in.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
-/// These bound what callers cost a port before it knows them.
+/// Bounds of the cost of callers to a port before they are authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     pub connections_max: usize,
@@ -16,7 +16,7 @@ pub struct ConnectionLimits {
     pub connections_per_address_max: usize,
     /// Connections beyond, on which `/healthz` is answered and nothing else; one more ends the oldest of them.
     pub reserve: usize,
-    /// In which the head of a request comes to its end, and how long a connection stays open without one.
+    /// Most time for the head of a request, and for an open connection without a request.
     pub head_time_max: Duration,
     /// None where the routes watch over bodies themselves.
     pub body_pace: Option<BodyPace>,
@@ -74,7 +74,7 @@ impl Connections {
         if is_full || of_address >= self.limits.connections_per_address_max {
             if self.bound_told.is_due() {
                 let all = counts.all;
-                tracing::warn!(%address, of_address, all, "too many connections: more are answered /healthz only");
+                tracing::warn!(%address, of_address, all, "too many connections: further ones get /healthz only");
             }
             return None;
         }

@@ -34,7 +34,7 @@ const HEALTH: &str = "/healthz";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
 
-/// How a port is entered.
+/// Settings of a port: TLS, host names and limits of connections.
 pub struct Door {
     pub tls: Option<Arc<ServerConfig>>,
     pub names: HostNames,
@@ -89,7 +89,7 @@ async fn accepted(listener: &TcpListener) -> (TcpStream, SocketAddr) {
             Ok(accepted) => return accepted,
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
-                tracing::warn!(%error, "a connection cannot be taken");
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_AGAIN_AFTER).await;
             }
         }

@@ -118,7 +118,7 @@ impl RecordInput for GeneratedInput {
     }
 
     fn source_name(&self) -> String {
-        format!("the rows generated from number {} on", self.start)
+        format!("the generated rows from number {} on", self.start)
     }
 
     fn position(&self, offset_in_block: usize) -> String {

@@ -123,7 +123,7 @@ fn bad_programs_are_named() {
     // A gigabyte and more in one line: read past, never held.
     let failure = map("head -c 1200000000 /dev/zero", &[]).unwrap_err();
     assert!(failure.message.contains("output line 1 of the user program"), "{failure:?}");
-    assert!(failure.message.contains("the most that any record may have"), "{failure:?}");
+    assert!(failure.message.contains("the limit of any record"), "{failure:?}");
 }
 
 fn map_only_formats(function: Option<&str>, formats: &Formats, block: &[u8]) -> (Vec<u8>, MapCounts, u64) {

@@ -37,8 +37,8 @@ impl DataPort {
         let tls = admission.certificates.as_deref().map(|chain| identity.data_port(chain)).transpose()?;
         ensure!(
             address.ip().is_loopback() || tls.is_some(),
-            "--listen {listen} is no loopback address, so that other machines reach it: the server must run with \
-             --require-tokens --tls, and the node have a token of the role node (--token-file)"
+            "--listen {listen} is not a loopback address, so other machines can reach it: start the server \
+             with --require-tokens --tls, and give the node a token of the role node (--token-file)"
         );
         let listener = std::net::TcpListener::bind(address).with_context(|| format!("--listen {listen}"))?;
         listener.set_nonblocking(true).context("--listen")?;

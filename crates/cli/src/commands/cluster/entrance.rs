@@ -28,7 +28,8 @@ const ADMIN: &str = "admin";
 pub fn check(args: &ServerArgs, listen: SocketAddr) -> anyhow::Result<()> {
     ensure!(
         listen.ip().is_loopback() || (args.require_tokens && args.tls),
-        "--listen {listen} is no loopback address, so that other machines reach it: add --require-tokens --tls"
+        "--listen {listen} is not a loopback address, so other machines can reach it: add --require-tokens \
+         --tls"
     );
     limits(args).map(drop)
 }
@@ -141,7 +142,10 @@ pub async fn keep_own_token(port: &Port, address: SocketAddr) -> anyhow::Result<
         trust::private_directory(&dir)?;
         Ok::<_, anyhow::Error>(port.keep_own_token(&client::own_token_path(&dir, address)).await?)
     };
-    kept.await.context("keeping the server's own token; --require-tokens and --no-tokens do without")
+    kept.await.context(
+        "keeping the server's own token; a server with --require-tokens or --no-tokens \
+                        needs none",
+    )
 }
 
 /// Writes a new token into the file, if the file is not there or if nobody could come in as an administrator.

@@ -19,11 +19,13 @@ use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-pub const EXIT_CODES: &str = "\
-Exit codes:
+pub const EXIT_CODES: &str = "Exit codes:
   0    every file is whole and the proof agrees
-  1    there is damage, or the proof does not agree; what is printed names all of it
-  2    nobody could look: there is no such job, it kept nothing, or a node that has a part of it is away";
+  1    there is \
+                              damage, or the proof does not agree; the output lists all of it
+  2    the \
+                              check was not possible: there is no such job, it kept nothing, or a node \
+                              that has a part of it is away";
 
 #[derive(Debug, Args)]
 pub struct FsckArgs {

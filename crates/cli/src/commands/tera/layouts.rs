@@ -32,7 +32,7 @@ pub fn check(inputs: &[InputFile], wanted: Option<RowLayout>) -> anyhow::Result<
         let found = RowKind::recognise(&start);
         match (wanted, found) {
             (Some(wanted), found) if found != Some(wanted) => {
-                let looks = found.map_or("like no layout there is".to_string(), |found| found.to_string());
+                let looks = found.map_or("like no known layout".to_string(), |found| found.to_string());
                 bail!("the rows of input {path} are not {wanted}: they look {looks}{}", hint(&start));
             }
             (None, None) if !noted => {
@@ -116,7 +116,7 @@ mod tests {
         let unix: Vec<u8> = rows.iter().copied().filter(|byte| *byte != b'\r').collect();
         refused(&unix, None, "the CR is lost");
         verdict(&[0; 300], None).unwrap();
-        refused(&[0; 300], Some(RowLayout::Legacy), "look like no layout there is");
+        refused(&[0; 300], Some(RowLayout::Legacy), "look like no known layout");
         refused(b"some text\n", None, "it looks like text");
     }
 }
