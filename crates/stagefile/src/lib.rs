@@ -21,7 +21,8 @@
 //! Against a model (`tests/model.rs`); by flipping and cutting everything (`tests/damage.rs`); golden files of each
 //! version; the decoders are fuzzed.
 //!
-//! Source: the intermediate files of ISS, section 6.1 (one writer, immutable); its readers wait for the first complete copy.
+//! Source: the intermediate files of the Intermediate Storage System (ISS), section 6.1 (one writer, immutable); its
+//! readers wait for the first complete copy.
 
 mod copying;
 mod error;
