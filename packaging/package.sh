@@ -26,7 +26,8 @@ objcopy --only-keep-debug "$built" "$work/$name-debug/sailfish.debug"
 strip --strip-all -o "$work/$name/sailfish" "$built"
 # The stripped program names its debug file and that file's checksum.
 (cd "$work/$name-debug" && objcopy --add-gnu-debuglink=sailfish.debug "../$name/sailfish")
-cp LICENSE README.md "$work/$name/"
+cp LICENSE README.md packaging/THIRD-PARTY.md "$work/$name/"
+cargo run --quiet --locked --package xtask -- licences --texts "$work/$name/THIRD-PARTY-LICENCES.txt"
 for package in "$name" "$name-debug"; do
     tar -czf "$dir/$package.tar.gz" -C "$work" "$package"
     ls -l "$dir/$package.tar.gz" | awk '{ printf "%s, %.1f MB\n", $NF, $5 / 1e6 }'

@@ -10,7 +10,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use stagefile::{
-    BLOCK_PAYLOAD_BYTES, FOOTER_BYTES, Footer, Layout, Payload, RangeDecoder, RawVerifier, block_header,
+    BLOCK_PAYLOAD_BYTES, BlockLayout, FOOTER_BYTES, Footer, Payload, RangeDecoder, RawVerifier, block_header,
     encode_header,
 };
 
@@ -26,7 +26,7 @@ fn check(bytes: &[u8]) {
     let Ok(Footer { payload }) = Footer::decode(footer) else { return };
     assert_eq!(Footer { payload }.encode(), footer, "a footer has one spelling");
     let is_accepted = is_accepted(bytes, payload);
-    if Layout::of(payload.bytes).stored_bytes() != bytes.len() as u64 {
+    if BlockLayout::of(payload.bytes).stored_bytes() != bytes.len() as u64 {
         assert!(!is_accepted, "a file of another length");
         return;
     }

@@ -1,10 +1,10 @@
 //! Rows of the sort benchmark, to compare with.
 
 use sha2::{Digest, Sha256};
-use tera::{Layout, ROW_BYTES, RowGenerator, RowKind};
+use tera::{ROW_BYTES, RowGenerator, RowKind, RowLayout};
 
 /// `rows` rows from number `start` on.
-pub fn tera_rows(layout: Layout, skewed: bool, start: u128, rows: usize) -> Vec<u8> {
+pub fn tera_rows(layout: RowLayout, skewed: bool, start: u128, rows: usize) -> Vec<u8> {
     let kind = RowKind::new(layout, skewed).expect("the test asks for rows that exist");
     let mut bytes = vec![0; rows * ROW_BYTES];
     RowGenerator::new(kind, start).fill(&mut bytes);

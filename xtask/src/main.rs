@@ -1,6 +1,6 @@
 //! # What it does
 //! The house's own tools: `cargo xtask tidy` keeps the laws of ARCHITECTURE.md true, `ledger` says
-//! where the minutes of the tests went, the others serve the benchmarks.
+//! where the minutes of the tests went, `licences` lists the crates of others, and the rest serve the benchmarks.
 //!
 //! # Where it sits
 //! Beside the product: no crate depends on it and it depends on none of them.
@@ -17,6 +17,7 @@
 
 mod huge_pages;
 mod ledger;
+mod licences;
 mod measure;
 mod records;
 mod reference;
@@ -34,6 +35,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
   tidy                            check the laws of the house over the tracked and new files
   ledger DIR                      print the minutes of a run of `make test`; fail where a cold stage passed its ceiling
+  licences [--texts F]            write packaging/THIRD-PARTY.md, the crates of others that the program links; their texts to F
   gen-records --bytes N --out F   write N bytes of 100-byte records (deterministic; N is rounded down to records)
   gen-text --bytes N --corpus DIR --out F
                                   write N bytes of text for word counts: the .rs files of DIR again and again, varied
@@ -61,6 +63,10 @@ fn run(arguments: Vec<String>) -> Result<ExitCode> {
     let Some((command, rest)) = arguments.split_first() else { bail!("{USAGE}") };
     match (command.as_str(), rest) {
         ("tidy", []) => tidy::run(&workspace_root()?),
+        ("licences", []) => licences::write(&workspace_root()?, None).map(|()| ExitCode::SUCCESS),
+        ("licences", [flag_texts, texts]) if flag_texts == "--texts" => {
+            licences::write(&workspace_root()?, Some(Path::new(texts))).map(|()| ExitCode::SUCCESS)
+        }
         ("ledger", [directory]) => ledger::run(&workspace_root()?, Path::new(directory)),
         ("gen-records", [flag_bytes, bytes, flag_out, out])
             if flag_bytes == "--bytes" && flag_out == "--out" =>

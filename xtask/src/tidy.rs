@@ -7,7 +7,9 @@ mod circles;
 mod docs;
 mod english;
 mod migrations;
+mod names;
 mod purity;
+mod recipes;
 mod sizes;
 mod tree;
 mod words;
@@ -60,15 +62,19 @@ const CHECKS: &[(&str, Check)] = &[
     ("SQL only in the metastore", purity::sql),
     ("serde derives only in api and ids", purity::serde_derives),
     ("banned names", words::names),
+    ("words of test names", names::test_names),
+    ("names of public types", names::type_names),
     ("unfinished work", words::unfinished),
     ("machine paths", words::machine_paths),
     ("registries in Cargo.lock", words::registries),
     ("headings of each crate", docs::headings),
     ("crates in ARCHITECTURE.md", docs::crate_list),
     ("links between documents", docs::links),
+    ("paths of recipes", recipes::paths),
     ("migrations", migrations::paired),
     ("English of doc comments", english::doc_comments),
     ("words of documents", english::document_words),
+    ("sentences of documents", english::sentences),
 ];
 
 /// Checks the tree below `root` and prints every finding as `path:line: what, and what to do`.

@@ -5,7 +5,7 @@ use crate::error::{ChunkServerError, is_of_the_file};
 use api::task::{KeyWeight, RunSummary};
 use api::{KeyBytes, Layout};
 use arena::Charge;
-use chunksorter::Order;
+use chunksorter::SortedOrder;
 use diskfile::{AlignedBuffer, ReadPool, open_direct};
 use iappender::AppendFrame;
 use ids::{ChunkId, DiskIndex, IfileIndex, RunId};
@@ -43,12 +43,12 @@ pub(crate) struct MemoryRun {
     _frames: Vec<AppendFrame>,
     /// Source row of each frame.
     pub row_of_frame: Vec<u32>,
-    pub order: Order,
+    pub order: SortedOrder,
     _charge: Charge,
 }
 
 impl MemoryRun {
-    pub fn new(frames: Vec<AppendFrame>, row_of_frame: Vec<u32>, order: Order, charge: Charge) -> Self {
+    pub fn new(frames: Vec<AppendFrame>, row_of_frame: Vec<u32>, order: SortedOrder, charge: Charge) -> Self {
         let views = frames
             .iter()
             .map(|frame| {

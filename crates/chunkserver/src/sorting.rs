@@ -7,7 +7,9 @@ use crate::error::ChunkServerError;
 use crate::run::{DiskRun, MemoryRun, Place, Run, summarize_disk, summarize_memory};
 use api::task::RunSummary;
 use arena::{FrameBytes, Scratch};
-use chunksorter::{BATCH_RECORDS, FrameView, Order, order_bytes_max, order_frames, sort_frames, source_rows};
+use chunksorter::{
+    BATCH_RECORDS, FrameView, SortedOrder, order_bytes_max, order_frames, sort_frames, source_rows,
+};
 use faults::{CrashPoint, PlantedFault, crash_point, planted};
 use iappender::AppendFrame;
 use ids::{ChunkId, DiskIndex, IfileIndex, RunId};
@@ -208,7 +210,7 @@ struct Sorted {
     disk: DiskIndex,
     sources: Vec<SourceRow>,
     row_of_frame: Vec<u32>,
-    order: Order,
+    order: SortedOrder,
     frames: Vec<AppendFrame>,
 }
 
@@ -253,7 +255,7 @@ fn write_sorted(shared: &Shared, id: RunId, sorted: &Sorted) -> Result<(Run, Run
 
 /// Writes the records of frames in their sorted order.
 pub(crate) fn copy_sorted(
-    order: &Order,
+    order: &SortedOrder,
     payloads: &[&[u8]],
     row_of_frame: &[u32],
     writer: &mut RunWriter<NewFile>,

@@ -23,5 +23,5 @@ mod order;
 mod parted;
 mod rows;
 
-pub use order::{BATCH_RECORDS, Order, OrderCursor, Position, SortError, order_bytes_max, sort_frames};
+pub use order::{BATCH_RECORDS, OrderCursor, Position, SortError, SortedOrder, order_bytes_max, sort_frames};
 pub use rows::{FrameView, order_frames, source_rows};

@@ -35,7 +35,7 @@ pub struct Position {
 
 /// The sorted order of the records of some frames: sorted batches of positions, merged when read.
 #[derive(Debug)]
-pub struct Order {
+pub struct SortedOrder {
     batches: Vec<Batch>,
     offset_bits: u32,
     shape: KeyShape,
@@ -62,12 +62,12 @@ pub fn sort_frames(
     frames: &[&[u8]],
     record_counts: &[u64],
     scratch: &mut [u128],
-) -> Result<Order, SortError> {
+) -> Result<SortedOrder, SortError> {
     assert_eq!(frames.len(), record_counts.len(), "one count for each frame");
     let largest = frames.iter().map(|frame| frame.len()).max().unwrap_or(0);
     let offset_bits = (usize::BITS - largest.saturating_sub(1).leading_zeros()).max(1);
     let frames_per_batch = 1usize << (32 - offset_bits.min(31));
-    let mut order = Order { batches: Vec::new(), offset_bits, shape };
+    let mut order = SortedOrder { batches: Vec::new(), offset_bits, shape };
     let mut entry_count = 0;
     let mut first_frame = 0;
     for (index, frame) in frames.iter().enumerate() {
@@ -131,7 +131,7 @@ fn length_byte(entry: u128) -> u8 {
     (entry >> 32) as u8
 }
 
-impl Order {
+impl SortedOrder {
     /// Sorts the entries at the front of the scratch and keeps where they point to.
     fn finish_batch(
         &mut self,
@@ -328,7 +328,7 @@ struct Head {
     end: usize,
 }
 
-/// Walks an [`Order`] in sorted order. Holds no borrow: the order and the frames are passed to each call.
+/// Walks a [`SortedOrder`]. Holds no borrow: the order and the frames are passed to each call.
 pub struct OrderCursor {
     heads: Vec<Head>,
     /// Encoded bytes of the record taken last: what those ahead are guessed to have.
@@ -342,7 +342,7 @@ pub const BATCH_RECORDS: usize = 32;
 impl OrderCursor {
     /// Which batch has the next record.
     #[inline]
-    fn least(&self, order: &Order, frames: &[&[u8]]) -> usize {
+    fn least(&self, order: &SortedOrder, frames: &[&[u8]]) -> usize {
         let key = |head: &Head| order.record(frames, order.position(head.batch, head.next)).key;
         let mut least = 0;
         for index in 1..self.heads.len() {
@@ -358,7 +358,7 @@ impl OrderCursor {
     #[inline]
     pub fn take_batch<'a>(
         &mut self,
-        order: &Order,
+        order: &SortedOrder,
         frames: &[&'a [u8]],
         mut each: impl FnMut(Position, Record<'a>),
     ) {
@@ -405,7 +405,7 @@ impl OrderCursor {
 ///
 /// All in one short loop: a prefetch waits for the address to be translated, and only instructions this close
 /// together let a processor translate several at a time (one prefetch a record was no faster than none).
-fn prefetch(order: &Order, frames: &[&[u8]], batch: &Batch, positions: &[u32], record_bytes: usize) {
+fn prefetch(order: &SortedOrder, frames: &[&[u8]], batch: &Batch, positions: &[u32], record_bytes: usize) {
     for packed in positions {
         let position = order.unpack(batch, *packed);
         prefetch_lines(frames[position.frame as usize], position.offset as usize, record_bytes);

@@ -37,11 +37,11 @@ Exit codes of `sailfish run`:
             128 + N where signal N ended it
 The other commands: 0, 1 where a check finds a difference or damage, 2 for a bad argument.";
 
-/// MapReduce over I-files: bring map and reduce functions, get a result that is proven complete.
+/// MapReduce over I-files: runs map and reduce functions, and proves that the result is complete.
 #[derive(Debug, Parser)]
 #[command(name = "sailfish", version, max_term_width = 100, after_long_help = EXIT_CODES)]
 pub struct Cli {
-    /// File of lines AWS_NAME=VALUE: how and as whom s3:// URLs are read and written, over the environment
+    /// File of lines AWS_NAME=VALUE with the credentials and settings for s3:// URLs; it overrides the environment
     #[arg(long, global = true, value_name = "FILE", env = "SAILFISH_OBJECTS_CONFIG", display_order = 1000)]
     pub objects_config: Option<PathBuf>,
     #[command(subcommand)]
@@ -85,7 +85,7 @@ pub enum Command {
     /// Reduce the kept I-files of a job again, without running its maps
     #[command(after_help = rerun::EXAMPLES)]
     RerunReduce(Box<RerunArgs>),
-    /// Serve a cluster: nodes come and work, clients hand jobs in with --server
+    /// Serve a cluster: nodes poll for work, clients submit jobs with --server
     Server(ServerArgs),
     /// Work for a server: run tasks, hold intermediate data
     Node(NodeArgs),
@@ -94,35 +94,35 @@ pub enum Command {
     /// Run any executable as a job of one task, here or on a cluster
     #[command(after_help = submit::EXAMPLES)]
     Submit(SubmitArgs),
-    /// Print what the program of a job of one task wrote
+    /// Print the output of the program of a job of one task
     Logs(LogsArgs),
-    /// Tell a job of a cluster to stop
+    /// Stop a job of a cluster
     Cancel(ClusterJobArgs),
-    /// Wait for the end of a job of a cluster; ends with the code that the job deserves
+    /// Wait for the end of a job of a cluster; exits with the job's code
     Wait(ClusterJobArgs),
-    /// Say why the attempts of a job run where they do
+    /// Explain why each attempt of a job runs on its node
     Explain(ExplainArgs),
-    /// List the nodes of a cluster, or empty one
+    /// List the nodes of a cluster, or drain one
     Nodes(NodesArgs),
-    /// Say who may do what on a server: make, revoke and list tokens
+    /// Make, revoke and list the tokens of a server
     #[command(subcommand)]
     Token(TokenCommand),
     /// List jobs, newest first
     Jobs(JobsArgs),
-    /// Show one job: what it was, its stages, attempts, failures and events
+    /// Show one job: its specification, stages, attempts, failures and events
     Show(ShowArgs),
     /// Show the report of a job: plan, bytes, chunks and fill, retrievals, times, waste, proof
     Report(ReportArgs),
-    /// Draw what each slot did over time: map, scan and merge, reduce, failed attempts
+    /// Draw the work of each slot over time: map, scan and merge, reduce, failed attempts
     Timeline(TimelineArgs),
-    /// Remove kept I-files whose time is over, or those of jobs
+    /// Remove kept I-files whose time is over, or the I-files of given jobs
     Gc(GcArgs),
     /// Check an output directory against its report
     Verify(VerifyArgs),
     /// Check the kept I-files of a job: every run and replica, and the proof
     #[command(after_help = fsck::EXIT_CODES)]
     Fsck(FsckArgs),
-    /// Let faults strike a cluster while jobs with known answers run on it, and say what was lost: nothing
+    /// Inject faults into a cluster while jobs with known answers run on it, and report lost records
     #[command(after_help = drill::EXAMPLES)]
     Drill(DrillArgs),
     /// Ask the state a read-only SQL statement
@@ -150,7 +150,12 @@ pub enum Command {
 mod tests {
     use super::{Cli, Command};
     use crate::options::run::RunArgs;
+    use clap::builder::Resettable;
     use clap::{CommandFactory, Parser};
+    use std::path::Path;
+
+    const BEGIN: &str = "<!-- all options, written by SAILFISH_WRITE_OPTIONS=1 cargo test -p cli -->\n";
+    const END: &str = "<!-- end of all options -->\n";
 
     fn run(words: &[&str]) -> Result<RunArgs, clap::Error> {
         let words = ["sailfish", "run"].iter().chain(words);
@@ -185,5 +190,39 @@ mod tests {
             Command::Streaming(args) => assert_eq!(args.words, words),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Adds the help of a command and of its subcommands, without the examples behind the options.
+    fn add_help(name: &str, command: &clap::Command, page: &mut String) {
+        let plain = command
+            .clone()
+            .term_width(100)
+            .after_help(Resettable::Reset)
+            .mut_args(|arg| arg.hide_env_values(true));
+        let help = plain.bin_name(name).render_help().to_string();
+        let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
+        page.push_str(&format!("\n```\n$ {name} -h\n{}\n```\n", lines.join("\n").trim_end()));
+        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
+            add_help(&format!("{name} {}", sub.get_name()), sub, page);
+        }
+    }
+
+    #[test]
+    fn options_of_the_guide_are_current() {
+        let path = Path::new("../../docs/cli.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let (before, rest) = page.split_once(BEGIN).expect("docs/cli.md has the line before the options");
+        let (_, after) = rest.split_once(END).expect("docs/cli.md has the line behind the options");
+        let mut command = Cli::command();
+        command.build();
+        let mut options = String::new();
+        add_help("sailfish", &command, &mut options);
+        let current = format!("{before}{BEGIN}{options}\n{END}{after}");
+        if std::env::var_os("SAILFISH_WRITE_OPTIONS").is_some() {
+            std::fs::write(path, &current).unwrap();
+            return;
+        }
+        let advice = "run `SAILFISH_WRITE_OPTIONS=1 cargo test -p cli` and commit docs/cli.md";
+        assert!(page == current, "the options of docs/cli.md are not those of the program: {advice}");
     }
 }

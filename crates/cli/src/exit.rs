@@ -16,7 +16,7 @@ pub const INTERRUPTED: u8 = 130;
 /// Added to the number of the signal that ended a user's program, as shells do.
 pub const SIGNAL_BASE: i32 = 128;
 
-/// Why a command ends with another code than 0.
+/// Failure that ends a command with an exit code other than 0.
 #[derive(Debug)]
 pub struct Failure {
     pub code: u8,
@@ -30,7 +30,7 @@ impl Failure {
         Self { code: REFUSED, error: Some(error.into()) }
     }
 
-    /// Why, for whoever gives the code.
+    /// Returns the reason as an error.
     pub fn into_error(self) -> anyhow::Error {
         self.error.unwrap_or_else(|| anyhow::anyhow!("it ended with code {}", self.code))
     }

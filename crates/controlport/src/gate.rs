@@ -25,7 +25,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use ids::{JobId, NodeId};
-use listener::Peer;
+use listener::PeerAddress;
 use metastore::AuditRow;
 use rules::{Admits, Rule, rule_of};
 use std::time::Instant;
@@ -48,7 +48,7 @@ pub(crate) async fn gate(State(port): State<Port>, mut request: Request, next: N
     };
     let action = format!("{} {}", rule.method, rule.path);
     let target = request.uri().path().to_string();
-    let source = request.extensions().get::<Peer>().map(|peer| peer.0);
+    let source = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
     let caller = match identify(&port, rule, request.headers()) {
         Ok(caller) => caller,
         Err(problem) => {

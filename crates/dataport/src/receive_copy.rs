@@ -9,7 +9,7 @@ use crate::stage_name::StageFileName;
 use crate::stage_wire::{STAGE_COPY_HEAD_BYTES, StageCopyHead, StageFileRef};
 use crate::wire::{COPY_HEAD_BYTES, CopyHead};
 use chunkserver::{ChunkServer, CopyWriter};
-use stagefile::{Layout, RawFile, RawVerifier, RawWriter, StageFileError};
+use stagefile::{BlockLayout, RawFile, RawVerifier, RawWriter, StageFileError};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -102,7 +102,7 @@ pub(crate) async fn stage_copy(
     if !may_come(&file.name) {
         return Err(Refusal::WrongToken);
     }
-    let bytes = Layout::of(file.payload.bytes).stored_bytes();
+    let bytes = BlockLayout::of(file.payload.bytes).stored_bytes();
     let receiving = Arc::clone(&port.receiving);
     let begin = move || {
         let turn = receiving.turn(of, &file.name).ok_or(Refusal::Busy)?;

@@ -9,7 +9,7 @@ use crate::stage_wire::{BLOCKS_PER_READ_MAX, StageFileRef, StageReadRequest};
 use api::{Blame, TaskFailure};
 use iappender::APPEND_TRIES_MAX;
 use ids::NodeId;
-use stagefile::{Damage, RangeDecoder, RawFile, RawRange, STORED_BLOCK_BYTES, StageFileError};
+use stagefile::{RangeDecoder, RawFile, RawRange, STORED_BLOCK_BYTES, StageFileDamage, StageFileError};
 use std::io::Read;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -80,7 +80,7 @@ pub enum CopyProblem {
     #[error(transparent)]
     Here(StageFileError),
     #[error("what it sent is damaged")]
-    Damaged(#[source] Damage),
+    Damaged(#[source] StageFileDamage),
     #[error("nobody says where it is")]
     UnknownNode,
     #[error("not known there")]

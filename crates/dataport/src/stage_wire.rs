@@ -4,7 +4,7 @@ use crate::stage_name::{STAGE_FILE_NAME_BYTES_MAX, StageFileName};
 use crate::wire::{CRC_BYTES, NAME_BYTES, all_read, begin, end, limited, open};
 use ifile::field::FieldReader;
 use ifile::{FormatError, Problem};
-use stagefile::{Layout, PAYLOAD_BYTES_MAX, Payload, RawRange};
+use stagefile::{BlockLayout, PAYLOAD_BYTES_MAX, Payload, RawRange};
 
 /// Blocks in one answer.
 pub const BLOCKS_PER_READ_MAX: u32 = 16;
@@ -53,7 +53,7 @@ pub struct StageReadRequest {
 impl StageReadRequest {
     /// The bytes of the file that are asked for.
     pub fn raw(&self) -> RawRange {
-        Layout::of(self.file.payload.bytes).raw_blocks(self.first_block, self.blocks.into())
+        BlockLayout::of(self.file.payload.bytes).raw_blocks(self.first_block, self.blocks.into())
     }
 
     pub fn encode(&self) -> Vec<u8> {

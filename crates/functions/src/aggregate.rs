@@ -17,7 +17,7 @@ const DISTINCT_MAX: usize = 1 << 25;
 /// Bytes of a key or value in a message.
 const SHOWN_BYTES_MAX: usize = 100;
 
-/// How the values of a key are folded.
+/// Fold of the values of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     LongSum,
@@ -41,14 +41,14 @@ const NAMES: [(&str, Kind); 8] = [
     ("ValueHistogram", Kind::Histogram),
 ];
 
-/// Why a record cannot be aggregated. The user's data.
+/// Error of a record that cannot be aggregated; the user's data is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AggregateError {
-    #[error("the key is not KIND:NAME with one of the kinds {}", NAMES.map(|(name, _)| name).join(", "))]
+    #[error("the key is not KIND:NAME; the kinds are {}", NAMES.map(|(name, _)| name).join(", "))]
     Kind,
-    #[error("the value is no whole number of 64 bits")]
+    #[error("the value is not a whole number of 64 bits")]
     Long,
-    #[error("the value is no number")]
+    #[error("the value is not a number")]
     Double,
     #[error("the value is not ITEM or ITEM TAB COUNT")]
     Count,
@@ -81,7 +81,7 @@ pub enum Aggregate {
     Text(Vec<u8>),
     /// Hashes of the values: 128 bits tell any number of values apart that a machine can hold.
     Unique(HashSet<u128>),
-    /// How often each item was there, by hash of the item.
+    /// Count of each item, by hash of the item.
     Items(HashMap<u128, i64>),
 }
 
@@ -176,12 +176,12 @@ fn histogram(mut counts: Vec<i64>) -> String {
     format!("{}\t{least}\t{middle}\t{greatest}\t{mean}\t{deviation}", counts.len())
 }
 
-/// As `Long.parseLong` reads.
+/// Parses a number like `Long.parseLong`.
 fn long(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// As `Double.parseDouble` reads decimal numbers: blanks about them, and a letter of the type behind them.
+/// Parses a decimal number like `Double.parseDouble`: with blanks around it and a type letter after it.
 fn double(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?.trim_matches(|each: char| each <= ' ');
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -213,7 +213,7 @@ fn java_double(number: f64) -> String {
     format!("{}E{exponent}", with_point(digits))
 }
 
-/// As `String.compareTo`: by units of UTF-16. It differs from the order of bytes only beyond U+D800.
+/// Compares like `String.compareTo`, by units of UTF-16. It differs from the order of bytes only beyond U+D800.
 fn compare_as_java(left: &[u8], right: &[u8]) -> Ordering {
     if left.iter().chain(right).all(|byte| *byte < 0xee) {
         return left.cmp(right);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_folded_is_named() {
+    fn values_that_cannot_be_folded_are_named() {
         assert_eq!(fold("apples", &["1"]), Err(AggregateError::Kind));
         assert_eq!(fold("LongSum:x", &["1"]), Err(AggregateError::Kind));
         assert_eq!(fold("LongValueSum:x", &[" 1"]), Err(AggregateError::Long));

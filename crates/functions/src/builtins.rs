@@ -96,13 +96,13 @@ fn grep_mapper(pattern: Option<&str>, formats: &Formats) -> Result<Box<dyn MapFu
 /// Reason why a function cannot be used. The user's fault.
 #[derive(Debug, thiserror::Error)]
 pub enum FunctionUnusable {
-    #[error("no built-in {role} is called {name:?}; there are: {known}")]
+    #[error("there is no built-in {role} {name:?}; choose one of: {known}")]
     UnknownBuiltin { role: &'static str, name: String, known: String },
     #[error("the built-in {name} takes no argument, but {argument:?} follows it")]
     ArgumentNotTaken { name: String, argument: String },
     #[error("builtin:grep needs a regular expression, as in builtin:grep:error")]
     NoPattern,
-    #[error("the regular expression of builtin:grep is not usable: {0}")]
+    #[error("the regular expression of builtin:grep is invalid: {0}")]
     Pattern(#[from] regex::Error),
 }
 

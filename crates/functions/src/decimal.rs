@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn wrong_numbers_are_refused() {
         for text in
             ["", " ", "-", ".", "+.", "1 2", "1_000", "0x10", "NaN", "inf", "--1", "1.2.3", "1e", "e5"]
         {

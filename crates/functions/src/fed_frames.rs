@@ -22,7 +22,7 @@ pub fn job_frame(role: ProgramRole, input: Option<RecordFormat>, context: &Funct
 /// Tells the program what it is to do.
 pub fn write_job(feed: &mut Feed, job: &JobFrame<'_>) -> Result<(), TaskFailure> {
     let json = serde_json::to_vec(job).map_err(|error| {
-        TaskFailure::new(Blame::Engine, format!("the first frame for the program: {error}"))
+        TaskFailure::new(Blame::Engine, format!("cannot make the first frame for the program: {error}"))
     })?;
     write_frame(feed, FrameKind::Job, &[&json])
 }
@@ -84,8 +84,7 @@ pub fn write_end(feed: &mut Feed) -> Result<(), TaskFailure> {
 fn write_frame(feed: &mut Feed, kind: FrameKind, payload: &[&[u8]]) -> Result<(), TaskFailure> {
     let bytes: usize = payload.iter().map(|piece| piece.len()).sum();
     let Some(head) = head(kind, bytes) else {
-        let message =
-            format!("a frame for the program has {bytes} bytes, more than the 4 GiB that it may have");
+        let message = format!("a frame for the program has {bytes} bytes, more than the limit of 4 GiB");
         return Err(TaskFailure::new(Blame::UserData, message));
     };
     // One write for the small pieces: each is a call to the kernel.

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_separator_of_several_bytes_is_found_where_a_model_finds_it() {
+    fn separator_of_several_bytes_matches_the_model() {
         for number in 0..3_u32.pow(7) {
             let letter = |place: u32| ['a', 'b', ':'][(number / 3_u32.pow(place) % 3) as usize];
             let line: String = (0..7).map(letter).collect();

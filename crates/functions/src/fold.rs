@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_named() {
+    fn wrong_numbers_are_named() {
         for which in [Fold::Sum, Fold::Min, Fold::Max] {
             assert_eq!(fold(which, &["1", "one"], 10), Err(NotANumber));
             assert_eq!(fold(which, &["one"], 10), Err(NotANumber));

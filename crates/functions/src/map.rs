@@ -21,7 +21,7 @@ pub trait RecordInput: Send {
     /// A block of whole records of one file, never empty; None at the end. Lines all have their end, also the
     /// last one. The error is final.
     fn next_block(&mut self) -> Result<Option<&[u8]>, TaskFailure>;
-    /// How blocks are parted into records.
+    /// Returns the rule that cuts blocks into records.
     fn format(&self) -> RecordFormat;
     /// Returns the place of the last block; it has no meaning before the first block and after the end.
     fn place(&self) -> BlockPlace;
@@ -81,11 +81,11 @@ pub trait Emitter {
     }
 }
 
-/// Why a pair whose key has a tail is refused.
+/// Returns the error of a pair whose key has a tail.
 #[cold]
 pub fn no_tails() -> TaskFailure {
-    let message =
-        "the program put out pairs of keys with tails, and the keys of this job have none: give --key-tails";
+    let message = "the program wrote pairs of keys with tails, but the keys of this job have no tails: give \
+         --key-tails";
     TaskFailure::new(Blame::UserData, message)
 }
 

@@ -70,7 +70,7 @@ impl<R: Read, T: FnMut(&[u8]) -> Result<(), TaskFailure>> OutputLines<R, T> {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    let message = format!("reading from the user program: {error}");
+                    let message = format!("cannot read from the user program: {error}");
                     return Err(TaskFailure::new(Blame::Environment, message));
                 }
             }
@@ -125,7 +125,7 @@ impl<R: Read, T: FnMut(&[u8]) -> Result<(), TaskFailure>> OutputLines<R, T> {
 /// A program was told to end its records with a zero byte, and printed something else.
 #[cold]
 pub(crate) fn no_zero_byte_at_end() -> TaskFailure {
-    let message = "the output of the user program does not end with a zero byte: each record that it prints must, as each that it \
-                   reads does; for a program that prints lines give --exchange lines";
+    let message = "the output of the user program does not end with a zero byte: with --exchange nul, \
+                   every record must; for a program that prints lines give --exchange lines";
     TaskFailure::new(Blame::UserData, message)
 }

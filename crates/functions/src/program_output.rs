@@ -13,13 +13,13 @@ pub fn write_from_program(output: &mut PartWriter, each: PutOut<'_>) -> Result<(
     match each {
         PutOut::Pair { key, value } => output.write_pair(key, value),
         PutOut::TailedPair { .. } => {
-            let message =
-                "the program put out pairs of keys with tails, which only go from mappers to reducers";
+            let message = "the program wrote pairs of keys with tails, which only a mapper may write";
             Err(TaskFailure::new(Blame::UserData, message))
         }
         PutOut::Output { records, bytes } if output.takes_records() => output.write_records(bytes, records),
         PutOut::Output { .. } => {
-            let message = "the program put out bytes of its part, but the output format is lines: give --output-format raw";
+            let message = "the program wrote bytes of its part, but the output format is lines: give \
+                           --output-format raw";
             Err(TaskFailure::new(Blame::UserData, message))
         }
     }
@@ -71,7 +71,7 @@ fn copy_output(
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => {
-                let message = format!("reading from the user program: {error}");
+                let message = format!("cannot read from the user program: {error}");
                 return Err(TaskFailure::new(Blame::Environment, message));
             }
         }

@@ -9,11 +9,11 @@ const RECORD_MEMORY_SHARE: u64 = 4;
 /// memory that it needs if more memory helps.
 pub fn record_too_long(record_bytes: u64, record_bytes_max: u64) -> String {
     if record_bytes > RECORD_BYTES_LIMIT {
-        return format!("it has more than {RECORD_BYTES_LIMIT} bytes, the most that any record may have");
+        return format!("it has more than {RECORD_BYTES_LIMIT} bytes, the limit of any record");
     }
     let needed_mib = (record_bytes * RECORD_MEMORY_SHARE).div_ceil(1 << 20);
     format!(
-        "it has {record_bytes} bytes, more than the {record_bytes_max} that a record may have here; \
-         it needs --memory {needed_mib}M"
+        "it has {record_bytes} bytes, but a record may have {record_bytes_max} here; it needs --memory \
+         {needed_mib}M"
     )
 }

@@ -46,7 +46,7 @@ pub struct Taken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Exits,
-    /// It waits for another task.
+    /// The program waits for another task.
     Waits,
 }
 
@@ -55,7 +55,9 @@ impl Taken {
     pub fn complete(self) -> Result<Self, TaskFailure> {
         match self.end {
             Some(_) => Ok(self),
-            None => Err(of_program("the program ended before it had said that it was done".to_string())),
+            None => Err(of_program(
+                "the program ended without the frame E, which says that a task is done".to_string(),
+            )),
         }
     }
 }
@@ -99,7 +101,7 @@ fn take_frames(
             }
             Some((FrameKind::Output, payload)) => {
                 let Some((records, bytes)) = payload.split_first_chunk::<8>() else {
-                    return Err(of_frame("it does not say how many records it has".to_string()));
+                    return Err(of_frame("it has no number of records".to_string()));
                 };
                 let records = u64::from_le_bytes(*records);
                 taken.records = taken.records.saturating_add(records);
@@ -110,7 +112,7 @@ fn take_frames(
             Some((_, [])) => return Ok(Taken { end: Some(End::Exits), ..taken }),
             Some((_, [1])) => return Ok(Taken { end: Some(End::Waits), ..taken }),
             Some(_) => {
-                return Err(of_frame("an end that says neither that it exits nor that it waits".to_string()));
+                return Err(of_frame("an end frame that says neither exit nor wait".to_string()));
             }
         }
     }
@@ -130,7 +132,7 @@ pub fn take_from_program(
 }
 
 fn cannot_read(error: &std::io::Error) -> TaskFailure {
-    TaskFailure::new(Blame::Environment, format!("reading from the user program: {error}"))
+    TaskFailure::new(Blame::Environment, format!("cannot read from the user program: {error}"))
 }
 
 fn of_program(message: String) -> TaskFailure {
@@ -139,7 +141,7 @@ fn of_program(message: String) -> TaskFailure {
 
 fn failure(payload: &[u8]) -> TaskFailure {
     match serde_json::from_slice::<ProgramFailure>(payload) {
-        Err(error) => of_program(format!("the program failed, and its reason cannot be read: {error}")),
+        Err(error) => of_program(format!("the program failed, and its reason is unreadable: {error}")),
         Ok(mut reason) => {
             let blame = if reason.is_of_data { Blame::UserData } else { Blame::UserProgram };
             let cut = reason.traceback.len().saturating_sub(TRACEBACK_LINES_MAX);
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_refused() {
+    fn wrong_frames_are_refused() {
         let check = |bytes: &[u8], expected: &str| {
             let failure = taken(bytes).unwrap_err();
             assert_eq!(failure.blame, Blame::UserProgram);
@@ -228,12 +230,12 @@ mod tests {
             &too_long,
             "frame 1 of the program: the partition key of its pair 0 has 2 bytes, and the key 1",
         );
-        check(&frame(b'O', b"1234"), "does not say how many");
+        check(&frame(b'O', b"1234"), "no number of records");
         check(&[0, 0, 0, 0x7f, b'P', 0, 0, 0], "more than the 1048676 that it may have");
-        check(b"", "before it had said that it was done");
-        check(&one_pair()[..12], "before it had said that it was done");
-        check(&frame(b'E', b"\x02"), "an end that says neither");
-        check(&frame(b'X', b"no JSON"), "its reason cannot be read");
+        check(b"", "ended without the frame E");
+        check(&one_pair()[..12], "ended without the frame E");
+        check(&frame(b'E', b"\x02"), "an end frame that says neither");
+        check(&frame(b'X', b"no JSON"), "its reason is unreadable");
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub struct AppendAnswer {
     pub closed: Option<u64>,
 }
 
-/// Why a chunk service did not answer as hoped.
+/// Error of a chunk service.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
     /// The answer was lost; the frame may be in or not. Send it again.
@@ -47,7 +47,8 @@ pub enum AppendError {
     Cancelled,
     /// The record can never fit the memory given.
     #[error(
-        "a record of {record_bytes} bytes needs {needed_bytes} bytes of memory for frames, and there are {budget_bytes}"
+        "a record of {record_bytes} bytes needs {needed_bytes} bytes of memory for frames, but the job has \
+         {budget_bytes}: give more --memory"
     )]
     TooLarge { record_bytes: u64, needed_bytes: u64, budget_bytes: u64 },
     /// A spill to disk failed while room was made.
@@ -57,7 +58,7 @@ pub enum AppendError {
     #[error("a frame of {from} for {ifile} was refused: {why}")]
     Refused { from: Source, ifile: IfileIndex, why: &'static str },
     /// Frame after frame the chunks closed under the appender, or answers kept being lost.
-    #[error("gave up on a frame of {from} for {ifile} after {tries} tries")]
+    #[error("a frame of {from} for {ifile} was not acknowledged after {tries} tries")]
     GaveUp { from: Source, ifile: IfileIndex, tries: u32 },
 }
 

@@ -57,7 +57,7 @@ impl fmt::Display for Problem {
                 write!(f, "truncated: {needed_bytes} bytes needed, {present_bytes} present")
             }
             Self::NoEndMark => {
-                write!(f, "the end mark is missing: the file is cut off or longer than it was")
+                write!(f, "the end mark is missing: the file is truncated, or has bytes after its end")
             }
             Self::Checksum { what, stored, computed } => {
                 write!(f, "damaged {what}: checksum {stored:08x} stored, {computed:08x} computed")

@@ -17,12 +17,12 @@ pub struct SpoolOf {
     pub payload_bytes_max: u64,
 }
 
-/// Why a spool cannot be read any further.
+/// Error of a spool that cannot be read further.
 #[derive(Debug)]
 pub enum SpoolError {
     Read(std::io::Error),
     Format(FormatError),
-    /// It ends in the middle of a frame.
+    /// The spool ends in the middle of a frame.
     Cut,
     /// A frame of another attempt, or with another shape of keys.
     Foreign(Source),
@@ -41,7 +41,7 @@ impl fmt::Display for SpoolError {
             Self::Read(error) => write!(f, "{error}"),
             Self::Format(error) => write!(f, "{error}"),
             Self::Cut => write!(f, "it ends in the middle of a frame"),
-            Self::Foreign(source) => write!(f, "a frame of {source}, which is none of its attempt"),
+            Self::Foreign(source) => write!(f, "a frame of {source}, which does not belong to its attempt"),
             Self::OutOfTurn { ifile, sequence, expected } => {
                 write!(f, "frame {sequence} of {ifile} where {expected} should be")
             }

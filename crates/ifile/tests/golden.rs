@@ -67,15 +67,18 @@ const CORRUPT_1: &[(&str, &str)] = &[
     ("corrupt/foreign.run", "at byte 0: not an I-file (the first bytes are foreign)"),
     ("corrupt/frame-missing.raw", "at byte 2695: damaged: the number of frames is 7 here and 6 elsewhere"),
     ("corrupt/half.raw", "at byte 1294: truncated: 80 bytes needed, 77 present"),
-    ("corrupt/half.run", "at byte 772: the end mark is missing: the file is cut off or longer than it was"),
+    (
+        "corrupt/half.run",
+        "at byte 772: the end mark is missing: the file is truncated, or has bytes after its end",
+    ),
     ("corrupt/header-only.run", "at byte 0: truncated: 192 bytes needed, 64 present"),
     (
         "corrupt/one-byte-more.run",
-        "at byte 1673: the end mark is missing: the file is cut off or longer than it was",
+        "at byte 1673: the end mark is missing: the file is truncated, or has bytes after its end",
     ),
     (
         "corrupt/one-byte-short.run",
-        "at byte 1671: the end mark is missing: the file is cut off or longer than it was",
+        "at byte 1671: the end mark is missing: the file is truncated, or has bytes after its end",
     ),
     ("corrupt/raw-chunk-named-as-a-run.run", "at byte 0: not an I-file (the first bytes are foreign)"),
 ];
@@ -120,17 +123,20 @@ const CORRUPT_2: &[(&str, &str)] = &[
     ("corrupt/foreign.run", "at byte 0: not an I-file (the first bytes are foreign)"),
     ("corrupt/frame-missing.raw", "at byte 2915: damaged: the number of frames is 7 here and 6 elsewhere"),
     ("corrupt/half.raw", "at byte 1390: truncated: 877 bytes needed, 91 present"),
-    ("corrupt/half.run", "at byte 901: the end mark is missing: the file is cut off or longer than it was"),
+    (
+        "corrupt/half.run",
+        "at byte 901: the end mark is missing: the file is truncated, or has bytes after its end",
+    ),
     ("corrupt/header-only.run", "at byte 0: truncated: 192 bytes needed, 64 present"),
     ("corrupt/newer.raw", "at byte 8: format version 3 is not known to this program"),
     ("corrupt/newer.run", "at byte 8: format version 3 is not known to this program"),
     (
         "corrupt/one-byte-more.run",
-        "at byte 1932: the end mark is missing: the file is cut off or longer than it was",
+        "at byte 1932: the end mark is missing: the file is truncated, or has bytes after its end",
     ),
     (
         "corrupt/one-byte-short.run",
-        "at byte 1930: the end mark is missing: the file is cut off or longer than it was",
+        "at byte 1930: the end mark is missing: the file is truncated, or has bytes after its end",
     ),
     ("corrupt/raw-chunk-named-as-a-run.run", "at byte 0: not an I-file (the first bytes are foreign)"),
 ];

@@ -16,7 +16,7 @@ pub struct Grouped<'a> {
     pub partition_key_bytes: usize,
     /// The first record of its partition key.
     pub starts_group: bool,
-    /// It has a separator, although its value is empty ([`ifile::record`]).
+    /// The record has a separator, although its value is empty ([`ifile::record`]).
     pub is_separated: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct Groups<R: SortedRun> {
 /// The partition key of the group that is being put out.
 #[derive(Default)]
 struct GroupKey {
-    /// Its first eight bytes, zero padded. Short keys are all here.
+    /// First eight bytes of the key, zero padded; short keys fit whole.
     prefix: u64,
     len: usize,
     /// The whole key, where it is longer.

@@ -45,7 +45,7 @@ pub fn collect(line: CommandLine) -> anyhow::Result<Asked> {
         None => {
             ensure!(
                 file.from.is_none(),
-                "`from` belongs into a [[stage]]: a job of one stage has only `input`"
+                "`from` belongs in a [[stage]]: a job of one stage has only `input`"
             );
             Ok(Asked::Job(Box::new(merge(line, file, &file_dir, start_dir)?)))
         }
@@ -73,9 +73,7 @@ fn flow(
         ("--reducer", args.reducer.is_some()),
     ];
     if let Some((option, _)) = of_one_stage.into_iter().find(|(_, given)| *given) {
-        bail!(
-            "{option} is of one stage, and the job file has several: write it into the [[stage]] it is meant for"
-        );
+        bail!("{option} belongs to one stage, and the job file has several: write it into its [[stage]]");
     }
     let outside = [
         ("input", all.input.is_some()),
@@ -86,14 +84,15 @@ fn flow(
         ("from", all.from.is_some()),
     ];
     if let Some((key, _)) = outside.into_iter().find(|(_, given)| *given) {
-        bail!("`{key}` stands outside of the stages: write it into the [[stage]] it is meant for");
+        bail!("`{key}` stands outside of the stages: write it into its [[stage]]");
     }
     ensure!(!stages.is_empty(), "`stage` is an empty list: write each stage under [[stage]]");
     let places = places(&stages)?;
     let ends = places.iter().filter(|place| !place.feeds).count();
     ensure!(
         args.output.is_none() || ends == 1,
-        "--output is of one stage, and {ends} of the job file have an output: write it into the [[stage]] it is meant for"
+        "--output belongs to one stage, and {ends} of the job file have an output: write it into its \
+         [[stage]]"
     );
     let flow_name = flow_name(args, all, &stages);
     let mut options = Vec::with_capacity(stages.len());
@@ -103,7 +102,7 @@ fn flow(
         let output = args.output.clone().filter(|_| !place.feeds);
         ensure!(
             place.feeds || output.is_some() || stage.output.is_some(),
-            "line {}: the stage {name:?} has no `output`, and none that reads it",
+            "line {}: the stage {name:?} has no `output`, and no stage reads it",
             stage.line
         );
         let name_of_job = Some(format!("{flow_name}.{name}"));
@@ -162,9 +161,12 @@ fn places(stages: &[JobFile]) -> anyhow::Result<Vec<StagePlace>> {
 /// Returns the place of one stage, and marks the stages that it reads as feeding others.
 fn place(stage: &JobFile, before: &mut [StagePlace]) -> anyhow::Result<StagePlace> {
     let name = stage.name.clone().filter(|name| !name.is_empty());
-    let name = name.context("the stage has no `name`, by which others could read it")?;
-    ensure!(before.iter().all(|before| before.name != name), "two stages have the `name` {name:?}");
-    ensure!(stage.stage.is_none(), "the stage {name:?} has stages in it: write them one behind the other");
+    let name = name.context("the stage has no `name`: give it one, so that other stages can read it")?;
+    ensure!(
+        before.iter().all(|before| before.name != name),
+        "two stages have the `name` {name:?}: rename one"
+    );
+    ensure!(stage.stage.is_none(), "the stage {name:?} contains stages: write them one after another");
     let mut reads = Vec::new();
     for from in stage.from.iter().flatten() {
         let known = before.iter().position(|before| before.name == *from);

@@ -48,8 +48,8 @@ impl KeyOptions {
             let partitions = self.partitions.is_some() || self.partition_fields.is_some();
             ensure!(
                 !partitions,
-                "--total-order cuts parts by range of keys, --partitions and --partition-fields by what keys \
-                 have in common: leave one out"
+                "--total-order cuts parts by range of keys, --partitions and --partition-fields by equal \
+                 keys or fields: leave one out"
             );
         }
         let leading = keys::leading_steps(&order, &stretches);
@@ -77,8 +77,8 @@ impl KeyOptions {
         let others = self.given().into_iter().filter(|(option, _)| *option != "--key-tails");
         match others.into_iter().find(|(_, given)| *given) {
             Some((option, _)) => bail!(
-                "{option} does not go with --key-tails: such keys are compared by their bytes, and where each goes is said with it; \
-                 leave one of them out"
+                "{option} does not go with --key-tails: keys with tails are compared by their bytes, and \
+                 each carries its partition; leave one of them out"
             ),
             None => Ok(()),
         }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn unsuitable_key_options_are_refused() {
         let check = |options: KeyOptions, total_order, expected: &str| {
             let error = options.rules(total_order, (b"\t", Some(2)), 0).unwrap_err();
             let error = format!("{error:#}");

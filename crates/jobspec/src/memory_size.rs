@@ -4,7 +4,7 @@ const UNITS: [(char, u32); 4] = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
 /// Digits after the point that are looked at; more are refused.
 const FRACTION_DIGITS_MAX: usize = 9;
 
-/// Why a text is no size. The user's fault.
+/// Error of a text that is not a size; the user is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotASize;
 

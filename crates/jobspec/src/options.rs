@@ -61,7 +61,8 @@ pub struct StagePlace {
 }
 
 impl StagePlace {
-    /// As its job is handed in, with so many inputs of its own named; the server knows the numbers of the others.
+    /// Returns the stage as it is submitted, with this number of inputs of its own; the server adds the inputs from
+    /// other stages.
     pub fn of_job(&self, named_inputs: u32) -> FlowStage {
         FlowStage { name: self.name.clone(), named_inputs, feeds: self.feeds, ..FlowStage::default() }
     }

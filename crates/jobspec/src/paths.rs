@@ -103,7 +103,7 @@ pub fn check_disk(path: &Path, argument: &str) -> anyhow::Result<()> {
     let above = path.parent().unwrap_or(path);
     ensure!(
         path.exists() || above.is_dir(),
-        "--disk {argument}: {} is not there either: mount the disk, or create the directory first",
+        "--disk {argument}: {} does not exist either: mount the disk, or create the directory first",
         above.display()
     );
     Ok(())
@@ -117,7 +117,7 @@ pub fn disks(arguments: &[String], start_dir: &Path) -> anyhow::Result<Vec<PathB
         check_disk(&path, argument)?;
         match std::fs::create_dir(&path) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                return Err(error).with_context(|| format!("--disk {argument} cannot be made"));
+                return Err(error).with_context(|| format!("--disk {argument} cannot be created"));
             }
             _ => {}
         }

@@ -203,8 +203,10 @@ fn listed_inputs(
         argument.as_str() != standard_input::ARGUMENT && !with_files.contains(&(*named as u32))
     };
     for (_, argument) in options.input.iter().enumerate().filter(is_empty) {
-        let problem =
-            format!("--input {argument} has no file that is data: names that begin with _ or . are none");
+        let problem = format!(
+            "--input {argument} has no file that is data: files whose names begin with _ or . are \
+                     ignored"
+        );
         ensure!(options.empty_input != Some(Notice::Fail), problem);
         front_end.warn(&problem);
     }
@@ -246,7 +248,7 @@ fn check_conflicts(options: &JobOptions) -> anyhow::Result<()> {
     if options.output.as_deref().is_some_and(|output| output.as_os_str() == standard_output::ARGUMENT) {
         let discards = options.formats.output_format.as_deref() == Some("discard");
         let conflicts = [
-            ("--json", options.json, "both want standard output"),
+            ("--json", options.json, "both write to standard output"),
             ("--overwrite", options.overwrite, "there is nothing to replace"),
             ("--output-format discard", discards, "there is nothing to print"),
         ];
@@ -289,11 +291,12 @@ fn check_key_tails(options: &JobOptions, exchange: Exchange) -> anyhow::Result<(
     }
     ensure!(
         exchange == Exchange::Frames,
-        "--key-tails needs --exchange frames: in lines a mapper cannot say where the tail of a key begins"
+        "--key-tails needs --exchange frames: lines cannot mark where the tail of a key begins"
     );
     ensure!(
         options.combiner.is_none(),
-        "--combiner does not go with --key-tails: a combiner puts out keys that it was given, and these have tails; leave one of them out"
+        "--combiner does not go with --key-tails: a combiner writes the keys that it reads, and these have \
+         tails; leave one of them out"
     );
     Ok(())
 }
@@ -305,12 +308,13 @@ fn check_stretches(options: &JobOptions, format: RecordFormat) -> anyhow::Result
     }
     ensure!(
         options.stage.as_ref().is_none_or(|stage| stage.reads.is_empty()),
-        "`from` does not go with --input-format stretches: what a stage before puts out is in no file that a program could read by \
-         itself; leave one of them out"
+        "`from` does not go with --input-format stretches: the output of a stage is not in a file that a \
+         program can read by itself; leave one of them out"
     );
     ensure!(
         !options.input.iter().any(|input| input == standard_input::ARGUMENT),
-        "--input - does not go with --input-format stretches: standard input is no file that a program could read by itself; name files"
+        "--input - does not go with --input-format stretches: standard input is not a file that a program \
+         can read by itself; name files"
     );
     Ok(())
 }
@@ -325,7 +329,7 @@ fn check_stage(options: &JobOptions) -> anyhow::Result<()> {
     ensure!(!prints, "`output = \"-\"`: a stage prints nothing: name a directory");
     ensure!(
         !options.input.iter().any(|input| is_dash(input)),
-        "`input = \"-\"`: a stage reads no standard input"
+        "`input = \"-\"`: a stage cannot read standard input: name files"
     );
     Ok(())
 }
@@ -402,7 +406,8 @@ fn check_functions(
     if let (Some(combine), Some(reduce)) = (combine, reduce) {
         ensure!(
             functions::combiner_fits(combine, reduce),
-            "--combiner {} would change the result of --reducer {}: leave the combiner out, for a built-in reducer combines by itself",
+            "--combiner {} would change the result of --reducer {}: leave the combiner out; a built-in \
+             reducer combines by itself",
             combine.display(),
             reduce.display()
         );

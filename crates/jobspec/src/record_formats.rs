@@ -4,7 +4,7 @@
 use anyhow::{Context, bail, ensure};
 use api::{Exchange, FieldSplit, Formats, Function, OutputCodec, OutputFormat, PartExtension, RecordFormat};
 
-/// As written, on the command line or in a job file.
+/// Formats as written on the command line or in a job file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormatOptions {
     pub input_format: Option<String>,
@@ -57,7 +57,10 @@ pub fn formats(options: &FormatOptions, functions: Functions<'_>) -> anyhow::Res
     ensure!(key_fields > 0, "--key-fields 0: a key has at least one field");
     let in_fixed = matches!(input, RecordFormat::Fixed { .. });
     if options.key_fields.is_some() && in_fixed && !functions.any_program() {
-        bail!("--key-fields has no meaning for records of fixed length: say fixed:RECORD_BYTES:KEY_BYTES");
+        bail!(
+            "--key-fields has no meaning for records of fixed length: write --input-format \
+               fixed:RECORD_BYTES:KEY_BYTES"
+        );
     }
     let map_output = FieldSplit { separator: separator.clone(), key_fields };
     let lines =
@@ -163,7 +166,7 @@ fn check_separator(
     };
     ensure!(
         !terminator.is_some_and(|terminator| separator.contains(&terminator)),
-        "--separator holds the byte that ends each record, so that it would part none"
+        "--separator holds the byte that ends each record, so it cannot separate a key from its value"
     );
     ensure!(
         !(separator.contains(&b'\n') && exchange != Exchange::Nul && functions.any_program()),
@@ -186,10 +189,10 @@ fn unescape(text: &str) -> anyhow::Result<Vec<u8>> {
             Some(b'\\') => (b'\\', 1),
             Some(b'x') => {
                 let digits = escape.get(1..3).filter(|digits| digits.bytes().all(|c| c.is_ascii_hexdigit()));
-                let digits = digits.context("behind \\x there are not two hexadecimal digits")?;
-                (u8::from_str_radix(digits, 16).context("behind \\x there are not two digits")?, 3)
+                let digits = digits.context("two hexadecimal digits must follow \\x")?;
+                (u8::from_str_radix(digits, 16).context("two hexadecimal digits must follow \\x")?, 3)
             }
-            _ => bail!("a backslash is followed by none of t, n, 0, \\ and xNN"),
+            _ => bail!("t, n, 0, \\ or xNN must follow a backslash"),
         };
         bytes.push(byte);
         rest = &escape[length..];

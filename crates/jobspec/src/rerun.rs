@@ -118,9 +118,9 @@ fn check_combined(job: JobId, old: &JobSpec, reducer: Option<&Function>) -> anyh
         return Ok(());
     }
     bail!(
-        "--reducer {}: job {job} combined what its maps put out with {}, so its I-files hold partial results and no \
-         longer the values themselves; run the maps again without combining (a job without --reducer, with \
-         --keep-ifiles, keeps every value)",
+        "--reducer {}: job {job} combined the output of its maps with {}, so its I-files hold partial \
+         results instead of the values; run the maps again without combining (a job without --reducer, \
+         with --keep-ifiles, keeps every value)",
         reducer.display(),
         combiner.display(),
     );
@@ -139,7 +139,7 @@ pub fn note_on_partial_values(old: &JobSpec, reducer: Option<&Function>) -> Opti
     let as_before = reducer == old.reducer.as_ref() || reducer == Some(combiner);
     let as_before = as_before || reducer.is_some_and(|reducer| needs_only_keys(combiner, reducer));
     (!as_before)
-        .then(|| format!("combined with {}: the values read now are its partial results", combiner.display()))
+        .then(|| format!("combined with {}: the reducer reads its partial results", combiner.display()))
 }
 
 #[cfg(test)]

@@ -57,8 +57,8 @@ pub fn take(dir: &Path, bytes_max: Option<u64>) -> anyhow::Result<StandardInput>
 fn check_size(bytes: u64, bytes_max: Option<u64>) -> anyhow::Result<()> {
     match bytes_max {
         Some(bytes_max) if bytes > bytes_max => bail!(
-            "--input -: standard input has more than {bytes_max} bytes, which is the most that is sent to the nodes of a \
-             cluster; put it into a file on a path that all share"
+            "--input -: standard input has more than {bytes_max} bytes, the limit for the nodes of a \
+             cluster; put it into a file on a path that all nodes share"
         ),
         _ => Ok(()),
     }

@@ -36,7 +36,7 @@ impl PrivateOutput {
                 return Ok(PrivateOutput { dir, _lock: lock });
             }
         }
-        bail!("--output -: another process removes what is made in {}", disk.display())
+        bail!("--output -: another process removes files from {}", disk.display())
     }
 
     /// The directory all of it lies in.
@@ -103,7 +103,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn only_what_nobody_holds_is_swept() {
+    fn only_unlocked_outputs_are_swept() {
         let disk = tempfile::tempdir().unwrap();
         let disks = [disk.path().to_path_buf()];
         let held = PrivateOutput::create(disk.path()).unwrap();

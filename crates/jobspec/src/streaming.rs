@@ -30,7 +30,7 @@ pub fn options(mut job: StreamingJob, start_dir: PathBuf, in_cluster: bool) -> a
         Some("none") => Some(Codec::None),
         Some("lz4") => Some(Codec::Lz4),
         Some("zstd") => Some(Codec::Zstd),
-        Some(other) => bail!("--codec {other}: there are lz4, zstd and none"),
+        Some(other) => bail!("--codec {other} is not known: choose lz4, zstd or none"),
     };
     let replication = job.own.replication.as_deref();
     let mode = |word| replication_mode(word).map_err(|error| anyhow!("--replication {word}: {error}"));

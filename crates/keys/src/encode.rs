@@ -20,15 +20,15 @@ const SHOWN_BYTES_MAX: usize = 100;
 /// Rules that cannot be obeyed. The user's to change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyRulesError {
-    #[error("fields need a separator, and there is none")]
+    #[error("fields of a key need a separator, but the records of this job have none")]
     NoSeparator,
     #[error("fields and characters count from 1")]
     PlaceZero,
     #[error("{count} partitions: give 1 to {PARTITIONS_MAX}")]
     PartitionCount { count: u32 },
-    #[error("the partition key has {group_steps} steps, but the order only has {steps}")]
+    #[error("the partition key has {group_steps} steps, but the order has only {steps}")]
     GroupSteps { group_steps: u32, steps: usize },
-    #[error("keys with tails are compared by their bytes, and there are an order or partitions beside them")]
+    #[error("keys with tails are compared by their bytes: give no order and no partitions with them")]
     Tails,
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct Fields {
     starts: Vec<usize>,
 }
 
-/// How many fields of a key must be found to place a stretch.
+/// Number of fields of a key that must be found to place a stretch.
 pub(crate) fn fields_needed(stretch: &KeyStretch) -> usize {
     let end = stretch.end.map_or(0, |end| end.field);
     // The end of a field is known from where the next one starts.

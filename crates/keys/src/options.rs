@@ -8,11 +8,11 @@ use api::{FieldPlace, KeyStretch, Numbers, OrderStep};
 pub enum OptionsError {
     #[error("{word:?} is not understood: write -k POS1[,POS2], -n or -r, as in \"-k1,1 -k2,2nr\"")]
     UnknownWord { word: String },
-    #[error("{text:?} is no stretch: write FIELD[.CHARACTER][,FIELD[.CHARACTER]], as in 1,2")]
+    #[error("{text:?} is not a range of fields: write FIELD[.CHARACTER][,FIELD[.CHARACTER]], as in 1,2")]
     BadStretch { text: String },
     #[error("{text:?} starts at 0: fields and characters count from 1")]
     PlaceZero { text: String },
-    #[error("-k at the end of {text:?} needs a stretch, as in -k1,2")]
+    #[error("-k at the end of {text:?} needs a range of fields, as in -k1,2")]
     NoStretch { text: String },
 }
 
@@ -183,16 +183,16 @@ mod tests {
             let error = parse_order_options(options, Numbers::Strict).unwrap_err().to_string();
             assert!(error.contains(expected), "{options}: {error}");
         };
-        check("-k", "needs a stretch");
+        check("-k", "needs a range of fields");
         check("-k1,1 -u", "\"-u\" is not understood");
         check("2,2", "\"2,2\" is not understood");
-        check("-k1,1b", "\"1,1b\" is no stretch");
-        check("-ka", "no stretch");
-        check("-k1.", "no stretch");
-        check("-k1,", "no stretch");
-        check("-k+1", "no stretch");
-        check("-k99999999999", "no stretch");
-        check("-k1,2,3", "no stretch");
+        check("-k1,1b", "\"1,1b\" is not a range of fields");
+        check("-ka", "not a range of fields");
+        check("-k1.", "not a range of fields");
+        check("-k1,", "not a range of fields");
+        check("-k+1", "not a range of fields");
+        check("-k99999999999", "not a range of fields");
+        check("-k1,2,3", "not a range of fields");
         check("-k0", "count from 1");
         check("-k1.0", "count from 1");
         let letters = OptionsError::BadStretch { text: "1,2n".into() };

@@ -8,21 +8,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
-/// These bound what callers cost a port before it knows them.
+/// Bounds of the cost of callers to a port before they are authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ConnectionLimits {
     pub connections_max: usize,
     /// From one address; of IPv6, from one network of 64 bits.
     pub connections_per_address_max: usize,
     /// Connections beyond, on which `/healthz` is answered and nothing else; one more ends the oldest of them.
     pub reserve: usize,
-    /// In which the head of a request comes to its end, and how long a connection stays open without one.
+    /// Most time for the head of a request, and for an open connection without a request.
     pub head_time_max: Duration,
     /// None where the routes watch over bodies themselves.
     pub body_pace: Option<BodyPace>,
 }
 
-impl Limits {
+impl ConnectionLimits {
     /// Gives the limits of a process that may open so many files.
     pub fn within(open_files_max: u64) -> Self {
         let connections_max = usize::try_from(open_files_max / 2).unwrap_or(usize::MAX).clamp(16, 4096);
@@ -45,7 +45,7 @@ struct Counts {
 
 /// The open connections of a port.
 pub(crate) struct Connections {
-    limits: Limits,
+    limits: ConnectionLimits,
     counts: Mutex<Counts>,
     bound_told: OnceAMinute,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Counted {
 }
 
 impl Connections {
-    pub fn new(limits: Limits) -> Arc<Self> {
+    pub fn new(limits: ConnectionLimits) -> Arc<Self> {
         Arc::new(Self { limits, counts: Mutex::default(), bound_told: OnceAMinute::default() })
     }
 
@@ -74,7 +74,7 @@ impl Connections {
         if is_full || of_address >= self.limits.connections_per_address_max {
             if self.bound_told.is_due() {
                 let all = counts.all;
-                tracing::warn!(%address, of_address, all, "too many connections: more are answered /healthz only");
+                tracing::warn!(%address, of_address, all, "too many connections: further ones get /healthz only");
             }
             return None;
         }
@@ -122,7 +122,7 @@ fn counted_by(peer: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use super::{Connections, Limits};
+    use super::{ConnectionLimits, Connections};
     use std::net::IpAddr;
 
     fn address(text: &str) -> IpAddr {
@@ -131,7 +131,11 @@ mod tests {
 
     #[test]
     fn connections_count_in_total_and_by_address() {
-        let limits = Limits { connections_max: 3, connections_per_address_max: 2, ..Limits::within(1024) };
+        let limits = ConnectionLimits {
+            connections_max: 3,
+            connections_per_address_max: 2,
+            ..ConnectionLimits::within(1024)
+        };
         let connections = Connections::new(limits);
         let ann = || connections.count(address("10.0.0.1"));
         let first = ann().expect("room");

@@ -9,13 +9,14 @@ use std::net::IpAddr;
 const OF_FORMS: [&str; 3] = ["text/plain", "multipart/form-data", "application/x-www-form-urlencoded"];
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
-/// Why a request was not passed on to a route.
+/// Refusal of a request before it reaches a route.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("the request names no host, or more than one")]
     NoHost,
     #[error(
-        "{0:?} is no name of this server: ask it by its address, or start it with --host-name and this name"
+        "{0:?} is not a name of this server: use its address, or start the server with --host-name and \
+         this name"
     )]
     OtherHost(String),
     #[error("the request is from a page of another origin, {0:?}")]
@@ -23,7 +24,8 @@ pub enum Refusal {
     #[error("the request is from a page of another web site")]
     OtherSite,
     #[error(
-        "a request of the method {0} needs the header content-type with application/json or application/octet-stream, or the header sailfish-request"
+        "a {0} request needs the header content-type with application/json or application/octet-stream, or \
+         the header sailfish-request"
     )]
     Unmarked(Method),
     #[error("too many connections are open: only /healthz is answered")]

@@ -24,10 +24,10 @@ mod paced_body;
 mod serve;
 mod tls;
 
-pub use connections::Limits;
+pub use connections::ConnectionLimits;
 pub use host_names::{HostNames, Refusal};
 pub use paced_body::{BodyPace, TooSlow};
-pub use serve::{Door, Peer, plain_text, serve};
+pub use serve::{Door, PeerAddress, plain_text, serve};
 
 /// A request with a header of this beginning is none that a page of another site sends without asking first.
 pub const HEADER_PREFIX: &str = "sailfish-";

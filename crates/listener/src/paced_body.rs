@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// How long a body may take: a time at first, and more for the bytes that came.
+/// Time limit of a body: a first period, and more for each byte that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyPace {
     pub grace: Duration,
@@ -17,13 +17,13 @@ pub struct BodyPace {
 
 /// A body came more slowly than its pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the body of the request comes too slowly: {received_bytes} bytes in {} s", .within.as_secs())]
+#[error("the body of the request arrives too slowly: {received_bytes} bytes in {} s", .within.as_secs())]
 pub struct TooSlow {
     pub received_bytes: u64,
     pub within: Duration,
 }
 
-/// Why a body did not come to its end.
+/// Error of a body that did not arrive whole.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PacedBodyError {
     #[error(transparent)]

@@ -1,6 +1,6 @@
 //! Taking connections, and answering requests on them.
 
-use crate::connections::{Connections, Counted, Limits};
+use crate::connections::{ConnectionLimits, Connections, Counted};
 use crate::host_names::{HostNames, Refusal};
 use crate::once_a_minute::OnceAMinute;
 use crate::paced_body::PacedBody;
@@ -32,13 +32,13 @@ const HEALTH: &str = "/healthz";
 
 /// The address that a request came from; every request has it among its extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer(pub IpAddr);
+pub struct PeerAddress(pub IpAddr);
 
-/// How a port is entered.
+/// Settings of a port: TLS, host names and limits of connections.
 pub struct Door {
     pub tls: Option<Arc<ServerConfig>>,
     pub names: HostNames,
-    pub limits: Limits,
+    pub limits: ConnectionLimits,
     /// The answer in the words of the port.
     pub refuse: fn(&Refusal) -> Response,
 }
@@ -89,7 +89,7 @@ async fn accepted(listener: &TcpListener) -> (TcpStream, SocketAddr) {
             Ok(accepted) => return accepted,
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
-                tracing::warn!(%error, "a connection cannot be taken");
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_AGAIN_AFTER).await;
             }
         }
@@ -135,7 +135,7 @@ impl Open {
             return self.refused(&refusal, connection);
         }
         let (mut parts, body) = request.into_parts();
-        parts.extensions.insert(Peer(connection.peer));
+        parts.extensions.insert(PeerAddress(connection.peer));
         let body = match self.door.limits.body_pace {
             Some(pace) => Body::new(PacedBody::new(body, pace)),
             None => Body::new(body),

@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::body::Bytes;
 use axum::routing::{get, post};
-use listener::{BodyPace, Door, HostNames, Limits, Peer, serve};
+use listener::{BodyPace, ConnectionLimits, Door, HostNames, PeerAddress, serve};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,8 +12,8 @@ use tokio::net::{TcpListener, TcpStream};
 /// Short, so that nobody waits; what is tested does not depend on it.
 const SHORT: Duration = Duration::from_millis(100);
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> ConnectionLimits {
+    ConnectionLimits {
         connections_max: 8,
         connections_per_address_max: 4,
         reserve: 2,
@@ -22,10 +22,10 @@ fn limits() -> Limits {
     }
 }
 
-async fn start(limits: Limits) -> SocketAddr {
+async fn start(limits: ConnectionLimits) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");
-    let source = |axum::Extension(peer): axum::Extension<Peer>| async move { peer.0.to_string() };
+    let source = |axum::Extension(peer): axum::Extension<PeerAddress>| async move { peer.0.to_string() };
     let length = |body: Bytes| async move { body.len().to_string() };
     let routes = Router::new()
         .route("/healthz", get(|| async { "ok" }))
@@ -68,7 +68,7 @@ async fn caller_that_finishes_no_head_is_disconnected() {
 
 #[tokio::test]
 async fn body_must_keep_its_pace() {
-    let address = start(Limits { head_time_max: Duration::from_secs(60), ..limits() }).await;
+    let address = start(ConnectionLimits { head_time_max: Duration::from_secs(60), ..limits() }).await;
     let head = "POST /length HTTP/1.1\r\nhost: localhost\r\nsailfish-request: 1\r\nconnection: close\r\n";
     let mut slow = connect(address).await;
     slow.write_all(format!("{head}content-length: 10\r\n\r\n12345").as_bytes()).await.expect("it reads");
@@ -82,7 +82,7 @@ async fn body_must_keep_its_pace() {
 
 #[tokio::test]
 async fn only_health_is_answered_beyond_the_limit() {
-    let address = start(Limits { head_time_max: Duration::from_secs(60), ..limits() }).await;
+    let address = start(ConnectionLimits { head_time_max: Duration::from_secs(60), ..limits() }).await;
     // Connections are taken in their order, so that these count before the next one.
     let mut held = Vec::new();
     for _ in 0..10 {

@@ -96,8 +96,8 @@ fn feed_blocks(input: &mut dyn RecordInput, exchange: Exchange, mut feed: Feed) 
 #[cold]
 fn holds_line_feed(position: &str) -> TaskFailure {
     let message = format!(
-        "{position}: the record holds a line feed, which a program that prints lines would take for its end: \
-         leave --exchange lines out, so that programs read and print records that end with a zero byte"
+        "{position}: the record holds a line feed, but with --exchange lines a line feed ends a record: \
+         leave --exchange lines out, and programs read and print records that end with a zero byte"
     );
     TaskFailure::new(Blame::UserData, message)
 }

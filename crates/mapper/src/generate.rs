@@ -2,7 +2,7 @@
 
 use api::{Blame, GeneratedRows, RecordFormat, Segment, Split, TaskFailure, TeraLayout};
 use functions::{BlockPlace, RecordInput};
-use tera::{Layout, ROW_BYTES, RowGenerator, RowKind};
+use tera::{ROW_BYTES, RowGenerator, RowKind, RowLayout};
 
 /// Cuts the rows of a job into splits of about `split_bytes`, in order of row: whole rows, at least one each.
 pub fn plan(generated: &GeneratedRows, split_bytes: u64) -> Vec<Split> {
@@ -22,9 +22,9 @@ pub fn plan(generated: &GeneratedRows, split_bytes: u64) -> Vec<Split> {
 /// The kind of rows that a job asks for. Error: legacy rows that are skewed, which nobody defines.
 pub fn row_kind(generated: &GeneratedRows) -> Result<RowKind, tera::NoSkewedLegacy> {
     let layout = match generated.layout {
-        TeraLayout::Modern => Layout::Modern,
-        TeraLayout::Legacy => Layout::Legacy,
-        TeraLayout::Ascii => Layout::Ascii,
+        TeraLayout::Modern => RowLayout::Modern,
+        TeraLayout::Legacy => RowLayout::Legacy,
+        TeraLayout::Ascii => RowLayout::Ascii,
     };
     RowKind::new(layout, generated.skewed)
 }
@@ -118,7 +118,7 @@ impl RecordInput for GeneratedInput {
     }
 
     fn source_name(&self) -> String {
-        format!("the rows generated from number {} on", self.start)
+        format!("the generated rows from number {} on", self.start)
     }
 
     fn position(&self, offset_in_block: usize) -> String {
@@ -138,7 +138,7 @@ mod tests {
     use super::{GeneratedInput, plan};
     use api::{GeneratedRows, Segment, Split, TeraLayout};
     use functions::RecordInput;
-    use tera::{Layout, RowGenerator, RowKind};
+    use tera::{RowGenerator, RowKind, RowLayout};
 
     fn check(rows: u64, start: u128, split_bytes: u64, buffer_bytes: usize, splits: usize) {
         let generated = GeneratedRows { layout: TeraLayout::Ascii, skewed: true, start, rows };
@@ -157,7 +157,7 @@ mod tests {
             assert_eq!(input.records() * 100, input.bytes());
         }
         let mut expected = vec![0; rows as usize * 100];
-        RowGenerator::new(RowKind::new(Layout::Ascii, true).unwrap(), start).fill(&mut expected);
+        RowGenerator::new(RowKind::new(RowLayout::Ascii, true).unwrap(), start).fill(&mut expected);
         assert!(found == expected, "{rows} rows from {start}");
     }
 

@@ -34,10 +34,10 @@ const GLOB_OPTIONS: glob::MatchOptions = glob::MatchOptions {
     require_literal_leading_dot: true,
 };
 const WILDCARDS: [char; 3] = ['*', '?', '['];
-/// So many first bytes tell the format.
+/// Number of first bytes that identify the format.
 const MAGIC_BYTES: u64 = 10;
 
-/// Why an input cannot be used. The user's fault; every variant names the input.
+/// Error of an input that cannot be used. The user is at fault; every variant names the input.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     #[error("input {} does not exist", path.display())]
@@ -50,15 +50,15 @@ pub enum InputError {
     Loop { path: PathBuf, ancestor: PathBuf },
     #[error("no input matches {pattern:?}")]
     NoMatch { pattern: String },
-    #[error("input pattern {pattern:?} is not usable: {source}")]
+    #[error("input pattern {pattern:?} is invalid: {source}")]
     Pattern { pattern: String, source: glob::PatternError },
     #[error(transparent)]
     Object(#[from] ObjectError),
     #[error("the name of input {path:?} is not UTF-8")]
     NotUtf8 { path: PathBuf },
     #[error(
-        "input {input} has a partial last record: its {size_bytes} bytes are no multiple of the record length \
-         {record_bytes}"
+        "input {input} has a partial last record: its {size_bytes} bytes are not a multiple of the record \
+         length {record_bytes}"
     )]
     PartialLastRecord { input: String, size_bytes: u64, record_bytes: u32 },
 }
@@ -473,7 +473,7 @@ mod tests {
         assert!(error(&["z.txt", "absent.txt"]).contains("absent.txt does not exist"));
         assert!(error(&["*.csv"]).contains("no input matches"));
         assert!(error(&["a/_t*"]).contains("no input matches"));
-        assert!(error(&["[a"]).contains("is not usable"));
+        assert!(error(&["[a"]).contains("is invalid"));
         fs::write(root.path().join(OsStr::from_bytes(b"z\xff")), "x").unwrap();
         assert!(error(&["z*"]).contains("is not UTF-8") && error(&["*"]).contains("is not UTF-8"));
         assert!(error(&["q*"]).contains("no input matches"));

@@ -54,7 +54,7 @@ pub(crate) fn emit(output: &mut dyn Emitter, each: PutOut<'_>) -> Result<(), Tas
             output.emit_with_tail(key, value, partition_key_bytes)
         }
         PutOut::Output { .. } => {
-            let message = "the program put out bytes of an output part, and only pairs go on to the reducers";
+            let message = "the program wrote bytes of an output part, but reducers read only pairs";
             Err(TaskFailure::new(Blame::UserProgram, message))
         }
     }

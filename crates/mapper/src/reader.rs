@@ -71,7 +71,7 @@ impl SplitReader {
         let mut segments = Vec::with_capacity(split.segments.len());
         for segment in &split.segments {
             let input = inputs.get(segment.file_index as usize).ok_or_else(|| {
-                let message = format!("a split names input {}, which is not there", segment.file_index);
+                let message = format!("a split names input {}, which does not exist", segment.file_index);
                 TaskFailure::new(Blame::Engine, message)
             })?;
             segments.push((input.clone(), *segment));

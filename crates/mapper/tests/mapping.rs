@@ -101,7 +101,7 @@ fn programs_map_lines_to_pairs() {
 }
 
 #[test]
-fn a_program_that_stops_reading_has_its_input_drained() {
+fn unread_input_of_program_is_drained() {
     let block = "line\n".repeat(20_000);
     let (pairs, counts) = map("head -n 1", &[block.as_str(); 50]).unwrap();
     assert_eq!(pairs, [(b"line".to_vec(), Vec::new())]);
@@ -123,7 +123,7 @@ fn bad_programs_are_named() {
     // A gigabyte and more in one line: read past, never held.
     let failure = map("head -c 1200000000 /dev/zero", &[]).unwrap_err();
     assert!(failure.message.contains("output line 1 of the user program"), "{failure:?}");
-    assert!(failure.message.contains("the most that any record may have"), "{failure:?}");
+    assert!(failure.message.contains("the limit of any record"), "{failure:?}");
 }
 
 fn map_only_formats(function: Option<&str>, formats: &Formats, block: &[u8]) -> (Vec<u8>, MapCounts, u64) {
@@ -171,7 +171,7 @@ fn map_only_jobs_know_the_formats() {
 }
 
 #[test]
-fn map_only_jobs_write_lines_or_what_a_program_prints() {
+fn map_only_jobs_write_lines_or_program_output() {
     assert_eq!(map_only(None, "a\tb\nc\t\nd\n").0, "a\tb\nc\t\nd\n");
     assert_eq!(map_only(Some("builtin:words"), "a b\n").0, "a\t1\nb\t1\n");
     let (text, counts, records) = map_only(Some("tr -d '\\n'"), "a\t\nb\n");
@@ -293,7 +293,7 @@ proptest! {
 }
 
 #[test]
-fn a_program_sees_each_window_sorted_with_values_in_order() {
+fn windows_reach_programs_sorted_with_values_in_order() {
     let pair = |number: u32| (format!("k{}", number * 7 % 13).into_bytes(), number.to_string().into_bytes());
     let pairs: Vec<Pair> = (0..1000).map(pair).collect();
     for window_bytes in [100, 2000, 1 << 20] {

@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn every_fixed_record_is_read_once_and_in_order(
+    fn each_fixed_record_is_read_once_in_order(
         files in proptest::collection::vec((0usize..30, any_format(), 0usize..60), 0..4),
         record_bytes in 1u32..9,
         split_bytes in 1u64..80,
@@ -263,7 +263,7 @@ fn a_limit_below_the_buffer_is_kept_too() {
 }
 
 #[test]
-fn truncated_and_corrupt_files_are_named_with_the_offset() {
+fn truncated_and_corrupt_files_are_named_by_offset() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("bad.gz");
     let text: String =

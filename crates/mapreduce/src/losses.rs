@@ -382,7 +382,7 @@ mod tests {
     /// Node 1 merged the runs of chunks 0 and 1, and that result did not count; node 2 has a replica that stands for the run of
     /// chunk 1. Of the two inventories only one may count for chunk 1, whoever tells first.
     #[test]
-    fn chunk_in_merged_run_and_replica_is_read_once() {
+    fn chunk_in_merge_and_replica_is_read_once() {
         let chunk = |number| ChunkId::on(NodeId(1), number);
         let over = |number, chunks: &[ChunkId]| {
             let run = RunSummary { run: RunId::on(NodeId(1), number), ..run(number, 0, 1 << 16, 100) };

@@ -388,7 +388,7 @@ mod tests {
     /// The database that the version before the fourth migration left: a job that keeps its I-files, one that
     /// failed, one that reduced the first again, and one whose process was killed.
     #[tokio::test]
-    async fn a_database_of_the_version_with_wide_rows_is_brought_up_to_date() {
+    async fn database_with_wide_rows_is_migrated() {
         let dir = tempfile::tempdir().unwrap();
         let old = "test_data/v3/sailfish.db";
         std::fs::copy(old, dir.path().join(DATABASE_NAME)).unwrap();
@@ -421,7 +421,7 @@ mod tests {
 
     /// The database that the version before the third migration left after three jobs.
     #[tokio::test]
-    async fn a_database_of_the_version_before_is_brought_up_to_date() {
+    async fn database_of_the_previous_version_is_migrated() {
         let dir = tempfile::tempdir().unwrap();
         let old = "test_data/v2/sailfish.db";
         std::fs::copy(old, dir.path().join(DATABASE_NAME)).unwrap();
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_state_directory_that_is_a_file_is_unwritable() {
+    async fn state_directory_that_is_a_file_is_unwritable() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, "").unwrap();

@@ -89,7 +89,7 @@ async fn a_leader_survives_a_restart_of_the_database() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told_by_what_to_do() {
+async fn errors_of_postgres_say_the_remedy() {
     let bad = |url| async move { Metastore::connect(url).await.err().unwrap() };
     assert!(matches!(bad("mysql://host/db").await, StoreError::BadUrl { .. }));
     let nobody = bad("postgres://me:secret@127.0.0.1:1/db").await;

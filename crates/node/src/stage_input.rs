@@ -37,7 +37,7 @@ impl StageInput {
         job: &AttemptData,
         attempt: AttemptKey,
         task: &MapTask,
-    ) -> Option<Arc<dyn mapper::StageFiles>> {
+    ) -> Option<Arc<dyn mapper::StageFileSource>> {
         let inputs = &job.run.spec.inputs;
         let file = |place: &StageFilePlace| {
             Some((inputs.get(place.file_index as usize)?.stage_file?, place.clone()))
@@ -85,7 +85,7 @@ impl StageInput {
     }
 }
 
-impl mapper::StageFiles for StageInput {
+impl mapper::StageFileSource for StageInput {
     fn open(&self, input: &InputFile, start: u64) -> std::io::Result<Box<dyn Read + Send>> {
         let known = self.files.iter().find(|(file, _)| Some(*file) == input.stage_file);
         let (file, place) = known.ok_or_else(|| std::io::Error::other("nobody said where it lies"))?;

@@ -5,7 +5,7 @@ use crate::StageFiles;
 use api::intermediate::{IntermediateAnswer, IntermediateNote};
 use dataport::{StageFileHere, StageFileName, Told, UserFileError};
 use ids::{IntermediateId, NodeId};
-use stagefile::{Layout, Payload, StageFileError, StageFileSummary, StageFileWriter};
+use stagefile::{BlockLayout, Payload, StageFileError, StageFileSummary, StageFileWriter};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
@@ -459,7 +459,7 @@ fn sentence(error: &dyn std::error::Error) -> String {
 
 /// Returns the stored bytes of a file with this payload.
 pub(crate) fn stored_bytes(payload: Payload) -> u64 {
-    Layout::of(payload.bytes).stored_bytes()
+    BlockLayout::of(payload.bytes).stored_bytes()
 }
 
 #[cfg(test)]

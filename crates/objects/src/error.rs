@@ -9,23 +9,24 @@ const CAUSE_CHARS_MAX: usize = 300;
 /// Host that the library asks for credentials when the settings name none.
 const MACHINE_ROLE_HOST: &str = "169.254.169.254";
 
-/// How a refusal reads where the library does not tell it from other failures, as in a listing.
+/// Text of a refusal for calls, such as a listing, where the library does not distinguish it from other failures.
 const REFUSALS: [&str; 2] = ["403 Forbidden", "401 Unauthorized"];
 
 /// Every variant names the object.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ObjectError {
-    #[error("{url} is not usable as the URL of an object: {reason}")]
+    #[error("{url} is not the URL of an object: {reason}")]
     BadUrl { url: String, reason: &'static str },
-    #[error("{url}: {scheme}: URLs are not supported, s3:// is; of a local file give the path itself")]
+    #[error("{url}: {scheme}: URLs are not supported: use s3://, or the path of a local file")]
     Scheme { url: String, scheme: String },
-    #[error("{url} does not exist: there is no such object, and none below it")]
+    #[error("{url} does not exist: there is no object of this name and none below it")]
     Missing { url: ObjectUrl },
-    #[error("the bucket of {url} does not exist: make it first, or mend its name or AWS_ENDPOINT_URL")]
+    #[error("the bucket of {url} does not exist: create it, or correct its name or AWS_ENDPOINT_URL")]
     NoBucket { url: ObjectUrl },
     #[error(
-        "cannot {action} {url}: access denied ({answer}); this process needs AWS_ACCESS_KEY_ID and \
-         AWS_SECRET_ACCESS_KEY of somebody who may, in its environment or in the file named by --objects-config"
+        "cannot {action} {url}: access denied ({answer}); give this process AWS_ACCESS_KEY_ID and \
+         AWS_SECRET_ACCESS_KEY of a user with access, in its environment or in the file named by \
+         --objects-config"
     )]
     Denied { url: ObjectUrl, action: &'static str, answer: String },
     #[error(
@@ -37,16 +38,17 @@ pub enum ObjectError {
     #[error("{url}: object changed during the run")]
     Changed { url: ObjectUrl },
     #[error(
-        "{url} is both an object and a prefix of others: name it with a pattern, or the prefix in another way"
+        "{url} is both an object and a prefix of other objects: give a glob that matches only the wanted \
+         objects"
     )]
     Ambiguous { url: ObjectUrl },
-    #[error("there are more than {max} objects below {url}")]
+    #[error("there are more than {max} objects below {url}: give a longer prefix")]
     TooMany { url: ObjectUrl, max: usize },
     #[error("the output {url} appeared while the job ran; nothing was written there")]
     Appeared { url: ObjectUrl },
     #[error(
-        "below the output {url} lies {key:?}, which no job wrote there: --overwrite replaces only an output; choose another \
-        prefix, or move that away"
+        "the output {url} holds {key:?}, which no job wrote there: --overwrite replaces only the output of a \
+         job; choose another prefix, or move the object away"
     )]
     NotOurs { url: ObjectUrl, key: String },
     #[error("the attempt was cancelled")]

@@ -164,7 +164,7 @@ pub(crate) fn check_answer(url: &ObjectUrl, range: &Range<u64>, bytes: &Bytes) -
         true => Ok(()),
         false => {
             let (asked, got) = (range.end - range.start, bytes.len());
-            let cause = format!("{asked} bytes were asked for and {got} came");
+            let cause = format!("{got} bytes arrived of {asked} requested");
             Err(ObjectError::Failed { url: url.clone(), action: "read", cause })
         }
     }

@@ -52,7 +52,7 @@ impl CommitRecord {
     }
 
     pub fn parse(url: &ObjectUrl, bytes: &[u8]) -> Result<Self, ObjectError> {
-        let damaged = || ObjectError::Damaged { url: url.clone(), what: "a line is not of its form" };
+        let damaged = || ObjectError::Damaged { url: url.clone(), what: "a line has the wrong form" };
         let mut lines = opened(url, bytes, COMMIT_TITLE)?;
         let line = field(&mut lines, "report").ok_or_else(damaged)?;
         let (crc, length) = line.split_once(' ').ok_or_else(damaged)?;
@@ -74,7 +74,7 @@ impl UploadRecord {
     }
 
     pub fn parse(url: &ObjectUrl, bytes: &[u8]) -> Result<Self, ObjectError> {
-        let damaged = || ObjectError::Damaged { url: url.clone(), what: "a line is not of its form" };
+        let damaged = || ObjectError::Damaged { url: url.clone(), what: "a line has the wrong form" };
         let mut lines = opened(url, bytes, UPLOAD_TITLE)?;
         let name = field(&mut lines, "name").ok_or_else(damaged)?.to_string();
         let upload = field(&mut lines, "upload").ok_or_else(damaged)?.to_string();
@@ -100,7 +100,7 @@ fn sealed(mut text: String) -> Vec<u8> {
 /// The lines between the title and the checksum.
 fn opened<'a>(url: &ObjectUrl, bytes: &'a [u8], title: &str) -> Result<Lines<'a>, ObjectError> {
     let damaged = |what| ObjectError::Damaged { url: url.clone(), what };
-    let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is no text"))?;
+    let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is not text"))?;
     let body_bytes = text.trim_end_matches('\n').rfind('\n').ok_or_else(|| damaged("it is too short"))? + 1;
     let (body, last) = text.split_at(body_bytes);
     if last != format!("crc32c {:08x}\n", crc32c::crc32c(body.as_bytes())) {
@@ -109,7 +109,7 @@ fn opened<'a>(url: &ObjectUrl, bytes: &'a [u8], title: &str) -> Result<Lines<'a>
     let mut lines = body.lines();
     match lines.next() == Some(title) {
         true => Ok(lines),
-        false => Err(damaged("it is of another kind or version")),
+        false => Err(damaged("it has another kind or version")),
     }
 }
 

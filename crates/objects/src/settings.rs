@@ -12,7 +12,7 @@ use std::time::Duration;
 pub const SETTINGS_FILE_VARIABLE: &str = "SAILFISH_OBJECTS_CONFIG";
 /// Begins the name of every setting.
 const PREFIX: &str = "AWS_";
-/// How often a request is sent, as in the tools of AWS.
+/// Number of tries of a request, as in the tools of AWS.
 const ATTEMPTS_SETTING: &str = "AWS_MAX_ATTEMPTS";
 const ATTEMPTS_DEFAULT: usize = 8;
 /// No retry begins later than so long after the first attempt.
@@ -28,10 +28,11 @@ static FROM_FILE: OnceLock<Vec<(String, String)>> = OnceLock::new();
 pub fn read_settings_file(path: &Path) -> Result<(), ObjectError> {
     let wrong = |reason: String| ObjectError::Settings { reason: format!("{}: {reason}", path.display()) };
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    let settings = parse(&text).map_err(|line| {
-        wrong(format!("line {line} is none of the form AWS_NAME=VALUE with a name that is known"))
-    })?;
-    FROM_FILE.set(settings).map_err(|_| wrong("another file was read before".to_string()))
+    let settings =
+        parse(&text).map_err(|line| wrong(format!("line {line} is not AWS_NAME=VALUE with a known name")))?;
+    FROM_FILE
+        .set(settings)
+        .map_err(|_| wrong("this process has read another settings file already".to_string()))
 }
 
 /// The settings in a text, or the number of the first line that is none. A value is never repeated in a message.
@@ -66,7 +67,7 @@ pub(crate) fn builder(bucket: &str) -> Result<AmazonS3Builder, ObjectError> {
     let mut attempts = ATTEMPTS_DEFAULT;
     for (name, value) in from_environment.chain(from_file) {
         if name == ATTEMPTS_SETTING {
-            let reason = || format!("{ATTEMPTS_SETTING} is no number");
+            let reason = || format!("{ATTEMPTS_SETTING} is not a number");
             attempts = value.parse().map_err(|_| ObjectError::Settings { reason: reason() })?;
         } else if let Some(key) = config_key(&name) {
             builder = builder.with_config(key, value);
@@ -87,8 +88,8 @@ fn check_endpoint(builder: &AmazonS3Builder) -> Result<(), ObjectError> {
     let in_clear = value(AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
     match endpoint {
         Some(url) if url.starts_with("http://") && in_clear.as_deref() != Some("true") => {
-            let reason = "AWS_ENDPOINT_URL begins with http://: data would pass in clear; where that is meant, set \
-                          AWS_ALLOW_HTTP=true";
+            let reason = "AWS_ENDPOINT_URL begins with http://: data would travel unencrypted; use \
+                          https://, or set AWS_ALLOW_HTTP=true to allow it";
             Err(ObjectError::Settings { reason: reason.to_string() })
         }
         _ => Ok(()),

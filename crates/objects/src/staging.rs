@@ -60,7 +60,10 @@ pub fn staging_of(output: &ObjectUrl, unique_name: &str) -> Result<ObjectUrl, Ob
 pub(crate) fn output_of(staging: &ObjectUrl) -> Result<ObjectUrl, ObjectError> {
     match staging.split() {
         Some((output, name)) if name.starts_with(MARK) => Ok(output),
-        _ => Err(ObjectError::BadUrl { url: staging.to_string(), reason: "it is no staging prefix of ours" }),
+        _ => Err(ObjectError::BadUrl {
+            url: staging.to_string(),
+            reason: "it is not a staging prefix of sailfish",
+        }),
     }
 }
 
@@ -189,9 +192,9 @@ async fn records_of(staging: ObjectUrl, parts: Vec<Part>) -> Result<Vec<Ready>, 
             let damaged = |what| ObjectError::Damaged { url: record_url.clone(), what };
             let bytes = get(record_url.clone()).await?.ok_or_else(|| damaged("the record is gone"))?;
             let record = UploadRecord::parse(&record_url, &bytes)?;
-            let whole = record.whole.ok_or_else(|| damaged("the upload is not whole"))?;
+            let whole = record.whole.ok_or_else(|| damaged("the upload is not complete"))?;
             if whole.bytes != part.bytes || record.name != part.name {
-                return Err(damaged("it is of another part than the result says"));
+                return Err(damaged("it belongs to another part than the result says"));
             }
             Ok(Ready { record_url, upload: record.upload, name: record.name, whole })
         }

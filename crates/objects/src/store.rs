@@ -101,7 +101,7 @@ pub(crate) async fn get(url: ObjectUrl) -> Result<Option<Bytes>, ObjectError> {
         found => found.map_err(failed)?,
     };
     if found.meta.size > SMALL_BYTES_MAX {
-        return Err(ObjectError::Damaged { url, what: "it is far too large" });
+        return Err(ObjectError::Damaged { url, what: "it is larger than any such record" });
     }
     Ok(Some(found.bytes().await.map_err(failed)?))
 }

@@ -27,7 +27,7 @@ impl ObjectUrl {
         if bucket.is_empty()
             || !bucket.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
         {
-            return Err(bad("after s3:// comes the name of a bucket: letters, digits, dots and dashes"));
+            return Err(bad("after s3:// comes the name of a bucket, of letters, digits, dots and dashes"));
         }
         let key = key.strip_suffix('/').unwrap_or(key);
         // The library would take other slashes at the ends away, and mean another object.
@@ -127,7 +127,7 @@ mod tests {
         check("s3://b/key//", "empty part");
         check("s3://b/a/../c", "..");
         check("gs://b/key", "gs:");
-        check("file:///x", "path itself");
+        check("file:///x", "the path of a local file");
     }
 
     #[test]

@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_place_of_a_part_is_not_followed() {
+    fn link_in_place_of_part_is_not_followed() {
         for sync in [false, true] {
             let staging = tempfile::tempdir().unwrap();
             let victim = staging.path().join("victim");

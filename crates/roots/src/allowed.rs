@@ -59,7 +59,7 @@ enum Root {
 /// A root that cannot be one.
 #[derive(Debug, thiserror::Error)]
 pub enum BadRoot {
-    #[error("{root} is no absolute path: give one, or s3://BUCKET/PREFIX")]
+    #[error("{root} is not an absolute path: give an absolute path or s3://BUCKET/PREFIX")]
     Relative { root: String },
     #[error("{root} cannot be used: {source}")]
     Unusable { root: String, source: std::io::Error },
@@ -72,19 +72,19 @@ pub enum BadRoot {
 /// A job names what it may not.
 #[derive(Debug, thiserror::Error)]
 pub enum OutsideRoots {
-    #[error("the {what} {path}{leads} lies outside of the roots for jobs here ({roots}): choose a place below them, \
-        or have the operator add one with --allow-root", path = path.display())]
+    #[error("the {what} {path}{leads} lies outside of the roots for jobs here ({roots}): choose a path \
+             below them, or ask the operator to add a root with --allow-root", path = path.display())]
     Outside { what: &'static str, path: PathBuf, leads: String, roots: String },
-    #[error("the {what} {path} is named by a path, and no root for jobs is given here: have the operator give some \
-        with --allow-root", path = path.display())]
+    #[error("the {what} {path} is a path, but no root for jobs is given here: ask the operator to add a \
+             root with --allow-root", path = path.display())]
     NoRoots { what: &'static str, path: PathBuf },
-    #[error("the {what} {path} lies in {closed}, which belongs to the server: choose another place",
+    #[error("the {what} {path} lies in {closed}, which belongs to the server: choose another path",
         path = path.display(), closed = closed.display())]
     Closed { what: &'static str, path: PathBuf, closed: PathBuf },
-    #[error("the {what} {path} is no absolute path, so that nobody knows whether it lies below the roots for jobs: \
-        give the whole path", path = path.display())]
+    #[error("the {what} {path} is not an absolute path, so it cannot be checked against the roots for \
+             jobs: give the absolute path", path = path.display())]
     Relative { what: &'static str, path: PathBuf },
-    #[error("the {what} {path} cannot be followed to see whether it lies below the roots for jobs: {source}",
+    #[error("cannot resolve the {what} {path} to check it against the roots for jobs: {source}",
         path = path.display())]
     Unresolvable { what: &'static str, path: PathBuf, source: std::io::Error },
 }

@@ -125,7 +125,7 @@ impl JobPaths {
             }
         }
         let shown = path.display();
-        Err(Error::new(ErrorKind::PermissionDenied, format!("{shown} is moved about while it is opened")))
+        Err(Error::new(ErrorKind::PermissionDenied, format!("{shown} was moved while it was opened")))
     }
 
     fn judge(&self, what: &'static str, path: &Path, resolved: &Path) -> std::io::Result<()> {

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_in_the_hands_of_a_copy_of_a_dead_process_is_waited_for() {
+    fn lock_held_by_a_copy_is_waited_for() {
         let _alone = STARTS_OR_LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = tempfile::tempdir().unwrap();
         let (first, second) = (OwnerLock::take(dir.path()).unwrap(), OwnerLock::take(dir.path()).unwrap());
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_never_became_a_lock_is_swept() {
+    fn file_that_never_became_a_lock_is_swept() {
         let dir = tempfile::tempdir().unwrap();
         let own = OwnerLock::take(dir.path()).unwrap();
         std::fs::write(dir.path().join("owners/left.new"), "").unwrap();

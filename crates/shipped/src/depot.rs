@@ -22,7 +22,7 @@ const INCOMING_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Bytes of the hash of an owner's name that name the directory.
 const OWNER_BYTES: usize = 16;
 
-/// How much is kept.
+/// Limits of a depot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most bytes of one file.

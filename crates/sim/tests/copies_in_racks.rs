@@ -33,14 +33,14 @@ fn check_window(link_bits_per_second: f64, shuffled_share_min: f64) -> Copies {
 }
 
 #[test]
-fn all_chunks_are_on_two_nodes_before_the_reduce_phase_ends() {
+fn chunks_have_two_copies_before_reduces_end() {
     let slow = check_window(100e6, 0.5);
     let fast = check_window(1e9, 0.9);
     assert!(fast.single_s(0.5) < slow.single_s(0.5));
 }
 
 #[test]
-fn replicas_move_what_they_must_and_cost_little() {
+fn replicas_move_only_the_necessary_bytes() {
     let none = copies(small(Copying::None));
     let input_bytes = 10.0 * small(Copying::None).input_bytes_per_node as f64;
     assert_eq!((none.copied_bytes, none.copied_s.len()), (0.0, 0));
@@ -57,6 +57,6 @@ fn replicas_move_what_they_must_and_cost_little() {
 }
 
 #[test]
-fn a_job_on_racks_goes_the_same_way_each_time() {
+fn job_on_racks_is_reproducible() {
     assert_eq!(copies(small(Copying::Full)), copies(small(Copying::Full)));
 }

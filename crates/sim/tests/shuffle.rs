@@ -31,7 +31,7 @@ fn world_of_two_deaths(seed: u64) -> ShuffleWorld {
 }
 
 #[test]
-fn every_record_is_in_the_output_once_whatever_fails() {
+fn each_record_is_output_once_despite_failures() {
     check_seen(&run_all(unsafe_world), &Situation::ALL);
 }
 
@@ -73,7 +73,7 @@ fn no_attempt_goes_to_a_dead_node() {
 
 /// The data that is lost with the first node is copied again before the second node dies.
 #[test]
-fn two_nodes_that_die_in_turn_cost_no_map() {
+fn two_nodes_lost_in_turn_rerun_no_map() {
     let mut twice = 0;
     for seed in seeds(SEEDS) {
         let outcome = run_seed(world_of_two_deaths(seed));

@@ -44,7 +44,7 @@ fn troubled(seed: u64, trouble: Trouble) -> Stragglers {
 
 /// The simulator itself looks that no task commits twice and no slot runs two, after each event.
 #[test]
-fn whoever_wins_a_race_each_task_commits_once() {
+fn each_task_commits_once_in_a_race() {
     let (mut races, mut won, mut both, mut failed) = (0, 0, 0, 0);
     for seed in seeds(500) {
         let world = Stragglers {
@@ -92,7 +92,7 @@ fn the_cause_of_a_slow_task_is_named() {
 }
 
 #[test]
-fn what_is_slow_because_of_its_data_is_not_copied() {
+fn tasks_slow_by_their_data_are_not_copied() {
     for seed in seeds(18) {
         for trouble in [Trouble::LargeData, Trouble::SlowRecords] {
             let raced = race_seed(troubled(seed, trouble));
@@ -103,7 +103,7 @@ fn what_is_slow_because_of_its_data_is_not_copied() {
 }
 
 #[test]
-fn where_nothing_is_slow_copies_cost_next_to_nothing() {
+fn copies_cost_almost_nothing_without_slow_tasks() {
     let (mut all_ns, mut copies_ns, mut races) = (0, 0, 0);
     for seed in seeds(60) {
         let noise = [0.05, 0.15, 0.25, 0.4][seed as usize % 4];

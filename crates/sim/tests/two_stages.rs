@@ -22,7 +22,7 @@ fn calming_world(seed: u64) -> ShuffleWorld {
 }
 
 #[test]
-fn every_record_goes_through_both_stages_once_whatever_fails() {
+fn each_record_passes_both_stages_once_despite_failures() {
     check_seen(&run_all(unsafe_world), &Situation::OF_FLOWS);
 }
 
@@ -37,7 +37,7 @@ fn a_lost_part_read_as_empty_is_noticed() {
 }
 
 #[test]
-fn a_stage_that_does_not_wait_for_its_readers_is_noticed() {
+fn stage_that_ignores_its_readers_is_noticed() {
     check_found(Planted::RestsForNobody, calming_world);
 }
 

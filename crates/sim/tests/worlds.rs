@@ -64,7 +64,7 @@ fn a_thousand_nodes_share_fairly_and_nobody_starves() {
 }
 
 #[test]
-fn a_stream_of_urgent_jobs_does_not_keep_the_others_out() {
+fn urgent_jobs_do_not_starve_the_others() {
     for seed in seeds(10) {
         let world = World {
             seed,
@@ -84,7 +84,7 @@ fn a_stream_of_urgent_jobs_does_not_keep_the_others_out() {
 
 /// The simulator itself looks after each start that no node has more than its memory in use.
 #[test]
-fn memory_is_never_promised_twice_and_nobody_waits_for_it_for_ever() {
+fn memory_is_promised_once_and_nobody_starves() {
     for seed in seeds(20) {
         let world = World {
             seed,

@@ -14,7 +14,7 @@ pub enum StageFileError {
     /// The file was read, and holds something else than it should. Reading it again would not help: another copy must be
     /// read, or the data made again.
     #[error("{path} is damaged", path = path.display())]
-    Damaged { path: PathBuf, source: Damage },
+    Damaged { path: PathBuf, source: StageFileDamage },
     /// The requested range is not a part of the payload: a mistake of the caller.
     #[error("bytes {offset} to {end} were asked for of a stage file with {bytes}", end = .offset.saturating_add(*.length))]
     OutOfRange { bytes: u64, offset: u64, length: u64 },
@@ -22,7 +22,7 @@ pub enum StageFileError {
 
 impl StageFileError {
     /// Returns the damage of the file; None if the error is of another kind.
-    pub fn damage(&self) -> Option<&Damage> {
+    pub fn damage(&self) -> Option<&StageFileDamage> {
         match self {
             Self::Damaged { source, .. } => Some(source),
             _ => None,
@@ -79,20 +79,20 @@ impl From<StageFileError> for std::io::Error {
 /// Bytes that are not those of the stage file which they claim to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
-pub struct Damage {
-    pub place: Place,
-    pub problem: Problem,
+pub struct StageFileDamage {
+    pub place: DamagePlace,
+    pub problem: DamageKind,
 }
 
-impl Damage {
-    pub(crate) fn at(place: Place, problem: Problem) -> Self {
+impl StageFileDamage {
+    pub(crate) fn at(place: DamagePlace, problem: DamageKind) -> Self {
         Self { place, problem }
     }
 }
 
-/// Place in a stage file at which something is wrong.
+/// Damaged part of a stage file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum DamagePlace {
     /// The file as a whole.
     File,
     Header,
@@ -103,7 +103,7 @@ pub enum Place {
     Payload,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for DamagePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File => write!(f, "file"),
@@ -115,9 +115,9 @@ impl fmt::Display for Place {
     }
 }
 
-/// Kind of damage at a [`Place`].
+/// Kind of damage at a [`DamagePlace`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Problem {
+pub enum DamageKind {
     /// Not a stage file.
     Foreign,
     /// The file has a version that this program does not know.
@@ -134,7 +134,7 @@ pub enum Problem {
     Unexpected { what: &'static str, present: u64, expected: u64 },
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for DamageKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Foreign => write!(f, "not a stage file (the first bytes are foreign)"),

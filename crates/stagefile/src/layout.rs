@@ -13,7 +13,7 @@ pub const PAYLOAD_BYTES_MAX: u64 = 1 << 48;
 
 /// The arithmetic of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct BlockLayout {
     bytes: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct RawRange {
     pub stored: Range<u64>,
 }
 
-impl Layout {
+impl BlockLayout {
     /// Returns the layout of a file with so many bytes of payload. Panics beyond [`PAYLOAD_BYTES_MAX`].
     pub fn of(bytes: u64) -> Self {
         assert!(bytes <= PAYLOAD_BYTES_MAX, "no stage file has {bytes} bytes");
@@ -94,14 +94,14 @@ impl Layout {
 
 #[cfg(test)]
 mod tests {
-    use super::{BLOCK_PAYLOAD_BYTES, Layout};
+    use super::{BLOCK_PAYLOAD_BYTES, BlockLayout};
 
     const BLOCK: u64 = BLOCK_PAYLOAD_BYTES as u64;
 
     #[test]
     fn blocks_follow_each_other() {
         let check = |bytes: u64, blocks: u64, stored_bytes: u64, last: u64| {
-            let layout = Layout::of(bytes);
+            let layout = BlockLayout::of(bytes);
             let found =
                 (layout.blocks(), layout.stored_bytes(), u64::from(layout.payload_of(blocks.max(1) - 1)));
             assert_eq!(found, (blocks, stored_bytes, last), "{bytes}");
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn range_lies_in_the_blocks_it_touches() {
-        let layout = Layout::of(2 * BLOCK + 5);
+        let layout = BlockLayout::of(2 * BLOCK + 5);
         let check = |offset: u64, length: u64, expected: Option<(u64, u64)>| {
             let found = layout.raw_range(offset, length).ok();
             assert_eq!(found.map(|raw| (raw.first_block, raw.blocks)), expected, "{offset} {length}");

@@ -21,7 +21,8 @@
 //! Against a model (`tests/model.rs`); by flipping and cutting everything (`tests/damage.rs`); golden files of each
 //! version; the decoders are fuzzed.
 //!
-//! Source: the intermediate files of ISS, section 6.1 (one writer, immutable); its readers wait for the first complete copy.
+//! Source: the intermediate files of the Intermediate Storage System (ISS), section 6.1 (one writer, immutable); its
+//! readers wait for the first complete copy.
 
 mod copying;
 mod error;
@@ -34,12 +35,12 @@ mod verifier;
 mod writer;
 
 pub use copying::RawPieces;
-pub use error::{Damage, Place, Problem, StageFileError};
+pub use error::{DamageKind, DamagePlace, StageFileDamage, StageFileError};
 pub use format::{
     BLOCK_HEADER_BYTES, FOOTER_BYTES, Footer, HEADER_BYTES, VERSION, block_header, check_block, check_header,
     encode_header,
 };
-pub use layout::{BLOCK_PAYLOAD_BYTES, Layout, PAYLOAD_BYTES_MAX, RawRange, STORED_BLOCK_BYTES};
+pub use layout::{BLOCK_PAYLOAD_BYTES, BlockLayout, PAYLOAD_BYTES_MAX, RawRange, STORED_BLOCK_BYTES};
 pub use range::{Decoded, RangeDecoder};
 pub use reader::{RawFile, StageFileReader, verify};
 pub use receiving::RawWriter;
@@ -75,7 +76,7 @@ impl StageFileSummary {
 impl From<Payload> for StageFileSummary {
     /// Panics where no stage file can be as long.
     fn from(payload: Payload) -> Self {
-        let stored_bytes = Layout::of(payload.bytes).stored_bytes();
+        let stored_bytes = BlockLayout::of(payload.bytes).stored_bytes();
         Self { bytes: payload.bytes, crc32c: payload.crc32c, stored_bytes }
     }
 }

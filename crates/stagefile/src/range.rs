@@ -1,16 +1,16 @@
 //! A range of the payload, decoded from blocks as they are stored, wherever these come from.
 
 use crate::Payload;
-use crate::error::{Damage, Place, Problem, StageFileError};
+use crate::error::{DamageKind, DamagePlace, StageFileDamage, StageFileError};
 use crate::format::{BLOCK_HEADER_BYTES, check_block};
-use crate::layout::{BLOCK_PAYLOAD_BYTES, Layout, RawRange, STORED_BLOCK_BYTES};
+use crate::layout::{BLOCK_PAYLOAD_BYTES, BlockLayout, RawRange, STORED_BLOCK_BYTES};
 use std::ops::Range;
 
 /// Knows which block comes next and what of it is wanted. It holds no bytes, so that a reader whose copy fails goes on
 /// with it at another one.
 #[derive(Clone, Debug)]
 pub struct RangeDecoder {
-    layout: Layout,
+    layout: BlockLayout,
     expected_crc32c: u32,
     /// In the payload: the next byte that is wanted, and the end of the range.
     next: u64,
@@ -31,7 +31,7 @@ pub struct Decoded {
 impl RangeDecoder {
     /// Creates a decoder of bytes [offset, offset + length) of a payload.
     pub fn new(payload: Payload, offset: u64, length: u64) -> Result<Self, StageFileError> {
-        let layout = Layout::of(payload.bytes);
+        let layout = BlockLayout::of(payload.bytes);
         let end = layout.end_of(offset, length)?;
         let is_whole = offset == 0 && end == payload.bytes;
         let crc32c = is_whole.then_some(0);
@@ -70,7 +70,7 @@ impl RangeDecoder {
     }
 
     /// Verifies the next block, with which `raw` begins, and moves behind it. After an error it stands where it stood.
-    pub fn decode(&mut self, raw: &[u8]) -> Result<Decoded, Damage> {
+    pub fn decode(&mut self, raw: &[u8]) -> Result<Decoded, StageFileDamage> {
         let size = u64::from(BLOCK_PAYLOAD_BYTES);
         let number = self.next / size;
         let payload = check_block(self.layout, number, raw)?;
@@ -81,7 +81,10 @@ impl RangeDecoder {
             let computed = crc32c::crc32c_append(before, &payload[first..end]);
             if next == self.end && computed != self.expected_crc32c {
                 let stored = self.expected_crc32c;
-                return Err(Damage::at(Place::Payload, Problem::Checksum { stored, computed }));
+                return Err(StageFileDamage::at(
+                    DamagePlace::Payload,
+                    DamageKind::Checksum { stored, computed },
+                ));
             }
             self.crc32c = Some(computed);
         }

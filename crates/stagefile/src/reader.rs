@@ -1,8 +1,8 @@
 //! Reading a stage file.
 
-use crate::error::{Damage, Place, Problem, StageFileError};
+use crate::error::{DamageKind, DamagePlace, StageFileDamage, StageFileError};
 use crate::format::{FOOTER_BYTES, Footer, HEADER_BYTES, check_header};
-use crate::layout::{Layout, STORED_BLOCK_BYTES};
+use crate::layout::{BlockLayout, STORED_BLOCK_BYTES};
 use crate::range::RangeDecoder;
 use crate::verifier::RawVerifier;
 use crate::{Payload, StageFileSummary};
@@ -27,10 +27,10 @@ impl RawFile {
     pub fn open(path: &Path, expected: Payload) -> Result<Self, StageFileError> {
         let (raw, file_bytes) = Self::open_any(path)?;
         let raw = Self { payload: expected, ..raw };
-        let expected_bytes = Layout::of(expected.bytes).stored_bytes();
+        let expected_bytes = BlockLayout::of(expected.bytes).stored_bytes();
         if file_bytes != expected_bytes {
-            let problem = Problem::Length { present_bytes: file_bytes, expected_bytes };
-            return Err(raw.damaged(Damage::at(Place::File, problem)));
+            let problem = DamageKind::Length { present_bytes: file_bytes, expected_bytes };
+            return Err(raw.damaged(StageFileDamage::at(DamagePlace::File, problem)));
         }
         let footer = raw.read_footer(file_bytes)?;
         Footer::check(&footer, expected).map_err(|damage| raw.damaged(damage))?;
@@ -43,12 +43,12 @@ impl RawFile {
         let footer = raw.read_footer(file_bytes)?;
         let Footer { payload } = Footer::decode(&footer).map_err(|damage| raw.damaged(damage))?;
         let raw = Self { payload, ..raw };
-        let expected_bytes = Layout::of(payload.bytes).stored_bytes();
+        let expected_bytes = BlockLayout::of(payload.bytes).stored_bytes();
         match file_bytes == expected_bytes {
             true => Ok(raw),
             false => {
-                let problem = Problem::Length { present_bytes: file_bytes, expected_bytes };
-                Err(raw.damaged(Damage::at(Place::File, problem)))
+                let problem = DamageKind::Length { present_bytes: file_bytes, expected_bytes };
+                Err(raw.damaged(StageFileDamage::at(DamagePlace::File, problem)))
             }
         }
     }
@@ -61,8 +61,8 @@ impl RawFile {
         let raw = Self { path: path.to_path_buf(), file, payload: Payload::default() };
         let expected_bytes = (HEADER_BYTES + FOOTER_BYTES) as u64;
         if present_bytes < expected_bytes {
-            let problem = Problem::Length { present_bytes, expected_bytes };
-            return Err(raw.damaged(Damage::at(Place::File, problem)));
+            let problem = DamageKind::Length { present_bytes, expected_bytes };
+            return Err(raw.damaged(StageFileDamage::at(DamagePlace::File, problem)));
         }
         let mut header = [0; HEADER_BYTES];
         raw.read_exact(0, &mut header)?;
@@ -85,8 +85,8 @@ impl RawFile {
         self.payload
     }
 
-    pub fn layout(&self) -> Layout {
-        Layout::of(self.payload.bytes)
+    pub fn layout(&self) -> BlockLayout {
+        BlockLayout::of(self.payload.bytes)
     }
 
     /// Fills `buffer` from the bytes of the file at `offset`, unverified. If the file ends before the buffer is full, that is damage.
@@ -97,12 +97,15 @@ impl RawFile {
             }
             let expected_bytes = offset + buffer.len() as u64;
             let present_bytes = self.file.metadata().map_or(offset, |metadata| metadata.len());
-            self.damaged(Damage::at(Place::File, Problem::Length { present_bytes, expected_bytes }))
+            self.damaged(StageFileDamage::at(
+                DamagePlace::File,
+                DamageKind::Length { present_bytes, expected_bytes },
+            ))
         })
     }
 
     /// The damage as one of this file.
-    pub fn damaged(&self, source: Damage) -> StageFileError {
+    pub fn damaged(&self, source: StageFileDamage) -> StageFileError {
         StageFileError::Damaged { path: self.path.clone(), source }
     }
 }

@@ -1,6 +1,6 @@
 //! A copy of a stage file, as it comes from elsewhere.
 
-use crate::error::{Damage, StageFileError};
+use crate::error::{StageFileDamage, StageFileError};
 use crate::reader::RawFile;
 use crate::verifier::RawVerifier;
 use crate::{Payload, StageFileSummary};
@@ -56,7 +56,7 @@ impl RawWriter {
         Ok(self.expected.into())
     }
 
-    fn damaged(&self, source: Damage) -> StageFileError {
+    fn damaged(&self, source: StageFileDamage) -> StageFileError {
         StageFileError::Damaged { path: self.path.clone(), source }
     }
 

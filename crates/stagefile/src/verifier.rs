@@ -1,16 +1,16 @@
 //! A whole stage file, verified as it passes by.
 
 use crate::Payload;
-use crate::error::{Damage, Place, Problem};
+use crate::error::{DamageKind, DamagePlace, StageFileDamage};
 use crate::format::{BLOCK_HEADER_BYTES, FOOTER_BYTES, Footer, HEADER_BYTES, check_block, check_header};
-use crate::layout::Layout;
+use crate::layout::BlockLayout;
 
 /// Takes a file front to back, in pieces of any size. What it has accepted in the end is, byte for byte, the file that a
 /// writer makes of that payload. Holds one block at most.
 #[derive(Clone, Debug)]
 pub struct RawVerifier {
     expected: Payload,
-    layout: Layout,
+    layout: BlockLayout,
     part: Part,
     /// Beginning of that part, if its end has not come yet.
     partial: Vec<u8>,
@@ -30,12 +30,12 @@ enum Part {
 impl RawVerifier {
     /// Creates a verifier of a file with this payload.
     pub fn new(expected: Payload) -> Self {
-        let layout = Layout::of(expected.bytes);
+        let layout = BlockLayout::of(expected.bytes);
         Self { expected, layout, part: Part::Header, partial: Vec::new(), crc32c: 0 }
     }
 
     /// Takes the next bytes of the file. After an error nothing more is to be asked of it.
-    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), Damage> {
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), StageFileDamage> {
         while !bytes.is_empty() {
             let needed = self.part_bytes();
             if needed == 0 {
@@ -61,16 +61,16 @@ impl RawVerifier {
     }
 
     /// Makes sure that all has come.
-    pub fn finish(self) -> Result<(), Damage> {
+    pub fn finish(self) -> Result<(), StageFileDamage> {
         match self.part {
             Part::End => Ok(()),
             _ => Err(self.wrong_length(self.taken_bytes() + self.partial.len() as u64)),
         }
     }
 
-    fn wrong_length(&self, present_bytes: u64) -> Damage {
+    fn wrong_length(&self, present_bytes: u64) -> StageFileDamage {
         let expected_bytes = self.layout.stored_bytes();
-        Damage::at(Place::File, Problem::Length { present_bytes, expected_bytes })
+        StageFileDamage::at(DamagePlace::File, DamageKind::Length { present_bytes, expected_bytes })
     }
 
     /// Bytes of the part that comes next.
@@ -93,7 +93,7 @@ impl RawVerifier {
         }
     }
 
-    fn take(&mut self, part: &[u8]) -> Result<(), Damage> {
+    fn take(&mut self, part: &[u8]) -> Result<(), StageFileDamage> {
         self.part = match self.part {
             Part::Header => {
                 check_header(part)?;
@@ -108,7 +108,10 @@ impl RawVerifier {
                 Footer::check(part, self.expected)?;
                 let (stored, computed) = (self.expected.crc32c, self.crc32c);
                 if stored != computed {
-                    return Err(Damage::at(Place::Payload, Problem::Checksum { stored, computed }));
+                    return Err(StageFileDamage::at(
+                        DamagePlace::Payload,
+                        DamageKind::Checksum { stored, computed },
+                    ));
                 }
                 Part::End
             }

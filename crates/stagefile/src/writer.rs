@@ -2,7 +2,7 @@
 
 use crate::error::StageFileError;
 use crate::format::{BLOCK_HEADER_BYTES, Footer, block_header, check_block, encode_header};
-use crate::layout::{BLOCK_PAYLOAD_BYTES, Layout, PAYLOAD_BYTES_MAX, STORED_BLOCK_BYTES};
+use crate::layout::{BLOCK_PAYLOAD_BYTES, BlockLayout, PAYLOAD_BYTES_MAX, STORED_BLOCK_BYTES};
 use crate::{Payload, StageFileSummary};
 use faults::{IoCall, io_call};
 use std::fs::File;
@@ -105,7 +105,7 @@ impl StageFileWriter {
 
     /// The payload of a block, the last of which may be open.
     fn read_back<'a>(&'a self, number: u64, block: &'a mut Vec<u8>) -> Result<&'a [u8], StageFileError> {
-        let layout = Layout::of(self.payload.bytes);
+        let layout = BlockLayout::of(self.payload.bytes);
         let stored = layout.raw_blocks(number, 1).stored;
         if let Some(begin) = stored.start.checked_sub(self.stored_bytes) {
             let begin = begin as usize + BLOCK_HEADER_BYTES;

@@ -1,8 +1,9 @@
 //! Nothing that happens to the bytes of a stage file goes unnoticed, and nothing that is wrong is given out.
 
 use stagefile::{
-    BLOCK_HEADER_BYTES, BLOCK_PAYLOAD_BYTES, Damage, FOOTER_BYTES, HEADER_BYTES, Layout, Payload, Place,
-    Problem, RawPieces, RawVerifier, StageFileError, StageFileReader, StageFileWriter, verify,
+    BLOCK_HEADER_BYTES, BLOCK_PAYLOAD_BYTES, BlockLayout, DamageKind, DamagePlace, FOOTER_BYTES,
+    HEADER_BYTES, Payload, RawPieces, RawVerifier, StageFileDamage, StageFileError, StageFileReader,
+    StageFileWriter, verify,
 };
 use std::fs::File;
 use std::io::{Read, Write};
@@ -200,7 +201,10 @@ fn error_names_file_block_and_difference() {
     let error = read_whole(&sample.path, sample.expected, |_| {}).expect_err("damaged");
     let damage = error.damage().expect("damage");
     assert!(
-        matches!(damage, Damage { place: Place::Block(1), problem: Problem::Checksum { .. } }),
+        matches!(
+            damage,
+            StageFileDamage { place: DamagePlace::Block(1), problem: DamageKind::Checksum { .. } }
+        ),
         "{damage}"
     );
     // The blocks around it are read.
@@ -226,10 +230,10 @@ fn another_payload_is_found_in_the_end() {
     writer.write_all(&bytes).expect("written");
     writer.finish(false).expect("finished");
     let stored = std::fs::read(&other.path).expect("a file");
-    let blocks = HEADER_BYTES..Layout::of(sample.expected.bytes).footer_offset() as usize;
+    let blocks = HEADER_BYTES..BlockLayout::of(sample.expected.bytes).footer_offset() as usize;
     sample.file().write_all_at(&stored[blocks.clone()], blocks.start as u64).expect("written");
     let error = read_whole(&sample.path, sample.expected, |_| {}).expect_err("another payload");
-    assert!(matches!(error.damage(), Some(Damage { place: Place::Payload, .. })), "{error}");
+    assert!(matches!(error.damage(), Some(StageFileDamage { place: DamagePlace::Payload, .. })), "{error}");
     let error = verify(&sample.path).expect_err("another payload");
-    assert!(matches!(error.damage(), Some(Damage { place: Place::Payload, .. })), "{error}");
+    assert!(matches!(error.damage(), Some(StageFileDamage { place: DamagePlace::Payload, .. })), "{error}");
 }

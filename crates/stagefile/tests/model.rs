@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use stagefile::{
-    BLOCK_PAYLOAD_BYTES, Layout, Payload, RangeDecoder, RawPieces, RawVerifier, RawWriter, StageFileError,
-    StageFileReader, StageFileSummary, StageFileWriter, verify,
+    BLOCK_PAYLOAD_BYTES, BlockLayout, Payload, RangeDecoder, RawPieces, RawVerifier, RawWriter,
+    StageFileError, StageFileReader, StageFileSummary, StageFileWriter, verify,
 };
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -96,7 +96,7 @@ proptest! {
         prop_assert_eq!(verify(&path).expect("intact"), summary);
         let stored = std::fs::read(&path).expect("a file");
         prop_assert_eq!(stored.len() as u64, summary.stored_bytes);
-        prop_assert_eq!(Layout::of(size as u64).stored_bytes(), summary.stored_bytes);
+        prop_assert_eq!(BlockLayout::of(size as u64).stored_bytes(), summary.stored_bytes);
         let mut whole = StageFileReader::open(&path, expected, 0, size as u64).expect("opened");
         prop_assert!(read(&mut whole, read_bytes) == bytes);
         for (offset, length) in ranges {

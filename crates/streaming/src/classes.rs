@@ -36,7 +36,7 @@ impl InputFormatClass {
         } else if is(written, "NLineInputFormat") {
             Ok(Self::NLine)
         } else {
-            let possible = "there are TextInputFormat, KeyValueTextInputFormat and NLineInputFormat";
+            let possible = "use TextInputFormat, KeyValueTextInputFormat or NLineInputFormat";
             Err(StreamingError::not_supported(format!("-inputformat {written}"), possible))
         }
     }
@@ -57,7 +57,7 @@ impl OutputFormatClass {
         } else if is(written, "NullOutputFormat") {
             Ok(Self::Null)
         } else {
-            let possible = "there are TextOutputFormat and NullOutputFormat";
+            let possible = "use TextOutputFormat or NullOutputFormat";
             Err(StreamingError::not_supported(format!("-outputformat {written}"), possible))
         }
     }
@@ -79,8 +79,8 @@ impl PartitionerClass {
             return Ok(Self::KeyFieldBased);
         }
         let possible = match is(written, "TotalOrderPartitioner") {
-            true => "parts that are sorted one after another are what `sailfish run --total-order` gives",
-            false => "there are HashPartitioner and KeyFieldBasedPartitioner",
+            true => "`sailfish run --total-order` sorts across parts",
+            false => "use HashPartitioner or KeyFieldBasedPartitioner",
         };
         Err(StreamingError::not_supported(format!("{option} {written}"), possible))
     }
@@ -94,7 +94,7 @@ pub(crate) fn is_key_field_comparator(property: &str, written: &str) -> Result<b
     if written == "org.apache.hadoop.io.Text$Comparator" {
         return Ok(false);
     }
-    let possible = "there is KeyFieldBasedComparator; without one keys are compared byte by byte";
+    let possible = "use KeyFieldBasedComparator, or none: keys are then compared byte by byte";
     Err(StreamingError::not_supported(format!("{property}={written}"), possible))
 }
 
@@ -107,7 +107,8 @@ pub(crate) fn is_identity(option: &str, text: &str, class: &str) -> Result<bool,
     }
     if text.starts_with("org.apache.hadoop.") && !text.contains([' ', '/']) {
         let possible = format!(
-            "of Java classes there is org.apache.hadoop.mapred.lib.{class}; give a command, or a built-in of ours"
+            "the only Java class is org.apache.hadoop.mapred.lib.{class}; give a command or a built-in \
+             function"
         );
         return Err(StreamingError::not_supported(format!("{option} {text}"), possible));
     }
@@ -121,8 +122,7 @@ pub(crate) fn output_codec(property: &str, written: &str) -> Result<api::OutputC
         "BZip2Codec" => Ok(api::OutputCodec::Bzip2),
         "ZStandardCodec" => Ok(api::OutputCodec::Zstd),
         _ => {
-            let possible =
-                "there are GzipCodec, BZip2Codec and ZStandardCodec of org.apache.hadoop.io.compress";
+            let possible = "use GzipCodec, BZip2Codec or ZStandardCodec of org.apache.hadoop.io.compress";
             Err(StreamingError::not_supported(format!("{property}={written}"), possible))
         }
     }

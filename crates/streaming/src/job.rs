@@ -144,7 +144,10 @@ impl Reading {
             "io" if given.values[0] == "text" => {}
             "io" => {
                 let what = format!("-io {}", given.values[0]);
-                return Err(StreamingError::not_supported(what, "programs read and write lines: -io text"));
+                return Err(StreamingError::not_supported(
+                    what,
+                    "programs read and write lines: give -io text",
+                ));
             }
             "fs" | "dfs" => {
                 self.properties.take(&option, &format!("{}={}", "fs.defaultFS", given.values[0]))?
@@ -152,7 +155,7 @@ impl Reading {
             "jt" if given.values[0] == "local" => {}
             "jt" => {
                 let what = format!("-jt {}", given.values[0]);
-                return Err(StreamingError::not_supported(what, "jobs run on this machine: -jt local"));
+                return Err(StreamingError::not_supported(what, "jobs run on this machine: give -jt local"));
             }
             "lazyOutput" => self.lazy_output = true,
             "verbose" | "debug" => {}
@@ -307,14 +310,14 @@ impl Reading {
                 Some(count) if count > 0 => Err(StreamingError::conflict(
                     "-reducer NONE",
                     format!("{count} reduce tasks"),
-                    "NONE means that there are none: leave one out",
+                    "NONE means no reduce tasks: leave one out",
                 )),
                 _ => Ok(Some(0)),
             };
         }
         match reduces {
             Some(count) if count > REDUCES_MAX => {
-                let expected = format!("there are at most {REDUCES_MAX} parts");
+                let expected = format!("the limit is {REDUCES_MAX} parts");
                 Err(StreamingError::bad_value("the number of reduce tasks", &count.to_string(), expected))
             }
             other => Ok(other),
@@ -372,7 +375,7 @@ impl Reading {
                 Some(text) => format!("-mapper {text}"),
                 None => "a job without -mapper".to_string(),
             };
-            let possible = "with this input format the keys would be places in files: give -mapper cat, or \
+            let possible = "with this input format the keys would be byte offsets: give -mapper cat, or \
                             -inputformat KeyValueTextInputFormat";
             return Err(StreamingError::not_supported(what, possible));
         }
@@ -387,12 +390,9 @@ impl Reading {
         let combiner = self.function("-combiner", self.text("combiner"), "IdentityReducer")?;
         if combiner.is_some() {
             let against = if map_only {
-                Some((
-                    "a job without reduce tasks",
-                    "it has no shuffle before which anything could be combined",
-                ))
+                Some(("a job without reduce tasks", "a combiner needs a shuffle: leave one out"))
             } else if aggregates {
-                Some(("-reducer aggregate", "it brings a combiner of its own"))
+                Some(("-reducer aggregate", "it has its own combiner: leave -combiner out"))
             } else if reducer.is_none() {
                 Some(("a job without a reducer", "its output would be partial results: add -reducer"))
             } else {
@@ -502,7 +502,7 @@ impl Reading {
         };
         match property.value.chars().next() {
             Some(first) if first.is_ascii() && property.value.len() == 1 => Ok(vec![first as u8]),
-            _ => Err(property.wrong("it is one character of ASCII")),
+            _ => Err(property.wrong("give one character of ASCII")),
         }
     }
 

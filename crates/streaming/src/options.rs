@@ -2,7 +2,7 @@
 
 use crate::error::StreamingError;
 
-/// How many words follow an option.
+/// Number of words that follow an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takes {
     Nothing,
@@ -40,14 +40,11 @@ const OPTIONS: &[(&str, Takes)] = &[
     ("help", Takes::Nothing),
     ("info", Takes::Nothing),
     ("h", Takes::Nothing),
-    ("background", Takes::Refused("the job ends with its command; put `&` behind it to go on meanwhile")),
+    ("background", Takes::Refused("the command waits for the job; put `&` behind it to continue meanwhile")),
     ("inputreader", Takes::Refused("records are lines; turn other input into lines beforehand")),
-    ("mapdebug", Takes::Refused("a failed attempt's last lines of standard error stand in `sailfish show`")),
-    (
-        "reducedebug",
-        Takes::Refused("a failed attempt's last lines of standard error stand in `sailfish show`"),
-    ),
-    ("libjars", Takes::Refused("no Java classes are run; the classes supported are listed by --help")),
+    ("mapdebug", Takes::Refused("`sailfish show` has the last lines of a failed attempt")),
+    ("reducedebug", Takes::Refused("`sailfish show` has the last lines of a failed attempt")),
+    ("libjars", Takes::Refused("Java classes are not run; --help lists the supported ones")),
     ("archives", Takes::Refused("unpack the archive and ship its files with -files PATH#NAME")),
     ("cacheArchive", Takes::Refused("unpack the archive and ship its files with -files PATH#NAME")),
     ("conf", Takes::Refused("give the properties of the file with -D NAME=VALUE")),

@@ -2,7 +2,7 @@
 
 use crate::error::StreamingError;
 
-/// How URLs of objects begin; the second is Hadoop's own.
+/// Beginnings of the URLs of objects; the second is Hadoop's.
 const OBJECT_SCHEMES: [&str; 2] = ["s3://", "s3a://"];
 /// Alternatives in braces of one pattern; beyond that the pattern is a mistake.
 const ALTERNATIVES_MAX: usize = 10_000;
@@ -71,7 +71,7 @@ pub(crate) fn alternatives(option: &str, pattern: &str) -> Result<Vec<String>, S
             continue;
         };
         if done.len() + pending.len() > ALTERNATIVES_MAX {
-            return Err(StreamingError::bad_value(option, pattern, "there are too many alternatives"));
+            return Err(StreamingError::bad_value(option, pattern, "it has too many alternatives in braces"));
         }
         let (before, after) = (&text[..open], &text[close + 1..]);
         // The last is taken first, so that they come out in the order in which they are written.

@@ -16,7 +16,7 @@ enum Rule {
 const USE_OPTION: &str = "give a command or class with -mapper, -combiner, -reducer";
 const TEXT_ONLY: &str = "keys and values are text";
 const TEXT: &[&str] = &["org.apache.hadoop.io.Text"];
-const NO_SKIPPING: &str = "a record or task that fails is never passed over";
+const NO_SKIPPING: &str = "failed records and tasks are never skipped";
 const ZERO: &[&str] = &["0"];
 
 /// By new name.
@@ -39,7 +39,7 @@ const RULES: &[(&str, Rule)] = &[
     ("mapreduce.job.combiner.group.comparator.class", Rule::Refused("a combiner gets whole keys")),
     (
         "mapreduce.job.end-notification.url",
-        Rule::Refused("the job ends with its command: call the URL after it"),
+        Rule::Refused("the command waits for the job: call the URL after it"),
     ),
     ("mapreduce.job.inputformat.class", Rule::Refused("give the class with -inputformat")),
     ("mapreduce.job.map.class", Rule::Refused(USE_OPTION)),
@@ -75,7 +75,7 @@ const RULES: &[(&str, Rule)] = &[
     ("textinputformat.record.delimiter", Rule::Only(&["\n"], "records are lines")),
     ("tmparchives", Rule::Refused("unpack the archive and ship its files with -files PATH#NAME")),
     ("tmpfiles", Rule::Refused("ship files with -files PATH#NAME")),
-    ("tmpjars", Rule::Refused("no Java classes are run")),
+    ("tmpjars", Rule::Refused("Java classes are not run")),
 ];
 
 /// Properties of streaming that we read, or that change nothing here.
@@ -111,7 +111,7 @@ impl Properties {
     pub fn take(&mut self, option: &str, text: &str) -> Result<(), StreamingError> {
         let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
         let (written, value) = pair.ok_or_else(|| {
-            StreamingError::bad_value(option, text, "write NAME=VALUE, with no blank about the =")
+            StreamingError::bad_value(option, text, "write NAME=VALUE, without blanks around the =")
         })?;
         if text.contains('\0') {
             return Err(StreamingError::bad_value(option, text, "it holds a zero byte"));
@@ -164,11 +164,9 @@ impl Properties {
     pub fn separator(&self, name: &str) -> Result<Vec<u8>, StreamingError> {
         match self.get(name) {
             None => Ok(b"\t".to_vec()),
-            Some(property) if property.value.is_empty() => {
-                Err(property.wrong("a separator has at least one character"))
-            }
+            Some(property) if property.value.is_empty() => Err(property.wrong("give at least one character")),
             Some(property) if property.value.contains('\n') => {
-                Err(property.wrong("a line end cannot part the fields of a line"))
+                Err(property.wrong("a line end cannot separate the fields of a line"))
             }
             Some(property) => Ok(property.value.as_bytes().to_vec()),
         }
@@ -215,7 +213,7 @@ fn check(name: &str, written: &str, value: &str) -> Result<(), StreamingError> {
         return refused("records are lines; turn other input into lines beforehand");
     }
     if name.starts_with("stream.") && !STREAM_NAMES.contains(&name) {
-        return refused("no such property of streaming is known; docs/streaming.md lists them");
+        return refused("this property is not known; docs/streaming.md lists the known ones");
     }
     Ok(())
 }

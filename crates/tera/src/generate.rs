@@ -2,7 +2,7 @@
 
 use crate::digits::{fourfold_digit, hexadecimal, increment_hexadecimal, write_base_95, write_fourfold};
 use crate::random::Random;
-use crate::{KEY_BYTES, Layout, ROW_BYTES, Row, RowKind};
+use crate::{KEY_BYTES, ROW_BYTES, Row, RowKind, RowLayout};
 
 /// Groups of ten bytes in a modern row.
 const GROUPS: usize = ROW_BYTES / KEY_BYTES;
@@ -75,9 +75,9 @@ impl RowGenerator {
         assert!(rest.is_empty(), "a generator fills whole rows of {ROW_BYTES} bytes");
         let (number, mut random) = (self.number, self.random);
         match self.kind.layout() {
-            Layout::Modern => fill_modern(rows, &mut self.random),
-            Layout::Legacy => fill_legacy(rows, number, &mut self.random),
-            Layout::Ascii => fill_ascii(rows, number, &mut self.random),
+            RowLayout::Modern => fill_modern(rows, &mut self.random),
+            RowLayout::Legacy => fill_legacy(rows, number, &mut self.random),
+            RowLayout::Ascii => fill_ascii(rows, number, &mut self.random),
         }
         self.number = number.wrapping_add(rows.len() as u128);
         if let Some(prefixes) = &self.prefixes {
@@ -148,12 +148,12 @@ fn fill_ascii(rows: &mut [Row], number: u128, random: &mut Random) {
 }
 
 /// The prefix for row numbers of `s` significant bits is the front of the unskewed key of row `s`.
-fn prefixes(layout: Layout) -> Prefixes {
+fn prefixes(layout: RowLayout) -> Prefixes {
     let mut rows = vec![[0; ROW_BYTES]; PREFIXES];
     let mut random = Random::of_row(0);
     match layout {
-        Layout::Modern | Layout::Legacy => fill_modern(&mut rows, &mut random),
-        Layout::Ascii => fill_ascii(&mut rows, 0, &mut random),
+        RowLayout::Modern | RowLayout::Legacy => fill_modern(&mut rows, &mut random),
+        RowLayout::Ascii => fill_ascii(&mut rows, 0, &mut random),
     }
     let mut prefixes = Box::new([0; PREFIXES]);
     for (prefix, row) in prefixes.iter_mut().zip(&rows) {
@@ -180,13 +180,13 @@ fn prefix_index(number: u128) -> usize {
 
 /// Overwrites the first bits of each key by the prefix of its row number; how many is random: 0 to 48 bits in
 /// binary rows, 0 to 6 whole bytes in ASCII rows.
-fn skew_keys(rows: &mut [Row], layout: Layout, prefixes: &Prefixes, number: u128, random: &mut Random) {
+fn skew_keys(rows: &mut [Row], layout: RowLayout, prefixes: &Prefixes, number: u128, random: &mut Random) {
     let mut number = number;
     for row in rows {
         let choice = (random.bits() >> 32) as u32;
         let bits = match layout {
-            Layout::Modern | Layout::Legacy => choice & 63,
-            Layout::Ascii => 8 * (choice & 7),
+            RowLayout::Modern | RowLayout::Legacy => choice & 63,
+            RowLayout::Ascii => 8 * (choice & 7),
         };
         if bits <= 8 * PREFIX_BYTES as u32 {
             let kept = u64::MAX.checked_shr(bits).unwrap_or(0);
@@ -201,7 +201,7 @@ fn skew_keys(rows: &mut [Row], layout: Layout, prefixes: &Prefixes, number: u128
 #[cfg(test)]
 mod tests {
     use super::{RowGenerator, prefix_index};
-    use crate::{Layout, RowKind};
+    use crate::{RowKind, RowLayout};
 
     #[test]
     fn the_prefix_goes_by_significant_bits() {
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "whole rows")]
     fn a_partial_row_is_refused() {
-        let kind = RowKind::new(Layout::Modern, false).expect("a kind that exists");
+        let kind = RowKind::new(RowLayout::Modern, false).expect("a kind that exists");
         RowGenerator::new(kind, 0).fill(&mut [0; 150]);
     }
 }

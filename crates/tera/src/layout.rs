@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// How the 100 bytes of a row are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Layout {
+pub enum RowLayout {
     /// Binary rows as gensort 1.5 makes them: no row number, a payload that does not compress.
     Modern,
     /// Binary rows as gensort 1.1 and Hadoop's TeraGen make them: the same keys, another payload.
@@ -15,21 +15,21 @@ pub enum Layout {
     Ascii,
 }
 
-impl Layout {
+impl RowLayout {
     /// All of them, in the order in which options list them.
-    pub const ALL: [Layout; 3] = [Layout::Modern, Layout::Legacy, Layout::Ascii];
+    pub const ALL: [RowLayout; 3] = [RowLayout::Modern, RowLayout::Legacy, RowLayout::Ascii];
 
     /// The word that options and reports use.
     pub fn name(self) -> &'static str {
         match self {
-            Layout::Modern => "modern",
-            Layout::Legacy => "legacy",
-            Layout::Ascii => "ascii",
+            RowLayout::Modern => "modern",
+            RowLayout::Legacy => "legacy",
+            RowLayout::Ascii => "ascii",
         }
     }
 }
 
-impl fmt::Display for Layout {
+impl fmt::Display for RowLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
@@ -43,11 +43,11 @@ pub struct UnknownLayout {
     pub found: String,
 }
 
-impl FromStr for Layout {
+impl FromStr for RowLayout {
     type Err = UnknownLayout;
 
-    fn from_str(text: &str) -> Result<Layout, UnknownLayout> {
-        let named = Layout::ALL.into_iter().find(|layout| layout.name() == text);
+    fn from_str(text: &str) -> Result<RowLayout, UnknownLayout> {
+        let named = RowLayout::ALL.into_iter().find(|layout| layout.name() == text);
         named.ok_or_else(|| UnknownLayout { found: text.to_string() })
     }
 }
@@ -55,7 +55,7 @@ impl FromStr for Layout {
 /// A layout, with keys that are uniform or moderately skewed. It decides every byte of a row but for its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowKind {
-    layout: Layout,
+    layout: RowLayout,
     skewed: bool,
 }
 
@@ -67,15 +67,15 @@ pub struct NoSkewedLegacy;
 impl RowKind {
     /// # Errors
     /// The legacy layout has no skewed rows.
-    pub fn new(layout: Layout, skewed: bool) -> Result<RowKind, NoSkewedLegacy> {
-        if skewed && layout == Layout::Legacy {
+    pub fn new(layout: RowLayout, skewed: bool) -> Result<RowKind, NoSkewedLegacy> {
+        if skewed && layout == RowLayout::Legacy {
             return Err(NoSkewedLegacy);
         }
         Ok(RowKind { layout, skewed })
     }
 
     /// How the bytes are used.
-    pub fn layout(self) -> Layout {
+    pub fn layout(self) -> RowLayout {
         self.layout
     }
 
@@ -87,7 +87,7 @@ impl RowKind {
     /// The layout that all whole rows in `bytes` seem to have; a part of a row at the end is not looked at.
     /// For texts such as "these rows look ascii": modern rows have no marks, so that any bytes which look
     /// random pass for them. `None` if there is no whole row, if rows differ, or if they are something else.
-    pub fn recognise(bytes: &[u8]) -> Option<Layout> {
+    pub fn recognise(bytes: &[u8]) -> Option<RowLayout> {
         let (rows, _) = bytes.as_chunks::<ROW_BYTES>();
         let layout = recognise_row(rows.first()?)?;
         rows.iter().all(|row| recognise_row(row) == Some(layout)).then_some(layout)
@@ -104,7 +104,7 @@ impl fmt::Display for RowKind {
 /// Random bytes have the top bit set in 50 of 100 places, give or take 5: outside these limits they are not random.
 const RANDOM_TOP_BITS: std::ops::RangeInclusive<usize> = 20..=80;
 
-fn recognise_row(row: &Row) -> Option<Layout> {
+fn recognise_row(row: &Row) -> Option<RowLayout> {
     let printable = |byte: &u8| (b' '..=b'~').contains(byte);
     let hexadecimal = |byte: &u8| matches!(byte, b'0'..=b'9' | b'A'..=b'F');
     let fourfold = |digits: &[u8]| digits.iter().all(hexadecimal) && is_fourfold(digits);
@@ -115,7 +115,7 @@ fn recognise_row(row: &Row) -> Option<Layout> {
         && fourfold(&row[46..98])
         && row[98..] == *b"\r\n";
     if ascii {
-        return Some(Layout::Ascii);
+        return Some(RowLayout::Ascii);
     }
     let legacy = row[10..12] == [0x00, 0x11]
         && row[12..44].iter().all(hexadecimal)
@@ -123,10 +123,10 @@ fn recognise_row(row: &Row) -> Option<Layout> {
         && fourfold(&row[48..96])
         && row[96..] == [0xcc, 0xdd, 0xee, 0xff];
     if legacy {
-        return Some(Layout::Legacy);
+        return Some(RowLayout::Legacy);
     }
     let top_bits = row.iter().filter(|byte| **byte >= 0x80).count();
-    RANDOM_TOP_BITS.contains(&top_bits).then_some(Layout::Modern)
+    RANDOM_TOP_BITS.contains(&top_bits).then_some(RowLayout::Modern)
 }
 
 /// Whether each group of four bytes is one byte four times.
@@ -137,31 +137,31 @@ fn is_fourfold(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Layout, NoSkewedLegacy, RowKind};
+    use super::{NoSkewedLegacy, RowKind, RowLayout};
     use crate::{ROW_BYTES, RowGenerator};
 
     #[test]
     fn words_and_layouts_are_the_same() {
-        for layout in Layout::ALL {
+        for layout in RowLayout::ALL {
             assert_eq!(layout.to_string().parse(), Ok(layout));
         }
-        let error = "binary".parse::<Layout>().expect_err("no layout");
+        let error = "binary".parse::<RowLayout>().expect_err("no layout");
         assert_eq!(error.to_string(), "\"binary\" is no layout of rows: write modern, legacy or ascii");
     }
 
     #[test]
     fn only_legacy_refuses_skew() {
-        for layout in Layout::ALL {
+        for layout in RowLayout::ALL {
             assert!(RowKind::new(layout, false).is_ok());
-            assert_eq!(RowKind::new(layout, true).is_ok(), layout != Layout::Legacy);
+            assert_eq!(RowKind::new(layout, true).is_ok(), layout != RowLayout::Legacy);
         }
-        assert_eq!(RowKind::new(Layout::Legacy, true), Err(NoSkewedLegacy));
+        assert_eq!(RowKind::new(RowLayout::Legacy, true), Err(NoSkewedLegacy));
         assert!(NoSkewedLegacy.to_string().starts_with("legacy has no skewed rows"));
-        let kind = RowKind::new(Layout::Ascii, true).expect("ascii may be skewed");
+        let kind = RowKind::new(RowLayout::Ascii, true).expect("ascii may be skewed");
         assert_eq!(kind.to_string(), "ascii skewed");
     }
 
-    fn rows_of(layout: Layout, skewed: bool) -> Vec<u8> {
+    fn rows_of(layout: RowLayout, skewed: bool) -> Vec<u8> {
         let kind = RowKind::new(layout, skewed).expect("a kind that exists");
         let mut rows = vec![0; 1000 * ROW_BYTES];
         RowGenerator::new(kind, 1 << 90).fill(&mut rows);
@@ -171,11 +171,11 @@ mod tests {
     #[test]
     fn generated_rows_are_recognised() {
         for (layout, skewed) in [
-            (Layout::Modern, false),
-            (Layout::Modern, true),
-            (Layout::Legacy, false),
-            (Layout::Ascii, false),
-            (Layout::Ascii, true),
+            (RowLayout::Modern, false),
+            (RowLayout::Modern, true),
+            (RowLayout::Legacy, false),
+            (RowLayout::Ascii, false),
+            (RowLayout::Ascii, true),
         ] {
             let rows = rows_of(layout, skewed);
             assert_eq!(RowKind::recognise(&rows), Some(layout), "{layout} {skewed}");
@@ -185,8 +185,8 @@ mod tests {
 
     #[test]
     fn other_bytes_are_not_recognised() {
-        let ascii = rows_of(Layout::Ascii, false);
-        let legacy = rows_of(Layout::Legacy, false);
+        let ascii = rows_of(RowLayout::Ascii, false);
+        let legacy = rows_of(RowLayout::Legacy, false);
         // What a tool that drops the CR leaves of ASCII rows.
         let shortened: Vec<u8> = ascii.iter().copied().filter(|byte| *byte != b'\r').collect();
         let mixed = [&ascii[..ROW_BYTES], &legacy[..ROW_BYTES]].concat();

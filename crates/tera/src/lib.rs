@@ -24,7 +24,7 @@ mod random;
 mod summary;
 
 pub use generate::RowGenerator;
-pub use layout::{Layout, NoSkewedLegacy, RowKind, UnknownLayout};
+pub use layout::{NoSkewedLegacy, RowKind, RowLayout, UnknownLayout};
 pub use numbers::{NumberError, Rows, StartRow};
 pub use summary::{Checksum, PartialRow, SUMMARY_BYTES, Summary, SummaryError};
 

@@ -1,9 +1,9 @@
 //! Checks the output of gensort 1.5, and in the legacy layout of TeraGen of Hadoop 3.4.2: checksums, hashes, rows.
 
 use sha2::{Digest, Sha256};
-use tera::{Layout, ROW_BYTES, Row, RowGenerator, RowKind, Summary};
+use tera::{ROW_BYTES, Row, RowGenerator, RowKind, RowLayout, Summary};
 
-fn kind(layout: Layout, skewed: bool) -> RowKind {
+fn kind(layout: RowLayout, skewed: bool) -> RowKind {
     RowKind::new(layout, skewed).expect("a kind that exists")
 }
 
@@ -30,23 +30,23 @@ fn check_checksums(kind: RowKind, expected: &[(usize, &str)]) {
 #[test]
 fn checksums_are_those_of_gensort() {
     check_checksums(
-        kind(Layout::Modern, false),
+        kind(RowLayout::Modern, false),
         &[(1, "9ea593a0"), (10, "55fea8a1a"), (1000, "1ea6370b955"), (1_000_000, "7a0e0d4868cd4")],
     );
     check_checksums(
-        kind(Layout::Ascii, false),
+        kind(RowLayout::Ascii, false),
         &[(1, "3fcaea0a"), (10, "469302dca"), (1000, "1f5dfb3631a"), (1_000_000, "7a19cff467438")],
     );
     check_checksums(
-        kind(Layout::Modern, true),
+        kind(RowLayout::Modern, true),
         &[(1, "9ea593a0"), (10, "5d95519b3"), (1000, "1e96301166b"), (1_000_000, "79f9a7e6de673")],
     );
     check_checksums(
-        kind(Layout::Ascii, true),
+        kind(RowLayout::Ascii, true),
         &[(1, "3fcaea0a"), (10, "46073c01c"), (1000, "1eef17d1cac"), (1_000_000, "7a135fbce6df2")],
     );
     check_checksums(
-        kind(Layout::Legacy, false),
+        kind(RowLayout::Legacy, false),
         &[(1, "97503e23"), (10, "5b2d1434d"), (1000, "1f9ffe645ec"), (1_000_000, "7a27e2d0d55de")],
     );
 }
@@ -66,10 +66,10 @@ const FAR_CHECKSUMS: [(u128, [&str; 4]); 7] = [
 fn rows_far_on_are_those_of_gensort() {
     for (start, checksums) in FAR_CHECKSUMS {
         for (checksum, (layout, skewed)) in checksums.into_iter().zip([
-            (Layout::Modern, false),
-            (Layout::Ascii, false),
-            (Layout::Modern, true),
-            (Layout::Ascii, true),
+            (RowLayout::Modern, false),
+            (RowLayout::Ascii, false),
+            (RowLayout::Modern, true),
+            (RowLayout::Ascii, true),
         ]) {
             let kind = kind(layout, skewed);
             let summary = summary_of(&rows_of(kind, start, 300));
@@ -102,7 +102,7 @@ fn check_million(kind: RowKind, hash: &str, hash_sorted: Option<&str>, duplicate
 #[test]
 fn a_million_modern_rows() {
     let sorted = check_million(
-        kind(Layout::Modern, false),
+        kind(RowLayout::Modern, false),
         "515ea89a091c2a746500f46edd54dc5626878b4e9308d00ecf91656e8e3c3028",
         Some("e3a83e3f15d2cb3fd414046d6c10d3f525921150c4f824dac25556e466b099d3"),
         0,
@@ -115,7 +115,7 @@ fn a_million_modern_rows() {
 #[test]
 fn a_million_ascii_rows() {
     check_million(
-        kind(Layout::Ascii, false),
+        kind(RowLayout::Ascii, false),
         "f0521447a8c0928e6591308bbb3198e1d844a105f31ebe823f6ed80c743aef68",
         Some("b249eafb367b87aa35fdf55526302a72a5481d9d73376af44343d6187d56ca16"),
         0,
@@ -125,7 +125,7 @@ fn a_million_ascii_rows() {
 #[test]
 fn a_million_legacy_rows() {
     check_million(
-        kind(Layout::Legacy, false),
+        kind(RowLayout::Legacy, false),
         "cf78d55c00a01477428d0c03cb4ce1333ac011735a94b5444e9952e5bd21f68c",
         None,
         0,
@@ -135,7 +135,7 @@ fn a_million_legacy_rows() {
 #[test]
 fn a_million_skewed_rows() {
     let sorted = check_million(
-        kind(Layout::Modern, true),
+        kind(RowLayout::Modern, true),
         "26c04b085341da0e8315cf26ba9347c08a1b143974831cde20704348a6417f08",
         None,
         0,
@@ -143,7 +143,7 @@ fn a_million_skewed_rows() {
     let share = |byte: u8| sorted.iter().filter(|row| row[0] == byte).count() / 10_000;
     assert_eq!((share(0x68), share(0x87)), (31, 17), "per cent of keys with a common first byte");
     check_million(
-        kind(Layout::Ascii, true),
+        kind(RowLayout::Ascii, true),
         "6412ad20e9729e0cc711c3ab0cb1cdab195be80737df7f8d96279a54964d51f7",
         None,
         35,
@@ -155,20 +155,20 @@ fn row_zero() {
     let modern = "4a696d4772617952495065080060836b392cd58b8f5e55961855e79b87f02283a466b6aab1f9e0cacf1e26b3292afd10\
                   64bb18b56ac07d6f656b1d2f430d57bde7e47d81f36a6dd267948bbc2397bfe28c334e4ad82b8e70166293cfaa0116bf\
                   da3bb1ab";
-    assert_eq!(hex::encode(rows_of(kind(Layout::Modern, false), 0, 1)), modern);
+    assert_eq!(hex::encode(rows_of(kind(RowLayout::Modern, false), 0, 1)), modern);
     let ascii = b"AsfAGHM5om  00000000000000000000000000000000  0000222200002222000022220000222200002222000000001111\r\n";
-    assert_eq!(rows_of(kind(Layout::Ascii, false), 0, 1), ascii);
+    assert_eq!(rows_of(kind(RowLayout::Ascii, false), 0, 1), ascii);
     let legacy = [
         b"JimGrayRIP\x00\x1100000000000000000000000000000000\x88\x99\xaa\xbb".as_slice(),
         b"222200002222000022220000222200002222000000001111\xcc\xdd\xee\xff",
     ];
-    assert_eq!(rows_of(kind(Layout::Legacy, false), 0, 1), legacy.concat());
+    assert_eq!(rows_of(kind(RowLayout::Legacy, false), 0, 1), legacy.concat());
 }
 
 #[test]
 fn modern_and_legacy_rows_have_the_same_keys() {
-    let modern = rows_of(kind(Layout::Modern, false), 1 << 70, 1000);
-    let legacy = rows_of(kind(Layout::Legacy, false), 1 << 70, 1000);
+    let modern = rows_of(kind(RowLayout::Modern, false), 1 << 70, 1000);
+    let legacy = rows_of(kind(RowLayout::Legacy, false), 1 << 70, 1000);
     for (modern, legacy) in modern.chunks(ROW_BYTES).zip(legacy.chunks(ROW_BYTES)) {
         assert_eq!(modern[..10], legacy[..10]);
     }

@@ -1,16 +1,16 @@
 //! Any stretch of rows can be made anywhere, and summaries do not depend on where rows are cut.
 
 use proptest::prelude::*;
-use tera::{Key, Layout, ROW_BYTES, RowGenerator, RowKind, Summary};
+use tera::{Key, ROW_BYTES, RowGenerator, RowKind, RowLayout, Summary};
 
 fn kinds() -> impl Strategy<Value = RowKind> {
     let kind = |layout, skewed| RowKind::new(layout, skewed).expect("a kind that exists");
     prop_oneof![
-        Just(kind(Layout::Modern, false)),
-        Just(kind(Layout::Modern, true)),
-        Just(kind(Layout::Legacy, false)),
-        Just(kind(Layout::Ascii, false)),
-        Just(kind(Layout::Ascii, true)),
+        Just(kind(RowLayout::Modern, false)),
+        Just(kind(RowLayout::Modern, true)),
+        Just(kind(RowLayout::Legacy, false)),
+        Just(kind(RowLayout::Ascii, false)),
+        Just(kind(RowLayout::Ascii, true)),
     ]
 }
 
@@ -157,7 +157,7 @@ proptest! {
 
 #[test]
 fn blocks_of_a_long_stretch_are_joined() {
-    let kind = RowKind::new(Layout::Modern, false).expect("a kind that exists");
+    let kind = RowKind::new(RowLayout::Modern, false).expect("a kind that exists");
     let rows = rows_from(&mut RowGenerator::new(kind, 0), 20_000);
     assert_eq!(figures(&summary_of(&rows)), model(&rows));
     let mut sorted: Vec<&[u8]> = rows.chunks(ROW_BYTES).collect();

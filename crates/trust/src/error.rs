@@ -7,31 +7,32 @@ use std::path::PathBuf;
 pub enum TrustError {
     #[error("cannot read {path}: {source}", path = path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("there is no file {path}", path = path.display())]
+    #[error("the file {path} does not exist", path = path.display())]
     Missing { path: PathBuf },
     #[error("cannot write {path}: {source}", path = path.display())]
     Unwritable { path: PathBuf, source: std::io::Error },
-    #[error("there is a file {path} already: give another name, or move it away", path = path.display())]
+    #[error("the file {path} exists already: give another name, or move it away", path = path.display())]
     Exists { path: PathBuf },
-    #[error("{path} is larger than {bytes_max} bytes: it is no file of this kind", path = path.display())]
+    #[error("{path} is larger than {bytes_max} bytes: it is not a file of this kind", path = path.display())]
     TooLarge { path: PathBuf, bytes_max: u64 },
     #[error("{path} holds no token: a token begins with sailfish_", path = path.display())]
     NoToken { path: PathBuf },
     #[error("{path} holds no certificate in PEM", path = path.display())]
     NoCertificate { path: PathBuf },
-    #[error("the certificate in {path} is not that of the authority which the token names", path = path.display())]
+    #[error("the certificate in {path} does not belong to the authority that the token names", path = path.display())]
     OtherAuthority { path: PathBuf },
-    #[error("{here} is there and {missing} is not: put it back, or move the directory away to begin anew",
+    #[error("{here} exists, but {missing} does not: restore {missing}, or move the directory away to make \
+             a new authority",
         here = here.display(), missing = missing.display())]
     HalfAuthority { here: PathBuf, missing: PathBuf },
     #[error("cannot make or use a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
     #[error("cannot set up TLS: {0}")]
     Tls(#[from] rustls::Error),
-    #[error("the server sent no certificate that can be read")]
+    #[error("the server sent no readable certificate")]
     BadCertificate,
-    #[error("cannot make a key to sign with")]
+    #[error("cannot make a signing key")]
     NoKey,
-    #[error("this machine gives no random numbers: {0}")]
+    #[error("cannot get random numbers from this machine: {0}")]
     NoRandomness(String),
 }

@@ -22,7 +22,7 @@ impl DataKey {
         Some(Self(bytes))
     }
 
-    /// As [`Self::parse`] reads it.
+    /// Returns the text that [`Self::parse`] reads.
     pub fn text(&self) -> String {
         hex::encode(self.0)
     }
@@ -64,7 +64,7 @@ impl DataSigner {
         self.key
     }
 
-    /// As a right stands in a header.
+    /// Returns the right with its signature, as the value of a header.
     pub fn sign(&self, right: &DataRight) -> String {
         let claim = self.key.claim(right);
         let signature = self.pair.sign(claim.as_bytes());

@@ -23,7 +23,7 @@ impl Secret {
         Sha256::digest(self.0).into()
     }
 
-    /// As it stands in a header.
+    /// Returns the text for a header.
     pub fn text(&self) -> String {
         format!("{PREFIX}_{}", hex::encode(self.0))
     }

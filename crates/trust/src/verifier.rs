@@ -70,7 +70,7 @@ impl ServerCertVerifier for RoleVerifier {
         _: &CertificateDer<'_>,
         _: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::General("TLS 1.2 is not spoken".to_string()))
+        Err(Error::General("TLS 1.2 is not supported".to_string()))
     }
 
     fn verify_tls13_signature(
@@ -88,7 +88,7 @@ impl ServerCertVerifier for RoleVerifier {
     }
 }
 
-/// Why the other end of a connection was not believed, where that is what ended it.
+/// Returns the reason why the other end of a connection was not trusted, if that ended the connection.
 pub fn distrust(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     let mut next = Some(error);
     while let Some(error) = next {

@@ -8,7 +8,7 @@ use crate::{Random, Sandbox, corpus, group_lines, part_lines, tera_rows};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
-use tera::{Layout, ROW_BYTES};
+use tera::{ROW_BYTES, RowLayout};
 
 const FILES: u64 = 12;
 const LINES_PER_FILE: u64 = 900;
@@ -141,7 +141,7 @@ impl Inputs {
         let mut rows = Vec::new();
         for file in 0..TERA_FILES {
             let start = (file * TERA_ROWS_PER_FILE) as u128;
-            let piece = tera_rows(Layout::Modern, true, start, TERA_ROWS_PER_FILE);
+            let piece = tera_rows(RowLayout::Modern, true, start, TERA_ROWS_PER_FILE);
             sandbox.write(&format!("rows/{file:02}.dat"), &piece);
             rows.extend(piece);
         }

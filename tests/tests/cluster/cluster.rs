@@ -128,9 +128,9 @@ fn three_nodes_give_the_output_of_one_machine() {
     cluster.sandbox.assert_same_output("out", "embedded");
     // Chunks are sealed where they are.
     let seals = cluster.run(&["explain", "1", "seal"]).expect_success();
-    assert!(seals.text().contains("on this node alone"), "{}", seals.text());
+    assert!(seals.text().contains("only this node has its data"), "{}", seals.text());
     let asked = |task| cluster.run(&["explain", "1", task]);
-    assert!(asked("map/0").expect_success().text().contains("any node would do"));
+    assert!(asked("map/0").expect_success().text().contains("any node can run it"));
     assert!(asked("commit/0").expect_success().text().contains("the only task"));
     assert!(asked("commit/7").expect_success().text().contains("no attempt"));
     asked("nothing/0").expect_failure(2, &["no stage"]);
@@ -240,7 +240,7 @@ fn impossible_requests_are_refused_with_a_reason() {
     let sized = |url| [&run[..], &["--memory", "64M", "--slots", "1", "--server", url]].concat();
     check(cluster.sandbox.sailfish().args(sized("http://127.0.0.1:1")), &["cannot reach the server"]);
     check(cluster.sandbox.sailfish().args(sized("nowhere")), &["no address of a server"]);
-    check(cluster.sandbox.sailfish().args(["server", "--listen", "0.0.0.0:0"]), &["no loopback address"]);
+    check(cluster.sandbox.sailfish().args(["server", "--listen", "0.0.0.0:0"]), &["not a loopback address"]);
 }
 
 /// Both run at once, and both were taken, for neither output was there.

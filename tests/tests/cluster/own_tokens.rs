@@ -73,7 +73,7 @@ fn killed_server_keeps_its_token() {
     other.wait_for_stderr("serving at");
     assert_ne!(read(), first);
     // The node has a token of the server that is gone, and finds the one of today.
-    cluster.node(0).wait_for_stderr("joining anew");
+    cluster.node(0).wait_for_stderr("joining again");
     Running::start(cluster.sailfish(&["submit", "--wait"]).args(PROGRAM)).wait().expect_success();
     cluster.led_by(other);
 }

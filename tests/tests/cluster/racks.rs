@@ -88,7 +88,7 @@ fn unreachable_machine_is_replaced_and_comes_back() {
     world.sandbox.open_gate();
     world.expect_as_embedded(job, &args, "cut");
     world.racks.mend(0);
-    world.nodes[0].wait_for_stderr("joining anew");
+    world.nodes[0].wait_for_stderr("joining again");
     world.wait_for_nodes(3);
     let args = ["--input", "in", "--mapper", "builtin:words", "--reducer", "builtin:sum"];
     world.expect_as_embedded(world.start_job(&args, "again"), &args, "again");

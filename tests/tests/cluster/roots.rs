@@ -80,7 +80,7 @@ fn roots_must_be_absolute_directories() {
         let mut node = cluster.sailfish(&["node", "--memory", CLUSTER_MEMORY, "--disk", "disk"]);
         Running::start(node.args(["--allow-root", root])).wait().expect_failure(2, &["--allow-root", part]);
     };
-    refused("data", "no absolute path");
+    refused("data", "not an absolute path");
     refused("/not/there", "cannot be used");
     refused("gs://bucket", "gs:");
 }

@@ -302,7 +302,7 @@ fn a_wrong_token_or_authority_gets_nowhere() {
     guarded.start_node(&stranger, "stranger").wait().expect_failure(2, &["not to be trusted"]);
     guarded.by(&stranger, &["jobs"]).expect_failure(2, &["not to be trusted"]);
     let mixed = guarded.by("ann.token", &["jobs", "--ca", &ca(&other)]);
-    mixed.expect_failure(2, &["not that of the authority which the token names"]);
+    mixed.expect_failure(2, &["does not belong to the authority that the token names"]);
     // Without TLS, and without anything.
     let plain = guarded.url.replace("https://", "http://");
     let mut command = guarded.sandbox.sailfish();
@@ -567,7 +567,7 @@ fn revoked_token_fails_at_once_and_later() {
     guarded.by("ann.token", &["jobs"]).expect_failure(2, &["has been revoked"]);
     // A token that somebody keeps is not replaced, and none is made that nobody has.
     let again = ["token", "create", "--user", "bob", "--role", "user", "--output", "bob.token"];
-    guarded.by(&guarded.admin_token(), &again).expect_failure(2, &["there is a file bob.token already"]);
+    guarded.by(&guarded.admin_token(), &again).expect_failure(2, &["the file bob.token exists already"]);
     guarded.by("bob.token", &["jobs"]).expect_success();
     // The node learns it with its next poll, and ends.
     let node = guarded.nodes.remove(0);

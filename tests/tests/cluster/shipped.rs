@@ -206,7 +206,7 @@ fn standard_input_travels_to_nodes() {
     let open = std::fs::File::open(cluster.sandbox.path("large")).expect("a file");
     let refused =
         Running::start_with_stdin(&mut cluster.job(&["--input", "-", "--output", "out"]), open).wait();
-    refused.expect_failure(2, &["--input -", "on a path that all share"]);
+    refused.expect_failure(2, &["--input -", "on a path that all nodes share"]);
 }
 
 /// `--env-file`: programs of all kinds find what it says in their environment, and nobody else anywhere.

@@ -214,7 +214,7 @@ fn combiners_that_die_fail_the_map() {
 #[test]
 fn a_line_of_one_gibibyte_is_refused() {
     let sandbox = with_input();
-    let over = "more than 1073741824 bytes, the most that any record may have";
+    let over = "more than 1073741824 bytes, the limit of any record";
     for (bytes, texts) in
         [(1 << 30, ["1073741824 bytes", "--memory 4096M"]), ((1 << 30) + 100, [over, "line 1"])]
     {

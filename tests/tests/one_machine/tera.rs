@@ -3,7 +3,7 @@
 use blackbox::{Finished, Running, Sandbox, gzip, sha256, tera_rows};
 use std::fs;
 use std::path::Path;
-use tera::{Layout, ROW_BYTES};
+use tera::{ROW_BYTES, RowLayout};
 
 const FAILED: i32 = 1;
 const REFUSED: i32 = 2;
@@ -44,7 +44,7 @@ fn sort(sandbox: &Sandbox, input: &str, output: &str, args: &[&str]) {
     run(sandbox, &[&fixed[..], args].concat()).expect_success();
 }
 
-fn layout_named(name: &str) -> Layout {
+fn layout_named(name: &str) -> RowLayout {
     name.parse().expect("a layout")
 }
 
@@ -85,7 +85,7 @@ fn parallel_rows_start_anywhere() {
         let output = sandbox.path(&output);
         assert!(sandbox.part_names(&output).len() > 1, "one split shows nothing");
         let found = sandbox.concatenated(&output);
-        assert!(found == tera_rows(Layout::Ascii, true, *start, rows), "rows from {start}");
+        assert!(found == tera_rows(RowLayout::Ascii, true, *start, rows), "rows from {start}");
     }
     generate(&sandbox, "none", &["--layout", "modern", "--rows", "0"]);
     assert!(sandbox.concatenated(&sandbox.path("none")).is_empty());
@@ -138,7 +138,7 @@ fn every_layout_is_sorted() {
 #[test]
 fn disorder_names_file_and_record() {
     let sandbox = Sandbox::new();
-    let mut rows = sorted(&tera_rows(Layout::Modern, false, 0, 40_000));
+    let mut rows = sorted(&tera_rows(RowLayout::Modern, false, 0, 40_000));
     sandbox.write("in/a", &rows[..2_000_000]);
     sandbox.write("in/b", &rows[2_000_000..]);
     run(&sandbox, &["tera", "validate", "in"]).expect_success();
@@ -163,7 +163,7 @@ fn disorder_names_file_and_record() {
 #[test]
 fn damaged_rows_are_named() {
     let sandbox = Sandbox::new();
-    let rows = tera_rows(Layout::Ascii, false, 0, 20);
+    let rows = tera_rows(RowLayout::Ascii, false, 0, 20);
     let unix: Vec<u8> = rows.iter().copied().filter(|byte| *byte != b'\r').collect();
     sandbox.write("rows", &rows);
     sandbox.write("cut", &rows[..1990]);
@@ -191,7 +191,7 @@ fn damaged_rows_are_named() {
 #[test]
 fn options_that_make_no_sense_are_refused() {
     let sandbox = Sandbox::new();
-    sandbox.write("rows", tera_rows(Layout::Modern, false, 0, 10));
+    sandbox.write("rows", tera_rows(RowLayout::Modern, false, 0, 10));
     let refuse = |args: &[&str], text: &str| {
         let mut command = sandbox.sailfish();
         Running::start(command.arg("tera").args(args)).wait().expect_failure(REFUSED, &[text]);

@@ -22,7 +22,7 @@ const REEXPORTS_MAX: usize = 16;
 /// Crates with more files directly in `src/`: until they have folders.
 const MANY_FILES: &[&str] = &["dataport", "node"];
 /// Crates with a larger circle: until they have folders, and the files of a folder import no file above it.
-const LARGE_CIRCLES: &[&str] = &["dataport", "node"];
+const LARGE_CIRCLES: &[&str] = &["chunkserver", "dataport", "node"];
 
 /// Files directly in a `src/`.
 pub fn src_files(tree: &Tree) -> Vec<Finding> {

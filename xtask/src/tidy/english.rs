@@ -24,6 +24,89 @@ pub fn document_words(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// Documents whose sentences are read by somebody in a hurry.
+const SENTENCES_OF: &[&str] = &["README.md", "ARCHITECTURE.md"];
+const SENTENCE_WORDS_MAX: usize = 30;
+
+/// No sentence of the door and the map has more words than a reader keeps in mind. A code span is one word; code blocks,
+/// tables and headings hold no sentences.
+pub fn sentences(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for path in SENTENCES_OF {
+        for (line, paragraph) in paragraphs(tree.text(path).unwrap_or("")) {
+            for (sentence_line, sentence) in sentences_of(line, &paragraph) {
+                let words = sentence.split_whitespace().filter(|word| *word != "-").count();
+                if words > SENTENCE_WORDS_MAX {
+                    let start: Vec<&str> = sentence.split_whitespace().take(5).collect();
+                    let message = format!(
+                        "the sentence \"{} ...\" has {words} words, at most {SENTENCE_WORDS_MAX} are allowed: split it",
+                        start.join(" ")
+                    );
+                    findings.push(Finding::new(path, sentence_line, message));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// The paragraphs and list items of a document, each with the number of its first line.
+fn paragraphs(text: &str) -> Vec<(usize, String)> {
+    let mut paragraphs: Vec<(usize, String)> = Vec::new();
+    let mut is_open = false;
+    let mut is_fenced = false;
+    for (index, line) in text.lines().enumerate() {
+        if line.starts_with("```") {
+            is_fenced = !is_fenced;
+        }
+        let is_prose = !is_fenced
+            && !line.trim().is_empty()
+            && !["```", "|", "#", "    "].iter().any(|start| line.starts_with(start));
+        let is_item = line.starts_with("- ")
+            || line.split_once(". ").is_some_and(|(number, _)| number.parse::<u8>().is_ok());
+        match paragraphs.last_mut().filter(|_| is_prose && is_open && !is_item) {
+            Some((_, paragraph)) => {
+                paragraph.push('\n');
+                paragraph.push_str(line);
+            }
+            None if is_prose => paragraphs.push((index + 1, line.to_string())),
+            None => {}
+        }
+        is_open = is_prose;
+    }
+    paragraphs
+}
+
+/// The sentences of a paragraph, each with the number of the line on which it begins: code spans as one word, links as
+/// their text.
+fn sentences_of(first_line: usize, paragraph: &str) -> Vec<(usize, String)> {
+    let mut sentences = Vec::new();
+    let mut sentence = String::new();
+    let (mut line, mut start_line) = (first_line, first_line);
+    let mut letters = paragraph.chars().peekable();
+    let mut is_code = false;
+    let mut is_target = false;
+    while let Some(letter) = letters.next() {
+        line += usize::from(letter == '\n');
+        if sentence.trim().is_empty() {
+            start_line = line;
+        }
+        match letter {
+            '`' => is_code = !is_code,
+            letter if is_code => sentence.push(if letter.is_whitespace() { '_' } else { letter }),
+            ')' if is_target => is_target = false,
+            _ if is_target => {}
+            ']' if letters.peek() == Some(&'(') => is_target = true,
+            '.' | '!' | '?' if letters.peek().is_none_or(|next| next.is_whitespace() || *next == '*') => {
+                sentences.push((start_line, std::mem::take(&mut sentence)));
+            }
+            letter => sentence.push(letter),
+        }
+    }
+    sentences.push((start_line, sentence));
+    sentences
+}
+
 /// Paragraphs of doc comments begin with a noun or a verb.
 pub fn doc_comments(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -57,7 +140,7 @@ fn headless(text: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::super::check_finds;
-    use super::{doc_comments, document_words};
+    use super::{doc_comments, document_words, sentences};
 
     #[test]
     fn long_documents_are_found() {
@@ -68,6 +151,23 @@ mod tests {
             &[("README.md", &(text + "more"))],
             &["README.md: 1001 words, at most 1000"],
         );
+    }
+
+    #[test]
+    fn long_sentences_are_found() {
+        let check = |text: &str, expected: &[&str]| check_finds(sentences, &[("README.md", text)], expected);
+        let words = |count: usize| vec!["word"; count].join(" ");
+        check(&format!("{}.\n\n{}\n{}.\n", words(30), words(15), words(15)), &[]);
+        check(
+            &format!("{}.\n", words(31)),
+            &["README.md:1: the sentence \"word word word word word ...\" has 31"],
+        );
+        check(&format!("Short. Is\nit? {}\n{}.\n", words(15), words(16)), &["README.md:2: the sentence"]);
+        check(&format!("- {}\n- {}\n1. {}\n", words(20), words(20), words(20)), &[]);
+        check(&format!("- {}\n  {}\n", words(20), words(20)), &["README.md:1: the sentence \"- word"]);
+        check(&format!("`{}` and [{}]({}) {}.\n", words(40), words(10), words(1), words(15)), &[]);
+        check(&format!("# {0}\n| {0} |\n\n    {0}\n\n```\n{0}\n```\n", words(40)), &[]);
+        check_finds(sentences, &[("docs/other.md", &words(40))], &[]);
     }
 
     #[test]

@@ -10,9 +10,9 @@ use shuffle::ShuffleArgs;
 
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Make records, sort them through I-files, check and discard them: what a shuffle costs by itself
+    /// Make records, sort them through I-files, check and discard them: the cost of a shuffle by itself
     Shuffle(ShuffleArgs),
-    /// Hand many small jobs to a server, pull and end them over HTTP: what a job costs by itself
+    /// Submit many small jobs to a server, pull and end them over HTTP: the cost of a job by itself
     Jobs(JobsBenchArgs),
 }
 

@@ -203,7 +203,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             return Ok(());
         }
         if !stopping.load(Ordering::Relaxed) {
-            tell(&format!("sailfish: the server at {} has given {node} up; joining anew", args.server));
+            tell(&format!("sailfish: the server at {} has given up {node}; joining again", args.server));
         }
     }
     // Whoever heard that it must stop says good-bye to the server first, and then ends the process.

@@ -66,17 +66,17 @@ pub struct DrillArgs {
     pub server: Option<String>,
     #[command(flatten)]
     pub credentials: CredentialArgs,
-    /// Directory that this machine and all nodes see under this path, and in which jobs may read and write: the drill makes one of
-    /// its own in it, and removes that at the end
+    /// Directory that this machine and all nodes see under this path, and in which jobs may read and write; the drill
+    /// makes its own directory in it and removes it at the end
     #[arg(long, value_name = "DIR", required_unless_present = "list")]
     pub directory: Option<PathBuf>,
     /// Faults by their names, with commas between, or all
     #[arg(long, value_name = "NAME,...", default_value = "all")]
     pub faults: String,
-    /// How often each fault strikes
+    /// Number of times that each fault strikes
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Chooses input, jobs, moments and nodes [default: another one each time; it is printed]
+    /// Seed that chooses input, jobs, moments and nodes [default: a new one each time; it is printed]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Jobs that run while a fault strikes
@@ -85,13 +85,14 @@ pub struct DrillArgs {
     /// Bytes of the input of the largest job, 1M to 256M
     #[arg(long, value_name = "SIZE", default_value = "16M")]
     pub size: String,
-    /// End and stop nodes also while others have jobs on the cluster: these run again what they lose, as after any crash
+    /// End and pause nodes also while other users have jobs on the cluster: the jobs rerun lost work, as after any
+    /// crash
     #[arg(long)]
     pub yes: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Say which faults and crash points there are
+    /// List the faults and crash points
     #[arg(long)]
     pub list: bool,
 }

@@ -65,7 +65,7 @@ pub fn conclude(mut plan: Plan, site: Option<&Site>) -> Result<(), Failure> {
 pub fn report_of(ended: &Ended) -> Result<&JobReport, Failure> {
     match &ended.outcome {
         JobOutcome::Succeeded(report) => Ok(report),
-        JobOutcome::Done => Err(anyhow::anyhow!("the server took the job for another one").into()),
+        JobOutcome::Done => Err(anyhow::anyhow!("the server answered for another job").into()),
         JobOutcome::Failed { failure, attempt, exit_code } => {
             // Where there is none, relative paths mean nothing.
             let start_dir = std::env::current_dir().unwrap_or_default();

@@ -91,10 +91,10 @@ impl Interrupt {
                 std::process::exit(i32::from(GOES_ON));
             }
             self.programs.end_all();
-            tell("sailfish: stopped at once; the next run removes what this one left");
+            tell("sailfish: stopped at once; the next run removes the files of this one");
             std::process::exit(i32::from(INTERRUPTED));
         }
-        tell("sailfish: stopping the job; once more to stop at once");
+        tell("sailfish: stopping the job; press Ctrl-C again to stop at once");
         // A server that is away keeps it waiting, and the next signal must not wait as well.
         let cancelling = self.clone();
         let started =

@@ -25,7 +25,7 @@ pub fn check_memory(asked_bytes: u64) -> anyhow::Result<()> {
     let there = memory_bytes();
     ensure!(
         asked_bytes <= there.max(mapreduce::layout::MEMORY_BYTES_MIN),
-        "--memory: {} are more than the {} that this machine gives; give less, or leave it out for half of that",
+        "--memory: {} are more than the {} of this machine; give less, or leave it out to use half of that",
         bytes(asked_bytes),
         bytes(there)
     );

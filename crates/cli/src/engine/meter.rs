@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How far back the speed looks.
+/// Period over which the speed is averaged.
 const WINDOW: Duration = Duration::from_secs(5);
 /// Readings kept; with ten a second these are more than the window holds.
 const READINGS_MAX: usize = 64;

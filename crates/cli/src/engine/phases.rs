@@ -3,7 +3,7 @@
 use node::NodeProgress;
 use server::{JobProgress, StageProgress};
 
-/// How far a phase is.
+/// Progress of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     Waiting,

@@ -14,7 +14,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Between two lines, where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
-/// How progress is shown.
+/// Display of the progress of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Display {
     Bars,

@@ -55,7 +55,7 @@ fn ship(connection: &Blocking, paths: BTreeSet<PathBuf>) -> Result<Vec<ShippedFi
     }
     let count = shipped.len();
     if count > SHIPPED_FILES_MAX {
-        let message = format!("{count} files are to be shipped: at most {SHIPPED_FILES_MAX}");
+        let message = format!("{count} files are too many to ship: the limit is {SHIPPED_FILES_MAX}");
         return Err(Failure::refused(anyhow::anyhow!(message)));
     }
     if !shipped.is_empty() {
@@ -71,11 +71,12 @@ fn look_at(path: &Path) -> anyhow::Result<Option<ShippedFile>> {
     if metadata.is_dir() {
         return Ok(None);
     }
-    ensure!(metadata.is_file(), "{shown} is no regular file and cannot be shipped to the nodes");
+    ensure!(metadata.is_file(), "{shown} is not a regular file and cannot be shipped to the nodes");
     let (bytes, bytes_max) = (metadata.len(), SHIPPED_FILE_BYTES_MAX);
     ensure!(
         bytes <= bytes_max,
-        "{shown} has {bytes} bytes: at most {bytes_max} are shipped to the nodes; read it from a path that all share"
+        "{shown} has {bytes} bytes, more than the {bytes_max} that are shipped to the nodes; read it from \
+         a path that all nodes share"
     );
     let (sha256, bytes) = shipped::hash_file(path).with_context(|| format!("reading {shown}"))?;
     let executable = metadata.permissions().mode() & 0o111 != 0;

@@ -35,7 +35,7 @@ pub fn nothing_there(state_dir: &Path) -> anyhow::Error {
 /// The row of a job; refused where there is none.
 pub async fn job_row(store: &Metastore, job: JobId) -> Result<JobRow, Failure> {
     store.job(job).await?.ok_or_else(|| {
-        Failure::refused(anyhow::anyhow!("there is no job {job}: `sailfish jobs` lists those there are"))
+        Failure::refused(anyhow::anyhow!("there is no job {job}: `sailfish jobs` lists the jobs"))
     })
 }
 

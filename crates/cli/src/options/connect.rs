@@ -18,13 +18,13 @@ pub const CA_VARIABLE: &str = "SAILFISH_CA";
 /// Given with every `--server`, also behind a subcommand such as `nodes drain`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct CredentialArgs {
-    /// File with the token to show the server [default: the server's own token, where it is one of this user on this machine]
+    /// File with the token for the server [default: the server's own token, if this user started it on this machine]
     #[arg(long, global = true, value_name = "FILE", env = TOKEN_FILE_VARIABLE)]
     pub token_file: Option<PathBuf>,
-    /// Certificate of the authority that the server must have, in PEM [default: the one that the token names]
+    /// Certificate of the server's authority, in PEM [default: the authority that the token names]
     #[arg(long, global = true, value_name = "FILE", env = CA_VARIABLE)]
     pub ca: Option<PathBuf>,
-    /// Proxy on the way to the server, as in http://127.0.0.1:3128; those of HTTP_PROXY and ALL_PROXY are not asked
+    /// Proxy on the way to the server, as in http://127.0.0.1:3128; HTTP_PROXY and ALL_PROXY are ignored
     #[arg(long, global = true, value_name = "URL")]
     pub proxy: Option<String>,
 }

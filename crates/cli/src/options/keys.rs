@@ -3,7 +3,7 @@
 use api::KeyOrder;
 use clap::{Args, ValueEnum};
 
-/// How whole keys are compared.
+/// Comparison of whole keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OrderArg {
     /// By their bytes
@@ -31,18 +31,19 @@ pub struct KeyArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
     pub reverse: Option<bool>,
-    /// Compare by fields of the key, as in "-k1,1 -k2,2nr": n by number, r reversed; ties keep the order of the
+    /// Compare by fields of the key, as in "-k1,1 -k2,2nr": n by number, r reversed; equal keys keep the order of the
     /// input
     #[arg(long, value_name = "KEYS", allow_hyphen_values = true)]
     pub sort_keys: Option<String>,
-    /// Exactly N parts, each from one reducer that sees all of it [default: as many as the data asks for]
+    /// Exactly N parts, each written by one reducer [default: the number follows from the data]
     #[arg(long, value_name = "N")]
     pub partitions: Option<u32>,
-    /// Keys with these fields equal go to one part: N, FROM,TO, or a stretch as in --sort-keys [default: the whole key]
+    /// Keys with these fields equal go to one part: N, FROM,TO, or a range of fields as in --sort-keys [default: the
+    /// whole key]
     #[arg(long, value_name = "FIELDS", allow_hyphen_values = true)]
     pub partition_fields: Option<String>,
-    /// Mappers say of each key how many of its first bytes keep it together with others in one reducer; the rest only
-    /// orders (docs/formats/program-frames.md); with --exchange frames
+    /// Keys with tails: mappers give the number of first bytes that choose a key's reducer, the rest only orders
+    /// (docs/formats/program-frames.md). Needs --exchange frames
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
     pub key_tails: Option<bool>,

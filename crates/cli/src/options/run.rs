@@ -44,7 +44,7 @@ pub fn run_help() -> String {
     format!("{FUNCTIONS}{}\n{RUN_EXAMPLES}", functions::help_text())
 }
 
-/// How blocks of intermediate data are compressed.
+/// Compression of blocks of intermediate data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CodecArg {
     None,
@@ -105,7 +105,7 @@ pub struct RunArgs {
     /// Environment of functions, besides PATH, HOME, LANG and LC_*; may be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
-    /// File with more variables, one NAME=VALUE a line, for secrets: what it says stands in no row, list or log
+    /// File with more variables, one NAME=VALUE a line, for secrets: its content is in no row, list or log
     #[arg(long, value_name = "FILE")]
     pub env_file: Option<PathBuf>,
     /// Compression of intermediate data [default: lz4]
@@ -116,28 +116,28 @@ pub struct RunArgs {
     /// describes a stretch of a file) [default: lines]
     #[arg(long, value_name = "FORMAT")]
     pub input_format: Option<String>,
-    /// How pairs are written: lines, nul, raw (key and value with nothing between) or discard; what a
-    /// program prints is copied, but where --exchange has other ends its records end anew [default: lines]
+    /// Form of the output: lines, nul, raw (key and value with nothing between) or discard. The output of a program is
+    /// copied; only the ends of its records change, where --exchange has other ends [default: lines]
     #[arg(long, value_name = "FORMAT")]
     pub output_format: Option<String>,
-    /// How programs and the engine speak: lines, nul (a zero byte behind each record, with --input-format nul), or frames, in
-    /// which keys and values are any bytes (docs/formats/program-frames.md) [default: nul where the input format is nul, else lines]
+    /// Form of the records that programs read and print: lines, nul (a zero byte after each record, with --input-format
+    /// nul), or frames, in which keys and values are any bytes (docs/formats/program-frames.md) [default: nul where the
+    /// input format is nul, else lines]
     #[arg(long, value_name = "HOW")]
     pub exchange: Option<String>,
-    /// Stands between key and value, in and out: one or more bytes; \t \n \0 \\ \xNN are understood
-    /// [default: \t]
+    /// One or more bytes between key and value, in input and output; \t \n \0 \\ \xNN are understood [default: \t]
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub separator: Option<String>,
-    /// So many fields of a line, with the separators between them, are the key [default: 1]
+    /// Number of fields of a line that form the key, with the separators between them [default: 1]
     #[arg(long, value_name = "N")]
     pub key_fields: Option<u32>,
     /// Compression of the output parts: gzip, zstd, bzip2 or xz [default: none]
     #[arg(long, value_name = "FORMAT")]
     pub compress: Option<String>,
-    /// The names of output parts end with it, as in .parquet [default: nothing]
+    /// Ending of the names of output parts, as in .parquet [default: none]
     #[arg(long, value_name = ".EXT")]
     pub part_extension: Option<String>,
-    /// Leave output parts without records out, all but one
+    /// Leave out all but one of the output parts without records
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
     pub omit_empty_parts: Option<bool>,
@@ -147,11 +147,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
     pub total_order: Option<bool>,
-    /// No shuffle: what the mappers put out is the output
+    /// No shuffle: the output of the mappers is the output of the job
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
     pub map_only: Option<bool>,
-    /// Exchange an existing output for the new one
+    /// Replace an existing output with the new one
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
     pub overwrite: Option<bool>,
@@ -159,36 +159,35 @@ pub struct RunArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
     pub keep_ifiles: Option<bool>,
-    /// Keep them for so long after the end, as in 30m, 12h or 7d; implies --keep-ifiles
+    /// Keep the intermediate files this long after the end, as in 30m, 12h or 7d; implies --keep-ifiles
     #[arg(long, value_name = "DURATION")]
     pub keep_for: Option<String>,
-    /// How often intermediate data that was lost (with a node, a disk, or damaged) is made again before the job
-    /// fails; 0 fails at the first loss [default: 20]
+    /// Number of times that lost or damaged intermediate data is made again before the job fails; 0 fails at the first
+    /// loss [default: 20]
     #[arg(long, value_name = "N")]
     pub max_regenerations: Option<u32>,
     /// Do not wait for the disk before the output is published
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
     pub no_sync: Option<bool>,
-    /// When a mapper ends with success before it has read all of its input: tell (the summary names the mapper and the
-    /// bytes that it left) or fail [default: tell]
+    /// If a mapper ends with success before it has read all of its input: tell (the summary names the mapper and the
+    /// unread bytes) or fail [default: tell]
     #[arg(long, value_name = "tell|fail", value_parser = tell_or_fail)]
     pub unread: Option<Notice>,
-    /// When an input has no file that is data: tell (a warning) or fail [default: tell]
+    /// If an input has no file that is data: tell (a warning) or fail [default: tell]
     #[arg(long, value_name = "tell|fail", value_parser = tell_or_fail)]
     pub empty_input: Option<Notice>,
-    /// In a cluster: whether a slow attempt of a map or reduce task may get a second one beside it, on another node
-    /// [default: on]
+    /// In a cluster: whether a slow map or reduce task may get a speculative attempt on another node [default: on]
     #[arg(long, value_name = "on|off", value_parser = on_or_off)]
     pub speculation: Option<bool>,
-    /// In a cluster: whether the unread end of a reduce task that takes long may go to a new task where slots are idle, which
-    /// makes one more output part [default: on]
+    /// In a cluster: whether idle slots may take over the unread end of a long reduce task, which makes one more output
+    /// part [default: on]
     #[arg(long, value_name = "on|off", value_parser = on_or_off)]
     pub elastic: Option<bool>,
-    /// In a cluster: whether the data between map and reduce lies on a second node as well: none, rack (another
-    /// node of the rack gets the sorted data, while the job goes on), selective (maps append on other nodes than their own
-    /// and keep what they sent; what is lost is sent again), auto (as rack, from when making it again would take longer
-    /// than sending it), or sync (the job waits for it; to compare with) [default: auto]
+    /// In a cluster: whether a second node gets the data between map and reduce: none, rack (another node of the rack
+    /// gets the sorted data while the job runs), selective (maps append on other nodes and keep a copy to send again),
+    /// auto (as rack, once making the data again would take longer than sending it), or sync (the job waits for the
+    /// copy; for comparison) [default: auto]
     #[arg(long, value_name = "MODE", value_parser = replication_mode)]
     pub replication: Option<Replication>,
     /// Print the report as JSON on standard output

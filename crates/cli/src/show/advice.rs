@@ -46,15 +46,16 @@ fn about_words(
     if let Some(word) = words.iter().find(|word| OF_SHELLS.contains(&word.as_str())) {
         let line = words.join(" ");
         return Some(format!(
-            "programs run without a shell, and {word} was a word like others: say --{option} \"sh -c '{line}'\""
+            "programs run without a shell, so {word} was an argument of the program: give --{option} \"sh \
+             -c '{line}'\""
         ));
     }
     let program = Path::new(words.first()?).file_name()?.to_str()?;
     let found_nothing = failure.exit_code == Some(NOTHING_FOUND) && failure.stderr_tail.is_empty();
     if GREPS.contains(&program) && found_nothing {
         return Some(format!(
-            "{program} ends with 1 where no line matches, and each task runs it: say --{option} builtin:grep:PATTERN, or \
-             \"sh -c '{} || [ $? = 1 ]'\"",
+            "{program} ends with 1 where no line matches, and each task runs it: give --{option} \
+             builtin:grep:PATTERN, or \"sh -c '{} || [ $? = 1 ]'\"",
             words.join(" ")
         ));
     }

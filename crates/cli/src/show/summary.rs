@@ -125,12 +125,12 @@ fn reduce(report: &JobReport) -> String {
 pub fn proof(report: &JobReport) -> String {
     let proof = &report.proof;
     if !proof.agrees {
-        return "DISAGREES: what was merged is not what the maps committed".to_string();
+        return "DISAGREES: the merged records are not the records that the maps committed".to_string();
     }
     format!("agrees: {} and {} in, the same out", counted(proof.records, "record"), bytes(proof.bytes))
 }
 
-/// Why a job failed, where, and what its program said last.
+/// Returns the failure of a job, its place, and the last lines of its program.
 pub fn failed(
     ended: &Ended,
     failure: &TaskFailure,

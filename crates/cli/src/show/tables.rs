@@ -6,7 +6,7 @@ use std::borrow::Cow;
 /// Header and rows stand between the margins of the terminal; only the line below the header is drawn.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
-/// How a column stands.
+/// Alignment of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Column {
     /// Text.

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_flow_is_refused() {
+    fn impossible_flows_are_refused() {
         let (first, last) = (stage("a", &[], true), stage("b", &[0], false));
         assert_eq!(refusal(vec![first.clone(), last.clone()]), None);
         assert_eq!(refusal(vec![stage("only", &[], false)]), None);

@@ -41,7 +41,7 @@ mod tests {
     use super::{ATTEMPT_BYTES_MAX, FULL, JOB_BYTES_MAX, LogRoom};
 
     #[test]
-    fn the_last_of_an_attempt_and_the_first_of_a_job_are_kept() {
+    fn first_lines_of_job_and_last_are_kept() {
         let mut room = LogRoom::default();
         assert_eq!(room.text_of(&[]), None);
         let two = ["a\0b".to_string(), "c".to_string()];

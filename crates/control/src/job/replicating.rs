@@ -79,7 +79,7 @@ mod tests {
     use super::Replicating;
 
     #[test]
-    fn what_is_dear_to_make_and_cheap_to_send_is_replicated() {
+    fn costly_data_that_sends_cheaply_is_replicated() {
         let check_on = |homes, maps: u32, seconds: u64, bytes: u64, nodes, slots, expected: bool| {
             let mut replicating = Replicating::default();
             (0..maps).for_each(|_| replicating.add(seconds * 1_000_000_000, bytes, homes));

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_found() {
+    fn impossible_results_are_found() {
         let check = |result: TaskResult, expected: Option<&str>| {
             let found = problem(&result);
             assert!(

@@ -95,7 +95,7 @@ mod tests {
     use ids::{AttemptKey, AttemptNumber, JobId, StageIndex, TaskIndex, TaskKey};
 
     #[test]
-    fn a_node_with_a_wrong_clock_is_timed_by_ours() {
+    fn server_times_nodes_with_wrong_clocks() {
         let task = TaskKey { job: JobId(1), stage: StageIndex(0), task: TaskIndex(0) };
         let attempt = AttemptKey { task, attempt: AttemptNumber(0) };
         // Assigned at 1000, heard of at 2000.

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_peers_tell_the_sooner_a_node_is_given_up() {
+    fn more_peer_reports_give_up_node_sooner() {
         let check = |hung_up, reports: &[(u32, Unreached)], expected_ms: u64| {
             let (presence, start) = away(hung_up, reports);
             let (after, why) = given_up(&presence, start);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_slow_before_gets_more_time_whatever_peers_tell() {
+    fn slow_node_gets_more_time_despite_reports() {
         let start = Moment::default();
         let mut presence = Presence::new(start);
         presence.answered(start);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_goes_on_polling_is_never_given_up() {
+    fn polling_node_is_never_given_up() {
         let start = Moment::default();
         let mut presence = Presence::new(start);
         let mut now = start;
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_ends_with_the_lease_and_a_server_that_stood_still_forgives() {
+    fn lease_ends_silence_and_stalled_server_forgives() {
         let start = Moment::default();
         let mut presence = Presence::new(start);
         presence.polls(start);

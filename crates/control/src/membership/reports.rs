@@ -173,7 +173,7 @@ mod tests {
     use ids::NodeId;
 
     #[test]
-    fn a_node_with_a_wrong_clock_is_sampled_in_our_time() {
+    fn samples_of_wrong_clocks_have_our_time() {
         let sample = |time_ns| MachineSample { time_ns, ..MachineSample::default() };
         let now_ns = 1 << 60;
         let stamped = sample_rows(NodeId(3), &[sample(5), sample(1_000), sample(u64::MAX)], now_ns);

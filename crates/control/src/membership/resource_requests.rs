@@ -116,7 +116,7 @@ mod tests {
     use scheduler::{Needs, Wait};
 
     #[test]
-    fn people_are_told_what_is_waited_for() {
+    fn waiting_jobs_say_the_missing_resource() {
         let mut architectures = Architectures::default();
         let arm = architectures.number("aarch64");
         assert_eq!((architectures.number("x86_64"), architectures.number("aarch64")), (1, arm));

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_a_queue_comes_first_and_no_more_than_have_room() {
+    fn oldest_jobs_come_first_within_the_room() {
         let mut backlog = Backlog::default();
         assert!(!backlog.must_wait(&key(1, 0), 1, WINDOW));
         for job in [3, 1, 2, 4] {
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn large_jobs_have_their_turn_one_after_the_other() {
+    fn large_jobs_take_turns_one_by_one() {
         let mut backlog = Backlog::default();
         for job in 1..=3 {
             backlog.waits(JobId(job), key(1, 0), waiting(70));
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_priority_for_each_job_brings_a_user_no_more_of_the_scheduler() {
+    fn many_priorities_give_a_user_no_more() {
         const LARGE: Window = Window { jobs_max: 64, bytes_max: 6400, queues_max: 64 };
         let mut backlog = Backlog::default();
         for job in 1..=1000 {
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn large_jobs_of_many_queues_have_one_window_and_the_reserves() {
+    fn large_jobs_of_many_queues_share_one_window() {
         let mut backlog = Backlog::default();
         for job in 1..=100 {
             backlog.waits(JobId(job), key(1, -(job as i32)), waiting(60));
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn few_queues_have_jobs_admitted_and_these_use_the_window() {
+    fn admitted_jobs_of_few_queues_use_the_window() {
         const NARROW: Window = Window { jobs_max: 64, bytes_max: 6400, queues_max: 3 };
         let mut backlog = Backlog::default();
         for job in 1..=100 {
@@ -499,7 +499,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_job_is_admitted_once_and_in_its_turn(steps in steps()) {
+        fn each_job_is_admitted_once_and_in_turn(steps in steps()) {
             let window = Window { jobs_max: 40, bytes_max: 1000, queues_max: 8 };
             let mut backlog = Backlog::default();
             let mut queue_of = BTreeMap::new();

@@ -266,7 +266,7 @@ mod tests {
 
     /// A node died after it had said what it keeps, and the next one on its disks came before the other nodes had.
     #[test]
-    fn the_next_process_on_its_disks_takes_the_place_of_a_keeper_that_died() {
+    fn next_process_replaces_a_dead_keeper() {
         let place = |node: u32, incarnation: &str| {
             let dir = KeptDir {
                 job: JobId(3),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_its_name_tells_is_believed() {
+    fn only_directories_with_matching_names_are_believed() {
         let check = |path: &str, job, bytes, expected| {
             let incarnation = "x".to_string();
             let dir = KeptDir { job: JobId(job), incarnation, disk: DiskIndex(0), path: path.into(), bytes };

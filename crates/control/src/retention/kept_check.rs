@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_twice_counts_once() {
+    fn run_on_two_nodes_counts_once() {
         let mut check = check(ReplicaState::Complete);
         check.found(NodeId(1), found("a", None));
         assert!(!check.is_complete());
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_everywhere_is_lost() {
+    fn run_damaged_everywhere_is_lost() {
         let mut check = check(ReplicaState::Complete);
         check.found(NodeId(1), found("", Some("bad")));
         check.found(NodeId(2), found("", Some("bad too")));

@@ -49,7 +49,10 @@ impl MapFunction for TeraSumMapper {
                     let added = block_summary.add_rows(block);
                     added.map_err(|error| {
                         let place = input.position(0);
-                        TaskFailure::new(Blame::UserData, format!("the rows of {place} are cut: {error}"))
+                        TaskFailure::new(
+                            Blame::UserData,
+                            format!("the rows of {place} do not end with a whole row: {error}"),
+                        )
                     })?;
                 }
             }

@@ -57,7 +57,7 @@ fn place_of(key: &[u8]) -> Result<([u8; 4], u64), TaskFailure> {
     let parts = key.split_first_chunk::<4>();
     let parts = parts.and_then(|(index, offset)| Some((*index, u64::from_be_bytes(offset.try_into().ok()?))));
     parts.ok_or_else(|| {
-        let message = "builtin:tera-join reads what builtin:tera-sum puts out, and nothing else";
+        let message = "builtin:tera-join reads only the output of builtin:tera-sum";
         TaskFailure::new(Blame::UserData, message)
     })
 }

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_folds_in_parts_is_folded() {
+    fn associative_functions_are_folded_in_parts() {
         let mut window = AggregateWindow::default();
         let pairs = [
             ("LongValueSum:a", "1"),

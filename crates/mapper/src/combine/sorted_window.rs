@@ -212,8 +212,8 @@ fn unknown_key(key: &[u8]) -> TaskFailure {
     let shown = String::from_utf8_lossy(&key[..key.len().min(SHOWN_BYTES_MAX)]);
     let more = if key.len() > SHOWN_BYTES_MAX { "…" } else { "" };
     let message = format!(
-        "the combiner put out the key {shown:?}{more}, which is none of those it was given: a combiner may only \
-         fold the values of a key; change keys in the mapper or the reducer"
+        "the combiner wrote the key {shown:?}{more}, which it did not read: a combiner may only fold the \
+         values of a key; change keys in the mapper or the reducer"
     );
     TaskFailure::new(Blame::UserProgram, message)
 }

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_read_and_what_follows_them_is_told() {
+    fn members_are_read_and_trailing_bytes_are_reported() {
         let two = [packed("one\n"), packed(""), packed("two\n")].concat();
         for (behind, has_garbage) in
             [(&b""[..], false), (b"\0\0\0", true), (b"garbage", true), (b"\x1e", true)]

@@ -10,14 +10,17 @@ use std::path::PathBuf;
 pub const LINE_SPLITS_MAX: usize = 100_000;
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Why inputs cannot be cut by lines.
+/// Error of inputs that cannot be cut by lines.
 #[derive(Debug, thiserror::Error)]
 pub enum LineSplitError {
     #[error("{} is compressed: only plain files can be cut after every {lines} lines", path.display())]
     Compressed { path: PathBuf, lines: u32 },
     #[error("cannot read {}: {source}", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("{lines} lines a map task would make more than {LINE_SPLITS_MAX} tasks: give each more lines")]
+    #[error(
+        "{lines} lines a map task would make more than {LINE_SPLITS_MAX} tasks: give each task more \
+             lines"
+    )]
     TooMany { lines: u32 },
 }
 

@@ -10,26 +10,26 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Opens intermediate files of stages before: the node knows where they lie.
-pub trait StageFiles: Send + Sync {
+pub trait StageFileSource: Send + Sync {
     /// The bytes of such an input from `start` on, verified as they are read. Its errors, also later ones, may hold a
     /// [`StageFileFailure`].
     fn open(&self, input: &InputFile, start: u64) -> std::io::Result<Box<dyn Read + Send>>;
 }
 
-/// Why an intermediate file cannot be read, as its attempt is to say it.
+/// Error of an unreadable intermediate file, as its attempt reports it.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.message)]
 pub struct StageFileFailure(pub TaskFailure);
 
-/// By what inputs are opened.
+/// Openers of inputs: files of this machine, and intermediate files of stages.
 #[derive(Clone, Default)]
 pub struct Openers {
     /// Opens files of this machine.
     pub paths: JobPaths,
-    pub stage_files: Option<Arc<dyn StageFiles>>,
+    pub stage_files: Option<Arc<dyn StageFileSource>>,
 }
 
-/// How inputs are opened.
+/// Means and limits with which inputs are opened.
 #[derive(Clone)]
 pub(crate) struct Opening {
     /// Bytes of memory for reading an object ahead.
@@ -67,8 +67,9 @@ impl Source {
     pub(crate) fn open(input: &InputFile, planned: Range<u64>, opening: &Opening) -> std::io::Result<Source> {
         if input.stage_file.is_some() {
             let files = opening.openers.stage_files.as_ref();
-            let files =
-                files.ok_or_else(|| std::io::Error::other("nobody knows where intermediate files lie"))?;
+            let files = files.ok_or_else(|| {
+                std::io::Error::other("this process cannot open intermediate files of stages")
+            })?;
             return Ok(Source::StageFile(files.open(input, planned.start)?));
         }
         let Some(pin) = &input.object else {

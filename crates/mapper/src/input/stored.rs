@@ -108,7 +108,8 @@ impl StoredFile {
         {
             let (path, at) = (input::name(&self.input), decoder.source().taken_bytes);
             self.warnings.add(format!(
-                "input {path}: what follows its gzip data at byte {at} is no gzip data, and was left out"
+                "input {path}: the bytes after its gzip data, from byte {at} on, are not gzip data and \
+                 were left out"
             ));
         }
         self.check_unchanged()

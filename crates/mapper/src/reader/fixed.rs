@@ -149,7 +149,7 @@ impl FixedReader {
             let data_bytes = self.place.offset_bytes + filled as u64;
             let what = if segment.compressed { "bytes after decompression" } else { "bytes" };
             let message = format!(
-                "input {name} has a partial last record: its {data_bytes} {what} are no multiple of the \
+                "input {name} has a partial last record: its {data_bytes} {what} are not a multiple of the \
                  record length {record_bytes}; {rest} are left over"
             );
             return Err(TaskFailure::new(Blame::UserData, message));

@@ -335,7 +335,7 @@ async fn postgres_withstands_attacks() {
 }
 
 #[tokio::test]
-async fn postgres_answers_what_people_ask() {
+async fn postgres_answers_the_questions_of_people() {
     let Some(postgres) = PrivatePostgres::start_or_say("questions to PostgreSQL", &["fsync = off"]) else {
         return;
     };

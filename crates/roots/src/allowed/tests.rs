@@ -81,7 +81,7 @@ fn paths_are_followed_to_where_they_lead() {
         assert!(error.contains(part), "{error}");
     }
     let error = roots.check_path("input", Path::new("data/in/text")).unwrap_err().to_string();
-    assert!(error.contains("no absolute path"), "{error}");
+    assert!(error.contains("not an absolute path"), "{error}");
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn roots_are_directories_or_prefixes() {
         let error = Roots::of_operator(&[root.to_string()]).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     };
-    refused("data", "no absolute path");
+    refused("data", "not an absolute path");
     refused(&place.path("none").display().to_string(), "cannot be used");
     refused(&place.path("other/text").display().to_string(), "not a directory");
     refused("gs://bucket/x", "gs:");

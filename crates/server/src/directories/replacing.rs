@@ -86,7 +86,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn an_output_is_ours_and_all_else_is_not() {
+    fn only_outputs_of_ours_are_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("out");
         let foreign = || foreign_entry(&out).unwrap().map(|name| name.into_string().unwrap());

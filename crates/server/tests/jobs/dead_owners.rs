@@ -91,7 +91,7 @@ fn death_on_the_way_interrupts_the_job() {
 }
 
 #[test]
-fn death_after_the_commit_leaves_a_job_that_succeeded() {
+fn death_after_commit_leaves_a_succeeded_job() {
     let succeeded = Some(JobState::Succeeded);
     check_crash(CrashPoint::CleanupBeforeRemove, 1, succeeded);
     check_crash(CrashPoint::CleanupAfterRemove, 1, succeeded);

@@ -222,7 +222,7 @@ fn a_result_of_another_kind_is_not_believed() {
 /// An attempt whose result says that it gave up the end of its range, of which nobody had heard: the rest is a task of its own. Its
 /// first attempt says that it ended before it began, which is no result of that task.
 #[test]
-fn what_an_attempt_gave_up_becomes_a_task_with_its_result() {
+fn surrendered_range_becomes_a_task() {
     let place = Place::new();
     let server = place.open();
     let key = |text: &str| Some(KeyBytes(text.as_bytes().to_vec()));

@@ -56,7 +56,7 @@ fn overwriting_never_takes_the_input_away() {
 }
 
 #[test]
-fn a_disk_that_is_no_directory_fails_the_job_at_the_door() {
+fn disk_that_is_no_directory_fails_at_submit() {
     let place = Place::new();
     let server = place.open();
     std::fs::write(place.path("disk"), "a file").unwrap();
@@ -69,7 +69,7 @@ fn a_disk_that_is_no_directory_fails_the_job_at_the_door() {
 }
 
 #[test]
-fn a_path_that_cannot_be_stored_is_refused_and_the_server_goes_on() {
+fn unstorable_path_is_refused_and_server_goes_on() {
     use std::os::unix::ffi::OsStrExt;
     let place = Place::new();
     let server = place.open();

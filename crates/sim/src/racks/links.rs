@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_flow_cannot_use_elsewhere_it_leaves_to_others() {
+    fn unused_share_of_a_flow_goes_to_others() {
         let any = f64::INFINITY;
         let long = flow(any, &[(0, 1.0, 1.0), (1, 1.0, 1.0)]);
         check(&[10.0, 4.0], &[long.clone(), flow(any, &[(0, 1.0, 1.0)])], &[4.0, 6.0]);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_uses_nothing_gets_what_it_wants() {
+    fn flow_over_no_link_gets_its_wish() {
         check(&[1.0], &[flow(7.0, &[])], &[7.0]);
     }
 }

@@ -14,18 +14,18 @@ use server::{Collected, GcOptions, GcOutcome, GcSelection, collect_garbage};
 
 #[derive(Debug, Args)]
 pub struct GcArgs {
-    /// Jobs whose kept I-files go, whatever was said when they ran [default: those whose time is over]
+    /// Jobs whose kept I-files are removed, even if their time is not over [default: those whose time is over]
     #[arg(value_name = "JOB")]
     pub jobs: Vec<i64>,
     #[command(flatten)]
     pub state: StateArgs,
-    /// Also those of jobs that ended so long ago, as in 30m, 12h or 7d
+    /// Also remove those of jobs that ended this long ago, as in 30m, 12h or 7d
     #[arg(long, value_name = "DURATION", conflicts_with = "jobs")]
     pub older_than: Option<String>,
-    /// Those of every job that is over
+    /// Remove those of every finished job
     #[arg(long, conflicts_with_all = ["jobs", "older_than"])]
     pub all: bool,
-    /// Say what would go, remove nothing
+    /// Print the I-files that would be removed, and remove nothing
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -110,7 +110,7 @@ mod tests {
     use server::{Collected, GcOutcome};
 
     #[test]
-    fn sums_count_what_goes() {
+    fn sums_count_the_removed_files() {
         let one = |job, outcome| Collected {
             job: JobId(job),
             name: "n".into(),

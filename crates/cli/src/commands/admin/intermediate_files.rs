@@ -20,7 +20,7 @@ const PIECE_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Subcommand)]
 pub enum FileCommand {
-    /// Write standard input into a new intermediate file of the cluster. It can be read once all of it is there
+    /// Write standard input into a new intermediate file of the cluster. It is readable once it is complete
     #[command(visible_alias = "write", after_help = PUT_EXAMPLES)]
     Put(PutArgs),
     /// Print an intermediate file, or a range of it
@@ -28,9 +28,9 @@ pub enum FileCommand {
     /// List intermediate files, by user and name
     #[command(visible_alias = "ls")]
     List(ListArgs),
-    /// Say how an intermediate file stands, and where it lies
+    /// Show the state and the nodes of an intermediate file
     Stat(StatArgs),
-    /// Remove intermediate files, also such that are being written
+    /// Remove intermediate files, also files that are being written
     Rm(RmArgs),
 }
 
@@ -63,16 +63,16 @@ pub struct PutArgs {
     pub name: String,
     #[command(flatten)]
     pub site: SiteArgs,
-    /// The file goes when this job is over
+    /// Remove the file when this job is over
     #[arg(long, value_name = "JOB")]
     pub job: Option<i64>,
-    /// The file goes so long after it was complete, as in 30m, 12h or 7d [default: when it is removed]
+    /// Remove the file this long after it is complete, as in 30m, 12h or 7d [default: it stays until it is removed]
     #[arg(long, value_name = "DURATION")]
     pub keep_for: Option<String>,
-    /// Remove a file of that name first, also one that is being written: its writer fails then
+    /// Remove a file of that name first, also a file that is being written: its writer fails
     #[arg(long)]
     pub replace: bool,
-    /// When this process dies, what it wrote goes after so long [default: 60s]
+    /// If this process dies, remove the unfinished file after this time [default: 60s]
     #[arg(long, value_name = "DURATION")]
     pub silence: Option<String>,
 }
@@ -82,13 +82,13 @@ pub struct ReadArgs {
     pub name: String,
     #[command(flatten)]
     pub site: SiteArgs,
-    /// Bytes to pass over
+    /// Bytes to skip
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub offset: u64,
     /// Bytes to print at most [default: to the end]
     #[arg(long, value_name = "BYTES")]
     pub length: Option<u64>,
-    /// How long to wait for a file that is being written, as in 30s [default: not at all]
+    /// Time to wait for a file that is being written, as in 30s [default: not at all]
     #[arg(long, value_name = "DURATION")]
     pub wait: Option<String>,
 }

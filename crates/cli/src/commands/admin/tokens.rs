@@ -15,13 +15,13 @@ use trust::TrustError;
 
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
-    /// Make a token and print it: it is told this once
+    /// Make a token and print it; it cannot be shown again
     #[command(
         after_help = "Examples:\n  sailfish token create --server https://db1:7070 --token-file admin.token \\\n      \
         --user ann --role user --expires 90d --output ann.token\n  sailfish token create ... --user rack-1 --role node --output join.token"
     )]
     Create(CreateArgs),
-    /// Make a token good for nothing
+    /// Make a token invalid
     Revoke(RevokeArgs),
     /// List tokens, without their secrets
     Ls(ListArgs),
@@ -46,7 +46,7 @@ pub struct CreateArgs {
     /// Rights of the user: admin, user (submits jobs, stops their own), read-only (looks), node (runs tasks)
     #[arg(long, value_name = "ROLE", value_parser = role)]
     pub role: Role,
-    /// After so long it is good for nothing, as in 12h or 90d [default: it does not expire]
+    /// Time after which the token expires, as in 12h or 90d [default: it does not expire]
     #[arg(long, value_name = "DURATION")]
     pub expires: Option<String>,
     /// Write the token to this new file, which only its owner may read, in place of printing it

@@ -41,22 +41,22 @@ pub struct JobsBenchArgs {
     /// Jobs that a client has at once
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub slots: u32,
-    /// Jobs handed in with one request
+    /// Jobs submitted with one request
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub batch: usize,
-    /// Jobs handed in per second [default: as fast as they are taken]
+    /// Jobs submitted per second [default: as fast as the server accepts them]
     #[arg(long, value_name = "N", conflicts_with = "latency")]
     pub rate: Option<u64>,
     /// Leave the jobs waiting
     #[arg(long, conflicts_with = "latency")]
     pub only_submit: bool,
-    /// Each job asks for a byte of memory more than the one before, so that no two stand in one queue
+    /// Let each job ask for one byte of memory more than the job before, so that each has a queue of its own
     #[arg(long, requires = "only_submit")]
     pub unlike: bool,
-    /// One job after the other, each when the one before is over: the times from submit to start
+    /// Submit each job when the job before is over, and print the times from submit to start
     #[arg(long)]
     pub latency: bool,
-    /// A program to run, for nodes of the cluster; without one a job does nothing
+    /// Program that nodes of the cluster run [default: a job does nothing]
     #[arg(last = true)]
     pub words: Vec<String>,
 }
@@ -70,7 +70,7 @@ fn measure(args: &JobsBenchArgs) -> anyhow::Result<()> {
     ensure!((1..=BATCH_JOBS_MAX).contains(&args.batch), "--batch: give 1 to {BATCH_JOBS_MAX}");
     ensure!(args.jobs > 0, "--jobs: give at least 1");
     ensure!(args.rate != Some(0), "--rate: give at least 1");
-    ensure!(args.clients == 0 || args.words.is_empty(), "a program is run by nodes: --clients 0");
+    ensure!(args.clients == 0 || args.words.is_empty(), "nodes run the program: give --clients 0 with it");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("starting the clients")?.block_on(async {
         let began = Instant::now();

@@ -26,7 +26,7 @@ pub struct ServerArgs {
     /// directory [default: also the server's own token, which programs of this user find]
     #[arg(long)]
     pub require_tokens: bool,
-    /// Admit each program that reaches the port, as an administrator; for loopback addresses only
+    /// Admit every program that reaches the port as an administrator; for loopback addresses only
     #[arg(long, conflicts_with = "require_tokens")]
     pub no_tokens: bool,
     /// Speak TLS. The first start makes an authority for the certificates of this cluster in the state directory
@@ -36,11 +36,11 @@ pub struct ServerArgs {
     /// It is a --host-name as well
     #[arg(long, value_name = "HOST", requires = "tls")]
     pub tls_name: Vec<String>,
-    /// Another name by which it is asked, as in a DNS of yours; a request that means another host than this machine, the
-    /// address listened at, or one of these names is refused, as it may come from a web page
+    /// Another name of this server, as in your DNS. A request to any other host than this machine, the listen address
+    /// or these names is refused, because it may come from a web page
     #[arg(long, value_name = "HOST")]
     pub host_name: Vec<String>,
-    /// Every node keeps user programs in a sandbox, as by `node --sandbox`; one that cannot does not join
+    /// Every node keeps user programs in a sandbox, as by `node --sandbox`; a node that cannot does not join
     #[arg(long)]
     pub sandbox: bool,
     /// Most jobs of a user that run or wait [default: 100000]
@@ -49,7 +49,7 @@ pub struct ServerArgs {
     /// Most bytes of words, variables and names of files of the jobs of a user that run or wait [default: 256M]
     #[arg(long, value_name = "SIZE", requires = "require_tokens")]
     pub user_arguments_max: Option<String>,
-    /// Most bytes that jobs of a user keep of their I-files: one that has more hands in no job that keeps some [default: 1T]
+    /// Most bytes of kept I-files of a user; beyond them, new jobs of the user may not keep I-files [default: 1T]
     #[arg(long, value_name = "SIZE", requires = "require_tokens")]
     pub user_kept_max: Option<String>,
     /// Most bytes of the intermediate files of a user [default: 1T]
@@ -70,7 +70,7 @@ pub struct ServerArgs {
     /// Directory of the files that clients ship with their jobs [default: shipped in the state directory]
     #[arg(long, value_name = "DIR")]
     pub shipped_dir: Option<PathBuf>,
-    /// Most bytes of these files; the ones that no job needs go, the oldest first [default: 16G]
+    /// Most bytes of these files; the oldest files that no job needs are removed [default: 16G]
     #[arg(long, value_name = "SIZE")]
     pub shipped_max: Option<String>,
     /// Most bytes of the files of one user [default: 4G]
@@ -91,7 +91,7 @@ pub struct NodeArgs {
     /// Address and port at which other nodes reach its data; port 0 takes one that is free
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub listen: String,
-    /// The rack it stands in
+    /// Rack of this node
     #[arg(long, value_name = "NAME", default_value = "rack-0")]
     pub rack: String,
     /// Tasks that run at once, 1 to 1024 [default: one per core]
@@ -104,7 +104,7 @@ pub struct NodeArgs {
     /// With a sandbox: another file or directory that programs may read; may be given several times
     #[arg(long, value_name = "PATH")]
     pub sandbox_read: Vec<PathBuf>,
-    /// With a sandbox: most memory that a process of a program may map [default: as much as the machine lets it]
+    /// With a sandbox: most memory that a process of a program may map [default: no limit]
     #[arg(long, value_name = "SIZE")]
     pub sandbox_memory: Option<String>,
     /// Directory, or prefix s3://BUCKET/PREFIX of objects, below which jobs may name paths on this node; may be given
@@ -123,12 +123,12 @@ pub struct NodeArgs {
     /// Name that no other node has [default: the host's, with the number of the process]
     #[arg(long)]
     pub name: Option<String>,
-    /// Start the node as a process of its own, and start it again when it crashes; not when it is told to end, was
-    /// drained or is refused
+    /// Start the node as a process of its own, and restart it when it crashes, but not when it is stopped, drained or
+    /// refused
     #[arg(long)]
     pub supervise: bool,
-    /// Take part in fault drills (`sailfish drill`): an administrator may end this process, let it stand still for a while, and
-    /// damage data and kill programs of jobs of drills
+    /// Take part in fault drills (`sailfish drill`): an administrator may end or pause this process, and damage data
+    /// and kill programs of drill jobs
     #[arg(long)]
     pub drills: bool,
     /// Comes after one that crashed
@@ -144,7 +144,7 @@ pub struct LocalArgs {
     /// Nodes
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub nodes: u32,
-    /// Racks that they stand in, by turns
+    /// Racks among which the nodes are divided
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub racks: u32,
     /// Address and port of the server; port 0 takes one that is free
@@ -156,7 +156,7 @@ pub struct LocalArgs {
     /// Tasks that run at once on each node
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub slots: u32,
-    /// Budget of each node [default: the machine's, divided]
+    /// Memory of each node [default: the machine's, divided]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
     /// Admit each program of this machine, as by `server --no-tokens`

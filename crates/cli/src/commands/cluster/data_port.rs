@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use api::people::{Admission, AdmissionRequest};
 use client::Blocking;
 use dataport::{Chunkservers, DataClient};
-use listener::{Door, HostNames, Limits};
+use listener::{ConnectionLimits, Door, HostNames};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ impl DataPort {
         let tls = admission.certificates.as_deref().map(|chain| identity.data_port(chain)).transpose()?;
         ensure!(
             address.ip().is_loopback() || tls.is_some(),
-            "--listen {listen} is no loopback address, so that other machines reach it: the server must run with \
-             --require-tokens --tls, and the node have a token of the role node (--token-file)"
+            "--listen {listen} is not a loopback address, so other machines can reach it: start the server \
+             with --require-tokens --tls, and give the node a token of the role node (--token-file)"
         );
         let listener = std::net::TcpListener::bind(address).with_context(|| format!("--listen {listen}"))?;
         listener.set_nonblocking(true).context("--listen")?;
@@ -64,8 +64,8 @@ impl DataPort {
         let _inside = self.runtime.enter();
         let listener = tokio::net::TcpListener::from_std(listener).context("starting the data port")?;
         let routes = dataport::router(chunkservers);
-        let within = Limits::within(machine::open_files_max());
-        let limits = Limits {
+        let within = ConnectionLimits::within(machine::open_files_max());
+        let limits = ConnectionLimits {
             // Callers have a secret, and many tasks of a node may read at once.
             connections_per_address_max: within.connections_max,
             // The routes watch over the silence of bodies: a node may wait for memory, or stand still for a while.

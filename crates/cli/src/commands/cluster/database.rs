@@ -14,7 +14,7 @@ pub fn url(args: &ServerArgs) -> anyhow::Result<Option<String>> {
     let Some(url) = &args.database else { return Ok(None) };
     let has_password = has_password(url);
     if let Some(path) = &args.database_password_file {
-        ensure!(!has_password, "--database has a password, and --database-password-file another: give one");
+        ensure!(!has_password, "--database and --database-password-file both give a password: leave one out");
         let named = || format!("--database-password-file {}", path.display());
         let password = read_password(path).with_context(named)?;
         let sign = if url.contains('?') { '&' } else { '?' };

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use api::people::{Role, TokenRequest};
 use controlport::{Access, Port, TokensAsked, UserLimits};
 use jobspec::{memory_size, state_dir};
-use listener::{Door, HostNames, Limits};
+use listener::{ConnectionLimits, Door, HostNames};
 use roots::Roots;
 use server::{ShippedOptions, UserQuota};
 use std::net::SocketAddr;
@@ -28,7 +28,8 @@ const ADMIN: &str = "admin";
 pub fn check(args: &ServerArgs, listen: SocketAddr) -> anyhow::Result<()> {
     ensure!(
         listen.ip().is_loopback() || (args.require_tokens && args.tls),
-        "--listen {listen} is no loopback address, so that other machines reach it: add --require-tokens --tls"
+        "--listen {listen} is not a loopback address, so other machines can reach it: add --require-tokens \
+         --tls"
     );
     limits(args).map(drop)
 }
@@ -117,7 +118,7 @@ pub fn open(
 pub fn door(args: &ServerArgs, tls: Option<Arc<ServerConfig>>) -> Door {
     let of_certificate = tls.as_ref().map(|_| trust::CONTROL_NAME.to_string());
     let names = args.host_name.iter().chain(&args.tls_name).cloned().chain(of_certificate);
-    let limits = Limits::within(machine::open_files_max());
+    let limits = ConnectionLimits::within(machine::open_files_max());
     Door { tls, names: HostNames::new(names), limits, refuse: controlport::refuse }
 }
 
@@ -141,7 +142,10 @@ pub async fn keep_own_token(port: &Port, address: SocketAddr) -> anyhow::Result<
         trust::private_directory(&dir)?;
         Ok::<_, anyhow::Error>(port.keep_own_token(&client::own_token_path(&dir, address)).await?)
     };
-    kept.await.context("keeping the server's own token; --require-tokens and --no-tokens do without")
+    kept.await.context(
+        "keeping the server's own token; a server with --require-tokens or --no-tokens \
+                        needs none",
+    )
 }
 
 /// Writes a new token into the file, if the file is not there or if nobody could come in as an administrator.

@@ -15,7 +15,7 @@ use api::history::AttemptState;
 use ids::{JobId, NodeId};
 use std::time::{Duration, Instant};
 
-/// How far a stage is when a fault strikes, in percent of its tasks.
+/// Progress of the stage at which a fault strikes, in percent of its tasks.
 const PERCENTS: [u32; 3] = [0, 25, 50];
 /// The server gives a silent node up in this time.
 const GIVEN_UP_MAX: Duration = Duration::from_secs(15);
@@ -74,7 +74,7 @@ struct Strike {
     what: String,
 }
 
-/// Why a fault did not strike.
+/// Reason why a fault did not strike.
 struct Miss {
     why: String,
     /// Nothing was there to strike: in a moment something may be.
@@ -96,7 +96,7 @@ struct Handed {
     name: String,
 }
 
-/// How a job of a bout ended.
+/// End of a job of a bout.
 pub struct Verdict {
     pub job: JobId,
     pub name: String,
@@ -139,7 +139,7 @@ impl Row {
         self.verdicts.iter().all(Verdict::is_right)
     }
 
-    /// For whoever waits for the table.
+    /// Returns the line that is printed while the drill runs.
     pub fn sentence(&self) -> String {
         let verdict = if self.is_well() { "nothing lost" } else { "NOT AS IT SHOULD BE" };
         let what = match &self.fired {
@@ -237,7 +237,7 @@ impl<'a> Bout<'a> {
             node: None,
             moment: format!("{} of a {} job{replicas}", self.moment.words(), struck.word()),
             replicates,
-            fired: Err("it was never its time".to_string()),
+            fired: Err("its moment never came".to_string()),
             may_fire_again: true,
             did: Vec::new(),
             said: Vec::new(),
@@ -261,13 +261,13 @@ impl<'a> Bout<'a> {
     /// Waits for the moment, and strikes; or says why it did not.
     fn strike_in_time(&self, handed: &Handed) -> Result<Result<Strike, Miss>, Failure> {
         let field = &self.drill.field;
-        let (mut miss, mut looks) = (Miss::of("it was never its time"), 0);
+        let (mut miss, mut looks) = (Miss::of("its moment never came"), 0);
         while !field.stop.is_stopped() && looks < LOOKS_MAX {
             let progress = field.progress(handed.job)?;
             match self.moment.compare(&progress.stages, progress.over) {
                 Now::Early => {}
                 Now::Late(late) if looks == 0 => {
-                    return Ok(Err(Miss::of(&format!("{late} before it was its time"))));
+                    return Ok(Err(Miss::of(&format!("{late} before its moment came"))));
                 }
                 Now::Late(_) => break,
                 Now::Here => {
@@ -299,7 +299,7 @@ impl<'a> Bout<'a> {
         order.rotate_left(first);
         order.sort_by_key(|(node, _)| !works(node));
         let fault = self.fault.order(job, self.choice, ARMED_SECONDS_MAX);
-        let mut miss = Miss::of("no node that takes part works");
+        let mut miss = Miss::of("no node that takes part in drills is up");
         for (node, name) in order {
             match field.strike(&name, &fault) {
                 Ok(DrillOutcome::Struck { what }) => return Ok(Ok(Strike { node, name, what })),

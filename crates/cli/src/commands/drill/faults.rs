@@ -120,7 +120,7 @@ fn parse_one(text: &str) -> anyhow::Result<Fault> {
         (name, of) => {
             let names = NAMES.iter().map(|(name, _)| *name);
             ensure!(names.clone().any(|known| known == name), unknown("fault", name, names.chain(["all"])));
-            bail!("{name} takes nothing behind a colon, and was given {:?}", of.unwrap_or_default());
+            bail!("{name} takes no argument, but {:?} follows it", of.unwrap_or_default());
         }
     };
     Ok(fault)
@@ -131,7 +131,7 @@ fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str>) -> 
     anyhow!("there is no {what} {name:?}; did you mean {nearest}? `sailfish drill --list` names all")
 }
 
-/// How many letters must be put in, taken out or changed to make one of the other.
+/// Returns the edit distance of two words: letters to insert, remove or change.
 fn distance(left: &str, right: &str) -> usize {
     let mut row: Vec<usize> = (0..=right.len()).collect();
     for (number, from) in left.bytes().enumerate() {
@@ -181,7 +181,7 @@ mod tests {
         // A point of the server.
         refused("crash-at:submit-before-transaction", "no crash point of nodes");
         refused("pause-node:61", "1 to 60");
-        refused("kill-node:3", "nothing behind a colon");
+        refused("kill-node:3", "takes no argument");
         refused("", "there is no fault");
     }
 

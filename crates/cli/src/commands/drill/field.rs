@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// Between two looks at something that is waited for.
 pub const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOK_FOR_NODE_EVERY: Duration = Duration::from_millis(500);
-/// So many of the latest jobs are looked at for those that are not over.
+/// Number of the latest jobs that are searched for unfinished ones.
 const JOBS_LOOKED_AT: u32 = 1000;
 /// Longest time for the removal of the data of a job, except data of a dead node.
 const CLEAN_MAX: Duration = Duration::from_secs(15);

@@ -40,7 +40,7 @@ const PARTS_MAX: u32 = 64;
 pub enum Kind {
     /// Every line comes out again, in order within its part; with programs on both sides.
     Sort,
-    /// How often each word is there.
+    /// Counts each word.
     Count,
     /// Sums of numbers.
     Sum,

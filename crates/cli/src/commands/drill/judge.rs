@@ -19,7 +19,7 @@ pub struct Reference {
     has_values: bool,
 }
 
-/// How an output compares with its reference.
+/// Difference between an output and its reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Judged {
     /// Records of the reference.

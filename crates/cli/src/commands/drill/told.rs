@@ -60,7 +60,7 @@ pub fn text(seed: u64, rows: &[Row]) -> String {
             row.fired.as_ref().map_or_else(|_| "did not fire".to_string(), |what| escape::cell(what)),
             match (&row.fired, row.did.is_empty()) {
                 (Err(_), true) => "-".to_string(),
-                (Ok(_), true) => "nothing was to be done".to_string(),
+                (Ok(_), true) => "nothing had to be done".to_string(),
                 (_, false) => row.did.join(", "),
             },
             if row.is_well() { "right".to_string() } else { "WRONG".to_string() },

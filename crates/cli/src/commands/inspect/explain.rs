@@ -40,10 +40,10 @@ pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
     let attempts: Vec<&PlacedAttempt> =
         placements.attempts.iter().filter(|attempt| chosen.has(attempt)).collect();
     if let Some(waits_for) = &placements.waits_for {
-        return Ok(print(&format!("nothing of it runs: {waits_for}\n"))?);
+        return Ok(print(&format!("no attempt runs: {waits_for}\n"))?);
     }
     if attempts.is_empty() {
-        return Ok(print("no attempt of it has been started yet: no slot was free that might run it\n")?);
+        return Ok(print("no attempt has started yet: no slot that can run one was free\n")?);
     }
     let columns = [left("task"), right("attempt"), left("node"), right("slot"), left("state"), left("why")];
     let shown = attempts.iter().take(args.limit as usize);
@@ -88,11 +88,11 @@ fn task_name(attempt: &PlacedAttempt, stages: &[String]) -> String {
 /// A sentence for people.
 fn why(reason: &PlacementReason) -> String {
     let place = match reason.place {
-        PlacementKind::Any => "any node would do, this slot had asked first",
-        PlacementKind::OnlyHere => "what it needs is on this node alone",
+        PlacementKind::Any => "any node can run it, and this slot asked first",
+        PlacementKind::OnlyHere => "only this node has its data",
         PlacementKind::NearData => "near its data",
         PlacementKind::BesideSlow => "beside an attempt that was slow elsewhere",
-        PlacementKind::NotWhereItFailed => "not where an attempt failed for a reason of the node",
+        PlacementKind::NotWhereItFailed => "another node: an attempt failed because of its node",
         PlacementKind::NoNearerSlot => "far from its data: no slot near it asked in time",
     };
     let mut text = place.to_string();
@@ -130,8 +130,9 @@ impl Chosen {
         let stage = by_name.or_else(by_number).ok_or_else(|| {
             anyhow!("{text}: there is no stage {stage:?}; the job has {}", stages.join(", "))
         })?;
-        let number =
-            |task: &str| task.parse().with_context(|| format!("{text}: {task:?} is no number of a task"));
+        let number = |task: &str| {
+            task.parse().with_context(|| format!("{text}: {task:?} is not the number of a task"))
+        };
         Ok(Self { stage: Some(stage as u16), task: task.map(number).transpose()? })
     }
 

@@ -19,11 +19,13 @@ use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-pub const EXIT_CODES: &str = "\
-Exit codes:
+pub const EXIT_CODES: &str = "Exit codes:
   0    every file is whole and the proof agrees
-  1    there is damage, or the proof does not agree; what is printed names all of it
-  2    nobody could look: there is no such job, it kept nothing, or a node that has a part of it is away";
+  1    there is \
+                              damage, or the proof does not agree; the output lists all of it
+  2    the \
+                              check was not possible: there is no such job, it kept nothing, or a node \
+                              that has a part of it is away";
 
 #[derive(Debug, Args)]
 pub struct FsckArgs {
@@ -242,14 +244,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_whole_takes_one_line() {
+    fn intact_files_take_one_line() {
         let expected =
             "job 3: 2 runs, 5 whole blocks, 2.00 KiB: every file is whole; the proof of 1 I-file agrees\n";
         assert_eq!(render(&report()), expected);
     }
 
     #[test]
-    fn damage_is_told_with_its_place_and_an_intact_copy() {
+    fn damage_is_shown_with_place_and_intact_copy() {
         let why = "damaged block: no\nreason".to_string();
         let file = DamagedFile {
             run: RunId(1),

@@ -203,7 +203,7 @@ fn left_off(rows: usize) -> String {
     }
 }
 
-/// How the blocks are compressed: `12 lz4, 1 raw`.
+/// Returns the compression of the blocks, as in `12 lz4, 1 raw`.
 fn codecs(file: &DiskFile, run: &RunFile) -> anyhow::Result<String> {
     let mut blocks_by_codec: BTreeMap<&str, u64> = BTreeMap::new();
     for entry in &run.index.entries {

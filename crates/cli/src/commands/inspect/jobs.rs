@@ -28,7 +28,7 @@ pub struct JobsArgs {
     /// Only jobs of this user
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// Only jobs with this in their names
+    /// Only jobs whose names contain this text
     #[arg(long, value_name = "TEXT")]
     pub name: Option<String>,
     /// Print JSON
@@ -116,7 +116,7 @@ fn render(rows: &[JobRow], now_ns: u64) -> String {
     table(&columns, rows.iter().zip(kept).map(cells).collect())
 }
 
-/// How much intermediate data is kept and until when; None where nothing is.
+/// Returns the size of the kept intermediate data and its end; None if nothing is kept.
 pub fn kept_text(row: &JobRow) -> Option<String> {
     let state = row.kept_files.filter(|state| *state != KeptFiles::Removed)?;
     Some(match (state, kept_bytes(&row.disk_dirs).or(row.kept_bytes), row.keep_until_ns) {

@@ -18,7 +18,7 @@ use std::time::Duration;
 pub struct NodesArgs {
     #[command(subcommand)]
     pub action: Option<NodesAction>,
-    /// The server they work for, as in http://127.0.0.1:7070
+    /// Server of the cluster, as in http://127.0.0.1:7070
     #[arg(long, value_name = "URL", global = true)]
     pub server: Option<String>,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub enum NodesAction {
     },
 }
 
-/// How often a node that is being emptied is looked at.
+/// Interval between looks at a node that is being drained.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 /// Prints the nodes that live, by number, those that were drained lately and those that died within a day; or has one emptied.
@@ -115,7 +115,7 @@ fn drain(connection: &Blocking, name: &str, wait: bool) -> Result<(), Failure> {
         let found = nodes.into_iter().find(|node| node.node == status.node);
         status = found.ok_or_else(|| {
             let node = number(status.node);
-            Failure::from(anyhow!("node {node} is gone before it was empty: what it held is made again"))
+            Failure::from(anyhow!("node {node} left before it was empty: its data is made again"))
         })?;
     }
     let (node, name) = (number(status.node), escape::cell(&status.info.name));

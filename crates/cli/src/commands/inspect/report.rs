@@ -40,7 +40,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         let row = store::job_row(&store, job).await?;
         let state = row.state.word();
         store.job_report(job).await?.ok_or_else(|| {
-            let reason = "only a job that came to its end has a report";
+            let reason = "only a finished job has a report";
             Failure::from(anyhow!("job {job} is {state}: {reason}; see `sailfish show {job}`"))
         })
     };

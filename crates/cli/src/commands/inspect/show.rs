@@ -21,7 +21,7 @@ pub struct ShowArgs {
     pub job: i64,
     #[command(flatten)]
     pub state: StateArgs,
-    /// Attempts and events to show, the most telling ones
+    /// Attempts and events to show: first the failed and the longest
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: u32,
 }
@@ -86,7 +86,7 @@ fn head(job: &JobRow, spec: &JobSpec, kept: &[KeptPlace]) -> String {
     format!("Job {}: {}\n{}", job.job, escape::cell(&job.name), facts(&rows))
 }
 
-/// How much there is to read, or which rows are made in its place.
+/// Returns the size of the input, or the rows that are generated instead.
 fn input_text(spec: &JobSpec) -> String {
     let size = bytes(spec.input_bytes());
     match &spec.generate {

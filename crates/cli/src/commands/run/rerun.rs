@@ -52,7 +52,7 @@ pub struct RerunArgs {
     /// Environment of the reducer, added to that of the job
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
-    /// Exchange an existing output for the new one
+    /// Replace an existing output with the new one
     #[arg(long)]
     pub overwrite: bool,
     /// Do not wait for the disk before the output is published

@@ -53,11 +53,7 @@ fn site(own: &OwnOptions) -> anyhow::Result<Option<Site>> {
     let of_environment = || server_of_environment().filter(|_| own.state.is_none());
     let Some(url) = own.server.clone().or_else(of_environment) else {
         let given = own.token_file.as_ref().map(|_| "--token-file").or(own.ca.as_ref().map(|_| "--ca"));
-        ensure!(
-            given.is_none(),
-            "{} is shown to a server: name one with --server",
-            given.unwrap_or_default()
-        );
+        ensure!(given.is_none(), "{} needs a server: name it with --server", given.unwrap_or_default());
         return Ok(None);
     };
     ensure!(

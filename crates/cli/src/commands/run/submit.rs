@@ -32,7 +32,7 @@ pub struct LogsArgs {
     pub job: i64,
     #[command(flatten)]
     pub state: StateArgs,
-    /// Go on printing what the program writes, until the job is over
+    /// Continue to print the program's output until the job is over
     #[arg(long, short)]
     pub follow: bool,
 }
@@ -42,8 +42,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 #[derive(Debug, Args)]
 pub struct SubmitArgs {
-    /// Hand the job to this server, as in http://127.0.0.1:7070, in place of running it here. A program that is named by
-    /// a path travels there; the current directory must lie where nodes find it, unless there is a --file
+    /// Submit the job to this server, as in http://127.0.0.1:7070, instead of running it here. A program given as a
+    /// path is shipped. Nodes must have the current directory, unless --file is given
     #[arg(long, value_name = "URL", conflicts_with = "state")]
     pub server: Option<String>,
     #[command(flatten)]
@@ -57,14 +57,14 @@ pub struct SubmitArgs {
     /// Number of jobs to submit; all are the same, and SAILFISH_INDEX numbers them from 0
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub count: u32,
-    /// Run a program that failed so many times more; one that was lost with its node runs again in any case
+    /// Retries of a program that failed; a program that was lost with its node runs again in any case
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=RUN_RETRIES_MAX as i64))]
     pub retries: u32,
     /// Jobs of a higher priority go first; above 0 is for administrators where a server asks for tokens
     #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
     pub priority: i32,
-    /// With --server: run it only where so much of a node's memory for jobs is free, and keep that from others while it runs;
-    /// nobody looks how much it really takes [default: 0]
+    /// With --server: memory for jobs to reserve on the node while the program runs; its real use is not checked
+    /// [default: 0]
     #[arg(long, value_name = "SIZE", requires = "server")]
     pub memory: Option<String>,
     /// With --server: run it only on nodes of this architecture, as in x86_64 or aarch64
@@ -73,14 +73,14 @@ pub struct SubmitArgs {
     /// Sets a variable of the program's environment, NAME=VALUE; may be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
-    /// File with more of them, one NAME=VALUE a line, for secrets: what it says stands in no row, list or log
+    /// File with more variables, one NAME=VALUE a line, for secrets: its content is in no row, list or log
     #[arg(long, value_name = "FILE")]
     pub env_file: Option<PathBuf>,
-    /// File to put into a directory of the program's own, in which it then runs in place of the current one; may be given
-    /// several times
+    /// File to put into a work directory of the program; the program runs there instead of in the current directory.
+    /// May be given several times
     #[arg(long, value_name = "PATH")]
     pub file: Vec<String>,
-    /// With --server: wait for the end of the job, then print what the program wrote
+    /// With --server: wait for the end of the job, then print the program's output
     #[arg(long, requires = "server")]
     pub wait: bool,
     /// The program and its arguments, after --
@@ -119,7 +119,7 @@ fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
     if args.server.is_some()
         && let Some(absolute) = jobspec::absolute_program(&words[0], &directory, &files)
     {
-        ensure!(Path::new(&absolute).exists(), "there is no program {}", words[0]);
+        ensure!(Path::new(&absolute).exists(), "the program {} does not exist", words[0]);
         words[0] = absolute;
     }
     let memory = args.memory.as_deref().map(memory_size::parse).transpose().context("--memory")?;
@@ -275,7 +275,7 @@ pub fn logs(args: &LogsArgs) -> Result<(), Failure> {
     }
 }
 
-/// How far an output has been printed.
+/// Position up to which an output has been printed.
 #[derive(Default)]
 struct Followed {
     attempt: Option<AttemptNumber>,
@@ -301,7 +301,7 @@ mod tests {
     use ids::AttemptNumber;
 
     #[test]
-    fn what_was_printed_is_not_printed_again() {
+    fn printed_lines_are_not_printed_again() {
         let mut followed = Followed::default();
         let mut check = |attempt: Option<u32>, text: &str, end_bytes, expected: &str| {
             assert_eq!(followed.news(attempt.map(AttemptNumber), text, end_bytes), expected);

@@ -13,7 +13,7 @@ use ids::JobId;
 pub struct ClusterJobArgs {
     /// Number of the job
     pub job: i64,
-    /// The server that has it, as in http://127.0.0.1:7070
+    /// Server of the job, as in http://127.0.0.1:7070
     #[arg(long, value_name = "URL")]
     pub server: String,
     #[command(flatten)]

@@ -6,7 +6,7 @@ use api::Replication;
 use clap::{Args, Subcommand};
 use jobspec::replication_mode;
 use std::path::PathBuf;
-use tera::{Layout, Rows, StartRow};
+use tera::{RowLayout, Rows, StartRow};
 
 const GEN_EXAMPLES: &str = "\
 Rows are those of gensort 1.5 (modern, ascii) and of Hadoop's TeraGen (legacy), byte for byte.
@@ -56,22 +56,22 @@ pub struct EngineArgs {
 
 #[derive(Debug, Args)]
 pub struct GenArgs {
-    /// How the 100 bytes of a row are used: modern, legacy or ascii
+    /// Layout of the 100 bytes of a row: modern, legacy or ascii
     #[arg(long)]
-    pub layout: Layout,
-    /// Some beginnings of keys are much more common than others
+    pub layout: RowLayout,
+    /// Make some beginnings of keys much more common than others
     #[arg(long)]
     pub skewed: bool,
     /// Number of the first row, up to 128 bits
     #[arg(long, value_name = "N", default_value = "0")]
     pub start: StartRow,
-    /// How many rows
+    /// Number of rows
     #[arg(long, value_name = "N")]
     pub rows: Rows,
     /// Output directory; appears whole or not at all
     #[arg(long, value_name = "DIR")]
     pub output: PathBuf,
-    /// Exchange an existing output for the new one
+    /// Replace an existing output with the new one
     #[arg(long)]
     pub overwrite: bool,
     /// Do not wait for the disk before the output is published
@@ -89,13 +89,13 @@ pub struct SortArgs {
     /// Output directory; appears whole or not at all
     #[arg(long, value_name = "DIR")]
     pub output: PathBuf,
-    /// Refuse rows that do not look so
+    /// Refuse rows that do not have this layout
     #[arg(long)]
-    pub layout: Option<Layout>,
+    pub layout: Option<RowLayout>,
     /// By the benchmark's rules: cold input, synced output, no compression, start-up counted; prints its figures
     #[arg(long, conflicts_with_all = ["no_sync", "codec"])]
     pub rules: bool,
-    /// Exchange an existing output for the new one
+    /// Replace an existing output with the new one
     #[arg(long)]
     pub overwrite: bool,
     /// Do not wait for the disk before the output is published
@@ -119,9 +119,9 @@ pub struct SumArgs {
     /// Print the figures of each file as well
     #[arg(long)]
     pub files: bool,
-    /// Refuse rows that do not look so
+    /// Refuse rows that do not have this layout
     #[arg(long)]
-    pub layout: Option<Layout>,
+    pub layout: Option<RowLayout>,
     #[command(flatten)]
     pub engine: EngineArgs,
 }

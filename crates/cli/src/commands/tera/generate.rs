@@ -12,7 +12,7 @@ use crate::show::terminal::{print, tell};
 use anyhow::Context;
 use api::{GeneratedRows, TeraLayout};
 use jobspec::{Plan, paths};
-use tera::{Layout, RowKind};
+use tera::{RowKind, RowLayout};
 
 /// Makes the rows.
 pub fn run(args: &GenArgs) -> Result<(), Failure> {
@@ -43,11 +43,11 @@ pub fn run(args: &GenArgs) -> Result<(), Failure> {
 }
 
 /// The layout as jobs name it.
-pub fn layout_in_job(layout: Layout) -> TeraLayout {
+pub fn layout_in_job(layout: RowLayout) -> TeraLayout {
     match layout {
-        Layout::Modern => TeraLayout::Modern,
-        Layout::Legacy => TeraLayout::Legacy,
-        Layout::Ascii => TeraLayout::Ascii,
+        RowLayout::Modern => TeraLayout::Modern,
+        RowLayout::Legacy => TeraLayout::Legacy,
+        RowLayout::Ascii => TeraLayout::Ascii,
     }
 }
 

@@ -4,7 +4,7 @@ use crate::show::terminal::tell;
 use anyhow::{Context, bail};
 use api::{InputFile, InputFormat};
 use std::io::Read;
-use tera::{Layout, ROW_BYTES, RowKind};
+use tera::{ROW_BYTES, RowKind, RowLayout};
 
 /// Rows looked at, from the start of each file.
 const ROWS_LOOKED_AT: usize = 64;
@@ -13,8 +13,8 @@ const BARE_LINE_BYTES: usize = ROW_BYTES - 1;
 
 /// Looks at the first rows of each plain file. Refuses rows that are not of the layout asked for, and files that end
 /// within a row; says so on standard error where no layout was asked for and the rows look like none.
-pub fn check(inputs: &[InputFile], wanted: Option<Layout>) -> anyhow::Result<()> {
-    let mut seen: Option<(Layout, &InputFile)> = None;
+pub fn check(inputs: &[InputFile], wanted: Option<RowLayout>) -> anyhow::Result<()> {
+    let mut seen: Option<(RowLayout, &InputFile)> = None;
     let mut noted = false;
     for input in inputs.iter().filter(|input| input.format == InputFormat::Plain && input.size_bytes > 0) {
         let path = input.path.display();
@@ -32,7 +32,7 @@ pub fn check(inputs: &[InputFile], wanted: Option<Layout>) -> anyhow::Result<()>
         let found = RowKind::recognise(&start);
         match (wanted, found) {
             (Some(wanted), found) if found != Some(wanted) => {
-                let looks = found.map_or("like no layout there is".to_string(), |found| found.to_string());
+                let looks = found.map_or("like no known layout".to_string(), |found| found.to_string());
                 bail!("the rows of input {path} are not {wanted}: they look {looks}{}", hint(&start));
             }
             (None, None) if !noted => {
@@ -82,9 +82,9 @@ fn hint(start: &[u8]) -> &'static str {
 mod tests {
     use super::check;
     use api::{InputFile, InputFormat};
-    use tera::{Layout, RowGenerator, RowKind};
+    use tera::{RowGenerator, RowKind, RowLayout};
 
-    fn verdict(bytes: &[u8], wanted: Option<Layout>) -> Result<(), String> {
+    fn verdict(bytes: &[u8], wanted: Option<RowLayout>) -> Result<(), String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), bytes).unwrap();
         let input = InputFile {
@@ -99,7 +99,7 @@ mod tests {
         check(&[input], wanted).map_err(|error| error.to_string())
     }
 
-    fn refused(bytes: &[u8], wanted: Option<Layout>, text: &str) {
+    fn refused(bytes: &[u8], wanted: Option<RowLayout>, text: &str) {
         let error = verdict(bytes, wanted).unwrap_err();
         assert!(error.contains(text), "{error}");
     }
@@ -107,16 +107,16 @@ mod tests {
     #[test]
     fn wrong_rows_are_named() {
         let mut rows = vec![0; 1000];
-        RowGenerator::new(RowKind::new(Layout::Ascii, false).unwrap(), 0).fill(&mut rows);
+        RowGenerator::new(RowKind::new(RowLayout::Ascii, false).unwrap(), 0).fill(&mut rows);
         verdict(&rows, None).unwrap();
-        verdict(&rows, Some(Layout::Ascii)).unwrap();
-        verdict(b"", Some(Layout::Ascii)).unwrap();
-        refused(&rows, Some(Layout::Modern), "are not modern: they look ascii");
+        verdict(&rows, Some(RowLayout::Ascii)).unwrap();
+        verdict(b"", Some(RowLayout::Ascii)).unwrap();
+        refused(&rows, Some(RowLayout::Modern), "are not modern: they look ascii");
         refused(&rows[..950], None, "950 bytes, and 50 are left after 9 rows of 100");
         let unix: Vec<u8> = rows.iter().copied().filter(|byte| *byte != b'\r').collect();
         refused(&unix, None, "the CR is lost");
         verdict(&[0; 300], None).unwrap();
-        refused(&[0; 300], Some(Layout::Legacy), "look like no layout there is");
+        refused(&[0; 300], Some(RowLayout::Legacy), "look like no known layout");
         refused(b"some text\n", None, "it looks like text");
     }
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow};
 use api::{Function, JobReport, Partitioning};
 use std::path::Path;
 use std::time::Duration;
-use tera::{Layout, SUMMARY_BYTES, Summary};
+use tera::{RowLayout, SUMMARY_BYTES, Summary};
 
 /// Which of the two is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub fn run(args: &SumArgs, judge: Judge) -> Result<(), Failure> {
 pub fn figures(
     paths: &[String],
     engine: &EngineArgs,
-    layout: Option<Layout>,
+    layout: Option<RowLayout>,
     name: &str,
 ) -> Result<Figures, Failure> {
     let resources = Resources::of(engine).map_err(Failure::refused)?;
@@ -87,9 +87,11 @@ fn read_results(report: &JobReport, dir: &Path, files: &mut [FileFigures]) -> an
         let (pairs, rest) = bytes.as_chunks::<PAIR_BYTES>();
         anyhow::ensure!(rest.is_empty(), "{} holds half a summary", path.display());
         for pair in pairs {
-            let (index, summary) = pair.split_first_chunk::<4>().context("a pair begins with a number")?;
+            let (index, summary) =
+                pair.split_first_chunk::<4>().context("a pair must begin with a number")?;
             let file = files.get_mut(u32::from_be_bytes(*index) as usize);
-            let file = file.with_context(|| format!("{} names a file that there is not", path.display()))?;
+            let file =
+                file.with_context(|| format!("{} names a file that does not exist", path.display()))?;
             let summary =
                 Summary::from_bytes(summary).with_context(|| format!("reading {}", path.display()))?;
             file.summary.append(&summary);

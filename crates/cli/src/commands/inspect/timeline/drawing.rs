@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_shows_what_took_most_of_it() {
+    fn column_shows_its_longest_state() {
         let check = |spans: &[Span], expected: &str| assert_eq!(slot_line(&frame(10, 10), spans), expected);
         check(&[], "..........");
         check(&[span(Mark::Map, 0, 5000), span(Mark::Reduce, 6000, 10_000)], "#####.!!!!");
