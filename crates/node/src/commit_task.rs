@@ -1,16 +1,17 @@
 //! The commit: parts get their names, report and mark are written, everything is synced, and the staging
 //! directory becomes the output with one rename. Where the output is a prefix of objects, `objects` has the protocol.
 
+use crate::control::{Assignment, JobRun};
 use crate::failure::{file_failure, named_failure};
 use api::task::{CommitResult, CommitTask, Part};
 use api::{Blame, JobSpec, TaskFailure, is_object_url};
 use faults::{CrashPoint, IoCall, crash_point, io_call};
 use objects::ObjectUrl;
 use objects::staging::Publication;
+use output::output_dir::{ForeignEntry, REPORT_NAME, SUCCESS_NAME, foreign_entry, read_report};
 use roots::{HeldDir, shown};
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use serde_json::Value;
-use server::{Assignment, JobRun, REPORT_NAME, SUCCESS_NAME, ServerError, foreign_entry, read_report};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -255,7 +256,7 @@ fn exchange(spec: &JobSpec, names: &Names) -> Result<(), TaskFailure> {
 fn refuse_foreign(spec: &JobSpec, older: &Path) -> Result<(), TaskFailure> {
     let foreign = foreign_entry(older).map_err(|error| file_failure("list", &spec.output, error))?;
     let Some(name) = foreign else { return Ok(()) };
-    let error = ServerError::OutputNotOurs { path: spec.output.clone(), entry: name };
+    let error = ForeignEntry { path: spec.output.clone(), entry: name };
     Err(TaskFailure::new(Blame::UserData, error.to_string()))
 }
 

@@ -1,10 +1,64 @@
-//! Whom a node works for: the server in its own process, or one behind a link.
+//! Whom a node works for, a server in its own process or one behind a link, and what passes between the two.
 
 use crate::slot::now_ns;
-use api::{Blame, Boundaries, KeyBytes, TaskFailure};
+use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, JobId, NodeId, RunId};
-use server::{Assignment, Finished, JobRun, PullReply, PullRequest, Server};
+use roots::{HeldDir, JobPaths};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// State shared by all attempts of a job on this node.
+#[derive(Clone, Debug)]
+pub struct JobRun {
+    pub spec: Arc<JobSpec>,
+    pub staging: PathBuf,
+    /// Directories on the disks of this node.
+    pub disk_dirs: Vec<PathBuf>,
+    /// Turns true when the job is cancelled, fails, or the server goes.
+    pub cancelled: Arc<AtomicBool>,
+    /// On a node of a cluster: turns true when the server says that its runs get replicas.
+    pub replicates: Arc<AtomicBool>,
+    /// Opens what the job names.
+    pub paths: JobPaths,
+    /// Where there are roots: `staging` is a path of it.
+    pub held_staging: Option<Arc<HeldDir>>,
+}
+
+impl JobRun {
+    /// Without directories, and with nothing that bounds it.
+    pub fn new(spec: Arc<JobSpec>) -> JobRun {
+        JobRun {
+            spec,
+            staging: PathBuf::new(),
+            disk_dirs: Vec::new(),
+            cancelled: Arc::default(),
+            replicates: Arc::default(),
+            paths: JobPaths::default(),
+            held_staging: None,
+        }
+    }
+}
+
+/// An attempt to run now.
+#[derive(Clone, Debug)]
+pub struct Assignment {
+    pub attempt: AttemptKey,
+    pub task: Task,
+    pub job: Arc<JobRun>,
+    /// Turns true when this attempt is to stop, with its job or alone: it polls this and stops. What outlives it on the node
+    /// goes by the flag of the job.
+    pub cancelled: Arc<AtomicBool>,
+}
+
+/// The end of an attempt. Times are nanoseconds since 1970.
+#[derive(Debug)]
+pub struct Finished {
+    pub attempt: AttemptKey,
+    pub outcome: Result<TaskResult, TaskFailure>,
+    pub started_ns: u64,
+    pub ended_ns: u64,
+}
 
 /// A message of the server besides attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,41 +106,8 @@ pub trait Control: Send + Sync {
     fn forgotten(&self, job: JobId, keep: bool);
 }
 
-/// On one machine: function calls. Whoever started the server cancels its jobs by their flags and removes their
-/// directories, so there is nothing to be told.
-impl Control for Server {
-    fn node(&self) -> NodeId {
-        NodeId(0)
-    }
-
-    fn pull(&self, slot: u32, finished: Option<Finished>) -> Option<Assignment> {
-        match Server::pull(self, PullRequest { node: NodeId(0), slot, finished }) {
-            Ok(PullReply::Run(assignment)) => Some(*assignment),
-            // Whoever waits for the job learns the server's error; a slot has nobody to tell.
-            Ok(PullReply::Stop) | Err(_) => None,
-        }
-    }
-
-    fn propose_boundaries(&self, job: JobId, keys: Vec<KeyBytes>) -> Result<Boundaries, TaskFailure> {
-        Server::propose_boundaries(self, job, keys).map_err(|error| boundaries_failure(&error))
-    }
-
-    fn job_run(&self, _job: JobId, _shown: Option<&str>) -> Option<Arc<JobRun>> {
-        None
-    }
-
-    fn next_notice(&self) -> Option<Notice> {
-        None
-    }
-
-    fn shortened(&self, _attempt: AttemptKey, _upper_key: KeyBytes) {
-        unreachable!("no server in this process asks for it");
-    }
-
-    fn forgotten(&self, _job: JobId, _keep: bool) {}
-}
-
-pub(crate) fn boundaries_failure(error: &dyn std::error::Error) -> TaskFailure {
+/// Returns the failure of an attempt whose range boundaries could not be stored.
+pub fn boundaries_failure(error: &dyn std::error::Error) -> TaskFailure {
     TaskFailure::new(Blame::Environment, format!("cannot store range boundaries: {error}"))
 }
 

@@ -1,5 +1,6 @@
 //! Data that a node keeps for a job while it runs: its chunkserver, its boundaries, its share for merging.
 
+use crate::control::JobRun;
 use crate::merge_gate::MergeGate;
 use crate::stage_files::StageFiles;
 use api::flow::stage_file_name;
@@ -10,7 +11,6 @@ use dataport::{SpreadByIfile, StageFileName};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, RunId, TaskIndex};
 use ifile::KeyShape;
 use output::PartPlace;
-use server::JobRun;
 use stagefile::Payload;
 use std::collections::BTreeSet;
 use std::ops::Deref;

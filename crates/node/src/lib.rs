@@ -57,7 +57,7 @@ mod unanswered;
 mod user_files;
 mod work_dir;
 
-pub use control::{Control, Notice};
+pub use control::{Assignment, Control, Finished, JobRun, Notice, boundaries_failure};
 pub use data_access::DataAccess;
 pub use disks::Disks;
 pub use drill::Drill;
@@ -75,7 +75,6 @@ use program::{Programs, Sandbox};
 use progress::Counters;
 use said::Saying;
 use sampler::Sampling;
-use server::JobRun;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
 //! A server behind a link: what it says by messages becomes what the slots of this node expect.
 
-use crate::control::{Control, Notice, boundaries_failure, never_began};
+use crate::control::{Assignment, Control, Finished, JobRun, Notice, boundaries_failure, never_began};
 use crate::data_access::{DataAccess, ShownTokens};
 use crate::disks::Disks;
 use crate::drill::Drill;
@@ -21,7 +21,6 @@ use client::NodeLink;
 use dataport::{DataClient, Peer, Places};
 use ids::{AttemptKey, JobId, NodeId, RunId};
 use roots::{HeldDir, JobPaths, OutsideRoots, Roots};
-use server::{Assignment, Finished, JobRun};
 use shipped::Depot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};

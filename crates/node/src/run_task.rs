@@ -1,6 +1,7 @@
 //! The task of a job that is no MapReduce: any executable, run once.
 
 use crate::Shared;
+use crate::control::Assignment;
 use crate::failure::file_failure;
 use crate::work_dir::{env_of_file, sandbox_for};
 use api::TaskFailure;
@@ -8,7 +9,6 @@ use api::task::{RunResult, RunTask};
 use faults::{IoCall, io_call};
 use ids::AttemptKey;
 use program::{FunctionContext, ProgramSpec};
-use server::Assignment;
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::PathBuf;
 use std::sync::Arc;

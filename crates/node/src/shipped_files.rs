@@ -2,13 +2,13 @@
 //! into the directory of each job that needs them, where the job's specification then says they are. When their disk fails, they are
 //! brought to another one: attempts that used them do not count.
 
+use crate::control::JobRun;
 use crate::disks::Disks;
 use crate::failure::file_failure;
 use api::task::RunTask;
 use api::{Blame, Function, InputFile, JobSpec, ShippedFile, TaskFailure};
 use client::{ClientError, NodeLink};
 use faults::{IoCall, io_call};
-use server::JobRun;
 use shipped::{Depot, ShippedError};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

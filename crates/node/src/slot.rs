@@ -1,12 +1,12 @@
 //! A slot: pull, run, hand in, pull.
 
 use crate::Shared;
+use crate::control::{Assignment, Finished};
 use crate::job_data::AttemptData;
 use crate::{commit_task, map_task, reduce_task, run_task, shuffle_tasks};
 use api::{Blame, Task, TaskFailure, TaskResult};
 use iappender::WorkerSlabs;
 use ids::JobId;
-use server::{Assignment, Finished};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

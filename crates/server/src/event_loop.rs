@@ -222,8 +222,7 @@ impl EventLoop {
             SlotOrder::Stop => PullReply::Stop,
             SlotOrder::Run { attempt, task, spec } => {
                 let job = shared.run_of(attempt.task.job, &spec);
-                let cancelled = Arc::clone(&job.cancelled);
-                PullReply::Run(Box::new(Assignment { attempt, task: *task, job, cancelled }))
+                PullReply::Run(Box::new(Assignment { attempt, task: *task, job }))
             }
         };
         self.control.pull(&mut self.outbox, request, caller_of(reply, finish));

@@ -38,7 +38,6 @@ mod owner;
 mod placements;
 mod recovery;
 mod registering;
-mod replacing;
 mod requests;
 mod shared;
 mod shipping;
@@ -91,10 +90,9 @@ pub use gc::{Collected, GcOptions, GcOutcome, GcSelection, collect_garbage, kept
 pub use gone::gone_nodes;
 pub use history::History;
 pub use kept_runs::{KeptSource, NotReducible, check_reducible, kept_source};
-pub use messages::{Assignment, JobRun, PullReply, ServerOptions, Submitter, UserQuota};
+pub use messages::{Assignment, LocalJob, PullReply, ServerOptions, Submitter, UserQuota};
 pub use metastore::{STDERR_NOTE, STDOUT_NOTE};
 pub use placements::job_placements;
-pub use replacing::{REPORT_NAME, SUCCESS_NAME, foreign_entry, read_report};
 pub use shipping::ShippedOptions;
 pub use singles::job_logs;
 pub use users::NewToken;
@@ -377,7 +375,7 @@ impl Server {
         let output = spec.output.clone();
         self.within_roots(user, move |roots| roots.check_output(&output)).await?;
         let output = spec.output.clone();
-        let looking = tokio::task::spawn_blocking(move || replacing::job_of_output(&output));
+        let looking = tokio::task::spawn_blocking(move || directories::job_of_output(&output));
         looking.await.map_err(|_| ServerError::ShutDown)?
     }
 

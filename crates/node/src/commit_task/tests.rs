@@ -1,9 +1,9 @@
 //! The steps of a commit, each also as a later attempt meets it.
 
 use super::{Names, name_part, publish, publish_directory, remove_strays};
+use crate::control::JobRun;
 use api::task::Part;
 use api::{JobSpec, Layout};
-use server::JobRun;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;

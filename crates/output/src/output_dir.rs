@@ -1,15 +1,14 @@
-//! Limits of `--overwrite`: it may replace an output, and no file that anybody else put there.
+//! What an output directory holds. Limits of `--overwrite`: it may replace an output, and no file that anybody else put there.
 
-use crate::ServerError;
-use api::{ReportedJob, ReportedParts, is_object_url};
+use api::{ReportedJob, ReportedParts};
 use ids::JobId;
-use objects::{ObjectUrl, staging};
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{DirEntry, File};
 use std::io::{BufReader, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// In each output: what the job did, with the names of its parts.
 pub const REPORT_NAME: &str = "_report.json";
@@ -18,19 +17,31 @@ pub const SUCCESS_NAME: &str = "_SUCCESS";
 /// A part takes a few hundred bytes of a report.
 const REPORT_BYTES_MAX: u64 = 1 << 30;
 
-/// The job that made what stands where a job is to put its output, as the report there says; None where there is no report.
-pub(crate) fn job_of_output(output: &Path) -> Result<Option<JobId>, ServerError> {
-    let unreadable = |source| ServerError::OutputUnreadable { path: output.to_path_buf(), source };
-    let made = match is_object_url(output) {
-        true => {
-            let report = staging::report_of(&ObjectUrl::from_path(output)?)?;
-            report.and_then(|report| serde_json::from_slice::<ReportedJob>(&report).ok())
-        }
-        false => {
-            let report = open_report(output).map_err(unreadable)?;
-            report.and_then(|report| serde_json::from_reader::<_, ReportedJob>(report).ok())
-        }
-    };
+/// An entry of an output that no job wrote there: the output is not replaced.
+#[derive(Debug)]
+pub struct ForeignEntry {
+    pub path: PathBuf,
+    pub entry: OsString,
+}
+
+impl fmt::Display for ForeignEntry {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, entry } = self;
+        write!(
+            formatter,
+            "the output {} holds {entry:?}, which no job wrote there: --overwrite replaces only an empty directory, or one with \
+             nothing but an output; choose another, or move that away",
+            path.display()
+        )
+    }
+}
+
+impl std::error::Error for ForeignEntry {}
+
+/// Returns the job that made an output directory, as its report says; None where there is no report.
+pub fn job_of_output(dir: &Path) -> std::io::Result<Option<JobId>> {
+    let report = open_report(dir)?;
+    let made = report.and_then(|report| serde_json::from_reader::<_, ReportedJob>(report).ok());
     Ok(made.map(|made| made.job))
 }
 
