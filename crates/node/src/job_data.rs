@@ -1,8 +1,8 @@
 //! Data that a node keeps for a job while it runs: its chunkserver, its boundaries, its share for merging.
 
-use crate::control::JobRun;
-use crate::merge_gate::MergeGate;
-use crate::stage_files::StageFiles;
+use crate::attempt::JobRun;
+use crate::shuffle::merge_gate::MergeGate;
+use crate::shuffle::stage_files::StageFiles;
 use api::flow::stage_file_name;
 use api::task::Part;
 use api::{Boundaries, TaskFailure};

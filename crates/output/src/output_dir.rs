@@ -1,4 +1,4 @@
-//! What an output directory holds. Limits of `--overwrite`: it may replace an output, and no file that anybody else put there.
+//! The files of an output directory. Limits of `--overwrite`: it may replace an output, and no file that anybody else put there.
 
 use api::{ReportedJob, ReportedParts};
 use ids::JobId;

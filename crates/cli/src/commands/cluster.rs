@@ -7,11 +7,11 @@ use crate::show::terminal::{print, tell};
 use anyhow::{Context, anyhow, ensure};
 use api::control::{ErrorCode, NodeInfo, PROTOCOL_VERSION};
 use api::shipping::SHIPPED_FILE_BYTES_MAX;
-use client::{Blocking, NodeLink};
+use client::Blocking;
 use data_port::DataPort;
 use jobspec::{memory_size, paths, state_dir};
 use metastore::Metastore;
-use node::{Disks, Drill, LeftOnDisks, Node, NodeOptions, Remote};
+use node::{Disks, Drill, LeftOnDisks, Node, NodeLink, NodeOptions, Remote};
 use program::{Programs, Sandbox};
 use roots::Roots;
 use server::{Server, ServerOptions};
@@ -215,6 +215,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
 /// Runs tasks and serves data, until the node leaves or is given up.
 fn work(remote: &Arc<Remote>, options: NodeOptions, data_port: &DataPort) -> Result<(), Failure> {
     let mut running = Node::start(Arc::clone(remote) as _, options).map_err(anyhow::Error::from)?;
+    running.follow_orders(Arc::clone(remote)).map_err(anyhow::Error::from)?;
     running.share_record_data(Arc::clone(remote) as _);
     running.report_to(Arc::clone(remote) as _).map_err(anyhow::Error::from)?;
     let incarnation = node::data_incarnation(remote.link().node());

@@ -2,7 +2,7 @@
 
 use api::{Boundaries, KeyBytes, TaskFailure};
 use ids::{AttemptKey, JobId, NodeId};
-use node::{Assignment, Control, Finished, JobRun, Notice, boundaries_failure};
+use node::{Assignment, Control, Finished, JobRun, RunsOnDisk, boundaries_failure};
 use server::{LocalJob, PullReply, PullRequest, Server};
 use std::sync::Arc;
 
@@ -39,15 +39,11 @@ impl Control for Embedded {
         None
     }
 
-    fn next_notice(&self) -> Option<Notice> {
-        None
-    }
-
     fn shortened(&self, _attempt: AttemptKey, _upper_key: KeyBytes) {
         unreachable!("no server in this process asks for it");
     }
 
-    fn forgotten(&self, _job: JobId, _keep: bool) {}
+    fn forgotten(&self, _job: JobId, _runs: RunsOnDisk) {}
 }
 
 fn job_run(job: &LocalJob) -> JobRun {
