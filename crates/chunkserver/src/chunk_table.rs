@@ -1,9 +1,8 @@
-//! The books of a chunkserver: chunks, queues, runs. Pure state changes; no I/O happens here.
+//! The table of a chunkserver: chunks, queues, runs. Pure state changes; no I/O happens here.
 
-use crate::APPENDERS_PER_CHUNK_MAX;
-use crate::copying::ToCopy;
 use crate::error::ChunkServerError;
 use crate::run::Run;
+use crate::to_copy::ToCopy;
 use api::task::{ChunkSummary, RunSummary};
 use api::{DataSum, Layout};
 use faults::{PlantedFault, planted};
@@ -12,6 +11,9 @@ use ids::{ChunkId, DiskIndex, IfileIndex, NodeId, RunId, Source};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// Appenders bound to one chunk at a time (Sailfish section 6.1); a second chunk of an I-file opens beyond.
+pub const APPENDERS_PER_CHUNK_MAX: usize = 128;
 
 /// Life of a chunk: Open -> Stable (closed, waiting for a sorter) -> Sorting -> Sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +26,7 @@ pub(crate) enum ChunkState {
 
 /// Frames and sum of one source in a chunk.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SourceBooks {
+pub(crate) struct ChunkSource {
     /// Frames below this that were sent to this chunk are in it.
     pub standing_end: u64,
     pub sum: DataSum,
@@ -51,7 +53,7 @@ pub(crate) struct Chunk {
     pub frames: Vec<AppendFrame>,
     pub appended_bytes: u64,
     pub memory_bytes: u64,
-    pub sources: BTreeMap<Source, SourceBooks>,
+    pub sources: BTreeMap<Source, ChunkSource>,
     pub raw: Option<RawFile>,
     /// A raw spill of it is being written; it cannot be sorted until that is done.
     pub spilling: bool,
@@ -72,8 +74,8 @@ pub(crate) struct Figures {
     pub write_seconds: f64,
 }
 
-/// Books of a chunkserver: its chunks, queues and runs. The simulator drives them without the threads and files around them.
-pub struct Books {
+/// ChunkTable of a chunkserver: its chunks, queues and runs. The simulator drives them without the threads and files around them.
+pub struct ChunkTable {
     node: NodeId,
     layout: Layout,
     pub(crate) chunks: BTreeMap<ChunkId, Chunk>,
@@ -110,8 +112,8 @@ pub struct Books {
     disk_assigned_bytes: Vec<u64>,
 }
 
-impl Books {
-    /// Creates the books of a job on a node that has so many disks.
+impl ChunkTable {
+    /// Creates the table of a job on a node that has so many disks.
     pub fn new(node: NodeId, layout: Layout, disk_count: usize) -> Self {
         Self {
             node,
@@ -237,11 +239,11 @@ impl Books {
         if header.sum.bytes != frame.payload.len() as u64 {
             return Err(refused("the payload is not as long as the header says"));
         }
-        let books = chunk.sources.entry(header.source).or_default();
-        if header.sequence < books.standing_end {
+        let of_source = chunk.sources.entry(header.source).or_default();
+        if header.sequence < of_source.standing_end {
             return Ok(AppendReply::Acked);
         }
-        let closed = AppendReply::Closed { standing_end: books.standing_end };
+        let closed = AppendReply::Closed { standing_end: of_source.standing_end };
         if chunk.state != ChunkState::Open {
             return Ok(closed);
         }
@@ -252,11 +254,11 @@ impl Books {
             }
             return Ok(closed);
         }
-        books.standing_end = header.sequence + 1;
+        of_source.standing_end = header.sequence + 1;
         if planted(PlantedFault::FrameDropped) {
             return Ok(AppendReply::Acked);
         }
-        books.sum.add(&header.sum);
+        of_source.sum.add(&header.sum);
         chunk.appended_bytes += header.sum.bytes;
         chunk.memory_bytes += header.sum.bytes;
         let frame = if planted(PlantedFault::FrameAltered) { altered(frame) } else { frame };
@@ -272,8 +274,8 @@ impl Books {
 
     /// The source sends no more to the chunk.
     pub fn release(&mut self, id: ChunkId, source: Source) {
-        if let Some(books) = self.chunks.get_mut(&id).and_then(|chunk| chunk.sources.get_mut(&source)) {
-            books.bound = false;
+        if let Some(of_source) = self.chunks.get_mut(&id).and_then(|chunk| chunk.sources.get_mut(&source)) {
+            of_source.bound = false;
         }
     }
 
@@ -428,7 +430,7 @@ impl Books {
                 capacity_bytes: chunk.capacity_bytes,
                 appended_bytes: chunk.appended_bytes,
                 oversize: chunk.oversize,
-                sources: chunk.sources.iter().map(|(source, books)| (*source, books.sum)).collect(),
+                sources: chunk.sources.iter().map(|(source, of_source)| (*source, of_source.sum)).collect(),
             })
             .collect()
     }

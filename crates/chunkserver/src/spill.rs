@@ -2,7 +2,7 @@
 //! the largest unsorted chunk goes to disk raw and is sorted later.
 
 use crate::Shared;
-use crate::books::{ChunkState, RawFile};
+use crate::chunk_table::{ChunkState, RawFile};
 use crate::error::ChunkServerError;
 use crate::run::{Place, Run};
 use crate::sorting::copy_sorted;
@@ -19,8 +19,8 @@ impl Shared {
     /// Frees some memory; false when there is nothing to free.
     pub(crate) fn make_room(&self) -> Result<bool, ChunkServerError> {
         let run = {
-            let mut books = self.lock();
-            books.memory_runs.pop_front().and_then(|id| books.runs.get(&id).cloned())
+            let mut table = self.lock();
+            table.memory_runs.pop_front().and_then(|id| table.runs.get(&id).cloned())
         };
         if let Some(run) = run {
             self.evict(&run).or_else(|error| self.give_up_run(&run, error))?;
@@ -47,25 +47,25 @@ impl Shared {
     }
 
     fn replace_run(&self, id: RunId, written: Run, summary: api::task::RunSummary) {
-        let mut books = self.lock();
+        let mut table = self.lock();
         // A run that was merged away meanwhile must not come back.
-        if books.runs.contains_key(&id) {
-            books.summaries.insert(id, summary);
-            books.runs.insert(id, Arc::new(written));
+        if table.runs.contains_key(&id) {
+            table.summaries.insert(id, summary);
+            table.runs.insert(id, Arc::new(written));
             return;
         }
-        drop(books);
+        drop(table);
         if let Some(path) = written.path() {
             let _ = std::fs::remove_file(path);
         }
     }
 
     /// Appends the frames of a chunk that are in memory to its raw file. The chunk stays as it was, open or
-    /// stable, with the same books; no sorter takes it before that is done.
+    /// stable, with the same sources; no sorter takes it before that is done.
     fn spill_raw(&self, id: ChunkId) -> Result<(), ChunkServerError> {
         let (frames, identity, disk, earlier) = {
-            let mut books = self.lock();
-            let Some(chunk) = books.chunks.get_mut(&id) else { return Ok(()) };
+            let mut table = self.lock();
+            let Some(chunk) = table.chunks.get_mut(&id) else { return Ok(()) };
             // Since it was chosen another sorter may have taken it, or begun to spill it.
             if chunk.spilling || !matches!(chunk.state, ChunkState::Open | ChunkState::Stable) {
                 return Ok(());
@@ -85,14 +85,14 @@ impl Shared {
         crash_point(CrashPoint::RawSpillAfterWrite);
         let spilled_bytes: u64 = frames.iter().map(|frame| frame.header.sum.bytes).sum();
         drop(frames);
-        let mut books = self.lock();
-        books.figures.raw_spills += 1;
-        books.figures.raw_spill_bytes += spilled_bytes;
-        if let Some(chunk) = books.chunks.get_mut(&id) {
+        let mut table = self.lock();
+        table.figures.raw_spills += 1;
+        table.figures.raw_spill_bytes += spilled_bytes;
+        if let Some(chunk) = table.chunks.get_mut(&id) {
             chunk.spilling = false;
             chunk.raw = Some(written?);
         }
-        drop(books);
+        drop(table);
         self.work.notify_all();
         Ok(())
     }
