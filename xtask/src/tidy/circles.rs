@@ -19,12 +19,10 @@ const CIRCLE_FILES_MAX: usize = 6;
 /// Re-exports followed for one name.
 const REEXPORTS_MAX: usize = 16;
 
-/// Crates with more files directly in `src/`: until `api`, `controlport`, `dataport`, `mapreduce`, `metastore`, `node` and `server`
-/// have folders.
-const MANY_FILES: &[&str] = &["api", "controlport", "dataport", "mapreduce", "metastore", "node", "server"];
+/// Crates with more files directly in `src/`: until `api`, `controlport`, `mapreduce`, `metastore` and `server` have folders.
+const MANY_FILES: &[&str] = &["api", "controlport", "mapreduce", "metastore", "server"];
 /// Crates with a larger circle: until they have folders, and the files of a folder import no file above it.
-const LARGE_CIRCLES: &[&str] =
-    &["chunkserver", "control", "controlport", "dataport", "mapreduce", "metastore", "node", "server"];
+const LARGE_CIRCLES: &[&str] = &["control", "controlport", "mapreduce", "metastore", "server"];
 
 /// Files directly in a `src/`.
 pub fn src_files(tree: &Tree) -> Vec<Finding> {

@@ -7,7 +7,7 @@ use crate::shuffle::remote::OtherNodes;
 use crate::shuffle::replicate::parts::age;
 use crate::shuffle::replicate::{Sent, candidates};
 use api::data_access::FileCopy;
-use dataport::{CopyError, DataClient, DataOf, StageFileHere, StageFileName, StageFileRef, Token};
+use dataport::{CopyError, DataClient, DataScope, StageFileHere, StageFileName, StageFileRef, Token};
 use ids::IntermediateId;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
@@ -76,7 +76,7 @@ fn send(remote: &Remote, others: &OtherNodes, file: IntermediateId, here: &Stage
     let began = Instant::now();
     for peer in candidates(others, &name) {
         let Some(client) = granted(remote, others, FileCopy { file, to: peer.node }) else { continue };
-        match client.copy_stage_file(peer, DataOf::Users, &of_file, &here.path, &may_go_on) {
+        match client.copy_stage_file(peer, DataScope::Users, &of_file, &here.path, &may_go_on) {
             Ok(bytes) => {
                 tracing::debug!(%name, to = %peer.node, bytes, took = ?began.elapsed(), "a file has a replica");
                 return Sent::To(peer.node);

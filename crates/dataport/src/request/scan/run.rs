@@ -1,10 +1,10 @@
 //! A run of another node, read record by record.
 
 use crate::error::ScanError;
-use crate::fallback::Fallback;
-use crate::remote_scan::Scan;
-use crate::scan_reader::Reader;
-use crate::scan_wire::{RunEnd, RunSources};
+use crate::request::failover::Fallback;
+use crate::request::scan::Scan;
+use crate::request::scan::reader::Reader;
+use crate::wire::scan::{RunEnd, RunSources};
 use api::Codec;
 use chunkserver::CursorReport;
 use ids::{IfileIndex, NodeId, RunId};

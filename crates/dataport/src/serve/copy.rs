@@ -1,18 +1,20 @@
 //! Copies of other nodes' runs, and of their stage files.
 
-use crate::body_reader::BodyReader;
-use crate::data_of::DataOf;
-use crate::receive_file::{FileTarget, permit, receive};
-use crate::routes::{Port, Refusal};
-use crate::stage_files::StageFiles;
-use crate::stage_name::StageFileName;
-use crate::stage_wire::{STAGE_COPY_HEAD_BYTES, StageCopyHead, StageFileRef};
-use crate::wire::{COPY_HEAD_BYTES, CopyHead};
+pub(crate) mod file;
+
+use crate::serve::body_reader::BodyReader;
+use crate::serve::copy::file::{FileTarget, permit, receive};
+use crate::serve::port::{Port, Refusal};
+use crate::serve::receiving::Turn;
+use crate::serve::services::StageFiles;
+use crate::wire::data_scope::DataScope;
+use crate::wire::messages::{COPY_HEAD_BYTES, CopyHead};
+use crate::wire::stage::{STAGE_COPY_HEAD_BYTES, StageCopyHead, StageFileRef};
+use crate::wire::stage_name::StageFileName;
 use chunkserver::{ChunkServer, CopyWriter};
 use stagefile::{Layout, RawFile, RawVerifier, RawWriter, StageFileError};
-use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 impl FileTarget for CopyWriter {
     fn write(&mut self, piece: &[u8]) -> Result<(), Refusal> {
@@ -38,37 +40,6 @@ pub(crate) async fn copy(
     receive(body, head.bytes, permit, begin).await
 }
 
-/// Stage files of which a copy is being received.
-#[derive(Default)]
-pub(crate) struct Receiving {
-    files: Mutex<BTreeSet<(DataOf, StageFileName)>>,
-}
-
-/// The right to be the one that receives a file.
-struct Turn {
-    receiving: Arc<Receiving>,
-    file: (DataOf, StageFileName),
-}
-
-impl Receiving {
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<(DataOf, StageFileName)>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// None while somebody else has it.
-    fn turn(self: &Arc<Self>, of: DataOf, name: &StageFileName) -> Option<Turn> {
-        let file = (of, name.clone());
-        let is_free = self.lock().insert(file.clone());
-        is_free.then(|| Turn { receiving: Arc::clone(self), file })
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.receiving.lock().remove(&self.file);
-    }
-}
-
 /// The copy of a stage file that is coming.
 struct StageTarget {
     target: Target,
@@ -90,7 +61,7 @@ enum Target {
 /// Receives the copy of a stage file with a name that may come. When it comes back the copy is here, or nothing of it is.
 pub(crate) async fn stage_copy(
     port: &Port,
-    of: DataOf,
+    of: DataScope,
     files: Arc<dyn StageFiles>,
     body: &mut BodyReader,
     may_come: impl FnOnce(&StageFileName) -> bool,

@@ -1,8 +1,8 @@
 //! Frames from appenders on other nodes, into the memory of this one's chunkserver.
 
-use crate::body_reader::BodyReader;
-use crate::routes::Refusal;
-use crate::wire::{APPEND_HEAD_BYTES, AppendAnswers, AppendHead, FRAME_HEAD_BYTES, FrameHead};
+use crate::serve::body_reader::BodyReader;
+use crate::serve::port::Refusal;
+use crate::wire::messages::{APPEND_HEAD_BYTES, AppendAnswers, AppendHead, FRAME_HEAD_BYTES, FrameHead};
 use arena::{FrameBytes, SlabWriter};
 use chunkserver::ChunkServer;
 use iappender::{AppendError, AppendFrame, AppendReply};

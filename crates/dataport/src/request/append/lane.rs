@@ -3,9 +3,9 @@
 //! Frames gather in a queue while a request is under way; when that is answered the queue is the next request. So
 //! a mapper fills frames while others travel, and no frame can overtake another.
 
-use crate::client::{DataClient, Peer};
 use crate::error::DataError;
-use crate::wire::FRAMES_PER_REQUEST_MAX;
+use crate::request::client::{DataClient, Peer};
+use crate::wire::messages::FRAMES_PER_REQUEST_MAX;
 use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded};
 use iappender::{AppendAnswer, AppendError, AppendFrame};
 use ids::{ChunkId, JobId, Source};

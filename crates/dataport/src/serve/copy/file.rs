@@ -1,8 +1,8 @@
 //! A file of another node, from a connection to a disk of this one.
 
-use crate::body_reader::BodyReader;
-use crate::routes::{Port, Refusal};
-use crate::wire::COPY_CRC_BYTES;
+use crate::serve::body_reader::BodyReader;
+use crate::serve::port::{Port, Refusal};
+use crate::wire::messages::COPY_CRC_BYTES;
 use bytes::Bytes;
 use ifile::{FormatError, Problem};
 use std::sync::Arc;

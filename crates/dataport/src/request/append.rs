@@ -1,10 +1,12 @@
 //! Chunks on several nodes as one service for the appender of one attempt.
 
-use crate::append_lane::{Carrier, Lane};
-use crate::client::{DataClient, Peer};
+mod lane;
+
 use crate::error::DataError;
 use crate::placement::{Candidate, ChunkPlacement};
-use crate::wire::{BindRequest, CHUNKS_PER_RELEASE_MAX, ReleaseRequest};
+use crate::request::append::lane::{Carrier, Lane};
+use crate::request::client::{DataClient, Peer};
+use crate::wire::messages::{BindRequest, CHUNKS_PER_RELEASE_MAX, ReleaseRequest};
 use arena::{Charge, SlabWriter};
 use chunkserver::ChunkServer;
 use crossbeam_channel::bounded;

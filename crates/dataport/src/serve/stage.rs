@@ -1,34 +1,14 @@
-//! The stage files of a node, as its data port sees them, and what it answers to who reads them.
+//! Answers to readers of stage files.
 
-use crate::routes::{Port, Refusal};
-use crate::stage_name::StageFileName;
-use crate::stage_wire::StageReadRequest;
+use crate::serve::port::{Port, Refusal};
+use crate::serve::services::StageFiles;
+use crate::wire::stage::StageReadRequest;
 use axum::body::Body;
 use bytes::Bytes;
-use stagefile::{Payload, RawFile, StageFileError, StageFileSummary};
+use stagefile::{RawFile, StageFileError};
 use std::io::ErrorKind;
-use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
-
-/// A complete stage file of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StageFileHere {
-    pub path: PathBuf,
-    pub payload: Payload,
-    /// It was made here, and is no copy.
-    pub is_own: bool,
-}
-
-/// The stage files that a node has of one job.
-pub trait StageFiles: Send + Sync + 'static {
-    /// The complete file of that name; None where there is none.
-    fn find(&self, name: &StageFileName) -> Option<StageFileHere>;
-    /// Returns the paths at which a copy may be written, one per disk, the preferred one first; the others are tried if that fails.
-    fn places(&self, name: &StageFileName) -> Vec<PathBuf>;
-    /// A copy is complete and verified: from now on it is found.
-    fn received(&self, name: StageFileName, path: PathBuf, summary: StageFileSummary);
-}
 
 /// Blocks on their way to the connection: the next reader is let in when they are gone.
 struct Answer {

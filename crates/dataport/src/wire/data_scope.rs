@@ -5,19 +5,19 @@ use std::fmt;
 
 /// The begin of the path of a request, below `/data/v1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DataOf {
+pub enum DataScope {
     Job(JobId),
     /// Intermediate files of users, which belong to no job.
     Users,
 }
 
-impl From<JobId> for DataOf {
+impl From<JobId> for DataScope {
     fn from(job: JobId) -> Self {
         Self::Job(job)
     }
 }
 
-impl fmt::Display for DataOf {
+impl fmt::Display for DataScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Job(job) => write!(f, "jobs/{job}"),

@@ -5,11 +5,11 @@
 //! order: whatever comes before it in the stream belongs to blocks that the merge has opened already, or is the
 //! very next of its run, and a reader never holds more than one block of a run beyond the current one.
 
-use crate::routes::{Port, Refusal};
-use crate::scan_wire::{
+use crate::serve::port::{Port, Refusal};
+use crate::wire::messages::ScanRequest;
+use crate::wire::scan::{
     ENTRY_HEAD_BYTES, EntryHead, EntryKind, LostRuns, REASON_BYTES_MAX, RunEnd, encode_sources,
 };
-use crate::wire::ScanRequest;
 use axum::body::Body;
 use bytes::Bytes;
 use chunkserver::{BlockScan, ChunkServer, ChunkServerError, FirstRecord, Reading};

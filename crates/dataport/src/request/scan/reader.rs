@@ -1,8 +1,8 @@
 //! The stream that answers a scan, taken apart into the blocks of its runs.
 
-use crate::client::DataClient;
 use crate::error::{DataError, ScanError};
-use crate::scan_wire::{Entry, EntryDecoder, EntryKind, LostRuns, RunEnd};
+use crate::request::client::DataClient;
+use crate::wire::scan::{Entry, EntryDecoder, EntryKind, LostRuns, RunEnd};
 use bytes::Bytes;
 use ids::NodeId;
 use std::collections::VecDeque;

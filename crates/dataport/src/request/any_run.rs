@@ -1,8 +1,8 @@
 //! Runs here and on other nodes, as one merge reads them.
 
 use crate::error::ScanError;
-use crate::fallback::Fallback;
-use crate::remote_run::RemoteRun;
+use crate::request::failover::Fallback;
+use crate::request::scan::run::RemoteRun;
 use chunkserver::{AllRead, ChunkServerError, CursorReport, RunCursor};
 use ids::{IfileIndex, NodeId, RunId};
 use ifile::{Record, SourceRow};
@@ -13,12 +13,12 @@ use std::time::Duration;
 pub enum AnyRun<'a> {
     Here(RunCursor<'a>),
     /// Here, and on another node too.
-    Covered(CoveredCursor<'a>),
+    Covered(FailoverCursor<'a>),
     There(RemoteRun),
 }
 
 /// A run here with a copy elsewhere, to go on with where the file here turns out damaged or gone.
-pub struct CoveredCursor<'a> {
+pub struct FailoverCursor<'a> {
     cursor: RunCursor<'a>,
     /// Records given out.
     given: u64,
@@ -34,7 +34,9 @@ impl<'a> AnyRun<'a> {
     ) -> Result<Self, ScanError> {
         let Some(fallback) = fallback else { return Ok(Self::Here(opened?)) };
         match opened {
-            Ok(cursor) => Ok(Self::Covered(CoveredCursor { cursor, given: 0, fallback: Box::new(fallback) })),
+            Ok(cursor) => {
+                Ok(Self::Covered(FailoverCursor { cursor, given: 0, fallback: Box::new(fallback) }))
+            }
             Err(error) if error.lost_run().is_some() => {
                 let copy = fallback.resume(0, CursorReport::default(), None);
                 Ok(Self::There(copy.map_err(|_| ScanError::from(error))?))

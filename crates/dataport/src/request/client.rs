@@ -1,12 +1,12 @@
 //! Requests to the data ports of other nodes.
 
-use crate::data_of::DataOf;
 use crate::error::DataError;
-use crate::stage_wire::StageReadRequest;
-use crate::token::{JobTokens, Token};
-use crate::wire::{
+use crate::wire::data_scope::DataScope;
+use crate::wire::messages::{
     AppendAnswers, AppendHead, BindReply, BindRequest, FrameHead, ReleaseRequest, ScanRequest,
 };
+use crate::wire::stage::StageReadRequest;
+use crate::wire::token::{JobTokens, Token};
 use crate::{ATTEMPT_HEADER, INCARNATION_HEADER};
 use api::machine::Unreached;
 use bytes::Bytes;
@@ -73,7 +73,7 @@ enum Shows {
 /// The tokens of one request, and how many of them were refused.
 pub(crate) struct Showing<'a> {
     shows: &'a Shows,
-    of: DataOf,
+    of: DataScope,
     tokens: Vec<Token>,
     /// Index of the token that is shown next.
     next: usize,
@@ -92,7 +92,7 @@ impl Showing<'_> {
         if self.next < self.tokens.len() {
             return true;
         }
-        let (Shows::OfJobs(tokens), DataOf::Job(job)) = (self.shows, self.of) else { return false };
+        let (Shows::OfJobs(tokens), DataScope::Job(job)) = (self.shows, self.of) else { return false };
         if self.renewals == RENEWALS_MAX {
             return false;
         }
@@ -157,11 +157,11 @@ impl DataClient {
         Self { shows: Shows::OfJobs(tokens), ..self.clone() }
     }
 
-    pub(crate) fn showing(&self, of: DataOf) -> Showing<'_> {
+    pub(crate) fn showing(&self, of: DataScope) -> Showing<'_> {
         let tokens = match (&self.shows, of) {
             (Shows::One(token), _) => token.iter().cloned().collect(),
-            (Shows::OfJobs(tokens), DataOf::Job(job)) => tokens.tokens(job),
-            (Shows::OfJobs(_), DataOf::Users) => Vec::new(),
+            (Shows::OfJobs(tokens), DataScope::Job(job)) => tokens.tokens(job),
+            (Shows::OfJobs(_), DataScope::Users) => Vec::new(),
         };
         Showing { shows: &self.shows, of, tokens, next: 0, renewals: 0 }
     }
@@ -200,7 +200,7 @@ impl DataClient {
     pub(crate) async fn post(
         &self,
         peer: &Peer,
-        of: DataOf,
+        of: DataScope,
         what: &str,
         body: reqwest::Body,
     ) -> Result<reqwest::Response, DataError> {
@@ -223,7 +223,7 @@ impl DataClient {
 
     pub(crate) async fn until_answered<T>(
         &self,
-        (peer, of, what): (&Peer, DataOf, &str),
+        (peer, of, what): (&Peer, DataScope, &str),
         limits: Limits,
         body: impl Fn() -> reqwest::Body,
         decode: impl Fn(Vec<u8>) -> Result<T, DataError>,
@@ -307,7 +307,7 @@ impl DataClient {
     pub(crate) async fn send_copy(
         &self,
         peer: &Peer,
-        of: DataOf,
+        of: DataScope,
         route: &str,
         body: reqwest::Body,
     ) -> Result<(), DataError> {
@@ -323,7 +323,7 @@ impl DataClient {
     pub(crate) async fn stage_blocks(
         &self,
         peer: &Peer,
-        of: DataOf,
+        of: DataScope,
         request: &StageReadRequest,
         tries_max: u32,
     ) -> Result<Vec<u8>, DataError> {
@@ -372,7 +372,7 @@ impl DataClient {
 fn request(
     http: &reqwest::Client,
     peer: &Peer,
-    (of, what): (DataOf, &str),
+    (of, what): (DataScope, &str),
     token: Option<&Token>,
 ) -> reqwest::RequestBuilder {
     let url = format!("{}/data/v1/{of}/{what}", peer.url.trim_end_matches('/'));
@@ -450,7 +450,8 @@ struct FramesBody {
 impl FramesBody {
     fn new(source: Source, frames: Arc<[(ChunkId, AppendFrame)]>) -> Self {
         let head = AppendHead { source, frame_count: frames.len() as u32 }.encode();
-        let each = |frame: &AppendFrame| (crate::wire::FRAME_HEAD_BYTES + frame.payload.len()) as u64;
+        let each =
+            |frame: &AppendFrame| (crate::wire::messages::FRAME_HEAD_BYTES + frame.payload.len()) as u64;
         let bytes_left = head.len() as u64 + frames.iter().map(|(_, frame)| each(frame)).sum::<u64>();
         Self { frames, head: Some(head.into()), next: 0, payload: None, bytes_left }
     }

@@ -1,11 +1,11 @@
 //! A range of a stage file, wherever its copies lie: read at one of them, and at the next one from the block where that
 //! fails.
 
-use crate::client::{DataClient, Peer, SILENCE_MAX};
-use crate::data_of::DataOf;
 use crate::error::DataError;
-use crate::stage_name::StageFileName;
-use crate::stage_wire::{BLOCKS_PER_READ_MAX, StageFileRef, StageReadRequest};
+use crate::request::client::{DataClient, Peer, SILENCE_MAX};
+use crate::wire::data_scope::DataScope;
+use crate::wire::stage::{BLOCKS_PER_READ_MAX, StageFileRef, StageReadRequest};
+use crate::wire::stage_name::StageFileName;
 use api::{Blame, TaskFailure};
 use iappender::APPEND_TRIES_MAX;
 use ids::NodeId;
@@ -63,7 +63,7 @@ impl StageFileCopy {
 /// Stage file to read, its copies, and its owner.
 #[derive(Clone)]
 pub struct StageFileOptions {
-    pub of: DataOf,
+    pub of: DataScope,
     pub file: StageFileRef,
     /// In the order in which they are to be tried.
     pub copies: Vec<StageFileCopy>,

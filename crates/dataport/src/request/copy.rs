@@ -1,9 +1,12 @@
 //! A file of this node on its way to another one: behind a head that says what it is, before a checksum.
 
-use crate::client::{DataClient, Peer, SILENCE_MAX};
-use crate::data_of::DataOf;
+pub(crate) mod run;
+mod stage_file;
+
 use crate::error::{CopyError, DataError};
-use crate::wire::COPY_CRC_BYTES;
+use crate::request::client::{DataClient, Peer, SILENCE_MAX};
+use crate::wire::data_scope::DataScope;
+use crate::wire::messages::COPY_CRC_BYTES;
 use bytes::Bytes;
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use http_body::{Frame, SizeHint};
@@ -35,7 +38,7 @@ impl DataClient {
     /// Sends a file, once, and waits until the other node has it.
     pub(crate) fn send_file(
         &self,
-        (peer, of, route): (&Peer, DataOf, &'static str),
+        (peer, of, route): (&Peer, DataScope, &'static str),
         head: Vec<u8>,
         source: impl FilePieces,
         pace: Pace<'_>,

@@ -1,10 +1,10 @@
 //! A stage file of this node on its way to another one.
 
-use crate::client::{DataClient, Peer};
-use crate::data_of::DataOf;
 use crate::error::CopyError;
-use crate::send_file::{FilePieces, Pace};
-use crate::stage_wire::{StageCopyHead, StageFileRef};
+use crate::request::client::{DataClient, Peer};
+use crate::request::copy::{FilePieces, Pace};
+use crate::wire::data_scope::DataScope;
+use crate::wire::stage::{StageCopyHead, StageFileRef};
 use stagefile::RawPieces;
 use std::path::Path;
 
@@ -25,7 +25,7 @@ impl DataClient {
     pub fn copy_stage_file(
         &self,
         peer: &Peer,
-        of: impl Into<DataOf>,
+        of: impl Into<DataScope>,
         file: &StageFileRef,
         path: &Path,
         pace: Pace<'_>,

@@ -1,12 +1,15 @@
 //! The reading side of a scan: runs of another node as cursors for a merge.
 
-use crate::client::{DataClient, Peer};
+mod reader;
+pub(crate) mod run;
+
 use crate::error::ScanError;
-use crate::fallback::Places;
-use crate::remote_run::RemoteRun;
-use crate::scan_reader::{Piece, Reader};
-use crate::scan_wire::{EntryKind, RunSources};
-use crate::wire::{BOUND_BYTES_MAX, RUNS_PER_SCAN_MAX, ScanRequest};
+use crate::request::client::{DataClient, Peer};
+use crate::request::failover::Places;
+use crate::request::scan::reader::{Piece, Reader};
+use crate::request::scan::run::RemoteRun;
+use crate::wire::messages::{BOUND_BYTES_MAX, RUNS_PER_SCAN_MAX, ScanRequest};
+use crate::wire::scan::{EntryKind, RunSources};
 use chunkserver::CursorReport;
 use iappender::APPEND_TRIES_MAX;
 use ids::{AttemptKey, JobId, NodeId, RunId};

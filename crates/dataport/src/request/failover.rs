@@ -1,9 +1,9 @@
 //! Other places of a run, for a reader that cannot go on where it is.
 
-use crate::client::{DataClient, Peer};
 use crate::error::ScanError;
-use crate::remote_run::RemoteRun;
-use crate::remote_scan::{RemoteScan, ScanOptions};
+use crate::request::client::{DataClient, Peer};
+use crate::request::scan::run::RemoteRun;
+use crate::request::scan::{RemoteScan, ScanOptions};
 use chunkserver::CursorReport;
 use ids::{NodeId, RunId};
 use ifile::SourceRow;

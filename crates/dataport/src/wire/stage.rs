@@ -1,7 +1,7 @@
 //! The messages about stage files, as bytes. Byte tables: `docs/protocol-data.md`.
 
-use crate::stage_name::{STAGE_FILE_NAME_BYTES_MAX, StageFileName};
-use crate::wire::{CRC_BYTES, NAME_BYTES, all_read, begin, end, limited, open};
+use crate::wire::messages::{CRC_BYTES, NAME_BYTES, all_read, begin, end, limited, open};
+use crate::wire::stage_name::{STAGE_FILE_NAME_BYTES_MAX, StageFileName};
 use ifile::field::FieldReader;
 use ifile::{FormatError, Problem};
 use stagefile::{Layout, PAYLOAD_BYTES_MAX, Payload, RawRange};
@@ -105,7 +105,7 @@ impl StageCopyHead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::tests::check;
+    use crate::wire::messages::tests::check;
 
     fn file(name: &str) -> StageFileRef {
         let name = StageFileName::new(name).expect("a name");

@@ -1,9 +1,9 @@
 //! A run of this node on its way to another one.
 
-use crate::client::{DataClient, Peer};
 use crate::error::CopyError;
-use crate::send_file::{FilePieces, Pace};
-use crate::wire::CopyHead;
+use crate::request::client::{DataClient, Peer};
+use crate::request::copy::{FilePieces, Pace};
+use crate::wire::messages::CopyHead;
 use chunkserver::{ChunkServer, CopySource};
 use ids::{ChunkId, IfileIndex, JobId, RunId};
 use std::sync::Arc;
