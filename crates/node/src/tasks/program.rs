@@ -94,7 +94,7 @@ pub(crate) fn run(
         kept_for: None,
     };
     let spec = ProgramSpec::new(&task.words, &context);
-    let outcome = program::run_alone(&context, &spec, |bytes| output.add_output(bytes));
+    let outcome = program::run_without_input(&context, &spec, |bytes| output.add_output(bytes));
     match outcome {
         Ok(()) => Ok(output.finish()),
         Err(failure) => Err(TaskFailure { said: Some(Box::new(output.finish())), ..failure }),

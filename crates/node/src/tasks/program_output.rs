@@ -85,7 +85,7 @@ impl Tail {
 
 /// Output of one program. Its standard error goes to a file, which is removed with this value.
 #[derive(Debug)]
-pub(crate) struct ProgramOutput {
+pub(crate) struct OutputTails {
     inner: Mutex<Inner>,
     error_path: PathBuf,
 }
@@ -98,7 +98,7 @@ struct Inner {
     error_read: u64,
 }
 
-impl ProgramOutput {
+impl OutputTails {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -147,7 +147,7 @@ impl Inner {
     }
 }
 
-impl Drop for ProgramOutput {
+impl Drop for OutputTails {
     fn drop(&mut self) {
         // A program that wrote nothing may have left nothing.
         let _ = std::fs::remove_file(&self.error_path);
@@ -157,14 +157,14 @@ impl Drop for ProgramOutput {
 /// The programs of one-task jobs that run now.
 #[derive(Debug, Default)]
 pub(crate) struct RunningOutputs {
-    running: Mutex<BTreeMap<AttemptKey, Arc<ProgramOutput>>>,
+    running: Mutex<BTreeMap<AttemptKey, Arc<OutputTails>>>,
 }
 
 /// Takes the program off the list.
 pub(crate) struct Listed<'a> {
     outputs: &'a RunningOutputs,
     attempt: AttemptKey,
-    pub output: Arc<ProgramOutput>,
+    pub output: Arc<OutputTails>,
 }
 
 impl Drop for Listed<'_> {
@@ -174,7 +174,7 @@ impl Drop for Listed<'_> {
 }
 
 impl RunningOutputs {
-    fn running(&self) -> MutexGuard<'_, BTreeMap<AttemptKey, Arc<ProgramOutput>>> {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<AttemptKey, Arc<OutputTails>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -182,7 +182,7 @@ impl RunningOutputs {
     pub fn begin(&self, attempt: AttemptKey) -> Listed<'_> {
         let name =
             format!("sailfish-{}-job{}-{}.err", std::process::id(), attempt.task.job, attempt.attempt.0);
-        let output = ProgramOutput { inner: Mutex::default(), error_path: std::env::temp_dir().join(name) };
+        let output = OutputTails { inner: Mutex::default(), error_path: std::env::temp_dir().join(name) };
         let output = Arc::new(output);
         self.running().insert(attempt, Arc::clone(&output));
         Listed { outputs: self, attempt, output }
@@ -190,7 +190,7 @@ impl RunningOutputs {
 
     /// Returns the output that running programs wrote since the last call.
     pub fn news(&self) -> Vec<ProgramSaid> {
-        let running: Vec<(AttemptKey, Arc<ProgramOutput>)> =
+        let running: Vec<(AttemptKey, Arc<OutputTails>)> =
             self.running().iter().map(|(attempt, output)| (*attempt, Arc::clone(output))).collect();
         running.into_iter().filter_map(|(attempt, output)| output.news(attempt)).collect()
     }

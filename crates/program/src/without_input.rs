@@ -4,7 +4,7 @@
 use crate::context::FunctionContext;
 use crate::launch::Started;
 use crate::process::Lives;
-use crate::running::{ProgramSpec, as_cancelled, judge, reap, start};
+use crate::running::{Exit, ProgramSpec, as_cancelled, judge, reap, start};
 use crate::standard_error::Drain;
 use api::{Blame, TaskFailure};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -19,7 +19,7 @@ const READ_BYTES: usize = 16 << 10;
 
 /// Runs a program whose input is empty; `on_output` is given its standard output piece by piece. Errors are those of
 /// [`crate::run`].
-pub fn run_alone(
+pub fn run_without_input(
     context: &FunctionContext,
     spec: &ProgramSpec,
     on_output: impl FnMut(&[u8]),
@@ -61,7 +61,7 @@ fn run_inner(
     }
     lives.ended = true;
     let status = reap(spec, pid)?;
-    judge(context, spec, (status, 0), drain.finish())
+    judge(context, spec, Exit { status, memory_bytes: 0 }, drain.finish())
 }
 
 /// Pipes and end of the program, as far as they are still waited for.

@@ -1,4 +1,4 @@
-//! Messages from the two sides of a run to the thread that attends to its program.
+//! State of the pipes of a program, which the two sides of a run tell the thread that supervises it.
 
 use api::{Blame, TaskFailure};
 use rustix::event::{EventfdFlags, eventfd};
@@ -7,12 +7,20 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{ChildStdin, ChildStdout};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Shared by the ends of a program's pipes and whoever attends to it.
+/// State of the pipes, shared by their ends and the thread that supervises the program.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct PipeState {
     state: Mutex<State>,
     /// Rung when there is news.
     bell: OwnedFd,
+}
+
+/// State of a program's input when its feed ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InputPipe {
+    Open,
+    /// The program has closed it.
+    Closed,
 }
 
 #[derive(Debug, Default)]
@@ -27,7 +35,7 @@ struct State {
     stdout: Option<ChildStdout>,
 }
 
-impl Told {
+impl PipeState {
     /// `stdin`: held open beyond the feed.
     pub fn new(stdin: Option<Arc<ChildStdin>>) -> Result<Self, TaskFailure> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| {
@@ -56,10 +64,10 @@ impl Told {
         }
     }
 
-    /// Nothing more is fed; the program may have closed its input before.
-    pub fn is_fed(&self, is_closed: bool) {
+    /// Nothing more is fed.
+    pub fn end_feed(&self, input: InputPipe) {
         let mut state = self.lock();
-        (state.is_fed, state.is_closed) = (true, is_closed);
+        (state.is_fed, state.is_closed) = (true, input == InputPipe::Closed);
         drop(state);
         self.ring();
     }

@@ -1,7 +1,7 @@
 //! Programs without records, as real processes.
 
 use api::{Blame, TaskFailure};
-use program::{FunctionContext, ProgramSpec, Programs, run_alone};
+use program::{FunctionContext, ProgramSpec, Programs, run_without_input};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,7 +29,7 @@ fn run(context: &FunctionContext, script: &str) -> (Vec<u8>, Result<(), TaskFail
     let words = ["sh", "-c", script].map(str::to_string);
     let spec = ProgramSpec::new(&words, context);
     let mut output = Vec::new();
-    let outcome = run_alone(context, &spec, |bytes| output.extend_from_slice(bytes));
+    let outcome = run_without_input(context, &spec, |bytes| output.extend_from_slice(bytes));
     assert_eq!(context.programs.live_count(), 0);
     (output, outcome)
 }
@@ -70,7 +70,7 @@ fn failure_has_code_or_signal_and_last_lines() {
     let failure = run(&context, "kill -9 $$").1.unwrap_err();
     assert_eq!((failure.blame, failure.signal), (Blame::UserProgram, Some(9)));
     let words = ["no-such-program".to_string()];
-    let failure = run_alone(&context, &ProgramSpec::new(&words, &context), |_| {}).unwrap_err();
+    let failure = run_without_input(&context, &ProgramSpec::new(&words, &context), |_| {}).unwrap_err();
     assert_eq!(failure.blame, Blame::UserData);
 }
 
@@ -91,7 +91,7 @@ fn a_cancelled_run_is_killed_and_says_so() {
     let context = context(directory.path());
     let words = ["sh", "-c", "echo here; exec sleep 600"].map(str::to_string);
     let spec = ProgramSpec::new(&words, &context);
-    let outcome = run_alone(&context, &spec, |_| {
+    let outcome = run_without_input(&context, &spec, |_| {
         context.cancelled.store(true, Ordering::Relaxed);
         context.programs.kill_cancelled();
     });

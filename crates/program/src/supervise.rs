@@ -19,16 +19,16 @@ const SETTLING_MAX: Duration = Duration::from_secs(5);
 /// Bytes read from standard error at once.
 const READ_BYTES: usize = 8 << 10;
 
-/// How it was left.
+/// The end of supervision: how the program was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum ProcessEnd {
     /// It has ended, with all its group; it is not reaped.
     Ended,
     /// It has done what it had to do, said all about it, and waits for another task.
     Waiting,
 }
 
-struct Attendant<'a> {
+struct Supervisor<'a> {
     run: &'a Run<'a>,
     process: &'a Process,
     drain: Drain<'a>,
@@ -51,8 +51,8 @@ struct News {
 }
 
 /// Stays with a program until it has ended or waits for another task. Gives the last lines of its standard error as well.
-pub(crate) fn attend(run: &Run<'_>, process: &Process, drain: Drain<'_>) -> (Left, Vec<String>) {
-    let mut attendant = Attendant {
+pub(crate) fn supervise(run: &Run<'_>, process: &Process, drain: Drain<'_>) -> (ProcessEnd, Vec<String>) {
+    let mut supervisor = Supervisor {
         run,
         process,
         drain,
@@ -62,31 +62,31 @@ pub(crate) fn attend(run: &Run<'_>, process: &Process, drain: Drain<'_>) -> (Lef
         settles_until: None,
         given_up: false,
     };
-    while attendant.stderr_is_open || !attendant.has_ended {
-        let news = attendant.wait();
+    while supervisor.stderr_is_open || !supervisor.has_ended {
+        let news = supervisor.wait();
         if news.bell {
-            run.told.heard();
+            run.pipes.heard();
         }
         if news.stderr {
-            attendant.read();
+            supervisor.read();
         }
         if news.end {
-            attendant.see_end();
+            supervisor.see_end();
         }
-        attendant.look_at_memory();
-        if attendant.has_settled() {
-            return (Left::Waiting, attendant.drain.finish());
+        supervisor.look_at_memory();
+        if supervisor.has_settled() {
+            return (ProcessEnd::Waiting, supervisor.drain.finish());
         }
     }
-    (Left::Ended, attendant.drain.finish())
+    (ProcessEnd::Ended, supervisor.drain.finish())
 }
 
-impl Attendant<'_> {
+impl Supervisor<'_> {
     fn wait(&self) -> News {
         let mut news = News::default();
         let mut watched = Vec::with_capacity(3);
         let mut asked = Vec::with_capacity(3);
-        watched.push(PollFd::from_borrowed_fd(self.run.told.bell(), PollFlags::IN));
+        watched.push(PollFd::from_borrowed_fd(self.run.pipes.bell(), PollFlags::IN));
         asked.push(&mut news.bell);
         if self.stderr_is_open {
             watched.push(PollFd::from_borrowed_fd(self.process.stderr.as_fd(), PollFlags::IN));
@@ -150,19 +150,19 @@ impl Attendant<'_> {
 
     /// Whether it waits for another task, and all that it was given and said has come.
     fn has_settled(&mut self) -> bool {
-        let told = &self.run.told;
-        if self.has_ended || self.given_up || !told.waits() {
+        let pipes = &self.run.pipes;
+        if self.has_ended || self.given_up || !pipes.waits() {
             return false;
         }
-        if told.has_fed() && self.drain.has_ended() {
+        if pipes.has_fed() && self.drain.has_ended() {
             return true;
         }
         let now = Instant::now();
         if now >= *self.settles_until.get_or_insert(now + SETTLING_MAX) {
             (self.given_up, self.settles_until) = (true, None);
-            match told.has_fed() {
+            match pipes.has_fed() {
                 // It ends with its input, as one does that serves a single task.
-                true => told.let_go(),
+                true => pipes.let_go(),
                 false => self.run.refuse_to_wait(),
             }
         }
