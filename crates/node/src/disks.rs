@@ -5,7 +5,7 @@
 //! shows to the server: so nobody without the disk says that the process is dead.
 
 pub(crate) mod kept_checks;
-mod kept_dirs;
+pub(crate) mod kept_dirs;
 pub(crate) mod left_behind;
 pub(crate) mod probes;
 pub(crate) mod shipped_files;

@@ -38,7 +38,7 @@ mod tasks;
 pub use attempt::{Assignment, Finished, JobRun};
 pub use control::{Control, RunsOnDisk, boundaries_failure};
 pub use disks::Disks;
-pub use disks::left_behind::LeftOnDisks;
+pub use disks::left_behind::{DyingProcess, LeftOnDisks};
 pub use intermediate::user_files::UserFiles;
 pub use link::data_access::DataAccess;
 pub use link::drill::Drill;

@@ -2,7 +2,7 @@
 
 use crate::attempt::JobRun;
 use crate::control::Control;
-use crate::job_data::JobData;
+use crate::job_data::{JobData, NodeFacts};
 use crate::shuffle::remote::{OtherNodes, RecordData};
 use crate::slots::meters::Meters;
 use crate::slots::progress::Counters;
@@ -76,8 +76,8 @@ impl Shared {
             let input_bytes = run.spec.input_bytes();
             self.counters.input_bytes_total.fetch_add(input_bytes, Ordering::Relaxed);
             let (node, slots) = (self.control.node(), self.options.slots);
-            let elsewhere = self.record_data.get().is_some();
-            Arc::new(JobData::new(job, Arc::clone(run), node, slots, elsewhere))
+            let here = NodeFacts { node, slots, elsewhere: self.record_data.get().is_some() };
+            Arc::new(JobData::new(job, Arc::clone(run), here))
         });
         Arc::clone(data)
     }

@@ -11,7 +11,7 @@ use client::Blocking;
 use data_port::DataPort;
 use jobspec::{memory_size, paths, state_dir};
 use metastore::Metastore;
-use node::{Disks, Drill, LeftOnDisks, Node, NodeLink, NodeOptions, Remote};
+use node::{Disks, Drill, DyingProcess, LeftOnDisks, Node, NodeLink, NodeOptions, Remote};
 use program::{Programs, Sandbox};
 use roots::Roots;
 use server::{Server, ServerOptions};
@@ -172,7 +172,8 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     })?;
     let mut again = args.again;
     while !stopping.load(Ordering::Relaxed) {
-        let left = LeftOnDisks::find(&disks, again);
+        let dying = if again { DyingProcess::Await } else { DyingProcess::Ignore };
+        let left = LeftOnDisks::find(&disks, dying);
         info.left = left.told();
         let link = join(args, &credentials, &info, again)?;
         again = true;
@@ -182,7 +183,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             .context("--disk")
             .map_err(Failure::refused)?;
         left.give_to(&disks, link.readmitted());
-        let (data, drill) = (data_port.client.clone(), Drill::new(args.drills, &programs));
+        let (data, drill) = (data_port.client.clone(), drill(args, &programs));
         let remote = Arc::new(Remote::new(link, disks, data, caches.clone(), roots.clone(), drill));
         remote.tell_kept();
         remote.keep_files().context("starting a thread")?;
@@ -249,6 +250,10 @@ fn join(
             Err(error) => return Err(Failure::from_client(error)),
         }
     }
+}
+
+fn drill(args: &NodeArgs, programs: &Arc<Programs>) -> Drill {
+    if args.drills { Drill::taking_part(programs) } else { Drill::none() }
 }
 
 /// Returns the directories for intermediate data of this node, each once.

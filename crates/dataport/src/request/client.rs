@@ -59,6 +59,14 @@ impl Peer {
     }
 }
 
+/// Target of a request: a route of a peer, for the data of an owner.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub peer: &'a Peer,
+    pub scope: DataScope,
+    pub route: &'a str,
+}
+
 /// Hears which nodes do not answer, and how that showed. Called from the threads that carry requests: it must not wait.
 pub type Unanswered = Arc<dyn Fn(NodeId, Unreached) + Send + Sync>;
 
@@ -199,41 +207,39 @@ impl DataClient {
     /// Sends one request; an answer that is no success is an error.
     pub(crate) async fn post(
         &self,
-        peer: &Peer,
-        of: DataScope,
-        what: &str,
+        target: Target<'_>,
         body: reqwest::Body,
     ) -> Result<reqwest::Response, DataError> {
-        let request = request(&self.http, peer, (of, what), self.showing(of).token()).body(body);
+        let peer = target.peer;
+        let request = request(&self.http, target, self.showing(target.scope).token()).body(body);
         answer_of(peer, self.heard(peer.node, request.send()).await).await
     }
 
     /// Sends a request until it is answered by a message, with pauses, a limited number of times.
     async fn again_and_again<T>(
         &self,
-        peer: &Peer,
-        job: JobId,
-        what: &str,
+        target: Target<'_>,
         body: impl Fn() -> reqwest::Body,
         decode: impl Fn(&[u8]) -> Result<T, DataError>,
     ) -> Result<T, DataError> {
         let limits = Limits { tries_max: APPEND_TRIES_MAX, answer_bytes_max: ANSWER_BYTES_MAX };
-        self.until_answered((peer, job.into(), what), limits, body, |bytes| decode(&bytes)).await
+        self.until_answered(target, limits, body, |bytes| decode(&bytes)).await
     }
 
     pub(crate) async fn until_answered<T>(
         &self,
-        (peer, of, what): (&Peer, DataScope, &str),
+        target: Target<'_>,
         limits: Limits,
         body: impl Fn() -> reqwest::Body,
         decode: impl Fn(Vec<u8>) -> Result<T, DataError>,
     ) -> Result<T, DataError> {
         let mut pause = FIRST_PAUSE;
         let mut tries = 0;
-        let mut showing = self.showing(of);
+        let peer = target.peer;
+        let mut showing = self.showing(target.scope);
         loop {
             tries += 1;
-            let request = request(&self.http, peer, (of, what), showing.token()).body(body());
+            let request = request(&self.http, target, showing.token()).body(body());
             let answered = match answer_of(peer, self.heard(peer.node, request.send()).await).await {
                 Ok(answer) => {
                     let answer = limited(answer, limits.answer_bytes_max);
@@ -266,7 +272,12 @@ impl DataClient {
             Ok(reply) => Ok(reply.chunk),
             Err(source) => Err(DataError::Damaged { node: peer.node, source }),
         };
-        self.again_and_again(peer, job, "bind", || request.encode().into(), decode).await
+        self.again_and_again(
+            Target { peer, scope: job.into(), route: "bind" },
+            || request.encode().into(),
+            decode,
+        )
+        .await
     }
 
     /// Sends frames in one request, and the same request again until it is answered. Gives for each frame None
@@ -290,7 +301,7 @@ impl DataClient {
             }
         };
         let body = || reqwest::Body::wrap(FramesBody::new(source, Arc::clone(&frames)));
-        self.again_and_again(peer, job, "frames", body, decode).await
+        self.again_and_again(Target { peer, scope: job.into(), route: "frames" }, body, decode).await
     }
 
     /// Once only: a release that is lost costs nothing but a place among the appenders of a chunk.
@@ -300,18 +311,15 @@ impl DataClient {
         job: JobId,
         request: &ReleaseRequest,
     ) -> Result<(), DataError> {
-        self.post(peer, job.into(), "release", request.encode().into()).await.map(|_| ())
+        self.post(Target { peer, scope: job.into(), route: "release" }, request.encode().into())
+            .await
+            .map(|_| ())
     }
 
     /// Sends a copy of a file, once. Whoever fills the body sees to it that it goes on.
-    pub(crate) async fn send_copy(
-        &self,
-        peer: &Peer,
-        of: DataScope,
-        route: &str,
-        body: reqwest::Body,
-    ) -> Result<(), DataError> {
-        let request = request(&self.patient, peer, (of, route), self.showing(of).token());
+    pub(crate) async fn send_copy(&self, target: Target<'_>, body: reqwest::Body) -> Result<(), DataError> {
+        let peer = target.peer;
+        let request = request(&self.patient, target, self.showing(target.scope).token());
         let sent = request.body(body).send().await;
         if let Err(error) = &sent {
             self.tell(peer.node, unreached(error));
@@ -323,7 +331,7 @@ impl DataClient {
     pub(crate) async fn stage_blocks(
         &self,
         peer: &Peer,
-        of: DataScope,
+        scope: DataScope,
         request: &StageReadRequest,
         tries_max: u32,
     ) -> Result<Vec<u8>, DataError> {
@@ -335,7 +343,13 @@ impl DataClient {
             true => Ok(bytes),
             false => Err(DataError::Length { node: peer.node, expected_bytes, present_bytes: bytes.len() }),
         };
-        self.until_answered((peer, of, "stage-blocks"), limits, || request.encode().into(), decode).await
+        self.until_answered(
+            Target { peer, scope, route: "stage-blocks" },
+            limits,
+            || request.encode().into(),
+            decode,
+        )
+        .await
     }
 
     /// Starts a scan; its answer is read by the caller. Sent again only while nothing of it was answered.
@@ -344,22 +358,23 @@ impl DataClient {
         peer: &Peer,
         job: JobId,
         request: &ScanRequest,
-        (attempt, tries_max): (Option<AttemptKey>, u32),
+        reader: ScanReader,
     ) -> Result<reqwest::Response, DataError> {
         let mut pause = FIRST_PAUSE;
         let mut tries = 0;
-        let mut showing = self.showing(job.into());
+        let target = Target { peer, scope: job.into(), route: "scan" };
+        let mut showing = self.showing(target.scope);
         loop {
             tries += 1;
-            let mut post = self::request(&self.http, peer, (job.into(), "scan"), showing.token());
+            let mut post = self::request(&self.http, target, showing.token());
             post = post.body(request.encode());
-            if let Some(AttemptKey { task, attempt }) = attempt {
+            if let Some(AttemptKey { task, attempt }) = reader.attempt {
                 let value = format!("{}-{}-{}", task.stage.0, task.task.0, attempt.0);
                 post = post.header(ATTEMPT_HEADER, value);
             }
             match answer_of(peer, self.heard(peer.node, post.send()).await).await {
                 Err(error) if error.is_wrong_token() && showing.has_another().await => tries -= 1,
-                Err(error) if error.is_passing() && tries < tries_max => {
+                Err(error) if error.is_passing() && tries < reader.tries_max => {
                     tokio::time::sleep(jittered(pause)).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
@@ -369,13 +384,9 @@ impl DataClient {
     }
 }
 
-fn request(
-    http: &reqwest::Client,
-    peer: &Peer,
-    (of, what): (DataScope, &str),
-    token: Option<&Token>,
-) -> reqwest::RequestBuilder {
-    let url = format!("{}/data/v1/{of}/{what}", peer.url.trim_end_matches('/'));
+fn request(http: &reqwest::Client, target: Target<'_>, token: Option<&Token>) -> reqwest::RequestBuilder {
+    let Target { peer, scope, route } = target;
+    let url = format!("{}/data/v1/{scope}/{route}", peer.url.trim_end_matches('/'));
     let request = http.post(url).header(INCARNATION_HEADER, peer.incarnation);
     match token {
         Some(token) => request.header(reqwest::header::AUTHORIZATION, token.header_value()),
@@ -415,6 +426,13 @@ fn unreached(error: &reqwest::Error) -> Unreached {
         }
     }
     if error.is_timeout() || error.is_connect() { Unreached::TimedOut } else { Unreached::CutOff }
+}
+
+/// Reader of a scan: its attempt, and how often it asks.
+#[derive(Clone, Copy)]
+pub(crate) struct ScanReader {
+    pub attempt: Option<AttemptKey>,
+    pub tries_max: u32,
 }
 
 /// How often a request is sent, and how much of its answer is read.

@@ -4,8 +4,7 @@ pub(crate) mod run;
 mod stage_file;
 
 use crate::error::{CopyError, DataError};
-use crate::request::client::{DataClient, Peer, SILENCE_MAX};
-use crate::wire::data_scope::DataScope;
+use crate::request::client::{DataClient, Peer, SILENCE_MAX, Target};
 use crate::wire::messages::COPY_CRC_BYTES;
 use bytes::Bytes;
 use crossbeam_channel::{RecvTimeoutError, bounded};
@@ -38,19 +37,20 @@ impl DataClient {
     /// Sends a file, once, and waits until the other node has it.
     pub(crate) fn send_file(
         &self,
-        (peer, of, route): (&Peer, DataScope, &'static str),
+        target: Target<'_>,
         head: Vec<u8>,
         source: impl FilePieces,
         pace: Pace<'_>,
     ) -> Result<(), CopyError> {
         let (sender, pieces) = channel(PIECES_MAX);
         let (answer, answered) = bounded(1);
-        let (client, to) = (self.clone(), peer.clone());
+        let Target { peer, scope, route } = target;
+        let (client, to, route) = (self.clone(), peer.clone(), route.to_string());
         let bytes_left = head.len() as u64 + source.bytes() + COPY_CRC_BYTES as u64;
         let body = reqwest::Body::wrap(FileBody { pieces, bytes_left });
         let task = self.runtime().spawn(async move {
             // Where nobody waits any more, the copy was given up.
-            let _ = answer.send(client.send_copy(&to, of, route, body).await);
+            let _ = answer.send(client.send_copy(Target { peer: &to, scope, route: &route }, body).await);
         });
         let _request = Request(task.abort_handle());
         let sending = Sending { client: self, peer, sender, answered: &answered, pace };

@@ -1,7 +1,7 @@
 //! Requests about intermediate files of users, to the node where a file is written.
 
 use crate::error::DataError;
-use crate::request::client::{DataClient, Limits, Peer};
+use crate::request::client::{DataClient, Limits, Peer, Target};
 use crate::wire::data_scope::DataScope;
 use bytes::Bytes;
 use iappender::APPEND_TRIES_MAX;
@@ -44,7 +44,9 @@ impl DataClient {
         reason: &str,
     ) -> Result<(), DataError> {
         let what = format!("{file}/abandon");
-        self.post(peer, DataScope::Users, &what, reason.to_string().into()).await.map(drop)
+        self.post(Target { peer, scope: DataScope::Users, route: &what }, reason.to_string().into())
+            .await
+            .map(drop)
     }
 
     async fn of_user_file(&self, peer: &Peer, what: &str, body: Bytes) -> Result<u64, DataError> {
@@ -54,6 +56,12 @@ impl DataClient {
             let present_bytes = answer.len();
             number.ok_or(DataError::Length { node: peer.node, expected_bytes: 1, present_bytes })
         };
-        self.until_answered((peer, DataScope::Users, what), limits, || body.clone().into(), decode).await
+        self.until_answered(
+            Target { peer, scope: DataScope::Users, route: what },
+            limits,
+            || body.clone().into(),
+            decode,
+        )
+        .await
     }
 }

@@ -4,7 +4,7 @@ mod reader;
 pub(crate) mod run;
 
 use crate::error::ScanError;
-use crate::request::client::{DataClient, Peer};
+use crate::request::client::{DataClient, Peer, ScanReader};
 use crate::request::failover::Places;
 use crate::request::scan::reader::{Piece, Reader};
 use crate::request::scan::run::RemoteRun;
@@ -119,7 +119,7 @@ impl RemoteScan {
             compress: options.compress.unwrap_or(!peer.is_this_machine()),
         };
         let tries_max = if options.is_elsewhere() { TRIES_BEFORE_COPIES } else { APPEND_TRIES_MAX };
-        let reader = (options.attempt, tries_max);
+        let reader = ScanReader { attempt: options.attempt, tries_max };
         let carried = Carried { client: client.clone(), peer: peer.clone(), job: options.job, reader };
         client.runtime().spawn(carried.carry(request, sender));
         Ok(Self {
@@ -219,7 +219,7 @@ struct Carried {
     peer: Peer,
     job: JobId,
     /// Which attempt, and how often it tries.
-    reader: (Option<AttemptKey>, u32),
+    reader: ScanReader,
 }
 
 impl Carried {

@@ -12,20 +12,28 @@ use std::path::Path;
 /// Extension of runs, the only files of a job that are kept.
 const RUN_EXTENSION: &str = "ifile";
 
+/// The worst that kept files survive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// The end of the process.
+    Process,
+    PowerCut,
+}
+
 impl Disks {
     /// Renames what lies here of a job to what it is called from now on, without all that is no run. Calling it again
-    /// gives the same. `sync`: a power cut does not take it away.
-    pub(crate) fn keep(&self, job: JobId, sync: bool) -> std::io::Result<Vec<KeptDir>> {
+    /// gives the same.
+    pub(crate) fn keep(&self, job: JobId, durability: Durability) -> std::io::Result<Vec<KeptDir>> {
         let mut kept = Vec::new();
         for (index, dir) in self.dirs(job).iter().enumerate() {
             let disk = DiskIndex(index as u16);
             let parent = dir.parent().unwrap_or(Path::new("."));
             let path = parent.join(KeptDir::name_of(self.name(), job, disk));
             if dir.is_dir() {
-                strip(dir, sync).map_err(|error| named(dir, error))?;
+                strip(dir, durability).map_err(|error| named(dir, error))?;
                 let renamed = io_call(IoCall::Rename, dir).and_then(|()| std::fs::rename(dir, &path));
                 renamed.map_err(|error| named(dir, error))?;
-                if sync {
+                if durability == Durability::PowerCut {
                     sync_one(parent).map_err(|error| named(parent, error))?;
                 }
             }
@@ -78,7 +86,7 @@ impl Disks {
 }
 
 /// Removes all that is no run: files that the job brought along, directories in which programs ran.
-fn strip(dir: &Path, sync: bool) -> std::io::Result<()> {
+fn strip(dir: &Path, durability: Durability) -> std::io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
         let path = entry.path();
@@ -86,11 +94,11 @@ fn strip(dir: &Path, sync: bool) -> std::io::Result<()> {
             remove_tree(&path)?;
         } else if path.extension().is_none_or(|extension| extension != RUN_EXTENSION) {
             std::fs::remove_file(&path)?;
-        } else if sync {
+        } else if durability == Durability::PowerCut {
             sync_one(&path)?;
         }
     }
-    if sync {
+    if durability == Durability::PowerCut {
         sync_one(dir)?;
     }
     Ok(())
@@ -112,6 +120,7 @@ fn bytes_of(dir: &Path) -> std::io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::Durability;
     use crate::disks::Disks;
     use api::data_access::SecretText;
     use ids::{DiskIndex, JobId};
@@ -125,11 +134,11 @@ mod tests {
         std::fs::write(dirs[1].join("run-000000.ifile"), "12345").unwrap();
         std::fs::write(dirs[1].join("chunk-000000.raw"), "x").unwrap();
         std::fs::create_dir(dirs[0].join("shipped")).unwrap();
-        let kept = first.keep(JobId(4), true).unwrap();
-        assert_eq!(kept, first.keep(JobId(4), false).unwrap());
+        let kept = first.keep(JobId(4), Durability::PowerCut).unwrap();
+        assert_eq!(kept, first.keep(JobId(4), Durability::Process).unwrap());
         let told: Vec<_> = kept.iter().map(|dir| (dir.job, dir.disk, dir.bytes)).collect();
         assert_eq!(told, [(JobId(4), DiskIndex(0), 0), (JobId(4), DiskIndex(1), 5)]);
-        assert!(first.keep(JobId(5), true).is_err());
+        assert!(first.keep(JobId(5), Durability::PowerCut).is_err());
         first.remove(JobId(4));
         drop(first);
         // In another order.

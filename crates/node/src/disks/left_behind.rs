@@ -34,12 +34,21 @@ struct Left {
     parts: Vec<(PathBuf, LeftPart)>,
 }
 
+/// Attitude to a process that was killed a moment ago: it holds its locks on disks until it has given all its memory back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DyingProcess {
+    Await,
+    Ignore,
+}
+
 impl LeftOnDisks {
-    /// Looks through the disks. What cannot be read is left out: it will be made again. With `again` a process that was killed a moment
-    /// ago is waited for: it holds its locks until it has given all its memory back.
-    pub fn find(disks: &[PathBuf], again: bool) -> Self {
+    /// Looks through the disks. What cannot be read is left out: it will be made again.
+    pub fn find(disks: &[PathBuf], dying: DyingProcess) -> Self {
         let started = Instant::now();
-        while again && started.elapsed() < DYING_MAX && disks.iter().any(|disk| Disks::any_alive_on(disk)) {
+        while dying == DyingProcess::Await
+            && started.elapsed() < DYING_MAX
+            && disks.iter().any(|disk| Disks::any_alive_on(disk))
+        {
             std::thread::sleep(LOOK_EVERY);
         }
         let (mut found, mut files) = (Self::default(), 0);
@@ -132,7 +141,7 @@ fn move_into(path: &Path, dirs: &[PathBuf]) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::LeftOnDisks;
+    use super::{DyingProcess, LeftOnDisks};
     use crate::disks::Disks;
     use api::data_access::SecretText;
     use ids::JobId;
@@ -156,14 +165,14 @@ mod tests {
         let mut part = StageFileWriter::create(&whole).unwrap();
         part.write_all(b"12345").unwrap();
         part.finish(false).unwrap();
-        let left = LeftOnDisks::find(&paths, true);
+        let left = LeftOnDisks::find(&paths, DyingProcess::Await);
         let told = left.told();
         assert_eq!((told.len(), told[0].job, told[0].incarnation.as_str()), (1, job, "dead"));
         assert_eq!(told[0].proof.0, "proof");
         let parts: Vec<_> = told[0].parts.iter().map(|part| (part.name.as_str(), part.bytes)).collect();
         assert_eq!((parts, told[0].runs.len()), (vec![("part-00002.attempt-1.stage", 5)], 0));
         // As long as it is looked at nobody takes it.
-        assert!(LeftOnDisks::find(&paths, false).told().is_empty());
+        assert!(LeftOnDisks::find(&paths, DyingProcess::Ignore).told().is_empty());
         let disks = Disks::open(&paths, "next", &SecretText("next proof".into())).unwrap();
         assert!(whole.exists());
         left.give_to(&disks, &[job]);

@@ -27,9 +27,14 @@ struct Parts {
 }
 
 impl Drill {
-    /// One whose slots keep their programs in this registry.
-    pub fn new(takes_part: bool, programs: &Arc<Programs>) -> Self {
-        Self(takes_part.then(|| Parts { programs: Arc::clone(programs), armed: Arc::default() }))
+    /// A node that takes part in no drill.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// A node that takes part, whose slots keep their programs in this registry.
+    pub fn taking_part(programs: &Arc<Programs>) -> Self {
+        Self(Some(Parts { programs: Arc::clone(programs), armed: Arc::default() }))
     }
 
     /// Lets a fault strike, and tells the server. Whatever ends or stops the process is told before, and not done where nobody hears it.

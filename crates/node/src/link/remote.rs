@@ -4,6 +4,7 @@ use crate::attempt::{Assignment, Finished, JobRun, never_began};
 use crate::control::{Control, RunsOnDisk, boundaries_failure};
 use crate::disks::Disks;
 use crate::disks::kept_checks::KeptChecks;
+use crate::disks::kept_dirs::Durability;
 use crate::disks::shipped_files::{JobFiles, Keepers, PlacedFiles};
 use crate::failure::named_failure;
 use crate::intermediate::file_keeper;
@@ -322,8 +323,8 @@ impl Remote {
     }
 
     /// Keeps the runs of a job and tells the server where.
-    fn keep(&self, job: JobId, sync: bool) {
-        let (dirs, problem) = match self.disks.keep(job, sync) {
+    fn keep(&self, job: JobId, durability: Durability) {
+        let (dirs, problem) = match self.disks.keep(job, durability) {
             Ok(dirs) => (dirs, None),
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
@@ -490,7 +491,11 @@ impl Control for Remote {
         drop(jobs);
         self.access.forget(job);
         if runs == RunsOnDisk::Stay {
-            self.keep(job, known.is_none_or(|known| known.run.spec.sync));
+            let durability = match known.is_none_or(|known| known.run.spec.sync) {
+                true => Durability::PowerCut,
+                false => Durability::Process,
+            };
+            self.keep(job, durability);
         }
         self.disks.remove(job);
     }

@@ -5,7 +5,7 @@ use crate::job_data::AttemptData;
 use api::TaskFailure;
 use api::machine::{ReplicatedPart, ReplicatedRun};
 use api::task::{ReduceTask, RunPlace};
-use chunkserver::{ChunkServer, ChunkServerError, Run, RunCursor};
+use chunkserver::{ChunkServer, ChunkServerError, KeyRange, Run, RunCursor};
 use dataport::{
     AnyRun, DataClient, Fallback, Peer, Places, RemoteChunks, RemoteChunksOptions, RemoteScan, ScanError,
     ScanOptions,
@@ -30,6 +30,14 @@ pub struct OtherNodes {
     pub replica_hosts: BTreeSet<NodeId>,
     /// Knows where runs of the job lie, when it is asked.
     pub places: Option<Arc<dyn Places>>,
+}
+
+/// Runs, here and elsewhere, and the range of keys that is read of each.
+#[derive(Clone, Copy)]
+pub(crate) struct RunsToOpen<'a> {
+    pub runs: &'a [RunId],
+    pub places: &'a [RunPlace],
+    pub keys: KeyRange<'a>,
 }
 
 /// Knows the nodes that host data of a job; asked at the start of each attempt.
@@ -142,18 +150,19 @@ impl OtherNodes {
     ) -> Result<Vec<AnyRun<'a>>, ScanError> {
         let lower = task.lower_key.as_ref().map(|key| key.0.as_slice());
         let upper = task.upper_key.as_ref().map(|key| key.0.as_slice());
-        self.open_range(job, (&task.runs, &task.places), (lower, upper), here, read_ahead_bytes)
+        let of = RunsToOpen { runs: &task.runs, places: &task.places, keys: KeyRange { lower, upper } };
+        self.open_range(job, of, here, read_ahead_bytes)
     }
 
-    /// Opens a range of keys of runs, those that are `here` and those elsewhere, in the order of `runs`.
+    /// Opens runs, those that are `here` and those elsewhere, in the order in which they are named.
     pub(crate) fn open_range<'a>(
         &self,
         job: &AttemptData,
-        (runs, places): (&[RunId], &[RunPlace]),
-        (lower, upper): (Option<&[u8]>, Option<&[u8]>),
+        of: RunsToOpen<'_>,
         here: &'a [Arc<Run>],
         read_ahead_bytes: usize,
     ) -> Result<Vec<AnyRun<'a>>, ScanError> {
+        let RunsToOpen { runs, places, keys: KeyRange { lower, upper } } = of;
         let mut by_node: BTreeMap<NodeId, Vec<RunId>> = BTreeMap::new();
         for run in runs.iter().filter(|run| self.is_away(**run, places)) {
             by_node.entry(self.home(*run, places)).or_default().push(*run);

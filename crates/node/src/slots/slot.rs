@@ -58,13 +58,12 @@ fn run_task(
     job: &AttemptData,
     assignment: &Assignment,
 ) -> Result<TaskResult, TaskFailure> {
-    let attempt = assignment.attempt;
     match &assignment.task {
-        Task::Map(task) => map::run(shared, state, job, attempt, task).map(TaskResult::Map),
+        Task::Map(task) => map::run(shared, state, job, task).map(TaskResult::Map),
         Task::Adopt(task) => seal::adopt(job, task).map(TaskResult::Adopt),
         Task::Seal(task) => seal::seal(shared, job, task).map(TaskResult::Seal),
         Task::Merge(task) => merge::merge(shared, job, task).map(TaskResult::Merge),
-        Task::Reduce(task) => reduce::run(shared, job, attempt, task).map(TaskResult::Reduce),
+        Task::Reduce(task) => reduce::run(shared, job, task).map(TaskResult::Reduce),
         Task::Run(task) => program::run(shared, assignment, task).map(TaskResult::Run),
         Task::Commit(task) => commit::run(assignment, task).map(TaskResult::Commit),
     }

@@ -37,9 +37,9 @@ pub(crate) fn run(
     shared: &Arc<Shared>,
     state: &mut SlotState,
     job: &AttemptData,
-    attempt: AttemptKey,
     task: &MapTask,
 ) -> Result<MapResult, TaskFailure> {
+    let attempt = job.attempt;
     let mut not_resent = None;
     if let Some((again, resend)) = task.again.as_ref().and_then(|again| Some((again, again.resend.as_ref()?)))
     {
@@ -50,7 +50,7 @@ pub(crate) fn run(
     }
     let spec = &job.run.spec;
     let work_dir = WorkDir::create(job, attempt, &[spec.mapper.as_ref(), spec.combiner.as_ref()])?;
-    let ran = run_in(shared, state, job, (attempt, task), &work_dir);
+    let ran = run_in(shared, state, job, task, &work_dir);
     let result = ran.map_err(|failure| work_dir.excuse(failure))?;
     Ok(MapResult { not_resent, ..result })
 }
@@ -59,10 +59,10 @@ fn run_in(
     shared: &Arc<Shared>,
     state: &mut SlotState,
     job: &AttemptData,
-    (attempt, task): (AttemptKey, &MapTask),
+    task: &MapTask,
     work_dir: &WorkDir,
 ) -> Result<MapResult, TaskFailure> {
-    let spec = &job.run.spec;
+    let (spec, attempt) = (&job.run.spec, job.attempt);
     let context = function_context(shared, job, attempt, TaskPlace::Map(&task.split), work_dir)?;
     let limits = ReaderLimits {
         buffer_bytes: job.buffer_bytes(),
@@ -99,7 +99,7 @@ fn run_in(
             let (formats, place) = (&spec.formats, job.part_place(part_index, attempt.attempt));
             let mut part = PartWriter::create(place, formats)?;
             let counts = mapper::run_map_only(spec.mapper.as_ref(), &context, formats, records, &mut part)?;
-            result.part = Some(job.told(part.finish()?));
+            result.part = Some(job.register_part(part.finish()?));
             counts
         }
         None => {

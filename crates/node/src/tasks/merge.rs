@@ -3,10 +3,10 @@
 use crate::job_data::AttemptData;
 use crate::shared::Shared;
 use crate::shuffle::local::{merge_need_bytes, read_ahead_bytes, with_lost_beside};
-use crate::shuffle::remote::{OtherNodes, RunFailure};
+use crate::shuffle::remote::{OtherNodes, RunFailure, RunsToOpen};
 use api::TaskFailure;
 use api::task::{MergeResult, MergeTask};
-use chunkserver::{ChunkServerError, MergeFailure, Run};
+use chunkserver::{ChunkServerError, KeyRange, MergeFailure, Run};
 use dataport::AnyRun;
 use ids::RunId;
 use std::sync::Arc;
@@ -35,7 +35,8 @@ pub(crate) fn merge(
         Some(others) if away_count > 0 => {
             let here_bytes = pass.bytes().saturating_sub(away_bytes);
             let read_ahead = read_ahead_bytes(job, &runs, here_bytes);
-            let open = || others.open_range(job, (&task.runs, places), (None, None), &runs, read_ahead);
+            let of = RunsToOpen { runs: &task.runs, places, keys: KeyRange::default() };
+            let open = || others.open_range(job, of, &runs, read_ahead);
             let merged = chunkserver.merge_opened(task.ifile, &task.runs, open, AnyRun::report);
             merged.map_err(|failure| match failure {
                 MergeFailure::Read(error) => error.to_task_failure(),

@@ -1,6 +1,7 @@
 //! A reduce attempt: cursors -> merge -> groups -> user reduce -> part.
 
 mod key_tails;
+mod read_run;
 
 use crate::clock::now_ns;
 use crate::job_data::{AttemptData, JobData};
@@ -9,12 +10,12 @@ use crate::shuffle::local::{merge_need_bytes, read_ahead_bytes, with_lost_beside
 use crate::shuffle::remote::{OtherNodes, RunFailure};
 use crate::slots::meters::Meter;
 use crate::tasks::reduce::key_tails::KeyTails;
+use crate::tasks::reduce::read_run::ReadRun;
 use crate::tasks::streaming_env::TaskPlace;
 use crate::tasks::work_dir::{WorkDir, function_context};
 use api::task::{Part, ReduceResult, ReduceTask, SourceBooks};
 use api::{Blame, DataSum, Function, JobSpec, KeyBytes, TaskFailure};
-use chunkserver::{AllRead, ChunkServer, ChunkServerError, CursorReport, Run, RunCursor};
-use dataport::AnyRun;
+use chunkserver::{ChunkServer, ChunkServerError, Run, RunCursor};
 use faults::{PlantedFault, planted};
 use functions::{GroupedRecord, GroupedRecords, ReduceCounts};
 use ids::{AttemptKey, ChunkId, IfileIndex, NodeId, RunId, Source};
@@ -37,10 +38,9 @@ const LENGTHS_BYTES: u64 = 2;
 pub(crate) fn run(
     shared: &Shared,
     job: &AttemptData,
-    attempt: AttemptKey,
     task: &ReduceTask,
 ) -> Result<ReduceResult, TaskFailure> {
-    let metering = shared.meters.begin(attempt, task.expected_bytes);
+    let metering = shared.meters.begin(job.attempt, task.expected_bytes);
     let meter = &*metering.meter;
     let chunkserver = job.chunkserver()?;
     let others = shared.other_nodes(job.job);
@@ -59,109 +59,83 @@ pub(crate) fn run(
     let pass = job.gate.enter(merge_need_bytes(job, &runs, away_bytes), &job.cancelled)?;
     let here_bytes = pass.bytes().saturating_sub(away_bytes);
     let read_ahead = read_ahead_bytes(job, &runs, here_bytes);
+    let reducing = Reducing { shared, job, chunkserver: &chunkserver, meter, task };
     let reduced = match others {
-        Some(others) if away_count > 0 => {
-            let cursors = others.open(job, task, &runs, read_ahead);
-            let telling = Telling {
-                report: AnyRun::report,
-                waited: AnyRun::waited,
-                mark: AnyRun::read_mark,
-                resumed: AnyRun::resumed,
-            };
-            reduce(shared, job, (&chunkserver, meter), task, cursors, telling)
-        }
-        _ => {
-            let cursors = open(task, &runs, read_ahead);
-            let telling = Telling {
-                report: RunCursor::report,
-                waited: |_| None,
-                mark: RunCursor::read_mark,
-                resumed: |_| false,
-            };
-            reduce(shared, job, (&chunkserver, meter), task, cursors, telling)
-        }
+        Some(others) if away_count > 0 => reducing.reduce(others.open(job, task, &runs, read_ahead)),
+        _ => reducing.reduce(open(task, &runs, read_ahead)),
     };
     reduced.map_err(|failure| with_lost_beside(failure, &chunkserver))
 }
 
-/// How long was waited for the data of a run, and for which node, where it comes from another one.
-type WaitedOf<R> = fn(&R) -> Option<(NodeId, Duration)>;
-
-/// Functions that give the facts to tell about a run that is read.
-struct Telling<R> {
-    report: fn(&R) -> CursorReport,
-    waited: WaitedOf<R>,
-    /// Whether its file here is needed any more.
-    mark: fn(&R) -> Option<(RunId, AllRead)>,
-    /// It was read at its replica, from somewhere on.
-    resumed: fn(&R) -> bool,
+/// A reduce attempt with what it works on.
+struct Reducing<'a> {
+    shared: &'a Shared,
+    job: &'a AttemptData,
+    chunkserver: &'a ChunkServer,
+    meter: &'a Meter,
+    task: &'a ReduceTask,
 }
 
-/// Runs the reducer over the merge of some runs.
-fn reduce<R: SortedRun<Error: RunFailure>>(
-    shared: &Shared,
-    job: &AttemptData,
-    (chunkserver, meter): (&ChunkServer, &Meter),
-    task: &ReduceTask,
-    cursors: Result<Vec<R>, R::Error>,
-    telling: Telling<R>,
-) -> Result<ReduceResult, TaskFailure> {
-    let spec = &job.run.spec;
-    let groups = cursors.and_then(|cursors| groups(task, cursors));
-    let groups = groups.map_err(|error| error.to_task_failure())?;
-    let attempt = job.attempt;
-    let marks = groups.runs().iter().filter_map(telling.mark).collect();
-    let _reading = chunkserver.begin_reading(attempt, marks);
-    let mut input = GroupsInput {
-        groups,
-        shared,
-        attempt,
-        meter,
-        waited_of: telling.waited,
-        upper_key: task.upper_key.clone(),
-        done_bytes: 0,
-        cancelled: &job.cancelled,
-        until_look: RECORDS_PER_LOOK,
-        bytes: 0,
-        tails: spec.keys.tails.then(KeyTails::default),
-    };
-    let work_dir = WorkDir::create(job, attempt, &[spec.reducer.as_ref()])?;
-    let context = function_context(shared, job, attempt, TaskPlace::Reduce(task.part_index), &work_dir)?;
-    if matches!(spec.reducer, Some(Function::Command { .. })) {
-        meter.is_done_by(&context.reports);
+impl Reducing<'_> {
+    /// Runs the reducer over the merge of some runs.
+    fn reduce<R: ReadRun>(&self, cursors: Result<Vec<R>, R::Error>) -> Result<ReduceResult, TaskFailure> {
+        let Self { shared, job, chunkserver, meter, task } = *self;
+        let spec = &job.run.spec;
+        let groups = cursors.and_then(|cursors| groups(task, cursors));
+        let groups = groups.map_err(|error| error.to_task_failure())?;
+        let attempt = job.attempt;
+        let marks = groups.runs().iter().filter_map(ReadRun::read_mark).collect();
+        let _reading = chunkserver.begin_reading(attempt, marks);
+        let mut input = GroupsInput {
+            groups,
+            shared,
+            attempt,
+            meter,
+            upper_key: task.upper_key.clone(),
+            done_bytes: 0,
+            cancelled: &job.cancelled,
+            until_look: RECORDS_PER_LOOK,
+            bytes: 0,
+            tails: spec.keys.tails.then(KeyTails::default),
+        };
+        let work_dir = WorkDir::create(job, attempt, &[spec.reducer.as_ref()])?;
+        let context = function_context(shared, job, attempt, TaskPlace::Reduce(task.part_index), &work_dir)?;
+        if matches!(spec.reducer, Some(Function::Command { .. })) {
+            meter.is_done_by(&context.reports);
+        }
+        let opened_ns = Some(now_ns());
+        let made = run_function(job, task, &context, &mut input).map_err(|failure| work_dir.excuse(failure));
+        let (counts, part) = made?;
+        input.count_rest();
+        let report = input.groups.report();
+        let reads = input.groups.runs().iter().map(ReadRun::report);
+        let (retrievals, retrieved_bytes) = reads
+            .fold((0, 0), |(count, bytes), read| (count + read.retrievals, bytes + read.retrieved_bytes));
+        let resumed = input.groups.runs().iter().filter(|run| run.resumed()).count();
+        if resumed > 0 {
+            tracing::info!(job = %job.job, %attempt, runs = resumed, "runs were read at their replicas, from somewhere on");
+        }
+        Ok(ReduceResult {
+            part,
+            merged: report.merged,
+            groups: report.groups,
+            unread_bytes: counts.unread_bytes,
+            dropped_records: report.dropped_records,
+            retrievals,
+            retrieved_bytes,
+            fan_in: task.runs.len() as u32,
+            counters: context.reports.counters(),
+            status: context.reports.status(),
+            said: context.reports.said(),
+            opened_ns,
+            books: books(&input.groups),
+            upper_key: input.upper_key,
+        })
     }
-    let opened_ns = Some(now_ns());
-    let made = run_function(job, task, &context, &mut input).map_err(|failure| work_dir.excuse(failure));
-    let (counts, part) = made?;
-    input.count_rest();
-    let report = input.groups.report();
-    let reads = input.groups.runs().iter().map(telling.report);
-    let (retrievals, retrieved_bytes) =
-        reads.fold((0, 0), |(count, bytes), read| (count + read.retrievals, bytes + read.retrieved_bytes));
-    let resumed = input.groups.runs().iter().filter(|run| (telling.resumed)(run)).count();
-    if resumed > 0 {
-        tracing::info!(job = %job.job, %attempt, runs = resumed, "runs were read at their replicas, from somewhere on");
-    }
-    Ok(ReduceResult {
-        part,
-        merged: report.merged,
-        groups: report.groups,
-        unread_bytes: counts.unread_bytes,
-        dropped_records: report.dropped_records,
-        retrievals,
-        retrieved_bytes,
-        fan_in: task.runs.len() as u32,
-        counters: context.reports.counters(),
-        status: context.reports.status(),
-        said: context.reports.said(),
-        opened_ns,
-        books: books(&input.groups),
-        upper_key: input.upper_key,
-    })
 }
 
 /// Runs the reducer over all groups, into a part.
-fn run_function<R: SortedRun<Error: RunFailure>>(
+fn run_function<R: ReadRun>(
     job: &AttemptData,
     task: &ReduceTask,
     context: &FunctionContext,
@@ -182,7 +156,7 @@ fn run_function<R: SortedRun<Error: RunFailure>>(
         drop(part);
         part = PartWriter::create(place(), &spec.formats)?;
     }
-    Ok((counts, job.told(part.finish()?)))
+    Ok((counts, job.register_part(part.finish()?)))
 }
 
 /// Whether every value was folded by the same built-in on the map side already.
@@ -229,12 +203,11 @@ fn books<R: SortedRun>(groups: &Groups<R>) -> Vec<SourceBooks> {
 }
 
 /// The merge as a reduce function sees it, watched.
-struct GroupsInput<'a, R: SortedRun> {
+struct GroupsInput<'a, R: ReadRun> {
     groups: Groups<R>,
     shared: &'a Shared,
     attempt: AttemptKey,
     meter: &'a Meter,
-    waited_of: WaitedOf<R>,
     /// End of its range.
     upper_key: Option<KeyBytes>,
     /// About what its records have in runs.
@@ -246,7 +219,7 @@ struct GroupsInput<'a, R: SortedRun> {
     tails: Option<KeyTails>,
 }
 
-impl<R: SortedRun> GroupsInput<'_, R> {
+impl<R: ReadRun> GroupsInput<'_, R> {
     #[cold]
     fn look(&mut self) -> Result<(), TaskFailure> {
         self.until_look = RECORDS_PER_LOOK;
@@ -271,7 +244,7 @@ impl<R: SortedRun> GroupsInput<'_, R> {
 
     fn count_waits(&self) {
         let mut by_node: BTreeMap<NodeId, Duration> = BTreeMap::new();
-        for (node, waited) in self.groups.runs().iter().filter_map(self.waited_of) {
+        for (node, waited) in self.groups.runs().iter().filter_map(ReadRun::waited) {
             *by_node.entry(node).or_default() += waited;
         }
         let longest = by_node.iter().max_by_key(|(_, waited)| **waited).map(|(node, _)| *node);
@@ -284,7 +257,7 @@ impl<R: SortedRun> GroupsInput<'_, R> {
     }
 }
 
-impl<R: SortedRun<Error: RunFailure>> GroupedRecords for GroupsInput<'_, R> {
+impl<R: ReadRun> GroupedRecords for GroupsInput<'_, R> {
     #[inline]
     fn next(&mut self) -> Result<Option<GroupedRecord<'_>>, TaskFailure> {
         self.until_look -= 1;

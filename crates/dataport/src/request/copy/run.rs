@@ -1,7 +1,7 @@
 //! A run of this node on its way to another one.
 
 use crate::error::CopyError;
-use crate::request::client::{DataClient, Peer};
+use crate::request::client::{DataClient, Peer, Target};
 use crate::request::copy::{FilePieces, Pace};
 use crate::wire::messages::CopyHead;
 use chunkserver::{ChunkServer, CopySource};
@@ -43,6 +43,7 @@ impl DataClient {
         let source = server.copy_source(run)?;
         let copied = CopiedRun { ifile: source.ifile(), chunks: source.chunks(), bytes: source.bytes() };
         let head = CopyHead { run, bytes: source.bytes() }.encode();
-        self.send_file((peer, job.into(), "copies"), head, source, pace).map(|()| copied)
+        self.send_file(Target { peer, scope: job.into(), route: "copies" }, head, source, pace)
+            .map(|()| copied)
     }
 }

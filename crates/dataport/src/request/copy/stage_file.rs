@@ -1,7 +1,7 @@
 //! A stage file of this node on its way to another one.
 
 use crate::error::CopyError;
-use crate::request::client::{DataClient, Peer};
+use crate::request::client::{DataClient, Peer, Target};
 use crate::request::copy::{FilePieces, Pace};
 use crate::wire::data_scope::DataScope;
 use crate::wire::stage::{StageCopyHead, StageFileRef};
@@ -33,6 +33,7 @@ impl DataClient {
         let source = RawPieces::open(path, file.payload).map_err(CopyError::StageFile)?;
         let bytes = source.stored_bytes();
         let head = StageCopyHead { file: file.clone() }.encode();
-        self.send_file((peer, of.into(), "stage-copies"), head, source, pace).map(|()| bytes)
+        self.send_file(Target { peer, scope: of.into(), route: "stage-copies" }, head, source, pace)
+            .map(|()| bytes)
     }
 }
