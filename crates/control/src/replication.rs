@@ -1,6 +1,6 @@
 //! Runs that lie on a second node: which jobs get them, what nodes tell of them, and what is remembered.
 //!
-//! Nodes copy by themselves, run by run, to a node of their choice (`crates/node/src/replicator.rs`). Here it is decided whether a
+//! Nodes copy by themselves, run by run, to a node of their choice (`crates/node/src/shuffle/replicate.rs`). Here it is decided whether a
 //! job is worth it, and where its runs are to be read.
 
 use crate::interface::{ControlError, Ended, Outbox, Service};

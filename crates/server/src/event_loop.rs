@@ -14,7 +14,7 @@ pub(crate) use shared::Shared;
 
 use crate::access::Signing;
 use crate::clock;
-use crate::messages::{Assignment, PullReply};
+use crate::messages::{LocalAssignment, PullReply};
 use crate::owner::OwnerLock;
 use control::{Control, Outbox, PullRequest, Service, SlotOrder};
 use faults::{CrashPoint, crash_point};
@@ -229,8 +229,7 @@ impl EventLoop {
             SlotOrder::Stop => PullReply::Stop,
             SlotOrder::Run { attempt, task, spec } => {
                 let job = shared.run_of(attempt.task.job, &spec);
-                let cancelled = Arc::clone(&job.cancelled);
-                PullReply::Run(Box::new(Assignment { attempt, task: *task, job, cancelled }))
+                PullReply::Run(Box::new(LocalAssignment { attempt, task: *task, job }))
             }
         };
         self.control.pull(&mut self.outbox, request, caller_of(reply, finish));

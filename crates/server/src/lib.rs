@@ -30,7 +30,7 @@ mod recovery;
 mod registering;
 mod submission;
 
-use crate::directories::{replacing, sweep};
+use crate::directories::sweep;
 use crate::kept::gc;
 use crate::submission::{arguments, shipping, singles};
 use access::Signing;
@@ -71,14 +71,13 @@ pub use api::control::{JobOutcome, JobProgress, StageProgress, SubmittedJob};
 pub use control::flows::FlowError;
 pub use control::retention::KeptCheck;
 pub use control::{ControlError, Finished, PullRequest, Service};
-pub use directories::{REPORT_NAME, SUCCESS_NAME, foreign_entry, read_report};
 pub use error::ServerError;
 pub use history::{History, gone_nodes, job_placements};
 pub use kept::{
     Collected, GcOptions, GcOutcome, GcSelection, KeptSource, NotReducible, check_here, check_reducible,
     collect_garbage, kept_bytes, kept_source,
 };
-pub use messages::{Assignment, JobRun, PullReply, ServerOptions, Submitter, UserQuota};
+pub use messages::{LocalAssignment, LocalJob, PullReply, ServerOptions, Submitter, UserQuota};
 pub use metastore::{STDERR_NOTE, STDOUT_NOTE};
 pub use submission::{ShippedOptions, job_logs};
 
@@ -360,7 +359,7 @@ impl Server {
         let output = spec.output.clone();
         self.within_roots(user, move |roots| roots.check_output(&output)).await?;
         let output = spec.output.clone();
-        let looking = tokio::task::spawn_blocking(move || replacing::job_of_output(&output));
+        let looking = tokio::task::spawn_blocking(move || directories::job_of_output(&output));
         looking.await.map_err(|_| ServerError::ShutDown)?
     }
 

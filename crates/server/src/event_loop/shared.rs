@@ -1,11 +1,12 @@
 //! State that callers read without asking the loop: progress, and the flags that stop attempts.
 
-use crate::messages::JobRun;
+use crate::messages::LocalJob;
 use api::JobSpec;
 use api::control::JobProgress;
 use control::JobDirs;
 use ids::JobId;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,7 +27,7 @@ struct JobOfAll {
     is_stopped: Arc<AtomicBool>,
     progress: JobProgress,
     /// Shared by the attempts in this process.
-    run: Option<Arc<JobRun>>,
+    run: Option<Arc<LocalJob>>,
 }
 
 impl Shared {
@@ -39,25 +40,25 @@ impl Shared {
     pub fn add_job(&self, job: JobId, spec: &Arc<JobSpec>, dirs: &JobDirs) {
         let mut inner = self.inner();
         let known = inner.jobs.entry(job).or_default();
-        known.run = Some(Arc::new(JobRun {
+        known.run = Some(Arc::new(LocalJob {
+            spec: Arc::clone(spec),
             staging: dirs.staging.clone(),
             disk_dirs: dirs.disk_dirs.clone(),
             cancelled: Arc::clone(&known.is_stopped),
-            ..JobRun::new(Arc::clone(spec))
         }));
     }
 
     /// The state that attempts of a job in this process share. The specification is another one when the inputs of a stage are there.
-    pub fn run_of(&self, job: JobId, spec: &Arc<JobSpec>) -> Arc<JobRun> {
+    pub fn run_of(&self, job: JobId, spec: &Arc<JobSpec>) -> Arc<LocalJob> {
         let mut inner = self.inner();
         let known = inner.jobs.entry(job).or_default();
         let run = known.run.take().unwrap_or_else(|| {
-            let cancelled = Arc::clone(&known.is_stopped);
-            Arc::new(JobRun { cancelled, ..JobRun::new(Arc::clone(spec)) })
+            let (spec, cancelled) = (Arc::clone(spec), Arc::clone(&known.is_stopped));
+            Arc::new(LocalJob { spec, staging: PathBuf::new(), disk_dirs: Vec::new(), cancelled })
         });
         let run = match Arc::ptr_eq(&run.spec, spec) {
             true => run,
-            false => Arc::new(JobRun { spec: Arc::clone(spec), ..run.as_ref().clone() }),
+            false => Arc::new(LocalJob { spec: Arc::clone(spec), ..run.as_ref().clone() }),
         };
         known.run = Some(Arc::clone(&run));
         run
