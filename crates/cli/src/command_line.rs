@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::commands::admin::gc::GcArgs;
+use crate::commands::admin::intermediate_files::FileCommand;
 use crate::commands::admin::tokens::TokenCommand;
 use crate::commands::bench::BenchCommand;
 use crate::commands::cluster::{LocalArgs, NodeArgs, ServerArgs};
@@ -140,8 +141,10 @@ pub enum Command {
     /// Answer one question of the console, from standard input: for servers
     #[command(hide = true)]
     ConsoleQuestion,
-    /// Intermediate files of a cluster for any program; and a look into the files of I-files (runs and raw chunks), kept with
-    /// `run --keep-ifiles`
+    /// Intermediate files of a cluster, for any program: put, read, list, stat, rm
+    #[command(subcommand)]
+    Intermediate(FileCommand),
+    /// Look into the files of I-files (runs and raw chunks), kept with `run --keep-ifiles`
     #[command(subcommand)]
     Ifile(IfileCommand),
 }

@@ -23,7 +23,7 @@ mod options;
 mod show;
 
 use command_line::{Cli, Command};
-use commands::admin::{gc, tokens};
+use commands::admin::{gc, intermediate_files, tokens};
 use commands::cluster::{self, console};
 use commands::inspect::{
     explain, fsck, ifile_files, jobs, nodes, report, show as show_job, state, timeline, verify,
@@ -98,6 +98,7 @@ fn start(cli: Cli) -> Result<(), Failure> {
         Command::State(args) => state::run(&args),
         Command::Tera(command) => tera::run(command),
         Command::Bench(command) => bench::run(command),
+        Command::Intermediate(command) => intermediate_files::run(&command),
         Command::Ifile(command) => ifile_files::run(command),
     }
 }

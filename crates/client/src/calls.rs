@@ -533,7 +533,8 @@ impl Client {
         node: NodeId,
         news: &IntermediateNews,
     ) -> Result<IntermediateAnswer, ClientError> {
-        self.patiently(async || self.post(&format!("/v1/nodes/{}/ifiles", node.0), news).await).await
+        self.patiently(async || self.post(&format!("/v1/nodes/{}/intermediate-files", node.0), news).await)
+            .await
     }
 
     /// Makes an intermediate file. Sent once: where the answer is lost, the file is given up after a while, or may be removed.
@@ -541,7 +542,7 @@ impl Client {
         &self,
         new: &NewIntermediate,
     ) -> Result<CreatedIntermediate, ClientError> {
-        self.once(async || self.post("/v1/ifiles", new).await).await
+        self.once(async || self.post("/v1/intermediate-files", new).await).await
     }
 
     /// Returns the places to read an intermediate file, as soon as it is complete. For a file that is not complete
@@ -550,17 +551,17 @@ impl Client {
         &self,
         open: &OpenIntermediate,
     ) -> Result<OpenedIntermediate, ClientError> {
-        self.patiently(async || self.post("/v1/ifiles/open", open).await).await
+        self.patiently(async || self.post("/v1/intermediate-files/open", open).await).await
     }
 
     /// The intermediate files of the caller; of all, for an administrator.
     pub async fn intermediates(&self) -> Result<IntermediateList, ClientError> {
-        self.patiently(async || self.get("/v1/ifiles").await).await
+        self.patiently(async || self.get("/v1/intermediate-files").await).await
     }
 
     /// Removes an intermediate file. Sent once: asked again it would not be there.
     pub async fn remove_intermediate(&self, remove: &RemoveIntermediate) -> Result<(), ClientError> {
-        self.once(async || self.post("/v1/ifiles/remove", remove).await).await
+        self.once(async || self.post("/v1/intermediate-files/remove", remove).await).await
     }
 
     /// Tells what became of a fault. Sent once: a node that dies of it does not wait for a server.

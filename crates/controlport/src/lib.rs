@@ -32,7 +32,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use listener::Refusal;
 use routes::{drills, files, history, intermediates, jobs, nodes, status, tokens};
 use std::sync::Arc;
@@ -48,10 +48,19 @@ pub fn router(port: Port) -> Router {
     let document = Arc::new(document_text(document));
     routes
         .route("/openapi.json", get(move || std::future::ready(answer::document(&document))))
+        .merge(old_routes())
         .fallback(answer::no_such_route)
         .layer(middleware::from_fn_with_state(port.clone(), gate::gate))
         .layer(DefaultBodyLimit::max(api::control::BODY_BYTES_MAX))
         .with_state(port)
+}
+
+/// Earlier spellings of routes (`gate::OLD_ROUTES`), which the document does not have.
+fn old_routes() -> Router<Port> {
+    Router::new()
+        .route("/v1/ifiles", get(intermediates::list).post(intermediates::create))
+        .route("/v1/ifiles/open", post(intermediates::open))
+        .route("/v1/ifiles/remove", post(intermediates::remove))
 }
 
 /// The OpenAPI document of all routes, as it is served and stands in `docs/openapi.json`.

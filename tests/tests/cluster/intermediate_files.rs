@@ -12,7 +12,7 @@ const MIB: usize = 1 << 20;
 const BLOCK: usize = 64 << 10;
 
 fn ifile(cluster: &Cluster, args: &[&str]) -> Command {
-    cluster.sailfish(&[&["ifile"], args].concat())
+    cluster.sailfish(&[&["intermediate"], args].concat())
 }
 
 #[track_caller]
@@ -113,7 +113,7 @@ fn written_file_is_read_in_ranges() {
     put(&cluster, "words", b"other", &[]).expect_success();
     assert_reads(&cluster, &["words"], b"other");
     put(&cluster, "words", b"a third", &["--replace", "--keep-for", "1s"]).expect_success();
-    cluster.ask_until(&["ifile", "list"], |listed| !listed.contains("words"));
+    cluster.ask_until(&["intermediate", "list"], |listed| !listed.contains("words"));
     put(&cluster, "a\nb", b"", &[]).expect_failure(2, &["is no name of an intermediate file"]);
 }
 
@@ -179,7 +179,7 @@ fn killed_writer_leaves_nothing() {
     other.signal(Signal::KILL);
     other.wait();
     drop(other_pipe);
-    cluster.ask_until(&["ifile", "stat", "other"], |told| told.contains("abandoned"));
+    cluster.ask_until(&["intermediate", "stat", "other"], |told| told.contains("abandoned"));
     pipe.write_all(b"whole").expect("the writer reads");
     drop(pipe);
     writer.wait().expect_success();
@@ -212,7 +212,7 @@ fn reader_uses_replica_when_node_is_killed() {
     assert_reads(&cluster, &["large"], &text);
     // With the last one it is lost, and says so.
     cluster.kill_node();
-    cluster.ask_until(&["ifile", "stat", "large"], |told| told.contains("lost"));
+    cluster.ask_until(&["intermediate", "stat", "large"], |told| told.contains("lost"));
     let told = ["\"large\" is lost", "which had the only copy, is gone"];
     run(&cluster, &["read", "large"]).expect_failure(1, &told);
 }
@@ -224,7 +224,7 @@ fn lost_node_loses_its_unreplicated_and_unfinished_files() {
     let (writer, mut pipe) = begin_put(&cluster, "half", &[]);
     cluster.kill_node();
     let told = ["\"single\" is lost", "the node node-0, which had the only copy, is gone"];
-    cluster.ask_until(&["ifile", "stat", "single"], |told| told.contains("lost"));
+    cluster.ask_until(&["intermediate", "stat", "single"], |told| told.contains("lost"));
     run(&cluster, &["read", "single", "--wait", "1m"]).expect_failure(1, &told);
     // The writer fails with its next write.
     // It may be gone before it has read all.
@@ -260,14 +260,14 @@ fn programs_of_jobs_reach_intermediate_files() {
     let go = cluster.sandbox.fifo("go");
     let binary = cluster.sandbox.sailfish().get_program().to_string_lossy().into_owned();
     let program = format!(
-        "echo of the job | '{binary}' ifile put bound --job \"$SAILFISH_JOB\" && \
-         echo \"$SAILFISH_NODE\" | '{binary}' ifile put kept && read line < '{}'",
+        "echo of the job | '{binary}' intermediate put bound --job \"$SAILFISH_JOB\" && \
+         echo \"$SAILFISH_NODE\" | '{binary}' intermediate put kept && read line < '{}'",
         go.text()
     );
     let script = cluster.sandbox.script("program.sh", &format!("#!/bin/sh\n{program}\n"));
     let script = script.to_str().expect("a sandbox has a plain path");
     let job = Running::start(cluster.sailfish(&["submit", "--wait"]).args(["--", script]));
-    cluster.ask_until(&["ifile", "list"], |listed| listed.matches("complete").count() == 2);
+    cluster.ask_until(&["intermediate", "list"], |listed| listed.matches("complete").count() == 2);
     assert_reads(&cluster, &["bound"], b"of the job\n");
     let node = run(&cluster, &["read", "kept"]).expect_success().text();
     // They lie where the program ran.
@@ -275,7 +275,7 @@ fn programs_of_jobs_reach_intermediate_files() {
     let mut go = go;
     go.write_line("on");
     job.wait().expect_success();
-    cluster.ask_until(&["ifile", "list"], |listed| !listed.contains("bound"));
+    cluster.ask_until(&["intermediate", "list"], |listed| !listed.contains("bound"));
     assert_reads(&cluster, &["kept"], format!("{}\n", node.trim()).as_bytes());
     put(&cluster, "late", b"", &["--job", "1"]).expect_failure(2, &["there is no job 1"]);
 }
@@ -283,8 +283,33 @@ fn programs_of_jobs_reach_intermediate_files() {
 #[test]
 fn intermediate_files_need_a_cluster() {
     let sandbox = blackbox::Sandbox::new();
-    let put = Running::start(sandbox.sailfish().args(["ifile", "put", "x"])).wait();
+    let put = Running::start(sandbox.sailfish().args(["intermediate", "put", "x"])).wait();
     put.expect_failure(2, &["--server is missing", "nodes of a cluster"]);
+}
+
+/// Scripts of before: each old spelling does its work, and names the new one on standard error.
+#[test]
+fn old_spellings_work_and_name_the_new() {
+    let cluster = Cluster::builder().nodes(1).start();
+    let from = cluster.sandbox.write("to-put", b"as ever\n");
+    let mut put = cluster.sailfish(&["ifile", "put", "old"]);
+    let put = Running::start_with_stdin(&mut put, File::open(from).expect("it was written")).wait();
+    put.expect_success();
+    let old = |args: &[&str]| {
+        let told =
+            Running::start(&mut cluster.sailfish(&[&["ifile"], args].concat())).wait().expect_success();
+        let line = format!("sailfish: write `sailfish intermediate {}`", args[0]);
+        assert!(told.stderr.contains(&line), "{}", told.story());
+        told.text()
+    };
+    assert_eq!(old(&["read", "old"]), "as ever\n");
+    assert!(old(&["list"]).contains("old"));
+    assert!(old(&["stat", "old"]).contains("complete"));
+    let open = exchange(cluster.address(), "POST /v1/ifiles/open", br#"{"name": "old"}"#).expect("an answer");
+    assert_eq!(open.status, 200, "{}", open.text());
+    old(&["rm", "old"]);
+    let listed = exchange(cluster.address(), "GET /v1/ifiles", b"").expect("an answer");
+    assert!(listed.status == 200 && !listed.text().contains("old"), "{}", listed.text());
 }
 
 /// The calls as any program may make them: plain HTTP, each write with its offset.
@@ -296,7 +321,7 @@ fn the_calls_are_plain_http() {
             exchange(cluster.address(), &format!("POST {path}"), body.as_bytes()).expect("an answer");
         (answer.status, answer.json().unwrap_or_default())
     };
-    let (status, created) = ask("/v1/ifiles", r#"{"name": "by hand"}"#);
+    let (status, created) = ask("/v1/intermediate-files", r#"{"name": "by hand"}"#);
     assert_eq!((status, &created["silence_seconds"]), (200, &60.into()), "{created}");
     let place = &created["place"];
     let address = place["data_url"].as_str().expect("a URL").trim_start_matches("http://").to_string();
@@ -325,21 +350,21 @@ fn the_calls_are_plain_http() {
     assert_eq!(call("POST", "/write", b"x").0, 400);
     assert_eq!(call("GET", "?offset=0", b"").0, 403, "it may be written by this, and not be read");
     assert_eq!(call("POST", "/close?bytes=9", b"").0, 409);
-    let (status, open) = ask("/v1/ifiles/open", r#"{"name": "by hand", "wait_ms": 10}"#);
+    let (status, open) = ask("/v1/intermediate-files/open", r#"{"name": "by hand", "wait_ms": 10}"#);
     assert_eq!((status, &open["status"]["state"]), (200, &"writing".into()), "{open}");
     assert_eq!(open["places"].as_array().map(Vec::len), Some(0));
     assert_eq!(call("POST", "/close?bytes=8", b""), (200, "8\n".to_string()));
     // The answer was lost.
     assert_eq!(call("POST", "/close?bytes=8", b""), (200, "8\n".to_string()));
     check(8, "x", 409, "it never changes any more");
-    let (_, open) = ask("/v1/ifiles/open", r#"{"name": "by hand"}"#);
+    let (_, open) = ask("/v1/intermediate-files/open", r#"{"name": "by hand"}"#);
     assert_eq!(open["places"][0], *place);
     grant.replace(open["grant"].as_str().expect("a grant").to_string());
     assert_eq!(call("POST", "/write?offset=8", b"x").0, 403, "it may be read by this, and not be written");
     assert_eq!(call("GET", "?offset=2&length=3", b""), (200, "cde".to_string()));
     assert_eq!(call("GET", "?offset=6", b""), (200, "gh".to_string()));
     assert_eq!(call("GET", "?offset=99", b""), (200, String::new()));
-    assert_eq!(ask("/v1/ifiles/remove", r#"{"name": "by hand"}"#).0, 200);
-    assert_eq!(ask("/v1/ifiles/open", r#"{"name": "by hand"}"#).0, 404);
-    assert_eq!(ask("/v1/ifiles", r#"{"name": "x", "silence_seconds": 0}"#).0, 422);
+    assert_eq!(ask("/v1/intermediate-files/remove", r#"{"name": "by hand"}"#).0, 200);
+    assert_eq!(ask("/v1/intermediate-files/open", r#"{"name": "by hand"}"#).0, 404);
+    assert_eq!(ask("/v1/intermediate-files", r#"{"name": "x", "silence_seconds": 0}"#).0, 422);
 }

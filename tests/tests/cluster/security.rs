@@ -153,16 +153,17 @@ fn intermediate_files_belong_to_their_user() {
     guarded.sandbox.write("text", &text);
     let put = |token_file: &str, more: &[&str]| {
         let text = std::fs::File::open(guarded.sandbox.path("text")).expect("it was written");
-        let args = [&["ifile", "put", "mine"], more].concat();
+        let args = [&["intermediate", "put", "mine"], more].concat();
         Running::start_with_stdin(&mut guarded.command(token_file, &args), text).wait()
     };
     put("ann.token", &[]).expect_success();
-    let read = ["ifile", "read", "mine"];
+    let read = ["intermediate", "read", "mine"];
     assert!(guarded.by("ann.token", &read).expect_success().stdout == text);
     guarded.wait_for_replica();
     // Each user has names of their own.
     guarded.by("bob.token", &read).expect_failure(2, &["there is no intermediate file"]);
-    let of_ann = |verb: &str, token: &str| guarded.by(token, &["ifile", verb, "mine", "--user", "ann"]);
+    let of_ann =
+        |verb: &str, token: &str| guarded.by(token, &["intermediate", verb, "mine", "--user", "ann"]);
     for verb in ["read", "stat", "rm"] {
         of_ann(verb, "bob.token").expect_failure(2, &["\"ann\" belong to another user"]);
         of_ann(verb, "eve.token").expect_failure(2, &["read-only may not"]);
@@ -171,7 +172,7 @@ fn intermediate_files_belong_to_their_user() {
     put("bob.token", &["--user", "ann", "--replace"]).expect_failure(2, &["belong to another user"]);
     put("bob.token", &[]).expect_success();
     let listed = |token: &str| {
-        let listed = guarded.by(token, &["ifile", "list", "--json"]).expect_success().json();
+        let listed = guarded.by(token, &["intermediate", "list", "--json"]).expect_success().json();
         listed.as_array().map(Vec::len)
     };
     assert_eq!((listed("bob.token"), listed(&guarded.admin_token())), (Some(1), Some(2)));
@@ -198,10 +199,10 @@ fn nodes_with_wrong_clocks_work_over_tls() {
     guarded.sandbox.run_job(&[&words[..], &own].concat()).expect_success();
     guarded.sandbox.assert_same_output("out", "embedded");
     let from = std::fs::File::open(guarded.sandbox.path("in.txt")).expect("it was written");
-    Running::start_with_stdin(&mut guarded.command("ann.token", &["ifile", "put", "mine"]), from)
+    Running::start_with_stdin(&mut guarded.command("ann.token", &["intermediate", "put", "mine"]), from)
         .wait()
         .expect_success();
-    assert!(guarded.by("ann.token", &["ifile", "read", "mine"]).expect_success().stdout == text);
+    assert!(guarded.by("ann.token", &["intermediate", "read", "mine"]).expect_success().stdout == text);
     guarded.wait_for_replica();
 }
 
@@ -702,14 +703,15 @@ fn quotas_of_bytes_hold() {
     let put = |name: &str, bytes: usize| {
         guarded.sandbox.write("bytes", vec![b'x'; bytes]);
         let from = std::fs::File::open(guarded.sandbox.path("bytes")).expect("it was written");
-        Running::start_with_stdin(&mut guarded.command("ann.token", &["ifile", "put", name]), from).wait()
+        Running::start_with_stdin(&mut guarded.command("ann.token", &["intermediate", "put", name]), from)
+            .wait()
     };
     put("first", 60_000).expect_success();
     let refused = put("second", 60_000);
     assert!(!refused.status.success() && refused.story().contains("no room"), "{}", refused.story());
     put("third", 42_400).expect_success();
     put("fourth", 1).expect_failure(2, &["the most a user may have here"]);
-    guarded.by("ann.token", &["ifile", "rm", "first"]).expect_success();
+    guarded.by("ann.token", &["intermediate", "rm", "first"]).expect_success();
     put("fourth", 1).expect_success();
     guarded.sandbox.write("in.txt", "a\n");
     let run =

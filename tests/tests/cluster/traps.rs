@@ -41,7 +41,7 @@ fn program_of_job_sees_server_for_files_only() {
     let cluster = Cluster::builder().nodes(1).start();
     let program = blackbox::sailfish_binary();
     let script = format!(
-        "echo $SAILFISH_SERVER; '{}' jobs --limit 1 2>&1; '{}' ifile list > list && echo listed",
+        "echo $SAILFISH_SERVER; '{}' jobs --limit 1 2>&1; '{}' intermediate list > list && echo listed",
         program.display(),
         program.display()
     );

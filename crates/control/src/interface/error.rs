@@ -32,7 +32,7 @@ pub enum ControlError {
     NotOfDrill { job: JobId },
     #[error("{strikes_max} faults are under way already: wait until nodes have said what became of them")]
     TooManyStrikes { strikes_max: usize },
-    #[error("there is no intermediate file {name:?}: `sailfish ifile list` lists those there are")]
+    #[error("there is no intermediate file {name:?}: `sailfish intermediate list` lists those there are")]
     UnknownIntermediate { name: String },
     #[error(
         "there is an intermediate file {name:?} already, which is {state}: it has one writer, and never changes; remove it first"

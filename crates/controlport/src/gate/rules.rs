@@ -64,11 +64,11 @@ pub(crate) const RULES: &[Rule] = &[
     looks("POST", "/v1/files/missing", SUBMITTERS),
     changes("PUT", "/v1/files/{sha256}", SUBMITTERS),
     looks("GET", "/v1/files/{sha256}", NODES),
-    changes("POST", "/v1/ifiles", SUBMITTERS),
-    looks("GET", "/v1/ifiles", SUBMITTERS),
-    looks("POST", "/v1/ifiles/open", SUBMITTERS),
-    changes("POST", "/v1/ifiles/remove", SUBMITTERS),
-    looks("POST", "/v1/nodes/{node}/ifiles", NODES),
+    changes("POST", "/v1/intermediate-files", SUBMITTERS),
+    looks("GET", "/v1/intermediate-files", SUBMITTERS),
+    looks("POST", "/v1/intermediate-files/open", SUBMITTERS),
+    changes("POST", "/v1/intermediate-files/remove", SUBMITTERS),
+    looks("POST", "/v1/nodes/{node}/intermediate-files", NODES),
     looks("GET", "/v1/tokens", ADMINS),
     changes("POST", "/v1/tokens", ADMINS),
     changes("POST", "/v1/tokens/{token}/revoke", ADMINS),
@@ -87,8 +87,16 @@ pub(crate) const RULES: &[Rule] = &[
     looks("POST", "/v1/jobs/{job}/boundaries", NODES),
 ];
 
-/// The rule of a route; whoever may get may also ask for the head.
+/// Earlier spellings of routes, for clients of before protocol 13: (spelling, route).
+pub(crate) const OLD_ROUTES: [(&str, &str); 3] = [
+    ("/v1/ifiles", "/v1/intermediate-files"),
+    ("/v1/ifiles/open", "/v1/intermediate-files/open"),
+    ("/v1/ifiles/remove", "/v1/intermediate-files/remove"),
+];
+
+/// The rule of a route; whoever may get may also ask for the head. An earlier spelling has the rule of the route.
 pub(crate) fn rule_of(method: &Method, path: &str) -> Option<&'static Rule> {
+    let path = OLD_ROUTES.iter().find(|(old, _)| *old == path).map_or(path, |(_, route)| route);
     let method = match *method {
         Method::HEAD => "GET",
         ref other => other.as_str(),
@@ -98,7 +106,7 @@ pub(crate) fn rule_of(method: &Method, path: &str) -> Option<&'static Rule> {
 
 #[cfg(test)]
 mod tests {
-    use super::{RULES, rule_of};
+    use super::{OLD_ROUTES, RULES, rule_of};
     use axum::http::Method;
     use std::collections::BTreeSet;
 
@@ -118,8 +126,19 @@ mod tests {
     }
 
     #[test]
+    fn old_spellings_have_the_rules_of_today() {
+        for (old, route) in OLD_ROUTES {
+            assert!(std::ptr::eq(
+                rule_of(&Method::POST, old).unwrap(),
+                rule_of(&Method::POST, route).unwrap()
+            ));
+        }
+    }
+
+    #[test]
     fn routes_outside_the_table_have_no_rule() {
         assert!(rule_of(&Method::HEAD, "/v1/jobs").is_some());
+        assert!(rule_of(&Method::DELETE, OLD_ROUTES[0].0).is_none());
         assert!(rule_of(&Method::DELETE, "/v1/jobs").is_none());
         assert!(rule_of(&Method::GET, "/v1/job").is_none());
     }

@@ -40,7 +40,7 @@ fn grant(port: &Port, file: IntermediateId, right: FileRight, bytes_max: Option<
 
 #[utoipa::path(
     post,
-    path = "/v1/ifiles",
+    path = "/v1/intermediate-files",
     tag = "clients",
     request_body = NewIntermediate,
     responses((status = 200, description = "The file is known, and may be written at its place", body = CreatedIntermediate), (status = "default", response = Refusal))
@@ -62,7 +62,7 @@ pub(crate) async fn create(
 
 #[utoipa::path(
     get,
-    path = "/v1/ifiles",
+    path = "/v1/intermediate-files",
     tag = "clients",
     responses((status = 200, description = "The intermediate files of the caller; of all, for an administrator", body = IntermediateList), (status = "default", response = Refusal))
 )]
@@ -76,7 +76,7 @@ pub(crate) async fn list(
 
 #[utoipa::path(
     post,
-    path = "/v1/ifiles/open",
+    path = "/v1/intermediate-files/open",
     tag = "clients",
     request_body = OpenIntermediate,
     responses((status = 200, description = "How the file stands, and where it is read once it is complete", body = OpenedIntermediate), (status = "default", response = Refusal))
@@ -105,7 +105,7 @@ pub(crate) async fn open(
 
 #[utoipa::path(
     post,
-    path = "/v1/ifiles/remove",
+    path = "/v1/intermediate-files/remove",
     tag = "clients",
     request_body = RemoveIntermediate,
     responses((status = 200, description = "The file is gone, `null`"), (status = "default", response = Refusal))
@@ -121,7 +121,7 @@ pub(crate) async fn remove(
 
 #[utoipa::path(
     post,
-    path = "/v1/nodes/{node}/ifiles",
+    path = "/v1/nodes/{node}/intermediate-files",
     tag = "nodes",
     params(("node" = u32, Path, description = "Number of the node")),
     request_body = IntermediateNews,

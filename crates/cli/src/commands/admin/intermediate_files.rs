@@ -1,4 +1,4 @@
-//! `sailfish ifile put | read | list | stat | rm`: intermediate files of a cluster, for programs of any language.
+//! `sailfish intermediate put | read | list | stat | rm`: intermediate files of a cluster, for programs of any language.
 
 use crate::exit::{FAILED, Failure};
 use crate::options::connect::{CredentialArgs, NODE_VARIABLE, SERVER_VARIABLE};
@@ -34,13 +34,45 @@ pub enum FileCommand {
     Rm(RmArgs),
 }
 
+/// The verbs as they were spelt before, below `sailfish ifile`.
+#[derive(Debug, Subcommand)]
+pub enum OldFileCommand {
+    #[command(hide = true, alias = "write")]
+    Put(PutArgs),
+    #[command(hide = true)]
+    Read(ReadArgs),
+    #[command(hide = true, alias = "ls")]
+    List(ListArgs),
+    #[command(hide = true)]
+    Stat(StatArgs),
+    #[command(hide = true)]
+    Rm(RmArgs),
+}
+
+impl OldFileCommand {
+    /// Runs the verb of today, and says how it is spelt now.
+    pub fn run(self) -> Result<(), Failure> {
+        let (verb, command) = match self {
+            Self::Put(args) => ("put", FileCommand::Put(args)),
+            Self::Read(args) => ("read", FileCommand::Read(args)),
+            Self::List(args) => ("list", FileCommand::List(args)),
+            Self::Stat(args) => ("stat", FileCommand::Stat(args)),
+            Self::Rm(args) => ("rm", FileCommand::Rm(args)),
+        };
+        tell(&format!(
+            "sailfish: write `sailfish intermediate {verb}`: `sailfish ifile {verb}` goes with a later version"
+        ));
+        run(&command)
+    }
+}
+
 const PUT_EXAMPLES: &str = "\
 In programs of jobs of a cluster the server and the node stand in the environment (SAILFISH_SERVER, SAILFISH_NODE).
 
 Examples:
-  sort edges.txt | sailfish ifile put edges --server http://127.0.0.1:7070 --keep-for 1d
-  sailfish ifile read edges --offset 1048576 --length 65536 --wait 30s
-  generate | sailfish ifile put part-$SAILFISH_TASK --job $SAILFISH_JOB --replace";
+  sort edges.txt | sailfish intermediate put edges --server http://127.0.0.1:7070 --keep-for 1d
+  sailfish intermediate read edges --offset 1048576 --length 65536 --wait 30s
+  generate | sailfish intermediate put part-$SAILFISH_TASK --job $SAILFISH_JOB --replace";
 
 #[derive(Debug, Args)]
 pub struct SiteArgs {

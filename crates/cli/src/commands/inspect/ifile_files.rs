@@ -1,6 +1,6 @@
 //! `sailfish ifile`: run files and raw chunk files, seen from outside.
 
-use crate::commands::admin::intermediate_files::{self, FileCommand};
+use crate::commands::admin::intermediate_files::OldFileCommand;
 use crate::exit::{FAILED, Failure, sentence};
 use crate::show::escape;
 use crate::show::quantity::{bytes, count, counted};
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Subcommand)]
 pub enum IfileCommand {
     #[command(flatten)]
-    File(FileCommand),
+    Old(OldFileCommand),
     /// Show header, blocks, sources and sums
     Inspect {
         /// Run files (.ifile) or raw chunk files (.raw)
@@ -59,7 +59,7 @@ const KEY_BYTES_SHOWN_MAX: usize = 64;
 /// Runs one of the commands.
 pub fn run(command: IfileCommand) -> Result<(), Failure> {
     match command {
-        IfileCommand::File(command) => intermediate_files::run(&command),
+        IfileCommand::Old(command) => command.run(),
         IfileCommand::Inspect { paths } => each(&paths, inspect),
         IfileCommand::Verify { paths } => each(&paths, verify),
         IfileCommand::Scan { path, lower, upper } => {
